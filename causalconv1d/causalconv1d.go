@@ -1,0 +1,185 @@
+// Package causalconv1d calls the causal depthwise 1-D convolutions of a
+// registry with named arguments.
+//
+//	y[t] = bias + sum over k of weight[k] x[t-(W-1)+k], then SiLU if asked
+//
+// for each channel. In shapes, B is the batch, D the channels (dim), L the
+// positions (seqlen), W the width, N the slots and S the length of a decoding
+// state, T the tokens of packed sequences.
+//
+// Activations and states are float32, float16 or bfloat16, all of one call of
+// the same type; weight and bias are any of the three. Strides are free;
+// channel-last is a (B, D, L) view whose D has stride 1. Indices are int32. All
+// tensors of a call lie on one device, and outputs share no memory with other
+// arguments. Outputs are written in full, whatever was in them.
+//
+// Calls go through [registry.Op.Call]: built on first use, queued on the stream
+// of [github.com/aiter-go/aiter/device.WithStream], with its errors. A nil
+// tensor that is required is a [*registry.TypeError].
+package causalconv1d
+
+import (
+	"context"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Ops is the family of operators of one registry. It is safe for use by many
+// goroutines.
+type Ops struct {
+	forward, backward, update, varlenForward, varlenStates *registry.Op
+}
+
+// New looks the operators up. Nothing is built yet; [registry.Registry.Warm]
+// does that ahead of calls. The errors are [*registry.UnknownOpError], for a
+// configuration without them, and [registry.ErrClosed].
+func New(reg *registry.Registry) (*Ops, error) {
+	o := &Ops{}
+	for _, want := range []struct {
+		op   **registry.Op
+		name string
+	}{
+		{&o.forward, "causal_conv1d_fwd"},
+		{&o.backward, "causal_conv1d_bwd"},
+		{&o.update, "causal_conv1d_update"},
+		{&o.varlenForward, "causal_conv1d_varlen_fwd"},
+		{&o.varlenStates, "causal_conv1d_varlen_states"},
+	} {
+		op, err := reg.Lookup(want.name)
+		if err != nil {
+			return nil, err
+		}
+		*want.op = op
+	}
+	return o, nil
+}
+
+// Forward are the arguments of [Ops.Forward].
+type Forward struct {
+	Out    *tensor.Tensor // written: (B, D, L), X's type
+	X      *tensor.Tensor // (B, D, L)
+	Weight *tensor.Tensor // (D, W)
+	Bias   *tensor.Tensor // (D), or nil for none
+	SiLU   bool
+
+	// SeqIdx is (B, L) int32, or nil: the sequence of each position, which sees
+	// only positions of its own. Negative ones are padding, where Out is 0.
+	SeqIdx *tensor.Tensor
+	// InitialStates is (B, D, W-1), X's type: what comes before X; nil for zeros.
+	// With SeqIdx it is a sequence of its own, which no position sees.
+	InitialStates *tensor.Tensor
+	// FinalStates is written: (B, D, W-1), X's type, the last W-1 positions of
+	// InitialStates followed by X; nil if not wanted.
+	FinalStates *tensor.Tensor
+}
+
+// Forward convolves whole sequences (causal_conv1d_fwd).
+func (o *Ops) Forward(ctx context.Context, a Forward) error {
+	return o.forward.Call(ctx, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.SeqIdx, a.InitialStates, a.FinalStates)
+}
+
+// Backward are the arguments of [Ops.Backward]. X, Weight, Bias, SiLU, SeqIdx
+// and InitialStates are those of the forward call.
+type Backward struct {
+	DX      *tensor.Tensor // written: (B, D, L), X's type
+	DWeight *tensor.Tensor // written, not added to: (D, W), float32 or Weight's type
+	DBias   *tensor.Tensor // written, not added to: (D), float32 or Bias's type; nil without Bias
+
+	X      *tensor.Tensor // (B, D, L)
+	Weight *tensor.Tensor // (D, W)
+	Bias   *tensor.Tensor // (D) or nil
+	DOut   *tensor.Tensor // (B, D, L), X's type: the gradient of Out
+	SiLU   bool
+
+	SeqIdx         *tensor.Tensor // (B, L) int32 or nil
+	InitialStates  *tensor.Tensor // (B, D, W-1), X's type, or nil
+	DFinalStates   *tensor.Tensor // (B, D, W-1), X's type: the gradient of FinalStates, or nil for zero
+	DInitialStates *tensor.Tensor // written: (B, D, W-1), X's type; nil if not wanted
+}
+
+// Backward computes the gradients of [Ops.Forward] (causal_conv1d_bwd). Two
+// calls on the same arguments give the same bits.
+func (o *Ops) Backward(ctx context.Context, a Backward) error {
+	return o.backward.Call(ctx, a.DX, a.DWeight, a.DBias, a.X, a.Weight, a.Bias, a.DOut, a.SiLU,
+		a.SeqIdx, a.InitialStates, a.DFinalStates, a.DInitialStates)
+}
+
+// NoSlot is the slot index of padding rows where PadSlot says nothing else.
+const NoSlot int64 = -1
+
+// Update are the arguments of [Ops.Update].
+type Update struct {
+	Out       *tensor.Tensor // written: X's shape and type
+	X         *tensor.Tensor // (B, D), or (B, D, L) for several new positions
+	ConvState *tensor.Tensor // read and written: (N, D, S), X's type, S of W-1 or more
+	Weight    *tensor.Tensor // (D, W)
+	Bias      *tensor.Tensor // (D), or nil for none
+	SiLU      bool
+
+	// CacheSeqlens is (B) int32: ConvState is a circular buffer, and the new
+	// positions begin at CacheSeqlens modulo S. It is not advanced. nil: the state
+	// is shifted, its newest position last.
+	CacheSeqlens *tensor.Tensor
+	// ConvStateIndices is (B) int32: the slot of each row; nil: row b has slot b.
+	ConvStateIndices *tensor.Tensor
+	// PadSlot is the index of rows to skip: their Out is 0, no state changes. nil
+	// is [NoSlot].
+	PadSlot *int64
+}
+
+// Update convolves the next positions of each sequence, from its state and into
+// it: a step of decoding (causal_conv1d_update).
+func (o *Ops) Update(ctx context.Context, a Update) error {
+	return o.update.Call(ctx, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.CacheSeqlens, a.ConvStateIndices, slot(a.PadSlot))
+}
+
+// VarlenForward are the arguments of [Ops.VarlenForward].
+type VarlenForward struct {
+	Out    *tensor.Tensor // written: (D, T), X's type
+	X      *tensor.Tensor // (D, T): sequences one after another; any strides
+	Weight *tensor.Tensor // (D, W)
+	Bias   *tensor.Tensor // (D), or nil for none
+	SiLU   bool
+
+	// QueryStartLoc is (B+1) int32: sequence b is tokens QueryStartLoc[b] up to
+	// QueryStartLoc[b+1].
+	QueryStartLoc *tensor.Tensor
+	// ConvStates is read and written: (N, D, S), X's type, S of W-1 or more; each
+	// sequence leaves its last S positions in its slot. nil: no states.
+	ConvStates *tensor.Tensor
+	// CacheIndices is (B) int32: the slot of each sequence; nil: b has slot b.
+	CacheIndices *tensor.Tensor
+	// HasInitialState is (B) bool: which sequences continue what their slot holds;
+	// nil: none does.
+	HasInitialState *tensor.Tensor
+	// PadSlot is the index of sequences to skip, as in [Update].
+	PadSlot *int64
+}
+
+// VarlenForward convolves sequences of different lengths that are packed into
+// one row (causal_conv1d_varlen_fwd).
+func (o *Ops) VarlenForward(ctx context.Context, a VarlenForward) error {
+	return o.varlenForward.Call(ctx, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.QueryStartLoc, a.ConvStates, a.CacheIndices,
+		a.HasInitialState, slot(a.PadSlot))
+}
+
+// VarlenStates are the arguments of [Ops.VarlenStates].
+type VarlenStates struct {
+	States    *tensor.Tensor // written: (B, D, S), X's type
+	X         *tensor.Tensor // (T, D): sequences one after another; any strides
+	CuSeqlens *tensor.Tensor // (B+1) int32: where each sequence begins, and the end of the last
+}
+
+// VarlenStates takes the last S positions of each packed sequence, zeros to the
+// left of shorter ones (causal_conv1d_varlen_states).
+func (o *Ops) VarlenStates(ctx context.Context, a VarlenStates) error {
+	return o.varlenStates.Call(ctx, a.States, a.X, a.CuSeqlens)
+}
+
+func slot(pad *int64) int64 {
+	if pad == nil {
+		return NoSlot
+	}
+	return *pad
+}

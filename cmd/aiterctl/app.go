@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter"
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/registry"
+)
+
+// app is one run of the program: where it writes, and the flags that all
+// commands share.
+type app struct {
+	out    io.Writer // results
+	err    *screen   // everything else
+	getenv func(string) string
+
+	root, config, cacheDir string
+	json, verbose, quiet   bool
+	logLevel, color        string
+}
+
+func newApp(out, err *os.File, getenv func(string) string) *app {
+	return &app{out: out, err: newScreen(err), getenv: getenv}
+}
+
+// defaultConfig is where a source tree has its configuration.
+const defaultConfig = "config/opt_compiler.toml"
+
+// sourceRoot is the checkout to work on, "" for the sources in the program.
+func (a *app) sourceRoot() string { return firstOf(a.root, a.getenv("AITER_META_DIR")) }
+
+// configPath is the configuration's path in the source tree. One that is given
+// as an absolute path inside a checkout is made relative to it.
+func (a *app) configPath() string {
+	path := firstOf(a.config, a.getenv("AITER_CONFIG"), defaultConfig)
+	root, err := filepath.Abs(a.sourceRoot())
+	if a.sourceRoot() == "" || err != nil || !filepath.IsAbs(path) {
+		return filepath.ToSlash(path)
+	}
+	if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return filepath.ToSlash(path)
+}
+
+// sources are the files that the configuration speaks of.
+func (a *app) sources() (fs.FS, error) {
+	root := a.sourceRoot()
+	if root == "" {
+		return aiter.Sources, nil
+	}
+	if info, err := os.Stat(root); err != nil {
+		return nil, usagef("source folder: %w", err)
+	} else if !info.IsDir() {
+		return nil, usagef("source folder %s is not a folder; give the checkout that holds config/ and csrc/", root)
+	}
+	return os.DirFS(root), nil
+}
+
+// loadConfig reads the configuration alone, for commands that need no cache.
+func (a *app) loadConfig() (*manifest.Config, error) {
+	files, err := a.sources()
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Load(files, a.configPath(), manifest.Options{Env: a.lookupEnv})
+}
+
+func (a *app) lookupEnv(name string) (string, bool) {
+	v := a.getenv(name)
+	return v, v != ""
+}
+
+// cachePath is the cache folder, whether or not it can be used.
+func (a *app) cachePath() (string, error) { return registry.CacheDir(a.cacheDir, a.getenv) }
+
+// openCache opens the cache folder without reading any configuration.
+func (a *app) openCache() (*cache.Dir, error) {
+	path, err := a.cachePath()
+	if err != nil {
+		return nil, err
+	}
+	return cache.Open(path, cache.Options{TrustForeign: isOn(a.getenv("AITER_TRUST_JIT_DIR"))})
+}
+
+// openRegistry opens the registry with the shared flags added to opts. Without
+// opts.Targets it prefers none: only run calls operators.
+func (a *app) openRegistry(ctx context.Context, opts registry.Options) (*registry.Registry, error) {
+	if _, err := a.sources(); err != nil {
+		return nil, err
+	}
+	path, err := a.cachePath()
+	if err != nil {
+		return nil, err
+	}
+	opts.Root, opts.Config, opts.CacheDir = a.sourceRoot(), a.configPath(), path
+	opts.Getenv = a.getenv
+	if opts.Targets == nil {
+		opts.Targets = []target.Target{}
+	}
+	return registry.Open(ctx, opts)
+}
+
+// openDevices opens the machine's devices alone.
+func (a *app) openDevices() (*device.Devices, error) {
+	return device.Open(device.Options{Env: a.getenv})
+}
+
+// writeJSON prints v, the only thing a command prints to stdout with --json.
+func (a *app) writeJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return nil
+}
+
+// table prints rows in aligned columns; the first is the heading.
+func (a *app) table(rows [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			end := "\t"
+			if i == len(row)-1 {
+				end = "\n"
+			}
+			fmt.Fprint(w, cell, end)
+		}
+	}
+	return w.Flush()
+}
+
+// moduleNames completes the names of modules.
+func (a *app) moduleNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.names(true, false), cobra.ShellCompDirectiveNoFileComp
+}
+
+// opNames completes the names of operators.
+func (a *app) opNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.names(false, true), cobra.ShellCompDirectiveNoFileComp
+}
+
+// allNames completes the names of both.
+func (a *app) allNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.names(true, true), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) names(modules, ops bool) []cobra.Completion {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return nil
+	}
+	var names []cobra.Completion
+	for _, m := range cfg.Modules {
+		if modules {
+			names = append(names, cobra.CompletionWithDesc(m.Name, m.Doc))
+		}
+		for _, op := range m.Ops {
+			if ops {
+				names = append(names, cobra.CompletionWithDesc(op.Name, op.Doc))
+			}
+		}
+	}
+	return names
+}
+
+func firstOf(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+// completeArch completes --arch.
+func (a *app) completeArch(cmd *cobra.Command) {
+	a.completeFlag(cmd, "arch", append([]string{native}, target.Known()...)...)
+}
+
+// completeFlag completes a flag from a list of words.
+func (a *app) completeFlag(cmd *cobra.Command, flag string, words ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		fmt.Fprintf(a.err, "aiterctl: completion of --%s: %v\n", flag, err)
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/registry"
+)
+
+const buildLong = `Build modules for targets, side by side, and keep them in the cache. What is in
+the cache and would come out the same is not built again. Building for a GPU
+needs its compiler, not the GPU.
+
+The support library that all modules call back into is built along.`
+
+const buildExample = `  aiterctl build module_causal_conv1d
+  aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
+  aiterctl build --all --arch native --json
+  aiterctl build --all --dry-run --compile-commands compile_commands.json`
+
+type buildFlags struct {
+	all, force, dryRun    bool
+	arch, compileCommands string
+	jobs                  int
+	timeout               time.Duration
+}
+
+func newBuild(a *app) *cobra.Command {
+	f := new(buildFlags)
+	cmd := &cobra.Command{
+		Use:               "build [MODULE...]",
+		Short:             "Build modules into the cache",
+		Long:              buildLong,
+		Example:           buildExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.moduleNames,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := f.check(cmd, names); err != nil {
+				return err
+			}
+			return a.build(cmd.Context(), f, names)
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.all, "all", false, "every module, for the targets it supports")
+	fl.StringVar(&f.arch, "arch", "", archUsage)
+	fl.IntVarP(&f.jobs, "jobs", "j", 0, "compilers at a time (default $MAX_JOBS, else by processors and memory)")
+	fl.BoolVar(&f.force, "force", false, "compile everything once more")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "say what would be compiled, and how")
+	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
+	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
+	a.completeArch(cmd)
+	return cmd
+}
+
+func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
+	switch {
+	case f.all && len(names) > 0:
+		return usagef("give modules or --all, not both")
+	case !f.all && len(names) == 0:
+		return usagef("nothing to build: name modules (aiterctl list modules) or give --all")
+	case cmd.Flags().Changed("jobs") && f.jobs < 1:
+		return usagef("--jobs %d: expected 1 or more", f.jobs)
+	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
+		return usagef("--timeout %s: expected a time above 0, such as 90s or 20m", f.timeout)
+	}
+	return nil
+}
+
+func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
+	p := a.newProgress()
+	defer p.close()
+	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Rebuild: f.force, Timeout: f.timeout, Observer: p})
+	if err != nil {
+		return err
+	}
+	defer reg.Close()
+	targets, err := a.targets(ctx, reg.Devices(), f.arch)
+	if err != nil {
+		return err
+	}
+	cfg := reg.Manager().Config()
+	reqs, err := wanted(cfg, names, f.all, targets)
+	if err != nil {
+		return err
+	}
+	if len(reqs) == 0 {
+		return usagef("nothing to build: no module supports %s", join(targets))
+	}
+	plan := &buildPlan{app: a, manager: reg.Manager(), asked: reqs, support: supportRequest(cfg)}
+	if f.dryRun || f.compileCommands != "" {
+		if err := plan.commands(ctx, f); err != nil || f.dryRun {
+			return err
+		}
+	}
+	return plan.build(ctx, p)
+}
+
+func join[T fmt.Stringer](list []T) string {
+	var words []string
+	for _, x := range list {
+		words = append(words, x.String())
+	}
+	return strings.Join(words, ", ")
+}
+
+// buildPlan is what one call of build is about.
+type buildPlan struct {
+	app     *app
+	manager *jit.Manager
+	asked   []jit.Request
+	support []jit.Request // one or none
+}
+
+// requests is everything to build, each once.
+func (b *buildPlan) requests() []jit.Request {
+	all := slices.Clone(b.asked)
+	for _, r := range b.support {
+		if !slices.Contains(all, r) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (b *buildPlan) build(ctx context.Context, p *progress) error {
+	results, err := b.manager.Build(ctx, b.requests()...)
+	p.close()
+	if err != nil && ctx.Err() == nil {
+		err = failures(results)
+	}
+	rep := b.report(results)
+	if b.app.json {
+		return errors.Join(b.app.writeJSON(rep), err)
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(b.app.table(rep.rows()), err)
+}
+
+// failures joins what went wrong, the same text only once: a missing compiler
+// fails every module alike.
+func failures(results []jit.Result) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, r := range results {
+		if r.Err == nil || seen[r.Err.Error()] {
+			continue
+		}
+		seen[r.Err.Error()] = true
+		errs = append(errs, fmt.Errorf("build of %s: %w", r.Request, r.Err))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// buildReport is what build --json prints. The names stay.
+type buildReport struct {
+	Modules []moduleReport `json:"modules"`
+	Support *moduleReport  `json:"support"` // null when it was asked for by name, or there is none
+}
+
+type moduleReport struct {
+	Module   string           `json:"module"`
+	Target   string           `json:"target"`
+	Artifact string           `json:"artifact"` // path of the library, "" when the build failed
+	Digest   string           `json:"digest"`
+	Seconds  float64          `json:"seconds"`
+	Units    []jit.UnitResult `json:"units"`
+	Error    *string          `json:"error"`
+
+	linked bool
+}
+
+func (b *buildPlan) report(results []jit.Result) buildReport {
+	rep := buildReport{Modules: []moduleReport{}}
+	for _, r := range results {
+		m := newModuleReport(r)
+		if slices.Contains(b.asked, r.Request) {
+			rep.Modules = append(rep.Modules, m)
+		} else {
+			rep.Support = &m
+		}
+	}
+	return rep
+}
+
+func newModuleReport(r jit.Result) moduleReport {
+	m := moduleReport{Module: r.Module, Target: r.Target.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Action == jit.Compiled}
+	for _, u := range r.Units {
+		if u.Action != "" { // else a failure elsewhere came before its turn
+			m.Units = append(m.Units, u)
+		}
+	}
+	if r.Err != nil {
+		text := r.Err.Error()
+		m.Error = &text
+		return m
+	}
+	m.Artifact, m.Digest = r.Artifact.Path, r.Artifact.Digest
+	return m
+}
+
+// rows is the report as a table.
+func (rep buildReport) rows() [][]string {
+	rows := [][]string{{"MODULE", "TARGET", "RESULT", "SECONDS", "ARTIFACT"}}
+	all := rep.Modules
+	if rep.Support != nil {
+		all = append(slices.Clone(all), *rep.Support)
+	}
+	for _, m := range all {
+		rows = append(rows, []string{m.Module, m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), firstOf(m.Artifact, "-")})
+	}
+	return rows
+}
+
+// result is "hit", "linked", "compiled 1 of 2" or "failed".
+func (m moduleReport) result() string {
+	compiled := 0
+	for _, u := range m.Units {
+		if u.Action == jit.Compiled {
+			compiled++
+		}
+	}
+	switch {
+	case m.Error != nil:
+		return "failed"
+	case compiled == 0 && m.linked:
+		return "linked"
+	case compiled == 0:
+		return "hit"
+	}
+	return fmt.Sprintf("compiled %d of %d", compiled, len(m.Units))
+}

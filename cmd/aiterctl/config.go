@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit/manifest"
+)
+
+func newConfig(a *app) *cobra.Command {
+	cmd := group(&cobra.Command{Use: "config", Short: "Check the configuration"})
+	cmd.AddCommand(newConfigValidate(a))
+	return cmd
+}
+
+const validateLong = `Read the configuration as a build would, and list every mistake in it with
+file, line and column.
+
+The paths in a FILE are relative to the source tree: --root, or else the folder
+above FILE's when that is called config, or else FILE's own folder.`
+
+func newConfigValidate(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "validate [FILE]",
+		Short:   "List the mistakes in the configuration",
+		Long:    validateLong,
+		Example: "  aiterctl config validate\n  aiterctl config validate config/opt_compiler.toml --json",
+		Args:    args(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if err := a.useConfigFile(args[0]); err != nil {
+					return err
+				}
+			}
+			return a.validate()
+		},
+	}
+}
+
+// useConfigFile makes file, a path on disk, the configuration.
+func (a *app) useConfigFile(file string) error {
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return usagef("%s: %w", file, err)
+	}
+	if _, err := os.Stat(abs); err != nil {
+		return usagef("configuration: %w", err)
+	}
+	if a.sourceRoot() == "" {
+		a.root = filepath.Dir(file)
+		if filepath.Base(filepath.Dir(abs)) == "config" {
+			a.root = filepath.Join(a.root, "..")
+		}
+	}
+	root, err := filepath.Abs(a.sourceRoot())
+	if err != nil {
+		return usagef("%s: %w", a.sourceRoot(), err)
+	}
+	rel, err := filepath.Rel(root, abs)
+	if err != nil || !filepath.IsLocal(rel) {
+		return usagef("%s is not inside the source tree %s; give --root", file, root)
+	}
+	a.config = filepath.ToSlash(rel)
+	return nil
+}
+
+// validation is what config validate --json prints.
+type validation struct {
+	OK      bool       `json:"ok"`
+	Root    string     `json:"root"` // "" for the sources in the program
+	Files   []string   `json:"files"`
+	Modules int        `json:"modules"`
+	Ops     int        `json:"ops"`
+	Errors  []position `json:"errors"`
+}
+
+// position is one mistake.
+type position struct {
+	File       string `json:"file"`
+	Line       int    `json:"line"`
+	Column     int    `json:"column"`
+	Message    string `json:"message"`
+	Suggestion string `json:"suggestion"`
+}
+
+func (a *app) validate() error {
+	v := validation{Root: a.sourceRoot(), Files: []string{}, Errors: []position{}}
+	cfg, err := a.loadConfig()
+	if err != nil && !as[*manifest.Error](err) {
+		return err
+	}
+	if err != nil {
+		v.Errors = positions(err)
+	} else {
+		v.OK, v.Files, v.Modules = true, cfg.Files, len(cfg.Modules)
+		for _, m := range cfg.Modules {
+			v.Ops += len(m.Ops)
+		}
+	}
+	switch {
+	case a.json:
+		err = errors.Join(a.writeJSON(v), err)
+	case err != nil:
+		a.printMistakes(v)
+	default:
+		_, err = fmt.Fprintf(a.out, "%s: ok, %d modules, %d operators in %d files\n", a.configPath(), v.Modules, v.Ops, len(v.Files))
+	}
+	if as[*manifest.Error](err) {
+		return &invalidConfig{len(v.Errors), err}
+	}
+	return err
+}
+
+// printMistakes prints them as compilers do, with paths that editors find.
+func (a *app) printMistakes(v validation) {
+	for _, e := range v.Errors {
+		mistake := manifest.Error{File: filepath.Join(v.Root, e.File), Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
+		fmt.Fprintln(a.err, mistake.Error())
+	}
+}
+
+// invalidConfig sums up mistakes that have been listed.
+type invalidConfig struct {
+	mistakes int
+	err      error
+}
+
+func (e *invalidConfig) Error() string {
+	return fmt.Sprintf("the configuration is not valid: %d mistakes", e.mistakes)
+}
+
+func (e *invalidConfig) Unwrap() error { return e.err }
+
+// positions takes joined errors apart.
+func positions(err error) []position {
+	var list []position
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range many.Unwrap() {
+			list = append(list, positions(e)...)
+		}
+		return list
+	}
+	if e, ok := errors.AsType[*manifest.Error](err); ok {
+		list = append(list, position{e.File, e.Line, e.Col, e.Msg, e.Suggestion})
+	}
+	return list
+}

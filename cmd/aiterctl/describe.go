@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/schema"
+)
+
+func newDescribe(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe OP|MODULE",
+		Short:             "Show an operator's arguments or a module's sources and flags",
+		Example:           "  aiterctl describe causal_conv1d_fwd\n  aiterctl describe module_causal_conv1d --json",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.allNames,
+		RunE:              func(_ *cobra.Command, args []string) error { return a.describe(args[0]) },
+	}
+}
+
+func (a *app) describe(name string) error {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	m, op, errOp := cfg.Op(name)
+	if errOp == nil {
+		return a.describeOp(m, op)
+	}
+	m, errModule := cfg.Module(name)
+	if errModule == nil {
+		return a.describeModule(m)
+	}
+	return unknownName(name, errOp, errModule)
+}
+
+// unknownName picks the error that helps: of the sort that the name looks
+// like.
+func unknownName(name string, errOp, errModule error) error {
+	var op *manifest.UnknownOpError
+	var module *manifest.UnknownModuleError
+	if strings.HasPrefix(name, "module") || errors.As(errModule, &module) && errors.As(errOp, &op) && len(op.Nearest) == 0 && len(module.Nearest) > 0 {
+		return errModule
+	}
+	return errOp
+}
+
+// opDescription is an operator in full.
+type opDescription struct {
+	Kind    string           `json:"kind"` // "op"
+	Name    string           `json:"name"`
+	Module  string           `json:"module"`
+	Doc     string           `json:"doc"`
+	Schema  string           `json:"schema"`
+	Args    []argDescription `json:"args"`
+	Targets []string         `json:"targets"`
+	Defined string           `json:"defined"` // file:line:column
+}
+
+type argDescription struct {
+	Name    string  `json:"name"`
+	Type    string  `json:"type"`
+	Default *string `json:"default"` // null: must be given
+	Written bool    `json:"written"` // the operator writes it
+}
+
+func (a *app) describeOp(m *manifest.Module, op *manifest.Op) error {
+	d := opDescription{
+		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
+		Args: []argDescription{}, Targets: supported(m), Defined: op.Pos.String(),
+	}
+	for _, arg := range op.Schema.Args {
+		d.Args = append(d.Args, newArgDescription(arg))
+	}
+	if a.json {
+		return a.writeJSON(d)
+	}
+	fmt.Fprintf(a.out, "%s: %s\nmodule %s, for %s, defined at %s\n\n%s\n\n", d.Name, d.Doc, d.Module, strings.Join(d.Targets, ", "), d.Defined, d.Schema)
+	rows := [][]string{{"ARGUMENT", "TYPE", "DEFAULT", "ACCESS"}}
+	for _, x := range d.Args {
+		rows = append(rows, x.row())
+	}
+	return a.table(rows)
+}
+
+func newArgDescription(arg schema.Arg) argDescription {
+	d := argDescription{Name: arg.Name, Type: arg.Type.String(), Written: arg.Type.Mutable}
+	if arg.Default != nil {
+		text := arg.Default.String()
+		d.Default = &text
+	}
+	return d
+}
+
+func (d argDescription) row() []string {
+	preset, access := "required", "read"
+	if d.Default != nil {
+		preset = *d.Default
+	}
+	if d.Written {
+		access = "written"
+	}
+	return []string{d.Name, d.Type, preset, access}
+}
+
+// moduleDescription is a module in full.
+type moduleDescription struct {
+	Kind string `json:"kind"` // "module"
+	moduleItem
+	Include   []string            `json:"include"`
+	Files     []sourceDescription `json:"source"`
+	Flags     map[string][]string `json:"flags"`      // by what they apply to
+	LinkFlags map[string][]string `json:"link_flags"` // likewise
+	Defined   string              `json:"defined"`
+}
+
+type sourceDescription struct {
+	Path  string              `json:"path"`
+	Files []string            `json:"files"`
+	When  string              `json:"when"`
+	Flags map[string][]string `json:"flags"`
+}
+
+func (a *app) describeModule(m *manifest.Module) error {
+	d := moduleDescription{
+		Kind: "module", moduleItem: newModuleItem(m), Include: nonNil(m.Include), Files: []sourceDescription{},
+		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
+	}
+	for _, s := range m.Sources {
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), whenWords(s.When), flagTable(s.Flags)})
+	}
+	if a.json {
+		return a.writeJSON(d)
+	}
+	return a.printModule(d)
+}
+
+func (a *app) printModule(d moduleDescription) error {
+	fmt.Fprintf(a.out, "%s: %s\nfor %s, defined at %s\n\n", d.Name, d.Doc, strings.Join(d.Targets, ", "), d.Defined)
+	rows := [][]string{{"SOURCE", "WHEN", "FLAGS"}}
+	for _, s := range d.Files {
+		rows = append(rows, []string{s.Path, firstOf(s.When, "always"), firstOf(strings.Join(flagLines(s.Flags), "; "), "-")})
+	}
+	if err := a.table(rows); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "\ninclude     %s\n", strings.Join(d.Include, " "))
+	for _, l := range flagLines(d.Flags) {
+		fmt.Fprintf(a.out, "flags       %s\n", l)
+	}
+	for _, l := range flagLines(d.LinkFlags) {
+		fmt.Fprintf(a.out, "link flags  %s\n", l)
+	}
+	_, err := fmt.Fprintf(a.out, "operators   %s\n", firstOf(strings.Join(d.Ops, ", "), "none"))
+	return err
+}
+
+// flagTable is a flag set as data: common, hip, cuda, cpu, and patterns.
+func flagTable(f manifest.FlagSet) map[string][]string {
+	t := map[string][]string{}
+	for name, flags := range map[string][]string{"common": f.Common, "hip": f.HIP, "cuda": f.CUDA, "cpu": f.CPU} {
+		if len(flags) > 0 {
+			t[name] = flags
+		}
+	}
+	for pattern, flags := range f.Arch {
+		t[pattern] = flags
+	}
+	return t
+}
+
+func flagLines(t map[string][]string) []string {
+	var lines []string
+	for name, flags := range t {
+		lines = append(lines, name+": "+strings.Join(flags, " "))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func whenWords(w manifest.When) string {
+	var parts []string
+	if len(w.Vendor) > 0 {
+		parts = append(parts, strings.Join(w.Vendor, " or "))
+	}
+	if len(w.Arch) > 0 {
+		parts = append(parts, strings.Join(w.Arch, " or "))
+	}
+	if w.Toolchain != "" {
+		parts = append(parts, "toolchain "+w.Toolchain)
+	}
+	return strings.Join(parts, ", ")
+}

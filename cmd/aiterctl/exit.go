@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/op_tests/perf"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// The exit codes. They stay: scripts depend on them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitConfig      = 3
+	exitToolchain   = 4
+	exitCompile     = 5
+	exitVerify      = 6
+	exitCache       = 7
+	exitDevice      = 8
+	exitInterrupted = 130
+)
+
+// outcome is one exit code and the errors that lead to it.
+type outcome struct {
+	code    int
+	meaning string
+	is      func(error) bool
+}
+
+// outcomes are in the order in which they win when several apply.
+func outcomes() []outcome {
+	return []outcome{
+		{exitUsage, "the command line or a variable is wrong: unknown command, flag, operator, module or target", isAny(
+			as[*usageError], as[*manifest.UnknownModuleError], as[*manifest.UnknownOpError],
+			as[*target.UnknownError], as[*target.SyntaxError], as[*optests.UnknownOpError],
+			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
+			as[*manifest.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError])},
+		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
+			as[*manifest.Error], as[*manifest.NoSourcesError], as[*manifest.DuplicateSourceError], as[*manifest.VersionError])},
+		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
+			as[*cache.UntrustedError], as[*cache.AccessError])},
+		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
+		{exitToolchain, "a compiler is missing, does not answer, or cannot build for the target", isAny(
+			as[*toolchain.NotFoundError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},
+		{exitVerify, "what came out is wrong: an operator's result, or an entry of the cache", isAny(
+			as[*verifyError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
+		{exitDevice, "no device of this machine can run the operator", isAny(
+			as[*noDeviceError], as[*device.UnavailableError], as[*device.IndexError])},
+	}
+}
+
+// exitCode returns the exit code for an error of a command.
+func exitCode(err error) int {
+	for _, o := range outcomes() {
+		if o.is(err) {
+			return o.code
+		}
+	}
+	return exitFailure
+}
+
+func as[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+func isAny(checks ...func(error) bool) func(error) bool {
+	return func(err error) bool {
+		for _, is := range checks {
+			if is(err) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// verifyError says that something was computed or stored wrongly. What it was
+// has been printed already.
+type verifyError struct{ what string }
+
+func (e *verifyError) Error() string { return e.what }
+
+// newExitCodes is a help topic: a command that cannot be run.
+func newExitCodes() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("Exit codes of aiterctl. When several apply, the one listed first is used.\n\n")
+	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM\n", exitInterrupted)
+	for _, o := range outcomes() {
+		fmt.Fprintf(&b, "  %3d  %s\n", o.code, o.meaning)
+	}
+	fmt.Fprintf(&b, "  %3d  any other failure\n", exitFailure)
+	fmt.Fprintf(&b, "  %3d  all is well", exitOK)
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/registry"
+)
+
+const explainLong = `Show which parts make the key of each unit of a module, whether a build would
+compile it now, and what changed since the last build. Nothing is built.
+
+--verbose adds the files of the toolchain and every header of the source tree.`
+
+func newExplain(a *app) *cobra.Command {
+	var arch string
+	cmd := &cobra.Command{
+		Use:               "explain MODULE",
+		Short:             "Show what makes a module's key, and what changed",
+		Long:              explainLong,
+		Example:           "  aiterctl explain module_causal_conv1d --arch cpu",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.moduleNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.explain(cmd.Context(), args[0], arch)
+		},
+	}
+	cmd.Flags().StringVar(&arch, "arch", "", archUsage)
+	a.completeArch(cmd)
+	return cmd
+}
+
+func (a *app) explain(ctx context.Context, module, arch string) error {
+	reg, err := a.openRegistry(ctx, registry.Options{})
+	if err != nil {
+		return err
+	}
+	defer reg.Close()
+	targets, err := a.targets(ctx, reg.Devices(), arch)
+	if err != nil {
+		return err
+	}
+	list := []*jit.Explanation{}
+	for _, t := range targets {
+		x, err := reg.Manager().Explain(ctx, jit.Request{Module: module, Target: t})
+		if err != nil {
+			return err
+		}
+		list = append(list, x)
+	}
+	if a.json {
+		return a.writeJSON(map[string]any{"explanations": list})
+	}
+	for _, x := range list {
+		a.printExplanation(x)
+	}
+	return nil
+}
+
+func (a *app) printExplanation(x *jit.Explanation) {
+	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", x.Module, x.Target, x.Compiler, len(x.Toolchain))
+	built := "never, as far as this cache knows"
+	if x.LastBuilt != nil {
+		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), age(time.Since(*x.LastBuilt)))
+	}
+	fmt.Fprintf(a.out, "  last built  %s\n", built)
+	if a.verbose {
+		for _, p := range x.Toolchain {
+			fmt.Fprintf(a.out, "    %s  %s  %s\n", cache.Key(p.Digest).Short(), p.Name, p.Path)
+		}
+	}
+	for _, u := range x.Units {
+		a.printUnit(u)
+	}
+}
+
+func (a *app) printUnit(u jit.UnitExplanation) {
+	verdict := "would be compiled: " + u.Reason
+	if u.Action == jit.Hit {
+		verdict = "hit: " + u.Reason
+	}
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", u.Source, verdict, u.Key.Short())
+	for _, l := range u.Lines {
+		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
+	}
+	fmt.Fprintf(a.out, "    headers: %d of the source tree, %d of the system\n", len(u.Headers), u.System)
+	if a.verbose {
+		for _, h := range u.Headers {
+			fmt.Fprintf(a.out, "      %s  %s\n", cache.Key(h.Value).Short(), h.Label)
+		}
+	}
+	if len(u.Changes) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "    changed since the last build:")
+	for _, c := range u.Changes {
+		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n", c.Label, firstOf(c.Before, "(not there)"), firstOf(c.After, "(not there)"))
+	}
+}
+
+// age is a duration in one unit, for people.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}

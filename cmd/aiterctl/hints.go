@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/registry"
+)
+
+// report prints an error, and what to type next where there is something.
+func (a *app) report(err error) {
+	var use *usageError
+	fmt.Fprintf(a.err, "aiterctl: %s\n", err)
+	if as[*doctorError](err) {
+		return // it has given its hints
+	}
+	for _, h := range hints(err) {
+		fmt.Fprintf(a.err, "hint: %s\n", h)
+	}
+	if errors.As(err, &use) {
+		fmt.Fprintln(a.err, "hint: aiterctl help shows the commands, aiterctl COMMAND --help their flags")
+	}
+}
+
+// hints says what to type after an error.
+func hints(err error) []string {
+	var out []string
+	for _, h := range []func(error) string{
+		hintNames, hintTarget, hintToolchain, hintCompile, hintCache, hintConfig, hintLoad,
+	} {
+		if text := h(err); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func hintNames(err error) string {
+	switch {
+	case as[*manifest.UnknownOpError](err):
+		return "aiterctl list ops"
+	case as[*manifest.UnknownModuleError](err):
+		return "aiterctl list modules"
+	}
+	return ""
+}
+
+func hintTarget(err error) string {
+	var unknown *target.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Sprintf("aiterctl list targets; to build for it anyway, quoted for the shell: --arch '%s!'", unknown.Name)
+	case as[*target.SyntaxError](err):
+		return "aiterctl list targets"
+	}
+	return ""
+}
+
+func hintToolchain(err error) string {
+	var missing *toolchain.NotFoundError
+	if !errors.As(err, &missing) {
+		return ""
+	}
+	return installHint(missing.Vendor) + "; aiterctl doctor shows what is found"
+}
+
+// installHint says how to get a compiler.
+func installHint(v target.Vendor) string {
+	switch v {
+	case target.HIP:
+		return "in a checkout of aiter, as root: make rocm (then export HIPCC=$PWD/.toolchain/bin/hipcc)"
+	case target.CUDA:
+		return "install the CUDA toolkit, or name its folder: export CUDA_HOME=/usr/local/cuda"
+	}
+	return "install a C++17 compiler (Debian and Ubuntu: apt-get install g++), or name one: export CXX=clang++"
+}
+
+func hintCompile(err error) string {
+	var failed *jit.CompileError
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	if strings.Contains(failed.Reason, "had not ended") {
+		return "aiterctl build --timeout 30m"
+	}
+	return ""
+}
+
+func hintCache(err error) string {
+	if as[*cache.UntrustedError](err) || as[*cache.AccessError](err) {
+		return "another folder can be given with --cache-dir DIR or AITER_JIT_DIR"
+	}
+	return ""
+}
+
+func hintConfig(err error) string {
+	var bad *manifest.Error
+	if errors.As(err, &bad) && bad.Line == 0 {
+		return "--config names a file inside the source tree; --root DIR says which tree"
+	}
+	return ""
+}
+
+func hintLoad(err error) string {
+	if as[*registry.LoadError](err) {
+		return "aiterctl cache verify; aiterctl doctor"
+	}
+	return ""
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+func newList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list [modules|ops|targets]",
+		Short:   "List modules, operators or targets",
+		Long:    "List the modules of the configuration (the default), its operators, or the targets that can be named.",
+		Example: "  aiterctl list ops\n  aiterctl list targets --json",
+		Args:    args(cobra.MaximumNArgs(1)),
+		ValidArgs: []cobra.Completion{
+			"modules", "ops", "targets",
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.list(cmd.Context(), strings.Join(args, ""))
+		},
+	}
+}
+
+func (a *app) list(ctx context.Context, what string) error {
+	switch what {
+	case "", "modules":
+		return a.listModules()
+	case "ops":
+		return a.listOps()
+	case "targets":
+		return a.listTargets(ctx)
+	}
+	return usagef("list %q: expected modules, ops or targets", what)
+}
+
+// moduleItem is a module in a list.
+type moduleItem struct {
+	Name    string   `json:"name"`
+	Doc     string   `json:"doc"`
+	Targets []string `json:"targets"`
+	Sources []string `json:"sources"`
+	Ops     []string `json:"ops"`
+}
+
+func (a *app) listModules() error {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	items := []moduleItem{}
+	rows := [][]string{{"MODULE", "TARGETS", "OPS", "DOC"}}
+	for _, m := range cfg.Modules {
+		x := newModuleItem(m)
+		items = append(items, x)
+		rows = append(rows, []string{x.Name, strings.Join(x.Targets, ","), firstOf(strings.Join(x.Ops, ","), "-"), x.Doc})
+	}
+	if a.json {
+		return a.writeJSON(map[string]any{"modules": items})
+	}
+	return a.table(rows)
+}
+
+func newModuleItem(m *manifest.Module) moduleItem {
+	x := moduleItem{Name: m.Name, Doc: m.Doc, Targets: supported(m), Sources: []string{}, Ops: []string{}}
+	for _, s := range m.Sources {
+		for _, f := range s.Files {
+			if !slices.Contains(x.Sources, f) {
+				x.Sources = append(x.Sources, f)
+			}
+		}
+	}
+	for _, op := range m.Ops {
+		x.Ops = append(x.Ops, op.Name)
+	}
+	return x
+}
+
+// supported says what a module can be built for: what it lists, else the
+// vendors of the known targets that it has sources for.
+func supported(m *manifest.Module) []string {
+	if len(m.Targets) > 0 {
+		return m.Targets
+	}
+	list := []string{}
+	for _, name := range target.Known() {
+		t, err := target.Parse(name)
+		if v := string(t.Vendor()); err == nil && m.Supports(t) && !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// opItem is an operator in a list.
+type opItem struct {
+	Name   string `json:"name"`
+	Module string `json:"module"`
+	Schema string `json:"schema"`
+	Doc    string `json:"doc"`
+}
+
+func (a *app) listOps() error {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	items := []opItem{}
+	for _, m := range cfg.Modules {
+		for _, op := range m.Ops {
+			items = append(items, opItem{op.Name, m.Name, op.Schema.String(), op.Doc})
+		}
+	}
+	slices.SortFunc(items, func(a, b opItem) int { return strings.Compare(a.Name, b.Name) })
+	if a.json {
+		return a.writeJSON(map[string]any{"ops": items})
+	}
+	rows := [][]string{{"OP", "MODULE", "DOC"}}
+	for _, x := range items {
+		rows = append(rows, []string{x.Name, x.Module, x.Doc})
+	}
+	return a.table(rows)
+}
+
+// targetItem is a target in a list.
+type targetItem struct {
+	Name   string        `json:"name"`
+	Vendor target.Vendor `json:"vendor"`
+	Native bool          `json:"native"` // this machine runs it
+}
+
+func (a *app) listTargets(ctx context.Context) error {
+	devs, err := a.openDevices()
+	if err != nil {
+		return err
+	}
+	defer devs.Close()
+	here, err := devs.Native(ctx)
+	if err != nil {
+		return err
+	}
+	items := targetItems(here)
+	if a.json {
+		return a.writeJSON(map[string]any{"targets": items})
+	}
+	rows := [][]string{{"TARGET", "VENDOR", "THIS MACHINE"}}
+	for _, x := range items {
+		runs := "-"
+		if x.Native {
+			runs = "yes"
+		}
+		rows = append(rows, []string{x.Name, string(x.Vendor), runs})
+	}
+	if err := a.table(rows); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "\nnative is %s here\n", join(here))
+	return err
+}
+
+// targetItems are the known targets and whatever else this machine has.
+func targetItems(here []target.Target) []targetItem {
+	items := []targetItem{}
+	add := func(t target.Target) {
+		runs := t.Vendor() == target.CPU || slices.ContainsFunc(here, t.Runs)
+		items = append(items, targetItem{t.String(), t.Vendor(), runs})
+	}
+	for _, name := range target.Known() {
+		if t, err := target.Parse(name); err == nil {
+			add(t)
+		}
+	}
+	for _, t := range here {
+		if !slices.Contains(target.Known(), t.Arch()) {
+			add(t)
+		}
+	}
+	return items
+}

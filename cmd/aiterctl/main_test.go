@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"aiterctl": main})
+}
+
+// TestScript runs the real main on the scripts of testdata/script. Besides
+// testscript's own commands they have:
+//
+//	exits CODE PROGRAM ARG...   the program ends with that exit code
+//	waitfor FILE                wait until the file is there
+//	replace FILE OLD NEW        replace text in a file
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "waitfor": waitFor, "replace": replace,
+		},
+		RequireUniqueNames: true,
+	})
+}
+
+// setup gives each script a home of its own, none of the variables that
+// aiterctl reads, and the checkout as $AITER.
+func setup(env *testscript.Env) error {
+	for _, name := range []string{
+		"AITER_META_DIR", "AITER_CONFIG", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY",
+		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CXX", "XDG_CACHE_HOME",
+	} {
+		env.Setenv(name, "")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	env.Setenv("AITER", root)
+	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+	env.Setenv("AITER_JIT_DIR", filepath.Join(env.WorkDir, "cache"))
+	return nil
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARG...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitfor FILE")
+	}
+	const patience = 60 * time.Second
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+	}
+	ts.Fatalf("%s did not appear within %s", args[0], patience)
+}
+
+func replace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: replace FILE OLD NEW")
+	}
+	text := ts.ReadFile(args[0])
+	changed := strings.Replace(text, args[1], args[2], 1)
+	if changed == text {
+		ts.Fatalf("%s does not hold %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(changed), 0o644))
+}

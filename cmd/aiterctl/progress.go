@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// progress tells how a build goes: lines, or on a terminal one live line.
+type progress struct {
+	screen *screen
+	now    func() time.Time
+	live   bool          // on a terminal
+	stop   chan struct{} // closed to end the live line, nil when there is none
+	done   sync.WaitGroup
+
+	mu       sync.Mutex
+	units    int // of all modules begun
+	finished int // of them
+	left     map[moduleTarget]int
+	running  map[job]time.Time
+	target   map[string]string // module -> target it was last built for
+}
+
+type moduleTarget struct{ module, target string }
+
+// job is one compiler or linker at work.
+type job struct {
+	moduleTarget moduleTarget
+	source       string
+}
+
+var _ jit.Observer = (*progress)(nil)
+
+// newProgress returns the observer of a build; with --json or --quiet it keeps
+// silent.
+func (a *app) newProgress() *progress {
+	p := &progress{
+		now:  time.Now,
+		left: map[moduleTarget]int{}, running: map[job]time.Time{}, target: map[string]string{},
+	}
+	if a.json || a.quiet {
+		return p
+	}
+	p.screen = a.err
+	if a.err.terminal {
+		p.live, p.stop = true, make(chan struct{})
+		p.done.Go(p.redraw)
+	}
+	return p
+}
+
+// close takes the live line away.
+func (p *progress) close() {
+	if p.stop != nil {
+		close(p.stop)
+		p.done.Wait()
+		p.stop = nil
+	}
+}
+
+const redrawEvery = 100 * time.Millisecond
+
+func (p *progress) redraw() {
+	tick := time.NewTicker(redrawEvery)
+	defer tick.Stop()
+	defer p.screen.setStatus("")
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-tick.C:
+			p.screen.setStatus(p.line())
+		}
+	}
+}
+
+// line is the live line: "[3/8] causal_conv1d_fwd.hip for gfx942 12s, ...".
+func (p *progress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.running) == 0 {
+		return ""
+	}
+	jobs := slices.SortedFunc(maps.Keys(p.running), func(a, b job) int {
+		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.source, b.source), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target))
+	})
+	text := fmt.Sprintf("[%d/%d]", p.finished, p.units)
+	for i, j := range jobs {
+		sep := ", "
+		if i == 0 {
+			sep = " "
+		}
+		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.source), j.moduleTarget.target, p.now().Sub(p.running[j]).Seconds())
+	}
+	return text
+}
+
+// Observe implements [jit.Observer].
+func (p *progress) Observe(e jit.Event) {
+	p.count(e)
+	if p.screen == nil {
+		return
+	}
+	if text := words(e, p.live); text != "" {
+		fmt.Fprintln(p.screen, text)
+	}
+}
+
+func (p *progress) count(e jit.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mt := moduleTarget{e.Module, e.Target}
+	j := job{mt, e.Source}
+	switch e.Step {
+	case jit.ModuleStarted:
+		p.units += e.Units
+		p.left[mt] = e.Units
+		p.target[e.Module] = e.Target
+	case jit.UnitStarted:
+		p.running[j] = p.now()
+	case jit.UnitFinished:
+		delete(p.running, j)
+		p.finish(mt, 1)
+	case jit.LinkStarted:
+		p.running[job{mt, "link " + e.Module}] = p.now()
+	case jit.LinkFinished:
+		delete(p.running, job{mt, "link " + e.Module})
+	case jit.ModuleFinished:
+		p.finish(mt, p.left[mt]) // the units that the cache had
+	}
+}
+
+func (p *progress) finish(mt moduleTarget, n int) {
+	n = min(n, p.left[mt])
+	p.left[mt] -= n
+	p.finished += n
+}
+
+// targetOf returns what a module was built for, "" when it was not.
+func (p *progress) targetOf(module string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target[module]
+}
+
+// words is the line for an event, "" for none. The live line shows what is
+// running, so that beside it only what is done is told.
+func words(e jit.Event, live bool) string {
+	switch {
+	case e.Step == jit.UnitFinished && e.Err == nil && live:
+		return fmt.Sprintf("compiled %s for %s in %.2f s: %s", e.Source, e.Target, e.Seconds, e.Reason)
+	case e.Step == jit.UnitStarted && !live:
+		return fmt.Sprintf("compile %s for %s: %s", e.Source, e.Target, e.Reason)
+	case e.Step == jit.UnitFinished && e.Err == nil:
+		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Source, e.Target, e.Seconds)
+	case e.Step == jit.Waiting:
+		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Source, e.Target)
+	}
+	return ""
+}

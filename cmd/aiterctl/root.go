@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+const rootLong = `aiterctl builds GPU operators ahead of time, looks after the kernel cache, and
+runs and checks operators.
+
+Environment (a flag wins over it, it wins over the configuration):
+  AITER_JIT_DIR           the kernel cache; default $XDG_CACHE_HOME/aiter/jit
+  AITER_META_DIR          a checkout to take config/ and csrc/ from
+  AITER_CONFIG            the configuration, relative to the source tree
+  AITER_LOG_LEVEL         trace, debug, info, warn or error
+  AITER_REBUILD           compile everything once more
+  AITER_VERIFY            run checks each call against the CPU build too
+  AITER_TRUST_JIT_DIR     use a cache that others can write to
+  AITER_TOOLCHAIN_ROOT    what is "/" to a compiler that runs in a container
+  GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs
+  HIPCC, ROCM_PATH, ROCM_HOME, NVCC, CUDA_HOME, CUDA_PATH, CXX   the compilers
+  NO_COLOR                no colors`
+
+const rootExample = `  aiterctl doctor
+  aiterctl build --all --arch gfx942,gfx950,cpu
+  aiterctl run causal_conv1d_fwd --dtype bfloat16 --use_silu --verify
+  aiterctl test causal_conv1d_fwd
+  aiterctl bench causal_conv1d_fwd --html report.html
+  aiterctl explain module_causal_conv1d --arch cpu`
+
+func newRoot(a *app) *cobra.Command {
+	root := group(&cobra.Command{
+		Use:           "aiterctl",
+		Short:         "Build, cache, run and check GPU operators",
+		Long:          rootLong,
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	})
+	root.PersistentPreRunE = a.prepare
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	a.addFlags(root)
+	root.AddCommand(
+		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newRun(a), newTest(a), newBench(a),
+		newDoctor(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
+	)
+	root.SetHelpCommand(newHelp(root))
+	return root
+}
+
+func (a *app) addFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.root, "root", "", "checkout that holds config/ and csrc/ (default: the sources in this program)")
+	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+defaultConfig+")")
+	f.StringVar(&a.cacheDir, "cache-dir", "", "kernel cache")
+	f.BoolVar(&a.json, "json", false, "print JSON to stdout")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more: log level debug, longer explanations")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, errors only")
+	f.StringVar(&a.logLevel, "log-level", "", "trace, debug, info, warn or error (default warn)")
+	f.StringVar(&a.color, "color", "auto", "auto, always or never")
+	root.MarkFlagsMutuallyExclusive("verbose", "quiet")
+}
+
+// prepare sets up the logger; it runs before every command.
+func (a *app) prepare(cmd *cobra.Command, _ []string) error {
+	if a.verbose && a.quiet {
+		return usagef("--verbose and --quiet exclude each other")
+	}
+	level, err := a.level()
+	if err != nil {
+		return err
+	}
+	colored, err := a.colored()
+	if err != nil {
+		return err
+	}
+	console := zerolog.ConsoleWriter{Out: a.err, NoColor: !colored, TimeFormat: time.TimeOnly}
+	log := zerolog.New(console).Level(level).With().Timestamp().Logger()
+	cmd.SetContext(log.WithContext(cmd.Context()))
+	return nil
+}
+
+func (a *app) level() (zerolog.Level, error) {
+	word := firstOf(a.logLevel, a.getenv("AITER_LOG_LEVEL"))
+	switch {
+	case word == "" && a.verbose:
+		return zerolog.DebugLevel, nil
+	case word == "" && a.quiet:
+		return zerolog.ErrorLevel, nil
+	case word == "":
+		return zerolog.WarnLevel, nil
+	}
+	level, err := zerolog.ParseLevel(strings.ToLower(word))
+	if err != nil || level == zerolog.NoLevel {
+		return level, usagef("log level %q: expected trace, debug, info, warn or error", word)
+	}
+	return level, nil
+}
+
+func (a *app) colored() (bool, error) {
+	switch a.color {
+	case "always":
+		return true, nil
+	case "never":
+		return false, nil
+	case "auto":
+		return a.err.terminal && a.getenv("NO_COLOR") == "", nil
+	}
+	return false, usagef("--color %q: expected auto, always or never", a.color)
+}
+
+// group makes a command that only holds others.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return usagef("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+		}
+		return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// args makes the errors of cobra's argument checks usage errors.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{fmt.Errorf("%s: %w", cmd.CommandPath(), err)}
+		}
+		return nil
+	}
+}
+
+// isOn reads a switch of the environment: set, and not "0" or "false".
+func isOn(v string) bool {
+	on, err := strconv.ParseBool(v)
+	return v != "" && (on || err != nil)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// screen is stderr. On a terminal it can keep a status line below what is
+// written to it.
+type screen struct {
+	terminal bool
+
+	mu     sync.Mutex
+	file   *os.File
+	status string
+}
+
+func newScreen(f *os.File) *screen {
+	return &screen{file: f, terminal: term.IsTerminal(int(f.Fd()))}
+}
+
+const clearLine = "\r\x1b[K"
+
+// Write implements io.Writer. What it writes ends lines, or the status line
+// would follow in the middle of one.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status == "" {
+		return s.file.Write(p)
+	}
+	_, err := s.file.WriteString(clearLine + string(p) + s.status)
+	return len(p), err
+}
+
+// setStatus shows a status line in place of the one before; "" shows none.
+func (s *screen) setStatus(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.terminal || text == s.status {
+		return
+	}
+	s.status = fit(text, s.width())
+	// A status line that cannot be shown is not missed.
+	_, _ = s.file.WriteString(clearLine + s.status)
+}
+
+func (s *screen) width() int {
+	w, _, err := term.GetSize(int(s.file.Fd()))
+	if err != nil || w <= 0 {
+		return 80
+	}
+	return w
+}
+
+// fit cuts text so that it stays on one line of a terminal.
+func fit(text string, width int) string {
+	text = strings.ReplaceAll(text, "\n", " ")
+	r := []rune(text)
+	if len(r) < width {
+		return text
+	}
+	return string(r[:max(width-2, 0)]) + "…"
+}

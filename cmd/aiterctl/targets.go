@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+const native = "native"
+
+const archUsage = "targets: native, or a list such as gfx942,gfx90a:xnack-,sm_90,cpu (default $GPU_ARCHS, else native)"
+
+// targets reads --arch: a list in which native stands for what is in this
+// machine. When the flag is not given GPU_ARCHS is read, and else native.
+func (a *app) targets(ctx context.Context, devs *device.Devices, arch string) ([]target.Target, error) {
+	list := firstOf(arch, a.getenv("GPU_ARCHS"), native)
+	var out []target.Target
+	for _, item := range archItems(list) {
+		some, err := archItem(ctx, devs, item)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range some {
+			if !slices.Contains(out, t) {
+				out = append(out, t)
+			}
+		}
+	}
+	if len(out) == 0 {
+		_, err := target.ParseList(list)
+		return nil, err
+	}
+	return out, nil
+}
+
+// archItems splits a list of targets.
+func archItems(list string) []string {
+	var items []string
+	for _, item := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ';' }) {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// archItem is the targets that one item of --arch stands for.
+func archItem(ctx context.Context, devs *device.Devices, item string) ([]target.Target, error) {
+	if item == native {
+		return nativeTargets(ctx, devs)
+	}
+	t, err := target.Parse(item)
+	return []target.Target{t}, err
+}
+
+// nativeTargets are what calls on this machine's devices will ask for: their
+// architectures, with any features.
+func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, error) {
+	found, err := devs.Native(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []target.Target
+	for _, t := range found {
+		if t, err = plain(t); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// plain is t without its features.
+func plain(t target.Target) (target.Target, error) {
+	if t.Vendor() == target.CPU {
+		return t, nil
+	}
+	return target.Parse(t.Arch() + "!")
+}
+
+// supportModule holds the library that all modules call back into.
+const supportModule = "module_aiter_ffi"
+
+// wanted returns what to build: the named modules for every target or, with
+// all, each module for the targets that it supports.
+func wanted(cfg *manifest.Config, names []string, all bool, targets []target.Target) ([]jit.Request, error) {
+	if all {
+		return allModules(cfg, targets), nil
+	}
+	var reqs []jit.Request
+	for _, name := range names {
+		m, err := cfg.Module(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range targets {
+			if !m.Supports(t) {
+				return nil, &manifest.UnsupportedTargetError{Module: name, Target: t, Supported: supported(m)}
+			}
+			if r := (jit.Request{Module: name, Target: t}); !slices.Contains(reqs, r) {
+				reqs = append(reqs, r)
+			}
+		}
+	}
+	return reqs, nil
+}
+
+func allModules(cfg *manifest.Config, targets []target.Target) []jit.Request {
+	var reqs []jit.Request
+	for _, m := range cfg.Modules {
+		for _, t := range targets {
+			if m.Name != supportModule && m.Supports(t) {
+				reqs = append(reqs, jit.Request{Module: m.Name, Target: t})
+			}
+		}
+	}
+	return reqs
+}
+
+// supportRequest asks for the support library, which is built along with
+// anything else. It is absent when the configuration has none.
+func supportRequest(cfg *manifest.Config) []jit.Request {
+	cpu, err := target.Parse("cpu")
+	if _, none := cfg.Module(supportModule); err != nil || none != nil {
+		return nil
+	}
+	return []jit.Request{{Module: supportModule, Target: cpu}}
+}

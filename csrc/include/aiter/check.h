@@ -1,0 +1,119 @@
+// Checks that entry points make on their tensors. Each error names the argument,
+// what was expected and what came.
+#pragma once
+
+#include "overlap.h"
+
+namespace aiter {
+
+// check_layout: sizes and strides describe memory that can exist, and element 0
+// lies where its type may lie.
+inline Status check_layout(const TensorView& t) {
+  const int64_t size = dtype_size(t.dtype());
+  if (t.rank() < 0 || t.rank() > 8) return value_error("argument '%s': expected rank 0 to 8, got %d", t.name(), t.rank());
+  int64_t extent = 0;
+  for (int i = 0; i < t.rank(); i++) {
+    if (t.size(i) < 0) return value_error("argument '%s': negative size in shape %s", t.name(), shape_text(t).data);
+  }
+  if (t.empty()) return Status();
+  for (int i = 0; i < t.rank(); i++) {
+    int64_t span;
+    const int64_t stride = t.stride(i) < 0 ? -(t.stride(i) + 1) : t.stride(i);  // never overflows
+    if (__builtin_mul_overflow(t.size(i) - 1, stride + (t.stride(i) < 0), &span) ||
+        __builtin_add_overflow(extent, span, &extent) || extent > (INT64_MAX >> 4))
+      return value_error("argument '%s': stride %lld of dimension %d reaches past the address space", t.name(),
+                         static_cast<long long>(t.stride(i)), i);
+  }
+  if (!t.data()) return value_error("argument '%s': data is null but shape is %s", t.name(), shape_text(t).data);
+  if (reinterpret_cast<uintptr_t>(t.data()) % uintptr_t(size))
+    return value_error("argument '%s': data is not aligned to its %d-byte elements", t.name(), int(size));
+  return Status();
+}
+
+// check_float accepts float32, float16 and bfloat16.
+inline Status check_float(const TensorView& t) {
+  if (t.dtype() == DType::F32 || t.dtype() == DType::F16 || t.dtype() == DType::BF16) return check_layout(t);
+  return type_error("argument '%s': expected dtype float32, float16 or bfloat16, got %s", t.name(), dtype_text(t).data);
+}
+
+inline Status check_dtype(const TensorView& t, DType want, const char* why) {
+  if (t.dtype() == want) return check_layout(t);
+  return type_error("argument '%s': expected dtype %s%s, got %s", t.name(), dtype_name(want), why, dtype_text(t).data);
+}
+
+// check_float32_or accepts float32 and one more type.
+inline Status check_float32_or(const TensorView& t, DType other, const char* why) {
+  if (t.dtype() == DType::F32 || t.dtype() == other) return check_layout(t);
+  return type_error("argument '%s': expected dtype float32 or %s%s, got %s", t.name(), dtype_name(other), why,
+                    dtype_text(t).data);
+}
+
+inline Status check_rank(const TensorView& t, int rank, const char* meaning) {
+  if (t.rank() == rank) return Status();
+  return value_error("argument '%s': expected rank %d %s, got rank %d, shape %s", t.name(), rank, meaning, t.rank(),
+                     shape_text(t).data);
+}
+
+template <int N> Status check_shape(const TensorView& t, const int64_t (&want)[N], const char* meaning) {
+  bool same = t.rank() == N;
+  for (int i = 0; same && i < N; i++) same = t.size(i) == want[i];
+  if (same) return Status();
+  return value_error("argument '%s': expected shape %s %s, got %s", t.name(), shape_text(want, N).data, meaning,
+                     shape_text(t).data);
+}
+
+inline Status check_module_device(const TensorView& t) {
+  if (runs_on(t.device().type)) return Status();
+  return value_error("argument '%s': is on %s, this build runs on %s", t.name(), device_text(t.device()).data,
+                     module_device());
+}
+
+inline Status check_device(const TensorView& t, const TensorView& like) {
+  const DLDevice a = t.device(), b = like.device();
+  if (a.type == b.type && a.id == b.id) return Status();
+  return value_error("argument '%s': expected device %s as '%s', got %s", t.name(), device_text(b).data, like.name(),
+                     device_text(a).data);
+}
+
+// Tensors gathers a call's tensors for the checks that concern all of them.
+class Tensors {
+ public:
+  void output(const TensorView& t) { all_[n_] = t, written_[n_++] = true; }
+  void input(const TensorView& t) { all_[n_] = t, written_[n_++] = false; }
+  void output(const Optional<TensorView>& t) { if (t) output(*t); }
+  void input(const Optional<TensorView>& t) { if (t) input(*t); }
+
+  // check: one device, and no output shares memory with anything else.
+  Status check() const {
+    AITER_TRY(check_module_device(all_[0]));
+    for (int i = 1; i < n_; i++) AITER_TRY(check_device(all_[i], all_[0]));
+    Range ranges[kMost];
+    for (int i = 0; i < n_; i++) ranges[i] = byte_range(all_[i], dtype_size(all_[i].dtype()));
+    for (int i = 0; i < n_; i++)
+      if (written_[i]) AITER_TRY(check_output(i, ranges));
+    return Status();
+  }
+
+ private:
+  static constexpr int kMost = 16;
+
+  Status check_output(int i, const Range* ranges) const {
+    const TensorView& out = all_[i];
+    if (overlaps_itself(out, dtype_size(out.dtype())))
+      return value_error("argument '%s': is an output, but its strides put several elements in one place", out.name());
+    for (int k = 0; k < n_; k++) {
+      if (k == i || (written_[k] && k < i)) continue;
+      if (!ranges[i].meets(ranges[k])) continue;
+      if (overlaps(out, dtype_size(out.dtype()), all_[k], dtype_size(all_[k].dtype())))
+        return value_error("arguments '%s' and '%s': an output must not overlap another argument, these share memory",
+                           out.name(), all_[k].name());
+    }
+    return Status();
+  }
+
+  TensorView all_[kMost];
+  bool written_[kMost];
+  int n_ = 0;
+};
+
+}  // namespace aiter

@@ -1,0 +1,168 @@
+// The TVM FFI calling convention: from packed arguments to a C++ function.
+//
+//   static Status scale(TensorView out, TensorView x, double by, Optional<TensorView> bias);
+//   AITER_EXPORT(scale, scale, arg("out"), arg("x"), arg("by"), none("bias"))
+//
+// exports __tvm_ffi_scale. Trailing arguments that have a default may be left
+// out. A Status that failed becomes the thread's raised error, prefixed with the
+// operator's name. Nothing here throws or allocates.
+#pragma once
+
+#include <tuple>
+#include <utility>
+
+#include "tensor.h"
+
+namespace aiter {
+
+struct TVMFFIAny {
+  int32_t type_index;
+  uint32_t zero_padding;
+  union {
+    int64_t v_int64;
+    double v_float64;
+    void* v_ptr;
+  };
+};
+static_assert(sizeof(TVMFFIAny) == 16, "TVM FFI's layout");
+
+enum TypeIndex : int32_t {
+  kNone = 0, kInt = 1, kBool = 2, kFloat = 3, kOpaquePtr = 4, kDataType = 5, kDevice = 6, kDLTensorPtr = 7,
+  kRawStr = 8, kSmallStr = 11, kStr = 65, kError = 67, kFunction = 68, kShape = 69, kTensor = 70, kArray = 71,
+};
+
+constexpr size_t kObjectHeader = 24;  // a heap object's reference count, type and deleter
+
+}  // namespace aiter
+
+// From libtvm_ffi, or from the support library: whichever the process has.
+extern "C" {
+void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
+void* TVMFFIEnvGetStream(int32_t device_type, int32_t device_id);
+}
+
+namespace aiter {
+
+// ArgSpec names an argument and gives its default.
+struct ArgSpec {
+  const char* name;
+  int32_t default_type;  // -1: must be given
+  int64_t default_value;
+};
+
+constexpr ArgSpec arg(const char* name) { return {name, -1, 0}; }
+constexpr ArgSpec none(const char* name) { return {name, kNone, 0}; }
+constexpr ArgSpec flag(const char* name, bool value) { return {name, kBool, value}; }
+constexpr ArgSpec integer(const char* name, int64_t value) { return {name, kInt, value}; }
+
+inline const char* type_index_name(int32_t i) {
+  switch (i) {
+    case kNone: return "None";
+    case kInt: return "int";
+    case kBool: return "bool";
+    case kFloat: return "float";
+    case kOpaquePtr: return "a pointer";
+    case kDataType: return "a dtype";
+    case kDevice: return "a device";
+    case kDLTensorPtr: case kTensor: return "Tensor";
+    case kRawStr: case kSmallStr: case kStr: return "str";
+    case kFunction: return "a function";
+    case kShape: return "a shape";
+    case kArray: return "a list";
+    default: return "an object";
+  }
+}
+
+inline Status wrong_type(const char* name, const char* expected, const TVMFFIAny& got) {
+  return type_error("argument '%s': expected %s, got %s (type index %d)", name, expected,
+                    type_index_name(got.type_index), int(got.type_index));
+}
+
+// decode: the conversions that tvm-ffi itself makes, no others.
+inline Status decode(const TVMFFIAny& a, const char* name, TensorView* out) {
+  if (a.type_index != kDLTensorPtr && a.type_index != kTensor) return wrong_type(name, "Tensor", a);
+  if (!a.v_ptr) return value_error("argument '%s': expected Tensor, got a null pointer", name);
+  const char* p = static_cast<const char*>(a.v_ptr) + (a.type_index == kTensor ? kObjectHeader : 0);
+  *out = TensorView(reinterpret_cast<const DLTensor*>(p), name);
+  return Status();
+}
+
+inline Status decode(const TVMFFIAny& a, const char* name, int64_t* out) {
+  if (a.type_index == kBool) { *out = a.v_int64 != 0; return Status(); }
+  if (a.type_index != kInt) return wrong_type(name, "int", a);
+  *out = a.v_int64;
+  return Status();
+}
+
+inline Status decode(const TVMFFIAny& a, const char* name, bool* out) {
+  if (a.type_index != kInt && a.type_index != kBool) return wrong_type(name, "bool", a);
+  *out = a.v_int64 != 0;
+  return Status();
+}
+
+inline Status decode(const TVMFFIAny& a, const char* name, double* out) {
+  if (a.type_index == kInt || a.type_index == kBool) { *out = double(a.v_int64); return Status(); }
+  if (a.type_index != kFloat) return wrong_type(name, "float", a);
+  *out = a.v_float64;
+  return Status();
+}
+
+template <class T> Status decode(const TVMFFIAny& a, const char* name, Optional<T>* out) {
+  out->given = a.type_index != kNone;
+  return out->given ? decode(a, name, &out->value) : Status();
+}
+
+// decode_at takes argument i, or its default where the caller stopped earlier.
+template <class T> Status decode_at(const ArgSpec* specs, const TVMFFIAny* args, int n, int i, T* out) {
+  if (i < n) return decode(args[i], specs[i].name, out);
+  TVMFFIAny a{};
+  a.type_index = specs[i].default_type;
+  a.v_int64 = specs[i].default_value;
+  return decode(a, specs[i].name, out);
+}
+
+inline Status check_count(const ArgSpec* specs, int total, int n) {
+  int required = total;
+  while (required > 0 && specs[required - 1].default_type >= 0) required--;
+  if (n < required)
+    return type_error("expected at least %d arguments, got %d: '%s' is missing", required, n, specs[n < 0 ? 0 : n].name);
+  if (n > total) return type_error("expected at most %d arguments, got %d", total, n);
+  return Status();
+}
+
+template <class... A, size_t... I>
+Status unpack(Status (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, int n, std::index_sequence<I...>) {
+  AITER_TRY(check_count(specs, int(sizeof...(A)), n));
+  std::tuple<A...> values;
+  Status s;
+  // Stops at the first argument that fails.
+  (void)((s = decode_at(specs, args, n, int(I), &std::get<I>(values)), !s.failed()) && ...);
+  return s.failed() ? s : fn(std::get<I>(values)...);
+}
+
+inline int32_t raise(const char* op, const Status& s) {
+  char text[sizeof s.message + 80];
+  snprintf(text, sizeof text, "%s: %s", op, s.message);
+  TVMFFIErrorSetRaisedFromCStr(s.kind, text);
+  return -1;
+}
+
+template <size_t N, class... A>
+int32_t call(const char* op, Status (*fn)(A...), const ArgSpec (&specs)[N], const TVMFFIAny* args, int32_t n,
+             TVMFFIAny* result) noexcept {
+  static_assert(N == sizeof...(A), "one ArgSpec for each argument");
+  const Status s = unpack(fn, specs, args, n, std::index_sequence_for<A...>());
+  if (s.failed()) return raise(op, s);
+  if (result) *result = TVMFFIAny{};
+  return 0;
+}
+
+}  // namespace aiter
+
+#define AITER_EXPORT(name, fn, ...)                                                                       \
+  extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_##name(                             \
+      void*, const ::aiter::TVMFFIAny* args, int32_t n, ::aiter::TVMFFIAny* result) noexcept {            \
+    using namespace ::aiter;                                                                              \
+    static constexpr ArgSpec specs[] = {__VA_ARGS__};                                                     \
+    return call(#name, fn, specs, args, n, result);                                                       \
+  }

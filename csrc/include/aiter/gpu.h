@@ -1,0 +1,94 @@
+// What a GPU entry point needs besides its kernel: the device, the stream, the
+// launch's error, and index arithmetic. The same names for hip and cuda.
+#pragma once
+
+#include "tensor.h"
+
+#if !AITER_GPU
+#error "aiter/gpu.h is for hipcc and nvcc"
+#endif
+
+namespace aiter {
+
+#if AITER_HIP
+using gpu_stream_t = hipStream_t;
+using gpu_error_t = hipError_t;
+constexpr gpu_error_t kGpuSuccess = hipSuccess;
+inline gpu_error_t gpu_get_device(int* id) { return hipGetDevice(id); }
+inline gpu_error_t gpu_set_device(int id) { return hipSetDevice(id); }
+inline gpu_error_t gpu_last_error() { return hipGetLastError(); }
+inline const char* gpu_error_text(gpu_error_t e) { return hipGetErrorString(e); }
+#else
+using gpu_stream_t = cudaStream_t;
+using gpu_error_t = cudaError_t;
+constexpr gpu_error_t kGpuSuccess = cudaSuccess;
+inline gpu_error_t gpu_get_device(int* id) { return cudaGetDevice(id); }
+inline gpu_error_t gpu_set_device(int id) { return cudaSetDevice(id); }
+inline gpu_error_t gpu_last_error() { return cudaGetLastError(); }
+inline const char* gpu_error_text(gpu_error_t e) { return cudaGetErrorString(e); }
+#endif
+
+// DeviceGuard makes a device the thread's current one, and puts the old one back.
+class DeviceGuard {
+ public:
+  Status enter(DLDevice device) {
+    gpu_error_t e = gpu_get_device(&old_);
+    if (e == kGpuSuccess && old_ != device.id) {
+      e = gpu_set_device(device.id);
+      changed_ = e == kGpuSuccess;
+    }
+    if (e == kGpuSuccess) return Status();
+    (void)gpu_last_error();  // not to be found by whoever asks next
+    return runtime_error("cannot use device %s: %s", device_text(device).data, gpu_error_text(e));
+  }
+  ~DeviceGuard() {
+    if (changed_) (void)gpu_set_device(old_);
+  }
+
+ private:
+  int old_ = 0;
+  bool changed_ = false;
+};
+
+// check_launch reports the error of the launch just made.
+inline Status check_launch(const char* what) {
+  const gpu_error_t e = gpu_last_error();
+  return e == kGpuSuccess ? Status() : runtime_error("launch of %s failed: %s", what, gpu_error_text(e));
+}
+
+// grid_for is how many blocks to launch for n blocks' worth of work. HIP counts
+// a launch's threads in 32 bits, so kernels loop when n is larger (grid stride).
+inline unsigned grid_for(int64_t n) {
+  constexpr int64_t most = 1 << 21;
+  return unsigned(n < most ? n : most);
+}
+
+// Split is quotient and remainder. The GPU divides 32-bit numbers much faster.
+struct Split {
+  int64_t quotient, remainder;
+};
+
+AITER_DEVICE Split split(int64_t n, int64_t by) {
+  if (((n | by) >> 32) == 0) {
+    const uint32_t q = uint32_t(n) / uint32_t(by);
+    return {int64_t(q), int64_t(uint32_t(n) - q * uint32_t(by))};
+  }
+  const int64_t q = n / by;
+  return {q, n - q * by};
+}
+
+// block_barrier is __syncthreads for shared memory alone. Where the compiler can
+// be told so, AMD's caches of global memory are left as they are.
+AITER_DEVICE void block_barrier() {
+#if AITER_HIP && defined(__clang_major__) && __clang_major__ >= 19
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+#else
+  __syncthreads();
+#endif
+}
+
+AITER_DEVICE float sigmoid(float p) { return 1.0f / (1.0f + expf(-p)); }
+
+}  // namespace aiter

@@ -1,0 +1,67 @@
+// What differs between hipcc, nvcc and a host compiler, under one set of names.
+//
+//   AITER_GPU      1 when this file is compiled for hip or cuda, 0 for the host
+//   AITER_DEVICE   a function for the GPU alone (plain inline on the host)
+//   AITER_SHARED   a function for either side
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__HIP__) || defined(__HIPCC__)
+#define AITER_HIP 1
+#include <hip/hip_runtime.h>
+#elif defined(__CUDACC__)
+#define AITER_CUDA 1
+#include <cuda_runtime.h>
+#endif
+
+#ifndef AITER_HIP
+#define AITER_HIP 0
+#endif
+#ifndef AITER_CUDA
+#define AITER_CUDA 0
+#endif
+#define AITER_GPU (AITER_HIP || AITER_CUDA)
+
+#if AITER_GPU
+#define AITER_DEVICE __device__ __forceinline__
+#define AITER_SHARED __host__ __device__ __forceinline__
+#else
+#define AITER_DEVICE inline
+#define AITER_SHARED inline
+#endif
+
+// AITER_UNROLL: a loop that must be unrolled so that arrays stay in registers.
+// AITER_ROLLED: one that is rare or short, and not worth registers or code.
+#if defined(__clang__)
+#define AITER_UNROLL _Pragma("unroll")
+#define AITER_ROLLED _Pragma("clang loop unroll(disable) vectorize(disable)")
+#elif defined(__CUDACC__)
+#define AITER_UNROLL _Pragma("unroll")
+#define AITER_ROLLED _Pragma("unroll 1")
+#else
+#define AITER_UNROLL
+#define AITER_ROLLED
+#endif
+
+namespace aiter {
+
+// DLPack's device types.
+enum DeviceType : int32_t { kCPU = 1, kCUDA = 2, kROCM = 10 };
+
+// runs_on says whether a module of this build may touch memory of that device.
+// PyTorch on ROCm calls its devices CUDA, so a hip module takes both names.
+inline bool runs_on(int32_t device_type) {
+#if AITER_HIP
+  return device_type == kROCM || device_type == kCUDA;
+#elif AITER_CUDA
+  return device_type == kCUDA;
+#else
+  return device_type == kCPU;
+#endif
+}
+
+inline const char* module_device() { return AITER_HIP ? "rocm (or cuda)" : AITER_CUDA ? "cuda" : "cpu"; }
+
+}  // namespace aiter

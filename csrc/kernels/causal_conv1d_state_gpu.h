@@ -1,0 +1,134 @@
+// The part of a sequence that touches its slot, on the GPU: one thread a channel.
+#pragma once
+
+#include <aiter/gpu.h>
+
+#include "causal_conv1d_state.h"
+
+namespace aiter::conv1d {
+
+// read_taps reads the weights of a channel; the type is looked at once.
+template <int W, class T> AITER_DEVICE void read_taps(const T* p, int64_t stride, float* w) {
+  AITER_UNROLL
+  for (int k = 0; k < W; k++) w[k] = to_float(p[k * stride]);
+}
+
+template <int W> AITER_DEVICE void read_taps(const Array2& a, int64_t d, float* w) {
+  switch (a.dtype) {
+    case DType::F16: return read_taps<W>(static_cast<const half_t*>(a.data) + d * a.first, a.last, w);
+    case DType::BF16: return read_taps<W>(static_cast<const bf16_t*>(a.data) + d * a.first, a.last, w);
+    default: return read_taps<W>(static_cast<const float*>(a.data) + d * a.first, a.last, w);
+  }
+}
+
+AITER_DEVICE float finish(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
+
+// Head computes the first positions of a sequence and then its state. Whatever
+// it needs first is on its way to registers once it is constructed.
+template <class T, int W> class Head {
+ public:
+  AITER_DEVICE Head(const Stateful& p, const Sequence& s, int64_t d) {
+    next_ = s.len > 0 ? p.inputs<T>(s, d)[0] : round_to<T>(0.0f);
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) x_[k] = p.before<T>(s, d, k - (W - 1));
+    read_taps<W>(p.weight, d, w_);
+    bias_ = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+  }
+
+  // run computes n positions, then leaves the state.
+  AITER_DEVICE void run(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
+    const T* x = p.inputs<T>(s, d);
+    T* out = p.outputs<T>(s, d);
+    AITER_ROLLED
+    for (int64_t t = 0; t < n; t++) {
+      x_[W - 1] = next_;
+      if (t + 1 < n) next_ = x[(t + 1) * p.x.last];
+      float y = bias_;
+      AITER_UNROLL
+      for (int k = 0; k < W; k++) y = fmaf(w_[k], to_float(x_[k]), y);
+      out[t * p.out.last] = round_to<T>(finish(p.silu, y));
+      AITER_UNROLL
+      for (int k = 0; k < W - 1; k++) x_[k] = x_[k + 1];
+    }
+    if (p.cache_seqlens.data || p.length != W - 1 || n != s.len) return p.remember<T>(s, d);
+    T* slot = p.state.row<T>(s.slot, d);  // the window is the new state
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) slot[k * p.state.last] = x_[k];
+  }
+
+ private:
+  float w_[W], bias_;
+  T x_[W], next_;
+};
+
+// Of any width: everything from memory.
+template <class T> class Head<T, 0> {
+ public:
+  AITER_DEVICE Head(const Stateful&, const Sequence&, int64_t) {}
+
+  AITER_DEVICE void run(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
+    const T* x = p.inputs<T>(s, d);
+    T* out = p.outputs<T>(s, d);
+    AITER_ROLLED
+    for (int64_t t = 0; t < n; t++) {
+      float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+      AITER_ROLLED
+      for (int64_t k = 0; k < p.width; k++) {
+        const int64_t u = t - (p.width - 1) + k;
+        y = fmaf(p.weight.get(d, k), to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]), y);
+      }
+      out[t * p.out.last] = round_to<T>(finish(p.silu, y));
+    }
+    p.remember<T>(s, d);
+  }
+};
+
+// shares_slot says, to a whole block, whether another of the batch names the
+// slot. A kernel calls it once.
+AITER_DEVICE bool shares_slot(const Stateful& p, int64_t b, int64_t slot) {
+  if (!p.indices.data) return false;
+  __shared__ int answer;
+  if (threadIdx.x == 0) answer = 0;
+  bool found = false;
+  AITER_ROLLED
+  for (int64_t i = threadIdx.x; i < p.batch; i += blockDim.x) found |= i != b && p.indices[i] == slot;
+  block_barrier();
+  if (found) answer = 1;
+  block_barrier();
+  return answer;
+}
+
+// follows says whether an earlier sequence has the slot: it then runs this one.
+AITER_DEVICE bool follows(const Stateful& p, int64_t b, int64_t slot) {
+  AITER_ROLLED
+  for (int64_t i = 0; i < b; i++)
+    if (p.indices[i] == slot && p.sequence(i).live) return true;
+  return false;
+}
+
+AITER_SHARED int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// run_head does up to `most` positions of sequence b, and of those that share its
+// slot, in order. All threads of a block come with the same b, which is live.
+template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t b, int64_t d, int64_t most) {
+  const Sequence s = p.sequence(b);
+  Head<T, W> head(p, s, d < p.dim ? d : 0);
+  const bool shared = shares_slot(p, b, s.slot);
+  if (d >= p.dim || (shared && follows(p, b, s.slot))) return;
+  head.run(p, s, d, least(s.len, most));
+  if (!shared) return;
+  AITER_ROLLED
+  for (int64_t i = b + 1; i < p.batch; i++) {
+    const Sequence next = p.sequence(i);
+    if (next.live && next.slot == s.slot) Head<T, 0>(p, next, d).run(p, next, d, least(next.len, most));
+  }
+}
+
+// A launch has so many blocks at most. A loop over more in the kernel would keep
+// all its arguments in registers, where there is no room for them.
+constexpr int64_t kMostBlocks = 1 << 21;
+
+// threads_for is the size of a block for rows of dim channels.
+inline unsigned threads_for(int64_t dim) { return dim <= 64 ? 64 : dim <= 128 ? 128 : 256; }
+
+}  // namespace aiter::conv1d

@@ -1,0 +1,228 @@
+// The part of libtvm_ffi that operator modules call, for processes without it,
+// and one function for callers that cannot hold an OS thread between C calls.
+//
+// A module asks for two symbols, TVMFFIErrorSetRaisedFromCStr and
+// TVMFFIEnvGetStream. In Python the real library has them; elsewhere this one,
+// with the same meaning and the same object layout. It needs libc alone.
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AITER_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+struct Bytes {
+  const char* data;
+  size_t size;
+};
+
+// Object is the header of every heap object: strong count in the low half of
+// count, weak count in the high half.
+struct Object {
+  uint64_t count;
+  int32_t type_index;
+  uint32_t padding;
+  void (*deleter)(void* self, int flags);
+};
+static_assert(sizeof(Object) == 24, "TVM FFI's layout");
+
+constexpr uint64_t kStrong = 1, kWeak = uint64_t(1) << 32, kStrongMask = kWeak - 1;
+constexpr int kDeleteStrong = 1, kDeleteWeak = 2;  // the deleter's flags
+constexpr int32_t kErrorType = 67;
+
+struct Error {
+  Object object;
+  Bytes kind, message, backtrace;
+  void (*update_backtrace)(void* self, const Bytes* backtrace, int32_t mode);
+  Object* cause;
+  Object* context;
+};
+static_assert(offsetof(Error, kind) == 24 && offsetof(Error, message) == 40 && offsetof(Error, backtrace) == 56,
+              "TVM FFI's layout");
+
+void delete_error(void* self, int flags) {
+  if (flags & kDeleteWeak) free(self);
+}
+
+void keep_backtrace(void*, const Bytes*, int32_t) {}
+
+// The error for when there is no memory for an error. Never freed: its count
+// does not reach zero.
+const char kMemoryKind[] = "MemoryError", kMemoryText[] = "out of memory while reporting an error";
+Error out_of_memory = {{(uint64_t(1) << 30) | kWeak, kErrorType, 0, nullptr},
+                       {kMemoryKind, sizeof kMemoryKind - 1},
+                       {kMemoryText, sizeof kMemoryText - 1},
+                       {"", 0},
+                       keep_backtrace,
+                       nullptr,
+                       nullptr};
+
+char* copy(char* to, Bytes from, Bytes* out) {
+  if (from.size) memcpy(to, from.data, from.size);
+  to[from.size] = 0;
+  *out = {to, from.size};
+  return to + from.size + 1;
+}
+
+// new_error puts the texts behind the object, in one block of memory.
+Error* new_error(Bytes kind, Bytes message, Bytes backtrace) {
+  auto* e = static_cast<Error*>(malloc(sizeof(Error) + kind.size + message.size + backtrace.size + 3));
+  if (!e) {
+    __atomic_fetch_add(&out_of_memory.object.count, kStrong, __ATOMIC_RELAXED);
+    return &out_of_memory;
+  }
+  e->object = {kStrong | kWeak, kErrorType, 0, delete_error};
+  char* text = reinterpret_cast<char*>(e + 1);
+  text = copy(text, kind, &e->kind);
+  text = copy(text, message, &e->message);
+  copy(text, backtrace, &e->backtrace);
+  e->update_backtrace = keep_backtrace, e->cause = nullptr, e->context = nullptr;
+  return e;
+}
+
+void release(Object* o) {
+  const uint64_t before = __atomic_fetch_sub(&o->count, kStrong, __ATOMIC_ACQ_REL);
+  if ((before & kStrongMask) != kStrong) return;
+  if (o->deleter) o->deleter(o, kDeleteStrong);
+  if (__atomic_fetch_sub(&o->count, kWeak, __ATOMIC_ACQ_REL) >> 32 == 1 && o->deleter) o->deleter(o, kDeleteWeak);
+}
+
+Bytes bytes_of(const char* s) { return s ? Bytes{s, strlen(s)} : Bytes{"", 0}; }
+
+// What follows belongs to a thread. __thread and not thread_local: nothing here
+// needs a constructor, and the C++ runtime is not linked.
+struct Stream {
+  int32_t type, id;
+  void* handle;
+};
+constexpr int kMostStreams = 64;
+__thread Error* raised;
+__thread Stream streams[kMostStreams];
+__thread int stream_count;
+
+// raise takes over e, which may be null.
+void raise(Error* e) {
+  if (raised) release(&raised->object);
+  raised = e;
+}
+
+// set_stream makes handle the device's stream; null forgets it.
+int set_stream(int32_t type, int32_t id, void* handle, void** old) {
+  int i = 0;
+  while (i < stream_count && (streams[i].type != type || streams[i].id != id)) i++;
+  if (old) *old = i < stream_count ? streams[i].handle : nullptr;
+  if (!handle) {
+    if (i < stream_count) streams[i] = streams[--stream_count];
+    return 0;
+  }
+  if (i == kMostStreams) return -1;
+  if (i == stream_count) stream_count++;
+  streams[i] = {type, id, handle};
+  return 0;
+}
+
+struct Any {
+  int32_t type_index;
+  uint32_t padding;
+  uint64_t value;
+};
+
+}  // namespace
+
+AITER_API int TVMFFIErrorCreate(const Bytes* kind, const Bytes* message, const Bytes* backtrace, void** out) {
+  *out = new_error(*kind, *message, backtrace ? *backtrace : Bytes{"", 0});
+  return 0;
+}
+
+AITER_API void TVMFFIErrorSetRaised(void* error) {
+  if (error) __atomic_fetch_add(&static_cast<Object*>(error)->count, kStrong, __ATOMIC_RELAXED);
+  raise(static_cast<Error*>(error));
+}
+
+AITER_API void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message) {
+  raise(new_error(bytes_of(kind), bytes_of(message), {"", 0}));
+}
+
+AITER_API void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t n) {
+  char text[1024];
+  size_t used = 0;
+  for (int32_t i = 0; i < n; i++) {
+    const Bytes part = bytes_of(parts[i]);
+    const size_t room = sizeof text - used, size = part.size < room ? part.size : room;
+    memcpy(text + used, part.data, size);
+    used += size;
+  }
+  raise(new_error(bytes_of(kind), {text, used}, {"", 0}));
+}
+
+// The caller owns *result, which is null if nothing was raised.
+AITER_API void TVMFFIErrorMoveFromRaised(void** result) {
+  *result = raised;
+  raised = nullptr;
+}
+
+AITER_API int TVMFFIObjectIncRef(void* object) {
+  __atomic_fetch_add(&static_cast<Object*>(object)->count, kStrong, __ATOMIC_RELAXED);
+  return 0;
+}
+
+AITER_API int TVMFFIObjectDecRef(void* object) {
+  release(static_cast<Object*>(object));
+  return 0;
+}
+
+AITER_API int TVMFFIEnvSetStream(int32_t type, int32_t id, void* stream, void** old) {
+  if (set_stream(type, id, stream, old) == 0) return 0;
+  TVMFFIErrorSetRaisedFromCStr("RuntimeError", "TVMFFIEnvSetStream: streams of more than 64 devices in one thread");
+  return -1;
+}
+
+AITER_API void* TVMFFIEnvGetStream(int32_t type, int32_t id) {
+  for (int i = 0; i < stream_count; i++)
+    if (streams[i].type == type && streams[i].id == id) return streams[i].handle;
+  return nullptr;
+}
+
+// AiterCall is one operator call. The caller fills in the first part; error is
+// null or an error object that the caller must release with TVMFFIObjectDecRef.
+struct AiterCall {
+  int32_t (*fn)(void* handle, const Any* args, int32_t n, Any* result);
+  const Any* args;
+  int32_t nargs;
+  int32_t has_stream;
+  int32_t device_type;
+  int32_t device_id;
+  void* stream;
+
+  Any result;
+  void* error;
+};
+static_assert(sizeof(AiterCall) == 64, "internal/ffi has the same layout");
+
+// A process may hold several copies of this library, or libtvm_ffi as well. Then
+// modules are bound to the first one, and its threads' state is what counts: the
+// dynamic linker puts its functions here. Volatile, or the compiler would not ask.
+static int (*volatile env_set_stream)(int32_t, int32_t, void*, void**) = TVMFFIEnvSetStream;
+static void (*volatile error_move_from_raised)(void**) = TVMFFIErrorMoveFromRaised;
+
+// aiter_ffi_call sets the stream, calls, puts the stream back and takes the
+// error, all on the thread it is called on. Returns what the operator returned.
+AITER_API int32_t aiter_ffi_call(AiterCall* c) {
+  c->result = Any{};
+  c->error = nullptr;
+  void* old = nullptr;
+  int32_t status = 0;
+  if (c->has_stream) status = env_set_stream(c->device_type, c->device_id, c->stream, &old);
+  if (status == 0) {
+    status = c->fn(nullptr, c->args, c->nargs, &c->result);
+    if (c->has_stream) env_set_stream(c->device_type, c->device_id, old, nullptr);
+  }
+  if (status != 0) error_move_from_raised(&c->error);
+  return status;
+}
+
+// The layout of AiterCall; a caller built for another one must not go on.
+AITER_API int32_t aiter_ffi_version() { return 1; }

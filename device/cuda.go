@@ -1,0 +1,218 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"unsafe"
+
+	"github.com/aiter-go/aiter/internal/dl"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// CUdevice_attribute of cuda.h.
+const (
+	cudaCapabilityMajor = 75
+	cudaCapabilityMinor = 76
+)
+
+const cudaNameBytes = 256
+
+// cuda is the NVIDIA part of gpu. It needs the driver's library alone, and uses
+// the primary contexts, which are those of the CUDA runtime in kernels.
+type cuda struct {
+	init, deviceCount, deviceGet, deviceName  routine
+	deviceMemory, attribute                   routine
+	retain, releaseCtx, setCurrent            routine
+	copyPeer, copyAsync, errorName, errorText routine
+
+	mu       sync.Mutex
+	contexts map[int]uintptr // by device, made when first used: each takes memory
+}
+
+var _ vendor = (*cuda)(nil)
+
+// CUDALibraries returns the names that OpenCUDA tries, given the environment:
+// the system's search order, the folder of CUDA_DRIVER_PATH, and where container
+// tools and WSL put the driver.
+func CUDALibraries(env func(string) string) []string {
+	const soname = "libcuda.so.1"
+	out := []string{soname}
+	if dir := env("CUDA_DRIVER_PATH"); filepath.IsAbs(dir) {
+		out = append([]string{filepath.Join(dir, soname)}, out...)
+	}
+	for _, dir := range []string{"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"} {
+		out = append(out, filepath.Join(dir, soname))
+	}
+	return out
+}
+
+// OpenCUDA opens the NVIDIA driver through the first of the libraries that
+// opens; see CUDALibraries. The error is an *UnavailableError.
+func OpenCUDA(libraries ...string) (Driver, error) {
+	lib, err := openLibrary(target.CUDA, libraries)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newCUDA(lib)
+	if err != nil {
+		return nil, &UnavailableError{Vendor: target.CUDA, Tried: libraries, Library: lib.Name(), Err: err}
+	}
+	return g, nil
+}
+
+func newCUDA(lib *dl.Library) (*gpu, error) {
+	c := &cuda{contexts: map[int]uintptr{}}
+	g := newGPU(target.CUDA, tensor.CUDA, lib.Name())
+	g.api = c
+	if err := bind(lib, append(c.bindings(), cudaRoutines(&g.c)...)); err != nil {
+		return nil, err
+	}
+	if err := check(c, c.init, 0); err != nil {
+		return nil, err
+	}
+	var n int32
+	if err := check(c, c.deviceCount, uintptr(unsafe.Pointer(&n))); err != nil {
+		return nil, err
+	}
+	g.describe(int(n), c.info)
+	return g, nil
+}
+
+func (c *cuda) bindings() []binding {
+	return []binding{
+		{&c.init, "cuInit", nil},
+		{&c.deviceCount, "cuDeviceGetCount", nil},
+		{&c.deviceGet, "cuDeviceGet", nil},
+		{&c.deviceName, "cuDeviceGetName", nil},
+		{&c.deviceMemory, "cuDeviceTotalMem_v2", nil},
+		{&c.attribute, "cuDeviceGetAttribute", nil},
+		{&c.retain, "cuDevicePrimaryCtxRetain", nil},
+		{&c.releaseCtx, "cuDevicePrimaryCtxRelease_v2", nil},
+		{&c.setCurrent, "cuCtxSetCurrent", nil},
+		{&c.copyPeer, "cuMemcpyPeer", nil},
+		{&c.copyAsync, "cuMemcpyAsync", nil},
+		{&c.errorName, "cuGetErrorName", nil},
+		{&c.errorText, "cuGetErrorString", nil},
+	}
+}
+
+func cudaRoutines(c *routines) []binding {
+	return []binding{
+		{&c.malloc, "cuMemAlloc_v2", nil},
+		{&c.free, "cuMemFree_v2", nil},
+		{&c.mallocHost, "cuMemHostAlloc", []uintptr{1}}, // CU_MEMHOSTALLOC_PORTABLE: for all devices
+		{&c.freeHost, "cuMemFreeHost", nil},
+		{&c.toDevice, "cuMemcpyHtoD_v2", nil},
+		{&c.toHost, "cuMemcpyDtoH_v2", nil},
+		{&c.within, "cuMemcpyDtoD_v2", nil},
+		{&c.memset, "cuMemsetD8_v2", nil},
+		{&c.newStream, "cuStreamCreate", nil},
+		{&c.destroyStream, "cuStreamDestroy_v2", nil},
+		{&c.syncStream, "cuStreamSynchronize", nil},
+		{&c.await, "cuStreamWaitEvent", nil},
+		{&c.newEvent, "cuEventCreate", nil},
+		{&c.destroyEvent, "cuEventDestroy_v2", nil},
+		{&c.syncEvent, "cuEventSynchronize", nil},
+		{&c.record, "cuEventRecord", nil},
+		{&c.elapsed, "cuEventElapsedTime", nil},
+		{&c.syncDevice, "cuCtxSynchronize", nil},
+	}
+}
+
+func (c *cuda) info(dev int) (Info, error) {
+	var handle, major, minor int32
+	var memory uint64
+	name := make([]byte, cudaNameBytes)
+	if err := check(c, c.deviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(dev)); err != nil {
+		return Info{}, err
+	}
+	err := errorsFirst(
+		check(c, c.deviceName, uintptr(unsafe.Pointer(&name[0])), cudaNameBytes, uintptr(handle)),
+		check(c, c.deviceMemory, uintptr(unsafe.Pointer(&memory)), uintptr(handle)),
+		check(c, c.attribute, uintptr(unsafe.Pointer(&major)), cudaCapabilityMajor, uintptr(handle)),
+		check(c, c.attribute, uintptr(unsafe.Pointer(&minor)), cudaCapabilityMinor, uintptr(handle)),
+	)
+	if err != nil {
+		return Info{}, err
+	}
+	t, err := parseTarget(fmt.Sprintf("sm_%d%d", major, minor))
+	if err != nil {
+		return Info{}, fmt.Errorf("architecture of cuda:%d: %w", dev, err)
+	}
+	return Info{Name: cString(name), Target: t, Memory: int64(memory), Index: dev}, nil
+}
+
+func (c *cuda) enter(dev int) error {
+	ctx, err := c.context(dev)
+	if err != nil {
+		return err
+	}
+	return check(c, c.setCurrent, ctx)
+}
+
+// context retains the primary context of a device once.
+func (c *cuda) context(dev int) (uintptr, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx, ok := c.contexts[dev]; ok {
+		return ctx, nil
+	}
+	var handle int32
+	if err := check(c, c.deviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(dev)); err != nil {
+		return 0, err
+	}
+	var ctx uintptr
+	if err := check(c, c.retain, uintptr(unsafe.Pointer(&ctx)), uintptr(handle)); err != nil {
+		return 0, err
+	}
+	c.contexts[dev] = ctx
+	return ctx, nil
+}
+
+func (c *cuda) leave() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for dev := range c.contexts {
+		var handle int32
+		err := check(c, c.deviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(dev))
+		if err == nil {
+			err = check(c, c.releaseCtx, uintptr(handle))
+		}
+		errs = append(errs, err)
+	}
+	clear(c.contexts)
+	return errors.Join(errs...)
+}
+
+func (c *cuda) peer(dst, src *tensor.Storage) error {
+	to, err := c.context(int(dst.Device().ID))
+	if err != nil {
+		return err
+	}
+	from, err := c.context(int(src.Device().ID))
+	if err != nil {
+		return err
+	}
+	return check(c, c.copyPeer, dst.Ptr(), to, src.Ptr(), from, uintptr(src.Size()))
+}
+
+func (c *cuda) async(dst, src, n, stream uintptr) error {
+	return check(c, c.copyAsync, dst, src, n, stream)
+}
+
+func (c *cuda) failure(call string, code int32) error {
+	return &Error{Call: call, Code: code, Name: c.text(c.errorName, code), Text: c.text(c.errorText, code)}
+}
+
+// text asks for a code's name or meaning; unknown codes have none.
+func (c *cuda) text(r routine, code int32) string {
+	var s uintptr
+	if dl.Call(r.fn, uintptr(code), uintptr(unsafe.Pointer(&s))) != 0 || s == 0 {
+		return "unknown error"
+	}
+	return dl.GoString(s)
+}

@@ -1,0 +1,194 @@
+package device
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/aiter-go/aiter/internal/dl"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// routine is a C function of a vendor's library. Its tail is added to the
+// arguments of every call: HIP names the direction of a copy with an argument,
+// CUDA by the function.
+type routine struct {
+	name string
+	fn   uintptr
+	tail []uintptr
+}
+
+// routines are the calls that HIP and CUDA have in common but for their names.
+type routines struct {
+	malloc, free, mallocHost, freeHost          routine
+	toDevice, toHost, within, memset            routine
+	newStream, destroyStream, syncStream, await routine
+	newEvent, destroyEvent, syncEvent           routine
+	record, elapsed, syncDevice                 routine
+}
+
+// vendor is what differs between HIP and CUDA.
+type vendor interface {
+	// enter makes a device the current one of this OS thread.
+	enter(dev int) error
+	// peer copies between two devices.
+	peer(dst, src *tensor.Storage) error
+	// async queues a copy of n bytes, any way, on a stream.
+	async(dst, src, n, stream uintptr) error
+	// failure turns a code other than 0 into an error.
+	failure(call string, code int32) error
+	// leave gives back what enter acquired.
+	leave() error
+}
+
+// gpu is the Driver of both vendors.
+type gpu struct {
+	vendor target.Vendor
+	kind   tensor.DeviceType
+	lib    string
+	infos  []infoResult
+	api    vendor
+	c      routines
+
+	state  sync.RWMutex // held for reading by running calls
+	closed bool
+	// copying is held for reading by copies and for writing by Free, so that a
+	// storage cannot go while a copy reads it.
+	copying sync.RWMutex
+
+	mu      sync.Mutex
+	memory  map[*tensor.Storage]allocation
+	streams map[uintptr]int // handle -> device
+	events  map[*Event]struct{}
+}
+
+var _ Driver = (*gpu)(nil)
+
+// infoResult keeps the error of one device apart from the others.
+type infoResult struct {
+	info Info
+	err  error
+}
+
+// allocation says how a storage is given back.
+type allocation struct {
+	dev  int
+	free routine
+}
+
+// newGPU takes a library that is ready for calls and describes its devices.
+func newGPU(v target.Vendor, kind tensor.DeviceType, lib string) *gpu {
+	return &gpu{
+		vendor: v, kind: kind, lib: lib,
+		memory:  map[*tensor.Storage]allocation{},
+		streams: map[uintptr]int{},
+		events:  map[*Event]struct{}{},
+	}
+}
+
+// describe asks for every device once; devices do not change while we run.
+func (g *gpu) describe(count int, ask func(dev int) (Info, error)) {
+	for i := range count {
+		info, err := ask(i)
+		g.infos = append(g.infos, infoResult{info, err})
+	}
+}
+
+func (g *gpu) Vendor() target.Vendor   { return g.vendor }
+func (g *gpu) Type() tensor.DeviceType { return g.kind }
+func (g *gpu) Library() string         { return g.lib }
+func (g *gpu) Count() int              { return len(g.infos) }
+
+func (g *gpu) Info(dev int) (Info, error) {
+	if err := g.checkIndex(dev); err != nil {
+		return Info{}, err
+	}
+	return g.infos[dev].info, g.infos[dev].err
+}
+
+func (g *gpu) checkIndex(dev int) error {
+	if dev < 0 || dev >= len(g.infos) {
+		return &IndexError{Type: g.kind, Index: dev, Count: len(g.infos)}
+	}
+	return nil
+}
+
+// on runs work on an OS thread whose current device is dev. Both vendors keep
+// the current device, and HIP its last error, per thread, and goroutines move
+// between threads, so every call sets it and stays where it did.
+func (g *gpu) on(dev int, work func() error) error {
+	g.state.RLock()
+	defer g.state.RUnlock()
+	if g.closed {
+		return &ClosedError{What: "the " + string(g.vendor) + " driver"}
+	}
+	if err := g.checkIndex(dev); err != nil {
+		return err
+	}
+	return g.locked(dev, work)
+}
+
+func (g *gpu) locked(dev int, work func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := g.api.enter(dev); err != nil {
+		return err
+	}
+	return work()
+}
+
+// call calls a C function that returns 0 or an error code. The pragma carries
+// that of dl.Call to callers: convert Go pointers in the argument list itself.
+//
+//go:uintptrescapes
+func (g *gpu) call(r routine, args ...uintptr) error {
+	return check(g.api, r, args...)
+}
+
+//go:uintptrescapes
+func check(v vendor, r routine, args ...uintptr) error {
+	if len(r.tail) > 0 {
+		args = append(args[:len(args):len(args)], r.tail...)
+	}
+	if code := int32(dl.Call(r.fn, args...)); code != 0 {
+		return v.failure(r.name, code)
+	}
+	return nil
+}
+
+// settle waits for the default stream: the vendors' plain copies and memsets
+// may return before they are done, which streams of others would not notice.
+func (g *gpu) settle() error { return g.call(g.c.syncStream, 0) }
+
+func (g *gpu) device(dev int) tensor.Device {
+	return tensor.Device{Type: g.kind, ID: int32(dev)}
+}
+
+// Close frees in the order of dependence: events, streams, memory, contexts.
+func (g *gpu) Close() error {
+	g.state.Lock()
+	defer g.state.Unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for e := range g.events {
+		e.gone.Store(true)
+		errs = append(errs, g.locked(int(e.dev.ID), func() error { return g.call(g.c.destroyEvent, e.handle) }))
+	}
+	for s, dev := range g.streams {
+		errs = append(errs, g.locked(dev, func() error { return g.call(g.c.destroyStream, s) }))
+	}
+	for s, a := range g.memory {
+		s.MarkFreed()
+		errs = append(errs, g.locked(a.dev, func() error { return g.release(s, a) }))
+	}
+	clear(g.events)
+	clear(g.streams)
+	clear(g.memory)
+	return errors.Join(append(errs, g.api.leave())...)
+}

@@ -1,0 +1,198 @@
+package device
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+func (g *gpu) Alloc(dev int, n int64) (*tensor.Storage, error) {
+	return g.alloc(dev, n, g.device(dev), g.c.malloc, g.c.free)
+}
+
+func (g *gpu) AllocHost(n int64) (*tensor.Storage, error) {
+	return g.alloc(0, n, tensor.Host(), g.c.mallocHost, g.c.freeHost)
+}
+
+// alloc makes memory that belongs to dev's context and is addressed as where.
+// Nothing is asked of the library for 0 bytes; the address is 0 then.
+func (g *gpu) alloc(dev int, n int64, where tensor.Device, malloc, free routine) (*tensor.Storage, error) {
+	if n < 0 {
+		return nil, &RegionError{Call: "Alloc", What: "size", Got: fmt.Sprint(n), Expect: "0 or more"}
+	}
+	var s *tensor.Storage
+	err := g.on(dev, func() error {
+		var ptr uintptr
+		if n > 0 {
+			if err := g.call(malloc, uintptr(unsafe.Pointer(&ptr)), uintptr(n)); err != nil {
+				return err
+			}
+		}
+		s = tensor.ForeignStorage(ptr, n, where, nil)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.memory[s] = allocation{dev: dev, free: free}
+		return nil
+	})
+	return s, err
+}
+
+func (g *gpu) Free(s *tensor.Storage) error {
+	a, err := g.owned(s)
+	if err != nil {
+		return err
+	}
+	return g.on(a.dev, func() error {
+		g.copying.Lock()
+		defer g.copying.Unlock()
+		if !s.MarkFreed() {
+			return s.Check() // another call was faster
+		}
+		g.mu.Lock()
+		delete(g.memory, s)
+		g.mu.Unlock()
+		return g.release(s, a)
+	})
+}
+
+// owned finds a storage in the books.
+func (g *gpu) owned(s *tensor.Storage) (allocation, error) {
+	if err := s.Check(); err != nil {
+		return allocation{}, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a, ours := g.memory[s]
+	if !ours && !s.Freed() {
+		return a, &OwnerError{Call: "Free", What: "storage", Device: s.Device()}
+	}
+	return a, s.Check()
+}
+
+func (g *gpu) release(s *tensor.Storage, a allocation) error {
+	if s.Ptr() == 0 {
+		return nil
+	}
+	return g.call(a.free, s.Ptr())
+}
+
+func (g *gpu) CopyToDevice(dst *tensor.Storage, src []byte) error {
+	return g.copy("CopyToDevice", dst, int64(len(src)), func() error {
+		return g.call(g.c.toDevice, dst.Ptr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+	})
+}
+
+func (g *gpu) CopyToHost(dst []byte, src *tensor.Storage) error {
+	return g.copy("CopyToHost", src, int64(len(dst)), func() error {
+		return g.call(g.c.toHost, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), src.Ptr(), uintptr(len(dst)))
+	})
+}
+
+func (g *gpu) Memset(dst *tensor.Storage, value byte) error {
+	return g.copy("Memset", dst, dst.Size(), func() error {
+		return g.call(g.c.memset, dst.Ptr(), uintptr(value), uintptr(dst.Size()))
+	})
+}
+
+func (g *gpu) CopyDevice(dst, src *tensor.Storage) error {
+	if err := g.checkMemory("CopyDevice", "source", src); err != nil {
+		return err
+	}
+	if src.Device() != dst.Device() {
+		// The copy is ordered on the destination's device only.
+		if err := g.SynchronizeDevice(int(src.Device().ID)); err != nil {
+			return err
+		}
+	}
+	return g.copy("CopyDevice", dst, src.Size(), func() error {
+		if err := src.Check(); err != nil {
+			return err
+		}
+		if src.Device() != dst.Device() {
+			return g.api.peer(dst, src)
+		}
+		return g.call(g.c.within, dst.Ptr(), src.Ptr(), uintptr(src.Size()))
+	})
+}
+
+// copy runs a blocking transfer of n bytes from or to the beginning of s.
+func (g *gpu) copy(call string, s *tensor.Storage, n int64, transfer func() error) error {
+	if err := g.checkMemory(call, "device memory", s); err != nil {
+		return err
+	}
+	if n > s.Size() {
+		return sizeError(call, n, s.Size())
+	}
+	return g.on(int(s.Device().ID), func() error {
+		g.copying.RLock()
+		defer g.copying.RUnlock()
+		if err := s.Check(); err != nil || n == 0 {
+			return err
+		}
+		if err := transfer(); err != nil {
+			return err
+		}
+		return g.settle()
+	})
+}
+
+func sizeError(call string, n, size int64) error {
+	return &RegionError{Call: call, What: "size", Got: fmt.Sprintf("%d bytes", n), Expect: fmt.Sprintf("at most the storage's %d", size)}
+}
+
+// checkMemory verifies that s is memory of one of the driver's devices.
+func (g *gpu) checkMemory(call, what string, s *tensor.Storage) error {
+	if s.Device().Type != g.kind {
+		return &RegionError{Call: call, What: what, Got: "on " + s.Device().String(), Expect: fmt.Sprintf("memory of a %s device", g.kind)}
+	}
+	if err := g.checkIndex(int(s.Device().ID)); err != nil {
+		return err
+	}
+	return s.Check()
+}
+
+func (g *gpu) CopyAsync(s Stream, dst, src Region) error {
+	if err := g.checkStream("CopyAsync", s); err != nil {
+		return err
+	}
+	if dst.Size != src.Size {
+		return &RegionError{Call: "CopyAsync", What: "size", Got: fmt.Sprintf("%d bytes to %d", src.Size, dst.Size), Expect: "two regions of one size"}
+	}
+	if err := errorsFirst(checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
+		return err
+	}
+	return g.on(int(s.Device.ID), func() error {
+		g.copying.RLock()
+		defer g.copying.RUnlock()
+		if err := errorsFirst(dst.Storage.Check(), src.Storage.Check()); err != nil || dst.Size == 0 {
+			return err
+		}
+		return g.api.async(dst.address(), src.address(), uintptr(dst.Size), s.Handle)
+	})
+}
+
+func (r Region) address() uintptr { return r.Storage.Ptr() + uintptr(r.Offset) }
+
+// checkRegion verifies that r lies inside its storage, on the stream's device or
+// the host.
+func checkRegion(s Stream, what string, r Region) error {
+	if dev := r.Storage.Device(); dev != s.Device && !dev.IsHost() {
+		return &RegionError{Call: "CopyAsync", What: what, Got: "on " + dev.String(), Expect: "on the host or " + s.Device.String()}
+	}
+	if r.Offset < 0 || r.Size < 0 || r.Offset > r.Storage.Size() || r.Size > r.Storage.Size()-r.Offset {
+		got := fmt.Sprintf("%d bytes from byte %d on", r.Size, r.Offset)
+		return &RegionError{Call: "CopyAsync", What: what, Got: got, Expect: fmt.Sprintf("a part of the storage's %d", r.Storage.Size())}
+	}
+	return nil
+}
+
+// errorsFirst returns the first error there is.
+func errorsFirst(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package device
+
+import (
+	"time"
+	"unsafe"
+)
+
+// checkStream refuses streams of other drivers; the zero handle is fine.
+func (g *gpu) checkStream(call string, s Stream) error {
+	if s.Device.Type != g.kind {
+		return &OwnerError{Call: call, What: "stream", Device: s.Device}
+	}
+	return nil
+}
+
+func (g *gpu) NewStream(dev int) (Stream, error) {
+	s := Stream{Device: g.device(dev)}
+	err := g.on(dev, func() error {
+		var handle uintptr
+		if err := g.call(g.c.newStream, uintptr(unsafe.Pointer(&handle)), 0); err != nil {
+			return err
+		}
+		s.Handle = handle
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.streams[handle] = dev
+		return nil
+	})
+	return s, err
+}
+
+func (g *gpu) DestroyStream(s Stream) error {
+	if err := g.checkStream("DestroyStream", s); err != nil {
+		return err
+	}
+	return g.on(int(s.Device.ID), func() error {
+		if !g.takeStream(s) {
+			return &OwnerError{Call: "DestroyStream", What: "stream", Device: s.Device}
+		}
+		return g.call(g.c.destroyStream, s.Handle)
+	})
+}
+
+// takeStream takes a stream out of the books; only one of several callers can.
+func (g *gpu) takeStream(s Stream) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	dev, ours := g.streams[s.Handle]
+	if !ours || s.Device != g.device(dev) {
+		return false
+	}
+	delete(g.streams, s.Handle)
+	return true
+}
+
+func (g *gpu) Synchronize(s Stream) error {
+	if err := g.checkStream("Synchronize", s); err != nil {
+		return err
+	}
+	return g.on(int(s.Device.ID), func() error { return g.call(g.c.syncStream, s.Handle) })
+}
+
+func (g *gpu) SynchronizeDevice(dev int) error {
+	return g.on(dev, func() error { return g.call(g.c.syncDevice) })
+}
+
+func (g *gpu) NewEvent(dev int) (*Event, error) {
+	e := &Event{dev: g.device(dev)}
+	err := g.on(dev, func() error {
+		if err := g.call(g.c.newEvent, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
+			return err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.events[e] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (g *gpu) DestroyEvent(e *Event) error {
+	if err := e.check("DestroyEvent", g.kind); err != nil {
+		return err
+	}
+	return g.on(int(e.dev.ID), func() error {
+		if err := g.takeEvent(e); err != nil {
+			return err
+		}
+		return g.call(g.c.destroyEvent, e.handle)
+	})
+}
+
+// takeEvent takes an event out of the books; only one of several callers can.
+func (g *gpu) takeEvent(e *Event) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := e.check("DestroyEvent", g.kind); err != nil {
+		return err
+	}
+	if _, ours := g.events[e]; !ours {
+		return &OwnerError{Call: "DestroyEvent", What: "event", Device: e.dev}
+	}
+	delete(g.events, e)
+	e.gone.Store(true)
+	return nil
+}
+
+func (g *gpu) Record(e *Event, s Stream) error {
+	if err := errorsFirst(e.check("Record", g.kind), g.checkStream("Record", s)); err != nil {
+		return err
+	}
+	if e.dev != s.Device {
+		return &EventError{Call: "Record", Reason: "the event is of " + e.dev.String() + ", the stream of " + s.Device.String()}
+	}
+	return g.on(int(e.dev.ID), func() error {
+		if err := g.call(g.c.record, e.handle, s.Handle); err != nil {
+			return err
+		}
+		e.recorded.Store(true)
+		return nil
+	})
+}
+
+func (g *gpu) Wait(s Stream, e *Event) error {
+	if err := errorsFirst(e.check("Wait", g.kind), g.checkStream("Wait", s)); err != nil {
+		return err
+	}
+	return g.on(int(s.Device.ID), func() error { return g.call(g.c.await, s.Handle, e.handle, 0) })
+}
+
+func (g *gpu) SynchronizeEvent(e *Event) error {
+	if err := e.check("SynchronizeEvent", g.kind); err != nil {
+		return err
+	}
+	return g.on(int(e.dev.ID), func() error { return g.call(g.c.syncEvent, e.handle) })
+}
+
+func (g *gpu) Elapsed(from, to *Event) (time.Duration, error) {
+	if err := checkTimed(g.kind, from, to); err != nil {
+		return 0, err
+	}
+	var ms float32
+	err := g.on(int(to.dev.ID), func() error {
+		if err := g.call(g.c.syncEvent, to.handle); err != nil {
+			return err
+		}
+		return g.call(g.c.elapsed, uintptr(unsafe.Pointer(&ms)), from.handle, to.handle)
+	})
+	return time.Duration(float64(ms) * float64(time.Millisecond)), err
+}
+
+var _ Queue = (*gpu)(nil)

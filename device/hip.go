@@ -1,0 +1,178 @@
+package device
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/aiter-go/aiter/internal/dl"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// hipMemcpyKind of hip_runtime_api.h.
+const (
+	hipHostToDevice   = 1
+	hipDeviceToHost   = 2
+	hipDeviceToDevice = 3
+	hipDefault        = 4 // by the addresses
+)
+
+// hipLayout says where hipDeviceProp_t keeps what we read. The structure
+// changed with ROCM 6, which got a new function and kept the old one.
+type hipLayout struct{ name, memory, arch int }
+
+const (
+	hipPropBytes = 8192 // room for hipDeviceProp_t (792, 1472) of any version
+	hipTextBytes = 256  // of name and gcnArchName
+)
+
+// hip is the AMD part of gpu.
+type hip struct {
+	setDevice, copy, copyAsync, props routine
+	lastError, errorName, errorText   routine
+	init, deviceCount                 routine
+	layout                            hipLayout
+}
+
+var _ vendor = (*hip)(nil)
+
+// HIPLibraries returns the names that OpenHIP tries, given the environment: the
+// folder of ROCM_PATH or ROCM_HOME, the system's search order, /opt/rocm.
+func HIPLibraries(env func(string) string) []string {
+	sonames := []string{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"}
+	var out []string
+	add := func(dir string) {
+		for _, s := range sonames {
+			out = append(out, filepath.Join(dir, s))
+		}
+	}
+	for _, name := range []string{"ROCM_PATH", "ROCM_HOME"} {
+		if root := env(name); filepath.IsAbs(root) {
+			add(filepath.Join(root, "lib"))
+		}
+	}
+	out = append(out, sonames...)
+	add("/opt/rocm/lib")
+	return out
+}
+
+// OpenHIP opens the AMD driver through the first of the libraries that opens;
+// see HIPLibraries. The error is an *UnavailableError.
+func OpenHIP(libraries ...string) (Driver, error) {
+	lib, err := openLibrary(target.HIP, libraries)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newHIP(lib)
+	if err != nil {
+		return nil, &UnavailableError{Vendor: target.HIP, Tried: libraries, Library: lib.Name(), Err: err}
+	}
+	return g, nil
+}
+
+func newHIP(lib *dl.Library) (*gpu, error) {
+	h := &hip{}
+	g := newGPU(target.HIP, tensor.ROCM, lib.Name())
+	g.api = h
+	if err := bind(lib, append(h.bindings(), hipRoutines(&g.c)...)); err != nil {
+		return nil, err
+	}
+	if err := h.bindProperties(lib); err != nil {
+		return nil, err
+	}
+	if err := check(h, h.init, 0); err != nil {
+		return nil, err
+	}
+	var n int32
+	if err := check(h, h.deviceCount, uintptr(unsafe.Pointer(&n))); err != nil {
+		return nil, err
+	}
+	g.describe(int(n), h.info)
+	return g, nil
+}
+
+func (h *hip) bindings() []binding {
+	return []binding{
+		{&h.init, "hipInit", nil},
+		{&h.deviceCount, "hipGetDeviceCount", nil},
+		{&h.setDevice, "hipSetDevice", nil},
+		{&h.copy, "hipMemcpy", nil},
+		{&h.copyAsync, "hipMemcpyAsync", nil},
+		{&h.lastError, "hipGetLastError", nil},
+		{&h.errorName, "hipGetErrorName", nil},
+		{&h.errorText, "hipGetErrorString", nil},
+	}
+}
+
+func hipRoutines(c *routines) []binding {
+	return []binding{
+		{&c.malloc, "hipMalloc", nil},
+		{&c.free, "hipFree", nil},
+		{&c.mallocHost, "hipHostMalloc", []uintptr{0}}, // default flags
+		{&c.freeHost, "hipHostFree", nil},
+		{&c.toDevice, "hipMemcpy", []uintptr{hipHostToDevice}},
+		{&c.toHost, "hipMemcpy", []uintptr{hipDeviceToHost}},
+		{&c.within, "hipMemcpy", []uintptr{hipDeviceToDevice}},
+		{&c.memset, "hipMemset", nil},
+		{&c.newStream, "hipStreamCreateWithFlags", nil},
+		{&c.destroyStream, "hipStreamDestroy", nil},
+		{&c.syncStream, "hipStreamSynchronize", nil},
+		{&c.await, "hipStreamWaitEvent", nil},
+		{&c.newEvent, "hipEventCreateWithFlags", nil},
+		{&c.destroyEvent, "hipEventDestroy", nil},
+		{&c.syncEvent, "hipEventSynchronize", nil},
+		{&c.record, "hipEventRecord", nil},
+		{&c.elapsed, "hipEventElapsedTime", nil},
+		{&c.syncDevice, "hipDeviceSynchronize", nil},
+	}
+}
+
+// bindProperties prefers ROCM 6's function. The plain name is ROCM 5's layout
+// in every version: newer headers redirect it with a macro.
+func (h *hip) bindProperties(lib *dl.Library) error {
+	h.layout = hipLayout{name: 0, memory: 288, arch: 1160}
+	if bind(lib, []binding{{&h.props, "hipGetDevicePropertiesR0600", nil}}) == nil {
+		return nil
+	}
+	h.layout = hipLayout{name: 0, memory: 256, arch: 396}
+	return bind(lib, []binding{{&h.props, "hipGetDeviceProperties", nil}})
+}
+
+func (h *hip) info(dev int) (Info, error) {
+	buf := make([]byte, hipPropBytes)
+	if err := check(h, h.props, uintptr(unsafe.Pointer(&buf[0])), uintptr(dev)); err != nil {
+		return Info{}, err
+	}
+	text := func(at int) string { return cString(buf[at : at+hipTextBytes]) }
+	memory := int64(binary.NativeEndian.Uint64(buf[h.layout.memory:]))
+	t, err := parseTarget(text(h.layout.arch))
+	if err != nil {
+		return Info{}, fmt.Errorf("architecture of rocm:%d: %w", dev, err)
+	}
+	return Info{Name: text(h.layout.name), Target: t, Memory: memory, Index: dev}, nil
+}
+
+func (h *hip) enter(dev int) error { return check(h, h.setDevice, uintptr(dev)) }
+
+func (h *hip) leave() error { return nil }
+
+func (h *hip) peer(dst, src *tensor.Storage) error {
+	return check(h, h.copy, dst.Ptr(), src.Ptr(), uintptr(src.Size()), hipDeviceToDevice)
+}
+
+func (h *hip) async(dst, src, n, stream uintptr) error {
+	return check(h, h.copyAsync, dst, src, n, hipDefault, stream)
+}
+
+// failure also clears the thread's last error, which an operator that checks its
+// launch with hipGetLastError would take for its own.
+func (h *hip) failure(call string, code int32) error {
+	dl.Call(h.lastError.fn)
+	return &Error{
+		Call: call, Code: code,
+		Name: dl.GoString(dl.Call(h.errorName.fn, uintptr(code))),
+		Text: dl.GoString(dl.Call(h.errorText.fn, uintptr(code))),
+	}
+}

@@ -1,0 +1,199 @@
+package device
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// host is the Driver of the CPU: one device, memory of Go's heap. Its streams
+// do their work at once.
+type host struct{ info Info }
+
+var _ Driver = (*host)(nil)
+
+// OpenHost returns the driver of the CPU.
+func OpenHost() Driver {
+	cpu, _ := target.Parse(string(target.CPU)) // "cpu" is always a target
+	return &host{info: Info{Name: cpuName(os.ReadFile), Target: cpu, Memory: hostMemory(os.ReadFile)}}
+}
+
+func (h *host) Vendor() target.Vendor   { return target.CPU }
+func (h *host) Type() tensor.DeviceType { return tensor.CPU }
+func (h *host) Library() string         { return "" }
+func (h *host) Count() int              { return 1 }
+
+func (h *host) Info(dev int) (Info, error) { return h.info, checkHost(dev) }
+
+func checkHost(dev int) error {
+	if dev != 0 {
+		return &IndexError{Type: tensor.CPU, Index: dev, Count: 1}
+	}
+	return nil
+}
+
+func (h *host) Alloc(dev int, n int64) (*tensor.Storage, error) {
+	if err := checkHost(dev); err != nil {
+		return nil, err
+	}
+	return tensor.HostStorage(n)
+}
+
+func (h *host) AllocHost(n int64) (*tensor.Storage, error) { return h.Alloc(0, n) }
+
+// Free marks the storage; the collector takes the memory when nobody sees it.
+func (h *host) Free(s *tensor.Storage) error {
+	if !s.Managed() {
+		return &OwnerError{Call: "Free", What: "storage", Device: s.Device()}
+	}
+	if !s.MarkFreed() {
+		return s.Check()
+	}
+	return nil
+}
+
+// hostBytes gives the first n bytes of host memory.
+func hostBytes(call string, s *tensor.Storage, n int64) ([]byte, error) {
+	if !s.Device().IsHost() {
+		return nil, &RegionError{Call: call, What: "memory", Got: "on " + s.Device().String(), Expect: "on the host"}
+	}
+	if n > s.Size() {
+		return nil, sizeError(call, n, s.Size())
+	}
+	b, err := s.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
+}
+
+func (h *host) CopyToDevice(dst *tensor.Storage, src []byte) error {
+	b, err := hostBytes("CopyToDevice", dst, int64(len(src)))
+	copy(b, src)
+	return err
+}
+
+func (h *host) CopyToHost(dst []byte, src *tensor.Storage) error {
+	b, err := hostBytes("CopyToHost", src, int64(len(dst)))
+	copy(dst, b)
+	return err
+}
+
+func (h *host) CopyDevice(dst, src *tensor.Storage) error {
+	b, err := hostBytes("CopyDevice", src, src.Size())
+	if err != nil {
+		return err
+	}
+	return h.CopyToDevice(dst, b)
+}
+
+func (h *host) Memset(dst *tensor.Storage, value byte) error {
+	b, err := hostBytes("Memset", dst, dst.Size())
+	for i := range b {
+		b[i] = value
+	}
+	return err
+}
+
+func (h *host) CopyAsync(s Stream, dst, src Region) error {
+	if dst.Size != src.Size {
+		return &RegionError{Call: "CopyAsync", What: "size", Got: fmt.Sprintf("%d bytes to %d", src.Size, dst.Size), Expect: "two regions of one size"}
+	}
+	if err := errorsFirst(checkHostStream("CopyAsync", s), checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
+		return err
+	}
+	to, err := hostBytes("CopyAsync", dst.Storage, dst.Offset+dst.Size)
+	if err != nil {
+		return err
+	}
+	from, err := hostBytes("CopyAsync", src.Storage, src.Offset+src.Size)
+	if err != nil {
+		return err
+	}
+	copy(to[dst.Offset:], from[src.Offset:])
+	return nil
+}
+
+func checkHostStream(call string, s Stream) error {
+	if !s.Device.IsHost() {
+		return &OwnerError{Call: call, What: "stream", Device: s.Device}
+	}
+	return nil
+}
+
+func (h *host) NewStream(dev int) (Stream, error) {
+	return Stream{Device: tensor.Host()}, checkHost(dev)
+}
+
+func (h *host) DestroyStream(s Stream) error    { return checkHostStream("DestroyStream", s) }
+func (h *host) Synchronize(s Stream) error      { return checkHostStream("Synchronize", s) }
+func (h *host) SynchronizeDevice(dev int) error { return checkHost(dev) }
+
+func (h *host) NewEvent(dev int) (*Event, error) {
+	if err := checkHost(dev); err != nil {
+		return nil, err
+	}
+	return &Event{dev: tensor.Host()}, nil
+}
+
+func (h *host) DestroyEvent(e *Event) error {
+	if err := e.check("DestroyEvent", tensor.CPU); err != nil {
+		return err
+	}
+	e.gone.Store(true)
+	return nil
+}
+
+func (h *host) Record(e *Event, s Stream) error {
+	if err := errorsFirst(e.check("Record", tensor.CPU), checkHostStream("Record", s)); err != nil {
+		return err
+	}
+	now := time.Now()
+	e.at.Store(&now)
+	e.recorded.Store(true)
+	return nil
+}
+
+func (h *host) Wait(s Stream, e *Event) error {
+	return errorsFirst(checkHostStream("Wait", s), e.check("Wait", tensor.CPU))
+}
+
+func (h *host) SynchronizeEvent(e *Event) error { return e.check("SynchronizeEvent", tensor.CPU) }
+
+func (h *host) Elapsed(from, to *Event) (time.Duration, error) {
+	if err := checkTimed(tensor.CPU, from, to); err != nil {
+		return 0, err
+	}
+	return to.at.Load().Sub(*from.at.Load()), nil
+}
+
+// Close does nothing: the host stays.
+func (h *host) Close() error { return nil }
+
+// cpuName is the processor's name, as /proc/cpuinfo has it on x86, or "cpu".
+func cpuName(read func(string) ([]byte, error)) string {
+	text, _ := read("/proc/cpuinfo") // no file, no name
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "cpu"
+}
+
+// hostMemory is the machine's memory in bytes, 0 if unknown.
+func hostMemory(read func(string) ([]byte, error)) int64 {
+	text, _ := read("/proc/meminfo")
+	var kib int64
+	for line := range strings.Lines(string(text)) {
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
+			return kib * 1024
+		}
+	}
+	return 0
+}

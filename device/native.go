@@ -1,0 +1,84 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Native returns what code for this machine is built for: each distinct target
+// once, AMD GPUs first, in device order, and cpu alone when there is no GPU. No
+// process is started; AMD GPUs are read from the kernel driver's files where
+// there are any. A vendor library that is missing or finds no device counts as
+// no GPU; Driver tells the reason.
+func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
+	found, err := d.kfd()
+	if err != nil {
+		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
+	}
+	types := []tensor.DeviceType{tensor.CUDA}
+	if len(found) == 0 {
+		types = []tensor.DeviceType{tensor.ROCM, tensor.CUDA}
+	}
+	for _, t := range types {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		more, err := d.targets(t)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	if len(found) == 0 {
+		return []target.Target{d.cpu}, nil
+	}
+	return distinct(found), nil
+}
+
+// kfd reads the kernel driver's files. That there are none, or none that may be
+// read, only means that it cannot help.
+func (d *Devices) kfd() ([]target.Target, error) {
+	found, err := target.FromKFD(d.opts.KFD)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// targets asks a vendor's library.
+func (d *Devices) targets(t tensor.DeviceType) ([]target.Target, error) {
+	drv, err := d.Driver(t)
+	var missing *UnavailableError
+	if errors.As(err, &missing) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []target.Target
+	for i := range drv.Count() {
+		info, err := drv.Info(i)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, info.Target)
+	}
+	return out, nil
+}
+
+// distinct keeps the first of equal targets.
+func distinct(in []target.Target) []target.Target {
+	var out []target.Target
+	for _, t := range in {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}

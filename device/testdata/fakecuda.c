@@ -1,0 +1,65 @@
+// The part of libcuda that the CUDA driver calls, over fakegpu.h. Device handles
+// and contexts differ from indices, so that mixing them up shows.
+#include "fakegpu.h"
+#include <stdio.h>
+
+static int retained[DEVICES ? DEVICES : 1];
+enum { HANDLE = 7000, CONTEXT = 9000 };
+static int valid(int handle) { return handle >= HANDLE && handle < HANDLE + DEVICES; }
+
+EXPORT int cuInit(unsigned f) { return f ? INVALID : INIT_ERROR; }
+EXPORT int cuDeviceGetCount(int* n) { *n = DEVICES; return OK; }
+EXPORT int cuDeviceGet(int* d, int i) { if (i < 0 || i >= DEVICES) return BAD_DEVICE; *d = HANDLE + i; return OK; }
+EXPORT int cuDeviceGetName(char* p, int n, int d) { if (!valid(d)) return BAD_DEVICE; snprintf(p, n, "Fake Hopper %d", d - HANDLE); return OK; }
+EXPORT int cuDeviceTotalMem_v2(size_t* n, int d) { if (!valid(d)) return BAD_DEVICE; *n = (size_t)(d - HANDLE + 1) << 33; return OK; }
+EXPORT int cuDeviceGetAttribute(int* v, int a, int d) {
+  if (!valid(d) || (a != 75 && a != 76)) return INVALID;
+  *v = a == 75 ? 9 : d - HANDLE;  // 9.0, 9.1
+  return OK;
+}
+EXPORT int cuDevicePrimaryCtxRetain(void** c, int d) {
+  if (!valid(d)) return BAD_DEVICE;
+  retained[d - HANDLE]++;
+  *c = (void*)(uintptr_t)(CONTEXT + d - HANDLE);
+  return OK;
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int d) { if (!valid(d) || !retained[d - HANDLE]) return BAD_DEVICE; retained[d - HANDLE]--; return OK; }
+EXPORT int cuCtxSetCurrent(void* c) {
+  int i = (int)((uintptr_t)c - CONTEXT);
+  if (i < 0 || i >= DEVICES || !retained[i]) return BAD_CONTEXT;
+  current = i; return OK;
+}
+EXPORT int cuCtxSynchronize(void) { return current < 0 ? BAD_CONTEXT : OK; }
+EXPORT int cuGetErrorName(int code, const char** s) {
+  *s = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL;
+  return *s ? OK : INVALID;
+}
+EXPORT int cuGetErrorString(int code, const char** s) {
+  *s = code == NO_MEMORY ? "out of memory" : NULL;
+  return *s ? OK : INVALID;
+}
+
+EXPORT int cuMemAlloc_v2(void** p, size_t n) { return make(MEMORY, p, n); }
+EXPORT int cuMemFree_v2(void* p) { return drop(MEMORY, p, 0); }
+EXPORT int cuMemHostAlloc(void** p, size_t n, unsigned f) { return f == 1 ? make(PINNED, p, n) : INVALID; }
+EXPORT int cuMemFreeHost(void* p) { return drop(PINNED, p, 1); }
+EXPORT int cuMemcpyHtoD_v2(void* d, const void* s, size_t n) { return to_device(d, s, n); }
+EXPORT int cuMemcpyDtoH_v2(void* d, const void* s, size_t n) { return to_host(d, s, n); }
+EXPORT int cuMemcpyDtoD_v2(void* d, const void* s, size_t n) { return within(d, s, n); }
+EXPORT int cuMemcpyPeer(void* d, void* dc, const void* s, void* sc, size_t n) {
+  struct thing *to = find(MEMORY, d, n), *from = find(MEMORY, s, n);
+  if (!to || !from || (uintptr_t)dc != (uintptr_t)(CONTEXT + to->device) || (uintptr_t)sc != (uintptr_t)(CONTEXT + from->device)) return INVALID;
+  return across(d, s, n);
+}
+EXPORT int cuMemcpyAsync(void* d, const void* s, size_t n, void* stream) { return async_copy(d, s, n, stream); }
+EXPORT int cuMemsetD8_v2(void* d, unsigned char v, size_t n) { return fill(d, v, n); }
+EXPORT int cuStreamCreate(void** s, unsigned f) { return f ? INVALID : make(STREAM, s, 1); }
+EXPORT int cuStreamDestroy_v2(void* s) { return drop(STREAM, s, 0); }
+EXPORT int cuStreamSynchronize(void* s) { return sync_stream(s); }
+EXPORT int cuStreamWaitEvent(void* s, void* e, unsigned f) { return wait_event(s, e, f); }
+EXPORT int cuEventCreate(void** e, unsigned f) { return f ? INVALID : make(EVENT, e, 1); }
+EXPORT int cuEventDestroy_v2(void* e) { return drop(EVENT, e, 0); }
+EXPORT int cuEventRecord(void* e, void* s) { return record_event(e, s); }
+EXPORT int cuEventSynchronize(void* e) { return event(e) ? OK : BAD_HANDLE; }
+EXPORT int cuEventElapsedTime(float* ms, void* a, void* b) { return elapsed(ms, a, b); }
+EXPORT int fake_retained(int device) { return retained[device]; }

@@ -1,0 +1,136 @@
+// A GPU made of host memory, for testing what the Go drivers pass to a vendor's
+// library: it knows which device each address, stream and event belongs to, and
+// fails calls made on a thread whose current device is another.
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef DEVICES
+#define DEVICES 2
+#endif
+#ifndef INIT_ERROR
+#define INIT_ERROR 0
+#endif
+#define EXPORT __attribute__((visibility("default")))
+
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_READY = 600 };
+enum kind { NOTHING, MEMORY, PINNED, STREAM, EVENT };
+struct thing { enum kind kind; int device; char* at; size_t size; double ms; struct thing* next; };
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct thing* things;
+static double clock_ms;
+static int synced[DEVICES ? DEVICES : 1];  // waits for the default stream, by device
+static __thread int current = -1;
+
+static struct thing* add(enum kind k, size_t n) {
+  struct thing* t = calloc(1, sizeof *t);
+  t->kind = k; t->device = current; t->size = n ? n : 1;
+  t->at = malloc(t->size); memset(t->at, 0xcd, t->size);
+  pthread_mutex_lock(&mu);
+  t->next = things; things = t;
+  pthread_mutex_unlock(&mu);
+  return t;
+}
+
+// find returns the thing of kind k that holds [p, p+n).
+static struct thing* find(enum kind k, const void* p, size_t n) {
+  const char* c = p;
+  struct thing* t;
+  pthread_mutex_lock(&mu);
+  for (t = things; t; t = t->next)
+    if (t->kind == k && c >= t->at && c + n <= t->at + t->size) break;
+  pthread_mutex_unlock(&mu);
+  return t;
+}
+
+static int drop(enum kind k, void* p, int anyDevice) {
+  pthread_mutex_lock(&mu);
+  struct thing** at = &things;
+  while (*at && !((*at)->kind == k && (*at)->at == p)) at = &(*at)->next;
+  struct thing* t = *at;
+  int code = !t ? BAD_HANDLE : !anyDevice && t->device != current ? BAD_CONTEXT : OK;
+  if (code == OK) *at = t->next;
+  pthread_mutex_unlock(&mu);
+  if (code == OK) { free(t->at); free(t); }
+  return code;
+}
+
+static int make(enum kind k, void** out, size_t n) {
+  if (current < 0) return BAD_CONTEXT;
+  if (n > ((size_t)1 << 40)) return NO_MEMORY;
+  *out = add(k, n)->at;
+  return OK;
+}
+
+// here tells whether [p, p+n) is memory of the current device.
+static int here(const void* p, size_t n) {
+  struct thing* t = find(MEMORY, p, n);
+  return t && t->device == current;
+}
+static int device_memory(const void* p) { return find(MEMORY, p, 1) != NULL; }
+
+static int to_device(void* d, const void* s, size_t n) {
+  if (!here(d, n) || device_memory(s)) return INVALID;
+  memcpy(d, s, n); return OK;
+}
+static int to_host(void* d, const void* s, size_t n) {
+  if (!here(s, n) || device_memory(d)) return INVALID;
+  memcpy(d, s, n); return OK;
+}
+static int within(void* d, const void* s, size_t n) {
+  if (!here(d, n) || !here(s, n)) return INVALID;
+  memcpy(d, s, n); return OK;
+}
+static int across(void* d, const void* s, size_t n) {
+  if (!here(d, n) || !find(MEMORY, s, n) || here(s, n)) return INVALID;
+  memcpy(d, s, n); return OK;
+}
+static int valid_stream(void* s) {
+  if (current < 0) return 0;
+  if (!s) return 1;
+  struct thing* t = find(STREAM, s, 1);
+  return t && t->device == current;
+}
+static int async_copy(void* d, const void* s, size_t n, void* stream) {
+  if (!valid_stream(stream)) return BAD_HANDLE;
+  if ((device_memory(d) && !here(d, n)) || (device_memory(s) && !here(s, n))) return INVALID;
+  memcpy(d, s, n); return OK;
+}
+static int fill(void* d, int v, size_t n) {
+  if (!here(d, n)) return INVALID;
+  memset(d, v, n); return OK;
+}
+static int sync_stream(void* s) {
+  if (!valid_stream(s)) return BAD_HANDLE;
+  if (!s) __atomic_add_fetch(&synced[current], 1, __ATOMIC_SEQ_CST);
+  return OK;
+}
+static struct thing* event(void* e) { return find(EVENT, e, 1); }
+static int record_event(void* e, void* s) {
+  struct thing* t = event(e);
+  if (!t || t->device != current || !valid_stream(s)) return BAD_HANDLE;
+  pthread_mutex_lock(&mu);
+  t->ms = clock_ms += 1.5;
+  pthread_mutex_unlock(&mu);
+  return OK;
+}
+static int elapsed(float* ms, void* a, void* b) {
+  struct thing *x = event(a), *y = event(b);
+  if (!x || !y || x->ms == 0 || y->ms == 0) return NOT_READY;
+  *ms = (float)(y->ms - x->ms); return OK;
+}
+static int wait_event(void* s, void* e, unsigned flags) {
+  return valid_stream(s) && event(e) && flags == 0 ? OK : BAD_HANDLE;
+}
+
+// For the tests: how many things are alive, and waits for a default stream.
+EXPORT int fake_alive(void) {
+  int n = 0;
+  pthread_mutex_lock(&mu);
+  for (struct thing* t = things; t; t = t->next) n++;
+  pthread_mutex_unlock(&mu);
+  return n;
+}
+EXPORT int fake_synced(int device) { return __atomic_load_n(&synced[device], __ATOMIC_SEQ_CST); }

@@ -1,0 +1,162 @@
+"""causal_conv1d for PyTorch, over the module that aiter builds.
+
+    from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
+
+    out = causal_conv1d_fn(x, weight, bias, activation="silu")   # differentiable
+    out = causal_conv1d_update(x, conv_state, weight, bias)      # one step of decoding
+
+The functions take what those of the causal-conv1d package take, without its
+limits: any width, any strides, lengths that are multiples of nothing, states and
+sequence numbers in both layouts. They need torch and tvm_ffi, and the module:
+either AITER_CAUSAL_CONV1D_SO names the library, or `aiterctl` on PATH (or in
+AITERCTL) builds it for the machine on first use.
+"""
+
+import functools
+import json
+import os
+import subprocess
+
+import torch
+import tvm_ffi
+from torch.autograd.function import once_differentiable
+
+MODULE = "module_causal_conv1d"
+PAD_SLOT_ID = -1
+
+
+def build(arch):
+    """Builds the module, or finds it built, and returns the library's path."""
+    command = [os.environ.get("AITERCTL", "aiterctl"), "build", MODULE, "--arch", arch, "--json"]
+    report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return report["modules"][0]["artifact"]
+
+
+@functools.cache
+def module(device_type):
+    """The loaded module for tensors of "cpu" or "cuda" (which ROCm is too)."""
+    path = os.environ.get("AITER_CAUSAL_CONV1D_SO") or build("cpu" if device_type == "cpu" else "native")
+    return tvm_ffi.load_module(path)
+
+
+def call(op, out, *args):
+    """Calls an operator on the device of out, on torch's current stream."""
+    plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in (out, *args)]
+    getattr(module(out.device.type), op)(*plain)
+
+
+def uses_silu(activation):
+    if activation not in (None, "silu", "swish"):
+        raise ValueError(f"activation is {activation!r}; expected None, 'silu' or 'swish'")
+    return activation is not None
+
+
+class CausalConv1d(torch.autograd.Function):
+    """The convolution, with gradients for x, weight, bias and initial_states."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, seq_idx, initial_states, final_states, silu):
+        out = torch.empty_like(x)
+        call("causal_conv1d_fwd", out, x, weight, bias, silu, seq_idx, initial_states, final_states)
+        ctx.save_for_backward(x, weight, bias, seq_idx, initial_states)
+        ctx.silu = silu
+        if final_states is None:
+            return out
+        ctx.mark_dirty(final_states)
+        return out, final_states
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dout, dfinal_states=None):
+        x, weight, bias, seq_idx, initial_states = ctx.saved_tensors
+        dx, dweight = torch.empty_like(x), torch.empty_like(weight)
+        dbias = None if bias is None else torch.empty_like(bias)
+        wanted = initial_states is not None and ctx.needs_input_grad[4]
+        dinitial_states = torch.empty_like(initial_states) if wanted else None
+        call("causal_conv1d_bwd", dx, dweight, dbias, x, weight, bias, dout, ctx.silu,
+             seq_idx, initial_states, dfinal_states, dinitial_states)
+        # What was in final_states before the call does not matter: no gradient.
+        return dx, dweight, dbias, None, dinitial_states, None, None
+
+
+def causal_conv1d_fn(
+    x,
+    weight,
+    bias=None,
+    seq_idx=None,
+    initial_states=None,
+    return_final_states=False,
+    final_states_out=None,
+    activation=None,
+):
+    """Causal depthwise convolution over whole sequences.
+
+    x: (batch, dim, seqlen), float32, float16 or bfloat16, any strides
+    weight: (dim, width), bias: (dim,) or None, any of the three types
+    seq_idx: (batch, seqlen), the sequence of each position; negative is padding
+    initial_states: (batch, dim, width - 1), what comes before x
+    final_states_out: (batch, dim, width - 1), where final states are written
+    activation: None, "silu" or "swish"
+
+    Returns out, shaped as x, and with return_final_states also the final states,
+    (batch, dim, width - 1). Both are differentiable.
+    """
+    silu = uses_silu(activation)
+    if seq_idx is not None:
+        seq_idx = seq_idx.to(torch.int32)
+    final_states = None
+    if return_final_states:
+        if final_states_out is None:
+            final_states_out = x.new_empty(x.shape[0], x.shape[1], weight.shape[1] - 1)
+        # The same memory as a tensor of its own: autograd takes no view that is written.
+        final_states = final_states_out.detach()
+    return CausalConv1d.apply(x, weight, bias, seq_idx, initial_states, final_states, silu)
+
+
+def causal_conv1d_update(
+    x,
+    conv_state,
+    weight,
+    bias=None,
+    activation=None,
+    cache_seqlens=None,
+    conv_state_indices=None,
+    pad_slot_id=PAD_SLOT_ID,
+):
+    """The convolution of each sequence's next positions; for decoding, no gradients.
+
+    x: (batch, dim), or (batch, dim, seqlen) for several new positions
+    conv_state: (slots, dim, length), length of width - 1 or more, updated in place
+    weight: (dim, width), bias: (dim,) or None
+    activation: None, "silu" or "swish"
+    cache_seqlens: (batch,), makes conv_state a circular buffer: x goes to
+        cache_seqlens modulo its length
+    conv_state_indices: (batch,), the slot of each row; rows of pad_slot_id are
+        skipped, their out is 0
+
+    Returns out, shaped as x.
+    """
+    out = torch.empty_like(x)
+    lengths, slots = (None if t is None else t.to(torch.int32) for t in (cache_seqlens, conv_state_indices))
+    call("causal_conv1d_update", out, x, conv_state, weight, bias, uses_silu(activation), lengths, slots, pad_slot_id)
+    return out
+
+
+def main():
+    """A prompt in one call, its gradients, then four tokens one at a time."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 8, 20, requires_grad=True)
+    weight, bias = torch.randn(8, 4, requires_grad=True), torch.randn(8, requires_grad=True)
+    whole = causal_conv1d_fn(x, weight, bias, activation="silu")
+    whole.square().mean().backward()
+    print(f"gradients: x {x.grad.norm():.4f}, weight {weight.grad.norm():.4f}, bias {bias.grad.norm():.4f}")
+
+    with torch.no_grad():
+        out, state = causal_conv1d_fn(x[..., :16], weight, bias, return_final_states=True, activation="silu")
+        steps = [causal_conv1d_update(x[..., t], state, weight, bias, "silu") for t in range(16, 20)]
+        resumed = torch.cat([out, torch.stack(steps, dim=2)], dim=2)
+    print(f"largest difference of prompt and steps from one call: {(resumed - whole).abs().max():.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+// Command service answers causal convolutions over HTTP: how a program opens a
+// registry, builds ahead of its first request, calls operators on a device and
+// tells a client's mistakes from its own.
+//
+//	go run ./examples/service -addr localhost:8080 -device cpu
+//	curl -d '{"x": [[[1,2,3,4]]], "weight": [[10,1]]}' localhost:8080/conv1d
+//	{"out":[[[1,12,23,34]]]}
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+const shutdownLimit = 10 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "service:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until the context ends.
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("service", flag.ContinueOnError)
+	addr := flags.String("addr", "localhost:8080", "where to listen")
+	name := flags.String("device", "cpu", "where to compute: cpu, rocm:0, cuda:0")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	dev, err := tensor.ParseDevice(*name)
+	if err != nil {
+		return err
+	}
+	reg, err := registry.Open(ctx, registry.Options{})
+	if err != nil {
+		return err
+	}
+	svc, err := newService(reg, dev)
+	if err != nil {
+		return errors.Join(err, reg.Close())
+	}
+	// Requests wait for the compiler only if they come before this is done.
+	ctx, cancel := context.WithCancel(ctx)
+	var building sync.WaitGroup
+	building.Go(func() { svc.warm(ctx) })
+	err = serve(ctx, *addr, svc.routes())
+	cancel()
+	building.Wait()
+	return errors.Join(err, reg.Close())
+}
+
+// serve answers requests until the context ends, then lets running ones finish.
+func serve(ctx context.Context, addr string, routes http.Handler) error {
+	srv := &http.Server{Addr: addr, Handler: routes, ReadHeaderTimeout: shutdownLimit}
+	finished := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+		defer cancel()
+		finished <- srv.Shutdown(limited)
+	})
+	slog.Info("listening", "addr", addr)
+	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	return <-finished
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+func TestService(t *testing.T) {
+	t.Setenv("AITER_JIT_DIR", t.TempDir())
+	t.Run("requests", testRequests)
+	t.Run("program", testProgram)
+}
+
+func testRequests(t *testing.T) {
+	reg, err := registry.Open(t.Context(), registry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reg.Close() })
+	svc, err := newService(reg, tensor.Host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := svc.routes()
+	if code, _ := ask(routes, "GET", "/ready", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("before the build: %d", code)
+	}
+	svc.warm(t.Context())
+	if code, _ := ask(routes, "GET", "/ready", ""); code != http.StatusOK {
+		t.Errorf("after the build: %d", code)
+	}
+	for _, c := range []struct {
+		name, body string
+		code       int
+		want       string
+	}{
+		{"plain", `{"x": [[[1,2,3,4]]], "weight": [[10,1]]}`, 200, `{"out":[[[1,12,23,34]]]}`},
+		{"bias, two of each", `{"x": [[[1,2],[3,4]],[[5,6],[7,8]]], "weight": [[10,1],[0,1]], "bias": [0,1]}`, 200,
+			`{"out":[[[1,12],[4,5]],[[5,56],[8,9]]]}`},
+		{"SiLU", `{"x": [[[0]]], "weight": [[1]], "silu": true}`, 200, `{"out":[[[0]]]}`},
+		{"nothing", `{"x": [], "weight": [[1]]}`, 400, "weight"},
+		{"shapes", `{"x": [[[1,2]]], "weight": [[1],[2]]}`, 400, "weight"},
+		{"ragged", `{"x": [[[1,2],[3]]], "weight": [[1],[2]]}`, 400, "x: expected lists of equal length"},
+		{"ragged batch", `{"x": [[[1,2]],[[3]]], "weight": [[1]]}`, 400, "x: expected lists of equal length"},
+		{"no JSON", `{"x": 1}`, 400, "json"},
+	} {
+		code, body := ask(routes, "POST", "/conv1d", c.body)
+		if code != c.code || !strings.Contains(body, c.want) {
+			t.Errorf("%s: got %d %s, want %d %s", c.name, code, body, c.code, c.want)
+		}
+	}
+}
+
+func ask(h http.Handler, method, path, body string) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
+}
+
+// The whole program serves, and ends when it is told to.
+func testProgram(t *testing.T) {
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listen.Addr().String()
+	if err := listen.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, []string{"-addr", addr}) }()
+	waitFor(t, "http://"+addr+"/ready")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{"-device", "tpu"}, {"-addr", "nowhere:-1"}, {"-unknown"}} {
+		if err := run(t.Context(), args); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
+}
+
+// waitFor asks until the answer is 200.
+func waitFor(t *testing.T, url string) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get(url)
+		if err != nil {
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	t.Fatalf("%s never answered", url)
+}

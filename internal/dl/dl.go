@@ -1,0 +1,135 @@
+// Package dl opens shared libraries and calls C functions in them without cgo.
+// It is the only package that knows how that is done.
+package dl
+
+import (
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Flags say who may see the symbols of a library. Symbols are always resolved
+// when the library is opened, so a broken library fails there and not later.
+type Flags int
+
+const (
+	// Local keeps a library's symbols to itself.
+	Local Flags = purego.RTLD_NOW | purego.RTLD_LOCAL
+	// Global offers a library's symbols to libraries opened after it.
+	Global Flags = purego.RTLD_NOW | purego.RTLD_GLOBAL
+	// Loaded, combined with the others, opens a library only if the process
+	// has it already (RTLD_NOLOAD of glibc and musl).
+	Loaded Flags = 0x4
+)
+
+// Library is an open shared library. It may be used by several goroutines.
+type Library struct {
+	handle uintptr
+	name   string
+}
+
+// Open loads the library at path, or found by the system's search order when
+// path has no slash. The error is an *OpenError.
+func Open(path string, flags Flags) (*Library, error) { return First(flags, path) }
+
+// First opens the first of names that opens. The error is an *OpenError that
+// holds the reason of every failure.
+func First(flags Flags, names ...string) (*Library, error) {
+	failed := &OpenError{}
+	for _, name := range names {
+		handle, err := open(name, flags)
+		if err == nil {
+			return &Library{handle: handle, name: name}, nil
+		}
+		failed.Attempts = append(failed.Attempts, Attempt{Name: name, Reason: err.Error()})
+	}
+	return nil, failed
+}
+
+// open keeps to one thread: dlerror's text belongs to the thread that failed.
+func open(name string, flags Flags) (uintptr, error) {
+	if err := checkName(name); err != nil {
+		return 0, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlopen(name, int(flags))
+}
+
+func checkName(name string) error {
+	if name == "" {
+		return errEmptyName
+	}
+	if strings.IndexByte(name, 0) >= 0 {
+		return errNUL
+	}
+	return nil
+}
+
+// Name returns the name or path that the library was opened by.
+func (l *Library) Name() string { return l.name }
+
+// Sym returns the address of a symbol, never 0. The error is a *SymbolError.
+func (l *Library) Sym(name string) (uintptr, error) {
+	if err := checkName(name); err != nil {
+		return 0, &SymbolError{Library: l.name, Symbol: name, Reason: err.Error()}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	addr, err := purego.Dlsym(l.handle, name)
+	if err != nil {
+		return 0, &SymbolError{Library: l.name, Symbol: name, Reason: err.Error()}
+	}
+	return addr, nil
+}
+
+// Close gives the library back. Addresses taken from it are invalid afterwards,
+// so only a library that nothing was ever called in should be closed.
+func (l *Library) Close() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := purego.Dlclose(l.handle); err != nil {
+		return &CloseError{Library: l.name, Reason: err.Error()}
+	}
+	return nil
+}
+
+// Call calls the C function at fn, which must not be 0, with integer or pointer
+// arguments, 32 at most, and returns its integer result; read an int result as
+// int32(r). It stays on one OS thread for the call. A Go pointer must be
+// converted in the argument list itself, uintptr(unsafe.Pointer(p)): what p
+// points at is then on the heap and alive until Call returns.
+//
+//go:uintptrescapes
+func Call(fn uintptr, args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(fn, args...)
+	return r
+}
+
+// GoString copies the NUL-terminated C string at addr; "" for address 0.
+func GoString(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	p := (*byte)(Pointer(addr))
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return strings.Clone(unsafe.String(p, n))
+}
+
+// CString returns s as NUL-terminated bytes; pass &b[0]. Bytes after a NUL
+// inside s are cut off, as C would read it.
+func CString(s string) []byte {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i]
+	}
+	return append([]byte(s), 0)
+}
+
+// Pointer turns an address that C returned into a pointer. The memory must not
+// be Go's: the collector does not know about the address.
+func Pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

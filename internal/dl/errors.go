@@ -1,0 +1,74 @@
+package dl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	errEmptyName = errors.New("the name is empty")
+	errNUL       = errors.New("the name contains a NUL byte")
+)
+
+// Attempt is one library that did not open.
+type Attempt struct {
+	Name   string // as asked for
+	Reason string // the dynamic loader's words
+}
+
+// OpenError says that no library opened, and why for each that was tried.
+type OpenError struct {
+	Attempts []Attempt // in the order tried
+}
+
+func (e *OpenError) Error() string {
+	var missing, parts []string
+	for _, a := range e.Attempts {
+		if a.Missing() {
+			missing = append(missing, a.Name)
+		} else {
+			parts = append(parts, a.String())
+		}
+	}
+	if len(missing) > 0 {
+		parts = append(parts, "not found: "+strings.Join(missing, ", "))
+	}
+	if len(parts) == 0 {
+		return "open shared library: no name given"
+	}
+	return "open shared library: " + strings.Join(parts, "; ")
+}
+
+// Missing reports whether there is no such library, as opposed to one that is
+// broken or lacks a library that it needs itself.
+func (a Attempt) Missing() bool {
+	return a.Name != "" && strings.Contains(a.Reason, a.Name) && strings.Contains(a.Reason, "No such file")
+}
+
+// String gives the name once: the loader's own words often begin with it.
+func (a Attempt) String() string {
+	if a.Name != "" && strings.HasPrefix(a.Reason, a.Name) {
+		return a.Reason
+	}
+	return fmt.Sprintf("%q: %s", a.Name, a.Reason)
+}
+
+// SymbolError says that a library lacks a symbol.
+type SymbolError struct {
+	Library string // as opened
+	Symbol  string
+	Reason  string // the dynamic loader's words
+}
+
+func (e *SymbolError) Error() string {
+	return fmt.Sprintf("%s has no symbol %q: %s", e.Library, e.Symbol, e.Reason)
+}
+
+// CloseError says that the dynamic loader refused to close a library.
+type CloseError struct {
+	Library string
+	Reason  string
+}
+
+func (e *CloseError) Error() string { return fmt.Sprintf("close %s: %s", e.Library, e.Reason) }

@@ -1,0 +1,64 @@
+package ffi
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// TypeIndex says what an Any holds, numbered as TVM FFI does.
+type TypeIndex int32
+
+// The type indices that a call from Go can carry.
+const (
+	TypeNone      TypeIndex = 0
+	TypeInt       TypeIndex = 1
+	TypeBool      TypeIndex = 2
+	TypeFloat     TypeIndex = 3
+	TypeOpaque    TypeIndex = 4
+	TypeDLTensor  TypeIndex = 7
+	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
+)
+
+// Any is one packed argument, TVMFFIAny. Its payload is hidden from the garbage
+// collector: whoever makes an Any of a tensor keeps the tensor alive, with
+// runtime.KeepAlive, until the call has returned.
+type Any struct {
+	Type TypeIndex
+	_    uint32
+	Bits uint64
+}
+
+// None is an optional argument that is not given.
+func None() Any { return Any{} }
+
+// Int packs an integer.
+func Int(v int64) Any { return Any{Type: TypeInt, Bits: uint64(v)} }
+
+// Float packs a float.
+func Float(v float64) Any { return Any{Type: TypeFloat, Bits: math.Float64bits(v)} }
+
+// Bool packs a truth value.
+func Bool(v bool) Any {
+	a := Any{Type: TypeBool}
+	if v {
+		a.Bits = 1
+	}
+	return a
+}
+
+// Opaque packs an address that means something to the operator alone.
+func Opaque(p uintptr) Any { return Any{Type: TypeOpaque, Bits: uint64(p)} }
+
+// DLTensor packs a pointer to a DLTensor. The memory behind it, shape and strides
+// included, must not move and must outlive the call.
+func DLTensor(p unsafe.Pointer) Any { return Any{Type: TypeDLTensor, Bits: uint64(uintptr(p))} }
+
+// Tensor packs a tensor, or None for nil.
+func Tensor(t *tensor.Tensor) Any {
+	if t == nil {
+		return None()
+	}
+	return DLTensor(t.DL())
+}

@@ -1,0 +1,47 @@
+package ffi
+
+import "fmt"
+
+// CallError is an error that an operator raised. Kind names the Python exception
+// it is elsewhere: TypeError, ValueError, RuntimeError.
+type CallError struct {
+	Op      string
+	Kind    string
+	Message string
+}
+
+func (e *CallError) Error() string { return e.Kind + ": " + e.Message }
+
+// MissingSymbolError says that a module does not export an operator.
+type MissingSymbolError struct {
+	Path   string // the module's file
+	Op     string
+	Symbol string // the symbol looked for
+	Err    error  // what the dynamic linker said
+}
+
+func (e *MissingSymbolError) Error() string {
+	return fmt.Sprintf("module %s does not export operator %s (symbol %s): rebuild it, or check that its source has AITER_EXPORT(%s, ...)",
+		e.Path, e.Op, e.Symbol, e.Op)
+}
+
+func (e *MissingSymbolError) Unwrap() error { return e.Err }
+
+// LoadError says that a file could not be loaded as what it should be.
+type LoadError struct {
+	Path string
+	What string // "support library" or "module"
+	Err  error
+}
+
+func (e *LoadError) Error() string { return fmt.Sprintf("load %s %s: %v", e.What, e.Path, e.Err) }
+
+func (e *LoadError) Unwrap() error { return e.Err }
+
+// VersionError says that a support library speaks another version of the calling
+// convention between it and this package.
+type VersionError struct{ Got, Expected int32 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("calling convention version %d, expected %d: rebuild it from the sources of this program", e.Got, e.Expected)
+}

@@ -1,0 +1,90 @@
+package ffi
+
+import (
+	"sync"
+
+	"github.com/aiter-go/aiter/internal/dl"
+)
+
+// version is what aiter_ffi_version returns for the layout of cCall.
+const version = 1
+
+// Support is the loaded support library. It may be used by several goroutines.
+type Support struct {
+	path   string
+	call   uintptr // aiter_ffi_call
+	decref uintptr // TVMFFIObjectDecRef
+	frames sync.Pool
+}
+
+// LoadSupport loads the support library at path and offers its symbols to the
+// modules opened later. It is never unloaded. Errors: *LoadError around
+// *dl.OpenError, *dl.SymbolError or *VersionError.
+func LoadSupport(path string) (*Support, error) {
+	s := &Support{path: path}
+	s.frames.New = func() any { return new(frame) }
+	if err := s.load(); err != nil {
+		return nil, &LoadError{Path: path, What: "support library", Err: err}
+	}
+	return s, nil
+}
+
+func (s *Support) load() error {
+	lib, err := dl.Open(s.path, dl.Global)
+	if err != nil {
+		return err
+	}
+	check, err := lib.Sym("aiter_ffi_version")
+	if err != nil {
+		return err
+	}
+	if v := int32(dl.Call(check)); v != version {
+		return &VersionError{Got: v, Expected: version}
+	}
+	if s.call, err = lib.Sym("aiter_ffi_call"); err != nil {
+		return err
+	}
+	s.decref, err = lib.Sym("TVMFFIObjectDecRef")
+	return err
+}
+
+// Module is a loaded module: a shared library that exports operators. It stays
+// loaded for the life of the process.
+type Module struct {
+	lib *dl.Library
+}
+
+// Open loads the module at path; its symbols stay its own. The error is a
+// *LoadError around *dl.OpenError.
+func (s *Support) Open(path string) (*Module, error) {
+	lib, err := dl.Open(path, dl.Local)
+	if err != nil {
+		return nil, &LoadError{Path: path, What: "module", Err: err}
+	}
+	return &Module{lib: lib}, nil
+}
+
+// Path is the file the module was loaded from.
+func (m *Module) Path() string { return m.lib.Name() }
+
+// Func finds an operator. The error is a *MissingSymbolError.
+func (m *Module) Func(op string) (Func, error) {
+	symbol := "__tvm_ffi_" + op
+	addr, err := m.lib.Sym(symbol)
+	if err != nil {
+		return Func{}, &MissingSymbolError{Path: m.Path(), Op: op, Symbol: symbol, Err: err}
+	}
+	return Func{addr: addr, op: op}, nil
+}
+
+// Func is an operator of a loaded module. The zero value is none.
+type Func struct {
+	addr uintptr
+	op   string
+}
+
+// Name is the operator's name.
+func (f Func) Name() string { return f.op }
+
+// IsZero reports whether f is no operator.
+func (f Func) IsZero() bool { return f.addr == 0 }

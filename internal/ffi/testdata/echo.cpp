@@ -1,0 +1,60 @@
+// A module of small operators for the tests of internal/ffi.
+
+#include <aiter/check.h>
+#include <aiter/ffi.h>
+
+namespace aiter {
+
+static Status noop(TensorView, TensorView, TensorView, Optional<TensorView>, bool, int64_t, double, bool) { return Status(); }
+
+// fail raises an error of its own for every n, so that mixed-up errors show.
+static Status fail(int64_t n) { return value_error("number %lld", static_cast<long long>(n)); }
+
+// values writes what it was given, or its defaults, into out.
+static Status values(TensorView out, int64_t i, bool b, Optional<TensorView> t) {
+  int32_t* p = out.as<int32_t>();
+  p[0] = int32_t(i), p[1] = b, p[2] = t.given;
+  return Status();
+}
+
+static Status real(TensorView out, double v) {
+  *out.as<float>() = float(v);
+  return Status();
+}
+
+// stream writes the number of the device's stream.
+static Status stream(TensorView out, int64_t type, int64_t id) {
+  *out.as<int32_t>() = int32_t(reinterpret_cast<intptr_t>(TVMFFIEnvGetStream(int32_t(type), int32_t(id))));
+  return Status();
+}
+
+// convert rounds in to out's type, element by element, and back if in is not float32.
+static Status convert(TensorView out, TensorView in) {
+  for (int64_t i = 0; i < in.size(0); i++) store(out.data(), out.dtype(), i, load(in.data(), in.dtype(), i));
+  return Status();
+}
+
+// meet writes whether a and b share memory, and whether a meets itself.
+static Status meet(TensorView out, TensorView a, TensorView b) {
+  AITER_TRY(check_float(a));
+  AITER_TRY(check_float(b));
+  out.as<int32_t>()[0] = overlaps(a, dtype_size(a.dtype()), b, dtype_size(b.dtype()));
+  out.as<int32_t>()[1] = overlaps_itself(a, dtype_size(a.dtype()));
+  return Status();
+}
+
+}  // namespace aiter
+
+AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", false), integer("f", -1), arg("g"), arg("h"))
+AITER_EXPORT(fail, fail, arg("n"))
+AITER_EXPORT(values, values, arg("out"), integer("i", -7), flag("b", true), none("t"))
+AITER_EXPORT(real, real, arg("out"), arg("v"))
+AITER_EXPORT(stream, stream, arg("out"), arg("type"), arg("id"))
+AITER_EXPORT(convert, convert, arg("out"), arg("in"))
+AITER_EXPORT(meet, meet, arg("out"), arg("a"), arg("b"))
+
+// silent fails without raising anything.
+extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_silent(void*, const aiter::TVMFFIAny*, int32_t,
+                                                                           aiter::TVMFFIAny*) {
+  return -1;
+}

@@ -1,0 +1,227 @@
+package cache
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Artifact is a finished module: a shared library for one target, in a folder
+// of its own that never changes.
+type Artifact struct {
+	Module    string    `json:"module"`
+	Target    string    `json:"target"`
+	Digest    string    `json:"digest"` // SHA-256 of the library
+	Size      int64     `json:"size"`   // bytes
+	Ops       []string  `json:"ops"`
+	Toolchain string    `json:"toolchain"` // version line of the compiler
+	Built     time.Time `json:"built"`
+	Seconds   float64   `json:"seconds"` // compile time spent on its units and link
+	LinkKey   Key       `json:"link_key"`
+	LastKey   Key       `json:"last_key"`
+	Units     []Ref     `json:"units"`
+
+	// Path of the library; not stored, the folder may be moved.
+	Path string `json:"-"`
+	// Used is when it was last loaded or built, to the hour.
+	Used time.Time `json:"-"`
+}
+
+// Ref names what the cache holds for one unit of an artifact, so that the
+// unit can be removed with it.
+type Ref struct {
+	Source string   `json:"source"`
+	Unit   Key      `json:"unit"`
+	Result Key      `json:"result"`
+	Object string   `json:"object"`
+	Deps   []string `json:"deps"` // dependency lists
+}
+
+const artifactMeta = "artifact.json"
+
+// artifactDir is a folder where nothing ever is when digest is none, as read
+// from a damaged record.
+func (d *Dir) artifactDir(digest string) string {
+	if !isDigest(digest) {
+		digest = "none"
+	}
+	return filepath.Join(d.base, "artifact", digest)
+}
+
+// AddArtifact publishes the library at path, which must lie in a [Stage] of
+// this cache, with its description. When the same bytes are there already the
+// earlier folder stays.
+func (d *Dir) AddArtifact(s *Stage, path string, a Artifact) (Artifact, error) {
+	digest, err := syncAndHash(path)
+	if err != nil {
+		return a, &AccessError{d.path, "write to", err}
+	}
+	a.Digest = digest
+	if info, err := os.Stat(path); err == nil {
+		a.Size = info.Size()
+	}
+	if have, err := d.Artifact(digest); err == nil {
+		return have, nil
+	}
+	if err := d.publishArtifact(s, path, a); err != nil {
+		return a, &AccessError{d.path, "write to", err}
+	}
+	return d.Artifact(digest)
+}
+
+func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
+	dir := s.File("artifact")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.Rename(path, filepath.Join(dir, a.Module+".so")); err != nil {
+		return err
+	}
+	meta, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeSynced(filepath.Join(dir, artifactMeta), append(meta, '\n')); err != nil {
+		return err
+	}
+	err = publish(dir, d.artifactDir(a.Digest))
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
+		return nil // another process published the same bytes first
+	}
+	return err
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// Artifact returns the artifact with that digest after reading it through and
+// comparing; a corrupt one is put aside, whole, and reported as [*MissError].
+func (d *Dir) Artifact(digest string) (Artifact, error) {
+	a, err := d.readArtifact(digest)
+	if err != nil {
+		return a, err
+	}
+	got, err := hashFile(a.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.Quarantine(d.artifactDir(digest)) // without its library it blocks its successor
+		return a, &MissError{"artifact", digest, "corrupt: its library is gone"}
+	}
+	if err != nil {
+		d.quarantineStrange(d.artifactDir(digest), err)
+		return a, &MissError{"artifact", digest, err.Error()}
+	}
+	if got != digest {
+		d.Quarantine(d.artifactDir(digest))
+		return a, &MissError{"artifact", digest, "corrupt: its content has the digest " + Key(got).Short()}
+	}
+	d.touch(d.artifactDir(digest), a.Used)
+	return a, nil
+}
+
+// readArtifact reads the description without checking the library.
+func (d *Dir) readArtifact(digest string) (Artifact, error) {
+	var a Artifact
+	dir := d.artifactDir(digest)
+	data, err := readRegular(filepath.Join(dir, artifactMeta))
+	if err == nil {
+		err = decodeArtifact(data, digest, &a)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) && !present(dir):
+		return a, &MissError{"artifact", digest, "absent"}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, errDescription):
+		d.Quarantine(dir) // it would block its successor
+		return a, &MissError{"artifact", digest, "corrupt: " + err.Error()}
+	default:
+		d.quarantineStrange(dir, err)
+		return a, &MissError{"artifact", digest, err.Error()}
+	}
+	a.Path = filepath.Join(dir, a.Module+".so")
+	if info, err := os.Stat(dir); err == nil {
+		a.Used = info.ModTime()
+	}
+	return a, nil
+}
+
+var errDescription = errors.New(artifactMeta + " does not describe it")
+
+func decodeArtifact(data []byte, digest string, a *Artifact) error {
+	if err := json.Unmarshal(data, a); err != nil {
+		return fmt.Errorf("%w: %w", errDescription, err)
+	}
+	if a.Digest != digest || a.Module == "" || a.Module != filepath.Base(a.Module) {
+		return errDescription
+	}
+	return nil
+}
+
+func present(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// touchEvery spares the disk a write on each use: eviction is by the hour.
+const touchEvery = time.Hour
+
+func (d *Dir) touch(path string, used time.Time) {
+	// A time in the future is a clock that was wrong.
+	if now := time.Now(); now.Sub(used).Abs() > touchEvery {
+		_ = os.Chtimes(path, now, now)
+	}
+}
+
+// useWait is how long [Dir.Use] waits for a [Dir.Clean] that is just looking
+// at the artifact.
+const useWait = 5 * time.Second
+
+// Use marks the artifact as in use until the process ends or the returned
+// function is called; [Dir.Clean] passes over it meanwhile. It fails with
+// [*MissError] when the artifact was removed before the mark was on it: it has
+// to be built again.
+func (d *Dir) Use(a Artifact) (release func() error, err error) {
+	path := filepath.Join(d.artifactDir(a.Digest), artifactMeta)
+	for start := time.Now(); ; time.Sleep(firstPoll) {
+		f, err := openRegular(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &MissError{"artifact", a.Digest, "removed meanwhile"}
+		}
+		if err != nil {
+			return nil, &AccessError{d.path, "read from", err}
+		}
+		err = d.flock(f, syscall.LOCK_SH)
+		if err == nil && sameFile(f, path) {
+			return f.Close, nil
+		}
+		_ = f.Close()
+		if err != nil && (!errors.Is(err, syscall.EWOULDBLOCK) || time.Since(start) > useWait) {
+			return nil, &AccessError{d.path, "lock an artifact in", err}
+		}
+	}
+}
+
+// Artifacts lists what is stored, without checking the libraries' content.
+func (d *Dir) Artifacts() ([]Artifact, error) {
+	entries, err := os.ReadDir(filepath.Join(d.base, "artifact"))
+	if err != nil {
+		return nil, &AccessError{d.path, "read", err}
+	}
+	var list []Artifact
+	for _, e := range entries {
+		if a, err := d.readArtifact(e.Name()); err == nil {
+			list = append(list, a)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,176 @@
+// Package cache keeps what the JIT has built: small records named by the key
+// of the action that made them, and files named by their own SHA-256. Nothing
+// in it changes once published, and everything is published by a rename, so a
+// reader sees a whole entry or none.
+//
+// Layout below the folder given to [Open]:
+//
+//	CACHEDIR.TAG            tells backup programs to pass by
+//	v1/record/KIND/ab/KEY   records (action results, dependency lists)
+//	v1/blob/ab/SHA256       object files
+//	v1/artifact/SHA256/     one folder an artifact: NAME.so and artifact.json
+//	v1/lock/KEY             flock files, one a key
+//	v1/stage/               unfinished work, one folder a job
+//	v1/log/                 what the compilers printed, for failed units
+//	v1/quarantine/          what was found corrupt
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// layout names the version of the folder structure; another version lives
+// beside it instead of being converted.
+const layout = "v1"
+
+const tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of compiled GPU kernels (aiter). It can be removed at any time.\n"
+
+// Dir is a cache folder. Its methods may be called from any goroutine, and
+// from any number of processes on the same folder.
+type Dir struct {
+	path string // the folder itself
+	base string // path/v1
+
+	flock func(f *os.File, how int) error // flockFile, or a test's
+
+	mu    sync.Mutex
+	turns map[Key]chan struct{} // see turn
+}
+
+// Options of [Open].
+type Options struct {
+	// TrustForeign accepts a folder that another user owns or can write to.
+	// Loading from such a folder runs that user's code.
+	TrustForeign bool
+}
+
+// Open opens the cache folder path, making it (mode 0700) when it is missing.
+// It fails with [*UntrustedError] when somebody else could have put code
+// there, and with [*AccessError] when it cannot be made or written.
+func Open(path string, opts Options) (*Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, &AccessError{Path: path, Op: "resolve", Err: err}
+	}
+	d := &Dir{path: abs, base: filepath.Join(abs, layout), flock: flockFile}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, &AccessError{Path: abs, Op: "make", Err: err}
+	}
+	if !opts.TrustForeign {
+		if err := checkOwner(abs, os.Stat); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.prepare(); err != nil {
+		return nil, err
+	}
+	if !opts.TrustForeign {
+		return d, d.checkFolders()
+	}
+	return d, nil
+}
+
+// folders are those directly below base that are always there.
+func folders() []string { return []string{"record", "blob", "artifact", "lock", "stage", "log"} }
+
+// checkFolders refuses folders of the cache that somebody else could have put
+// there, such as symlinks to a place that others write to.
+func (d *Dir) checkFolders() error {
+	for _, sub := range append(folders(), "", "source") {
+		err := checkOwner(filepath.Join(d.base, sub), os.Lstat)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare makes the fixed folders. It writes nothing when they are all there,
+// so that a prebuilt cache on a read-only filesystem opens too.
+func (d *Dir) prepare() error {
+	for _, sub := range folders() {
+		if err := os.MkdirAll(filepath.Join(d.base, sub), 0o700); err != nil {
+			return &AccessError{Path: d.path, Op: "make " + sub + " in", Err: err}
+		}
+	}
+	tag := filepath.Join(d.path, "CACHEDIR.TAG")
+	if _, err := os.Lstat(tag); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(tag, []byte(tagText), 0o644); err != nil {
+		return &AccessError{Path: d.path, Op: "write to", Err: err}
+	}
+	return nil
+}
+
+// Path returns the folder given to [Open], absolute.
+func (d *Dir) Path() string { return d.path }
+
+// LogPath returns where the log of the action named key belongs.
+func (d *Dir) LogPath(key Key) string {
+	return filepath.Join(d.base, "log", string(key)+".log")
+}
+
+// MemoPath returns the file in which digests of source files are remembered.
+func (d *Dir) MemoPath() string { return filepath.Join(d.base, "filehash") }
+
+// SourcesPath returns the folder below which source trees that came inside
+// the binary are laid out for the compilers.
+func (d *Dir) SourcesPath() string { return filepath.Join(d.base, "source") }
+
+// checkOwner refuses a folder whose content another user may have written.
+func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
+	info, err := stat(path)
+	if err != nil {
+		return &AccessError{Path: path, Op: "read", Err: err}
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	if !info.IsDir() {
+		return &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
+	}
+	if int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return &UntrustedError{Path: path, Owner: int(st.Uid), User: os.Geteuid(), Mode: info.Mode().Perm()}
+	}
+	return nil
+}
+
+// UntrustedError reports a cache folder that another user owns or may write
+// to: loading a kernel from it would run that user's code.
+type UntrustedError struct {
+	Path        string
+	Owner, User int // user ids: of the folder, of this process
+	Mode        fs.FileMode
+}
+
+func (e *UntrustedError) Error() string {
+	if e.Owner != e.User {
+		return fmt.Sprintf("cache folder %s belongs to user %d, this process runs as user %d, and loading from it would run that user's code; choose another folder with AITER_JIT_DIR, or set AITER_TRUST_JIT_DIR=1", e.Path, e.Owner, e.User)
+	}
+	return fmt.Sprintf("cache folder %s can be written by other users (mode %04o), and loading from it would run their code; run: chmod go-w %s", e.Path, e.Mode, e.Path)
+}
+
+// AccessError reports a cache folder that cannot be made, read or written.
+type AccessError struct {
+	Path, Op string
+	Err      error
+}
+
+func (e *AccessError) Error() string {
+	hint := "choose another folder with AITER_JIT_DIR"
+	if errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT) {
+		hint = "free some space (aiterctl clean-cache), or " + hint
+	}
+	return fmt.Sprintf("cannot %s the cache folder %s: %v; %s", e.Op, e.Path, e.Err, hint)
+}
+
+// Unwrap returns the system's error.
+func (e *AccessError) Unwrap() error { return e.Err }

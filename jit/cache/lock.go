@@ -1,0 +1,268 @@
+package cache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Holder says who holds a lock and what for. Waiters show it.
+type Holder struct {
+	PID   int       `json:"pid"`
+	Host  string    `json:"host"`
+	What  string    `json:"what"`
+	Since time.Time `json:"since"`
+}
+
+func (h Holder) String() string {
+	if h.PID == 0 {
+		return "another process"
+	}
+	return fmt.Sprintf("process %d on %s (%s, for %s)", h.PID, h.Host, h.What, time.Since(h.Since).Round(100*time.Millisecond))
+}
+
+// Lock is a held lock. The kernel drops it when the process dies.
+type Lock struct {
+	f    *os.File
+	turn chan struct{} // of this process's queue
+}
+
+// LockRequest asks for the lock named Key.
+type LockRequest struct {
+	Key     Key
+	What    string        // what will be done under it, for those who wait
+	Timeout time.Duration // 0: wait as long as the context lives
+	// Waiting, if not nil, is called when the lock is found taken and then
+	// about every ten seconds.
+	Waiting func(Holder)
+}
+
+// LockTimeoutError reports a lock that was not had in time.
+type LockTimeoutError struct {
+	Key    Key
+	What   string
+	Holder Holder
+	Waited time.Duration
+}
+
+func (e *LockTimeoutError) Error() string {
+	return fmt.Sprintf("waited %s for the lock to %s, held by %s; end that process, or raise the timeout", e.Waited.Round(time.Millisecond), e.What, e.Holder)
+}
+
+const (
+	firstPoll   = 2 * time.Millisecond
+	longestPoll = 50 * time.Millisecond
+	tellEvery   = 10 * time.Second
+)
+
+// Lock takes the lock named in req, waiting until it is free, the context
+// ends (its error is returned) or the timeout passes ([*LockTimeoutError]).
+// Locks exclude goroutines of one process as they exclude processes.
+func (d *Dir) Lock(ctx context.Context, req LockRequest) (*Lock, error) {
+	w := waiter{d: d, req: req, start: time.Now()}
+	turn := d.turn(req.Key)
+	if err := w.take(ctx, turn); err != nil {
+		return nil, err
+	}
+	lock, err := w.poll(ctx)
+	if err != nil {
+		<-turn
+		return nil, err
+	}
+	lock.turn = turn
+	return lock, nil
+}
+
+// TryLock is [Dir.Lock] without the waiting: nil, nil when another has it.
+func (d *Dir) TryLock(req LockRequest) (*Lock, error) {
+	turn := d.turn(req.Key)
+	select {
+	case turn <- struct{}{}:
+	default:
+		return nil, nil
+	}
+	lock, err := d.tryLock(req)
+	if lock == nil {
+		<-turn
+		return nil, err
+	}
+	lock.turn = turn
+	return lock, nil
+}
+
+// turn is where the goroutines of this process queue for a lock: the one that
+// can send holds it or polls for it. There is one a key ever asked for.
+func (d *Dir) turn(key Key) chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.turns == nil {
+		d.turns = map[Key]chan struct{}{}
+	}
+	if d.turns[key] == nil {
+		d.turns[key] = make(chan struct{}, 1)
+	}
+	return d.turns[key]
+}
+
+// waiter is one call of Lock.
+type waiter struct {
+	d     *Dir
+	req   LockRequest
+	start time.Time
+	told  time.Time
+}
+
+// take waits for the turn within this process.
+func (w *waiter) take(ctx context.Context, turn chan struct{}) error {
+	for {
+		select {
+		case turn <- struct{}{}:
+			return nil
+		default:
+		}
+		if err := w.check(); err != nil {
+			return err
+		}
+		pause := time.NewTimer(w.patience())
+		select {
+		case turn <- struct{}{}:
+			pause.Stop()
+			return nil
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		case <-pause.C:
+		}
+	}
+}
+
+// patience is how long nothing has to be told or given up.
+func (w *waiter) patience() time.Duration {
+	if w.req.Timeout > 0 {
+		return min(tellEvery, max(w.req.Timeout-time.Since(w.start), firstPoll))
+	}
+	return tellEvery
+}
+
+// poll waits for other processes.
+func (w *waiter) poll(ctx context.Context) (*Lock, error) {
+	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
+		lock, err := w.d.tryLock(w.req)
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if err := w.check(); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// check tells who is waited for, and ends the wait when it has been too long.
+func (w *waiter) check() error {
+	if w.req.Waiting != nil && time.Since(w.told) >= tellEvery {
+		w.told = time.Now()
+		w.req.Waiting(w.d.holder(w.req.Key))
+	}
+	if waited := time.Since(w.start); w.req.Timeout > 0 && waited >= w.req.Timeout {
+		return &LockTimeoutError{w.req.Key, w.req.What, w.d.holder(w.req.Key), waited}
+	}
+	return nil
+}
+
+func (d *Dir) lockPath(key Key) string { return filepath.Join(d.base, "lock", string(key)) }
+
+// tryLock returns nil, nil when another holds the lock.
+func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
+	path := d.lockPath(req.Key)
+	f, err := openLock(path)
+	if errors.Is(err, fs.ErrNotExist) { // somebody removed the whole folder
+		if err := d.prepare(); err != nil {
+			return nil, err
+		}
+		f, err = openLock(path)
+	}
+	if err != nil {
+		return nil, &AccessError{d.path, "lock", err}
+	}
+	err = d.flock(f, syscall.LOCK_EX)
+	if err == nil && sameFile(f, path) {
+		writeHolder(f, req.What)
+		return &Lock{f: f}, nil
+	}
+	_ = f.Close()
+	if err == nil || errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, nil
+	}
+	return nil, &AccessError{d.path, "lock", err}
+}
+
+func openLock(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+}
+
+// flockFile locks without waiting: [syscall.EWOULDBLOCK] when another has it. A
+// filesystem that knows no locks counts as one on which every lock succeeds:
+// the cache stays correct, and only works more than it must.
+func flockFile(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOLCK):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// sameFile guards against a file or folder that was cleaned away between open
+// and flock: a lock on it would exclude nobody.
+func sameFile(f *os.File, path string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Lstat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+// writeHolder is for people only, so its failures do not matter.
+func writeHolder(f *os.File, what string) {
+	host, _ := os.Hostname()
+	data, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, What: what, Since: time.Now()})
+	if err == nil && f.Truncate(0) == nil {
+		_, _ = f.WriteAt(data, 0)
+	}
+}
+
+func (d *Dir) holder(key Key) Holder {
+	var h Holder
+	f, err := openRegular(d.lockPath(key))
+	if err != nil {
+		return h
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil || json.Unmarshal(data, &h) != nil {
+		return Holder{}
+	}
+	return h
+}
+
+// Unlock gives the lock back, at once even when a process that is just being
+// started still has a copy of the file.
+func (l *Lock) Unlock() error {
+	err := errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+	<-l.turn
+	return err
+}

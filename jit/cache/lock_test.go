@@ -1,0 +1,269 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestSweepRemovesAllLitter(t *testing.T) {
+	d := open(t)
+	lock, err := d.Lock(context.Background(), LockRequest{Key: Lines{{"held", ""}}.Key()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := d.Lock(context.Background(), LockRequest{Key: Lines{{"free", ""}}.Key()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = free.Unlock()
+	ages := map[string]time.Duration{
+		"stage/job-dead":        0,
+		"stage/w-of-before":     0,
+		"filehash.tmp-1":        2 * tempAge,
+		"filehash.tmp-2":        0,
+		"source/new-dead/tree":  2 * tempAge,
+		"source/new-alive/tree": 0,
+		"lock/long-ago":         2 * lockAge,
+		"lock/lately":           0,
+	}
+	old := time.Now().Add(-2 * lockAge)
+	for name, age := range ages {
+		path := filepath.Join(d.base, name)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "source") {
+			path = filepath.Dir(path)
+		}
+		when := time.Now().Add(-age)
+		if err := os.Chtimes(path, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range []string{lock.f.Name(), free.f.Name()} {
+		if err := os.Chtimes(l, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Sweep()
+	gone := func(path string) bool { _, err := os.Lstat(path); return errors.Is(err, fs.ErrNotExist) }
+	for name := range ages {
+		young := strings.HasSuffix(name, "-2") || strings.Contains(name, "alive") || strings.HasSuffix(name, "lately")
+		if gone(filepath.Join(d.base, name)) == young {
+			t.Errorf("%s: gone %v", name, !young)
+		}
+	}
+	if gone(lock.f.Name()) || !gone(free.f.Name()) {
+		t.Error("the lock file that is held must stay, the other must go")
+	}
+	_ = lock.Unlock()
+}
+
+// TestStagesAgainstSweep makes stages while others sweep.
+func TestStagesAgainstSweep(t *testing.T) {
+	d := open(t)
+	stop := make(chan struct{})
+	var sweepers, wg sync.WaitGroup
+	for range 2 {
+		sweepers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					d.Sweep()
+				}
+			}
+		})
+	}
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				s, err := d.NewStage()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := os.WriteFile(s.File("x"), nil, 0o600); err != nil {
+					t.Errorf("swept while in use: %v", err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	sweepers.Wait()
+	if left, _ := os.ReadDir(filepath.Join(d.base, "stage")); len(left) != 0 {
+		t.Errorf("%d stages left", len(left))
+	}
+}
+
+func TestGoroutinesQueueForALock(t *testing.T) {
+	d := open(t)
+	ctx := context.Background()
+	req := LockRequest{Key: Lines{{"a", "b"}}.Key()}
+	held, err := d.Lock(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := d.TryLock(req); l != nil || err != nil {
+		t.Fatalf("TryLock of a held lock: %v, %v", l, err)
+	}
+	process, err := Open(d.path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := process.TryLock(req); l != nil || err != nil {
+		t.Fatalf("TryLock in another process: %v, %v", l, err)
+	}
+	got := make(chan time.Time)
+	for range 10 {
+		go func() {
+			l, err := d.Lock(ctx, req)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- time.Now()
+			_ = l.Unlock()
+		}()
+	}
+	time.Sleep(200 * time.Millisecond) // beyond the longest poll
+	start := time.Now()
+	_ = held.Unlock()
+	var last time.Time
+	for range 10 {
+		last = <-got
+	}
+	if took := last.Sub(start); took > longestPoll {
+		t.Errorf("the last of ten goroutines waited %s, as if they had polled", took)
+	}
+	if l, err := d.TryLock(req); l == nil || err != nil {
+		t.Errorf("TryLock of a free lock: %v", err)
+	}
+}
+
+func TestUnlockFreesCopiesToo(t *testing.T) {
+	d := open(t)
+	req := LockRequest{Key: Lines{{"a", "b"}}.Key()}
+	l, err := d.Lock(context.Background(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := syscall.Dup(int(l.f.Fd())) // as between fork and exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(copied)
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.TryLock(req)
+	if again == nil || err != nil {
+		t.Fatalf("still locked: %v", err)
+	}
+	_ = again.Unlock()
+}
+
+// TestLocksExcludeWhileLockFilesAreSwept takes one lock in several "processes"
+// while its file is removed whenever nobody holds it.
+func TestLocksExcludeWhileLockFilesAreSwept(t *testing.T) {
+	d := open(t)
+	req := LockRequest{Key: Lines{{"a", "b"}}.Key()}
+	stop := make(chan struct{})
+	var sweeper, wg sync.WaitGroup
+	sweeper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = d.removeFreeLock(d.lockPath(req.Key))
+			}
+		}
+	})
+	var inside atomic.Int32
+	for range 4 {
+		process, err := Open(d.path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			for range 300 {
+				l, err := process.TryLock(req)
+				if err != nil {
+					t.Error(err)
+				}
+				if l == nil {
+					continue
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two hold the lock")
+				}
+				time.Sleep(10 * time.Microsecond)
+				inside.Add(-1)
+				_ = l.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	sweeper.Wait()
+}
+
+// TestWhereLocksDoNotExclude is a network filesystem on which every lock
+// succeeds: stages of the living must stay.
+func TestWhereLocksDoNotExclude(t *testing.T) {
+	d := open(t)
+	d.flock = func(*os.File, int) error { return nil }
+	s, path := stageFile(t, d, "library")
+	if n := d.Sweep(); n != 0 {
+		t.Errorf("swept %d, it may be somebody's work", n)
+	}
+	if _, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu"}); err != nil {
+		t.Error(err)
+	}
+	old := time.Now().Add(-2 * unlockable)
+	if err := os.Chtimes(s.Path, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Sweep(); n != 1 {
+		t.Errorf("swept %d of one old stage", n)
+	}
+}
+
+// TestRemovedBetweenOpenAndFlock has each locked thing vanish at the worst
+// moment.
+func TestRemovedBetweenOpenAndFlock(t *testing.T) {
+	d := open(t)
+	a := addArtifact(t, d, "library")
+	once := func(path string) {
+		d.flock = func(f *os.File, how int) error {
+			d.flock = flockFile
+			if err := os.RemoveAll(path); err != nil {
+				t.Error(err)
+			}
+			return flockFile(f, how)
+		}
+	}
+	req := LockRequest{Key: Lines{{"a", "b"}}.Key()}
+	once(d.lockPath(req.Key))
+	l, err := d.Lock(context.Background(), req)
+	if err != nil || !sameFile(l.f, d.lockPath(req.Key)) {
+		t.Errorf("a lock on a file that nobody else will open: %v", err)
+	}
+	once(filepath.Dir(a.Path))
+	_, err = d.Use(a)
+	wantMiss(t, err, "removed")
+}

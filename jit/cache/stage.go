@@ -1,0 +1,162 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Stage is a folder of its own for one job, on the same filesystem as the
+// store. A job that dies leaves its stage to [Dir.Sweep], which knows by the
+// lock on it that nobody works there any more.
+type Stage struct {
+	Path string
+	lock *os.File
+}
+
+// stageTries is how often NewStage begins anew when its folder was swept away
+// before the lock was on it.
+const stageTries = 10
+
+// NewStage makes a stage and locks it for the life of this process.
+func (d *Dir) NewStage() (*Stage, error) {
+	var err error
+	for range stageTries {
+		var s *Stage
+		if s, err = d.tryStage(); s != nil {
+			return s, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = d.prepare() // somebody removed the whole folder
+		}
+		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
+		}
+	}
+	var access *AccessError
+	if errors.As(err, &access) {
+		return nil, access
+	}
+	return nil, &AccessError{d.path, "write to", cmp.Or[error](err, syscall.EBUSY)}
+}
+
+// tryStage returns nil when the new folder was taken away before it was
+// locked; the error may be nil then.
+func (d *Dir) tryStage() (*Stage, error) {
+	path, err := os.MkdirTemp(filepath.Join(d.base, "stage"), "job-")
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, err
+	}
+	err = d.flock(f, syscall.LOCK_EX)
+	if err == nil && sameFile(f, path) {
+		return &Stage{Path: path, lock: f}, nil
+	}
+	_ = os.Remove(path)
+	return nil, errors.Join(err, f.Close())
+}
+
+// File returns the path of a file in the stage.
+func (s *Stage) File(name string) string { return filepath.Join(s.Path, name) }
+
+// Close removes the stage and what is left in it.
+func (s *Stage) Close() error {
+	return errors.Join(os.RemoveAll(s.Path), s.lock.Close())
+}
+
+// Ages below which Sweep leaves things alone: what nobody holds a lock on and
+// may be at work on nevertheless; lock files, so that they are not made again
+// and again; everything, where locks exclude nobody.
+const (
+	tempAge    = time.Hour
+	lockAge    = 24 * time.Hour
+	unlockable = 24 * time.Hour
+)
+
+// Sweep removes what jobs that died left behind: stages that no process has
+// locked, temporary files, and lock files of long ago. It returns how many.
+func (d *Dir) Sweep() int {
+	n := 0
+	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
+	if len(stages) > 0 {
+		n += d.sweepStages(stages)
+	}
+	n += d.sweepOld("filehash.tmp-*", tempAge, os.Remove)
+	n += d.sweepOld("source/new-*", tempAge, os.RemoveAll)
+	n += d.sweepOld("lock/*", lockAge, d.removeFreeLock)
+	return n
+}
+
+func (d *Dir) sweepStages(stages []os.DirEntry) int {
+	n, age := 0, time.Duration(0)
+	if !d.locksExclude() {
+		age = unlockable
+	}
+	for _, e := range stages {
+		path := filepath.Join(d.base, "stage", e.Name())
+		if olderThan(path, age) && d.removeFree(path, os.RemoveAll) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// locksExclude says whether a lock in this folder keeps anybody out: on some
+// network filesystems every lock succeeds.
+func (d *Dir) locksExclude() bool {
+	s, err := d.NewStage()
+	if err != nil {
+		return false
+	}
+	defer s.Close()
+	f, err := os.Open(s.Path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
+}
+
+func (d *Dir) sweepOld(pattern string, age time.Duration, remove func(string) error) int {
+	n := 0
+	paths, _ := filepath.Glob(filepath.Join(d.base, pattern)) // a constant pattern is never bad
+	for _, path := range paths {
+		if olderThan(path, age) && remove(path) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func olderThan(path string, age time.Duration) bool {
+	info, err := os.Lstat(path)
+	return err == nil && (age == 0 || time.Since(info.ModTime()) > age)
+}
+
+// removeFreeLock removes a lock file that nobody holds. Who has opened it and
+// not yet locked it finds out; see [Dir.Lock].
+func (d *Dir) removeFreeLock(path string) error { return d.removeFree(path, os.Remove) }
+
+// removeFree removes what nobody has a lock on, under a lock of its own.
+func (d *Dir) removeFree(path string, remove func(string) error) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return os.Remove(path)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := d.flock(f, syscall.LOCK_EX); err != nil {
+		return err
+	}
+	return remove(path)
+}

@@ -1,0 +1,227 @@
+package jit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/depfile"
+)
+
+// maxEdits is how often a compile is repeated because a source changed while
+// the compiler ran.
+const maxEdits = 3
+
+func (u *unit) compile(ctx context.Context, why string) (UnitResult, error) {
+	u.observe(Event{Step: UnitStarted, Reason: why})
+	start := time.Now()
+	res, err := u.compileSettled(ctx)
+	if err == nil {
+		res.Action, res.Reason = Compiled, why
+	}
+	u.observe(Event{Step: UnitFinished, Action: Compiled, Reason: why, Seconds: since(start), Err: err})
+	zerolog.Ctx(ctx).Debug().Str("module", u.module).Stringer("target", u.target).Str("source", u.plan.Source).
+		Str("reason", why).Str("key", u.key.Short()).Float64("seconds", since(start)).Err(err).Msg("compiled")
+	return res, err
+}
+
+func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
+	u.known = u.knownDigests()
+	for range maxEdits {
+		res, changed, err := u.compileOnce(ctx)
+		if err != nil || changed == "" {
+			return res, err
+		}
+		u.w = newWorld(u.w.tree, u.w.memo, u.w.tc)
+		if err := u.identify(); err != nil {
+			return UnitResult{}, err
+		}
+	}
+	return UnitResult{}, &ChangingError{u.plan.Source}
+}
+
+// knownDigests are the files that the unit probably reads, as they are before
+// its compiler starts.
+func (u *unit) knownDigests() digests {
+	known := digests{}
+	known.look(u.w, u.plan.Source)
+	vs, _ := u.variants()
+	for _, v := range vs[:min(len(vs), 1)] {
+		for _, digest := range []string{v.Tree, v.System} {
+			if l, err := loadDeps(u.m.opts.Cache, digest); err == nil {
+				for _, f := range l.files {
+					known.look(u.w, f.path)
+				}
+			}
+		}
+	}
+	return known
+}
+
+// compileOnce runs the compiler in a stage and publishes what it made. It
+// names a file that was edited meanwhile: nothing is published then.
+func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string, err error) {
+	stage, err := u.m.opts.Cache.NewStage()
+	if err != nil {
+		return res, "", err
+	}
+	defer stage.Close()
+	root, err := u.w.tree.Dir(ctx)
+	if err != nil {
+		return res, "", err
+	}
+	started := fileClock()
+	if err := u.invoke(ctx, stage, root); err != nil {
+		return res, "", err
+	}
+	read, err := readDeps(stage)
+	if err != nil {
+		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
+	}
+	for i := range read {
+		read[i] = inTree(read[i], root)
+	}
+	if changed = u.known.edited(started, u.w, read); changed != "" {
+		return res, changed, nil
+	}
+	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
+		return res, "", errors.Join(&ChangingError{u.tc.Compiler}, err)
+	}
+	res, err = u.publish(stage, read)
+	return res, "", err
+}
+
+const (
+	objectFile  = "unit.o"
+	depFileName = "unit.d"
+	headersFile = "unit.headers"
+)
+
+// invoke runs the compiler; whatever is wrong with the outcome is a
+// [*CompileError].
+func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string) error {
+	c := command{
+		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
+		dir:     root,
+		env:     u.environ(stage),
+		timeout: u.timeout,
+	}
+	out, err := c.run(ctx)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(stage.File(objectFile)); out.reason == "" && (err != nil || info.Size() == 0) {
+		out.reason = "it ended well but wrote no object file (a compiler in a container must see the cache folder " + u.m.opts.Cache.Path() + ")"
+	}
+	if out.reason == "" {
+		return nil
+	}
+	return u.fail(c, out)
+}
+
+// environ is the toolchain's closed list, with temporary files in the stage,
+// and with Clang's list of headers: for HIP its depfile names only what the
+// host pass has read.
+func (u *unit) environ(stage *cache.Stage) []string {
+	return append(u.tc.Environ(), "TMPDIR="+stage.Path,
+		"CC_PRINT_HEADERS=1", "CC_PRINT_HEADERS_FILE="+stage.File(headersFile))
+}
+
+// fail makes the error, writes the log, and leaves the diagnostics for those
+// who wait.
+func (u *unit) fail(c command, out outcome) error {
+	e := CompileError{
+		Module: u.module, Target: u.target.String(), Source: u.plan.Source,
+		Command: u.argv(c.dir, scratch("unit.o"), scratch("unit.d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
+	}
+	e.Log = writeLog(u.m.opts.Cache.LogPath(u.key), &e)
+	f := failureRecord{ID: rand.Text(), Seen: u.known.ofTree(), Error: e}
+	if out.late {
+		f.Limit = c.timeout
+	}
+	if data, err := json.Marshal(f); err == nil {
+		_ = u.m.opts.Cache.Put(cache.Failure, u.key, data)
+	}
+	return &e
+}
+
+// scratch is where a command that is shown to a person writes: the stage that
+// the real one wrote to is gone by then.
+func scratch(name string) string { return filepath.Join(os.TempDir(), "aiter-"+name) }
+
+// writeLog returns the log's path, "" when it could not be written.
+func writeLog(path string, e *CompileError) string {
+	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", Quote(e.Command), e.Dir, e.Reason, e.Output)
+	if os.WriteFile(path, []byte(text), 0o600) != nil {
+		return ""
+	}
+	return path
+}
+
+// readDeps returns what the compiler says that it read.
+func readDeps(stage *cache.Stage) ([]string, error) {
+	data, err := os.ReadFile(stage.File(depFileName))
+	if err != nil {
+		return nil, fmt.Errorf("the compiler wrote no dependency file: %w", err)
+	}
+	read, err := depfile.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	more, err := os.ReadFile(stage.File(headersFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return depfile.Merge(read, depfile.ParseHeaders(more)), nil
+}
+
+// publish stores the object, then the records that lead to it.
+func (u *unit) publish(stage *cache.Stage, read []string) (UnitResult, error) {
+	tree, system, err := u.w.record(read, u.plan.Source, u.include)
+	if err != nil {
+		return UnitResult{}, fmt.Errorf("compile of %s: %w", u.plan.Source, err)
+	}
+	store := u.m.opts.Cache
+	var v variant
+	var errT, errS error
+	v.Tree, errT = storeDeps(store, tree)
+	v.System, errS = storeDeps(store, system)
+	object, errO := store.AddBlob(stage.File(objectFile))
+	if err := errors.Join(errT, errS, errO); err != nil {
+		return UnitResult{}, err
+	}
+	lines := u.resultLines(v)
+	if err := store.Put(cache.Object, lines.Key(), []byte(object)); err != nil {
+		return UnitResult{}, err
+	}
+	if err := u.remember(v); err != nil {
+		return UnitResult{}, err
+	}
+	_ = store.Forget(cache.Failure, u.key)
+	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
+	return UnitResult{Source: u.plan.Source, lines: lines, ref: ref}, nil
+}
+
+// remember puts v first among the unit's variants.
+func (u *unit) remember(v variant) error {
+	old, _ := u.variants()
+	vs := []variant{v}
+	for _, o := range old {
+		if o != v && len(vs) < maxVariants {
+			vs = append(vs, o)
+		}
+	}
+	data, err := json.Marshal(vs)
+	if err != nil {
+		return err
+	}
+	return u.m.opts.Cache.Put(cache.Manifest, u.key, data)
+}

@@ -1,0 +1,158 @@
+// Package depfile reads the lists of files that a compiler says it has read.
+package depfile
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// SyntaxError reports a dependency file that is not what compilers write.
+type SyntaxError struct {
+	Offset int    // byte at which reading stopped
+	Reason string // what is wrong there
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("dependency file: %s at byte %d", e.Reason, e.Offset)
+}
+
+// Parse returns the prerequisites in a Makefile rule as written by -MD, in
+// order, each once. Blanks, '#' and '$' in names are escaped as GCC and Clang
+// do it; nvcc puts a blank before the colon. Further rules (-MP) add to the
+// list.
+func Parse(data []byte) ([]string, error) {
+	p := parser{data: data}
+	rules := 0
+	var names []string
+	for p.at < len(p.data) {
+		start := p.at
+		words, isRule := p.rule()
+		switch {
+		case isRule:
+			rules++
+			names = append(names, words...)
+		case len(words) > 0:
+			return nil, &SyntaxError{start, "a line that is no rule"}
+		}
+	}
+	if rules == 0 {
+		return nil, &SyntaxError{len(data), "no rule"}
+	}
+	return unique(names), nil
+}
+
+type parser struct {
+	data []byte
+	at   int
+}
+
+// rule reads one logical line: the words after its colon, or all words when it
+// has none.
+func (p *parser) rule() (words []string, isRule bool) {
+	for p.blanks(); p.at < len(p.data); p.blanks() {
+		if n := p.newline(p.at); n > 0 {
+			p.at += n
+			break
+		}
+		name, target := p.name()
+		if target && !isRule {
+			words, isRule = nil, true
+		} else if name != "" {
+			words = append(words, name)
+		}
+	}
+	return words, isRule
+}
+
+// blanks passes over blanks and escaped line ends.
+func (p *parser) blanks() {
+	for p.at < len(p.data) {
+		switch c := p.data[p.at]; {
+		case c == ' ' || c == '\t' || c == '\r' && p.newline(p.at) == 0:
+			p.at++
+		case c == '\\' && p.newline(p.at+1) > 0:
+			p.at += 1 + p.newline(p.at+1)
+		default:
+			return
+		}
+	}
+}
+
+// newline returns the length of the line end at i, 0 if there is none.
+func (p *parser) newline(i int) int {
+	switch {
+	case i < len(p.data) && p.data[i] == '\n':
+		return 1
+	case i+1 < len(p.data) && p.data[i] == '\r' && p.data[i+1] == '\n':
+		return 2
+	}
+	return 0
+}
+
+// name reads one name; target says that a colon ended it. It always moves on.
+func (p *parser) name() (name string, target bool) {
+	var b strings.Builder
+	for ; p.at < len(p.data); p.at++ {
+		c, next := p.data[p.at], p.peek()
+		switch {
+		case c == '\\' && strings.IndexByte(" #\t:", next) >= 0, c == '$' && next == '$':
+			b.WriteByte(next)
+			p.at++
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n', c == '\\' && p.newline(p.at+1) > 0:
+			return b.String(), false
+		case c == ':' && (next == 0 || strings.IndexByte(" \t\r\n\\", next) >= 0):
+			p.at++
+			return b.String(), true
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), false
+}
+
+// peek returns the byte after the current one, 0 at the end.
+func (p *parser) peek() byte {
+	if p.at+1 < len(p.data) {
+		return p.data[p.at+1]
+	}
+	return 0
+}
+
+// ParseHeaders returns the names in a list as Clang writes it to
+// CC_PRINT_HEADERS_FILE, one a line, in order, each once. Unlike the file of
+// -MD it names what every pass of an offload compile has read.
+func ParseHeaders(data []byte) []string {
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, "\r\n")
+		if dots := strings.TrimLeft(line, "."); dots != line && strings.HasPrefix(dots, " ") {
+			line = dots[1:] // the depth of nesting, as -H prints it
+		}
+		if line != "" {
+			names = append(names, line)
+		}
+	}
+	return unique(names)
+}
+
+// Merge returns the names of both lists, each once.
+func Merge(a, b []string) []string { return unique(slices.Concat(a, b)) }
+
+// unique cleans the names ("./a.h" is "a.h") and drops repetitions. Names with
+// ".." stay as they are: cleaning them would be wrong behind a symlink.
+func unique(names []string) []string {
+	seen := make(map[string]bool, len(names))
+	out := names[:0]
+	for _, n := range names {
+		if !strings.Contains(n, "..") {
+			n = path.Clean(n)
+		}
+		if !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,281 @@
+package jit
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// depList is what one compile read, and what it looked for and did not find:
+// a file that appears under an absent name would be read instead.
+type depList struct {
+	files  []depFile
+	absent []depAbsent
+}
+
+// depFile is a file that was read. A relative path lies in the source tree, an
+// absolute one is named as the compiler sees it.
+type depFile struct{ path, digest string }
+
+// depAbsent is a name that was not in a folder.
+type depAbsent struct{ dir, name string }
+
+// encode writes the list as lines, sorted, so that equal lists have equal
+// digests.
+func (l *depList) encode() []byte {
+	slices.SortFunc(l.files, func(a, b depFile) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(l.absent, func(a, b depAbsent) int { return strings.Compare(a.dir+"\t"+a.name, b.dir+"\t"+b.name) })
+	var b strings.Builder
+	for _, f := range l.files {
+		fmt.Fprintf(&b, "F\t%s\t%s\n", f.digest, f.path)
+	}
+	for _, a := range l.absent {
+		fmt.Fprintf(&b, "A\t%s\t%s\n", a.name, a.dir)
+	}
+	return []byte(b.String())
+}
+
+// decodeDeps reads what encode wrote.
+func decodeDeps(data []byte) (*depList, error) {
+	l := new(depList)
+	for line := range strings.Lines(string(data)) {
+		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		first, second, ok := strings.Cut(rest, "\t")
+		switch {
+		case ok && kind == "F" && first != "" && second != "":
+			l.files = append(l.files, depFile{second, first})
+		case ok && kind == "A" && first != "" && second != "":
+			l.absent = append(l.absent, depAbsent{second, first})
+		default:
+			return nil, fmt.Errorf("dependency list: not understood: %q", line)
+		}
+	}
+	return l, nil
+}
+
+// world is where dependencies are looked at: the source tree, and the rest of
+// the filesystem as a toolchain sees it. It remembers what it saw, and so
+// serves one build only.
+type world struct {
+	tree Tree
+	memo *filehash.Memo
+	tc   *toolchain.Toolchain
+
+	mu    sync.Mutex
+	names map[string]map[string]bool // folder -> names in it
+	lists map[string]*listState      // by digest of the list
+}
+
+// listState is what was found out about a dependency list, once for all units
+// that have it in common.
+type listState struct {
+	once sync.Once
+	why  string // what is stale about it
+	err  error  // it could not be read
+}
+
+func newWorld(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *world {
+	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}}
+}
+
+func (w *world) digest(p string) (string, error) {
+	if !path.IsAbs(p) {
+		return w.tree.Digest(p)
+	}
+	return w.memo.Digest(w.tc.Resolve(p))
+}
+
+// has says whether a folder holds a name.
+func (w *world) has(dir, name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names, ok := w.names[dir]
+	if !ok {
+		if path.IsAbs(dir) {
+			names = namesIn(w.tc.Resolve(dir))
+		} else {
+			names = w.tree.Names(dir)
+		}
+		w.names[dir] = names
+	}
+	return names[name]
+}
+
+// staleList is stale for the stored list with that digest, looked at once.
+func (w *world) staleList(store *cache.Dir, digest string) string {
+	w.mu.Lock()
+	state := w.lists[digest]
+	if state == nil {
+		state = new(listState)
+		w.lists[digest] = state
+	}
+	w.mu.Unlock()
+	state.once.Do(func() {
+		var l *depList
+		if l, state.err = loadDeps(store, digest); state.err == nil {
+			state.why = w.stale(l)
+		}
+	})
+	if state.err == nil {
+		return state.why
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lists[digest] == state {
+		delete(w.lists, digest) // another process may be about to store it
+	}
+	return state.err.Error()
+}
+
+// stale says what about the list is not true any more, "" when all is.
+func (w *world) stale(l *depList) string {
+	for _, f := range l.files {
+		got, err := w.digest(f.path)
+		switch {
+		case err != nil:
+			return "header gone: " + f.path
+		case got != f.digest:
+			return "header changed: " + f.path
+		}
+	}
+	for _, a := range l.absent {
+		if w.has(a.dir, a.name) {
+			return "new file shadows a header: " + path.Join(a.dir, a.name)
+		}
+	}
+	return ""
+}
+
+// record makes the lists of what a compile read: one of the source tree, one
+// of everything else, which many units share.
+func (w *world) record(read []string, source string, include []string) (tree, system *depList, err error) {
+	tree, system = new(depList), new(depList)
+	for _, p := range read {
+		digest, err := w.digest(p)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the compiler says that it read %s: %w; if the compiler is a wrapper into a container, set AITER_TOOLCHAIN_ROOT to the container's root", p, err)
+		}
+		list := listFor(p, tree, system)
+		list.files = append(list.files, depFile{p, digest})
+	}
+	for _, a := range w.absences(read, source, include) {
+		list := listFor(a.dir, tree, system)
+		list.absent = append(list.absent, a)
+	}
+	return tree, system, nil
+}
+
+func listFor(p string, tree, system *depList) *depList {
+	if path.IsAbs(p) {
+		return system
+	}
+	return tree
+}
+
+// inTree makes a path relative when it lies in the source tree.
+func inTree(p, root string) string {
+	if !filepath.IsAbs(p) {
+		return path.Clean(p)
+	}
+	if rel, err := filepath.Rel(root, p); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return p
+}
+
+// absences returns the names which, were they there, would have been read in
+// place of a file that was: in each folder of the search path before the one
+// where the file is, and, for files of the source tree, beside the files that
+// may include it.
+func (w *world) absences(read []string, source string, include []string) []depAbsent {
+	search := append(slices.Clone(include), w.tc.IncludeDirs...)
+	beside := treeDirs(read)
+	seen := map[depAbsent]bool{}
+	var out []depAbsent
+	look := func(dir, rel string) {
+		if a, absent := w.absence(dir, rel); absent && !seen[a] {
+			seen[a] = true
+			out = append(out, a)
+		}
+	}
+	for _, p := range read {
+		if p == source {
+			continue
+		}
+		for i, dir := range search {
+			rel, below := relTo(dir, p)
+			if !below {
+				continue
+			}
+			for _, earlier := range search[:i] {
+				look(earlier, rel)
+			}
+			if !path.IsAbs(p) {
+				for _, d := range beside {
+					look(d, rel)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// treeDirs returns the folders of the source tree in which read files lie.
+func treeDirs(read []string) []string {
+	var dirs []string
+	for _, p := range read {
+		if d := path.Dir(p); !path.IsAbs(p) && !slices.Contains(dirs, d) {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+func relTo(dir, p string) (string, bool) {
+	rel, ok := strings.CutPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+	return rel, ok && rel != ""
+}
+
+// absence returns the first part of rel that is missing below dir; absent is
+// false when all of it is there.
+func (w *world) absence(dir, rel string) (a depAbsent, absent bool) {
+	for {
+		name, rest, more := strings.Cut(rel, "/")
+		if name == ".." || name == "." {
+			return a, false
+		}
+		if !w.has(dir, name) {
+			return depAbsent{dir, name}, true
+		}
+		if !more {
+			return a, false
+		}
+		dir, rel = path.Join(dir, name), rest
+	}
+}
+
+// loadDeps reads a list by its digest.
+func loadDeps(store *cache.Dir, digest string) (*depList, error) {
+	data, err := store.Get(cache.DepList, cache.Key(digest))
+	if err != nil {
+		return nil, err
+	}
+	return decodeDeps(data)
+}
+
+// storeDeps writes a list and returns its digest.
+func storeDeps(store *cache.Dir, l *depList) (string, error) {
+	data := l.encode()
+	digest := cache.SHA256(data)
+	if _, err := store.Get(cache.DepList, cache.Key(digest)); err == nil {
+		return digest, nil
+	}
+	return digest, store.Put(cache.DepList, cache.Key(digest), data)
+}

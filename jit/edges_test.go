@@ -1,0 +1,320 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// finder is a [jit.Finder] made of a function.
+type finder func(context.Context, target.Target) (*toolchain.Toolchain, error)
+
+func (f finder) Find(ctx context.Context, t target.Target) (*toolchain.Toolchain, error) {
+	return f(ctx, t)
+}
+
+// perTarget is the bench's compiler under another identity for each target.
+func (b *bench) perTarget(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
+	return &toolchain.Toolchain{Vendor: target.CPU, Compiler: b.cxx, Version: "1", Digest: "compiler for " + t.String()}, nil
+}
+
+func TestEachTargetHasItsOwnToolchain(t *testing.T) {
+	b := newBench(t)
+	var reqs []jit.Request
+	for _, name := range []string{"cpu", "gfx90a", "gfx942"} {
+		x, err := target.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reqs = append(reqs, jit.Request{Module: "module_demo", Target: x})
+	}
+	own := func(o *jit.Options) { o.Finder = finder(b.perTarget) }
+	if _, err := b.manager(own).Build(context.Background(), reqs...); err != nil {
+		t.Fatal(err)
+	}
+	b.compiles()
+	for _, r := range reqs {
+		res, err := b.manager(own).Build(context.Background(), r)
+		if err != nil || res[0].Action != jit.Hit {
+			t.Errorf("%s alone, after all together: %s, %v", r, res[0].Action, err)
+		}
+		e, err := b.manager(own).Explain(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := e.Units[0].Lines.Get("toolchain"); got != "compiler for "+r.Target.String() {
+			t.Errorf("%s: the key holds %q", r, got)
+		}
+	}
+}
+
+func TestReadOnlyCacheServesEarlierVariants(t *testing.T) {
+	b := newBench(t)
+	b.mounted("mode=0700,size=16m")
+	first := b.build()
+	b.write("include/only_a.h", "#define ONLY_A 4\n")
+	b.build()
+	b.compiles()
+	b.write("include/only_a.h", testFiles["include/only_a.h"])
+	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "mode=0700,size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.expect("the earlier header", nil); res.Artifact.Digest != first.Artifact.Digest {
+		t.Error("another library")
+	}
+}
+
+func TestFolderRemovedUnderALivingManager(t *testing.T) {
+	b := newBench(t)
+	m := b.manager()
+	for range 3 {
+		res, err := m.Build(context.Background(), demo(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(res[0].Artifact.Path); err != nil {
+			t.Error(err)
+		}
+		if n := b.compiles(); n != 2 {
+			t.Errorf("%d compiles, want 2", n)
+		}
+		if err := os.RemoveAll(b.cacheDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestEmbeddedTree(t *testing.T) {
+	files := fstest.MapFS{}
+	for name, text := range testFiles {
+		files[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	}
+	b := newBench(t)
+	embedded := func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache.SourcesPath()) }
+	m := b.manager(embedded)
+	first, err := m.Build(context.Background(), demo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	laid, err := filepath.Glob(filepath.Join(b.cacheDir, "v1", "source", "*"))
+	if err != nil || len(laid) != 1 {
+		t.Fatalf("laid out: %v, %v", laid, err)
+	}
+	damage := map[string]func() error{
+		"an edited header": func() error {
+			return os.WriteFile(filepath.Join(laid[0], "include/both.h"), []byte("#define BOTH 66\n"), 0o600)
+		},
+		"one more header": func() error {
+			return os.WriteFile(filepath.Join(laid[0], "src/both.h"), []byte("#define BOTH 66\n"), 0o600)
+		},
+		"no tree":      func() error { return os.RemoveAll(laid[0]) },
+		"a file there": func() error { return errors.Join(os.RemoveAll(laid[0]), os.WriteFile(laid[0], nil, 0o600)) },
+	}
+	for name, f := range damage {
+		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v1", "record")), os.RemoveAll(filepath.Join(b.cacheDir, "v1", "artifact"))); err != nil {
+			t.Fatal(err)
+		}
+		res, err := m.Build(context.Background(), demo(t))
+		if err != nil || res[0].Artifact.Digest != first[0].Artifact.Digest {
+			t.Errorf("%s in the laid-out tree: %v, %v", name, res[0].Artifact.Digest, err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", "source", "new-*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestFailureEndsItsOwnModuleOnly has one unit fail: the other unit of its
+// module is stopped, the other module goes on.
+func TestFailureEndsItsOwnModuleOnly(t *testing.T) {
+	b := newBench(t)
+	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp", "src/b.cpp", "src/d.cpp").Replace(testConfig))
+	b.write("src/a.cpp", "int x = ;\n")
+	b.write("src/c.cpp", "int c;\n")
+	b.write("src/d.cpp", "int d;\n")
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile + "; do sleep 0.01; done;; *) sleep 0.5;; esac")
+	other := demo(t)
+	other.Module = "module_other"
+	start := time.Now()
+	res, err := b.manager(func(o *jit.Options) { o.Jobs = 4 }).Build(context.Background(), demo(t), other)
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %s: the sibling was not stopped", took)
+	}
+	var ce *jit.CompileError
+	if !errors.As(err, &ce) || ce.Source != "src/a.cpp" || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the failure of src/a.cpp alone", err)
+	}
+	if res[1].Err != nil || res[1].Action != jit.Compiled {
+		t.Errorf("the other module: %+v", res[1])
+	}
+	for _, u := range res[0].Units {
+		if u.Action != "" {
+			t.Errorf("%s counts as %s", u.Source, u.Action)
+		}
+	}
+	wantGone(t, pidFile)
+	b.noLitter()
+}
+
+// recorder is an observer that writes down.
+type recorder struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *recorder) Observe(e jit.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, strings.Join(strings.Fields(string(e.Step)+" "+e.Source+" "+string(e.Action)), " "))
+}
+
+func (r *recorder) count(what string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, s := range r.said {
+		if s == what {
+			n++
+		}
+	}
+	return n
+}
+
+func TestObserverIsToldEachStep(t *testing.T) {
+	b := newBench(t)
+	steps := func() []string {
+		r := new(recorder)
+		b.build(func(o *jit.Options) { o.Observer = r; o.Jobs = 1 })
+		slices.Sort(r.said)
+		return r.said
+	}
+	want := []string{
+		"link finished compiled", "link started", "module finished compiled", "module started",
+		"unit finished src/a.cpp compiled", "unit finished src/b.cpp compiled", "unit started src/a.cpp", "unit started src/b.cpp",
+	}
+	if got := steps(); !slices.Equal(got, want) {
+		t.Errorf("cold: %q", got)
+	}
+	want = []string{"link hit hit", "module finished hit", "module started", "unit hit src/a.cpp hit", "unit hit src/b.cpp hit"}
+	if got := steps(); !slices.Equal(got, want) {
+		t.Errorf("cached: %q", got)
+	}
+}
+
+func TestForceLinksAgainAndTakesBackFailedClaims(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	flag := filepath.Join(t.TempDir(), "broken")
+	b.compiler("test ! -e " + flag + " || exit 3")
+	b.build()
+	b.compiles()
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := new(recorder)
+	m := b.manager(func(o *jit.Options) { o.Force = true; o.Observer = r })
+	if _, err := m.Build(context.Background(), demo(t)); err == nil {
+		t.Fatal("no error")
+	}
+	if err := os.Remove(flag); err != nil {
+		t.Fatal(err)
+	}
+	b.compiles()
+	if _, err := m.Build(context.Background(), demo(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.compiles(); n != 2 || !slices.Contains(r.said, "link started") {
+		t.Errorf("after a failure, under force: %d compiles, %q", n, r.said)
+	}
+}
+
+func TestCommandInTheErrorCanBeRun(t *testing.T) {
+	b := newBench(t)
+	b.write("src/a.cpp", "int x = ;\n")
+	var ce *jit.CompileError
+	if err := b.buildErr(); !errors.As(err, &ce) {
+		t.Fatal(err)
+	}
+	sh := exec.Command("/bin/sh", "-c", jit.Quote(ce.Command))
+	sh.Dir = ce.Dir
+	out, _ := sh.CombinedOutput()
+	if !strings.Contains(string(out), "src/a.cpp:1:9: error") {
+		t.Errorf("pasted into a shell, the command says: %s", out)
+	}
+}
+
+func TestCompilerThatLeavesAChildBehind(t *testing.T) {
+	b := newBench(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")
+	var ce *jit.CompileError
+	if err := b.buildErr(func(o *jit.Options) { o.Jobs = 1 }); !errors.As(err, &ce) || !strings.Contains(ce.Reason, "left a process behind") {
+		t.Errorf("got %v", err)
+	}
+	wantGone(t, pidFile)
+}
+
+func TestManyWaitersOfABrokenUnitInOneProcess(t *testing.T) {
+	b := newBench(t)
+	b.write("src/a.cpp", "int x = ;\n")
+	b.write("src/b.cpp", "int y = ;\n")
+	b.compiler("sleep 0.3")
+	m := b.manager(func(o *jit.Options) { o.Jobs = 2 })
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			var ce *jit.CompileError
+			if _, err := m.Build(context.Background(), demo(t)); !errors.As(err, &ce) {
+				t.Errorf("got %v, want the compiler's words", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := b.compiles(); n > 4 {
+		t.Errorf("%d compiles of two broken units", n)
+	}
+}
+
+func TestWaitersLeaveTheirSlotToOthers(t *testing.T) {
+	b := newBench(t)
+	m := b.manager(func(o *jit.Options) { o.Jobs = 1 })
+	e, err := m.Explain(context.Background(), demo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := cache.Open(b.cacheDir, cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := store.Lock(context.Background(), cache.LockRequest{Key: e.Units[0].Key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Build(context.Background(), demo(t))
+		done <- err
+	}()
+	b.started(1) // src/b.cpp, while another process has src/a.cpp
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,186 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// inBackground builds in a manager of its own; the function waits for the end.
+func (b *bench) inBackground(change ...func(*jit.Options)) func() error {
+	m := b.manager(change...)
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Build(context.Background(), demo(b.t))
+		done <- err
+	}()
+	return func() error { return <-done }
+}
+
+// started waits until the compiler script has run n times.
+func (b *bench) started(n int) {
+	b.t.Helper()
+	for range 1000 {
+		data, _ := os.ReadFile(b.count)
+		if strings.Count(string(data), "\n") >= n {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	b.t.Fatal("the compiler does not start")
+}
+
+func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
+	t.Run("a header was mended meanwhile", func(t *testing.T) {
+		b := newBench(t)
+		b.build()
+		b.compiles()
+		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { sleep 1; exit 1; }; exit 0;; esac"
+		b.compiler(slow)
+		b.build()
+		b.compiles()
+		b.write("include/only_a.h", "#error broken\n")
+		first := b.inBackground()
+		b.started(1)
+		time.Sleep(300 * time.Millisecond) // it has read the broken header, and fails later
+		b.write("include/only_a.h", "#define ONLY_A 9\n")
+		second := b.inBackground()
+		if err := first(); err == nil {
+			t.Error("the broken header compiled")
+		}
+		if err := second(); err != nil {
+			t.Errorf("with good sources: %v", err)
+		}
+	})
+	t.Run("another had less time", func(t *testing.T) {
+		b := newBench(t)
+		b.compiler("sleep 2")
+		first := b.inBackground(func(o *jit.Options) { o.Timeout = 1500 * time.Millisecond })
+		b.started(1)
+		second := b.inBackground()
+		if err := first(); err == nil {
+			t.Error("no time, and no error")
+		}
+		if err := second(); err != nil {
+			t.Errorf("with time enough: %v", err)
+		}
+	})
+	t.Run("it is over", func(t *testing.T) {
+		b := newBench(t)
+		flag := filepath.Join(t.TempDir(), "broken")
+		b.compiler("test ! -e " + flag + " || exit 3")
+		if err := os.WriteFile(flag, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.buildErr()
+		if err := os.Remove(flag); err != nil {
+			t.Fatal(err)
+		}
+		b.build()
+	})
+}
+
+// TestEditsWhileCompiling has files change between the start of the compiler
+// and its end: the build must give what building again would give.
+func TestEditsWhileCompiling(t *testing.T) {
+	tests := []struct{ name, header, edit string }{
+		{"written", "include/only_a.h", "printf '#define ONLY_A 7\\n' > %s"},
+		{"replaced by an older file", "include/only_a.h", "cp -p %s.new %s.tmp; mv %s.tmp %s"},
+		{"outside of the tree", "../outside/only_a.h", "printf '#define ONLY_A 7\\n' > %s"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			header := filepath.Join(b.root, tt.header)
+			b.write(tt.header, "#define ONLY_A 2\n")
+			b.write(tt.header+".new", "#define ONLY_A 7\n")
+			old := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(header+".new", old, old); err != nil {
+				t.Fatal(err)
+			}
+			b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n")
+			time.Sleep(50 * time.Millisecond) // files that look freshly written are compiled twice
+			once := filepath.Join(t.TempDir(), "once")
+			edit := strings.ReplaceAll(tt.edit, "%s", header)
+			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
+			res := b.build()
+			if n := b.compiles(); n != 3 {
+				t.Errorf("%d compiles, want a.cpp twice and b.cpp once", n)
+			}
+			if again := b.expect("again", nil); again.Artifact.Digest != res.Artifact.Digest {
+				t.Error("another library without an edit")
+			}
+			b.cacheDir = filepath.Join(t.TempDir(), "cache")
+			if fresh := b.build(); fresh.Artifact.Digest != res.Artifact.Digest {
+				t.Error("building again gives another library: the old text was published for the new")
+			}
+		})
+	}
+}
+
+func realCompiler(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("g++")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSourceThatKeepsChanging(t *testing.T) {
+	b := newBench(t)
+	b.compiler("echo \"// $(date +%s%N)\" >> include/both.h")
+	var changing *jit.ChangingError
+	if err := b.buildErr(); !errors.As(err, &changing) || !strings.Contains(err.Error(), "build again") {
+		t.Errorf("got %v, want a ChangingError", err)
+	}
+	b.noLitter()
+}
+
+func TestCompilerReplacedWhileItRuns(t *testing.T) {
+	b := newBench(t)
+	b.compiler("echo '# another' >> '" + b.cxx + "'")
+	var changing *jit.ChangingError
+	if err := b.buildErr(); !errors.As(err, &changing) || changing.Path != b.cxx {
+		t.Errorf("got %v, want a ChangingError for the compiler", err)
+	}
+}
+
+func TestHeaderOutsideOfTheTreeToAndFro(t *testing.T) {
+	b := newBench(t)
+	header := filepath.Join(b.root, "..", "outside", "only_a.h")
+	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
+	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n")
+	first := b.build()
+	b.write("../outside/only_a.h", "#define ONLY_A 7\n")
+	if second := b.build(); second.Artifact.Digest == first.Artifact.Digest {
+		t.Error("the change was not seen")
+	}
+	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
+	b.compiles()
+	if back := b.expect("put back", nil); back.Artifact.Digest != first.Artifact.Digest {
+		t.Error("put back, and not the first library")
+	}
+}
+
+func TestCompilerReplacedUnderALivingManager(t *testing.T) {
+	b := newBench(t)
+	r := new(recorder)
+	m := b.manager(func(o *jit.Options) { o.Observer = r })
+	for i, extra := range []string{"", "# another"} {
+		b.compiler(extra)
+		if _, err := m.Build(context.Background(), demo(t)); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.compiles(); n != 2 || r.count("link started") != i+1 {
+			t.Errorf("build %d: %d compiles, %d links so far", i, n, r.count("link started"))
+		}
+	}
+}

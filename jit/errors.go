@@ -1,0 +1,58 @@
+package jit
+
+import (
+	"fmt"
+	"strings"
+)
+
+// CompileError reports a compiler or linker that did not do its work.
+type CompileError struct {
+	Module, Target string
+	Source         string   // relative to the source tree; "" for the link
+	Command        []string // argv
+	Dir            string   // folder it ran in
+	Reason         string   // "exit status 1", "it was killed by ..."
+	Output         string   // as the compiler wrote it
+	Log            string   // file with the command and the whole output; "" if none could be written
+}
+
+func (e *CompileError) Error() string {
+	what := "link of " + e.Module
+	if e.Source != "" {
+		what = "compile of " + e.Source
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s for %s failed: %s\n", what, e.Target, e.Reason)
+	if out := strings.TrimRight(e.Output, "\n"); out != "" {
+		fmt.Fprintf(&b, "%s\n", out)
+	}
+	fmt.Fprintf(&b, "command (in %s): %s", e.Dir, Quote(e.Command))
+	if e.Log != "" {
+		fmt.Fprintf(&b, "\nlog: %s", e.Log)
+	}
+	return b.String()
+}
+
+// ChangingError reports sources that were edited while the compiler read them,
+// again and again.
+type ChangingError struct{ Path string }
+
+func (e *ChangingError) Error() string {
+	return fmt.Sprintf("%s keeps changing while it is compiled; build again when the edits have settled", e.Path)
+}
+
+// Quote returns argv as a line that can be pasted into a shell.
+func Quote(argv []string) string {
+	words := make([]string, len(argv))
+	for i, a := range argv {
+		words[i] = a
+		if a == "" || strings.ContainsFunc(a, needsQuote) {
+			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func needsQuote(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=+,./:@%^", r))
+}

@@ -1,0 +1,199 @@
+package jit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// Explanation says what makes the keys of a module for a target, and what
+// changed since it was last built.
+type Explanation struct {
+	Module    string            `json:"module"`
+	Target    string            `json:"target"`
+	LastBuilt *time.Time        `json:"last_built"` // nil: never with this cache
+	Compiler  string            `json:"compiler"`   // its version line
+	Toolchain []toolchain.Part  `json:"toolchain"`
+	Units     []UnitExplanation `json:"units"`
+}
+
+// UnitExplanation is the part of an [Explanation] for one source.
+type UnitExplanation struct {
+	Source  string      `json:"source"`
+	Key     cache.Key   `json:"key"`
+	Action  Action      `json:"action"` // Hit, or Compiled: what a build would do now
+	Reason  string      `json:"reason"`
+	Lines   cache.Lines `json:"lines"`   // the labelled parts of the key
+	Headers cache.Lines `json:"headers"` // files of the source tree that the last compile read
+	System  int         `json:"system"`  // how many files outside of it
+	Changes []Change    `json:"changes"`
+}
+
+// Change is a part of a key that is not what it was at the last build.
+type Change struct {
+	Label  string `json:"label"`
+	Before string `json:"before"` // "" when the part is new
+	After  string `json:"after"`  // "" when the part is gone
+}
+
+// Explain looks without building anything.
+func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
+	m.refresh()
+	s := &session{m: m, worlds: map[string]*world{}}
+	units, l, err := s.plan(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Module: r.Module, Target: r.Target.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
+	if last := m.loadLast(r); !last.Time.IsZero() {
+		e.LastBuilt = &last.Time
+	}
+	for _, u := range units {
+		x, err := u.explain()
+		if err != nil {
+			return nil, err
+		}
+		e.Units = append(e.Units, x)
+	}
+	_ = m.opts.Memo.Save() // only spares hashing the next time
+	return e, nil
+}
+
+func (u *unit) explain() (UnitExplanation, error) {
+	if err := u.identify(); err != nil {
+		return UnitExplanation{}, err
+	}
+	x := UnitExplanation{Source: u.plan.Source, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
+	res, found, why := u.lookup()
+	x.Reason = why
+	lines := u.last
+	if found {
+		x.Action, x.Reason, lines = res.Action, res.Reason, res.lines
+	}
+	u.explainHeaders(&x, lines)
+	x.Changes = append(changes(u.last, u.lines), u.headerChanges()...)
+	return x, nil
+}
+
+// readable makes the argv of a key fit for people.
+func readable(lines cache.Lines) cache.Lines {
+	out := slices.Clone(lines)
+	for i := range out {
+		if out[i].Label == "argv" {
+			out[i].Value = Quote(strings.Split(out[i].Value, "\x00"))
+		}
+	}
+	return out
+}
+
+func (u *unit) explainHeaders(x *UnitExplanation, lines cache.Lines) {
+	if tree := u.list(lines, "headers"); tree != nil {
+		for _, f := range tree.files {
+			x.Headers.Add(f.path, f.digest)
+		}
+	}
+	if system := u.list(lines, "system headers"); system != nil {
+		x.System = len(system.files)
+	}
+}
+
+// list loads the dependency list that a line names; nil when it is gone.
+func (u *unit) list(lines cache.Lines, label string) *depList {
+	digest, ok := lines.Get(label)
+	if !ok {
+		return nil
+	}
+	l, err := loadDeps(u.m.opts.Cache, digest)
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
+// changes compares the parts known before compiling.
+func changes(before, after cache.Lines) []Change {
+	if before == nil {
+		return nil
+	}
+	var out []Change
+	before, after = readable(before), readable(after)
+	for _, l := range after {
+		if old, _ := before.Get(l.Label); old != l.Value {
+			out = append(out, Change{l.Label, old, l.Value})
+		}
+	}
+	return out
+}
+
+// headerChanges holds the lists of the last build against the files as they
+// are now.
+func (u *unit) headerChanges() []Change {
+	var out []Change
+	for _, label := range []string{"headers", "system headers"} {
+		l := u.list(u.last, label)
+		if l == nil {
+			continue
+		}
+		for _, f := range l.files {
+			now, err := u.w.digest(f.path)
+			if err != nil {
+				now = ""
+			}
+			if now != f.digest && f.path != u.plan.Source {
+				out = append(out, Change{"header " + f.path, f.digest, now})
+			}
+		}
+		for _, a := range l.absent {
+			if u.w.has(a.dir, a.name) {
+				out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a header that was used"})
+			}
+		}
+	}
+	return out
+}
+
+// Command is a compiler run that a build of a unit would do.
+type Command struct {
+	Module    string   `json:"module"`
+	Target    string   `json:"target"`
+	Directory string   `json:"directory"`
+	File      string   `json:"file"`
+	Arguments []string `json:"arguments"`
+	Action    Action   `json:"action"` // what a build would do now
+	Reason    string   `json:"reason"`
+}
+
+// Commands lists the compiler runs for the requests, those included that the
+// cache would spare. Nothing is run.
+func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
+	m.refresh()
+	s := &session{m: m, worlds: map[string]*world{}}
+	root, err := m.opts.Tree.Dir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Command
+	for _, r := range reqs {
+		units, _, err := s.plan(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range units {
+			if err := u.identify(); err != nil {
+				return nil, err
+			}
+			c := Command{Module: r.Module, Target: r.Target.String(), Directory: root, File: u.plan.Source, Action: Compiled}
+			c.Arguments = u.argv(root, objectFile, depFileName)
+			res, found, why := u.lookup()
+			if c.Reason = why; found && !m.opts.Force {
+				c.Action, c.Reason = res.Action, res.Reason
+			}
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,300 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// buildErr builds and returns the error, which must be there.
+func (b *bench) buildErr(change ...func(*jit.Options)) error {
+	b.t.Helper()
+	res, err := b.manager(change...).Build(context.Background(), demo(b.t))
+	if err == nil {
+		b.t.Fatal("the build did not fail")
+	}
+	if len(res) != 1 || res[0].Err == nil || res[0].Artifact.Path != "" {
+		b.t.Errorf("result of a failed build: %+v", res)
+	}
+	return err
+}
+
+// noLitter checks that no stage was left behind.
+func (b *bench) noLitter() {
+	b.t.Helper()
+	left, err := filepath.Glob(filepath.Join(b.cacheDir, "v1", "stage", "*"))
+	if err != nil || len(left) != 0 {
+		b.t.Errorf("left in the stage: %v, %v", left, err)
+	}
+}
+
+func TestCompilersThatFail(t *testing.T) {
+	tests := []struct {
+		name, script string
+		source       string
+		reason       string
+		output       string
+	}{
+		{name: "source does not compile", source: "#include \"both.h\"\nint x = ;\n", reason: "exit status 1", output: "src/a.cpp:2:9: error"},
+		{name: "includes in a circle", source: "#include \"a.cpp\"\n", reason: "exit status 1", output: "nested"},
+		{name: "writes nothing", script: "exit 0", reason: "wrote no object file"},
+		{name: "is killed", script: "kill -9 $$", reason: "killed by a signal"},
+		{name: "exits with its own code", script: "echo out of coffee >&2; exit 42", reason: "exit status 42", output: "out of coffee"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			b.compiler(tt.script)
+			if tt.source != "" {
+				b.write("src/a.cpp", tt.source)
+			}
+			err := b.buildErr()
+			var ce *jit.CompileError
+			if !errors.As(err, &ce) || !strings.Contains(ce.Reason, tt.reason) || !strings.Contains(ce.Output, tt.output) {
+				t.Fatalf("got %v\nwant a CompileError with reason %q and output %q", err, tt.reason, tt.output)
+			}
+			log, readErr := os.ReadFile(ce.Log)
+			if readErr != nil || !strings.Contains(string(log), ce.Command[0]) || !strings.Contains(string(log), tt.output) {
+				t.Errorf("log %q: %v", ce.Log, readErr)
+			}
+			b.noLitter()
+			b.compiler("")
+			b.write("src/a.cpp", testFiles["src/a.cpp"])
+			b.build()
+		})
+	}
+}
+
+func TestCompilerThatHangs(t *testing.T) {
+	b := newBench(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	b.compiler("sleep 600 & echo $! > " + pidFile + "; wait")
+	start := time.Now()
+	err := b.buildErr(func(o *jit.Options) { o.Timeout = 300 * time.Millisecond; o.Jobs = 1 })
+	var ce *jit.CompileError
+	if !errors.As(err, &ce) || !strings.Contains(ce.Reason, "300ms") {
+		t.Errorf("got %v, want a CompileError that names the time limit", err)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %s", took)
+	}
+	wantGone(t, pidFile)
+	b.noLitter()
+}
+
+// wantGone checks that a process which the compiler started has ended too.
+func wantGone(t *testing.T, pidFile string) {
+	t.Helper()
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := "/proc/" + strings.TrimSpace(string(data)) + "/stat"
+	for range 100 {
+		line, err := os.ReadFile(stat)
+		if err != nil || strings.Contains(string(line), ") Z ") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("the compiler's child is still there")
+}
+
+func TestCancelEndsCompilersAndLeavesNothing(t *testing.T) {
+	b := newBench(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	b.compiler("sleep 600 & echo $! > " + pidFile + "; wait")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := errors.New("stop")
+	go func() {
+		for range 500 {
+			if _, err := os.Stat(pidFile); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel(stop)
+	}()
+	if _, err := b.manager().Build(ctx, demo(t)); !errors.Is(err, stop) {
+		t.Errorf("got %v, want the context's cause", err)
+	}
+	wantGone(t, pidFile)
+	b.noLitter()
+}
+
+func TestWaitersGetTheDiagnostics(t *testing.T) {
+	b := newBench(t)
+	// One unit: the failure of one stops the other, and then somebody else has to
+	// compile that.
+	b.write("config.toml", strings.Replace(testConfig, "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", "", 1))
+	b.compiler("sleep 2")
+	b.build() // the compiler is known from here on, so that all start at once
+	b.compiles()
+	b.write("src/a.cpp", "int x = ;\n")
+	var wg sync.WaitGroup
+	for range 4 {
+		m := b.manager()
+		wg.Go(func() {
+			_, err := m.Build(context.Background(), demo(t))
+			var ce *jit.CompileError
+			if !errors.As(err, &ce) || !strings.Contains(ce.Output, "error: expected") {
+				t.Errorf("got %v, want the compiler's words", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := b.compiles(); n != 1 {
+		t.Errorf("%d compiles of one broken unit", n)
+	}
+}
+
+func TestDamagedCacheIsMended(t *testing.T) {
+	tests := []struct {
+		name     string
+		damage   func(b *bench, res jit.Result) error
+		compiles int
+	}{
+		{"artifact truncated", func(_ *bench, res jit.Result) error { return os.Truncate(res.Artifact.Path, 100) }, 0},
+		{"artifact gone", func(_ *bench, res jit.Result) error { return os.RemoveAll(filepath.Dir(res.Artifact.Path)) }, 0},
+		{"artifact and objects gone", func(b *bench, res jit.Result) error {
+			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), os.RemoveAll(filepath.Join(b.cacheDir, "v1", "blob")))
+		}, 2},
+		{"artifact gone, objects garbled", func(b *bench, res jit.Result) error {
+			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), b.eachFile("blob", func(p string) error { return os.WriteFile(p, []byte("junk"), 0o600) }))
+		}, 2},
+		{"all records garbled", func(b *bench, _ jit.Result) error {
+			return b.eachFile("record", func(p string) error { return os.Truncate(p, 70) })
+		}, 2},
+		{"digest memory garbled", func(b *bench, _ jit.Result) error {
+			return os.WriteFile(filepath.Join(b.cacheDir, "v1", "filehash"), []byte("junk"), 0o600)
+		}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			first := b.build()
+			b.compiles()
+			if err := tt.damage(b, first); err != nil {
+				t.Fatal(err)
+			}
+			again := b.build()
+			if again.Artifact.Digest != first.Artifact.Digest {
+				t.Errorf("another library: %s, want %s", again.Artifact.Digest, first.Artifact.Digest)
+			}
+			if n := b.compiles(); n != tt.compiles {
+				t.Errorf("%d compiles, want %d", n, tt.compiles)
+			}
+		})
+	}
+}
+
+func (b *bench) eachFile(sub string, f func(string) error) error {
+	return filepath.WalkDir(filepath.Join(b.cacheDir, "v1", sub), func(p string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		return f(p)
+	})
+}
+
+// cannotMount skips the test, unless AITER_REQUIRE_TOOLS asks for mount.
+func (b *bench) cannotMount(why string) {
+	b.t.Helper()
+	if strings.Contains(os.Getenv("AITER_REQUIRE_TOOLS"), "mount") {
+		b.t.Fatal(why + ", and AITER_REQUIRE_TOOLS asks for it")
+	}
+	b.t.Skip(why)
+}
+
+// mounted makes the cache folder a mount of its own; it needs root.
+func (b *bench) mounted(options string) {
+	b.t.Helper()
+	if os.Geteuid() != 0 {
+		b.cannotMount("mounting a filesystem needs root")
+	}
+	if err := os.MkdirAll(b.cacheDir, 0o700); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", 0, options); err != nil {
+		if errors.Is(err, syscall.EPERM) {
+			b.cannotMount("mounting a filesystem is forbidden here")
+		}
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := syscall.Unmount(b.cacheDir, syscall.MNT_DETACH); err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+func TestFullCacheFolder(t *testing.T) {
+	b := newBench(t)
+	b.mounted("mode=0700,size=64k")
+	if err := os.WriteFile(filepath.Join(b.cacheDir, "ballast"), make([]byte, 40<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := b.buildErr()
+	if text := err.Error(); !strings.Contains(text, "No space left") && !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want an error that says the disk is full", err)
+	}
+	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT, "mode=0700,size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	b.build()
+	b.noLitter()
+}
+
+func TestReadOnlyCacheFolder(t *testing.T) {
+	b := newBench(t)
+	b.mounted("mode=0700,size=16m")
+	b.build()
+	b.compiles()
+	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "mode=0700,size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("what is there is used", nil)
+	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
+	var access *cache.AccessError
+	if err := b.buildErr(); !errors.As(err, &access) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
+		t.Errorf("got %v, want an AccessError that says what to set", err)
+	}
+}
+
+func TestKilledBuilderIsReplaced(t *testing.T) {
+	b := newBench(t)
+	marker := filepath.Join(t.TempDir(), "compiling")
+	b.compiler("echo $$ > " + marker + ".$$; mv " + marker + ".$$ " + marker + "; exec sleep 600")
+	victim := b.process()
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if _, err := os.Stat(marker); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait()
+	wantGone(t, marker) // the compiler dies with its builder
+	b.compiler("")
+	b.compiles()
+	start := time.Now()
+	b.expect("after kill -9 of the builder", map[string]string{"src/a.cpp": "", "src/b.cpp": ""})
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %s", took)
+	}
+	b.noLitter()
+}

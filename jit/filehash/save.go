@@ -1,0 +1,86 @@
+//go:build unix
+
+package filehash
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Save writes what this process learned, together with what others saved since Open, to the memo's file. The file is
+// replaced in one step; a reader sees the old or the new one. Nothing is written if nothing was learned.
+func (m *Memo) Save() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.path == "" || !m.dirty {
+		return nil
+	}
+	if err := m.save(); err != nil {
+		return fmt.Errorf("save digests of files: %w", err)
+	}
+	m.dirty = false
+	return nil
+}
+
+// save merges and replaces under a lock file, so that two processes which save at once keep each other's records.
+func (m *Memo) save() error {
+	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(m.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // and with it the lock
+	// A file system without locks costs at most the records of whoever saves first.
+	_ = retry(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) })
+	entries := m.merged(readTable(m.path))
+	encoded := encodeTable(entries)
+	if err := replace(m.path, encoded); err != nil {
+		return err
+	}
+	m.disk, m.fresh = newTable(encoded), map[string][]byte{}
+	return nil
+}
+
+// merged is what is on disk now, with this process's records over it, cut down to what this process used if that is
+// too much.
+func (m *Memo) merged(disk *table) map[string][]byte {
+	entries := make(map[string][]byte, disk.count+len(m.fresh))
+	disk.each(func(key string, value []byte) { entries[key] = value })
+	for key, value := range m.fresh {
+		entries[key] = value
+	}
+	if len(entries) <= maxEntries {
+		return entries
+	}
+	for key := range entries {
+		if !m.used[key] {
+			delete(entries, key)
+		}
+	}
+	return entries
+}
+
+// replace writes data beside path and renames it there. It is not synced: after a crash the file may be damaged, which
+// its checksums show.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

@@ -1,0 +1,377 @@
+package jit_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// The tests build a small module for the CPU with the machine's own C++
+// compiler, called through a script that keeps count of the compiles.
+
+const testConfig = `
+[module.module_demo]
+include = ["include"]
+flags = { common = ["-O1"] }
+[[module.module_demo.source]]
+path = "src/a.cpp"
+[[module.module_demo.source]]
+path = "src/b.cpp"
+[[module.module_demo.op]]
+name = "demo"
+schema = "(Tensor x) -> ()"
+`
+
+var testFiles = map[string]string{
+	"config.toml":        testConfig,
+	"src/a.cpp":          "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n",
+	"src/b.cpp":          "#include \"both.h\"\nextern \"C\" int demo_b() { return BOTH; }\n",
+	"include/both.h":     "#define BOTH 1\n",
+	"include/only_a.h":   "#define ONLY_A 2\n",
+	"include/unused.h":   "#define UNUSED 3\n",
+	"include/sub/none.h": "\n",
+}
+
+// bench is a source tree, a cache folder and a compiler.
+type bench struct {
+	t        *testing.T
+	root     string
+	cacheDir string
+	cxx      string
+	count    string            // file to which the compiler script adds a line a compile
+	extra    map[string]string // of the environment
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	dir := t.TempDir()
+	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"), count: filepath.Join(dir, "count")}
+	for name, text := range testFiles {
+		b.write(name, text)
+	}
+	b.compiler("")
+	return b
+}
+
+// compiler makes the compiler script; extra shell code runs before each compile.
+func (b *bench) compiler(extra string) {
+	b.t.Helper()
+	real, err := exec.LookPath("g++")
+	if err != nil {
+		b.t.Fatalf("these tests need g++: %v", err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *\" -MF \"*\" -o \"*)\n  echo compile >> '%s'\n%s\n;; esac\nexec %s \"$@\"\n", b.count, extra, real)
+	if err := os.WriteFile(b.cxx+".new", []byte(script), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.Rename(b.cxx+".new", b.cxx); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// write changes a file. Its time is set back, as an editor's save before the
+// build would have it.
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	path := filepath.Join(b.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// compiles returns how many compiles there were since the last call.
+func (b *bench) compiles() int {
+	data, _ := os.ReadFile(b.count)
+	_ = os.Remove(b.count)
+	return strings.Count(string(data), "\n")
+}
+
+func (b *bench) env(name string) string {
+	if v, ok := b.extra[name]; ok {
+		return v
+	}
+	switch name {
+	case "CXX":
+		return b.cxx
+	case "PATH", "HOME":
+		return os.Getenv(name)
+	}
+	return ""
+}
+
+// manager opens everything anew, as another process would.
+func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
+	b.t.Helper()
+	m, err := b.open(change...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return m
+}
+
+func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
+	store, err := cache.Open(b.cacheDir, cache.Options{})
+	if err != nil {
+		return nil, err
+	}
+	memo := filehash.Open(store.MemoPath())
+	config, err := manifest.Load(os.DirFS(b.root), "config.toml", manifest.Options{})
+	if err != nil {
+		return nil, err
+	}
+	tree, err := jit.NewDirTree(b.root, memo)
+	if err != nil {
+		return nil, err
+	}
+	opts := jit.Options{
+		Config: config, Tree: tree, Cache: store, Memo: memo, Timeout: time.Minute,
+		Finder: &toolchain.Finder{Env: b.env, Memo: memo},
+	}
+	for _, f := range change {
+		f(&opts)
+	}
+	return jit.New(opts), nil
+}
+
+func demo(t testing.TB) jit.Request {
+	t.Helper()
+	cpu, err := target.Parse("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jit.Request{Module: "module_demo", Target: cpu}
+}
+
+// build builds in a new manager and returns the result.
+func (b *bench) build(change ...func(*jit.Options)) jit.Result {
+	b.t.Helper()
+	res, err := b.manager(change...).Build(context.Background(), demo(b.t))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res[0]
+}
+
+// expect builds and checks which units were compiled and why.
+func (b *bench) expect(what string, want map[string]string) jit.Result {
+	b.t.Helper()
+	res := b.build()
+	for _, u := range res.Units {
+		reason, compiled := want[u.Source]
+		if got := u.Action == jit.Compiled; got != compiled || compiled && !strings.Contains(u.Reason, reason) {
+			b.t.Errorf("%s: %s: %s (%s), want compiled %v, reason %q", what, u.Source, u.Action, u.Reason, compiled, reason)
+		}
+	}
+	if n := b.compiles(); n != len(want) {
+		b.t.Errorf("%s: the compiler ran %d times, want %d", what, n, len(want))
+	}
+	return res
+}
+
+func TestBuildOnlyWhatChanged(t *testing.T) {
+	b := newBench(t)
+	both := func(reason string) map[string]string {
+		return map[string]string{"src/a.cpp": reason, "src/b.cpp": reason}
+	}
+	first := b.expect("cold", both("never built"))
+	again := b.expect("unchanged", nil)
+	if first.Artifact.Digest != again.Artifact.Digest || again.Action != jit.Hit {
+		t.Errorf("the second build gave %s (%s), the first %s", again.Artifact.Digest, again.Action, first.Artifact.Digest)
+	}
+
+	b.write("include/only_a.h", "#define ONLY_A 4\n")
+	changed := b.expect("header of one unit", map[string]string{"src/a.cpp": "header changed: include/only_a.h"})
+	if changed.Artifact.Digest == first.Artifact.Digest {
+		t.Error("another header value gave the same library")
+	}
+	b.write("include/only_a.h", "#define ONLY_A 2\n")
+	if back := b.expect("header put back", nil); back.Artifact.Digest != first.Artifact.Digest {
+		t.Error("the earlier header did not give the earlier library")
+	}
+	b.write("include/both.h", "#define BOTH 5\n")
+	b.expect("header of both units", both("header changed: include/both.h"))
+	b.write("include/unused.h", "#define UNUSED 6\n")
+	b.expect("header of no unit", nil)
+	b.write("src/b.cpp", testFiles["src/b.cpp"]+"// more\n")
+	b.expect("one source", map[string]string{"src/b.cpp": "source src/b.cpp changed"})
+	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1))
+	b.expect("a flag", both("flags changed"))
+	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1)+"\n[module.module_demo.link_flags]\ncommon = [\"-Wl,-z,now\"]\n")
+	if res := b.expect("a link flag", nil); res.Action != jit.Compiled {
+		t.Error("another link flag did not link again")
+	}
+}
+
+func TestShadowingHeaderMisses(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	b.compiles()
+	b.write("src/only_a.h", "#define ONLY_A 40\n")
+	b.expect("a header beside the source", map[string]string{"src/a.cpp": "shadows a header: src/only_a.h"})
+	b.write("include/stdint.h", "#define ONLY_STDINT 1\n")
+	b.expect("a header before the system's", map[string]string{"src/a.cpp": "shadows a header: include/stdint.h"})
+	if err := os.Remove(filepath.Join(b.root, "src/only_a.h")); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("gone again, not the other", map[string]string{"src/a.cpp": ""})
+}
+
+func TestWhatMustNotMatter(t *testing.T) {
+	b := newBench(t)
+	first := b.build()
+	b.compiles()
+	other := *b
+	other.root = filepath.Join(t.TempDir(), "somewhere", "else")
+	for name, text := range testFiles {
+		other.write(name, text)
+	}
+	if res := other.expect("the same tree elsewhere", nil); res.Artifact.Digest != first.Artifact.Digest {
+		t.Error("another library")
+	}
+	late := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(b.root, "src/a.cpp"), late, late); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("another time of a file", nil)
+	res := b.build(func(o *jit.Options) { o.Jobs = 7; o.Timeout = time.Hour })
+	if res.Action != jit.Hit {
+		t.Error("jobs or timeout went into a key")
+	}
+}
+
+func TestCleanBuildsAreByteIdentical(t *testing.T) {
+	one, two := newBench(t), newBench(t)
+	if a, b := one.build(), two.build(); a.Artifact.Digest != b.Artifact.Digest {
+		t.Errorf("two folders, two libraries: %s and %s", a.Artifact.Digest, b.Artifact.Digest)
+	}
+}
+
+func TestAnotherCompilerAtTheSamePathMisses(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	b.compiles()
+	b.compiler("# the same version string, another program")
+	b.expect("compiler", map[string]string{"src/a.cpp": "toolchain changed", "src/b.cpp": "toolchain changed"})
+}
+
+func TestForceCompilesOnce(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	b.compiles()
+	m := b.manager(func(o *jit.Options) { o.Force = true })
+	for i, want := range []int{2, 0} {
+		if _, err := m.Build(context.Background(), demo(t)); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.compiles(); n != want {
+			t.Errorf("build %d under force: %d compiles, want %d", i, n, want)
+		}
+	}
+}
+
+func TestManyGoroutinesOneCompile(t *testing.T) {
+	b := newBench(t)
+	b.compiler("sleep 0.1")
+	r := new(recorder)
+	m := b.manager(func(o *jit.Options) { o.Observer = r })
+	var wg sync.WaitGroup
+	digests := make([]string, 32)
+	for i := range digests {
+		wg.Go(func() {
+			res, err := m.Build(context.Background(), demo(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			digests[i] = res[0].Artifact.Digest
+		})
+	}
+	wg.Wait()
+	if n := b.compiles(); n != 2 {
+		t.Errorf("%d compiles, want one each unit", n)
+	}
+	if n := r.count("link started"); n != 1 {
+		t.Errorf("%d links, want one", n)
+	}
+	for _, d := range digests {
+		if d == "" || d != digests[0] {
+			t.Errorf("different libraries: %q and %q", d, digests[0])
+		}
+	}
+}
+
+// TestMain turns the test program into a builder when the environment says so.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("AITER_TEST_BUILDER"); dir != "" {
+		os.Exit(builder(dir))
+	}
+	os.Exit(m.Run())
+}
+
+// builder builds once, in a process of its own, and prints the digest.
+func builder(dir string) int {
+	b := &bench{root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
+	m, err := b.open()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cpu, err := target.Parse("cpu")
+	if err != nil {
+		return 1
+	}
+	res, err := m.Build(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(res[0].Artifact.Digest)
+	return 0
+}
+
+func (b *bench) process() *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "AITER_TEST_BUILDER="+filepath.Dir(b.root))
+	return cmd
+}
+
+func TestManyProcessesOneCompile(t *testing.T) {
+	b := newBench(t)
+	b.compiler("sleep 0.1")
+	var wg sync.WaitGroup
+	outputs := make([]string, 16)
+	for i := range outputs {
+		wg.Go(func() {
+			out, err := b.process().Output()
+			if err != nil {
+				t.Errorf("process: %v", err)
+			}
+			outputs[i] = string(out)
+		})
+	}
+	wg.Wait()
+	if n := b.compiles(); n != 2 {
+		t.Errorf("%d compiles, want one each unit", n)
+	}
+	for _, o := range outputs {
+		if o == "" || o != outputs[0] {
+			t.Errorf("different libraries: %q and %q", o, outputs[0])
+		}
+	}
+}

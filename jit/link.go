@@ -1,0 +1,193 @@
+package jit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// link makes the shared library of a module for a target from its objects.
+type link struct {
+	m       *Manager
+	tc      *toolchain.Toolchain
+	mod     *manifest.Module
+	target  target.Target
+	flags   []string
+	timeout time.Duration
+
+	lines cache.Lines
+	key   cache.Key
+}
+
+func (l *link) identify(units []UnitResult) {
+	l.lines = nil
+	l.lines.Add("epoch", epoch)
+	l.lines.Add("action", "link")
+	l.lines.Add("target", l.target.String())
+	l.lines.Add("toolchain", l.tc.Digest)
+	l.lines.Add("module", l.mod.Name)
+	names := make([]string, len(units))
+	for i := range units {
+		names[i] = objectName(i)
+	}
+	argv := l.argv(rootMark, names, objectMark)
+	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
+	for _, u := range units {
+		l.lines.Add("object "+u.Source, u.ref.Object)
+	}
+	l.key = l.lines.Key()
+}
+
+// objectName is what an object is called while it is linked: its path must
+// not show in the library.
+func objectName(i int) string { return fmt.Sprintf("unit%d.o", i) }
+
+func (l *link) argv(root string, objects []string, output string) []string {
+	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Flags: l.flags, Target: l.target, Root: root})
+}
+
+// build returns the artifact, linking when the cache has none.
+func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
+	l.identify(res.Units)
+	compiled := compiledAny(res.Units)
+	if compiled {
+		res.Action = Compiled
+	}
+	force := compiled && l.m.claimForced(l.key)
+	if a, ok := l.lookup(); ok && !force {
+		return a, nil
+	}
+	turn, err := l.m.take(ctx, cache.LockRequest{
+		Key: l.key, What: "link " + l.mod.Name + " for " + l.target.String(), Timeout: l.m.wait(l.timeout),
+		Waiting: func(h cache.Holder) { l.observe(Event{Step: Waiting, Holder: h}) },
+	})
+	if err != nil {
+		return cache.Artifact{}, err
+	}
+	defer turn.end()
+	if a, ok := l.lookup(); ok && !force {
+		return a, nil
+	}
+	if err := turn.slot(ctx); err != nil {
+		return cache.Artifact{}, err
+	}
+	res.Action = Compiled
+	return l.run(ctx, res)
+}
+
+// observe tells an event of this link.
+func (l *link) observe(e Event) {
+	e.Module, e.Target = l.mod.Name, l.target.String()
+	l.m.opts.Observer.Observe(e)
+}
+
+func compiledAny(units []UnitResult) bool {
+	for _, u := range units {
+		if u.Action == Compiled {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *link) lookup() (cache.Artifact, bool) {
+	digest, err := l.m.opts.Cache.Get(cache.Linked, l.key)
+	if err != nil {
+		return cache.Artifact{}, false
+	}
+	a, err := l.m.opts.Cache.Artifact(string(digest))
+	if err == nil {
+		l.observe(Event{Step: LinkHit, Action: Hit})
+	}
+	return a, err == nil
+}
+
+func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
+	stage, err := l.m.opts.Cache.NewStage()
+	if err != nil {
+		return cache.Artifact{}, err
+	}
+	defer stage.Close()
+	l.observe(Event{Step: LinkStarted})
+	start := time.Now()
+	a, err := l.runIn(ctx, stage, res)
+	l.observe(Event{Step: LinkFinished, Action: Compiled, Seconds: since(start), Err: err})
+	return a, err
+}
+
+// runIn links in the stage: copies of the objects, fixed names, so that the
+// same objects give the same bytes anywhere.
+func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cache.Artifact, error) {
+	var objects []string
+	for i, u := range res.Units {
+		path, err := l.m.opts.Cache.Blob(u.ref.Object)
+		if err != nil {
+			return cache.Artifact{}, err
+		}
+		if err := linkOrCopy(path, stage.File(objectName(i))); err != nil {
+			return cache.Artifact{}, err
+		}
+		objects = append(objects, objectName(i))
+	}
+	output := l.mod.Name + ".so"
+	c := command{argv: l.argv(stage.Path, objects, output), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
+	if err := l.invoke(ctx, c, stage.File(output)); err != nil {
+		return cache.Artifact{}, err
+	}
+	a, err := l.m.opts.Cache.AddArtifact(stage, stage.File(output), l.describe(res))
+	if err != nil {
+		return a, err
+	}
+	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.Digest))
+}
+
+func (l *link) invoke(ctx context.Context, c command, output string) error {
+	out, err := c.run(ctx)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(output); out.reason == "" && (err != nil || info.Size() == 0) {
+		out.reason = "it ended well but wrote no library"
+	}
+	if out.reason == "" {
+		return nil
+	}
+	e := &CompileError{Module: l.mod.Name, Target: l.target.String(), Command: c.argv, Dir: c.dir, Reason: out.reason, Output: string(out.output)}
+	e.Log = writeLog(l.m.opts.Cache.LogPath(l.key), e)
+	return e
+}
+
+func (l *link) describe(res *Result) cache.Artifact {
+	a := cache.Artifact{
+		Module: l.mod.Name, Target: l.target.String(), Toolchain: l.tc.VersionLine, Built: time.Now(),
+		LinkKey: l.key, LastKey: lastKey(res.Request),
+	}
+	for _, op := range l.mod.Ops {
+		a.Ops = append(a.Ops, op.Name)
+	}
+	for _, u := range res.Units {
+		a.Units = append(a.Units, u.ref)
+		a.Seconds += u.Seconds
+	}
+	return a
+}
+
+// linkOrCopy puts a stored object under another name; a hard link where the
+// filesystem has them.
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600)
+}

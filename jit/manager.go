@@ -1,0 +1,156 @@
+// Package jit turns (module, target) into a shared library: it compiles what
+// is not in the cache, once, however many ask, and never uses what building
+// again would not give.
+package jit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// epoch goes into every key. It changes when the meaning of what is cached
+// does.
+const epoch = "aiter-1"
+
+// DefaultTimeout bounds one compiler run when the module sets no other.
+const DefaultTimeout = 10 * time.Minute
+
+// Finder finds the toolchain for a target; [*toolchain.Finder] is the real one.
+type Finder interface {
+	Find(ctx context.Context, t target.Target) (*toolchain.Toolchain, error)
+}
+
+// Options of [New]. Config, Tree, Cache, Finder and Memo are required.
+type Options struct {
+	Config *manifest.Config
+	Tree   Tree
+	Cache  *cache.Dir
+	Finder Finder
+	Memo   *filehash.Memo
+
+	Jobs     int           // compilers at a time; 0: [DefaultJobs]
+	Timeout  time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
+	Wait     time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
+	Force    bool          // compile everything once, whatever is cached
+	Observer Observer      // nil: nobody looks
+}
+
+// Manager builds modules. It is safe for use by many goroutines; any number of
+// managers, in any number of processes, may share a cache folder.
+type Manager struct {
+	opts  Options
+	slots chan struct{} // one a compiler that may run
+
+	mu         sync.Mutex
+	toolchains map[target.Target]*foundToolchain
+	forced     map[cache.Key]bool // what was made anew already under Force
+}
+
+// foundToolchain makes many goroutines share one search.
+type foundToolchain struct {
+	done chan struct{}
+	tc   *toolchain.Toolchain
+	err  error
+}
+
+// New returns a manager; it touches no file.
+func New(opts Options) *Manager {
+	if opts.Jobs <= 0 {
+		opts.Jobs = DefaultJobs()
+	}
+	if opts.Observer == nil {
+		opts.Observer = nobody{}
+	}
+	return &Manager{
+		opts:       opts,
+		slots:      make(chan struct{}, opts.Jobs),
+		toolchains: map[target.Target]*foundToolchain{},
+		forced:     map[cache.Key]bool{},
+	}
+}
+
+// Config returns the configuration the manager builds from.
+func (m *Manager) Config() *manifest.Config { return m.opts.Config }
+
+// Cache returns the cache folder.
+func (m *Manager) Cache() *cache.Dir { return m.opts.Cache }
+
+// toolchain finds the compiler for t, once for all who ask at the same time.
+// What was not found is looked for again the next time.
+func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.Toolchain, error) {
+	for {
+		f, mine := m.search(t)
+		if mine {
+			f.tc, f.err = m.opts.Finder.Find(ctx, t)
+			if f.err != nil {
+				m.forgetToolchain(t, f)
+			}
+			close(f.done)
+			return f.tc, f.err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if f.err == nil || !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
+			return f.tc, f.err
+		}
+		// Who searched gave up; that is no answer for those who have not.
+	}
+}
+
+// search returns the search for t; mine says that the caller has to do it.
+func (m *Manager) search(t target.Target) (f *foundToolchain, mine bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.toolchains[t]; f != nil {
+		return f, false
+	}
+	f = &foundToolchain{done: make(chan struct{})}
+	m.toolchains[t] = f
+	return f, true
+}
+
+func (m *Manager) forgetToolchain(t target.Target, f *foundToolchain) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.toolchains[t] == f {
+		delete(m.toolchains, t)
+	}
+}
+
+// refresh drops what was found before, so that a compiler which was replaced
+// since the last build is seen.
+func (m *Manager) refresh() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.toolchains)
+}
+
+// claimForced says whether what key names is still to be made under Force.
+func (m *Manager) claimForced(key cache.Key) bool {
+	if !m.opts.Force {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := !m.forced[key]
+	m.forced[key] = true
+	return first
+}
+
+// unclaimForced takes back a claim whose work failed.
+func (m *Manager) unclaimForced(key cache.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.forced, key)
+}

@@ -1,0 +1,38 @@
+// Package manifest reads config/opt_compiler.toml: which modules there are, the
+// sources and flags that they are built from, and the operators that they hold.
+//
+// The language is TOML and strict. There is nothing to evaluate in it: what depends
+// on the target is said with tables and conditions, what depends on the machine with
+// ${VARIABLE} from a short list. Every mistake is an *Error with file, line and
+// column, and all of a load's mistakes come together.
+//
+//	include = ["more/*.toml"]           # files, relative to this one
+//
+//	[module.module_conv]                # module_ and lower-case letters, digits, _
+//	doc     = "..."
+//	include = ["csrc/include"]          # folders, relative to the root
+//	targets = ["hip", "sm_9*", "cpu"]   # vendors or patterns; default: what has sources
+//	timeout = "5m"                      # for one compilation
+//	flags.common   = ["-O3"]            # for all; for some: flags.hip, .cuda, .cpu
+//	link_flags.cpu = ["-lm"]            # with the same keys
+//
+//	[module.module_conv.flags.arch]     # added after the vendor's, specific ones last
+//	"gfx9*" = ["-DWAVE=64"]
+//
+//	[[module.module_conv.source]]
+//	path  = "csrc/kernels/*.hip"        # a file or a glob, relative to the root
+//	flags = ["-DX=${AITER_X:-1}"]       # a list or a table of these keys
+//	when  = { vendor = ["hip"], arch = ["gfx94?"], toolchain = ">=6.0,<8" }
+//
+//	[[module.module_conv.op]]
+//	name   = "conv_fwd"                 # a C identifier, unique in the config
+//	schema = "(Tensor(a!) out, Tensor x) -> ()"
+//	doc    = "..."
+//	# How far results may be apart, where not by what their type gives; or out = "exact".
+//	tolerance = { out = { rel = 1e-3, abs = 1e-3 } }
+//
+// A flag that would name outputs, steps, dependency files, the target or parts of the
+// toolchain is refused: the build gives those itself. Variables stand in paths,
+// include folders and flags: AITER_*, ROCM_PATH, ROCM_HOME, CUDA_HOME, CUDA_PATH and
+// CK_DIR. "$$" is a dollar sign.
+package manifest

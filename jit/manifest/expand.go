@@ -1,0 +1,74 @@
+package manifest
+
+import (
+	"slices"
+	"strings"
+)
+
+// allowedVariables may stand in ${NAME}, besides everything that starts with
+// AITER_. The list is short so that a config cannot depend on a machine unseen.
+func allowedVariables() []string {
+	return []string{"CK_DIR", "CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH"}
+}
+
+// expand replaces ${NAME} and ${NAME:-default} in a string; "$$" is a dollar sign.
+// As in a shell, the default also stands in for a variable that is set but empty.
+// The result is never split into several arguments.
+func (d *decoder) expand(s string, n *node) (string, bool) {
+	var b strings.Builder
+	rest := s
+	for {
+		before, after, found := strings.Cut(rest, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String(), true
+		}
+		at := rawOffset(d.doc.src, n.at, len(s)-len(after)-1)
+		switch {
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			rest = after[1:]
+			continue
+		case !strings.HasPrefix(after, "{"):
+			d.fail(at, "a single $; write ${NAME} for a variable or $$ for a dollar sign")
+			return "", false
+		}
+		inner, tail, closed := strings.Cut(after[1:], "}")
+		if !closed {
+			d.fail(at, "${ without }")
+			return "", false
+		}
+		value, ok := d.variable(inner, at)
+		if !ok {
+			return "", false
+		}
+		b.WriteString(value)
+		rest = tail
+	}
+}
+
+// variable looks up what stands between the braces.
+func (d *decoder) variable(inner string, at int) (string, bool) {
+	name, fallback, hasDefault := strings.Cut(inner, ":-")
+	if !isIdentifier(name) {
+		d.fail(at, "bad variable %q; write ${NAME} or ${NAME:-default}", "${"+inner+"}")
+		return "", false
+	}
+	if !strings.HasPrefix(name, "AITER_") && !slices.Contains(allowedVariables(), name) {
+		allowed := append([]string{"AITER_*"}, allowedVariables()...)
+		d.unknown(at, "variable "+name, name, allowed)
+		return "", false
+	}
+	var value string
+	set := false
+	if d.env != nil {
+		value, set = d.env(name)
+	}
+	if hasDefault && value == "" {
+		return fallback, true
+	}
+	if !set {
+		d.fail(at, "variable %s is not set; set it or write ${%s:-default}", name, name)
+	}
+	return value, set
+}

@@ -1,0 +1,75 @@
+package manifest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// FuzzLoad holds that a load either gives a config whose modules can be asked
+// anything, or only mistakes whose place exists in the file.
+func FuzzLoad(f *testing.F) {
+	f.Add(full)
+	f.Add("\ufeff" + strings.ReplaceAll(full, "\n", "\r\n"))
+	for _, m := range mistakes() {
+		text, _ := split(m.text)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		files := tree(map[string]string{"config/main.toml": text, "config/other.toml": source("")})
+		cfg, err := manifest.Load(files, "config/main.toml", manifest.Options{})
+		if err == nil {
+			resolveAll(t, cfg)
+			return
+		}
+		joined, ok := err.(interface{ Unwrap() []error })
+		if !ok || cfg != nil {
+			t.Fatalf("%T, config %v", err, cfg)
+		}
+		for _, e := range joined.Unwrap() {
+			checkPlace(t, text, e)
+		}
+	})
+}
+
+func checkPlace(t *testing.T, text string, err error) {
+	t.Helper()
+	var e *manifest.Error
+	if !errors.As(err, &e) || e.Msg == "" {
+		t.Fatalf("%T: %v", err, err)
+	}
+	if e.File != "config/main.toml" {
+		return
+	}
+	lines := strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n")
+	if e.Line < 1 || e.Line > len(lines) || e.Col < 1 || e.Col > utf8.RuneCountInString(lines[e.Line-1])+1 {
+		t.Fatalf("no such place: %v\n%q", e, text)
+	}
+}
+
+func resolveAll(t *testing.T, cfg *manifest.Config) {
+	t.Helper()
+	for _, m := range cfg.Modules {
+		if found, err := cfg.Module(m.Name); err != nil || found != m {
+			t.Fatalf("%s: %v, %v", m.Name, found, err)
+		}
+		for _, op := range m.Ops {
+			if _, found, err := cfg.Op(op.Name); err != nil || found.Schema.Name != op.Name {
+				t.Fatalf("%s: %v, %v", op.Name, found, err)
+			}
+		}
+		for _, name := range []string{"gfx942", "gfx90a:xnack-", "sm_90a", "cpu"} {
+			on, err := target.Parse(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan, err := m.Resolve(on, "7.0.2"); err == nil && len(plan.Units) == 0 {
+				t.Fatalf("%s for %s: nothing to build", m.Name, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package jit
+
+import (
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// Observer is told of each step of a build, from several goroutines.
+type Observer interface {
+	Observe(Event)
+}
+
+// Step is what an [Event] is about.
+type Step string
+
+// The steps of a build.
+const (
+	ModuleStarted  Step = "module started"
+	ModuleFinished Step = "module finished"
+	UnitStarted    Step = "unit started" // its compiler starts
+	UnitFinished   Step = "unit finished"
+	UnitHit        Step = "unit hit" // found in the cache, no compiler started
+	LinkStarted    Step = "link started"
+	LinkFinished   Step = "link finished"
+	LinkHit        Step = "link hit"
+	Waiting        Step = "waiting" // for Holder, who builds the same
+)
+
+// Event is one step of a build.
+type Event struct {
+	Step    Step
+	Module  string
+	Target  string
+	Source  string // of a unit; "" for a link or a module
+	Action  Action // of a finished unit, link or module
+	Reason  string // why a unit was compiled, or not
+	Units   int    // of a started module
+	Seconds float64
+	Holder  cache.Holder
+	Err     error
+}
+
+type nobody struct{}
+
+func (nobody) Observe(Event) {}
+
+// Action says what was done for a unit.
+type Action string
+
+// The actions.
+const (
+	Hit      Action = "hit"      // taken from the cache
+	Compiled Action = "compiled" // made anew
+)
+
+func since(start time.Time) float64 { return time.Since(start).Seconds() }

@@ -1,0 +1,99 @@
+package target
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FromKFD reads the AMD GPUs from the kernel driver's topology, without loading a
+// library or starting a process. fsys is rooted at
+// /sys/class/kfd/kfd/topology/nodes. There is one Target for each GPU, in node
+// order, so equal GPUs repeat; nodes without a GPU are skipped, and so are those
+// that this process may not read, as a container's device rules leave them.
+//
+// The topology does not say which features are on, so the targets state none.
+// Without an AMD driver the error wraps fs.ErrNotExist.
+func FromKFD(fsys fs.FS) ([]Target, error) {
+	nodes, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("reading the kfd topology: %w", err)
+	}
+	var gpus []Target
+	for _, i := range nodeNumbers(nodes) {
+		t, err := kfdNode(fsys, strconv.Itoa(i))
+		if err != nil {
+			return nil, fmt.Errorf("kfd node %d: %w", i, err)
+		}
+		if !t.IsZero() {
+			gpus = append(gpus, t)
+		}
+	}
+	return gpus, nil
+}
+
+// nodeNumbers sorts by number, since 10 comes after 9 and not after 1.
+func nodeNumbers(entries []fs.DirEntry) []int {
+	var list []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && strconv.Itoa(n) == e.Name() {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// kfdNode returns the zero Target for a node that is no GPU of this process.
+func kfdNode(fsys fs.FS, node string) (Target, error) {
+	text, err := fs.ReadFile(fsys, path.Join(node, "properties"))
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		return Target{}, nil
+	}
+	if err != nil {
+		return Target{}, err
+	}
+	v, err := gfxVersionIn(text)
+	if err != nil || v == 0 {
+		return Target{}, err
+	}
+	return FromGFXVersion(v)
+}
+
+// gfxVersionIn finds gfx_target_version among "name value" lines, 0 if absent.
+func gfxVersionIn(text []byte) (uint32, error) {
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		value, found := strings.CutPrefix(lines.Text(), "gfx_target_version ")
+		if !found {
+			continue
+		}
+		v, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("gfx_target_version: %w", err)
+		}
+		return uint32(v), nil
+	}
+	return 0, lines.Err()
+}
+
+// FromGFXVersion turns the kernel driver's number, major*10000 + minor*100 +
+// stepping, into a target: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100.
+// A GPU that is newer than Known is still named. The error is a *SyntaxError.
+func FromGFXVersion(v uint32) (Target, error) {
+	major, minor, step := v/10000, v/100%100, v%100
+	arch := fmt.Sprintf("gfx%d%x%x", major, minor, step)
+	if minor > 15 || step > 15 || !wellFormedGFX(arch) {
+		return Target{}, &SyntaxError{
+			Input:  strconv.FormatUint(uint64(v), 10),
+			Reason: "not a gfx_target_version, which is major*10000 + minor*100 + stepping as in 90402",
+		}
+	}
+	return Target{vendor: HIP, arch: arch}, nil
+}

@@ -1,0 +1,148 @@
+// Package target names what code is built for: a GPU architecture with its
+// features, or the host processor.
+package target
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Vendor is the family of toolchain and runtime that a target belongs to.
+type Vendor string
+
+// The vendors: AMD through HIP, NVIDIA through CUDA, and the host processor.
+const (
+	HIP  Vendor = "hip"
+	CUDA Vendor = "cuda"
+	CPU  Vendor = "cpu"
+)
+
+// Vendors returns every vendor, in the order in which they are preferred.
+func Vendors() []Vendor { return []Vendor{HIP, CUDA, CPU} }
+
+// Target is one thing to build for. It is a comparable value and works as a map
+// key: two targets written with their features in another order are equal.
+// The zero value names nothing; see IsZero.
+type Target struct {
+	vendor   Vendor
+	arch     string
+	features string // ":sramecc+:xnack-", sorted by name
+}
+
+// Vendor returns the vendor, "" for the zero Target.
+func (t Target) Vendor() Vendor { return t.vendor }
+
+// Arch returns the architecture without features: gfx942, sm_90a, cpu.
+func (t Target) Arch() string { return t.arch }
+
+// Features returns the features as written after the architecture, in canonical
+// order: ":xnack-", ":sramecc+:xnack-", or "" when none is stated.
+func (t Target) Features() string { return t.features }
+
+// IsZero reports whether t is the zero Target.
+func (t Target) IsZero() bool { return t == Target{} }
+
+// String returns the canonical name. Parse reads it back, for an architecture
+// outside Known after appending "!".
+func (t Target) String() string { return t.arch + t.features }
+
+// MarshalText writes the canonical name.
+func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote. A well-formed architecture outside
+// Known is accepted: whoever wrote it had already decided to use it.
+func (t *Target) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*t = Target{}
+		return nil
+	}
+	got, err := Parse(strings.TrimSuffix(string(b), "!") + "!")
+	if err == nil {
+		*t = got
+	}
+	return err
+}
+
+// Runs reports whether code built for t runs on the device that on describes.
+//
+//   - hip: the same architecture. A feature that t does not state matches any
+//     device; one that t states must be stated alike by the device, since a
+//     device that says nothing might have it the other way.
+//   - cuda: the same major version and a minor version not above the device's;
+//     sm_90a only on 9.0 itself, sm_100f on its family 10.x. Tegra parts
+//     (sm_87 and the like) run only code made for them.
+//   - cpu: cpu.
+func (t Target) Runs(on Target) bool {
+	if t.IsZero() || t.vendor != on.vendor {
+		return false
+	}
+	if t.vendor == CUDA {
+		return smRuns(t.arch, on.arch)
+	}
+	return t.arch == on.arch && featuresHold(t.features, on.features)
+}
+
+func featuresHold(want, have string) bool {
+	for _, f := range splitFeatures(want) {
+		if !strings.Contains(have+":", ":"+f+":") {
+			return false
+		}
+	}
+	return true
+}
+
+func splitFeatures(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ':' })
+}
+
+func smRuns(code, device string) bool {
+	cMajor, cMinor, suffix := splitSM(code)
+	dMajor, dMinor, _ := splitSM(device)
+	same := cMajor == dMajor && cMinor == dMinor
+	if suffix == "a" || isTegra(cMajor, cMinor) || isTegra(dMajor, dMinor) {
+		return same
+	}
+	return cMajor == dMajor && cMinor <= dMinor
+}
+
+// isTegra lists the integrated parts, for which NVIDIA promises no binary
+// compatibility with the others of their major version.
+func isTegra(major, minor int) bool {
+	switch major*10 + minor {
+	case 53, 62, 72, 87, 88, 101:
+		return true
+	}
+	return false
+}
+
+// splitSM takes a well-formed sm_ name apart: sm_100f is 10, 0, "f".
+func splitSM(arch string) (major, minor int, suffix string) {
+	digits := strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1, -1, ""
+	}
+	return n / 10, n % 10, arch[len("sm_")+len(digits):]
+}
+
+// UnknownError is a well-formed architecture that is not in Known.
+type UnknownError struct {
+	Name    string // as written
+	Nearest string // the most similar known architecture
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown target %q; the nearest known one is %s (write %q to try anyway)",
+		e.Name, e.Nearest, e.Name+"!")
+}
+
+// SyntaxError is text that cannot be the name of a target.
+type SyntaxError struct {
+	Input  string // as written
+	Reason string // what is wrong with it and what to write instead
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("bad target %q: %s", e.Input, e.Reason)
+}

@@ -1,0 +1,105 @@
+package toolchain
+
+import (
+	"os"
+	"strings"
+)
+
+// answer is what a compiler printed about the commands it would run.
+type answer struct {
+	commands  [][]string        // program and arguments
+	variables map[string]string // nvcc's settings, GCC's COMPILER_PATH and LIBRARY_PATH
+}
+
+// parseAnswer reads the output of Clang's and GCC's -### and -v and of nvcc's --dryrun. Commands are the lines that
+// begin with a blank or with "#$ "; other lines that look like NAME=value are settings; the rest is talk.
+func parseAnswer(out string) answer {
+	a := answer{variables: map[string]string{}}
+	listing := false
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case strings.HasSuffix(line, "search starts here:"):
+			listing = true
+		case line == "End of search list.":
+			listing = false
+		case !listing:
+			a.line(line)
+		}
+	}
+	return a
+}
+
+func (a *answer) line(line string) {
+	rest, dry := strings.CutPrefix(line, "#$ ")
+	name, value, setting := strings.Cut(rest, "=")
+	switch {
+	case setting && isName(name):
+		a.variables[name] = value
+	case dry || strings.HasPrefix(line, " "):
+		words := splitWords(rest)
+		if len(words) > 0 && !strings.HasPrefix(words[0], "-") {
+			words[0] = os.Expand(words[0], func(name string) string { return a.variables[name] })
+			a.commands = append(a.commands, words)
+		}
+	}
+}
+
+func isName(s string) bool {
+	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
+// list returns a variable that holds folders.
+func (a answer) list(name string) []string {
+	return strings.FieldsFunc(a.variables[name], func(r rune) bool { return r == ':' })
+}
+
+// splitWords takes a command line apart as a shell does: blanks, single and double quotes, backslashes. What is left
+// open at the end of the line is closed there.
+func splitWords(line string) []string {
+	var words []string
+	var word []byte
+	quote, open := byte(0), false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case c == '\\' && quote != '\'' && i+1 < len(line):
+			i++
+			word, open = append(word, line[i]), true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, open = c, true
+		case quote == 0 && (c == ' ' || c == '\t'):
+			if open {
+				words = append(words, string(word))
+			}
+			word, open = nil, false
+		default:
+			word, open = append(word, c), true
+		}
+	}
+	if open {
+		words = append(words, string(word))
+	}
+	return words
+}
+
+// includeDirs returns the folders between "search starts here" and "End of search list" of the first compiler that
+// lists them, nvcc's own first.
+func includeDirs(out string) []string {
+	var dirs []string
+	listing := false
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case line == "End of search list.":
+			return dirs
+		case strings.HasSuffix(line, "search starts here:"):
+			listing = true
+		case listing:
+			dirs = append(dirs, strings.TrimSuffix(strings.TrimSpace(line), " (framework directory)"))
+		}
+	}
+	return dirs
+}

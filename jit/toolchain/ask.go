@@ -1,0 +1,171 @@
+package toolchain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// questions are the command lines, without the compiler, that bring a vendor's compiler to tell what it uses.
+type questions struct {
+	version []string
+	verbose []string // preprocess nothing and print the include folders
+	dry     []string // print the commands of a host compile
+	link    []string // print the commands of a link
+}
+
+func questionsFor(v target.Vendor) questions {
+	const object, library, null = "aiter-probe.o", "aiter-probe.so", "/dev/null"
+	q := questions{
+		version: []string{"--version"},
+		verbose: []string{"-v", "-E", "-x", "c++", null, "-o", null},
+		dry:     []string{"-###", "-c", "-x", "c++", null, "-o", object},
+		link:    []string{"-###", "-shared", null, "-o", library},
+	}
+	switch v {
+	case target.HIP:
+		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", null, "-o", null}
+	case target.CUDA:
+		q.verbose = []string{"-x", "cu", "-E", "-Xcompiler", "-v", null, "-o", null}
+		q.dry = []string{"-x", "c++", "-c", "-Xcompiler", "-###", null, "-o", object}
+		q.link = []string{"--dryrun", "-shared", "-cudart", "static", "-nodlink", object, "-o", library}
+	}
+	return q
+}
+
+// targetQuestion makes the compiler print the commands of a device compile.
+func targetQuestion(t target.Target) []string {
+	if t.Vendor() == target.CUDA {
+		return []string{"--dryrun", "-x", "cu", "-gencode=arch=compute_" + smNumber(t) + ",code=" + t.Arch(),
+			"-c", "/dev/null", "-o", "aiter-probe.o"}
+	}
+	return []string{"-###", "-c", "-x", "hip", "--offload-arch=" + t.String(), "/dev/null", "-o", "aiter-probe.o"}
+}
+
+// askCommon learns what does not depend on the target.
+func (s *search) askCommon() (*record, error) {
+	q := questionsFor(s.tc.Vendor)
+	version, err := s.run(q.version)
+	if err != nil {
+		return nil, err
+	}
+	r := &record{VersionLine: versionLine(s.tc.Vendor, version)}
+	if r.Version = versionNumber(r.VersionLine); r.Version == "" {
+		return nil, s.confused(q.version, version, "no version in its answer")
+	}
+	var out [3]string
+	for i, args := range [][]string{q.verbose, q.dry, q.link} {
+		if out[i], err = s.run(args); err != nil {
+			return nil, err
+		}
+	}
+	r.IncludeDirs = includeDirs(out[0])
+	answers := []answer{parseAnswer(out[0]), parseAnswer(out[1]), parseAnswer(out[2])}
+	if r.Root, err = s.findRoot(answers); err != nil {
+		return nil, err
+	}
+	s.tc.Root = r.Root
+	if len(answers[1].commands) == 0 {
+		return nil, s.confused(q.dry, out[1], "no command in its answer")
+	}
+	return r, s.collect(r, true, answers...)
+}
+
+// askTarget learns what device code for the target is made with.
+func (s *search) askTarget() (*record, error) {
+	args := targetQuestion(s.target)
+	out, err := s.run(args)
+	complaint := firstComplaint(out)
+	mine := strings.Contains(complaint, s.target.Arch()) || strings.Contains(complaint, "compute_"+smNumber(s.target))
+	var probe *ProbeError
+	if (err == nil || errors.As(err, &probe) && probe.Timeout == 0) && mine {
+		return nil, &UnsupportedTargetError{Compiler: s.tc.Compiler, Version: s.tc.VersionLine, Target: s.target, Reason: complaint}
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := parseAnswer(out)
+	if len(a.commands) == 0 {
+		return nil, s.confused(args, out, "no command in its answer")
+	}
+	r := &record{}
+	return r, s.collect(r, false, a)
+}
+
+func (s *search) confused(args []string, out, why string) error {
+	return &ProbeError{Command: append([]string{s.tc.Compiler}, args...), Output: out, Err: errors.New(why)}
+}
+
+// run asks the compiler and returns all that it prints. A compiler that hangs is ended with all its children.
+func (s *search) run(args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.tc.Compiler, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Dir, cmd.Env = os.TempDir(), s.tc.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if err == nil {
+		return out.String(), nil
+	}
+	if s.ctx.Err() != nil {
+		return "", fmt.Errorf("ask %s what it is: %w", s.tc.Compiler, s.ctx.Err())
+	}
+	failed := &ProbeError{Command: cmd.Args, Output: out.String(), Err: err}
+	if ctx.Err() != nil {
+		failed.Timeout = s.timeout
+	}
+	return out.String(), failed
+}
+
+// versionLine picks the lines that tell the version out of what --version prints.
+func versionLine(v target.Vendor, out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	keep := lines[:1]
+	switch v {
+	case target.HIP:
+		keep = slices.DeleteFunc(lines, func(l string) bool {
+			return !strings.HasPrefix(l, "HIP version:") && !strings.Contains(l, "clang version")
+		})
+	case target.CUDA:
+		keep = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, "release") })
+	}
+	return strings.TrimSpace(strings.Join(keep, "; "))
+}
+
+// versionNumber takes the number after "HIP version:", "V" (nvcc) or "version", else the last one.
+func versionNumber(line string) string {
+	for _, form := range []string{`HIP version: (\d+(?:\.\d+)+)`, `\bV(\d+(?:\.\d+)+)`, `version (\d+(?:\.\d+)+)`} {
+		if m := regexp.MustCompile(form).FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
+	}
+	all := regexp.MustCompile(`\d+(?:\.\d+)+`).FindAllString(line, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1]
+}
+
+// firstComplaint is the first line that says error or fatal.
+func firstComplaint(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "error:") || strings.Contains(line, "fatal") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}

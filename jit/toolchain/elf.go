@@ -1,0 +1,113 @@
+package toolchain
+
+import (
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// needed returns the shared libraries that the program or library p, at host on this machine, loads itself. Files that
+// are not ELF need none. A library that is not found is left out: the loader may know a place that this does not.
+func (c *collector) needed(p, host string) ([]string, error) {
+	f, err := elf.Open(host)
+	var format *elf.FormatError
+	switch {
+	case errors.As(err, &format), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.ImportedLibraries()
+	if err != nil { // an object or a static program
+		return nil, nil
+	}
+	dirs := slices.Concat(runPath(f, p), filepath.SplitList(lookupEnv(c.s.tc.env, "LD_LIBRARY_PATH")), c.loader)
+	var out []string
+	for _, name := range names {
+		if lib := c.loaded(name, dirs, f.FileHeader); lib != "" {
+			out = append(out, lib)
+		}
+	}
+	return out, nil
+}
+
+// loaded is the first library of that name and of the loading file's kind.
+func (c *collector) loaded(name string, dirs []string, like elf.FileHeader) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	for _, dir := range dirs {
+		p := path.Join(dir, name)
+		f, err := elf.Open(c.inside(p))
+		if err != nil {
+			continue
+		}
+		same := f.Class == like.Class && f.Machine == like.Machine
+		f.Close()
+		if same {
+			return p
+		}
+	}
+	return ""
+}
+
+// runPath is the list of folders that the file carries, relative to where its links end.
+func runPath(f *elf.File, p string) []string {
+	var dirs []string
+	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
+		values, err := f.DynString(tag)
+		if err != nil {
+			continue
+		}
+		for _, value := range values {
+			value = strings.NewReplacer("$ORIGIN", path.Dir(p), "${ORIGIN}", path.Dir(p)).Replace(value)
+			dirs = append(dirs, strings.Split(value, ":")...)
+		}
+	}
+	return dirs
+}
+
+// loaderDirs are the folders of the dynamic loader: those of its configuration, then its own.
+func (c *collector) loaderDirs() []string {
+	dirs := c.loaderConf("/etc/ld.so.conf", 0)
+	return append(dirs, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+}
+
+// loaderConf reads ld.so.conf and what it includes.
+func (c *collector) loaderConf(p string, depth int) []string {
+	text, err := os.ReadFile(c.inside(p))
+	if err != nil || depth > 4 {
+		return nil
+	}
+	var dirs []string
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 2 && fields[0] == "include":
+			dirs = append(dirs, c.included(fields[1], depth)...)
+		case len(fields) == 1 && path.IsAbs(fields[0]):
+			dirs = append(dirs, fields[0])
+		}
+	}
+	return dirs
+}
+
+// included expands the pattern of an include line.
+func (c *collector) included(pattern string, depth int) []string {
+	if !path.IsAbs(pattern) {
+		pattern = path.Join("/etc", pattern)
+	}
+	var dirs []string
+	names, _ := filepath.Glob(filepath.Join(c.inside(path.Dir(pattern)), path.Base(pattern)))
+	for _, name := range names {
+		dirs = append(dirs, c.loaderConf(path.Join(path.Dir(pattern), filepath.Base(name)), depth+1)...)
+	}
+	return dirs
+}

@@ -1,0 +1,79 @@
+package toolchain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// NotFoundError says that there is no compiler for a vendor.
+type NotFoundError struct {
+	Vendor target.Vendor
+	Looked []string // each place that was looked at and what was there, in order: "HIPCC=/x/hipcc: no such file"
+	Hint   string   // what to do
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("no compiler for %s targets: looked at %s; %s", e.Vendor, strings.Join(e.Looked, ", "), e.Hint)
+}
+
+// UnsupportedTargetError says that the compiler works but cannot build for the target.
+type UnsupportedTargetError struct {
+	Compiler string        // path
+	Version  string        // of the compiler, as it words it
+	Target   target.Target // that was asked for
+	Reason   string        // in the compiler's words
+}
+
+func (e *UnsupportedTargetError) Error() string {
+	return fmt.Sprintf("%s (%s) cannot build for %s: %s; use a toolchain that knows %s, or another target",
+		e.Compiler, e.Version, e.Target, e.Reason, e.Target.Arch())
+}
+
+// ProbeError says that a compiler is there but did not answer as a compiler does.
+type ProbeError struct {
+	Command []string      // what was run
+	Output  string        // what it printed
+	Timeout time.Duration // after which it was ended, 0 if it ended by itself
+	Err     error         // how it ended
+}
+
+func (e *ProbeError) Error() string {
+	how := e.Err.Error()
+	if e.Timeout > 0 {
+		how = fmt.Sprintf("no answer within %s", e.Timeout)
+	}
+	return fmt.Sprintf("ask the compiler what it is: %s: %s%s; check that it runs by hand",
+		strings.Join(e.Command, " "), how, quoteOutput(e.Output))
+}
+
+func (e *ProbeError) Unwrap() error { return e.Err }
+
+// RootError says that the files a compiler names cannot be found on this machine.
+type RootError struct {
+	Compiler string   // path
+	Missing  string   // the first file it names that is nowhere
+	Tried    []string // the folders below which it was looked for
+}
+
+func (e *RootError) Error() string {
+	return fmt.Sprintf("%s uses %s, which is not below any of %s; name the root folder it runs in "+
+		"by AITER_TOOLCHAIN_ROOT or by a line \"# aiter-root: FOLDER\" in the wrapper script",
+		e.Compiler, e.Missing, strings.Join(e.Tried, ", "))
+}
+
+// maxQuoted bounds how much of a compiler's output an error repeats, in bytes.
+const maxQuoted = 600
+
+func quoteOutput(out string) string {
+	out = strings.TrimSpace(out)
+	if out == "" {
+		return ""
+	}
+	if len(out) > maxQuoted {
+		out = "..." + out[len(out)-maxQuoted:]
+	}
+	return " (it printed: " + out + ")"
+}

@@ -1,0 +1,206 @@
+package toolchain
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit/filehash"
+)
+
+// TestBuildsAreDeterministic compiles and links the same source in two checkouts with outputs at two places.
+func TestBuildsAreDeterministic(t *testing.T) {
+	for _, r := range reals() {
+		for _, flags := range [][]string{nil, {"-g"}} {
+			t.Run(r.name+strings.Join(flags, ""), func(t *testing.T) {
+				tc := r.find(t)
+				one, two := t.TempDir(), t.TempDir()
+				object1, library1 := r.build(t, tc, tree(t, filepath.Join(one, "src")), filepath.Join(one, "out"), flags...)
+				object2, library2 := r.build(t, tc, tree(t, filepath.Join(two, "another, longer")), filepath.Join(two, "staging area", "x"), flags...)
+				sameBytes(t, "object", object1, object2)
+				sameBytes(t, "library", library1, library2)
+				for _, dir := range []string{one, two} {
+					if strings.Contains(string(library1), dir) || strings.Contains(string(library2), dir) {
+						t.Errorf("the library contains the path %s", dir)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestDepfileListsAllHeaders checks that a build can learn of every header, those of one pass alone too.
+func TestDepfileListsAllHeaders(t *testing.T) {
+	for _, r := range reals() {
+		t.Run(r.name, func(t *testing.T) {
+			tc := r.find(t)
+			staging := filepath.Join(t.TempDir(), "out")
+			r.build(t, tc, tree(t, filepath.Join(t.TempDir(), "src")), staging)
+			told := string(read(t, filepath.Join(staging, "unit.d")))
+			want := []string{r.source, "csrc/include/both.h"}
+			switch r.name {
+			case "hip": // Clang's depfile is the host's
+				told += string(read(t, filepath.Join(staging, "headers")))
+				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "hip/hip_runtime.h", "hip/amd_detail/amd_device_functions.h")
+			case "cuda":
+				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "cuda_runtime.h")
+			case "cpu":
+				want = append(want, "/cstdint", "/cmath", "stdint.h")
+			}
+			for _, name := range want {
+				if !strings.Contains(told, name) {
+					t.Errorf("the depfile does not name %s", name)
+				}
+			}
+		})
+	}
+}
+
+// TestGlueHeaders checks that the headers which nvcc's depfile omits belong to the toolchain.
+func TestGlueHeaders(t *testing.T) {
+	tc := reals()[2].find(t)
+	for _, name := range []string{"host_runtime.h", "storage_class.h", "ptxas", "cicc", "cudafe++", "fatbinary", "cc1plus", "collect2", "as", "ld", "libdevice.10.bc", "libcudart_static.a"} {
+		if !slices.ContainsFunc(tc.Parts, func(p Part) bool { return p.Name == name }) {
+			t.Errorf("no part %s", name)
+		}
+	}
+}
+
+// TestLibraryStandsAlone checks what a module depends on when its code uses nothing but the C library.
+func TestLibraryStandsAlone(t *testing.T) {
+	for _, r := range reals() {
+		t.Run(r.name, func(t *testing.T) {
+			tc := r.find(t)
+			staging := filepath.Join(t.TempDir(), "out")
+			r.build(t, tc, tree(t, filepath.Join(t.TempDir(), "src")), staging)
+			f, err := elf.Open(filepath.Join(staging, "module.so"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			checkDynamic(t, r, f)
+			checkSymbols(t, f)
+		})
+	}
+}
+
+func checkDynamic(t *testing.T, r real, f *elf.File) {
+	t.Helper()
+	needed, err := f.ImportedLibraries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lib := range needed {
+		switch name, _, _ := strings.Cut(lib, ".so"); name {
+		case "libcudart":
+			t.Errorf("the library needs %s", lib)
+		case "libstdc++": // the static CUDA runtime itself needs it since CUDA 13
+			if r.name != "cuda" {
+				t.Errorf("the library needs %s", lib)
+			}
+		case "libamdhip64":
+			if r.name != "hip" {
+				t.Errorf("the library needs %s", lib)
+			}
+		}
+	}
+	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH, elf.DT_SONAME} {
+		if values, _ := f.DynString(tag); len(values) > 0 {
+			t.Errorf("%v is %q", tag, values)
+		}
+	}
+	t.Logf("needs %v", needed)
+}
+
+func checkSymbols(t *testing.T, f *elf.File) {
+	t.Helper()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defined, undefined := map[string]bool{}, map[string]bool{}
+	for _, s := range symbols {
+		if s.Section == elf.SHN_UNDEF {
+			undefined[s.Name] = true
+		} else {
+			defined[s.Name] = true
+		}
+	}
+	if !undefined["TVMFFIErrorSetRaisedFromCStr"] {
+		t.Error("TVMFFIErrorSetRaisedFromCStr is not undefined")
+	}
+	if !defined["run"] {
+		t.Error("run is not exported")
+	}
+	for name := range defined {
+		if strings.HasPrefix(name, "cuda") {
+			t.Errorf("exports the CUDA runtime's %s", name)
+		}
+	}
+}
+
+// TestUnsupportedTargets asks for architectures that no version of the compiler builds for.
+func TestUnsupportedTargets(t *testing.T) {
+	for i, name := range []string{1: "gfx1999!", 2: "sm_10!"} {
+		if name == "" {
+			continue
+		}
+		r := reals()[i]
+		t.Run(r.name, func(t *testing.T) {
+			_, err := r.finder(t).Find(context.Background(), parse(t, name))
+			var unsupported *UnsupportedTargetError
+			if !errors.As(err, &unsupported) {
+				t.Fatalf("error is %v, want an UnsupportedTargetError", err)
+			}
+			if unsupported.Target != parse(t, name) || unsupported.Version == "" || unsupported.Reason == "" {
+				t.Errorf("error says %+v", unsupported)
+			}
+		})
+	}
+}
+
+// TestTargetsDifferInDeviceLibrary checks that the identity is the target's: each has bitcode of its own.
+func TestTargetsDifferInDeviceLibrary(t *testing.T) {
+	r := reals()[1]
+	f := r.finder(t)
+	f.Memo = filehash.Open("")
+	digests := map[string]string{}
+	for _, name := range []string{"gfx90a", "gfx90a:xnack-", "gfx1030"} {
+		tc, err := f.Find(context.Background(), parse(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[name] = tc.Digest
+	}
+	if digests["gfx90a"] == digests["gfx1030"] {
+		t.Error("gfx90a and gfx1030 have the same toolchain")
+	}
+	if digests["gfx90a"] != digests["gfx90a:xnack-"] {
+		t.Error("a feature changed the toolchain")
+	}
+}
+
+// TestArgvDependsOnItsInputsOnly checks what a build relies on to make keys: other places, other words, and no more.
+func TestArgvDependsOnItsInputsOnly(t *testing.T) {
+	for _, v := range []string{"cpu", "gfx90a:xnack-", "sm_90a"} {
+		tg := parse(t, v)
+		tc := &Toolchain{Vendor: tg.Vendor(), Compiler: "/x/compiler"}
+		u := Unit{Source: "csrc/k.hip", Object: "OBJECT", Depfile: "DEPFILE", Include: []string{"csrc/include"}, Flags: []string{"-O3"}, Target: tg, ID: "id", Root: "ROOT"}
+		argv := tc.CompileArgs(u)
+		if argv[0] != tc.Compiler || !slices.Equal(argv, tc.CompileArgs(u)) {
+			t.Errorf("%s: %q", v, argv)
+		}
+		for _, word := range []string{"-Icsrc/include", "-O3", "csrc/k.hip", "OBJECT", "DEPFILE"} {
+			if !slices.Contains(argv, word) {
+				t.Errorf("%s: no %s in %q", v, word, argv)
+			}
+		}
+		if line := strings.Join(argv, " "); strings.Contains(line, "native") || !strings.Contains(line, strings.TrimPrefix(tg.Arch(), "cpu")) {
+			t.Errorf("%s: target in %s", v, line)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package toolchain
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// format names the form of what is kept in the Memo and the rules by which a Digest is made.
+const format = "aiter toolchain 1"
+
+// search is one identification of one compiler.
+type search struct {
+	ctx      context.Context
+	target   target.Target
+	memo     *filehash.Memo
+	timeout  time.Duration
+	override string // the root folder by the user's word
+	tc       *Toolchain
+}
+
+// record is what asking a compiler brought: everything that is not a digest of the driver itself.
+type record struct {
+	Version     string   `json:",omitempty"`
+	VersionLine string   `json:",omitempty"`
+	Root        string   `json:",omitempty"`
+	IncludeDirs []string `json:",omitempty"`
+	Parts       []Part   // with the digests at the time
+	Watch       []stamp  // folders in which something new could change the answer
+}
+
+// stamp is the state of a folder.
+type stamp struct {
+	Path  string // on this machine
+	MTime int64  // nanoseconds since 1970, -1 if there is no such folder
+}
+
+// settled is the age from which a folder's modification time can be trusted to change with its contents.
+const settled = 2 * time.Second
+
+// identify fills in the toolchain: what its compiler has in common for all targets, then what it uses for this one.
+func (s *search) identify() error {
+	common, err := s.answer("common", s.askCommon)
+	if err != nil {
+		return err
+	}
+	s.tc.Version, s.tc.VersionLine = common.Version, common.VersionLine
+	s.tc.Root, s.tc.IncludeDirs = common.Root, common.IncludeDirs
+	special := &record{}
+	if s.tc.Vendor != target.CPU {
+		if special, err = s.answer("target "+s.target.String(), s.askTarget); err != nil {
+			return err
+		}
+	}
+	driver, err := s.driver()
+	if err != nil {
+		return err
+	}
+	s.tc.Parts = mergeParts(driver, common.Parts, special.Parts)
+	s.tc.Digest = digestOf(s.tc)
+	return nil
+}
+
+// driver is the program that is executed. In a wrapper that starts a container the root's path is replaced by a name:
+// where a root lies does not change what is in it.
+func (s *search) driver() ([]Part, error) {
+	path := s.tc.Compiler
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	part := Part{Name: filepath.Base(path), Path: s.tc.Compiler}
+	if s.tc.Root == "" {
+		var err error
+		part.Digest, err = s.memo.Digest(path)
+		return []Part{part}, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the wrapper: %w", err)
+	}
+	part.Name = "wrapper"
+	part.Digest = sum(strings.ReplaceAll(string(text), s.tc.Root, "$ROOT"))
+	return []Part{part}, nil
+}
+
+// answer gives what the Memo knows about the question, if all files it speaks of are as they were, and else asks.
+func (s *search) answer(what string, ask func() (*record, error)) (*record, error) {
+	question, err := s.question(what)
+	if err != nil {
+		return nil, err
+	}
+	if known, ok := s.recall(question); ok {
+		return known, nil
+	}
+	fresh, err := ask()
+	if err != nil {
+		return nil, err
+	}
+	if text, err := json.Marshal(fresh); err == nil && fresh.settled(time.Now()) {
+		s.memo.Put(question, string(text))
+	}
+	return fresh, nil
+}
+
+// question identifies what is asked, of which file's contents, in which environment.
+func (s *search) question(what string) (string, error) {
+	driver, err := s.memo.Digest(s.tc.Compiler)
+	if err != nil {
+		return "", fmt.Errorf("identify the compiler: %w", err)
+	}
+	lines := []string{format, what, string(s.tc.Vendor), s.tc.Compiler, driver, s.override}
+	for _, entry := range s.tc.env {
+		if !strings.HasPrefix(entry, "HOME=") && !strings.HasPrefix(entry, "TMPDIR=") {
+			lines = append(lines, entry)
+		}
+	}
+	return "toolchain " + sum(strings.Join(lines, "\x00")), nil
+}
+
+func (s *search) recall(question string) (*record, bool) {
+	text, ok := s.memo.Get(question)
+	if !ok {
+		return nil, false
+	}
+	known := &record{}
+	if json.Unmarshal([]byte(text), known) != nil {
+		return nil, false
+	}
+	root := known.Root
+	if root == "" {
+		root = s.tc.Root
+	}
+	inside := &Toolchain{Root: root}
+	for _, p := range known.Parts {
+		if digest, err := s.memo.Digest(inside.Resolve(p.Path)); err != nil || digest != p.Digest {
+			return nil, false
+		}
+	}
+	return known, !slices.ContainsFunc(known.Watch, func(w stamp) bool { return w != stampOf(w.Path) })
+}
+
+// settled says whether the stamps are old enough for a later change to show.
+func (r *record) settled(now time.Time) bool {
+	young := func(w stamp) bool { return w.MTime >= 0 && now.Sub(time.Unix(0, w.MTime)) < settled }
+	return !slices.ContainsFunc(r.Watch, young)
+}
+
+func stampOf(dir string) stamp {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return stamp{dir, -1}
+	}
+	return stamp{dir, info.ModTime().UnixNano()}
+}
+
+// mergeParts sorts by name and drops repetitions; one file may be reached by several names.
+func mergeParts(lists ...[]Part) []Part {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(a, b Part) int {
+		return strings.Compare(a.Name+"\x00"+a.Digest+"\x00"+a.Path, b.Name+"\x00"+b.Digest+"\x00"+b.Path)
+	})
+	return slices.CompactFunc(all, func(a, b Part) bool { return a.Name == b.Name && a.Digest == b.Digest })
+}
+
+// digestOf leaves paths out, so that the same compiler installed elsewhere is the same.
+func digestOf(tc *Toolchain) string {
+	lines := []string{format, string(tc.Vendor), tc.Version}
+	for _, p := range tc.Parts {
+		lines = append(lines, p.Name+" "+p.Digest)
+	}
+	return sum(strings.Join(lines, "\n"))
+}
+
+func sum(s string) string {
+	h := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(h[:])
+}

@@ -1,0 +1,100 @@
+// Package toolchain finds the compilers of a target, identifies them by content and says how they are called. It runs
+// them to ask what they are; it never runs a build.
+//
+// A compiler is asked once which programs, libraries and bitcode it uses; the answer is kept in a filehash.Memo and
+// holds as long as the digests of all these files do. Finding a known toolchain again spawns no process.
+package toolchain
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// Part is one file that takes part in compiling or linking.
+type Part struct {
+	Name   string // what it is called wherever it is installed: "clang", "ocml.bc", "libLLVM.so.21.1"
+	Path   string // as the compiler names it; see Toolchain.Resolve
+	Digest string // SHA-256, hexadecimal
+}
+
+// Toolchain is a compiler as it was found and identified for one target. It is safe for concurrent use and not to be
+// copied.
+type Toolchain struct {
+	Vendor      target.Vendor
+	Compiler    string   // path of the program to execute
+	Version     string   // digits and dots: HIP's "6.4.43484", nvcc's "12.4.131", the C++ compiler's "12.2.0"
+	VersionLine string   // as the compiler words it, on one line
+	Root        string   // folder that is "/" to the compiler, "" when it sees this machine's own
+	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
+	Parts       []Part   // what Digest is made of, by name
+	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
+
+	env      []string
+	resolved sync.Map // folder as named by the compiler -> folder on this machine
+}
+
+// Environ is the complete environment to run the compiler in: what it needs to be found and to be deterministic, and
+// none of the variables that change what it produces, such as CPATH or NVCC_APPEND_FLAGS.
+func (tc *Toolchain) Environ() []string {
+	if tc.env == nil {
+		return baseEnviron(func(string) string { return "" })
+	}
+	return slices.Clone(tc.env)
+}
+
+// Resolve says where on this machine the file is which the compiler calls p. Below Root symbolic links stay below
+// Root, as they do for the compiler. Relative paths, and paths that exist outside Root only (a source folder that is
+// visible inside), are returned as they are.
+func (tc *Toolchain) Resolve(p string) string {
+	if tc.Root == "" || !filepath.IsAbs(p) {
+		return p
+	}
+	inside := filepath.Join(tc.resolveDir(filepath.Dir(p)), filepath.Base(p))
+	info, err := os.Lstat(inside)
+	switch {
+	case err == nil && info.Mode()&os.ModeSymlink != 0:
+		return below(tc.Root, p)
+	case err == nil || !exists(p):
+		return inside
+	}
+	return p
+}
+
+// resolveDir remembers folders: a unit names a thousand headers in a few dozen of them.
+func (tc *Toolchain) resolveDir(dir string) string {
+	if known, ok := tc.resolved.Load(dir); ok {
+		return known.(string)
+	}
+	inside := below(tc.Root, dir)
+	tc.resolved.Store(dir, inside)
+	return inside
+}
+
+// below resolves p in the folder root as a process with that root would.
+func below(root, p string) string {
+	inside, err := securejoin.SecureJoin(root, p)
+	if err != nil { // such as a loop of links: let whoever opens it say so
+		return filepath.Join(root, filepath.Clean("/"+p))
+	}
+	return inside
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// clang says whether the compiler is Clang underneath; anything else takes GCC's options.
+func (tc *Toolchain) clang() bool { return strings.Contains(tc.VersionLine, "clang") }

@@ -1,0 +1,199 @@
+package jit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/aiter-go/aiter/jit/filehash"
+)
+
+// Tree is the folder of sources that a configuration speaks of. Paths are
+// relative to it, with forward slashes.
+type Tree interface {
+	// Digest returns the SHA-256 of a file, in hex.
+	Digest(path string) (string, error)
+	// Path returns where a file is on disk; false when it cannot change.
+	Path(path string) (string, bool)
+	// Names returns the names in a folder; a missing one has none.
+	Names(dir string) map[string]bool
+	// Dir returns the folder on disk in which compilers run.
+	Dir(ctx context.Context) (string, error)
+}
+
+// DirTree is a checkout: sources that people edit.
+type DirTree struct {
+	dir  string
+	memo *filehash.Memo
+}
+
+var _ Tree = (*DirTree)(nil)
+
+// NewDirTree returns the tree below the folder dir, which must exist.
+func NewDirTree(dir string, memo *filehash.Memo) (*DirTree, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("source folder %s: %w", dir, err)
+	}
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return nil, fmt.Errorf("source folder: %w; give the checkout that holds config/ and csrc/", err)
+	}
+	return &DirTree{dir: abs, memo: memo}, nil
+}
+
+// Digest implements [Tree].
+func (t *DirTree) Digest(path string) (string, error) {
+	return t.memo.Digest(filepath.Join(t.dir, filepath.FromSlash(path)))
+}
+
+// Path implements [Tree].
+func (t *DirTree) Path(path string) (string, bool) {
+	return filepath.Join(t.dir, filepath.FromSlash(path)), true
+}
+
+// Names implements [Tree].
+func (t *DirTree) Names(dir string) map[string]bool {
+	return namesIn(filepath.Join(t.dir, filepath.FromSlash(dir)))
+}
+
+// Dir implements [Tree].
+func (t *DirTree) Dir(context.Context) (string, error) { return t.dir, nil }
+
+// EmbeddedTree is sources that came inside the program. They are laid out on
+// disk when a compiler first needs them.
+type EmbeddedTree struct {
+	files fs.FS
+	below string // folder for the laid-out tree
+
+	mu     sync.Mutex
+	digest string // of files; "" until it is first needed
+}
+
+var _ Tree = (*EmbeddedTree)(nil)
+
+// NewEmbeddedTree returns the tree in files, to be laid out in a folder below
+// the folder below.
+func NewEmbeddedTree(files fs.FS, below string) *EmbeddedTree {
+	return &EmbeddedTree{files: files, below: below}
+}
+
+// Digest implements [Tree].
+func (t *EmbeddedTree) Digest(path string) (string, error) {
+	data, err := fs.ReadFile(t.files, path)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Path implements [Tree].
+func (t *EmbeddedTree) Path(string) (string, bool) { return "", false }
+
+// Names implements [Tree].
+func (t *EmbeddedTree) Names(dir string) map[string]bool {
+	entries, _ := fs.ReadDir(t.files, dir)
+	names := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	return names
+}
+
+// Dir implements [Tree]. It looks at the tree each time: a compiler that reads
+// what somebody has edited there would not compile what the keys say.
+func (t *EmbeddedTree) Dir(context.Context) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.digest == "" {
+		digest, err := treeDigest(t.files)
+		if err != nil {
+			return "", err
+		}
+		t.digest = digest
+	}
+	dir := filepath.Join(t.below, t.digest[:32])
+	var err error
+	for range placeTries {
+		if t.whole(dir) {
+			return dir, nil
+		}
+		if err = t.layOut(dir); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("lay out the sources: %w", err)
+}
+
+// placeTries is how often a tree is laid out when other processes do the same
+// and are quicker.
+const placeTries = 5
+
+// whole says whether every file of the tree is in dir as it should be, and no
+// other.
+func (t *EmbeddedTree) whole(dir string) bool {
+	got, err := treeDigest(os.DirFS(dir))
+	return err == nil && got == t.digest
+}
+
+// layOut writes the tree to dir, whole or not at all. What is there already,
+// and is not whole, is moved off.
+func (t *EmbeddedTree) layOut(dir string) error {
+	if err := os.MkdirAll(t.below, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(t.below, "new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	tree := filepath.Join(tmp, "tree")
+	if err := os.CopyFS(tree, t.files); err != nil {
+		return err
+	}
+	err = os.Rename(tree, dir)
+	if err == nil || t.whole(dir) {
+		return nil
+	}
+	if err := os.Rename(dir, filepath.Join(tmp, "old")); err != nil {
+		return err
+	}
+	return os.Rename(tree, dir)
+}
+
+// treeDigest hashes the names and contents of all files.
+func treeDigest(files fs.FS) (string, error) {
+	h := sha256.New()
+	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h, "%q %d\n", path, len(data))
+		_, err = h.Write(data)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+func namesIn(dir string) map[string]bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	list, _ := f.Readdirnames(-1)
+	names := make(map[string]bool, len(list))
+	for _, n := range list {
+		names[n] = true
+	}
+	return names
+}

@@ -1,0 +1,280 @@
+package jit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// UnitResult is what became of one translation unit.
+type UnitResult struct {
+	Source  string  `json:"source"`
+	Action  Action  `json:"action"`
+	Reason  string  `json:"reason"`
+	Seconds float64 `json:"seconds"`
+
+	ref   cache.Ref
+	lines cache.Lines
+}
+
+// unit is one translation unit of one module for one target.
+type unit struct {
+	m       *Manager
+	w       *world
+	tc      *toolchain.Toolchain
+	module  string
+	target  target.Target
+	include []string
+	plan    manifest.Unit
+	timeout time.Duration
+	last    cache.Lines // of the same unit in the last build
+
+	lines cache.Lines
+	key   cache.Key
+	known digests // files as they were before the compiler started
+}
+
+// Placeholders in the argv of a key for what must not matter: where the tree
+// and the outputs are.
+const (
+	rootMark   = "ROOT"
+	objectMark = "OBJECT"
+	depMark    = "DEPFILE"
+)
+
+// identify computes the unit's key: all that is known before compiling.
+func (u *unit) identify() error {
+	digest, err := u.w.tree.Digest(u.plan.Source)
+	if err != nil {
+		return fmt.Errorf("source %s of %s: %w", u.plan.Source, u.module, err)
+	}
+	u.lines = nil
+	u.lines.Add("epoch", epoch)
+	u.lines.Add("action", "compile")
+	u.lines.Add("target", u.target.String())
+	u.lines.Add("toolchain", u.tc.Digest)
+	argv := u.argv(rootMark, objectMark, depMark)
+	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
+	u.lines.Add("source "+u.plan.Source, digest)
+	u.key = u.lines.Key()
+	return nil
+}
+
+// id is unique among the translation units of a link, and the same wherever
+// and whenever the unit is compiled.
+func (u *unit) id() string {
+	var l cache.Lines
+	l.Add("module", u.module)
+	l.Add("source", u.plan.Source)
+	l.Add("flags", strings.Join(u.plan.Flags, "\x00"))
+	return string(l.Key()[:16])
+}
+
+func (u *unit) argv(root, object, dep string) []string {
+	return u.tc.CompileArgs(u.spec(root, object, dep))
+}
+
+func (u *unit) spec(root, object, dep string) toolchain.Unit {
+	return toolchain.Unit{
+		Source: u.plan.Source, Object: object, Depfile: dep,
+		Include: u.include, Flags: u.plan.Flags,
+		Target: u.target, ID: u.id(), Root: root,
+	}
+}
+
+// variant is one set of dependencies under which a unit was compiled.
+type variant struct {
+	Tree   string `json:"tree"`   // digest of the list of files in the source tree
+	System string `json:"system"` // digest of the list of all others
+}
+
+// maxVariants is how many are remembered a unit, the latest first: enough for
+// a header that is edited to and fro.
+const maxVariants = 8
+
+func (u *unit) variants() ([]variant, error) {
+	data, err := u.m.opts.Cache.Get(cache.Manifest, u.key)
+	if err != nil {
+		return nil, err
+	}
+	var vs []variant
+	if err := json.Unmarshal(data, &vs); err != nil {
+		return nil, &cache.MissError{Kind: cache.Manifest, Key: string(u.key), Reason: err.Error()}
+	}
+	return vs, nil
+}
+
+// resultLines are the parts of the key of the object: the unit's and its
+// dependencies'.
+func (u *unit) resultLines(v variant) cache.Lines {
+	l := append(cache.Lines{}, u.lines...)
+	l.Add("headers", v.Tree)
+	l.Add("system headers", v.System)
+	return l
+}
+
+// lookup finds the object for the sources as they are now. When there is none
+// it says why.
+func (u *unit) lookup() (res UnitResult, found bool, why string) {
+	vs, err := u.variants()
+	if err != nil {
+		return res, false, u.whyNew(err)
+	}
+	for i, v := range vs {
+		stale := u.w.staleList(u.m.opts.Cache, v.Tree)
+		if stale == "" {
+			stale = u.w.staleList(u.m.opts.Cache, v.System)
+		}
+		if stale != "" {
+			if i == 0 {
+				why = stale
+			}
+			continue
+		}
+		return u.hit(v)
+	}
+	return res, false, why
+}
+
+func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
+	lines := u.resultLines(v)
+	key := lines.Key()
+	object, err := u.m.opts.Cache.Get(cache.Object, key)
+	if err != nil {
+		return res, false, "object lost: " + err.Error()
+	}
+	res = UnitResult{Source: u.plan.Source, Action: Hit, Reason: "unchanged", lines: lines}
+	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: string(object), Deps: []string{v.Tree, v.System}}
+	return res, true, ""
+}
+
+// whyNew explains a miss by the first line that differs from the last build.
+func (u *unit) whyNew(miss error) string {
+	if u.last == nil {
+		return "never built for " + u.target.String()
+	}
+	for _, l := range u.lines {
+		if before, ok := u.last.Get(l.Label); !ok || before != l.Value {
+			return describe(l.Label) + " changed"
+		}
+	}
+	return "not in the cache (" + miss.Error() + ")"
+}
+
+func describe(label string) string {
+	switch label {
+	case "argv":
+		return "flags"
+	case "epoch":
+		return "cache format"
+	}
+	return label
+}
+
+// build returns the unit's object, compiling it when the cache has none.
+func (u *unit) build(ctx context.Context) (UnitResult, error) {
+	start := time.Now()
+	res, err := u.find(ctx)
+	res.Source, res.Seconds = u.plan.Source, since(start)
+	if err == nil && res.Action == Hit {
+		u.observe(Event{Step: UnitHit, Action: Hit, Reason: res.Reason, Seconds: res.Seconds})
+	}
+	return res, err
+}
+
+func (u *unit) find(ctx context.Context) (UnitResult, error) {
+	if err := u.identify(); err != nil {
+		return UnitResult{}, err
+	}
+	if u.m.claimForced(u.key) {
+		res, err := u.buildLocked(ctx, true, "forced")
+		if err != nil {
+			u.m.unclaimForced(u.key)
+		}
+		return res, err
+	}
+	res, found, why := u.lookup()
+	if found {
+		return res, nil
+	}
+	return u.buildLocked(ctx, false, why)
+}
+
+// observe tells an event of this unit.
+func (u *unit) observe(e Event) {
+	e.Module, e.Target, e.Source = u.module, u.target.String(), u.plan.Source
+	u.m.opts.Observer.Observe(e)
+}
+
+// buildLocked makes sure that one process alone compiles the unit, and that
+// it is not compiled when another has just done it.
+func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitResult, error) {
+	before := u.lastFailure()
+	turn, err := u.m.take(ctx, cache.LockRequest{
+		Key: u.key, What: "compile " + u.plan.Source + " for " + u.target.String(), Timeout: u.m.wait(u.timeout),
+		Waiting: func(h cache.Holder) { u.observe(Event{Step: Waiting, Holder: h}) },
+	})
+	if err != nil {
+		return UnitResult{}, err
+	}
+	defer turn.end()
+	if !force {
+		if res, found, _ := u.lookup(); found {
+			return res, nil
+		}
+		if f := u.lastFailure(); f.isNews(before) && u.concerns(f) {
+			return UnitResult{}, &f.Error
+		}
+	}
+	if err := turn.slot(ctx); err != nil {
+		return UnitResult{}, err
+	}
+	return u.compile(ctx, why)
+}
+
+// failureRecord is what waiters learn of a compile that failed while they
+// waited for it.
+type failureRecord struct {
+	ID    string        // of this failure: clocks may jump
+	Limit time.Duration // the time limit, when that was the reason
+	Seen  digests       // files of the source tree, as far as known when it began
+	Error CompileError
+}
+
+// isNews says whether the failure came after before was looked at.
+func (f *failureRecord) isNews(before *failureRecord) bool {
+	return f != nil && (before == nil || f.ID != before.ID)
+}
+
+// concerns says whether this unit would fail likewise: it allows no more time,
+// and the files have not been mended since.
+func (u *unit) concerns(f *failureRecord) bool {
+	if f.Limit > 0 && u.timeout > f.Limit {
+		return false
+	}
+	for p, digest := range f.Seen {
+		if now, err := u.w.digest(p); err != nil || now != digest {
+			return false
+		}
+	}
+	return true
+}
+
+func (u *unit) lastFailure() *failureRecord {
+	data, err := u.m.opts.Cache.Get(cache.Failure, u.key)
+	if err != nil {
+		return nil
+	}
+	f := new(failureRecord)
+	if json.Unmarshal(data, f) != nil {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,149 @@
+package aiter_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/aiter-go/aiter"
+
+// layers states, for each package, which packages of this module it may
+// import. A package that is not listed may not exist; an arrow that is not
+// listed is an error. Tests are free to reach further, in external packages.
+var layers = map[string][]string{
+	"":                 {},
+	"internal/dl":      {},
+	"internal/testenv": {},
+	"tensor":           {},
+	"tensor/npy":       {"tensor"},
+	"internal/ffi":     {"internal/dl", "tensor"},
+	"jit/filehash":     {},
+	"jit/depfile":      {},
+	"jit/target":       {},
+	"jit/schema":       {},
+	"jit/cache":        {},
+	"jit/manifest":     {"jit/target", "jit/schema"},
+	"jit/toolchain":    {"jit/target", "jit/filehash"},
+	"jit":              {"jit/cache", "jit/depfile", "jit/filehash", "jit/manifest", "jit/target", "jit/toolchain"},
+	"device":           {"internal/dl", "jit/target", "tensor"},
+	"registry/verify":  {"device", "tensor"},
+	"registry": {"", "device", "internal/ffi", "jit", "jit/cache", "jit/filehash", "jit/manifest",
+		"jit/schema", "jit/target", "jit/toolchain", "registry/verify", "tensor"},
+	"causalconv1d":     {"registry", "tensor"},
+	"examples/service": {"causalconv1d", "device", "registry", "tensor"},
+	"op_tests":         {"tensor"},
+	"op_tests/perf":    {"device", "op_tests", "tensor"},
+	"op_tests/report":  {},
+	"cmd/aiterctl": {"", "device", "jit", "jit/cache", "jit/manifest", "jit/schema", "jit/target", "jit/toolchain",
+		"op_tests", "op_tests/perf", "op_tests/report", "registry", "tensor", "tensor/npy"},
+}
+
+// owners are outside modules that one package alone may import.
+var owners = map[string]string{
+	"github.com/ebitengine/purego":          "internal/dl",
+	"github.com/BurntSushi/toml":            "jit/manifest",
+	"github.com/spf13/cobra":                "cmd/aiterctl",
+	"golang.org/x/term":                     "cmd/aiterctl",
+	"github.com/cyphar/filepath-securejoin": "jit/toolchain",
+}
+
+func TestLayers(t *testing.T) {
+	found := map[string]bool{}
+	for file, imports := range sourceImports(t) {
+		pkg := path.Dir(file)
+		if pkg == "." {
+			pkg = ""
+		}
+		found[pkg] = true
+		allowed, known := layers[pkg]
+		if !known {
+			t.Errorf("%s: package %q is in no layer; add it to layers_test.go and ARCHITECTURE.md", file, pkg)
+		}
+		for _, imp := range imports {
+			checkImport(t, file, pkg, imp, allowed)
+		}
+	}
+	for pkg := range layers {
+		if !found[pkg] {
+			t.Errorf("layer %q has no package", pkg)
+		}
+	}
+}
+
+func checkImport(t *testing.T, file, pkg, imp string, allowed []string) {
+	t.Helper()
+	if imp == "C" {
+		t.Errorf("%s uses cgo", file)
+	}
+	for mod, owner := range owners {
+		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && pkg != owner {
+			t.Errorf("%s imports %s, which only %s may", file, imp, owner)
+		}
+	}
+	rel, inside := strings.CutPrefix(imp, modulePath)
+	if !inside {
+		return
+	}
+	if rel = strings.TrimPrefix(rel, "/"); !slices.Contains(allowed, rel) {
+		t.Errorf("%s imports %q, which is not below %q", file, rel, pkg)
+	}
+}
+
+// sourceImports returns the imports of each Go file that is no test.
+func sourceImports(t *testing.T) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	err := fs.WalkDir(os.DirFS("."), ".", func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && (strings.HasPrefix(e.Name(), ".") && file != "." || e.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		out[file] = nil
+		for _, i := range f.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			out[file] = append(out[file], p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestNothingHappensAtImport forbids init functions: values are wired by
+// whoever needs them.
+func TestNothingHappensAtImport(t *testing.T) {
+	for file := range sourceImports(t) {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s has an init function", file)
+			}
+		}
+	}
+}

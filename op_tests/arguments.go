@@ -1,0 +1,78 @@
+package optests
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// checkNames verifies that every given argument is one of the operator's, and of
+// the right kind.
+func (op operator) checkNames(given args) error {
+	var names []string
+	for _, a := range op.args {
+		names = append(names, a.name)
+		if v := given[a.name]; v != nil && !a.accepts(v) {
+			return &ArgumentError{Op: op.name, Arg: a.name, Expected: a.kindName(), Got: fmt.Sprintf("%T", v)}
+		}
+	}
+	for name := range given {
+		if !slices.Contains(names, name) {
+			return &ArgumentError{Op: op.name, Arg: name, Expected: "one of " + strings.Join(names, ", "), Got: "an unknown name"}
+		}
+	}
+	return nil
+}
+
+func (a argument) accepts(v any) bool {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		return a.role != option && v != nil
+	case Wanted:
+		return a.role == output
+	}
+	return a.role == option && fmt.Sprintf("%T", v) == a.kindName()
+}
+
+func (a argument) kindName() string {
+	if a.role != option {
+		return "a tensor"
+	}
+	return fmt.Sprintf("%T", a.value(Case{}))
+}
+
+// fits verifies a given tensor's shape and its kind of elements. Finer points of
+// type are the operator's own to refuse.
+func (a argument) fits(c Case, t *tensor.Tensor) error {
+	if slices.Equal(t.Shape(), a.shape(c)) && (t.DType() == a.dtype(c) || isFloat(t.DType()) && isFloat(a.dtype(c))) {
+		return nil
+	}
+	return &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: fmt.Sprintf("%s%v", t.DType(), t.Shape())}
+}
+
+// describe is the tensor that the case expects, such as "float16[2 64 128]".
+func (a argument) describe(c Case) string { return fmt.Sprintf("%s%v", a.dtype(c), a.shape(c)) }
+
+// ranked is a given tensor of so many dimensions, which are called shape.
+func (a args) ranked(name string, rank int, shape string) (*tensor.Tensor, error) {
+	t := a.tensor(name)
+	if t == nil {
+		return nil, &ArgumentError{Arg: name, Expected: "a tensor " + shape, Got: "none"}
+	}
+	if t.Rank() != rank {
+		return nil, &ArgumentError{Arg: name, Expected: "a tensor " + shape, Got: fmt.Sprintf("shape %v", t.Shape())}
+	}
+	return t, nil
+}
+
+// named puts the operator's name into an *ArgumentError, and before any other.
+func (op operator) named(err error) error {
+	if e, ok := errors.AsType[*ArgumentError](err); ok {
+		e.Op = op.name
+		return err
+	}
+	return fmt.Errorf("%s: %w", op.name, err)
+}

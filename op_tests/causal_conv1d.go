@@ -1,0 +1,172 @@
+package optests
+
+import "math"
+
+// conv1d is one causal depthwise convolution, every value in float64 and every
+// slice row-major. Position t of a row runs from -(width-1), the oldest initial
+// state, to seqlen-1. A row is one (batch, channel) pair.
+type conv1d struct {
+	batch, dim, seqlen, width int
+
+	x       []float64 // (batch, dim, seqlen)
+	weight  []float64 // (dim, width)
+	bias    []float64 // (dim), or nil
+	initial []float64 // (batch, dim, width-1), or nil for zeros
+	seq     []float64 // (batch, seqlen) sequence numbers, or nil for one sequence
+	silu    bool
+}
+
+// at is X[t].
+func (c *conv1d) at(row, t int) float64 {
+	switch {
+	case t >= 0:
+		return c.x[row*c.seqlen+t]
+	case c.initial != nil:
+		return c.initial[row*(c.width-1)+t+c.width-1]
+	}
+	return 0
+}
+
+// padding reports whether t belongs to no sequence.
+func (c *conv1d) padding(row, t int) bool {
+	return c.seq != nil && c.seq[row/c.dim*c.seqlen+t] < 0
+}
+
+// sees is Gate(t, u) for u <= t. What came before position 0 is a sequence of
+// its own: with sequence numbers, nothing sees it. Padding sees nothing, so that
+// no value there, be it a NaN, reaches a gradient.
+func (c *conv1d) sees(row, t, u int) bool {
+	if c.seq == nil {
+		return true
+	}
+	s := c.seq[row/c.dim*c.seqlen:]
+	return u >= 0 && s[t] >= 0 && s[t] == s[u]
+}
+
+// pre is p[t], the sum before the activation.
+func (c *conv1d) pre(row, t int) float64 {
+	d, p := row%c.dim, 0.0
+	if c.bias != nil {
+		p = c.bias[d]
+	}
+	for k := range c.width {
+		if u := t - (c.width - 1) + k; c.sees(row, t, u) {
+			p += c.weight[d*c.width+k] * c.at(row, u)
+		}
+	}
+	return p
+}
+
+// out is y, (batch, dim, seqlen).
+func (c *conv1d) out() []float64 {
+	y := make([]float64, len(c.x))
+	parallel(c.batch*c.dim, func(row int) {
+		for t := range c.seqlen {
+			if !c.padding(row, t) {
+				y[row*c.seqlen+t] = c.activate(c.pre(row, t))
+			}
+		}
+	})
+	return y
+}
+
+func (c *conv1d) activate(p float64) float64 {
+	if c.silu {
+		return p * sigmoid(p)
+	}
+	return p
+}
+
+// final is the last width-1 values of X, (batch, dim, width-1).
+func (c *conv1d) final() []float64 {
+	n := c.width - 1
+	f := make([]float64, c.batch*c.dim*n)
+	for i := range f {
+		f[i] = c.at(i/n, c.seqlen-n+i%n)
+	}
+	return f
+}
+
+// conv1dGrads are the gradients of a loss with respect to what conv1d reads,
+// each shaped as the value it belongs to. bias and initial are filled in
+// whether or not conv1d has them.
+type conv1dGrads struct{ x, weight, bias, initial []float64 }
+
+// grads carries the loss's gradients with respect to out and final back to the
+// inputs. dfinal may be nil.
+func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
+	rows, n := c.batch*c.dim, c.width-1
+	g := c.preGrad(dout)
+	r := conv1dGrads{
+		x: make([]float64, len(c.x)), initial: make([]float64, rows*n),
+		weight: make([]float64, c.dim*c.width), bias: make([]float64, c.dim),
+	}
+	parallel(rows, func(row int) {
+		for u := -n; u < c.seqlen; u++ {
+			v := c.inputGrad(g, dfinal, row, u)
+			if u < 0 {
+				r.initial[row*n+u+n] = v
+			} else {
+				r.x[row*c.seqlen+u] = v
+			}
+		}
+	})
+	parallel(c.dim, func(d int) { c.weightGrad(g, d, r.weight[d*c.width:(d+1)*c.width], &r.bias[d]) })
+	return r
+}
+
+// preGrad is g, the gradient with respect to p.
+func (c *conv1d) preGrad(dout []float64) []float64 {
+	g := make([]float64, len(dout))
+	parallel(c.batch*c.dim, func(row int) {
+		for t := range c.seqlen {
+			if !c.padding(row, t) {
+				i := row*c.seqlen + t
+				g[i] = dout[i] * c.slope(row, t)
+			}
+		}
+	})
+	return g
+}
+
+// slope is dy/dp at t.
+func (c *conv1d) slope(row, t int) float64 {
+	if !c.silu {
+		return 1
+	}
+	p := c.pre(row, t)
+	s := sigmoid(p)
+	return s * (1 + p*(1-s))
+}
+
+// inputGrad is the gradient with respect to X[u]: dx for u >= 0, dinitial below.
+func (c *conv1d) inputGrad(g, dfinal []float64, row, u int) float64 {
+	w, sum := c.weight[row%c.dim*c.width:], 0.0
+	for k := range c.width {
+		if t := u + k; t >= 0 && t < c.seqlen && c.sees(row, t, u) {
+			sum += w[c.width-1-k] * g[row*c.seqlen+t]
+		}
+	}
+	if j := u - (c.seqlen - c.width + 1); j >= 0 && dfinal != nil {
+		sum += dfinal[row*(c.width-1)+j]
+	}
+	return sum
+}
+
+// weightGrad adds channel d's gradients into dweight (width) and dbias.
+func (c *conv1d) weightGrad(g []float64, d int, dweight []float64, dbias *float64) {
+	for b := range c.batch {
+		row := b*c.dim + d
+		for t := range c.seqlen {
+			gt := g[row*c.seqlen+t]
+			*dbias += gt
+			for k := range c.width {
+				if u := t - (c.width - 1) + k; c.sees(row, t, u) {
+					dweight[k] += c.at(row, u) * gt
+				}
+			}
+		}
+	}
+}
+
+func sigmoid(p float64) float64 { return 1 / (1 + math.Exp(-p)) }

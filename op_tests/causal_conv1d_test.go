@@ -1,0 +1,274 @@
+package optests
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// randomConv1d is a small problem with every part that the case asks for.
+func randomConv1d(c Case) *conv1d {
+	c = c.normal()
+	draw := func(name string, n int64) []float64 {
+		v := make([]float64, n)
+		normals(c, random(c.Seed, name), v)
+		return v
+	}
+	r := &conv1d{
+		batch: int(c.Batch), dim: int(c.Dim), seqlen: int(c.Seqlen), width: int(c.Width), silu: c.SiLU,
+		x: draw("x", c.Batch*c.Dim*c.Seqlen), weight: draw("weight", c.Dim*c.Width),
+	}
+	if !c.NoBias {
+		r.bias = draw("bias", c.Dim)
+	}
+	if c.WithInitial {
+		r.initial = draw("initial", c.Batch*c.Dim*(c.Width-1))
+	}
+	if c.WithSeqIdx {
+		r.seq = make([]float64, c.Batch*c.Seqlen)
+		sequences(c, random(c.Seed, "seq"), r.seq)
+	}
+	return r
+}
+
+// smallCases crosses the flags with sizes around the width.
+func smallCases() []Case {
+	var cases []Case
+	for _, flags := range flagSets() {
+		for _, size := range [][2]int64{{1, 5}, {4, 1}, {4, 2}, {4, 3}, {3, 9}, {8, 5}, {2, 0}} {
+			c := flags
+			c.Batch, c.Dim, c.Width, c.Seqlen, c.Seed = 2, 3, size[0], size[1], uint64(len(cases))
+			if !flags.Slice {
+				cases = append(cases, c)
+			}
+		}
+	}
+	return cases
+}
+
+func TestForwardByHand(t *testing.T) {
+	base := conv1d{batch: 1, dim: 1, seqlen: 4, width: 3, x: []float64{1, 2, 3, 4}, weight: []float64{100, 10, 1}}
+	silu := func(p float64) float64 { return p / (1 + math.Exp(-p)) }
+	tests := []struct {
+		name       string
+		change     func(*conv1d)
+		out, final []float64
+	}{
+		{"plain", func(*conv1d) {}, []float64{1, 12, 123, 234}, []float64{3, 4}},
+		{"bias", func(c *conv1d) { c.bias = []float64{0.5} }, []float64{1.5, 12.5, 123.5, 234.5}, []float64{3, 4}},
+		{"silu", func(c *conv1d) { c.silu = true; c.weight = []float64{0, 0, -1} },
+			[]float64{silu(-1), silu(-2), silu(-3), silu(-4)}, []float64{3, 4}},
+		{"initial", func(c *conv1d) { c.initial = []float64{8, 9} }, []float64{891, 912, 123, 234}, []float64{3, 4}},
+		{"short", func(c *conv1d) { c.initial, c.x, c.seqlen = []float64{8, 9}, []float64{1}, 1 }, []float64{891}, []float64{9, 1}},
+		{"empty", func(c *conv1d) { c.initial, c.x, c.seqlen = []float64{8, 9}, nil, 0 }, []float64{}, []float64{8, 9}},
+		{"width 1", func(c *conv1d) { c.width, c.weight = 1, []float64{2} }, []float64{2, 4, 6, 8}, []float64{}},
+		{"sequences", func(c *conv1d) { c.seq = []float64{0, 1, 1, 0} }, []float64{1, 2, 23, 4}, []float64{3, 4}},
+		{"again after padding", func(c *conv1d) { c.seq = []float64{5, -1, 5, 5} }, []float64{1, 0, 103, 34}, []float64{3, 4}},
+		{"initial is no sequence", func(c *conv1d) { c.seq, c.initial = []float64{0, 0, 0, 0}, []float64{8, 9} },
+			[]float64{1, 12, 123, 234}, []float64{3, 4}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := base
+			test.change(&c)
+			closeTo(t, "out", c.out(), test.out, 1e-12)
+			closeTo(t, "final", c.final(), test.final, 0)
+		})
+	}
+}
+
+// The loss is <out, dout> + <final, dfinal>. Its gradients must equal central
+// differences of the forward reference, for every input.
+func TestBackwardEqualsFiniteDifferences(t *testing.T) {
+	for _, k := range smallCases() {
+		t.Run(fmt.Sprintf("%s_%d", k, k.Seed), func(t *testing.T) {
+			c := randomConv1d(k)
+			r := random(k.Seed, "loss")
+			dout, dfinal := make([]float64, len(c.x)), make([]float64, c.batch*c.dim*(c.width-1))
+			normals(k, r, dout)
+			normals(k, r, dfinal)
+			loss := func() float64 { return dot(c.out(), dout) + dot(c.final(), dfinal) }
+			g := c.grads(dout, dfinal)
+			closeTo(t, "dx", g.x, differences(c.x, loss), 1e-6)
+			closeTo(t, "dweight", g.weight, differences(c.weight, loss), 1e-6)
+			if c.bias != nil {
+				closeTo(t, "dbias", g.bias, differences(c.bias, loss), 1e-6)
+			}
+			if c.initial != nil {
+				closeTo(t, "dinitial", g.initial, differences(c.initial, loss), 1e-6)
+			}
+		})
+	}
+}
+
+func TestForwardIsLinear(t *testing.T) {
+	for _, k := range smallCases() {
+		if k.SiLU || !k.NoBias {
+			continue
+		}
+		a := randomConv1d(k)
+		b := *a
+		b.x, b.initial = redrawn(a.x, k), redrawn(a.initial, k)
+		sum := *a
+		sum.x, sum.initial = combine(2, a.x, -3, b.x), combine(2, a.initial, -3, b.initial)
+		closeTo(t, k.String(), sum.out(), combine(2, a.out(), -3, b.out()), 1e-10)
+		closeTo(t, k.String(), sum.final(), combine(2, a.final(), -3, b.final()), 1e-10)
+	}
+}
+
+// Shifting x right by n, with zeros moving in, shifts the output by n.
+func TestForwardShifts(t *testing.T) {
+	const n = 2
+	for _, k := range smallCases() {
+		c := randomConv1d(k)
+		if c.seqlen <= n || c.initial != nil || c.seq != nil {
+			continue
+		}
+		moved := *c
+		moved.x = slices.Repeat([]float64{0}, len(c.x))
+		for row := range c.batch * c.dim {
+			from := row * c.seqlen
+			copy(moved.x[from+n:from+c.seqlen], c.x[from:])
+		}
+		was, now := c.out(), moved.out()
+		for row := range c.batch * c.dim {
+			from, to := row*c.seqlen, (row+1)*c.seqlen
+			closeTo(t, k.String(), now[from+n:to], was[from:to-n], 1e-12)
+		}
+	}
+}
+
+// Nothing before a position depends on what comes after it.
+func TestForwardIsCausal(t *testing.T) {
+	for _, k := range smallCases() {
+		c := randomConv1d(k)
+		for at := range c.seqlen {
+			later := *c
+			later.x = slices.Clone(c.x)
+			for row := range c.batch * c.dim {
+				later.x[row*c.seqlen+at] += 10
+			}
+			was, now := c.out(), later.out()
+			for row := range c.batch * c.dim {
+				closeTo(t, k.String(), now[row*c.seqlen:row*c.seqlen+at], was[row*c.seqlen:row*c.seqlen+at], 0)
+			}
+		}
+	}
+}
+
+// A row cut in two, the states handed on, gives what the whole row gives.
+func TestSplitAndResume(t *testing.T) {
+	for _, k := range smallCases() {
+		if k.WithSeqIdx {
+			continue
+		}
+		whole := randomConv1d(k)
+		for cut := range whole.seqlen + 1 {
+			first, second := *whole, *whole
+			first.x, first.seqlen = columns(whole.x, whole.seqlen, 0, cut), cut
+			second.x, second.seqlen = columns(whole.x, whole.seqlen, cut, whole.seqlen), whole.seqlen-cut
+			second.initial = first.final()
+			closeTo(t, k.String(), first.out(), columns(whole.out(), whole.seqlen, 0, cut), 1e-12)
+			closeTo(t, k.String(), second.out(), columns(whole.out(), whole.seqlen, cut, whole.seqlen), 1e-12)
+			closeTo(t, k.String(), second.final(), whole.final(), 0)
+		}
+	}
+}
+
+// Each sequence of a packed row gives what it gives in a row of its own.
+func TestPackedSequencesStandAlone(t *testing.T) {
+	packed := randomConv1d(Case{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true, Seed: 7})
+	packed.seq = []float64{3, 3, 0, 0, 0, 0, -1, 8, 8}
+	out := packed.out()
+	for _, part := range [][2]int{{0, 2}, {2, 6}, {7, 9}} {
+		alone := *packed
+		alone.seq, alone.seqlen = nil, part[1]-part[0]
+		alone.x = columns(packed.x, packed.seqlen, part[0], part[1])
+		closeTo(t, "out", columns(out, packed.seqlen, part[0], part[1]), alone.out(), 1e-12)
+	}
+	closeTo(t, "padding", columns(out, packed.seqlen, 6, 7), []float64{0, 0, 0}, 0)
+}
+
+// Whatever lies in padding, no gradient of a parameter sees it.
+func TestPaddingHasNoGradient(t *testing.T) {
+	c := randomConv1d(Case{Batch: 1, Dim: 1, Seqlen: 6, Width: 3, SiLU: true, Seed: 3})
+	c.seq = []float64{0, 0, -1, -1, 1, 1}
+	dout := []float64{1, 2, 3, 4, 5, 6}
+	was := c.grads(dout, nil)
+	closeTo(t, "dx", was.x[2:4], []float64{0, 0}, 0)
+	c.x[2], c.x[3], dout[2], dout[3] = math.NaN(), -50, 70, math.Inf(1)
+	now := c.grads(dout, nil)
+	closeTo(t, "dweight", now.weight, was.weight, 0)
+	closeTo(t, "dbias", now.bias, was.bias, 0)
+}
+
+func TestSiLUFarOut(t *testing.T) {
+	c := conv1d{batch: 1, dim: 1, seqlen: 2, width: 1, x: []float64{-2000, 2000}, weight: []float64{1}, silu: true}
+	closeTo(t, "out", c.out(), []float64{0, 2000}, 0)
+	closeTo(t, "dx", c.grads([]float64{1, 1}, nil).x, []float64{0, 1}, 0)
+}
+
+// differences is the gradient of loss with respect to v, by central differences.
+func differences(v []float64, loss func() float64) []float64 {
+	const h = 1e-4
+	g := make([]float64, len(v))
+	for i, was := range v {
+		v[i] = was + h
+		up := loss()
+		v[i] = was - h
+		g[i] = (up - loss()) / (2 * h)
+		v[i] = was
+	}
+	return g
+}
+
+func closeTo(t *testing.T, what string, got, want []float64, tol float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if !(math.Abs(got[i]-want[i]) <= tol*(1+math.Abs(want[i]))) {
+			t.Fatalf("%s[%d] = %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func dot(a, b []float64) float64 {
+	sum := 0.0
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+// redrawn is other random values, as many as v has; nil for nil.
+func redrawn(v []float64, c Case) []float64 {
+	if v == nil {
+		return nil
+	}
+	out := make([]float64, len(v))
+	normals(c, random(c.Seed, "other"), out)
+	return out
+}
+
+func combine(a float64, u []float64, b float64, v []float64) []float64 {
+	if u == nil {
+		return nil
+	}
+	out := make([]float64, len(u))
+	for i := range out {
+		out[i] = a*u[i] + b*v[i]
+	}
+	return out
+}
+
+// columns is v[:, from:to] of rows of n values.
+func columns(v []float64, n, from, to int) []float64 {
+	var out []float64
+	for at := 0; n > 0 && at < len(v); at += n {
+		out = append(out, v[at+from:at+to]...)
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+package optests
+
+// causalConv1dUpdate declares the next outputs of sequences whose past is in
+// conv_state, which moves on.
+//
+// Of a grid's options, WithInitial makes the state longer than the filter needs,
+// WithFinal makes it circular and WithSeqIdx finds slots by index.
+func causalConv1dUpdate() operator {
+	return operator{
+		name: "causal_conv1d_update",
+		args: []argument{
+			{name: "out", role: output, shape: shapeNext, dtype: typeX, streams: true},
+			{name: "x", shape: shapeNext, dtype: typeX, streams: true, fill: normals},
+			{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, streams: true, kind: exact, fill: normals, moves: stateElements},
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
+			{name: "use_silu", role: option, value: siluOption},
+			{name: "cache_seqlens", shape: shapeSequences, dtype: typeInt32, fill: ringPositions, present: isCircular},
+			{name: "conv_state_indices", shape: shapeSequences, dtype: typeInt32, fill: slotIndices, present: isIndexed},
+			{name: "pad_slot_id", role: option, value: padSlotOption},
+		},
+		adapt:     adaptUpdate,
+		infer:     inferUpdate,
+		reference: referenceUpdate,
+		models:    decodeModels,
+	}
+}
+
+func shapeNext(c Case) []int64 {
+	if c.State.Flat {
+		return []int64{c.Batch, c.Dim}
+	}
+	return shapeX(c)
+}
+
+func isCircular(c Case) bool { return c.State.Circular }
+
+func adaptUpdate(c Case) Case {
+	given := c.State != (State{})
+	c = c.drawState(c.WithInitial, c.WithSeqIdx)
+	if !given {
+		c.State.Circular, c.State.Flat = c.WithFinal, c.Seqlen == 1 && c.Seed%2 == 1
+	}
+	return c
+}
+
+func inferUpdate(given args) (Case, error) {
+	rank := 3
+	if x := given.tensor("x"); x != nil && x.Rank() == 2 {
+		rank = 2
+	}
+	x, err := given.ranked("x", rank, "(batch, dim, seqlen) or (batch, dim)")
+	if err != nil {
+		return Case{}, err
+	}
+	state, err := given.ranked("conv_state", 3, "(slots, dim, length)")
+	if err != nil {
+		return Case{}, err
+	}
+	c, err := inferFilter(given)
+	c.Batch, c.Dim, c.Seqlen, c.DType, c.Layout = x.Dim(0), x.Dim(1), 1, x.DType(), layoutOf(x)
+	if rank == 3 {
+		c.Seqlen = x.Dim(2)
+	}
+	c.State.inferSlots(given, state, "conv_state_indices")
+	c.State.Circular, c.State.Flat = given.has("cache_seqlens"), rank == 2
+	return c, err
+}
+
+func referenceUpdate(in inputs) map[string][]float64 {
+	s := newSlotted(in, "conv_state")
+	row, x := s.dim*int(in.Seqlen), in.values["x"]
+	out := make([]float64, len(x))
+	for b := range s.batch {
+		slot, ok := s.slotOf(b, in.values["conv_state_indices"])
+		if !ok {
+			continue
+		}
+		v := visit{x: x[b*row : (b+1)*row], n: int(in.Seqlen), slot: slot, remembers: true}
+		if seen := in.values["cache_seqlens"]; seen != nil {
+			v.circular, v.origin = true, modulo(int(seen[b]), s.length)
+		}
+		copy(out[b*row:], s.run(v))
+	}
+	return map[string][]float64{"out": out, "conv_state": s.state}
+}

@@ -1,0 +1,215 @@
+package optests
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Result is how one output compares with the reference.
+type Result struct {
+	Name     string
+	Elements int64
+	// MaxAbsErr is the largest |got-want|; +Inf if some element is no number.
+	MaxAbsErr float64
+	// MaxRelErr is the largest |got-want| / max(|want|, the absolute tolerance).
+	MaxRelErr float64
+	// Mismatches counts elements beyond the operator's tolerance.
+	Mismatches int64
+	// BeyondIdeal counts elements worse than float32 sums rounded once.
+	BeyondIdeal int64
+	// Unwritten counts elements that still hold the poison.
+	Unwritten int64
+	// FirstBad is the index of the first mismatch, nil if there is none; Got and
+	// Want are the values there.
+	FirstBad  []int64
+	Got, Want float64
+	// CanaryBroken says that memory outside the output was written, first at
+	// CanaryByte, counted from the output's first element (before it: negative).
+	CanaryBroken bool
+	CanaryByte   int64
+}
+
+// OK reports whether the output is right and nothing beside it was touched.
+func (r Result) OK() bool { return r.Mismatches == 0 && !r.CanaryBroken }
+
+// Passed reports whether every result is OK.
+func Passed(results []Result) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return !r.OK() })
+}
+
+// String is one line for a person.
+func (r Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: max abs err %.3g, max rel err %.3g, errors %d/%d", r.Name, r.MaxAbsErr, r.MaxRelErr, r.Mismatches, r.Elements)
+	if r.FirstBad != nil {
+		fmt.Fprintf(&b, ", first at %v: got %g, want %g", r.FirstBad, r.Got, r.Want)
+	}
+	if r.BeyondIdeal > 0 && r.Mismatches == 0 {
+		fmt.Fprintf(&b, ", %d worse than one rounding", r.BeyondIdeal)
+	}
+	if r.Unwritten > 0 {
+		fmt.Fprintf(&b, ", %d never written", r.Unwritten)
+	}
+	if r.CanaryBroken {
+		fmt.Fprintf(&b, ", wrote outside the output at byte %d", r.CanaryByte)
+	}
+	return b.String()
+}
+
+// MarshalJSON writes the fields that tools read. An error that is no number is
+// null, since JSON has no infinity.
+func (r Result) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Name         string   `json:"name"`
+		MaxAbsErr    *float64 `json:"max_abs_err"`
+		MaxRelErr    *float64 `json:"max_rel_err"`
+		Mismatches   int64    `json:"mismatches"`
+		Elements     int64    `json:"elements"`
+		BeyondIdeal  int64    `json:"beyond_ideal"`
+		Unwritten    int64    `json:"unwritten"`
+		FirstBad     []int64  `json:"first_bad,omitempty"`
+		CanaryBroken bool     `json:"canary_broken"`
+	}{
+		r.Name, finite(r.MaxAbsErr), finite(r.MaxRelErr), r.Mismatches, r.Elements,
+		r.BeyondIdeal, r.Unwritten, r.FirstBad, r.CanaryBroken,
+	})
+}
+
+func finite(v float64) *float64 {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+// Check compares outputs, by name and on the host, with the reference. A tensor
+// that came back from a device must lie in a copy of its whole storage, so that
+// the canaries can be looked at. One result for each output, in the schema's
+// order. The error is an *ArgumentError, or says what could not be read.
+func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {
+	want, err := p.Reference()
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, 0, len(p.Outputs))
+	for _, o := range p.Outputs {
+		if err := p.sameLayout(o, got[o.Name]); err != nil {
+			return nil, err
+		}
+		r, err := o.compare(got[o.Name], want[o.Name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: output %s: %w", p.Op, o.Name, err)
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// sameLayout verifies that t is the output o, where it was when it was made.
+func (p *Problem) sameLayout(o Output, t *tensor.Tensor) error {
+	mine := p.Args[o.Arg].(*tensor.Tensor)
+	switch {
+	case t == nil:
+		return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(mine), Got: "none"}
+	case t.DType() != mine.DType() || !slices.Equal(t.Shape(), mine.Shape()):
+	case o.guarded && (t.Offset() != mine.Offset() || t.Storage().Size() != mine.Storage().Size() || !slices.Equal(t.Strides(), mine.Strides())):
+	default:
+		return nil
+	}
+	return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(mine), Got: layoutName(t)}
+}
+
+func layoutName(t *tensor.Tensor) string {
+	return fmt.Sprintf("%s%v, strides %v, at element %d of %d bytes", t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size())
+}
+
+// compare looks at every element of t, then at the memory around them.
+func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
+	got, err := t.Float64s()
+	if err != nil {
+		return Result{}, err
+	}
+	r := o.compareValues(t, got, want)
+	if o.poisoned && r.Mismatches > 0 {
+		if r.Unwritten, err = countPoison(t); err != nil {
+			return r, err
+		}
+	}
+	if !o.guarded {
+		return r, nil
+	}
+	at, err := strayWrite(t)
+	if at >= 0 {
+		r.CanaryBroken, r.CanaryByte = true, at-t.ByteOffset()
+	}
+	return r, err
+}
+
+func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
+	limit, best := allowed(o.kind, t.DType()), ideal(o.kind, t.DType(), want)
+	r := Result{Name: o.Name, Elements: t.Numel()}
+	for i, w := range want {
+		abs := distance(t.DType(), got[i], w)
+		r.MaxAbsErr = max(r.MaxAbsErr, abs)
+		r.MaxRelErr = max(r.MaxRelErr, relative(abs, max(math.Abs(w), limit.Abs)))
+		if !best.allows(abs, w) {
+			r.BeyondIdeal++
+		}
+		if limit.allows(abs, w) {
+			continue
+		}
+		if r.Mismatches++; r.FirstBad == nil {
+			r.FirstBad, r.Got, r.Want = unravel(int64(i), t.Shape()), got[i], w
+		}
+	}
+	return r
+}
+
+// distance is |got-want|, 0 if both are the same infinity or no number at all,
+// +Inf if only one is. A want beyond the type's range is an infinity in it.
+func distance(dt tensor.DType, got, want float64) float64 {
+	if math.IsInf(got, 0) {
+		want = round(dt, want)
+	}
+	if got == want || math.IsNaN(got) && math.IsNaN(want) {
+		return 0
+	}
+	d := math.Abs(got - want)
+	if math.IsNaN(d) {
+		return math.Inf(1)
+	}
+	return d
+}
+
+// round is the nearest value of the type.
+func round(dt tensor.DType, v float64) float64 {
+	switch dt {
+	case tensor.Float16:
+		return float64(tensor.F16ToF32(tensor.F64ToF16(v)))
+	case tensor.BFloat16:
+		return float64(tensor.BF16ToF32(tensor.F64ToBF16(v)))
+	}
+	return float64(float32(v))
+}
+
+func relative(abs, scale float64) float64 {
+	if abs == 0 {
+		return 0
+	}
+	return abs / scale
+}
+
+// unravel is the index of the i-th element in row-major order.
+func unravel(i int64, shape []int64) []int64 {
+	index := make([]int64, len(shape))
+	for dim := len(shape) - 1; dim >= 0; dim-- {
+		index[dim] = i % shape[dim]
+		i /= shape[dim]
+	}
+	return index
+}

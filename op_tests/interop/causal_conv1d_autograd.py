@@ -1,0 +1,207 @@
+"""examples/python/causal_conv1d.py against torch's own convolution and autograd.
+
+Usage: AITER_CAUSAL_CONV1D_SO=MODULE.so causal_conv1d_autograd.py FOLDER-OF-EXAMPLE
+
+Every gradient is compared with the one that torch derives, in float64, from a
+convolution written with torch alone. Exits non-zero at the first that differs.
+"""
+
+import itertools
+import sys
+
+import torch
+import torch.nn.functional as F
+
+TOLERANCE = {torch.float32: (3e-4, 1e-3), torch.float16: (3e-3, 5e-3), torch.bfloat16: (1e-2, 5e-2)}
+GRAD_TOLERANCE = {torch.float32: (1e-3, 1e-3), torch.float16: (2e-3, 1e-3), torch.bfloat16: (5e-3, 1e-3)}
+SIZES = [(1, 1, 1, 2), (2, 3, 7, 4), (2, 40, 65, 3), (1, 5, 2, 8)]
+
+
+def reference(x, weight, bias, silu, seq_idx=None, initial=None):
+    """The convolution in torch, and the final states; without seq_idx it is F.conv1d."""
+    width, length = weight.shape[1], x.shape[2]
+    before = x.new_zeros(*x.shape[:2], width - 1) if initial is None else initial
+    whole = torch.cat([before, x], dim=2)
+    final = whole[..., whole.shape[2] - (width - 1) :]
+    if seq_idx is None:
+        y = F.conv1d(whole, weight.unsqueeze(1), bias, groups=x.shape[1])
+        return (F.silu(y) if silu else y), final
+    ids = F.pad(seq_idx, (width - 1, 0), value=-1)
+    y = torch.zeros_like(x) if bias is None else torch.zeros_like(x) + bias[None, :, None]
+    for k in range(width):
+        gate = (ids[:, k : k + length] == seq_idx) & (seq_idx >= 0)
+        y = y + torch.where(gate[:, None], weight[:, k, None] * whole[..., k : k + length], 0)
+    return torch.where(seq_idx[:, None] >= 0, F.silu(y) if silu else y, 0), final
+
+
+def random(shape, dtype, channel_last=False):
+    if channel_last:
+        return torch.randn(shape[0], shape[2], shape[1]).to(dtype).transpose(1, 2)
+    return torch.randn(shape).to(dtype)
+
+
+def sequences(batch, length):
+    """Runs of positions, some of them padding."""
+    return torch.randint(-1, 3, (batch, length // 4 + 1)).repeat_interleave(4, dim=1)[:, :length]
+
+
+def leaf(t):
+    return None if t is None else t.detach().requires_grad_()
+
+
+def wide(t):
+    return None if t is None else t.detach().double().requires_grad_()
+
+
+def close(what, case, got, want, tolerance=TOLERANCE):
+    assert got.shape == want.shape, f"{what} of {case}: {got.shape}, not {want.shape}"
+    rtol, atol = tolerance[got.dtype]
+    torch.testing.assert_close(got.detach().double(), want.detach(), rtol=rtol, atol=atol, msg=lambda m: f"{what} of {case}: {m}")
+
+
+def check_gradients(example):
+    """out, final states and all four gradients."""
+    count = 0
+    for case in itertools.product(SIZES, TOLERANCE, (False, True), (False, True), (False, True), (False, True), (False, True)):
+        (batch, dim, length, width), dtype, last, silu, has_bias, numbered, stateful = case
+        x = leaf(random((batch, dim, length), dtype, last))
+        weight, bias = leaf(torch.randn(dim, width)), leaf(torch.randn(dim)) if has_bias else None
+        initial = leaf(random((batch, dim, width - 1), dtype)) if stateful else None
+        seq_idx = sequences(batch, length) if numbered else None
+        got = example.causal_conv1d_fn(x, weight, bias, seq_idx, initial, stateful, None, "silu" if silu else None)
+        got = got if stateful else (got,)
+        mine = [x, weight, bias, initial]
+        theirs = [wide(t) for t in mine]
+        want = reference(*theirs[:3], silu, seq_idx, theirs[3])[: len(got)]
+        for what, a, b in zip(("out", "final states"), got, want):
+            close(what, case, a, b)
+        upstream = [torch.randn(a.shape).to(dtype) for a in got]
+        torch.autograd.backward(got, upstream)
+        torch.autograd.backward(want, [g.double() for g in upstream])
+        for what, a, b in zip(("x", "weight", "bias", "initial_states"), mine, theirs):
+            if a is not None:
+                grad = torch.zeros_like(b) if b.grad is None else b.grad
+                close(f"gradient for {what}", case, a.grad, grad, GRAD_TOLERANCE if what in ("weight", "bias") else TOLERANCE)
+        count += 1
+    return count
+
+
+def check_finite_differences(example):
+    """A directional derivative of the operators' own forward, no autograd in it."""
+    count = 0
+    for silu in (None, "silu"):
+        parts = [torch.randn(1, 4, 12), torch.randn(4, 3), torch.randn(4), torch.randn(1, 4, 2)]
+        inputs = [leaf(p) for p in parts]
+        weigh = torch.randn(1, 4, 14, dtype=torch.float64)
+
+        def loss(x, weight, bias, initial):
+            out, final = example.causal_conv1d_fn(x, weight, bias, None, initial, True, activation=silu)
+            return (torch.cat([out, final], dim=2).double() * weigh).sum()
+
+        loss(*inputs).backward()
+        for i, part in enumerate(parts):
+            direction, step = torch.randn_like(part), 1e-2
+            ends = [loss(*(p + sign * step * direction if i == j else p for j, p in enumerate(parts))) for sign in (1, -1)]
+            slope = (ends[0] - ends[1]) / (2 * step)
+            want = (inputs[i].grad.double() * direction.double()).sum()
+            torch.testing.assert_close(slope, want, rtol=2e-3, atol=2e-3)
+            count += 1
+    return count
+
+
+def check_modules(example):
+    """In the middle of a network, with gradients wanted for some only."""
+    x, weight = torch.randn(2, 6, 9), leaf(torch.randn(6, 4))
+    mix = leaf(torch.randn(6, 6))
+    got = example.causal_conv1d_fn(torch.einsum("de,bel->bdl", mix, x), weight).tanh().sum()
+    got.backward()
+    other, other_mix = wide(weight), wide(mix)
+    reference(torch.einsum("de,bel->bdl", other_mix, x.double()), other, None, False)[0].tanh().sum().backward()
+    close("gradient through", "network", mix.grad, other_mix.grad)
+    close("gradient for weight", "network", weight.grad, other.grad)
+
+    frozen = leaf(torch.randn(2, 6, 9))
+    example.causal_conv1d_fn(frozen, weight.detach()).sum().backward()  # dout is one number with strides 0
+    wide_x = wide(frozen)
+    reference(wide_x, weight.detach().double(), None, False)[0].sum().backward()
+    close("gradient for x alone", "frozen weight", frozen.grad, wide_x.grad)
+    with torch.no_grad():
+        assert not example.causal_conv1d_fn(frozen, weight).requires_grad
+    return 3
+
+
+def check_final_states_out(example):
+    """Final states land in the caller's memory, which then takes part in autograd."""
+    count = 0
+    for last in (False, True):
+        x, weight = leaf(random((2, 5, 8), torch.float32, last)), torch.randn(5, 4)
+        store = torch.full((2, 3, 5), float("nan")).transpose(1, 2)
+        version = store._version  # autograd's count of writes, by which it notices stale values
+        out, final = example.causal_conv1d_fn(x, weight, return_final_states=True, final_states_out=store)
+        assert final.data_ptr() == store.data_ptr() and torch.equal(store, x[..., 5:]), "final_states_out was not filled"
+        assert store._version > version, "autograd was not told that final_states_out was written"
+        final.sum().backward()
+        want = torch.zeros_like(x)
+        want[..., 5:] = 1
+        assert torch.equal(x.grad, want), "gradient through the final states"
+        count += 1
+    return count
+
+
+def check_update(example):
+    """Steps through a state, shifting and circular, give what one call gives."""
+    count = 0
+    for dtype, size, circular, chunk, slots in itertools.product(TOLERANCE, (3, 5), (False, True), (1, 2), (None, [3, 0])):
+        x, weight, bias = torch.randn(2, 6, 12).to(dtype), torch.randn(6, 4), torch.randn(6)
+        want = reference(x.double(), weight.double(), bias.double(), True)[0]
+        state = torch.zeros(4 if slots else 2, 6, size, dtype=dtype)
+        state[1:3] += 7 if slots else 0
+        indices = None if slots is None else torch.tensor(slots)
+        for t in range(0, 12, chunk):
+            step = x[..., t] if chunk == 1 else x[..., t : t + chunk]
+            lengths = torch.full((2,), t) if circular else None
+            out = example.causal_conv1d_update(step, state, weight, bias, "silu", lengths, indices)
+            case = (dtype, size, circular, chunk, slots, t)
+            close("out", case, out, want[..., t] if chunk == 1 else want[..., t : t + chunk])
+        rows = state if slots is None else state[slots]
+        if circular:
+            rows = rows.roll(-(12 % size), dims=2)
+        assert torch.equal(rows, x[..., 12 - size :]), f"state of {case}"
+        assert slots is None or (state[1:3] == 7).all(), f"slots of others in {case}"
+        count += 1
+    state = torch.ones(1, 6, 3)
+    out = example.causal_conv1d_update(torch.ones(1, 6), state, torch.ones(6, 4), conv_state_indices=torch.tensor([-1]))
+    assert (out == 0).all() and (state == 1).all(), "a padding row did something"
+    return count + 1
+
+
+def check_errors(example):
+    """What the functions refuse, and how."""
+    x, weight = leaf(torch.randn(1, 2, 4)), torch.randn(2, 3)
+    for what, expected, attempt in (
+        ("relu", "activation", lambda: example.causal_conv1d_fn(x, weight, activation="relu")),
+        ("shape", "weight", lambda: example.causal_conv1d_fn(x, torch.randn(5, 3))),
+        ("twice", "once_differentiable", lambda: torch.autograd.grad(
+            example.causal_conv1d_fn(x, weight).square().sum(), x, create_graph=True)[0].sum().backward()),
+    ):
+        try:
+            attempt()
+        except (ValueError, RuntimeError) as error:
+            assert expected in str(error), f"{what}: {error}"
+        else:
+            raise AssertionError(f"{what}: no exception")
+    return 3
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    sys.path.insert(0, sys.argv[1])
+    import causal_conv1d as example
+
+    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_errors):
+        print(f"{check.__name__}: {check(example)} cases")
+
+
+if __name__ == "__main__":
+    main()

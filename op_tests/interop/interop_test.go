@@ -1,0 +1,79 @@
+// Package interop_test runs built modules from other languages.
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+)
+
+// limit bounds each program that the tests start: a cold build, then torch.
+const limit = 10 * time.Minute
+
+// The .so that Go calls is the one that Python loads.
+func TestPythonCausalConv1d(t *testing.T) {
+	python := testenv.Tool(t, "python3") // with torch and tvm_ffi: `make python`
+	module := build(t, "module_causal_conv1d")
+	out := run(t, nil, python, script(t, "causal_conv1d.py"), module)
+	t.Logf("%s", out)
+	for _, check := range []string{
+		"check_forward: 360 cases", "check_backward: 360 cases", "check_states: 30 cases",
+		"check_sequences: 2 cases", "check_slices: 1 cases", "check_errors: 6 cases",
+	} {
+		if !strings.Contains(out, check) {
+			t.Errorf("%q is missing from the script's output", check)
+		}
+	}
+}
+
+// build makes the module for the host into a cache of its own and returns the
+// path of its shared library.
+func build(t *testing.T, module string) string {
+	t.Helper()
+	env := []string{"AITER_JIT_DIR=" + t.TempDir(), "CGO_ENABLED=0"}
+	out := run(t, env, "go", "run", "./cmd/aiterctl", "build", module, "--arch", "cpu", "--json")
+	var report struct {
+		Modules []struct{ Module, Artifact, Error string }
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("aiterctl build --json: %v\n%s", err, out)
+	}
+	if len(report.Modules) != 1 || report.Modules[0].Error != "" || report.Modules[0].Artifact == "" {
+		t.Fatalf("aiterctl build --json: want one artifact of %s\n%s", module, out)
+	}
+	return report.Modules[0].Artifact
+}
+
+// run returns a program's standard output. It runs at the project's root.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = testenv.Root(t), append(os.Environ(), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s%s", cmd, err, out.String(), errs.String())
+	}
+	return out.String()
+}
+
+func script(t *testing.T, name string) string { return absolute(t, name) }
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return abs
+}

@@ -1,0 +1,84 @@
+package perf
+
+import (
+	"io/fs"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// defaultCache is assumed where the system does not tell; maxCache bounds what
+// is believed.
+const (
+	defaultCache = 32 << 20
+	maxCache     = 512 << 20
+)
+
+// cacheFiles is where Linux describes the caches of the first processor.
+func cacheFiles() fs.FS { return os.DirFS("/sys/devices/system/cpu/cpu0/cache") }
+
+// cacheSize is twice the largest cache, so that reading as much leaves nothing of
+// what was there before.
+func cacheSize(files fs.FS) int64 {
+	names, _ := fs.Glob(files, "index*/size") // the pattern is valid
+	largest := int64(0)
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"), 10, 64)
+		if err == nil {
+			largest = max(largest, kib<<10)
+		}
+	}
+	if largest == 0 {
+		largest = defaultCache
+	}
+	return 2 * min(largest, maxCache)
+}
+
+// evict fills the CPU's caches with something else.
+func (b *Bench) evict() {
+	const line = 64
+	other := make([]byte, b.caches)
+	for i := 0; i < len(other); i += line {
+		other[i] = byte(i / line)
+	}
+	runtime.KeepAlive(other)
+}
+
+// touch writes to every page: those that were never written are one page of
+// zeros to the system, which a copy would read again and again.
+func touch(s *tensor.Storage) error {
+	bytes, err := s.Bytes()
+	for i := 0; i < len(bytes); i += os.Getpagesize() {
+		bytes[i] = 1
+	}
+	return err
+}
+
+// copyHost copies with all processors, as an operator would.
+func copyHost(dst, src *tensor.Storage) error {
+	to, err := dst.Bytes()
+	if err != nil {
+		return err
+	}
+	from, err := src.Bytes()
+	if err != nil {
+		return err
+	}
+	n := runtime.GOMAXPROCS(0)
+	part := (len(from) + n - 1) / n
+	var wg sync.WaitGroup
+	for at := 0; at < len(from); at += part {
+		end := min(at+part, len(from))
+		wg.Go(func() { copy(to[at:end], from[at:end]) })
+	}
+	wg.Wait()
+	return nil
+}

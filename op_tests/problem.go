@@ -1,0 +1,198 @@
+package optests
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Problem is one call to make: arguments ready on the host, and what should
+// come of it. A problem is for one run at a time.
+type Problem struct {
+	Op   string
+	Case Case
+	// Args are in the schema's order: *tensor.Tensor, bool, int64, or nil for an
+	// optional argument that is not passed.
+	Args     []any
+	ArgNames []string
+	Outputs  []Output
+
+	want func() (map[string][]float64, error)
+}
+
+// Output says which argument the operator writes.
+type Output struct {
+	Name string
+	Arg  int // index into Args
+
+	kind     kind
+	guarded  bool // the storage is ours: poisoned, and fenced with canaries
+	poisoned bool
+}
+
+// Generate makes a problem of the case: random inputs rounded to their types,
+// every output poisoned, canaries around each. Equal cases give equal problems.
+// The error is an *UnknownOpError or a *CaseError.
+func Generate(op string, c Case) (*Problem, error) {
+	decl, err := lookup(op)
+	if err != nil {
+		return nil, err
+	}
+	c = c.normal()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	if decl.adapt != nil {
+		c = decl.adapt(c)
+	}
+	return decl.build(c, nil)
+}
+
+// Wanted stands for a tensor given to FromTensors: it asks for an optional
+// output to be made.
+type Wanted struct{}
+
+// FromTensors makes a problem of arguments given by name: host tensors, bool,
+// int64. Options left out have the value they have by default, and outputs left
+// out are made, poisoned and guarded: those that the inputs call for, and any
+// that is given as Wanted. The error is an *UnknownOpError, a *CaseError or an
+// *ArgumentError.
+func FromTensors(op string, given map[string]any) (*Problem, error) {
+	decl, err := lookup(op)
+	if err != nil {
+		return nil, err
+	}
+	if err := decl.checkNames(given); err != nil {
+		return nil, err
+	}
+	c, err := decl.infer(given)
+	if err != nil {
+		return nil, decl.named(err)
+	}
+	c = c.normal()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	return decl.build(c, given)
+}
+
+// build takes what is given and makes the rest; given is nil for random inputs.
+func (op operator) build(c Case, given args) (*Problem, error) {
+	p := &Problem{Op: op.name, Case: c}
+	for i, a := range op.args {
+		v, made, err := a.supply(c, given)
+		if err != nil {
+			return nil, op.named(err)
+		}
+		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.name)
+		if v != nil && a.written() {
+			p.Outputs = append(p.Outputs, Output{
+				Name: a.name, Arg: i, kind: a.kind, guarded: made, poisoned: made && a.role == output,
+			})
+		}
+	}
+	return p, p.remember(op)
+}
+
+// supply returns the argument's value, and whether it had to be made.
+func (a argument) supply(c Case, given args) (value any, made bool, err error) {
+	asked := given[a.name] == any(Wanted{})
+	switch {
+	case a.role == option:
+		return a.value(c), false, nil
+	case given.has(a.name) && !asked:
+		return given[a.name], false, a.fits(c, given.tensor(a.name))
+	case !asked && !a.wanted(c):
+		return nil, false, nil
+	case given != nil && a.role != output:
+		return nil, false, &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: "none"}
+	}
+	t, err := a.generate(c)
+	return t, true, err
+}
+
+// generate makes a tensor for the argument: random, or poisoned.
+func (a argument) generate(c Case) (*tensor.Tensor, error) {
+	p := a.place(c)
+	t, err := p.allocate(a.surroundings(p.dtype))
+	if err != nil {
+		return nil, err
+	}
+	if a.role == output {
+		return t, poison(t)
+	}
+	values := make([]float64, t.Numel())
+	a.fill(c, random(c.Seed, a.name), values)
+	return t, t.SetFloat64s(values)
+}
+
+// surroundings fills the memory that the argument's elements leave free.
+func (a argument) surroundings(dt tensor.DType) func([]byte) {
+	switch {
+	case a.written():
+		return canary
+	case dt.IsFloat():
+		return strayFloats
+	}
+	return strayZeros
+}
+
+// remember keeps what the reference needs. Arguments updated in place are read
+// now, before the operator changes them.
+func (p *Problem) remember(op operator) error {
+	before := map[string][]float64{}
+	for i, a := range op.args {
+		t, ok := p.Args[i].(*tensor.Tensor)
+		if !ok || a.role != updated {
+			continue
+		}
+		v, err := t.Float64s()
+		if err != nil {
+			return fmt.Errorf("%s: argument %s: %w", p.Op, a.name, err)
+		}
+		before[a.name] = v
+	}
+	p.want = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(op, before) })
+	return nil
+}
+
+// Reference returns what every output should hold, row-major, computed once in
+// float64. The error says which input could not be read.
+func (p *Problem) Reference() (map[string][]float64, error) { return p.want() }
+
+func (p *Problem) compute(op operator, before map[string][]float64) (map[string][]float64, error) {
+	in := inputs{Case: p.Case, values: before}
+	for i, a := range op.args {
+		t, ok := p.Args[i].(*tensor.Tensor)
+		if !ok || a.role != input {
+			continue
+		}
+		v, err := t.Float64s()
+		if err != nil {
+			return nil, fmt.Errorf("%s: argument %s: %w", p.Op, a.name, err)
+		}
+		in.values[a.name] = v
+	}
+	want := op.reference(in)
+	for name := range want {
+		if !slices.ContainsFunc(p.Outputs, func(o Output) bool { return o.Name == name }) {
+			delete(want, name)
+		}
+	}
+	return want, nil
+}
+
+// Tensor is the named argument's tensor on the host, or nil.
+func (p *Problem) Tensor(name string) *tensor.Tensor {
+	if i := slices.Index(p.ArgNames, name); i >= 0 {
+		t, _ := p.Args[i].(*tensor.Tensor)
+		return t
+	}
+	return nil
+}
+
+// String names the problem: the operator and its case.
+func (p *Problem) String() string { return strings.TrimSpace(p.Op + " " + p.Case.String()) }

@@ -1,0 +1,245 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The size of a chart, and where its axes cross, in CSS pixels at full width.
+const (
+	chartWidth, chartHeight  = 640.0, 360.0
+	plotLeft, plotRight      = 62.0, 622.0
+	plotTop, plotBottom      = 16.0, 310.0
+	labelBelow, labelLeft    = 18.0, 8.0
+	axisTitleY               = 350.0
+	rooflineLabelUp, endRoom = 6.0, 4.0
+)
+
+// metric is what a chart shows of a row.
+type metric struct {
+	name, unit string
+	value      func(Row) float64
+	low, high  func(Row) float64 // the 20th and 80th percentile of calls
+	words      func(float64) string
+	log        bool
+	// limit is the line that the values are held against, or nil.
+	limit func(p panel, x, y scale) *line
+	// reach is what a scale that begins at 0 must hold besides the values.
+	reach func(p panel) float64
+	// has says whether a row has the value; nil for every row.
+	has func(group, Row) bool
+}
+
+func bandwidth() metric {
+	rate := func(us func(Row) float64) func(Row) float64 {
+		return func(r Row) float64 {
+			if us(r) <= 0 {
+				return r.GBps
+			}
+			return r.Bytes() / us(r) / 1e3
+		}
+	}
+	return metric{
+		name: "Bandwidth", unit: "GB/s", words: digits, value: func(r Row) float64 { return r.GBps },
+		limit: copyLevel, reach: func(p panel) float64 { return p.CopyGBps },
+		low: rate(func(r Row) float64 { return r.P80US }), high: rate(func(r Row) float64 { return r.P20US }),
+	}
+}
+
+func latency() metric {
+	return metric{
+		name: "Latency", unit: "median time of a call", words: timeWords, log: true, limit: copyTime,
+		value: func(r Row) float64 { return r.MedianUS },
+		low:   func(r Row) float64 { return r.P20US }, high: func(r Row) float64 { return r.P80US },
+	}
+}
+
+// speedup is how many times as fast rows are as before.
+func speedup(changes []Change) metric {
+	of := map[key]float64{}
+	for _, c := range changes {
+		of[c.Now.key()] = c.Speedup
+	}
+	value := func(r Row) float64 { return of[r.key()] }
+	return metric{
+		name: "Speed-up", unit: "times as fast as before", words: func(v float64) string { return digits(v) + "×" }, value: value, low: value, high: value,
+		limit: func(_ panel, _, y scale) *line { return level("as before", 1, y) },
+		reach: func(panel) float64 { return 1 },
+		has:   func(g group, r Row) bool { return !g.before && of[r.key()] > 0 },
+	}
+}
+
+// chart is one drawing, ready for the template.
+type chart struct {
+	Name, Unit     string
+	Width, Height  float64
+	Left, Right    float64
+	Top, Bottom    float64
+	AxisTitleY     float64
+	XTicks, YTicks []tick
+	Series         []series
+	Roofline       *line
+	Slanted        bool // the roofline is, and named at its end
+}
+
+// tick is a value at an axis: Place is where, X and Y where its words begin.
+type tick struct {
+	Words       string
+	Place, X, Y float64
+}
+
+// line is a polyline with a name.
+type line struct {
+	Name, Points string
+	X, Y         float64 // of the name
+}
+
+// series is the points of one type and layout.
+type series struct {
+	Key    string // the same in all charts of the page: what the legend switches
+	Class  string // color, dash, and "before"
+	Points string // of the line
+	Band   string // outline of the 20th to 80th percentile
+	Marks  []point
+}
+
+// point is a measured row. Square marks channel-last.
+type point struct {
+	X, Y   float64
+	Square bool
+	Words  string
+}
+
+// draw makes the chart of a metric for the rows of a panel that have it; there is
+// none if no row has.
+func draw(m metric, p panel) (chart, bool) {
+	if p = p.with(m); len(p.groups) == 0 {
+		return chart{}, false
+	}
+	x, y := p.scales(m)
+	c := chart{
+		Name: m.name, Unit: m.unit, Width: chartWidth, Height: chartHeight,
+		Left: plotLeft, Right: plotRight, Top: plotTop, Bottom: plotBottom, AxisTitleY: axisTitleY, Slanted: m.log,
+		XTicks: ticks(x, byteWords, true), YTicks: ticks(y, m.words, false),
+	}
+	c.Roofline = m.limit(p, x, y)
+	for _, g := range p.groups {
+		c.Series = append(c.Series, g.series(m, x, y))
+	}
+	return c, true
+}
+
+// with is the part of the panel that has the metric.
+func (p panel) with(m metric) panel {
+	if m.has == nil {
+		return p
+	}
+	part := panel{CopyGBps: p.CopyGBps, id: p.id}
+	for _, g := range p.groups {
+		all := g.rows
+		g.rows = nil
+		for _, r := range all {
+			if m.has(g, r) {
+				g.rows = append(g.rows, r)
+			}
+		}
+		if len(g.rows) > 0 {
+			part.groups = append(part.groups, g)
+		}
+	}
+	return part
+}
+
+// scales cover every row of the panel, and the roofline.
+func (p panel) scales(m metric) (x, y scale) {
+	var bytes, values []float64
+	for _, g := range p.groups {
+		for _, r := range g.rows {
+			bytes = append(bytes, r.Bytes())
+			values = append(values, m.value(r), max(m.high(r), m.value(r)))
+		}
+	}
+	x = logScale(slices.Min(bytes), slices.Max(bytes), plotLeft, plotRight)
+	if m.log {
+		return x, logScale(slices.Min(values), slices.Max(values), plotBottom, plotTop)
+	}
+	return x, linearScale(max(slices.Max(values), m.reach(p)), plotBottom, plotTop)
+}
+
+func ticks(s scale, words func(float64) string, below bool) []tick {
+	var list []tick
+	for _, v := range s.ticks() {
+		t := tick{Words: words(v), Place: s.at(v), X: plotLeft - labelLeft, Y: s.at(v) + endRoom}
+		if below {
+			t.X, t.Y = t.Place, plotBottom+labelBelow
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// copyLevel is the best bandwidth of a device that only copies.
+func copyLevel(p panel, _, y scale) *line {
+	if p.CopyGBps <= 0 {
+		return nil
+	}
+	return level("copy "+digits(p.CopyGBps)+" GB/s", p.CopyGBps, y)
+}
+
+// level is a line across the plot.
+func level(name string, value float64, y scale) *line {
+	at := y.at(value)
+	return &line{
+		Name: name, Points: path([]float64{plotLeft, plotRight}, []float64{at, at}),
+		X: plotLeft + rooflineLabelUp, Y: at - rooflineLabelUp,
+	}
+}
+
+// copyTime is the time in which a device that only copies moves the bytes, from
+// where it enters the plot.
+func copyTime(p panel, x, y scale) *line {
+	if p.CopyGBps <= 0 {
+		return nil
+	}
+	us := func(bytes float64) float64 { return bytes / p.CopyGBps / 1e3 }
+	from, to := max(x.min, y.min*p.CopyGBps*1e3), min(x.max, y.max*p.CopyGBps*1e3)
+	if from >= to {
+		return nil
+	}
+	return &line{
+		Name:   "bytes / copy bandwidth",
+		Points: path([]float64{x.at(from), x.at(to)}, []float64{y.at(us(from)), y.at(us(to))}),
+		X:      plotRight - rooflineLabelUp, Y: plotBottom - rooflineLabelUp,
+	}
+}
+
+// path writes points as SVG has them.
+func path(x, y []float64) string {
+	var b strings.Builder
+	for i := range x {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%g,%g", x[i], y[i])
+	}
+	return b.String()
+}
+
+// series draws the group's rows.
+func (g group) series(m metric, x, y scale) series {
+	s := series{Key: g.key(), Class: g.class()}
+	var xs, ys, low, high []float64
+	for _, r := range g.rows {
+		at := x.at(r.Bytes())
+		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
+		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
+		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Words: g.words(r)})
+	}
+	s.Points = path(xs, ys)
+	back := slices.Clone(xs)
+	slices.Reverse(back)
+	slices.Reverse(low)
+	s.Band = path(append(slices.Clone(xs), back...), append(high, low...))
+	return s
+}

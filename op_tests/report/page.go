@@ -1,0 +1,150 @@
+package report
+
+import (
+	"cmp"
+	_ "embed" // the page's parts
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+)
+
+//go:embed page.html.tmpl
+var pageTemplate string
+
+//go:embed page.css
+var pageStyle string
+
+//go:embed page.js
+var pageScript string
+
+// Page is what WriteHTML shows.
+type Page struct {
+	Title  string
+	Now    *File
+	Before *File // an older file to compare with, or nil
+}
+
+// content is the page as the template reads it.
+type content struct {
+	Title   string
+	Style   template.CSS
+	Script  template.JS
+	Facts   []fact
+	Legend  []series
+	Panels  []drawnPanel
+	Rows    []tableRow
+	Compare bool
+}
+
+// fact is a number worth reading first.
+type fact struct{ Name, Value, Note string }
+
+type drawnPanel struct {
+	Title  string
+	Charts []chart
+}
+
+// tableRow is a measured row in words. Sort keys are the plain numbers.
+type tableRow struct {
+	Row
+	Share, Speedup      string
+	BarWidth            float64 // of 60 px
+	MedianWords, Spread string
+	GBpsWords           string
+	SpeedupKey          float64
+	Faster, Slower      bool
+}
+
+// WriteHTML writes the page: one file, with no reference to any other.
+func WriteHTML(w io.Writer, p Page) error {
+	t, err := template.New("page").Parse(pageTemplate)
+	if err != nil {
+		return fmt.Errorf("report template: %w", err)
+	}
+	if err := t.Execute(w, p.content()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+func (p Page) content() content {
+	list := panels(p.Now, p.Before)
+	changes := Changes(p.Now, p.Before)
+	c := content{
+		Title: p.Title, Style: template.CSS(pageStyle), Script: template.JS(pageScript),
+		Facts: p.facts(changes), Legend: legend(list), Rows: tableRows(p.Now, changes), Compare: p.Before != nil,
+	}
+	for _, one := range list {
+		d := drawnPanel{Title: one.title()}
+		for _, m := range []metric{bandwidth(), latency(), speedup(changes)} {
+			if drawn, ok := draw(m, one); ok {
+				d.Charts = append(d.Charts, drawn)
+			}
+		}
+		c.Panels = append(c.Panels, d)
+	}
+	return c
+}
+
+func (p Page) facts(changes []Change) []fact {
+	list := []fact{
+		{"Device", p.Now.Device, "built for " + p.targets()},
+		{"Copy bandwidth", digits(p.Now.CopyGBps) + " GB/s", "a large copy, read and write: the limit"},
+	}
+	if len(p.Now.Rows) > 0 {
+		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
+		note := fmt.Sprintf("%s of the copy: %s %s, B%d D%d L%d", percent(best.CopyFraction), best.DType, best.Layout, best.Batch, best.Dim, best.Seqlen)
+		list = append(list, fact{"Best", digits(best.GBps) + " GB/s", note})
+	}
+	if p.Before == nil {
+		return append(list, fact{"Measured", fmt.Sprintf("%d cases", len(p.Now.Rows)), "median of the calls of each"})
+	}
+	if len(changes) == 0 {
+		return append(list, fact{"Before and after", "nothing in common", "the older file measured other cases"})
+	}
+	faster := 0
+	for _, c := range changes {
+		if c.Speedup > 1 {
+			faster++
+		}
+	}
+	note := fmt.Sprintf("geometric mean of %d cases, %d of them faster; before: %s", len(changes), faster, p.Before.Device)
+	return append(list, fact{"Now against before", factor(GeoMean(changes)), note})
+}
+
+func factor(v float64) string { return fmt.Sprintf("%.2f×", v) }
+
+func (p Page) targets() string {
+	var names []string
+	for _, r := range p.Now.Rows {
+		if !slices.Contains(names, r.Target) {
+			names = append(names, r.Target)
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), "nothing")
+}
+
+// notable is how much faster or slower something must be to say so.
+const notable = 0.03
+
+func tableRows(f *File, changes []Change) []tableRow {
+	speedups := map[key]float64{}
+	for _, c := range changes {
+		speedups[c.Now.key()] = c.Speedup
+	}
+	var rows []tableRow
+	for _, r := range f.Rows {
+		t := tableRow{
+			Row: r, Share: percent(r.CopyFraction), BarWidth: 60 * min(r.CopyFraction, 1),
+			MedianWords: timeWords(r.MedianUS), Spread: timeWords(r.P20US) + " to " + timeWords(r.P80US), GBpsWords: digits(r.GBps),
+			Speedup: "–",
+		}
+		if s, ok := speedups[r.key()]; ok {
+			t.Speedup, t.SpeedupKey, t.Faster, t.Slower = factor(s), s, s > 1+notable, s < 1-notable
+		}
+		rows = append(rows, t)
+	}
+	return rows
+}

@@ -1,0 +1,164 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const channelLast = "channel_last"
+
+// panel is what one pair of charts shows: an operator on a target, with one
+// width and activation. Types and layouts are its lines.
+type panel struct {
+	CopyGBps float64
+	id       panelID
+	groups   []group
+}
+
+type panelID struct {
+	op    string
+	width int64
+	silu  bool
+}
+
+func (p panel) title() string {
+	with := "without SiLU"
+	if p.id.silu {
+		with = "with SiLU"
+	}
+	return fmt.Sprintf("%s, width %d, %s", p.id.op, p.id.width, with)
+}
+
+// group is the rows of one line, from left to right.
+type group struct {
+	dtype, layout string
+	before        bool
+	rows          []Row
+}
+
+func (g group) key() string { return g.dtype + " " + g.layout }
+
+// class names the line's color after its type, so that a type keeps its color
+// whatever else is in the file.
+func (g group) class() string {
+	class := "other"
+	if slices.Contains(dtypes(), g.dtype) {
+		class = g.dtype
+	}
+	if g.layout == channelLast {
+		class += " dashed"
+	}
+	if g.before {
+		class += " before"
+	}
+	return class
+}
+
+// words tell about a row: what it is, how fast, and how near the limit.
+func (g group) words(r Row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", r.DType, r.Layout)
+	if g.before {
+		b.WriteString(" (before)")
+	}
+	fmt.Fprintf(&b, "\nbatch %d, dim %d, seqlen %d, width %d: %s", r.Batch, r.Dim, r.Seqlen, r.Width, byteWords(r.Bytes()))
+	fmt.Fprintf(&b, "\n%s, 20 to 80%% of calls %s to %s", timeWords(r.MedianUS), timeWords(r.P20US), timeWords(r.P80US))
+	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy", digits(r.GBps), percent(r.CopyFraction))
+	return b.String()
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+
+// panels sorts the rows of both files into panels. Rows that moved nothing have
+// no place on a chart.
+func panels(now, before *File) []panel {
+	byID := map[panelID]*panel{}
+	add := func(f *File, old bool) {
+		for _, r := range f.Rows {
+			id := panelID{r.Op, r.Width, r.SiLU}
+			p := byID[id]
+			if old && p == nil || r.Bytes() <= 0 {
+				continue
+			}
+			if p == nil {
+				p = &panel{CopyGBps: now.CopyGBps, id: id}
+				byID[id] = p
+			}
+			p.add(r, old)
+		}
+	}
+	add(now, false)
+	if before != nil {
+		add(before, true)
+	}
+	var list []panel
+	for _, p := range byID {
+		p.sort()
+		list = append(list, *p)
+	}
+	slices.SortFunc(list, func(a, b panel) int { return compareIDs(a.id, b.id) })
+	return list
+}
+
+func compareIDs(a, b panelID) int {
+	silu := func(id panelID) int {
+		if id.silu {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.width, b.width), silu(a)-silu(b))
+}
+
+func (p *panel) add(r Row, before bool) {
+	for i := range p.groups {
+		if g := &p.groups[i]; g.dtype == r.DType && g.layout == r.Layout && g.before == before {
+			g.rows = append(g.rows, r)
+			return
+		}
+	}
+	p.groups = append(p.groups, group{dtype: r.DType, layout: r.Layout, before: before, rows: []Row{r}})
+}
+
+// dtypes are the types that have a color, in the order of the legend.
+func dtypes() []string { return []string{"float32", "float16", "bfloat16"} }
+
+// compareGroups puts older lines below newer ones.
+func compareGroups(a, b group) int {
+	age := func(g group) int {
+		if g.before {
+			return 0
+		}
+		return 1
+	}
+	order := func(g group) int { return slices.Index(dtypes(), g.dtype) }
+	return cmp.Or(age(a)-age(b), order(a)-order(b), cmp.Compare(a.dtype, b.dtype), cmp.Compare(a.layout, b.layout))
+}
+
+// sort orders the lines, and the rows of each from left to right.
+func (p *panel) sort() {
+	slices.SortStableFunc(p.groups, compareGroups)
+	for _, g := range p.groups {
+		slices.SortStableFunc(g.rows, bySize)
+	}
+}
+
+// legend lists the lines of all panels, each once.
+func legend(list []panel) []series {
+	var all []group
+	for _, p := range list {
+		for _, g := range p.groups {
+			if !g.before && !slices.ContainsFunc(all, func(o group) bool { return o.key() == g.key() }) {
+				all = append(all, g)
+			}
+		}
+	}
+	slices.SortFunc(all, compareGroups)
+	var out []series
+	for _, g := range all {
+		out = append(out, series{Key: g.key(), Class: g.class(), Marks: []point{{Square: g.layout == channelLast}}})
+	}
+	return out
+}

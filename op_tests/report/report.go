@@ -1,0 +1,187 @@
+// Package report keeps measurements of operators in files (JSON, CSV) and shows
+// them as one HTML page that needs nothing but itself: charts of bandwidth and
+// latency over size against the device's copy bandwidth, and against an older
+// file.
+package report
+
+import (
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// File is what one device reached.
+type File struct {
+	Device string `json:"device"`
+	// CopyGBps is the bandwidth of a large copy in the device's memory, read and
+	// write together, in 10^9 bytes a second.
+	CopyGBps float64 `json:"copy_gbps"`
+	Rows     []Row   `json:"rows"`
+}
+
+// Row is one operator on one case. Times are in microseconds, bandwidths in 10^9
+// bytes a second.
+type Row struct {
+	Op           string  `json:"op"`
+	Target       string  `json:"target"`
+	DType        string  `json:"dtype"`
+	Layout       string  `json:"layout"`
+	Batch        int64   `json:"batch"`
+	Dim          int64   `json:"dim"`
+	Seqlen       int64   `json:"seqlen"`
+	Width        int64   `json:"width"`
+	SiLU         bool    `json:"silu"`
+	MedianUS     float64 `json:"median_us"`
+	P20US        float64 `json:"p20_us"`
+	P80US        float64 `json:"p80_us"`
+	GBps         float64 `json:"gbps"`
+	CopyFraction float64 `json:"copy_fraction"`
+}
+
+// Bytes is what the call moved, read off its bandwidth.
+func (r Row) Bytes() float64 { return r.GBps * r.MedianUS * 1e3 }
+
+// key is what two measurements of the same thing share. The target is not in
+// it: before and after may be two devices.
+type key struct {
+	op, dtype, layout         string
+	batch, dim, seqlen, width int64
+	silu                      bool
+}
+
+func (r Row) key() key {
+	return key{r.Op, r.DType, r.Layout, r.Batch, r.Dim, r.Seqlen, r.Width, r.SiLU}
+}
+
+// FormatError says that a file does not hold measurements.
+type FormatError struct {
+	Row    int // from 0; -1 for the file as a whole
+	Reason string
+	Err    error // of the JSON decoder, or nil
+}
+
+func (e *FormatError) Error() string {
+	reason := e.Reason
+	if e.Err != nil {
+		reason += ": " + e.Err.Error()
+	}
+	if e.Row < 0 {
+		return "not a file of measurements: " + reason
+	}
+	return fmt.Sprintf("not a file of measurements: row %d: %s", e.Row, reason)
+}
+
+// Unwrap returns the JSON decoder's error.
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// Read reads a file that aiterctl bench --json has written. The errors are
+// *FormatError and those of r.
+func Read(r io.Reader) (*File, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read measurements: %w", err)
+	}
+	f := &File{}
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, &FormatError{Row: -1, Reason: "expected JSON of aiterctl bench --json", Err: err}
+	}
+	return f, f.check()
+}
+
+// check refuses what cannot be drawn.
+func (f *File) check() error {
+	if f.CopyGBps < 0 || f.Rows == nil {
+		return &FormatError{Row: -1, Reason: `expected "rows" and a "copy_gbps" of 0 or more`}
+	}
+	for i, r := range f.Rows {
+		if r.Op == "" || r.MedianUS <= 0 || r.GBps < 0 || r.P20US < 0 || r.P80US < 0 {
+			return &FormatError{Row: i, Reason: `expected "op", a "median_us" above 0, and no negative times`}
+		}
+	}
+	return nil
+}
+
+// Of is the part of the file that is about one operator.
+func (f *File) Of(op string) *File {
+	part := &File{Device: f.Device, CopyGBps: f.CopyGBps, Rows: []Row{}}
+	for _, r := range f.Rows {
+		if r.Op == op {
+			part.Rows = append(part.Rows, r)
+		}
+	}
+	return part
+}
+
+// columns are the names of a row's values, as in the JSON.
+func columns() []string {
+	return []string{
+		"op", "target", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu",
+		"median_us", "p20_us", "p80_us", "gbps", "copy_fraction",
+	}
+}
+
+func (r Row) cells() []string {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	return []string{
+		r.Op, r.Target, r.DType, r.Layout,
+		fmt.Sprint(r.Batch), fmt.Sprint(r.Dim), fmt.Sprint(r.Seqlen), fmt.Sprint(r.Width), fmt.Sprint(r.SiLU),
+		number(r.MedianUS), number(r.P20US), number(r.P80US), number(r.GBps), number(r.CopyFraction),
+	}
+}
+
+// WriteCSV writes a line of names, then a line for each row.
+func (f *File) WriteCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	// The writer keeps its first error, which Error returns.
+	_ = out.Write(columns())
+	for _, r := range f.Rows {
+		_ = out.Write(r.cells())
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// Change is one row beside the row of an older file that measured the same.
+type Change struct {
+	Now, Before Row
+	// Speedup is how many times as fast it is now.
+	Speedup float64
+}
+
+// Changes pairs rows of two files, in the order of the first.
+func Changes(now, before *File) []Change {
+	old := map[key]Row{}
+	if before != nil {
+		for _, r := range before.Rows {
+			old[r.key()] = r
+		}
+	}
+	var list []Change
+	for _, r := range now.Rows {
+		if b, ok := old[r.key()]; ok {
+			list = append(list, Change{r, b, b.MedianUS / r.MedianUS})
+		}
+	}
+	return list
+}
+
+// GeoMean is the geometric mean of the speed-ups, 0 of none.
+func GeoMean(list []Change) float64 {
+	sum := 0.0
+	for _, c := range list {
+		sum += math.Log(c.Speedup)
+	}
+	if len(list) == 0 {
+		return 0
+	}
+	return math.Exp(sum / float64(len(list)))
+}
+
+// bySize orders rows from left to right in a chart.
+func bySize(a, b Row) int {
+	return cmp.Or(cmp.Compare(a.Bytes(), b.Bytes()), cmp.Compare(a.MedianUS, b.MedianUS))
+}

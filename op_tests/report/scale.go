@@ -1,0 +1,129 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// scale maps values to places along an axis.
+type scale struct {
+	log      bool
+	min, max float64 // values
+	from, to float64 // places
+}
+
+// logScale covers the values and ends at 1, 2 or 5 times a power of ten.
+func logScale(lo, hi, from, to float64) scale {
+	lo, hi = snapDown(lo*0.95), snapUp(hi*1.05)
+	return scale{log: true, min: lo, max: hi, from: from, to: to}
+}
+
+// snapDown is the next of ..., 1, 2, 5, 10, ... that is not above v.
+func snapDown(v float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	switch digit := v / power; {
+	case digit >= 5:
+		return 5 * power
+	case digit >= 2:
+		return 2 * power
+	}
+	return power
+}
+
+// snapUp is the next of them that is not below v.
+func snapUp(v float64) float64 {
+	down := snapDown(v)
+	if down == v {
+		return v
+	}
+	return snapDown(down * 2.6) // to the next: 1, 2.6; 2, 5.2; 5, 13
+}
+
+// linearScale goes from 0 to a little above the highest value.
+func linearScale(hi, from, to float64) scale {
+	return scale{max: hi * 1.06, from: from, to: to}
+}
+
+// at is the place of a value, rounded to a tenth; what lies outside of the scale
+// is drawn at its end.
+func (s scale) at(v float64) float64 {
+	v = min(max(v, s.min), s.max)
+	share := (v - s.min) / (s.max - s.min)
+	if s.log {
+		share = math.Log(v/s.min) / math.Log(s.max/s.min)
+	}
+	return math.Round(10*(s.from+share*(s.to-s.from))) / 10
+}
+
+// ticks are the values to write at the axis.
+func (s scale) ticks() []float64 {
+	if !s.log {
+		return linearTicks(s.max)
+	}
+	steps := []float64{1, 2, 5}
+	if s.max/s.min > 400 {
+		steps = steps[:1]
+	}
+	var list []float64
+	for power := math.Floor(math.Log10(s.min)); power <= math.Log10(s.max); power++ {
+		for _, step := range steps {
+			if v := step * math.Pow(10, power); v >= s.min*(1-1e-9) && v <= s.max*(1+1e-9) {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+// linearTicks are four to eight round numbers.
+func linearTicks(hi float64) []float64 {
+	step := snapUp(hi / 8)
+	var list []float64
+	for i := 0.0; i*step <= hi; i++ {
+		list = append(list, i*step)
+	}
+	return list
+}
+
+// byteWords is a number of bytes for people: "20 kB".
+func byteWords(v float64) string {
+	return words(v, []string{"B", "kB", "MB", "GB", "TB"})
+}
+
+// timeWords is a number of microseconds for people: "20 µs".
+func timeWords(us float64) string { return words(us*1e3, []string{"ns", "µs", "ms", "s"}) }
+
+// words writes v with three digits and the unit that fits.
+func words(v float64, units []string) string {
+	unit := 0
+	for v >= 999.5 && unit < len(units)-1 {
+		v /= 1000
+		unit++
+	}
+	return digits(v) + " " + units[unit]
+}
+
+// digits writes a number with three digits, or all before the point.
+func digits(v float64) string {
+	switch {
+	case v >= 99.95:
+		return grouped(int64(math.Round(v)))
+	case v >= 9.995:
+		return trimmed(fmt.Sprintf("%.1f", v))
+	}
+	return trimmed(fmt.Sprintf("%.2f", v))
+}
+
+// trimmed drops zeros behind the point: 2.50 is 2.5.
+func trimmed(s string) string { return strings.TrimRight(strings.TrimRight(s, "0"), ".") }
+
+// grouped writes a whole number with commas.
+func grouped(v int64) string {
+	s := strconv.FormatInt(v, 10)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}

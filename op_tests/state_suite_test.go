@@ -1,0 +1,227 @@
+package optests_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+var statefulOps = []string{"causal_conv1d_update", "causal_conv1d_varlen_fwd", "causal_conv1d_varlen_states"}
+
+// stateCases are small, so that an emulated device can run them too.
+func stateCases() []optests.Case {
+	sizes := []optests.Case{
+		{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}, {Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true},
+		{Batch: 2, Dim: 3, Seqlen: 21, Width: 2, DType: tensor.BFloat16}, {Batch: 5, Dim: 4, Seqlen: 9, Width: 4, DType: tensor.Float16, WeightDType: tensor.Float32},
+		{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true, DType: tensor.BFloat16}, {Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true},
+	}
+	var cases []optests.Case
+	for i, c := range sizes {
+		for flags := range 8 {
+			c.WithInitial, c.WithFinal, c.WithSeqIdx = flags&1 != 0, flags&2 != 0, flags&4 != 0
+			c.Layout, c.Slice, c.Mixed = optests.Layout((i+flags)%2), flags%3 == 1, flags%5 == 4
+			c.Seed = uint64(len(cases))
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+// TestStates is small enough for an emulated device.
+func TestStates(t *testing.T) {
+	target := open(t)
+	for _, op := range statefulOps {
+		t.Run(op, func(t *testing.T) { target.try(t, op, slices.Values(stateCases())) })
+	}
+	t.Run("shared slots", target.sharedSlots)
+	t.Run("wild indices", target.wildIndices)
+	t.Run("update step by step equals forward", target.stepByStep)
+	t.Run("varlen equals one call each", target.oneCallEach)
+	if *deviceFlag == "cpu" {
+		t.Run("refusals", target.refusals)
+	}
+}
+
+// Sequences that share a slot run in the order of the batch, on every device.
+func (g target) sharedSlots(t *testing.T) {
+	for op, indices := range map[string]string{"causal_conv1d_update": "conv_state_indices", "causal_conv1d_varlen_fwd": "cache_indices"} {
+		c := optests.Case{Batch: 6, Dim: 70, Seqlen: 3, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true, Seed: 2}
+		p := generate(t, op, c)
+		set(t, p, indices, []float64{1, 2, 1, -1, 2, 1})
+		if results, err := g.runner.Run(p); err != nil || !optests.Passed(results) {
+			t.Errorf("%s: %v %v", p, results, err)
+		}
+	}
+}
+
+// Whatever the index tensors hold, nothing but out and states is written, and all
+// of them is. What out is where starts decrease is nobody's promise.
+func (g target) wildIndices(t *testing.T) {
+	const low, high = -1 << 31, 1<<31 - 1
+	wild := map[string][][]float64{
+		"conv_state_indices": {{low, high, 99, -2, 7, 7}, {high, high, high, high, high, high}},
+		"cache_seqlens":      {{low, high, -1, -7, 0, 1}},
+		"cache_indices":      {{low, high, 99, -2, 7, 7}},
+		"query_start_loc":    {{9, 7, 5, 3, 2, 1, 0}, {low, high, low, high, 5, 3, 9}, {0, high, high, high, high, high, high}, {4, 9, 2, 12, 6, 3, 18}},
+		"cu_seqlens":         {{9, 7, 5, 3, 2, 1, 0}, {low, high, low, high, 5, 3, 9}, {0, high, high, high, high, high, high}, {4, 9, 2, 12, 6, 3, 18}},
+	}
+	for _, op := range statefulOps {
+		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
+			c := optests.Case{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, Slice: true, WithInitial: true, WithFinal: true, WithSeqIdx: true, Seed: 4}
+			for i, name := range generate(t, op, c).ArgNames {
+				for n, v := range wild[name] {
+					p := generate(t, op, c)
+					set(t, p, p.ArgNames[i], v)
+					results, err := g.runner.Run(p)
+					if err != nil {
+						t.Fatalf("%s, %s %v: %v", p, name, v, err)
+					}
+					for _, r := range results {
+						unordered := name == "query_start_loc" && r.Name == "out" && n != 2
+						if r.CanaryBroken || r.Mismatches > 0 && !unordered || r.Unwritten > 0 {
+							t.Errorf("%s, %s %v: %s", p, name, v, r)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// One position after another through the state gives what forward gives at once,
+// whether the state shifts or goes round.
+func (g target) stepByStep(t *testing.T) {
+	const batch, dim, seqlen, width, length = 2, 5, 11, 4, 6
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		x, w := random(t, dt, 1, batch, dim, seqlen), random(t, dt, 2, dim, width)
+		initial := random(t, dt, 3, batch, dim, width-1)
+		want := g.apply(t, "causal_conv1d_fwd", map[string]any{
+			"x": x, "weight": w, "initial_states": initial, "final_states_out": optests.Wanted{}, "use_silu": true,
+		})
+		for _, circular := range []bool{false, true} {
+			state := random(t, dt, 4, batch, dim, length)
+			copyInto(t, slice(t, state, 2, length-width+1, length), initial)
+			for i := range int64(seqlen) {
+				given := map[string]any{"x": slice(t, x, 2, i, i+1), "weight": w, "conv_state": state, "use_silu": true}
+				if circular {
+					given["cache_seqlens"], _ = tensor.FromInt32([]int32{int32(i), int32(i)}, batch)
+				}
+				got := g.apply(t, "causal_conv1d_update", given)
+				state = got["conv_state"]
+				near(t, fmt.Sprintf("%s, circular %v, out of step %d", dt, circular, i), got["out"], slice(t, want["out"], 2, i, i+1))
+			}
+			if !circular {
+				same(t, "final state", slice(t, state, 2, length-width+1, length), want["final_states_out"])
+			}
+		}
+	}
+}
+
+// Packed sequences give what each gives in a call of its own, also when they
+// are handed over in two parts.
+func (g target) oneCallEach(t *testing.T) {
+	const dim, width = 5, 4
+	starts := []int64{0, 1, 3, 3, 12, 30}
+	tokens, batch := starts[len(starts)-1], int64(len(starts)-1)
+	x, w := random(t, tensor.Float16, 1, dim, tokens), random(t, tensor.Float32, 2, dim, width)
+	initial := random(t, tensor.Float16, 3, batch, dim, width-1)
+	got := g.apply(t, "causal_conv1d_varlen_fwd", map[string]any{
+		"x": x, "weight": w, "query_start_loc": ints(t, starts), "conv_states": copied(t, initial), "has_initial_state": trues(t, batch),
+	})
+	parts := g.inTwoParts(t, x, w, copied(t, initial), starts)
+	tails := g.apply(t, "causal_conv1d_varlen_states", map[string]any{"x": transposed(t, x), "cu_seqlens": ints(t, starts)})["states"]
+	same(t, "states of two parts", parts["conv_states"], got["conv_states"])
+	for b := range batch {
+		from, to := starts[b], starts[b+1]
+		alone := g.apply(t, "causal_conv1d_fwd", map[string]any{
+			"x": row(t, slice(t, x, 1, from, to)), "weight": w, "initial_states": slice(t, initial, 0, b, b+1), "final_states_out": optests.Wanted{},
+		})
+		near(t, fmt.Sprintf("out of sequence %d", b), row(t, slice(t, got["out"], 1, from, to)), alone["out"])
+		same(t, fmt.Sprintf("state of sequence %d", b), slice(t, got["conv_states"], 0, b, b+1), alone["final_states_out"])
+		if n := min(to-from, width-1); n > 0 {
+			same(t, fmt.Sprintf("tail of sequence %d", b), slice(t, slice(t, tails, 0, b, b+1), 2, width-1-n, width-1), row(t, slice(t, x, 1, to-n, to)))
+		}
+	}
+}
+
+// inTwoParts runs the first half of each sequence, then the rest from its state.
+func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []int64) map[string]*tensor.Tensor {
+	t.Helper()
+	var out map[string]*tensor.Tensor
+	for part := range int64(2) {
+		var pieces []*tensor.Tensor
+		cuts := []int64{0}
+		for b := range len(starts) - 1 {
+			middle := (starts[b] + starts[b+1]) / 2
+			from, to := [2]int64{starts[b], middle}[part], [2]int64{middle, starts[b+1]}[part]
+			pieces, cuts = append(pieces, slice(t, x, 1, from, to)), append(cuts, cuts[b]+to-from)
+		}
+		out = g.apply(t, "causal_conv1d_varlen_fwd", map[string]any{
+			"x": joined(t, pieces), "weight": w, "query_start_loc": ints(t, cuts), "conv_states": states, "has_initial_state": trues(t, int64(len(cuts)-1)),
+		})
+		states = out["conv_states"]
+	}
+	return out
+}
+
+// What an entry point refuses, and how it says so.
+func (g target) refusals(t *testing.T) {
+	f32 := func(shape ...int64) *tensor.Tensor { return made(t, tensor.Float32, shape...) }
+	i32 := func(shape ...int64) *tensor.Tensor { return made(t, tensor.Int32, shape...) }
+	x, w, state := f32(2, 3, 5), f32(3, 4), f32(2, 3, 4)
+	tokens, starts := f32(3, 9), i32(3)
+	tests := []struct {
+		op   string
+		args []any
+		want string
+	}{
+		{"causal_conv1d_update", []any{x, f32(2), state, w}, "argument 'x': expected rank 3 (batch, dim, seqlen), or 2 (batch, dim), got rank 1, shape (2,)"},
+		{"causal_conv1d_update", []any{f32(2, 3), x, state, w}, "argument 'out': expected shape (2, 3, 5) as 'x', got (2, 3)"},
+		{"causal_conv1d_update", []any{made(t, tensor.Float16, 2, 3, 5), x, state, w}, "argument 'out': expected dtype float32 as 'x', got float16"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least width-1 = 3, got shape (2, 3, 2)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(1, 3, 4), w}, "argument 'conv_state': expected at least 2 slots, one for each sequence, got shape (1, 3, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w}, "argument 'conv_state': expected shape (2, 3, 4) (slots, dim, length), got (2, 4, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, f32(2, 4)}, "argument 'weight': expected shape (3, 4) (dim, width), got (2, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, i32(3)}, "argument 'cache_seqlens': expected shape (2,) (batch,), got (3,)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, nil, f32(2)}, "argument 'conv_state_indices': expected dtype int32, got float32"},
+		{"causal_conv1d_update", []any{state, f32(2, 3, 4), state, w}, "arguments 'out' and 'conv_state': an output must not overlap another argument"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), x, w, nil, false, starts}, "argument 'x': expected rank 2 (dim, tokens), got rank 3, shape (2, 3, 5)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, i32(0)}, "argument 'query_start_loc': expected batch+1 elements, got none"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, f32(1, 3, 3)}, "argument 'conv_states': expected at least 2 slots"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, i32(3)}, "argument 'cache_indices': expected shape (2,) (batch,), got (3,)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, nil, i32(2)}, "argument 'has_initial_state': expected dtype bool, got int32"},
+		{"causal_conv1d_varlen_states", []any{f32(2, 9, 3), tokens, i32(0)}, "argument 'cu_seqlens': expected batch+1 elements, got none"},
+		{"causal_conv1d_varlen_states", []any{f32(2, 3, 3), tokens, starts}, "argument 'states': expected shape (2, 9, 3) (batch, dim, length), got (2, 3, 3)"},
+	}
+	for _, test := range tests {
+		err := call(t.Context(), g.reg, test.op, test.args)
+		if err == nil || !strings.Contains(err.Error(), test.op+": "+test.want) {
+			t.Errorf("%v\nwant %s: %s", err, test.op, test.want)
+		}
+	}
+}
+
+// States more than 2^31 elements apart, along each dimension in turn.
+func TestFarStates(t *testing.T) {
+	if *deviceFlag != "cpu" && !*farFlag {
+		t.Skip("on a GPU this takes tens of gigabytes of memory that is really there: ask for it with -far")
+	}
+	target := open(t)
+	for name, strides := range map[string][]int64{"slot": {beyond32, 9, 1}, "dim": {20, beyond32, 1}, "length": {3, 1, beyond32}} {
+		given := map[string]any{
+			"x": random(t, tensor.Float16, 1, 2, 2, 3), "weight": random(t, tensor.Float32, 2, 2, 3),
+			"conv_state": filled(t, tensor.Float16, []int64{2, 2, 2}, strides), "conv_state_indices": ints(t, []int64{1, 0}),
+		}
+		p, err := optests.FromTensors("causal_conv1d_update", given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if results, err := target.runner.Run(p); err != nil || !optests.Passed(results) {
+			t.Errorf("%s: %v %v", name, results, err)
+		}
+	}
+}

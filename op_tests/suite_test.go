@@ -1,0 +1,186 @@
+package optests_test
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/device"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// The suite's own flags, after -args:
+//
+//	go test ./op_tests -run TestSuite -timeout 0 -v -args -grid=full
+var (
+	gridFlag    = flag.String("grid", "sample", "cases of the standard grid to run: sample or full")
+	samplesFlag = flag.Int("samples", 160, "number of cases of an operator with -grid=sample")
+	seedFlag    = flag.Uint64("seed", 1, "which cases -grid=sample takes, and their inputs")
+	limitFlag   = flag.Int64("limit", 1<<19, "elements above which a sampled case is made smaller")
+	farFlag     = flag.Bool("far", false, "on a GPU too, offsets beyond 2^32 elements: takes 40 GB there and 60 GB here")
+	deviceFlag  = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
+)
+
+// TestSuite holds every operator to the reference over the standard grid.
+func TestSuite(t *testing.T) {
+	target := open(t)
+	for _, op := range optests.Operators() {
+		t.Run(op, func(t *testing.T) { target.try(t, op, gridCases(t)) })
+	}
+}
+
+// TestEdges holds every operator to the reference at the sizes that break kernels.
+func TestEdges(t *testing.T) {
+	target := open(t)
+	for _, op := range optests.Operators() {
+		t.Run(op, func(t *testing.T) { target.try(t, op, slices.Values(optests.EdgeCases())) })
+	}
+}
+
+// Two runs of the same problem are bit-equal, whatever the order of threads.
+func TestDeterminism(t *testing.T) {
+	target := open(t)
+	c := optests.Case{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.Float32, WithStates: true, Seed: 11}
+	for _, op := range optests.Operators() {
+		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
+			c.Layout = layout
+			first := target.outputs(t, op, c)
+			for range 3 {
+				for name, bits := range target.outputs(t, op, c) {
+					if !slices.Equal(bits, first[name]) {
+						t.Errorf("%s %s: %s differs from run to run", op, c, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// target is a place where operators run.
+type target struct {
+	reg    *registry.Registry
+	runner optests.Runner
+}
+
+func open(t *testing.T) target {
+	t.Helper()
+	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: cmp.Or(os.Getenv("AITER_JIT_DIR"), t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reg.Close() })
+	dev, err := tensor.ParseDevice(*deviceFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := optests.Runner{Call: func(op string, args []any) error { return call(t.Context(), reg, op, args) }}
+	if !dev.IsHost() {
+		run.Device = remote{reg.Devices(), dev}
+	}
+	return target{reg, run}
+}
+
+func call(ctx context.Context, reg *registry.Registry, name string, args []any) error {
+	op, err := reg.Lookup(name)
+	if err != nil {
+		return err
+	}
+	return op.Call(ctx, args...)
+}
+
+// remote is a device other than the host.
+type remote struct {
+	*device.Devices
+	dev tensor.Device
+}
+
+var _ optests.Device = remote{}
+
+func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
+	return r.Devices.ToDevice(t, r.dev)
+}
+
+// try reports every case that is not as good as float32 sums rounded once.
+func (g target) try(t *testing.T, op string, cases iter.Seq[optests.Case]) {
+	start, n, failed := time.Now(), 0, 0
+	for trial := range g.runner.Try(op, cases) {
+		n++
+		if trial.Ideal() {
+			continue
+		}
+		t.Error(trial)
+		if failed++; failed == 10 {
+			t.Fatalf("stopped after %d failures in %d cases", failed, n)
+		}
+	}
+	if n == 0 {
+		t.Error("no cases")
+	}
+	t.Logf("%d cases in %.1fs", n, time.Since(start).Seconds())
+}
+
+// run calls the problem's operator once and returns its outputs, on the host.
+func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor {
+	t.Helper()
+	placed, err := g.runner.Place(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = placed.Free() }()
+	if err := g.runner.Call(p.Op, placed.Args); err != nil {
+		t.Fatal(err)
+	}
+	out, err := placed.Outputs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// outputs runs the case once and returns the bits of what came out.
+func (g target) outputs(t *testing.T, op string, c optests.Case) map[string][]byte {
+	t.Helper()
+	p, err := optests.Generate(op, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bits := map[string][]byte{}
+	for name, out := range g.run(t, p) {
+		bits[name] = rowMajor(t, out)
+	}
+	return bits
+}
+
+func rowMajor(t *testing.T, v *tensor.Tensor) []byte {
+	t.Helper()
+	c, err := v.Compact()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func gridCases(t *testing.T) iter.Seq[optests.Case] {
+	t.Helper()
+	grid := optests.StandardGrid()
+	switch *gridFlag {
+	case "full":
+		return grid.All()
+	case "sample":
+		return grid.Sample(*samplesFlag, *limitFlag, *seedFlag)
+	}
+	t.Fatal(fmt.Errorf("-grid=%s: expected sample or full", *gridFlag))
+	return nil
+}

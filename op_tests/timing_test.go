@@ -1,0 +1,158 @@
+package optests
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+func TestTraffic(t *testing.T) {
+	const b, d, l, w = 2, 64, 256, 4
+	plain := Case{Batch: b, Dim: d, Seqlen: l, Width: w}
+	half := plain
+	half.DType, half.WeightDType = tensor.Float16, tensor.Float32
+	states := plain
+	states.NoBias, states.WithStates = true, true
+	slots := Case{Batch: b, Dim: d, Seqlen: 1, Width: w, NoBias: true, State: State{Slots: 100}}
+	for _, c := range []struct {
+		op   string
+		c    Case
+		want int64
+	}{
+		{"causal_conv1d_fwd", plain, 4 * (2*b*d*l + d*w + d)},
+		{"causal_conv1d_fwd", half, 2*2*b*d*l + 4*(d*w+d)},
+		{"causal_conv1d_fwd", states, 4 * (2*b*d*l + d*w + 2*b*d*(w-1))},
+		{"causal_conv1d_bwd", plain, 4 * (3*b*d*l + 2*(d*w+d))},
+		{"causal_conv1d_update", slots, 4 * (b*d*(2+2*(w-1)) + d*w)},
+		{"causal_conv1d_varlen_states", plain, 4 * (2*b*d*(w-1) + b + 1)},
+		{"causal_conv1d_varlen_states", Case{Batch: b, Dim: d, Seqlen: 1, Width: w}, 4 * (b*d*(w-1) + b*d + b + 1)},
+	} {
+		got, err := Traffic(c.op, c.c)
+		if err != nil || got != c.want {
+			t.Errorf("Traffic(%s, %s) = %d, %v, want %d", c.op, c.c, got, err, c.want)
+		}
+	}
+	if _, err := Traffic("nothing", plain); err == nil {
+		t.Error("an operator that is not declared has traffic")
+	}
+	if _, err := Traffic("causal_conv1d_fwd", Case{}); err == nil {
+		t.Error("a width of 0 has traffic")
+	}
+}
+
+// A problem for timing has the arguments that a random one has, laid out alike.
+func TestGenerateForTiming(t *testing.T) {
+	for _, op := range Operators() {
+		for _, c := range []Case{
+			{Batch: 3, Dim: 16, Seqlen: 300, Width: 4},
+			{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, DType: tensor.BFloat16, Layout: ChannelLast, Slice: true, NoBias: true, WithSeqIdx: true},
+		} {
+			want, err := Generate(op, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := GenerateForTiming(op, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameArguments(t, got, want)
+			if _, err := got.Reference(); err == nil {
+				t.Errorf("%s has a reference", got)
+			}
+		}
+	}
+}
+
+func sameArguments(t *testing.T, got, want *Problem) {
+	t.Helper()
+	for i, name := range want.ArgNames {
+		g, w := got.Tensor(name), want.Tensor(name)
+		if (g == nil) != (w == nil) {
+			t.Errorf("%s: %s is %v, want %v", got, name, got.Args[i], want.Args[i])
+		}
+		if g == nil || w == nil {
+			continue
+		}
+		if layoutName(g) != layoutName(w) {
+			t.Errorf("%s: %s is %s, want %s", got, name, layoutName(g), layoutName(w))
+		}
+	}
+	if len(got.Outputs) != len(want.Outputs) {
+		t.Errorf("%s: %d outputs, want %d", got, len(got.Outputs), len(want.Outputs))
+	}
+	x, err := got.Tensor("x").Float64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := rms(x); s < 0.9 || s > 1.1 {
+		t.Errorf("%s: x has a root mean square of %g, want about 1", got, s)
+	}
+}
+
+func TestEvenStarts(t *testing.T) {
+	p, err := GenerateForTiming("causal_conv1d_varlen_fwd", Case{Batch: 4, Dim: 2, Seqlen: 8, Width: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Tensor("query_start_loc").Float64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range got {
+		if v != float64(8*i) {
+			t.Errorf("starts = %v, want each 8 behind the last", got)
+		}
+	}
+}
+
+func TestConfigs(t *testing.T) {
+	for _, op := range Operators() {
+		list, err := Configs(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, c := range list {
+			if names[c.Name] {
+				t.Errorf("%s has %q twice", op, c.Name)
+			}
+			names[c.Name] = true
+			if err := c.Case.normal().check(); err != nil {
+				t.Errorf("%s %s: %v", op, c.Name, err)
+			}
+		}
+		if !names["Tiny"] || !names["With SiLU"] || len(list) < 8 {
+			t.Errorf("%s has the configurations %v", op, names)
+		}
+	}
+	for _, list := range []func(string) error{
+		func(op string) error { _, err := Configs(op); return err },
+		func(op string) error { _, err := Usual(op); return err },
+		func(op string) error { _, err := Sweep(op); return err },
+	} {
+		if list("nothing") == nil {
+			t.Error("an operator that is not declared has configurations")
+		}
+	}
+}
+
+func TestSweep(t *testing.T) {
+	for op, seqlen := range map[string]int64{"causal_conv1d_fwd": 128, "causal_conv1d_update": 1} {
+		cases, err := Sweep(op)
+		if err != nil || len(cases) < 8 {
+			t.Fatalf("%s: %d cases, %v", op, len(cases), err)
+		}
+		for i, c := range cases {
+			if (c.Seqlen == 1) != (seqlen == 1) {
+				t.Errorf("%s: %s is another kind of case", op, c)
+			}
+			if slices.Contains(cases[:i], c) || i > 0 && c.Elements() < cases[i-1].Elements() {
+				t.Errorf("%s: %s comes after %s", op, c, cases[i-1])
+			}
+		}
+		if usual, err := Usual(op); err != nil || usual.Seqlen != seqlen {
+			t.Errorf("%s: usually %s, %v", op, usual, err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package optests
+
+import (
+	"math"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Tolerance bounds an error: |got-want| <= Abs + Rel*|want|.
+type Tolerance struct{ Rel, Abs float64 }
+
+// allows reports whether an error is within bounds. An infinite one never is;
+// no error always is, also where NaN was wanted and came.
+func (t Tolerance) allows(abs, want float64) bool {
+	return abs == 0 || !math.IsInf(abs, 0) && abs <= t.Abs+t.Rel*math.Abs(want)
+}
+
+// kind is a row of the tolerance table: what an output is made of.
+type kind int
+
+const (
+	rounded    kind = iota // a short sum, rounded to the output's type
+	weightGrad             // a sum over all positions of all rows
+	exact                  // copied, bit for bit
+)
+
+// The largest relative error of one rounding to nearest.
+const (
+	unitFloat32  = 1.0 / (1 << 24)
+	unitFloat16  = 1.0 / (1 << 11)
+	unitBFloat16 = 1.0 / (1 << 8)
+)
+
+// allowed is the table of the worst error an output may have. A sum over all
+// positions is held to 1e-3 besides the rounding of its type.
+func allowed(k kind, dt tensor.DType) Tolerance {
+	return map[kind]map[tensor.DType]Tolerance{
+		rounded: {
+			tensor.Float32:  {Rel: 3e-4, Abs: 1e-3},
+			tensor.Float16:  {Rel: 3e-3, Abs: 5e-3},
+			tensor.BFloat16: {Rel: 1e-2, Abs: 5e-2},
+		},
+		weightGrad: {
+			tensor.Float32:  {Rel: 1e-3, Abs: 1e-3},
+			tensor.Float16:  {Rel: 1e-3 + unitFloat16, Abs: 1e-3},
+			tensor.BFloat16: {Rel: 1e-3 + unitBFloat16, Abs: 1e-3},
+		},
+		exact: {},
+	}[k][dt]
+}
+
+// ideal is what a careful kernel reaches: sums in float32 and one rounding of
+// the output's type. The 1e-5 beyond that is relative to the element or to the
+// output's root mean square, whichever is larger, for sums that cancel.
+func ideal(k kind, dt tensor.DType, want []float64) Tolerance {
+	if k == exact {
+		return Tolerance{}
+	}
+	unit := map[tensor.DType]float64{
+		tensor.Float32: unitFloat32, tensor.Float16: unitFloat16, tensor.BFloat16: unitBFloat16,
+	}[dt]
+	subnormal := 0.0
+	if dt == tensor.Float16 {
+		subnormal = 1.0 / (1 << 25)
+	}
+	return Tolerance{Rel: unit + 1e-5, Abs: 1e-5*rms(want) + subnormal}
+}
+
+func rms(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x * x
+	}
+	return math.Sqrt(sum / float64(max(len(v), 1)))
+}

@@ -1,0 +1,138 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// ErrClosed is returned by a registry that was closed, and by its operators.
+var ErrClosed = errors.New("the registry is closed; open another with registry.Open")
+
+// ArityError reports a call with too few or too many arguments.
+type ArityError struct {
+	Op            string
+	Got, Min, Max int
+	Schema        string
+}
+
+func (e *ArityError) Error() string {
+	want := fmt.Sprintf("%d to %d", e.Min, e.Max)
+	if e.Min == e.Max {
+		want = fmt.Sprint(e.Min)
+	}
+	return fmt.Sprintf("%s: expected %s arguments, got %d; its schema is %s", e.Op, want, e.Got, e.Schema)
+}
+
+// TypeError reports an argument whose Go type the schema does not allow.
+type TypeError struct {
+	Op, Arg  string
+	Position int    // from 0
+	Expected string // the schema's type
+	Got      any    // the argument
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goWords(e.Expected), gotWord(e.Got))
+}
+
+// goWords says which Go type stands for a schema's type.
+func goWords(t string) string {
+	switch {
+	case strings.HasPrefix(t, "Tensor") && strings.HasSuffix(t, "?"):
+		return t + " (a *tensor.Tensor or nil)"
+	case strings.HasPrefix(t, "Tensor"):
+		return t + " (a *tensor.Tensor)"
+	}
+	return t
+}
+
+func gotWord(v any) string {
+	if isNone(v) {
+		return "nil"
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// TensorError reports a tensor that cannot be used at all, such as one whose
+// memory was freed.
+type TensorError struct {
+	Op, Arg string
+	Err     error
+}
+
+func (e *TensorError) Error() string { return fmt.Sprintf("%s: argument %s: %v", e.Op, e.Arg, e.Err) }
+
+// Unwrap returns what is wrong with the tensor.
+func (e *TensorError) Unwrap() error { return e.Err }
+
+// MixedDevicesError reports tensors on more than one device.
+type MixedDevicesError struct {
+	Op          string
+	Arg         string
+	Device      tensor.Device
+	First       string // the first tensor argument
+	FirstDevice tensor.Device
+}
+
+func (e *MixedDevicesError) Error() string {
+	return fmt.Sprintf("%s: argument %s is on %s, but %s is on %s; copy one of them, all tensors of a call lie on one device", e.Op, e.Arg, e.Device, e.First, e.FirstDevice)
+}
+
+// StreamDeviceError reports a call on a stream of another device.
+type StreamDeviceError struct {
+	Op              string
+	Stream, Tensors tensor.Device
+}
+
+func (e *StreamDeviceError) Error() string {
+	return fmt.Sprintf("%s: the stream belongs to %s, the tensors are on %s; give a stream of the tensors' device", e.Op, e.Stream, e.Tensors)
+}
+
+// OperatorError reports a call that the operator itself refused or failed.
+type OperatorError struct {
+	Op      string
+	Kind    string // as in other languages: "TypeError", "ValueError", "RuntimeError"
+	Message string // names the argument, what was expected and what came
+	// Arg and About say which argument was wrong and in what respect ("dtype",
+	// "rank", "shape", "device", "overlap", or "value" for all else); both are
+	// "" when no single argument is to blame.
+	Arg, About string
+}
+
+func (e *OperatorError) Error() string { return e.Message }
+
+// operatorError makes a typed error of what came over the C ABI.
+func (o *Op) operatorError(err error) error {
+	var call *ffi.CallError
+	if !errors.As(err, &call) {
+		return fmt.Errorf("%s: %w", o.Name(), err)
+	}
+	e := &OperatorError{Op: o.Name(), Kind: call.Kind, Message: call.Message}
+	e.Arg, e.About = blame(call.Message)
+	return e
+}
+
+// blame reads who is to blame in messages of the form
+// "op: argument 'x': expected rank 3 ..., got ...".
+func blame(message string) (arg, about string) {
+	_, rest, ok := strings.Cut(message, "'")
+	if !ok {
+		return "", ""
+	}
+	arg, rest, _ = strings.Cut(rest, "'")
+	if strings.Contains(rest, "overlap") || strings.Contains(rest, "share memory") {
+		return arg, "overlap"
+	}
+	if strings.HasPrefix(rest, ": is on ") {
+		return arg, "device"
+	}
+	expected, ok := strings.CutPrefix(rest, ": expected ")
+	if word, _, _ := strings.Cut(expected, " "); ok && strings.Contains(" dtype rank shape device ", " "+word+" ") {
+		return arg, word
+	}
+	return arg, "value"
+}

@@ -1,0 +1,159 @@
+package registry
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Op is an operator. It is safe for use by many goroutines.
+type Op struct {
+	reg      *Registry
+	module   string
+	decl     *manifest.Op
+	required int
+	bound    atomic.Pointer[[]binding] // one a device it was called on
+}
+
+// binding is the operator's code for one device.
+type binding struct {
+	dev     tensor.Device
+	support *ffi.Support
+	fn      ffi.Func
+}
+
+func newOp(r *Registry, mod *manifest.Module, decl *manifest.Op) *Op {
+	return &Op{reg: r, module: mod.Name, decl: decl, required: decl.Schema.Required()}
+}
+
+// Name returns the operator's name.
+func (o *Op) Name() string { return o.decl.Name }
+
+// Module returns the name of the module that holds the operator.
+func (o *Op) Module() string { return o.module }
+
+// Doc returns what the configuration says about the operator.
+func (o *Op) Doc() string { return o.decl.Doc }
+
+// Schema returns the operator's arguments.
+func (o *Op) Schema() schema.Schema { return o.decl.Schema }
+
+// Call calls the operator with arguments in the schema's order; trailing ones
+// that have defaults may be left out. A Tensor is given as *tensor.Tensor, an
+// optional one may be nil, an int as any Go integer, a float as float64 or
+// float32, a bool as bool. All tensors lie on one device; the code for it is
+// built on first use.
+//
+// The work is queued on the stream of [device.WithStream], else on the
+// device's default stream, and Call returns; on the CPU it is done then.
+//
+// Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or,
+// when the operator itself refuses them, [*OperatorError]; a module that
+// cannot be built or loaded [*BuildError] or [*LoadError]; a closed registry
+// [ErrClosed].
+//
+// Where [Options.Verify] asks for it, the call is checked against the CPU and
+// has happened when Call returns; a difference is a [*VerifyError].
+func (o *Op) Call(ctx context.Context, args ...any) error {
+	if o.reg.verify {
+		return o.callVerified(ctx, args)
+	}
+	return o.call(ctx, args)
+}
+
+func (o *Op) call(ctx context.Context, args []any) error {
+	if o.reg.closed.Load() {
+		return ErrClosed
+	}
+	space := o.reg.spaces.Get().(*[maxArgs]ffi.Any)
+	defer o.reg.spaces.Put(space)
+	packed, dev, err := o.pack(space[:0], args)
+	if err != nil {
+		return err
+	}
+	b, err := o.binding(ctx, dev)
+	if err != nil {
+		return err
+	}
+	stream, err := o.stream(ctx, dev)
+	if err != nil {
+		return err
+	}
+	err = b.support.Call(b.fn, stream, packed)
+	keepAlive(args)
+	if err != nil {
+		return o.operatorError(err)
+	}
+	return nil
+}
+
+// binding returns the code for the device, building it on first use.
+func (o *Op) binding(ctx context.Context, dev tensor.Device) (binding, error) {
+	if list := o.bound.Load(); list != nil {
+		for _, b := range *list {
+			if b.dev == dev {
+				return b, nil
+			}
+		}
+	}
+	return o.bind(ctx, dev)
+}
+
+func (o *Op) bind(ctx context.Context, dev tensor.Device) (binding, error) {
+	t, err := o.reg.target(dev)
+	if err != nil {
+		return binding{}, err
+	}
+	req := jit.Request{Module: o.module, Target: t}
+	mod, err := o.reg.module(ctx, req)
+	if err != nil {
+		return binding{}, err
+	}
+	fn, err := mod.lib.Func(o.Name())
+	if err != nil {
+		return binding{}, &LoadError{Request: req, Path: mod.lib.Path(), Err: err}
+	}
+	b := binding{dev, mod.support, fn}
+	o.remember(b)
+	return b, nil
+}
+
+// remember adds b to the bindings, unless another goroutine has done so.
+func (o *Op) remember(b binding) {
+	for {
+		old := o.bound.Load()
+		var list []binding
+		if old != nil {
+			list = append(list, *old...)
+		}
+		for _, have := range list {
+			if have.dev == b.dev {
+				return
+			}
+		}
+		list = append(list, b)
+		if o.bound.CompareAndSwap(old, &list) {
+			return
+		}
+	}
+}
+
+// stream is the stream to queue the work on.
+func (o *Op) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
+	s := ffi.Stream{DeviceType: int32(dev.Type), DeviceID: dev.ID}
+	given, ok := device.StreamFrom(ctx)
+	if !ok {
+		return s, nil
+	}
+	if given.Device != dev {
+		return s, &StreamDeviceError{Op: o.Name(), Stream: given.Device, Tensors: dev}
+	}
+	s.Handle, s.Set = given.Handle, true
+	return s, nil
+}

@@ -1,0 +1,177 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// defaultConfig is where a source tree has its configuration.
+const defaultConfig = "config/opt_compiler.toml"
+
+// Options of [Open]. The zero value is what a service wants: the sources that
+// came with the program, and the environment's word for everything else. A
+// field that is set wins over the environment.
+type Options struct {
+	CacheDir string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
+	Root     string          // AITER_META_DIR: a checkout to take config and sources from; "": those in the program
+	Config   string          // AITER_CONFIG: the configuration, relative to the source tree
+	Targets  []target.Target // GPU_ARCHS: what to build for a device, the first that runs there
+	Jobs     int             // MAX_JOBS: compilers at a time
+	Rebuild  bool            // AITER_REBUILD: compile everything once more
+	Trust    bool            // AITER_TRUST_JIT_DIR: use a cache folder that others can write to
+	Timeout  time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
+	Observer jit.Observer    // is told of each step of a build
+
+	// Verify (AITER_VERIFY) checks every call against the CPU. The arguments are
+	// copied to the host, the operator is called and waited for, its CPU build
+	// is called on the copies, and whatever the schema says it writes, states
+	// and in-place arguments included, is compared with the tolerance that the
+	// configuration gives the operator, else that of the element type. Calls on
+	// the CPU are run twice, which shows results that depend on more than the
+	// arguments: races, memory that was never written. It takes a C++ compiler,
+	// host memory for the arguments, and time; it cannot be used while a stream
+	// is being captured, nor where others write to the arguments meanwhile.
+	Verify bool
+
+	// Getenv is asked for environment variables; nil: os.Getenv.
+	Getenv func(string) string
+
+	err error // what was wrong with the environment
+}
+
+// withEnvironment fills the unset fields from the environment.
+func (o Options) withEnvironment() Options {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	o.Root = firstOf(o.Root, o.Getenv("AITER_META_DIR"))
+	o.Config = firstOf(o.Config, o.Getenv("AITER_CONFIG"), defaultConfig)
+	o.Trust = o.Trust || isOn(o.Getenv("AITER_TRUST_JIT_DIR"))
+	o.Rebuild = o.Rebuild || isOn(o.Getenv("AITER_REBUILD"))
+	o.Verify = o.Verify || isOn(o.Getenv("AITER_VERIFY"))
+	if v := o.Getenv("MAX_JOBS"); v != "" && o.Jobs == 0 {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			o.err = errors.Join(o.err, &EnvironmentError{"MAX_JOBS", v, errors.New("expected a number of compilers, 1 or more")})
+		}
+		o.Jobs = n
+	}
+	if v := withoutNative(o.Getenv("GPU_ARCHS")); v != "" && o.Targets == nil {
+		list, err := target.ParseList(v)
+		if err != nil {
+			o.err = errors.Join(o.err, &EnvironmentError{"GPU_ARCHS", v, err})
+		}
+		o.Targets = list
+	}
+	dir, err := CacheDir(o.CacheDir, o.Getenv)
+	o.CacheDir, o.err = dir, errors.Join(o.err, err)
+	return o
+}
+
+// withoutNative drops the word native from a list of targets: what the machine
+// has needs no preference.
+func withoutNative(list string) string {
+	words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ';' })
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.TrimSpace(w) == "native" }), ",")
+}
+
+// EnvironmentError reports an environment variable with a bad value.
+type EnvironmentError struct {
+	Name, Value string
+	Err         error
+}
+
+func (e *EnvironmentError) Error() string { return fmt.Sprintf("%s is %q: %v", e.Name, e.Value, e.Err) }
+
+// Unwrap returns what is wrong with the value.
+func (e *EnvironmentError) Unwrap() error { return e.Err }
+
+// CacheDir returns the folder of the kernel cache as an absolute path: dir if it
+// is not "", else what the environment says, else the user's usual place. The
+// folder need not exist. Without any of them the error is an *EnvironmentError.
+func CacheDir(dir string, getenv func(string) string) (string, error) {
+	if dir = firstOf(dir, getenv("AITER_JIT_DIR")); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if base := getenv("XDG_CACHE_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "aiter", "jit"), nil
+	}
+	if home := getenv("HOME"); home != "" {
+		return filepath.Join(home, ".cache", "aiter", "jit"), nil
+	}
+	return "", &EnvironmentError{Name: "AITER_JIT_DIR", Err: errNoCacheDir}
+}
+
+var errNoCacheDir = errors.New("no folder for the kernel cache: XDG_CACHE_HOME and HOME are unset too; set one of them")
+
+func firstOf(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+// isOn reads a switch: set, and not "0" or "false".
+func isOn(v string) bool {
+	on, err := strconv.ParseBool(v)
+	return v != "" && (on || err != nil)
+}
+
+// newManager wires the build manager.
+func (o Options) newManager(_ context.Context) (*jit.Manager, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	store, err := cache.Open(o.CacheDir, cache.Options{TrustForeign: o.Trust})
+	if err != nil {
+		return nil, err
+	}
+	memo := filehash.Open(store.MemoPath())
+	tree, config, err := o.sources(store, memo)
+	if err != nil {
+		return nil, err
+	}
+	return jit.New(jit.Options{
+		Config: config, Tree: tree, Cache: store, Memo: memo,
+		Finder: &toolchain.Finder{Env: o.Getenv, Memo: memo},
+		Jobs:   o.Jobs, Timeout: o.Timeout, Force: o.Rebuild, Observer: o.Observer,
+	}), nil
+}
+
+// sources returns the source tree and its configuration.
+func (o Options) sources(store *cache.Dir, memo *filehash.Memo) (jit.Tree, *manifest.Config, error) {
+	var files fs.FS = aiter.Sources
+	var tree jit.Tree = jit.NewEmbeddedTree(aiter.Sources, store.SourcesPath())
+	if o.Root != "" {
+		dir, err := jit.NewDirTree(o.Root, memo)
+		if err != nil {
+			return nil, nil, err
+		}
+		tree, files = dir, os.DirFS(o.Root)
+	}
+	config, err := manifest.Load(files, filepath.ToSlash(o.Config), manifest.Options{Env: o.lookupEnv})
+	return tree, config, err
+}
+
+func (o Options) lookupEnv(name string) (string, bool) {
+	v := o.Getenv(name)
+	return v, v != ""
+}

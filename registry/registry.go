@@ -1,0 +1,248 @@
+// Package registry finds GPU operators by name and calls them. The module that
+// holds an operator is compiled for exactly the device of the tensors on first
+// use, cached on disk, loaded and kept.
+//
+//	reg, err := registry.Open(ctx, registry.Options{})
+//	op, err := reg.Lookup("causal_conv1d_fwd")
+//	err = op.Call(ctx, out, x, weight, bias, true)
+package registry
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// supportModule holds the library that the modules call back into; it is
+// built like any other, for the host.
+const supportModule = "module_aiter_ffi"
+
+// Registry is a set of operators. It is safe for use by many goroutines.
+type Registry struct {
+	manager *jit.Manager
+	devices *device.Devices
+	prefer  []target.Target // from Options.Targets
+	verify  bool            // from Options.Verify
+	ops     map[string]*Op
+	closed  atomic.Bool
+	builds  flights[jit.Request, *module]
+
+	spaces sync.Pool // *[maxArgs]ffi.Any, for packing calls
+
+	mu      sync.Mutex
+	targets map[tensor.Device]target.Target
+	ready   sync.Map // jit.Request -> struct{}: built, a call would not compile
+}
+
+// Open reads the configuration and returns a registry of its operators.
+// Nothing is compiled or loaded yet. Open fails with the errors of
+// [manifest.Load] and of the cache folder.
+func Open(ctx context.Context, opts Options) (*Registry, error) {
+	opts = opts.withEnvironment()
+	manager, err := opts.newManager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := device.Open(device.Options{Env: opts.Getenv})
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		manager: manager,
+		devices: devices,
+		prefer:  opts.Targets,
+		verify:  opts.Verify,
+		ops:     map[string]*Op{},
+		targets: map[tensor.Device]target.Target{},
+	}
+	r.spaces.New = func() any { return new([maxArgs]ffi.Any) }
+	for _, mod := range manager.Config().Modules {
+		for i := range mod.Ops {
+			r.ops[mod.Ops[i].Name] = newOp(r, mod, &mod.Ops[i])
+		}
+	}
+	return r, nil
+}
+
+// Manager returns the build manager below the registry.
+func (r *Registry) Manager() *jit.Manager { return r.manager }
+
+// Devices returns the devices of this machine.
+func (r *Registry) Devices() *device.Devices { return r.devices }
+
+// UnknownOpError reports a name that no module of the configuration has. It
+// lists the nearest names.
+type UnknownOpError = manifest.UnknownOpError
+
+// Lookup returns the operator of that name: a map read. It fails with
+// [*UnknownOpError] and [ErrClosed].
+func (r *Registry) Lookup(name string) (*Op, error) {
+	if r.closed.Load() {
+		return nil, ErrClosed
+	}
+	if op := r.ops[name]; op != nil {
+		return op, nil
+	}
+	_, _, err := r.manager.Config().Op(name)
+	return nil, err
+}
+
+// Ops returns all operators, sorted by name.
+func (r *Registry) Ops() []*Op {
+	list := make([]*Op, 0, len(r.ops))
+	for _, op := range r.ops {
+		list = append(list, op)
+	}
+	slices.SortFunc(list, func(a, b *Op) int { return compareStrings(a.Name(), b.Name()) })
+	return list
+}
+
+func compareStrings(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Warm builds the modules of the named operators (all, when none is named) for
+// the targets (those of this machine, when none is given) side by side, and
+// loads those that this machine can run. The error joins all failures.
+func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	mods, err := r.modulesOf(names)
+	if err != nil {
+		return err
+	}
+	native, err := r.devices.Native(ctx)
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 {
+		targets = native
+	}
+	if host := hostTarget(); r.verify && !slices.Contains(targets, host) {
+		targets = append(slices.Clone(targets), host)
+	}
+	var reqs []jit.Request
+	for _, mod := range mods {
+		for _, t := range targets {
+			reqs = append(reqs, jit.Request{Module: mod, Target: t})
+		}
+	}
+	return r.warm(ctx, reqs, native)
+}
+
+// modulesOf returns the modules that hold the named operators, each once.
+func (r *Registry) modulesOf(names []string) ([]string, error) {
+	if len(names) == 0 {
+		for _, op := range r.Ops() {
+			names = append(names, op.Name())
+		}
+	}
+	var mods []string
+	for _, name := range names {
+		op, err := r.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(mods, op.Module()) {
+			mods = append(mods, op.Module())
+		}
+	}
+	return mods, nil
+}
+
+func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
+	results, err := r.manager.Build(ctx, reqs...)
+	errs := []error{err}
+	for _, res := range results {
+		if res.Err != nil {
+			continue
+		}
+		r.ready.Store(res.Request, struct{}{})
+		if runsHere(res.Target, native) {
+			_, err := r.module(ctx, res.Request)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func runsHere(t target.Target, native []target.Target) bool {
+	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
+}
+
+// Ready says whether a call of the operator on the target would start without
+// compiling, as far as this process knows: it was built by [Registry.Warm] or
+// by a call; for the CPU too, if calls are verified. It never blocks and
+// touches no file.
+func (r *Registry) Ready(name string, t target.Target) bool {
+	op := r.ops[name]
+	if op == nil || r.closed.Load() {
+		return false
+	}
+	_, ok := r.ready.Load(jit.Request{Module: op.Module(), Target: t})
+	if ok && r.verify {
+		_, ok = r.ready.Load(jit.Request{Module: op.Module(), Target: hostTarget()})
+	}
+	return ok
+}
+
+// Close closes the registry: later lookups and calls fail with [ErrClosed],
+// calls under way finish. Code that was loaded stays in memory, since other
+// goroutines may still run it.
+func (r *Registry) Close() error {
+	if r.closed.Swap(true) {
+		return nil
+	}
+	return r.devices.Close()
+}
+
+// target returns what to build for a device: one of the preferred targets
+// that runs there, else the device's architecture with any features.
+func (r *Registry) target(dev tensor.Device) (target.Target, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t, ok := r.targets[dev]; ok {
+		return t, nil
+	}
+	on, err := r.devices.Target(dev)
+	if err != nil {
+		return target.Target{}, err
+	}
+	t, err := target.Parse(on.Arch() + "!")
+	if on.Vendor() == target.CPU {
+		t, err = on, nil
+	}
+	for _, p := range r.prefer {
+		if p.Vendor() == on.Vendor() && p.Runs(on) {
+			t, err = p, nil
+			break
+		}
+	}
+	if err == nil {
+		r.targets[dev] = t
+	}
+	return t, err
+}
+
+// module is a loaded module.
+type module struct {
+	support *ffi.Support
+	lib     *ffi.Module
+	target  target.Target
+}

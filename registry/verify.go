@@ -1,0 +1,173 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/registry/verify"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// VerifyError reports that an operator wrote one thing on the device of its
+// arguments and another on the CPU. The arguments hold what the device wrote.
+type VerifyError struct {
+	Op, Arg string
+	Device  tensor.Device // where Got comes from; Want is the CPU's
+	verify.Difference
+	Tolerance verify.Tolerance
+}
+
+func (e *VerifyError) Error() string {
+	other := "the CPU"
+	if e.Device.IsHost() {
+		other = "a second run"
+	}
+	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, %s says %g (allowed error %s); %d of %d elements are wrong, by up to %.3g",
+		e.Op, e.Arg, e.Index, e.Device, e.Got, other, e.Want, e.Tolerance, e.Mismatches, e.Elements, e.MaxError)
+}
+
+// UnverifiedError reports a call that could not be verified: its arguments
+// could not be copied to the host, or the operator's CPU build is missing or
+// fails.
+type UnverifiedError struct {
+	Op     string
+	Called bool // the operator has run, and its arguments hold what it wrote
+	Err    error
+}
+
+func (e *UnverifiedError) Error() string {
+	state := "was not called"
+	if e.Called {
+		state = "was called"
+	}
+	return fmt.Sprintf("%s: %s, but cannot be verified on the CPU: %v; unset AITER_VERIFY (Options.Verify) to call it without", e.Op, state, e.Err)
+}
+
+// Unwrap returns what was in the way.
+func (e *UnverifiedError) Unwrap() error { return e.Err }
+
+// callVerified calls the operator, then its CPU build on copies of the
+// arguments as they were before, and compares all that the schema says it
+// writes: outputs, states and what else is updated in place.
+func (o *Op) callVerified(ctx context.Context, args []any) error {
+	if o.reg.closed.Load() {
+		return ErrClosed
+	}
+	_, dev, err := o.pack(make([]ffi.Any, 0, len(args)), args)
+	if err != nil {
+		return err
+	}
+	stream, err := o.stream(ctx, dev)
+	if err != nil {
+		return err
+	}
+	queue := device.Stream{Device: dev, Handle: stream.Handle}
+	before, err := o.prepare(ctx, queue, args)
+	if err != nil {
+		return &UnverifiedError{Op: o.Name(), Err: err}
+	}
+	if err := o.call(ctx, args); err != nil {
+		return err
+	}
+	return o.check(ctx, queue, args, before)
+}
+
+// prepare makes sure that there is a CPU build, and copies the tensors.
+func (o *Op) prepare(ctx context.Context, queue device.Stream, args []any) ([]*tensor.Tensor, error) {
+	if _, err := o.binding(ctx, tensor.Host()); err != nil {
+		return nil, err
+	}
+	return o.snapshot(queue, tensorsOf(args))
+}
+
+// check runs the operator on the copies and compares. The copies are written.
+func (o *Op) check(ctx context.Context, queue device.Stream, args []any, before []*tensor.Tensor) error {
+	got, err := o.snapshot(queue, o.written(tensorsOf(args)))
+	if err != nil {
+		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
+	}
+	host := device.WithStream(ctx, device.Stream{Device: tensor.Host()})
+	if err := o.call(host, replaceTensors(args, before)); err != nil {
+		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
+	}
+	return o.compare(queue.Device, got, before)
+}
+
+// snapshot waits for the work queued on the call's stream, then copies tensors.
+func (o *Op) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	drv, err := o.reg.devices.Driver(queue.Device.Type)
+	if err != nil {
+		return nil, err
+	}
+	if err := drv.Synchronize(queue); err != nil {
+		return nil, err
+	}
+	return verify.Copy(o.reg.devices, tensors)
+}
+
+// written leaves the tensors that the schema marks as written, nil elsewhere.
+func (o *Op) written(tensors []*tensor.Tensor) []*tensor.Tensor {
+	out := make([]*tensor.Tensor, len(tensors))
+	for i, a := range o.decl.Schema.Args[:len(tensors)] {
+		if a.Type.Kind == schema.Tensor && a.Type.Mutable {
+			out[i] = tensors[i]
+		}
+	}
+	return out
+}
+
+// compare holds what the device wrote to what the CPU did. The error joins one
+// *VerifyError for each argument that differs.
+func (o *Op) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
+	var errs []error
+	for i, g := range got {
+		if g == nil {
+			continue
+		}
+		arg := o.decl.Schema.Args[i].Name
+		tol := o.tolerance(arg, g.DType())
+		d, err := verify.Compare(g, want[i], tol)
+		if err != nil {
+			errs = append(errs, &UnverifiedError{Op: o.Name(), Called: true, Err: &TensorError{Op: o.Name(), Arg: arg, Err: err}})
+		} else if d != nil {
+			errs = append(errs, &VerifyError{Op: o.Name(), Arg: arg, Device: dev, Difference: *d, Tolerance: tol})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tolerance is what the configuration says of the argument, else its type's.
+func (o *Op) tolerance(arg string, dt tensor.DType) verify.Tolerance {
+	declared, ok := o.decl.Tolerance[arg]
+	switch {
+	case !ok:
+		return verify.Default(dt)
+	case declared.Exact:
+		return verify.Tolerance{}
+	}
+	return verify.Tolerance{Rel: declared.Rel, Abs: declared.Abs}.Rounded(dt)
+}
+
+// tensorsOf returns the tensors among args in their places.
+func tensorsOf(args []any) []*tensor.Tensor {
+	out := make([]*tensor.Tensor, len(args))
+	for i, a := range args {
+		out[i], _ = a.(*tensor.Tensor)
+	}
+	return out
+}
+
+// replaceTensors returns args with other tensors in the places of theirs.
+func replaceTensors(args []any, tensors []*tensor.Tensor) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		if out[i] = a; tensors[i] != nil {
+			out[i] = tensors[i]
+		}
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// alignment is what host copies keep of an address: kernels choose their paths
+// by it.
+const alignment = 64
+
+// Copy copies tensors of one device to the host, each with its shape and
+// strides, and returns the copies in the same order; nil stays nil. Only bytes
+// that a tensor reaches, from its first element in memory to its last, are
+// copied, and those that several of them reach are copied once: tensors that
+// shared memory still do. Work queued on streams other than the driver's own
+// must be done. The errors are those of the device's driver.
+func Copy(devices *device.Devices, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	defer runtime.KeepAlive(tensors)
+	ranges := merge(tensors)
+	for i := range ranges {
+		if err := ranges[i].fetch(devices); err != nil {
+			return nil, fmt.Errorf("copy %d bytes from %s to the host: %w", ranges[i].size(), ranges[i].dev, err)
+		}
+	}
+	out := make([]*tensor.Tensor, len(tensors))
+	for i, t := range tensors {
+		if t == nil {
+			continue
+		}
+		var err error
+		if out[i], err = view(t, ranges); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// extent is a range of addresses, [first, end), on a device.
+type extent struct {
+	dev        tensor.Device
+	first, end uintptr
+	host       *tensor.Storage // its copy, from lead bytes on
+	lead       uintptr
+}
+
+func (e *extent) size() int64 { return int64(e.end - e.first) }
+
+// fetch makes the copy.
+func (e *extent) fetch(devices *device.Devices) error {
+	drv, err := devices.Driver(e.dev.Type)
+	if err != nil {
+		return err
+	}
+	e.lead = e.first % alignment
+	if e.host, err = tensor.HostStorage(e.size() + int64(e.lead)); err != nil {
+		return err
+	}
+	bytes, err := e.host.Bytes()
+	if err != nil {
+		return err
+	}
+	return drv.CopyToHost(bytes[e.lead:], tensor.ForeignStorage(e.first, e.size(), e.dev, nil))
+}
+
+// reach is the range of addresses that the elements of t, which has some, lie in.
+func reach(t *tensor.Tensor) extent {
+	size := t.DType().Size()
+	low, high := int64(0), size
+	for i := range t.Rank() {
+		step := (t.Dim(i) - 1) * t.Stride(i) * size
+		low, high = low+min(step, 0), high+max(step, 0)
+	}
+	return extent{dev: t.Device(), first: t.Ptr() + uintptr(low), end: t.Ptr() + uintptr(high)}
+}
+
+// merge returns the ranges of all tensors, those that meet as one, sorted.
+func merge(tensors []*tensor.Tensor) []extent {
+	var all []extent
+	for _, t := range tensors {
+		if t != nil && t.Numel() > 0 {
+			all = append(all, reach(t))
+		}
+	}
+	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.first, b.first) })
+	var out []extent
+	for _, e := range all {
+		if n := len(out); n > 0 && e.first < out[n-1].end {
+			out[n-1].end = max(out[n-1].end, e.end)
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// view is t in the copy of the range it lies in.
+func view(t *tensor.Tensor, ranges []extent) (*tensor.Tensor, error) {
+	if t.Numel() == 0 {
+		none, err := tensor.HostStorage(0)
+		if err != nil {
+			return nil, err
+		}
+		return tensor.View(none, t.DType(), t.Shape(), t.Strides(), 0)
+	}
+	mine := reach(t)
+	i := slices.IndexFunc(ranges, func(e extent) bool { return e.first <= mine.first && mine.end <= e.end })
+	e := &ranges[i]
+	at := e.host.Ptr() + e.lead + (mine.first - e.first)
+	part := tensor.ForeignStorage(at, mine.size(), tensor.Host(), e.host)
+	return tensor.View(part, t.DType(), t.Shape(), t.Strides(), int64(t.Ptr()-mine.first)/t.DType().Size())
+}

@@ -1,0 +1,58 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+func TestWrongArguments(t *testing.T) {
+	r := open(t, registry.Options{})
+	op := lookup(t, r, "causal_conv1d_fwd")
+	out, x, w := small()
+	zeros := func(dt tensor.DType, shape ...int64) *tensor.Tensor { return must(tensor.New(dt, shape...)) }
+	elsewhere := must(tensor.View(tensor.ForeignStorage(0x1000, 1<<20, tensor.Device{Type: tensor.CUDA}, nil), tensor.Float32, []int64{1, 2}, []int64{2, 1}, 0))
+	var none *tensor.Tensor
+	tests := []struct {
+		name string
+		args []any
+		want func(error) bool
+	}{
+		{"too few", []any{out, x}, as(func(e *registry.ArityError) bool { return e.Got == 2 && e.Min == 3 && e.Max == 8 })},
+		{"too many", []any{out, x, w, nil, true, nil, nil, nil, 1}, as(func(e *registry.ArityError) bool { return e.Got == 9 })},
+		{"number for a tensor", []any{out, 3, w}, as(func(e *registry.TypeError) bool { return e.Arg == "x" && e.Position == 1 })},
+		{"nil for a tensor", []any{out, none, w}, as(func(e *registry.TypeError) bool { return e.Arg == "x" })},
+		{"number for a bool", []any{out, x, w, nil, 1}, as(func(e *registry.TypeError) bool { return e.Arg == "use_silu" && e.Expected == "bool" })},
+		{"mixed devices", []any{out, x, elsewhere}, as(func(e *registry.MixedDevicesError) bool { return e.Arg == "weight" && e.First == "out" })},
+		{"dtype", []any{out, zeros(tensor.Int32, 1, 1, 4), w}, blames("x", "dtype", "TypeError")},
+		{"out's dtype", []any{zeros(tensor.Float16, 1, 1, 4), x, w}, blames("out", "dtype", "TypeError")},
+		{"rank", []any{out, zeros(tensor.Float32, 1, 4), w}, blames("x", "rank", "ValueError")},
+		{"shape", []any{zeros(tensor.Float32, 1, 1, 5), x, w}, blames("out", "shape", "ValueError")},
+		{"weight's shape", []any{out, x, zeros(tensor.Float32, 2, 2)}, blames("weight", "shape", "ValueError")},
+		{"output over an input", []any{x, x, w}, blames("out", "overlap", "ValueError")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := op.Call(context.Background(), tt.args...)
+			if err == nil || !tt.want(err) || !strings.HasPrefix(err.Error(), "causal_conv1d_fwd: ") {
+				t.Errorf("got %#v\n%v", err, err)
+			}
+		})
+	}
+}
+
+// as makes a check of a typed error.
+func as[E error](check func(E) bool) func(error) bool {
+	return func(err error) bool {
+		var e E
+		return errors.As(err, &e) && check(e)
+	}
+}
+
+func blames(arg, about, kind string) func(error) bool {
+	return as(func(e *registry.OperatorError) bool { return e.Arg == arg && e.About == about && e.Kind == kind })
+}

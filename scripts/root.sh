@@ -1,0 +1,113 @@
+# Shared by rocm-root.sh and cuda-root.sh: a Debian root folder with a compiler in it, and a wrapper that runs the
+# compiler inside. Sourced, never run. The caller sets:
+#   what        what the root is for, in messages
+#   suite       Debian release
+#   components  of the archive
+#   packages    comma-separated
+#   root        folder to make; the wrappers go to ../bin beside it
+#   programs    to make wrappers for
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "$what: $*"
+    exit 1
+}
+
+need_root() {
+    [ "$(id -u)" = 0 ] || fail "making a root folder needs root; run it again with sudo"
+}
+
+# need_tools installs what makes and enters the root, if it is missing.
+need_tools() {
+    missing=
+    command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
+    command -v bwrap >/dev/null || missing="$missing bubblewrap"
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null || fail "install$missing first (there is no apt-get to do it with)"
+    say "$what: installing$missing"
+    # shellcheck disable=SC2086 # a list of words
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing; } >&2 ||
+        fail "apt-get could not install$missing"
+}
+
+# complete says whether the root is there with all of the packages.
+complete() {
+    [ -r "$root/.packages" ] || return 1
+    for package in $(printf '%s' "$packages" | tr , ' '); do
+        grep -qx "$package" "$root/.packages" || return 1
+    done
+}
+
+# make_root makes the root beside its place and renames it there, so that a root is either whole or not there.
+make_root() {
+    mkdir -p "$(dirname "$root")"
+    exec 9>"$root.lock"
+    flock -n 9 || { say "$what: waiting for another run of this script"; flock 9; }
+    if complete; then
+        say "$what: $root is complete (remove it to make it again)"
+        return 0
+    fi
+    staging=$root.new.$$
+    # A failed run leaves nothing but what was there before.
+    trap 'rm -rf "$staging"' EXIT
+    trap 'exit 130' INT TERM HUP
+    say "$what: making $root from Debian $suite: $packages"
+    mmdebstrap --quiet --variant=apt --components="$components" --include="$packages" \
+        --aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
+        --dpkgopt=force-unsafe-io \
+        --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
+        "$suite" "$staging" ${AITER_DEBIAN_MIRROR:+"$AITER_DEBIAN_MIRROR"} >&2 ||
+        fail "mmdebstrap failed; AITER_DEBIAN_MIRROR names another mirror"
+    printf '%s\n' "$packages" | tr , '\n' >"$staging/.packages"
+    if [ -e "$root" ]; then
+        mv "$root" "$root.old.$$"
+    fi
+    mv "$staging" "$root"
+    rm -rf "$root.old.$$"
+}
+
+# write_wrapper makes ../bin/PROGRAM. It finds the root from its own place, so that the text, and with it the
+# toolchain's identity, is the same wherever the checkout is.
+write_wrapper() {
+    bin=$(dirname "$root")/bin
+    mkdir -p "$bin"
+    sed -e "s|@ROOT@|../$(basename "$root")|g" -e "s|@PROGRAM@|$1|g" >"$bin/$1.new.$$" <<'WRAPPER'
+#!/bin/sh
+# Runs @PROGRAM@ inside a root folder. It sees this machine's files at their own paths, except for the system's, which are
+# the root's: /usr, /bin, /sbin, /lib*, /etc, and /opt/rocm*. Exit status and signals are the program's own.
+# aiter-root: @ROOT@
+root=$(dirname -- "$(readlink -f -- "$0")")/@ROOT@
+[ -d "$root/usr" ] || { echo "$0: no root folder at $root; make it again" >&2; exit 127; }
+command -v bwrap >/dev/null || { echo "$0: no bwrap on PATH; install bubblewrap" >&2; exit 127; }
+case $PWD/ in
+/usr/* | /etc/*) echo "$0: $PWD is hidden by the root's own files; work in another folder" >&2; exit 126 ;;
+esac
+set -- --chdir "$PWD" --setenv PATH /usr/sbin:/usr/bin:/sbin:/bin --die-with-parent -- @PROGRAM@ "$@"
+for folder in /* /opt/*; do
+    case $folder in
+    /usr | /bin | /sbin | /lib* | /etc | /opt | /opt/rocm* | /dev | /proc | /sys | /boot | '/*' | '/opt/*') continue ;;
+    esac
+    if [ -L "$folder" ]; then
+        set -- --symlink "$(readlink "$folder")" "$folder" "$@"
+    elif [ -d "$folder" ]; then
+        set -- --bind "$folder" "$folder" "$@"
+    fi
+done
+exec bwrap --ro-bind "$root/usr" /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib \
+    --symlink usr/lib64 /lib64 --ro-bind "$root/etc" /etc --dev /dev --proc /proc --ro-bind /sys /sys "$@"
+WRAPPER
+    chmod +x "$bin/$1.new.$$"
+    mv "$bin/$1.new.$$" "$bin/$1"
+}
+
+# finish makes the wrappers and tries them.
+finish() {
+    for program in $programs; do
+        write_wrapper "$program"
+        "$bin/$program" --version >"$root.log" 2>&1 || fail "$bin/$program does not run: $(tail -n 3 "$root.log")"
+        say "$what: $bin/$program: $(grep -m 1 -E '[0-9]+\.[0-9]+' "$root.log")"
+    done
+    rm -f "$root.log"
+}

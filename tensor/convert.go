@@ -1,0 +1,76 @@
+package tensor
+
+import "math"
+
+// binary16 and bfloat16 differ from each other only in these numbers.
+const (
+	f16ExpBits, f16ManBits   = 5, 10
+	bf16ExpBits, bf16ManBits = 8, 7
+)
+
+// F64ToF16 rounds once, to nearest even, to IEEE binary16. Values too large
+// become infinity, NaN stays NaN.
+func F64ToF16(x float64) uint16 { return narrow(x, f16ExpBits, f16ManBits) }
+
+// F64ToBF16 rounds once, to nearest even, to bfloat16. Values too large become
+// infinity, NaN stays NaN.
+func F64ToBF16(x float64) uint16 { return narrow(x, bf16ExpBits, bf16ManBits) }
+
+// F32ToF16 rounds to nearest even to IEEE binary16.
+func F32ToF16(x float32) uint16 { return narrow(float64(x), f16ExpBits, f16ManBits) }
+
+// F32ToBF16 rounds to nearest even to bfloat16.
+func F32ToBF16(x float32) uint16 {
+	b := math.Float32bits(x)
+	if x != x {
+		return uint16(b>>16) | 1<<(bf16ManBits-1) // quiet, so never an infinity
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// F16ToF32 is exact. NaN keeps its sign and payload.
+func F16ToF32(h uint16) float32 {
+	sign, exp, man := uint32(h>>15)<<31, uint32(h>>f16ManBits&0x1f), uint32(h&0x3ff)
+	switch exp {
+	case 0:
+		f := float32(man) * (1.0 / (1 << 24))
+		return math.Float32frombits(sign | math.Float32bits(f))
+	case 0x1f:
+		return math.Float32frombits(sign | 0xff<<23 | man<<13)
+	}
+	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
+}
+
+// BF16ToF32 is exact.
+func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// narrow rounds x to a 16-bit format of 1 sign bit, expBits and manBits.
+func narrow(x float64, expBits, manBits uint) uint16 {
+	b := math.Float64bits(x)
+	sign := uint16(b >> 63 << 15)
+	infinity := uint16(1<<expBits-1) << manBits
+	if x != x {
+		return sign | infinity | uint16(b>>(52-manBits))&(1<<manBits-1) | 1<<(manBits-1)
+	}
+	exp := int(b>>52&0x7ff) - 1023 + 1<<(expBits-1) - 1 // biased as the target does
+	man := b&(1<<52-1) | 1<<52
+	shift := 52 - manBits
+	if exp <= 0 { // subnormal in the target: no hidden bit, more bits to drop
+		shift += uint(1 - exp)
+		exp = 0
+	} else {
+		man &^= 1 << 52
+	}
+	if shift > 54 {
+		return sign // below half of the smallest subnormal
+	}
+	// A carry out of the mantissa moves into the exponent, as it should.
+	rounded := uint64(exp)<<manBits + roundShift(man, shift)
+	return sign | uint16(min(rounded, uint64(infinity)))
+}
+
+// roundShift is v / 2^shift to nearest, ties to even; shift is 1 to 63.
+func roundShift(v uint64, shift uint) uint64 {
+	half := uint64(1) << (shift - 1)
+	return (v + half - 1 + v>>shift&1) >> shift
+}

@@ -1,0 +1,79 @@
+package tensor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// DeviceType is DLPack's kind of device.
+type DeviceType int32
+
+// The kinds of device that tensors live on.
+const (
+	CPU  DeviceType = 1
+	CUDA DeviceType = 2
+	ROCM DeviceType = 10
+)
+
+// String is the word used in device names: "cpu", "cuda", "rocm".
+func (t DeviceType) String() string {
+	switch t {
+	case CPU:
+		return "cpu"
+	case CUDA:
+		return "cuda"
+	case ROCM:
+		return "rocm"
+	}
+	return fmt.Sprintf("device%d", int32(t))
+}
+
+// Device is one device. The ID counts devices of one type from 0. It is
+// comparable, and the zero value is no device.
+type Device struct {
+	Type DeviceType
+	ID   int32
+}
+
+// Host returns the CPU's device.
+func Host() Device { return Device{Type: CPU} }
+
+// IsHost reports whether Go code can read memory of the device.
+func (d Device) IsHost() bool { return d.Type == CPU }
+
+// String is "cpu", "cuda:0", "rocm:1", or "no device" for the zero value.
+func (d Device) String() string {
+	if d == (Device{}) {
+		return "no device"
+	}
+	if d.IsHost() && d.ID == 0 {
+		return "cpu"
+	}
+	return fmt.Sprintf("%s:%d", d.Type, d.ID)
+}
+
+// ParseDevice reads "cpu", "cuda", "cuda:1", "rocm:0"; "hip" is taken as rocm.
+// Without a number the ID is 0. The error is a *DeviceError.
+func ParseDevice(s string) (Device, error) {
+	word, num, numbered := strings.Cut(strings.ToLower(strings.TrimSpace(s)), ":")
+	dev := Device{}
+	switch word {
+	case "cpu":
+		dev.Type = CPU
+	case "cuda":
+		dev.Type = CUDA
+	case "rocm", "hip":
+		dev.Type = ROCM
+	default:
+		return Device{}, &DeviceError{Input: s}
+	}
+	if numbered {
+		id, err := strconv.ParseUint(num, 10, 31)
+		if err != nil {
+			return Device{}, &DeviceError{Input: s}
+		}
+		dev.ID = int32(id)
+	}
+	return dev, nil
+}

@@ -1,0 +1,142 @@
+package tensor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DType is an element type, packed as DLPack's DLDataType lies in memory: code
+// in the low byte, then bits, then the number of lanes (16 bits).
+type DType uint32
+
+// Type codes of DLPack.
+const (
+	CodeInt    uint8 = 0
+	CodeUInt   uint8 = 1
+	CodeFloat  uint8 = 2
+	CodeBFloat uint8 = 4
+	CodeBool   uint8 = 6
+)
+
+const oneLane = 1 << 16
+
+// The element types that host tensors can read and write.
+const (
+	Int8     DType = 0 | 8<<8 | oneLane
+	Int16    DType = 0 | 16<<8 | oneLane
+	Int32    DType = 0 | 32<<8 | oneLane
+	Int64    DType = 0 | 64<<8 | oneLane
+	UInt8    DType = 1 | 8<<8 | oneLane
+	UInt16   DType = 1 | 16<<8 | oneLane
+	UInt32   DType = 1 | 32<<8 | oneLane
+	UInt64   DType = 1 | 64<<8 | oneLane
+	Float16  DType = 2 | 16<<8 | oneLane
+	Float32  DType = 2 | 32<<8 | oneLane
+	Float64  DType = 2 | 64<<8 | oneLane
+	BFloat16 DType = 4 | 16<<8 | oneLane
+	Bool     DType = 6 | 8<<8 | oneLane
+)
+
+// MakeDType packs DLPack's three fields. It accepts types that this package
+// can describe but not read, such as vectors of several lanes.
+func MakeDType(code, bits uint8, lanes uint16) DType {
+	return DType(code) | DType(bits)<<8 | DType(lanes)<<16
+}
+
+// Code is DLPack's type code.
+func (d DType) Code() uint8 { return uint8(d) }
+
+// Bits is the width of one lane in bits.
+func (d DType) Bits() uint8 { return uint8(d >> 8) }
+
+// Lanes is the number of values an element holds, 1 for all named types.
+func (d DType) Lanes() uint16 { return uint16(d >> 16) }
+
+// Size is the number of bytes of one element, rounded up to whole bytes.
+func (d DType) Size() int64 { return (int64(d.Bits())*int64(d.Lanes()) + 7) / 8 }
+
+// IsFloat reports whether the type is a floating-point one, bfloat16 included.
+func (d DType) IsFloat() bool { return d.Code() == CodeFloat || d.Code() == CodeBFloat }
+
+// String is the type's name in NumPy and PyTorch, such as "float32" or
+// "bfloat16"; several lanes add "x4".
+func (d DType) String() string {
+	base := fmt.Sprintf("%s%d", codeName(d.Code()), d.Bits())
+	if d.Code() == CodeBool && d.Bits() == 8 {
+		base = "bool"
+	}
+	if d.Lanes() == 1 {
+		return base
+	}
+	return fmt.Sprintf("%sx%d", base, d.Lanes())
+}
+
+func codeName(code uint8) string {
+	switch code {
+	case CodeInt:
+		return "int"
+	case CodeUInt:
+		return "uint"
+	case CodeFloat:
+		return "float"
+	case CodeBFloat:
+		return "bfloat"
+	case CodeBool:
+		return "bool"
+	}
+	return fmt.Sprintf("code%d_", code)
+}
+
+// DTypes lists the element types that host tensors can read and write.
+func DTypes() []DType {
+	return []DType{
+		Float32, Float16, BFloat16, Float64,
+		Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Bool,
+	}
+}
+
+// ParseDType reads a type's name as NumPy and PyTorch write it ("float32",
+// "bfloat16") or as people shorten it ("fp32", "f32", "half", "bf16", "i32").
+// The error is a *DTypeError.
+func ParseDType(s string) (DType, error) {
+	name := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "torch.")
+	for _, d := range DTypes() {
+		if name == d.String() {
+			return d, nil
+		}
+	}
+	if d, ok := shortDType(name); ok {
+		return d, nil
+	}
+	return 0, &DTypeError{Input: s}
+}
+
+func shortDType(name string) (DType, bool) {
+	switch name {
+	case "fp32", "f32", "float":
+		return Float32, true
+	case "fp16", "f16", "half":
+		return Float16, true
+	case "bf16":
+		return BFloat16, true
+	case "fp64", "f64", "double":
+		return Float64, true
+	case "boolean", "b1":
+		return Bool, true
+	case "int":
+		return Int32, true
+	case "long":
+		return Int64, true
+	}
+	return shortInt(name)
+}
+
+// shortInt reads i8 to i64 and u8 to u64.
+func shortInt(name string) (DType, bool) {
+	for _, d := range DTypes() {
+		if (d.Code() == CodeInt || d.Code() == CodeUInt) && name == fmt.Sprintf("%c%d", codeName(d.Code())[0], d.Bits()) {
+			return d, true
+		}
+	}
+	return 0, false
+}

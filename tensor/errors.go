@@ -1,0 +1,95 @@
+package tensor
+
+import (
+	"fmt"
+)
+
+// DTypeError says that a word names no element type.
+type DTypeError struct{ Input string }
+
+func (e *DTypeError) Error() string {
+	return fmt.Sprintf("unknown element type %q: write one of %v", e.Input, DTypes())
+}
+
+// DeviceError says that a word names no device.
+type DeviceError struct{ Input string }
+
+func (e *DeviceError) Error() string {
+	return fmt.Sprintf("unknown device %q: write cpu, cuda:N or rocm:N", e.Input)
+}
+
+// ShapeError says that a shape, strides or an index cannot be used.
+type ShapeError struct {
+	Shape  []int64
+	Reason string // what is wrong and what was expected
+}
+
+func (e *ShapeError) Error() string { return fmt.Sprintf("shape %v: %s", e.Shape, e.Reason) }
+
+// BoundsError says that a view reaches outside its storage.
+type BoundsError struct {
+	DType          DType
+	Shape, Strides []int64 // strides in elements
+	First, End     int64   // bytes the view reaches, from the storage's start
+	Size           int64   // bytes the storage has
+}
+
+func (e *BoundsError) Error() string {
+	return fmt.Sprintf("view of %s %v with strides %v reaches bytes [%d, %d) of a storage of %d bytes: make the storage larger or the view smaller",
+		e.DType, e.Shape, e.Strides, e.First, e.End, e.Size)
+}
+
+// HostError says that Go code asked for the elements of a tensor on a device.
+type HostError struct{ Device Device }
+
+func (e *HostError) Error() string {
+	return fmt.Sprintf("the tensor is on %s, its elements can be read only on the host: copy it there first", e.Device)
+}
+
+// FreedError says that a tensor's memory was freed.
+type FreedError struct {
+	Device Device
+	Size   int64 // bytes the storage had
+}
+
+func (e *FreedError) Error() string {
+	return fmt.Sprintf("the storage of %d bytes on %s was freed: do not use its tensors afterwards", e.Size, e.Device)
+}
+
+// ElementError says that elements of this type cannot be read or written here.
+type ElementError struct {
+	DType DType
+	Want  string // the types that would do
+}
+
+func (e *ElementError) Error() string {
+	return fmt.Sprintf("elements of type %s are not supported here: expected %s", e.DType, e.Want)
+}
+
+// CountError says that the number of values does not fit the shape.
+type CountError struct {
+	Shape     []int64
+	Want, Got int64 // elements
+}
+
+func (e *CountError) Error() string {
+	return fmt.Sprintf("shape %v has %d elements, got %d values", e.Shape, e.Want, e.Got)
+}
+
+// ValueError says that a value has no representation in an integer type.
+type ValueError struct {
+	DType DType
+	Index int64 // place among the values given
+	Value float64
+}
+
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("value %v at index %d is not a value of %s", e.Value, e.Index, e.DType)
+}
+
+// LayoutError says that a tensor is not contiguous where it has to be.
+type LayoutError struct{ Shape, Strides []int64 }
+
+func (e *LayoutError) Error() string {
+	return fmt.Sprintf("shape %v with strides %v is not contiguous: call Compact first", e.Shape, e.Strides)
+}

@@ -1,0 +1,148 @@
+package npy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// header is what precedes the data.
+type header struct {
+	dtype     tensor.DType
+	bigEndian bool
+	fortran   bool
+	shape     []int64
+}
+
+// strides are those of the file's order; nil for row-major.
+func (h header) strides() []int64 {
+	if !h.fortran {
+		return nil
+	}
+	out := make([]int64, len(h.shape))
+	step := int64(1)
+	for i, n := range h.shape {
+		out[i] = step
+		step *= max(n, 1)
+	}
+	return out
+}
+
+func readHeader(r io.Reader) (header, error) {
+	var lead [8]byte
+	if _, err := io.ReadFull(r, lead[:]); err != nil {
+		return header{}, fmt.Errorf("npy: magic: %w", unexpected(err))
+	}
+	if string(lead[:6]) != magic {
+		return header{}, &FormatError{Field: "magic", Got: fmt.Sprintf("%q", lead[:6]), Want: fmt.Sprintf("%q", magic)}
+	}
+	n, err := headerLength(r, lead[6])
+	if err != nil {
+		return header{}, err
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return header{}, fmt.Errorf("npy: header of %d bytes: %w", n, unexpected(err))
+	}
+	return parseHeader(string(text))
+}
+
+// headerLength reads the length: 16 bits in version 1, 32 bits afterwards.
+func headerLength(r io.Reader, version byte) (uint32, error) {
+	if version < 1 || version > 3 {
+		return 0, &FormatError{Field: "version", Got: fmt.Sprint(version), Want: "1, 2 or 3"}
+	}
+	var raw [4]byte
+	width := 4
+	if version == 1 {
+		width = 2
+	}
+	if _, err := io.ReadFull(r, raw[:width]); err != nil {
+		return 0, fmt.Errorf("npy: header length: %w", unexpected(err))
+	}
+	n := binary.LittleEndian.Uint32(raw[:])
+	if n > MaxHeader {
+		return 0, &FormatError{Field: "header length", Got: fmt.Sprint(n), Want: fmt.Sprintf("at most %d bytes", MaxHeader)}
+	}
+	return n, nil
+}
+
+// descriptors pairs element types with NumPy's names, less the byte order.
+func descriptors() map[string]tensor.DType {
+	return map[string]tensor.DType{
+		"f2": tensor.Float16, "f4": tensor.Float32, "f8": tensor.Float64, "V2": tensor.BFloat16,
+		"i1": tensor.Int8, "i2": tensor.Int16, "i4": tensor.Int32, "i8": tensor.Int64,
+		"u1": tensor.UInt8, "u2": tensor.UInt16, "u4": tensor.UInt32, "u8": tensor.UInt64, "b1": tensor.Bool,
+	}
+}
+
+// parseDescr reads a descriptor such as '<f4', '|u1' or '>i8'.
+func parseDescr(s string) (dt tensor.DType, big bool, err error) {
+	if s == "bfloat16" {
+		return tensor.BFloat16, machineBig(), nil
+	}
+	order, name := "", s
+	if s != "" && strings.ContainsRune("<>=|", rune(s[0])) {
+		order, name = s[:1], s[1:]
+	}
+	dt, known := descriptors()[name]
+	orderless := known && (dt.Size() == 1 || dt == tensor.BFloat16)
+	if !known || (order == "|" || order == "") && !orderless {
+		return 0, false, &FormatError{Field: "descr", Got: fmt.Sprintf("%q", s), Want: "one of <f2 <f4 <f8 <i4 <i8 |u1 |b1 and their like, or <V2 for bfloat16"}
+	}
+	switch order {
+	case "<":
+		return dt, false, nil
+	case ">":
+		return dt, true, nil
+	}
+	return dt, machineBig(), nil
+}
+
+// descr writes what parseDescr reads, as NumPy does.
+func descr(dt tensor.DType) (string, bool) {
+	for name, known := range descriptors() {
+		if known != dt {
+			continue
+		}
+		switch {
+		case dt.Size() == 1:
+			return "|" + name, true
+		case machineBig():
+			return ">" + name, true
+		}
+		return "<" + name, true
+	}
+	return "", false
+}
+
+// formatHeader makes everything before the data. NumPy aligns the data to 64
+// bytes by padding the header with spaces and ends it with a newline.
+func formatHeader(t *tensor.Tensor) ([]byte, error) {
+	name, ok := descr(t.DType())
+	if !ok {
+		return nil, &tensor.ElementError{DType: t.DType(), Want: "a type that .npy files have"}
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", name, formatShape(t.Shape()))
+	const lead = len(magic) + 2 + 2
+	pad := 63 - (lead+len(text))%64
+	text += strings.Repeat(" ", pad) + "\n"
+	out := append([]byte(magic), 1, 0)
+	out = binary.LittleEndian.AppendUint16(out, uint16(len(text))) // MaxRank sizes of 19 digits fit
+	return append(out, text...), nil
+}
+
+// formatShape writes a Python tuple: (), (3,), (3, 4).
+func formatShape(shape []int64) string {
+	words := make([]string, len(shape))
+	for i, n := range shape {
+		words[i] = fmt.Sprint(n)
+	}
+	if len(words) == 1 {
+		return "(" + words[0] + ",)"
+	}
+	return "(" + strings.Join(words, ", ") + ")"
+}

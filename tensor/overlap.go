@@ -1,0 +1,106 @@
+package tensor
+
+import (
+	"cmp"
+	"slices"
+)
+
+// searchBudget bounds the work of Overlaps. Views made by slicing need a few
+// dozen steps; what takes more is answered with "may overlap".
+const searchBudget = 10000
+
+// Overlaps reports whether a and b may have a byte in common. It is exact for
+// views made by slicing, transposing and permuting dense tensors, halves of the
+// same rows included; for odd strides it may say true without need.
+func Overlaps(a, b *Tensor) bool {
+	if a.Device() != b.Device() || a.numel == 0 || b.numel == 0 || a.Ptr() == 0 || b.Ptr() == 0 {
+		return false
+	}
+	if !rangesMeet(a, b) {
+		return false
+	}
+	terms := append(a.terms(1), b.terms(-1)...)
+	terms = append(terms, term{1, 1 - b.DType().Size(), a.DType().Size() - 1})
+	terms = mergeTerms(terms)
+	budget := searchBudget
+	return reachable(int64(b.Ptr()-a.Ptr()), terms, &budget)
+}
+
+// rangesMeet compares the ranges from the first to the last byte.
+func rangesMeet(a, b *Tensor) bool {
+	return a.storage.ptr+uintptr(a.low) < b.storage.ptr+uintptr(b.end) &&
+		b.storage.ptr+uintptr(b.low) < a.storage.ptr+uintptr(a.end)
+}
+
+// term is step times an integer between low and high; step is positive.
+type term struct{ step, low, high int64 }
+
+// terms expresses the byte addresses of t, negated for sign -1, relative to
+// element 0, as a sum of one term for each dimension.
+func (t *Tensor) terms(sign int64) []term {
+	var out []term
+	for i, n := range t.shape {
+		step := sign * t.strides[i] * t.DType().Size()
+		switch {
+		case n == 1 || step == 0:
+		case step > 0:
+			out = append(out, term{step, 0, n - 1})
+		default:
+			out = append(out, term{-step, 1 - n, 0})
+		}
+	}
+	return out
+}
+
+// mergeTerms joins terms of equal step and sorts by falling step.
+func mergeTerms(terms []term) []term {
+	slices.SortFunc(terms, func(x, y term) int { return cmp.Compare(y.step, x.step) })
+	out := terms[:1]
+	for _, t := range terms[1:] {
+		if last := &out[len(out)-1]; last.step == t.step {
+			last.low, last.high = last.low+t.low, last.high+t.high
+			continue
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// reachable reports whether the terms can add up to sum, or whether the budget
+// ran out before that was known.
+func reachable(sum int64, terms []term, budget *int) bool {
+	if *budget--; *budget < 0 {
+		return true
+	}
+	if len(terms) == 0 {
+		return sum == 0
+	}
+	first, rest := terms[0], terms[1:]
+	restLow, restHigh := limits(rest)
+	from := max(first.low, ceilDiv(sum-restHigh, first.step))
+	to := min(first.high, floorDiv(sum-restLow, first.step))
+	for k := from; k <= to; k++ {
+		if reachable(sum-k*first.step, rest, budget) {
+			return true
+		}
+	}
+	return false
+}
+
+// limits are the smallest and the largest sum of the terms.
+func limits(terms []term) (low, high int64) {
+	for _, t := range terms {
+		low, high = low+t.step*t.low, high+t.step*t.high
+	}
+	return low, high
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }

@@ -1,0 +1,192 @@
+// Package tensor describes arrays for operators as DLPack does: an element type,
+// a shape and strides over memory of some device. Shapes and strides count
+// elements. Tensors are immutable descriptions; the memory below them is not.
+package tensor
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+)
+
+// MaxRank is the largest number of dimensions of a tensor.
+const MaxRank = 32
+
+// maxBytes leaves room so that sums of a few byte offsets cannot overflow.
+const maxBytes = 1 << 60
+
+// dlTensor is DLPack's DLTensor on 64-bit machines.
+type dlTensor struct {
+	data       uintptr
+	device     Device
+	ndim       int32
+	dtype      DType
+	shape      *int64
+	strides    *int64
+	byteOffset uint64
+}
+
+// Tensor is a view of a Storage. It is immutable and may be shared.
+type Tensor struct {
+	dl      dlTensor
+	storage *Storage
+	offset  int64 // elements from the storage's start to element 0
+	numel   int64
+	// low and end are the bytes that elements reach, from the storage's start.
+	low, end int64
+	shape    []int64
+	strides  []int64
+}
+
+// New makes a zeroed row-major tensor on the host. The error is a *ShapeError
+// or an *ElementError.
+func New(dt DType, shape ...int64) (*Tensor, error) {
+	n, err := ByteSize(dt, shape...)
+	if err != nil {
+		return nil, err
+	}
+	s, err := HostStorage(n)
+	if err != nil {
+		return nil, err
+	}
+	return View(s, dt, shape, nil, 0)
+}
+
+// ByteSize is the memory a row-major tensor needs: dt.Size() times the number of
+// elements. The error is a *ShapeError or an *ElementError.
+func ByteSize(dt DType, shape ...int64) (int64, error) {
+	if dt.Size() == 0 {
+		return 0, &ElementError{DType: dt, Want: "a type of at least one byte"}
+	}
+	if _, err := RowMajor(shape); err != nil {
+		return 0, err
+	}
+	n := numel(shape)
+	if n > maxBytes/dt.Size() {
+		return 0, &ShapeError{Shape: slices.Clone(shape), Reason: "too many bytes"}
+	}
+	return n * dt.Size(), nil
+}
+
+// View describes part of a storage: strides and offset are in elements, strides
+// nil means row-major, negative ones are allowed. Element 0 lies offset elements
+// after the storage's start, and every element must lie inside the storage. The
+// error is an *ElementError, *ShapeError, *BoundsError or *FreedError.
+func View(s *Storage, dt DType, shape, strides []int64, offset int64) (*Tensor, error) {
+	if s == nil {
+		return nil, &ShapeError{Shape: slices.Clone(shape), Reason: "a view of no storage: make one with HostStorage or a driver's Alloc"}
+	}
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	if _, err := ByteSize(dt, shape...); err != nil {
+		return nil, err
+	}
+	if strides == nil {
+		strides, _ = RowMajor(shape) // checked by ByteSize
+	}
+	if len(strides) != len(shape) {
+		reason := fmt.Sprintf("%d strides %v for %d dimensions", len(strides), strides, len(shape))
+		return nil, &ShapeError{Shape: slices.Clone(shape), Reason: reason}
+	}
+	if err := checkBounds(s, dt, shape, strides, offset); err != nil {
+		return nil, err
+	}
+	return build(s, dt, shape, strides, offset), nil
+}
+
+// build makes the tensor; everything was checked. Shape and strides share one
+// array that never moves or changes, for C to read.
+func build(s *Storage, dt DType, shape, strides []int64, offset int64) *Tensor {
+	rank := len(shape)
+	dims := make([]int64, 2*rank)
+	copy(dims, shape)
+	copy(dims[rank:], strides)
+	t := &Tensor{storage: s, offset: offset, numel: numel(shape), shape: dims[:rank:rank], strides: dims[rank:]}
+	if t.numel > 0 {
+		low, high, _ := span(shape, strides)
+		t.low, t.end = (offset+low)*dt.Size(), (offset+high+1)*dt.Size()
+	}
+	t.dl = dlTensor{device: s.dev, ndim: int32(rank), dtype: dt}
+	if s.ptr != 0 {
+		t.dl.data = s.ptr + uintptr(t.ByteOffset())
+	}
+	if rank > 0 {
+		t.dl.shape, t.dl.strides = &t.shape[0], &t.strides[0]
+	}
+	return t
+}
+
+// DType is the element type.
+func (t *Tensor) DType() DType { return t.dl.dtype }
+
+// Rank is the number of dimensions.
+func (t *Tensor) Rank() int { return len(t.shape) }
+
+// Shape returns a copy of the sizes.
+func (t *Tensor) Shape() []int64 { return slices.Clone(t.shape) }
+
+// Strides returns a copy of the strides, in elements.
+func (t *Tensor) Strides() []int64 { return slices.Clone(t.strides) }
+
+// Dim is the size of dimension i, from 0 to Rank()-1.
+func (t *Tensor) Dim(i int) int64 { return t.shape[i] }
+
+// Stride is the distance, in elements, between neighbours along dimension i.
+func (t *Tensor) Stride(i int) int64 { return t.strides[i] }
+
+// Numel is the number of elements.
+func (t *Tensor) Numel() int64 { return t.numel }
+
+// Device is where the elements are.
+func (t *Tensor) Device() Device { return t.dl.device }
+
+// Storage is the memory that the tensor views.
+func (t *Tensor) Storage() *Storage { return t.storage }
+
+// Offset is the place of element 0 in the storage, in elements.
+func (t *Tensor) Offset() int64 { return t.offset }
+
+// ByteOffset is the place of element 0 in the storage, in bytes.
+func (t *Tensor) ByteOffset() int64 { return t.offset * t.dl.dtype.Size() }
+
+// Ptr is the address of element 0 on the tensor's device.
+func (t *Tensor) Ptr() uintptr { return t.dl.data }
+
+// Contiguous reports whether the elements lie row-major without gaps.
+func (t *Tensor) Contiguous() bool {
+	want := int64(1)
+	for i := len(t.shape) - 1; i >= 0; i-- {
+		if t.shape[i] != 1 && t.strides[i] != want {
+			return t.numel == 0
+		}
+		want *= t.shape[i]
+	}
+	return true
+}
+
+// Check returns a *FreedError if the tensor's memory was given back.
+func (t *Tensor) Check() error { return t.storage.Check() }
+
+// DL returns the tensor's DLTensor, 48 bytes as DLPack lays them out, made once
+// with the tensor. The data pointer is that of element 0 and the byte offset 0,
+// which callees that ignore the offset read rightly too. It is valid while t is
+// alive: keep t with runtime.KeepAlive until the callee has returned.
+func (t *Tensor) DL() unsafe.Pointer { return unsafe.Pointer(&t.dl) }
+
+// Pin keeps all Go memory that DL leads to in place until p.Unpin.
+func (t *Tensor) Pin(p *runtime.Pinner) {
+	p.Pin(t)
+	if t.dl.shape != nil {
+		p.Pin(t.dl.shape)
+	}
+	if raw, ok := t.storage.keep.(heap); ok && len(raw) > 0 {
+		p.Pin(&raw[0])
+	}
+}
+
+// String is a short description, such as "bfloat16[2 64 1024] on rocm:0".
+func (t *Tensor) String() string {
+	return fmt.Sprintf("%s%v on %s", t.dl.dtype, t.shape, t.dl.device)
+}

@@ -1,0 +1,173 @@
+package tensor
+
+import (
+	"math"
+	"slices"
+	"unsafe"
+)
+
+// Number lists the Go types that tensors are made from.
+type Number interface {
+	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
+}
+
+// FromFloat32 makes a float32 host tensor of a copy of data in row-major order.
+// The error is a *ShapeError or a *CountError.
+func FromFloat32(data []float32, shape ...int64) (*Tensor, error) { return from(Float32, data, shape) }
+
+// FromFloat64 is FromFloat32 for float64.
+func FromFloat64(data []float64, shape ...int64) (*Tensor, error) { return from(Float64, data, shape) }
+
+// FromInt32 is FromFloat32 for int32.
+func FromInt32(data []int32, shape ...int64) (*Tensor, error) { return from(Int32, data, shape) }
+
+// FromInt64 is FromFloat32 for int64.
+func FromInt64(data []int64, shape ...int64) (*Tensor, error) { return from(Int64, data, shape) }
+
+// FromUInt8 is FromFloat32 for uint8.
+func FromUInt8(data []uint8, shape ...int64) (*Tensor, error) { return from(UInt8, data, shape) }
+
+// FromBool is FromFloat32 for bool.
+func FromBool(data []bool, shape ...int64) (*Tensor, error) { return from(Bool, data, shape) }
+
+// FromFloat64s makes a host tensor of any readable type, rounding each value
+// once to nearest even. The errors are those of FromFloat32 and SetFloat64s.
+func FromFloat64s(dt DType, data []float64, shape ...int64) (*Tensor, error) {
+	t, err := New(dt, shape...)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.SetFloat64s(data)
+}
+
+func from[T Number | bool](dt DType, data []T, shape []int64) (*Tensor, error) {
+	t, err := New(dt, shape...)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.checkCount(len(data)); err != nil {
+		return nil, err
+	}
+	copy(elements[T](t.storage.host), data)
+	return t, nil
+}
+
+func (t *Tensor) checkCount(n int) error {
+	if int64(n) != t.numel {
+		return &CountError{Shape: t.Shape(), Want: t.numel, Got: int64(n)}
+	}
+	return nil
+}
+
+// elements sees memory as elements of T.
+func elements[T any](mem []byte) []T {
+	var zero T
+	p := (*T)(unsafe.Pointer(unsafe.SliceData(mem)))
+	return unsafe.Slice(p, len(mem)/int(unsafe.Sizeof(zero)))
+}
+
+// Float64s returns the elements in row-major order of the shape, whatever the
+// strides; bool gives 0 and 1. Integers beyond 2^53 are rounded. The errors are
+// *HostError, *FreedError and *ElementError.
+func (t *Tensor) Float64s() ([]float64, error) {
+	mem, err := t.storage.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, t.numel)
+	if !t.readable() {
+		return nil, t.elementError()
+	}
+	t.read(mem, out)
+	return out, nil
+}
+
+// SetFloat64s writes values in row-major order of the shape, rounded once to
+// nearest even for floating-point types; integer types take whole numbers in
+// range only, and bool takes 0 and 1. Nothing is written on error. The errors
+// are *HostError, *FreedError, *ElementError, *CountError and *ValueError.
+func (t *Tensor) SetFloat64s(values []float64) error {
+	mem, err := t.storage.Bytes()
+	if err != nil {
+		return err
+	}
+	if !t.readable() {
+		return t.elementError()
+	}
+	if err := t.checkCount(len(values)); err != nil {
+		return err
+	}
+	if err := checkWhole(t.DType(), values); err != nil {
+		return err
+	}
+	t.write(mem, values)
+	return nil
+}
+
+func (t *Tensor) readable() bool { return slices.Contains(DTypes(), t.DType()) }
+
+func (t *Tensor) elementError() error {
+	return &ElementError{DType: t.DType(), Want: "a type of one lane among the named ones"}
+}
+
+// checkWhole verifies that an integer type, or bool, can hold all values.
+func checkWhole(dt DType, values []float64) error {
+	var low, high float64 // low <= v < high
+	switch dt.Code() {
+	case CodeInt:
+		high = math.Ldexp(1, int(dt.Bits())-1)
+		low = -high
+	case CodeUInt:
+		high = math.Ldexp(1, int(dt.Bits()))
+	case CodeBool:
+		high = 2
+	default:
+		return nil
+	}
+	for i, v := range values {
+		if !(v >= low && v < high) || v != math.Trunc(v) {
+			return &ValueError{DType: dt, Index: int64(i), Value: v}
+		}
+	}
+	return nil
+}
+
+// Bytes returns the raw elements of a contiguous host tensor, sharing its
+// memory. The errors are *HostError, *FreedError and *LayoutError.
+func (t *Tensor) Bytes() ([]byte, error) {
+	mem, err := t.storage.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if !t.Contiguous() {
+		return nil, &LayoutError{Shape: t.Shape(), Strides: t.Strides()}
+	}
+	from := t.ByteOffset()
+	return mem[from : from+t.numel*t.DType().Size()], nil
+}
+
+// Compact returns a row-major copy of a host tensor in memory of its own, bit
+// for bit. The errors are *HostError, *FreedError and *ElementError.
+func (t *Tensor) Compact() (*Tensor, error) {
+	mem, err := t.storage.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	out, err := New(t.DType(), t.shape...)
+	if err != nil {
+		return nil, err
+	}
+	switch t.DType().Size() {
+	case 1:
+		gather(t, elements[uint8](mem), elements[uint8](out.storage.host), same)
+	case 2:
+		gather(t, elements[uint16](mem), elements[uint16](out.storage.host), same)
+	case 4:
+		gather(t, elements[uint32](mem), elements[uint32](out.storage.host), same)
+	case 8:
+		gather(t, elements[uint64](mem), elements[uint64](out.storage.host), same)
+	default:
+		return nil, t.elementError()
+	}
+	return out, nil
+}
