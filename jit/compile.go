@@ -78,7 +78,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", err
 	}
-	started := fileClock()
+	started := nextTick()
 	if err := u.invoke(ctx, stage, root); err != nil {
 		return res, "", err
 	}

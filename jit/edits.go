@@ -36,6 +36,19 @@ func fileClock() time.Time {
 	return time.Unix(ts.Unix())
 }
 
+// nextTick waits until the kernel stamps files with a new time, and returns
+// it: what was written before has an earlier one.
+func nextTick() time.Time {
+	before := fileClock()
+	for range 100 {
+		time.Sleep(time.Millisecond)
+		if now := fileClock(); now.After(before) {
+			return now
+		}
+	}
+	return fileClock() // it stands still, or was set back
+}
+
 // edited names a file that may have been written while the compiler ran, so
 // that nobody knows which text it read (since started, by the fileClock); ""
 // when there is none. Times only
