@@ -28,6 +28,9 @@ type Finder interface {
 	Find(ctx context.Context, t target.Target) (*toolchain.Toolchain, error)
 }
 
+// sessions is a Finder that looks once at what several targets have in common.
+type sessions interface{ Session() *toolchain.Session }
+
 // Options of [New]. Config, Tree, Cache, Finder and Memo are required.
 type Options struct {
 	Config *manifest.Config
@@ -50,6 +53,7 @@ type Manager struct {
 	slots chan struct{} // one a compiler that may run
 
 	mu         sync.Mutex
+	finder     Finder // of this build
 	toolchains map[target.Target]*foundToolchain
 	forced     map[cache.Key]bool // what was made anew already under Force
 }
@@ -89,7 +93,7 @@ func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.To
 	for {
 		f, mine := m.search(t)
 		if mine {
-			f.tc, f.err = m.opts.Finder.Find(ctx, t)
+			f.tc, f.err = m.currentFinder().Find(ctx, t)
 			if f.err != nil {
 				m.forgetToolchain(t, f)
 			}
@@ -134,6 +138,19 @@ func (m *Manager) refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.toolchains)
+	m.finder = m.opts.Finder
+	if f, ok := m.opts.Finder.(sessions); ok {
+		m.finder = f.Session()
+	}
+}
+
+func (m *Manager) currentFinder() Finder {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.finder == nil {
+		return m.opts.Finder
+	}
+	return m.finder
 }
 
 // claimForced says whether what key names is still to be made under Force.

@@ -61,22 +61,7 @@ func rulesFor(v target.Vendor) (vendorRules, bool) {
 // Find returns the toolchain for t. The errors are *NotFoundError, *UnsupportedTargetError, *ProbeError, *RootError
 // and those of reading the toolchain's files.
 func (f *Finder) Find(ctx context.Context, t target.Target) (*Toolchain, error) {
-	at, err := f.locate(t.Vendor())
-	if err != nil {
-		return nil, err
-	}
-	s := &search{ctx: ctx, target: t, memo: f.Memo, timeout: f.Timeout, override: f.env("AITER_TOOLCHAIN_ROOT")}
-	if s.memo == nil {
-		s.memo = filehash.Open("")
-	}
-	if s.timeout <= 0 {
-		s.timeout = DefaultTimeout
-	}
-	s.tc = &Toolchain{Vendor: t.Vendor(), Compiler: at.path, env: f.environ(t.Vendor(), at)}
-	if err := s.identify(); err != nil {
-		return nil, err
-	}
-	return s.tc, nil
+	return f.Session().Find(ctx, t)
 }
 
 func (f *Finder) env(name string) string {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ const format = "aiter toolchain 1"
 type search struct {
 	ctx      context.Context
 	target   target.Target
+	session  *Session
 	memo     *filehash.Memo
 	timeout  time.Duration
 	override string // the root folder by the user's word
@@ -50,12 +52,13 @@ const settled = 2 * time.Second
 
 // identify fills in the toolchain: what its compiler has in common for all targets, then what it uses for this one.
 func (s *search) identify() error {
-	common, err := s.answer("common", s.askCommon)
+	common, err := s.common()
 	if err != nil {
 		return err
 	}
 	s.tc.Version, s.tc.VersionLine = common.Version, common.VersionLine
 	s.tc.Root, s.tc.IncludeDirs = common.Root, common.IncludeDirs
+	s.tc.folders = s.session.below(common.Root)
 	special := &record{}
 	if s.tc.Vendor != target.CPU {
 		if special, err = s.answer("target "+s.target.String(), s.askTarget); err != nil {
@@ -99,6 +102,26 @@ func (s *search) answer(what string, ask func() (*record, error)) (*record, erro
 	if err != nil {
 		return nil, err
 	}
+	return s.answerTo(question, ask)
+}
+
+// common is the answer for all targets.
+func (s *search) common() (*record, error) {
+	question, err := s.question("common")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		r, err := s.session.once(question, func() (*record, error) { return s.answerTo(question, s.askCommon) })
+		cancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		if !cancelled || s.ctx.Err() != nil {
+			return r, err
+		}
+		// Who asked gave up; that is no answer for those who have not.
+	}
+}
+
+func (s *search) answerTo(question string, ask func() (*record, error)) (*record, error) {
 	if known, ok := s.recall(question); ok {
 		return known, nil
 	}
@@ -140,7 +163,7 @@ func (s *search) recall(question string) (*record, bool) {
 	if root == "" {
 		root = s.tc.Root
 	}
-	inside := &Toolchain{Root: root}
+	inside := &Toolchain{Root: root, folders: s.session.below(root)}
 	for _, p := range known.Parts {
 		if digest, err := s.memo.Digest(inside.Resolve(p.Path)); err != nil || digest != p.Digest {
 			return nil, false

@@ -36,8 +36,8 @@ type Toolchain struct {
 	Parts       []Part   // what Digest is made of, by name
 	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
 
-	env      []string
-	resolved sync.Map // folder as named by the compiler -> folder on this machine
+	env     []string
+	folders *folders
 }
 
 // Environ is the complete environment to run the compiler in: what it needs to be found and to be deterministic, and
@@ -56,7 +56,7 @@ func (tc *Toolchain) Resolve(p string) string {
 	if tc.Root == "" || !filepath.IsAbs(p) {
 		return p
 	}
-	inside := filepath.Join(tc.resolveDir(filepath.Dir(p)), filepath.Base(p))
+	inside := filepath.Join(tc.dir(filepath.Dir(p)), filepath.Base(p))
 	info, err := os.Lstat(inside)
 	switch {
 	case err == nil && info.Mode()&os.ModeSymlink != 0:
@@ -67,13 +67,26 @@ func (tc *Toolchain) Resolve(p string) string {
 	return p
 }
 
-// resolveDir remembers folders: a unit names a thousand headers in a few dozen of them.
-func (tc *Toolchain) resolveDir(dir string) string {
-	if known, ok := tc.resolved.Load(dir); ok {
+// dir resolves a folder.
+func (tc *Toolchain) dir(dir string) string {
+	if tc.folders == nil {
+		return below(tc.Root, dir)
+	}
+	return tc.folders.resolve(dir)
+}
+
+// folders remembers where the folders below a root are: a unit names a thousand headers in a few dozen of them.
+type folders struct {
+	root string
+	seen sync.Map // folder as named by the compiler -> folder on this machine
+}
+
+func (f *folders) resolve(dir string) string {
+	if known, ok := f.seen.Load(dir); ok {
 		return known.(string)
 	}
-	inside := below(tc.Root, dir)
-	tc.resolved.Store(dir, inside)
+	inside := below(f.root, dir)
+	f.seen.Store(dir, inside)
 	return inside
 }
 
