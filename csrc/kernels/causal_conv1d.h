@@ -118,7 +118,7 @@ inline bool channels_adjacent(const TensorView& x) {
 // check_inputs checks them and fills p in.
 inline Status check_inputs(const Inputs& in, bool silu, Problem* p) {
   AITER_TRY(check_rank(in.x, 3, "(batch, dim, seqlen)"));
-  AITER_TRY(check_float(in.x));
+  AITER_TRY(check_held(in.x));
   AITER_TRY(check_rank(in.weight, 2, "(dim, width)"));
   AITER_TRY(check_float(in.weight));
   const int64_t B = in.x.size(0), D = in.x.size(1), L = in.x.size(2), W = in.weight.size(1);

@@ -7,6 +7,7 @@
 // Reduction: dx over the width in fp32. dweight and dbias over a tile in fp32 and
 // over the tiles of a channel, in order, in double; one store at the end.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_cpu.h"
@@ -147,11 +148,7 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
   Backward p{};
   AITER_TRY(check_backward({x, weight, given(bias), seq_idx, initial_states},
                            {dx, dweight, dout, given(dbias), dfinal_states, dinitial_states}, use_silu, &p));
-  switch (x.dtype()) {
-    case DType::F32: return run<float>(p);
-    case DType::F16: return run<half_t>(p);
-    default: return run<bf16_t>(p);
-  }
+  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(p); });
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -13,6 +13,7 @@
 // that compute g again for every use: one thread a position for dx, one block a
 // channel and tap for dweight. The first of them also makes dinitial_states.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 #include <aiter/gpu.h>
 #include <aiter/vector.h>
@@ -258,12 +259,10 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  switch (x.dtype()) {
-    case DType::F32: launch<float>(plan(p), stream); break;
-    case DType::F16: launch<half_t>(plan(p), stream); break;
-    default: launch<bf16_t>(plan(p), stream); break;
-  }
-  return check_launch("causal_conv1d_bwd");
+  return dispatch_float(x, [&](auto zero) {
+    launch<decltype(zero)>(plan(p), stream);
+    return check_launch("causal_conv1d_bwd");
+  });
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -6,6 +6,7 @@
 // Bytes: x once (plus width-1 values a tile, from cache) and out once.
 // Reduction: over the width, in fp32, for 16 channels at a time.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_cpu.h"
@@ -67,11 +68,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
                       Optional<TensorView> final_states_out) {
   Forward p{};
   AITER_TRY(check_forward({x, weight, given(bias), seq_idx, initial_states}, out, final_states_out, use_silu, &p));
-  switch (x.dtype()) {
-    case DType::F32: return run<float>(p);
-    case DType::F16: return run<half_t>(p);
-    default: return run<bf16_t>(p);
-  }
+  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(p); });
 }
 
 }  // namespace aiter::conv1d::fwd

@@ -10,6 +10,7 @@
 // Reduction: over the width, in one thread's fp32 registers; no shared memory.
 // Widths 2, 3, 4 are unrolled; any other, and sequence numbers, take any_strip.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 #include <aiter/gpu.h>
 #include <aiter/vector.h>
@@ -131,12 +132,10 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  switch (x.dtype()) {
-    case DType::F32: launch<float>(plan(p), stream); break;
-    case DType::F16: launch<half_t>(plan(p), stream); break;
-    default: launch<bf16_t>(plan(p), stream); break;
-  }
-  return check_launch("causal_conv1d_fwd");
+  return dispatch_float(x, [&](auto zero) {
+    launch<decltype(zero)>(plan(p), stream);
+    return check_launch("causal_conv1d_fwd");
+  });
 }
 
 }  // namespace aiter::conv1d::fwd

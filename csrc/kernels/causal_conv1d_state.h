@@ -164,7 +164,7 @@ inline Status same_shape(const TensorView& out, const TensorView& x) {
 // check_update checks the arguments of causal_conv1d_update and fills p in.
 inline Status check_update(const Arguments& a, bool silu, int64_t pad, Stateful* p) {
   const TensorView& x = a.x;
-  AITER_TRY(check_float(x));
+  AITER_TRY(check_held(x));
   if (x.rank() != 2) AITER_TRY(check_rank(x, 3, "(batch, dim, seqlen), or 2 (batch, dim)"));
   AITER_TRY(same_shape(a.out, x));
   AITER_TRY(check_filter(a.weight, a.bias, x.size(1), p));
@@ -181,7 +181,7 @@ inline Status check_update(const Arguments& a, bool silu, int64_t pad, Stateful*
 // check_varlen checks the arguments of causal_conv1d_varlen_fwd and fills p in.
 inline Status check_varlen(const Arguments& a, bool silu, int64_t pad, Stateful* p) {
   const TensorView &x = a.x, &starts = *a.starts;
-  AITER_TRY(check_float(x));
+  AITER_TRY(check_held(x));
   AITER_TRY(check_rank(x, 2, "(dim, tokens)"));
   AITER_TRY(same_shape(a.out, x));
   AITER_TRY(check_filter(a.weight, a.bias, x.size(0), p));
@@ -220,7 +220,7 @@ struct Tails {
 // check_tails checks the arguments of causal_conv1d_varlen_states and fills p in.
 inline Status check_tails(const TensorView& states, const TensorView& x, const TensorView& cu_seqlens, Tails* p) {
   AITER_TRY(check_rank(x, 2, "(tokens, dim)"));
-  AITER_TRY(check_float(x));
+  AITER_TRY(check_held(x));
   AITER_TRY(check_dtype(cu_seqlens, DType::I32, ""));
   AITER_TRY(check_rank(cu_seqlens, 1, "(batch+1,)"));
   if (cu_seqlens.size(0) < 1) return value_error("argument 'cu_seqlens': expected batch+1 elements, got none");

@@ -5,6 +5,7 @@
 // Bytes: x and out once; of the state what is read of it and what changes.
 // Reduction: over the width, in fp32, for 16 channels at a time.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_state_cpu.h"
@@ -28,11 +29,7 @@ static Status update(TensorView out, TensorView x, TensorView conv_state, Tensor
   AITER_TRY(check_update({out, x, weight, {true, conv_state}, given(bias), cache_seqlens, conv_state_indices, {}, {}},
                          use_silu, pad_slot_id, &p));
   if (x.empty()) return Status();
-  switch (x.dtype()) {
-    case DType::F32: return run<float>(p);
-    case DType::F16: return run<half_t>(p);
-    default: return run<bf16_t>(p);
-  }
+  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(p); });
 }
 
 }  // namespace aiter::conv1d::update

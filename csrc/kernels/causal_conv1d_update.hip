@@ -11,6 +11,7 @@
 // Reduction: over the width, in one thread's fp32 registers.
 // Widths 2, 3, 4 are unrolled; any other comes from memory.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_state_gpu.h"
@@ -56,12 +57,10 @@ static Status update(TensorView out, TensorView x, TensorView conv_state, Tensor
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  switch (x.dtype()) {
-    case DType::F32: launch<float>(p, stream); break;
-    case DType::F16: launch<half_t>(p, stream); break;
-    default: launch<bf16_t>(p, stream); break;
-  }
-  return check_launch("causal_conv1d_update");
+  return dispatch_float(x, [&](auto zero) {
+    launch<decltype(zero)>(p, stream);
+    return check_launch("causal_conv1d_update");
+  });
 }
 
 }  // namespace aiter::conv1d::update

@@ -6,6 +6,7 @@
 // Reduction: over the width, in fp32, for 16 channels at a time.
 // varlen_states: a copy, channel by channel.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_state_cpu.h"
@@ -47,11 +48,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   Stateful p{};
   AITER_TRY(check_varlen({out, x, weight, conv_states, given(bias), {}, cache_indices, {true, query_start_loc},
                           has_initial_state}, use_silu, pad_slot_id, &p));
-  switch (x.dtype()) {
-    case DType::F32: return run<float>(p);
-    case DType::F16: return run<half_t>(p);
-    default: return run<bf16_t>(p);
-  }
+  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(p); });
 }
 
 template <class U> void copy(const Tails& p) {
@@ -63,9 +60,10 @@ template <class U> void copy(const Tails& p) {
 static Status states(TensorView states, TensorView x, TensorView cu_seqlens) {
   Tails p{};
   AITER_TRY(check_tails(states, x, cu_seqlens, &p));
-  if (dtype_size(x.dtype()) == 4) copy<uint32_t>(p);
-  else copy<uint16_t>(p);
-  return Status();
+  return dispatch_float(x, [&](auto zero) {
+    copy<bits_of<decltype(zero)>>(p);
+    return Status();
+  });
 }
 
 }  // namespace aiter::conv1d::varlen

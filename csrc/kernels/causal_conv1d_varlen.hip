@@ -13,6 +13,7 @@
 // Reduction: over the width, in one thread's fp32 registers.
 // varlen_states: a thread copies up to 8 values of a channel; x and states once.
 
+#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 #include <aiter/vector.h>
 
@@ -169,12 +170,10 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  switch (x.dtype()) {
-    case DType::F32: launch<float>(plan(p), stream); break;
-    case DType::F16: launch<half_t>(plan(p), stream); break;
-    default: launch<bf16_t>(plan(p), stream); break;
-  }
-  return check_launch("causal_conv1d_varlen_fwd");
+  return dispatch_float(x, [&](auto zero) {
+    launch<decltype(zero)>(plan(p), stream);
+    return check_launch("causal_conv1d_varlen_fwd");
+  });
 }
 
 template <class U> __global__ void __launch_bounds__(256) causal_conv1d_varlen_states_kernel(Tails p, int64_t runs) {
@@ -198,9 +197,10 @@ static Status states(TensorView states, TensorView x, TensorView cu_seqlens) {
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  if (dtype_size(x.dtype()) == 4) launch_states<uint32_t>(p, stream);
-  else launch_states<uint16_t>(p, stream);
-  return check_launch("causal_conv1d_varlen_states");
+  return dispatch_float(x, [&](auto zero) {
+    launch_states<bits_of<decltype(zero)>>(p, stream);
+    return check_launch("causal_conv1d_varlen_states");
+  });
 }
 
 }  // namespace aiter::conv1d::varlen

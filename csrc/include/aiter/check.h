@@ -2,6 +2,7 @@
 // what was expected and what came.
 #pragma once
 
+#include "dispatch.h"
 #include "overlap.h"
 
 namespace aiter {
@@ -34,6 +35,12 @@ inline Status check_layout(const TensorView& t) {
 inline Status check_float(const TensorView& t) {
   if (t.dtype() == DType::F32 || t.dtype() == DType::F16 || t.dtype() == DType::BF16) return check_layout(t);
   return type_error("argument '%s': expected dtype float32, float16 or bfloat16, got %s", t.name(), dtype_text(t).data);
+}
+
+// check_held is check_float of the tensor whose element type chooses the code.
+inline Status check_held(const TensorView& t) {
+  AITER_TRY(check_float(t));
+  return holds(t.dtype()) ? Status() : not_held(t);
 }
 
 inline Status check_dtype(const TensorView& t, DType want, const char* why) {
