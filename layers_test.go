@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"jit/cache":        {},
 	"jit/manifest":     {"jit/target", "jit/schema"},
 	"jit/toolchain":    {"jit/target", "jit/filehash"},
+	"jit/codeobject":   {},
 	"jit":              {"jit/cache", "jit/depfile", "jit/filehash", "jit/manifest", "jit/target", "jit/toolchain"},
 	"device":           {"internal/dl", "jit/target", "tensor"},
 	"registry/verify":  {"device", "tensor"},
@@ -43,7 +44,7 @@ var layers = map[string][]string{
 	"op_tests":         {"tensor"},
 	"op_tests/perf":    {"device", "op_tests", "tensor"},
 	"op_tests/report":  {},
-	"cmd/aiterctl": {"", "device", "jit", "jit/cache", "jit/manifest", "jit/schema", "jit/target", "jit/toolchain",
+	"cmd/aiterctl": {"", "device", "jit", "jit/cache", "jit/codeobject", "jit/manifest", "jit/schema", "jit/target", "jit/toolchain",
 		"op_tests", "op_tests/perf", "op_tests/report", "registry", "tensor", "tensor/npy"},
 }
 
@@ -52,6 +53,8 @@ var owners = map[string]string{
 	"github.com/ebitengine/purego":          "internal/dl",
 	"github.com/BurntSushi/toml":            "jit/manifest",
 	"github.com/spf13/cobra":                "cmd/aiterctl",
+	"github.com/vmihailenco/msgpack":        "jit/codeobject",
+	"github.com/ianlancetaylor/demangle":    "jit/codeobject",
 	"golang.org/x/term":                     "cmd/aiterctl",
 	"github.com/cyphar/filepath-securejoin": "jit/toolchain",
 }

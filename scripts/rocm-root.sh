@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a root folder with a real hipcc, and a wrapper "hipcc" that runs it; no AMD GPU is needed.
+# Makes a root folder with a real hipcc, and wrappers "hipcc" and "llvm-objdump" that run it; no AMD GPU is needed.
 #
 #   scripts/rocm-root.sh [--with-python] [DIR]
 #
@@ -36,5 +36,8 @@ root=$(readlink -m -- "${root:-$here/../.toolchain/rocm}")
 . "$here/root.sh"
 complete && command -v bwrap >/dev/null || { need_root; need_tools; }
 make_root
+for tool in "$root"/usr/lib/llvm-*/bin/llvm-objdump; do
+    [ ! -e "$tool" ] || programs="$programs llvm-objdump=${tool#"$root"}"
+done
 finish
 say "$what: use it with  export HIPCC=$bin/hipcc"

@@ -5,7 +5,7 @@
 #   components  of the archive
 #   packages    comma-separated
 #   root        folder to make; the wrappers go to ../bin beside it
-#   programs    to make wrappers for
+#   programs    to make wrappers for: NAME, or NAME=COMMAND where it is called otherwise inside
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -68,12 +68,12 @@ make_root() {
     rm -rf "$root.old.$$"
 }
 
-# write_wrapper makes ../bin/PROGRAM. It finds the root from its own place, so that the text, and with it the
+# write_wrapper makes ../bin/NAME, which runs COMMAND. It finds the root from its own place, so that the text, and with it the
 # toolchain's identity, is the same wherever the checkout is.
 write_wrapper() {
     bin=$(dirname "$root")/bin
     mkdir -p "$bin"
-    sed -e "s|@ROOT@|../$(basename "$root")|g" -e "s|@PROGRAM@|$1|g" >"$bin/$1.new.$$" <<'WRAPPER'
+    sed -e "s|@ROOT@|../$(basename "$root")|g" -e "s|@PROGRAM@|$2|g" >"$bin/$1.new.$$" <<'WRAPPER'
 #!/bin/sh
 # Runs @PROGRAM@ inside a root folder. It sees this machine's files at their own paths, except for the system's, which are
 # the root's: /usr, /bin, /sbin, /lib*, /etc, and /opt/rocm*. Exit status and signals are the program's own.
@@ -104,8 +104,9 @@ WRAPPER
 
 # finish makes the wrappers and tries them.
 finish() {
-    for program in $programs; do
-        write_wrapper "$program"
+    for entry in $programs; do
+        program=${entry%%=*}
+        write_wrapper "$program" "${entry#*=}"
         "$bin/$program" --version >"$root.log" 2>&1 || fail "$bin/$program does not run: $(tail -n 3 "$root.log")"
         say "$what: $bin/$program: $(grep -m 1 -E '[0-9]+\.[0-9]+' "$root.log")"
     done

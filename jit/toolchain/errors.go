@@ -11,12 +11,17 @@ import (
 // NotFoundError says that there is no compiler for a vendor.
 type NotFoundError struct {
 	Vendor target.Vendor
+	Tool   string   // what there is none of: "compiler" if empty
 	Looked []string // each place that was looked at and what was there, in order: "HIPCC=/x/hipcc: no such file"
 	Hint   string   // what to do
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("no compiler for %s targets: looked at %s; %s", e.Vendor, strings.Join(e.Looked, ", "), e.Hint)
+	tool := e.Tool
+	if tool == "" {
+		tool = "compiler"
+	}
+	return fmt.Sprintf("no %s for %s targets: looked at %s; %s", tool, e.Vendor, strings.Join(e.Looked, ", "), e.Hint)
 }
 
 // UnsupportedTargetError says that the compiler works but cannot build for the target.

@@ -1,0 +1,138 @@
+// Package codeobject reads the GPU code in a module's shared library: the code objects that hipcc put into it, what
+// their metadata say of each kernel, and what the instructions of its hottest loop are.
+package codeobject
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Object is the code for one target out of one translation unit.
+type Object struct {
+	Target string // as the compiler wrote it: "gfx942", "gfx90a:xnack-"
+	ELF    []byte
+}
+
+// FormatError reports bytes that are not what they should be.
+type FormatError struct {
+	What string // "offload bundle 2", "metadata"
+	Why  string
+}
+
+func (e *FormatError) Error() string { return e.What + ": " + e.Why }
+
+// ErrNoCode is returned for a library without AMD GPU code: one for the host or for CUDA.
+var ErrNoCode = errors.New("the library holds no AMD GPU code (no section " + bundleSection + ")")
+
+const (
+	bundleSection = ".hip_fatbin"
+	bundleMagic   = "__CLANG_OFFLOAD_BUNDLE__"
+	packedMagic   = "CCOB"
+	maxEntries    = 256  // of a bundle
+	maxName       = 4096 // of an entry's name, in bytes
+)
+
+// Extract returns the code objects of a shared library, in the order in which they were linked. It fails with
+// [ErrNoCode], [*FormatError] and what debug/elf says.
+func Extract(library io.ReaderAt) ([]Object, error) {
+	file, err := elf.NewFile(library)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	section := file.Section(bundleSection)
+	if section == nil {
+		return nil, ErrNoCode
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("section %s: %w", bundleSection, err)
+	}
+	return Unbundle(data)
+}
+
+// Unbundle splits the bytes of the section: bundles one after another, with padding between them. Each names its
+// entries, host and targets, with offsets from its own start.
+func Unbundle(data []byte) ([]Object, error) {
+	var all []Object
+	for n := 1; ; n++ {
+		data = bytes.TrimLeft(data, "\x00")
+		if len(data) == 0 {
+			return all, nil
+		}
+		objects, size, err := bundle(data)
+		if err != nil {
+			return nil, &FormatError{fmt.Sprintf("offload bundle %d", n), err.Error()}
+		}
+		all = append(all, objects...)
+		data = data[size:]
+	}
+}
+
+// bundle reads the bundle at the start of data and returns how far it reaches.
+func bundle(data []byte) (objects []Object, size uint64, err error) {
+	if bytes.HasPrefix(data, []byte(packedMagic)) {
+		return nil, 0, errors.New("it is compressed; build without --offload-compress to look into it")
+	}
+	rest, ok := bytes.CutPrefix(data, []byte(bundleMagic))
+	if !ok || len(rest) < 8 {
+		return nil, 0, fmt.Errorf("expected %q and a number of entries", bundleMagic)
+	}
+	count := binary.LittleEndian.Uint64(rest)
+	if count > maxEntries {
+		return nil, 0, fmt.Errorf("%d entries, expected at most %d", count, maxEntries)
+	}
+	rest = rest[8:]
+	for range count {
+		var e entry
+		if e, rest, err = nextEntry(rest); err != nil {
+			return nil, 0, err
+		}
+		if e.offset > uint64(len(data)) || e.size > uint64(len(data))-e.offset {
+			return nil, 0, fmt.Errorf("entry %q reaches past the end", e.name)
+		}
+		size = max(size, e.offset+e.size)
+		if target, ok := e.target(); ok && e.size > 0 {
+			objects = append(objects, Object{target, data[e.offset : e.offset+e.size]})
+		}
+	}
+	return objects, max(size, uint64(len(data)-len(rest))), nil
+}
+
+// entry is a line of a bundle's table.
+type entry struct {
+	offset, size uint64
+	name         string
+}
+
+func nextEntry(data []byte) (e entry, rest []byte, err error) {
+	const head = 24
+	if len(data) < head {
+		return e, nil, errors.New("its table of entries is cut off")
+	}
+	e.offset, e.size = binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
+	length := binary.LittleEndian.Uint64(data[16:])
+	data = data[head:]
+	if length > maxName || length > uint64(len(data)) {
+		return e, nil, errors.New("the name of an entry is cut off")
+	}
+	e.name = string(data[:length])
+	return e, data[length:], nil
+}
+
+// target takes gfx942 out of "hipv4-amdgcn-amd-amdhsa--gfx942": kind and triple, which have four dashes, come first.
+func (e entry) target() (string, bool) {
+	if strings.HasPrefix(e.name, "host") {
+		return "", false
+	}
+	i := strings.Index(e.name, "-gfx")
+	if i < 0 {
+		return "", false
+	}
+	return e.name[i+1:], true
+}

@@ -1,0 +1,84 @@
+package codeobject
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Instruction is one line of llvm-objdump's disassembly for AMDGPU.
+type Instruction struct {
+	Address  uint64
+	Mnemonic string
+	Operands string
+	Target   uint64 // of a branch; 0: none
+}
+
+// Disassembly holds the instructions of each function, by symbol.
+type Disassembly map[string][]Instruction
+
+const maxLine = 1 << 20
+
+// ParseDisassembly reads what `llvm-objdump -d` prints of a code object. Lines that it does not understand are passed
+// over. It fails only when r does.
+func ParseDisassembly(r io.Reader) (Disassembly, error) {
+	d := Disassembly{}
+	starts := map[string]uint64{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	symbol := ""
+	for lines.Scan() {
+		line := lines.Text()
+		if name, at, ok := functionLine(line); ok {
+			symbol, starts[name] = name, at
+			continue
+		}
+		if in, ok := instructionLine(line, starts); ok && symbol != "" {
+			d[symbol] = append(d[symbol], in)
+		}
+	}
+	return d, lines.Err()
+}
+
+// functionLine reads "0000000000006d00 <symbol>:".
+func functionLine(line string) (symbol string, at uint64, ok bool) {
+	address, rest, ok := strings.Cut(line, " <")
+	symbol, end, closed := strings.Cut(rest, ">:")
+	at, err := strconv.ParseUint(address, 16, 64)
+	return symbol, at, ok && closed && end == "" && err == nil
+}
+
+// instructionLine reads "\ts_branch 3   // 000000006F68: BF870003 <symbol+0x21ec>".
+func instructionLine(line string, starts map[string]uint64) (in Instruction, ok bool) {
+	text, comment, ok := strings.Cut(line, "//")
+	if !ok || !strings.HasPrefix(text, "\t") {
+		return in, false
+	}
+	in.Mnemonic, in.Operands, _ = strings.Cut(strings.TrimSpace(text), " ")
+	address, rest, ok := strings.Cut(strings.TrimSpace(comment), ":")
+	at, err := strconv.ParseUint(address, 16, 64)
+	if !ok || err != nil {
+		return in, false
+	}
+	in.Address = at
+	if _, where, ok := strings.Cut(rest, "<"); ok && in.branches() {
+		in.Target = place(strings.TrimSuffix(strings.TrimSpace(where), ">"), starts)
+	}
+	return in, in.Mnemonic != ""
+}
+
+// place is the address of "symbol+0x1f0".
+func place(where string, starts map[string]uint64) uint64 {
+	symbol, offset, _ := strings.Cut(where, "+0x")
+	start, known := starts[symbol]
+	n, err := strconv.ParseUint(offset, 16, 64)
+	if !known || err != nil && offset != "" {
+		return 0
+	}
+	return start + n
+}
+
+func (in Instruction) branches() bool {
+	return in.Mnemonic == "s_branch" || strings.HasPrefix(in.Mnemonic, "s_cbranch")
+}

@@ -1,0 +1,86 @@
+package codeobject
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Report is what is known of one kernel of a library.
+type Report struct {
+	Kernel
+	Target string
+	Waves  int    // a SIMD unit, 0 if the target is not known
+	Limit  string // what limits them
+	Loop   *Loop  // nil without a disassembly
+}
+
+// Disassembler prints what `llvm-objdump -d` does for the code object in a file.
+type Disassembler interface {
+	Disassemble(ctx context.Context, file string) ([]byte, error)
+}
+
+// Inspect reports on all kernels of a library, by name. Without a disassembler there are no loops. It fails with the
+// errors of [Extract], [Object.Kernels] and the disassembler.
+func Inspect(ctx context.Context, library io.ReaderAt, d Disassembler) ([]Report, error) {
+	objects, err := Extract(library)
+	if err != nil {
+		return nil, err
+	}
+	var all []Report
+	for _, o := range objects {
+		some, err := o.inspect(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func (o Object) inspect(ctx context.Context, d Disassembler) ([]Report, error) {
+	kernels, err := o.Kernels()
+	if err != nil {
+		return nil, err
+	}
+	code, err := o.disassemble(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	var list []Report
+	for _, k := range kernels {
+		r := Report{Kernel: k, Target: o.Target}
+		r.Waves, r.Limit = k.WavesPerSIMD(o.Target)
+		if in, ok := code[k.Symbol]; ok {
+			loop := HottestLoop(in)
+			r.Loop = &loop
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func (o Object) disassemble(ctx context.Context, d Disassembler) (Disassembly, error) {
+	if d == nil {
+		return nil, nil
+	}
+	dir, err := os.MkdirTemp("", "aiter-inspect-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "code.o")
+	if err := os.WriteFile(file, o.ELF, 0o600); err != nil {
+		return nil, err
+	}
+	text, err := d.Disassemble(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDisassembly(bytes.NewReader(text))
+}

@@ -1,0 +1,174 @@
+package codeobject
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Counts are instructions by what they do.
+type Counts struct {
+	Instructions int
+	WideLoads    int // from global memory, 16 bytes a lane
+	Loads        int // narrower ones
+	WideStores   int // to global memory, 16 bytes a lane
+	Stores       int // narrower ones
+	LoadBytes    int // a lane, wide and narrow
+	StoreBytes   int // a lane, wide and narrow
+	LDS          int // local data share, permutes among them
+	DPP          int // vector instructions that take a neighbour's register
+	VALU         int // vector arithmetic; a dual instruction counts twice
+	Scratch      int // private memory: spills and arrays
+}
+
+// Loop is where a kernel spends its time.
+type Loop struct {
+	Counts
+	From, To uint64 // addresses of the first and the last instruction
+	Whole    bool   // there is no loop that moves data: it is the whole kernel
+}
+
+// HottestLoop returns the innermost loop that moves most bytes an iteration, and of those the longest; the whole
+// function when no loop moves any.
+func HottestLoop(code []Instruction) Loop {
+	best := Loop{Counts: count(code), Whole: true}
+	if len(code) > 0 {
+		best.From, best.To = code[0].Address, code[len(code)-1].Address
+	}
+	for _, l := range innermost(code) {
+		l.Counts = count(between(code, l.From, l.To))
+		if l.LoadBytes+l.StoreBytes == 0 {
+			continue
+		}
+		if best.Whole || l.hotter(best) {
+			best = l
+		}
+	}
+	return best
+}
+
+func (l Loop) hotter(than Loop) bool {
+	a, b := l.LoadBytes+l.StoreBytes, than.LoadBytes+than.StoreBytes
+	return a > b || a == b && l.Instructions > than.Instructions
+}
+
+// innermost returns the loops, each a branch backwards, that contain no other.
+func innermost(code []Instruction) []Loop {
+	var all, inner []Loop
+	for _, in := range code {
+		if in.Target != 0 && in.Target <= in.Address {
+			all = append(all, Loop{From: in.Target, To: in.Address})
+		}
+	}
+	for i, l := range all {
+		if !containsAny(l, all, i) {
+			inner = append(inner, l)
+		}
+	}
+	return inner
+}
+
+func containsAny(l Loop, all []Loop, self int) bool {
+	for i, o := range all {
+		if i != self && o.From >= l.From && o.To <= l.To && (o.From > l.From || o.To < l.To) {
+			return true
+		}
+	}
+	return false
+}
+
+func between(code []Instruction, from, to uint64) []Instruction {
+	var part []Instruction
+	for _, in := range code {
+		if in.Address >= from && in.Address <= to {
+			part = append(part, in)
+		}
+	}
+	return part
+}
+
+func count(code []Instruction) Counts {
+	var c Counts
+	for _, in := range code {
+		c.add(in)
+	}
+	return c
+}
+
+func (c *Counts) add(in Instruction) {
+	c.Instructions++
+	unit, rest, _ := strings.Cut(in.Mnemonic, "_")
+	switch unit {
+	case "global", "buffer", "flat":
+		c.memory(rest)
+	case "scratch":
+		c.Scratch++
+	case "ds":
+		c.LDS++
+	case "v":
+		c.VALU++
+		if strings.HasPrefix(rest, "dual_") {
+			c.VALU++
+		}
+		if isDPP(in) {
+			c.DPP++
+		}
+	}
+}
+
+func isDPP(in Instruction) bool {
+	if strings.HasSuffix(in.Mnemonic, "_dpp") || strings.HasSuffix(in.Mnemonic, "_dpp8") {
+		return true
+	}
+	for _, control := range []string{"row_", "wave_sh", "wave_ro", "quad_perm", "dpp8"} {
+		if strings.Contains(in.Operands, control) {
+			return true
+		}
+	}
+	return false
+}
+
+// memory counts "load_dwordx4", "store_b128", "load_ushort", "load_d16_hi_b16".
+func (c *Counts) memory(what string) {
+	bytes := accessBytes(what)
+	switch {
+	case strings.HasPrefix(what, "load_lds"): // straight into LDS
+		c.Loads++
+		c.LoadBytes += bytes
+	case strings.HasPrefix(what, "load") && bytes == 16:
+		c.WideLoads++
+		c.LoadBytes += bytes
+	case strings.HasPrefix(what, "load"):
+		c.Loads++
+		c.LoadBytes += bytes
+	case strings.HasPrefix(what, "store") && bytes == 16:
+		c.WideStores++
+		c.StoreBytes += bytes
+	case strings.HasPrefix(what, "store"):
+		c.Stores++
+		c.StoreBytes += bytes
+	}
+}
+
+// accessBytes takes the size from the end of a mnemonic: dwordx4 and b128 are 16 bytes, short and u16 two.
+func accessBytes(what string) int {
+	what = strings.TrimSuffix(what, "_d16_hi")
+	what = strings.TrimSuffix(what, "_d16")
+	last := what[strings.LastIndexByte(what, '_')+1:]
+	if n, ok := strings.CutPrefix(last, "dwordx"); ok {
+		words, _ := strconv.Atoi(n)
+		return 4 * words
+	}
+	switch last {
+	case "dword":
+		return 4
+	case "ushort", "sshort", "short":
+		return 2
+	case "ubyte", "sbyte", "byte":
+		return 1
+	}
+	bits, err := strconv.Atoi(strings.TrimLeft(last, "bui"))
+	if err != nil || bits > 1024 {
+		return 0
+	}
+	return bits / 8
+}

@@ -1,0 +1,83 @@
+package codeobject
+
+import "strings"
+
+// simd is what one SIMD unit of a GPU can hold. Sources: AMD's ISA documents and LLVM's AMDGPU usage guide.
+type simd struct {
+	vgprs   int  // a lane, for waves of its native size
+	granule int  // in which they are given out
+	waves   int  // at most
+	wave    int  // lanes to which vgprs refers
+	lds     int  // bytes for all units that share it
+	units   int  // that share it
+	scalars bool // scalar registers limit the number of waves
+}
+
+// simds are the units by the beginning of the target's name, longest first.
+var simds = []struct {
+	prefix string
+	simd
+}{
+	{"gfx950", simd{512, 8, 8, 64, 160 << 10, 4, true}},
+	{"gfx90a", simd{512, 8, 8, 64, 64 << 10, 4, true}},
+	{"gfx94", simd{512, 8, 8, 64, 64 << 10, 4, true}},
+	{"gfx1102", simd{1024, 16, 16, 32, 64 << 10, 2, false}},
+	{"gfx1103", simd{1024, 16, 16, 32, 64 << 10, 2, false}},
+	{"gfx115", simd{1024, 16, 16, 32, 64 << 10, 2, false}},
+	{"gfx11", simd{1536, 24, 16, 32, 64 << 10, 2, false}},
+	{"gfx12", simd{1536, 24, 16, 32, 64 << 10, 2, false}},
+	{"gfx103", simd{1024, 16, 16, 32, 64 << 10, 2, false}},
+	{"gfx101", simd{1024, 8, 20, 32, 64 << 10, 2, false}},
+	{"gfx908", simd{256, 4, 10, 64, 64 << 10, 4, true}},
+	{"gfx90", simd{256, 4, 10, 64, 64 << 10, 4, true}},
+}
+
+// WavesPerSIMD says how many waves of the kernel one SIMD unit of the target holds at a time, and what limits it:
+// "hardware", "VGPRs", "SGPRs" or "LDS". It is 0 for a target that is not known.
+func (k Kernel) WavesPerSIMD(target string) (waves int, limit string) {
+	for _, s := range simds {
+		if strings.HasPrefix(target, s.prefix) {
+			return s.hold(k)
+		}
+	}
+	return 0, ""
+}
+
+func (s simd) hold(k Kernel) (waves int, limit string) {
+	waves, limit = s.waves, "hardware"
+	lower := func(n int, why string) {
+		if n < waves {
+			waves, limit = n, why
+		}
+	}
+	vgprs, granule := s.vgprs, s.granule
+	if k.Wave > s.wave { // a wave of 64 on a unit of 32 takes two of each
+		vgprs, granule = vgprs/2, granule/2
+	}
+	if k.VGPRs > 0 {
+		lower(vgprs/roundUp(k.VGPRs, granule), "VGPRs")
+	}
+	if s.scalars {
+		lower(wavesBySGPRs(k.SGPRs), "SGPRs")
+	}
+	if k.LDS > 0 && k.Wave > 0 {
+		groups := s.lds / k.LDS
+		lower(groups*roundUp(k.MaxThreads, k.Wave)/k.Wave/s.units, "LDS")
+	}
+	return waves, limit
+}
+
+// wavesBySGPRs is the table of GFX8 and GFX9; later generations give every wave its fill.
+func wavesBySGPRs(n int) int {
+	switch {
+	case n <= 80:
+		return 10
+	case n <= 88:
+		return 9
+	case n <= 100:
+		return 8
+	}
+	return 7
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
