@@ -10,7 +10,11 @@
 
 #if defined(__HIP__) || defined(__HIPCC__)
 #define AITER_HIP 1
+#if defined(__CLANG_HIP_RUNTIME_WRAPPER_H__) || defined(HIP_INCLUDE_HIP_HIP_RUNTIME_H)
 #include <hip/hip_runtime.h>
+#else
+#include "hip.h"  // -nogpuinc: without HIP's headers, which cost more time than the kernels
+#endif
 #elif defined(__CUDACC__)
 #define AITER_CUDA 1
 #include <cuda_runtime.h>
