@@ -19,13 +19,19 @@ import (
 	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
-// Request asks for a module, built for a target.
+// Request asks for a module or a part of it, built for a target.
 type Request struct {
 	Module string
 	Target target.Target
+	Spec   manifest.Spec // zero: the whole module
 }
 
-func (r Request) String() string { return r.Module + " for " + r.Target.String() }
+func (r Request) String() string {
+	if r.Spec.Whole() {
+		return r.Module + " for " + r.Target.String()
+	}
+	return r.Module + " (" + r.Spec.String() + ") for " + r.Target.String()
+}
 
 // Result is what became of a [Request]. Its Err is set instead of Artifact
 // when the build failed.
@@ -40,7 +46,8 @@ type Result struct {
 
 // Build builds the requests, all of them side by side, and returns a result
 // for each, in order. One that fails does not stop the others; the error joins
-// all failures.
+// all failures. A part of a module of which the cache has the whole, as it would
+// be built now, gives the whole.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
 	m.refresh()
 	s := &session{m: m, worlds: map[string]*world{}}
@@ -91,18 +98,21 @@ func (s *session) module(ctx context.Context, r Request) Result {
 	res := Result{Request: r, Action: Hit}
 	res.Err = s.buildModule(ctx, &res)
 	res.Seconds = since(start)
-	s.m.opts.Observer.Observe(Event{Step: ModuleFinished, Module: r.Module, Target: r.Target.String(), Action: res.Action, Seconds: res.Seconds, Err: res.Err})
-	zerolog.Ctx(ctx).Debug().Str("module", r.Module).Stringer("target", r.Target).Str("action", string(res.Action)).
+	s.m.opts.Observer.Observe(Event{Step: ModuleFinished, Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Action: res.Action, Seconds: res.Seconds, Err: res.Err})
+	zerolog.Ctx(ctx).Debug().Str("module", r.Module).Stringer("target", r.Target).Stringer("spec", r.Spec).Str("action", string(res.Action)).
 		Float64("seconds", res.Seconds).Err(res.Err).Msg("module")
 	return res
 }
 
 func (s *session) buildModule(ctx context.Context, res *Result) error {
+	if s.takeWhole(ctx, res) {
+		return nil
+	}
 	units, link, err := s.plan(ctx, res.Request)
 	if err != nil {
 		return err
 	}
-	s.m.opts.Observer.Observe(Event{Step: ModuleStarted, Module: res.Module, Target: res.Target.String(), Units: len(units)})
+	s.m.opts.Observer.Observe(Event{Step: ModuleStarted, Module: res.Module, Target: res.Target.String(), Spec: res.Spec.String(), Units: len(units)})
 	// An object that was cleaned away between its unit and the link is made again.
 	for range maxEdits {
 		if res.Units, err = buildUnits(ctx, units, res.Units); err != nil {
@@ -159,14 +169,14 @@ func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 		return nil, nil, err
 	}
 	if !mod.Supports(r.Target) {
-		_, err := mod.Resolve(r.Target, "") // says so, and what it does support
+		_, err := mod.ResolveSpec(r.Target, "", r.Spec) // says so, and what it does support
 		return nil, nil, err
 	}
 	tc, err := s.m.toolchain(ctx, r.Target)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := mod.Resolve(r.Target, tc.Version)
+	plan, err := mod.ResolveSpec(r.Target, tc.Version, r.Spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,11 +185,11 @@ func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 	units := make([]*unit, len(plan.Units))
 	for i, p := range plan.Units {
 		units[i] = &unit{
-			m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, include: plan.Include,
+			m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
 			plan: p, timeout: s.m.timeout(mod), last: last.Units[p.Source],
 		}
 	}
-	return units, &link{m: s.m, tc: tc, mod: mod, target: r.Target, flags: plan.LinkFlags, timeout: s.m.timeout(mod)}, nil
+	return units, &link{m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, flags: plan.LinkFlags, timeout: s.m.timeout(mod)}, nil
 }
 
 // timeout is the caller's word, else the module's, else the default.
@@ -206,6 +216,9 @@ func lastKey(r Request) cache.Key {
 	var l cache.Lines
 	l.Add("module", r.Module)
 	l.Add("target", r.Target.String())
+	if !r.Spec.Whole() {
+		l.Add("spec", r.Spec.String())
+	}
 	return l.Key()
 }
 

@@ -15,6 +15,8 @@ import (
 type Explanation struct {
 	Module    string            `json:"module"`
 	Target    string            `json:"target"`
+	Spec      string            `json:"spec"`       // part of the module, "" for the whole
+	Whole     bool              `json:"whole"`      // the cache has the whole module, which a call takes then
 	LastBuilt *time.Time        `json:"last_built"` // nil: never with this cache
 	Compiler  string            `json:"compiler"`   // its version line
 	Toolchain []toolchain.Part  `json:"toolchain"`
@@ -24,6 +26,7 @@ type Explanation struct {
 // UnitExplanation is the part of an [Explanation] for one source.
 type UnitExplanation struct {
 	Source  string      `json:"source"`
+	Values  string      `json:"values"` // of axes that it is compiled for
 	Key     cache.Key   `json:"key"`
 	Action  Action      `json:"action"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
@@ -48,10 +51,11 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Module: r.Module, Target: r.Target.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
+	e := &Explanation{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
 	if last := m.loadLast(r); !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
 	}
+	_, _, e.Whole = s.findWhole(ctx, r)
 	for _, u := range units {
 		x, err := u.explain()
 		if err != nil {
@@ -67,7 +71,7 @@ func (u *unit) explain() (UnitExplanation, error) {
 	if err := u.identify(); err != nil {
 		return UnitExplanation{}, err
 	}
-	x := UnitExplanation{Source: u.plan.Source, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
+	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
 	res, found, why := u.lookup()
 	x.Reason = why
 	lines := u.last
@@ -160,6 +164,7 @@ func (u *unit) headerChanges() []Change {
 type Command struct {
 	Module    string   `json:"module"`
 	Target    string   `json:"target"`
+	Spec      string   `json:"spec"` // part of the module, "" for the whole
 	Directory string   `json:"directory"`
 	File      string   `json:"file"`
 	Arguments []string `json:"arguments"`
@@ -186,7 +191,7 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Directory: root, File: u.plan.Source, Action: Compiled}
+			c := Command{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Directory: root, File: u.plan.Source, Action: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
 			res, found, why := u.lookup()
 			if c.Reason = why; found && !m.opts.Force {

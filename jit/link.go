@@ -19,6 +19,8 @@ type link struct {
 	tc      *toolchain.Toolchain
 	mod     *manifest.Module
 	target  target.Target
+	part    manifest.Spec // of the module, that the library is
+	ops     []string      // that the library holds
 	flags   []string
 	timeout time.Duration
 
@@ -65,7 +67,7 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 		return a, nil
 	}
 	turn, err := l.m.take(ctx, cache.LockRequest{
-		Key: l.key, What: "link " + l.mod.Name + " for " + l.target.String(), Timeout: l.m.wait(l.timeout),
+		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.wait(l.timeout),
 		Waiting: func(h cache.Holder) { l.observe(Event{Step: Waiting, Holder: h}) },
 	})
 	if err != nil {
@@ -84,7 +86,7 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 
 // observe tells an event of this link.
 func (l *link) observe(e Event) {
-	e.Module, e.Target = l.mod.Name, l.target.String()
+	e.Module, e.Target, e.Spec = l.mod.Name, l.target.String(), l.part.String()
 	l.m.opts.Observer.Observe(e)
 }
 
@@ -166,11 +168,8 @@ func (l *link) invoke(ctx context.Context, c command, output string) error {
 
 func (l *link) describe(res *Result) cache.Artifact {
 	a := cache.Artifact{
-		Module: l.mod.Name, Target: l.target.String(), Toolchain: l.tc.VersionLine, Built: time.Now(),
+		Module: l.mod.Name, Target: l.target.String(), Spec: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(),
 		LinkKey: l.key, LastKey: lastKey(res.Request),
-	}
-	for _, op := range l.mod.Ops {
-		a.Ops = append(a.Ops, op.Name)
 	}
 	for _, u := range res.Units {
 		a.Units = append(a.Units, u.ref)

@@ -32,7 +32,9 @@ type Event struct {
 	Step    Step
 	Module  string
 	Target  string
+	Spec    string // of the module's part, "" for the whole: "causal_conv1d_fwd dtype=float16"
 	Source  string // of a unit; "" for a link or a module
+	Values  string // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
 	Action  Action // of a finished unit, link or module
 	Reason  string // why a unit was compiled, or not
 	Units   int    // of a started module

@@ -16,6 +16,7 @@ import (
 // UnitResult is what became of one translation unit.
 type UnitResult struct {
 	Source  string  `json:"source"`
+	Values  string  `json:"values"` // of axes that it was compiled for: "dtype=float16"
 	Action  Action  `json:"action"`
 	Reason  string  `json:"reason"`
 	Seconds float64 `json:"seconds"`
@@ -31,6 +32,7 @@ type unit struct {
 	tc      *toolchain.Toolchain
 	module  string
 	target  target.Target
+	part    manifest.Spec // of the module, that the build is of
 	include []string
 	plan    manifest.Unit
 	timeout time.Duration
@@ -150,7 +152,7 @@ func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
 	if err != nil {
 		return res, false, "object lost: " + err.Error()
 	}
-	res = UnitResult{Source: u.plan.Source, Action: Hit, Reason: "unchanged", lines: lines}
+	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Action: Hit, Reason: "unchanged", lines: lines}
 	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: string(object), Deps: []string{v.Tree, v.System}}
 	return res, true, ""
 }
@@ -158,7 +160,7 @@ func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
 // whyNew explains a miss by the first line that differs from the last build.
 func (u *unit) whyNew(miss error) string {
 	if u.last == nil {
-		return "never built for " + u.target.String()
+		return "never built for " + u.where()
 	}
 	for _, l := range u.lines {
 		if before, ok := u.last.Get(l.Label); !ok || before != l.Value {
@@ -182,7 +184,7 @@ func describe(label string) string {
 func (u *unit) build(ctx context.Context) (UnitResult, error) {
 	start := time.Now()
 	res, err := u.find(ctx)
-	res.Source, res.Seconds = u.plan.Source, since(start)
+	res.Source, res.Values, res.Seconds = u.plan.Source, u.plan.Values, since(start)
 	if err == nil && res.Action == Hit {
 		u.observe(Event{Step: UnitHit, Action: Hit, Reason: res.Reason, Seconds: res.Seconds})
 	}
@@ -207,9 +209,15 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 	return u.buildLocked(ctx, false, why)
 }
 
+// where says what the unit is compiled for.
+func (u *unit) where() string {
+	return strings.TrimSpace(u.target.String() + " " + u.plan.Values)
+}
+
 // observe tells an event of this unit.
 func (u *unit) observe(e Event) {
-	e.Module, e.Target, e.Source = u.module, u.target.String(), u.plan.Source
+	e.Module, e.Target, e.Spec = u.module, u.target.String(), u.part.String()
+	e.Source, e.Values = u.plan.Source, u.plan.Values
 	u.m.opts.Observer.Observe(e)
 }
 
@@ -218,7 +226,7 @@ func (u *unit) observe(e Event) {
 func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitResult, error) {
 	before := u.lastFailure()
 	turn, err := u.m.take(ctx, cache.LockRequest{
-		Key: u.key, What: "compile " + u.plan.Source + " for " + u.target.String(), Timeout: u.m.wait(u.timeout),
+		Key: u.key, What: "compile " + u.plan.Source + " for " + u.where(), Timeout: u.m.wait(u.timeout),
 		Waiting: func(h cache.Holder) { u.observe(Event{Step: Waiting, Holder: h}) },
 	})
 	if err != nil {

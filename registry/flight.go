@@ -45,6 +45,14 @@ func (f *flights[K, V]) do(ctx context.Context, key K, work func(context.Context
 	}
 }
 
+// have returns the value for key, if it was worked out.
+func (f *flights[K, V]) have(key K) (V, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v, ok := f.arrived[key]
+	return v, ok
+}
+
 // start begins the work; f.mu is held.
 func (f *flights[K, V]) start(ctx context.Context, key K, work func(context.Context) (V, error)) *flight[V] {
 	if f.flying == nil {

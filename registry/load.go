@@ -49,6 +49,9 @@ func (r *Registry) loadOnce(ctx context.Context, req jit.Request) (*module, erro
 		return nil, &LoadError{Request: req, Path: results[0].Artifact.Path, Err: err}
 	}
 	r.ready.Store(req, struct{}{})
+	if results[0].Artifact.Spec == "" {
+		r.ready.Store(jit.Request{Module: req.Module, Target: req.Target}, struct{}{})
+	}
 	return &module{support: sup, lib: lib, target: req.Target}, nil
 }
 

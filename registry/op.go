@@ -15,28 +15,30 @@ import (
 // Op is an operator. It is safe for use by many goroutines.
 type Op struct {
 	reg      *Registry
-	module   string
+	mod      *manifest.Module
 	decl     *manifest.Op
+	axes     []choiceAxis
 	required int
-	bound    atomic.Pointer[[]binding] // one a device it was called on
+	bound    atomic.Pointer[[]binding] // one a device and choice it was called with
 }
 
-// binding is the operator's code for one device.
+// binding is the operator's code for one device and choice.
 type binding struct {
 	dev     tensor.Device
+	choice  choice
 	support *ffi.Support
 	fn      ffi.Func
 }
 
 func newOp(r *Registry, mod *manifest.Module, decl *manifest.Op) *Op {
-	return &Op{reg: r, module: mod.Name, decl: decl, required: decl.Schema.Required()}
+	return &Op{reg: r, mod: mod, decl: decl, axes: choiceAxes(mod, decl), required: decl.Schema.Required()}
 }
 
 // Name returns the operator's name.
 func (o *Op) Name() string { return o.decl.Name }
 
 // Module returns the name of the module that holds the operator.
-func (o *Op) Module() string { return o.module }
+func (o *Op) Module() string { return o.mod.Name }
 
 // Doc returns what the configuration says about the operator.
 func (o *Op) Doc() string { return o.decl.Doc }
@@ -47,8 +49,8 @@ func (o *Op) Schema() schema.Schema { return o.decl.Schema }
 // Call calls the operator with arguments in the schema's order; trailing ones
 // that have defaults may be left out. A Tensor is given as *tensor.Tensor, an
 // optional one may be nil, an int as any Go integer, a float as float64 or
-// float32, a bool as bool. All tensors lie on one device; the code for it is
-// built on first use.
+// float32, a bool as bool. All tensors lie on one device; the code for it, and
+// for the element types by which the module's axes choose, is built on first use.
 //
 // The work is queued on the stream of [device.WithStream], else on the
 // device's default stream, and Call returns; on the CPU it is done then.
@@ -77,7 +79,7 @@ func (o *Op) call(ctx context.Context, args []any) error {
 	if err != nil {
 		return err
 	}
-	b, err := o.binding(ctx, dev)
+	b, err := o.binding(ctx, dev, o.choose(args))
 	if err != nil {
 		return err
 	}
@@ -93,25 +95,28 @@ func (o *Op) call(ctx context.Context, args []any) error {
 	return nil
 }
 
-// binding returns the code for the device, building it on first use.
-func (o *Op) binding(ctx context.Context, dev tensor.Device) (binding, error) {
+// binding returns the code for the device and choice, building it on first use.
+func (o *Op) binding(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
 	if list := o.bound.Load(); list != nil {
-		for _, b := range *list {
-			if b.dev == dev {
-				return b, nil
+		for i := range *list {
+			if b := &(*list)[i]; b.dev == dev && b.choice == c {
+				return *b, nil
 			}
 		}
 	}
-	return o.bind(ctx, dev)
+	return o.bind(ctx, dev, c)
 }
 
-func (o *Op) bind(ctx context.Context, dev tensor.Device) (binding, error) {
+func (o *Op) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
 	t, err := o.reg.target(dev)
 	if err != nil {
 		return binding{}, err
 	}
-	req := jit.Request{Module: o.module, Target: t}
-	mod, err := o.reg.module(ctx, req)
+	req, err := o.request(t, c)
+	if err != nil {
+		return binding{}, err
+	}
+	mod, err := o.load(ctx, req)
 	if err != nil {
 		return binding{}, err
 	}
@@ -119,9 +124,18 @@ func (o *Op) bind(ctx context.Context, dev tensor.Device) (binding, error) {
 	if err != nil {
 		return binding{}, &LoadError{Request: req, Path: mod.lib.Path(), Err: err}
 	}
-	b := binding{dev, mod.support, fn}
+	b := binding{dev, c, mod.support, fn}
 	o.remember(b)
 	return b, nil
+}
+
+// load returns the module that a call needs: the whole, where this process has
+// it, else what was asked for.
+func (o *Op) load(ctx context.Context, req jit.Request) (*module, error) {
+	if mod, ok := o.reg.builds.have(o.whole(req.Target)); ok {
+		return mod, nil
+	}
+	return o.reg.module(ctx, req)
 }
 
 // remember adds b to the bindings, unless another goroutine has done so.
@@ -133,7 +147,7 @@ func (o *Op) remember(b binding) {
 			list = append(list, *old...)
 		}
 		for _, have := range list {
-			if have.dev == b.dev {
+			if have.dev == b.dev && have.choice == b.choice {
 				return
 			}
 		}

@@ -117,8 +117,9 @@ func compareStrings(a, b string) int {
 }
 
 // Warm builds the modules of the named operators (all, when none is named) for
-// the targets (those of this machine, when none is given) side by side, and
-// loads those that this machine can run. The error joins all failures.
+// the targets (those of this machine, when none is given) side by side, whole:
+// every operator for every type. It loads those that this machine can run. The
+// error joins all failures.
 func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
 	if r.closed.Load() {
 		return ErrClosed
@@ -186,20 +187,29 @@ func runsHere(t target.Target, native []target.Target) bool {
 	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
 }
 
-// Ready says whether a call of the operator on the target would start without
-// compiling, as far as this process knows: it was built by [Registry.Warm] or
-// by a call; for the CPU too, if calls are verified. It never blocks and
-// touches no file.
+// Ready says whether any call of the operator on the target would start without
+// compiling, whatever its tensors' types, as far as this process knows: it was
+// built by [Registry.Warm] or by calls with each type; for the CPU too, if
+// calls are verified. It never blocks and touches no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
 	op := r.ops[name]
 	if op == nil || r.closed.Load() {
 		return false
 	}
-	_, ok := r.ready.Load(jit.Request{Module: op.Module(), Target: t})
-	if ok && r.verify {
-		_, ok = r.ready.Load(jit.Request{Module: op.Module(), Target: hostTarget()})
+	return r.built(op, t) && (!r.verify || r.built(op, hostTarget()))
+}
+
+// built says whether the operator's module was built, or each part that calls
+// of the operator may need.
+func (r *Registry) built(op *Op, t target.Target) bool {
+	if _, ok := r.ready.Load(op.whole(t)); ok {
+		return true
 	}
-	return ok
+	reqs := op.parts(t)
+	return len(reqs) > 0 && !slices.ContainsFunc(reqs, func(req jit.Request) bool {
+		_, ok := r.ready.Load(req)
+		return !ok
+	})
 }
 
 // Close closes the registry: later lookups and calls fail with [ErrClosed],

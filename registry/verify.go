@@ -78,7 +78,7 @@ func (o *Op) callVerified(ctx context.Context, args []any) error {
 
 // prepare makes sure that there is a CPU build, and copies the tensors.
 func (o *Op) prepare(ctx context.Context, queue device.Stream, args []any) ([]*tensor.Tensor, error) {
-	if _, err := o.binding(ctx, tensor.Host()); err != nil {
+	if _, err := o.binding(ctx, tensor.Host(), o.choose(args)); err != nil {
 		return nil, err
 	}
 	return o.snapshot(queue, tensorsOf(args))

@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Artifact is a finished module: a shared library for one target, in a folder
+// Artifact is a finished module or part of one: a shared library for one target, in a folder
 // of its own that never changes.
 type Artifact struct {
 	Module    string    `json:"module"`
 	Target    string    `json:"target"`
+	Spec      string    `json:"spec"`   // the part of the module that it is, "" for the whole: "causal_conv1d_fwd dtype=float16"
 	Digest    string    `json:"digest"` // SHA-256 of the library
 	Size      int64     `json:"size"`   // bytes
 	Ops       []string  `json:"ops"`

@@ -30,6 +30,7 @@ type Module struct {
 	Flags     FlagSet
 	LinkFlags FlagSet
 	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: whatever has sources
+	Axes      []Axis
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default
 	Pos       Position
@@ -50,6 +51,7 @@ type Op struct {
 type Source struct {
 	Path  string   // as configured, variables replaced: a path or a glob
 	Files []string // what Path names, relative to the root, sorted
+	Ops   []string // the operators in it; empty: those that no source of the module lists
 	Flags FlagSet  // added to the module's
 	When  When
 	Pos   Position

@@ -23,6 +23,7 @@
 //	path  = "csrc/kernels/*.hip"        # a file or a glob, relative to the root
 //	flags = ["-DX=${AITER_X:-1}"]       # a list or a table of these keys
 //	when  = { vendor = ["hip"], arch = ["gfx94?"], toolchain = ">=6.0,<8" }
+//	ops   = ["conv_fwd"]                # the operators in it; default: those no source lists
 //
 //	[[module.module_conv.op]]
 //	name   = "conv_fwd"                 # a C identifier, unique in the config
@@ -30,6 +31,17 @@
 //	doc    = "..."
 //	# How far results may be apart, where not by what their type gives; or out = "exact".
 //	tolerance = { out = { rel = 1e-3, abs = 1e-3 } }
+//
+//	[module.module_conv.axis.dtype]     # a choice whose values can be built apart
+//	argument = "x"                      # the Tensor whose element type chooses at a call
+//	values   = ["float32", "float16"]
+//	define   = "AITER_DTYPE"            # a unit of one value is compiled with -DAITER_DTYPE=float16
+//	targets  = ["hip", "cuda"]          # default: every target
+//
+// A module can be built as one library, or in parts: a [Spec] names some operators, which
+// are in the same sources, and a value of each axis that their schemas have the argument
+// of. A part is made of the sources that list its operators and of those that list none,
+// and a source is compiled for a value where an operator in it has the argument.
 //
 // A flag that would name outputs, steps, dependency files, the target or parts of the
 // toolchain is refused: the build gives those itself. Variables stand in paths,

@@ -108,7 +108,7 @@ func mistakes() map[string]mistake {
 		"unknown array of tables":   {in("") + "[[ module.module_a . ‸sources ]]\npath='x'", []string{`unknown key "sources" in module.module_a; did you mean "source"?`}},
 		"unknown key in inline":     {source(`when = { vendor = ["hip"], ‸archs = ["gfx942"] }`), []string{`unknown key "archs" in module.module_a.source.when; did you mean "arch"?`}},
 		"unknown key in nth source": {source("") + strings.Replace(source("‸flag = []"), "a.hip", "b.hip", 1), []string{`unknown key "flag" in module.module_a.source; did you mean "flags"?`}},
-		"unknown key, no guess":     {source("‸zzzzzzzzz = []"), []string{`unknown key "zzzzzzzzz" in module.module_a.source; expected flags, path or when`}},
+		"unknown key, no guess":     {source("‸zzzzzzzzz = []"), []string{`unknown key "zzzzzzzzz" in module.module_a.source; expected flags, ops, path or when`}},
 		"unknown key after text":    {op("name = 'f'\nschema = '() -> ()'\ndoc = '''\n[x]\nfoo = 1 # no key\n'''\n‸dok = 'é'"), []string{`unknown key "dok" in module.module_a.op; did you mean "doc"?`}},
 		"columns count characters":  {"module = { module_a = { doc = 'éé🙂', ‸dco = 1, source = [ { path = 'csrc/a.hip' } ] } }", []string{`unknown key "dco" in module.module_a; did you mean "doc"?`}},
 		"windows line ends":         {strings.ReplaceAll(in("doc = 'x'\n‸sorce = 1"), "\n", "\r\n"), []string{`unknown key "sorce"`}},

@@ -72,14 +72,42 @@ func (e *UnsupportedTargetError) Error() string {
 	return fmt.Sprintf("%s does not support %s, only %s", e.Module, e.Target, strings.Join(e.Supported, ", "))
 }
 
-// NoSourcesError is a supported target for which every source's condition fails.
+// UnknownAxisError is an axis that a module does not have, or a value that an axis
+// does not have.
+type UnknownAxisError struct {
+	Module, Axis, Value string
+	Known               []string // the axis's values or, when Value is "", the module's axes
+	Nearest             []string // of them, best first
+}
+
+func (e *UnknownAxisError) Error() string {
+	what := fmt.Sprintf("axis %q of %s has no value %q", e.Axis, e.Module, e.Value)
+	if e.Value == "" {
+		what = fmt.Sprintf("%s has no axis %q", e.Module, e.Axis)
+	}
+	switch {
+	case len(e.Nearest) > 0:
+		return what + didYouMean(e.Nearest)
+	case len(e.Known) > 0:
+		return what + ", only " + strings.Join(e.Known, ", ")
+	}
+	return what
+}
+
+// NoSourcesError is a supported target for which every source's condition fails, or
+// those of all sources that hold an operator.
 type NoSourcesError struct {
 	Module    string
+	Op        string // "" for the whole module
 	Target    target.Target
 	Toolchain string // version
 }
 
 func (e *NoSourcesError) Error() string {
+	if e.Op != "" {
+		return fmt.Sprintf("%s has no source of %s for %s with toolchain %q: the \"when\" of none applies",
+			e.Module, e.Op, e.Target, e.Toolchain)
+	}
 	return fmt.Sprintf("%s has no source for %s with toolchain %q: no [[source]]'s \"when\" applies",
 		e.Module, e.Target, e.Toolchain)
 }

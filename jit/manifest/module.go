@@ -48,9 +48,12 @@ func (d *decoder) module(name string, n *node) {
 		"link_flags": func(n *node) { m.LinkFlags = d.flagSet(n, where+".link_flags", linkerFlags()) },
 		"source":     func(n *node) { d.tables(n, where+".source", d.source(m, where+".source")) },
 		"op":         func(n *node) { d.tables(n, where+".op", d.op(m, where+".op")) },
+		"axis":       func(n *node) { d.axes(m, n, where+".axis") },
 	})
 	d.require(n, "source", where)
 	d.checkOverlap(m, n)
+	d.checkHolders(m, n)
+	d.checkAxes(m, n)
 }
 
 func isModuleName(s string) bool {
@@ -90,6 +93,7 @@ func (d *decoder) source(m *Module, where string) func(*node) {
 			"path":  func(n *node) { s.Path, s.Files = d.sourceFiles(n) },
 			"flags": func(n *node) { s.Flags = d.sourceFlags(n, where+".flags") },
 			"when":  func(n *node) { s.When = d.when(n, where+".when") },
+			"ops":   func(n *node) { d.words(n, "ops", d.distinct(&s.Ops, "operator")) },
 		})
 		d.require(n, "path", where)
 		m.Sources = append(m.Sources, s)

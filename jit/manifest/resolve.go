@@ -12,12 +12,14 @@ type Plan struct {
 	Units     []Unit   // in file order, a glob's files sorted
 	Include   []string // folders relative to the root, in search order
 	LinkFlags []string
+	Ops       []string // that the result holds, in the order of the config
 }
 
 // Unit is one compilation.
 type Unit struct {
 	Source string   // relative to the root
-	Flags  []string // the module's, then the source's; each: common, vendor, architecture
+	Flags  []string // the module's, then the source's; each: common, vendor, architecture; defines of axes last
+	Values string   // that the defines are for, as in [Spec]; "" when it does not depend on any
 }
 
 // Supports reports whether the module can be built for t: t is among its targets or,
@@ -33,8 +35,18 @@ func (m *Module) Supports(t target.Target) bool {
 // matters only to sources whose "when" asks for it. The error is an
 // *UnsupportedTargetError, *NoSourcesError, *DuplicateSourceError or *VersionError.
 func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error) {
+	return m.ResolveSpec(t, toolchainVersion, Spec{})
+}
+
+// ResolveSpec is [Module.Resolve] for a part of the module. Besides, the error is an
+// *UnknownOpError or an *UnknownAxisError where the module has no such part.
+func (m *Module) ResolveSpec(t target.Target, toolchainVersion string, spec Spec) (Plan, error) {
 	if !m.Supports(t) {
 		return Plan{}, &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
+	}
+	part, err := m.choice(spec)
+	if err != nil {
+		return Plan{}, err
 	}
 	plan := Plan{Include: slices.Clone(m.Include), LinkFlags: m.LinkFlags.For(t)}
 	from := map[string]Position{}
@@ -43,21 +55,24 @@ func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error)
 		if err != nil {
 			return Plan{}, err
 		}
-		if !holds {
+		if !holds || !part.needs(s) {
 			continue
 		}
-		flags := append(m.Flags.For(t), s.Flags.For(t)...)
+		values, defines := part.values(s)
+		flags := slices.Concat(m.Flags.For(t), s.Flags.For(t), defines)
 		for _, file := range s.Files {
 			if first, twice := from[file]; twice {
 				return Plan{}, &DuplicateSourceError{Module: m.Name, Source: file, Target: t, First: first, Second: s.Pos}
 			}
 			from[file] = s.Pos
-			plan.Units = append(plan.Units, Unit{Source: file, Flags: slices.Clone(flags)})
+			plan.Units = append(plan.Units, Unit{Source: file, Flags: slices.Clone(flags), Values: values})
 		}
+		plan.Ops = append(plan.Ops, part.ops(s)...)
 	}
-	if len(plan.Units) == 0 {
-		return Plan{}, &NoSourcesError{Module: m.Name, Target: t, Toolchain: toolchainVersion}
+	if len(plan.Units) == 0 || spec.Op != "" && len(plan.Ops) == 0 {
+		return Plan{}, &NoSourcesError{Module: m.Name, Op: spec.Op, Target: t, Toolchain: toolchainVersion}
 	}
+	plan.Ops = m.inOrder(plan.Ops)
 	return plan, nil
 }
 

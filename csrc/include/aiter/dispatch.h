@@ -27,8 +27,8 @@ constexpr bool holds(DType t) {
 
 inline Status not_held(const TensorView& t) {
 #ifdef AITER_DTYPE
-  return type_error("argument '%s': is %s, but this build holds %s alone", t.name(), dtype_text(t).data,
-                    dtype_name(dtypes::AITER_DTYPE));
+  return type_error("argument '%s': expected dtype %s, which is all that this build holds, got %s", t.name(),
+                    dtype_name(dtypes::AITER_DTYPE), dtype_text(t).data);
 #else
   return type_error("argument '%s': expected dtype float32, float16 or bfloat16, got %s", t.name(), dtype_text(t).data);
 #endif

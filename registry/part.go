@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// choice is what a call chooses by the axes of its module: an element type for
+// each that the operator depends on, in the order of [Op].axes.
+type choice [manifest.MaxAxes]tensor.DType
+
+// choiceAxis is an axis of the module that the operator depends on.
+type choiceAxis struct {
+	name string
+	arg  int // position of the argument that chooses
+}
+
+func choiceAxes(mod *manifest.Module, decl *manifest.Op) []choiceAxis {
+	var list []choiceAxis
+	for _, a := range mod.Axes {
+		for i, arg := range decl.Schema.Args {
+			if arg.Name == a.Argument {
+				list = append(list, choiceAxis{a.Name, i})
+			}
+		}
+	}
+	return list
+}
+
+// choose reads the choice off arguments that were packed: they are all there,
+// and tensors.
+func (o *Op) choose(args []any) (c choice) {
+	for i, a := range o.axes {
+		if t, ok := args[a.arg].(*tensor.Tensor); ok {
+			c[i] = t.DType()
+		}
+	}
+	return c
+}
+
+// request asks for what a call with that choice needs.
+func (o *Op) request(t target.Target, c choice) (jit.Request, error) {
+	spec, err := o.mod.Spec(o.decl, t, func(a manifest.Axis) string {
+		for i, mine := range o.axes {
+			if mine.name == a.Name {
+				return c[i].String()
+			}
+		}
+		return ""
+	})
+	var unknown *manifest.UnknownAxisError
+	if errors.As(err, &unknown) {
+		return jit.Request{}, o.dtypeError(unknown)
+	}
+	return jit.Request{Module: o.mod.Name, Target: t, Spec: spec}, err
+}
+
+// dtypeError says what the operator itself says of a type that it does not
+// have: no code has to be built for that.
+func (o *Op) dtypeError(e *manifest.UnknownAxisError) error {
+	arg := ""
+	for _, a := range o.axes {
+		if a.name == e.Axis {
+			arg = o.decl.Schema.Args[a.arg].Name
+		}
+	}
+	return &OperatorError{
+		Op: o.Name(), Kind: "TypeError", Arg: arg, About: "dtype",
+		Message: fmt.Sprintf("%s: argument '%s': expected dtype %s, got %s", o.Name(), arg, oneOf(e.Known), e.Value),
+	}
+}
+
+// oneOf lists alternatives: "a, b or c".
+func oneOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// whole asks for all that the operator's module has.
+func (o *Op) whole(t target.Target) jit.Request { return jit.Request{Module: o.mod.Name, Target: t} }
+
+// parts asks for all that calls of the operator may need.
+func (o *Op) parts(t target.Target) []jit.Request {
+	specs, err := o.mod.Specs(t, manifest.Selection{Ops: []string{o.Name()}})
+	if err != nil {
+		return nil // it is an operator of this module
+	}
+	var reqs []jit.Request
+	for _, s := range specs {
+		reqs = append(reqs, jit.Request{Module: o.mod.Name, Target: t, Spec: s})
+	}
+	return reqs
+}

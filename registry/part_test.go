@@ -1,0 +1,246 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// units counts the compiles of each unit: "fwd.cpp dtype=float16".
+type units struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (u *units) Observe(e jit.Event) {
+	if e.Step != jit.UnitFinished {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n == nil {
+		u.n = map[string]int{}
+	}
+	name := strings.TrimPrefix(filepath.Base(e.Source), "causal_conv1d_")
+	u.n[strings.TrimSpace(name+" "+e.Values)]++
+}
+
+// expect checks what was compiled since the last call.
+func (u *units) expect(t *testing.T, when string, names ...string) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	want := map[string]int{}
+	for _, n := range names {
+		want[n]++
+	}
+	if !maps.Equal(u.n, want) && len(u.n)+len(want) > 0 {
+		t.Errorf("%s: compiled %v, want %v", when, u.n, want)
+	}
+	u.n = nil
+}
+
+// apartOnCPU is the project's tree with its types built apart on the CPU too,
+// as they are on GPUs.
+func apartOnCPU(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"csrc", "config"} {
+		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(root, "config/opt_compiler.toml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "define   = \"AITER_DTYPE\"\ntargets  = [\"hip\", \"cuda\"]\n", "define   = \"AITER_DTYPE\"\n", 1)
+	if changed == string(text) {
+		t.Fatal("the configuration has no such axis")
+	}
+	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// smallOf is small in another type.
+func smallOf(t testing.TB, dt tensor.DType) (out, x, w *tensor.Tensor) {
+	t.Helper()
+	out, x, w = must(tensor.New(dt, 1, 1, 4)), must(tensor.New(dt, 1, 1, 4)), must(tensor.New(dt, 1, 2))
+	if err := errors.Join(x.SetFloat64s([]float64{1, 2, 3, 4}), w.SetFloat64s([]float64{10, 1})); err != nil {
+		t.Fatal(err)
+	}
+	return out, x, w
+}
+
+func call(t testing.TB, op *registry.Op, dt tensor.DType) {
+	t.Helper()
+	out, x, w := smallOf(t, dt)
+	if err := op.Call(context.Background(), out, x, w); err != nil {
+		t.Error(err)
+		return
+	}
+	if got, err := out.Float64s(); err != nil || got[1] != 12 || got[3] != 34 {
+		t.Errorf("%s in %s: %v, %v", op.Name(), dt, got, err)
+	}
+}
+
+func TestFirstCallCompilesItsOperatorAlone(t *testing.T) {
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: seen})
+	fwd := lookup(t, r, "causal_conv1d_fwd")
+	call(t, fwd, tensor.Float32)
+	seen.expect(t, "first call", "fwd.cpp", "aiter_ffi.cpp")
+	call(t, fwd, tensor.Float16)
+	seen.expect(t, "another type, which the CPU's unit has")
+	x := must(tensor.New(tensor.Float32, 3, 1))
+	ends := must(tensor.FromInt32([]int32{0, 3}, 2))
+	if err := lookup(t, r, "causal_conv1d_varlen_states").Call(context.Background(), must(tensor.New(tensor.Float32, 1, 1, 2)), x, ends); err != nil {
+		t.Fatal(err)
+	}
+	seen.expect(t, "an operator that shares its source with another", "varlen.cpp")
+	for name, want := range map[string]bool{
+		"causal_conv1d_fwd": true, "causal_conv1d_varlen_fwd": true, "causal_conv1d_bwd": false,
+	} {
+		if got := r.Ready(name, cpu(t)); got != want {
+			t.Errorf("%s: ready %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestEachTypeIsCompiledWhenItIsCalled(t *testing.T) {
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
+	fwd := lookup(t, r, "causal_conv1d_fwd")
+	call(t, fwd, tensor.BFloat16)
+	seen.expect(t, "first call", "fwd.cpp dtype=bfloat16", "aiter_ffi.cpp")
+	call(t, fwd, tensor.BFloat16)
+	seen.expect(t, "again")
+	call(t, fwd, tensor.Float32)
+	seen.expect(t, "another type", "fwd.cpp dtype=float32")
+	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+		t.Error("ready, though float16 would be compiled")
+	}
+	call(t, fwd, tensor.Float16)
+	seen.expect(t, "the last type", "fwd.cpp dtype=float16")
+	if !r.Ready("causal_conv1d_fwd", cpu(t)) || r.Ready("causal_conv1d_bwd", cpu(t)) {
+		t.Error("forward must be ready now, backward not")
+	}
+}
+
+func TestManyGoroutinesCompileEachTypeOnce(t *testing.T) {
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
+	fwd := lookup(t, r, "causal_conv1d_fwd")
+	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() { call(t, fwd, types[i%len(types)]) })
+	}
+	wg.Wait()
+	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "aiter_ffi.cpp")
+}
+
+// TestUnknownTypeBuildsNothing holds that a type which an axis does not have is
+// refused in the operator's own words.
+func TestUnknownTypeBuildsNothing(t *testing.T) {
+	seen := new(units)
+	ints := func() []any {
+		return []any{must(tensor.New(tensor.Int32, 1, 1, 4)), must(tensor.New(tensor.Int32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 2))}
+	}
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
+	var fromRegistry, fromCode *registry.OperatorError
+	if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), ints()...); !errors.As(err, &fromRegistry) {
+		t.Fatalf("got %v, want an OperatorError", err)
+	}
+	seen.expect(t, "a wrong type")
+	together := open(t, registry.Options{})
+	if err := lookup(t, together, "causal_conv1d_fwd").Call(context.Background(), ints()...); !errors.As(err, &fromCode) {
+		t.Fatalf("got %v, want an OperatorError", err)
+	}
+	if *fromRegistry != *fromCode {
+		t.Errorf("the registry says\n%+v, the operator\n%+v", *fromRegistry, *fromCode)
+	}
+}
+
+// TestPartRefusesOtherTypes holds that the library of one type says so to whoever
+// calls it with another, from whatever language.
+func TestPartRefusesOtherTypes(t *testing.T) {
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t)})
+	half := manifest.Spec{Op: "causal_conv1d_fwd", Values: "dtype=float16"}
+	res, err := r.Manager().Build(context.Background(), jit.Request{Module: "module_causal_conv1d", Target: cpu(t), Spec: half},
+		jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	support, err := ffi.LoadSupport(res[1].Artifact.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := support.Open(res[0].Artifact.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn, err := lib.Func("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dt, want := range map[tensor.DType]string{
+		tensor.Float16: "",
+		tensor.Float32: "causal_conv1d_fwd: argument 'x': expected dtype float16, which is all that this build holds, got float32",
+		tensor.Int32:   "causal_conv1d_fwd: argument 'x': expected dtype float32, float16 or bfloat16, got int32",
+	} {
+		for _, shape := range [][]int64{{1, 1, 4}, {0, 1, 4}} {
+			out, x, w := must(tensor.New(dt, shape...)), must(tensor.New(dt, shape...)), must(tensor.New(tensor.Float32, 1, 2))
+			err := support.Call(fn, ffi.Stream{DeviceType: int32(tensor.Host().Type)}, []ffi.Any{ffi.Tensor(out), ffi.Tensor(x), ffi.Tensor(w)})
+			var refused *ffi.CallError
+			if want == "" && err != nil || want != "" && (!errors.As(err, &refused) || refused.Kind != "TypeError" || refused.Message != want) {
+				t.Errorf("%s %v: got %v, want %q", dt, shape, err, want)
+			}
+		}
+	}
+}
+
+// TestWholeModuleServesEveryCall holds that what was built ahead of time is not
+// compiled again in parts, in the same process or another.
+func TestWholeModuleServesEveryCall(t *testing.T) {
+	seen := new(units)
+	opts := registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen}
+	r := open(t, opts)
+	if err := r.Warm(context.Background(), nil, "causal_conv1d_fwd"); err != nil {
+		t.Fatal(err)
+	}
+	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "update.cpp", "varlen.cpp", "aiter_ffi.cpp")
+	if !r.Ready("causal_conv1d_fwd", cpu(t)) || !r.Ready("causal_conv1d_bwd", cpu(t)) {
+		t.Error("not ready after Warm")
+	}
+	other := open(t, opts)
+	for _, r := range []*registry.Registry{r, other} {
+		call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float16)
+		call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float32)
+	}
+	seen.expect(t, "calls after warm")
+	if !other.Ready("causal_conv1d_bwd", cpu(t)) {
+		t.Error("the whole module is loaded, but its other operators are not ready")
+	}
+}
+
+func TestVerifiedCallsOfParts(t *testing.T) {
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen, Verify: true})
+	call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float16)
+	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "aiter_ffi.cpp")
+}
