@@ -55,6 +55,13 @@ func (u *units) expect(t *testing.T, when string, names ...string) {
 // as they are on GPUs.
 func apartOnCPU(t *testing.T) string {
 	t.Helper()
+	return quickTree(t, "define   = \"AITER_DTYPE\"\ntargets  = [\"hip\", \"cuda\"]\n", "define   = \"AITER_DTYPE\"\n")
+}
+
+// quickTree is the project's tree, compiled without optimization, and with
+// something replaced in its configuration.
+func quickTree(t *testing.T, before, after string) string {
+	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"csrc", "config"} {
 		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
@@ -66,9 +73,9 @@ func apartOnCPU(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.Replace(string(text), "define   = \"AITER_DTYPE\"\ntargets  = [\"hip\", \"cuda\"]\n", "define   = \"AITER_DTYPE\"\n", 1)
-	if changed == string(text) {
-		t.Fatal("the configuration has no such axis")
+	changed := strings.Replace(strings.ReplaceAll(string(text), "-O3", "-O0"), before, after, 1)
+	if !strings.Contains(string(text), before) || !strings.Contains(changed, "-O0") {
+		t.Fatalf("the configuration does not have %q and -O3", before)
 	}
 	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
 		t.Fatal(err)
@@ -100,7 +107,7 @@ func call(t testing.TB, op *registry.Op, dt tensor.DType) {
 
 func TestFirstCallCompilesItsOperatorAlone(t *testing.T) {
 	seen := new(units)
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: seen})
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	call(t, fwd, tensor.Float32)
 	seen.expect(t, "first call", "fwd.cpp", "aiter_ffi.cpp")
