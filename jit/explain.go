@@ -167,6 +167,7 @@ type Command struct {
 	Spec      string   `json:"spec"` // part of the module, "" for the whole
 	Directory string   `json:"directory"`
 	File      string   `json:"file"`
+	Values    string   `json:"values"` // of axes that the file is compiled for
 	Arguments []string `json:"arguments"`
 	Action    Action   `json:"action"` // what a build would do now
 	Reason    string   `json:"reason"`
@@ -191,7 +192,7 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Directory: root, File: u.plan.Source, Action: Compiled}
+			c := Command{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Action: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
 			res, found, why := u.lookup()
 			if c.Reason = why; found && !m.opts.Force {

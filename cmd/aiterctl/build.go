@@ -18,11 +18,18 @@ const buildLong = `Build modules for targets, side by side, and keep them in the
 the cache and would come out the same is not built again. Building for a GPU
 needs its compiler, not the GPU.
 
+A module is built as one library with every operator for every type, which
+serves all calls. With --op, --dtype or --axis only those parts are built, each
+a library of its own: what a first call of that operator in that type builds,
+where the cache does not have the whole module. Where types are not built apart
+(on the CPU) a part has all of them.
+
 The support library that all modules call back into is built along.`
 
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
   aiterctl build --all --arch native --json
+  aiterctl build --op causal_conv1d_fwd --dtype bfloat16 --arch gfx942
   aiterctl build --all --dry-run --compile-commands compile_commands.json`
 
 type buildFlags struct {
@@ -30,6 +37,7 @@ type buildFlags struct {
 	arch, compileCommands string
 	jobs                  int
 	timeout               time.Duration
+	parts                 partFlags
 }
 
 func newBuild(a *app) *cobra.Command {
@@ -57,6 +65,7 @@ func newBuild(a *app) *cobra.Command {
 	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
 	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
 	a.completeArch(cmd)
+	f.parts.add(a, cmd)
 	return cmd
 }
 
@@ -64,8 +73,10 @@ func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
 	switch {
 	case f.all && len(names) > 0:
 		return usagef("give modules or --all, not both")
-	case !f.all && len(names) == 0:
-		return usagef("nothing to build: name modules (aiterctl list modules) or give --all")
+	case f.all && len(f.parts.ops) > 0:
+		return usagef("give --op or --all, not both")
+	case !f.all && len(names)+len(f.parts.ops) == 0:
+		return usagef("nothing to build: name modules (aiterctl list modules), or give --op or --all")
 	case cmd.Flags().Changed("jobs") && f.jobs < 1:
 		return usagef("--jobs %d: expected 1 or more", f.jobs)
 	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
@@ -87,7 +98,7 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 		return err
 	}
 	cfg := reg.Manager().Config()
-	reqs, err := wanted(cfg, names, f.all, targets)
+	reqs, err := request{names, f.all, &f.parts, targets}.wanted(cfg)
 	if err != nil {
 		return err
 	}

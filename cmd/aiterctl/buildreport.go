@@ -16,6 +16,8 @@ type buildReport struct {
 type moduleReport struct {
 	Module   string           `json:"module"`
 	Target   string           `json:"target"`
+	Spec     string           `json:"spec"`     // the part of the module that was asked for, "" for the whole
+	Whole    bool             `json:"whole"`    // the artifact is the whole module
 	Artifact string           `json:"artifact"` // path of the library, "" when the build failed
 	Digest   string           `json:"digest"`
 	Seconds  float64          `json:"seconds"`
@@ -39,7 +41,7 @@ func (b *buildPlan) report(results []jit.Result) buildReport {
 }
 
 func newModuleReport(r jit.Result) moduleReport {
-	m := moduleReport{Module: r.Module, Target: r.Target.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Action == jit.Compiled}
+	m := moduleReport{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Action == jit.Compiled}
 	for _, u := range r.Units {
 		if u.Action != "" { // else a failure elsewhere came before its turn
 			m.Units = append(m.Units, u)
@@ -50,7 +52,7 @@ func newModuleReport(r jit.Result) moduleReport {
 		m.Error = &text
 		return m
 	}
-	m.Artifact, m.Digest = r.Artifact.Path, r.Artifact.Digest
+	m.Artifact, m.Digest, m.Whole = r.Artifact.Path, r.Artifact.Digest, r.Artifact.Spec == ""
 	return m
 }
 
@@ -62,12 +64,12 @@ func (rep buildReport) rows() [][]string {
 		all = append(slices.Clone(all), *rep.Support)
 	}
 	for _, m := range all {
-		rows = append(rows, []string{m.Module, m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), firstOf(m.Artifact, "-")})
+		rows = append(rows, []string{partName(m.Module, m.Spec), m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), firstOf(m.Artifact, "-")})
 	}
 	return rows
 }
 
-// result is "hit", "linked", "compiled 1 of 2" or "failed".
+// result is "hit", "hit: the whole module", "linked", "compiled 1 of 2" or "failed".
 func (m moduleReport) result() string {
 	compiled := 0
 	for _, u := range m.Units {
@@ -80,6 +82,8 @@ func (m moduleReport) result() string {
 		return "failed"
 	case compiled == 0 && m.linked:
 		return "linked"
+	case compiled == 0 && m.Whole && m.Spec != "":
+		return "hit: the whole module"
 	case compiled == 0:
 		return "hit"
 	}

@@ -57,7 +57,7 @@ func (a *app) cacheStats() error {
 	}
 	rows := [][]string{{"MODULE", "TARGET", "SIZE", "LAST USED", "DIGEST"}}
 	for _, x := range s.Artifacts {
-		rows = append(rows, []string{x.Module, x.Target, sizeWords(x.Size), age(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
+		rows = append(rows, []string{partName(x.Module, x.Spec), x.Target, sizeWords(x.Size), age(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
 	}
 	if err := a.table(rows); err != nil {
 		return err

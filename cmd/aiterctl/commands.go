@@ -36,14 +36,14 @@ func (b *buildPlan) commands(ctx context.Context, f *buildFlags) error {
 func (a *app) printCommands(list []jit.Command) error {
 	for _, c := range list {
 		if c.Action == jit.Hit && !a.verbose {
-			fmt.Fprintf(a.out, "hit      %s for %s\n", c.File, c.Target)
+			fmt.Fprintf(a.out, "hit      %s for %s\n", c.File, unitTarget(c.Target, c.Values))
 			continue
 		}
 		verb := "compile "
 		if c.Action == jit.Hit {
 			verb = "hit     "
 		}
-		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.File, c.Target, c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
+		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.File, unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
 	}
 	return nil
 }

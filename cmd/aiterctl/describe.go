@@ -59,6 +59,7 @@ type opDescription struct {
 	Schema  string           `json:"schema"`
 	Args    []argDescription `json:"args"`
 	Targets []string         `json:"targets"`
+	Axes    []string         `json:"axes"`    // of the module, that choose among its code
 	Defined string           `json:"defined"` // file:line:column
 }
 
@@ -72,7 +73,12 @@ type argDescription struct {
 func (a *app) describeOp(m *manifest.Module, op *manifest.Op) error {
 	d := opDescription{
 		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
-		Args: []argDescription{}, Targets: supported(m), Defined: op.Pos.String(),
+		Args: []argDescription{}, Targets: supported(m), Axes: []string{}, Defined: op.Pos.String(),
+	}
+	for _, axis := range m.Axes {
+		if axis.Of(op) {
+			d.Axes = append(d.Axes, axis.Name)
+		}
 	}
 	for _, arg := range op.Schema.Args {
 		d.Args = append(d.Args, newArgDescription(arg))
@@ -122,6 +128,7 @@ type moduleDescription struct {
 type sourceDescription struct {
 	Path  string              `json:"path"`
 	Files []string            `json:"files"`
+	Ops   []string            `json:"ops"` // in it
 	When  string              `json:"when"`
 	Flags map[string][]string `json:"flags"`
 }
@@ -132,7 +139,7 @@ func (a *app) describeModule(m *manifest.Module) error {
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
 	}
 	for _, s := range m.Sources {
-		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), whenWords(s.When), flagTable(s.Flags)})
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), whenWords(s.When), flagTable(s.Flags)})
 	}
 	if a.json {
 		return a.writeJSON(d)
@@ -142,9 +149,9 @@ func (a *app) describeModule(m *manifest.Module) error {
 
 func (a *app) printModule(d moduleDescription) error {
 	fmt.Fprintf(a.out, "%s: %s\nfor %s, defined at %s\n\n", d.Name, d.Doc, strings.Join(d.Targets, ", "), d.Defined)
-	rows := [][]string{{"SOURCE", "WHEN", "FLAGS"}}
+	rows := [][]string{{"SOURCE", "WHEN", "OPS", "FLAGS"}}
 	for _, s := range d.Files {
-		rows = append(rows, []string{s.Path, firstOf(s.When, "always"), firstOf(strings.Join(flagLines(s.Flags), "; "), "-")})
+		rows = append(rows, []string{s.Path, firstOf(s.When, "always"), firstOf(strings.Join(s.Ops, ","), "-"), firstOf(strings.Join(flagLines(s.Flags), "; "), "-")})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -155,6 +162,9 @@ func (a *app) printModule(d moduleDescription) error {
 	}
 	for _, l := range flagLines(d.LinkFlags) {
 		fmt.Fprintf(a.out, "link flags  %s\n", l)
+	}
+	for _, x := range d.Axes {
+		fmt.Fprintf(a.out, "axis %-6s apart by the type of %s: %s; for %s\n", x.Name, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
 	}
 	_, err := fmt.Fprintf(a.out, "operators   %s\n", firstOf(strings.Join(d.Ops, ", "), "none"))
 	return err

@@ -44,7 +44,7 @@ type outcome struct {
 func outcomes() []outcome {
 	return []outcome{
 		{exitUsage, "the command line or a variable is wrong: unknown command, flag, operator, module or target", isAny(
-			as[*usageError], as[*manifest.UnknownModuleError], as[*manifest.UnknownOpError],
+			as[*usageError], as[*manifest.UnknownModuleError], as[*manifest.UnknownOpError], as[*manifest.UnknownAxisError],
 			as[*target.UnknownError], as[*target.SyntaxError], as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
 			as[*manifest.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError])},

@@ -13,12 +13,14 @@ import (
 )
 
 const explainLong = `Show which parts make the key of each unit of a module, whether a build would
-compile it now, and what changed since the last build. Nothing is built.
+compile it now, and what changed since the last build. Nothing is built. With
+--op, --dtype or --axis it is about those parts of the module.
 
 --verbose adds the files of the toolchain and every header of the source tree.`
 
 func newExplain(a *app) *cobra.Command {
 	var arch string
+	var parts partFlags
 	cmd := &cobra.Command{
 		Use:               "explain MODULE",
 		Short:             "Show what makes a module's key, and what changed",
@@ -27,15 +29,16 @@ func newExplain(a *app) *cobra.Command {
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.moduleNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.explain(cmd.Context(), args[0], arch)
+			return a.explain(cmd.Context(), args[0], arch, &parts)
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "", archUsage)
 	a.completeArch(cmd)
+	parts.add(a, cmd)
 	return cmd
 }
 
-func (a *app) explain(ctx context.Context, module, arch string) error {
+func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags) error {
 	reg, err := a.openRegistry(ctx, registry.Options{})
 	if err != nil {
 		return err
@@ -45,9 +48,13 @@ func (a *app) explain(ctx context.Context, module, arch string) error {
 	if err != nil {
 		return err
 	}
+	reqs, err := request{[]string{module}, false, parts, targets}.wanted(reg.Manager().Config())
+	if err != nil {
+		return err
+	}
 	list := []*jit.Explanation{}
-	for _, t := range targets {
-		x, err := reg.Manager().Explain(ctx, jit.Request{Module: module, Target: t})
+	for _, r := range reqs {
+		x, err := reg.Manager().Explain(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -63,12 +70,15 @@ func (a *app) explain(ctx context.Context, module, arch string) error {
 }
 
 func (a *app) printExplanation(x *jit.Explanation) {
-	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", x.Module, x.Target, x.Compiler, len(x.Toolchain))
+	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Spec), x.Target, x.Compiler, len(x.Toolchain))
 	built := "never, as far as this cache knows"
 	if x.LastBuilt != nil {
 		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), age(time.Since(*x.LastBuilt)))
 	}
 	fmt.Fprintf(a.out, "  last built  %s\n", built)
+	if x.Whole {
+		fmt.Fprintln(a.out, "  whole       the cache has the whole module, which calls use instead of this part")
+	}
 	if a.verbose {
 		for _, p := range x.Toolchain {
 			fmt.Fprintf(a.out, "    %s  %s  %s\n", cache.Key(p.Digest).Short(), p.Name, p.Path)
@@ -84,7 +94,7 @@ func (a *app) printUnit(u jit.UnitExplanation) {
 	if u.Action == jit.Hit {
 		verdict = "hit: " + u.Reason
 	}
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", u.Source, verdict, u.Key.Short())
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Source, u.Values), verdict, u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}

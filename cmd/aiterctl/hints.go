@@ -42,7 +42,10 @@ func hints(err error) []string {
 }
 
 func hintNames(err error) string {
+	var axis *manifest.UnknownAxisError
 	switch {
+	case errors.As(err, &axis):
+		return "aiterctl describe " + axis.Module
 	case as[*manifest.UnknownOpError](err):
 		return "aiterctl list ops"
 	case as[*manifest.UnknownModuleError](err):

@@ -42,11 +42,33 @@ func (a *app) list(ctx context.Context, what string) error {
 
 // moduleItem is a module in a list.
 type moduleItem struct {
-	Name    string   `json:"name"`
-	Doc     string   `json:"doc"`
-	Targets []string `json:"targets"`
-	Sources []string `json:"sources"`
-	Ops     []string `json:"ops"`
+	Name    string     `json:"name"`
+	Doc     string     `json:"doc"`
+	Targets []string   `json:"targets"`
+	Sources []string   `json:"sources"`
+	Ops     []string   `json:"ops"`
+	Axes    []axisItem `json:"axes"`
+}
+
+// axisItem is a choice whose values can be built apart.
+type axisItem struct {
+	Name     string   `json:"name"`
+	Argument string   `json:"argument"` // whose element type chooses at a call
+	Values   []string `json:"values"`
+	Define   string   `json:"define"`
+	Targets  []string `json:"targets"` // where they are built apart
+}
+
+func newAxisItems(m *manifest.Module) []axisItem {
+	items := []axisItem{}
+	for _, a := range m.Axes {
+		x := axisItem{a.Name, a.Argument, a.Values, a.Define, a.Targets}
+		if len(x.Targets) == 0 {
+			x.Targets = supported(m)
+		}
+		items = append(items, x)
+	}
+	return items
 }
 
 func (a *app) listModules() error {
@@ -68,7 +90,7 @@ func (a *app) listModules() error {
 }
 
 func newModuleItem(m *manifest.Module) moduleItem {
-	x := moduleItem{Name: m.Name, Doc: m.Doc, Targets: supported(m), Sources: []string{}, Ops: []string{}}
+	x := moduleItem{Name: m.Name, Doc: m.Doc, Targets: supported(m), Sources: []string{}, Ops: []string{}, Axes: newAxisItems(m)}
 	for _, s := range m.Sources {
 		for _, f := range s.Files {
 			if !slices.Contains(x.Sources, f) {

@@ -28,12 +28,13 @@ type progress struct {
 	target   map[string]string // module -> target it was last built for
 }
 
-type moduleTarget struct{ module, target string }
+type moduleTarget struct{ module, target, spec string }
 
 // job is one compiler or linker at work.
 type job struct {
 	moduleTarget moduleTarget
 	source       string
+	values       string // of axes that it is compiled for
 }
 
 var _ jit.Observer = (*progress)(nil)
@@ -89,7 +90,7 @@ func (p *progress) line() string {
 		return ""
 	}
 	jobs := slices.SortedFunc(maps.Keys(p.running), func(a, b job) int {
-		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.source, b.source), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target))
+		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.source, b.source), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target), cmp.Compare(a.values, b.values))
 	})
 	text := fmt.Sprintf("[%d/%d]", p.finished, p.units)
 	for i, j := range jobs {
@@ -97,7 +98,7 @@ func (p *progress) line() string {
 		if i == 0 {
 			sep = " "
 		}
-		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.source), j.moduleTarget.target, p.now().Sub(p.running[j]).Seconds())
+		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.source), unitTarget(j.moduleTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
 	}
 	return text
 }
@@ -116,8 +117,8 @@ func (p *progress) Observe(e jit.Event) {
 func (p *progress) count(e jit.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mt := moduleTarget{e.Module, e.Target}
-	j := job{mt, e.Source}
+	mt := moduleTarget{e.Module, e.Target, e.Spec}
+	j := job{mt, e.Source, e.Values}
 	switch e.Step {
 	case jit.ModuleStarted:
 		p.units += e.Units
@@ -129,9 +130,9 @@ func (p *progress) count(e jit.Event) {
 		delete(p.running, j)
 		p.finish(mt, 1)
 	case jit.LinkStarted:
-		p.running[job{mt, "link " + e.Module}] = p.now()
+		p.running[job{mt, "link " + partName(e.Module, e.Spec), ""}] = p.now()
 	case jit.LinkFinished:
-		delete(p.running, job{mt, "link " + e.Module})
+		delete(p.running, job{mt, "link " + partName(e.Module, e.Spec), ""})
 	case jit.ModuleFinished:
 		p.finish(mt, p.left[mt]) // the units that the cache had
 	}
@@ -153,15 +154,16 @@ func (p *progress) targetOf(module string) string {
 // words is the line for an event, "" for none. The live line shows what is
 // running, so that beside it only what is done is told.
 func words(e jit.Event, live bool) string {
+	where := unitTarget(e.Target, e.Values)
 	switch {
 	case e.Step == jit.UnitFinished && e.Err == nil && live:
-		return fmt.Sprintf("compiled %s for %s in %.2f s: %s", e.Source, e.Target, e.Seconds, e.Reason)
+		return fmt.Sprintf("compiled %s for %s in %.2f s: %s", e.Source, where, e.Seconds, e.Reason)
 	case e.Step == jit.UnitStarted && !live:
-		return fmt.Sprintf("compile %s for %s: %s", e.Source, e.Target, e.Reason)
+		return fmt.Sprintf("compile %s for %s: %s", e.Source, where, e.Reason)
 	case e.Step == jit.UnitFinished && e.Err == nil:
-		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Source, e.Target, e.Seconds)
+		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Source, where, e.Seconds)
 	case e.Step == jit.Waiting:
-		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Source, e.Target)
+		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Source, where)
 	}
 	return ""
 }

@@ -88,42 +88,6 @@ func plain(t target.Target) (target.Target, error) {
 // supportModule holds the library that all modules call back into.
 const supportModule = "module_aiter_ffi"
 
-// wanted returns what to build: the named modules for every target or, with
-// all, each module for the targets that it supports.
-func wanted(cfg *manifest.Config, names []string, all bool, targets []target.Target) ([]jit.Request, error) {
-	if all {
-		return allModules(cfg, targets), nil
-	}
-	var reqs []jit.Request
-	for _, name := range names {
-		m, err := cfg.Module(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range targets {
-			if !m.Supports(t) {
-				return nil, &manifest.UnsupportedTargetError{Module: name, Target: t, Supported: supported(m)}
-			}
-			if r := (jit.Request{Module: name, Target: t}); !slices.Contains(reqs, r) {
-				reqs = append(reqs, r)
-			}
-		}
-	}
-	return reqs, nil
-}
-
-func allModules(cfg *manifest.Config, targets []target.Target) []jit.Request {
-	var reqs []jit.Request
-	for _, m := range cfg.Modules {
-		for _, t := range targets {
-			if m.Name != supportModule && m.Supports(t) {
-				reqs = append(reqs, jit.Request{Module: m.Name, Target: t})
-			}
-		}
-	}
-	return reqs
-}
-
 // supportRequest asks for the support library, which is built along with
 // anything else. It is absent when the configuration has none.
 func supportRequest(cfg *manifest.Config) []jit.Request {

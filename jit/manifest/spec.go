@@ -64,7 +64,8 @@ type Selection struct {
 	Values map[string][]string // by axis; all values of one that is not there
 }
 
-// Specs returns the parts that calls of the selected operators on t need, each once.
+// Specs returns the parts that calls of the selected operators on t need, each once; of
+// all operators, those that have a source for t.
 // It fails with an *UnknownOpError or an *UnknownAxisError.
 func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
 	for _, name := range keys(sel.Values) {
@@ -74,7 +75,7 @@ func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
 	}
 	names := sel.Ops
 	if len(names) == 0 {
-		names = m.opNames()
+		names = slices.DeleteFunc(m.opNames(), func(name string) bool { return !m.has(name, t) })
 	}
 	var specs []Spec
 	for _, name := range names {
@@ -89,6 +90,11 @@ func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
 		}
 	}
 	return specs, nil
+}
+
+// has reports whether a source that holds the operator is for t.
+func (m *Module) has(op string, t target.Target) bool {
+	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) && slices.Contains(m.Holds(s), op) })
 }
 
 // combinations are the selected values of all axes that op depends on for t, each with
