@@ -108,7 +108,14 @@ func (l *link) lookup() (cache.Artifact, bool) {
 	if err == nil {
 		l.observe(Event{Step: LinkHit, Action: Hit})
 	}
-	return a, err == nil
+	return l.named(a), err == nil
+}
+
+// named is the artifact under the name by which it was asked for: another part
+// of the module may have given the same bytes before.
+func (l *link) named(a cache.Artifact) cache.Artifact {
+	a.Spec, a.Ops = l.part.String(), l.ops
+	return a
 }
 
 func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
@@ -147,7 +154,7 @@ func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cach
 	if err != nil {
 		return a, err
 	}
-	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.Digest))
+	return l.named(a), l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.Digest))
 }
 
 func (l *link) invoke(ctx context.Context, c command, output string) error {

@@ -50,8 +50,8 @@ func TestExitCode(t *testing.T) {
 func TestReportNames(t *testing.T) {
 	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Action: jit.Hit}}})}}
 	wantKeys(t, build, "modules", "support")
-	wantKeys(t, build.Modules[0], "module", "target", "artifact", "digest", "seconds", "units", "error")
-	wantKeys(t, build.Modules[0].Units[0], "source", "action", "reason", "seconds")
+	wantKeys(t, build.Modules[0], "module", "target", "spec", "whole", "artifact", "digest", "seconds", "units", "error")
+	wantKeys(t, build.Modules[0].Units[0], "source", "values", "action", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
 	wantKeys(t, testCase{}, "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",

@@ -117,20 +117,24 @@ func (d *decoder) checkHolders(m *Module, n *node) {
 	names := m.opNames()
 	open := len(m.Sources) == 0
 	for i, s := range m.Sources {
-		open = open || len(s.Ops) == 0
-		for k, name := range s.Ops {
+		open = open || n.fields["source"].items[i].fields["ops"] == nil
+		for _, name := range s.Ops {
 			if !slices.Contains(names, name) {
-				item := n.fields["source"].items[i].fields["ops"].items[k]
+				item := n.fields["source"].items[i].fields["ops"].find(func(n *node) bool { return n.value == name })
 				d.unknown(item.at, fmt.Sprintf("operator %q, which %s does not define", name, m.Name), name, names)
 			}
 		}
 	}
 	for _, op := range m.Ops {
 		if !open && len(m.holders(op.Name)) == 0 {
-			d.fail(n.fields["op"].key, "operator %q is in no source: every [[source]] has \"ops\", and none lists it", op.Name)
+			item := n.fields["op"].find(func(n *node) bool { return n.fields["name"] != nil && n.fields["name"].value == op.Name })
+			d.fail(item.fields["name"].at, "operator %q is in no source: every [[source]] has \"ops\", and none lists it", op.Name)
 		}
 	}
 }
+
+// find returns the first item for which is holds; there is one.
+func (n *node) find(is func(*node) bool) *node { return n.items[slices.IndexFunc(n.items, is)] }
 
 // checkAxes holds that the operators have the arguments by which axes choose.
 func (d *decoder) checkAxes(m *Module, n *node) {

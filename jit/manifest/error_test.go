@@ -97,6 +97,20 @@ func source(lines string) string {
 // op puts lines into an op of an otherwise right module.
 func op(lines string) string { return source("[[module.module_a.op]]\n" + lines) }
 
+// axis puts lines into an axis of an otherwise right module.
+func axis(lines string) string {
+	return op("name='f'\nschema='(Tensor x, Tensor w, Tensor c, Tensor d, Tensor? b=None, int n=0) -> ()'\n[module.module_a.axis.dtype]\n" + lines)
+}
+
+// more are axes by arguments of their own names.
+func more(names ...string) string {
+	text := ""
+	for _, n := range names {
+		text += "[module.module_a.axis." + n + "]\nargument='" + n + "'\nvalues=['bool']\ndefine='" + n + "'\n"
+	}
+	return text
+}
+
 func mistakes() map[string]mistake {
 	return map[string]mistake{
 		"unknown key at the top":    {"‸modul = 1\n" + in(""), []string{`unknown key "modul" in the file; did you mean "module"?`}},
@@ -146,6 +160,34 @@ func mistakes() map[string]mistake {
 			[]string{`operator "f" is already defined in module_a at config/main.toml:3:19`}},
 		"duplicate source":  {source("") + "[[module.module_a.‸source]]\npath='csrc/*.hip'", []string{`csrc/a.hip is a source already at config/main.toml:1:19, for gfx900 too`}},
 		"bad operator name": {op("name=‸'9f'\nschema='()->()'"), []string{`bad operator name "9f"; expected a C identifier`}},
+
+		"source of another's operator": {source("ops = ['f', ‸'g']\n[[module.module_a.op]]\nname='f'\nschema='(Tensor x)->()'"),
+			[]string{`unknown operator "g", which module_a does not define; did you mean "f"?`}},
+		"source of an operator twice": {source("ops = ['f', ‸'f']\n[[module.module_a.op]]\nname='f'\nschema='(Tensor x)->()'"),
+			[]string{`operator "f" is listed twice`}},
+		"source of no operator": {source("ops = ‸[]"), []string{`ops is empty; name at least one`}},
+		"operator in no source": {source("ops = ['f']\n[[module.module_a.op]]\nname='f'\nschema='(Tensor x)->()'\n[[module.module_a.op]]\nname=‸'g'\nschema='(Tensor x)->()'"),
+			[]string{`operator "g" is in no source: every [[source]] has "ops", and none lists it`}},
+
+		"axis, unknown key":    {axis("‸valeus = []\n" + "argument='x'\nvalues=['bool']\ndefine='D'"), []string{`unknown key "valeus" in module.module_a.axis.dtype; did you mean "values"?`}},
+		"axis is no table":     {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a]\naxis = ‸['dtype']"), []string{`axis must be tables, [module.module_a.axis.NAME], got an array`}},
+		"an axis is no table":  {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a]\naxis.dtype = ‸'x'"), []string{`module.module_a.axis.dtype must be a table, got a string`}},
+		"axis without all":     {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a.axis.‸‸‸dtype]"), []string{`module.module_a.axis.dtype has no "argument"`, `module.module_a.axis.dtype has no "values"`, `module.module_a.axis.dtype has no "define"`}},
+		"axis of unknown type": {axis("argument='x'\nvalues=['float32', ‸'bfloat61']\ndefine='D'"), []string{`unknown element type "bfloat61"; did you mean "bfloat16"?`}},
+		"axis of short type":   {axis("argument='x'\nvalues=[‸'bf16']\ndefine='D'"), []string{`unknown element type "bf16"; expected float64, float32`}},
+		"axis value twice":     {axis("argument='x'\nvalues=['float32', ‸'float32']\ndefine='D'"), []string{`value "float32" is listed twice`}},
+		"axis without values":  {axis("argument='x'\nvalues=‸[]\ndefine='D'"), []string{`values is empty; name at least one`}},
+		"axis define":          {axis("argument='x'\nvalues=['bool']\ndefine=‸'-DX'"), []string{`bad macro name "-DX"; expected a C identifier`}},
+		"axis targets":         {axis("argument='x'\nvalues=['bool']\ndefine='D'\ntargets=[‸'gfx943']"), []string{`unknown target "gfx943"`}},
+		"axis name":            {strings.Replace(axis("argument='x'\nvalues=['bool']\ndefine='D'"), "dtype", `‸"d-type"`, 1), []string{`bad axis name "d-type"; expected a C identifier`}},
+		"axis of no argument":  {axis("argument=‸'y'\nvalues=['bool']\ndefine='D'"), []string{`unknown argument "y", which no operator of module_a has; did you mean`}},
+		"axis of no operator":  {source("[module.module_a.axis.dtype]\nargument=‸'y'\nvalues=['bool']\ndefine='D'"), []string{`module_a has no operator whose argument could choose`}},
+		"axis of optional":     {axis("argument=‸'b'\nvalues=['bool']\ndefine='D'"), []string{`argument "b" of f is Tensor?; an axis chooses by a Tensor that every call gives`}},
+		"axis of a number":     {axis("argument=‸'n'\nvalues=['bool']\ndefine='D'"), []string{`argument "n" of f is int; an axis chooses`}},
+		"two axes, one define": {axis("argument='x'\nvalues=['bool']\ndefine='D'\n[module.module_a.axis.other]\nargument='w'\nvalues=['bool']\ndefine=‸'D'"), []string{`axis "dtype" has this define already`}},
+		"two axes, one choice": {axis("argument='x'\nvalues=['bool']\ndefine='D'\n[module.module_a.axis.other]\nargument=‸'x'\nvalues=['bool']\ndefine='E'"), []string{`axis "dtype" has this argument already`}},
+		"too many axes": {axis("argument='x'\nvalues=['bool']\ndefine='A'\n" + more("w", "c", "d") + "[module.module_a.axis.‸e]\nargument='x'"),
+			[]string{`module_a has more than 4 axes`}},
 
 		"bad timeout":      {in("timeout = ‸'5 minutes'"), []string{`timeout "5 minutes" is no positive duration`}},
 		"negative timeout": {in("timeout = ‸'-5m'"), []string{`timeout "-5m" is no positive duration`}},

@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,6 +15,7 @@ import (
 // anything, or only mistakes whose place exists in the file.
 func FuzzLoad(f *testing.F) {
 	f.Add(full)
+	f.Add(parts)
 	f.Add("\ufeff" + strings.ReplaceAll(full, "\n", "\r\n"))
 	for _, m := range mistakes() {
 		text, _ := split(m.text)
@@ -69,6 +71,29 @@ func resolveAll(t *testing.T, cfg *manifest.Config) {
 			}
 			if plan, err := m.Resolve(on, "7.0.2"); err == nil && len(plan.Units) == 0 {
 				t.Fatalf("%s for %s: nothing to build", m.Name, name)
+			}
+			resolveParts(t, m, on)
+		}
+	}
+}
+
+// resolveParts holds that whatever a call chooses is among the parts of the module, and
+// that each part has what it is for.
+func resolveParts(t *testing.T, m *manifest.Module, on target.Target) {
+	t.Helper()
+	for i := range m.Ops {
+		op := &m.Ops[i]
+		specs, err := m.Specs(on, manifest.Selection{Ops: []string{op.Name}})
+		if err != nil || len(specs) == 0 {
+			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, specs, err)
+		}
+		call, err := m.Spec(op, on, func(a manifest.Axis) string { return a.Values[len(a.Values)-1] })
+		if err != nil || !slices.Contains(specs, call) {
+			t.Fatalf("%s of %s: a call needs %v, %v, the parts are %v", op.Name, m.Name, call, err, specs)
+		}
+		for _, s := range specs {
+			if plan, err := m.ResolveSpec(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
+				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
 			}
 		}
 	}

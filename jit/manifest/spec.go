@@ -169,6 +169,9 @@ func (m *Module) choice(s Spec) (choice, error) {
 		if err == nil {
 			err = m.checkValue(a, value)
 		}
+		if err == nil && slices.Contains(axisNames(p.axes), name) {
+			err = &UnknownAxisError{Module: m.Name, Axis: name, Value: s.Values, Known: a.Values} // one value, not two
+		}
 		if err != nil {
 			return p, err
 		}

@@ -1,0 +1,142 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+)
+
+// partsConfig has two operators apart, of which one depends on the axis, and a
+// helper that does not.
+const partsConfig = `
+[module.module_demo]
+include = ["include"]
+flags = { common = ["-O0"] }
+[module.module_demo.axis.dtype]
+argument = "x"
+values = ["float32", "float16"]
+define = "DT"
+[[module.module_demo.source]]
+path = "src/a.cpp"
+ops = ["typed"]
+[[module.module_demo.source]]
+path = "src/b.cpp"
+ops = ["fixed"]
+[[module.module_demo.source]]
+path = "src/help.cpp"
+[[module.module_demo.op]]
+name = "typed"
+schema = "(Tensor x) -> ()"
+[[module.module_demo.op]]
+name = "fixed"
+schema = "(Tensor y) -> ()"
+`
+
+func newPartsBench(t *testing.T) *bench {
+	b := newBench(t)
+	b.write("config.toml", partsConfig)
+	b.write("src/help.cpp", "int help() { return 1; }\n")
+	return b
+}
+
+func part(t testing.TB, op, values string) jit.Request {
+	r := demo(t)
+	r.Spec = manifest.Spec{Op: op, Values: values}
+	return r
+}
+
+// expectPart builds one request in a new manager and checks what was compiled.
+func (b *bench) expectPart(what string, r jit.Request, want ...string) jit.Result {
+	b.t.Helper()
+	res, err := b.manager().Build(context.Background(), r)
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	var got []string
+	for _, u := range res[0].Units {
+		if u.Action == jit.Compiled {
+			got = append(got, strings.TrimSpace(u.Source+" "+u.Values))
+		}
+	}
+	if strings.Join(got, "; ") != strings.Join(want, "; ") {
+		b.t.Errorf("%s: compiled %q, want %q", what, got, want)
+	}
+	if n := b.compiles(); n != len(want) {
+		b.t.Errorf("%s: the compiler ran %d times, want %d", what, n, len(want))
+	}
+	return res[0]
+}
+
+func TestPartsCompileWhatTheyNeed(t *testing.T) {
+	b := newPartsBench(t)
+	full := b.expectPart("one value", part(t, "typed", "dtype=float32"), "src/a.cpp dtype=float32", "src/help.cpp")
+	half := b.expectPart("another value shares the helper", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
+	b.expectPart("again", part(t, "typed", "dtype=float16"))
+	fixed := b.expectPart("the operator without the axis", part(t, "fixed", ""), "src/b.cpp")
+	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed", &fixed: "fixed: fixed"} {
+		if got := r.Artifact.Spec + ": " + strings.Join(r.Artifact.Ops, " "); got != want {
+			t.Errorf("the artifact says it is %q, want %q", got, want)
+		}
+	}
+
+	// Another value is no part of the keys of those that are there.
+	b.write("config.toml", strings.Replace(partsConfig, `"float16"]`, `"float16", "bfloat16"]`, 1))
+	if now := b.expectPart("a value more", part(t, "typed", "dtype=float16")); now.Action != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+		t.Errorf("another value changed what is there: %s", now.Action)
+	}
+	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
+	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
+	b.expectPart("an edit", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
+}
+
+func TestWholeModuleStandsForItsParts(t *testing.T) {
+	b := newPartsBench(t)
+	b.expectPart("a part", part(t, "fixed", ""), "src/b.cpp", "src/help.cpp")
+	whole := b.expectPart("the whole has the units of the part", demo(t), "src/a.cpp")
+	if whole.Artifact.Spec != "" || strings.Join(whole.Artifact.Ops, " ") != "typed fixed" {
+		t.Errorf("the whole says it is %q with %q", whole.Artifact.Spec, whole.Artifact.Ops)
+	}
+	for _, r := range []jit.Request{part(t, "typed", "dtype=float16"), part(t, "fixed", "")} {
+		if res := b.expectPart("a part of what is there", r); res.Action != jit.Hit || res.Artifact.Digest != whole.Artifact.Digest {
+			t.Errorf("%s: %s %s, want the whole module", r, res.Action, res.Artifact.Spec)
+		}
+	}
+	x, err := b.manager().Explain(context.Background(), part(t, "typed", "dtype=float16"))
+	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Action != jit.Compiled || x.LastBuilt != nil {
+		t.Errorf("explanation %+v, %v", x, err)
+	}
+
+	// An edit makes the whole old: a call builds its part, not the rest.
+	b.write("include/only_a.h", "#define ONLY_A 40\n")
+	edited := b.expectPart("after an edit", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
+	if edited.Artifact.Spec != "typed dtype=float16" {
+		t.Errorf("got %q", edited.Artifact.Spec)
+	}
+	b.expectPart("what the edit does not concern", part(t, "fixed", ""))
+}
+
+func TestForcedPartIsCompiled(t *testing.T) {
+	b := newPartsBench(t)
+	b.build()
+	b.compiles()
+	m := b.manager(func(o *jit.Options) { o.Force = true })
+	if _, err := m.Build(context.Background(), part(t, "typed", "dtype=float16")); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.compiles(); n != 2 {
+		t.Errorf("%d compiles, want the part's two", n)
+	}
+}
+
+func TestUnknownPart(t *testing.T) {
+	b := newPartsBench(t)
+	_, err := b.manager().Build(context.Background(), part(t, "typed", "dtype=int8"))
+	var unknown *manifest.UnknownAxisError
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "build of module_demo (typed dtype=int8) for cpu: ") {
+		t.Errorf("got %v", err)
+	}
+}
