@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -250,4 +252,37 @@ func TestVerifiedCallsOfParts(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen, Verify: true})
 	call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float16)
 	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "aiter_ffi.cpp")
+}
+
+// TestPartForAGPU holds that what a first call on a GPU builds is one unit with
+// the kernels of one type.
+func TestPartForAGPU(t *testing.T) {
+	hipcc := testenv.Tool(t, "hipcc")
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: seen, Getenv: env(map[string]string{"HIPCC": hipcc})})
+	gfx, err := target.Parse("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, op, err := r.Manager().Config().Op("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := mod.Spec(op, gfx, func(manifest.Axis) string { return "float16" })
+	if err != nil || spec.String() != "causal_conv1d_fwd dtype=float16" {
+		t.Fatalf("a call needs %q, %v", spec, err)
+	}
+	res, err := r.Manager().Build(context.Background(), jit.Request{Module: mod.Name, Target: gfx, Spec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen.expect(t, "forward in float16", "fwd.hip dtype=float16")
+	library, err := os.ReadFile(res[0].Artifact.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(library)
+	if !strings.Contains(text, "half_t") || strings.Contains(text, "bf16_t") || strings.Contains(text, "causal_conv1d_bwd") {
+		t.Error("the library does not hold the kernels of float16 alone")
+	}
 }
