@@ -40,6 +40,7 @@ func BenchmarkJIT(b *testing.B) {
 	b.Run("call-noop-8-arguments/goal=2.5x-bare", benchmarkCall)
 	b.Run("new-process-ready-to-call/goal=5ms", benchmarkNewProcess)
 	b.Run("build-nothing-to-do/goal=15ms", benchmarkNothingToDo)
+	b.Run("cold-first-call-gfx942/goal=3s", benchmarkColdCall)
 }
 
 func benchmarkLookup(b *testing.B) {
@@ -218,13 +219,48 @@ func benchmarkNewProcess(b *testing.B) {
 // be believed.
 func settle() { time.Sleep(2500 * time.Millisecond) }
 
-func benchmarkNothingToDo(b *testing.B) {
+// aiterctl builds the command.
+func aiterctl(b *testing.B) string {
+	b.Helper()
 	bin := filepath.Join(b.TempDir(), "aiterctl")
 	build := exec.Command("go", "build", "-o", bin, "./cmd/aiterctl")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
+	return bin
+}
+
+// benchmarkColdCall builds what the first call of one operator in one type
+// builds, with nothing in the cache, and then with the compiler known: the
+// whole process. cpu-s is the processor time of all that it started.
+func benchmarkColdCall(b *testing.B) {
+	b.Setenv("HIPCC", testenv.Tool(b, "hipcc"))
+	bin, dir := aiterctl(b), b.TempDir()
+	var cold, known, used []float64
+	build := func(list *[]float64) {
+		cmd := exec.Command(bin, "build", "--op", "causal_conv1d_fwd", "--dtype", "float16", "--arch", "gfx942", "--force", "--quiet", "--cache-dir", dir)
+		start := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+		*list = append(*list, time.Since(start).Seconds())
+		used = append(used, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
+	}
+	for b.Loop() {
+		dir = b.TempDir()
+		build(&cold)
+		settle()
+		build(&known)
+	}
+	b.ReportMetric(median(cold), "s/empty-cache")
+	b.ReportMetric(median(known), "s/compiler-known")
+	b.ReportMetric(median(used), "cpu-s")
+	b.ReportMetric(median(known)/3, "of-goal")
+}
+
+func benchmarkNothingToDo(b *testing.B) {
+	bin := aiterctl(b)
 	b.Run("cpu", func(b *testing.B) { benchmarkBuild(b, bin, "cpu") })
 	b.Run("5-gfx-and-cpu", func(b *testing.B) {
 		b.Setenv("HIPCC", testenv.Tool(b, "hipcc"))
