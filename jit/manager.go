@@ -1,4 +1,4 @@
-// Package jit turns (module, target) into a shared library: it compiles what
+// Package jit turns (module or part of one, target) into a shared library: it compiles what
 // is not in the cache, once, however many ask, and never uses what building
 // again would not give.
 package jit
