@@ -31,9 +31,6 @@ func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	}
 }
 
-// given says whether parts are asked for.
-func (f *partFlags) given() bool { return len(f.ops)+len(f.dtype)+len(f.axes) > 0 }
-
 // values are the chosen values by axis.
 func (f *partFlags) values() (map[string][]string, error) {
 	values := map[string][]string{}
