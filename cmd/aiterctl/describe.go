@@ -59,7 +59,7 @@ type opDescription struct {
 	Schema  string           `json:"schema"`
 	Args    []argDescription `json:"args"`
 	Targets []string         `json:"targets"`
-	Axes    []string         `json:"axes"`    // of the module, that choose among its code
+	Axes    []axisItem       `json:"axes"`    // that choose among its code
 	Defined string           `json:"defined"` // file:line:column
 }
 
@@ -73,11 +73,11 @@ type argDescription struct {
 func (a *app) describeOp(m *manifest.Module, op *manifest.Op) error {
 	d := opDescription{
 		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
-		Args: []argDescription{}, Targets: supported(m), Axes: []string{}, Defined: op.Pos.String(),
+		Args: []argDescription{}, Targets: supported(m), Axes: []axisItem{}, Defined: op.Pos.String(),
 	}
-	for _, axis := range m.Axes {
-		if axis.Of(op) {
-			d.Axes = append(d.Axes, axis.Name)
+	for i, axis := range newAxisItems(m) {
+		if m.Axes[i].Of(op) {
+			d.Axes = append(d.Axes, axis)
 		}
 	}
 	for _, arg := range op.Schema.Args {
@@ -87,6 +87,9 @@ func (a *app) describeOp(m *manifest.Module, op *manifest.Op) error {
 		return a.writeJSON(d)
 	}
 	fmt.Fprintf(a.out, "%s: %s\nmodule %s, for %s, defined at %s\n\n%s\n\n", d.Name, d.Doc, d.Module, strings.Join(d.Targets, ", "), d.Defined, d.Schema)
+	for _, x := range d.Axes {
+		fmt.Fprintf(a.out, "axis %-6s %s\n\n", x.Name, x)
+	}
 	rows := [][]string{{"ARGUMENT", "TYPE", "DEFAULT", "ACCESS"}}
 	for _, x := range d.Args {
 		rows = append(rows, x.row())
@@ -164,7 +167,7 @@ func (a *app) printModule(d moduleDescription) error {
 		fmt.Fprintf(a.out, "link flags  %s\n", l)
 	}
 	for _, x := range d.Axes {
-		fmt.Fprintf(a.out, "axis %-6s apart by the type of %s: %s; for %s\n", x.Name, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
+		fmt.Fprintf(a.out, "axis %-6s %s\n", x.Name, x)
 	}
 	_, err := fmt.Fprintf(a.out, "operators   %s\n", firstOf(strings.Join(d.Ops, ", "), "none"))
 	return err

@@ -59,6 +59,10 @@ type axisItem struct {
 	Targets  []string `json:"targets"` // where they are built apart
 }
 
+func (x axisItem) String() string {
+	return fmt.Sprintf("apart by the type of %s: %s; for %s", x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
+}
+
 func newAxisItems(m *manifest.Module) []axisItem {
 	items := []axisItem{}
 	for _, a := range m.Axes {
