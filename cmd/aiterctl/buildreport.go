@@ -11,6 +11,7 @@ import (
 type buildReport struct {
 	Modules []moduleReport `json:"modules"`
 	Support *moduleReport  `json:"support"` // null when it was asked for by name, or there is none
+	Output  string         `json:"output"`  // folder of the cache that was made, "" for none
 }
 
 type moduleReport struct {
@@ -28,7 +29,7 @@ type moduleReport struct {
 }
 
 func (b *buildPlan) report(results []jit.Result) buildReport {
-	rep := buildReport{Modules: []moduleReport{}}
+	rep := buildReport{Modules: []moduleReport{}, Output: b.output}
 	for _, r := range results {
 		m := newModuleReport(r)
 		if slices.Contains(b.asked, r.Request) {
