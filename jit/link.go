@@ -39,6 +39,9 @@ func (l *link) identify(units []UnitResult) {
 	l.lines.Add("target", l.target.String())
 	l.lines.Add("toolchain", l.tc.Digest)
 	l.lines.Add("module", l.mod.Name)
+	if !l.part.Whole() {
+		l.lines.Add("spec", l.part.String())
+	}
 	names := make([]string, len(units))
 	for i := range units {
 		names[i] = objectName(i)
@@ -114,6 +117,7 @@ func (l *link) lookup() (cache.Artifact, bool) {
 	if err == nil {
 		l.observe(Event{Step: LinkHit, Action: Hit})
 	}
+	a.Ops = l.ops // as the configuration has them now
 	return a, err == nil
 }
 

@@ -141,6 +141,42 @@ func TestWhatDoesNotMatterToAPrebuilt(t *testing.T) {
 	}
 }
 
+func TestPrebuiltParts(t *testing.T) {
+	b := newPartsBench(t)
+	half := part(t, "typed", "dtype=float16")
+	for name, tt := range map[string]struct {
+		made jit.Request
+		spec string // of what is used for half
+	}{"the part": {half, half.Spec.String()}, "the whole": {demo(t), ""}} {
+		made := b.prebuild(tt.made)
+		for _, change := range []func(*jit.Options){without, func(*jit.Options) {}} {
+			res, err := b.manager(b.over(made), change).Build(context.Background(), half)
+			if err != nil || res[0].Action != jit.Hit || res[0].Artifact.Tier != made || res[0].Artifact.Spec != tt.spec {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}
+		if _, err := b.manager(b.over(made), without).Build(context.Background(), part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
+			t.Errorf("%s, another part: %v", name, err)
+		}
+		// What came from a prebuilt cache can be made one again.
+		m := b.manager(b.over(made), without)
+		results, err := m.Build(context.Background(), half)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := cache.Open(filepath.Join(t.TempDir(), "again"), cache.Options{})
+		if err == nil {
+			err = m.Export(again, results)
+		}
+		if err := errors.Join(err, m.CheckPrebuilt(context.Background(), again, half)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := b.compiles(); n != 0 {
+		t.Errorf("%d compiles", n)
+	}
+}
+
 func TestAnotherCompilerIsNotBelieved(t *testing.T) {
 	b := newBench(t)
 	made := b.prebuild(demo(t))

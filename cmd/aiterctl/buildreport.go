@@ -10,8 +10,8 @@ import (
 // buildReport is what build --json prints. The names stay.
 type buildReport struct {
 	Modules []moduleReport `json:"modules"`
-	Support *moduleReport  `json:"support"` // null when it was asked for by name, or there is none
 	Output  string         `json:"output"`  // folder of the cache that was made, "" for none
+	Support *moduleReport  `json:"support"` // null when it was asked for by name, or there is none
 }
 
 type moduleReport struct {
