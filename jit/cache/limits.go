@@ -10,9 +10,9 @@ import (
 
 // Limits are how large a cache may grow. A limit of 0 is none.
 type Limits struct {
-	Size  int64         // bytes of all files
-	Count int           // artifacts
-	Age   time.Duration // since an artifact was last used
+	Size  int64         `json:"size"`  // bytes of all files
+	Count int           `json:"count"` // artifacts
+	Age   time.Duration `json:"age"`   // since an artifact was last used; nanoseconds in JSON
 }
 
 // DefaultLimits are those of a cache for which nobody has said any. None goes
@@ -33,7 +33,7 @@ func (e *LimitError) Error() string {
 func ParseAge(s string) (time.Duration, error) {
 	for suffix, unit := range map[string]time.Duration{"d": day, "w": 7 * day} {
 		number, ok := strings.CutSuffix(s, suffix)
-		if n, err := strconv.ParseFloat(number, 64); ok && err == nil && n > 0 && n*float64(unit) < math.MaxInt64 {
+		if n, err := strconv.ParseFloat(number, 64); ok && err == nil && n*float64(unit) >= 1 && n*float64(unit) < math.MaxInt64 {
 			return time.Duration(n * float64(unit)), nil
 		}
 	}
