@@ -147,7 +147,7 @@ func comparisonWords(c jit.Comparison) string {
 func (rep verifyReport) verdict() error {
 	var errs []error
 	if len(rep.Faults) > 0 {
-		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache were corrupt and have been put aside; the next build makes them anew", len(rep.Faults), rep.Checked)})
+		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache were corrupt and have been put aside (in a read-only cache: are passed over); the next build makes them anew", len(rep.Faults), rep.Checked)})
 	}
 	different := 0
 	for _, c := range rep.Rebuilt {

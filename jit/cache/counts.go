@@ -28,7 +28,7 @@ type Count struct {
 // that are summed up by whoever finds the file too long.
 const (
 	maxCounts  = 256 << 10 // bytes; a line has about 40
-	countTries = 20        // times 1 ms, while somebody sums up
+	countTries = 100       // times 1 ms, while somebody sums up
 )
 
 // Count adds to the counts of this cache, for all processes together. It is
@@ -107,7 +107,20 @@ func (d *Dir) sumCounts() {
 	for _, c := range parseCounts(data) {
 		appendCount(&b, c)
 	}
-	_ = d.writeFile(d.countsPath(), b.Bytes()) // else the old one stays
+	d.replaceCounts(b.Bytes())
+}
+
+// replaceCounts does not wait for the disk: after a crash of the machine the
+// counts may be gone, and nothing else. When it fails the old ones stay.
+func (d *Dir) replaceCounts(data []byte) {
+	s, err := d.NewStage()
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	if os.WriteFile(s.File("counts"), data, 0o600) == nil {
+		_ = os.Rename(s.File("counts"), d.countsPath())
+	}
 }
 
 // Counts returns the sums, sorted by event, the most frequent reason first.

@@ -27,16 +27,21 @@ func TestCountsAddUpWhoeverCounts(t *testing.T) {
 	}
 	wg.Wait()
 	got := d.Counts()
-	const n = writers * each
-	if len(got) != 2 || got[0].N != 2*n || got[1].N != n || math.Abs(got[0].Seconds-n/2) > 1e-6 {
-		t.Errorf("%+v, want %d", got, n)
+	// Who cannot have the file for too long, as on a busy machine, gives up.
+	const all = writers * each
+	if len(got) != 2 || got[1].N > all || got[1].N < all*9/10 {
+		t.Fatalf("%+v, want %d", got, all)
+	}
+	n := got[1].N
+	if got[0].N != 2*n || math.Abs(got[0].Seconds-float64(n)/2) > 1e-6 || math.Abs(got[1].Seconds-float64(n)/4) > 1e-6 {
+		t.Errorf("lines were torn or counted twice: %+v", got)
 	}
 	info, err := os.Stat(d.countsPath())
 	if err != nil || info.Size() > 2*maxCounts {
 		t.Errorf("never summed up: %v, %v", info, err)
 	}
 	s, err := d.Stats()
-	if err != nil || s.Hits != 2*n || s.Misses != n || math.Abs(s.Saved-n/2) > 1e-6 {
+	if err != nil || s.Hits != 2*n || s.Misses != n || math.Abs(s.Saved-float64(n)/2) > 1e-6 {
 		t.Errorf("stats: %d hits, %d misses, %g s, %v", s.Hits, s.Misses, s.Saved, err)
 	}
 }
