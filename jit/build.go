@@ -2,10 +2,8 @@ package jit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +40,9 @@ type Result struct {
 	Seconds  float64
 	Units    []UnitResult
 	Err      error
+
+	last   lastBuild // how it was made, when that went well
+	linked bool      // it was not in the cache
 }
 
 // Build builds the requests, all of them side by side, and returns a result
@@ -58,6 +59,8 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 	}
 	wg.Wait()
 	m.opts.Cache.Sweep()
+	m.opts.Cache.Count(counts(results)...)
+	m.trimAfter(ctx, results)
 	var errs []error
 	for _, r := range results {
 		if r.Err != nil {
@@ -98,10 +101,15 @@ func (s *session) module(ctx context.Context, r Request) Result {
 	res := Result{Request: r, Action: Hit}
 	res.Err = s.buildModule(ctx, &res)
 	res.Seconds = since(start)
-	s.m.opts.Observer.Observe(Event{Step: ModuleFinished, Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Action: res.Action, Seconds: res.Seconds, Err: res.Err})
-	zerolog.Ctx(ctx).Debug().Str("module", r.Module).Stringer("target", r.Target).Stringer("spec", r.Spec).Str("action", string(res.Action)).
-		Float64("seconds", res.Seconds).Err(res.Err).Msg("module")
+	s.observe(ctx, r, Event{Step: ModuleFinished, Action: res.Action, Seconds: res.Seconds, Err: res.Err})
 	return res
+}
+
+// observe tells an event of a module.
+func (s *session) observe(ctx context.Context, r Request, e Event) {
+	e.Module, e.Target, e.Spec = r.Module, r.Target.String(), r.Spec.String()
+	logEvent(zerolog.Ctx(ctx), e)
+	s.m.opts.Observer.Observe(e)
 }
 
 func (s *session) buildModule(ctx context.Context, res *Result) error {
@@ -110,11 +118,13 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 	}
 	units, link, err := s.plan(ctx, res.Request)
 	if err != nil {
-		return err
+		return s.prebuilt(ctx, res, err)
 	}
-	s.m.opts.Observer.Observe(Event{Step: ModuleStarted, Module: res.Module, Target: res.Target.String(), Spec: res.Spec.String(), Units: len(units)})
+	s.observe(ctx, res.Request, Event{Step: ToolchainFound, Digest: link.tc.Digest, Reason: link.tc.VersionLine})
+	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
+	defer link.pins.close()
 	// An object that was cleaned away between its unit and the link is made again.
-	for range maxEdits {
+	for range maxLost {
 		if res.Units, err = buildUnits(ctx, units, res.Units); err != nil {
 			return err
 		}
@@ -123,12 +133,13 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 		if !errors.As(err, &miss) {
 			break
 		}
-		forgetLost(s.m.opts.Cache, res.Units)
+		link.pins.save(res.Units)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.m.saveLast(res, link); err != nil {
+	res.last = newLast(res, link)
+	if err := s.m.saveLast(res.Request, res.last, link.tc); err != nil {
 		zerolog.Ctx(ctx).Debug().Err(err).Msg("the next build will not know what changed since this one")
 	}
 	return nil
@@ -154,14 +165,6 @@ func buildUnits(ctx context.Context, units []*unit, before []UnitResult) ([]Unit
 	return results, err
 }
 
-func forgetLost(store *cache.Dir, units []UnitResult) {
-	for _, u := range units {
-		if _, err := store.Blob(u.ref.Object); err != nil {
-			_ = store.Forget(cache.Object, u.ref.Result)
-		}
-	}
-}
-
 // plan resolves what a request needs: its units and its link.
 func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 	mod, err := s.m.opts.Config.Module(r.Module)
@@ -176,20 +179,29 @@ func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return s.planWith(ctx, r, mod, tc)
+}
+
+// planWith resolves what a request needs when tc builds it.
+func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module, tc *toolchain.Toolchain) ([]*unit, *link, error) {
 	plan, err := mod.ResolveSpec(r.Target, tc.Version, r.Spec)
 	if err != nil {
 		return nil, nil, err
 	}
 	last := s.m.loadLast(r)
 	w := s.world(tc)
+	log, kept := zerolog.Ctx(ctx), &pins{store: s.m.opts.Cache}
 	units := make([]*unit, len(plan.Units))
 	for i, p := range plan.Units {
 		units[i] = &unit{
 			m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
-			plan: p, timeout: s.m.timeout(mod), last: last.Units[p.Source],
+			plan: p, timeout: s.m.timeout(mod), last: last.Units[p.Source], log: log, pins: kept,
 		}
 	}
-	return units, &link{m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, flags: plan.LinkFlags, timeout: s.m.timeout(mod)}, nil
+	return units, &link{
+		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, flags: plan.LinkFlags,
+		timeout: s.m.timeout(mod), log: log, pins: kept,
+	}, nil
 }
 
 // timeout is the caller's word, else the module's, else the default.
@@ -201,51 +213,4 @@ func (m *Manager) timeout(mod *manifest.Module) time.Duration {
 		return mod.Timeout
 	}
 	return DefaultTimeout
-}
-
-// lastBuild is what the last successful build of a module for a target was
-// made from.
-type lastBuild struct {
-	cache.Recent
-	Time  time.Time              `json:"time"`
-	Units map[string]cache.Lines `json:"units"` // by source
-	Link  cache.Lines            `json:"link"`
-}
-
-func lastKey(r Request) cache.Key {
-	var l cache.Lines
-	l.Add("module", r.Module)
-	l.Add("target", r.Target.String())
-	if !r.Spec.Whole() {
-		l.Add("spec", r.Spec.String())
-	}
-	return l.Key()
-}
-
-func (m *Manager) loadLast(r Request) lastBuild {
-	var last lastBuild
-	if data, err := m.opts.Cache.Get(cache.Last, lastKey(r)); err == nil {
-		_ = json.Unmarshal(data, &last) // an old build's memory: without it only the reasons are vaguer
-	}
-	return last
-}
-
-func (m *Manager) saveLast(res *Result, l *link) error {
-	before := m.loadLast(res.Request)
-	now := lastBuild{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
-	now.Artifact = res.Artifact.Digest
-	same := slices.Equal(before.Link, now.Link) && before.Artifact == now.Artifact && len(before.Units) == len(res.Units)
-	for _, u := range res.Units {
-		now.Refs = append(now.Refs, u.ref)
-		now.Units[u.Source] = u.lines
-		same = same && slices.Equal(before.Units[u.Source], u.lines)
-	}
-	if same {
-		return nil
-	}
-	data, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	return m.opts.Cache.Put(cache.Last, lastKey(res.Request), data)
 }

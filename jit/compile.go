@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/depfile"
 )
@@ -28,8 +26,6 @@ func (u *unit) compile(ctx context.Context, why string) (UnitResult, error) {
 		res.Action, res.Reason = Compiled, why
 	}
 	u.observe(Event{Step: UnitFinished, Action: Compiled, Reason: why, Seconds: since(start), Err: err})
-	zerolog.Ctx(ctx).Debug().Str("module", u.module).Stringer("target", u.target).Str("source", u.plan.Source).
-		Str("reason", why).Str("key", u.key.Short()).Float64("seconds", since(start)).Err(err).Msg("compiled")
 	return res, err
 }
 
@@ -78,7 +74,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", err
 	}
-	started := nextTick()
+	started, clock := nextTick(), time.Now()
 	if err := u.invoke(ctx, stage, root); err != nil {
 		return res, "", err
 	}
@@ -95,7 +91,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
 		return res, "", errors.Join(&ChangingError{u.tc.Compiler}, err)
 	}
-	res, err = u.publish(stage, read)
+	res, err = u.publish(stage, read, since(clock))
 	return res, "", err
 }
 
@@ -183,8 +179,9 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 	return depfile.Merge(read, depfile.ParseHeaders(more)), nil
 }
 
-// publish stores the object, then the records that lead to it.
-func (u *unit) publish(stage *cache.Stage, read []string) (UnitResult, error) {
+// publish stores the object, then the records that lead to it. The compile
+// took so many seconds.
+func (u *unit) publish(stage *cache.Stage, read []string, cost float64) (UnitResult, error) {
 	tree, system, err := u.w.record(read, u.plan.Source, u.include)
 	if err != nil {
 		return UnitResult{}, fmt.Errorf("compile of %s: %w", u.plan.Source, err)
@@ -194,12 +191,13 @@ func (u *unit) publish(stage *cache.Stage, read []string) (UnitResult, error) {
 	var errT, errS error
 	v.Tree, errT = storeDeps(store, tree)
 	v.System, errS = storeDeps(store, system)
+	u.pins.keep(u.key, stage.File(objectFile))
 	object, errO := store.AddBlob(stage.File(objectFile))
 	if err := errors.Join(errT, errS, errO); err != nil {
 		return UnitResult{}, err
 	}
 	lines := u.resultLines(v)
-	if err := store.Put(cache.Object, lines.Key(), []byte(object)); err != nil {
+	if err := storeObject(store, lines.Key(), object, cost); err != nil {
 		return UnitResult{}, err
 	}
 	if err := u.remember(v); err != nil {
@@ -207,7 +205,8 @@ func (u *unit) publish(stage *cache.Stage, read []string) (UnitResult, error) {
 	}
 	_ = store.Forget(cache.Failure, u.key)
 	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
-	return UnitResult{Source: u.plan.Source, lines: lines, ref: ref}, nil
+	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
+	return UnitResult{Source: u.plan.Source, lines: lines, ref: ref, cost: cost}, nil
 }
 
 // remember puts v first among the unit's variants.

@@ -204,13 +204,14 @@ func TestObserverIsToldEachStep(t *testing.T) {
 		return r.said
 	}
 	want := []string{
-		"link finished compiled", "link started", "module finished compiled", "module started",
-		"unit finished src/a.cpp compiled", "unit finished src/b.cpp compiled", "unit started src/a.cpp", "unit started src/b.cpp",
+		"link finished compiled", "link missed", "link published", "link started", "module finished compiled", "module started", "toolchain found",
+		"unit finished src/a.cpp compiled", "unit finished src/b.cpp compiled", "unit missed src/a.cpp", "unit missed src/b.cpp",
+		"unit published src/a.cpp", "unit published src/b.cpp", "unit started src/a.cpp", "unit started src/b.cpp",
 	}
 	if got := steps(); !slices.Equal(got, want) {
 		t.Errorf("cold: %q", got)
 	}
-	want = []string{"link hit hit", "module finished hit", "module started", "unit hit src/a.cpp hit", "unit hit src/b.cpp hit"}
+	want = []string{"link hit hit", "module finished hit", "module started", "toolchain found", "unit hit src/a.cpp hit", "unit hit src/b.cpp hit"}
 	if got := steps(); !slices.Equal(got, want) {
 		t.Errorf("cached: %q", got)
 	}

@@ -21,6 +21,10 @@ type Explanation struct {
 	Compiler  string            `json:"compiler"`   // its version line
 	Toolchain []toolchain.Part  `json:"toolchain"`
 	Units     []UnitExplanation `json:"units"`
+	Link      LinkExplanation   `json:"link"`
+	// Replaced are the files of the toolchain that are not those of the last
+	// build, by name; Before and After are digests.
+	Replaced []Change `json:"replaced"`
 }
 
 // UnitExplanation is the part of an [Explanation] for one source.
@@ -34,6 +38,8 @@ type UnitExplanation struct {
 	Headers cache.Lines `json:"headers"` // files of the source tree that the last compile read
 	System  int         `json:"system"`  // how many files outside of it
 	Changes []Change    `json:"changes"`
+
+	found UnitResult // in the cache
 }
 
 // Change is a part of a key that is not what it was at the last build.
@@ -52,17 +58,22 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 		return nil, err
 	}
 	e := &Explanation{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
-	if last := m.loadLast(r); !last.Time.IsZero() {
+	last := m.loadLast(r)
+	if !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
+		e.Replaced = replaced(loadParts(m.opts.Cache, last.By.Digest), l.tc.Parts)
 	}
-	_, _, e.Whole = s.findWhole(ctx, r)
-	for _, u := range units {
+	e.Whole = s.hasWhole(ctx, r)
+	found := make([]UnitResult, len(units))
+	for i, u := range units {
 		x, err := u.explain()
 		if err != nil {
 			return nil, err
 		}
 		e.Units = append(e.Units, x)
+		found[i] = x.found
 	}
+	e.Link = l.explain(found, last)
 	_ = m.opts.Memo.Save() // only spares hashing the next time
 	return e, nil
 }
@@ -78,6 +89,8 @@ func (u *unit) explain() (UnitExplanation, error) {
 	if found {
 		x.Action, x.Reason, lines = res.Action, res.Reason, res.lines
 	}
+	x.found = res
+	x.found.Source = u.plan.Source
 	u.explainHeaders(&x, lines)
 	x.Changes = append(changes(u.last, u.lines), u.headerChanges()...)
 	return x, nil

@@ -318,6 +318,9 @@ func TestManyGoroutinesOneCompile(t *testing.T) {
 
 // TestMain turns the test program into a builder when the environment says so.
 func TestMain(m *testing.M) {
+	if how := os.Getenv("AITER_TEST_CHURN"); how != "" {
+		os.Exit(churn(how))
+	}
 	if dir := os.Getenv("AITER_TEST_BUILDER"); dir != "" {
 		os.Exit(builder(dir))
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
@@ -23,6 +25,8 @@ type link struct {
 	ops     []string      // that the library holds
 	flags   []string
 	timeout time.Duration
+	log     *zerolog.Logger
+	pins    *pins
 
 	lines cache.Lines
 	key   cache.Key
@@ -35,6 +39,9 @@ func (l *link) identify(units []UnitResult) {
 	l.lines.Add("target", l.target.String())
 	l.lines.Add("toolchain", l.tc.Digest)
 	l.lines.Add("module", l.mod.Name)
+	if !l.part.Whole() {
+		l.lines.Add("spec", l.part.String())
+	}
 	names := make([]string, len(units))
 	for i := range units {
 		names[i] = objectName(i)
@@ -66,6 +73,7 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 	if a, ok := l.lookup(); ok && !force {
 		return a, nil
 	}
+	l.observe(Event{Step: LinkMissed})
 	turn, err := l.m.take(ctx, cache.LockRequest{
 		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.wait(l.timeout),
 		Waiting: func(h cache.Holder) { l.observe(Event{Step: Waiting, Holder: h}) },
@@ -80,13 +88,14 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 	if err := turn.slot(ctx); err != nil {
 		return cache.Artifact{}, err
 	}
-	res.Action = Compiled
+	res.Action, res.linked = Compiled, true
 	return l.run(ctx, res)
 }
 
 // observe tells an event of this link.
 func (l *link) observe(e Event) {
 	e.Module, e.Target, e.Spec = l.mod.Name, l.target.String(), l.part.String()
+	logEvent(l.log, e)
 	l.m.opts.Observer.Observe(e)
 }
 
@@ -100,22 +109,16 @@ func compiledAny(units []UnitResult) bool {
 }
 
 func (l *link) lookup() (cache.Artifact, bool) {
-	digest, err := l.m.opts.Cache.Get(cache.Linked, l.key)
+	id, err := l.m.opts.Cache.Get(cache.Linked, l.key)
 	if err != nil {
 		return cache.Artifact{}, false
 	}
-	a, err := l.m.opts.Cache.Artifact(string(digest))
+	a, err := l.m.opts.Cache.Artifact(string(id))
 	if err == nil {
 		l.observe(Event{Step: LinkHit, Action: Hit})
 	}
-	return l.named(a), err == nil
-}
-
-// named is the artifact under the name by which it was asked for: another part
-// of the module may have given the same bytes before.
-func (l *link) named(a cache.Artifact) cache.Artifact {
-	a.Spec, a.Ops = l.part.String(), l.ops
-	return a
+	a.Ops = l.ops // as the configuration has them now
+	return a, err == nil
 }
 
 func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
@@ -136,7 +139,7 @@ func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
 func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cache.Artifact, error) {
 	var objects []string
 	for i, u := range res.Units {
-		path, err := l.m.opts.Cache.Blob(u.ref.Object)
+		path, err := l.pins.object(u.ref)
 		if err != nil {
 			return cache.Artifact{}, err
 		}
@@ -147,14 +150,16 @@ func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cach
 	}
 	output := l.mod.Name + ".so"
 	c := command{argv: l.argv(stage.Path, objects, output), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
+	start := time.Now()
 	if err := l.invoke(ctx, c, stage.File(output)); err != nil {
 		return cache.Artifact{}, err
 	}
-	a, err := l.m.opts.Cache.AddArtifact(stage, stage.File(output), l.describe(res))
+	a, err := l.m.opts.Cache.AddArtifact(stage, stage.File(output), l.describe(res, since(start)))
 	if err != nil {
 		return a, err
 	}
-	return l.named(a), l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.Digest))
+	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
+	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.ID))
 }
 
 func (l *link) invoke(ctx context.Context, c command, output string) error {
@@ -173,14 +178,14 @@ func (l *link) invoke(ctx context.Context, c command, output string) error {
 	return e
 }
 
-func (l *link) describe(res *Result) cache.Artifact {
+func (l *link) describe(res *Result, seconds float64) cache.Artifact {
 	a := cache.Artifact{
-		Module: l.mod.Name, Target: l.target.String(), Spec: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(),
+		Module: l.mod.Name, Target: l.target.String(), Spec: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
 		LinkKey: l.key, LastKey: lastKey(res.Request),
 	}
 	for _, u := range res.Units {
 		a.Units = append(a.Units, u.ref)
-		a.Seconds += u.Seconds
+		a.Seconds += u.cost
 	}
 	return a
 }
@@ -191,6 +196,10 @@ func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
+	return copyFile(from, to)
+}
+
+func copyFile(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return err

@@ -56,6 +56,8 @@ type Manager struct {
 	finder     Finder // of this build
 	toolchains map[target.Target]*foundToolchain
 	forced     map[cache.Key]bool // what was made anew already under Force
+
+	trims sync.WaitGroup // of the cache, under way
 }
 
 // foundToolchain makes many goroutines share one search.

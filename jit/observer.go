@@ -20,10 +20,16 @@ const (
 	ModuleFinished Step = "module finished"
 	UnitStarted    Step = "unit started" // its compiler starts
 	UnitFinished   Step = "unit finished"
-	UnitHit        Step = "unit hit" // found in the cache, no compiler started
+	UnitHit        Step = "unit hit"    // found in the cache, no compiler started
+	UnitMissed     Step = "unit missed" // not found, for Reason
+	UnitPublished  Step = "unit published"
 	LinkStarted    Step = "link started"
 	LinkFinished   Step = "link finished"
 	LinkHit        Step = "link hit"
+	LinkMissed     Step = "link missed"
+	LinkPublished  Step = "link published"
+	ToolchainFound Step = "toolchain found"
+	Trimmed        Step = "trimmed"
 	Waiting        Step = "waiting" // for Holder, who builds the same
 )
 
@@ -40,6 +46,8 @@ type Event struct {
 	Units   int    // of a started module
 	Seconds float64
 	Holder  cache.Holder
+	Key     cache.Key // of what was published
+	Digest  string    // of what was published, or of a toolchain
 	Err     error
 }
 

@@ -1,15 +1,18 @@
 package jit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/filehash"
 )
 
@@ -71,7 +74,8 @@ type EmbeddedTree struct {
 	below string // folder for the laid-out tree
 
 	mu     sync.Mutex
-	digest string // of files; "" until it is first needed
+	digest string      // of files; "" until it is first needed
+	held   os.FileInfo // the folder that is kept from being cleaned away
 }
 
 var _ Tree = (*EmbeddedTree)(nil)
@@ -120,19 +124,32 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	dir := filepath.Join(t.below, t.digest[:32])
 	var err error
 	for range placeTries {
-		if t.whole(dir) {
+		if t.hold(dir) && t.whole(dir) {
 			return dir, nil
 		}
-		if err = t.layOut(dir); err == nil {
-			return dir, nil
-		}
+		err = t.layOut(dir)
 	}
-	return "", fmt.Errorf("lay out the sources: %w", err)
+	return "", fmt.Errorf("lay out the sources in %s: %w", dir, cmp.Or(err, errTaken))
 }
+
+var errTaken = errors.New("it is changed or taken away again and again")
 
 // placeTries is how often a tree is laid out when other processes do the same
 // and are quicker.
 const placeTries = 5
+
+// hold keeps the folder from being cleaned away while this process lives.
+func (t *EmbeddedTree) hold(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err == nil && t.held != nil && os.SameFile(info, t.held) {
+		return true
+	}
+	if err != nil || !cache.HoldFolder(dir) {
+		return false
+	}
+	t.held, err = os.Lstat(dir)
+	return err == nil
+}
 
 // whole says whether every file of the tree is in dir as it should be, and no
 // other.

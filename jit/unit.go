@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
@@ -23,6 +25,7 @@ type UnitResult struct {
 
 	ref   cache.Ref
 	lines cache.Lines
+	cost  float64 // seconds that its object took, whenever it was compiled
 }
 
 // unit is one translation unit of one module for one target.
@@ -37,6 +40,9 @@ type unit struct {
 	plan    manifest.Unit
 	timeout time.Duration
 	last    cache.Lines // of the same unit in the last build
+	log     *zerolog.Logger
+	pins    *pins
+	believe bool // the toolchain is not here: its own headers are as they were; see prebuilt
 
 	lines cache.Lines
 	key   cache.Key
@@ -101,14 +107,19 @@ type variant struct {
 // a header that is edited to and fro.
 const maxVariants = 8
 
+// variants returns those of the cache, then those of its tiers.
 func (u *unit) variants() ([]variant, error) {
-	data, err := u.m.opts.Cache.Get(cache.Manifest, u.key)
-	if err != nil {
-		return nil, err
+	all := u.m.opts.Cache.GetAll(cache.Manifest, u.key)
+	if len(all) == 0 {
+		return nil, &cache.MissError{Kind: cache.Manifest, Key: string(u.key), Reason: "absent"}
 	}
 	var vs []variant
-	if err := json.Unmarshal(data, &vs); err != nil {
-		return nil, &cache.MissError{Kind: cache.Manifest, Key: string(u.key), Reason: err.Error()}
+	for _, data := range all {
+		var more []variant
+		if err := json.Unmarshal(data, &more); err != nil {
+			return nil, &cache.MissError{Kind: cache.Manifest, Key: string(u.key), Reason: err.Error()}
+		}
+		vs = append(vs, more...)
 	}
 	return vs, nil
 }
@@ -131,7 +142,7 @@ func (u *unit) lookup() (res UnitResult, found bool, why string) {
 	}
 	for i, v := range vs {
 		stale := u.w.staleList(u.m.opts.Cache, v.Tree)
-		if stale == "" {
+		if stale == "" && !u.believe {
 			stale = u.w.staleList(u.m.opts.Cache, v.System)
 		}
 		if stale != "" {
@@ -140,7 +151,11 @@ func (u *unit) lookup() (res UnitResult, found bool, why string) {
 			}
 			continue
 		}
-		return u.hit(v)
+		if res, found, lost := u.hit(v); found {
+			return res, true, ""
+		} else if why == "" {
+			why = lost
+		}
 	}
 	return res, false, why
 }
@@ -148,12 +163,12 @@ func (u *unit) lookup() (res UnitResult, found bool, why string) {
 func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
 	lines := u.resultLines(v)
 	key := lines.Key()
-	object, err := u.m.opts.Cache.Get(cache.Object, key)
+	object, cost, err := loadObject(u.m.opts.Cache, key)
 	if err != nil {
 		return res, false, "object lost: " + err.Error()
 	}
-	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Action: Hit, Reason: "unchanged", lines: lines}
-	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: string(object), Deps: []string{v.Tree, v.System}}
+	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Action: Hit, Reason: "unchanged", lines: lines, cost: cost}
+	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: object, Deps: []string{v.Tree, v.System}}
 	return res, true, ""
 }
 
@@ -206,6 +221,7 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 	if found {
 		return res, nil
 	}
+	u.observe(Event{Step: UnitMissed, Reason: why})
 	return u.buildLocked(ctx, false, why)
 }
 
@@ -218,6 +234,7 @@ func (u *unit) where() string {
 func (u *unit) observe(e Event) {
 	e.Module, e.Target, e.Spec = u.module, u.target.String(), u.part.String()
 	e.Source, e.Values = u.plan.Source, u.plan.Values
+	logEvent(u.log, e)
 	u.m.opts.Observer.Observe(e)
 }
 

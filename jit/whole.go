@@ -2,8 +2,6 @@ package jit
 
 import (
 	"context"
-
-	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // takeWhole answers a request for a part of a module with the whole, where the cache
@@ -13,35 +11,42 @@ func (s *session) takeWhole(ctx context.Context, res *Result) bool {
 	if s.m.opts.Force {
 		return false
 	}
-	a, units, ok := s.findWhole(ctx, res.Request)
+	found, ok := s.findWhole(ctx, res.Request)
 	if ok {
-		res.Artifact, res.Units = a, units
+		res.Artifact, res.Units, res.last = found.Artifact, found.Units, found.last
 	}
+	return ok
+}
+
+// hasWhole says whether takeWhole would find the whole module.
+func (s *session) hasWhole(ctx context.Context, r Request) bool {
+	_, ok := s.findWhole(ctx, r)
 	return ok
 }
 
 // findWhole looks the whole module up of which a request asks for a part. Nothing is
 // built.
-func (s *session) findWhole(ctx context.Context, r Request) (cache.Artifact, []UnitResult, bool) {
+func (s *session) findWhole(ctx context.Context, r Request) (res Result, ok bool) {
 	whole := Request{Module: r.Module, Target: r.Target}
 	if r == whole {
-		return cache.Artifact{}, nil, false
+		return res, false
 	}
 	units, link, err := s.plan(ctx, whole)
 	if err != nil {
-		return cache.Artifact{}, nil, false // the part's own plan says what is wrong, if it concerns it
+		return res, false // the part's own plan says what is wrong, if it concerns it
 	}
-	results := make([]UnitResult, len(units))
+	res = Result{Request: whole, Units: make([]UnitResult, len(units))}
 	for i, u := range units {
 		if u.identify() != nil {
-			return cache.Artifact{}, nil, false
+			return res, false
 		}
-		found := false
-		if results[i], found, _ = u.lookup(); !found {
-			return cache.Artifact{}, nil, false
+		if res.Units[i], ok, _ = u.lookup(); !ok {
+			return res, false
 		}
 	}
-	link.identify(results)
-	a, ok := link.lookup()
-	return a, results, ok
+	link.identify(res.Units)
+	if res.Artifact, ok = link.lookup(); ok {
+		res.last = newLast(&res, link)
+	}
+	return res, ok
 }

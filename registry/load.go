@@ -80,7 +80,7 @@ func (r *Registry) hold(a cache.Artifact) (cache.Artifact, error) {
 	if err != nil {
 		return a, err
 	}
-	checked, err := store.Artifact(a.Digest)
+	checked, err := store.Artifact(a.ID)
 	if err != nil {
 		return a, errors.Join(err, release())
 	}

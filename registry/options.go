@@ -29,6 +29,8 @@ const defaultConfig = "config/opt_compiler.toml"
 // field that is set wins over the environment.
 type Options struct {
 	CacheDir string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
+	Path     []string        // AITER_JIT_PATH: caches that are only read, such as prebuilt ones, looked at after CacheDir
+	Limits   cache.Limits    // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; default [cache.DefaultLimits]; negative: none
 	Root     string          // AITER_META_DIR: a checkout to take config and sources from; "": those in the program
 	Config   string          // AITER_CONFIG: the configuration, relative to the source tree
 	Targets  []target.Target // GPU_ARCHS: what to build for a device, the first that runs there
@@ -79,8 +81,12 @@ func (o Options) withEnvironment() Options {
 		}
 		o.Targets = list
 	}
-	dir, err := CacheDir(o.CacheDir, o.Getenv)
-	o.CacheDir, o.err = dir, errors.Join(o.err, err)
+	if o.Path == nil {
+		o.Path = SplitPath(o.Getenv("AITER_JIT_PATH"))
+	}
+	var err error
+	o.Limits, err = Limits(o.Limits, o.Getenv)
+	o.err = errors.Join(o.err, err)
 	return o
 }
 
@@ -136,11 +142,11 @@ func isOn(v string) bool {
 }
 
 // newManager wires the build manager.
-func (o Options) newManager(_ context.Context) (*jit.Manager, error) {
+func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
-	store, err := cache.Open(o.CacheDir, cache.Options{TrustForeign: o.Trust})
+	store, err := OpenCache(ctx, CacheOptions{Dir: o.CacheDir, Path: o.Path, Limits: o.Limits, Trust: o.Trust, Getenv: o.Getenv, Build: true})
 	if err != nil {
 		return nil, err
 	}

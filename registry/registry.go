@@ -219,7 +219,7 @@ func (r *Registry) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	return r.devices.Close()
+	return errors.Join(r.manager.Close(), r.devices.Close())
 }
 
 // target returns what to build for a device: one of the preferred targets

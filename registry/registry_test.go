@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/manifest"
@@ -25,6 +27,9 @@ import (
 var shared = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "aiter-registry-test-") })
 
 func TestMain(m *testing.M) {
+	if os.Getenv("AITER_TEST_CALL") != "" {
+		os.Exit(callOnce())
+	}
 	code := m.Run()
 	if dir, err := shared(); err == nil {
 		_ = os.RemoveAll(dir)
@@ -343,9 +348,19 @@ func TestBadEnvironment(t *testing.T) {
 }
 
 func TestNoHome(t *testing.T) {
-	_, err := registry.Open(context.Background(), registry.Options{Getenv: func(string) string { return "" }})
-	if err == nil || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
-		t.Errorf("got %v, want an error that says what to set", err)
+	var log strings.Builder
+	ctx := zerolog.New(&log).WithContext(context.Background())
+	tmp := t.TempDir()
+	r, err := registry.Open(ctx, registry.Options{Getenv: env(map[string]string{"TMPDIR": tmp, "HOME": "", "XDG_CACHE_HOME": ""})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got := r.Manager().Cache().Path(); filepath.Dir(got) != tmp {
+		t.Errorf("the cache is %s", got)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "set AITER_JIT_DIR") {
+		t.Errorf("want one warning that says what to set: %s", log.String())
 	}
 }
 

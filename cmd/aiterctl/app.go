@@ -28,6 +28,7 @@ type app struct {
 	getenv func(string) string
 
 	root, config, cacheDir string
+	cachePath, maxSize     string // as AITER_JIT_PATH, AITER_JIT_MAX_SIZE
 	json, verbose, quiet   bool
 	logLevel, color        string
 }
@@ -84,16 +85,38 @@ func (a *app) lookupEnv(name string) (string, bool) {
 	return v, v != ""
 }
 
-// cachePath is the cache folder, whether or not it can be used.
-func (a *app) cachePath() (string, error) { return registry.CacheDir(a.cacheDir, a.getenv) }
+// cacheFolder is the cache folder, whether or not it can be used.
+func (a *app) cacheFolder() (string, error) { return registry.CacheDir(a.cacheDir, a.getenv) }
 
-// openCache opens the cache folder without reading any configuration.
-func (a *app) openCache() (*cache.Dir, error) {
-	path, err := a.cachePath()
+// openCache opens the cache folder, and those below it, without reading any
+// configuration.
+func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
+	limits, err := a.limits()
 	if err != nil {
 		return nil, err
 	}
-	return cache.Open(path, cache.Options{TrustForeign: isOn(a.getenv("AITER_TRUST_JIT_DIR"))})
+	return registry.OpenCache(ctx, registry.CacheOptions{
+		Dir: a.cacheDir, Path: a.tiers(), Limits: limits,
+		Trust: isOn(a.getenv("AITER_TRUST_JIT_DIR")), Getenv: a.getenv,
+	})
+}
+
+// tiers are the folders of the caches to read.
+func (a *app) tiers() []string {
+	return registry.SplitPath(firstOf(a.cachePath, a.getenv("AITER_JIT_PATH")))
+}
+
+// limits are those of --cache-max-size, the environment, and else the default.
+func (a *app) limits() (cache.Limits, error) {
+	var given cache.Limits
+	if a.maxSize != "" {
+		n, err := parseSize(a.maxSize)
+		if err != nil {
+			return given, err
+		}
+		given.Size = n
+	}
+	return registry.Limits(given, a.getenv)
 }
 
 // openRegistry opens the registry with the shared flags added to opts. Without
@@ -102,12 +125,12 @@ func (a *app) openRegistry(ctx context.Context, opts registry.Options) (*registr
 	if _, err := a.sources(); err != nil {
 		return nil, err
 	}
-	path, err := a.cachePath()
+	limits, err := a.limits()
 	if err != nil {
 		return nil, err
 	}
-	opts.Root, opts.Config, opts.CacheDir = a.sourceRoot(), a.configPath(), path
-	opts.Getenv = a.getenv
+	opts.Root, opts.Config, opts.CacheDir, opts.Path = a.sourceRoot(), a.configPath(), a.cacheDir, a.tiers()
+	opts.Limits, opts.Getenv = limits, a.getenv
 	if opts.Targets == nil {
 		opts.Targets = []target.Target{}
 	}

@@ -24,17 +24,25 @@ a library of its own: what a first call of that operator in that type builds,
 where the cache does not have the whole module. Where types are not built apart
 (on the CPU) a part has all of them.
 
-The support library that all modules call back into is built along.`
+The support library that all modules call back into is built along.
+
+--output DIR writes what was built, and nothing else, into a cache of its own: to
+be moved or copied anywhere, owned by anyone, mounted read-only, and named by
+AITER_JIT_PATH. It serves a machine without any compiler too, as long as the
+configuration and the sources are those it was made from. Building into a folder
+that has other modules or targets adds to it.`
 
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
   aiterctl build --all --arch native --json
   aiterctl build --op causal_conv1d_fwd --dtype bfloat16 --arch gfx942
+  aiterctl build --all --arch gfx942,gfx950 --output /opt/aiter
   aiterctl build --all --dry-run --compile-commands compile_commands.json`
 
 type buildFlags struct {
 	all, force, dryRun    bool
 	arch, compileCommands string
+	output                string
 	jobs                  int
 	timeout               time.Duration
 	parts                 partFlags
@@ -63,6 +71,7 @@ func newBuild(a *app) *cobra.Command {
 	fl.BoolVar(&f.force, "force", false, "compile everything once more")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "say what would be compiled, and how")
 	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
+	fl.StringVar(&f.output, "output", "", "make a cache of the modules in `DIR`, to be read by AITER_JIT_PATH, that needs no compiler")
 	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
 	a.completeArch(cmd)
 	f.parts.add(a, cmd)
@@ -77,6 +86,8 @@ func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
 		return usagef("give --op or --all, not both")
 	case !f.all && len(names)+len(f.parts.ops) == 0:
 		return usagef("nothing to build: name modules (aiterctl list modules), or give --op or --all")
+	case f.output != "" && f.dryRun:
+		return usagef("--output and --dry-run exclude each other")
 	case cmd.Flags().Changed("jobs") && f.jobs < 1:
 		return usagef("--jobs %d: expected 1 or more", f.jobs)
 	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
@@ -105,7 +116,12 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 	if len(reqs) == 0 {
 		return usagef("nothing to build: no module supports %s", join(targets))
 	}
-	plan := &buildPlan{app: a, manager: reg.Manager(), asked: reqs, support: supportRequest(cfg)}
+	if f.output != "" {
+		if err := noneEmpty(reqs, targets); err != nil {
+			return err
+		}
+	}
+	plan := &buildPlan{app: a, manager: reg.Manager(), asked: reqs, support: supportRequest(cfg), output: f.output}
 	if f.dryRun || f.compileCommands != "" {
 		if err := plan.commands(ctx, f); err != nil || f.dryRun {
 			return err
@@ -128,6 +144,7 @@ type buildPlan struct {
 	manager *jit.Manager
 	asked   []jit.Request
 	support []jit.Request // one or none
+	output  string        // folder of a cache to make; "" for none
 }
 
 // requests is everything to build, each once.
@@ -147,6 +164,12 @@ func (b *buildPlan) build(ctx context.Context, p *progress) error {
 	if err != nil && ctx.Err() == nil {
 		err = failures(results)
 	}
+	if err == nil && b.output != "" {
+		err = b.export(ctx, results)
+	}
+	if err != nil {
+		b.output = ""
+	}
 	rep := b.report(results)
 	if b.app.json {
 		return errors.Join(b.app.writeJSON(rep), err)
@@ -154,7 +177,10 @@ func (b *buildPlan) build(ctx context.Context, p *progress) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return errors.Join(b.app.table(rep.rows()), err)
+	if err = errors.Join(b.app.table(rep.rows()), err); err == nil && b.output != "" {
+		_, err = fmt.Fprintf(b.app.out, "\nmade %s; to use it: export AITER_JIT_PATH=%s\n", b.output, b.output)
+	}
+	return err
 }
 
 // failures joins what went wrong, the same text only once: a missing compiler

@@ -10,6 +10,7 @@ import (
 // buildReport is what build --json prints. The names stay.
 type buildReport struct {
 	Modules []moduleReport `json:"modules"`
+	Output  string         `json:"output"`  // folder of the cache that was made, "" for none
 	Support *moduleReport  `json:"support"` // null when it was asked for by name, or there is none
 }
 
@@ -28,7 +29,7 @@ type moduleReport struct {
 }
 
 func (b *buildPlan) report(results []jit.Result) buildReport {
-	rep := buildReport{Modules: []moduleReport{}}
+	rep := buildReport{Modules: []moduleReport{}, Output: b.output}
 	for _, r := range results {
 		m := newModuleReport(r)
 		if slices.Contains(b.asked, r.Request) {

@@ -15,12 +15,16 @@ import (
 const cleanLong = `Remove built modules from the cache, with the objects and records that only they
 need: all of them, or those of the named modules, of the targets of --arch, or
 not used for as long as --older-than says. With --max-size the least recently
-used are removed until the whole cache fits.
+used are removed until the whole cache fits, with --max-count until there are no more.
+
+Beside that it keeps itself small: once an hour, after a build that added to it,
+what exceeds AITER_JIT_MAX_SIZE, _MAX_AGE or _MAX_COUNT goes.
 
 What a living process has loaded stays. It is safe while others build.`
 
 type cleanFlags struct {
 	arch, olderThan, maxSize string
+	maxCount                 int
 	dryRun                   bool
 }
 
@@ -38,13 +42,17 @@ func newCleanCache(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.arch, "arch", "", "only these targets: gfx942,sm_90,cpu or native; gfx90a includes gfx90a:xnack-")
 	cmd.Flags().StringVar(&f.olderThan, "older-than", "", "only what was not used for so long: 36h, 30d, 2w")
 	cmd.Flags().StringVar(&f.maxSize, "max-size", "", "only until the cache has this size: 500MB, 5GB, 4GiB")
+	cmd.Flags().IntVar(&f.maxCount, "max-count", 0, "only until the cache has so many artifacts")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be removed")
 	a.completeArch(cmd)
 	return cmd
 }
 
 func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
-	req := cache.CleanRequest{DryRun: f.dryRun}
+	req := cache.CleanRequest{DryRun: f.dryRun, MaxCount: f.maxCount}
+	if f.maxCount < 0 {
+		return usagef("--max-count %d: expected 1 or more", f.maxCount)
+	}
 	var err error
 	if req.OlderThan, err = parseAge(f.olderThan); err != nil {
 		return err
@@ -56,7 +64,7 @@ func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	store, err := a.openCache()
+	store, err := a.openCache(ctx)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func newDoctor(a *app) *cobra.Command {
 func (a *app) doctor(ctx context.Context) error {
 	var list []check
 	for _, look := range []func(context.Context) []check{
-		a.checkProgram, a.checkCache, a.checkConfig, a.checkToolchains, a.checkDevices,
+		a.checkProgram, a.checkCache, a.checkTiers, a.checkConfig, a.checkToolchains, a.checkDevices,
 	} {
 		list = append(list, look(ctx)...)
 	}
@@ -123,20 +123,6 @@ func (a *app) checkProgram(context.Context) []check {
 		Name: "aiterctl", Status: statusOK,
 		Detail: fmt.Sprintf("%s, built with %s for %s/%s, %d processors", v.Version, v.Go, v.OS, v.Arch, runtime.NumCPU()),
 	}}
-}
-
-func (a *app) checkCache(context.Context) []check {
-	c := check{Name: "cache", Status: statusOK, required: true}
-	store, err := a.openCache()
-	if err != nil {
-		c.fail(err)
-		return []check{c}
-	}
-	c.Detail = store.Path()
-	if s, err := store.Stats(); err == nil {
-		c.Detail += fmt.Sprintf(" (%s, %d artifacts)", sizeWords(s.Bytes), len(s.Artifacts))
-	}
-	return []check{c}
 }
 
 func (a *app) checkConfig(context.Context) []check {

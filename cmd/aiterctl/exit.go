@@ -51,12 +51,12 @@ func outcomes() []outcome {
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*manifest.Error], as[*manifest.NoSourcesError], as[*manifest.DuplicateSourceError], as[*manifest.VersionError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
-			as[*cache.UntrustedError], as[*cache.AccessError])},
+			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.TierError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
 		{exitToolchain, "a compiler is missing, does not answer, or cannot build for the target", isAny(
 			as[*toolchain.NotFoundError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},
 		{exitVerify, "what came out is wrong: an operator's result, or an entry of the cache", isAny(
-			as[*verifyError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
+			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
 		{exitDevice, "no device of this machine can run the operator", isAny(
 			as[*noDeviceError], as[*device.UnavailableError], as[*device.IndexError])},
 	}

@@ -84,8 +84,32 @@ func (a *app) printExplanation(x *jit.Explanation) {
 			fmt.Fprintf(a.out, "    %s  %s  %s\n", cache.Key(p.Digest).Short(), p.Name, p.Path)
 		}
 	}
+	a.printChanges("    files of the compiler that are not those of the last build:", x.Replaced)
 	for _, u := range x.Units {
 		a.printUnit(u)
+	}
+	a.printLink(x.Link)
+}
+
+func (a *app) printLink(l jit.LinkExplanation) {
+	verdict := "would be linked: " + l.Reason
+	if l.Action == jit.Hit {
+		verdict = "hit: " + l.Reason
+	}
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", verdict, firstOf(l.Key.Short(), "(not known yet)"))
+	for _, line := range l.Lines {
+		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
+	}
+	a.printChanges("    changed since the last build:", l.Changes)
+}
+
+func (a *app) printChanges(heading string, list []jit.Change) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, heading)
+	for _, c := range list {
+		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n", c.Label, firstOf(c.Before, "(not there)"), firstOf(c.After, "(not there)"))
 	}
 }
 
@@ -104,13 +128,7 @@ func (a *app) printUnit(u jit.UnitExplanation) {
 			fmt.Fprintf(a.out, "      %s  %s\n", cache.Key(h.Value).Short(), h.Label)
 		}
 	}
-	if len(u.Changes) == 0 {
-		return
-	}
-	fmt.Fprintln(a.out, "    changed since the last build:")
-	for _, c := range u.Changes {
-		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n", c.Label, firstOf(c.Before, "(not there)"), firstOf(c.After, "(not there)"))
-	}
+	a.printChanges("    changed since the last build:", u.Changes)
 }
 
 // age is a duration in one unit, for people.

@@ -96,7 +96,11 @@ func hintCompile(err error) string {
 }
 
 func hintCache(err error) string {
-	if as[*cache.UntrustedError](err) || as[*cache.AccessError](err) {
+	var foreign *cache.UntrustedError
+	if errors.As(err, &foreign) && foreign.Tier {
+		return "aiterctl list tiers shows the caches that are read"
+	}
+	if foreign != nil || as[*cache.AccessError](err) {
 		return "another folder can be given with --cache-dir DIR or AITER_JIT_DIR"
 	}
 	return ""

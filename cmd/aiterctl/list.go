@@ -14,13 +14,13 @@ import (
 
 func newList(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "list [modules|ops|targets]",
-		Short:   "List modules, operators or targets",
-		Long:    "List the modules of the configuration (the default), its operators, or the targets that can be named.",
-		Example: "  aiterctl list ops\n  aiterctl list targets --json",
+		Use:     "list [modules|ops|targets|tiers]",
+		Short:   "List modules, operators, targets or caches",
+		Long:    "List the modules of the configuration (the default), its operators, the targets that can be named,\nor the kernel cache and the read-only ones below it.",
+		Example: "  aiterctl list ops\n  aiterctl list targets --json\n  aiterctl list tiers",
 		Args:    args(cobra.MaximumNArgs(1)),
 		ValidArgs: []cobra.Completion{
-			"modules", "ops", "targets",
+			"modules", "ops", "targets", "tiers",
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.list(cmd.Context(), strings.Join(args, ""))
@@ -36,8 +36,10 @@ func (a *app) list(ctx context.Context, what string) error {
 		return a.listOps()
 	case "targets":
 		return a.listTargets(ctx)
+	case "tiers":
+		return a.listTiers(ctx)
 	}
-	return usagef("list %q: expected modules, ops or targets", what)
+	return usagef("list %q: expected modules, ops, targets or tiers", what)
 }
 
 // moduleItem is a module in a list.

@@ -38,7 +38,7 @@ func TestScript(t *testing.T) {
 // aiterctl reads, and the checkout as $AITER.
 func setup(env *testscript.Env) error {
 	for _, name := range []string{
-		"AITER_META_DIR", "AITER_CONFIG", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY",
+		"AITER_META_DIR", "AITER_CONFIG", "AITER_JIT_PATH", "AITER_JIT_MAX_SIZE", "AITER_JIT_MAX_AGE", "AITER_JIT_MAX_COUNT", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY",
 		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CXX", "XDG_CACHE_HOME",
 	} {
 		env.Setenv(name, "")

@@ -15,6 +15,9 @@ runs and checks operators.
 
 Environment (a flag wins over it, it wins over the configuration):
   AITER_JIT_DIR           the kernel cache; default $XDG_CACHE_HOME/aiter/jit
+  AITER_JIT_PATH          caches that are only read, with colons between them
+  AITER_JIT_MAX_SIZE      what the kernel cache may grow to (default 10GB; 0: no limit)
+  AITER_JIT_MAX_AGE, AITER_JIT_MAX_COUNT   likewise: unused for so long, artifacts; no limit
   AITER_META_DIR          a checkout to take config/ and csrc/ from
   AITER_CONFIG            the configuration, relative to the source tree
   AITER_LOG_LEVEL         trace, debug, info, warn or error
@@ -60,6 +63,8 @@ func (a *app) addFlags(root *cobra.Command) {
 	f.StringVar(&a.root, "root", "", "checkout that holds config/ and csrc/ (default: the sources in this program)")
 	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+defaultConfig+")")
 	f.StringVar(&a.cacheDir, "cache-dir", "", "kernel cache")
+	f.StringVar(&a.cachePath, "cache-path", "", "caches that are only read, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
+	f.StringVar(&a.maxSize, "cache-max-size", "", "what the kernel cache may grow to: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")
 	f.BoolVar(&a.json, "json", false, "print JSON to stdout")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more: log level debug, longer explanations")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, errors only")

@@ -7,7 +7,7 @@ import (
 
 func TestParseAge(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"": 0, "90m": 90 * time.Minute, "36h": 36 * time.Hour, "30d": 30 * day, "0.5d": 12 * time.Hour, "2w": 14 * day,
+		"": 0, "90m": 90 * time.Minute, "36h": 36 * time.Hour, "30d": 30 * 24 * time.Hour, "0.5d": 12 * time.Hour, "2w": 14 * 24 * time.Hour,
 	} {
 		if got, err := parseAge(in); err != nil || got != want {
 			t.Errorf("parseAge(%q) = %v, %v, want %v", in, got, err, want)
@@ -45,7 +45,7 @@ func TestSizeWords(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		3 * time.Second: "3 s", 90 * time.Second: "1 min", 26 * time.Hour: "26 h", 3 * day: "3 days",
+		3 * time.Second: "3 s", 90 * time.Second: "1 min", 26 * time.Hour: "26 h", 3 * 24 * time.Hour: "3 days",
 	} {
 		if got := age(d); got != want {
 			t.Errorf("age(%v) = %q, want %q", d, got, want)

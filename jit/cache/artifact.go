@@ -14,6 +14,7 @@ import (
 // Artifact is a finished module or part of one: a shared library for one target, in a folder
 // of its own that never changes.
 type Artifact struct {
+	ID        string    `json:"id"` // names it in the cache; see [Artifact.identify]
 	Module    string    `json:"module"`
 	Target    string    `json:"target"`
 	Spec      string    `json:"spec"`   // the part of the module that it is, "" for the whole: "causal_conv1d_fwd dtype=float16"
@@ -29,8 +30,22 @@ type Artifact struct {
 
 	// Path of the library; not stored, the folder may be moved.
 	Path string `json:"-"`
+	// Tier is the read-only cache in which it lies, "" for the cache itself.
+	Tier string `json:"-"`
 	// Used is when it was last loaded or built, to the hour.
 	Used time.Time `json:"-"`
+}
+
+// identify returns the name of an artifact: what it is for, and its content.
+// Modules whose libraries are the same to the byte have each an artifact of
+// their own.
+func (a Artifact) identify() string {
+	var l Lines
+	l.Add("module", a.Module)
+	l.Add("target", a.Target)
+	l.Add("spec", a.Spec)
+	l.Add("library", a.Digest)
+	return string(l.Key())
 }
 
 // Ref names what the cache holds for one unit of an artifact, so that the
@@ -45,34 +60,53 @@ type Ref struct {
 
 const artifactMeta = "artifact.json"
 
-// artifactDir is a folder where nothing ever is when digest is none, as read
-// from a damaged record.
-func (d *Dir) artifactDir(digest string) string {
-	if !isDigest(digest) {
-		digest = "none"
+// artifactDir is a folder where nothing ever is when id is none, as read from
+// a damaged record.
+func (d *Dir) artifactDir(id string) string {
+	if !isDigest(id) {
+		id = "none"
 	}
-	return filepath.Join(d.base, "artifact", digest)
+	return filepath.Join(d.base, "artifact", id)
 }
 
 // AddArtifact publishes the library at path, which must lie in a [Stage] of
-// this cache, with its description. When the same bytes are there already the
-// earlier folder stays.
+// this cache, with its description. When the same bytes are there already for
+// the same module and target the earlier folder stays; for another one they
+// are shared by a hard link.
 func (d *Dir) AddArtifact(s *Stage, path string, a Artifact) (Artifact, error) {
 	digest, err := syncAndHash(path)
 	if err != nil {
 		return a, &AccessError{d.path, "write to", err}
 	}
 	a.Digest = digest
+	a.ID = a.identify()
 	if info, err := os.Stat(path); err == nil {
 		a.Size = info.Size()
 	}
-	if have, err := d.Artifact(digest); err == nil {
+	if have, err := d.Artifact(a.ID); err == nil {
 		return have, nil
 	}
+	d.shareLibrary(s, path, a)
 	if err := d.publishArtifact(s, path, a); err != nil {
 		return a, &AccessError{d.path, "write to", err}
 	}
-	return d.Artifact(digest)
+	a.Path, a.Used = filepath.Join(d.artifactDir(a.ID), a.Module+".so"), time.Now()
+	return a, nil
+}
+
+// shareLibrary puts a link to the same bytes in the place of path, where
+// another module has them; where that fails they are stored twice.
+func (d *Dir) shareLibrary(s *Stage, path string, a Artifact) {
+	list, _ := d.Artifacts()
+	for _, have := range list {
+		if have.Digest != a.Digest || d.verify(have.Path, a.Digest) != nil {
+			continue
+		}
+		if twin := s.File("twin"); os.Link(have.Path, twin) == nil {
+			_ = os.Rename(twin, path)
+			return
+		}
+	}
 }
 
 func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
@@ -90,7 +124,7 @@ func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
 	if err := writeSynced(filepath.Join(dir, artifactMeta), append(meta, '\n')); err != nil {
 		return err
 	}
-	err = publish(dir, d.artifactDir(a.Digest))
+	err = publish(dir, d.artifactDir(a.ID))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
 		return nil // another process published the same bytes first
 	}
@@ -106,50 +140,69 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Artifact returns the artifact with that digest after reading it through and
-// comparing; a corrupt one is put aside, whole, and reported as [*MissError].
-func (d *Dir) Artifact(digest string) (Artifact, error) {
-	a, err := d.readArtifact(digest)
+// Artifact returns the artifact with that ID, of this cache or else of a tier
+// below it, after reading it through and comparing; a corrupt one is put
+// aside, whole, and reported as [*MissError]. It counts as a use.
+func (d *Dir) Artifact(id string) (Artifact, error) {
+	a, err := d.checkedArtifact(id)
+	for _, t := range d.tiers {
+		if err == nil {
+			break
+		}
+		if below, miss := t.checkedArtifact(id); miss == nil {
+			a, err = below, nil
+		}
+	}
+	if err == nil && a.Tier == "" {
+		d.touch(filepath.Dir(a.Path), a.Used)
+	}
+	return a, err
+}
+
+// checkedArtifact looks in this folder alone.
+func (d *Dir) checkedArtifact(id string) (Artifact, error) {
+	a, err := d.readArtifact(id)
 	if err != nil {
 		return a, err
 	}
 	got, err := hashFile(a.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		d.Quarantine(d.artifactDir(digest)) // without its library it blocks its successor
-		return a, &MissError{"artifact", digest, "corrupt: its library is gone"}
+		// Without its library it blocks its successor.
+		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its library is gone")
 	}
 	if err != nil {
-		d.quarantineStrange(d.artifactDir(digest), err)
-		return a, &MissError{"artifact", digest, err.Error()}
+		d.quarantineStrange(d.artifactDir(id), err)
+		return a, &MissError{"artifact", id, err.Error()}
 	}
-	if got != digest {
-		d.Quarantine(d.artifactDir(digest))
-		return a, &MissError{"artifact", digest, "corrupt: its content has the digest " + Key(got).Short()}
+	if got != a.Digest {
+		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its content has the digest "+Key(got).Short())
 	}
-	d.touch(d.artifactDir(digest), a.Used)
-	return a, nil
+	return a, d.checkTrust(a)
 }
 
 // readArtifact reads the description without checking the library.
-func (d *Dir) readArtifact(digest string) (Artifact, error) {
+func (d *Dir) readArtifact(id string) (Artifact, error) {
 	var a Artifact
-	dir := d.artifactDir(digest)
+	dir := d.artifactDir(id)
 	data, err := readRegular(filepath.Join(dir, artifactMeta))
 	if err == nil {
-		err = decodeArtifact(data, digest, &a)
+		err = decodeArtifact(data, id, &a)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist) && !present(dir):
-		return a, &MissError{"artifact", digest, "absent"}
+		return a, &MissError{"artifact", id, "absent"}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, errDescription):
-		d.Quarantine(dir) // it would block its successor
-		return a, &MissError{"artifact", digest, "corrupt: " + err.Error()}
+		// It would block its successor.
+		return a, d.corrupt("artifact", id, dir, "corrupt: "+err.Error())
 	default:
 		d.quarantineStrange(dir, err)
-		return a, &MissError{"artifact", digest, err.Error()}
+		return a, &MissError{"artifact", id, err.Error()}
 	}
 	a.Path = filepath.Join(dir, a.Module+".so")
+	if d.readOnly {
+		a.Tier = d.path
+	}
 	if info, err := os.Stat(dir); err == nil {
 		a.Used = info.ModTime()
 	}
@@ -158,11 +211,11 @@ func (d *Dir) readArtifact(digest string) (Artifact, error) {
 
 var errDescription = errors.New(artifactMeta + " does not describe it")
 
-func decodeArtifact(data []byte, digest string, a *Artifact) error {
+func decodeArtifact(data []byte, id string, a *Artifact) error {
 	if err := json.Unmarshal(data, a); err != nil {
 		return fmt.Errorf("%w: %w", errDescription, err)
 	}
-	if a.Digest != digest || a.Module == "" || a.Module != filepath.Base(a.Module) {
+	if a.identify() != id || a.ID != id || a.Module == "" || a.Module != filepath.Base(a.Module) {
 		return errDescription
 	}
 	return nil
@@ -191,12 +244,15 @@ const useWait = 5 * time.Second
 // function is called; [Dir.Clean] passes over it meanwhile. It fails with
 // [*MissError] when the artifact was removed before the mark was on it: it has
 // to be built again.
+//
+// The mark is a lock on a file of the artifact. One of a tier may be on a
+// filesystem that has none, and is used without: nobody cleans a tier.
 func (d *Dir) Use(a Artifact) (release func() error, err error) {
-	path := filepath.Join(d.artifactDir(a.Digest), artifactMeta)
+	path := filepath.Join(filepath.Dir(a.Path), artifactMeta)
 	for start := time.Now(); ; time.Sleep(firstPoll) {
 		f, err := openRegular(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &MissError{"artifact", a.Digest, "removed meanwhile"}
+			return nil, &MissError{"artifact", a.ID, "removed meanwhile"}
 		}
 		if err != nil {
 			return nil, &AccessError{d.path, "read from", err}
@@ -206,13 +262,17 @@ func (d *Dir) Use(a Artifact) (release func() error, err error) {
 			return f.Close, nil
 		}
 		_ = f.Close()
+		if err != nil && a.Tier != "" {
+			return func() error { return nil }, nil
+		}
 		if err != nil && (!errors.Is(err, syscall.EWOULDBLOCK) || time.Since(start) > useWait) {
 			return nil, &AccessError{d.path, "lock an artifact in", err}
 		}
 	}
 }
 
-// Artifacts lists what is stored, without checking the libraries' content.
+// Artifacts lists what is stored in this cache, without tiers and without
+// checking the libraries' content.
 func (d *Dir) Artifacts() ([]Artifact, error) {
 	entries, err := os.ReadDir(filepath.Join(d.base, "artifact"))
 	if err != nil {

@@ -28,14 +28,20 @@ func (d *Dir) AddBlob(path string) (digest string, err error) {
 	return digest, nil
 }
 
-// Blob returns the path of the blob with that digest after reading it through
-// and comparing; a corrupt one is put aside and reported as [*MissError].
+// Blob returns the path of the blob with that digest, in this cache or in a
+// tier below it, after reading it through and comparing; a corrupt one is put
+// aside and reported as [*MissError].
 func (d *Dir) Blob(digest string) (string, error) {
-	path := d.BlobPath(digest)
-	if err := d.verify(path, digest); err != nil {
-		return "", err
+	err := d.verify(d.BlobPath(digest), digest)
+	if err == nil {
+		return d.BlobPath(digest), nil
 	}
-	return path, nil
+	for _, t := range d.tiers {
+		if path := t.BlobPath(digest); t.verify(path, digest) == nil {
+			return path, nil
+		}
+	}
+	return "", err
 }
 
 func (d *Dir) verify(path, digest string) error {
@@ -48,10 +54,15 @@ func (d *Dir) verify(path, digest string) error {
 		return &MissError{"file", digest, err.Error()}
 	}
 	if got != digest {
-		d.Quarantine(path)
-		return &MissError{"file", digest, fmt.Sprintf("corrupt: its content has the digest %s", Key(got).Short())}
+		return d.corrupt("file", digest, path, fmt.Sprintf("corrupt: its content has the digest %s", Key(got).Short()))
 	}
 	return nil
+}
+
+// HasDigest says whether a file has that SHA-256.
+func HasDigest(path, digest string) bool {
+	got, err := hashFile(path)
+	return err == nil && got == digest
 }
 
 func hashFile(path string) (string, error) {

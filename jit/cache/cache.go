@@ -8,11 +8,16 @@
 //	CACHEDIR.TAG            tells backup programs to pass by
 //	v1/record/KIND/ab/KEY   records (action results, dependency lists)
 //	v1/blob/ab/SHA256       object files
-//	v1/artifact/SHA256/     one folder an artifact: NAME.so and artifact.json
+//	v1/artifact/ID/         one folder an artifact: NAME.so and artifact.json
 //	v1/lock/KEY             flock files, one a key
 //	v1/stage/               unfinished work, one folder a job
 //	v1/log/                 what the compilers printed, for failed units
 //	v1/quarantine/          what was found corrupt
+//	v1/source/DIGEST/       sources that came inside a program, laid out
+//	v1/counts               what builds found and did; see [Dir.Count]
+//	v1/trimmed              its time is that of the last [Dir.Trim]
+//
+// A cache may lie over others that are only read; see [Dir.Over].
 package cache
 
 import (
@@ -37,10 +42,17 @@ type Dir struct {
 	path string // the folder itself
 	base string // path/v1
 
+	trustForeign bool
+	readOnly     bool   // it is a tier
+	tiers        []*Dir // below it, in the order in which they are looked at
+	limits       Limits
+	faulty       func(Fault)
+
 	flock func(f *os.File, how int) error // flockFile, or a test's
 
 	mu    sync.Mutex
 	turns map[Key]chan struct{} // see turn
+	gone  map[string]bool       // records of tiers that are overlooked
 }
 
 // Options of [Open].
@@ -48,6 +60,10 @@ type Options struct {
 	// TrustForeign accepts a folder that another user owns or can write to.
 	// Loading from such a folder runs that user's code.
 	TrustForeign bool
+	// Limits are kept by [Dir.Trim].
+	Limits Limits
+	// Faulty, if not nil, is told of what was found corrupt, from any goroutine.
+	Faulty func(Fault)
 }
 
 // Open opens the cache folder path, making it (mode 0700) when it is missing.
@@ -58,12 +74,12 @@ func Open(path string, opts Options) (*Dir, error) {
 	if err != nil {
 		return nil, &AccessError{Path: path, Op: "resolve", Err: err}
 	}
-	d := &Dir{path: abs, base: filepath.Join(abs, layout), flock: flockFile}
+	d := newDir(abs, opts)
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return nil, &AccessError{Path: abs, Op: "make", Err: err}
 	}
 	if !opts.TrustForeign {
-		if err := checkOwner(abs, os.Stat); err != nil {
+		if err := d.checkOwner(abs, os.Stat); err != nil {
 			return nil, err
 		}
 	}
@@ -76,6 +92,10 @@ func Open(path string, opts Options) (*Dir, error) {
 	return d, nil
 }
 
+func newDir(path string, opts Options) *Dir {
+	return &Dir{path: path, base: filepath.Join(path, layout), trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile}
+}
+
 // folders are those directly below base that are always there.
 func folders() []string { return []string{"record", "blob", "artifact", "lock", "stage", "log"} }
 
@@ -83,7 +103,7 @@ func folders() []string { return []string{"record", "blob", "artifact", "lock", 
 // there, such as symlinks to a place that others write to.
 func (d *Dir) checkFolders() error {
 	for _, sub := range append(folders(), "", "source") {
-		err := checkOwner(filepath.Join(d.base, sub), os.Lstat)
+		err := d.checkOwner(filepath.Join(d.base, sub), os.Lstat)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -123,40 +143,6 @@ func (d *Dir) MemoPath() string { return filepath.Join(d.base, "filehash") }
 // SourcesPath returns the folder below which source trees that came inside
 // the binary are laid out for the compilers.
 func (d *Dir) SourcesPath() string { return filepath.Join(d.base, "source") }
-
-// checkOwner refuses a folder whose content another user may have written.
-func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
-	info, err := stat(path)
-	if err != nil {
-		return &AccessError{Path: path, Op: "read", Err: err}
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	if !info.IsDir() {
-		return &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
-	}
-	if int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return &UntrustedError{Path: path, Owner: int(st.Uid), User: os.Geteuid(), Mode: info.Mode().Perm()}
-	}
-	return nil
-}
-
-// UntrustedError reports a cache folder that another user owns or may write
-// to: loading a kernel from it would run that user's code.
-type UntrustedError struct {
-	Path        string
-	Owner, User int // user ids: of the folder, of this process
-	Mode        fs.FileMode
-}
-
-func (e *UntrustedError) Error() string {
-	if e.Owner != e.User {
-		return fmt.Sprintf("cache folder %s belongs to user %d, this process runs as user %d, and loading from it would run that user's code; choose another folder with AITER_JIT_DIR, or set AITER_TRUST_JIT_DIR=1", e.Path, e.Owner, e.User)
-	}
-	return fmt.Sprintf("cache folder %s can be written by other users (mode %04o), and loading from it would run their code; run: chmod go-w %s", e.Path, e.Mode, e.Path)
-}
 
 // AccessError reports a cache folder that cannot be made, read or written.
 type AccessError struct {

@@ -164,7 +164,7 @@ func TestArtifacts(t *testing.T) {
 			if err := tt.damage(); err != nil {
 				t.Fatal(err)
 			}
-			_, err := d.Artifact(a.Digest)
+			_, err := d.Artifact(a.ID)
 			wantMiss(t, err, tt.reason)
 			if back := addArtifact(t, d, "library"); back.Path != a.Path {
 				t.Errorf("not published again: %s", back.Path)
@@ -304,7 +304,7 @@ func TestClean(t *testing.T) {
 	if err != nil || len(rep.Removed) != 1 || rep.Removed[0].Digest != a.Digest {
 		t.Errorf("dry run by age: %+v, %v", rep, err)
 	}
-	if _, err := d.Artifact(a.Digest); err != nil {
+	if _, err := d.Artifact(a.ID); err != nil {
 		t.Errorf("a dry run removed: %v", err)
 	}
 	age(a, 100*time.Hour)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,117 +13,175 @@ import (
 
 // CleanRequest says what [Dir.Clean] removes: the artifacts that Match picks
 // and that are older than OlderThan, then the least recently used ones until
-// the whole cache fits in MaxSize.
+// the whole cache is within MaxSize and MaxCount.
 type CleanRequest struct {
 	Match     func(Artifact) bool // nil: every artifact
 	OlderThan time.Duration       // since the last use; 0: whatever its age
-	MaxSize   int64               // bytes of the whole cache; 0: no limit, remove all that match
+	MaxSize   int64               // bytes of the whole cache; 0: no limit
+	MaxCount  int                 // artifacts; 0: no limit. Without either: remove all that match
 	DryRun    bool
+
+	ages ages // of what no artifact needs
+}
+
+// everything says that the request asks for an empty cache.
+func (r CleanRequest) everything() bool {
+	return r.Match == nil && r.OlderThan == 0 && r.MaxSize == 0 && r.MaxCount == 0
 }
 
 // CleanReport says what was removed, or would be.
 type CleanReport struct {
 	Removed []Artifact `json:"removed"`
 	InUse   []Artifact `json:"in_use"`  // matched, but kept for a living process
-	Orphans int        `json:"orphans"` // objects and records that nothing refers to any more
-	Bytes   int64      `json:"bytes"`
+	Orphans int        `json:"orphans"` // other files: of what was removed, and what nothing refers to any more
+	Bytes   int64      `json:"bytes"`   // that the removed took up
 }
 
-// orphanAge keeps Clean off what a build under way has published and not yet
+// ages are how old things must be to go that belong to no artifact.
+type ages struct {
+	orphan time.Duration // objects and records
+	aside  time.Duration // logs, quarantine, failures: kept for people to look at
+	source time.Duration // laid-out source trees, since a compiler last ran in them
+}
+
+// cleanAges keep Clean off what a build under way has published and not yet
 // tied to an artifact. A clean of everything does not wait: a build that
 // loses an object under its hands compiles it again.
+var cleanAges = ages{orphan: orphanAge, aside: 7 * day, source: day}
+
 const orphanAge = time.Hour
 
 // Clean removes artifacts and whatever only they referred to. It may run
-// while others build and load.
+// while others build and load. Tiers stay as they are.
 func (d *Dir) Clean(req CleanRequest) (CleanReport, error) {
+	if d.readOnly {
+		return CleanReport{}, &AccessError{d.path, "write to", syscall.EROFS}
+	}
 	all, err := d.Artifacts()
 	if err != nil {
 		return CleanReport{}, err
 	}
-	var rep CleanReport
-	doomed := map[string]bool{} // by digest
-	for _, a := range d.choose(all, req) {
-		doomed[a.Digest] = true
+	switch {
+	case req.everything():
+		req.ages = ages{}
+	case req.ages == ages{}:
+		req.ages = cleanAges
 	}
-	s := sweep{live: map[string]bool{}, doomed: map[string]bool{}, age: orphanAge, dryRun: req.DryRun}
-	for _, a := range all {
-		refs := d.references(a)
-		switch {
-		case !doomed[a.Digest]:
-			maps.Copy(s.live, refs)
-		case !d.remove(a, req.DryRun):
-			maps.Copy(s.live, refs)
-			rep.InUse = append(rep.InUse, a)
-		default:
-			maps.Copy(s.doomed, refs)
-			rep.Removed = append(rep.Removed, a)
-			rep.Bytes += a.Size
-		}
-	}
-	if req.Match == nil && req.OlderThan == 0 && req.MaxSize == 0 {
-		s.age = 0
-	}
-	d.sweepOrphans(s, &rep)
+	c := d.newCleaning(req, all)
+	c.clean()
 	if !req.DryRun {
 		d.Sweep()
 	}
-	return rep, nil
+	return c.rep, nil
 }
 
-// choose returns the artifacts to remove, least recently used first.
-func (d *Dir) choose(all []Artifact, req CleanRequest) []Artifact {
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b Artifact) int { return a.Used.Compare(b.Used) })
-	size := d.size()
-	var out []Artifact
-	for _, a := range sorted {
-		switch {
-		case req.Match != nil && !req.Match(a):
-		case req.OlderThan > 0 && time.Since(a.Used) < req.OlderThan:
-		case req.MaxSize > 0 && size <= req.MaxSize:
-		default:
-			out = append(out, a)
-			size -= d.cost(a)
+// cleaning is one call of Clean.
+type cleaning struct {
+	d     *Dir
+	req   CleanRequest
+	all   []Artifact                     // least recently used first
+	files map[string]map[string]struct{} // what an artifact needs beside its folder, by its ID
+	needs map[string]int                 // how many artifacts need a file
+	size  int64                          // of the cache, as far as it has been cleaned
+	rep   CleanReport
+}
+
+func (d *Dir) newCleaning(req CleanRequest, all []Artifact) *cleaning {
+	c := &cleaning{d: d, req: req, all: slices.Clone(all), files: map[string]map[string]struct{}{}, needs: map[string]int{}}
+	slices.SortFunc(c.all, func(a, b Artifact) int { return a.Used.Compare(b.Used) })
+	for _, a := range c.all {
+		c.files[a.ID] = d.references(a)
+		for path := range c.files[a.ID] {
+			c.needs[path]++
 		}
 	}
-	return out
+	return c
 }
 
-// cost is what removing an artifact frees: the library and its objects.
-func (d *Dir) cost(a Artifact) int64 {
-	n := a.Size
-	for _, u := range a.Units {
-		if info, err := os.Stat(d.BlobPath(u.Object)); err == nil {
-			n += info.Size()
+func (c *cleaning) clean() {
+	c.sweepOrphans()
+	c.d.sweepAside(c.req.ages, c.req.DryRun, &c.rep)
+	c.size = c.d.size()
+	if c.req.DryRun {
+		c.size -= c.rep.Bytes
+	}
+	left := len(c.all)
+	for _, a := range c.all {
+		if !c.picks(a, left) {
+			continue
+		}
+		if !c.d.remove(a, c.req.DryRun) {
+			c.rep.InUse = append(c.rep.InUse, a)
+			continue
+		}
+		left--
+		c.removed(a)
+	}
+}
+
+func (c *cleaning) picks(a Artifact, left int) bool {
+	r := c.req
+	switch {
+	case r.Match != nil && !r.Match(a):
+		return false
+	case r.OlderThan > 0 && time.Since(a.Used) < r.OlderThan:
+		return false
+	case r.MaxSize == 0 && r.MaxCount == 0:
+		return true
+	}
+	return r.MaxSize > 0 && c.size > r.MaxSize || r.MaxCount > 0 && left > r.MaxCount
+}
+
+// removed notes an artifact that is gone, and removes what only it needed.
+func (c *cleaning) removed(a Artifact) {
+	c.rep.Removed = append(c.rep.Removed, a)
+	freed := a.Size
+	for path := range c.files[a.ID] {
+		if c.needs[path]--; c.needs[path] > 0 {
+			continue
+		}
+		if info, err := os.Lstat(path); err == nil && (c.req.DryRun || removeFile(path) == nil) {
+			c.rep.Orphans++
+			freed += info.Size()
 		}
 	}
-	return n
+	c.rep.Bytes += freed
+	c.size -= freed
 }
 
-func (d *Dir) size() int64 {
-	var n int64
-	d.walk(func(_ string, info fs.FileInfo) { n += info.Size() })
-	return n
+// sweepOrphans removes objects and records that no artifact needs.
+func (c *cleaning) sweepOrphans() {
+	for _, sub := range []string{"record", "blob"} {
+		c.d.walkBelow(sub, func(path string, info fs.FileInfo) {
+			age := c.req.ages.orphan
+			if filepath.Base(filepath.Dir(filepath.Dir(path))) == string(Failure) {
+				age = c.req.ages.aside
+			}
+			if c.needs[path] > 0 || time.Since(info.ModTime()) < age {
+				return
+			}
+			if c.req.DryRun || removeFile(path) == nil {
+				c.rep.Orphans++
+				c.rep.Bytes += info.Size()
+			}
+		})
+	}
 }
 
-// walk visits every regular file of the store.
-func (d *Dir) walk(visit func(path string, info fs.FileInfo)) {
-	_ = filepath.WalkDir(d.base, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return nil
-		}
-		if info, err := e.Info(); err == nil {
-			visit(path, info)
-		}
-		return nil
-	})
+// removeFile removes a file, and the folder above when it was the last.
+func removeFile(path string) error {
+	err := os.Remove(path)
+	if err == nil {
+		_ = os.Remove(filepath.Dir(path)) // fails when others are in it
+	}
+	return err
 }
 
 // remove takes an artifact out of the store, unless a living process uses it.
 func (d *Dir) remove(a Artifact, dryRun bool) bool {
-	dir := d.artifactDir(a.Digest)
-	f, err := openRegular(filepath.Join(dir, artifactMeta))
+	dir := d.artifactDir(a.ID)
+	path := filepath.Join(dir, artifactMeta)
+	f, err := openRegular(path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
@@ -135,8 +192,11 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	if dryRun {
 		return true
 	}
+	if !sameFile(f, path) {
+		return true // another cleaner was quicker
+	}
 	_ = d.Forget(Linked, a.LinkKey)
-	if r := d.recent(a.LastKey); r.Artifact == "" || r.Artifact == a.Digest {
+	if r := d.recent(a.LastKey); r.Artifact == "" || r.Artifact == a.ID {
 		_ = d.Forget(Last, a.LastKey)
 	}
 	// Renamed away first: nobody may find half of it.
@@ -148,66 +208,44 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	return os.Rename(dir, s.File("removed")) == nil
 }
 
-// sweep says which records, objects and logs sweepOrphans removes: those that
-// only removed artifacts referred to, and those that nothing refers to and
-// that are older than age.
-type sweep struct {
-	live, doomed map[string]bool // paths
-	age          time.Duration
-	dryRun       bool
-}
-
-func (s sweep) takes(path string, info fs.FileInfo) bool {
-	return !s.live[path] && (s.doomed[path] || time.Since(info.ModTime()) >= s.age)
-}
-
-func (d *Dir) sweepOrphans(s sweep, rep *CleanReport) {
-	for _, sub := range []string{"record", "blob", "log", "quarantine"} {
-		_ = filepath.WalkDir(filepath.Join(d.base, sub), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return nil
-			}
-			info, err := e.Info()
-			if err == nil && s.takes(path, info) && (s.dryRun || os.Remove(path) == nil) {
-				_ = os.Remove(filepath.Dir(path)) // fails when others are in it
-				rep.Orphans++
-				rep.Bytes += info.Size()
-			}
-			return nil
-		})
-	}
-}
-
 // Recent is the part of a [Last] record that Clean understands: what the last
 // build of a module for a target made, and what it consists of. It may differ
 // from what the artifact says: an edit of a comment gives other keys and the
 // same library.
 type Recent struct {
-	Artifact string `json:"artifact"` // digest
+	Artifact string `json:"artifact"` // ID
+	Link     Key    `json:"link_key"`
 	Refs     []Ref  `json:"refs"`
+	Compiler Key    `json:"compiler"` // digest of the toolchain
 }
 
 func (d *Dir) recent(key Key) Recent {
 	var r Recent
-	if data, err := d.Get(Last, key); err == nil {
+	if data, err := d.get(Last, key); err == nil {
 		_ = json.Unmarshal(data, &r) // what cannot be read refers to nothing
 	}
 	return r
 }
 
-// references returns the paths of all that belongs to an artifact.
-func (d *Dir) references(a Artifact) map[string]bool {
+// references returns the paths of all that an artifact needs beside its own
+// folder.
+func (d *Dir) references(a Artifact) map[string]struct{} {
+	paths := map[string]struct{}{}
+	add := func(path string) { paths[path] = struct{}{} }
+	add(d.recordPath(Linked, a.LinkKey))
+	add(d.recordPath(Last, a.LastKey))
 	units := a.Units
-	if r := d.recent(a.LastKey); r.Artifact == a.Digest {
+	if r := d.recent(a.LastKey); r.Artifact == a.ID {
 		units = slices.Concat(units, r.Refs)
+		add(d.recordPath(Compiler, r.Compiler))
+		add(d.recordPath(Linked, r.Link))
 	}
-	paths := map[string]bool{d.recordPath(Linked, a.LinkKey): true, d.recordPath(Last, a.LastKey): true}
 	for _, u := range units {
-		paths[d.recordPath(Manifest, u.Unit)] = true
-		paths[d.recordPath(Object, u.Result)] = true
-		paths[d.BlobPath(u.Object)] = true
+		add(d.recordPath(Manifest, u.Unit))
+		add(d.recordPath(Object, u.Result))
+		add(d.BlobPath(u.Object))
 		for _, k := range u.Deps {
-			paths[d.recordPath(DepList, Key(k))] = true
+			add(d.recordPath(DepList, Key(k)))
 		}
 	}
 	return paths

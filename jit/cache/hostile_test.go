@@ -44,7 +44,7 @@ func TestWhatIsNoFileIsPutAside(t *testing.T) {
 			wantMiss(t, err, "")
 			_, err = d.Blob(blob)
 			wantMiss(t, err, "")
-			_, err = d.Artifact(a.Digest)
+			_, err = d.Artifact(a.ID)
 			wantMiss(t, err, "")
 			// All of it can be made again, in the same places.
 			if err := d.Put(Object, key, []byte("x")); err != nil {
@@ -61,7 +61,7 @@ func TestWhatIsNoFileIsPutAside(t *testing.T) {
 			if err := errors.Join(os.Remove(meta), make(meta)); err != nil {
 				t.Fatal(err)
 			}
-			_, err = d.Artifact(a.Digest)
+			_, err = d.Artifact(a.ID)
 			wantMiss(t, err, "")
 			addArtifact(t, d, "library")
 		})
@@ -86,7 +86,7 @@ func TestRecordsCannotNamePlacesOutside(t *testing.T) {
 	if _, err := os.Stat(outside); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.Artifact(keep.Digest); err != nil {
+	if _, err := d.Artifact(keep.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -105,12 +105,12 @@ func TestNothingGoodIsPutAsideForWantOfFiles(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Artifact(a.Digest)
+	_, err := d.Artifact(a.ID)
 	if back := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); back != nil {
 		t.Fatal(back)
 	}
 	wantMiss(t, err, "too many open files")
-	if _, err := d.Artifact(a.Digest); err != nil {
+	if _, err := d.Artifact(a.ID); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func useOrMiss(t *testing.T, d *Dir, a Artifact) {
 		wantMiss(t, err, "removed")
 		return
 	}
-	if _, err := d.Artifact(a.Digest); err != nil {
+	if _, err := d.Artifact(a.ID); err != nil {
 		t.Errorf("in use, and removed: %v", err)
 	}
 	if err := release(); err != nil {
@@ -205,7 +205,7 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 	}
 	// The same library, made once more from an object of another key.
 	unit := Lines{{"unit", "edited"}}.Key()
-	body := `{"artifact":"` + a.Digest + `","refs":[{"unit":"` + string(unit) + `"}]}`
+	body := `{"artifact":"` + a.ID + `","refs":[{"unit":"` + string(unit) + `"}]}`
 	if err := errors.Join(d.Put(Last, lastKey, []byte(body)), d.Put(Manifest, unit, []byte("[]"))); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestUseIsRemembered(t *testing.T) {
 		if err := os.Chtimes(filepath.Dir(a.Path), when, when); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Artifact(a.Digest); err != nil {
+		if _, err := d.Artifact(a.ID); err != nil {
 			t.Fatal(err)
 		}
 		list, err := d.Artifacts()

@@ -135,8 +135,9 @@ func TestGoroutinesQueueForALock(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			got <- time.Now()
+			now := time.Now()
 			_ = l.Unlock()
+			got <- now
 		}()
 	}
 	time.Sleep(200 * time.Millisecond) // beyond the longest poll

@@ -21,6 +21,7 @@ const (
 	Linked   Kind = "linked"   // link key -> digest of an artifact
 	Failure  Kind = "failure"  // unit key -> the diagnostics of a failed compile
 	Last     Kind = "last"     // module and target -> the lines of the last build
+	Compiler Kind = "compiler" // toolchain digest -> the files that make it
 )
 
 // MissError says that nothing good is stored under a name, and why.
@@ -51,10 +52,36 @@ func isDigest(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Get returns the record of a kind stored under key, or [*MissError]. Each
-// record carries its own digest; one that does not match is put aside and
-// counts as missing.
+// Get returns the record of a kind stored under key, in this cache or in a
+// tier below it, or [*MissError]. Each record carries its own digest; one that
+// does not match is put aside and counts as missing.
 func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
+	body, err := d.get(kind, key)
+	if err == nil {
+		return body, nil
+	}
+	for _, t := range d.tiersWith(kind, key) {
+		if body, miss := t.get(kind, key); miss == nil {
+			return body, nil
+		}
+	}
+	return nil, err
+}
+
+// GetAll returns what this cache and each tier below it has stored under key,
+// in their order.
+func (d *Dir) GetAll(kind Kind, key Key) [][]byte {
+	var all [][]byte
+	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
+		if body, err := t.get(kind, key); err == nil {
+			all = append(all, body)
+		}
+	}
+	return all
+}
+
+// get looks in this folder alone.
+func (d *Dir) get(kind Kind, key Key) ([]byte, error) {
 	path := d.recordPath(kind, key)
 	raw, err := readRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +93,7 @@ func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	}
 	sum, body, ok := bytes.Cut(raw, []byte("\n"))
 	if !ok || string(sum) != SHA256(body) {
-		d.Quarantine(path)
-		return nil, &MissError{kind, string(key), "corrupt: its checksum does not match"}
+		return nil, d.corrupt(kind, string(key), path, "corrupt: its checksum does not match")
 	}
 	return body, nil
 }
@@ -78,8 +104,13 @@ func (d *Dir) Put(kind Kind, key Key, body []byte) error {
 	return d.writeFile(d.recordPath(kind, key), data)
 }
 
-// Forget removes a record; a missing one is no error.
+// Forget removes a record; a missing one is no error. What tiers have under
+// that key is not looked at any more by this process.
 func (d *Dir) Forget(kind Kind, key Key) error {
+	d.overlook(kind, key)
+	if d.readOnly {
+		return nil
+	}
 	err := os.Remove(d.recordPath(kind, key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &AccessError{d.path, "remove from", err}
@@ -104,22 +135,29 @@ func (d *Dir) writeFile(path string, data []byte) error {
 	return nil
 }
 
+// publishTries is how often the folder above is made again when a cleaner
+// removes it, empty as it is, before the first thing lies in it.
+const publishTries = 20
+
 // publish renames a finished file or folder to its place, making the folder
 // above it when it is the first there.
 func publish(from, to string) error {
 	err := os.Rename(from, to)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for try := 0; errors.Is(err, fs.ErrNotExist) && try < publishTries && present(from); try++ {
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		err = os.Rename(from, to)
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	return os.Rename(from, to)
+	return err
 }
 
 // Quarantine moves something found corrupt out of the way, keeping it for
-// inspection; when it cannot be kept it is removed.
+// inspection; when it cannot be kept it is removed. In a tier it stays.
 func (d *Dir) Quarantine(path string) {
+	if d.readOnly {
+		return
+	}
 	dir := filepath.Join(d.base, "quarantine")
 	_ = os.MkdirAll(dir, 0o700)
 	f, err := os.MkdirTemp(dir, filepath.Base(path)+"-")
@@ -127,4 +165,12 @@ func (d *Dir) Quarantine(path string) {
 		return
 	}
 	_ = os.RemoveAll(path)
+}
+
+// corrupt puts aside what lies at path, tells whoever watches, and returns the
+// miss that it is.
+func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
+	d.Quarantine(path)
+	d.tell(Fault{Path: path, Reason: reason})
+	return &MissError{kind, key, reason}
 }

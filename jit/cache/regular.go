@@ -56,6 +56,6 @@ func readRegular(path string) ([]byte, error) {
 func (d *Dir) quarantineStrange(path string, err error) {
 	var strange *irregularError
 	if errors.As(err, &strange) {
-		d.Quarantine(path)
+		_ = d.corrupt("file", "", path, err.Error())
 	}
 }

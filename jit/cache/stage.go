@@ -24,6 +24,9 @@ const stageTries = 10
 
 // NewStage makes a stage and locks it for the life of this process.
 func (d *Dir) NewStage() (*Stage, error) {
+	if d.readOnly {
+		return nil, &AccessError{d.path, "write to", syscall.EROFS}
+	}
 	var err error
 	for range stageTries {
 		var s *Stage
@@ -84,6 +87,9 @@ const (
 // Sweep removes what jobs that died left behind: stages that no process has
 // locked, temporary files, and lock files of long ago. It returns how many.
 func (d *Dir) Sweep() int {
+	if d.readOnly {
+		return 0
+	}
 	n := 0
 	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
 	if len(stages) > 0 {

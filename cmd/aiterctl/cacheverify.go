@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/registry"
+)
+
+const verifyLong = `Read every artifact, object and record and compare it with its digest, of the
+read-only caches too. What does not match is put aside, and made anew by the next
+build; in a read-only cache it is passed over.
+
+--rebuild compiles what a build would take from the cache once more, in a scratch
+folder, and compares the bytes. What has changed since it was built is skipped.`
+
+// verifyReport is what cache verify --json prints.
+type verifyReport struct {
+	cache.VerifyReport
+	Rebuilt []jit.Comparison `json:"rebuilt"`
+}
+
+func newVerify(a *app) *cobra.Command {
+	var rebuild bool
+	cmd := &cobra.Command{
+		Use:     "verify",
+		Short:   "Read everything through and compare it with its digests",
+		Long:    verifyLong,
+		Example: "  aiterctl cache verify\n  aiterctl cache verify --rebuild --json",
+		Args:    args(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.cacheVerify(cmd.Context(), rebuild) },
+	}
+	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "compile everything once more and compare the bytes")
+	return cmd
+}
+
+func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
+	store, err := a.openCache(ctx)
+	if err != nil {
+		return err
+	}
+	var rep verifyReport
+	if rep.VerifyReport, err = store.Verify(); err != nil {
+		return err
+	}
+	if rebuild {
+		if rep.Rebuilt, err = a.rebuild(ctx, store); err != nil {
+			return err
+		}
+	}
+	rep.Faults, rep.Rebuilt = nonNil(rep.Faults), nonNil(rep.Rebuilt)
+	if a.json {
+		err = a.writeJSON(rep)
+	} else {
+		a.printFaults(rep)
+	}
+	return errors.Join(err, rep.verdict())
+}
+
+// rebuild compiles what the cache and the tiers hold once more.
+func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, error) {
+	p := a.newProgress()
+	defer p.close()
+	reg, err := a.openRegistry(ctx, registry.Options{Observer: p})
+	if err != nil {
+		return nil, err
+	}
+	defer reg.Close()
+	reqs, err := stored(store, reg.Manager().Config())
+	if err != nil {
+		return nil, err
+	}
+	return reg.Manager().Rebuild(ctx, reqs...)
+}
+
+// stored are the modules and targets that a cache has, as far as the
+// configuration knows them, each once.
+func stored(store *cache.Dir, cfg *manifest.Config) ([]jit.Request, error) {
+	var reqs []jit.Request
+	for _, d := range append([]*cache.Dir{store}, store.Tiers()...) {
+		list, err := d.Artifacts()
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range list {
+			if r, ok := requestFor(x, cfg); ok && !slices.Contains(reqs, r) {
+				reqs = append(reqs, r)
+			}
+		}
+	}
+	return reqs, nil
+}
+
+// requestFor is what an artifact was built for, if the configuration still has
+// that.
+func requestFor(x cache.Artifact, cfg *manifest.Config) (jit.Request, bool) {
+	t, err := target.Parse(x.Target + "!")
+	m, unknown := cfg.Module(x.Module)
+	if err != nil || unknown != nil || !m.Supports(t) {
+		return jit.Request{}, false
+	}
+	parts, err := m.Specs(t, manifest.Selection{})
+	for _, spec := range append(parts, manifest.Spec{}) {
+		if spec.String() == x.Spec {
+			return jit.Request{Module: x.Module, Target: t, Spec: spec}, err == nil
+		}
+	}
+	return jit.Request{}, false
+}
+
+func (a *app) printFaults(rep verifyReport) {
+	for _, f := range rep.Faults {
+		fmt.Fprintf(a.out, "%s: %s\n", f.Path, f.Reason)
+	}
+	if len(rep.Faults) == 0 {
+		fmt.Fprintf(a.out, "%d entries, all as they were written\n", rep.Checked)
+	}
+	for _, c := range rep.Rebuilt {
+		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonWords(c))
+		for _, u := range c.Units {
+			if c.Skipped == "" && u.Stored != u.Rebuilt {
+				fmt.Fprintf(a.out, "  %s: stored %s, rebuilt %s\n", u.Source, cache.Key(u.Stored).Short(), cache.Key(u.Rebuilt).Short())
+			}
+		}
+	}
+}
+
+func comparisonWords(c jit.Comparison) string {
+	switch {
+	case c.Skipped != "":
+		return "skipped: " + c.Skipped
+	case c.Same():
+		return "the same bytes once more"
+	}
+	return fmt.Sprintf("DIFFERENT: stored %s, rebuilt %s", cache.Key(c.Stored).Short(), cache.Key(c.Rebuilt).Short())
+}
+
+// verdict is a [*verifyError] when anything is wrong.
+func (rep verifyReport) verdict() error {
+	var errs []error
+	if len(rep.Faults) > 0 {
+		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache were corrupt and have been put aside (in a read-only cache: are passed over); the next build makes them anew", len(rep.Faults), rep.Checked)})
+	}
+	different := 0
+	for _, c := range rep.Rebuilt {
+		if c.Skipped == "" && !c.Same() {
+			different++
+		}
+	}
+	if different > 0 {
+		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d modules are not what building them again gives", different, len(rep.Rebuilt))})
+	}
+	return errors.Join(errs...)
+}

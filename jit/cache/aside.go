@@ -1,0 +1,72 @@
+package cache
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// sweepAside removes logs, what was put aside, and laid-out source trees that
+// no process holds, when they are old enough.
+func (d *Dir) sweepAside(a ages, dryRun bool, rep *CleanReport) {
+	d.sweepFolder("log", a.aside, dryRun, rep, os.Remove)
+	d.sweepFolder("quarantine", a.aside, dryRun, rep, os.RemoveAll)
+	d.sweepFolder("source", a.source, dryRun, rep, func(path string) error {
+		return d.removeFree(path, d.removeFolder)
+	})
+}
+
+// sweepFolder removes the entries of a folder whose own time is older than age.
+func (d *Dir) sweepFolder(sub string, age time.Duration, dryRun bool, rep *CleanReport, remove func(string) error) {
+	entries, _ := os.ReadDir(filepath.Join(d.base, sub)) // there need be none
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < age {
+			continue
+		}
+		path := filepath.Join(d.base, sub, e.Name())
+		n, size := weigh(path)
+		if dryRun || remove(path) == nil {
+			rep.Orphans += n
+			rep.Bytes += size
+		}
+	}
+}
+
+// removeFolder takes a folder away in one step, and then apart.
+func (d *Dir) removeFolder(path string) error {
+	s, err := d.NewStage()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return os.Rename(path, s.File("removed"))
+}
+
+// weigh counts the regular files at or below path, and their bytes.
+func weigh(path string) (n int, size int64) {
+	walkFiles(path, func(_ string, info fs.FileInfo) {
+		n++
+		size += info.Size()
+	})
+	return n, size
+}
+
+// HoldFolder keeps a laid-out source tree from being cleaned away for the life
+// of this process, and notes that it is used. It says whether the folder is
+// there and held.
+func HoldFolder(path string) (held bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	if flockFile(f, syscall.LOCK_SH) != nil || !sameFile(f, path) {
+		_ = f.Close()
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(path, now, now)
+	return true
+}

@@ -1,0 +1,173 @@
+package cache
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Count is how often something happened.
+type Count struct {
+	Event   string  `json:"event"`   // "unit hit", "unit miss", "link hit", "link miss"
+	Reason  string  `json:"reason"`  // of a miss: "header changed"; "" for a hit
+	N       int64   `json:"n"`       //
+	Seconds float64 `json:"seconds"` // of compiling: spent by misses, saved by hits
+}
+
+// Counts are kept as lines that processes append, each with one write, and
+// that are summed up by whoever finds the file too long.
+const (
+	maxCounts  = 256 << 10 // bytes; a line has about 40
+	countTries = 100       // times 1 ms, while somebody sums up
+)
+
+// Count adds to the counts of this cache, for all processes together. It is
+// one write to the end of a file; where that fails, what would be counted is
+// lost and nothing else.
+func (d *Dir) Count(counts ...Count) {
+	var b bytes.Buffer
+	for _, c := range counts {
+		appendCount(&b, c)
+	}
+	if b.Len() == 0 || d.readOnly {
+		return
+	}
+	f := d.openCounts(syscall.LOCK_SH)
+	if f == nil {
+		return
+	}
+	_, _ = f.Write(b.Bytes())
+	info, err := f.Stat()
+	_ = f.Close()
+	if err == nil && info.Size() > maxCounts {
+		d.sumCounts()
+	}
+}
+
+func (d *Dir) countsPath() string { return filepath.Join(d.base, "counts") }
+
+func appendCount(b *bytes.Buffer, c Count) {
+	fmt.Fprintf(b, "%d\t%.3f\t%s\t%s\n", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Reason))
+}
+
+// plainWord keeps a word on its line and in its column.
+func plainWord(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// openCounts opens the file and locks it, shared to append and alone to
+// replace it; nil when it cannot be had.
+func (d *Dir) openCounts(how int) *os.File {
+	for range countTries {
+		f, err := os.OpenFile(d.countsPath(), os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+		if err != nil {
+			return nil
+		}
+		err = d.flock(f, how)
+		if err == nil && sameFile(f, d.countsPath()) {
+			return f
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// sumCounts replaces the file by a shorter one that says the same. Whoever
+// has opened the old one finds out that it is gone when they lock it.
+func (d *Dir) sumCounts() {
+	f := d.openCounts(syscall.LOCK_EX)
+	if f == nil {
+		return // somebody else does it, or will
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil || len(data) <= maxCounts {
+		return
+	}
+	var b bytes.Buffer
+	for _, c := range parseCounts(data) {
+		appendCount(&b, c)
+	}
+	d.replaceCounts(b.Bytes())
+}
+
+// replaceCounts does not wait for the disk: after a crash of the machine the
+// counts may be gone, and nothing else. When it fails the old ones stay.
+func (d *Dir) replaceCounts(data []byte) {
+	s, err := d.NewStage()
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	if os.WriteFile(s.File("counts"), data, 0o600) == nil {
+		_ = os.Rename(s.File("counts"), d.countsPath())
+	}
+}
+
+// Counts returns the sums, sorted by event, the most frequent reason first.
+func (d *Dir) Counts() []Count {
+	data, err := readRegular(d.countsPath())
+	if err != nil {
+		return nil
+	}
+	return parseCounts(data)
+}
+
+// parseCounts sums up lines. What is no such line, as after a crash in the
+// middle of a write, is passed over.
+func parseCounts(data []byte) []Count {
+	type name struct{ event, reason string }
+	sums := map[name]Count{}
+	for line := range strings.Lines(string(data)) {
+		c, ok := parseCount(line)
+		if !ok {
+			continue
+		}
+		at := name{c.Event, c.Reason}
+		c.N += sums[at].N
+		c.Seconds += sums[at].Seconds
+		sums[at] = c
+	}
+	return slices.SortedFunc(maps.Values(sums), func(a, b Count) int {
+		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(b.N, a.N), cmp.Compare(a.Reason, b.Reason))
+	})
+}
+
+func parseCount(line string) (c Count, ok bool) {
+	line, whole := strings.CutSuffix(line, "\n")
+	f := strings.Split(line, "\t")
+	if !whole || len(f) != 4 || f[2] == "" {
+		return c, false
+	}
+	n, errN := strconv.ParseInt(f[0], 10, 64)
+	s, errS := strconv.ParseFloat(f[1], 64)
+	if errN != nil || errS != nil || n < 0 || n > maxCount || !(s >= 0) || s > maxSeconds {
+		return c, false
+	}
+	return Count{Event: f[2], Reason: f[3], N: n, Seconds: s}, true
+}
+
+// What is more than a cache can have seen is damage.
+const (
+	maxCount   = 1e12
+	maxSeconds = 1e12
+)

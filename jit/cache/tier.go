@@ -1,0 +1,101 @@
+package cache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenTier opens a cache that is only read: one that another process, another
+// user or the build of a container image has filled. It may lie on a read-only
+// filesystem and belong to root. It fails with [*TierError] when no cache is
+// there (errors.Is fs.ErrNotExist) or it cannot be read, and with
+// [*UntrustedError].
+func OpenTier(path string, opts Options) (*Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, &TierError{path, err}
+	}
+	d := newDir(abs, opts)
+	d.readOnly = true
+	if _, err := os.ReadDir(d.base); err != nil {
+		return nil, &TierError{abs, err}
+	}
+	if opts.TrustForeign {
+		return d, nil
+	}
+	if err := d.checkOwner(abs, os.Stat); err != nil {
+		return nil, err
+	}
+	if err := d.checkFolders(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// TierError reports a folder that is to be read as a cache and is none.
+type TierError struct {
+	Path string
+	Err  error
+}
+
+func (e *TierError) Error() string {
+	return fmt.Sprintf("no cache to read in %s: %v; aiterctl build --output %s makes one, and AITER_JIT_PATH names those to read", e.Path, e.Err, e.Path)
+}
+
+// Unwrap returns the system's error.
+func (e *TierError) Unwrap() error { return e.Err }
+
+// Over lays the cache over tiers: what it has not got is looked for in them,
+// in their order, checked against its digest, and used where it is. Nothing is
+// ever written there. It is to be called before anything else.
+func (d *Dir) Over(tiers ...*Dir) { d.tiers = append(d.tiers, tiers...) }
+
+// Tiers returns the caches below this one.
+func (d *Dir) Tiers() []*Dir { return d.tiers }
+
+// Writable says why nothing can be stored here, nil when that is not known.
+func (d *Dir) Writable() error {
+	for _, dir := range []string{d.base, filepath.Join(d.base, "stage"), filepath.Join(d.base, "record")} {
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return &AccessError{Path: d.path, Op: "write to", Err: err}
+		}
+	}
+	return nil
+}
+
+// tiersWith returns the tiers in which a record may be looked for. What failed
+// elsewhere need not fail here.
+func (d *Dir) tiersWith(kind Kind, key Key) []*Dir {
+	if len(d.tiers) == 0 || kind == Failure {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone[string(kind)+"/"+string(key)] {
+		return nil
+	}
+	return d.tiers
+}
+
+// overlook has the tiers' records of that name passed over from now on: they
+// lead to something that is not there.
+func (d *Dir) overlook(kind Kind, key Key) {
+	if len(d.tiers) == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone == nil {
+		d.gone = map[string]bool{}
+	}
+	d.gone[string(kind)+"/"+string(key)] = true
+}
+
+func (d *Dir) tell(f Fault) {
+	if d.faulty != nil {
+		d.faulty(f)
+	}
+}

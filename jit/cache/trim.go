@@ -1,0 +1,101 @@
+package cache
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// trimEvery is how often at most a cache is trimmed, by all processes together.
+const trimEvery = time.Hour
+
+// trimAges are those of [Dir.Trim], which nobody has asked for.
+var trimAges = ages{orphan: day, aside: 7 * day, source: day}
+
+// TrimReport says what [Dir.Trim] did.
+type TrimReport struct {
+	CleanReport
+	Due bool // it looked; false: it is not yet an hour since the last time
+}
+
+// TrimDue says whether an hour has passed since the last trim. It costs one
+// look at a file.
+func (d *Dir) TrimDue() bool {
+	info, err := os.Lstat(d.trimmed())
+	if errors.Is(err, fs.ErrNotExist) {
+		// A new cache has nothing to trim: its first hour begins.
+		if f, err := os.OpenFile(d.trimmed(), os.O_WRONLY|os.O_CREATE, 0o600); err == nil {
+			_ = f.Close()
+		}
+		return false
+	}
+	// A time in the future is a clock that was wrong.
+	return err == nil && time.Since(info.ModTime()).Abs() >= trimEvery
+}
+
+func (d *Dir) trimmed() string { return filepath.Join(d.base, "trimmed") }
+
+// Trim brings the cache within its [Limits]: it removes what has not been used
+// for too long, then the least recently used artifacts while there are too
+// many or they are too large, and what belongs to none. What was used within
+// the last hour and what a living process has loaded stays. One process at a
+// time does it, at most once an hour; for others it is nothing.
+//
+// Where locks exclude nobody, as on some network filesystems, nobody knows what
+// is in use, and nothing is removed; [Dir.Clean] is for people to call there.
+func (d *Dir) Trim() (TrimReport, error) {
+	if d.readOnly || !d.TrimDue() {
+		return TrimReport{}, nil
+	}
+	lock, err := d.TryLock(LockRequest{Key: trimKey(), What: "trim the cache"})
+	if lock == nil {
+		return TrimReport{}, err
+	}
+	defer func() { _ = lock.Unlock() }() // the kernel drops it in any case
+	if !d.TrimDue() {
+		return TrimReport{}, nil
+	}
+	now := time.Now()
+	if err := os.Chtimes(d.trimmed(), now, now); err != nil {
+		return TrimReport{}, &AccessError{d.path, "write to", err}
+	}
+	if !d.locksExclude() {
+		return TrimReport{Due: true}, nil
+	}
+	rep, err := d.trim()
+	return TrimReport{rep, true}, err
+}
+
+func trimKey() Key {
+	var l Lines
+	l.Add("action", "trim")
+	return l.Key()
+}
+
+func (d *Dir) trim() (CleanReport, error) {
+	byAge := CleanRequest{OlderThan: d.limits.Age, ages: trimAges}
+	if d.limits.Age == 0 {
+		byAge.Match = func(Artifact) bool { return false }
+	}
+	rep, err := d.Clean(byAge)
+	if err != nil || d.limits.Size == 0 && d.limits.Count == 0 {
+		return rep, err
+	}
+	idle := func(a Artifact) bool { return time.Since(a.Used).Abs() >= touchEvery }
+	more, err := d.Clean(CleanRequest{Match: idle, MaxSize: d.limits.Size, MaxCount: d.limits.Count, ages: d.whenFull()})
+	rep.Removed = append(rep.Removed, more.Removed...)
+	rep.InUse = append(rep.InUse, more.InUse...)
+	rep.Orphans += more.Orphans
+	rep.Bytes += more.Bytes
+	return rep, err
+}
+
+// whenFull is less patient with what belongs to no artifact.
+func (d *Dir) whenFull() ages {
+	if d.limits.Size > 0 && d.size() > d.limits.Size {
+		return cleanAges
+	}
+	return trimAges
+}

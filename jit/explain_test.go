@@ -1,0 +1,246 @@
+package jit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+func (b *bench) explain() *jit.Explanation {
+	b.t.Helper()
+	x, err := b.manager().Explain(context.Background(), demo(b.t))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+func labels(list []jit.Change) string {
+	var words []string
+	for _, c := range list {
+		words = append(words, c.Label)
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestExplainTheLink(t *testing.T) {
+	b := newBench(t)
+	if x := b.explain().Link; x.Action != jit.Compiled || x.Key != "" || x.Reason != "an object is to be compiled" {
+		t.Errorf("before the first build: %+v", x)
+	}
+	b.build()
+	first := b.explain().Link
+	if first.Action != jit.Hit || first.Key == "" || len(first.Changes) != 0 {
+		t.Errorf("after it: %+v", first)
+	}
+	if got, ok := first.Lines.Get("object src/a.cpp"); !ok || len(got) != 64 {
+		t.Errorf("lines %v", first.Lines)
+	}
+
+	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
+	x := b.explain()
+	if x.Link.Action != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" || !strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
+		t.Errorf("a link flag: %+v", x.Link)
+	}
+	if x.Units[0].Action != jit.Hit {
+		t.Errorf("the unit: %+v", x.Units[0])
+	}
+	b.write("config.toml", testConfig)
+	b.write("src/a.cpp", strings.Replace(testFiles["src/a.cpp"], "ONLY_A;", "ONLY_A + 1;", 1))
+	x = b.explain()
+	if x.Link.Reason != "an object is to be compiled" || x.Units[0].Changes[0].Label != "source src/a.cpp" {
+		t.Errorf("a source: %+v", x)
+	}
+	if c := x.Units[0].Changes[0]; len(c.Before) != 64 || len(c.After) != 64 || c.Before == c.After {
+		t.Errorf("digests of the source before and now: %+v", c)
+	}
+}
+
+func TestExplainNamesTheReplacedFileOfTheCompiler(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	if x := b.explain(); len(x.Replaced) != 0 {
+		t.Errorf("nothing was replaced: %+v", x.Replaced)
+	}
+	b.compiler("# another script")
+	x := b.explain()
+	if len(x.Replaced) != 1 || len(x.Replaced[0].Before) != 64 || len(x.Replaced[0].After) != 64 {
+		t.Errorf("the compiler script was replaced, and nothing else: %+v", x.Replaced)
+	}
+	if !strings.HasPrefix(labels(x.Units[0].Changes), "toolchain") {
+		t.Errorf("changes of the key: %+v", x.Units[0].Changes)
+	}
+}
+
+// TestWhatAnArtifactStandsFor relinks, and wants the compiles to be counted as
+// what they were.
+func TestWhatAnArtifactStandsFor(t *testing.T) {
+	b := newBench(t)
+	b.compiler("sleep 0.3")
+	first := b.build()
+	if first.Artifact.Seconds < 0.6 {
+		t.Errorf("two compiles of at least 0.3 s: %g s", first.Artifact.Seconds)
+	}
+	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
+	if again := b.build(); again.Units[0].Action != jit.Hit || again.Artifact.Digest == first.Artifact.Digest || again.Artifact.Seconds < 0.6 {
+		t.Errorf("only linked: %+v", again)
+	}
+}
+
+func TestBuildsAreCounted(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	b.build()
+	b.write("include/only_a.h", "#define ONLY_A 5\n")
+	b.build()
+	store, err := cache.Open(b.cacheDir, cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Stats()
+	if err != nil || s.Hits != 3 || s.Misses != 3 || s.Saved <= 0 {
+		t.Errorf("%d hits, %d misses, %g s saved, %v", s.Hits, s.Misses, s.Saved, err)
+	}
+	reasons := map[string]int64{}
+	for _, c := range s.Counts {
+		if c.Event == cache.UnitMiss {
+			reasons[c.Reason] = c.N
+		}
+	}
+	if len(reasons) != 2 || reasons["never built"] != 2 || reasons["header changed"] != 1 {
+		t.Errorf("misses by reason: %v", reasons)
+	}
+	if len(s.Modules) != 1 || s.Modules[0].Artifacts != 2 || s.Modules[0].Bytes <= 0 || len(s.Targets) != 1 || s.Targets[0].Name != "cpu" {
+		t.Errorf("shares: %+v, %+v", s.Modules, s.Targets)
+	}
+}
+
+// TestEachStepIsLoggedOnce reads the log as a machine does.
+func TestEachStepIsLoggedOnce(t *testing.T) {
+	b := newBench(t)
+	steps := func() map[string]map[string]any {
+		var log bytes.Buffer
+		ctx := zerolog.New(&log).Level(zerolog.DebugLevel).WithContext(context.Background())
+		if _, err := b.manager(func(o *jit.Options) { o.Jobs = 1 }).Build(ctx, demo(t)); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]map[string]any{}
+		for line := range strings.Lines(log.String()) {
+			var e map[string]any
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			name := e["message"].(string)
+			if s, ok := e["source"].(string); ok {
+				name += " " + s
+			}
+			if seen[name] != nil {
+				t.Errorf("twice: %s", line)
+			}
+			seen[name] = e
+		}
+		return seen
+	}
+	want := map[string][]string{
+		"toolchain found": {"digest", "reason"}, "module started": {"units"},
+		"unit missed src/a.cpp": {"reason"}, "unit started src/a.cpp": {"reason"}, "unit finished src/a.cpp": {"seconds"},
+		"unit published src/a.cpp": {"key", "digest"}, "unit missed src/b.cpp": {"reason"},
+		"link missed": {}, "link started": {}, "link finished": {"seconds"}, "link published": {"key", "digest"},
+		"module finished": {"seconds", "action"},
+	}
+	got := steps()
+	for name, fields := range want {
+		for _, f := range append(fields, "module", "target") {
+			if got[name][f] == nil {
+				t.Errorf("%q has no %s: %v", name, f, got[name])
+			}
+		}
+	}
+	got = steps()
+	for _, name := range []string{"unit hit src/a.cpp", "unit hit src/b.cpp", "link hit"} {
+		if got[name]["action"] != "hit" {
+			t.Errorf("%q: %v", name, got[name])
+		}
+	}
+}
+
+func TestRebuildComparesBytes(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	b.compiles()
+	ctx := context.Background()
+	list, err := b.manager().Rebuild(ctx, demo(t))
+	if err != nil || len(list) != 1 || !list[0].Same() || list[0].Skipped != "" || len(list[0].Units) != 2 || list[0].Rebuilt == "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if n := b.compiles(); n != 2 {
+		t.Errorf("%d compiles", n)
+	}
+	b.noLitter()
+	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
+	if list, err = b.manager().Rebuild(ctx, demo(t)); err != nil || !strings.Contains(list[0].Skipped, "src/a.cpp") {
+		t.Errorf("an edit: %+v, %v", list, err)
+	}
+
+	// A compiler that puts a number of its own into each object.
+	b.write("src/a.cpp", "extern \"C\" const char* demo_a() { return STAMP; }\n")
+	stamp := b.cxx + ".stamp"
+	if err := os.WriteFile(stamp, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.compiler(`set -- "$@" "-DSTAMP=\"$(cat ` + stamp + `)\""`)
+	b.build()
+	if err := os.WriteFile(stamp, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err = b.manager().Rebuild(ctx, demo(t))
+	if err != nil || list[0].Same() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt || list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
+		t.Errorf("a compiler that is not reproducible: %+v, %v", list, err)
+	}
+}
+
+// TestTrimAfterABuildOnly has the trim due: a hit leaves it, a build does it.
+func TestTrimAfterABuildOnly(t *testing.T) {
+	b := newBench(t)
+	b.build()
+	trimmed := func() bool {
+		r := new(recorder)
+		m := b.manager(func(o *jit.Options) { o.Observer = r })
+		_, err := m.Build(context.Background(), demo(t))
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(strings.Join(r.said, ","), string(jit.Trimmed))
+	}
+	file := b.cacheDir + "/v1/trimmed"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(file, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if trimmed() {
+		t.Error("a hit trimmed")
+	}
+	b.write("include/only_a.h", "#define ONLY_A 5\n")
+	if !trimmed() {
+		t.Error("a build did not")
+	}
+	b.write("include/only_a.h", "#define ONLY_A 6\n")
+	if trimmed() {
+		t.Error("trimmed again within the hour")
+	}
+}

@@ -1,0 +1,92 @@
+package jit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/manifest"
+)
+
+// Export copies what the results are made of into another cache: the artifacts
+// and the records that lead to them, with compilers and without. Objects stay
+// behind: nothing is linked from a prebuilt cache. What that cache had of the
+// same modules and targets is replaced.
+func (m *Manager) Export(to *cache.Dir, results []Result) error {
+	var errs []error
+	for _, r := range results {
+		if r.Err != nil {
+			continue
+		}
+		if err := m.exportOne(to, r); err != nil {
+			errs = append(errs, fmt.Errorf("copy of %s: %w", r.Request, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) exportOne(to *cache.Dir, r Result) error {
+	stage, err := to.NewStage()
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	library := stage.File("library")
+	if err := copyFile(r.Artifact.Path, library); err != nil { // no link: it gets a mode of its own
+		return err
+	}
+	a := r.Artifact
+	a.LinkKey, a.LastKey, a.Units = r.last.Recent.Link, r.madeKey(), r.last.Refs
+	a, err = to.AddArtifact(stage, library, a)
+	if err != nil {
+		return err
+	}
+	if a.Digest != r.Artifact.Digest {
+		return &cache.MissError{Kind: "artifact", Key: r.Artifact.ID, Reason: "it changed while it was copied"}
+	}
+	if err := m.exportRecords(to, r); err != nil {
+		return err
+	}
+	_, err = to.Clean(cache.CleanRequest{Match: func(old cache.Artifact) bool {
+		return old.Module == a.Module && old.Target == a.Target && old.Spec == a.Spec && old.ID != a.ID
+	}})
+	return err
+}
+
+// madeKey is the key of the last build of what the artifact is: the whole
+// module may answer the request for a part.
+func (r Result) madeKey() cache.Key {
+	made := r.Request
+	if r.Artifact.Spec == "" {
+		made.Spec = manifest.Spec{}
+	}
+	return lastKey(made)
+}
+
+func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
+	from, errs := m.opts.Cache, []error{}
+	put := func(kind cache.Kind, key cache.Key, data []byte, err error) {
+		if err == nil {
+			err = to.Put(kind, key, data)
+		}
+		errs = append(errs, err)
+	}
+	carry := func(kind cache.Kind, key cache.Key) {
+		data, err := from.Get(kind, key)
+		put(kind, key, data, err)
+	}
+	for _, ref := range r.last.Refs {
+		for _, deps := range ref.Deps {
+			carry(cache.DepList, cache.Key(deps))
+		}
+		carry(cache.Object, ref.Result)
+		data, err := json.Marshal([]variant{{Tree: ref.Deps[0], System: ref.Deps[1]}})
+		put(cache.Manifest, ref.Unit, data, err)
+	}
+	carry(cache.Compiler, r.last.Compiler)
+	put(cache.Linked, r.last.Recent.Link, []byte(r.Artifact.ID), nil)
+	data, err := json.Marshal(r.last)
+	put(cache.Last, r.madeKey(), data, err)
+	return errors.Join(errs...)
+}

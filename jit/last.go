@@ -1,0 +1,113 @@
+package jit
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// lastBuild is what the last successful build of a module for a target was
+// made from.
+type lastBuild struct {
+	cache.Recent
+	Time  time.Time              `json:"time"`
+	Units map[string]cache.Lines `json:"units"` // by source
+	Link  cache.Lines            `json:"link"`
+	By    recordedToolchain      `json:"by"`
+}
+
+// recordedToolchain is as much of a toolchain as keys are made of.
+type recordedToolchain struct {
+	Version string `json:"version"`
+	Line    string `json:"line"`
+	Digest  string `json:"digest"`
+}
+
+// toolchain returns a toolchain that makes the same keys and builds nothing.
+func (r recordedToolchain) toolchain(t target.Target) *toolchain.Toolchain {
+	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest}
+}
+
+func lastKey(r Request) cache.Key {
+	var l cache.Lines
+	l.Add("module", r.Module)
+	l.Add("target", r.Target.String())
+	if !r.Spec.Whole() {
+		l.Add("spec", r.Spec.String())
+	}
+	return l.Key()
+}
+
+func (m *Manager) loadLast(r Request) lastBuild {
+	var last lastBuild
+	if data, err := m.opts.Cache.Get(cache.Last, lastKey(r)); err == nil {
+		_ = json.Unmarshal(data, &last) // an old build's memory: without it only the reasons are vaguer
+	}
+	return last
+}
+
+func newLast(res *Result, l *link) lastBuild {
+	now := lastBuild{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
+	now.Recent = cache.Recent{Artifact: res.Artifact.ID, Link: l.key, Compiler: partsKey(l.tc.Digest)}
+	now.By = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest}
+	for _, u := range res.Units {
+		now.Refs = append(now.Refs, u.ref)
+		now.Units[u.Source] = u.lines
+	}
+	return now
+}
+
+// sameAs says whether both were made from the same.
+func (b lastBuild) sameAs(o lastBuild) bool {
+	same := slices.Equal(b.Link, o.Link) && b.Artifact == o.Artifact && len(b.Units) == len(o.Units)
+	for source, lines := range b.Units {
+		same = same && slices.Equal(lines, o.Units[source])
+	}
+	return same
+}
+
+func (m *Manager) saveLast(r Request, now lastBuild, tc *toolchain.Toolchain) error {
+	if m.loadLast(r).sameAs(now) {
+		return nil
+	}
+	if err := storeParts(m.opts.Cache, tc); err != nil {
+		return err
+	}
+	data, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return m.opts.Cache.Put(cache.Last, lastKey(r), data)
+}
+
+// storeParts keeps what a toolchain consists of, so that a later build can say
+// which of its files is another now.
+func storeParts(store *cache.Dir, tc *toolchain.Toolchain) error {
+	key := partsKey(tc.Digest)
+	if _, err := store.Get(cache.Compiler, key); err == nil {
+		return nil
+	}
+	data, err := json.Marshal(tc.Parts)
+	if err != nil {
+		return err
+	}
+	return store.Put(cache.Compiler, key, data)
+}
+
+func partsKey(toolchain string) cache.Key {
+	var l cache.Lines
+	l.Add("toolchain", toolchain)
+	return l.Key()
+}
+
+func loadParts(store *cache.Dir, digest string) []toolchain.Part {
+	var parts []toolchain.Part
+	if data, err := store.Get(cache.Compiler, partsKey(digest)); err == nil {
+		_ = json.Unmarshal(data, &parts) // what cannot be read says nothing
+	}
+	return parts
+}

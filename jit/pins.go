@@ -1,0 +1,72 @@
+package jit
+
+import (
+	"os"
+	"sync"
+
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// pins keep the objects of a module from their compile to their link, whoever
+// cleans the cache meanwhile: as further names in a stage, which is locked.
+type pins struct {
+	store *cache.Dir
+
+	mu    sync.Mutex
+	stage *cache.Stage // nil until something is kept
+}
+
+// maxLost is how often a module's units are looked up again because an object
+// was cleaned away before its link.
+const maxLost = 10
+
+// keep keeps the object at path for the unit; where that fails the cache's own
+// has to do.
+func (p *pins) keep(unit cache.Key, path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stage == nil {
+		var err error
+		if p.stage, err = p.store.NewStage(); err != nil {
+			p.stage = nil
+			return
+		}
+	}
+	name := p.stage.File(string(unit))
+	_ = os.Remove(name) // of a compile before an edit
+	_ = linkOrCopy(path, name)
+}
+
+// object returns where the object of a unit is.
+func (p *pins) object(ref cache.Ref) (string, error) {
+	p.mu.Lock()
+	stage := p.stage
+	p.mu.Unlock()
+	if stage != nil {
+		if path := stage.File(string(ref.Unit)); cache.HasDigest(path, ref.Object) {
+			return path, nil
+		}
+	}
+	return p.store.Blob(ref.Object)
+}
+
+// save keeps what is still there of the objects that were found, and has those
+// compiled that are lost.
+func (p *pins) save(units []UnitResult) {
+	for _, u := range units {
+		path, err := p.object(u.ref)
+		if err != nil {
+			_ = p.store.Forget(cache.Object, u.ref.Result)
+			continue
+		}
+		if p.stage == nil || path != p.stage.File(string(u.ref.Unit)) {
+			p.keep(u.ref.Unit, path)
+		}
+	}
+}
+
+func (p *pins) close() {
+	if p.stage != nil {
+		_ = p.stage.Close() // else swept away later
+	}
+}

@@ -1,0 +1,153 @@
+package jit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// Where no compiler for a target is found, nothing can be built again, and what
+// was built before is looked for: the last build of the module for the target,
+// in the cache and in each tier. Its record names the toolchain that made it.
+// That toolchain, and the files outside of the source tree that it read, are
+// believed; everything else of the key is looked at as ever: the cache's epoch,
+// the target, flags and sources as the configuration has them, every file of
+// the source tree that the compiler read, every name that would have been read
+// in its place. With a compiler at hand nothing is believed.
+
+// StalePrebuiltError says that there is no compiler for a target, and that what
+// was built before is not what the sources now would give.
+type StalePrebuiltError struct {
+	Request
+	Reason string // "header changed: csrc/include/aiter/cpu.h"
+	Err    error  // why there is no compiler
+}
+
+func (e *StalePrebuiltError) Error() string {
+	return fmt.Sprintf("what was built before of %s cannot be used (%s), and %v", e.Request, e.Reason, e.Err)
+}
+
+// Unwrap returns the toolchain's error.
+func (e *StalePrebuiltError) Unwrap() error { return e.Err }
+
+// noToolchain says whether the error means that nothing here builds for the
+// target.
+func noToolchain(err error) bool {
+	var missing *toolchain.NotFoundError
+	var other *toolchain.UnsupportedTargetError
+	return errors.As(err, &missing) || errors.As(err, &other)
+}
+
+// prebuilt fills res from a build of before when why says that there is no
+// toolchain. It returns why when it finds none.
+func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
+	if !noToolchain(why) {
+		return why
+	}
+	stale := ""
+	for _, r := range slices.Compact([]Request{{Module: res.Module, Target: res.Target}, res.Request}) {
+		for _, data := range s.m.opts.Cache.GetAll(cache.Last, lastKey(r)) {
+			var last lastBuild
+			if json.Unmarshal(data, &last) != nil || last.By.Digest == "" {
+				continue
+			}
+			reason, err := s.believe(ctx, r, res, last)
+			if err != nil {
+				return err
+			}
+			if reason == "" {
+				return nil
+			}
+			stale = reason
+		}
+	}
+	if stale == "" {
+		return why
+	}
+	return &StalePrebuiltError{res.Request, stale, why}
+}
+
+// believe looks up what last was made from, as if its toolchain were here: the
+// whole module, or the part that res asks for. It says what is different now,
+// "" when res has been filled.
+func (s *session) believe(ctx context.Context, r Request, res *Result, last lastBuild) (stale string, err error) {
+	mod, err := s.m.opts.Config.Module(r.Module)
+	if err != nil {
+		return "", err
+	}
+	units, link, err := s.planWith(ctx, r, mod, last.By.toolchain(r.Target))
+	if err != nil {
+		return "", err
+	}
+	found := make([]UnitResult, len(units))
+	for i, u := range units {
+		u.believe, u.last = true, last.Units[u.plan.Source]
+		if err := u.identify(); err != nil {
+			return "", err
+		}
+		var ok bool
+		if found[i], ok, stale = u.lookup(); !ok {
+			return u.plan.Source + ": " + stale, nil
+		}
+		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler here"
+	}
+	link.identify(found)
+	a, ok := link.lookup()
+	if !ok {
+		return "its library is not in the cache", nil
+	}
+	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
+	for i, u := range units {
+		u.observe(Event{Step: UnitHit, Action: Hit, Reason: found[i].Reason})
+	}
+	res.Units, res.Artifact = found, a
+	res.last = newLast(res, link)
+	return "", nil
+}
+
+// CheckPrebuilt fails when a cache does not have all of the requests for a
+// machine without any compiler, as the sources and the configuration are now.
+// It reads what it finds through.
+func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
+	opts := m.opts
+	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler{}, nobody{}, false
+	ctx = zerolog.Nop().WithContext(ctx)
+	results, err := New(opts).Build(ctx, reqs...)
+	if err == nil {
+		return nil
+	}
+	var missing []Request
+	for _, r := range results {
+		if r.Err != nil {
+			missing = append(missing, r.Request)
+		}
+	}
+	return &IncompleteError{Path: store.Path(), Missing: missing, Err: err}
+}
+
+// IncompleteError reports a prebuilt cache that lacks something it should hold.
+type IncompleteError struct {
+	Path    string
+	Missing []Request
+	Err     error // what the lookups said; not unwrapped: a compiler would not help
+}
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("the cache in %s does not hold %v as a machine without compilers needs it: %v", e.Path, e.Missing, e.Err)
+}
+
+// noCompiler is the toolchains of a machine without any.
+type noCompiler struct{}
+
+// Find implements [Finder].
+func (noCompiler) Find(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
+	return nil, &toolchain.NotFoundError{Vendor: t.Vendor(), Looked: []string{"nowhere"}, Hint: "build it into the cache"}
+}

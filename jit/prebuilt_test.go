@@ -1,0 +1,302 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// prebuild builds the requests and exports them into a folder, which is then
+// moved and made read-only.
+func (b *bench) prebuild(reqs ...jit.Request) string {
+	b.t.Helper()
+	m := b.manager()
+	results, err := m.Build(context.Background(), reqs...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	dir := filepath.Join(b.t.TempDir(), "made")
+	to, err := cache.Open(dir, cache.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := errors.Join(m.Export(to, results), to.MakeReadable()); err != nil {
+		b.t.Fatal(err)
+	}
+	moved := filepath.Join(b.t.TempDir(), "moved")
+	if err := os.Rename(dir, moved); err != nil {
+		b.t.Fatal(err)
+	}
+	b.compiles()
+	return moved
+}
+
+// over gives the manager a new cache over tiers.
+func (b *bench) over(tiers ...string) func(*jit.Options) {
+	return func(o *jit.Options) {
+		store, err := cache.Open(filepath.Join(b.t.TempDir(), "cache"), cache.Options{})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, dir := range tiers {
+			t, err := cache.OpenTier(dir, cache.Options{})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			store.Over(t)
+		}
+		o.Cache = store
+	}
+}
+
+// without has no compiler found.
+func without(o *jit.Options) {
+	o.Finder = finder(func(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
+		return nil, &toolchain.NotFoundError{Vendor: t.Vendor(), Looked: []string{"PATH"}}
+	})
+}
+
+func TestPrebuiltServesWithCompilerAndWithout(t *testing.T) {
+	b := newBench(t)
+	made := b.prebuild(demo(t))
+	built := b.build()
+	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": without} {
+		got := b.build(b.over(made), change)
+		if got.Artifact.Digest != built.Artifact.Digest || got.Action != jit.Hit || filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
+			t.Errorf("%s: %+v", name, got)
+		}
+		for _, u := range got.Units {
+			if u.Action != jit.Hit {
+				t.Errorf("%s: %+v", name, u)
+			}
+		}
+	}
+	if n := b.compiles(); n != 0 {
+		t.Errorf("%d compiles", n)
+	}
+}
+
+func TestPrebuiltIsNeverStale(t *testing.T) {
+	tests := []struct {
+		name   string
+		edit   func(b *bench)
+		reason string
+		broken bool // it does not compile either
+	}{
+		{"a source", func(b *bench) { b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n") }, "source src/a.cpp changed", false},
+		{"a header", func(b *bench) { b.write("include/both.h", "#define BOTH 7\n") }, "header changed: include/both.h", false},
+		{"a header that is gone", func(b *bench) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h", true},
+		{"a new header before another", func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h", false},
+		{"a flag", func(b *bench) { b.write("config.toml", strings.Replace(testConfig, "-O1", "-O0", 1)) }, "flags changed", false},
+		{"a link flag", func(b *bench) {
+			b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
+		}, "its library is not in the cache", false},
+		{"a source more", func(b *bench) {
+			b.write("src/c.cpp", "extern \"C\" int demo_c() { return 3; }\n")
+			b.write("config.toml", testConfig+"[[module.module_demo.source]]\npath = \"src/c.cpp\"\n")
+		}, "src/c.cpp: never built for cpu", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			made := b.prebuild(demo(t))
+			tt.edit(b)
+			_, err := b.manager(b.over(made), without).Build(context.Background(), demo(t))
+			var stale *jit.StalePrebuiltError
+			var missing *toolchain.NotFoundError
+			if !errors.As(err, &stale) || !errors.As(err, &missing) || !strings.Contains(stale.Reason, tt.reason) {
+				t.Errorf("got %v, want a StalePrebuiltError with %q", err, tt.reason)
+			}
+			if tt.broken {
+				return
+			}
+			res := b.build(b.over(made))
+			if res.Action != jit.Compiled {
+				t.Errorf("with a compiler: %+v", res)
+			}
+		})
+	}
+}
+
+func TestWhatDoesNotMatterToAPrebuilt(t *testing.T) {
+	b := newBench(t)
+	made := b.prebuild(demo(t))
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.CopyFS(elsewhere, os.DirFS(b.root)); err != nil {
+		t.Fatal(err)
+	}
+	b.root = elsewhere
+	b.write("include/unused.h", "#define UNUSED 4\n")
+	if res := b.build(b.over(made), without); res.Action != jit.Hit {
+		t.Errorf("another checkout, a header that nothing reads: %+v", res)
+	}
+}
+
+func TestPrebuiltParts(t *testing.T) {
+	b := newPartsBench(t)
+	half := part(t, "typed", "dtype=float16")
+	for name, tt := range map[string]struct {
+		made jit.Request
+		spec string // of what is used for half
+	}{"the part": {half, half.Spec.String()}, "the whole": {demo(t), ""}} {
+		made := b.prebuild(tt.made)
+		for _, change := range []func(*jit.Options){without, func(*jit.Options) {}} {
+			res, err := b.manager(b.over(made), change).Build(context.Background(), half)
+			if err != nil || res[0].Action != jit.Hit || res[0].Artifact.Tier != made || res[0].Artifact.Spec != tt.spec {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}
+		if _, err := b.manager(b.over(made), without).Build(context.Background(), part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
+			t.Errorf("%s, another part: %v", name, err)
+		}
+		// What came from a prebuilt cache can be made one again.
+		m := b.manager(b.over(made), without)
+		results, err := m.Build(context.Background(), half)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := cache.Open(filepath.Join(t.TempDir(), "again"), cache.Options{})
+		if err == nil {
+			err = m.Export(again, results)
+		}
+		if err := errors.Join(err, m.CheckPrebuilt(context.Background(), again, half)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := b.compiles(); n != 0 {
+		t.Errorf("%d compiles", n)
+	}
+}
+
+func TestAnotherCompilerIsNotBelieved(t *testing.T) {
+	b := newBench(t)
+	made := b.prebuild(demo(t))
+	b.compiler("# another script, another digest")
+	res := b.build(b.over(made))
+	if n := b.compiles(); n != 2 || res.Units[0].Reason != "toolchain changed" {
+		t.Errorf("%d compiles, reason %q", n, res.Units[0].Reason)
+	}
+}
+
+func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
+	b := newBench(t)
+	made := b.prebuild(demo(t))
+	list, err := filepath.Glob(filepath.Join(made, "v1/artifact/*/module_demo.so"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if err := os.Truncate(list[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.manager(b.over(made), without).Build(context.Background(), demo(t))
+	var stale *jit.StalePrebuiltError
+	if !errors.As(err, &stale) {
+		t.Errorf("got %v", err)
+	}
+	// There are no objects in a prebuilt folder: to link again, they are compiled.
+	if res := b.build(b.over(made)); res.Action != jit.Compiled || res.Artifact.Tier != "" {
+		t.Errorf("with a compiler: %+v", res)
+	}
+	if n := b.compiles(); n != 2 {
+		t.Errorf("%d compiles", n)
+	}
+}
+
+func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
+	b := newBench(t)
+	made := b.prebuild(demo(t))
+	open := func() *cache.Dir {
+		d, err := cache.OpenTier(made, cache.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	ctx := context.Background()
+	if err := b.manager().CheckPrebuilt(ctx, open(), demo(t)); err != nil {
+		t.Error(err)
+	}
+	gfx, err := target.Parse("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := jit.Request{Module: "module_demo", Target: gfx}
+	var incomplete *jit.IncompleteError
+	if err := b.manager().CheckPrebuilt(ctx, open(), demo(t), other); !errors.As(err, &incomplete) || len(incomplete.Missing) != 1 || incomplete.Missing[0] != other {
+		t.Errorf("got %v, want an IncompleteError for gfx942", err)
+	}
+	for _, kind := range []string{"last", "manifest", "object", "linked", "deplist"} {
+		made = b.prebuild(demo(t))
+		if err := os.RemoveAll(filepath.Join(made, "v1/record", kind)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.manager().CheckPrebuilt(ctx, open(), demo(t)); !errors.As(err, &incomplete) {
+			t.Errorf("without its %s records: %v", kind, err)
+		}
+	}
+}
+
+func TestExportReplacesTheSameModuleAlone(t *testing.T) {
+	b := newBench(t)
+	dir := filepath.Join(t.TempDir(), "made")
+	export := func() {
+		t.Helper()
+		to, err := cache.Open(dir, cache.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := b.manager()
+		results, err := m.Build(context.Background(), demo(t))
+		if err := errors.Join(err, m.Export(to, results)); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := to.Artifacts(); err != nil || len(list) != 1 {
+			t.Errorf("%v, %v", list, err)
+		}
+	}
+	export()
+	b.write("include/both.h", "#define BOTH 7\n")
+	export()
+	tier, err := cache.OpenTier(dir, cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.manager().CheckPrebuilt(context.Background(), tier, demo(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPrebuiltForGPU builds for a real GPU target and uses it where no compiler
+// is.
+func TestPrebuiltForGPU(t *testing.T) {
+	hipcc := testenv.Tool(t, "hipcc")
+	b := gpuBench(t)
+	b.extra = map[string]string{"HIPCC": hipcc}
+	gfx, err := target.Parse("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := jit.Request{Module: "module_demo", Target: gfx}
+	made := b.prebuild(r)
+	for name, change := range map[string]func(*jit.Options){"with hipcc": func(*jit.Options) {}, "without": without} {
+		res, err := b.manager(b.over(made), change).Build(context.Background(), r)
+		if err != nil || res[0].Action != jit.Hit || res[0].Artifact.Tier != made {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+	b.write("include/device_only.h", "#define FACTOR 3\n")
+	_, err = b.manager(b.over(made), without).Build(context.Background(), r)
+	var stale *jit.StalePrebuiltError
+	if !errors.As(err, &stale) || !strings.Contains(stale.Reason, "header changed: include/device_only.h") {
+		t.Errorf("a header of the device pass alone: %v", err)
+	}
+}

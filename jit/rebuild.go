@@ -1,0 +1,115 @@
+package jit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// Comparison holds a stored artifact against one that was built anew.
+type Comparison struct {
+	Module  string           `json:"module"`
+	Target  string           `json:"target"`
+	Spec    string           `json:"spec"`    // the part of the module, "" for the whole
+	Stored  string           `json:"stored"`  // digest of the library; "" when it was not compared
+	Rebuilt string           `json:"rebuilt"` // digest of the one made anew
+	Units   []UnitComparison `json:"units"`
+	Skipped string           `json:"skipped"` // why it was not compared
+}
+
+// UnitComparison is the part of a [Comparison] for one object.
+type UnitComparison struct {
+	Source  string `json:"source"`
+	Stored  string `json:"stored"`
+	Rebuilt string `json:"rebuilt"`
+}
+
+// Same says whether both are the same to the byte, objects included.
+func (c Comparison) Same() bool {
+	for _, u := range c.Units {
+		if u.Stored != u.Rebuilt {
+			return false
+		}
+	}
+	return c.Stored == c.Rebuilt
+}
+
+// Rebuild builds the requests anew, into a scratch cache, and compares the
+// bytes with what a build would take from the cache. What it would not take,
+// because something has changed since, is skipped. The error is that of the
+// builds.
+func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, error) {
+	stage, err := m.opts.Cache.NewStage()
+	if err != nil {
+		return nil, err
+	}
+	defer stage.Close()
+	opts := m.opts
+	if opts.Cache, err = cache.Open(stage.File("scratch"), cache.Options{}); err != nil {
+		return nil, err
+	}
+	list := make([]Comparison, len(reqs))
+	var again []Request
+	var at []int
+	for i, r := range reqs {
+		if list[i], err = m.stored(ctx, r); err != nil {
+			return nil, err
+		}
+		if list[i].Skipped == "" {
+			again, at = append(again, r), append(at, i)
+		}
+	}
+	scratch := New(opts)
+	results, err := scratch.Build(ctx, again...)
+	for i, r := range results {
+		list[at[i]].hold(r)
+	}
+	return list, errors.Join(err, scratch.Close())
+}
+
+// stored looks up what a build would take from the cache.
+func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
+	m.refresh()
+	s := &session{m: m, worlds: map[string]*world{}}
+	c := Comparison{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Units: []UnitComparison{}}
+	units, link, err := s.plan(ctx, r)
+	if err != nil {
+		if noToolchain(err) {
+			c.Skipped, err = err.Error(), nil
+		}
+		return c, err
+	}
+	found := make([]UnitResult, len(units))
+	for i, u := range units {
+		if err := u.identify(); err != nil {
+			return c, err
+		}
+		var ok bool
+		var why string
+		if found[i], ok, why = u.lookup(); !ok {
+			c.Skipped = u.plan.Source + ": " + why
+			return c, nil
+		}
+		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Stored: found[i].ref.Object})
+	}
+	link.identify(found)
+	a, ok := link.lookup()
+	if c.Stored = a.Digest; !ok {
+		c.Skipped = "not linked since its objects changed"
+	}
+	return c, nil
+}
+
+// hold notes what came out anew.
+func (c *Comparison) hold(r Result) {
+	c.Rebuilt = r.Artifact.Digest
+	for i, u := range r.Units {
+		if i < len(c.Units) {
+			c.Units[i].Rebuilt = u.ref.Object
+		}
+	}
+	if r.Err != nil {
+		c.Skipped = "it could not be built: " + r.Err.Error()
+	}
+}

@@ -1,0 +1,40 @@
+package jit
+
+import (
+	"context"
+
+	"github.com/rs/zerolog"
+)
+
+// trimAfter trims the cache beside whatever comes next, when a build has added
+// to it and an hour has passed since the last time. [Manager.Close] waits for it.
+func (m *Manager) trimAfter(ctx context.Context, results []Result) {
+	if !addedTo(results) || !m.opts.Cache.TrimDue() {
+		return
+	}
+	log := zerolog.Ctx(ctx)
+	m.trims.Go(func() {
+		rep, err := m.opts.Cache.Trim()
+		if !rep.Due && err == nil {
+			return
+		}
+		log.Debug().Int("artifacts", len(rep.Removed)).Int("in_use", len(rep.InUse)).Int("files", rep.Orphans).
+			Int64("bytes", rep.Bytes).Err(err).Msg(string(Trimmed))
+		m.opts.Observer.Observe(Event{Step: Trimmed, Units: len(rep.Removed), Err: err})
+	})
+}
+
+func addedTo(results []Result) bool {
+	for _, r := range results {
+		if r.linked || compiledAny(r.Units) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close waits for what the manager does in the background. It may be used on.
+func (m *Manager) Close() error {
+	m.trims.Wait()
+	return nil
+}

@@ -1,0 +1,177 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// CacheOptions of [OpenCache].
+type CacheOptions struct {
+	Dir    string              // "": see [CacheDir]
+	Path   []string            // caches to read below it
+	Limits cache.Limits        // as they are
+	Trust  bool                // use folders that others can write to
+	Getenv func(string) string // required
+	// Build says that something may have to be stored: a cache that cannot be
+	// written is read then, below a temporary one.
+	Build bool
+}
+
+// OpenCache opens the kernel cache over the read-only caches of Path. One of
+// them that is missing is passed over with a warning, and one that others can
+// write to is refused.
+//
+// To build, it takes a private folder below that for temporary files where
+// there is no home, or the cache cannot be written, and warns once.
+func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
+	tiers, err := o.tiers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := o.open(ctx)
+	if o.Build && err == nil {
+		err = store.Writable()
+	}
+	if o.Build && unusable(err) {
+		store, err = o.instead(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	store.Over(tiers...)
+	return store, nil
+}
+
+func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
+	dir, err := CacheDir(o.Dir, o.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	store, err := cache.Open(dir, o.cache(ctx))
+	if err != nil && !o.Build && unusable(err) {
+		if tier, bad := cache.OpenTier(dir, o.cache(ctx)); bad == nil {
+			return tier, nil
+		}
+	}
+	return store, err
+}
+
+// tiers opens the caches to read.
+func (o CacheOptions) tiers(ctx context.Context) ([]*cache.Dir, error) {
+	var tiers []*cache.Dir
+	for _, dir := range o.Path {
+		t, err := cache.OpenTier(dir, o.cache(ctx))
+		var none *cache.TierError
+		switch {
+		case errors.As(err, &none):
+			zerolog.Ctx(ctx).Warn().Str("folder", dir).Err(err).Msg("a cache of AITER_JIT_PATH is passed over")
+		case err != nil:
+			return nil, err
+		default:
+			tiers = append(tiers, t)
+		}
+	}
+	return tiers, nil
+}
+
+// unusable says whether the error means that this user can store nothing
+// there.
+func unusable(err error) bool {
+	var none *EnvironmentError
+	var foreign *cache.UntrustedError
+	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.Owner == 0 && foreign.Mode&0o022 == 0 {
+		return true
+	}
+	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+}
+
+// instead opens a private temporary folder, over what can be read of the cache
+// that cannot be written.
+func (o CacheOptions) instead(ctx context.Context, why error) (*cache.Dir, error) {
+	dir := filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+		return nil, why // somebody else was there first
+	}
+	store, err := cache.Open(dir, o.cache(ctx))
+	if err == nil {
+		err = store.Writable()
+	}
+	if err != nil {
+		return nil, errors.Join(why, err)
+	}
+	if old, err := CacheDir(o.Dir, o.Getenv); err == nil {
+		if below, err := cache.OpenTier(old, o.cache(ctx)); err == nil {
+			store.Over(below)
+		}
+	}
+	zerolog.Ctx(ctx).Warn().Str("folder", dir).AnErr("cause", why).
+		Msg("the kernel cache cannot be written: what is built goes into a temporary folder; set AITER_JIT_DIR to one that lasts, and AITER_JIT_PATH to those that are only read")
+	return store, nil
+}
+
+// cache are the options of one folder.
+func (o CacheOptions) cache(ctx context.Context) cache.Options {
+	log := zerolog.Ctx(ctx)
+	return cache.Options{TrustForeign: o.Trust, Limits: o.Limits, Faulty: func(f cache.Fault) {
+		log.Warn().Str("path", f.Path).Str("reason", f.Reason).Msg("quarantine")
+	}}
+}
+
+// SplitPath splits a list of folders as AITER_JIT_PATH has it, with colons.
+func SplitPath(list string) []string {
+	var dirs []string
+	for _, dir := range filepath.SplitList(list) {
+		if dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// Limits fills the fields that are 0 from the environment, and what that leaves
+// open from [cache.DefaultLimits]. In the environment "0" is no limit, in a
+// field any negative number. The error is an *EnvironmentError.
+func Limits(l cache.Limits, getenv func(string) string) (cache.Limits, error) {
+	preset := cache.DefaultLimits()
+	size, errS := limit(l.Size, getenv, "AITER_JIT_MAX_SIZE", preset.Size, cache.ParseSize)
+	age, errA := limit(l.Age, getenv, "AITER_JIT_MAX_AGE", preset.Age, cache.ParseAge)
+	count, errC := limit(l.Count, getenv, "AITER_JIT_MAX_COUNT", preset.Count, parseCount)
+	return cache.Limits{Size: size, Age: age, Count: count}, errors.Join(errS, errA, errC)
+}
+
+func limit[N int | int64 | time.Duration](given N, getenv func(string) string, name string, preset N, parse func(string) (N, error)) (N, error) {
+	v := strings.TrimSpace(getenv(name))
+	switch {
+	case given < 0 || given == 0 && v == "0":
+		return 0, nil
+	case given > 0:
+		return given, nil
+	case v == "":
+		return preset, nil
+	}
+	n, err := parse(v)
+	if err != nil {
+		return 0, &EnvironmentError{name, v, err}
+	}
+	return n, nil
+}
+
+func parseCount(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, &cache.LimitError{What: "number", Value: s, Want: "a number of artifacts above 0"}
+	}
+	return n, nil
+}

@@ -1,0 +1,187 @@
+package registry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/registry"
+)
+
+// noCompilers is a machine without any, and with nothing else set.
+var noCompilers = map[string]string{
+	"CXX": "/nonexistent/c++", "HIPCC": "/nonexistent/hipcc", "NVCC": "/nonexistent/nvcc",
+	"AITER_JIT_DIR": "", "AITER_JIT_PATH": "", "AITER_META_DIR": "",
+}
+
+// prebuilt exports the operators for the CPU into a folder that all may read.
+func prebuilt(t *testing.T) string {
+	t.Helper()
+	r := open(t, registry.Options{})
+	reqs := []jit.Request{{Module: "module_causal_conv1d", Target: cpu(t)}, {Module: "module_aiter_ffi", Target: cpu(t)}}
+	results, err := r.Manager().Build(context.Background(), reqs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := os.MkdirTemp("", "aiter-prebuilt-") // t.TempDir is not for other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	made, err := cache.Open(filepath.Join(base, "made"), cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Manager().Export(made, results), made.MakeReadable(), os.Chmod(base, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(base, "moved")
+	if err := os.Rename(made.Path(), moved); err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// convolve calls an operator whose result is known.
+func convolve(r *registry.Registry) error {
+	op, err := r.Lookup("causal_conv1d_fwd")
+	if err != nil {
+		return err
+	}
+	out, x, w := small()
+	if err := op.Call(context.Background(), out, x, w); err != nil {
+		return err
+	}
+	got, err := out.Float64s()
+	if err != nil {
+		return err
+	}
+	if want := "[1 12 23 34]"; fmt.Sprint(got) != want {
+		return fmt.Errorf("got %v, want %s", got, want)
+	}
+	return nil
+}
+
+func TestPrebuiltOperatorsWithoutCompilers(t *testing.T) {
+	moved := prebuilt(t)
+	c := new(compiles)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Path: []string{moved}, Getenv: env(noCompilers), Observer: c})
+	if err := convolve(r); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.n.Load(); n != 0 {
+		t.Errorf("%d compiles", n)
+	}
+	alone := open(t, registry.Options{CacheDir: t.TempDir(), Getenv: env(noCompilers)})
+	var build *registry.BuildError
+	if err := convolve(alone); !errors.As(err, &build) {
+		t.Errorf("without the prebuilt cache: %v", err)
+	}
+}
+
+// TestReadOnlyCacheServes has the user's own cache on a filesystem that has
+// become read-only: it is used, and what is missing is built elsewhere.
+func TestReadOnlyCacheServes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a filesystem needs root")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount(prebuilt(t), dir, "", syscall.MS_BIND, ""); err != nil {
+		if strings.Contains(os.Getenv("AITER_REQUIRE_TOOLS"), "mount") {
+			t.Fatal(err)
+		}
+		t.Skipf("mounting is forbidden here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	if err := syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	ctx := zerolog.New(&log).WithContext(context.Background())
+	tmp := t.TempDir()
+	vars := map[string]string{"TMPDIR": tmp}
+	for k, v := range noCompilers {
+		vars[k] = v
+	}
+	r, err := registry.Open(ctx, registry.Options{CacheDir: dir, Getenv: env(vars)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := convolve(r); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "set AITER_JIT_DIR") {
+		t.Errorf("want one warning that says what to set:\n%s", log.String())
+	}
+	vars["CXX"] = ""
+	b := open(t, registry.Options{CacheDir: dir, Getenv: env(vars)})
+	results, err := b.Manager().Build(context.Background(), jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})
+	if err != nil || results[0].Artifact.Tier != dir {
+		t.Errorf("with a compiler: %+v, %v", results, err)
+	}
+}
+
+// TestPrebuiltOfAnotherUser calls an operator as a user who owns nothing.
+func TestPrebuiltOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("becoming another user needs root")
+	}
+	moved := prebuilt(t)
+	program := filepath.Join(filepath.Dir(moved), "program")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(program, self, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	tmp := filepath.Join(filepath.Dir(moved), "tmp")
+	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chown(tmp, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	run := func() (string, error) {
+		cmd := exec.Command(program)
+		cmd.Dir = "/"
+		cmd.Env = []string{"AITER_TEST_CALL=1", "HOME=/nonexistent", "CXX=/nonexistent/c++", "TMPDIR=" + tmp, "AITER_JIT_PATH=" + moved}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(); err != nil || !strings.Contains(out, "called") || strings.Count(out, "level") != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := os.Chown(moved, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(); err == nil || !strings.Contains(out, "run: chown -R root "+moved) {
+		t.Errorf("of a third user: %v: %s", err, out)
+	}
+}
+
+// callOnce is a process that opens the registry by its environment alone.
+func callOnce() int {
+	ctx := zerolog.New(os.Stdout).WithContext(context.Background())
+	r, err := registry.Open(ctx, registry.Options{})
+	if err == nil {
+		err = convolve(r)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("called")
+	return 0
+}
