@@ -102,11 +102,17 @@ func (d *Dir) sweepStages(stages []os.DirEntry) int {
 	}
 	for _, e := range stages {
 		path := filepath.Join(d.base, "stage", e.Name())
-		if olderThan(path, age) && d.removeFree(path, os.RemoveAll) == nil {
+		if olderThan(path, age) && d.removeFree(path, removeDead) == nil {
 			n++
 		}
 	}
 	return n
+}
+
+// removeDead removes the stage of a dead job, and ends what still runs there.
+func removeDead(stage string) error {
+	endOrphans(stage)
+	return os.RemoveAll(stage)
 }
 
 // locksExclude says whether a lock in this folder keeps anybody out: on some
