@@ -341,7 +341,12 @@ func builder(dir string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	fmt.Println(res[0].Artifact.Digest)
+	value, err := call(res[0].Artifact.Path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Printf("%s demo_a=%d\n", res[0].Artifact.Digest, value)
 	return 0
 }
 

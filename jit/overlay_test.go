@@ -150,12 +150,12 @@ func TestToolchainMutations(t *testing.T) {
 	}
 	changed := 0
 	for _, p := range parts {
-		if strings.HasPrefix(p.Path, "/usr/") && !strings.HasPrefix(p.Name, "libc.") && !strings.HasPrefix(p.Name, "ld-") {
-			b.changeAndBack(cpu, must(filepath.EvalSymlinks(p.Path)))
+		if path := must(filepath.EvalSymlinks(p.Path)); strings.HasPrefix(path, "/usr/") {
+			b.changeAndBack(cpu, path)
 			changed++
 		}
 	}
-	t.Logf("%d of %d files of the toolchain changed: %v", changed, len(tc.Parts), tc.Parts)
+	t.Logf("%d of %d files of the toolchain changed", changed, len(tc.Parts))
 	for _, dir := range tc.IncludeDirs {
 		for _, name := range []string{"stdint.h", "stddef.h"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {

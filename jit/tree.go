@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/aiter-go/aiter/jit/filehash"
 )
@@ -152,6 +155,14 @@ func (t *EmbeddedTree) layOut(dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
+	lock, err := os.Open(tmp) // tells the sweep that somebody is at work here
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return err // the sweep was quicker
+	}
 	tree := filepath.Join(tmp, "tree")
 	if err := os.CopyFS(tree, t.files); err != nil {
 		return err

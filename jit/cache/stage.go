@@ -72,9 +72,8 @@ func (s *Stage) Close() error {
 	return errors.Join(os.RemoveAll(s.Path), s.lock.Close())
 }
 
-// Ages below which Sweep leaves things alone: what nobody holds a lock on and
-// may be at work on nevertheless; lock files, so that they are not made again
-// and again; everything, where locks exclude nobody.
+// Ages below which Sweep leaves things alone: temporary files and stages, where
+// locks exclude nobody; lock files, so that they are not made again and again.
 const (
 	tempAge    = time.Hour
 	lockAge    = 24 * time.Hour
@@ -89,8 +88,8 @@ func (d *Dir) Sweep() int {
 	if len(stages) > 0 {
 		n += d.sweepStages(stages)
 	}
-	n += d.sweepOld("filehash.tmp-*", tempAge, os.Remove)
-	n += d.sweepOld("source/new-*", tempAge, os.RemoveAll)
+	n += d.sweepTemp("filehash.tmp-*", d.removeUnderMemoLock)
+	n += d.sweepTemp("source/new-*", func(path string) error { return d.removeFree(path, os.RemoveAll) })
 	n += d.sweepOld("lock/*", lockAge, d.removeFreeLock)
 	return n
 }
@@ -129,6 +128,33 @@ func (d *Dir) locksExclude() bool {
 	}
 	defer f.Close()
 	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
+}
+
+// sweepTemp removes what is in the way of being made under a lock.
+func (d *Dir) sweepTemp(pattern string, remove func(string) error) int {
+	paths, _ := filepath.Glob(filepath.Join(d.base, pattern)) // a constant pattern is never bad
+	if len(paths) == 0 {
+		return 0
+	}
+	age := time.Duration(0)
+	if !d.locksExclude() {
+		age = tempAge
+	}
+	return d.sweepOld(pattern, age, remove)
+}
+
+// removeUnderMemoLock removes a file that is written under the lock of the
+// remembered digests, when nobody holds that.
+func (d *Dir) removeUnderMemoLock(path string) error {
+	f, err := openLock(d.MemoPath() + ".lock")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := d.flock(f, syscall.LOCK_EX); err != nil {
+		return err
+	}
+	return os.Remove(path)
 }
 
 func (d *Dir) sweepOld(pattern string, age time.Duration, remove func(string) error) int {
