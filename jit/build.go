@@ -125,6 +125,10 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 		}
 		forgetLost(s.m.opts.Cache, res.Units)
 	}
+	var miss *cache.MissError
+	if errors.As(err, &miss) { // written again and again, and never to be read
+		return &cache.AccessError{Path: s.m.opts.Cache.Path(), Op: "read back from", Err: err}
+	}
 	if err != nil {
 		return err
 	}

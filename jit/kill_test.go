@@ -121,22 +121,21 @@ func (b *bench) killRound(i int, sum *toll) {
 			b.t.Fatal(err)
 		}
 	}
-	victim := 0
-	for range rand.IntN(2) * 500 { // every second kill finds somebody at work for certain
-		if compilers := worksBelow(b.cacheDir, 0); len(compilers) > 0 {
-			victim = compilers[rand.IntN(len(compilers))]
+	for range rand.IntN(2) * 500 { // every second kill comes when somebody has begun to compile
+		if len(worksBelow(b.cacheDir, 0)) > 0 {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
-	if victim != 0 && i%3 != 0 {
-		if syscall.Kill(victim, syscall.SIGKILL) == nil {
+	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+	compilers := worksBelow(b.cacheDir, 0)
+	if i%2 == 0 && len(compilers) > 0 {
+		if syscall.Kill(compilers[rand.IntN(len(compilers))], syscall.SIGKILL) == nil {
 			sum.compilers++
 		}
 	} else {
 		// Of those who build, when there is one: waiters are killed too, at times.
-		victim = procs[0].Process.Pid
+		victim := procs[0].Process.Pid
 		for _, p := range procs {
 			if len(worksBelow(b.cacheDir, p.Process.Pid)) > 0 {
 				victim = p.Process.Pid

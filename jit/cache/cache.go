@@ -48,6 +48,10 @@ type Options struct {
 	// TrustForeign accepts a folder that another user owns or can write to.
 	// Loading from such a folder runs that user's code.
 	TrustForeign bool
+	// Flock locks an open file without waiting: syscall.EWOULDBLOCK when another
+	// has it. nil: the kernel's flock. The cache stays correct with one that
+	// keeps nobody out, as on some network filesystems.
+	Flock func(f *os.File, how int) error
 }
 
 // Open opens the cache folder path, making it (mode 0700) when it is missing.
@@ -59,6 +63,9 @@ func Open(path string, opts Options) (*Dir, error) {
 		return nil, &AccessError{Path: path, Op: "resolve", Err: err}
 	}
 	d := &Dir{path: abs, base: filepath.Join(abs, layout), flock: flockFile}
+	if opts.Flock != nil {
+		d.flock = opts.Flock
+	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return nil, &AccessError{Path: abs, Op: "make", Err: err}
 	}
