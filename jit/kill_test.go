@@ -20,7 +20,7 @@ import (
 	"github.com/aiter-go/aiter/jit/cache"
 )
 
-var kills = flag.Int("kills", 12, "how often a builder or a compiler is killed")
+var kills = flag.Int("kills", 6, "how often a builder or a compiler is killed")
 
 // call loads a library and calls its function demo_a.
 func call(path string) (int, error) {

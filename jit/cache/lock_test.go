@@ -139,8 +139,9 @@ func TestGoroutinesQueueForALock(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			got <- time.Now()
+			when := time.Now()
 			_ = l.Unlock()
+			got <- when
 		}()
 	}
 	time.Sleep(200 * time.Millisecond) // beyond the longest poll
