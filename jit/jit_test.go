@@ -260,9 +260,14 @@ func TestWhatMustNotMatter(t *testing.T) {
 }
 
 func TestCleanBuildsAreByteIdentical(t *testing.T) {
-	one, two := newBench(t), newBench(t)
-	if a, b := one.build(), two.build(); a.Artifact.Digest != b.Artifact.Digest {
-		t.Errorf("two folders, two libraries: %s and %s", a.Artifact.Digest, b.Artifact.Digest)
+	for _, flag := range []string{"-O1", "-g"} { // debug information names files
+		one, two := newBench(t), newBench(t)
+		for _, b := range []*bench{one, two} {
+			b.write("config.toml", strings.Replace(testConfig, "-O1", flag, 1))
+		}
+		if a, b := one.build(), two.build(); a.Artifact.Digest != b.Artifact.Digest {
+			t.Errorf("%s: two folders, two libraries: %s and %s", flag, a.Artifact.Digest, b.Artifact.Digest)
+		}
 	}
 }
 

@@ -85,7 +85,11 @@ func misses() []mutation {
 	} {
 		out = append(out, mutation{name: "new header " + f, file: f, text: "#include_next <" + strings.TrimPrefix(strings.TrimPrefix(f, filepath.Dir(f)+"/"), "deep/") + ">\n#define BOTH 1\n#define OUTER 1\n#define INNER 1\n#define NAMED 1\n"})
 	}
-	out = append(out, mutation{name: "a header asked for goes", file: "include/there.h", text: "gone"})
+	out = append(out,
+		mutation{name: "a header asked for goes", file: "include/there.h", text: "gone"},
+		mutation{name: "another compiler by CXX", env: map[string]string{"CXX": "g++"}},
+		mutation{name: "no compiler", env: map[string]string{"CXX": "no-such-compiler"}},
+	)
 	return append(out,
 		inConfig("common flags", "-O1", "-O2"),
 		inConfig("vendor flags", "-DVENDOR", "-DVENDOR=2"),
@@ -196,6 +200,15 @@ func TestMutations(t *testing.T) {
 		}
 		if res := b.build(); res.Artifact.Digest != base.Artifact.Digest {
 			t.Errorf("%s, taken back: another library", m.name)
+		}
+	}
+	e, err := b.manager().Explain(context.Background(), demo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range []string{"epoch", "target", "toolchain", "argv"} { // what cannot be changed from here
+		if value, ok := e.Units[0].Lines.Get(label); !ok || value == "" {
+			t.Errorf("the key has no %s", label)
 		}
 	}
 	for _, m := range hits() {

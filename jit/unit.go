@@ -66,6 +66,13 @@ func (u *unit) identify() error {
 	argv := u.argv(rootMark, objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.plan.Source, digest)
+	if u.tc.NamesRoot(u.plan.Flags) {
+		root, err := u.w.tree.Dir(context.Background())
+		if err != nil {
+			return err
+		}
+		u.lines.Add("checkout", root)
+	}
 	u.key = u.lines.Key()
 	return nil
 }
