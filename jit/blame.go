@@ -3,6 +3,7 @@ package jit
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -14,57 +15,58 @@ func blamesInputs(out outcome) bool {
 	if !strings.HasPrefix(out.reason, "exit status ") {
 		return false
 	}
-	blamed := false
+	blamed, located, fault, machine := false, located(), faultWords(), machineWords()
 	for line := range bytes.Lines(out.output) {
 		text := strings.TrimRight(string(line), "\r\n")
 		switch {
 		case strings.HasPrefix(text, " "): // the source, quoted
-		case speaksOfMachine(text):
+		case containsAny(strings.ToLower(text), machine):
 			return false
-		case diagnosis(text):
+		case located.MatchString(text) || containsAny(text, fault):
 			blamed = true
 		}
 	}
 	return blamed
 }
 
-// diagnosis recognises an error in a file ("a.cpp:3:9: error: ...", GCC and
-// Clang; "a.cu(3): error: ...", nvcc), and those of code generators, linkers
-// and drivers that follow from their input alone.
-func diagnosis(line string) bool {
-	if regexp.MustCompile(`^[^ ].*?(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b`).MatchString(line) {
-		return true
-	}
-	for _, words := range []string{
+// located matches an error in a file: "a.cpp:3:9: error: ..." of GCC and Clang,
+// "a.cu(3): error: ..." of nvcc.
+func located() *regexp.Regexp {
+	return regexp.MustCompile(`^[^ ].*?(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b`)
+}
+
+// faultWords are those of code generators, linkers and drivers for errors that
+// follow from their input alone.
+func faultWords() []string {
+	return []string{
 		"ptxas error", "ptxas fatal", "nvcc fatal   : Unknown option", "error: <unknown>:0:0:", "<inline asm>:",
 		"unrecognized command-line option", "unrecognized command line option", "unknown argument", "unsupported option",
 		"undefined reference to", "undefined symbol:", "multiple definition of", "duplicate symbol:",
-	} {
-		if strings.Contains(line, words) {
-			return true
-		}
 	}
-	return false
 }
 
-// speaksOfMachine recognises a failure for reasons outside of the inputs: an
-// error of the system other than a file that is not there, a crash, a kill.
-func speaksOfMachine(line string) bool {
-	line = strings.ToLower(line)
-	for _, words := range []string{
+// machineWords are those of a failure for reasons outside of the inputs, in
+// small letters: a crash, a kill, an error of the system other than a file that
+// is not there.
+func machineWords() []string {
+	words := []string{
 		"internal compiler error", "internal error", "bug report", "out of memory", "memory exhausted", "bad_alloc",
-		"killed", "terminated by signal", "terminated due to signal", "died due to signal", "segmentation fault", "stack dump", "core dumped", "cannot execute", "unable to execute",
-	} {
-		if strings.Contains(line, words) {
-			return true
+		"killed", "terminated by signal", "terminated due to signal", "died due to signal", "segmentation fault",
+		"stack dump", "core dumped", "cannot execute", "unable to execute",
+	}
+	for errno := syscall.Errno(1); errno <= lastErrno; errno++ {
+		if errno != syscall.ENOENT {
+			words = append(words, strings.ToLower(errno.Error()))
 		}
 	}
-	for errno := syscall.Errno(1); errno <= 133; errno++ {
-		if errno != syscall.ENOENT && strings.Contains(line, strings.ToLower(errno.Error())) {
-			return true
-		}
-	}
-	return false
+	return words
+}
+
+// lastErrno is the last number that Linux gives to an error.
+const lastErrno = 133
+
+func containsAny(line string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 }
 
 // missingHeaders returns the names of headers that were not found, as the
