@@ -50,7 +50,7 @@ type Result struct {
 // be built now, gives the whole.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
 	m.refresh()
-	m.opts.Cache.Sweep() // of those who were killed: their compilers may still run
+	m.opts.Cache.SweepJobs() // the compilers of those who were killed may still run
 	s := &session{m: m, worlds: map[string]*world{}}
 	results := make([]Result, len(reqs))
 	var wg sync.WaitGroup
@@ -58,6 +58,7 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 		wg.Go(func() { results[i] = s.module(ctx, r) })
 	}
 	wg.Wait()
+	m.opts.Cache.Sweep()
 	var errs []error
 	for _, r := range results {
 		if r.Err != nil {

@@ -300,7 +300,7 @@ func TestManyGoroutinesOneCompile(t *testing.T) {
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Observer = r })
 	var wg sync.WaitGroup
-	digests := make([]string, 64)
+	digests := make([]string, 2**processes)
 	for i := range digests {
 		wg.Go(func() {
 			res, err := m.Build(context.Background(), demo(t))

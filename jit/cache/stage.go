@@ -83,18 +83,20 @@ const (
 // Sweep removes what jobs that died left behind: stages that no process has
 // locked, temporary files, and lock files of long ago. It returns how many.
 func (d *Dir) Sweep() int {
-	n := 0
-	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
-	if len(stages) > 0 {
-		n += d.sweepStages(stages)
-	}
+	n := d.SweepJobs()
 	n += d.sweepTemp("filehash.tmp-*", d.removeUnderMemoLock)
 	n += d.sweepTemp("source/new-*", func(path string) error { return d.removeFree(path, os.RemoveAll) })
 	n += d.sweepOld("lock/*", lockAge, d.removeFreeLock)
 	return n
 }
 
-func (d *Dir) sweepStages(stages []os.DirEntry) int {
+// SweepJobs is the part of Sweep that removes stages, and ends the processes
+// that still work in them.
+func (d *Dir) SweepJobs() int {
+	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
+	if len(stages) == 0 {
+		return 0
+	}
 	n, age := 0, time.Duration(0)
 	if !d.locksExclude() {
 		age = unlockable
