@@ -51,6 +51,7 @@ type Result struct {
 // be built now, gives the whole.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
 	m.refresh()
+	m.opts.Cache.SweepJobs() // the compilers of those who were killed may still run
 	s := &session{m: m, worlds: map[string]*world{}}
 	results := make([]Result, len(reqs))
 	var wg sync.WaitGroup
@@ -134,6 +135,10 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 			break
 		}
 		link.pins.save(res.Units)
+	}
+	var miss *cache.MissError
+	if errors.As(err, &miss) { // written again and again, and never to be read
+		return &cache.AccessError{Path: s.m.opts.Cache.Path(), Op: "read back from", Err: err}
 	}
 	if err != nil {
 		return err

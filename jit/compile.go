@@ -2,7 +2,6 @@ package jit
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,24 +73,27 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", err
 	}
-	started, clock := nextTick(), time.Now()
-	if err := u.invoke(ctx, stage, root); err != nil {
+	started, clock := nextTick(u.m.clock), time.Now()
+	if err := u.invoke(ctx, stage, root, started); err != nil {
 		return res, "", err
 	}
 	read, err := readDeps(stage)
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
-	for i := range read {
-		read[i] = inTree(read[i], root)
+	read = treePaths(read, root)
+	// The lists first: what is edited after the look at the times is not in them.
+	tree, system, err := u.w.record(read, u.plan.Source, u.search(), root)
+	if err != nil {
+		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
-	if changed = u.known.edited(started, u.w, read); changed != "" {
+	if changed = u.known.edited(started, u.m.clock(), u.w, read); changed != "" {
 		return res, changed, nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
 		return res, "", errors.Join(&ChangingError{u.tc.Compiler}, err)
 	}
-	res, err = u.publish(stage, read, since(clock))
+	res, err = u.publish(stage, tree, system, since(clock))
 	return res, "", err
 }
 
@@ -103,7 +105,7 @@ const (
 
 // invoke runs the compiler; whatever is wrong with the outcome is a
 // [*CompileError].
-func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string) error {
+func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, started instant) error {
 	c := command{
 		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
 		dir:     root,
@@ -120,7 +122,7 @@ func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string) erro
 	if out.reason == "" {
 		return nil
 	}
-	return u.fail(c, out)
+	return u.fail(ctx, failedRun{stage, root, c, out, started})
 }
 
 // environ is the toolchain's closed list, with temporary files in the stage,
@@ -132,20 +134,19 @@ func (u *unit) environ(stage *cache.Stage) []string {
 }
 
 // fail makes the error, writes the log, and leaves the diagnostics for those
-// who wait.
-func (u *unit) fail(c command, out outcome) error {
+// who wait, and for those who ask for the same again.
+func (u *unit) fail(ctx context.Context, r failedRun) error {
+	c, out := r.command, r.outcome
 	e := CompileError{
 		Module: u.module, Target: u.target.String(), Source: u.plan.Source,
 		Command: u.argv(c.dir, scratch("unit.o"), scratch("unit.d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
 	}
 	e.Log = writeLog(u.m.opts.Cache.LogPath(u.key), &e)
-	f := failureRecord{ID: rand.Text(), Seen: u.known.ofTree(), Error: e}
+	f := failureRecord{Seen: u.known.ofTree(), Inputs: u.failedInputs(ctx, r), Error: e}
 	if out.late {
 		f.Limit = c.timeout
 	}
-	if data, err := json.Marshal(f); err == nil {
-		_ = u.m.opts.Cache.Put(cache.Failure, u.key, data)
-	}
+	storeFailure(u.m.opts.Cache, u.key, f)
 	return &e
 }
 
@@ -181,19 +182,12 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 
 // publish stores the object, then the records that lead to it. The compile
 // took so many seconds.
-func (u *unit) publish(stage *cache.Stage, read []string, cost float64) (UnitResult, error) {
-	tree, system, err := u.w.record(read, u.plan.Source, u.include)
-	if err != nil {
-		return UnitResult{}, fmt.Errorf("compile of %s: %w", u.plan.Source, err)
-	}
+func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) (UnitResult, error) {
 	store := u.m.opts.Cache
-	var v variant
-	var errT, errS error
-	v.Tree, errT = storeDeps(store, tree)
-	v.System, errS = storeDeps(store, system)
+	v, errV := u.storeVariant(tree, system)
 	u.pins.keep(u.key, stage.File(objectFile))
 	object, errO := store.AddBlob(stage.File(objectFile))
-	if err := errors.Join(errT, errS, errO); err != nil {
+	if err := errors.Join(errV, errO); err != nil {
 		return UnitResult{}, err
 	}
 	lines := u.resultLines(v)
@@ -207,6 +201,13 @@ func (u *unit) publish(stage *cache.Stage, read []string, cost float64) (UnitRes
 	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
 	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
 	return UnitResult{Source: u.plan.Source, lines: lines, ref: ref, cost: cost}, nil
+}
+
+func (u *unit) storeVariant(tree, system *depList) (v variant, err error) {
+	var errT, errS error
+	v.Tree, errT = storeDeps(u.m.opts.Cache, tree)
+	v.System, errS = storeDeps(u.m.opts.Cache, system)
+	return v, errors.Join(errT, errS)
 }
 
 // remember puts v first among the unit's variants.

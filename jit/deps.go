@@ -155,7 +155,7 @@ func (w *world) stale(l *depList) string {
 
 // record makes the lists of what a compile read: one of the source tree, one
 // of everything else, which many units share.
-func (w *world) record(read []string, source string, include []string) (tree, system *depList, err error) {
+func (w *world) record(read []string, source string, search []string, root string) (tree, system *depList, err error) {
 	tree, system = new(depList), new(depList)
 	for _, p := range read {
 		digest, err := w.digest(p)
@@ -165,9 +165,15 @@ func (w *world) record(read []string, source string, include []string) (tree, sy
 		list := listFor(p, tree, system)
 		list.files = append(list.files, depFile{p, digest})
 	}
-	for _, a := range w.absences(read, source, include) {
+	for _, a := range w.absences(read, source, search) {
 		list := listFor(a.dir, tree, system)
 		list.absent = append(list.absent, a)
+	}
+	p := newProber(w, root, search, tree, system)
+	for _, name := range read {
+		if err := p.file(name); err != nil {
+			return nil, nil, err
+		}
 	}
 	return tree, system, nil
 }
@@ -194,8 +200,7 @@ func inTree(p, root string) string {
 // place of a file that was: in each folder of the search path before the one
 // where the file is, and, for files of the source tree, beside the files that
 // may include it.
-func (w *world) absences(read []string, source string, include []string) []depAbsent {
-	search := append(slices.Clone(include), w.tc.IncludeDirs...)
+func (w *world) absences(read []string, source string, search []string) []depAbsent {
 	beside := treeDirs(read)
 	seen := map[depAbsent]bool{}
 	var out []depAbsent
@@ -246,11 +251,11 @@ func relTo(dir, p string) (string, bool) {
 // absence returns the first part of rel that is missing below dir; absent is
 // false when all of it is there.
 func (w *world) absence(dir, rel string) (a depAbsent, absent bool) {
+	for rel = path.Clean(rel); strings.HasPrefix(rel, "../"); rel = rel[len("../"):] {
+		dir = path.Join(dir, "..")
+	}
 	for {
 		name, rest, more := strings.Cut(rel, "/")
-		if name == ".." || name == "." {
-			return a, false
-		}
 		if !w.has(dir, name) {
 			return depAbsent{dir, name}, true
 		}

@@ -6,8 +6,6 @@ import (
 	"path"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // digests are the contents of files as they were before a compiler started.
@@ -26,37 +24,16 @@ func (d digests) ofTree() digests {
 	return d
 }
 
-// fileClock is the time with which the kernel stamps files now: that of its
-// last tick, some milliseconds behind the clock.
-func fileClock() time.Time {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return time.Now().Add(-10 * time.Millisecond)
-	}
-	return time.Unix(ts.Unix())
-}
-
-// nextTick waits until the kernel stamps files with a new time, and returns
-// it: what was written before has an earlier one.
-func nextTick() time.Time {
-	before := fileClock()
-	for range 100 {
-		time.Sleep(time.Millisecond)
-		if now := fileClock(); now.After(before) {
-			return now
-		}
-	}
-	return fileClock() // it stands still, or was set back
-}
-
 // edited names a file that may have been written while the compiler ran, so
-// that nobody knows which text it read (since started, by the fileClock); ""
-// when there is none. Times only
-// point to such files: one whose content is known from before the compiler
-// started, and still the same, is believed. It leaves d ready for a second try.
-func (d digests) edited(started time.Time, w *world, read []string) (changed string) {
+// that nobody knows which text it read; "" when there is none. A file whose
+// content is known from before the compiler started has to have that content
+// still, whatever its times are. Of any other the times decide, unless the
+// clock was set back meanwhile, so that they may lie. It leaves d ready for a
+// second try.
+func (d digests) edited(started, ended instant, w *world, read []string) (changed string) {
+	setBack := ended.setBackSince(started)
 	for _, p := range read {
-		if !w.touched(p, started) {
+		if d[p] == "" && !setBack && !w.touched(p, started.stamp) {
 			continue
 		}
 		digest, err := w.digest(p)

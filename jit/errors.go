@@ -3,6 +3,7 @@ package jit
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // CompileError reports a compiler or linker that did not do its work.
@@ -14,6 +15,10 @@ type CompileError struct {
 	Reason         string   // "exit status 1", "it was killed by ..."
 	Output         string   // as the compiler wrote it
 	Log            string   // file with the command and the whole output; "" if none could be written
+
+	// Remembered is when it failed, if this is the memory of an earlier run: all
+	// that the compiler would read is as it was then. Zero: it has just failed.
+	Remembered time.Time
 }
 
 func (e *CompileError) Error() string {
@@ -29,6 +34,9 @@ func (e *CompileError) Error() string {
 	fmt.Fprintf(&b, "command (in %s): %s", e.Dir, Quote(e.Command))
 	if e.Log != "" {
 		fmt.Fprintf(&b, "\nlog: %s", e.Log)
+	}
+	if !e.Remembered.IsZero() {
+		fmt.Fprintf(&b, "\nthis was at %s; nothing that it read has changed since, so it was not run again (AITER_REBUILD=1 does)", e.Remembered.Format(time.RFC3339))
 	}
 	return b.String()
 }

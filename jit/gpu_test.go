@@ -119,6 +119,37 @@ func TestRealGPUCompilers(t *testing.T) {
 	}
 }
 
+// TestLineInfoNamesTheCheckout: nvcc writes absolute paths then, so another
+// checkout is a miss; with HIP it is none.
+func TestLineInfoNamesTheCheckout(t *testing.T) {
+	tests := []struct {
+		tool, variable, target, flag string
+		want                         jit.Action
+	}{
+		{"nvcc", "NVCC", "sm_80", "-lineinfo", jit.Compiled},
+		{"nvcc", "NVCC", "sm_80", "-O2", jit.Hit},
+		{"hipcc", "HIPCC", "gfx90a", "-g", jit.Hit},
+	}
+	for _, tt := range tests {
+		compiler := testenv.Tool(t, tt.tool)
+		one, two := gpuBench(t), gpuBench(t)
+		two.cacheDir = one.cacheDir
+		for _, b := range []*bench{one, two} {
+			b.write("config.toml", strings.Replace(gpuConfig, "-O1", tt.flag, 1))
+			b.write("src/k.hip", "extern \"C\" int demo() { return 0; }\n")
+			b.extra = map[string]string{tt.variable: compiler}
+		}
+		first := one.buildFor(tt.variable, compiler, tt.target)
+		if action, why := two.action(parse(t, tt.target)); action != tt.want {
+			t.Errorf("%s %s in another checkout: %s (%s), want %s", tt.tool, tt.flag, action, why, tt.want)
+		}
+		again := one.buildFor(tt.variable, compiler, tt.target)
+		if again[0].Action != jit.Hit || again[0].Artifact.Digest != first[0].Artifact.Digest {
+			t.Errorf("%s %s in the same checkout: %s", tt.tool, tt.flag, again[0].Action)
+		}
+	}
+}
+
 func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	text, err := os.ReadFile(hipcc)

@@ -74,6 +74,19 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 		return a, nil
 	}
 	l.observe(Event{Step: LinkMissed})
+	if f := l.lastFailure(); f.isFinal() && !force {
+		return cache.Artifact{}, f.remembered()
+	}
+	a, err := l.buildLocked(ctx, res, force)
+	if err != nil && force {
+		l.m.unclaimForced(l.key)
+	}
+	return a, err
+}
+
+// buildLocked makes sure that one process alone links.
+func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.Artifact, error) {
+	before := l.lastFailure()
 	turn, err := l.m.take(ctx, cache.LockRequest{
 		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.wait(l.timeout),
 		Waiting: func(h cache.Holder) { l.observe(Event{Step: Waiting, Holder: h}) },
@@ -84,6 +97,9 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 	defer turn.end()
 	if a, ok := l.lookup(); ok && !force {
 		return a, nil
+	}
+	if failed := l.toldFailure(before); failed != nil && !force {
+		return cache.Artifact{}, failed
 	}
 	if err := turn.slot(ctx); err != nil {
 		return cache.Artifact{}, err
@@ -158,6 +174,7 @@ func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cach
 	if err != nil {
 		return a, err
 	}
+	_ = l.m.opts.Cache.Forget(cache.Failure, l.key)
 	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
 	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.ID))
 }
@@ -175,7 +192,7 @@ func (l *link) invoke(ctx context.Context, c command, output string) error {
 	}
 	e := &CompileError{Module: l.mod.Name, Target: l.target.String(), Command: c.argv, Dir: c.dir, Reason: out.reason, Output: string(out.output)}
 	e.Log = writeLog(l.m.opts.Cache.LogPath(l.key), e)
-	return e
+	return l.fail(c, out, e)
 }
 
 func (l *link) describe(res *Result, seconds float64) cache.Artifact {

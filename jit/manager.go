@@ -50,7 +50,8 @@ type Options struct {
 // managers, in any number of processes, may share a cache folder.
 type Manager struct {
 	opts  Options
-	slots chan struct{} // one a compiler that may run
+	slots chan struct{}  // one a compiler that may run
+	clock func() instant // now, or a test's
 
 	mu         sync.Mutex
 	finder     Finder // of this build
@@ -78,6 +79,7 @@ func New(opts Options) *Manager {
 	return &Manager{
 		opts:       opts,
 		slots:      make(chan struct{}, opts.Jobs),
+		clock:      now,
 		toolchains: map[target.Target]*foundToolchain{},
 		forced:     map[cache.Key]bool{},
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/filehash"
 )
@@ -169,6 +171,14 @@ func (t *EmbeddedTree) layOut(dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
+	lock, err := os.Open(tmp) // tells the sweep that somebody is at work here
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return err // the sweep was quicker
+	}
 	tree := filepath.Join(tmp, "tree")
 	if err := os.CopyFS(tree, t.files); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,13 @@ func (u *unit) identify() error {
 	argv := u.argv(rootMark, objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.plan.Source, digest)
+	if u.tc.NamesRoot(u.plan.Flags) {
+		root, err := u.w.tree.Dir(context.Background())
+		if err != nil {
+			return err
+		}
+		u.lines.Add("checkout", root)
+	}
 	u.key = u.lines.Key()
 	return nil
 }
@@ -95,6 +103,13 @@ func (u *unit) spec(root, object, dep string) toolchain.Unit {
 		Include: u.include, Flags: u.plan.Flags,
 		Target: u.target, ID: u.id(), Root: root,
 	}
+}
+
+// search returns the folders in which the unit's headers are looked for, in
+// the order in which they are.
+func (u *unit) search() []string {
+	quote, system, after := flagDirs(u.plan.Flags)
+	return slices.Concat(quote, u.include, system, u.w.tc.IncludeDirs, after)
 }
 
 // variant is one set of dependencies under which a unit was compiled.
@@ -222,6 +237,9 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 		return res, nil
 	}
 	u.observe(Event{Step: UnitMissed, Reason: why})
+	if failed := u.rememberedFailure(); failed != nil {
+		return UnitResult{}, failed
+	}
 	return u.buildLocked(ctx, false, why)
 }
 
@@ -254,52 +272,12 @@ func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitRes
 		if res, found, _ := u.lookup(); found {
 			return res, nil
 		}
-		if f := u.lastFailure(); f.isNews(before) && u.concerns(f) {
-			return UnitResult{}, &f.Error
+		if failed := u.toldFailure(before); failed != nil {
+			return UnitResult{}, failed
 		}
 	}
 	if err := turn.slot(ctx); err != nil {
 		return UnitResult{}, err
 	}
 	return u.compile(ctx, why)
-}
-
-// failureRecord is what waiters learn of a compile that failed while they
-// waited for it.
-type failureRecord struct {
-	ID    string        // of this failure: clocks may jump
-	Limit time.Duration // the time limit, when that was the reason
-	Seen  digests       // files of the source tree, as far as known when it began
-	Error CompileError
-}
-
-// isNews says whether the failure came after before was looked at.
-func (f *failureRecord) isNews(before *failureRecord) bool {
-	return f != nil && (before == nil || f.ID != before.ID)
-}
-
-// concerns says whether this unit would fail likewise: it allows no more time,
-// and the files have not been mended since.
-func (u *unit) concerns(f *failureRecord) bool {
-	if f.Limit > 0 && u.timeout > f.Limit {
-		return false
-	}
-	for p, digest := range f.Seen {
-		if now, err := u.w.digest(p); err != nil || now != digest {
-			return false
-		}
-	}
-	return true
-}
-
-func (u *unit) lastFailure() *failureRecord {
-	data, err := u.m.opts.Cache.Get(cache.Failure, u.key)
-	if err != nil {
-		return nil
-	}
-	f := new(failureRecord)
-	if json.Unmarshal(data, f) != nil {
-		return nil
-	}
-	return f
 }

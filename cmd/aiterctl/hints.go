@@ -89,8 +89,11 @@ func hintCompile(err error) string {
 	if !errors.As(err, &failed) {
 		return ""
 	}
-	if strings.Contains(failed.Reason, "had not ended") {
+	switch {
+	case strings.Contains(failed.Reason, "had not ended"):
 		return "aiterctl build --timeout 30m"
+	case !failed.Remembered.IsZero():
+		return fmt.Sprintf("aiterctl build %s --arch '%s' --force runs the compiler again", failed.Module, failed.Target)
 	}
 	return ""
 }

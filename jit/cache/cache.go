@@ -64,6 +64,10 @@ type Options struct {
 	Limits Limits
 	// Faulty, if not nil, is told of what was found corrupt, from any goroutine.
 	Faulty func(Fault)
+	// Flock locks an open file without waiting: syscall.EWOULDBLOCK when another
+	// has it. nil: the kernel's flock. The cache stays correct with one that
+	// keeps nobody out, as on some network filesystems.
+	Flock func(f *os.File, how int) error
 }
 
 // Open opens the cache folder path, making it (mode 0700) when it is missing.
@@ -93,7 +97,11 @@ func Open(path string, opts Options) (*Dir, error) {
 }
 
 func newDir(path string, opts Options) *Dir {
-	return &Dir{path: path, base: filepath.Join(path, layout), trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile}
+	d := &Dir{path: path, base: filepath.Join(path, layout), trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile}
+	if opts.Flock != nil {
+		d.flock = opts.Flock
+	}
+	return d
 }
 
 // folders are those directly below base that are always there.

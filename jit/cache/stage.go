@@ -75,9 +75,8 @@ func (s *Stage) Close() error {
 	return errors.Join(os.RemoveAll(s.Path), s.lock.Close())
 }
 
-// Ages below which Sweep leaves things alone: what nobody holds a lock on and
-// may be at work on nevertheless; lock files, so that they are not made again
-// and again; everything, where locks exclude nobody.
+// Ages below which Sweep leaves things alone: temporary files and stages, where
+// locks exclude nobody; lock files, so that they are not made again and again.
 const (
 	tempAge    = time.Hour
 	lockAge    = 24 * time.Hour
@@ -90,29 +89,37 @@ func (d *Dir) Sweep() int {
 	if d.readOnly {
 		return 0
 	}
-	n := 0
-	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
-	if len(stages) > 0 {
-		n += d.sweepStages(stages)
-	}
-	n += d.sweepOld("filehash.tmp-*", tempAge, os.Remove)
-	n += d.sweepOld("source/new-*", tempAge, os.RemoveAll)
+	n := d.SweepJobs()
+	n += d.sweepTemp("filehash.tmp-*", d.removeUnderMemoLock)
+	n += d.sweepTemp("source/new-*", func(path string) error { return d.removeFree(path, os.RemoveAll) })
 	n += d.sweepOld("lock/*", lockAge, d.removeFreeLock)
 	return n
 }
 
-func (d *Dir) sweepStages(stages []os.DirEntry) int {
+// SweepJobs is the part of Sweep that removes stages, and ends the processes
+// that still work in them.
+func (d *Dir) SweepJobs() int {
+	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
+	if len(stages) == 0 {
+		return 0
+	}
 	n, age := 0, time.Duration(0)
 	if !d.locksExclude() {
 		age = unlockable
 	}
 	for _, e := range stages {
 		path := filepath.Join(d.base, "stage", e.Name())
-		if olderThan(path, age) && d.removeFree(path, os.RemoveAll) == nil {
+		if olderThan(path, age) && d.removeFree(path, removeDead) == nil {
 			n++
 		}
 	}
 	return n
+}
+
+// removeDead removes the stage of a dead job, and ends what still runs there.
+func removeDead(stage string) error {
+	endOrphans(stage)
+	return os.RemoveAll(stage)
 }
 
 // locksExclude says whether a lock in this folder keeps anybody out: on some
@@ -129,6 +136,33 @@ func (d *Dir) locksExclude() bool {
 	}
 	defer f.Close()
 	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
+}
+
+// sweepTemp removes what is in the way of being made under a lock.
+func (d *Dir) sweepTemp(pattern string, remove func(string) error) int {
+	paths, _ := filepath.Glob(filepath.Join(d.base, pattern)) // a constant pattern is never bad
+	if len(paths) == 0 {
+		return 0
+	}
+	age := time.Duration(0)
+	if !d.locksExclude() {
+		age = tempAge
+	}
+	return d.sweepOld(pattern, age, remove)
+}
+
+// removeUnderMemoLock removes a file that is written under the lock of the
+// remembered digests, when nobody holds that.
+func (d *Dir) removeUnderMemoLock(path string) error {
+	f, err := openLock(d.MemoPath() + ".lock")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := d.flock(f, syscall.LOCK_EX); err != nil {
+		return err
+	}
+	return os.Remove(path)
 }
 
 func (d *Dir) sweepOld(pattern string, age time.Duration, remove func(string) error) int {

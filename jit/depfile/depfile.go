@@ -2,6 +2,7 @@
 package depfile
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -155,4 +156,16 @@ func unique(names []string) []string {
 		}
 	}
 	return out
+}
+
+// ParseTrace returns the headers that -H has made GCC, Clang or nvcc print
+// between its other output: a dot for each level of nesting, a blank, the name.
+func ParseTrace(output []byte) []string {
+	var lines []byte
+	for line := range bytes.Lines(output) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, "."), []byte(" ")) && line[0] == '.' {
+			lines = append(lines, line...)
+		}
+	}
+	return ParseHeaders(lines)
 }

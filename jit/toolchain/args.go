@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/aiter-go/aiter/jit/target"
@@ -36,8 +37,7 @@ type Link struct {
 // CC_PRINT_HEADERS_FILE in the environment makes Clang list those of both passes.
 //
 // For CUDA the folder of Object takes nvcc's intermediate files, so it must be the unit's own, and nvcc's fatbinary
-// does not accept a comma in its path. With -lineinfo or -G among the flags nvcc writes absolute paths of the sources into
-// the device code, and nothing makes it leave them out: such an object names the checkout that it was made in.
+// does not accept a comma in its path. Objects that hold absolute paths whatever it does are those of NamesRoot.
 func (tc *Toolchain) CompileArgs(u Unit) []string {
 	argv := []string{tc.Compiler}
 	switch tc.Vendor {
@@ -83,6 +83,14 @@ func smNumber(t target.Target) string { return strings.TrimPrefix(t.Arch(), "sm_
 // nvccWord protects a word from nvcc, which takes commas for separators, and from the shell that nvcc uses.
 func nvccWord(s string) string {
 	return `"` + strings.NewReplacer(",", `\,`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(s) + `"`
+}
+
+// NamesRoot says whether the object will hold the absolute path of the source root, so that another root gives other
+// bytes: with -lineinfo or -G nvcc writes the sources' paths into device code, and nothing makes it leave them out.
+func (tc *Toolchain) NamesRoot(flags []string) bool {
+	return tc.Vendor == target.CUDA && slices.ContainsFunc(flags, func(f string) bool {
+		return slices.Contains([]string{"-lineinfo", "--generate-line-info", "-G", "--device-debug"}, f)
+	})
 }
 
 // LinkArgs is the command that makes the shared library l.Output. Symbols that no object defines, such as those of

@@ -116,7 +116,7 @@ func (s *search) run(args []string) (string, error) {
 	cmd.Dir, cmd.Env = os.TempDir(), s.tc.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // children just forked hold the pipe until they exec, long on a busy machine
 	err := cmd.Run()
 	if err == nil {
 		return out.String(), nil

@@ -1,0 +1,99 @@
+package jit
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// blamesInputs says whether a run failed because of what it was given, so that
+// it would fail again: it ended by itself, says so in the words of a compiler,
+// and speaks of no trouble with the machine.
+func blamesInputs(out outcome) bool {
+	if !strings.HasPrefix(out.reason, "exit status ") {
+		return false
+	}
+	blamed, located, fault, machine := false, located(), faultWords(), machineWords()
+	for line := range bytes.Lines(out.output) {
+		text := strings.TrimRight(string(line), "\r\n")
+		switch {
+		case strings.HasPrefix(text, " "): // the source, quoted
+		case containsAny(strings.ToLower(text), machine):
+			return false
+		case located.MatchString(text) || containsAny(text, fault):
+			blamed = true
+		}
+	}
+	return blamed
+}
+
+// located matches an error in a file: "a.cpp:3:9: error: ..." of GCC and Clang,
+// "a.cu(3): error: ..." of nvcc.
+func located() *regexp.Regexp {
+	return regexp.MustCompile(`^[^ ].*?(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b`)
+}
+
+// faultWords are those of code generators, linkers and drivers for errors that
+// follow from their input alone.
+func faultWords() []string {
+	return []string{
+		"ptxas error", "ptxas fatal", "nvcc fatal   : Unknown option", "error: <unknown>:0:0:", "<inline asm>:",
+		"unrecognized command-line option", "unrecognized command line option", "unknown argument", "unsupported option",
+		"undefined reference to", "undefined symbol:", "multiple definition of", "duplicate symbol:",
+	}
+}
+
+// machineWords are those of a failure for reasons outside of the inputs, in
+// small letters: a crash, a kill, an error of the system other than a file that
+// is not there.
+func machineWords() []string {
+	words := []string{
+		"internal compiler error", "internal error", "bug report", "out of memory", "memory exhausted", "bad_alloc",
+		"killed", "terminated by signal", "terminated due to signal", "died due to signal", "segmentation fault",
+		"stack dump", "core dumped", "cannot execute", "unable to execute",
+	}
+	for errno := syscall.Errno(1); errno <= lastErrno; errno++ {
+		if errno != syscall.ENOENT {
+			words = append(words, strings.ToLower(errno.Error()))
+		}
+	}
+	return words
+}
+
+// lastErrno is the last number that Linux gives to an error.
+const lastErrno = 133
+
+func containsAny(line string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
+}
+
+// missingHeaders returns the names of headers that were not found, as the
+// source has them. It is not certain when a complaint of that kind is not
+// understood.
+func missingHeaders(output []byte) (names []string, certain bool) {
+	forms := []*regexp.Regexp{
+		regexp.MustCompile(`error: '([^']+)' file not found`),
+		regexp.MustCompile(`error: ([^:]+): No such file or directory$`),
+		regexp.MustCompile(`error: cannot open source file "([^"]+)"`),
+	}
+	certain = true
+	for line := range bytes.Lines(output) {
+		text := strings.TrimRight(string(line), "\r\n")
+		found := false
+		for _, form := range forms {
+			if m := form.FindStringSubmatch(text); m != nil {
+				names, found = append(names, m[1]), true
+			}
+		}
+		if !found && !strings.HasPrefix(text, " ") && looksMissing(text) {
+			certain = false
+		}
+	}
+	return names, certain
+}
+
+func looksMissing(line string) bool {
+	return strings.Contains(line, "No such file") || strings.Contains(line, "file not found") || strings.Contains(line, "cannot open")
+}

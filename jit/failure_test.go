@@ -1,0 +1,260 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+const oneUnit = `
+[module.module_demo]
+include = ["include", "late"]
+flags = { common = ["-O1"] }
+[[module.module_demo.source]]
+path = "src/a.cpp"
+[[module.module_demo.op]]
+name = "demo"
+schema = "(Tensor x) -> ()"
+`
+
+// oneUnitBench has a module of one unit, so that one failure is one compile.
+func oneUnitBench(t *testing.T) *bench {
+	b := newBench(t)
+	b.write("config.toml", oneUnit)
+	b.write("late/keep.h", "")
+	return b
+}
+
+// failed builds, wants a CompileError, and says whether it is a memory and how
+// often the compiler ran.
+func (b *bench) failed(change ...func(*jit.Options)) (e *jit.CompileError, remembered bool, compiles int) {
+	b.t.Helper()
+	b.compiles()
+	if err := b.buildErr(change...); !errors.As(err, &e) {
+		b.t.Fatalf("got %v, want a CompileError", err)
+	}
+	return e, !e.Remembered.IsZero(), b.compiles()
+}
+
+// wantMemory checks that the failure is shown again without a compile.
+func (b *bench) wantMemory(first *jit.CompileError) {
+	b.t.Helper()
+	again, remembered, n := b.failed()
+	if !remembered || n != 0 {
+		b.t.Fatalf("the same again: remembered %v, %d compiles", remembered, n)
+	}
+	if again.Output != first.Output || again.Reason != first.Reason {
+		b.t.Errorf("remembered as %q (%s), it was %q (%s)", again.Output, again.Reason, first.Output, first.Reason)
+	}
+	if since := time.Since(again.Remembered); since < 0 || since > time.Hour || !strings.Contains(again.Error(), "AITER_REBUILD=1") {
+		b.t.Errorf("the error does not say since when, or how to try again: %v", again)
+	}
+}
+
+func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
+	broken := []struct{ name, file, text string }{
+		{"language", "src/a.cpp", "#include \"both.h\"\n#include <stdint.h>\nint x = ;\n"},
+		{"language in a header", "include/only_a.h", "int y = ;\n"},
+		{"error directive", "include/only_a.h", "#error broken\n"},
+		{"missing header", "src/a.cpp", "#include \"both.h\"\n#include \"sub/missing.h\"\n"},
+		{"missing system header", "src/a.cpp", "#include \"both.h\"\n#include <sub/missing.h>\n"},
+		{"missing by a macro's name", "src/a.cpp", "#define WHERE \"missing.h\"\n#include \"both.h\"\n#include WHERE\n"},
+		{"missing, by way of the folder above", "src/a.cpp", "#include \"../include/both.h\"\n#include \"../missing.h\"\n"},
+	}
+	for _, tt := range broken {
+		t.Run(tt.name, func(t *testing.T) {
+			b := oneUnitBench(t)
+			b.write(tt.file, tt.text)
+			first, remembered, n := b.failed()
+			if remembered || n == 0 {
+				t.Fatalf("the first time: remembered %v, %d compiles", remembered, n)
+			}
+			b.wantMemory(first)
+			b.write("include/unused.h", "#define ANOTHER\n")
+			b.wantMemory(first)
+			b.noLitter()
+			if _, remembered, n := b.failed(func(o *jit.Options) { o.Force = true }); remembered || n == 0 {
+				t.Errorf("under force: remembered %v, %d compiles", remembered, n)
+			}
+			b.write(tt.file, testFiles[tt.file])
+			b.build()
+		})
+	}
+}
+
+// TestAnyChangeTriesAgain changes one thing after a failure.
+func TestAnyChangeTriesAgain(t *testing.T) {
+	missing := "#include \"both.h\"\n#include \"sub/missing.h\"\n#if __has_include(\"optional.h\")\n#endif\n"
+	changes := map[string]func(b *bench){
+		"source":                 func(b *bench) { b.write("src/a.cpp", missing+"\n") },
+		"header":                 func(b *bench) { b.write("include/both.h", "#define BOTH 9\n") },
+		"shadowing header":       func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") },
+		"missing, beside":        func(b *bench) { b.write("src/sub/missing.h", "") },
+		"missing, first folder":  func(b *bench) { b.write("include/sub/missing.h", "") },
+		"missing, second folder": func(b *bench) { b.write("late/sub/missing.h", "") },
+		"one that is asked for":  func(b *bench) { b.write("late/optional.h", "") },
+		"flags":                  func(b *bench) { b.write("config.toml", strings.Replace(oneUnit, "-O1", "-O2", 1)) },
+		"compiler":               func(b *bench) { b.compiler("# another") },
+		"cleaned": func(b *bench) {
+			store, err := cache.Open(b.cacheDir, cache.Options{})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if _, err := store.Clean(cache.CleanRequest{}); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+	}
+	b := oneUnitBench(t)
+	b.write("src/a.cpp", missing)
+	for name, change := range changes {
+		if _, remembered, _ := b.failed(); remembered && name == "" {
+			t.Fatal("remembered before it began")
+		}
+		if _, remembered, _ := b.failed(); !remembered {
+			t.Errorf("before %s: not remembered", name)
+		}
+		change(b)
+		b.compiles()
+		var ce *jit.CompileError
+		_, err := b.manager().Build(context.Background(), demo(t))
+		if n := b.compiles(); n == 0 || errors.As(err, &ce) && !ce.Remembered.IsZero() {
+			t.Errorf("%s: the memory was believed (%d compiles): %v", name, n, err)
+		}
+		for _, extra := range []string{"src/both.h", "src/sub/missing.h", "include/sub/missing.h", "late/sub/missing.h", "late/optional.h"} {
+			_ = os.Remove(filepath.Join(b.root, extra))
+		}
+		b.write("src/a.cpp", missing)
+		b.write("include/both.h", testFiles["include/both.h"])
+		b.write("config.toml", oneUnit)
+		b.compiler("")
+	}
+}
+
+// TestFailuresOfTheMachineAreNotRemembered: for reasons outside of the inputs.
+func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
+	located := "echo 'src/a.cpp:1:1: error: expected something' >&2; "
+	tests := map[string]string{
+		"killed":           located + "kill -9 $$",
+		"time limit":       located + "sleep 60",
+		"full disk":        located + "echo 'src/a.cpp:1:1: fatal error: error writing to /x.s: No space left on device' >&2; exit 1",
+		"child killed":     located + "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1",
+		"compiler crashes": located + "echo 'src/a.cpp:1:1: internal compiler error: Segmentation fault' >&2; exit 1",
+		"unreadable":       "echo 'src/a.cpp:1:10: fatal error: both.h: Permission denied' >&2; exit 1",
+		"missing tool":     "echo \"g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory\" >&2; exit 1",
+		"no words":         "exit 3",
+		"no object":        located + "exit 0",
+	}
+	for name, script := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := oneUnitBench(t)
+			b.compiler(script)
+			short := func(o *jit.Options) {
+				if name == "time limit" {
+					o.Timeout = 500 * time.Millisecond
+				}
+			}
+			for range 2 {
+				if _, remembered, n := b.failed(short); remembered || n == 0 {
+					t.Errorf("remembered %v, %d compiles", remembered, n)
+				}
+			}
+		})
+	}
+}
+
+func TestFailedLinksAreRemembered(t *testing.T) {
+	b := oneUnitBench(t)
+	strict := oneUnit + "[module.module_demo.link_flags]\ncommon = [\"-Wl,--no-undefined\"]\n"
+	b.write("config.toml", strict)
+	b.write("src/a.cpp", "int missing();\nint demo() { return missing(); }\n")
+	links := new(recorder)
+	observed := func(o *jit.Options) { o.Observer = links }
+	for i, want := range []bool{false, true} {
+		e, remembered, _ := b.failed(observed)
+		if remembered != want || e.Source != "" || !strings.Contains(e.Output, "undefined reference") {
+			t.Errorf("build %d: remembered %v: %v", i, remembered, e)
+		}
+	}
+	if n := links.count("link started"); n != 1 {
+		t.Errorf("%d links", n)
+	}
+	if _, remembered, _ := b.failed(func(o *jit.Options) { o.Force = true }); remembered {
+		t.Error("under force the memory was believed")
+	}
+	b.write("src/a.cpp", "int missing() { return 1; }\nint demo() { return missing(); }\n")
+	b.build()
+	// A library may appear or change, and is no part of the key.
+	b.write("src/a.cpp", "int missing();\nint demo() { return missing(); }\n")
+	b.write("config.toml", oneUnit+"[module.module_demo.link_flags]\ncommon = [\"-Wl,--no-undefined\", \"-lm\"]\n")
+	for range 2 {
+		if _, remembered, _ := b.failed(); remembered {
+			t.Error("a link with a library was remembered")
+		}
+	}
+}
+
+// TestGPUFailuresAreRemembered breaks a kernel in the host pass, in the device
+// pass, and by a header that is missing there.
+func TestGPUFailuresAreRemembered(t *testing.T) {
+	tests := []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}}
+	broken := map[string]string{
+		"device language": "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"device_only.h\"\nint x = ;\n#endif\n",
+		"host language":   "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#else\n#include \"device_only.h\"\nint x = ;\n#endif\n",
+		"device missing":  "#include \"device_only.h\"\n#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"missing.h\"\n#endif\n",
+	}
+	for _, tt := range tests {
+		t.Run(tt.tool, func(t *testing.T) {
+			compiler := testenv.Tool(t, tt.tool)
+			for name, text := range broken {
+				if name != "device missing" && !*everyPart {
+					continue // the one of which a compiler reports least
+				}
+				b := gpuBench(t)
+				b.extra = map[string]string{tt.variable: compiler}
+				b.write("src/k.hip", text)
+				first := b.failedFor(tt.target)
+				if !first.Remembered.IsZero() {
+					t.Fatalf("%s: remembered the first time", name)
+				}
+				if again := b.failedFor(tt.target); again.Remembered.IsZero() || again.Output != first.Output {
+					t.Errorf("%s: not remembered: %v", name, again)
+				}
+				b.write("include/device_only.h", "#define FACTOR 3\n")
+				if again := b.failedFor(tt.target); !again.Remembered.IsZero() {
+					t.Errorf("%s: a header has changed, and the memory was believed", name)
+				}
+			}
+		})
+	}
+}
+
+func (b *bench) failedFor(name string) *jit.CompileError {
+	b.t.Helper()
+	r := demo(b.t)
+	r.Target = parse(b.t, name)
+	_, err := b.manager().Build(context.Background(), r)
+	var e *jit.CompileError
+	if !errors.As(err, &e) {
+		b.t.Fatalf("got %v, want a CompileError", err)
+	}
+	return e
+}
+
+func parse(t testing.TB, name string) target.Target {
+	t.Helper()
+	x, err := target.Parse(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}

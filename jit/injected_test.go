@@ -1,0 +1,294 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// wantValue builds and checks what the library computes.
+func (b *bench) wantValue(what string, want int) jit.Result {
+	b.t.Helper()
+	res, err := b.manager().Build(context.Background(), demo(b.t))
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	if got, err := call(res[0].Artifact.Path); err != nil || got != want {
+		b.t.Errorf("%s: the library gives %d, %v; want %d", what, got, err, want)
+	}
+	return res[0]
+}
+
+// cacheFiles lists every file of the cache.
+func (b *bench) cacheFiles() (files []string) {
+	b.t.Helper()
+	err := b.eachFile("", func(p string) error { files = append(files, p); return nil })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return append(files, filepath.Join(b.cacheDir, "CACHEDIR.TAG"))
+}
+
+// TestAnyFileDamaged flips a bit in each file of the cache, one after another,
+// and cuts each short: the right library comes out.
+func TestAnyFileDamaged(t *testing.T) {
+	b := oneUnitBench(t)
+	first := b.wantValue("cold", 3)
+	b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n") // a failure is a record too
+	_ = b.buildErr()
+	b.write("src/a.cpp", testFiles["src/a.cpp"])
+	whole := filepath.Join(t.TempDir(), "whole")
+	if err := os.CopyFS(whole, os.DirFS(b.cacheDir)); err != nil {
+		t.Fatal(err)
+	}
+	files := b.cacheFiles()
+	if len(files) < 10 {
+		t.Fatalf("only %v are in the cache", files)
+	}
+	for _, file := range files {
+		for name, damage := range damages() {
+			if err := errors.Join(os.RemoveAll(b.cacheDir), os.CopyFS(b.cacheDir, os.DirFS(whole)), os.Chmod(b.cacheDir, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(file)
+			if err != nil || len(data) == 0 { // a lock file of the remembered digests
+				continue
+			}
+			if err := os.WriteFile(file, damage(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			rel, _ := filepath.Rel(b.cacheDir, file)
+			if res := b.wantValue(rel+" "+name, 3); res.Artifact.Digest != first.Artifact.Digest {
+				t.Errorf("%s %s: another library", rel, name)
+			}
+		}
+	}
+}
+
+// damages are ways to spoil a file: at one random place, or with -every-part
+// at more of them.
+func damages() map[string]func([]byte) []byte {
+	flip := func(at func(n int) int) func([]byte) []byte {
+		return func(data []byte) []byte {
+			data[at(len(data))] ^= 1 << rand.IntN(8)
+			return data
+		}
+	}
+	cut := func(at func(n int) int) func([]byte) []byte {
+		return func(data []byte) []byte { return data[:at(len(data))] }
+	}
+	all := map[string]func([]byte) []byte{"flipped anywhere": flip(rand.IntN)}
+	if *everyPart || rand.IntN(3) == 0 {
+		all["cut anywhere"] = cut(rand.IntN)
+	}
+	if *everyPart {
+		first, last := func(int) int { return 0 }, func(n int) int { return n - 1 }
+		all["flipped first"], all["flipped last"], all["emptied"], all["cut last"] = flip(first), flip(last), cut(first), cut(last)
+		for i := range 10 {
+			all[fmt.Sprint("flipped again ", i)], all[fmt.Sprint("cut again ", i)] = flip(rand.IntN), cut(rand.IntN)
+		}
+	}
+	return all
+}
+
+// TestUnreadableFiles makes the disk answer EIO: the kernel's own, of a file
+// that cannot be read at its beginning, mounted in the place of each.
+func TestUnreadableFiles(t *testing.T) {
+	b := oneUnitBench(t)
+	b.mounted("mode=0700,size=16m")
+	first := b.wantValue("cold", 3)
+	var failed int
+	for _, file := range append(b.cacheFiles(), filepath.Join(b.root, "include/both.h"), filepath.Join(b.root, "src/a.cpp")) {
+		if err := syscall.Mount("/proc/self/mem", file, "", syscall.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.ReadFile(file); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("reading %s gives %v: no fault was injected", file, err)
+		}
+		res, err := b.manager().Build(context.Background(), demo(t))
+		switch {
+		case err == nil && res[0].Artifact.Digest != first.Artifact.Digest:
+			t.Errorf("%s unreadable: another library", file)
+		case err != nil:
+			failed++
+			var access *cache.AccessError
+			var compile *jit.CompileError
+			if !errors.As(err, &access) && !errors.As(err, &compile) && !errors.Is(err, syscall.EIO) {
+				t.Errorf("%s unreadable: the error does not say why: %v", file, err)
+			}
+		}
+		if err := syscall.Unmount(file, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			t.Fatal(err)
+		}
+		if res := b.wantValue(file+" readable again", 3); res.Artifact.Digest != first.Artifact.Digest {
+			t.Errorf("%s readable again: another library", file)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", "quarantine", "*")); len(left) != 0 {
+		t.Errorf("put aside for a fault of the disk: %v", left)
+	}
+	b.noLitter()
+	t.Logf("%d builds failed, the others worked around it", failed)
+}
+
+// TestDiskFullAnywhere gives the cache a little more room each time, so that
+// it is full at another step of the build.
+func TestDiskFullAnywhere(t *testing.T) {
+	b := oneUnitBench(t)
+	b.mounted("mode=0700,size=64k")
+	for pages := 2; ; pages += 3 {
+		if pages > 64 {
+			t.Fatal("never enough")
+		}
+		room := fmt.Sprintf("mode=0700,size=%dk", 4*pages)
+		if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT, room); err != nil {
+			continue // what is there does not fit
+		}
+		m, err := b.open()
+		if err == nil {
+			_, err = m.Build(context.Background(), demo(t))
+		}
+		if err == nil {
+			if pages == 2 {
+				t.Error("it was never full: nothing is tested")
+			}
+			break
+		}
+		if !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "No space left") && !strings.Contains(err.Error(), "signal") {
+			t.Errorf("with %s: the error does not say that the disk is full: %v", room, err)
+		}
+		var ce *jit.CompileError
+		if errors.As(err, &ce) && !ce.Remembered.IsZero() {
+			t.Errorf("a full disk was remembered as the source's fault: %v", err)
+		}
+	}
+	b.wantValue("with room enough", 3)
+	b.noTrace()
+}
+
+// TestFewDescriptors builds in processes that may open a few files only.
+func TestFewDescriptors(t *testing.T) {
+	b := oneUnitBench(t)
+	b.build()
+	failed := 0
+	for n := 5; n <= 29; n += 8 {
+		b.write("include/only_a.h", fmt.Sprintf("#define ONLY_A %d\n", n))
+		cmd := b.process()
+		cmd.Env = append(cmd.Env, fmt.Sprint("AITER_TEST_NOFILE=", n))
+		out, err := cmd.CombinedOutput()
+		text := strings.ToLower(string(out))
+		switch {
+		case err == nil && !strings.Contains(text, fmt.Sprintf(" demo_a=%d\n", n+1)):
+			t.Errorf("with %d descriptors: %s", n, out)
+		case err != nil:
+			failed++
+			if !strings.Contains(text, "too many open files") {
+				t.Errorf("with %d descriptors: %v: %s", n, err, out)
+			}
+		}
+		b.wantValue(fmt.Sprintf("after %d descriptors", n), n+1)
+		b.noTrace()
+	}
+	if failed == 0 {
+		t.Error("no build failed: nothing is tested")
+	}
+}
+
+// TestTimesJump sets every time in the cache and the tree to the past and the
+// future, as after the clock was wrong.
+func TestTimesJump(t *testing.T) {
+	b := newBench(t)
+	first := b.wantValue("cold", 3)
+	for _, by := range []time.Duration{-20 * 365 * 24 * time.Hour, 20 * 365 * 24 * time.Hour} {
+		when := time.Now().Add(by)
+		for _, dir := range []string{b.cacheDir, b.root} {
+			err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+				return errors.Join(err, os.Chtimes(p, when, when))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if res := b.wantValue("times moved by "+by.String(), 3); res.Action != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
+			t.Errorf("times moved by %s: %s", by, res.Action)
+		}
+		b.write("include/only_a.h", "#define ONLY_A 7\n")
+		b.wantValue("edited then", 8)
+		b.write("include/only_a.h", testFiles["include/only_a.h"])
+		b.wantValue("edited back", 3)
+		store, err := cache.Open(b.cacheDir, cache.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Clean(cache.CleanRequest{OlderThan: 30 * 24 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		b.wantValue("cleaned of what is old", 3)
+	}
+}
+
+// TestClockSetWhileCompiling has a header change behind the compiler's back
+// while the clock that stamps files is wrong.
+func TestClockSetWhileCompiling(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		known bool // from an earlier build
+		start time.Duration
+		end   time.Duration
+	}{
+		{"set back, header unknown", false, time.Hour, 0},
+		{"set back, header known", true, time.Hour, 0},
+		{"ahead of the stamps all along, header known", true, time.Hour, time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := oneUnitBench(t)
+			header := filepath.Join(b.root, "include/only_a.h")
+			once := filepath.Join(t.TempDir(), "once")
+			edit := "case \"$*\" in *-MF*) " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; printf '#define ONLY_A 7\\n' > " + header + "; }; exit 0;; esac"
+			if tt.known {
+				b.compiler("")
+				b.build()
+				b.compiles()
+				b.write("include/both.h", "#define BOTH 2\n")
+			}
+			want := map[bool]int{false: 8, true: 9}[tt.known]
+			b.compiler(edit)
+			if tt.known {
+				// The header is known under the new compiler's key too.
+				_ = os.WriteFile(once, nil, 0o600)
+				b.build()
+				b.write("include/both.h", "#define BOTH 2 \n")
+				_ = os.Remove(once)
+				b.compiles()
+			}
+			m := b.manager()
+			ended := func() bool { _, err := os.Stat(once); return err == nil }
+			jit.ShiftClock(m, func() time.Duration {
+				if ended() {
+					return tt.end
+				}
+				return tt.start
+			})
+			res, err := m.Build(context.Background(), demo(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := call(res[0].Artifact.Path); err != nil || got != want {
+				t.Errorf("the library gives %d, %v; what is on disk says %d", got, err, want)
+			}
+			if n := b.compiles(); n != 2 {
+				t.Errorf("%d compiles, want a second one after the edit", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,239 @@
+package jit_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/dl"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+var kills = flag.Int("kills", 6, "how often a builder or a compiler is killed")
+
+// call loads a library and calls its function demo_a.
+func call(path string) (int, error) {
+	lib, err := dl.Open(path, dl.Local)
+	if err != nil {
+		return 0, err
+	}
+	defer lib.Close()
+	f, err := lib.Sym("demo_a")
+	if err != nil {
+		return 0, err
+	}
+	return int(int32(dl.Call(f))), nil
+}
+
+// worksBelow lists the processes whose temporary files lie below a folder, of
+// all, or of those with a parent. Compilers are known by that.
+func worksBelow(dir string, parent int) []int {
+	var pids []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		environ, errE := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err != nil || errE != nil || !bytes.Contains(environ, []byte("TMPDIR="+dir)) {
+			continue
+		}
+		if parent == 0 || parentOf(pid) == parent {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func parentOf(pid int) int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[1])
+	return n
+}
+
+// firstStep notes when a build first does something for a unit.
+type firstStep struct{ at chan time.Time }
+
+func (f firstStep) Observe(e jit.Event) {
+	if e.Step == jit.UnitStarted || e.Step == jit.UnitHit {
+		select {
+		case f.at <- time.Now():
+		default:
+		}
+	}
+}
+
+// toll is what a run of TestKills has seen.
+type toll struct {
+	builders, compilers int // killed
+	orphans             int
+	slowest             time.Duration
+}
+
+// TestKills kills builders and compilers at random moments while others wait.
+// Nothing bad is ever loaded, the next build starts at once, and leaves nothing
+// of the dead behind. Its long version: -kills=1000.
+func TestKills(t *testing.T) {
+	b := newBench(t)
+	if *kills > 100 { // a compiler that works for longer, so that more of the kills meet one
+		b.write("src/a.cpp", "#include <string>\n"+testFiles["src/a.cpp"])
+	}
+	b.build()
+	var sum toll
+	for i := range *kills {
+		b.killRound(i, &sum)
+		if t.Failed() {
+			t.Fatalf("in round %d", i)
+		}
+	}
+	t.Logf("killed %d builders and %d compilers in %d rounds; the next build ended %d orphaned compilers; the slowest next one began after %s",
+		sum.builders, sum.compilers, *kills, sum.orphans, sum.slowest.Round(time.Millisecond))
+	if sum.slowest > 20*time.Second {
+		t.Errorf("a build began %s after the kill", sum.slowest)
+	}
+}
+
+func (b *bench) killRound(i int, sum *toll) {
+	b.t.Helper()
+	// Another value for each round; now and then the kill finds a link only.
+	b.write("include/only_a.h", fmt.Sprintf("#define ONLY_A %d\n", 10+i))
+	want := 11 + i
+	var procs [3]*exec.Cmd
+	var out [3]bytes.Buffer
+	for k := range procs {
+		procs[k] = b.process()
+		procs[k].Stdout, procs[k].Stderr = &out[k], &out[k]
+		if err := procs[k].Start(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	for range rand.IntN(2) * 500 { // every second kill comes when somebody has begun to compile
+		if len(worksBelow(b.cacheDir, 0)) > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+	compilers := worksBelow(b.cacheDir, 0)
+	if i%2 == 0 && len(compilers) > 0 {
+		if syscall.Kill(compilers[rand.IntN(len(compilers))], syscall.SIGKILL) == nil {
+			sum.compilers++
+		}
+	} else {
+		// Of those who build, when there is one: waiters are killed too, at times.
+		victim := procs[0].Process.Pid
+		for _, p := range procs {
+			if len(worksBelow(b.cacheDir, p.Process.Pid)) > 0 {
+				victim = p.Process.Pid
+			}
+		}
+		_ = syscall.Kill(victim, syscall.SIGKILL)
+	}
+	for k, p := range procs {
+		err := p.Wait()
+		if b.checkSurvivor(err, out[k].String(), want) {
+			sum.builders++
+		}
+	}
+	sum.orphans += len(worksBelow(b.cacheDir, 0))
+	step := firstStep{make(chan time.Time, 1)}
+	began := time.Now()
+	res := b.build(func(o *jit.Options) { o.Observer = step })
+	sum.slowest = max(sum.slowest, (<-step.at).Sub(began))
+	if got, err := call(res.Artifact.Path); err != nil || got != want {
+		b.t.Errorf("the next build's library gives %d, %v; want %d", got, err, want)
+	}
+	b.noTrace()
+}
+
+// checkSurvivor checks what a process says that was not killed, or too late:
+// the right value, or that a compiler was killed.
+func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
+	b.t.Helper()
+	ended, exited := err.(*exec.ExitError)
+	switch {
+	case err == nil:
+		if !strings.Contains(out, fmt.Sprintf(" demo_a=%d\n", want)) {
+			b.t.Errorf("a process loaded the wrong library: %s, want %d", out, want)
+		}
+	case exited && ended.Sys().(syscall.WaitStatus).Signaled():
+		return true
+	case strings.Contains(out, "killed") || strings.Contains(out, "Killed") || strings.Contains(out, "exit status"):
+	default:
+		b.t.Errorf("a process ended with %v: %s", err, out)
+	}
+	return false
+}
+
+// noTrace checks that nothing of a dead builder is left: no stage, temporary
+// file, lock that is held, process, or file found corrupt.
+func (b *bench) noTrace() {
+	b.t.Helper()
+	b.noLitter()
+	for _, pattern := range []string{"filehash.tmp-*", "source/new-*", "quarantine/*"} {
+		if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", pattern)); len(left) != 0 {
+			b.t.Errorf("left: %v", left)
+		}
+	}
+	if pids := worksBelow(b.cacheDir, 0); len(pids) != 0 {
+		b.t.Errorf("compilers of the dead still run: %v", pids)
+	}
+	store, err := cache.Open(b.cacheDir, cache.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	locks, _ := os.ReadDir(filepath.Join(b.cacheDir, "v1", "lock"))
+	for _, e := range locks {
+		l, err := store.TryLock(cache.LockRequest{Key: cache.Key(e.Name())})
+		if l == nil || err != nil {
+			b.t.Errorf("lock %s is held: %v", e.Name(), err)
+			continue
+		}
+		_ = l.Unlock()
+	}
+}
+
+// TestOrphansOfAKilledBuilder has the compiler start a process that outlives
+// both: the next build ends it.
+func TestOrphansOfAKilledBuilder(t *testing.T) {
+	b := newBench(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	b.compiler("sleep 600 & echo $! > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; wait")
+	victim := b.process()
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if _, err := os.Stat(pidFile); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait()
+	if len(worksBelow(b.cacheDir, 0)) == 0 {
+		t.Fatal("the compiler's child did not outlive it: nothing is tested")
+	}
+	b.compiler("")
+	if _, err := b.manager().Build(context.Background(), demo(t)); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, pidFile)
+	b.noTrace()
+}

@@ -1,0 +1,231 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// The files of a toolchain are changed at their own places: in a mount
+// namespace of a process of its own, under an overlay that is gone with it.
+
+var everyPart = flag.Bool("every-part", false, "change each file of a toolchain, not a sample")
+
+// inOverlay runs the calling test again in a process whose mounts are its own;
+// true says that this is that process.
+func inOverlay(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv("AITER_TEST_OVERLAY") != "" {
+		return true
+	}
+	b := &bench{t: t}
+	if os.Geteuid() != 0 {
+		b.cannotMount("mounting a filesystem needs root")
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-every-part="+map[bool]string{true: "true", false: "false"}[*everyPart])
+	cmd.Env = append(os.Environ(), "AITER_TEST_OVERLAY=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		b.cannotMount("a mount namespace is forbidden here")
+	case err != nil:
+		t.Errorf("in a mount namespace: %v\n%s", err, out)
+	case strings.Contains(string(out), "--- SKIP: "+t.Name()+" "):
+		t.Skipf("%s", out)
+	default:
+		t.Logf("%s", out)
+	}
+	return false
+}
+
+// overlay makes a folder writable without writing to it.
+func overlay(t *testing.T, dir string) {
+	t.Helper()
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	above := t.TempDir()
+	if err := syscall.Mount("tmpfs", above, "tmpfs", 0, "size=2g"); err != nil {
+		t.Fatal(err)
+	}
+	upper, work := filepath.Join(above, "upper"), filepath.Join(above, "work")
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("overlay", dir, "overlay", 0, "lowerdir="+dir+",upperdir="+upper+",workdir="+work); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Unmount(dir, syscall.MNT_DETACH)
+		_ = syscall.Unmount(above, syscall.MNT_DETACH)
+	})
+}
+
+// action is what a build would do now, and why.
+func (b *bench) action(x target.Target) (jit.Action, string) {
+	b.t.Helper()
+	r := demo(b.t)
+	r.Target = x
+	e, err := b.manager().Explain(context.Background(), r)
+	if err != nil {
+		return jit.Compiled, err.Error() // a toolchain that does not answer any more is no hit
+	}
+	return e.Units[0].Action, e.Units[0].Reason
+}
+
+// changeAndBack appends a byte to a file, which neither programs nor text mind,
+// and checks that the build would miss; and puts the old bytes back.
+func (b *bench) changeAndBack(x target.Target, file string) {
+	b.t.Helper()
+	old, err := os.ReadFile(file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	// In place: what runs is not written to, it is put aside.
+	mode := must(os.Stat(file)).Mode()
+	put := func(data []byte) {
+		if err := errors.Join(os.WriteFile(file+".new", data, 0o600), os.Chmod(file+".new", mode), os.Rename(file+".new", file)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	put(append(slices.Clone(old), '\n'))
+	if action, why := b.action(x); action != jit.Compiled {
+		b.t.Errorf("%s changed: %s (%s), want a miss", file, action, why)
+	}
+	put(old)
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+// some picks the parts whose names begin so, or all of them.
+func some(parts []toolchain.Part, names ...string) []toolchain.Part {
+	if *everyPart {
+		return parts
+	}
+	var out []toolchain.Part
+	for _, name := range names {
+		i := slices.IndexFunc(parts, func(p toolchain.Part) bool { return strings.HasPrefix(p.Name, name) })
+		if i >= 0 {
+			out = append(out, parts[i])
+		}
+	}
+	return out
+}
+
+// TestToolchainMutations changes programs, libraries and headers of the C++
+// compiler's own.
+func TestToolchainMutations(t *testing.T) {
+	if !inOverlay(t) {
+		return
+	}
+	overlay(t, "/usr")
+	cpu := demo(t).Target
+	b := mutationBench(t)
+	first := b.build()
+	tc, err := (&toolchain.Finder{Env: b.env}).Find(context.Background(), cpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := some(tc.Parts, "g++", "cc1plus", "as", "ld", "collect2", "libbfd", "crti.o", "libstdc++.so")
+	if len(parts) < 6 {
+		t.Fatalf("of the toolchain only %v is known", tc.Parts)
+	}
+	changed := 0
+	for _, p := range parts {
+		if path := must(filepath.EvalSymlinks(p.Path)); strings.HasPrefix(path, "/usr/") {
+			b.changeAndBack(cpu, path)
+			changed++
+		}
+	}
+	t.Logf("%d of %d files of the toolchain changed", changed, len(tc.Parts))
+	for _, dir := range tc.IncludeDirs {
+		for _, name := range []string{"stdint.h", "stddef.h"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				b.changeAndBack(cpu, filepath.Join(dir, name))
+			}
+		}
+	}
+	// A header that would be found before the system's.
+	local := filepath.Join("/usr/local/include", "stdint.h")
+	if !slices.Contains(tc.IncludeDirs, "/usr/local/include") {
+		t.Fatalf("/usr/local/include is not among %v", tc.IncludeDirs)
+	}
+	for _, name := range []string{local, "/usr/local/include/angled.h", "/usr/local/include/bits/types.h"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		if action, why := b.action(cpu); action != jit.Compiled || !strings.Contains(why, "shadows") {
+			t.Errorf("%s is new: %s (%s), want a miss", name, action, why)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = os.Remove("/usr/local/include/bits")
+	if res := b.build(); res.Action != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
+		t.Errorf("all put back: %s", res.Action)
+	}
+}
+
+// TestDeviceLibraryMutations changes what makes device code.
+func TestDeviceLibraryMutations(t *testing.T) {
+	if !inOverlay(t) {
+		return
+	}
+	tests := []struct {
+		tool, variable, target string
+		parts                  []string
+	}{
+		{"hipcc", "HIPCC", "gfx90a", []string{"ocml.bc"}},
+		{"nvcc", "NVCC", "sm_80", []string{"libdevice"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.tool, func(t *testing.T) {
+			compiler := testenv.Tool(t, tt.tool)
+			if tt.tool == "nvcc" && !*everyPart {
+				t.Skip("hashing a whole toolchain anew takes seconds: -every-part does")
+			}
+			b := gpuBench(t)
+			x := parse(t, tt.target)
+			b.extra = map[string]string{tt.variable: compiler}
+			b.write("src/k.hip", "__attribute__((device)) int d;\nextern \"C\" int demo() { return 0; }\n")
+			tc, err := (&toolchain.Finder{Env: b.env}).Find(context.Background(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			base := "/usr"
+			if tc.Root != "" {
+				base = tc.Root
+			}
+			overlay(t, base)
+			b.buildFor(tt.variable, compiler, tt.target)
+			if action, why := b.action(x); action != jit.Hit {
+				t.Fatalf("built, and then: %s (%s)", action, why)
+			}
+			for _, p := range some(tc.Parts, tt.parts...) {
+				b.changeAndBack(x, must(filepath.EvalSymlinks(tc.Resolve(p.Path))))
+			}
+			if action, why := b.action(x); action != jit.Hit {
+				t.Errorf("all put back: %s (%s)", action, why)
+			}
+		})
+	}
+}
