@@ -3,6 +3,7 @@ package jit_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +19,7 @@ import (
 )
 
 // churnTime is how long processes build and clean against each other.
-const churnTime = 4 * time.Second
+var churnTime = flag.Duration("churn", 2*time.Second, "how long processes build and clean against each other")
 
 // TestCleanersAgainstBuilders has processes build three versions of a module
 // and use them, while others clean, trim and verify the same cache.
@@ -37,7 +38,7 @@ func TestCleanersAgainstBuilders(t *testing.T) {
 	for _, how := range []string{"build", "build", "build", "clean", "clean"} {
 		wg.Go(func() {
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), "AITER_TEST_CHURN="+how+":"+dir)
+			cmd.Env = append(os.Environ(), "AITER_TEST_CHURN="+how+":"+churnTime.String()+":"+dir)
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "done") {
 				t.Errorf("%s: %v\n%s", how, err, out)
@@ -62,13 +63,19 @@ func TestCleanersAgainstBuilders(t *testing.T) {
 
 // churn is one process of the test.
 func churn(how string) int {
-	what, dir, _ := strings.Cut(how, ":")
+	what, rest, _ := strings.Cut(how, ":")
+	length, dir, _ := strings.Cut(rest, ":")
+	limit, err := time.ParseDuration(length)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
 	work := churnBuild
 	if what == "clean" {
 		work = churnClean
 	}
 	n := 0
-	for end := time.Now().Add(churnTime); time.Now().Before(end); n++ {
+	for end := time.Now().Add(limit); time.Now().Before(end); n++ {
 		if err := work(dir, n); err != nil {
 			fmt.Println(err)
 			return 1

@@ -49,7 +49,7 @@ func TestExitCode(t *testing.T) {
 // The names in the JSON are part of the interface.
 func TestReportNames(t *testing.T) {
 	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Action: jit.Hit}}})}}
-	wantKeys(t, build, "modules", "support")
+	wantKeys(t, build, "modules", "output", "support")
 	wantKeys(t, build.Modules[0], "module", "target", "spec", "whole", "artifact", "digest", "seconds", "units", "error")
 	wantKeys(t, build.Modules[0].Units[0], "source", "values", "action", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
