@@ -73,10 +73,10 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 	if a, ok := l.lookup(); ok && !force {
 		return a, nil
 	}
-	l.observe(Event{Step: LinkMissed})
 	if f := l.lastFailure(); f.isFinal() && !force {
 		return cache.Artifact{}, f.remembered()
 	}
+	l.observe(Event{Step: LinkMissed})
 	a, err := l.buildLocked(ctx, res, force)
 	if err != nil && force {
 		l.m.unclaimForced(l.key)
@@ -174,8 +174,8 @@ func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cach
 	if err != nil {
 		return a, err
 	}
-	_ = l.m.opts.Cache.Forget(cache.Failure, l.key)
 	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
+	_ = l.m.opts.Cache.Forget(cache.Failure, l.key)
 	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.ID))
 }
 

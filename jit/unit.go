@@ -236,10 +236,10 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 	if found {
 		return res, nil
 	}
-	u.observe(Event{Step: UnitMissed, Reason: why})
 	if failed := u.rememberedFailure(); failed != nil {
 		return UnitResult{}, failed
 	}
+	u.observe(Event{Step: UnitMissed, Reason: why})
 	return u.buildLocked(ctx, false, why)
 }
 

@@ -99,6 +99,9 @@ func (d *Dir) Sweep() int {
 // SweepJobs is the part of Sweep that removes stages, and ends the processes
 // that still work in them.
 func (d *Dir) SweepJobs() int {
+	if d.readOnly {
+		return 0
+	}
 	stages, _ := os.ReadDir(filepath.Join(d.base, "stage"))
 	if len(stages) == 0 {
 		return 0
