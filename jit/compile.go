@@ -206,7 +206,7 @@ func (u *unit) publish(stage *cache.Stage, read []string, cost float64) (UnitRes
 	_ = store.Forget(cache.Failure, u.key)
 	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
 	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
-	return UnitResult{Source: u.plan.Source, lines: lines, ref: ref, cost: cost}, nil
+	return UnitResult{Source: u.plan.Source, Pass: u.pass, lines: lines, ref: ref, cost: cost}, nil
 }
 
 // remember puts v first among the unit's variants.
