@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"sync"
@@ -162,7 +163,7 @@ func words(e jit.Event, live bool) string {
 		return fmt.Sprintf("compile %s for %s: %s", e.Unit(), where, e.Reason)
 	case e.Step == jit.UnitFinished && e.Err == nil:
 		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Unit(), where, e.Seconds)
-	case e.Step == jit.Waiting:
+	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else the line before says it: targets wait for what they share
 		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Unit(), where)
 	}
 	return ""
