@@ -7,7 +7,7 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Real compilers that the tests may not do without.
 REQUIRE ?= hipcc,python3
 
-.PHONY: help build demo test test-race test-bookworm lint fuzz bench rocm rocm-bookworm python cuda browser clean
+.PHONY: help build demo test test-race test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -38,6 +38,9 @@ fuzz: ## each fuzz target for a short while
 
 bench: ## the benchmarks of the host side
 	go test -run '^$$' -bench . -benchmem ./registry ./internal/ffi ./jit/...
+
+bench-cold: build ## cold builds for five GPU targets, beside plain hipcc in the same run (needs `make rocm`)
+	scripts/bench-cold.sh bin/aiterctl "$${HIPCC:-.toolchain/bin/hipcc}"
 
 rocm: ## a real hipcc without an AMD GPU: .toolchain/bin/hipcc (as root, under two minutes)
 	scripts/rocm-root.sh

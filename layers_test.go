@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"jit/manifest":     {"jit/target", "jit/schema"},
 	"jit/toolchain":    {"jit/target", "jit/filehash"},
 	"jit/codeobject":   {},
-	"jit":              {"jit/cache", "jit/depfile", "jit/filehash", "jit/manifest", "jit/target", "jit/toolchain"},
+	"jit":              {"jit/cache", "jit/codeobject", "jit/depfile", "jit/filehash", "jit/manifest", "jit/target", "jit/toolchain"},
 	"device":           {"internal/dl", "jit/target", "tensor"},
 	"registry/verify":  {"device", "tensor"},
 	"registry": {"", "device", "internal/ffi", "jit", "jit/cache", "jit/filehash", "jit/manifest",

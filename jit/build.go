@@ -196,11 +196,13 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 	last := s.m.loadLast(r)
 	w := s.world(tc)
 	log, kept := zerolog.Ctx(ctx), &pins{store: s.m.opts.Cache}
-	units := make([]*unit, len(plan.Units))
-	for i, p := range plan.Units {
-		units[i] = &unit{
-			m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
-			plan: p, timeout: s.m.timeout(mod), last: last.Units[p.Source], log: log, pins: kept,
+	var units []*unit
+	for _, p := range plan.Units {
+		for _, pass := range tc.Passes(p.Flags) {
+			units = append(units, &unit{
+				m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
+				plan: p, pass: pass, timeout: s.m.timeout(mod), last: last.Units[unitName(p.Source, pass)], log: log, pins: kept,
+			})
 		}
 	}
 	return units, &link{

@@ -200,7 +200,7 @@ func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) 
 	_ = store.Forget(cache.Failure, u.key)
 	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
 	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
-	return UnitResult{Source: u.plan.Source, lines: lines, ref: ref, cost: cost}, nil
+	return UnitResult{Source: u.plan.Source, Pass: u.pass, lines: lines, ref: ref, cost: cost}, nil
 }
 
 func (u *unit) storeVariant(tree, system *depList) (v variant, err error) {

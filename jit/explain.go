@@ -29,18 +29,22 @@ type Explanation struct {
 
 // UnitExplanation is the part of an [Explanation] for one source.
 type UnitExplanation struct {
-	Source  string      `json:"source"`
-	Values  string      `json:"values"` // of axes that it is compiled for
-	Key     cache.Key   `json:"key"`
-	Action  Action      `json:"action"` // Hit, or Compiled: what a build would do now
-	Reason  string      `json:"reason"`
-	Lines   cache.Lines `json:"lines"`   // the labelled parts of the key
-	Headers cache.Lines `json:"headers"` // files of the source tree that the last compile read
-	System  int         `json:"system"`  // how many files outside of it
-	Changes []Change    `json:"changes"`
+	Source  string         `json:"source"`
+	Values  string         `json:"values"` // of axes that it is compiled for
+	Pass    toolchain.Pass `json:"pass,omitempty"`
+	Key     cache.Key      `json:"key"`
+	Action  Action         `json:"action"` // Hit, or Compiled: what a build would do now
+	Reason  string         `json:"reason"`
+	Lines   cache.Lines    `json:"lines"`   // the labelled parts of the key
+	Headers cache.Lines    `json:"headers"` // files of the source tree that the last compile read
+	System  int            `json:"system"`  // how many files outside of it
+	Changes []Change       `json:"changes"`
 
 	found UnitResult // in the cache
 }
+
+// Unit names what the explanation is of: the source, and the pass when it has two.
+func (x UnitExplanation) Unit() string { return unitName(x.Source, x.Pass) }
 
 // Change is a part of a key that is not what it was at the last build.
 type Change struct {
@@ -82,7 +86,7 @@ func (u *unit) explain() (UnitExplanation, error) {
 	if err := u.identify(); err != nil {
 		return UnitExplanation{}, err
 	}
-	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
+	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
 	res, found, why := u.lookup()
 	x.Reason = why
 	lines := u.last
@@ -90,7 +94,7 @@ func (u *unit) explain() (UnitExplanation, error) {
 		x.Action, x.Reason, lines = res.Action, res.Reason, res.lines
 	}
 	x.found = res
-	x.found.Source = u.plan.Source
+	x.found.Source, x.found.Pass = u.plan.Source, u.pass
 	u.explainHeaders(&x, lines)
 	x.Changes = append(changes(u.last, u.lines), u.headerChanges()...)
 	return x, nil
@@ -175,16 +179,20 @@ func (u *unit) headerChanges() []Change {
 
 // Command is a compiler run that a build of a unit would do.
 type Command struct {
-	Module    string   `json:"module"`
-	Target    string   `json:"target"`
-	Spec      string   `json:"spec"` // part of the module, "" for the whole
-	Directory string   `json:"directory"`
-	File      string   `json:"file"`
-	Values    string   `json:"values"` // of axes that the file is compiled for
-	Arguments []string `json:"arguments"`
-	Action    Action   `json:"action"` // what a build would do now
-	Reason    string   `json:"reason"`
+	Module    string         `json:"module"`
+	Target    string         `json:"target"`
+	Spec      string         `json:"spec"` // part of the module, "" for the whole
+	Directory string         `json:"directory"`
+	File      string         `json:"file"`
+	Values    string         `json:"values"` // of axes that the file is compiled for
+	Pass      toolchain.Pass `json:"pass,omitempty"`
+	Arguments []string       `json:"arguments"`
+	Action    Action         `json:"action"` // what a build would do now
+	Reason    string         `json:"reason"`
 }
+
+// Unit names what the command compiles: the file, and the pass when it has two.
+func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 
 // Commands lists the compiler runs for the requests, those included that the
 // cache would spare. Nothing is run.
@@ -196,6 +204,7 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 		return nil, err
 	}
 	var out []Command
+	first := map[cache.Key]string{} // the target whose build makes it
 	for _, r := range reqs {
 		units, _, err := s.plan(ctx, r)
 		if err != nil {
@@ -205,11 +214,16 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Action: Compiled}
+			c := Command{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Action: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
 			res, found, why := u.lookup()
-			if c.Reason = why; found && !m.opts.Force {
+			switch made, twice := first[u.key]; {
+			case found && !m.opts.Force:
 				c.Action, c.Reason = res.Action, res.Reason
+			case twice:
+				c.Action, c.Reason = Hit, "compiled with "+made
+			default:
+				c.Reason, first[u.key] = why, c.Target
 			}
 			out = append(out, c)
 		}

@@ -15,7 +15,7 @@ import (
 type lastBuild struct {
 	cache.Recent
 	Time  time.Time              `json:"time"`
-	Units map[string]cache.Lines `json:"units"` // by source
+	Units map[string]cache.Lines `json:"units"` // by unitName
 	Link  cache.Lines            `json:"link"`
 	By    recordedToolchain      `json:"by"`
 }
@@ -25,11 +25,12 @@ type recordedToolchain struct {
 	Version string `json:"version"`
 	Line    string `json:"line"`
 	Digest  string `json:"digest"`
+	Host    string `json:"host"` // digest of what all targets have in common
 }
 
 // toolchain returns a toolchain that makes the same keys and builds nothing.
 func (r recordedToolchain) toolchain(t target.Target) *toolchain.Toolchain {
-	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest}
+	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host}
 }
 
 func lastKey(r Request) cache.Key {
@@ -53,10 +54,10 @@ func (m *Manager) loadLast(r Request) lastBuild {
 func newLast(res *Result, l *link) lastBuild {
 	now := lastBuild{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
 	now.Recent = cache.Recent{Artifact: res.Artifact.ID, Link: l.key, Compiler: partsKey(l.tc.Digest)}
-	now.By = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest}
+	now.By = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest}
 	for _, u := range res.Units {
 		now.Refs = append(now.Refs, u.ref)
-		now.Units[u.Source] = u.lines
+		now.Units[unitName(u.Source, u.Pass)] = u.lines
 	}
 	return now
 }

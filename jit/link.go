@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/codeobject"
 	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/jit/toolchain"
@@ -46,10 +48,13 @@ func (l *link) identify(units []UnitResult) {
 	for i := range units {
 		names[i] = objectName(i)
 	}
+	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass == toolchain.Device }) {
+		l.lines.Add("embedding", codeobject.Format)
+	}
 	argv := l.argv(rootMark, names, objectMark)
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	for _, u := range units {
-		l.lines.Add("object "+u.Source, u.ref.Object)
+		l.lines.Add("object "+unitName(u.Source, u.Pass), u.ref.Object)
 	}
 	l.key = l.lines.Key()
 }
@@ -153,16 +158,9 @@ func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
 // runIn links in the stage: copies of the objects, fixed names, so that the
 // same objects give the same bytes anywhere.
 func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cache.Artifact, error) {
-	var objects []string
-	for i, u := range res.Units {
-		path, err := l.pins.object(u.ref)
-		if err != nil {
-			return cache.Artifact{}, err
-		}
-		if err := linkOrCopy(path, stage.File(objectName(i))); err != nil {
-			return cache.Artifact{}, err
-		}
-		objects = append(objects, objectName(i))
+	objects, err := l.gather(stage, res.Units)
+	if err != nil {
+		return cache.Artifact{}, err
 	}
 	output := l.mod.Name + ".so"
 	c := command{argv: l.argv(stage.Path, objects, output), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
@@ -177,6 +175,46 @@ func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cach
 	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
 	_ = l.m.opts.Cache.Forget(cache.Failure, l.key)
 	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.ID))
+}
+
+// gather puts the objects into the stage and returns their names.
+func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) {
+	var names []string
+	for i, u := range units {
+		path, err := l.pins.object(u.ref)
+		if err != nil {
+			return nil, err
+		}
+		put := linkOrCopy
+		if u.Pass == toolchain.Device { // after the host's of the same unit
+			put = l.embed(stage.File(objectName(i - 1)))
+		}
+		if err := put(path, stage.File(objectName(i))); err != nil {
+			return nil, err
+		}
+		names = append(names, objectName(i))
+	}
+	return names, nil
+}
+
+// embed returns what makes a linker's object of a code object, for the host object
+// at that path.
+func (l *link) embed(host string) func(from, to string) error {
+	return func(from, to string) error {
+		object, err := os.ReadFile(host)
+		if err != nil {
+			return err
+		}
+		code, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		object, err = codeobject.Embed(object, codeobject.Object{Target: l.target.String(), ELF: code})
+		if err != nil {
+			return fmt.Errorf("link of %s for %s: %w", l.mod.Name, l.target, err)
+		}
+		return os.WriteFile(to, object, 0o600)
+	}
 }
 
 func (l *link) invoke(ctx context.Context, c command, output string) error {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // Observer is told of each step of a build, from several goroutines.
@@ -38,17 +39,28 @@ type Event struct {
 	Step    Step
 	Module  string
 	Target  string
-	Spec    string // of the module's part, "" for the whole: "causal_conv1d_fwd dtype=float16"
-	Source  string // of a unit; "" for a link or a module
-	Values  string // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
-	Action  Action // of a finished unit, link or module
-	Reason  string // why a unit was compiled, or not
-	Units   int    // of a started module
+	Spec    string         // of the module's part, "" for the whole: "causal_conv1d_fwd dtype=float16"
+	Source  string         // of a unit; "" for a link or a module
+	Values  string         // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
+	Pass    toolchain.Pass // of a unit that is compiled in two
+	Action  Action         // of a finished unit, link or module
+	Reason  string         // why a unit was compiled, or not
+	Units   int            // of a started module
 	Seconds float64
 	Holder  cache.Holder
 	Key     cache.Key // of what was published
 	Digest  string    // of what was published, or of a toolchain
 	Err     error
+}
+
+// Unit names the unit of an event: its source, and its pass when it has two.
+func (e Event) Unit() string { return unitName(e.Source, e.Pass) }
+
+func unitName(source string, pass toolchain.Pass) string {
+	if pass == toolchain.Whole {
+		return source
+	}
+	return source + " (" + string(pass) + ")"
 }
 
 type nobody struct{}

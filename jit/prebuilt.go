@@ -89,13 +89,13 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 	}
 	found := make([]UnitResult, len(units))
 	for i, u := range units {
-		u.believe, u.last = true, last.Units[u.plan.Source]
+		u.believe, u.last = true, last.Units[u.name()]
 		if err := u.identify(); err != nil {
 			return "", err
 		}
 		var ok bool
 		if found[i], ok, stale = u.lookup(); !ok {
-			return u.plan.Source + ": " + stale, nil
+			return u.name() + ": " + stale, nil
 		}
 		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler here"
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // Comparison holds a stored artifact against one that was built anew.
@@ -20,10 +21,14 @@ type Comparison struct {
 
 // UnitComparison is the part of a [Comparison] for one object.
 type UnitComparison struct {
-	Source  string `json:"source"`
-	Stored  string `json:"stored"`
-	Rebuilt string `json:"rebuilt"`
+	Source  string         `json:"source"`
+	Pass    toolchain.Pass `json:"pass,omitempty"`
+	Stored  string         `json:"stored"`
+	Rebuilt string         `json:"rebuilt"`
 }
+
+// Unit names what the comparison is of: the source, and the pass when it has two.
+func (c UnitComparison) Unit() string { return unitName(c.Source, c.Pass) }
 
 // Same says whether both are the same to the byte, objects included.
 func (c Comparison) Same() bool {
@@ -88,10 +93,10 @@ func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 		var ok bool
 		var why string
 		if found[i], ok, why = u.lookup(); !ok {
-			c.Skipped = u.plan.Source + ": " + why
+			c.Skipped = u.name() + ": " + why
 			return c, nil
 		}
-		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Stored: found[i].ref.Object})
+		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Pass: u.pass, Stored: found[i].ref.Object})
 	}
 	link.identify(found)
 	a, ok := link.lookup()

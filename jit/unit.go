@@ -18,18 +18,20 @@ import (
 
 // UnitResult is what became of one translation unit.
 type UnitResult struct {
-	Source  string  `json:"source"`
-	Values  string  `json:"values"` // of axes that it was compiled for: "dtype=float16"
-	Action  Action  `json:"action"`
-	Reason  string  `json:"reason"`
-	Seconds float64 `json:"seconds"`
+	Source  string         `json:"source"`
+	Values  string         `json:"values"` // of axes that it was compiled for: "dtype=float16"
+	Pass    toolchain.Pass `json:"pass,omitempty"`
+	Action  Action         `json:"action"`
+	Reason  string         `json:"reason"`
+	Seconds float64        `json:"seconds"`
 
 	ref   cache.Ref
 	lines cache.Lines
 	cost  float64 // seconds that its object took, whenever it was compiled
 }
 
-// unit is one translation unit of one module for one target.
+// unit is one translation unit of one module for one target, or one of its two
+// passes.
 type unit struct {
 	m       *Manager
 	w       *world
@@ -39,6 +41,7 @@ type unit struct {
 	part    manifest.Spec // of the module, that the build is of
 	include []string
 	plan    manifest.Unit
+	pass    toolchain.Pass
 	timeout time.Duration
 	last    cache.Lines // of the same unit in the last build
 	log     *zerolog.Logger
@@ -67,8 +70,8 @@ func (u *unit) identify() error {
 	u.lines = nil
 	u.lines.Add("epoch", epoch)
 	u.lines.Add("action", "compile")
-	u.lines.Add("target", u.target.String())
-	u.lines.Add("toolchain", u.tc.Digest)
+	u.lines.Add("target", u.pass.For(u.target))
+	u.lines.Add("toolchain", u.tc.Identity(u.pass))
 	argv := u.argv(rootMark, objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.plan.Source, digest)
@@ -84,7 +87,7 @@ func (u *unit) identify() error {
 }
 
 // id is unique among the translation units of a link, and the same wherever
-// and whenever the unit is compiled.
+// and whenever the unit is compiled, in both of its passes.
 func (u *unit) id() string {
 	var l cache.Lines
 	l.Add("module", u.module)
@@ -101,7 +104,7 @@ func (u *unit) spec(root, object, dep string) toolchain.Unit {
 	return toolchain.Unit{
 		Source: u.plan.Source, Object: object, Depfile: dep,
 		Include: u.include, Flags: u.plan.Flags,
-		Target: u.target, ID: u.id(), Root: root,
+		Target: u.target, Pass: u.pass, ID: u.id(), Root: root,
 	}
 }
 
@@ -182,7 +185,7 @@ func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
 	if err != nil {
 		return res, false, "object lost: " + err.Error()
 	}
-	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Action: Hit, Reason: "unchanged", lines: lines, cost: cost}
+	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Action: Hit, Reason: "unchanged", lines: lines, cost: cost}
 	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: object, Deps: []string{v.Tree, v.System}}
 	return res, true, ""
 }
@@ -214,7 +217,7 @@ func describe(label string) string {
 func (u *unit) build(ctx context.Context) (UnitResult, error) {
 	start := time.Now()
 	res, err := u.find(ctx)
-	res.Source, res.Values, res.Seconds = u.plan.Source, u.plan.Values, since(start)
+	res.Source, res.Values, res.Pass, res.Seconds = u.plan.Source, u.plan.Values, u.pass, since(start)
 	if err == nil && res.Action == Hit {
 		u.observe(Event{Step: UnitHit, Action: Hit, Reason: res.Reason, Seconds: res.Seconds})
 	}
@@ -243,15 +246,18 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 	return u.buildLocked(ctx, false, why)
 }
 
+// name tells the unit from all others of its link.
+func (u *unit) name() string { return unitName(u.plan.Source, u.pass) }
+
 // where says what the unit is compiled for.
 func (u *unit) where() string {
-	return strings.TrimSpace(u.target.String() + " " + u.plan.Values)
+	return strings.TrimSpace(u.pass.For(u.target) + " " + u.plan.Values)
 }
 
 // observe tells an event of this unit.
 func (u *unit) observe(e Event) {
 	e.Module, e.Target, e.Spec = u.module, u.target.String(), u.part.String()
-	e.Source, e.Values = u.plan.Source, u.plan.Values
+	e.Source, e.Values, e.Pass = u.plan.Source, u.plan.Values, u.pass
 	logEvent(u.log, e)
 	u.m.opts.Observer.Observe(e)
 }

@@ -127,7 +127,7 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonWords(c))
 		for _, u := range c.Units {
 			if c.Skipped == "" && u.Stored != u.Rebuilt {
-				fmt.Fprintf(a.out, "  %s: stored %s, rebuilt %s\n", u.Source, cache.Key(u.Stored).Short(), cache.Key(u.Rebuilt).Short())
+				fmt.Fprintf(a.out, "  %s: stored %s, rebuilt %s\n", u.Unit(), cache.Key(u.Stored).Short(), cache.Key(u.Rebuilt).Short())
 			}
 		}
 	}

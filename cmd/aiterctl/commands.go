@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // commands shows the compiler runs of a build, or writes them for editors.
@@ -36,14 +37,14 @@ func (b *buildPlan) commands(ctx context.Context, f *buildFlags) error {
 func (a *app) printCommands(list []jit.Command) error {
 	for _, c := range list {
 		if c.Action == jit.Hit && !a.verbose {
-			fmt.Fprintf(a.out, "hit      %s for %s\n", c.File, unitTarget(c.Target, c.Values))
+			fmt.Fprintf(a.out, "hit      %s for %s\n", c.Unit(), unitTarget(c.Target, c.Values))
 			continue
 		}
 		verb := "compile "
 		if c.Action == jit.Hit {
 			verb = "hit     "
 		}
-		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.File, unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
+		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
 	}
 	return nil
 }
@@ -58,6 +59,9 @@ type databaseEntry struct {
 func writeDatabase(path string, list []jit.Command) error {
 	entries := []databaseEntry{}
 	for _, c := range list {
+		if c.Pass == toolchain.Device {
+			continue // editors look at a file in one way: the host's
+		}
 		entries = append(entries, databaseEntry{c.Directory, c.File, c.Arguments})
 	}
 	data, err := json.MarshalIndent(entries, "", "  ")

@@ -118,7 +118,7 @@ func (a *app) printUnit(u jit.UnitExplanation) {
 	if u.Action == jit.Hit {
 		verdict = "hit: " + u.Reason
 	}
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Source, u.Values), verdict, u.Key.Short())
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), verdict, u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"sync"
@@ -33,7 +34,7 @@ type moduleTarget struct{ module, target, spec string }
 // job is one compiler or linker at work.
 type job struct {
 	moduleTarget moduleTarget
-	source       string
+	unit         string
 	values       string // of axes that it is compiled for
 }
 
@@ -90,7 +91,7 @@ func (p *progress) line() string {
 		return ""
 	}
 	jobs := slices.SortedFunc(maps.Keys(p.running), func(a, b job) int {
-		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.source, b.source), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target), cmp.Compare(a.values, b.values))
+		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target), cmp.Compare(a.values, b.values))
 	})
 	text := fmt.Sprintf("[%d/%d]", p.finished, p.units)
 	for i, j := range jobs {
@@ -98,7 +99,7 @@ func (p *progress) line() string {
 		if i == 0 {
 			sep = " "
 		}
-		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.source), unitTarget(j.moduleTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
+		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.unit), unitTarget(j.moduleTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
 	}
 	return text
 }
@@ -118,7 +119,7 @@ func (p *progress) count(e jit.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mt := moduleTarget{e.Module, e.Target, e.Spec}
-	j := job{mt, e.Source, e.Values}
+	j := job{mt, e.Unit(), e.Values}
 	switch e.Step {
 	case jit.ModuleStarted:
 		p.units += e.Units
@@ -157,13 +158,13 @@ func words(e jit.Event, live bool) string {
 	where := unitTarget(e.Target, e.Values)
 	switch {
 	case e.Step == jit.UnitFinished && e.Err == nil && live:
-		return fmt.Sprintf("compiled %s for %s in %.2f s: %s", e.Source, where, e.Seconds, e.Reason)
+		return fmt.Sprintf("compiled %s for %s in %.2f s: %s", e.Unit(), where, e.Seconds, e.Reason)
 	case e.Step == jit.UnitStarted && !live:
-		return fmt.Sprintf("compile %s for %s: %s", e.Source, where, e.Reason)
+		return fmt.Sprintf("compile %s for %s: %s", e.Unit(), where, e.Reason)
 	case e.Step == jit.UnitFinished && e.Err == nil:
-		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Source, where, e.Seconds)
-	case e.Step == jit.Waiting:
-		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Source, where)
+		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Unit(), where, e.Seconds)
+	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else the line before says it: targets wait for what they share
+		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Unit(), where)
 	}
 	return ""
 }

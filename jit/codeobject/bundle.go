@@ -1,4 +1,4 @@
-// Package codeobject reads the GPU code in a module's shared library: the code objects that hipcc put into it, what
+// Package codeobject reads and writes the GPU code in a module's shared library: the code objects of its units, what
 // their metadata say of each kernel, and what the instructions of its hottest loop are.
 package codeobject
 

@@ -16,6 +16,7 @@ type Unit struct {
 	Include []string
 	Flags   []string
 	Target  target.Target
+	Pass    Pass
 	ID      string // unique among the units of a link and derived from their inputs
 	Root    string // source root: the command's working directory
 }
@@ -33,8 +34,8 @@ type Link struct {
 // alone. The object is the same whatever Root, Object and Depfile are: paths are relative or mapped, and what a
 // compiler would otherwise number at random or by path follows ID.
 //
-// Depfile receives the files that were read, as a Makefile rule. For HIP it has those of the host pass alone;
-// CC_PRINT_HEADERS_FILE in the environment makes Clang list those of both passes.
+// Depfile receives the files that were read, as a Makefile rule. For a HIP unit in one pass it has those of the host alone;
+// CC_PRINT_HEADERS_FILE in the environment makes Clang list those of host and device.
 //
 // For CUDA the folder of Object takes nvcc's intermediate files, so it must be the unit's own, and nvcc's fatbinary
 // does not accept a comma in its path. Objects that hold absolute paths whatever it does are those of NamesRoot.
@@ -42,7 +43,7 @@ func (tc *Toolchain) CompileArgs(u Unit) []string {
 	argv := []string{tc.Compiler}
 	switch tc.Vendor {
 	case target.HIP:
-		argv = append(argv, "--offload-arch="+u.Target.String(), "-cuid="+u.ID, "-fPIC", "-ffile-prefix-map="+u.Root+"=.")
+		argv = append(argv, hipCompile(u)...)
 	case target.CUDA:
 		argv = append(argv, tc.nvccCompile(u)...)
 	default:
@@ -52,7 +53,34 @@ func (tc *Toolchain) CompileArgs(u Unit) []string {
 		argv = append(argv, "-I"+dir)
 	}
 	argv = append(argv, u.Flags...)
-	return append(argv, "-MD", "-MF", u.Depfile, "-c", u.Source, "-o", u.Object)
+	argv = append(argv, dependencies(u)...)
+	return append(argv, "-c", u.Source, "-o", u.Object)
+}
+
+// dependencies asks for the depfile. A device pass by itself knows no -MD, but the compiler behind the driver does.
+func dependencies(u Unit) []string {
+	if u.Pass != Device {
+		return []string{"-MD", "-MF", u.Depfile}
+	}
+	var argv []string
+	for _, word := range []string{"-dependency-file", u.Depfile, "-sys-header-deps", "-MT", "unit"} {
+		argv = append(argv, "-Xclang", word)
+	}
+	return argv
+}
+
+// anyArch is what a host pass is told: it has to name an architecture, and makes the same of each.
+const anyArch = "gfx90a"
+
+func hipCompile(u Unit) []string {
+	common := []string{"-cuid=" + u.ID, "-fPIC", "-ffile-prefix-map=" + u.Root + "=."}
+	switch u.Pass {
+	case Host:
+		return append([]string{"--offload-arch=" + anyArch, "--cuda-host-only", "-nogpulib"}, common...)
+	case Device:
+		return append([]string{"--offload-arch=" + u.Target.String(), "--cuda-device-only", "--no-gpu-bundle-output"}, common...)
+	}
+	return append([]string{"--offload-arch=" + u.Target.String()}, common...)
 }
 
 func (tc *Toolchain) hostCompile(u Unit) []string {

@@ -69,8 +69,9 @@ func (s *search) identify() error {
 	if err != nil {
 		return err
 	}
+	s.tc.HostDigest = digestOf(s.tc, mergeParts(driver, common.Parts))
 	s.tc.Parts = mergeParts(driver, common.Parts, special.Parts)
-	s.tc.Digest = digestOf(s.tc)
+	s.tc.Digest = digestOf(s.tc, s.tc.Parts)
 	return nil
 }
 
@@ -196,9 +197,9 @@ func mergeParts(lists ...[]Part) []Part {
 }
 
 // digestOf leaves paths out, so that the same compiler installed elsewhere is the same.
-func digestOf(tc *Toolchain) string {
+func digestOf(tc *Toolchain, parts []Part) string {
 	lines := []string{format, string(tc.Vendor), tc.Version}
-	for _, p := range tc.Parts {
+	for _, p := range parts {
 		lines = append(lines, p.Name+" "+p.Digest)
 	}
 	return sum(strings.Join(lines, "\n"))

@@ -33,6 +33,7 @@ type Toolchain struct {
 	VersionLine string   // as the compiler words it, on one line
 	Root        string   // folder that is "/" to the compiler, "" when it sees this machine's own
 	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
+	HostDigest  string   // of what all targets have in common; see Identity
 	Parts       []Part   // what Digest is made of, by name
 	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
 

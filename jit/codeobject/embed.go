@@ -1,0 +1,172 @@
+package codeobject
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// Format names how [Bundle] and [Embed] lay out what they write; it changes when they do.
+const Format = "bundle 1"
+
+const (
+	pageSize     = 4096 // HIP's runtime maps code objects: bundle and entries start on pages
+	hostEntry    = "host-x86_64-unknown-linux-gnu-"
+	deviceEntry  = "hipv4-amdgcn-amd-amdhsa--"
+	wantedPrefix = "__hip_fatbin" // "__hip_fatbin_75b56d30b9f662eb": one a unit
+	registration = "__hipRegisterFatBinary"
+)
+
+// Bundle is what [Unbundle] takes apart: the container that HIP's runtime looks into for the code of its GPU. It is
+// the same, byte for byte, as clang-offload-bundler makes it: an empty entry for the host, then the object's.
+func Bundle(o Object) []byte {
+	names := []string{hostEntry, deviceEntry + o.Target}
+	sizes := []int{0, len(o.ELF)}
+	var b bytes.Buffer
+	b.WriteString(bundleMagic)
+	word := func(n int) { _ = binary.Write(&b, binary.LittleEndian, uint64(n)) } // a Buffer never fails
+	word(len(names))
+	for i, name := range names {
+		word(pageSize) // both: the first is empty
+		word(sizes[i])
+		word(len(name))
+		b.WriteString(name)
+	}
+	b.Write(make([]byte, pageSize-b.Len()))
+	b.Write(o.ELF)
+	return b.Bytes()
+}
+
+// Embed makes the object file to link with host, the object of a unit that was compiled without its device code, so
+// that host's registration finds that code: a section .hip_fatbin with the bundle, under the name that host asks for.
+// A unit without kernels asks for none, and gets an object without contents. A [*FormatError] says that host is
+// something else.
+func Embed(host []byte, o Object) ([]byte, error) {
+	f, err := elf.NewFile(bytes.NewReader(host))
+	if err != nil {
+		return nil, &FormatError{"host object", err.Error()}
+	}
+	defer f.Close()
+	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Type != elf.ET_REL {
+		return nil, &FormatError{"host object", fmt.Sprintf("expected a relocatable, little-endian ELF of 64 bits, got %v, %v, %v", f.Type, f.Data, f.Class)}
+	}
+	name, err := wanted(f)
+	if err != nil {
+		return nil, err
+	}
+	w := relocatable{machine: f.Machine, osabi: f.OSABI}
+	if name != "" {
+		w.symbol, w.data = name, Bundle(o)
+	}
+	return w.bytes(), nil
+}
+
+// wanted is the undefined symbol under which an object looks for its device code, "" if it has none.
+func wanted(f *elf.File) (string, error) {
+	symbols, err := f.Symbols()
+	if err != nil {
+		return "", &FormatError{"host object", err.Error()}
+	}
+	name, registers := "", false
+	for _, s := range symbols {
+		switch {
+		case s.Section != elf.SHN_UNDEF:
+		case s.Name == registration:
+			registers = true
+		case strings.HasPrefix(s.Name, wantedPrefix) && name != "":
+			return "", &FormatError{"host object", "it asks for device code twice, as " + name + " and " + s.Name}
+		case strings.HasPrefix(s.Name, wantedPrefix):
+			name = s.Name
+		}
+	}
+	if registers != (name != "") {
+		return "", &FormatError{"host object", fmt.Sprintf("its registration (%s: %t) and its name for device code (%q) do not fit; was it compiled with --cuda-host-only?", registration, registers, name)}
+	}
+	return name, nil
+}
+
+// relocatable is an ELF object with one page-aligned section of read-only data and one hidden symbol for it. Without a
+// symbol both are left out.
+type relocatable struct {
+	machine elf.Machine
+	osabi   elf.OSABI
+	symbol  string
+	data    []byte
+}
+
+const (
+	headerSize  = 64
+	sectionSize = 64
+	symbolSize  = 24
+)
+
+func (w relocatable) bytes() []byte {
+	strtab := "\x00" + w.symbol + "\x00"
+	symbols := make([]elf.Sym64, 1, 2)
+	if w.symbol != "" {
+		symbols = append(symbols, elf.Sym64{
+			Name: 1, Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT), Other: uint8(elf.STV_HIDDEN), Shndx: 1, Size: uint64(len(w.data)),
+		})
+	}
+	names, at := sectionNames(bundleSection, ".note.GNU-stack", ".symtab", ".strtab", ".shstrtab")
+	b := image{}
+	b.section(elf.Section64{})
+	b.put(w.data, elf.Section64{Name: at[0], Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addralign: pageSize})
+	b.put(nil, elf.Section64{Name: at[1], Type: uint32(elf.SHT_PROGBITS), Addralign: 1}) // or else the stack becomes executable
+	b.put(encode(symbols), elf.Section64{Name: at[2], Type: uint32(elf.SHT_SYMTAB), Link: 4, Info: 1, Addralign: 8, Entsize: symbolSize})
+	b.put([]byte(strtab), elf.Section64{Name: at[3], Type: uint32(elf.SHT_STRTAB), Addralign: 1})
+	b.put([]byte(names), elf.Section64{Name: at[4], Type: uint32(elf.SHT_STRTAB), Addralign: 1})
+	return b.finish(w)
+}
+
+// sectionNames is a table of strings and where each of them starts.
+func sectionNames(names ...string) (table string, at []uint32) {
+	table = "\x00"
+	for _, n := range names {
+		at = append(at, uint32(len(table)))
+		table += n + "\x00"
+	}
+	return table, at
+}
+
+// image is an ELF file as it grows: contents behind the header, and the table of sections.
+type image struct {
+	body     []byte // from headerSize on
+	sections []elf.Section64
+}
+
+func (b *image) section(s elf.Section64) { b.sections = append(b.sections, s) }
+
+// put appends contents and their section.
+func (b *image) put(data []byte, s elf.Section64) {
+	b.align(s.Addralign)
+	s.Off, s.Size = uint64(headerSize+len(b.body)), uint64(len(data))
+	b.body = append(b.body, data...)
+	b.section(s)
+}
+
+func (b *image) align(to uint64) {
+	for (headerSize+uint64(len(b.body)))%to != 0 {
+		b.body = append(b.body, 0)
+	}
+}
+
+func (b *image) finish(w relocatable) []byte {
+	b.align(8)
+	h := elf.Header64{
+		Type: uint16(elf.ET_REL), Machine: uint16(w.machine), Version: uint32(elf.EV_CURRENT), Shoff: uint64(headerSize + len(b.body)),
+		Ehsize: headerSize, Shentsize: sectionSize, Shnum: uint16(len(b.sections)), Shstrndx: uint16(len(b.sections) - 1),
+	}
+	copy(h.Ident[:], elf.ELFMAG)
+	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB)
+	h.Ident[elf.EI_VERSION], h.Ident[elf.EI_OSABI] = byte(elf.EV_CURRENT), byte(w.osabi)
+	return append(append(encode(h), b.body...), encode(b.sections)...)
+}
+
+func encode(v any) []byte {
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.LittleEndian, v) // values of fixed size into a Buffer
+	return b.Bytes()
+}

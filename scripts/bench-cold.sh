@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# bench-cold.sh AITERCTL HIPCC: how long a cold build for five GPU targets takes, beside plain hipcc on the same units:
+# one command a unit with all targets, one after another, then the link. In turn, ROUNDS times (3); the medians, in
+# seconds on the clock and of processor time. hipcc is measured with the module's own flags, and with HIP's headers,
+# which is what the same units take without aiter/hip.h.
+set -euo pipefail
+aiterctl=$(realpath "$1")
+export HIPCC; HIPCC=$(realpath "$2")
+cd "$(dirname "$0")/.."
+module=module_causal_conv1d
+targets=${TARGETS:-gfx90a,gfx942,gfx950,gfx1100,gfx1201}
+rounds=${ROUNDS:-3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Sources and flags are those of the commands that aiterctl would run.
+plan=$("$aiterctl" build "$module" --arch "${targets%%,*}" --root . --cache-dir "$work/plan" --dry-run --json)
+mapfile -t sources < <(grep -o '"file": *"[^"]*\.hip"' <<<"$plan" | sort -u | cut -d'"' -f4)
+mapfile -t flags < <(grep -oE '"-(I|O|W|f|std=|nogpuinc)[^"]*"' <<<"$plan" | sort -u | tr -d '"' | grep -v -e '^-ffile-prefix-map')
+IFS=, read -ra archs <<<"$targets"
+test ${#sources[@]} -gt 0
+
+aiterctl() {
+  rm -rf "$work/cache" # with the memory of what the compiler is: all is cold but the kernel's pages
+  "$aiterctl" build "$module" --arch "$targets" --root . --cache-dir "$work/cache" --quiet >/dev/null
+}
+plain() { # FLAG...
+  local source objects=()
+  for source in "${sources[@]}"; do
+    objects+=("$work/$(basename "$source").o")
+    "$HIPCC" "${archs[@]/#/--offload-arch=}" "$@" -c "$source" -o "${objects[-1]}"
+  done
+  "$HIPCC" -shared "${objects[@]}" -o "$work/plain.so"
+}
+hipcc() { plain "${flags[@]}"; }
+hipcc-with-headers() {
+  local flag own=()
+  for flag in "${flags[@]}"; do test "$flag" = -nogpuinc || own+=("$flag"); done
+  plain "${own[@]}"
+}
+
+TIMEFORMAT='%R %U %S'
+for ((i = 1; i <= rounds; i++)); do
+  for what in aiterctl hipcc hipcc-with-headers; do
+    { time "$what" 2>&3; } 3>&2 2>>"$work/$what.times"
+    echo "round $i $what: $(tail -1 "$work/$what.times")" >&2
+  done
+done
+median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+wall() { cut -d' ' -f1 "$work/$1.times" | median; }
+cpu() { awk '{ print $2 + $3 }' "$work/$1.times" | median; }
+printf '%-20s %10s %10s %8s\n' "$module" 'seconds' 'processor' 'ratio'
+for what in aiterctl hipcc hipcc-with-headers; do
+  printf '%-20s %10s %10s %8s\n' "$what" "$(wall "$what")" "$(cpu "$what")" "$(awk "BEGIN { printf \"%.2f\", $(wall aiterctl) / $(wall "$what") }")"
+done
