@@ -32,7 +32,7 @@ const (
 	Trimmed        Step = "trimmed"
 	Waiting        Step = "waiting"     // for Holder, who builds the same
 	Waited         Step = "waited"      // for Seconds, with Err in vain
-	Quarantined    Step = "quarantined" // a file of the cache, Reason, was found corrupt and put aside
+	Quarantined    Step = "quarantined" // a file of the cache was found corrupt, for Reason, and put aside
 	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they stay with the old
 )
 
