@@ -31,7 +31,7 @@ With --json each line on stdout is an object whose "event" is "watching",
 
 const watchExample = `  aiterctl watch module_causal_conv1d --root . --arch cpu
   aiterctl watch --all --root . --arch gfx942,gfx950,cpu
-  aiterctl watch module_causal_conv1d --root . --test
+  aiterctl watch --op causal_conv1d_fwd --dtype bfloat16 --root . --test
   aiterctl watch --all --root . --json | jq -r 'select(.event == "built") | .build.module + " " + .result'`
 
 type watchFlags struct {
@@ -40,6 +40,7 @@ type watchFlags struct {
 	jobs      int
 	timeout   time.Duration
 	poll      time.Duration
+	parts     partFlags
 }
 
 func newWatch(a *app) *cobra.Command {
@@ -66,6 +67,7 @@ func newWatch(a *app) *cobra.Command {
 	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
 	fl.DurationVar(&f.poll, "poll", 0, "look that often instead of waiting for the kernel to tell (for network filesystems)")
 	a.completeArch(cmd)
+	f.parts.add(a, cmd)
 	return cmd
 }
 
@@ -75,8 +77,10 @@ func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
 		return usagef("nothing to watch: the sources inside this program do not change; name a checkout with --root DIR or AITER_META_DIR")
 	case f.all && len(names) > 0:
 		return usagef("give modules or --all, not both")
-	case !f.all && len(names) == 0:
-		return usagef("nothing to watch: name modules (aiterctl list modules) or give --all")
+	case f.all && len(f.parts.ops) > 0:
+		return usagef("give --op or --all, not both")
+	case !f.all && len(names)+len(f.parts.ops) == 0:
+		return usagef("nothing to watch: name modules (aiterctl list modules), or give --op or --all")
 	case cmd.Flags().Changed("jobs") && f.jobs < 1:
 		return usagef("--jobs %d: expected 1 or more", f.jobs)
 	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
@@ -138,7 +142,7 @@ func (w *watching) start(ctx context.Context) error {
 
 // requests is what to build, by the configuration as it is now.
 func (w *watching) requests() ([]jit.Request, error) {
-	reqs, err := wanted(w.manager.Config(), w.names, w.flags.all, w.targets)
+	reqs, err := request{w.names, w.flags.all, &w.flags.parts, w.targets}.wanted(w.manager.Config())
 	for _, r := range supportRequest(w.manager.Config()) {
 		if len(reqs) > 0 && !slices.Contains(reqs, r) {
 			reqs = append(reqs, r)
@@ -285,6 +289,9 @@ func (w *watching) ops(modules []string) []manifest.Op {
 		if mod, err := w.manager.Config().Module(name); err == nil {
 			ops = append(ops, mod.Ops...)
 		}
+	}
+	if only := w.flags.parts.ops; len(only) > 0 {
+		ops = slices.DeleteFunc(ops, func(op manifest.Op) bool { return !slices.Contains(only, op.Name) })
 	}
 	return ops
 }

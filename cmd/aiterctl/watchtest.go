@@ -25,7 +25,10 @@ func (w *watching) test(ctx context.Context, modules []string) {
 			return
 		}
 		f := &testFlags{accuracy: true}
-		f.dtype, f.layout = allDTypes(), allLayouts()
+		f.dtype, f.layout = w.flags.parts.dtype, allLayouts()
+		if len(f.dtype) == 0 {
+			f.dtype = allDTypes()
+		}
 		f.arch = w.testArch()
 		small := func(name string, _ tensor.Device) ([]optests.Config, error) {
 			named, err := optests.Configs(name)
