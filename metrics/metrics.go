@@ -32,6 +32,7 @@ type Collector struct {
 	waits       *prometheus.HistogramVec // by result
 	reloads     *prometheus.HistogramVec // by result
 	quarantined prometheus.Counter
+	trimmed     prometheus.Counter
 	content     content
 }
 
@@ -71,6 +72,9 @@ func New() *Collector {
 		reloads: histogram("reload", "duration_seconds", "Time from the change of a file until calls run the new code, or until it failed.", short, "result"),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total", Help: "Files of the cache that were found corrupt and put aside.",
+		}),
+		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "cache", Name: "trimmed_artifacts_total", Help: "Libraries that were removed to keep the limits of the cache.",
 		}),
 		content: newContent(),
 	}
@@ -120,6 +124,8 @@ func (c *Collector) Observe(e jit.Event) {
 		c.reloads.WithLabelValues(result(e.Err)).Observe(e.Seconds)
 	case jit.Quarantined:
 		c.quarantined.Inc()
+	case jit.Trimmed:
+		c.trimmed.Add(float64(e.Units))
 	}
 }
 
@@ -156,7 +162,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) parts() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, &c.content,
+		c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.content,
 	}
 }
 
