@@ -35,16 +35,18 @@ var layers = map[string][]string{
 	"jit/toolchain":    {"jit/target", "jit/filehash"},
 	"jit/codeobject":   {},
 	"jit":              {"jit/cache", "jit/codeobject", "jit/depfile", "jit/filehash", "jit/manifest", "jit/target", "jit/toolchain"},
+	"jit/watch":        {"jit", "jit/filehash", "jit/manifest"},
 	"device":           {"internal/dl", "jit/target", "tensor"},
 	"registry/verify":  {"device", "tensor"},
 	"registry": {"", "device", "internal/ffi", "jit", "jit/cache", "jit/filehash", "jit/manifest",
-		"jit/schema", "jit/target", "jit/toolchain", "registry/verify", "tensor"},
+		"jit/schema", "jit/target", "jit/toolchain", "jit/watch", "registry/verify", "tensor"},
 	"causalconv1d":     {"registry", "tensor"},
-	"examples/service": {"causalconv1d", "device", "registry", "tensor"},
+	"metrics":          {"jit", "jit/cache"},
+	"examples/service": {"causalconv1d", "device", "metrics", "registry", "tensor"},
 	"op_tests":         {"tensor"},
 	"op_tests/perf":    {"device", "op_tests", "tensor"},
 	"op_tests/report":  {},
-	"cmd/aiterctl": {"", "device", "jit", "jit/cache", "jit/codeobject", "jit/manifest", "jit/schema", "jit/target", "jit/toolchain",
+	"cmd/aiterctl": {"", "device", "jit", "jit/cache", "jit/codeobject", "jit/manifest", "jit/schema", "jit/target", "jit/toolchain", "jit/watch",
 		"op_tests", "op_tests/perf", "op_tests/report", "registry", "tensor", "tensor/npy"},
 }
 
@@ -57,6 +59,8 @@ var owners = map[string]string{
 	"github.com/ianlancetaylor/demangle":    "jit/codeobject",
 	"golang.org/x/term":                     "cmd/aiterctl",
 	"github.com/cyphar/filepath-securejoin": "jit/toolchain",
+	"github.com/fsnotify/fsnotify":          "jit/watch",
+	"github.com/prometheus/client_golang":   "metrics",
 }
 
 func TestLayers(t *testing.T) {

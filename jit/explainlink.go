@@ -33,7 +33,7 @@ func (l *link) explain(units []UnitResult, last lastBuild) LinkExplanation {
 	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
 	x.Reason = l.why(x, last)
 	if x.Key != "" {
-		if _, ok := l.lookup(); ok {
+		if _, ok := l.lookup(false); ok {
 			x.Action, x.Reason = Hit, "unchanged"
 		}
 	}

@@ -75,7 +75,7 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 		res.Action = Compiled
 	}
 	force := compiled && l.m.claimForced(l.key)
-	if a, ok := l.lookup(); ok && !force {
+	if a, ok := l.lookup(force); ok {
 		return a, nil
 	}
 	if f := l.lastFailure(); f.isFinal() && !force {
@@ -92,15 +92,17 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 // buildLocked makes sure that one process alone links.
 func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.Artifact, error) {
 	before := l.lastFailure()
+	wait := &wait{observe: l.observe}
 	turn, err := l.m.take(ctx, cache.LockRequest{
 		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.wait(l.timeout),
-		Waiting: func(h cache.Holder) { l.observe(Event{Step: Waiting, Holder: h}) },
+		Waiting: wait.begin,
 	})
+	wait.end(err)
 	if err != nil {
 		return cache.Artifact{}, err
 	}
 	defer turn.end()
-	if a, ok := l.lookup(); ok && !force {
+	if a, ok := l.lookup(force); ok {
 		return a, nil
 	}
 	if failed := l.toldFailure(before); failed != nil && !force {
@@ -129,7 +131,11 @@ func compiledAny(units []UnitResult) bool {
 	return false
 }
 
-func (l *link) lookup() (cache.Artifact, bool) {
+// lookup finds the artifact, unless it is to be made anew all the same.
+func (l *link) lookup(force bool) (cache.Artifact, bool) {
+	if force {
+		return cache.Artifact{}, false
+	}
 	id, err := l.m.opts.Cache.Get(cache.Linked, l.key)
 	if err != nil {
 		return cache.Artifact{}, false

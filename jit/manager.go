@@ -6,6 +6,7 @@ package jit
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ type Manager struct {
 	toolchains map[target.Target]*foundToolchain
 	forced     map[cache.Key]bool // what was made anew already under Force
 
-	trims sync.WaitGroup // of the cache, under way
+	trims *sync.WaitGroup // of the cache, under way
 }
 
 // foundToolchain makes many goroutines share one search.
@@ -78,6 +79,7 @@ func New(opts Options) *Manager {
 	}
 	return &Manager{
 		opts:       opts,
+		trims:      new(sync.WaitGroup),
 		slots:      make(chan struct{}, opts.Jobs),
 		clock:      now,
 		toolchains: map[target.Target]*foundToolchain{},
@@ -85,11 +87,30 @@ func New(opts Options) *Manager {
 	}
 }
 
+// With returns a manager that builds from another configuration of the same
+// source tree, with the same cache, and shares the compiler slots with m.
+func (m *Manager) With(config *manifest.Config) *Manager {
+	opts := m.opts
+	opts.Config = config
+	n := New(opts)
+	n.slots, n.trims = m.slots, m.trims
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n.forced = maps.Clone(m.forced)
+	return n
+}
+
 // Config returns the configuration the manager builds from.
 func (m *Manager) Config() *manifest.Config { return m.opts.Config }
 
 // Cache returns the cache folder.
 func (m *Manager) Cache() *cache.Dir { return m.opts.Cache }
+
+// Memo returns what is remembered of files' digests.
+func (m *Manager) Memo() *filehash.Memo { return m.opts.Memo }
+
+// Root returns the source tree's folder; false when the tree cannot change.
+func (m *Manager) Root() (string, bool) { return m.opts.Tree.Path(".") }
 
 // toolchain finds the compiler for t, once for all who ask at the same time.
 // What was not found is looked for again the next time.

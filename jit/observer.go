@@ -31,7 +31,10 @@ const (
 	LinkPublished  Step = "link published"
 	ToolchainFound Step = "toolchain found"
 	Trimmed        Step = "trimmed"
-	Waiting        Step = "waiting" // for Holder, who builds the same
+	Waiting        Step = "waiting"     // for Holder, who builds the same
+	Waited         Step = "waited"      // for Seconds, with Err in vain
+	Quarantined    Step = "quarantined" // a file of the cache was found corrupt, for Reason, and put aside
+	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they stay with the old
 )
 
 // Event is one step of a build.

@@ -100,7 +100,7 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler here"
 	}
 	link.identify(found)
-	a, ok := link.lookup()
+	a, ok := link.lookup(false)
 	if !ok {
 		return "its library is not in the cache", nil
 	}

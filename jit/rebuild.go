@@ -99,7 +99,7 @@ func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Pass: u.pass, Stored: found[i].ref.Object})
 	}
 	link.identify(found)
-	a, ok := link.lookup()
+	a, ok := link.lookup(false)
 	if c.Stored = a.Digest; !ok {
 		c.Skipped = "not linked since its objects changed"
 	}

@@ -266,10 +266,12 @@ func (u *unit) observe(e Event) {
 // it is not compiled when another has just done it.
 func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitResult, error) {
 	before := u.lastFailure()
+	wait := &wait{observe: u.observe}
 	turn, err := u.m.take(ctx, cache.LockRequest{
 		Key: u.key, What: "compile " + u.plan.Source + " for " + u.where(), Timeout: u.m.wait(u.timeout),
-		Waiting: func(h cache.Holder) { u.observe(Event{Step: Waiting, Holder: h}) },
+		Waiting: wait.begin,
 	})
+	wait.end(err)
 	if err != nil {
 		return UnitResult{}, err
 	}

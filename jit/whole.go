@@ -45,7 +45,7 @@ func (s *session) findWhole(ctx context.Context, r Request) (res Result, ok bool
 		}
 	}
 	link.identify(res.Units)
-	if res.Artifact, ok = link.lookup(); ok {
+	if res.Artifact, ok = link.lookup(false); ok {
 		res.last = newLast(&res, link)
 	}
 	return res, ok

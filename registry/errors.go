@@ -12,6 +12,16 @@ import (
 // ErrClosed is returned by a registry that was closed, and by its operators.
 var ErrClosed = errors.New("the registry is closed; open another with registry.Open")
 
+// RemovedError reports a call of an operator that is not in the configuration
+// any more: a reload took it away.
+type RemovedError struct {
+	Op, Module string // the module that had it
+}
+
+func (e *RemovedError) Error() string {
+	return fmt.Sprintf("%s: the configuration has no such operator any more (it was in %s); put it back, and it can be called again", e.Op, e.Module)
+}
+
 // ArityError reports a call with too few or too many arguments.
 type ArityError struct {
 	Op            string
@@ -106,7 +116,7 @@ type OperatorError struct {
 func (e *OperatorError) Error() string { return e.Message }
 
 // operatorError makes a typed error of what came over the C ABI.
-func (o *Op) operatorError(err error) error {
+func (o *code) operatorError(err error) error {
 	var call *ffi.CallError
 	if !errors.As(err, &call) {
 		return fmt.Errorf("%s: %w", o.Name(), err)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"maps"
 	"sync"
 )
 
@@ -87,5 +88,36 @@ func (f *flights[K, V]) leave(key K, fl *flight[V]) {
 	fl.cancel()
 	if f.flying[key] == fl {
 		delete(f.flying, key) // who comes now starts afresh
+	}
+}
+
+// results returns what came out well so far.
+func (f *flights[K, V]) results() map[K]V {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.arrived)
+}
+
+// put says what came out for a key.
+func (f *flights[K, V]) put(key K, value V) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.arrived == nil {
+		f.flying, f.arrived = map[K]*flight[V]{}, map[K]V{}
+	}
+	f.arrived[key] = value
+}
+
+// wait waits until nobody works on the value for key.
+func (f *flights[K, V]) wait(ctx context.Context, key K) {
+	f.mu.Lock()
+	fl := f.flying[key]
+	f.mu.Unlock()
+	if fl == nil {
+		return
+	}
+	select {
+	case <-fl.done:
+	case <-ctx.Done():
 	}
 }

@@ -11,80 +11,114 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// module returns the loaded module, building and loading it first when nobody
-// has. However many goroutines ask, it is done once; all get the same error.
-func (r *Registry) module(ctx context.Context, req jit.Request) (*module, error) {
-	return r.builds.do(ctx, req, func(ctx context.Context) (*module, error) {
-		return r.load(ctx, req)
-	})
+// module is a module that was loaded for a target.
+type module struct {
+	support  *ffi.Support
+	lib      *ffi.Module
+	target   target.Target
+	artifact string       // its digest
+	release  func() error // lets others clean the artifact away
 }
 
 // maxLoads is how often a module is built again because another process
 // cleaned it away between its build and its load.
 const maxLoads = 3
 
-// load builds the module and the support library, and loads both.
-func (r *Registry) load(ctx context.Context, req jit.Request) (mod *module, err error) {
+// load builds the module, and the support library with the first one, and loads them.
+func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *module, err error) {
 	for range maxLoads {
 		var miss *cache.MissError
-		if mod, err = r.loadOnce(ctx, req); !errors.As(err, &miss) {
+		if mod, err = r.loadOnce(ctx, m, req); !errors.As(err, &miss) {
 			break
 		}
 	}
 	return mod, err
 }
 
-func (r *Registry) loadOnce(ctx context.Context, req jit.Request) (*module, error) {
-	support := jit.Request{Module: supportModule, Target: hostTarget()}
-	results, err := r.manager.Build(ctx, req, support)
+func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*module, error) {
+	sup, err := r.loadSupport(ctx, m, req)
+	if err != nil {
+		return nil, err
+	}
+	results, err := r.build(ctx, m, req)
 	if err != nil {
 		return nil, &BuildError{Request: req, Err: err}
 	}
-	sup, err := r.openSupport(results[1].Artifact)
+	mod, err := r.open(sup, results[0])
 	if err != nil {
-		return nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
-	}
-	lib, err := r.openModule(sup, results[0].Artifact)
-	if err != nil {
-		return nil, &LoadError{Request: req, Path: results[0].Artifact.Path, Err: err}
+		return nil, err
 	}
 	r.ready.Store(req, struct{}{})
 	if results[0].Artifact.Spec == "" {
 		r.ready.Store(jit.Request{Module: req.Module, Target: req.Target}, struct{}{})
 	}
-	return &module{support: sup, lib: lib, target: req.Target}, nil
+	return mod, nil
 }
 
-func (r *Registry) openModule(sup *ffi.Support, a cache.Artifact) (*ffi.Module, error) {
-	a, err := r.hold(a)
-	if err != nil {
-		return nil, err
+// build builds modules that are going to be loaded, and has them watched.
+func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Request) ([]jit.Result, error) {
+	if r.reload != nil {
+		return r.reload.watcher.Build(ctx, m, reqs...)
 	}
-	return sup.Open(a.Path)
+	return m.Build(ctx, reqs...)
 }
 
-func (r *Registry) openSupport(a cache.Artifact) (*ffi.Support, error) {
-	a, err := r.hold(a)
+// open loads what was built.
+func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
+	a, release, err := r.hold(res.Artifact)
 	if err != nil {
-		return nil, err
+		return nil, &LoadError{Request: res.Request, Path: res.Artifact.Path, Err: err}
 	}
-	return ffi.LoadSupport(a.Path)
+	lib, err := sup.Open(a.Path)
+	if err != nil {
+		return nil, &LoadError{Request: res.Request, Path: a.Path, Err: errors.Join(err, release())}
+	}
+	return &module{support: sup, lib: lib, target: res.Target, artifact: a.Digest, release: release}, nil
+}
+
+// loadSupport loads the support library when nobody has, building it side by
+// side with the module that needs it. It is loaded once: modules find its
+// symbols by name, and two of it would not share their streams and errors.
+func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Request) (*ffi.Support, error) {
+	r.mu.Lock()
+	sup := r.support
+	r.mu.Unlock()
+	if sup != nil {
+		return sup, nil
+	}
+	support := jit.Request{Module: supportModule, Target: hostTarget()}
+	results, err := m.Build(ctx, along, support)
+	if err != nil {
+		return nil, &BuildError{Request: along, Err: err}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.support != nil {
+		return r.support, nil
+	}
+	a, _, err := r.hold(results[1].Artifact)
+	if err == nil {
+		r.support, err = ffi.LoadSupport(a.Path)
+	}
+	if err != nil {
+		return nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
+	}
+	return r.support, nil
 }
 
 // hold marks the artifact as in use by this process, and then checks its
-// content: from here on nobody cleans it away. The mark is never taken back,
-// as the code is never unloaded.
-func (r *Registry) hold(a cache.Artifact) (cache.Artifact, error) {
-	store := r.manager.Cache()
+// content: from here on nobody cleans it away until the mark is taken back.
+func (r *Registry) hold(a cache.Artifact) (cache.Artifact, func() error, error) {
+	store := r.Manager().Cache()
 	release, err := store.Use(a)
 	if err != nil {
-		return a, err
+		return a, nil, err
 	}
 	checked, err := store.Artifact(a.ID)
 	if err != nil {
-		return a, errors.Join(err, release())
+		return a, nil, errors.Join(err, release())
 	}
-	return checked, nil
+	return checked, release, nil
 }
 
 // hostTarget is the target of code that runs on the CPU.

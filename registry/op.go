@@ -12,13 +12,24 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Op is an operator. It is safe for use by many goroutines.
+// Op is an operator. It is safe for use by many goroutines. In a registry that
+// reloads, whoever holds it calls the newest good version of its code, each call
+// one version.
 type Op struct {
+	reg  *Registry
+	name string
+	slot int // its place in each generation's codes
+}
+
+// code is one version of an operator: its declaration, and what was loaded of
+// it. An operator that went from the configuration keeps the last one.
+type code struct {
 	reg      *Registry
-	mod      *manifest.Module
+	from     *version
 	decl     *manifest.Op
 	axes     []choiceAxis
 	required int
+	gone     error                     // a *RemovedError; nil while it is there
 	bound    atomic.Pointer[[]binding] // one a device and choice it was called with
 }
 
@@ -30,21 +41,24 @@ type binding struct {
 	fn      ffi.Func
 }
 
-func newOp(r *Registry, mod *manifest.Module, decl *manifest.Op) *Op {
-	return &Op{reg: r, mod: mod, decl: decl, axes: choiceAxes(mod, decl), required: decl.Schema.Required()}
+func newCode(r *Registry, from *version, decl *manifest.Op) *code {
+	return &code{reg: r, from: from, decl: decl, axes: choiceAxes(from.mod, decl), required: decl.Schema.Required()}
 }
 
+// code returns the newest version.
+func (o *Op) code() *code { return o.reg.now.Load().codes[o.slot] }
+
 // Name returns the operator's name.
-func (o *Op) Name() string { return o.decl.Name }
+func (o *Op) Name() string { return o.name }
 
 // Module returns the name of the module that holds the operator.
-func (o *Op) Module() string { return o.mod.Name }
+func (o *Op) Module() string { return o.code().from.mod.Name }
 
 // Doc returns what the configuration says about the operator.
-func (o *Op) Doc() string { return o.decl.Doc }
+func (o *Op) Doc() string { return o.code().decl.Doc }
 
 // Schema returns the operator's arguments.
-func (o *Op) Schema() schema.Schema { return o.decl.Schema }
+func (o *Op) Schema() schema.Schema { return o.code().decl.Schema }
 
 // Call calls the operator with arguments in the schema's order; trailing ones
 // that have defaults may be left out. A Tensor is given as *tensor.Tensor, an
@@ -58,20 +72,32 @@ func (o *Op) Schema() schema.Schema { return o.decl.Schema }
 // Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or,
 // when the operator itself refuses them, [*OperatorError]; a module that
 // cannot be built or loaded [*BuildError] or [*LoadError]; a closed registry
-// [ErrClosed].
+// [ErrClosed]; an operator that a reload took away [*RemovedError].
 //
 // Where [Options.Verify] asks for it, the call is checked against the CPU and
 // has happened when Call returns; a difference is a [*VerifyError].
 func (o *Op) Call(ctx context.Context, args ...any) error {
+	c := o.code()
 	if o.reg.verify {
-		return o.callVerified(ctx, args)
+		return c.callVerified(ctx, args)
 	}
-	return o.call(ctx, args)
+	return c.call(ctx, args)
 }
 
-func (o *Op) call(ctx context.Context, args []any) error {
+// Name returns the operator's name.
+func (o *code) Name() string { return o.decl.Name }
+
+// usable says why the operator cannot be called at all.
+func (o *code) usable() error {
 	if o.reg.closed.Load() {
 		return ErrClosed
+	}
+	return o.gone
+}
+
+func (o *code) call(ctx context.Context, args []any) error {
+	if err := o.usable(); err != nil {
+		return err
 	}
 	space := o.reg.spaces.Get().(*[maxArgs]ffi.Any)
 	defer o.reg.spaces.Put(space)
@@ -96,7 +122,7 @@ func (o *Op) call(ctx context.Context, args []any) error {
 }
 
 // binding returns the code for the device and choice, building it on first use.
-func (o *Op) binding(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
+func (o *code) binding(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
 	if list := o.bound.Load(); list != nil {
 		for i := range *list {
 			if b := &(*list)[i]; b.dev == dev && b.choice == c {
@@ -107,7 +133,7 @@ func (o *Op) binding(ctx context.Context, dev tensor.Device, c choice) (binding,
 	return o.bind(ctx, dev, c)
 }
 
-func (o *Op) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
+func (o *code) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
 	t, err := o.reg.target(dev)
 	if err != nil {
 		return binding{}, err
@@ -131,15 +157,15 @@ func (o *Op) bind(ctx context.Context, dev tensor.Device, c choice) (binding, er
 
 // load returns the module that a call needs: the whole, where this process has
 // it, else what was asked for.
-func (o *Op) load(ctx context.Context, req jit.Request) (*module, error) {
-	if mod, ok := o.reg.builds.have(o.whole(req.Target)); ok {
+func (o *code) load(ctx context.Context, req jit.Request) (*module, error) {
+	if mod, ok := o.from.builds.have(o.whole(req.Target)); ok {
 		return mod, nil
 	}
-	return o.reg.module(ctx, req)
+	return o.from.load(ctx, o.reg, req)
 }
 
 // remember adds b to the bindings, unless another goroutine has done so.
-func (o *Op) remember(b binding) {
+func (o *code) remember(b binding) {
 	for {
 		old := o.bound.Load()
 		var list []binding
@@ -159,7 +185,7 @@ func (o *Op) remember(b binding) {
 }
 
 // stream is the stream to queue the work on.
-func (o *Op) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
+func (o *code) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
 	s := ffi.Stream{DeviceType: int32(dev.Type), DeviceID: dev.ID}
 	given, ok := device.StreamFrom(ctx)
 	if !ok {

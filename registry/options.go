@@ -51,6 +51,15 @@ type Options struct {
 	// is being captured, nor where others write to the arguments meanwhile.
 	Verify bool
 
+	// Reload (AITER_RELOAD) watches the configuration and what loaded modules
+	// were compiled from, and puts new code in place of the old as soon as it is
+	// built. Calls under way finish on the code that they began with; what does
+	// not build or load changes nothing and is told by [Registry.ReloadErr]. It
+	// takes a checkout (Root). Old code stays in memory, so this is for those who
+	// write operators, not for years of service. The support library is loaded
+	// once.
+	Reload bool
+
 	// Getenv is asked for environment variables; nil: os.Getenv.
 	Getenv func(string) string
 
@@ -67,6 +76,10 @@ func (o Options) withEnvironment() Options {
 	o.Trust = o.Trust || isOn(o.Getenv("AITER_TRUST_JIT_DIR"))
 	o.Rebuild = o.Rebuild || isOn(o.Getenv("AITER_REBUILD"))
 	o.Verify = o.Verify || isOn(o.Getenv("AITER_VERIFY"))
+	o.Reload = o.Reload || isOn(o.Getenv("AITER_RELOAD"))
+	if o.Reload && o.Root == "" {
+		o.err = errors.Join(o.err, ErrNoCheckout)
+	}
 	if v := o.Getenv("MAX_JOBS"); v != "" && o.Jobs == 0 {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {
@@ -89,6 +102,10 @@ func (o Options) withEnvironment() Options {
 	o.err = errors.Join(o.err, err)
 	return o
 }
+
+// ErrNoCheckout is returned by [Open] when a reload is asked for and there are
+// no files that could change.
+var ErrNoCheckout = errors.New("AITER_RELOAD (Options.Reload): the sources inside the program do not change; name a checkout with AITER_META_DIR (Options.Root)")
 
 // withoutNative drops the word native from a list of targets: what the machine
 // has needs no preference.
@@ -146,12 +163,18 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
-	store, err := OpenCache(ctx, CacheOptions{Dir: o.CacheDir, Path: o.Path, Limits: o.Limits, Trust: o.Trust, Getenv: o.Getenv, Build: true})
+	store, err := OpenCache(ctx, CacheOptions{
+		Dir: o.CacheDir, Path: o.Path, Limits: o.Limits, Trust: o.Trust, Getenv: o.Getenv, Build: true, Faulty: o.faulty,
+	})
 	if err != nil {
 		return nil, err
 	}
 	memo := filehash.Open(store.MemoPath())
-	tree, config, err := o.sources(store, memo)
+	tree, err := o.tree(store, memo)
+	if err != nil {
+		return nil, err
+	}
+	config, err := o.config()
 	if err != nil {
 		return nil, err
 	}
@@ -162,19 +185,28 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	}), nil
 }
 
-// sources returns the source tree and its configuration.
-func (o Options) sources(store *cache.Dir, memo *filehash.Memo) (jit.Tree, *manifest.Config, error) {
-	var files fs.FS = aiter.Sources
-	var tree jit.Tree = jit.NewEmbeddedTree(aiter.Sources, store.SourcesPath())
-	if o.Root != "" {
-		dir, err := jit.NewDirTree(o.Root, memo)
-		if err != nil {
-			return nil, nil, err
-		}
-		tree, files = dir, os.DirFS(o.Root)
+// faulty passes on what the cache says.
+func (o Options) faulty(f cache.Fault) {
+	if o.Observer != nil {
+		o.Observer.Observe(jit.Event{Step: jit.Quarantined, Reason: f.Path + ": " + f.Reason})
 	}
-	config, err := manifest.Load(files, filepath.ToSlash(o.Config), manifest.Options{Env: o.lookupEnv})
-	return tree, config, err
+}
+
+// tree is the source tree.
+func (o Options) tree(store *cache.Dir, memo *filehash.Memo) (jit.Tree, error) {
+	if o.Root != "" {
+		return jit.NewDirTree(o.Root, memo)
+	}
+	return jit.NewEmbeddedTree(aiter.Sources, store.SourcesPath()), nil
+}
+
+// config reads the source tree's configuration.
+func (o Options) config() (*manifest.Config, error) {
+	var files fs.FS = aiter.Sources
+	if o.Root != "" {
+		files = os.DirFS(o.Root)
+	}
+	return manifest.Load(files, filepath.ToSlash(o.Config), manifest.Options{Env: o.lookupEnv})
 }
 
 func (o Options) lookupEnv(name string) (string, bool) {

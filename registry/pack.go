@@ -14,7 +14,7 @@ const maxArgs = 24
 
 // packing is the state of packing one call.
 type packing struct {
-	op    *Op
+	op    *code
 	dst   []ffi.Any
 	dev   tensor.Device
 	first int // position of the first tensor, -1 before it is met
@@ -22,7 +22,7 @@ type packing struct {
 
 // pack checks the arguments against the schema and appends them to dst. It
 // returns the device of the tensors, the host when there is none.
-func (o *Op) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
+func (o *code) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
 	decl := o.decl.Schema.Args
 	if len(args) < o.required || len(args) > len(decl) {
 		return nil, tensor.Device{}, &ArityError{Op: o.Name(), Got: len(args), Min: o.required, Max: len(decl), Schema: o.decl.Schema.String()}

@@ -12,7 +12,7 @@ import (
 )
 
 // choice is what a call chooses by the axes of its module: an element type for
-// each that the operator depends on, in the order of [Op].axes.
+// each that the operator depends on, in the order of code.axes.
 type choice [manifest.MaxAxes]tensor.DType
 
 // choiceAxis is an axis of the module that the operator depends on.
@@ -35,7 +35,7 @@ func choiceAxes(mod *manifest.Module, decl *manifest.Op) []choiceAxis {
 
 // choose reads the choice off arguments that were packed: they are all there,
 // and tensors.
-func (o *Op) choose(args []any) (c choice) {
+func (o *code) choose(args []any) (c choice) {
 	for i, a := range o.axes {
 		if t, ok := args[a.arg].(*tensor.Tensor); ok {
 			c[i] = t.DType()
@@ -45,8 +45,8 @@ func (o *Op) choose(args []any) (c choice) {
 }
 
 // request asks for what a call with that choice needs.
-func (o *Op) request(t target.Target, c choice) (jit.Request, error) {
-	spec, err := o.mod.Spec(o.decl, t, func(a manifest.Axis) string {
+func (o *code) request(t target.Target, c choice) (jit.Request, error) {
+	spec, err := o.from.mod.Spec(o.decl, t, func(a manifest.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
 				return c[i].String()
@@ -58,12 +58,12 @@ func (o *Op) request(t target.Target, c choice) (jit.Request, error) {
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
-	return jit.Request{Module: o.mod.Name, Target: t, Spec: spec}, err
+	return jit.Request{Module: o.from.mod.Name, Target: t, Spec: spec}, err
 }
 
 // dtypeError says what the operator itself says of a type that it does not
 // have: no code has to be built for that.
-func (o *Op) dtypeError(e *manifest.UnknownAxisError) error {
+func (o *code) dtypeError(e *manifest.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {
 		if a.name == e.Axis {
@@ -85,17 +85,19 @@ func oneOf(words []string) string {
 }
 
 // whole asks for all that the operator's module has.
-func (o *Op) whole(t target.Target) jit.Request { return jit.Request{Module: o.mod.Name, Target: t} }
+func (o *code) whole(t target.Target) jit.Request {
+	return jit.Request{Module: o.from.mod.Name, Target: t}
+}
 
 // parts asks for all that calls of the operator may need.
-func (o *Op) parts(t target.Target) []jit.Request {
-	specs, err := o.mod.Specs(t, manifest.Selection{Ops: []string{o.Name()}})
+func (o *code) parts(t target.Target) []jit.Request {
+	specs, err := o.from.mod.Specs(t, manifest.Selection{Ops: []string{o.Name()}})
 	if err != nil {
 		return nil // it is an operator of this module
 	}
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: o.mod.Name, Target: t, Spec: s})
+		reqs = append(reqs, jit.Request{Module: o.from.mod.Name, Target: t, Spec: s})
 	}
 	return reqs
 }

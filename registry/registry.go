@@ -28,19 +28,19 @@ const supportModule = "module_aiter_ffi"
 
 // Registry is a set of operators. It is safe for use by many goroutines.
 type Registry struct {
-	manager *jit.Manager
+	now     atomic.Pointer[generation]
 	devices *device.Devices
 	prefer  []target.Target // from Options.Targets
 	verify  bool            // from Options.Verify
-	ops     map[string]*Op
 	closed  atomic.Bool
-	builds  flights[jit.Request, *module]
+	reload  *reloader // nil unless Options.Reload
 
 	spaces sync.Pool // *[maxArgs]ffi.Any, for packing calls
 
 	mu      sync.Mutex
 	targets map[tensor.Device]target.Target
-	ready   sync.Map // jit.Request -> struct{}: built, a call would not compile
+	support *ffi.Support // as first loaded; all modules share it
+	ready   sync.Map     // jit.Request -> struct{}: built, a call would not compile
 }
 
 // Open reads the configuration and returns a registry of its operators.
@@ -57,24 +57,22 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		manager: manager,
 		devices: devices,
 		prefer:  opts.Targets,
 		verify:  opts.Verify,
-		ops:     map[string]*Op{},
 		targets: map[tensor.Device]target.Target{},
 	}
 	r.spaces.New = func() any { return new([maxArgs]ffi.Any) }
-	for _, mod := range manager.Config().Modules {
-		for i := range mod.Ops {
-			r.ops[mod.Ops[i].Name] = newOp(r, mod, &mod.Ops[i])
-		}
+	r.now.Store(newGeneration(r, manager))
+	if opts.Reload {
+		r.startReloading(ctx, opts)
 	}
 	return r, nil
 }
 
-// Manager returns the build manager below the registry.
-func (r *Registry) Manager() *jit.Manager { return r.manager }
+// Manager returns the build manager below the registry; after a reload of the
+// configuration that is another one.
+func (r *Registry) Manager() *jit.Manager { return r.now.Load().manager }
 
 // Devices returns the devices of this machine.
 func (r *Registry) Devices() *device.Devices { return r.devices }
@@ -89,18 +87,24 @@ func (r *Registry) Lookup(name string) (*Op, error) {
 	if r.closed.Load() {
 		return nil, ErrClosed
 	}
-	if op := r.ops[name]; op != nil {
+	now := r.now.Load()
+	if op := now.op(name); op != nil {
 		return op, nil
 	}
-	_, _, err := r.manager.Config().Op(name)
-	return nil, err
+	if _, _, err := now.manager.Config().Op(name); err != nil {
+		return nil, err
+	}
+	return nil, &UnknownOpError{Name: name} // declared a moment ago, and its module is being built
 }
 
 // Ops returns all operators, sorted by name.
 func (r *Registry) Ops() []*Op {
-	list := make([]*Op, 0, len(r.ops))
-	for _, op := range r.ops {
-		list = append(list, op)
+	now := r.now.Load()
+	list := make([]*Op, 0, len(now.ops))
+	for name := range now.ops {
+		if op := now.op(name); op != nil {
+			list = append(list, op)
+		}
 	}
 	slices.SortFunc(list, func(a, b *Op) int { return compareStrings(a.Name(), b.Name()) })
 	return list
@@ -168,7 +172,8 @@ func (r *Registry) modulesOf(names []string) ([]string, error) {
 }
 
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
-	results, err := r.manager.Build(ctx, reqs...)
+	now := r.now.Load()
+	results, err := now.manager.Build(ctx, reqs...)
 	errs := []error{err}
 	for _, res := range results {
 		if res.Err != nil {
@@ -176,7 +181,7 @@ func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target
 		}
 		r.ready.Store(res.Request, struct{}{})
 		if runsHere(res.Target, native) {
-			_, err := r.module(ctx, res.Request)
+			_, err := now.versions[res.Module].load(ctx, r, res.Request)
 			errs = append(errs, err)
 		}
 	}
@@ -192,16 +197,16 @@ func runsHere(t target.Target, native []target.Target) bool {
 // built by [Registry.Warm] or by calls with each type; for the CPU too, if
 // calls are verified. It never blocks and touches no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
-	op := r.ops[name]
+	op := r.now.Load().op(name)
 	if op == nil || r.closed.Load() {
 		return false
 	}
-	return r.built(op, t) && (!r.verify || r.built(op, hostTarget()))
+	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), hostTarget()))
 }
 
 // built says whether the operator's module was built, or each part that calls
 // of the operator may need.
-func (r *Registry) built(op *Op, t target.Target) bool {
+func (r *Registry) built(op *code, t target.Target) bool {
 	if _, ok := r.ready.Load(op.whole(t)); ok {
 		return true
 	}
@@ -214,12 +219,15 @@ func (r *Registry) built(op *Op, t target.Target) bool {
 
 // Close closes the registry: later lookups and calls fail with [ErrClosed],
 // calls under way finish. Code that was loaded stays in memory, since other
-// goroutines may still run it.
+// goroutines may still run it. A reload that is under way ends without effect.
 func (r *Registry) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	return errors.Join(r.manager.Close(), r.devices.Close())
+	if r.reload != nil {
+		r.reload.stop()
+	}
+	return errors.Join(r.Manager().Close(), r.devices.Close())
 }
 
 // target returns what to build for a device: one of the preferred targets
@@ -248,11 +256,4 @@ func (r *Registry) target(dev tensor.Device) (target.Target, error) {
 		r.targets[dev] = t
 	}
 	return t, err
-}
-
-// module is a loaded module.
-type module struct {
-	support *ffi.Support
-	lib     *ffi.Module
-	target  target.Target
 }

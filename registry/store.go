@@ -23,6 +23,7 @@ type CacheOptions struct {
 	Path   []string            // caches to read below it
 	Limits cache.Limits        // as they are
 	Trust  bool                // use folders that others can write to
+	Faulty func(cache.Fault)   // is told of what is found corrupt, as the log is; may be nil
 	Getenv func(string) string // required
 	// Build says that something may have to be stored: a cache that cannot be
 	// written is read then, below a temporary one.
@@ -126,6 +127,9 @@ func (o CacheOptions) cache(ctx context.Context) cache.Options {
 	log := zerolog.Ctx(ctx)
 	return cache.Options{TrustForeign: o.Trust, Limits: o.Limits, Faulty: func(f cache.Fault) {
 		log.Warn().Str("path", f.Path).Str("reason", f.Reason).Msg("quarantine")
+		if o.Faulty != nil {
+			o.Faulty(f)
+		}
 	}}
 }
 

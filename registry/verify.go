@@ -53,9 +53,9 @@ func (e *UnverifiedError) Unwrap() error { return e.Err }
 // callVerified calls the operator, then its CPU build on copies of the
 // arguments as they were before, and compares all that the schema says it
 // writes: outputs, states and what else is updated in place.
-func (o *Op) callVerified(ctx context.Context, args []any) error {
-	if o.reg.closed.Load() {
-		return ErrClosed
+func (o *code) callVerified(ctx context.Context, args []any) error {
+	if err := o.usable(); err != nil {
+		return err
 	}
 	_, dev, err := o.pack(make([]ffi.Any, 0, len(args)), args)
 	if err != nil {
@@ -77,7 +77,7 @@ func (o *Op) callVerified(ctx context.Context, args []any) error {
 }
 
 // prepare makes sure that there is a CPU build, and copies the tensors.
-func (o *Op) prepare(ctx context.Context, queue device.Stream, args []any) ([]*tensor.Tensor, error) {
+func (o *code) prepare(ctx context.Context, queue device.Stream, args []any) ([]*tensor.Tensor, error) {
 	if _, err := o.binding(ctx, tensor.Host(), o.choose(args)); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (o *Op) prepare(ctx context.Context, queue device.Stream, args []any) ([]*t
 }
 
 // check runs the operator on the copies and compares. The copies are written.
-func (o *Op) check(ctx context.Context, queue device.Stream, args []any, before []*tensor.Tensor) error {
+func (o *code) check(ctx context.Context, queue device.Stream, args []any, before []*tensor.Tensor) error {
 	got, err := o.snapshot(queue, o.written(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
@@ -98,7 +98,7 @@ func (o *Op) check(ctx context.Context, queue device.Stream, args []any, before 
 }
 
 // snapshot waits for the work queued on the call's stream, then copies tensors.
-func (o *Op) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
+func (o *code) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	drv, err := o.reg.devices.Driver(queue.Device.Type)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (o *Op) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.
 }
 
 // written leaves the tensors that the schema marks as written, nil elsewhere.
-func (o *Op) written(tensors []*tensor.Tensor) []*tensor.Tensor {
+func (o *code) written(tensors []*tensor.Tensor) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(tensors))
 	for i, a := range o.decl.Schema.Args[:len(tensors)] {
 		if a.Type.Kind == schema.Tensor && a.Type.Mutable {
@@ -122,7 +122,7 @@ func (o *Op) written(tensors []*tensor.Tensor) []*tensor.Tensor {
 
 // compare holds what the device wrote to what the CPU did. The error joins one
 // *VerifyError for each argument that differs.
-func (o *Op) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
+func (o *code) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
 	var errs []error
 	for i, g := range got {
 		if g == nil {
@@ -141,7 +141,7 @@ func (o *Op) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
 }
 
 // tolerance is what the configuration says of the argument, else its type's.
-func (o *Op) tolerance(arg string, dt tensor.DType) verify.Tolerance {
+func (o *code) tolerance(arg string, dt tensor.DType) verify.Tolerance {
 	declared, ok := o.decl.Tolerance[arg]
 	switch {
 	case !ok:

@@ -130,11 +130,20 @@ func (a *app) openRegistry(ctx context.Context, opts registry.Options) (*registr
 		return nil, err
 	}
 	opts.Root, opts.Config, opts.CacheDir, opts.Path = a.sourceRoot(), a.configPath(), a.cacheDir, a.tiers()
-	opts.Limits, opts.Getenv = limits, a.getenv
+	opts.Limits, opts.Getenv = limits, a.withoutReload
 	if opts.Targets == nil {
 		opts.Targets = []target.Target{}
 	}
 	return registry.Open(ctx, opts)
+}
+
+// withoutReload is the environment with AITER_RELOAD unset: that is for
+// programs that stay, and watch looks at the files itself.
+func (a *app) withoutReload(name string) string {
+	if name == "AITER_RELOAD" {
+		return ""
+	}
+	return a.getenv(name)
 }
 
 // openDevices opens the machine's devices alone.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,13 +23,14 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE PROGRAM ARG...   the program ends with that exit code
 //	waitfor FILE                wait until the file is there
+//	waitline FILE REGEXP [N]    wait until so many lines of the file match (1)
 //	replace FILE OLD NEW        replace text in a file
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "waitfor": waitFor, "replace": replace,
+			"exits": exits, "waitfor": waitFor, "replace": replace, "waitline": waitLine,
 		},
 		RequireUniqueNames: true,
 	})
@@ -38,7 +40,7 @@ func TestScript(t *testing.T) {
 // aiterctl reads, and the checkout as $AITER.
 func setup(env *testscript.Env) error {
 	for _, name := range []string{
-		"AITER_META_DIR", "AITER_CONFIG", "AITER_JIT_PATH", "AITER_JIT_MAX_SIZE", "AITER_JIT_MAX_AGE", "AITER_JIT_MAX_COUNT", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY",
+		"AITER_META_DIR", "AITER_CONFIG", "AITER_JIT_PATH", "AITER_JIT_MAX_SIZE", "AITER_JIT_MAX_AGE", "AITER_JIT_MAX_COUNT", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY", "AITER_RELOAD",
 		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CXX", "XDG_CACHE_HOME",
 	} {
 		env.Setenv(name, "")
@@ -84,6 +86,28 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s did not appear within %s", args[0], patience)
+}
+
+func waitLine(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: waitline FILE REGEXP [N]")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	want := 1
+	if len(args) == 3 {
+		want, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	const patience = 60 * time.Second
+	var text []byte
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // not there yet
+		if len(pattern.FindAll(text, -1)) >= want {
+			return
+		}
+	}
+	ts.Fatalf("%s: no %d lines that match %s within %s:\n%s", args[0], want, args[1], patience, text)
 }
 
 func replace(ts *testscript.TestScript, neg bool, args []string) {

@@ -51,7 +51,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.err)
 	a.addFlags(root)
 	root.AddCommand(
-		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a),
+		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a), newWatch(a),
 		newDoctor(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
 	)
 	root.SetHelpCommand(newHelp(root))

@@ -125,34 +125,43 @@ func pickConfigs(list []optests.Config, names []string) ([]optests.Config, error
 	return out, nil
 }
 
-func (a *app) testOp(ctx context.Context, f *testFlags, name string) (err error) {
+func (a *app) testOp(ctx context.Context, f *testFlags, name string) error {
 	if _, err := f.cases(name, tensor.Host()); err != nil {
 		return err // before anything is compiled
 	}
-	b, err := a.openBench(ctx, f.placeFlags, name)
+	rep, err := a.tryOp(ctx, f, name, f.cases)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	cases, err := f.cases(name, b.device)
+	return a.printTest(rep)
+}
+
+// tryOp tries an operator's cases on a device.
+func (a *app) tryOp(ctx context.Context, f *testFlags, name string, choose func(string, tensor.Device) ([]optests.Config, error)) (rep *testReport, err error) {
+	b, err := a.openBench(ctx, f.placeFlags, name)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	cases, err := choose(name, b.device)
+	if err != nil {
+		return nil, err
 	}
 	if f.performance {
 		if err := b.startTiming(ctx, f.timeFlags); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	rep := b.newTestReport(f)
+	rep = b.newTestReport(f)
 	for i, c := range cases {
 		a.err.setStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), name, c.Case))
 		rep.add(b.try(ctx, f, c))
 		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 	a.err.setStatus("")
-	return a.printTest(rep)
+	return rep, nil
 }
 
 // try checks and times one case. What goes wrong is in the report.

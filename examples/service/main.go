@@ -5,6 +5,7 @@
 //	go run ./examples/service -addr localhost:8080 -device cpu
 //	curl -d '{"x": [[[1,2,3,4]]], "weight": [[10,1]]}' localhost:8080/conv1d
 //	{"out":[[[1,12,23,34]]]}
+//	curl localhost:8080/metrics
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -48,11 +50,13 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	reg, err := registry.Open(ctx, registry.Options{})
+	counts := metrics.New()
+	reg, err := registry.Open(ctx, registry.Options{Observer: counts})
 	if err != nil {
 		return err
 	}
-	svc, err := newService(reg, dev)
+	counts.SetCache(reg.Manager().Cache())
+	svc, err := newService(reg, dev, counts)
 	if err != nil {
 		return errors.Join(err, reg.Close())
 	}

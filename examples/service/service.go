@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/aiter-go/aiter/causalconv1d"
+	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -22,15 +23,16 @@ type service struct {
 	reg   *registry.Registry
 	conv  *causalconv1d.Ops
 	dev   tensor.Device
+	count *metrics.Collector
 	built atomic.Bool
 }
 
-func newService(reg *registry.Registry, dev tensor.Device) (*service, error) {
+func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collector) (*service, error) {
 	conv, err := causalconv1d.New(reg)
 	if err != nil {
 		return nil, err
 	}
-	return &service{reg: reg, conv: conv, dev: dev}, nil
+	return &service{reg: reg, conv: conv, dev: dev, count: count}, nil
 }
 
 // warm builds and loads what requests will call.
@@ -47,6 +49,7 @@ func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", s.ready)
 	mux.HandleFunc("POST /conv1d", s.conv1d)
+	mux.Handle("GET /metrics", s.count.Handler())
 	return mux
 }
 

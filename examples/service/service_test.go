@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -20,12 +21,13 @@ func TestService(t *testing.T) {
 }
 
 func testRequests(t *testing.T) {
-	reg, err := registry.Open(t.Context(), registry.Options{})
+	counts := metrics.New()
+	reg, err := registry.Open(t.Context(), registry.Options{Observer: counts})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = reg.Close() })
-	svc, err := newService(reg, tensor.Host())
+	svc, err := newService(reg, tensor.Host(), counts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +38,9 @@ func testRequests(t *testing.T) {
 	svc.warm(t.Context())
 	if code, _ := ask(routes, "GET", "/ready", ""); code != http.StatusOK {
 		t.Errorf("after the build: %d", code)
+	}
+	if code, text := ask(routes, "GET", "/metrics", ""); code != http.StatusOK || !strings.Contains(text, `aiter_build_duration_seconds_count{result="ok"}`) {
+		t.Errorf("metrics: %d\n%s", code, text)
 	}
 	for _, c := range []struct {
 		name, body string

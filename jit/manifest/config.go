@@ -12,6 +12,9 @@ type Config struct {
 	Modules []*Module // in file order, those of included files first
 	Files   []string  // every TOML file read, relative to the root, Load's first
 
+	Sums  map[string]string   // of each of Files: the SHA-256 in hex of what was read
+	Globs map[string][]string // patterns that name sources or files to include, relative to the root, and what they matched
+
 	modules map[string]*Module
 	ops     map[string]opRef
 }

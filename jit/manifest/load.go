@@ -2,6 +2,8 @@ package manifest
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,9 +28,12 @@ type Options struct {
 // errors.As for the first, or Unwrap() []error for all.
 func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 	l := &loader{
-		fsys:   fsys,
-		env:    opts.Env,
-		cfg:    &Config{modules: map[string]*Module{}, ops: map[string]opRef{}},
+		fsys: fsys,
+		env:  opts.Env,
+		cfg: &Config{
+			Sums: map[string]string{}, Globs: map[string][]string{},
+			modules: map[string]*Module{}, ops: map[string]opRef{},
+		},
 		exists: map[string]fs.FileMode{},
 	}
 	if err := l.file(path); err != nil {
@@ -77,6 +82,8 @@ func (l *loader) file(name string) error {
 		return err
 	}
 	l.cfg.Files = append(l.cfg.Files, name)
+	sum := sha256.Sum256([]byte(text))
+	l.cfg.Sums[name] = hex.EncodeToString(sum[:])
 	l.chain = append(l.chain, name)
 	defer func() { l.chain = l.chain[:len(l.chain)-1] }()
 	d := &decoder{loader: l, doc: &document{file: name, src: strings.TrimPrefix(text, "\ufeff")}}

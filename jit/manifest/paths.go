@@ -67,6 +67,7 @@ func (d *decoder) glob(p, what string, n *node) []string {
 		d.fail(n.at, "%s %q matches no file", what, p)
 	}
 	slices.Sort(found)
+	d.cfg.Globs[p] = found
 	return found
 }
 

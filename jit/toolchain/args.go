@@ -85,8 +85,8 @@ func hipCompile(u Unit) []string {
 
 func (tc *Toolchain) hostCompile(u Unit) []string {
 	argv := []string{"-fPIC", "-ffile-prefix-map=" + u.Root + "=."}
-	if !tc.clang() { // Clang has nothing random to seed
-		argv = append(argv, "-frandom-seed="+u.ID)
+	if !tc.clang() { // Clang has nothing random to seed, and keeps static data of inline functions a library's own
+		argv = append(argv, "-frandom-seed="+u.ID, "-fno-gnu-unique")
 	}
 	return argv
 }

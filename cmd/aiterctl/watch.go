@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/watch"
+	"github.com/aiter-go/aiter/registry"
+)
+
+const watchLong = `Build modules, then again whenever a file changes that they are made from: the
+configuration, sources, headers that the compiler read, a new file that would be
+read in place of one. It says which file changed, what was compiled, and what
+the compiler says. What was wrong is built again when it is mended; a mistake in
+the configuration leaves the one before in use. Ctrl-C ends it.
+
+Contents decide: a file that was only touched starts nothing. With --test the
+operators of what was built are compared with the reference in their small
+configurations, on this machine; the Enter key does that for all of them.
+
+With --json each line on stdout is an object whose "event" is "watching",
+"changed", "built", "config", "tested" or "warning".`
+
+const watchExample = `  aiterctl watch module_causal_conv1d --root . --arch cpu
+  aiterctl watch --all --root . --arch gfx942,gfx950,cpu
+  aiterctl watch --op causal_conv1d_fwd --dtype bfloat16 --root . --test
+  aiterctl watch --all --root . --json | jq -r 'select(.event == "built") | .build.module + " " + .result'`
+
+type watchFlags struct {
+	all, test bool
+	arch      string
+	jobs      int
+	timeout   time.Duration
+	poll      time.Duration
+	parts     partFlags
+}
+
+func newWatch(a *app) *cobra.Command {
+	f := new(watchFlags)
+	cmd := &cobra.Command{
+		Use:               "watch [MODULE...]",
+		Short:             "Build modules whenever their files change",
+		Long:              watchLong,
+		Example:           watchExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.moduleNames,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := f.check(a, cmd, names); err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), f, names)
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.all, "all", false, "every module, for the targets it supports")
+	fl.BoolVar(&f.test, "test", false, "test the operators after each build that changed something")
+	fl.StringVar(&f.arch, "arch", "", archUsage)
+	fl.IntVarP(&f.jobs, "jobs", "j", 0, "compilers at a time (default $MAX_JOBS, else by processors and memory)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
+	fl.DurationVar(&f.poll, "poll", 0, "look that often instead of waiting for the kernel to tell (for network filesystems)")
+	a.completeArch(cmd)
+	f.parts.add(a, cmd)
+	return cmd
+}
+
+func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
+	switch {
+	case a.sourceRoot() == "":
+		return usagef("nothing to watch: the sources inside this program do not change; name a checkout with --root DIR or AITER_META_DIR")
+	case f.all && len(names) > 0:
+		return usagef("give modules or --all, not both")
+	case f.all && len(f.parts.ops) > 0:
+		return usagef("give --op or --all, not both")
+	case !f.all && len(names)+len(f.parts.ops) == 0:
+		return usagef("nothing to watch: name modules (aiterctl list modules), or give --op or --all")
+	case cmd.Flags().Changed("jobs") && f.jobs < 1:
+		return usagef("--jobs %d: expected 1 or more", f.jobs)
+	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
+		return usagef("--timeout %s: expected a time above 0, such as 90s or 20m", f.timeout)
+	case cmd.Flags().Changed("poll") && f.poll <= 0:
+		return usagef("--poll %s: expected a time above 0, such as 500ms or 2s", f.poll)
+	}
+	return nil
+}
+
+// watching is one run of watch.
+type watching struct {
+	app      *app
+	flags    *watchFlags
+	names    []string
+	targets  []target.Target
+	devices  *device.Devices
+	manager  *jit.Manager
+	watcher  *watch.Watcher
+	tell     teller
+	digests  map[jit.Request]string // of the artifacts that are built
+	badConf  string                 // what is wrong with the configuration, and was said
+	progress *progress
+}
+
+func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
+	w := &watching{app: a, flags: f, names: names, tell: a.newTeller(), digests: map[jit.Request]string{}, progress: a.newProgress()}
+	defer w.progress.close()
+	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Timeout: f.timeout, Observer: w.progress})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reg.Close()) }()
+	w.manager, w.devices = reg.Manager(), reg.Devices()
+	if w.targets, err = a.targets(ctx, w.devices, f.arch); err != nil {
+		return err
+	}
+	w.watcher = watch.New(watch.Options{Memo: w.manager.Memo(), Poll: f.poll, Report: w.tell.warning})
+	w.watcher.Set(jit.Request{}, w.manager.ConfigInputs())
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	err = w.loop(ctx)
+	return errors.Join(err, w.watcher.Close())
+}
+
+// start builds everything once.
+func (w *watching) start(ctx context.Context) error {
+	reqs, err := w.requests()
+	if err != nil {
+		return err
+	}
+	if len(reqs) == 0 {
+		return usagef("nothing to watch: no module supports %s", join(w.targets))
+	}
+	w.build(ctx, reqs)
+	return nil
+}
+
+// requests is what to build, by the configuration as it is now.
+func (w *watching) requests() ([]jit.Request, error) {
+	reqs, err := request{w.names, w.flags.all, &w.flags.parts, w.targets}.wanted(w.manager.Config())
+	for _, r := range supportRequest(w.manager.Config()) {
+		if len(reqs) > 0 && !slices.Contains(reqs, r) {
+			reqs = append(reqs, r)
+		}
+	}
+	return reqs, err
+}
+
+// loop goes on until the context ends, which is how a watch should end.
+func (w *watching) loop(ctx context.Context) error {
+	enter := w.app.enterKeys(ctx)
+	for ctx.Err() == nil {
+		w.tell.waiting(w.app.sourceRoot(), enter != nil)
+		changes, pressed, err := w.next(ctx, enter)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case pressed:
+			w.test(ctx, w.modules())
+			continue
+		}
+		w.tell.changed(changes)
+		w.react(ctx, changes)
+	}
+	return nil
+}
+
+// next waits for changes, or for the Enter key.
+func (w *watching) next(ctx context.Context, enter <-chan struct{}) (changes []watch.Change, pressed bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		changes, err = w.watcher.Next(ctx)
+	}()
+	select {
+	case <-enter:
+		cancel()
+		<-done
+		if err == nil {
+			return changes, false, nil // a change came first
+		}
+		return nil, true, nil
+	case <-done:
+		return changes, false, err
+	}
+}
+
+// react builds what the changes concern.
+func (w *watching) react(ctx context.Context, changes []watch.Change) {
+	var reqs []jit.Request
+	for _, c := range changes {
+		for _, r := range c.For {
+			if !slices.Contains(reqs, r) {
+				reqs = append(reqs, r)
+			}
+		}
+	}
+	if slices.Contains(reqs, jit.Request{}) {
+		reqs = w.reconfigure(reqs)
+	}
+	if len(reqs) > 0 {
+		w.build(ctx, reqs)
+	}
+}
+
+// reconfigure reads the configuration again and returns what to build: all, or,
+// when it cannot be used, what other changes concern.
+func (w *watching) reconfigure(reqs []jit.Request) []jit.Request {
+	rest := slices.DeleteFunc(reqs, func(r jit.Request) bool { return r == jit.Request{} })
+	m, err := w.watcher.Reconfigure(w.manager, w.app.loadConfig)
+	if err == nil {
+		w.manager = m
+		if reqs, err = w.requests(); err == nil {
+			rest = reqs
+		}
+		w.forgetOthers(rest)
+	}
+	if text := errorText(err); text != w.badConf {
+		w.badConf = text
+		w.tell.config(err)
+	}
+	return rest
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// forgetOthers stops watching for what is not built any more.
+func (w *watching) forgetOthers(reqs []jit.Request) {
+	for r := range w.digests {
+		if !slices.Contains(reqs, r) {
+			w.watcher.Forget(r)
+			delete(w.digests, r)
+		}
+	}
+}
+
+// build builds and tells how it went; what came out new is tested.
+func (w *watching) build(ctx context.Context, reqs []jit.Request) {
+	results, _ := w.watcher.Build(ctx, w.manager, reqs...)
+	if ctx.Err() != nil {
+		return
+	}
+	w.app.err.setStatus("")
+	var fresh []string
+	failed := false
+	for _, r := range results {
+		w.tell.built(r)
+		failed = failed || r.Err != nil
+		if r.Err == nil && w.digests[r.Request] != r.Artifact.Digest && !slices.Contains(fresh, r.Module) {
+			fresh = append(fresh, r.Module)
+		}
+		w.digests[r.Request] = r.Artifact.Digest
+	}
+	if w.flags.test && !failed {
+		w.test(ctx, fresh)
+	}
+}
+
+// modules are the names of all that is built.
+func (w *watching) modules() []string {
+	var names []string
+	for r := range w.digests {
+		if !slices.Contains(names, r.Module) {
+			names = append(names, r.Module)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ops are the operators of modules.
+func (w *watching) ops(modules []string) []manifest.Op {
+	var ops []manifest.Op
+	for _, name := range modules {
+		if mod, err := w.manager.Config().Module(name); err == nil {
+			ops = append(ops, mod.Ops...)
+		}
+	}
+	if only := w.flags.parts.ops; len(only) > 0 {
+		ops = slices.DeleteFunc(ops, func(op manifest.Op) bool { return !slices.Contains(only, op.Name) })
+	}
+	return ops
+}

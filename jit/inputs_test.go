@@ -1,0 +1,75 @@
+package jit_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// What decided a build is told with the contents that it had: sources, headers
+// of the tree and of the system, names that were not there, the configuration.
+func TestInputs(t *testing.T) {
+	b := newBench(t)
+	m := b.manager()
+	cpu, err := target.Parse("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := m.Build(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := m.Inputs(context.Background(), results[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.EvalSymlinks(b.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"src/a.cpp", "src/b.cpp", "include/both.h", "include/only_a.h"} {
+		if got, want := in.Files[filepath.Join(root, name)], cache.SHA256([]byte(testFiles[name])); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if sum, listed := in.Files[filepath.Join(root, "src/both.h")]; !listed || sum != jit.Absent {
+		t.Errorf("the name that would shadow a header: %q, %v", sum, listed)
+	}
+	if _, listed := in.Files[filepath.Join(root, "include/unused.h")]; listed {
+		t.Error("a header that nobody reads is listed")
+	}
+	system := 0
+	for path := range in.Files {
+		if rel, err := filepath.Rel(root, path); err != nil || !filepath.IsLocal(rel) {
+			system++
+		}
+	}
+	if system == 0 {
+		t.Error("no header of the system is listed")
+	}
+	if got := m.ConfigInputs().Files[filepath.Join(root, "config.toml")]; got != cache.SHA256([]byte(testConfig)) {
+		t.Errorf("the configuration: %q", got)
+	}
+	around := m.Surroundings(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
+	if _, listed := around.Files[filepath.Join(root, "include/both.h")]; !listed || len(around.Folders) != 2 {
+		t.Errorf("around it: %v in %v", listed, around.Folders)
+	}
+}
+
+func TestCauseOf(t *testing.T) {
+	for reason, want := range map[string]jit.Cause{
+		"never built for cpu": jit.CauseNew, "forced": jit.CauseForced, "source src/a.cpp changed": jit.CauseSource,
+		"header changed: a.h": jit.CauseHeader, "header gone: a.h": jit.CauseHeader, "new file shadows a header: a.h": jit.CauseHeader,
+		"flags changed": jit.CauseFlags, "toolchain changed": jit.CauseToolchain, "cache format changed": jit.CauseFormat,
+		"object lost: cache: no object": jit.CauseLost, "not in the cache (cache: no manifest 12: absent)": jit.CauseLost,
+		"": jit.CauseOther,
+	} {
+		if got := jit.CauseOf(reason); got != want {
+			t.Errorf("%q: got %s, want %s", reason, got, want)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package jit
+
+import (
+	"time"
+
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// wait tells of waiting for a lock that another holds, and of its end.
+type wait struct {
+	observe func(Event)
+	since   time.Time // zero: nobody had to wait
+}
+
+func (w *wait) begin(h cache.Holder) {
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	w.observe(Event{Step: Waiting, Holder: h})
+}
+
+func (w *wait) end(err error) {
+	if !w.since.IsZero() {
+		w.observe(Event{Step: Waited, Seconds: since(w.since), Err: err})
+	}
+}

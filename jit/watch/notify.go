@@ -1,0 +1,180 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// LimitError reports that the kernel watches no more folders for this user.
+// Files are looked at every second instead.
+type LimitError struct {
+	Sysctl string // what to raise
+	Err    error
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the kernel watches no more folders (%v), so files are looked at every second; raise the limit: sysctl %s=%d", e.Err, e.Sysctl, ample)
+}
+
+// Unwrap returns the kernel's error.
+func (e *LimitError) Unwrap() error { return e.Err }
+
+const ample = 524288
+
+// limitError recognises the errors of the kernel that are about limits.
+func limitError(err error) *LimitError {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return &LimitError{"fs.inotify.max_user_watches", err}
+	case errors.Is(err, syscall.EMFILE):
+		return &LimitError{"fs.inotify.max_user_instances", err}
+	}
+	return nil
+}
+
+// notifier asks the kernel about folders.
+type notifier struct {
+	fs      *fsnotify.Watcher
+	places  places
+	watched map[string]identity
+}
+
+// identity tells a folder from another one at the same path.
+type identity struct{ dev, ino uint64 }
+
+func newNotifier() (*notifier, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	return &notifier{fs: w, places: places{}, watched: map[string]identity{}}, nil
+}
+
+func (n *notifier) close() error { return n.fs.Close() }
+
+// listen makes sure that the kernel tells of everything that matters. It comes
+// before a look at the files, so that what happens after the look is told.
+func (w *Watcher) listen() {
+	if w.opts.Poll > 0 {
+		return
+	}
+	if !w.asked {
+		w.asked = true
+		n, err := newNotifier()
+		if err != nil {
+			w.giveUp(err)
+			return
+		}
+		w.notify = n
+	}
+	if w.notify == nil {
+		return
+	}
+	w.mu.Lock()
+	groups := slices.Collect(maps.Values(w.groups))
+	w.mu.Unlock()
+	for range maxLinks { // a folder may appear while its parent begins to be watched
+		added, err := w.notify.watch(findPlaces(groups))
+		if err != nil {
+			w.giveUp(err)
+			return
+		}
+		if !added {
+			return
+		}
+	}
+}
+
+// giveUp goes on without the kernel's help.
+func (w *Watcher) giveUp(err error) {
+	if limit := limitError(err); limit != nil {
+		err = limit
+	}
+	w.opts.Report(err)
+	if w.notify != nil {
+		_ = w.notify.close()
+		w.notify = nil
+	}
+}
+
+// watch makes the folders those that are watched. A folder that is gone, or
+// that this user may not read, is passed over. The error is a limit's.
+func (n *notifier) watch(p places) (added bool, err error) {
+	n.places = p
+	alive, under := map[string]bool{}, map[identity]string{}
+	for _, dir := range n.fs.WatchList() {
+		alive[dir], under[n.watched[dir]] = true, dir
+	}
+	for dir := range n.watched {
+		if p[dir] == nil {
+			_ = n.fs.Remove(dir) // or gone already
+			delete(n.watched, dir)
+		}
+	}
+	for dir := range p {
+		is, ok := identify(dir)
+		if !ok || under[is] != "" {
+			continue // watched, be it under another name: a mount
+		}
+		if alive[dir] {
+			_ = n.fs.Remove(dir) // another folder had this name
+		}
+		if err := n.fs.Add(dir); limitError(err) != nil {
+			return added, err
+		} else if err == nil {
+			n.watched[dir], under[is], added = is, dir, true
+		}
+	}
+	return added, nil
+}
+
+func identify(dir string) (identity, bool) {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return identity{}, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return identity{}, true
+	}
+	return identity{uint64(st.Dev), st.Ino}, true
+}
+
+// errNothing says that nothing happened in the time given.
+var errNothing = errors.New("nothing happened")
+
+// hint waits for a sign that files may have changed, for at most limit.
+func (w *Watcher) hint(ctx context.Context, limit time.Duration) error {
+	var events chan fsnotify.Event
+	var failures chan error
+	if w.notify != nil {
+		events, failures = w.notify.fs.Events, w.notify.fs.Errors
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-events:
+			if w.notify.places.concern(filepath.Clean(e.Name)) {
+				return nil
+			}
+		case <-failures:
+			return nil // events were lost, ErrEventOverflow: every look is at everything
+		case <-w.kick:
+			return nil
+		case <-timer.C:
+			return errNothing
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package metrics counts what builds do, for Prometheus.
+//
+//	m := metrics.New()
+//	reg, err := registry.Open(ctx, registry.Options{Observer: m})
+//	m.SetCache(reg.Manager().Cache())
+//	http.Handle("GET /metrics", m.Handler())
+//
+// Labels have few values: what became of something, the kind of reason, the
+// target. Calls of operators are not counted: that would cost each of them.
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// Collector is told of builds and tells Prometheus. It is safe for use by many
+// goroutines, and several registries may share one.
+type Collector struct {
+	builds      *prometheus.HistogramVec // by result
+	units       *prometheus.CounterVec   // by result and cause
+	compiles    *prometheus.HistogramVec // by target and result
+	links       *prometheus.HistogramVec // by result
+	linkHits    prometheus.Counter
+	compilers   prometheus.Gauge
+	waits       *prometheus.HistogramVec // by result
+	reloads     *prometheus.HistogramVec // by result
+	quarantined prometheus.Counter
+	trimmed     prometheus.Counter
+	content     content
+}
+
+var (
+	_ jit.Observer         = (*Collector)(nil)
+	_ prometheus.Collector = (*Collector)(nil)
+)
+
+// The values of the label result.
+const (
+	ok     = "ok"
+	failed = "failed"
+	hit    = "hit"
+	miss   = "miss"
+)
+
+// New returns a collector that has seen nothing. Register it, or serve its
+// [Collector.Handler].
+func New() *Collector {
+	compile := prometheus.ExponentialBuckets(0.05, 2, 14) // seconds: to 7 minutes
+	short := prometheus.ExponentialBuckets(0.001, 4, 10)  // to 4 minutes
+	c := &Collector{
+		builds: histogram("build", "duration_seconds", "Time to get a module for a target, compiled or from the cache.", short, "result"),
+		units: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "unit", Name: "lookups_total",
+			Help: "Translation units that were found in the cache, and those that were not, by the kind of reason.",
+		}, []string{"result", "cause"}),
+		compiles: histogram("compile", "duration_seconds", "Time of one compiler run.", compile, "target", "result"),
+		links:    histogram("link", "duration_seconds", "Time of one link.", compile, "result"),
+		linkHits: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "link", Name: "hits_total", Help: "Libraries that were found in the cache.",
+		}),
+		compilers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
+		}),
+		waits:   histogram("lock_wait", "duration_seconds", "Time spent waiting for another who builds the same.", short, "result"),
+		reloads: histogram("reload", "duration_seconds", "Time from the change of a file until calls run the new code, or until it failed.", short, "result"),
+		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total", Help: "Files of the cache that were found corrupt and put aside.",
+		}),
+		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "cache", Name: "trimmed_artifacts_total", Help: "Libraries that were removed to keep the limits of the cache.",
+		}),
+		content: newContent(),
+	}
+	c.fill()
+	return c
+}
+
+func histogram(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "aiter", Subsystem: subsystem, Name: name, Help: help, Buckets: buckets,
+	}, labels)
+}
+
+// fill makes the series whose labels are known, so that they are 0 before they
+// are anything else.
+func (c *Collector) fill() {
+	for _, result := range []string{hit, ok, failed} {
+		c.builds.WithLabelValues(result)
+	}
+	for _, vec := range []*prometheus.HistogramVec{c.links, c.waits, c.reloads} {
+		vec.WithLabelValues(ok)
+		vec.WithLabelValues(failed)
+	}
+	c.units.WithLabelValues(hit, "")
+}
+
+// Observe implements [jit.Observer].
+func (c *Collector) Observe(e jit.Event) {
+	switch e.Step {
+	case jit.ModuleFinished:
+		c.builds.WithLabelValues(buildResult(e)).Observe(e.Seconds)
+	case jit.UnitHit:
+		c.units.WithLabelValues(hit, "").Inc()
+	case jit.UnitStarted:
+		c.units.WithLabelValues(miss, string(jit.CauseOf(e.Reason))).Inc()
+		c.compilers.Inc()
+	case jit.UnitFinished:
+		c.compilers.Dec()
+		c.compiles.WithLabelValues(e.Target, result(e.Err)).Observe(e.Seconds)
+	case jit.LinkHit:
+		c.linkHits.Inc()
+	case jit.LinkFinished:
+		c.links.WithLabelValues(result(e.Err)).Observe(e.Seconds)
+	case jit.Waited:
+		c.waits.WithLabelValues(result(e.Err)).Observe(e.Seconds)
+	case jit.Reloaded:
+		c.reloads.WithLabelValues(result(e.Err)).Observe(e.Seconds)
+	case jit.Quarantined:
+		c.quarantined.Inc()
+	case jit.Trimmed:
+		c.trimmed.Add(float64(e.Units))
+	}
+}
+
+func buildResult(e jit.Event) string {
+	if e.Err == nil && e.Action == jit.Hit {
+		return hit
+	}
+	return result(e.Err)
+}
+
+func result(err error) string {
+	if err != nil {
+		return failed
+	}
+	return ok
+}
+
+// SetCache has the size of a cache told, too.
+func (c *Collector) SetCache(d *cache.Dir) { c.content.set(d.Stats) }
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, p := range c.parts() {
+		p.Describe(to)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	for _, p := range c.parts() {
+		p.Collect(to)
+	}
+}
+
+func (c *Collector) parts() []prometheus.Collector {
+	return []prometheus.Collector{
+		c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.content,
+	}
+}
+
+// Handler serves the metrics of the collector, of Go and of the process, for
+// programs that have no Prometheus registry of their own.
+func (c *Collector) Handler() http.Handler {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg})
+}

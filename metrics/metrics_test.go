@@ -1,0 +1,278 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/metrics"
+	"github.com/aiter-go/aiter/registry"
+)
+
+const config = `
+[module.module_small]
+include = ["src"]
+targets = ["cpu"]
+[[module.module_small.source]]
+path = "src/*.cpp"
+[[module.module_small.op]]
+name = "small"
+schema = "() -> ()"
+[module.module_aiter_ffi]
+include = ["csrc/include"]
+targets = ["cpu"]
+flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
+[[module.module_aiter_ffi.source]]
+path = "csrc/support/*.cpp"
+`
+
+// bench is a source tree with a small module, a cache, and what is counted.
+type bench struct {
+	t      *testing.T
+	root   string
+	cache  string
+	counts *metrics.Collector
+	reg    *prometheus.Registry
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, root: t.TempDir(), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
+	for _, dir := range []string{"csrc/support", "csrc/include"} {
+		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.write("config/opt_compiler.toml", config)
+	b.write("src/a.cpp", "#include \"h.h\"\nextern \"C\" int __tvm_ffi_small(void*, void*, int, void*) { return ZERO; }\n")
+	b.write("src/b.cpp", "int b() { return 1; }\n")
+	b.write("src/h.h", "#define ZERO 0\n")
+	b.reg.MustRegister(b.counts)
+	return b
+}
+
+func (b *bench) write(name, text string) {
+	b.t.Helper()
+	path := filepath.Join(b.root, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644), os.Rename(path+"~", path)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) open(opts registry.Options) *registry.Registry {
+	b.t.Helper()
+	opts.Root, opts.CacheDir, opts.Observer = b.root, b.cache, b.counts
+	r, err := registry.Open(b.t.Context(), opts)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// build builds the small module with a registry of its own, as another process would.
+func (b *bench) build(opts registry.Options) error {
+	b.t.Helper()
+	cpu, err := target.Parse("cpu")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, err = b.open(opts).Manager().Build(b.t.Context(), jit.Request{Module: "module_small", Target: cpu})
+	return err
+}
+
+// text is what a scrape gives.
+func (b *bench) text() string {
+	b.t.Helper()
+	srv := httptest.NewServer(b.counts.Handler())
+	defer srv.Close()
+	res, err := http.Get(srv.URL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		b.t.Fatalf("%s: %v", res.Status, err)
+	}
+	return string(body)
+}
+
+// expect wants the series to have these values, each in a line "series value".
+func (b *bench) expect(after string, lines ...string) {
+	b.t.Helper()
+	text := strings.Split(b.text(), "\n")
+	for _, want := range lines {
+		if !slices.Contains(text, want) {
+			series, _, _ := strings.Cut(want, " ")
+			i := slices.IndexFunc(text, func(l string) bool { return strings.HasPrefix(l, series) })
+			got := "nothing"
+			if i >= 0 {
+				got = text[i]
+			}
+			b.t.Errorf("after %s: got %s, want %s", after, got, want)
+		}
+	}
+}
+
+func lookups(cause string, n int) string {
+	return fmt.Sprintf(`aiter_unit_lookups_total{cause=%q,result="miss"} %d`, cause, n)
+}
+
+func TestBuilds(t *testing.T) {
+	b := newBench(t)
+	steps := []struct {
+		name  string
+		do    func()
+		opts  registry.Options
+		fails bool
+		want  []string
+	}{
+		{name: "a cold build", do: func() {}, want: []string{
+			lookups("new", 2), `aiter_build_duration_seconds_count{result="ok"} 1`, `aiter_compile_duration_seconds_count{result="ok",target="cpu"} 2`,
+			`aiter_link_duration_seconds_count{result="ok"} 1`, "aiter_link_hits_total 0", "aiter_compilers_running 0",
+		}},
+		{name: "a warm build", do: func() {}, want: []string{
+			`aiter_unit_lookups_total{cause="",result="hit"} 2`, `aiter_build_duration_seconds_count{result="hit"} 1`, "aiter_link_hits_total 1",
+		}},
+		{name: "a header's edit", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
+			lookups("header", 1), `aiter_unit_lookups_total{cause="",result="hit"} 3`,
+		}},
+		{name: "a source's edit", do: func() { b.write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
+		{name: "a flag", do: func() {
+			b.write("config/opt_compiler.toml", strings.Replace(config, `targets =`, "flags.common = [\"-O1\"]\ntargets =", 1))
+		},
+			want: []string{lookups("flags", 2)}},
+		{name: "force", do: func() {}, opts: registry.Options{Rebuild: true}, want: []string{lookups("forced", 2)}},
+		{name: "damage", do: func() { damage(t, filepath.Join(b.cache, "v1/record/object")) }, want: []string{
+			lookups("lost", 2),
+		}},
+		{name: "a mistake", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
+			lookups("header", 2), `aiter_build_duration_seconds_count{result="failed"} 1`, `aiter_compile_duration_seconds_count{result="failed",target="cpu"} 1`,
+			"aiter_compilers_running 0",
+		}},
+	}
+	for _, s := range steps {
+		s.do()
+		if err := b.build(s.opts); (err != nil) != s.fails {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		b.expect(s.name, s.want...)
+	}
+	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") || strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
+		t.Errorf("damage was not counted, or a reason has no kind:\n%s", text)
+	}
+}
+
+// damage flips a byte of each file below a folder.
+func damage(t *testing.T, dir string) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		data[len(data)-1] ^= 1
+		return os.WriteFile(path, data, 0o600)
+	})
+	if err != nil || files == 0 {
+		t.Fatalf("%d files, %v", files, err)
+	}
+}
+
+// Names, help and labels are as Prometheus wants them, also of what is scraped.
+func TestConventions(t *testing.T) {
+	b := newBench(t)
+	r := b.open(registry.Options{})
+	b.counts.SetCache(r.Manager().Cache())
+	if err := b.build(registry.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(b.reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	n, err := testutil.GatherAndCount(b.reg)
+	if err != nil || n > 100 {
+		t.Errorf("%d series, %v", n, err)
+	}
+	stats, err := r.Manager().Cache().Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a build", fmt.Sprintf("aiter_cache_artifacts %d", len(stats.Artifacts)))
+	if text := b.text(); !strings.Contains(text, "\naiter_cache_size_bytes ") || strings.Contains(text, "\naiter_cache_size_bytes 0\n") || !strings.Contains(text, "\ngo_goroutines ") {
+		t.Errorf("the scrape lacks the cache's size, or the process:\n%s", text)
+	}
+}
+
+// Two builders of the same: one waits for the other.
+func TestWaits(t *testing.T) {
+	b := newBench(t)
+	cxx := filepath.Join(t.TempDir(), "cxx")
+	script := "#!/bin/sh\ncase \" $* \" in *\" -MF \"*) sleep 1;; esac\nexec g++ \"$@\"\n"
+	if err := os.WriteFile(cxx, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	getenv := func(name string) string {
+		if name == "CXX" {
+			return cxx
+		}
+		return os.Getenv(name)
+	}
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() { errs <- b.build(registry.Options{Getenv: getenv, Jobs: 2}) }()
+	}
+	if err := errors.Join(<-errs, <-errs); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.text(), "\n"+`aiter_lock_wait_duration_seconds_count{result="ok"} 0`) {
+		t.Error("nobody waited")
+	}
+	b.expect("two builds of the same", lookups("new", 2), `aiter_unit_lookups_total{cause="",result="hit"} 2`)
+}
+
+func TestReloads(t *testing.T) {
+	b := newBench(t)
+	r := b.open(registry.Options{Reload: true})
+	op, err := r.Lookup("small")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := op.Call(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	counted := func(result string) {
+		t.Helper()
+		want := fmt.Sprintf("\naiter_reload_duration_seconds_count{result=%q} 1\n", result)
+		for end := time.Now().Add(time.Minute); !strings.Contains(b.text(), want); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no %s", want)
+			}
+		}
+	}
+	b.write("src/h.h", "oops\n")
+	counted("failed")
+	b.write("src/h.h", "#define ZERO (2 - 2)\n")
+	counted("ok")
+}
