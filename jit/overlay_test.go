@@ -83,7 +83,12 @@ func (b *bench) action(x target.Target) (jit.Action, string) {
 	if err != nil {
 		return jit.Compiled, err.Error() // a toolchain that does not answer any more is no hit
 	}
-	return e.Units[0].Action, e.Units[0].Reason
+	for _, u := range e.Units { // HIP's have two passes, and a device library concerns one
+		if u.Action != jit.Hit {
+			return u.Action, u.Reason
+		}
+	}
+	return jit.Hit, e.Units[0].Reason
 }
 
 // changeAndBack appends a byte to a file, which neither programs nor text mind,
