@@ -1,81 +1,131 @@
 // causal_conv1d_fwd on the GPU, for hipcc and nvcc.
 //
-// Tiling: a thread owns one channel of one batch and a strip of 8 to 32 positions,
-// walked 8 at a time with the last width-1 values in registers. Neighbouring
-// threads take neighbouring strips when positions are adjacent in memory
-// (channel-first), neighbouring channels when those are (channel-last). The grid
-// is one-dimensional, with a loop for what exceeds it.
-// Bytes: x once (plus width-1 values a strip, from cache) and out once; rows
-// that are 16-byte aligned move 16 bytes an instruction.
-// Reduction: over the width, in one thread's fp32 registers; no shared memory.
-// Widths 2, 3, 4 are unrolled; any other, and sequence numbers, take any_strip.
+// Tiling: causal_conv1d_first_gpu.h where positions are adjacent in memory,
+// causal_conv1d_last_gpu.h where channels are: 16 bytes an instruction, no shared
+// memory, no barrier. Each has a plain kernel and one that also knows sequence
+// numbers, states and rows that are not aligned; each for filters up to 4 and up to
+// 8 wide. A wider one, and a row without positions, takes any_strip.
+// Bytes: x once (the halo again, from cache) and out once, sequence numbers once
+// for two channels (from cache), states once.
+// Reduction: over the width, in one thread's fp32 registers, in the order of the
+// taps whatever the kernel, so that all of them give the same bits.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
-#include <aiter/gpu.h>
-#include <aiter/vector.h>
 
-#include "causal_conv1d.h"
+#include "causal_conv1d_first_gpu.h"
+#include "causal_conv1d_last_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
-constexpr int kThreads = 256;
-constexpr int kRun = 8;  // positions computed together
+// Sequences is the gate of rows with sequence numbers or states. With numbers a
+// position sees nothing before position 0.
+class Sequences {
+ public:
+  static constexpr bool kPlain = false;
 
-struct Launch {
-  Forward p;
-  int64_t strips;  // strips in a row
-  int64_t strip;   // positions in a strip, a multiple of kRun
-};
+  explicit Sequences(const Forward& p) : p_(p) {}
 
-// Taps computes the sums of one strip; its width W is known when compiling.
-template <class T, int W> struct Taps {
-  float weight[W], window[W - 1 + kRun];
-  const T* x;
-
-  AITER_DEVICE Taps(const Forward& p, int64_t b, int64_t d, int64_t t) : x(p.x.row<T>(b, d)) {
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = p.weight.get(d, k);
-    AITER_UNROLL
-    for (int k = 0; k < W - 1; k++) window[kRun + k] = p.value<T>(b, d, t - (W - 1) + k);
+  template <class T> AITER_DEVICE float before(int64_t b, int64_t d, int64_t u) const {
+    const int64_t i = u + p_.width - 1;
+    return p_.initial.data && !p_.seq.data && i >= 0 ? to_float(p_.initial.row<T>(b, d)[i * p_.initial.last]) : 0.0f;
   }
 
-  AITER_DEVICE void run(const Forward& p, int64_t t, int count, float* y) {
-    AITER_UNROLL
-    for (int k = 0; k < W - 1; k++) window[k] = window[kRun + k];
-    load_run<T, kRun>(x + t * p.x.last, p.x.last, count, window + W - 1);
-    AITER_UNROLL
-    for (int i = 0; i < kRun; i++)
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) y[i] = fmaf(weight[k], window[i + k], y[i]);
+  template <class T> AITER_DEVICE void finish(int64_t b, int64_t d) const {
+    if (p_.final.data) final_states<T>(p_, b, d);
   }
-};
 
-// strip computes positions first..end of a row.
-template <class T, int W> AITER_DEVICE void strip(const Forward& p, int64_t b, int64_t d, int64_t first, int64_t end) {
-  const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  T* out = p.out.row<T>(b, d);
-  Taps<T, W> taps(p, b, d, first);
-  for (int64_t t = first; t < end; t += kRun) {
-    const int count = end - t < kRun ? int(end - t) : kRun;
-    float y[kRun];
+  // look is the sight of positions t..t+N.
+  template <int W, int N> AITER_DEVICE Sight look(int64_t b, int64_t t) const {
+    if (!p_.seq.data) return {kSeesAll, 0};
+    int32_t id[W + N];
+    load_ids<W + N>(b, t - W, p_.seqlen, id);
+    bool same = id[W] >= 0;
     AITER_UNROLL
-    for (int i = 0; i < kRun; i++) y[i] = bias;
-    taps.run(p, t, count, y);
-    if (p.silu) {
+    for (int i = 1; i < W + N; i++) same = same && id[i] == id[W];
+    if (same) return {kSeesAll, 0};
+    Sight sight{0, 0};
+    AITER_UNROLL
+    for (int i = 0; i < N; i++) {
+      uint32_t see = id[W + i] < 0 ? 0 : 0x80;
       AITER_UNROLL
-      for (int i = 0; i < kRun; i++) y[i] *= sigmoid(y[i]);
+      for (int k = 0; k < W - 1; k++) see |= id[i + 1 + k] == id[W + i] ? 1u << k : 0;
+      sight.see |= uint64_t(see) << (8 * i);
     }
-    store_run<T, kRun>(out + t * p.out.last, p.out.last, count, y);
+    return sight;
   }
+
+  template <int W> AITER_DEVICE void start(int64_t b, int64_t t) {
+    if (!p_.seq.data) return;
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) past_[k] = t - (W - 1) + k < 0 ? -1 : p_.sequence(b, t - (W - 1) + k);
+  }
+
+  // fetch puts the number of position t on its way, as the u-th.
+  AITER_DEVICE void fetch(int64_t b, int64_t t, int u) {
+    if (p_.seq.data) ahead_[u] = load_item(static_cast<const int32_t*>(p_.seq.data) + b * p_.seq.first + t * p_.seq.last);
+  }
+
+  // at is the byte of position t, the u-th of those fetched.
+  template <int W> AITER_DEVICE uint32_t at(int64_t, int u, bool*) {
+    if (!p_.seq.data) return ~0u;
+    const int32_t id = ahead_[u];
+    uint32_t see = id < 0 ? 0 : 0x80;
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) {
+      see |= past_[k] == id ? 1u << k : 0;
+      past_[k] = k + 1 < W - 1 ? past_[k + 1] : id;
+    }
+    return see;
+  }
+
+ private:
+  // load_ids reads the numbers of N positions from t on; those outside are -1
+  // before the row, anything after it.
+  template <int N> AITER_DEVICE void load_ids(int64_t b, int64_t t, int64_t n, int32_t* id) const {
+    const int32_t* row = static_cast<const int32_t*>(p_.seq.data) + b * p_.seq.first;
+    const bool packed = p_.seq.last == 1 && (reinterpret_cast<uintptr_t>(row + t) & 15) == 0 && (t & 3) == 0;
+    AITER_UNROLL
+    for (int i = 0; i < N; i += 4) {
+      Words<4> w = {{~0u, ~0u, ~0u, ~0u}};
+      if (packed && t + i >= 0 && t + i < n) w = load_words<4>(row + t + i);
+      AITER_UNROLL
+      for (int k = 0; k < 4; k++) {
+        const int64_t u = t + i + k;
+        id[i + k] = int32_t(w.word[k]);
+        if (!packed && u >= 0 && u < n) id[i + k] = load_item(row + u * p_.seq.last);
+      }
+    }
+  }
+
+  Forward p_;
+  int32_t past_[7], ahead_[kAhead];
+};
+
+template <class T, int W, class Gate>
+__global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_first_kernel(Rows a, Gate gate) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.total) run_rows<T, W>(a, gate, i);
 }
 
-// any_strip is strip for any width and with sequence numbers: one position after
-// another, everything from memory.
-template <class T> AITER_DEVICE void any_strip(const Forward& p, int64_t b, int64_t d, int64_t first, int64_t end) {
+template <class T, int W, int C, class Gate>
+__global__ void __launch_bounds__(kWalkers, kWalking<W>) causal_conv1d_fwd_last_kernel(Rows a, Gate gate) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.total) run_tokens<T, W, C>(a, gate, i);
+}
+
+constexpr int kRun = 8;  // positions of a thread of any_strip
+
+// any_strip does a few positions of one channel for any width, all from memory.
+template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_any_kernel(Rows a, Forward p) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= a.total) return;
+  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.by, far = q - n * a.outer.by;
+  const int64_t b = a.batch0 + n, d = a.group0 + (p.channel_last ? near : far);
+  const int64_t first = (a.tile0 + (p.channel_last ? far : near)) * kRun;
   const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
   T* out = p.out.row<T>(b, d);
-  for (int64_t t = first; t < end; t++) {
+  for (int64_t t = first; t < first + kRun && t < p.seqlen; t++) {
     const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
     float y = bias;
     for (int64_t k = 0; k < p.width; k++) {
@@ -85,42 +135,59 @@ template <class T> AITER_DEVICE void any_strip(const Forward& p, int64_t b, int6
     if (p.silu) y *= sigmoid(y);
     out[t * p.out.last] = round_to<T>(s < 0 ? 0.0f : y);
   }
+  if (p.final.data && first + kRun >= p.seqlen) final_states<T>(p, b, d);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_kernel(Launch a) {
-  const Forward& p = a.p;
-  const int64_t total = p.batch * p.dim * a.strips, step = int64_t(gridDim.x) * kThreads;
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < total; i += step) {
-    const Split inner = split(i, p.channel_last ? p.dim : a.strips);
-    const Split outer = split(inner.quotient, p.channel_last ? a.strips : p.dim);
-    const int64_t d = p.channel_last ? inner.remainder : outer.remainder;
-    const int64_t index = p.channel_last ? outer.remainder : inner.remainder;
-    const int64_t first = index * a.strip, end = first + a.strip < p.seqlen ? first + a.strip : p.seqlen;
-    if constexpr (W > 0) strip<T, W>(p, outer.quotient, d, first, end);
-    else any_strip<T>(p, outer.quotient, d, first, end);
-    if (p.final.data && index == a.strips - 1) final_states<T>(p, outer.quotient, d);
+// Kernels launches those of one width. A plain problem has neither sequence
+// numbers nor states.
+template <class T, int W> struct Kernels {
+  const Forward& p;
+  Rows a;
+  gpu_stream_t stream;
+  bool plain;
+
+  void run() {
+    const int64_t size = sizeof(T);
+    if (!p.channel_last && p.x.last == 1 && p.out.last == 1) return first();
+    const int64_t bytes = kChannels<T, W> * size;
+    if (tokens_aligned(p.x, p.batch, p.seqlen, size, bytes) && tokens_aligned(p.out, p.batch, p.seqlen, size, bytes))
+      return plain ? last<kChannels<T, W>>(Everything()) : last<kChannels<T, W>>(Sequences(p));
+    last<1>(Sequences(p));
   }
-}
 
-template <class T> void launch(const Launch& a, gpu_stream_t stream) {
-  const int64_t total = a.p.batch * a.p.dim * a.strips;
-  const unsigned grid = grid_for((total + kThreads - 1) / kThreads);
-  switch (a.p.seq.data ? 0 : a.p.width) {
-    case 2: causal_conv1d_fwd_kernel<T, 2><<<grid, kThreads, 0, stream>>>(a); break;
-    case 3: causal_conv1d_fwd_kernel<T, 3><<<grid, kThreads, 0, stream>>>(a); break;
-    case 4: causal_conv1d_fwd_kernel<T, 4><<<grid, kThreads, 0, stream>>>(a); break;
-    default: causal_conv1d_fwd_kernel<T, 0><<<grid, kThreads, 0, stream>>>(a); break;
+ private:
+  void first() {
+    if (plain && same_place(a, p.batch, sizeof(T)) && rows_aligned(a, p.batch, sizeof(T))) first(Everything());
+    else first(Sequences(p));
   }
+
+  template <class Gate> void first(const Gate& gate) {
+    for_parts(a, extent_of_rows<T>(a, p.batch), [&](const Rows& part, unsigned grid, unsigned threads) {
+      causal_conv1d_fwd_first_kernel<T, W><<<grid, threads, 0, stream>>>(part, gate);
+    });
+  }
+
+  template <int C, class Gate> void last(const Gate& gate) {
+    const Extent e = extent_of_tokens(&a, p.batch, C);
+    for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
+      causal_conv1d_fwd_last_kernel<T, W, C><<<grid, threads, 0, stream>>>(part, gate);
+    });
+  }
+};
+
+template <class T> void launch_any(const Forward& p, gpu_stream_t stream) {
+  const int64_t tiles = p.seqlen > 0 ? (p.seqlen + kRun - 1) / kRun : 1;
+  for_parts(rows_of(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, [&](const Rows& part, unsigned grid, unsigned threads) {
+    causal_conv1d_fwd_any_kernel<T><<<grid, threads, 0, stream>>>(part, p);
+  });
 }
 
-// plan cuts rows into strips: longer ones where the halo is not free and there
-// are threads enough. A row without positions still has its final states.
-static Launch plan(const Forward& p) {
-  Launch a{p, 1, kRun};
-  constexpr int64_t enough = 1 << 17;
-  if (p.channel_last && p.batch * p.dim * (p.seqlen / 32) >= enough) a.strip = 32;
-  if (p.seqlen > 0) a.strips = (p.seqlen + a.strip - 1) / a.strip;
-  return a;
+template <class T> Status launch(const Forward& p, gpu_stream_t stream) {
+  const bool plain = !p.seq.data && !p.initial.data && !p.final.data;
+  if (p.seqlen == 0 || p.width > 8) launch_any<T>(p, stream);
+  else if (p.width > 4) Kernels<T, 8>{p, rows_of(p, p.out), stream, plain}.run();
+  else Kernels<T, 4>{p, rows_of(p, p.out), stream, plain}.run();
+  return check_launch("causal_conv1d_fwd");
 }
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
@@ -132,10 +199,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  return dispatch_float(x, [&](auto zero) {
-    launch<decltype(zero)>(plan(p), stream);
-    return check_launch("causal_conv1d_fwd");
-  });
+  return dispatch_float(x, [&](auto zero) { return launch<decltype(zero)>(p, stream); });
 }
 
 }  // namespace aiter::conv1d::fwd

@@ -26,6 +26,7 @@ template <> constexpr DType dtype_of<float>() { return DType::F32; }
 template <> constexpr DType dtype_of<half_t>() { return DType::F16; }
 template <> constexpr DType dtype_of<bf16_t>() { return DType::BF16; }
 template <> constexpr DType dtype_of<int32_t>() { return DType::I32; }
+template <class T> constexpr DType kDType = dtype_of<T>();  // for the GPU too
 
 constexpr int64_t dtype_size(DType t) {
   return t == DType::Bool ? 1 : t == DType::F32 || t == DType::I32 ? 4 : 2;
@@ -120,6 +121,59 @@ template <> struct Round<bf16_t> {
 
 // round_to<T>(f) is f in type T.
 template <class T> AITER_SHARED T round_to(float f) { return Round<T>::from(f); }
+
+// Pair is two 16-bit elements in a word, the first in the low half. join takes
+// only a NaN that the processor made, or of which the low 16 bits are 0, as
+// arithmetic makes it of 16-bit operands and of what quiet returns.
+template <class T> struct Pair;
+
+template <> struct Pair<bf16_t> {
+  static AITER_DEVICE void split(uint32_t word, float* v) {
+    v[0] = bits_to_float(word << 16);
+    v[1] = bits_to_float(word & 0xffff0000u);
+  }
+  static AITER_DEVICE uint32_t join(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(b), "f"(a));
+    return word;
+#elif defined(__gfx950__)
+    typedef __bf16 native __attribute__((ext_vector_type(2)));
+    typedef float floats __attribute__((ext_vector_type(2)));
+    const native n = __builtin_convertvector((floats{a, b}), native);
+    uint32_t word;
+    __builtin_memcpy(&word, &n, sizeof word);
+    return word;
+#else
+    const uint32_t u = float_to_bits(a), w = float_to_bits(b);
+    const uint32_t low = u + 0x7fff + ((u >> 16) & 1), high = w + 0x7fff + ((w >> 16) & 1);
+#if defined(__HIP_DEVICE_COMPILE__)
+    return __builtin_amdgcn_perm(high, low, 0x07060302);
+#else
+    return low >> 16 | (high & 0xffff0000u);
+#endif
+#endif
+  }
+};
+
+template <> struct Pair<half_t> {
+  static AITER_DEVICE void split(uint32_t word, float* v) {
+    v[0] = to_float(half_t{uint16_t(word)});
+    v[1] = to_float(half_t{uint16_t(word >> 16)});
+  }
+  static AITER_DEVICE uint32_t join(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(b), "f"(a));
+    return word;
+#else
+    return uint32_t(to_half(a).bits) | uint32_t(to_half(b).bits) << 16;
+#endif
+  }
+};
+
+// quiet returns f, for a NaN the one whose low bits are 0.
+AITER_DEVICE float quiet(float f) { return f != f ? bits_to_float(0x7fc00000) : f; }
 
 // load and store reach element i of memory whose type is known at run time.
 // They belong outside inner loops.

@@ -50,4 +50,65 @@ template <class T, int N> AITER_DEVICE void store_run(T* p, int64_t stride, int 
     if (i < count) p[i * stride] = round_to<T>(v[i]);
 }
 
+// Words is N*4 bytes in registers: 4, 8 or 16 bytes that move in one instruction.
+template <int N> struct alignas(4 * N) __attribute__((may_alias)) Words {
+  uint32_t word[N];
+};
+
+// load_words reads from an address that is a multiple of 4*N, memory that nobody
+// writes while the kernel runs.
+template <int N> AITER_DEVICE Words<N> load_words(const void* p) {
+#if defined(__CUDA_ARCH__)
+  Words<N> v;
+  if constexpr (N == 4)
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(p));
+  else if constexpr (N == 2)
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
+  else
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v.word[0]) : "l"(p));
+  return v;
+#else
+  return *static_cast<const Words<N>*>(p);
+#endif
+}
+
+// load_item reads one element from such memory.
+template <class T> AITER_DEVICE T load_item(const T* p) {
+#if defined(__CUDA_ARCH__)
+  T v;
+  if constexpr (sizeof(T) == 4) {
+    uint32_t u;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(u) : "l"(p));
+    __builtin_memcpy(&v, &u, 4);
+  } else {
+    uint16_t u;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(u) : "l"(p));
+    __builtin_memcpy(&v, &u, 2);
+  }
+  return v;
+#else
+  return *p;
+#endif
+}
+
+template <int N> AITER_DEVICE void store_words(void* p, const Words<N>& v) { *static_cast<Words<N>*>(p) = v; }
+
+// kPer is how many elements a word has.
+template <class T> constexpr int kPer = int(4 / sizeof(T));
+
+// unpack makes floats of the elements of a word.
+template <class T> AITER_DEVICE void unpack(uint32_t word, float* v) {
+  if constexpr (sizeof(T) == 4) {
+    v[0] = bits_to_float(word);
+  } else {
+    Pair<T>::split(word, v);
+  }
+}
+
+// pack rounds the elements of a word, as pack_pair says.
+template <class T> AITER_DEVICE uint32_t pack(const float* v) {
+  if constexpr (sizeof(T) == 4) return float_to_bits(v[0]);
+  else return Pair<T>::join(v[0], v[1]);
+}
+
 }  // namespace aiter

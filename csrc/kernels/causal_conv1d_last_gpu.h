@@ -1,0 +1,200 @@
+// Rows whose channels are adjacent in memory (channel-last), on the GPU.
+//
+// Tiling: a thread owns C channels (16 bytes of them, 8 for filters wider than 4
+// in 16-bit types; one channel where rows are not aligned) and walks a strip of
+// positions, the last W-1 of them in registers and the loads of the next kAhead on
+// their way.
+#pragma once
+
+#include "causal_conv1d_rows_gpu.h"
+
+namespace aiter::conv1d {
+
+#ifndef AITER_LAST_AHEAD
+#define AITER_LAST_AHEAD 4
+#endif
+constexpr int kAhead = AITER_LAST_AHEAD;
+
+// Blocks are small; kWalking of them, or waves of an AMD SIMD unit, leave a thread
+// 100 registers, or 168 where what it holds needs that.
+constexpr unsigned kWalkers = 128;
+template <int W> constexpr int kWalking = AITER_HIP || W > 4 ? 3 : 5;
+
+// kChannels is how many a thread owns where rows are aligned.
+template <class T, int W> constexpr int kChannels = W > 4 || AITER_CUDA ? 4 : kVector<T>;
+
+// Tokens is the memory of C neighbouring channels of one row.
+template <class T, int C> struct Tokens {
+  static constexpr int kWords = C == 1 ? 1 : C / kPer<T>;
+
+  // load reads one position; of one channel, its bits in the low end of a word.
+  static AITER_DEVICE Words<kWords> load(const T* p) {
+    if constexpr (C > 1) return load_words<kWords>(p);
+    else return {uint32_t(load_item(reinterpret_cast<const bits_of<T>*>(p)))};
+  }
+
+  static AITER_DEVICE void floats(const Words<kWords>& w, float* v) {
+    if constexpr (C == 1) {
+      float pair[2];
+      unpack<T>(w.word[0], pair);
+      v[0] = pair[0];
+    } else {
+      AITER_UNROLL
+      for (int i = 0; i < kWords; i++) unpack<T>(w.word[i], v + i * kPer<T>);
+    }
+  }
+
+  // store writes the first `some` channels of a position.
+  static AITER_DEVICE void store(T* p, int some, const float* y) {
+    if constexpr (C == 1) {
+      *p = round_to<T>(y[0]);
+    } else {
+      Words<kWords> w;
+      AITER_UNROLL
+      for (int i = 0; i < kWords; i++) w.word[i] = pack<T>(y + i * kPer<T>);
+      if (some >= C) return store_words<kWords>(p, w);
+      T v[C];
+      __builtin_memcpy(v, &w, sizeof v);
+      AITER_UNROLL
+      for (int c = 0; c < C; c++)
+        if (c < some) p[c] = v[c];
+    }
+  }
+};
+
+// Walk is one thread's strip.
+template <class T, int W, int C, class Gate> class Walk {
+ public:
+  AITER_DEVICE Walk(const Rows& a, Gate& gate, int64_t b, int64_t d) : a_(a), gate_(gate), b_(b), d_(d) {}
+
+  AITER_DEVICE void run(int64_t first, int64_t end) {
+    const T* x = a_.x.row<T>(b_, d_);
+    T* out = a_.out.row<T>(b_, d_) + first * a_.out.last;
+    const int some = a_.dim - d_ < C ? int(a_.dim - d_) : C;
+    int left = int(end - first);
+    filter_.fetch(a_, d_);
+    fill(x, first, left);
+    x += (first + kAhead) * a_.x.last;
+    begin(first);
+    for (int64_t t = first; left > 0; t += kAhead, left -= kAhead) {
+      AITER_UNROLL
+      for (int u = 0; u < kAhead; u++) {
+        if (u >= left) break;
+        const Raw raw = raw_[u];
+        uint32_t see = ~0u;
+        bool skip = false;
+        if constexpr (!Gate::kPlain) see = gate_.template at<W>(t + u, u, &skip);
+        if (u + kAhead < left) {
+          raw_[u] = Tokens<T, C>::load(x);
+          if constexpr (!Gate::kPlain) gate_.fetch(b_, t + u + kAhead, u);
+        }
+        token(raw, see, skip, out, some);
+        x += a_.x.last, out += a_.out.last;
+      }
+    }
+    if constexpr (!Gate::kPlain) {
+      if (end < a_.seqlen) return;
+      AITER_ROLLED
+      for (int c = 0; c < some; c++) gate_.template finish<T>(b_, d_ + c);
+    }
+  }
+
+ private:
+  using Raw = Words<Tokens<T, C>::kWords>;
+
+  // fill puts the loads of the first positions, and of those before, on their way.
+  AITER_DEVICE void fill(const T* x, int64_t first, int left) {
+    AITER_UNROLL
+    for (int u = 0; u < kAhead; u++) {
+      if (u >= left) break;
+      raw_[u] = Tokens<T, C>::load(x + (first + u) * a_.x.last);
+      if constexpr (!Gate::kPlain) gate_.fetch(b_, first + u, u);
+    }
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) {
+      const int64_t u = first - (W - 1) + k;
+      past_[k] = {};
+      if (u >= 0) past_[k] = Tokens<T, C>::load(x + u * a_.x.last);
+    }
+    if constexpr (!Gate::kPlain) gate_.template start<W>(b_, first);
+  }
+
+  // begin makes the window of what lies before the strip.
+  AITER_DEVICE void begin(int64_t first) {
+    filter_.settle(a_);
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) Tokens<T, C>::floats(past_[k], x_[k]);
+    if constexpr (!Gate::kPlain) {
+      if (first > 0) return;
+      AITER_ROLLED
+      for (int k = 0; k < W - 1; k++) {  // registers have no index: all move on by one
+        AITER_UNROLL
+        for (int c = 0; c < C; c++) {
+          AITER_UNROLL
+          for (int i = 0; i + 1 < W - 1; i++) x_[i][c] = x_[i + 1][c];
+          x_[W - 2][c] = gate_.template before<T>(b_, d_ + c < a_.dim ? d_ + c : d_, k - (W - 1));
+        }
+      }
+    }
+  }
+
+  AITER_DEVICE void token(const Raw& raw, uint32_t see, bool skip, T* out, int some) {
+    float y[C];
+    Tokens<T, C>::floats(raw, x_[W - 1]);
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) y[c] = filter_.bias[c];
+    AITER_UNROLL
+    for (int k = W - 1; k >= 0; k--) {
+      if (!filter_.has(k) || (k < W - 1 && !(see >> k & 1))) continue;
+      AITER_UNROLL
+      for (int c = 0; c < C; c++) y[c] = fmaf(filter_.weight[c][k], x_[k][c], y[c]);
+    }
+    if (a_.silu) {
+      AITER_UNROLL
+      for (int c = 0; c < C; c++) y[c] *= sigmoid(y[c]);
+    }
+    if constexpr (!Gate::kPlain) {
+      AITER_UNROLL
+      for (int c = 0; c < C; c++) y[c] = see >> 7 & 1 ? y[c] : 0.0f;
+    }
+    if (!skip) Tokens<T, C>::store(out, some, y);
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++)
+      AITER_UNROLL
+      for (int c = 0; c < C; c++) x_[k][c] = x_[k + 1][c];
+  }
+
+  const Rows& a_;
+  Gate& gate_;
+  const int64_t b_, d_;
+  Filter<T, W, C> filter_;
+  Raw raw_[kAhead], past_[W - 1];
+  float x_[W][C];
+};
+
+template <class T, int W, int C, class Gate> AITER_DEVICE void run_tokens(const Rows& a, Gate gate, uint32_t index) {
+  const uint32_t q = a.inner.quotient(index), b = a.outer.quotient(q);
+  const int64_t d = (a.group0 + (index - q * a.inner.by)) * C, first = (a.tile0 + (q - b * a.outer.by)) * a.strip;
+  const int64_t end = first + a.strip < a.seqlen ? first + a.strip : a.seqlen;
+  Walk<T, W, C, Gate>(a, gate, a.batch0 + b, d).run(first, end);
+}
+
+// tokens_aligned says whether every position's channels are aligned to so many bytes.
+inline bool tokens_aligned(const Array3& x, int64_t batch, int64_t seqlen, int64_t size, int64_t bytes) {
+  return x.dim == 1 && is_aligned(x.data, bytes) && (batch == 1 || x.batch * size % bytes == 0) &&
+         (seqlen == 1 || x.last * size % bytes == 0);
+}
+
+// extent_of_tokens chooses the strip and counts threads of C channels.
+inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels) {
+  constexpr int64_t enough = 1 << 17;  // threads
+  const int64_t groups = (a->dim + channels - 1) / channels;
+  a->strip = kAhead > 8 ? kAhead : 8;  // more than what lies before a row
+#ifndef AITER_STRIP_MOST
+#define AITER_STRIP_MOST 32
+#endif
+  while (a->strip < AITER_STRIP_MOST && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
+  return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false, kWalkers};
+}
+
+}  // namespace aiter::conv1d
