@@ -1,8 +1,9 @@
 // Rows whose positions are adjacent in memory (channel-first), on the GPU.
 //
-// Tiling: a thread owns 16 bytes of positions of kRows neighbouring channels, and
-// loads what its first positions see, the halo, from its neighbour's memory,
-// which is in the cache. Every load is on its way before the first sum.
+// Tiling: a thread owns up to kVectors times 16 bytes of one row, its neighbours'
+// between them, and loads what each vector's first positions see, the halo, from
+// the neighbour's memory, which is in the cache. Every load is on its way before
+// the first sum.
 // Where rows are not aligned, vectors lie where out is, the first and the last of
 // a row may be partial, and x is shifted into place out of aligned loads.
 #pragma once
@@ -11,10 +12,11 @@
 
 namespace aiter::conv1d {
 
-#ifndef AITER_FIRST_ROWS
-#define AITER_FIRST_ROWS 2
+// kVectors is how many vectors a thread has registers for.
+#ifndef AITER_VECTORS
+#define AITER_VECTORS 4
 #endif
-constexpr int kRows = AITER_FIRST_ROWS;
+template <int W, class Gate> constexpr int kVectors = W == 4 && Gate::kPlain ? AITER_VECTORS : 2;
 
 // Bounds are the positions of a row that exist, as a launch counts them.
 struct Bounds {
@@ -76,36 +78,27 @@ template <class T, int W, bool kShifts> struct Span {
   }
 };
 
-// sum makes the outputs of the vector at t out of its span: the newest tap first,
-// as every kernel of the family does.
-template <class T, int W, class Gate>
-AITER_DEVICE void sum(const Rows& a, const Filter<T, W, 1>& filter, const float* x, const Sight& sight, float* y) {
+// sum makes the outputs of a vector out of its span: the newest tap first, as every
+// kernel of the family does. Where ids are given, a position sees those of its own.
+template <class T, int W, bool kGated>
+AITER_DEVICE void sum(const Rows& a, const Filter<T, W, 1>& filter, const float* x, const int32_t* id, float* y) {
   constexpr int N = kVector<T>;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
-  if (Gate::kPlain || sight.see == kSeesAll) {
+  AITER_UNROLL
+  for (int k = W - 1; k >= 0; k--) {
+    if (!filter.has(k)) continue;
     AITER_UNROLL
-    for (int k = W - 1; k >= 0; k--) {
-      if (!filter.has(k)) continue;
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
-    }
-  } else {
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) {
-      const uint32_t see = uint32_t(sight.see >> (8 * i));
-      AITER_UNROLL
-      for (int k = W - 1; k >= 0; k--)
-        if (k == W - 1 || (filter.has(k) && (see >> k & 1))) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
-    }
+    for (int i = 0; i < N; i++)
+      if (!kGated || k == W - 1 || id[i + 1 + k] == id[i + W]) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
   }
   if (a.silu) {
     AITER_UNROLL
     for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
   }
-  if (!Gate::kPlain && sight.see != kSeesAll) {
+  if constexpr (kGated) {
     AITER_UNROLL
-    for (int i = 0; i < N; i++) y[i] = sight.see >> (8 * i + 7) & 1 ? y[i] : 0.0f;
+    for (int i = 0; i < N; i++) y[i] = id[i + W] < 0 ? 0.0f : y[i];
   }
 }
 
@@ -123,50 +116,51 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
     if (t + i >= has.low && t + i < has.high && !(skip >> i & 1)) row[t + i] = v[i];
 }
 
-// run_rows is what one thread does. Its tiles count from tile0, and so do positions.
+// run_rows is what one thread does: every a.inner.by-th vector of a row. Positions
+// count from tile0 vectors on.
 template <class T, int W, class Gate> AITER_DEVICE void run_rows(const Rows& a, const Gate& gate, uint32_t index) {
-  constexpr int R = kRows, N = kVector<T>;
-  constexpr bool kShifts = !Gate::kPlain;
+  constexpr int V = kVectors<W, Gate>, N = kVector<T>;
+  constexpr bool kPlain = Gate::kPlain;
   const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
-  const int tile = int(index - q * a.inner.by);
-  const int64_t b = a.batch0 + batch, d0 = (a.group0 + (q - batch * a.outer.by)) * R, start = a.tile0 * N;
+  const int64_t b = a.batch0 + batch, d = a.group0 + (q - batch * a.outer.by), start = a.tile0 * N;
   const Bounds has{int(larger(-start, -32)), int(smaller(a.seqlen - start, kMostTiles * N))};  // 32 reach any halo
-  Span<T, W, kShifts> span[R];
-  Filter<T, W, 1> filter[R];
-  T* out[R];
-  int t[R];
+  const T* x = a.x.row<T>(b, d) + start;
+  T* out = a.out.row<T>(b, d) + start;
+  const int step = int(a.inner.by) * N;
+  const int first = int(index - q * a.inner.by) * N - (kPlain ? 0 : int(reinterpret_cast<uintptr_t>(out) / sizeof(T)) & (N - 1));
+  Span<T, W, !kPlain> span[V];
+  Filter<T, W, 1> filter;
+  typename Gate::template Ids<W, N> ids[V];
   AITER_UNROLL
-  for (int r = 0; r < R; r++) {
-    const int64_t d = d0 + r < a.dim ? d0 + r : a.dim - 1;
-    out[r] = a.out.row<T>(b, d) + start;
-    t[r] = tile * N - (kShifts ? int(reinterpret_cast<uintptr_t>(out[r]) / sizeof(T)) & (N - 1) : 0);
-    span[r].load(a.x.row<T>(b, d) + start, t[r], has);
-    filter[r].fetch(a, d);
+  for (int v = 0; v < V; v++) {
+    span[v].load(x, first + v * step, has);
+    if (v == 0) filter.fetch(a, d);
+    if constexpr (!kPlain) ids[v].load(gate, b, start, first + v * step, has);
   }
-  Sight sight{kSeesAll, 0};
+  filter.settle(a);
   AITER_UNROLL
-  for (int r = 0; r < R; r++) {
-    const int64_t d = d0 + r;
-    if (d >= a.dim || t[r] >= has.high) continue;
-    if constexpr (!Gate::kPlain) {
-      if (r == 0 || t[r] != t[r ? r - 1 : 0]) sight = gate.template look<W, N>(b, start + t[r]);
-    }
-    float x[W + N], y[N];
-    span[r].settle();
-    filter[r].settle(a);
+  for (int v = 0; v < V; v++) {
+    const int t = first + v * step;
+    if (t >= has.high) break;
+    float value[W + N], y[N];
+    span[v].settle();
     AITER_UNROLL
-    for (int i = 0; i < (W + N) / kPer<T>; i++) unpack<T>(span[r].word[i], x + i * kPer<T>);
-    if (t[r] - W < has.low) {
+    for (int i = 0; i < (W + N) / kPer<T>; i++) unpack<T>(span[v].word[i], value + i * kPer<T>);
+    if (t - W < has.low) {
       AITER_UNROLL
       for (int i = 1; i < W + N; i++) {
-        if constexpr (Gate::kPlain) x[i] = t[r] + i - W < has.low ? 0.0f : x[i];
-        else if (t[r] + i - W < has.low) x[i] = gate.template before<T>(b, d, t[r] + i - W - has.low);
+        if constexpr (kPlain) value[i] = t + i - W < has.low ? 0.0f : value[i];
+        else if (t + i - W < has.low) value[i] = gate.template before<T>(b, d, t + i - W - has.low);
       }
     }
-    sum<T, W, Gate>(a, filter[r], x, sight, y);
-    store_vector<T>(out[r], t[r], has, sight.skip, y);
-    if constexpr (!Gate::kPlain) {
-      if (start + t[r] + N >= a.seqlen) gate.template finish<T>(b, d);
+    if constexpr (kPlain) {
+      sum<T, W, false>(a, filter, value, nullptr, y);
+      store_vector<T>(out, t, has, 0, y);
+    } else {
+      if (ids[v].same(gate)) sum<T, W, false>(a, filter, value, nullptr, y);
+      else sum<T, W, true>(a, filter, value, ids[v].id, y);
+      store_vector<T>(out, t, has, ids[v].skip, y);
+      if (start + t + N >= a.seqlen) gate.template finish<T>(b, d);
     }
   }
 }
@@ -185,10 +179,12 @@ inline bool rows_aligned(const Rows& a, int64_t batch, int64_t size) {
          (a.dim == 1 || congruent(a.out.dim, 0, size));
 }
 
-// extent_of_rows is how many threads rows take.
-template <class T> Extent extent_of_rows(const Rows& a, int64_t batch) {
+// extent_of_rows is how many threads rows take: one vector each where that is little.
+template <class T> Extent extent_of_rows(const Rows& a, int64_t batch, int64_t vectors) {
   const int64_t slack = rows_aligned(a, batch, sizeof(T)) ? 0 : kVector<T> - 1;
-  return {batch, (a.dim + kRows - 1) / kRows, (a.seqlen + slack + kVector<T> - 1) / kVector<T>, true};
+  const int64_t tiles = (a.seqlen + slack + kVector<T> - 1) / kVector<T>;
+  while (vectors > 1 && batch * a.dim * tiles / vectors < (1 << 17)) vectors /= 2;
+  return {batch, a.dim, tiles, true, kThreads, vectors};
 }
 
 }  // namespace aiter::conv1d

@@ -35,25 +35,24 @@ class Sequences {
     if (p_.final.data) final_states<T>(p_, b, d);
   }
 
-  // look is the sight of positions t..t+N.
-  template <int W, int N> AITER_DEVICE Sight look(int64_t b, int64_t t) const {
-    if (!p_.seq.data) return {kSeesAll, 0};
+  // Ids are the numbers of a vector of N positions and of W before it.
+  template <int W, int N> struct Ids {
     int32_t id[W + N];
-    load_ids<W + N>(b, t - W, p_.seqlen, id);
-    bool same = id[W] >= 0;
-    AITER_UNROLL
-    for (int i = 1; i < W + N; i++) same = same && id[i] == id[W];
-    if (same) return {kSeesAll, 0};
-    Sight sight{0, 0};
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) {
-      uint32_t see = id[W + i] < 0 ? 0 : 0x80;
-      AITER_UNROLL
-      for (int k = 0; k < W - 1; k++) see |= id[i + 1 + k] == id[W + i] ? 1u << k : 0;
-      sight.see |= uint64_t(see) << (8 * i);
+    static constexpr uint32_t skip = 0;
+
+    AITER_DEVICE void load(const Sequences& s, int64_t b, int64_t start, int t, const Bounds& has) {
+      if (s.p_.seq.data) s.load_ids<W + N>(b, start, t - W, has, id);
     }
-    return sight;
-  }
+
+    // same says whether all the positions see all.
+    AITER_DEVICE bool same(const Sequences& s) const {
+      if (!s.p_.seq.data) return true;
+      bool all = id[W] >= 0;
+      AITER_UNROLL
+      for (int i = 1; i < W + N; i++) all = all && id[i] == id[W];
+      return all;
+    }
+  };
 
   template <int W> AITER_DEVICE void start(int64_t b, int64_t t) {
     if (!p_.seq.data) return;
@@ -80,21 +79,24 @@ class Sequences {
   }
 
  private:
-  // load_ids reads the numbers of N positions from t on; those outside are -1
-  // before the row, anything after it.
-  template <int N> AITER_DEVICE void load_ids(int64_t b, int64_t t, int64_t n, int32_t* id) const {
-    const int32_t* row = static_cast<const int32_t*>(p_.seq.data) + b * p_.seq.first;
+  // load_ids reads the numbers of N positions from start+t on; those before the row
+  // are -1, those after it anything.
+  template <int N> AITER_DEVICE void load_ids(int64_t b, int64_t start, int t, const Bounds& has, int32_t* id) const {
+    const int32_t* row = static_cast<const int32_t*>(p_.seq.data) + b * p_.seq.first + start * p_.seq.last;
     const bool packed = p_.seq.last == 1 && (reinterpret_cast<uintptr_t>(row + t) & 15) == 0 && (t & 3) == 0;
     AITER_UNROLL
     for (int i = 0; i < N; i += 4) {
       Words<4> w = {{~0u, ~0u, ~0u, ~0u}};
-      if (packed && t + i >= 0 && t + i < n) w = load_words<4>(row + t + i);
-      AITER_UNROLL
-      for (int k = 0; k < 4; k++) {
-        const int64_t u = t + i + k;
-        id[i + k] = int32_t(w.word[k]);
-        if (!packed && u >= 0 && u < n) id[i + k] = load_item(row + u * p_.seq.last);
+      if (packed) {
+        if (t + i >= has.low && t + i < has.high) w = load_words<4>(row + t + i);
+      } else {
+        AITER_UNROLL
+        for (int k = 0; k < 4; k++)
+          if (t + i + k >= has.low && t + i + k < has.high)
+            w.word[k] = load_item(reinterpret_cast<const uint32_t*>(row) + (t + i + k) * p_.seq.last);
       }
+      AITER_UNROLL
+      for (int k = 0; k < 4; k++) id[i + k] = int32_t(w.word[k]);
     }
   }
 
@@ -162,7 +164,7 @@ template <class T, int W> struct Kernels {
   }
 
   template <class Gate> void first(const Gate& gate) {
-    for_parts(a, extent_of_rows<T>(a, p.batch), [&](const Rows& part, unsigned grid, unsigned threads) {
+    for_parts(a, extent_of_rows<T>(a, p.batch, kVectors<W, Gate>), [&](const Rows& part, unsigned grid, unsigned threads) {
       causal_conv1d_fwd_first_kernel<T, W><<<grid, threads, 0, stream>>>(part, gate);
     });
   }

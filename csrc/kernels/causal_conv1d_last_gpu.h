@@ -172,11 +172,15 @@ template <class T, int W, int C, class Gate> class Walk {
   float x_[W][C];
 };
 
+// run_tokens is what one thread does. Neighbours take neighbouring groups of
+// channels, a.inner.by of them, then those of the next strip: what strips share is
+// then in the cache of one multiprocessor.
 template <class T, int W, int C, class Gate> AITER_DEVICE void run_tokens(const Rows& a, Gate gate, uint32_t index) {
-  const uint32_t q = a.inner.quotient(index), b = a.outer.quotient(q);
-  const int64_t d = (a.group0 + (index - q * a.inner.by)) * C, first = (a.tile0 + (q - b * a.outer.by)) * a.strip;
+  const uint32_t q = a.inner.quotient(index), n = a.outer.quotient(q);
+  const Split at = split(a.batch0 + n, a.blocks);
+  const int64_t d = (at.remainder * a.inner.by + (index - q * a.inner.by)) * C, first = (a.tile0 + (q - n * a.outer.by)) * a.strip;
   const int64_t end = first + a.strip < a.seqlen ? first + a.strip : a.seqlen;
-  Walk<T, W, C, Gate>(a, gate, a.batch0 + b, d).run(first, end);
+  if (d < a.dim) Walk<T, W, C, Gate>(a, gate, at.quotient, d).run(first, end);
 }
 
 // tokens_aligned says whether every position's channels are aligned to so many bytes.
@@ -185,16 +189,21 @@ inline bool tokens_aligned(const Array3& x, int64_t batch, int64_t seqlen, int64
          (seqlen == 1 || x.last * size % bytes == 0);
 }
 
-// extent_of_tokens chooses the strip and counts threads of C channels.
+// extent_of_tokens chooses the strip and counts threads of C channels. What is a
+// batch to for_parts is a block of channels of one.
 inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels) {
   constexpr int64_t enough = 1 << 17;  // threads
-  const int64_t groups = (a->dim + channels - 1) / channels;
-  a->strip = kAhead > 8 ? kAhead : 8;  // more than what lies before a row
+#ifndef AITER_COLUMNS
+#define AITER_COLUMNS 64
+#endif
 #ifndef AITER_STRIP_MOST
 #define AITER_STRIP_MOST 32
 #endif
+  const int64_t groups = (a->dim + channels - 1) / channels;
+  a->strip = kAhead > 8 ? kAhead : 8;  // more than what lies before a row
   while (a->strip < AITER_STRIP_MOST && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
-  return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false, kWalkers};
+  a->blocks = (groups + AITER_COLUMNS - 1) / AITER_COLUMNS;
+  return {batch * a->blocks, (groups + a->blocks - 1) / a->blocks, (a->seqlen + a->strip - 1) / a->strip, false, kWalkers};
 }
 
 }  // namespace aiter::conv1d

@@ -21,6 +21,7 @@ struct Rows {
   Array2 weight, bias;
   int64_t dim, seqlen;
   int64_t batch0, group0, tile0;
+  int64_t blocks;  // of channels, where neighbours are channels
   Divisor inner, outer;
   uint32_t total;
   int32_t width, strip;
@@ -32,18 +33,10 @@ AITER_SHARED int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 constexpr int64_t kMostTiles = int64_t(1) << 26;  // of a launch, so that positions in it have 32 bits
 
-// Sight says what the positions of a vector see: a byte each, the first in the low
-// one. Bit k is tap k of the kernel's width, bit 7 says that the position has a
-// sequence; without it out is 0. Bit i of skip says that position i is left alone.
-struct Sight {
-  uint64_t see;
-  uint32_t skip;
-};
-constexpr uint64_t kSeesAll = ~uint64_t(0);
-
 // Everything is the gate of rows that are one sequence with nothing before it.
 struct Everything {
   static constexpr bool kPlain = true;
+  template <int W, int N> struct Ids {};
 };
 
 // any_bits reads an element whose type is known at run time, any_float says what
@@ -68,7 +61,7 @@ template <class T, int W, int C> class Filter {
   // fetch reads those of channel d on; of channels past dim, the last's.
   AITER_DEVICE void fetch(const Rows& a, int64_t d) {
     missing_ = W - a.width;
-    packed_ = a.packed_weight && d + C <= a.dim;
+    packed_ = a.packed_weight && (C == 1 || d + C <= a.dim);
     if (packed_) {
       if (a.weight.dtype == DType::F32) load_raw<C * W>(static_cast<const float*>(a.weight.data) + d * W, raw_);
       else load_raw<C * W / 2>(static_cast<const uint16_t*>(a.weight.data) + d * W, raw_);
@@ -108,7 +101,7 @@ template <class T, int W, int C> class Filter {
   AITER_DEVICE bool has(int k) const { return k >= (W > 4 ? 3 : W - 1) || k >= missing_; }
 
  private:
-  static AITER_DEVICE int64_t channel(const Rows& a, int64_t d, int c) { return d + c < a.dim ? d + c : a.dim - 1; }
+  static AITER_DEVICE int64_t channel(const Rows& a, int64_t d, int c) { return C == 1 || d + c < a.dim ? d + c : a.dim - 1; }
 
   // load_raw reads N words.
   template <int N> static AITER_DEVICE void load_raw(const void* p, uint32_t* v) {
@@ -159,6 +152,7 @@ struct Extent {
   int64_t batch, groups, tiles;
   bool tiles_first;  // neighbouring threads take neighbouring tiles, else groups
   unsigned threads = kThreads;  // of a block, at most
+  int64_t each = 1;             // tiles of a thread
 };
 
 constexpr int64_t kMostThreads = int64_t(1) << 29;  // HIP counts a launch's threads in 32 bits
@@ -181,7 +175,8 @@ template <class F> void for_parts(Rows a, const Extent& e, F&& launch) {
       for (int64_t i = 0; i < first; i += n0) {
         const int64_t c0 = smaller(n0, first - i), c1 = smaller(n1, second - j), c2 = smaller(n2, e.batch - b);
         a.batch0 = b, a.group0 = e.tiles_first ? j : i, a.tile0 = e.tiles_first ? i : j;
-        a.inner = divisor(c0), a.outer = divisor(c1), a.total = uint32_t(c0 * c1 * c2);
+        const int64_t near = (c0 + e.each - 1) / e.each;
+        a.inner = divisor(near), a.outer = divisor(c1), a.total = uint32_t(near * c1 * c2);
         const unsigned threads = threads_in(a.total, e.threads);
         launch(a, (a.total + threads - 1) / threads, threads);
       }
