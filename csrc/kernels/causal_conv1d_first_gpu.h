@@ -13,10 +13,7 @@
 namespace aiter::conv1d {
 
 // kVectors is how many vectors a thread has registers for.
-#ifndef AITER_VECTORS
-#define AITER_VECTORS 4
-#endif
-template <int W, class Gate> constexpr int kVectors = W == 4 && Gate::kPlain ? AITER_VECTORS : 2;
+template <int W, class Gate> constexpr int kVectors = W == 4 && Gate::kPlain ? 4 : 2;
 
 // Bounds are the positions of a row that exist, as a launch counts them.
 struct Bounds {
@@ -117,8 +114,8 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
 }
 
 // run_rows is what one thread does: every a.inner.by-th vector of a row. Positions
-// count from tile0 vectors on.
-template <class T, int W, class Gate> AITER_DEVICE void run_rows(const Rows& a, const Gate& gate, uint32_t index) {
+// count from tile0 vectors on. kShifts: x need not be aligned as out is.
+template <class T, int W, bool kShifts, class Gate> AITER_DEVICE void run_rows(const Rows& a, const Gate& gate, uint32_t index) {
   constexpr int V = kVectors<W, Gate>, N = kVector<T>;
   constexpr bool kPlain = Gate::kPlain;
   const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
@@ -127,8 +124,8 @@ template <class T, int W, class Gate> AITER_DEVICE void run_rows(const Rows& a, 
   const T* x = a.x.row<T>(b, d) + start;
   T* out = a.out.row<T>(b, d) + start;
   const int step = int(a.inner.by) * N;
-  const int first = int(index - q * a.inner.by) * N - (kPlain ? 0 : int(reinterpret_cast<uintptr_t>(out) / sizeof(T)) & (N - 1));
-  Span<T, W, !kPlain> span[V];
+  const int first = int(index - q * a.inner.by) * N - (int(reinterpret_cast<uintptr_t>(out) / sizeof(T)) & (N - 1));
+  Span<T, W, kShifts> span[V];
   Filter<T, W, 1> filter;
   typename Gate::template Ids<W, N> ids[V];
   AITER_UNROLL

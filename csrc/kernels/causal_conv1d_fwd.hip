@@ -104,10 +104,10 @@ class Sequences {
   int32_t past_[7], ahead_[kAhead];
 };
 
-template <class T, int W, class Gate>
+template <class T, int W, bool kShifts, class Gate>
 __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_first_kernel(Rows a, Gate gate) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_rows<T, W>(a, gate, i);
+  if (i < a.total) run_rows<T, W, kShifts>(a, gate, i);
 }
 
 template <class T, int W, int C, class Gate>
@@ -154,18 +154,18 @@ template <class T, int W> struct Kernels {
     const int64_t bytes = kChannels<T, W> * size;
     if (tokens_aligned(p.x, p.batch, p.seqlen, size, bytes) && tokens_aligned(p.out, p.batch, p.seqlen, size, bytes))
       return plain ? last<kChannels<T, W>>(Everything()) : last<kChannels<T, W>>(Sequences(p));
-    last<1>(Sequences(p));
+    return plain ? last<1>(Everything()) : last<1>(Sequences(p));
   }
 
  private:
   void first() {
-    if (plain && same_place(a, p.batch, sizeof(T)) && rows_aligned(a, p.batch, sizeof(T))) first(Everything());
-    else first(Sequences(p));
+    if (!same_place(a, p.batch, sizeof(T))) return first<true>(Sequences(p));
+    return plain ? first<false>(Everything()) : first<false>(Sequences(p));
   }
 
-  template <class Gate> void first(const Gate& gate) {
+  template <bool kShifts, class Gate> void first(const Gate& gate) {
     for_parts(a, extent_of_rows<T>(a, p.batch, kVectors<W, Gate>), [&](const Rows& part, unsigned grid, unsigned threads) {
-      causal_conv1d_fwd_first_kernel<T, W><<<grid, threads, 0, stream>>>(part, gate);
+      causal_conv1d_fwd_first_kernel<T, W, kShifts><<<grid, threads, 0, stream>>>(part, gate);
     });
   }
 

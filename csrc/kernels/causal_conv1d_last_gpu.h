@@ -10,10 +10,7 @@
 
 namespace aiter::conv1d {
 
-#ifndef AITER_LAST_AHEAD
-#define AITER_LAST_AHEAD 4
-#endif
-constexpr int kAhead = AITER_LAST_AHEAD;
+constexpr int kAhead = 4;
 
 // Blocks are small; kWalking of them, or waves of an AMD SIMD unit, leave a thread
 // 100 registers, or 168 where what it holds needs that.
@@ -47,7 +44,8 @@ template <class T, int C> struct Tokens {
   // store writes the first `some` channels of a position.
   static AITER_DEVICE void store(T* p, int some, const float* y) {
     if constexpr (C == 1) {
-      *p = round_to<T>(y[0]);
+      const float pair[2] = {y[0], 0.0f};
+      *reinterpret_cast<bits_of<T>*>(p) = bits_of<T>(pack<T>(pair));
     } else {
       Words<kWords> w;
       AITER_UNROLL
@@ -78,11 +76,10 @@ template <class T, int W, int C, class Gate> class Walk {
     begin(first);
     for (int64_t t = first; left > 0; t += kAhead, left -= kAhead) {
       AITER_UNROLL
-      for (int u = 0; u < kAhead; u++) {
-        if (u >= left) break;
+      for (int u = 0; u < kAhead; u++) {  // past the end too, where nothing is loaded or stored
         const Raw raw = raw_[u];
         uint32_t see = ~0u;
-        bool skip = false;
+        bool skip = u >= left;
         if constexpr (!Gate::kPlain) see = gate_.template at<W>(t + u, u, &skip);
         if (u + kAhead < left) {
           raw_[u] = Tokens<T, C>::load(x);
@@ -106,7 +103,8 @@ template <class T, int W, int C, class Gate> class Walk {
   AITER_DEVICE void fill(const T* x, int64_t first, int left) {
     AITER_UNROLL
     for (int u = 0; u < kAhead; u++) {
-      if (u >= left) break;
+      raw_[u] = {};
+      if (u >= left) continue;
       raw_[u] = Tokens<T, C>::load(x + (first + u) * a_.x.last);
       if constexpr (!Gate::kPlain) gate_.fetch(b_, first + u, u);
     }
@@ -172,15 +170,12 @@ template <class T, int W, int C, class Gate> class Walk {
   float x_[W][C];
 };
 
-// run_tokens is what one thread does. Neighbours take neighbouring groups of
-// channels, a.inner.by of them, then those of the next strip: what strips share is
-// then in the cache of one multiprocessor.
+// run_tokens is what one thread does. Neighbours take neighbouring channels.
 template <class T, int W, int C, class Gate> AITER_DEVICE void run_tokens(const Rows& a, Gate gate, uint32_t index) {
-  const uint32_t q = a.inner.quotient(index), n = a.outer.quotient(q);
-  const Split at = split(a.batch0 + n, a.blocks);
-  const int64_t d = (at.remainder * a.inner.by + (index - q * a.inner.by)) * C, first = (a.tile0 + (q - n * a.outer.by)) * a.strip;
+  const uint32_t q = a.inner.quotient(index), b = a.outer.quotient(q);
+  const int64_t d = (a.group0 + (index - q * a.inner.by)) * C, first = (a.tile0 + (q - b * a.outer.by)) * a.strip;
   const int64_t end = first + a.strip < a.seqlen ? first + a.strip : a.seqlen;
-  if (d < a.dim) Walk<T, W, C, Gate>(a, gate, at.quotient, d).run(first, end);
+  Walk<T, W, C, Gate>(a, gate, a.batch0 + b, d).run(first, end);
 }
 
 // tokens_aligned says whether every position's channels are aligned to so many bytes.
@@ -189,21 +184,14 @@ inline bool tokens_aligned(const Array3& x, int64_t batch, int64_t seqlen, int64
          (seqlen == 1 || x.last * size % bytes == 0);
 }
 
-// extent_of_tokens chooses the strip and counts threads of C channels. What is a
-// batch to for_parts is a block of channels of one.
+// extent_of_tokens chooses the strip and counts threads of C channels. Long strips
+// read less twice, many threads hide more: 32 positions, fewer in small problems.
 inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels) {
-  constexpr int64_t enough = 1 << 17;  // threads
-#ifndef AITER_COLUMNS
-#define AITER_COLUMNS 64
-#endif
-#ifndef AITER_STRIP_MOST
-#define AITER_STRIP_MOST 32
-#endif
+  constexpr int64_t enough = 1 << 18;  // threads
   const int64_t groups = (a->dim + channels - 1) / channels;
-  a->strip = kAhead > 8 ? kAhead : 8;  // more than what lies before a row
-  while (a->strip < AITER_STRIP_MOST && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
-  a->blocks = (groups + AITER_COLUMNS - 1) / AITER_COLUMNS;
-  return {batch * a->blocks, (groups + a->blocks - 1) / a->blocks, (a->seqlen + a->strip - 1) / a->strip, false, kWalkers};
+  a->strip = 8;  // more than what lies before a row
+  while (a->strip < 32 && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
+  return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false, kWalkers};
 }
 
 }  // namespace aiter::conv1d

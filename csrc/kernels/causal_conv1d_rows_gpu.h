@@ -21,7 +21,6 @@ struct Rows {
   Array2 weight, bias;
   int64_t dim, seqlen;
   int64_t batch0, group0, tile0;
-  int64_t blocks;  // of channels, where neighbours are channels
   Divisor inner, outer;
   uint32_t total;
   int32_t width, strip;
