@@ -128,11 +128,15 @@ template <class T, int W, bool kShifts, class Gate> AITER_DEVICE void run_rows(c
   Span<T, W, kShifts> span[V];
   Filter<T, W, 1> filter;
   typename Gate::template Ids<W, N> ids[V];
+  typename Gate::template Begun<T, W> begun;
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
     span[v].load(x, first + v * step, has);
     if (v == 0) filter.fetch(a, d);
     if constexpr (!kPlain) ids[v].load(gate, b, start, first + v * step, has);
+  }
+  if constexpr (!kPlain) {
+    if (first == 0 && has.low == 0) begun.load(gate, b, d);
   }
   filter.settle(a);
   AITER_UNROLL
@@ -144,10 +148,18 @@ template <class T, int W, bool kShifts, class Gate> AITER_DEVICE void run_rows(c
     AITER_UNROLL
     for (int i = 0; i < (W + N) / kPer<T>; i++) unpack<T>(span[v].word[i], value + i * kPer<T>);
     if (t - W < has.low) {
-      AITER_UNROLL
-      for (int i = 1; i < W + N; i++) {
-        if constexpr (kPlain) value[i] = t + i - W < has.low ? 0.0f : value[i];
-        else if (t + i - W < has.low) value[i] = gate.template before<T>(b, d, t + i - W - has.low);
+      if constexpr (!kPlain) {
+        if (t == 0 && v == 0) {
+          AITER_UNROLL
+          for (int i = 1; i < W; i++) value[i] = to_float(begun.value[i - 1]);
+        } else {
+          AITER_UNROLL
+          for (int i = 1; i < W + N; i++)
+            if (t + i - W < has.low) value[i] = gate.template before<T>(b, d, t + i - W - has.low);
+        }
+      } else {
+        AITER_UNROLL
+        for (int i = 1; i < W + N; i++) value[i] = t + i - W < has.low ? 0.0f : value[i];
       }
     }
     if constexpr (kPlain) {
@@ -157,7 +169,7 @@ template <class T, int W, bool kShifts, class Gate> AITER_DEVICE void run_rows(c
       if (ids[v].same(gate)) sum<T, W, false>(a, filter, value, nullptr, y);
       else sum<T, W, true>(a, filter, value, ids[v].id, y);
       store_vector<T>(out, t, has, ids[v].skip, y);
-      if (start + t + N >= a.seqlen) gate.template finish<T>(b, d);
+      if (start + t + N >= a.seqlen) gate.template finish<T, W>(b, d);
     }
   }
 }

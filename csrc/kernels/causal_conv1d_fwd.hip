@@ -31,8 +31,36 @@ class Sequences {
     return p_.initial.data && !p_.seq.data && i >= 0 ? to_float(p_.initial.row<T>(b, d)[i * p_.initial.last]) : 0.0f;
   }
 
-  template <class T> AITER_DEVICE void finish(int64_t b, int64_t d) const {
-    if (p_.final.data) final_states<T>(p_, b, d);
+  // Begun is X from -(W-1) on to -1 in registers, for rows that begin at a vector.
+  template <class T, int W> struct Begun {
+    T value[W - 1];
+
+    AITER_DEVICE void load(const Sequences& s, int64_t b, int64_t d) {
+      AITER_UNROLL
+      for (int k = 0; k < W - 1; k++) {
+        const int64_t i = k - (W - s.p_.width);
+        value[k] = T{};
+        if (s.p_.initial.data && !s.p_.seq.data && i >= 0) value[k] = s.p_.initial.row<T>(b, d)[i * s.p_.initial.last];
+      }
+    }
+  };
+
+  // finish copies a row's last values, bit for bit. All loads come first.
+  template <class T, int W> AITER_DEVICE void finish(int64_t b, int64_t d) const {
+    if (!p_.final.data) return;
+    const int n = int(p_.width) - 1;
+    T value[W - 1], *final = p_.final.row<T>(b, d);
+    const T *x = p_.x.row<T>(b, d), *initial = p_.initial.row<T>(b, d);
+    AITER_UNROLL
+    for (int j = 0; j < W - 1; j++) {
+      const int64_t t = p_.seqlen - n + j;
+      value[j] = T{};
+      if (j < n && t >= 0) value[j] = x[t * p_.x.last];
+      else if (j < n && p_.initial.data) value[j] = initial[(t + n) * p_.initial.last];
+    }
+    AITER_UNROLL
+    for (int j = 0; j < W - 1; j++)
+      if (j < n) final[j * p_.final.last] = value[j];
   }
 
   // Ids are the numbers of a vector of N positions and of W before it.

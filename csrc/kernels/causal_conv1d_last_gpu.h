@@ -92,7 +92,7 @@ template <class T, int W, int C, class Gate> class Walk {
     if constexpr (!Gate::kPlain) {
       if (end < a_.seqlen) return;
       AITER_ROLLED
-      for (int c = 0; c < some; c++) gate_.template finish<T>(b_, d_ + c);
+      for (int c = 0; c < some; c++) gate_.template finish<T, W>(b_, d_ + c);
     }
   }
 

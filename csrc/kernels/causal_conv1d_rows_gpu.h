@@ -36,6 +36,7 @@ constexpr int64_t kMostTiles = int64_t(1) << 26;  // of a launch, so that positi
 struct Everything {
   static constexpr bool kPlain = true;
   template <int W, int N> struct Ids {};
+  template <class T, int W> struct Begun {};
 };
 
 // any_bits reads an element whose type is known at run time, any_float says what

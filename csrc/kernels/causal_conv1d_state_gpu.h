@@ -108,6 +108,16 @@ AITER_DEVICE bool follows(const Stateful& p, int64_t b, int64_t slot) {
 
 AITER_SHARED int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// run_shared does up to `most` positions of every sequence from b on that has b's
+// slot, in order: for the first of those that share it, anything in memory.
+template <class T> AITER_DEVICE void run_shared(const Stateful& p, int64_t b, int64_t slot, int64_t d, int64_t most) {
+  AITER_ROLLED
+  for (int64_t i = b; i < p.batch; i++) {
+    const Sequence s = p.sequence(i);
+    if (s.live && s.slot == slot) Head<T, 0>(p, s, d).run(p, s, d, least(s.len, most));
+  }
+}
+
 // run_head does up to `most` positions of sequence b, and of those that share its
 // slot, in order. All threads of a block come with the same b, which is live.
 template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t b, int64_t d, int64_t most) {
@@ -116,12 +126,7 @@ template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t 
   const bool shared = shares_slot(p, b, s.slot);
   if (d >= p.dim || (shared && follows(p, b, s.slot))) return;
   head.run(p, s, d, least(s.len, most));
-  if (!shared) return;
-  AITER_ROLLED
-  for (int64_t i = b + 1; i < p.batch; i++) {
-    const Sequence next = p.sequence(i);
-    if (next.live && next.slot == s.slot) Head<T, 0>(p, next, d).run(p, next, d, least(next.len, most));
-  }
+  if (shared) run_shared<T>(p, b + 1, s.slot, d, most);
 }
 
 // A launch has so many blocks at most. A loop over more in the kernel would keep
