@@ -105,7 +105,7 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
   Words<4> w;
   AITER_UNROLL
   for (int i = 0; i < 4; i++) w.word[i] = pack<T>(y + i * kPer<T>);
-  if (t >= has.low && t + N <= has.high && !skip) return store_words<4>(row + t, w);
+  if (t >= has.low && t + N <= has.high && !skip) return stream_words<4>(row + t, w);
   T v[N];
   __builtin_memcpy(v, &w, 16);
   AITER_UNROLL
@@ -193,7 +193,7 @@ template <class T> Extent extent_of_rows(const Rows& a, int64_t batch, int64_t v
   const int64_t slack = rows_aligned(a, batch, sizeof(T)) ? 0 : kVector<T> - 1;
   const int64_t tiles = (a.seqlen + slack + kVector<T> - 1) / kVector<T>;
   while (vectors > 1 && batch * a.dim * tiles / vectors < (1 << 17)) vectors /= 2;
-  return {batch, a.dim, tiles, true, kThreads, vectors};
+  return {batch, a.dim, tiles, true, vectors};
 }
 
 }  // namespace aiter::conv1d

@@ -12,9 +12,8 @@ namespace aiter::conv1d {
 
 constexpr int kAhead = 4;
 
-// Blocks are small; kWalking of them, or waves of an AMD SIMD unit, leave a thread
+// kWalking blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread
 // 100 registers, or 168 where what it holds needs that.
-constexpr unsigned kWalkers = 128;
 template <int W> constexpr int kWalking = AITER_HIP || W > 4 ? 3 : 5;
 
 // kChannels is how many a thread owns where rows are aligned.
@@ -191,7 +190,7 @@ inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels) {
   const int64_t groups = (a->dim + channels - 1) / channels;
   a->strip = 8;  // more than what lies before a row
   while (a->strip < 32 && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
-  return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false, kWalkers};
+  return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false};
 }
 
 }  // namespace aiter::conv1d

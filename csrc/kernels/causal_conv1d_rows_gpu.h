@@ -9,7 +9,7 @@
 
 namespace aiter::conv1d {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;  // of a block: small ones end and begin more evenly
 
 // kVector is how many elements 16 bytes have.
 template <class T> constexpr int kVector = int(16 / sizeof(T));
@@ -151,7 +151,6 @@ inline Rows rows_of(const Problem& p, const Array3& out) {
 struct Extent {
   int64_t batch, groups, tiles;
   bool tiles_first;  // neighbouring threads take neighbouring tiles, else groups
-  unsigned threads = kThreads;  // of a block, at most
   int64_t each = 1;             // tiles of a thread
 };
 
@@ -160,9 +159,8 @@ constexpr int64_t kMostThreads = int64_t(1) << 29;  // HIP counts a launch's thr
 
 // threads_in is the size of the blocks of a launch: small ones reach more
 // processors where there is little to do.
-inline unsigned threads_in(int64_t total, unsigned most) {
-  const unsigned threads = total <= 1 << 14 ? 64 : total <= 1 << 16 ? 128 : kThreads;
-  return threads < most ? threads : most;
+inline unsigned threads_in(int64_t total) {
+  return total <= 1 << 14 ? 64 : kThreads;
 }
 
 // for_parts calls launch(rows, grid, threads) until all of it is done.
@@ -177,7 +175,7 @@ template <class F> void for_parts(Rows a, const Extent& e, F&& launch) {
         a.batch0 = b, a.group0 = e.tiles_first ? j : i, a.tile0 = e.tiles_first ? i : j;
         const int64_t near = (c0 + e.each - 1) / e.each;
         a.inner = divisor(near), a.outer = divisor(c1), a.total = uint32_t(near * c1 * c2);
-        const unsigned threads = threads_in(a.total, e.threads);
+        const unsigned threads = threads_in(a.total);
         launch(a, (a.total + threads - 1) / threads, threads);
       }
 }

@@ -61,14 +61,12 @@ template <class T, int S, bool kValuesAdjacent> struct States {
   }
 };
 
-constexpr int kDecoders = 128;  // threads of a block
-
 template <class T, int S, bool kValuesAdjacent>
-__global__ void __launch_bounds__(kDecoders) causal_conv1d_decode_kernel(Stateful p, Rows a) {
+__global__ void __launch_bounds__(kThreads) causal_conv1d_decode_kernel(Stateful p, Rows a) {
   constexpr int C = kVector<T>;
   p.cache_seqlens.data = nullptr, p.starts.data = nullptr;  // said again, for the compiler
   const uint32_t row = a.inner.quotient(blockIdx.x);
-  const int64_t b = a.batch0 + row, place = int64_t((blockIdx.x - row * a.inner.by) * kDecoders + threadIdx.x) * C;
+  const int64_t b = a.batch0 + row, place = int64_t((blockIdx.x - row * a.inner.by) * kThreads + threadIdx.x) * C;
   const int64_t d = place < p.dim ? place : 0;
   const Sequence s = p.sequence(b);
   T* out = p.outputs<T>(s, d);
@@ -145,11 +143,11 @@ template <class T> struct Decode {
   template <int S, bool kValuesAdjacent> void run() const {
     Rows a = rows_of(p, p.out);
     a.packed_weight = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16);
-    const int64_t each = kDecoders * kVector<T>, chunks = (p.dim + each - 1) / each, most = kMostBlocks / chunks;
+    const int64_t each = kThreads * kVector<T>, chunks = (p.dim + each - 1) / each, most = kMostBlocks / chunks;
     a.inner = divisor(chunks);
     for (a.batch0 = 0; a.batch0 < p.batch; a.batch0 += most)
       causal_conv1d_decode_kernel<T, S, kValuesAdjacent>
-          <<<unsigned(least(most, p.batch - a.batch0) * chunks), kDecoders, 0, stream>>>(p, a);
+          <<<unsigned(least(most, p.batch - a.batch0) * chunks), kThreads, 0, stream>>>(p, a);
   }
 };
 
