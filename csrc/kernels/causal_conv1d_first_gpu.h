@@ -13,7 +13,7 @@
 namespace aiter::conv1d {
 
 // kVectors is how many vectors a thread has registers for.
-template <int W, class Gate> constexpr int kVectors = W == 4 && Gate::kPlain ? 4 : 2;
+template <class Gate, bool kShifts> constexpr int kVectors = Gate::kPlain ? 4 : kShifts ? 1 : 2;
 
 // Bounds are the positions of a row that exist, as a launch counts them.
 struct Bounds {
@@ -116,7 +116,7 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
 // run_rows is what one thread does: every a.inner.by-th vector of a row. Positions
 // count from tile0 vectors on. kShifts: x need not be aligned as out is.
 template <class T, int W, bool kShifts, class Gate> AITER_DEVICE void run_rows(const Rows& a, const Gate& gate, uint32_t index) {
-  constexpr int V = kVectors<W, Gate>, N = kVector<T>;
+  constexpr int V = kVectors<Gate, kShifts>, N = kVector<T>;
   constexpr bool kPlain = Gate::kPlain;
   const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
   const int64_t b = a.batch0 + batch, d = a.group0 + (q - batch * a.outer.by), start = a.tile0 * N;

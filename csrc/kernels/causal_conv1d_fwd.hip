@@ -192,7 +192,7 @@ template <class T, int W> struct Kernels {
   }
 
   template <bool kShifts, class Gate> void first(const Gate& gate) {
-    for_parts(a, extent_of_rows<T>(a, p.batch, kVectors<W, Gate>), [&](const Rows& part, unsigned grid, unsigned threads) {
+    for_parts(a, extent_of_rows<T>(a, p.batch, kVectors<Gate, kShifts>), [&](const Rows& part, unsigned grid, unsigned threads) {
       causal_conv1d_fwd_first_kernel<T, W, kShifts><<<grid, threads, 0, stream>>>(part, gate);
     });
   }

@@ -2,36 +2,30 @@
 // and nvcc.
 //
 // Tiling: the first width-1 positions of a sequence and its state are one
-// thread's, a block 64 to 256 channels of one sequence. All other positions know
-// nothing of states: a thread takes one channel and a strip of 8 or 32 positions
-// of x, wherever sequences begin and end in it, walked 8 at a time with the last
-// width-1 values in registers. Both kinds of blocks are in one launch. Without
-// conv_states there are strips alone. Neighbouring threads take neighbouring
-// strips (positions adjacent in memory) or channels (channels adjacent).
-// Bytes: x once (plus width-1 values a strip, from cache), out once, states once;
-// query_start_loc by binary search, once a strip and once for each sequence in it.
+// thread's, a block 64 to 128 channels of one sequence. All other positions know
+// nothing of states: they are rows as in causal_conv1d_fwd.hip, wherever sequences
+// begin and end in them. Both kinds of blocks are in one launch. Without
+// conv_states there are rows alone. Filters wider than 8 take a thread for a few
+// positions.
+// Bytes: x once (the halo again, from cache), out once, states once;
+// query_start_loc by binary search, once a vector or strip and once for each
+// sequence in it.
 // Reduction: over the width, in one thread's fp32 registers.
 // varlen_states: a thread copies up to 8 values of a channel; x and states once.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
-#include <aiter/vector.h>
 
+#include "causal_conv1d_first_gpu.h"
+#include "causal_conv1d_last_gpu.h"
 #include "causal_conv1d_state_gpu.h"
 
 namespace aiter::conv1d::varlen {
 
 constexpr int kRun = 8;  // positions computed together
 
-struct Launch {
-  Stateful p;
-  int64_t head;    // positions of a sequence that its slot's thread computes
-  int64_t groups;  // blocks a sequence, for heads
-  int64_t strip, strips;
-};
-
-// Span is the sequence around a position, or a stretch without any.
-struct Span {
+// Stretch is the sequence around a position, or a stretch without any.
+struct Stretch {
   int64_t first, end;
   bool live;
 
@@ -40,7 +34,7 @@ struct Span {
 
 // find looks t up. Whatever starts holds, the answer has t or is not live; where
 // sequences are out of order it may miss one.
-AITER_DEVICE Span find(const Stateful& p, int64_t t) {
+AITER_DEVICE Stretch find(const Stateful& p, int64_t t) {
   int64_t low = 0, high = p.batch;  // the first that starts after t
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
@@ -49,117 +43,180 @@ AITER_DEVICE Span find(const Stateful& p, int64_t t) {
   }
   if (low == 0) return {t, t + 1, false};
   const Sequence s = p.sequence(low - 1);
-  const Span span{s.start, s.start + s.len, s.live};
-  return span.has(t) ? span : Span{t, t + 1, false};
+  const Stretch found{s.start, s.start + s.len, s.live};
+  return found.has(t) ? found : Stretch{t, t + 1, false};
 }
 
-// Strip is some positions of one channel.
-template <class T, int W> class Strip {
+// Packed is the gate of rows that hold sequences. The first `head` positions of
+// each are not theirs.
+class Packed {
  public:
-  AITER_DEVICE Strip(const Launch& a, int64_t d) : a_(a), d_(d), x_(a.p.x.row<T>(0, d)), out_(a.p.out.row<T>(0, d)) {
-    if constexpr (W > 0) read_taps<W>(a.p.weight, d, w_);
-    bias_ = a.p.bias.data ? a.p.bias.get(d, 0) : 0.0f;
-  }
+  static constexpr bool kPlain = false;
 
-  AITER_DEVICE void run(int64_t first, int64_t end) {
-    for (int64_t t = first; t < end; t += kRun) {
-      const int count = int(least(kRun, end - t));
-      seek(t);
-      if (W > 0 && span_.live && t >= span_.first + W - 1 && t + count <= span_.end) {
-        inside(t, count);
-        continue;
-      }
-      AITER_ROLLED
-      for (int i = 0; i < count; i++) one(t + i);
+  explicit AITER_SHARED Packed(const Stateful& p) : p_(p), head_(p.keeps ? p.width - 1 : 0) {}
+
+  template <class T> AITER_DEVICE float before(int64_t, int64_t, int64_t) const { return 0.0f; }
+  template <class T, int W> AITER_DEVICE void finish(int64_t, int64_t) const {}
+
+  template <class T, int W> struct Begun {
+    T value[W - 1];
+    AITER_DEVICE void load(const Packed&, int64_t, int64_t) {
+      AITER_UNROLL
+      for (int k = 0; k < W - 1; k++) value[k] = T{};
     }
+  };
+
+  // Ids are where the sequences of a vector of N positions and of W before it
+  // begin, -1 for a position without any.
+  template <int W, int N> struct Ids {
+    int32_t id[W + N];
+    uint32_t skip;
+    bool all;
+
+    AITER_DEVICE void load(const Packed& g, int64_t, int64_t start, int t, const Bounds& has) {
+      skip = 0, all = true;
+      if (t >= has.high) return;
+      const int64_t first = start + t;
+      Stretch s = find(g.p_, first < 0 ? 0 : first);
+      if (s.live && first - (W - 1) >= s.first && first >= s.first + g.head_ && first + N <= s.end) return;
+      all = false;
+      AITER_ROLLED
+      for (int i = 0; i < W + N; i++) {  // registers have no index: all move on by one
+        const int64_t u = first - W + i;
+        const bool exists = u >= 0 && u < g.p_.seqlen;
+        if (exists && !s.has(u)) s = find(g.p_, u);
+        AITER_UNROLL
+        for (int k = 0; k + 1 < W + N; k++) id[k] = id[k + 1];
+        id[W + N - 1] = exists && s.live ? int32_t(s.first) : -1;
+        if (i >= W && exists && s.live && u < s.first + g.head_) skip |= 1u << (i - W);
+      }
+    }
+
+    AITER_DEVICE bool same(const Packed&) const { return all; }
+  };
+
+  template <int W> AITER_DEVICE void start(int64_t, int64_t t) { at_ = find(p_, t); }
+  AITER_DEVICE void fetch(int64_t, int64_t, int) {}
+
+  // at says what position t sees: a bit a tap, bit 7 that it has a sequence.
+  template <int W> AITER_DEVICE uint32_t at(int64_t t, int, bool* skip) {
+    if (!at_.has(t)) at_ = find(p_, t);
+    if (!at_.live) return 0;
+    const int64_t since = t - at_.first;
+    *skip = *skip || since < head_;
+    return since >= W - 1 ? 0xff : 0x80 | (0x7f << (W - 1 - int(since)) & 0x7f);
   }
 
  private:
-  AITER_DEVICE void seek(int64_t t) {
-    if (!span_.has(t)) span_ = find(a_.p, t);
-  }
-
-  // inside: a run that sees its own sequence alone.
-  AITER_DEVICE void inside(int64_t t, int count) {
-    if constexpr (W > 0) {
-      float y[kRun];
-      AITER_UNROLL
-      for (int k = 0; k < W - 1; k++)
-        window_[k] = known_ == t ? window_[kRun + k] : to_float(x_[(t - (W - 1) + k) * a_.p.x.last]);
-      load_run<T, kRun>(x_ + t * a_.p.x.last, a_.p.x.last, count, window_ + W - 1);
-      AITER_UNROLL
-      for (int i = 0; i < kRun; i++) {
-        y[i] = bias_;
-        AITER_UNROLL
-        for (int k = 0; k < W; k++) y[i] = fmaf(w_[k], window_[i + k], y[i]);
-        y[i] = finish(a_.p.silu, y[i]);
-      }
-      store_run<T, kRun>(out_ + t * a_.p.out.last, a_.p.out.last, count, y);
-      known_ = t + kRun;
-    }
-  }
-
-  // one position, from memory; a head's positions are left to it.
-  AITER_DEVICE void one(int64_t t) {
-    const Stateful& p = a_.p;
-    seek(t);
-    if (span_.live && t < span_.first + a_.head) return;
-    float y = span_.live ? bias_ : 0.0f;
-    AITER_ROLLED
-    for (int64_t k = 0; span_.live && k < p.width; k++) {
-      const int64_t u = t - (p.width - 1) + k;
-      if (u >= span_.first) y = fmaf(p.weight.get(d_, k), to_float(x_[u * p.x.last]), y);
-    }
-    out_[t * p.out.last] = round_to<T>(finish(p.silu, y));
-  }
-
-  const Launch& a_;
-  const int64_t d_;
-  const T* x_;
-  T* out_;
-  Span span_{0, 0, false};
-  float bias_, w_[W > 0 ? W : 1], window_[W > 0 ? W - 1 + kRun : 1];
-  int64_t known_ = -1;  // the window ends before this position
+  Stateful p_;
+  int64_t head_;
+  Stretch at_{0, 0, false};
 };
 
-template <class T, int W> AITER_DEVICE void run_strip(const Launch& a, int64_t i) {
-  const Stateful& p = a.p;
-  if (i >= p.dim * a.strips) return;
-  const Split at = split(i, p.channel_last ? p.dim : a.strips);
-  const int64_t d = p.channel_last ? at.remainder : at.quotient, index = p.channel_last ? at.quotient : at.remainder;
-  Strip<T, W>(a, d).run(index * a.strip, least(index * a.strip + a.strip, p.seqlen));
+// Heads are the blocks for heads in a launch, before those for rows.
+struct Heads {
+  int64_t first, groups;
+  uint32_t blocks;
+};
+
+template <class T, int W> AITER_DEVICE void heads(const Stateful& p, const Heads& h) {
+  const Split at = split(h.first + blockIdx.x, h.groups);
+  if (!p.sequence(at.quotient).live) return;
+  const int64_t d = at.remainder * blockDim.x + threadIdx.x;
+  if (W == 4 && p.width == 4) run_head<T, 4>(p, at.quotient, d, p.width - 1);
+  else run_head<T, 0>(p, at.quotient, d, p.width - 1);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(256) causal_conv1d_varlen_kernel(Launch a, int64_t first) {
-  const int64_t heads = a.p.keeps ? a.p.batch * a.groups : 0, i = first + blockIdx.x;
-  if (i >= heads) return run_strip<T, W>(a, (i - heads) * blockDim.x + threadIdx.x);
-  const Split at = split(i, a.groups);
-  if (a.p.sequence(at.quotient).live)
-    run_head<T, W>(a.p, at.quotient, at.remainder * blockDim.x + threadIdx.x, a.head);
+template <class T, int W, bool kShifts>
+__global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_first_kernel(Stateful p, Rows a, Heads h) {
+  if (blockIdx.x < h.blocks) return heads<T, W>(p, h);
+  const uint32_t i = (blockIdx.x - h.blocks) * blockDim.x + threadIdx.x;
+  if (i < a.total) run_rows<T, W, kShifts>(a, Packed(p), i);
 }
 
-template <class T> void launch(const Launch& a, gpu_stream_t stream) {
-  const unsigned threads = threads_for(a.p.dim);
-  const int64_t blocks = (a.p.keeps ? a.p.batch * a.groups : 0) + (a.p.dim * a.strips + threads - 1) / threads;
-  for (int64_t i = 0; i < blocks; i += kMostBlocks) {
-    const unsigned grid = unsigned(least(kMostBlocks, blocks - i));
-    switch (a.p.width) {
-      case 2: causal_conv1d_varlen_kernel<T, 2><<<grid, threads, 0, stream>>>(a, i); break;
-      case 3: causal_conv1d_varlen_kernel<T, 3><<<grid, threads, 0, stream>>>(a, i); break;
-      case 4: causal_conv1d_varlen_kernel<T, 4><<<grid, threads, 0, stream>>>(a, i); break;
-      default: causal_conv1d_varlen_kernel<T, 0><<<grid, threads, 0, stream>>>(a, i); break;
+template <class T, int W, int C>
+__global__ void __launch_bounds__(kThreads, kWalking<W>) causal_conv1d_varlen_last_kernel(Stateful p, Rows a, Heads h) {
+  if (blockIdx.x < h.blocks) return heads<T, W>(p, h);
+  const uint32_t i = (blockIdx.x - h.blocks) * blockDim.x + threadIdx.x;
+  if (i < a.total) run_tokens<T, W, C>(a, Packed(p), i);
+}
+
+// A thread does a few positions of one channel, of any width, all from memory.
+template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_any_kernel(Stateful p, Rows a, Heads h) {
+  if (blockIdx.x < h.blocks) return heads<T, 0>(p, h);
+  const uint32_t i = (blockIdx.x - h.blocks) * blockDim.x + threadIdx.x;
+  if (i >= a.total) return;
+  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.by, far = q - n * a.outer.by;
+  const int64_t d = a.group0 + (p.channel_last ? near : far), first = (a.tile0 + (p.channel_last ? far : near)) * kRun;
+  const T* x = p.x.row<T>(0, d);
+  T* out = p.out.row<T>(0, d);
+  AITER_ROLLED
+  for (int64_t t = first; t < least(first + kRun, p.seqlen); t++) {
+    const Stretch s = find(p, t);
+    if (s.live && p.keeps && t < s.first + p.width - 1) continue;
+    float y = s.live && p.bias.data ? p.bias.get(d, 0) : 0.0f;
+    AITER_ROLLED
+    for (int64_t k = p.width - 1; s.live && k >= 0; k--) {
+      const int64_t u = t - (p.width - 1) + k;
+      if (u >= s.first) y = fmaf(p.weight.get(d, k), to_float(x[u * p.x.last]), y);
     }
+    out[t * p.out.last] = round_to<T>(finish(p.silu, y));
   }
 }
 
-static Launch plan(const Stateful& p) {
-  constexpr int64_t enough = 1 << 17;  // threads
-  Launch a{p, p.keeps ? p.width - 1 : 0, 0, kRun, 0};
-  if (p.channel_last && p.dim * (p.seqlen / 32) >= enough) a.strip = 32;
-  a.strips = (p.seqlen + a.strip - 1) / a.strip;
-  a.groups = (p.dim + threads_for(p.dim) - 1) / threads_for(p.dim);
-  return a;
-}
+// Launcher launches rows and, with the first of them, heads.
+template <class T> struct Launcher {
+  const Stateful& p;
+  gpu_stream_t stream;
+
+  void run() const {
+    if (p.dim == 0) return;
+    if (p.width > 8) return any();
+    return p.width > 4 ? run<8>() : run<4>();
+  }
+
+ private:
+  // launch calls kernel with the blocks for heads and those for an extent of rows.
+  template <class K> void launch(const Rows& rows, const Extent& e, K&& kernel) const {
+    Heads h{0, (p.dim + kThreads - 1) / kThreads, 0};
+    int64_t left = p.keeps ? p.batch * h.groups : 0;
+    for (; left > kMostBlocks; left -= kMostBlocks, h.first += kMostBlocks) {
+      h.blocks = uint32_t(kMostBlocks);
+      kernel<<<h.blocks, kThreads, 0, stream>>>(p, Rows{}, h);
+    }
+    h.blocks = uint32_t(left);
+    if (p.seqlen == 0 && h.blocks) kernel<<<h.blocks, kThreads, 0, stream>>>(p, Rows{}, h);
+    if (p.seqlen == 0) return;
+    for_parts(rows, e, [&](const Rows& part, unsigned, unsigned) {
+      kernel<<<h.blocks + (part.total + kThreads - 1) / kThreads, kThreads, 0, stream>>>(p, part, h);
+      h.blocks = 0;
+    });
+  }
+
+  template <int W> void run() const {
+    Rows a = rows_of(p, p.out);
+    const int64_t size = sizeof(T), bytes = kChannels<T, W> * size;
+    if (!p.channel_last && p.x.last == 1 && p.out.last == 1)
+      return same_place(a, 1, size) ? first<W, false>(a) : first<W, true>(a);
+    if (tokens_aligned(p.x, 1, p.seqlen, size, bytes) && tokens_aligned(p.out, 1, p.seqlen, size, bytes))
+      return last<W, kChannels<T, W>>(a);
+    last<W, 1>(a);
+  }
+
+  template <int W, bool kShifts> void first(const Rows& a) const {
+    launch(a, extent_of_rows<T>(a, 1, kVectors<Packed, kShifts>), causal_conv1d_varlen_first_kernel<T, W, kShifts>);
+  }
+
+  template <int W, int C> void last(Rows a) const {
+    const Extent e = extent_of_tokens(&a, 1, C);
+    launch(a, e, causal_conv1d_varlen_last_kernel<T, W, C>);
+  }
+
+  void any() const {
+    const Extent e{1, p.dim, (p.seqlen + kRun - 1) / kRun, !p.channel_last};
+    launch(rows_of(p, p.out), e, causal_conv1d_varlen_any_kernel<T>);
+  }
+};
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
                       TensorView query_start_loc, Optional<TensorView> conv_states, Optional<TensorView> cache_indices,
@@ -171,7 +228,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
   return dispatch_float(x, [&](auto zero) {
-    launch<decltype(zero)>(plan(p), stream);
+    Launcher<decltype(zero)>{p, stream}.run();
     return check_launch("causal_conv1d_varlen_fwd");
   });
 }
