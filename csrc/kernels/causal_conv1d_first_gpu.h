@@ -75,8 +75,8 @@ template <class T, int W, bool kShifts> struct Span {
   }
 };
 
-// sum makes the outputs of a vector out of its span: the newest tap first, as every
-// kernel of the family does. Where ids are given, a position sees those of its own.
+// sum makes the outputs of a vector out of its span: the newest tap first, as all
+// kernels of rows do. Where ids are given, a position sees those of its own.
 template <class T, int W, bool kGated>
 AITER_DEVICE void sum(const Rows& a, const Filter<T, W, 1>& filter, const float* x, const int32_t* id, float* y) {
   constexpr int N = kVector<T>;

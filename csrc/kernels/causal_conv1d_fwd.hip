@@ -4,11 +4,11 @@
 // causal_conv1d_last_gpu.h where channels are: 16 bytes an instruction, no shared
 // memory, no barrier. Each has a plain kernel and one that also knows sequence
 // numbers, states and rows that are not aligned; each for filters up to 4 and up to
-// 8 wide. A wider one, and a row without positions, takes any_strip.
+// 8 wide. A wider one, and a row without positions, takes any_kernel.
 // Bytes: x once (the halo again, from cache) and out once, sequence numbers once
 // for two channels (from cache), states once.
-// Reduction: over the width, in one thread's fp32 registers, in the order of the
-// taps whatever the kernel, so that all of them give the same bits.
+// Reduction: over the width, in one thread's fp32 registers, in the same order in
+// all kernels of rows.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
@@ -144,9 +144,9 @@ __global__ void __launch_bounds__(kThreads, kWalking<W>) causal_conv1d_fwd_last_
   if (i < a.total) run_tokens<T, W, C>(a, gate, i);
 }
 
-constexpr int kRun = 8;  // positions of a thread of any_strip
+constexpr int kRun = 8;  // positions of a thread of any_kernel
 
-// any_strip does a few positions of one channel for any width, all from memory.
+// any_kernel does a few positions of one channel for any width, all from memory.
 template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_any_kernel(Rows a, Forward p) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.total) return;
