@@ -1,9 +1,9 @@
 // The backward pass over tiles, for every layout and with sequence numbers.
 // Included once a level (aiter/cpu_each.h).
 //
-// Tiling: 16 channels by 64 positions as floats, W-1 positions more on either side:
+// Tiling: 32 channels by 64 positions as floats, W-1 positions more on either side:
 // x, then g from the sums before the activation, which are computed again, then dx,
-// which is scattered back. Filters wider than 64 take memory from the heap.
+// which is scattered back. Filters wider than 32 take memory from the heap.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
 // Reduction: dx over the width in fp32. dweight and dbias over a tile in fp32, and
 // over the tiles in double.
@@ -116,7 +116,7 @@ class Tile {
   Buffer<kTileWidth - 1> dfinal_;
 };
 
-// tiles computes units u..end of 16 channels, in order. A unit is kUnit positions of
+// tiles computes units u..end of 32 channels, in order. A unit is kUnit positions of
 // a batch. False: out of memory.
 inline bool tiles(const Backward& p, DType dtype, int64_t group, int64_t u, int64_t end, double* totals) {
   Tile tile(p, dtype, totals);

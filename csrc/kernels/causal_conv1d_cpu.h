@@ -15,9 +15,9 @@ constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
 constexpr int64_t kMostLanes = 16;   // floats in the widest vector
 constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once,
 constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
-constexpr int kChannels = 16;        // channels in a tile
+constexpr int kChannels = 32;        // channels in a tile
 constexpr int64_t kTokens = 64;      // positions in a tile
-constexpr int64_t kTileWidth = 64;   // the widest filter whose tile lies on the stack
+constexpr int64_t kTileWidth = 32;   // the widest filter whose tile lies on the stack
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }

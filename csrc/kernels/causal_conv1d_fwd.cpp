@@ -1,7 +1,7 @@
 // causal_conv1d_fwd on the CPU.
 //
 // Tiling: rows where positions are adjacent in memory, tokens where channels are
-// (causal_conv1d_rows_cpu.h), tiles of 16 channels by 64 positions as floats for
+// (causal_conv1d_rows_cpu.h), tiles of 32 channels by 64 positions as floats for
 // the rest and with sequence numbers. A part of the work is about 64 Ki elements,
 // whichever thread takes it.
 // Bytes: x once (and W-1 positions a tile from cache), out once.

@@ -4,7 +4,7 @@
 // Tiling: rows, whose positions are adjacent in memory: vectors of positions, four
 // at a time; X[t-k] is an unaligned load, and the last vector overlaps the one
 // before. Tokens, whose channels are: over up to 528 channels one or four
-// positions at a time, a vector of channels after another. Tiles: 16 channels.
+// positions at a time, a vector of channels after another. Tiles: 32 channels.
 // Bytes: x once (from the first cache W times), out once, past the caches if asked.
 // Reduction: over the width, in fp32, from the oldest value on.
 

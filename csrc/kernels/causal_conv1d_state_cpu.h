@@ -109,7 +109,7 @@ template <class T> struct OfTokens {
   }
 };
 
-// OfTiles are 16 channels side by side as floats.
+// OfTiles are 32 channels side by side as floats.
 template <class T> struct OfTiles {
   const Stateful& p;
   const DType dtype;

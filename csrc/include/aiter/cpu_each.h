@@ -2,9 +2,9 @@
 // namespace aiter::LEVEL, behind the vectors of cpu_vector.h. Neither that file nor
 // what it includes may have an include guard.
 //
-//   #define AITER_CPU_FILE <../kernels/causal_conv1d_fwd_cpu.h>  // defines run(...) in namespace aiter::AITER_LEVEL
+//   #define AITER_CPU_FILE <../kernels/causal_conv1d_rows_cpu.h>  // defines kernels(...) in namespace aiter::AITER_LEVEL
 //   #include <aiter/cpu_each.h>
-//   AITER_CPU_CALL(conv1d::fwd::run(p))                // avx512::conv1d::fwd::run(p), or another level's
+//   AITER_CPU_CALL(conv1d::kernels(dtype))   // avx512::conv1d::kernels(dtype), or another level's
 //
 // A pragma gives every function of the region its target, templates and lambdas
 // included; the levels meet in this one object, which thus runs on any processor.
