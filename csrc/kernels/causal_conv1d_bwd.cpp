@@ -1,144 +1,133 @@
 // causal_conv1d_bwd on the CPU.
 //
-// Tiling: 16 channels by 128 positions, gathered into floats with width-1
-// positions on either side; the sums before the activation are computed again
-// from x, then g, then dx, which is scattered back.
-// Bytes: x and dout once (plus the edges of a tile, from cache), dx once.
-// Reduction: dx over the width in fp32. dweight and dbias over a tile in fp32 and
-// over the tiles of a channel, in order, in double; one store at the end.
+// Tiling: rows where positions are adjacent in memory, tiles for the rest
+// (causal_conv1d_bwd_rows_cpu.h, causal_conv1d_bwd_tile_cpu.h). A part of the work
+// is some channels over all positions of all batches; where channels are few, a
+// segment of the positions, with sums of its own in a slot of its own.
+// Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
+// Reduction: the slots of a channel, in order, in double. How positions are cut
+// depends on the shape alone, so that the sums are the same for any number of threads.
 
-#include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_cpu.h"
 
 namespace aiter::conv1d::bwd {
 
-// Totals sums dweight and dbias of a tile's channels; the last row is dbias.
+constexpr int64_t kGradWidth = 32;       // the widest filter for rows
+constexpr int64_t kUnit = 4096;          // positions summed up in fp32 at most
+constexpr int64_t kPart = 64 << 10;      // elements
+constexpr int64_t kSlots = 4096;         // sums on the caller's stack
+constexpr int64_t kGroupsEnough = 64;    // from so many groups of channels on nothing is cut
+
+}  // namespace aiter::conv1d::bwd
+
+#define AITER_CPU_FILE <../kernels/causal_conv1d_bwd_cpu.h>
+#include <aiter/cpu_each.h>
+
+namespace aiter::conv1d::bwd {
+
+// Totals are the sums of a group of channels, [width + 1][wide].
 class Totals {
  public:
-  ~Totals() { free(data_); }
-  bool grow(int64_t width) {
-    rows_ = width + 1;
-    if (rows_ > INT64_MAX / int64_t(sizeof(double)) / kLanes) return false;
-    data_ = static_cast<double*>(malloc(rows_ * kLanes * sizeof(double)));
-    return data_ != nullptr;
+  ~Totals() {
+    if (data_ != room_) free(data_);
   }
-  void clear() {
-    for (int64_t i = 0; i < rows_ * kLanes; i++) data_[i] = 0;
+  bool grow(int64_t slot) {
+    if (slot <= kRoom) return true;
+    double* more = static_cast<double*>(malloc(slot * sizeof(double)));
+    if (more) data_ = more;
+    return more != nullptr;
   }
-  void add(int64_t k, const float* v) {
-    for (int j = 0; j < kLanes; j++) data_[k * kLanes + j] += double(v[j]);
-  }
-  float get(int64_t k, int j) const { return float(data_[k * kLanes + j]); }
+  double* data() { return data_; }
 
  private:
-  double* data_ = nullptr;
-  int64_t rows_ = 0;
+  static constexpr int64_t kRoom = (kTileWidth + 1) * kChannels;
+  double room_[kRoom];
+  double* data_ = room_;
 };
 
-// Worker holds the memory of one tile.
-template <class T> class Worker {
+inline void zero(double* v, int64_t n) { memset(v, 0, n * sizeof(double)); }
+
+// Work is a problem and how it is cut. A group is wide channels whose sums are made
+// together: one of rows, or a tile's.
+class Work {
  public:
-  explicit Worker(const Backward& p) : p_(p), halo_(p.width - 1) {}
-
-  bool prepare() {
-    return halo_ <= (INT64_MAX >> 8) && filter_.grow(p_.width) && totals_.grow(p_.width) &&
-           x_.grow(kTokens + 2 * halo_) && g_.grow(kTokens + halo_) && dx_.grow(kTokens + halo_) &&
-           dfinal_.grow(halo_);
+  Work(const Backward& problem, DType type) : p(problem), dtype(type) {
+    const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
+    rows = p.seqlen == 1 || (adjacent && !p.channel_last);
+    rows = rows && !p.seq.data && p.width <= kGradWidth;
+    wide = rows ? 1 : kChannels, groups = pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);
+    slot = (p.width + 1) * wide;
+    cuts = groups >= kGroupsEnough ? 1 : least(units, kSlots / groups / slot);
+    cuts = least(cuts, pieces(p.batch * p.seqlen * wide, kPart));
+    if (cuts < 1) cuts = 1;
   }
 
-  // run computes all gradients of count channels from d on.
-  void run(int64_t d, int count) {
-    Channels c{0, d, count};
-    filter_.read(p_, c);
-    totals_.clear();
-    for (c.b = 0; c.b < p_.batch; c.b++) {
-      if (p_.dfinal.data) gather<T>(p_.dfinal, c, 0, halo_, dfinal_.row(0));
-      for (int64_t t = 0; t < p_.seqlen; t += kTokens) tile(c, t, least(kTokens, p_.seqlen - t));
-      if (p_.dinitial.data) initial(c);
-    }
-    for (int j = 0; j < count; j++) {
-      for (int64_t k = 0; k < p_.width; k++) p_.dweight.set(d + j, k, totals_.get(k, j));
-      if (p_.dbias.data) p_.dbias.set(d + j, 0, totals_.get(p_.width, j));
-    }
+  Status run() {
+    if (cuts > 1) cut();
+    else uncut();
+    return failed ? no_memory() : Status();
   }
 
  private:
-  // tile: dx of n positions from t on, and their part of the totals.
-  void tile(const Channels& c, int64_t t, int64_t n) {
-    const int64_t known = least(n + halo_, p_.seqlen - t);  // rows of g
-    gradients(c, t, known);
-    for (int64_t i = 0; i < n; i++) input_gradient(c.b, t + i, t, known, dx_.row(i));
-    scatter<T>(p_.dx, c, t, n, dx_.row(0));
-    for (int64_t k = 0; k < p_.width; k++) add_weight(c.b, t, n, k);
-    float sum[kLanes] = {};
-    for (int64_t i = 0; i < n; i++)
-      for (int j = 0; j < kLanes; j++) sum[j] += g_.row(i)[j];
-    totals_.add(p_.width, sum);
-  }
-
-  // initial: dinitial, which is dx of the positions before 0.
-  void initial(const Channels& c) {
-    const int64_t known = least(halo_, p_.seqlen);
-    gradients(c, 0, known);
-    for (int64_t i = 0; i < halo_; i++) input_gradient(c.b, i - halo_, 0, known, dx_.row(i));
-    scatter<T>(p_.dinitial, c, 0, halo_, dx_.row(0));
-  }
-
-  // gradients: X from t-(W-1) on into x_, and g[t..t+n] into g_.
-  void gradients(const Channels& c, int64_t t, int64_t n) {
-    gather_values<T>(p_, c, t - halo_, n + halo_, x_.row(0));
-    gather<T>(p_.dout, c, t, n, g_.row(0));
-    for (int64_t i = 0; i < n; i++) {
-      float* g = g_.row(i);
-      if (p_.silu) {
-        float y[kLanes], s[kLanes];
-        filter_.sum(p_, c.b, t + i, x_.row(i), y);
-        sigmoid(y, s);
-        for (int j = 0; j < kLanes; j++) g[j] *= s[j] * (1.0f + y[j] * (1.0f - s[j]));
+  void uncut() {
+    const int64_t elements = p.batch * p.seqlen * wide, each = kPart / (elements + 1) + 1;  // groups a part
+    cpu::parallel(pieces(groups, each), [&](int64_t part) {
+      for (int64_t g = part * each; g < least(groups, part * each + each); g++) {
+        Totals totals;
+        if (!totals.grow(slot)) return fail();
+        zero(totals.data(), slot);
+        segment(g, 0, units, totals.data());
+        finish(g, totals.data());
       }
-      if (p_.seq.data && p_.sequence(c.b, t + i) < 0)
-        for (int j = 0; j < kLanes; j++) g[j] = 0.0f;
+    });
+  }
+
+  void cut() {
+    double slots[kSlots];
+    zero(slots, groups * cuts * slot);
+    cpu::parallel(groups * cuts, [&](int64_t part) {
+      const int64_t i = part % cuts;
+      segment(part / cuts, units * i / cuts, units * (i + 1) / cuts, slots + part * slot);
+    });
+    for (int64_t g = 0; g < groups; g++) {
+      double* first = slots + g * cuts * slot;
+      for (int64_t i = slot; i < cuts * slot; i++) first[i % slot] += first[i];
+      finish(g, first);
     }
   }
 
-  // input_gradient: the gradient of X[t]; g_ holds g[from..from+known].
-  void input_gradient(int64_t b, int64_t t, int64_t from, int64_t known, float* out) const {
-    float sum[kLanes] = {};
-    for (int64_t u = t < from ? from : t; u < from + known && u - t < p_.width; u++) {
-      if (p_.seq.data && !p_.sees(b, p_.sequence(b, u), t)) continue;
-      const float *w = filter_.tap(p_.width - 1 - (u - t)), *g = g_.row(u - from);
-      for (int j = 0; j < kLanes; j++) sum[j] += w[j] * g[j];
-    }
-    const int64_t f = t - (p_.seqlen - halo_);
-    if (p_.dfinal.data && f >= 0)
-      for (int j = 0; j < kLanes; j++) sum[j] += dfinal_.row(f)[j];
-    for (int j = 0; j < kLanes; j++) out[j] = sum[j];
+  void segment(int64_t group, int64_t u, int64_t end, double* totals) {
+    const bool done = rows ? AITER_CPU_CALL(conv1d::bwd::rows(p, dtype, group, u, end, totals))
+                           : AITER_CPU_CALL(conv1d::bwd::tiles(p, dtype, group, u, end, totals));
+    if (!done) fail();
   }
 
-  void add_weight(int64_t b, int64_t t, int64_t n, int64_t k) {
-    float sum[kLanes] = {};
-    for (int64_t i = 0; i < n; i++) {
-      if (p_.seq.data && !p_.sees(b, p_.sequence(b, t + i), t + i - halo_ + k)) continue;
-      const float *x = x_.row(i + k), *g = g_.row(i);
-      for (int j = 0; j < kLanes; j++) sum[j] += x[j] * g[j];
+  void finish(int64_t group, const double* totals) const {
+    for (int64_t j = 0; j < wide && group * wide + j < p.dim; j++) {
+      for (int64_t k = 0; k < p.width; k++) p.dweight.set(group * wide + j, k, float(totals[k * wide + j]));
+      if (p.dbias.data) p.dbias.set(group * wide + j, 0, float(totals[p.width * wide + j]));
     }
-    totals_.add(k, sum);
   }
 
-  const Backward& p_;
-  const int64_t halo_;  // W-1
-  Filter filter_;
-  Totals totals_;
-  Buffer x_, g_, dx_, dfinal_;
+  void fail() { __atomic_store_n(&failed, true, __ATOMIC_RELAXED); }
+
+  const Backward& p;
+  const DType dtype;
+  bool rows;
+  int64_t wide, groups, units, slot, cuts;
+  bool failed = false;  // atomic: out of memory
 };
 
-template <class T> Status run(const Backward& p) {
-  Worker<T> worker(p);
-  if (!worker.prepare()) return no_memory();
-  for (int64_t d = 0; d < p.dim; d += kLanes) worker.run(d, int(least(kLanes, p.dim - d)));
-  return Status();
+// nothing is the gradients where there are no positions: those of the states. T is
+// any type of the elements' size.
+template <class T> void nothing(const Backward& p) {
+  for (int64_t b = 0; p.dinitial.data && b < p.batch; b++)
+    for (int64_t d = 0; d < p.dim; d++)
+      for (int64_t j = 0; j < p.width - 1; j++)
+        p.dinitial.row<T>(b, d)[j * p.dinitial.last] =
+            p.dfinal.data ? p.dfinal.row<T>(b, d)[j * p.dfinal.last] : round_to<T>(0.0f);
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,
@@ -148,7 +137,11 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
   Backward p{};
   AITER_TRY(check_backward({x, weight, given(bias), seq_idx, initial_states},
                            {dx, dweight, dout, given(dbias), dfinal_states, dinitial_states}, use_silu, &p));
-  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(p); });
+  AITER_TRY(cpu::check_settings());
+  if (p.dim == 0) return Status();
+  if (p.seqlen == 0 && dtype_size(x.dtype()) == 4) nothing<float>(p);
+  else if (p.seqlen == 0) nothing<half_t>(p);
+  return Work(p, x.dtype()).run();
 }
 
 }  // namespace aiter::conv1d::bwd

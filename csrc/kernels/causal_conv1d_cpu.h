@@ -1,136 +1,187 @@
-// Tiles of the causal_conv1d kernels on the CPU. A tile is some positions of 16
-// channels as floats, a position's channels side by side: every loop over the
-// channels is a vector loop, whatever the layout in memory is.
+// The causal_conv1d kernels on the CPU: what is compiled for each instruction set,
+// as functions behind a table, and what the operators that call them share.
+//
+// Elements are copied as bits of their size, computed with as floats.
 #pragma once
 
-#include <stdlib.h>
+#include <aiter/cpu_parallel.h>
 
 #include "causal_conv1d.h"
 
 namespace aiter::conv1d {
 
-constexpr int kLanes = 16;    // channels in a tile
-constexpr int kTokens = 128;  // positions in a tile
+constexpr int64_t kRowWidth = 64;    // the widest filter for rows
+constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
+constexpr int64_t kMostLanes = 16;   // floats in the widest vector
+constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once,
+constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
+constexpr int kChannels = 32;        // channels in a tile
+constexpr int64_t kTokens = 64;      // positions in a tile
+constexpr int64_t kTileWidth = 32;   // the widest filter whose tile lies on the stack
 
-// Buffer is rows of kLanes floats.
-class Buffer {
- public:
-  ~Buffer() { free(data_); }
-  bool grow(int64_t rows) {
-    if (rows > INT64_MAX / int64_t(sizeof(float)) / kLanes) return false;
-    data_ = static_cast<float*>(malloc((rows ? rows : 1) * kLanes * sizeof(float)));
-    return data_ != nullptr;
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+// Taps are what a row is convolved with.
+struct Taps {
+  float weight[kRowWidth], bias;
+  int64_t width;
+  bool silu, streams;  // streams: out is written past the caches
+
+  void read(const Problem& p, int64_t d) {
+    for (int64_t k = 0; k < p.width; k++) weight[k] = p.weight.get(d, k);
+    bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+    width = p.width, silu = p.silu;
   }
-  float* row(int64_t i) const { return data_ + i * kLanes; }
-
- private:
-  float* data_ = nullptr;
 };
 
-inline Status no_memory() { return runtime_error("out of memory for a tile"); }
+// TokenTaps are those of a block of channels, tap by tap.
+struct TokenTaps {
+  float weight[kTokenWidth * kMostBlock], bias[kMostBlock];
+  int64_t width, channels;
+  bool silu, streams;
+
+  void read(const Problem& p, int64_t d, int64_t count) {
+    width = p.width, channels = count, silu = p.silu;
+    for (int64_t k = 0; k < width; k++) column(p.weight, d, k, weight + k * count);
+    if (p.bias.data) column(p.bias, d, 0, bias);
+    else memset(bias, 0, sizeof bias);
+  }
+
+ private:
+  void column(const Array2& a, int64_t d, int64_t k, float* to) const {
+    const float* from = static_cast<const float*>(a.data) + d * a.first + k * a.last;
+    if (a.dtype != DType::F32)
+      for (int64_t c = 0; c < channels; c++) to[c] = a.get(d + c, k);
+    else
+      for (int64_t c = 0; c < channels; c++) to[c] = from[c * a.first];
+  }
+};
+
+// Buffer is rows of kChannels floats: its own, or the heap's where those do not do.
+template <int64_t kRows> class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_ != room_) free(data_);
+  }
+  bool grow(int64_t rows) {
+    if (rows <= kRows) return true;
+    if (rows > INT64_MAX / int64_t(sizeof(float)) / kChannels) return false;
+    float* more = static_cast<float*>(malloc(rows * kChannels * sizeof(float)));
+    if (more) data_ = more;
+    return more != nullptr;
+  }
+  float* row(int64_t i) const { return data_ + i * kChannels; }
+
+ private:
+  float room_[kRows * kChannels];
+  float* data_ = room_;
+};
 
 // Channels are neighbouring channels of one batch.
 struct Channels {
   int64_t b, d;
-  int count;  // 1 to kLanes
+  int count;  // 1 to kChannels
 };
 
-// silu_parts gives sigma(p) for kLanes values. e^-p = 2^n e^r with |r| <= ln2/2,
-// e^r a polynomial: within 2 ulp, no call, and the loop is one the compiler
-// turns into vector instructions.
-inline void sigmoid(const float* p, float* s) {
-  for (int i = 0; i < kLanes; i++) {
-    float x = -p[i];
-    x = x > 89.0f ? 89.0f : x < -87.0f ? -87.0f : x;  // keeps NaN; e^89 is infinity below
-    const float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;  // 1.5*2^23: rounds
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float e = 1.9875691500e-4f;
-    e = e * r + 1.3981999507e-3f;
-    e = e * r + 8.3334519073e-3f;
-    e = e * r + 4.1665795894e-2f;
-    e = e * r + 1.6666665459e-1f;
-    e = e * r + 5.0000001201e-1f;
-    e = e * (r * r) + r + 1.0f;
-    // 2^n in two factors, since n may be 128.
-    const uint32_t k = float_to_bits(shifted) - 0x4b400000u, half = uint32_t(int32_t(k) >> 1);
-    e = e * bits_to_float((half + 127) << 23) * bits_to_float((k - half + 127) << 23);
-    s[i] = 1.0f / (1.0f + e);
-  }
-}
-
-// gather reads positions from..from+n of an array into rows.
-template <class T> void gather(const Array3& a, const Channels& c, int64_t from, int64_t n, float* rows) {
-  for (int64_t i = 0; c.count < kLanes && i < n * kLanes; i++) rows[i] = 0.0f;
-  if (a.dim == 1) {
-    for (int64_t i = 0; i < n; i++) {
-      const T* p = a.row<T>(c.b, c.d) + (from + i) * a.last;
-      for (int j = 0; j < c.count; j++) rows[i * kLanes + j] = to_float(p[j]);
-    }
-    return;
-  }
-  for (int j = 0; j < c.count; j++) {
-    const T* p = a.row<T>(c.b, c.d + j) + from * a.last;
-    for (int64_t i = 0; i < n; i++) rows[i * kLanes + j] = to_float(p[i * a.last]);
-  }
-}
-
-// scatter writes rows to positions from..from+n of an array.
-template <class T> void scatter(const Array3& a, const Channels& c, int64_t from, int64_t n, const float* rows) {
-  if (a.dim == 1) {
-    for (int64_t i = 0; i < n; i++) {
-      T* p = a.row<T>(c.b, c.d) + (from + i) * a.last;
-      for (int j = 0; j < c.count; j++) p[j] = round_to<T>(rows[i * kLanes + j]);
-    }
-    return;
-  }
-  for (int j = 0; j < c.count; j++) {
-    T* p = a.row<T>(c.b, c.d + j) + from * a.last;
-    for (int64_t i = 0; i < n; i++) p[i * a.last] = round_to<T>(rows[i * kLanes + j]);
-  }
-}
-
-// gather_values reads X[from..from+n], initial states and zeros included.
-template <class T> void gather_values(const Problem& p, const Channels& c, int64_t from, int64_t n, float* rows) {
-  int64_t before = from < 0 ? -from : 0;
-  if (before > n) before = n;
-  if (before > 0 && p.initial.data) gather<T>(p.initial, c, from + p.width - 1, before, rows);
-  else for (int64_t i = 0; i < before * kLanes; i++) rows[i] = 0.0f;
-  if (before < n) gather<T>(p.x, c, from + before, n - before, rows + before * kLanes);
-}
-
-// gather_channels reads column k of a (dim, width) or (dim) array, or zeros.
-inline void gather_channels(const Array2& a, const Channels& c, int64_t k, float* row) {
-  for (int j = 0; j < kLanes; j++) row[j] = j < c.count && a.data ? a.get(c.d + j, k) : 0.0f;
-}
-
 // Filter is the weight and the bias of a tile's channels.
-class Filter {
- public:
-  bool grow(int64_t width) { return taps_.grow(width); }
-  void read(const Problem& p, const Channels& c) {
-    for (int64_t k = 0; k < p.width; k++) gather_channels(p.weight, c, k, taps_.row(k));
-    gather_channels(p.bias, c, 0, bias_);
-  }
-  const float* tap(int64_t k) const { return taps_.row(k); }
+struct Filter {
+  Buffer<kTileWidth> taps;
+  float bias[kChannels];
 
-  // sum is p[t]; x is the row of X[t-(W-1)].
-  void sum(const Problem& p, int64_t b, int64_t t, const float* x, float* out) const {
-    float y[kLanes];
-    for (int j = 0; j < kLanes; j++) y[j] = bias_[j];
-    const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
-    for (int64_t k = 0; k < p.width; k++) {
-      if (!p.sees(b, s, t - (p.width - 1) + k)) continue;
-      const float *w = tap(k), *v = x + k * kLanes;
-      for (int j = 0; j < kLanes; j++) y[j] += w[j] * v[j];
-    }
-    for (int j = 0; j < kLanes; j++) out[j] = y[j];
+  void read(const Problem& p, const Channels& c) {
+    for (int64_t k = 0; k < p.width; k++) row(p.weight, c, k, taps.row(k));
+    row(p.bias, c, 0, bias);
   }
 
  private:
-  Buffer taps_;
-  float bias_[kLanes];
+  static void row(const Array2& a, const Channels& c, int64_t k, float* to) {
+    for (int j = 0; j < kChannels; j++) to[j] = j < c.count && a.data ? a.get(c.d + j, k) : 0.0f;
+  }
 };
 
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+// Kernels are those of an element type at one level. Pointers to elements may have
+// any alignment that their type has.
+struct Kernels {
+  // convolve computes n adjacent positions; window is where X of the first, W-1 before it, lies.
+  void (*convolve)(const void* window, void* out, int64_t n, const Taps& taps);
+  // tokens computes 1 or 4 positions; rows are those of X, the oldest first.
+  void (*tokens)(const void* const* rows, void* const* out, int count, const TokenTaps& taps);
+  // widen and narrow convert n adjacent elements to and from floats.
+  void (*widen)(const void* from, int64_t n, float* to);
+  void (*narrow)(const float* from, int64_t n, void* to);
+};
+
+// kernels are those of the type for settings().level.
+const Kernels& kernels(DType dtype);
+
+// tile_sums computes n positions from t on of a row's tile: x holds X from t-(W-1)
+// on. activate: with SiLU if the problem has it, and zeros at padding.
+void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate);
+
+// gather reads positions from..from+n of an array into rows.
+void gather(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, float* rows);
+// scatter writes rows to positions from..from+n of an array.
+void scatter(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, const float* rows);
+
+// gather_values reads X[from..from+n], initial states and zeros included.
+inline void gather_values(const Problem& p, DType dtype, const Channels& c, int64_t from, int64_t n, float* rows) {
+  const int64_t before = least(from < 0 ? -from : 0, n);
+  if (before > 0 && p.initial.data) gather(p.initial, dtype, c, from + p.width - 1, before, rows);
+  else memset(rows, 0, before * kChannels * sizeof(float));
+  if (before < n) gather(p.x, dtype, c, from + before, n - before, rows + before * kChannels);
+}
+
+inline Status no_memory() { return runtime_error("out of memory for a tile"); }
+
+// Blocks cuts channels into ranges of block, the last of which has a few more, so
+// that none has fewer than a vector if dim has not.
+struct Blocks {
+  int64_t dim, block, count;
+  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
+  int64_t first(int64_t i) const { return i * block; }
+  int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
+};
+
+// Strip is a run of positions of a block of channels; T is any type of the elements' size.
+template <class T> struct Strip {
+  const Kernels& kernels;
+  const T* x;  // position 0, which may lie behind others
+  T* out;
+  int64_t x_stride, out_stride;
+  const T* before;  // rows for the positions before 0
+
+  void run(int64_t from, int64_t to, const TokenTaps& taps) const {
+    const void* rows[kTokenWidth + 3];
+    void* outs[4];
+    for (int64_t t = from, count; t < to; t += count) {
+      count = to - t >= 4 ? 4 : 1;
+      for (int64_t i = 0; i < taps.width - 1 + count; i++) rows[i] = row(t + i - (taps.width - 1), taps);
+      for (int64_t i = 0; i < count; i++) outs[i] = out + (t + i) * out_stride;
+      kernels.tokens(rows, outs, int(count), taps);
+    }
+  }
+
+ private:
+  const T* row(int64_t t, const TokenTaps& taps) const {
+    return t < 0 ? before + (t + taps.width - 1) * taps.channels : x + t * x_stride;
+  }
+};
+
+// Front is the beginning of a row, computed from a copy behind what comes before it.
+template <class T> struct Front {
+  static constexpr int64_t kPositions = 64;
+  T values[kRowWidth - 1 + kPositions + kMostLanes];
+
+  // row computes n positions of x; values begin with the W-1 that come before.
+  void row(const Kernels& kernels, const T* x, T* out, int64_t n, const Taps& taps) {
+    const int64_t halo = taps.width - 1, m = least(n, kPositions);
+    memcpy(values + halo, x, m * sizeof(T));
+    kernels.convolve(values, out, m, taps);
+    if (n > m) kernels.convolve(x + m - halo, out + m, n - m, taps);
+  }
+};
 
 }  // namespace aiter::conv1d

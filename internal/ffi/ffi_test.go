@@ -25,7 +25,7 @@ type bench struct {
 	conv    *ffi.Module
 }
 
-var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wl,--as-needed"}
+var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wl,--as-needed", "-Wl,-z,nodelete", "-pthread"}
 
 const csrc = "../../csrc/"
 
@@ -39,7 +39,7 @@ var setup = sync.OnceValues(func() (*bench, error) {
 	units := map[string][]string{
 		"support.so": {csrc + "support/aiter_ffi.cpp"},
 		"echo.so":    {"testdata/echo.cpp"},
-		"conv.so":    {csrc + "kernels/causal_conv1d_fwd.cpp", csrc + "kernels/causal_conv1d_bwd.cpp"},
+		"conv.so":    {csrc + "kernels/causal_conv1d_cpu.cpp", csrc + "kernels/causal_conv1d_fwd.cpp", csrc + "kernels/causal_conv1d_bwd.cpp"},
 	}
 	for name, sources := range units {
 		if err := compile(filepath.Join(dir, name), sources...); err != nil {

@@ -7,6 +7,8 @@ non-zero at the first case that differs.
 """
 
 import itertools
+import ctypes
+import os
 import sys
 
 import torch
@@ -177,11 +179,30 @@ def check_errors(module):
     return len(bad)
 
 
+def check_threads(module):
+    """A call large enough for several threads, then the same in a forked child, which has none of them."""
+    x, weight = torch.randn(2, 64, 8192), torch.randn(64, 4)
+    want = torch.empty_like(x)
+    module.causal_conv1d_fwd(want, x, weight, None, True)
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            out = torch.empty_like(x)
+            module.causal_conv1d_fwd(out, x, weight, None, True)
+            # numpy-free and without torch's own threads, which a forked child must not use
+            same = bytes(memoryview((ctypes.c_char * out.nbytes).from_address(out.data_ptr()))) == bytes(
+                memoryview((ctypes.c_char * want.nbytes).from_address(want.data_ptr())))
+            os._exit(0 if same else 1)
+        status = os.waitpid(child, 0)[1]
+        assert status == 0, f"forked child: status {status}"
+    return 2
+
+
 def main():
     torch.manual_seed(0)
     print(f"python {sys.version.split()[0]}, torch {torch.__version__}, tvm_ffi {tvm_ffi.__version__}")
     module = tvm_ffi.load_module(sys.argv[1])
-    for check in (check_forward, check_backward, check_states, check_sequences, check_slices, check_errors):
+    for check in (check_forward, check_backward, check_states, check_sequences, check_slices, check_errors, check_threads):
         print(f"{check.__name__}: {check(module)} cases")
 
 

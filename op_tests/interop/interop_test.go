@@ -4,6 +4,7 @@ package interop_test
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -26,11 +27,33 @@ func TestPythonCausalConv1d(t *testing.T) {
 	t.Logf("%s", out)
 	for _, check := range []string{
 		"check_forward: 360 cases", "check_backward: 360 cases", "check_states: 30 cases",
-		"check_sequences: 2 cases", "check_slices: 1 cases", "check_errors: 6 cases",
+		"check_sequences: 2 cases", "check_slices: 1 cases", "check_errors: 6 cases", "check_threads: 2 cases",
 	} {
 		if !strings.Contains(out, check) {
 			t.Errorf("%q is missing from the script's output", check)
 		}
+	}
+}
+
+// The kernels' threads sleep in the artifact's code, so dlclose must not take it away.
+func TestNeverUnloaded(t *testing.T) {
+	f, err := elf.Open(build(t, "module_causal_conv1d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	flags, err := f.DynValue(elf.DT_FLAGS_1)
+	if err != nil || len(flags) != 1 || elf.DynFlag1(flags[0])&elf.DF_1_NODELETE == 0 {
+		t.Errorf("DT_FLAGS_1 %v, error %v: want NODELETE", flags, err)
+	}
+	libs, err := f.ImportedLibraries()
+	for _, lib := range libs {
+		if !strings.HasPrefix(lib, "libc.") && !strings.HasPrefix(lib, "libpthread.") && !strings.HasPrefix(lib, "ld-linux") {
+			t.Errorf("needs %s: only the C library is everywhere", lib)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

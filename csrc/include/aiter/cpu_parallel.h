@@ -1,0 +1,203 @@
+// Work shared out among threads. A process has one pool for each loaded module;
+// its threads start when first needed, sleep in between, and never take a signal.
+//
+// No more threads run at once than settings() allows, or than there are callers:
+// each caller works on its own job, and idle threads join whichever job has the
+// fewest, while processors are left. No call allocates, but the first in a process,
+// and no thread spins. After fork the child makes a pool of its own when it needs one. The
+// module must not be unloaded (-z nodelete), since threads sleep in its code.
+#pragma once
+
+#include <signal.h>
+
+#include "cpu_settings.h"
+
+namespace aiter::cpu {
+
+// FloatMode is how a thread rounds and whether it flushes subnormals: a job's
+// helpers do as its caller does, so that results do not depend on who computes.
+class FloatMode {
+ public:
+#if defined(__x86_64__)
+  static FloatMode get() { return {__builtin_ia32_stmxcsr()}; }
+  void set() const { __builtin_ia32_ldmxcsr(value); }
+#elif defined(__aarch64__)
+  static FloatMode get() {
+    FloatMode m;
+    asm volatile("mrs %0, fpcr" : "=r"(m.value));
+    return m;
+  }
+  void set() const { asm volatile("msr fpcr, %0" : : "r"(value)); }
+#else
+  static FloatMode get() { return {0}; }
+  void set() const {}
+#endif
+#if defined(__aarch64__)
+  uint64_t value;
+#else
+  uint32_t value;
+#endif
+};
+
+// Job is a caller's work. It lives on the caller's stack.
+struct Job {
+  void (*run)(const void* context, int64_t part);
+  const void* context;
+  int64_t parts, next;  // next is claimed atomically
+  FloatMode mode;
+  int helpers;  // threads of the pool that are in it
+  Job* after;
+
+  bool pending() const { return __atomic_load_n(&next, __ATOMIC_RELAXED) < parts; }
+  void work() {
+    for (;;) {
+      const int64_t part = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+      if (part >= parts) return;
+      run(context, part);
+    }
+  }
+};
+
+class Pool {
+ public:
+  // of_process is null when there is no memory for one.
+  static Pool* of_process();
+
+  // run does all parts of the job before it returns.
+  void run(Job* job) {
+    pthread_mutex_lock(&lock_);
+    running_++;
+    job->after = jobs_, jobs_ = job;
+    invite(job->parts - 1);
+    pthread_mutex_unlock(&lock_);
+    job->work();
+    pthread_mutex_lock(&lock_);
+    running_--;
+    remove(job);
+    if (idle_ && running_ < limit_ && neediest()) pthread_cond_signal(&wake_);
+    while (job->helpers) pthread_cond_wait(&done_, &lock_);
+    pthread_mutex_unlock(&lock_);
+  }
+
+ private:
+  static void* enter(void* pool) {
+    static_cast<Pool*>(pool)->serve();
+    return nullptr;
+  }
+
+  // serve is the life of a thread.
+  void serve() {
+    Processors mask = {};
+    if (mask.of_process()) mask.apply();  // whatever thread it was started by
+    pthread_mutex_lock(&lock_);
+    for (;;) {
+      Job* job = running_ < limit_ ? neediest() : nullptr;
+      if (job) {
+        help(job);
+        continue;
+      }
+      idle_++;
+      pthread_cond_wait(&wake_, &lock_);
+      idle_--;
+    }
+  }
+
+  void help(Job* job) {
+    running_++, job->helpers++;
+    pthread_mutex_unlock(&lock_);
+    job->mode.set();
+    job->work();
+    pthread_mutex_lock(&lock_);
+    running_--;
+    if (--job->helpers == 0) pthread_cond_broadcast(&done_);
+  }
+
+  // invite wakes or starts up to n threads, while processors are left.
+  void invite(int64_t n) {
+    const int64_t free = limit_ - running_;
+    if (n > free) n = free;
+    const int awake = n < idle_ ? int(n) : idle_;
+    for (int i = 0; i < awake; i++) pthread_cond_signal(&wake_);
+    for (n -= awake; n > 0 && threads_ < limit_ - 1 && start(); n--) threads_++;
+  }
+
+  // start makes a thread that takes no signals but those of its own faults: a Go
+  // program's handlers are not for threads that Go does not know.
+  bool start() {
+    sigset_t all, before;
+    sigfillset(&all);
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    for (int fault : faults) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, kStack);
+    pthread_t thread;
+    const bool made = pthread_create(&thread, &attr, enter, this) == 0;
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return made;
+  }
+
+  // neediest is the job with work left that the fewest threads are in.
+  Job* neediest() const {
+    Job* found = nullptr;
+    for (Job* j = jobs_; j; j = j->after)
+      if (j->pending() && (!found || j->helpers < found->helpers)) found = j;
+    return found;
+  }
+
+  void remove(const Job* job) {
+    Job** p = &jobs_;
+    while (*p != job) p = &(*p)->after;
+    *p = job->after;
+  }
+
+  static constexpr size_t kStack = 512 << 10;  // a kernel uses less than 64 KiB
+
+  pid_t process_;
+  int limit_;  // threads at work at once, callers included
+  pthread_mutex_t lock_;
+  pthread_cond_t wake_, done_;
+  int threads_, idle_, running_;
+  Job* jobs_;
+};
+
+inline Pool* current_pool = nullptr;  // read and written atomically
+
+inline Pool* Pool::of_process() {
+  const pid_t self = getpid();
+  Pool* p = __atomic_load_n(&current_pool, __ATOMIC_ACQUIRE);
+  if (p && p->process_ == self) return p;
+  // None yet, or that of the parent, whose threads and locks stayed behind: it is left alone.
+  Pool* fresh = static_cast<Pool*>(calloc(1, sizeof(Pool)));
+  if (!fresh) return nullptr;
+  fresh->process_ = self, fresh->limit_ = settings().threads;
+  pthread_mutex_init(&fresh->lock_, nullptr);
+  pthread_cond_init(&fresh->wake_, nullptr), pthread_cond_init(&fresh->done_, nullptr);
+  if (__atomic_compare_exchange_n(&current_pool, &p, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return fresh;
+  free(fresh);
+  return p;
+}
+
+// drain ends a run of stores that went past the caches.
+inline void drain() {
+#if defined(__x86_64__)
+  asm volatile("sfence" : : : "memory");
+#endif
+}
+
+// parallel calls f(0) to f(parts-1), in any order, on several threads at once;
+// what it wrote is seen when parallel returns.
+template <class F> void parallel(int64_t parts, const F& f) {
+  Pool* pool = parts > 1 && settings().threads > 1 ? Pool::of_process() : nullptr;
+  if (!pool) {
+    for (int64_t i = 0; i < parts; i++) f(i);
+    return;
+  }
+  Job job{[](const void* c, int64_t part) { (*static_cast<const F*>(c))(part); }, &f, parts, 0, FloatMode::get(), 0, nullptr};
+  pool->run(&job);
+}
+
+}  // namespace aiter::cpu

@@ -1,0 +1,182 @@
+// Vectors of floats at one level (see cpu_each.h, which includes this file once a
+// level): AITER_LANES of them, with the arithmetic of the compilers' vector types.
+// What those cannot say is an instruction in assembly: the intrinsics' headers take
+// a compiler half a second to read, and differ. A product and a sum written in one
+// expression become one FMA where the level has it.
+
+#define AITER_HOT inline __attribute__((always_inline))
+
+namespace aiter::AITER_LEVEL {
+
+constexpr int kLanes = AITER_LANES;
+typedef float F __attribute__((vector_size(AITER_LANES * 4)));
+typedef int32_t I __attribute__((vector_size(AITER_LANES * 4)));
+typedef uint32_t U __attribute__((vector_size(AITER_LANES * 4)));
+typedef uint16_t H __attribute__((vector_size(AITER_LANES * 2)));  // bits of 16-bit floats
+
+AITER_HOT F set(float f) { return f - F{}; }
+AITER_HOT U bits(F v) { return reinterpret_cast<U>(v); }
+AITER_HOT F floats(U v) { return reinterpret_cast<F>(v); }
+
+template <class V, class T> AITER_HOT V take(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T, class V> AITER_HOT void give(T* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+
+// at_most and at_least keep a NaN in v.
+AITER_HOT F at_most(F v, F limit) {
+#if AITER_ISA >= 2
+  F r;
+  asm("vminps %1, %2, %0" : "=v"(r) : "v"(v), "v"(limit));
+  return r;
+#else
+  return v > limit ? limit : v;
+#endif
+}
+AITER_HOT F at_least(F v, F limit) {
+#if AITER_ISA >= 2
+  F r;
+  asm("vmaxps %1, %2, %0" : "=v"(r) : "v"(v), "v"(limit));
+  return r;
+#else
+  return v < limit ? limit : v;
+#endif
+}
+
+AITER_HOT U widen(H h) {
+#if AITER_ISA >= 2
+  U u;
+  asm("vpmovzxwd %1, %0" : "=v"(u) : "v"(h));
+  return u;
+#else
+  return __builtin_convertvector(h, U);
+#endif
+}
+
+// narrow takes values below 2^16.
+AITER_HOT H narrow(U u) {
+#if AITER_ISA == 3
+  H h;
+  asm("vpmovdw %1, %0" : "=v"(h) : "v"(u));
+  return h;
+#elif AITER_ISA == 2
+  H h;
+  asm("vextracti128 $1, %1, %0\n\tvpackusdw %0, %x1, %0" : "=&x"(h) : "x"(u));
+  return h;
+#else
+  return __builtin_convertvector(u, H);
+#endif
+}
+
+// The conversions are those of dtype.h, bit for bit (but for a NaN's).
+AITER_HOT F from_half(H h) {
+#if AITER_ISA >= 2
+  F f;
+  asm("vcvtph2ps %1, %0" : "=v"(f) : "v"(h));
+  return f;
+#elif AITER_ISA == 1
+  F f;
+  asm("fcvtl %0.4s, %1.4h" : "=w"(f) : "w"(h));
+  return f;
+#else
+  const U u = widen(h), sign = (u & 0x8000) << 16, rest = u & 0x7fff;
+  const F small = floats(rest | 0x3f000000) - 0.5f;
+  const U other = rest < 0x7c00 ? (rest << 13) + 0x38000000 : (rest << 13) | 0x7f800000;
+  return floats((rest < 0x0400 ? bits(small) : other) | sign);
+#endif
+}
+
+AITER_HOT H to_half(F f) {
+#if AITER_ISA >= 2
+  H h;
+  asm("vcvtps2ph $0, %1, %0" : "=v"(h) : "v"(f));
+  return h;
+#elif AITER_ISA == 1
+  H h;
+  asm("fcvtn %0.4h, %1.4s" : "=w"(h) : "w"(f));
+  return h;
+#else
+  const U u = bits(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
+  const U small = bits(floats(a) + 0.5f) - 0x3f000000, rest = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+  const U large = a > 0x7f800000 ? U{} + 0x7e00 : U{} + 0x7c00;
+  return narrow((a >= 0x477ff000 ? large : a < 0x38800000 ? small : rest) | sign);
+#endif
+}
+
+AITER_HOT H to_bf16(F f) {
+  const U u = bits(f), rounded = u + 0x7fff + ((u >> 16) & 1);
+  return narrow(((u & 0x7fffffff) > 0x7f800000 ? u | 0x400000 : rounded) >> 16);
+}
+
+// load reads kLanes elements as floats, store rounds kLanes floats to elements.
+AITER_HOT F load(const float* p) { return take<F>(p); }
+AITER_HOT F load(const half_t* p) { return from_half(take<H>(p)); }
+AITER_HOT F load(const bf16_t* p) { return floats(widen(take<H>(p)) << 16); }
+AITER_HOT F rounded(F v, float) { return v; }
+AITER_HOT H rounded(F v, half_t) { return to_half(v); }
+AITER_HOT H rounded(F v, bf16_t) { return to_bf16(v); }
+template <class T> AITER_HOT void store(T* p, F v) { give(p, rounded(v, T())); }
+
+// stream stores past the caches; p is a multiple of the stored vector's size,
+// and cpu::drain ends a run of such stores.
+template <class T> AITER_HOT void stream(T* p, F v) {
+  const auto r = rounded(v, T());
+#if AITER_ISA >= 2
+  typedef decltype(rounded(v, T())) V;
+  asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<V*>(p)) : "v"(r));
+#else
+  give(p, r);
+#endif
+}
+template <class T> AITER_HOT bool streamable(const T* p) {
+  return AITER_ISA >= 2 && reinterpret_cast<uintptr_t>(p) % (kLanes * sizeof(T)) == 0;
+}
+
+// load_some reads the first n < kLanes elements, the others are 0.
+template <class T> AITER_HOT F load_some(const T* p, int64_t n) {
+  T some[kLanes] = {};
+  __builtin_memcpy(some, p, n * sizeof(T));
+  return load(some);
+}
+template <class T> AITER_HOT void store_some(T* p, F v, int64_t n) {
+  T some[kLanes];
+  store(some, v);
+  __builtin_memcpy(p, some, n * sizeof(T));
+}
+
+// sum adds the lanes, always in the same order.
+AITER_HOT float sum(F v) {
+  float lane[kLanes];
+  give(lane, v);
+  for (int half = kLanes / 2; half; half /= 2)
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+  return lane[0];
+}
+
+// exp_minus is e^-p, within 2 ulp, infinity where that is beyond a float, and at least e^-87.
+// e^x = 2^n e^r with |r| <= ln2/2, e^r a polynomial.
+AITER_HOT F exp_minus(F p) {
+  const F x = at_least(at_most(-p, set(88.7228f)), set(-87.0f));
+  const F shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;  // 1.5*2^23: rounds
+  const F r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  F e = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  e = e * r + 8.3334519073e-3f;
+  e = e * r + 4.1665795894e-2f;
+  e = e * r + 1.6666665459e-1f;
+  e = e * r + 5.0000001201e-1f;
+  e = e * (r * r) + r + 1.0f;
+#if AITER_ISA == 3
+  F scaled;
+  asm("vscalefps %2, %1, %0" : "=v"(scaled) : "v"(e), "v"(n));
+#else
+  const F scaled = floats(bits(e) + (bits(shifted) << 23));  // 1.5*2^23 has no low bits
+#endif
+  return p < -88.7228f ? floats(U{} + 0x7f800000) : scaled;
+}
+
+AITER_HOT F silu(F p) { return p / (exp_minus(p) + 1.0f); }
+AITER_HOT F sigmoid(F p) { return 1.0f / (exp_minus(p) + 1.0f); }
+
+}  // namespace aiter::AITER_LEVEL

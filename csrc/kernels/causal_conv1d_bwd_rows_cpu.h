@@ -1,0 +1,158 @@
+// The backward pass over rows: positions of one channel that are adjacent in
+// memory. Included once a level (aiter/cpu_each.h).
+//
+// Tiling: 512 positions as floats in the first cache, W-1 more on either side: x,
+// then g from the sums before the activation, which are computed again, then dx.
+// Bytes: x and dout once, dx once.
+// Reduction: dx over the width in fp32. dweight and dbias in fp32, a lane for each
+// position modulo 2*kLanes, over at most 4096 positions, and over those in double.
+
+namespace aiter::AITER_LEVEL::conv1d::bwd {
+
+using namespace aiter::conv1d;
+using namespace aiter::conv1d::bwd;
+
+constexpr int64_t kChunk = 512;
+constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 2 * kLanes;
+
+// through_silu is the gradient of y, the sum before the activation.
+AITER_HOT F through_silu(F y, F g) {
+  const F s = sigmoid(y);
+  return g * (s * (y * (1.0f - s) + 1.0f));
+}
+
+// Sums are dweight and dbias of a channel; the last is dbias.
+class Sums {
+ public:
+  explicit Sums(int64_t width, double* totals) : width_(width), totals_(totals) { clear(); }
+  ~Sums() { flush(); }
+
+  // add takes n positions; x and g are 0 behind them, up to 2*kLanes.
+  AITER_HOT void add(const float* x, const float* g, int64_t n) {
+    for (int64_t k = 0; k < width_; k += 4) {
+      F a[4], b[4];
+      for (int j = 0; j < 4; j++) a[j] = lane_[k + j], b[j] = F{};
+      for (int64_t i = 0; i < n; i += 2 * kLanes) {
+        const F u = load(g + i), v = load(g + i + kLanes);
+        for (int j = 0; j < 4; j++) a[j] = load(x + i + k + j) * u + a[j], b[j] = load(x + i + k + j + kLanes) * v + b[j];
+      }
+      for (int j = 0; j < 4; j++) lane_[k + j] = a[j] + b[j];
+    }
+    F a = bias_;
+    for (int64_t i = 0; i < n; i += kLanes) a += load(g + i);
+    bias_ = a;
+    if ((count_ += n) >= kUnit) flush();
+  }
+
+ private:
+  void clear() {
+    for (int64_t k = 0; k < kGradWidth; k++) lane_[k] = F{};
+    bias_ = F{}, count_ = 0;
+  }
+  void flush() {
+    for (int64_t k = 0; k < width_; k++) totals_[k] += double(sum(lane_[k]));
+    totals_[width_] += double(sum(bias_));
+    clear();
+  }
+
+  const int64_t width_;
+  double* const totals_;
+  F lane_[kGradWidth], bias_;  // taps beyond the width are computed, and ignored
+  int64_t count_;
+};
+
+// Chunk is where the work is.
+struct Chunk {
+  int64_t b, d, t, n, known;  // positions t..t+n; g of known positions
+  float weight[kGradWidth], bias;
+  float x[kPadded], g[kPadded], dx[kChunk + kLanes];
+};
+
+class Rows {
+ public:
+  Rows(const Backward& problem, DType type) : p(problem), dtype(type), table(kernels(type)), size(dtype_size(type)) {}
+
+  // run computes units u..end of channel d, in order. A unit is kUnit positions of a batch.
+  void run(int64_t d, int64_t u, int64_t end, double* totals) const {
+    Chunk c;
+    c.d = d, c.bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+    for (int64_t k = 0; k < p.width; k++) c.weight[k] = p.weight.get(d, k);
+    Sums sums(p.width, totals);
+    const int64_t per = pieces(p.seqlen, kUnit);
+    for (; u < end; u++) {
+      c.b = u / per;
+      const int64_t from = u % per * kUnit, to = least(from + kUnit, p.seqlen);
+      for (c.t = from; c.t < to; c.t += kChunk) {
+        c.n = least(kChunk, to - c.t), c.known = least(c.n + p.width - 1, p.seqlen - c.t);
+        gradients(&c);
+        inputs(&c);
+        if (p.dinitial.data && c.t == 0) initials(c);
+        blank(c.x + c.n + p.width - 1, c.g + c.n);
+        sums.add(c.x, c.g, c.n);
+      }
+    }
+  }
+
+ private:
+  static AITER_HOT void blank(float* x, float* g) {
+    for (int i = 0; i < 2; i++) store(x + i * kLanes, F{}), store(g + i * kLanes, F{});
+  }
+
+  char* row(const Array3& a, const Chunk& c, int64_t t) const {
+    return static_cast<char*>(a.data) + (c.b * a.batch + c.d * a.dim + t * a.last) * size;
+  }
+
+  // gradients: X from t-(W-1) on into x, and g.
+  void gradients(Chunk* c) const {
+    const int64_t halo = p.width - 1, before = c->t < halo ? halo - c->t : 0;
+    for (int64_t j = 0; j < before; j++) c->x[j] = p.initial.data ? aiter::load(row(p.initial, *c, c->t + j), dtype, 0) : 0.0f;
+    table.widen(row(p.x, *c, c->t - halo + before), c->known + halo - before, c->x + before);
+    table.widen(row(p.dout, *c, c->t), c->known, c->g);
+    blank(c->x + c->known + halo, c->g + c->known);
+    if (!p.silu) return;
+    for (int64_t i = 0; i < c->known; i += kLanes) {
+      F y = set(c->bias);
+      for (int64_t k = 0; k < p.width; k++) y = load(c->x + i + k) * c->weight[k] + y;
+      store(c->g + i, through_silu(y, load(c->g + i)));
+    }
+    blank(c->x + c->known + halo, c->g + c->known);
+  }
+
+  // inputs: dx.
+  void inputs(Chunk* c) const {
+    for (int64_t i = 0; i < c->n; i += kLanes) {
+      F y = F{};
+      for (int64_t k = 0; k < p.width; k++) y = load(c->g + i + k) * c->weight[p.width - 1 - k] + y;
+      store(c->dx + i, y);
+    }
+    if (p.dfinal.data) {
+      const int64_t from = p.seqlen - (p.width - 1) - c->t;
+      for (int64_t i = from > 0 ? from : 0; i < c->n; i++) c->dx[i] = one(*c, i);
+    }
+    table.narrow(c->dx, c->n, row(p.dx, *c, c->t));
+  }
+
+  // one is the gradient of X[t+i], i > -W, with dfinal's part.
+  float one(const Chunk& c, int64_t i) const {
+    float y = 0.0f;
+    for (int64_t k = i < 0 ? -i : 0; k < p.width && i + k < c.known; k++) y += c.weight[p.width - 1 - k] * c.g[i + k];
+    const int64_t f = c.t + i - (p.seqlen - (p.width - 1));
+    return p.dfinal.data && f >= 0 ? y + aiter::load(row(p.dfinal, c, f), dtype, 0) : y;
+  }
+
+  void initials(const Chunk& c) const {
+    for (int64_t i = 0; i < p.width - 1; i++) aiter::store(row(p.dinitial, c, i), dtype, 0, one(c, i - (p.width - 1)));
+  }
+
+  const Backward& p;
+  const DType dtype;
+  const Kernels& table;
+  const int64_t size;
+};
+
+inline bool rows(const Backward& p, DType dtype, int64_t d, int64_t u, int64_t end, double* totals) {
+  Rows(p, dtype).run(d, u, end, totals);
+  return true;
+}
+
+}  // namespace aiter::AITER_LEVEL::conv1d::bwd

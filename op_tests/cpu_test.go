@@ -1,0 +1,226 @@
+package optests_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// The CPU kernels read their environment once a process, so these tests start this
+// test program again with another one. All share one build.
+
+const childVariable = "AITER_TEST_CHILD"
+
+// again runs a test of this program in a process of its own and returns its output.
+func again(t *testing.T, env []string, run string, args ...string) (string, error) {
+	t.Helper()
+	argv := append([]string{"-test.run=^" + run + "$", "-test.v", "-test.timeout=10m"}, args...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], argv...)
+	cmd.Env = append(append(os.Environ(), childVariable+"=1"), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// TestCPU holds what only the CPU's build has: instruction sets, threads, its own exponential.
+func TestCPU(t *testing.T) {
+	if *deviceFlag != "cpu" {
+		t.Skip("these are of the CPU kernels")
+	}
+	if os.Getenv("AITER_JIT_DIR") == "" {
+		t.Setenv("AITER_JIT_DIR", t.TempDir())
+	}
+	t.Run("Concurrent", testConcurrentCalls)
+	t.Run("SiLU", testSiLU)
+	t.Run("Levels", testLevels)
+	t.Run("Threads", testThreads)
+	t.Run("Environment", testEnvironmentErrors)
+}
+
+// levels are the instruction sets that kernels exist for on this architecture.
+func levels() []string {
+	switch runtime.GOARCH {
+	case "amd64":
+		return []string{"scalar", "avx2", "avx512"}
+	case "arm64":
+		return []string{"scalar", "neon"}
+	}
+	return []string{"scalar"}
+}
+
+// Every instruction set that this processor has passes a part of the suite; one that it
+// has not is an error that names those it has.
+func testLevels(t *testing.T) {
+	for _, level := range levels() {
+		out, err := again(t, []string{"AITER_CPU_ISA=" + level}, "TestSuite", "-samples=25", "-seed=7")
+		switch {
+		case err == nil:
+			t.Logf("%s: passed", level)
+		case level != "scalar" && strings.Contains(out, "AITER_CPU_ISA: expected one of scalar"):
+			t.Logf("%s: this processor has it not", level)
+		default:
+			t.Errorf("%s: %v\n%.4000s", level, err, out)
+		}
+	}
+}
+
+func testEnvironmentErrors(t *testing.T) {
+	for variable, want := range map[string]string{
+		"AITER_CPU_ISA=sse9":       "AITER_CPU_ISA: expected one of scalar",
+		"AITER_NUM_THREADS=0":      "AITER_NUM_THREADS: expected a number from 1 to 1024, got 0",
+		"AITER_NUM_THREADS=many":   "AITER_NUM_THREADS: expected a number from 1 to 1024, got many",
+		"AITER_NUM_THREADS=100000": "AITER_NUM_THREADS: expected a number from 1 to 1024, got 100000",
+	} {
+		if out, err := again(t, []string{variable}, "TestCPUDigests"); err == nil || !strings.Contains(out, want) {
+			t.Errorf("%s: want %q, got %v\n%.2000s", variable, want, err, out)
+		}
+	}
+}
+
+// The bits of all results are the same for any number of threads, at every level.
+func testThreads(t *testing.T) {
+	var first string
+	for _, n := range []int{1, 2, 3, 8} {
+		out, err := again(t, []string{fmt.Sprintf("AITER_NUM_THREADS=%d", n)}, "TestCPUDigests")
+		digests := lines(out, "digest ")
+		if err != nil || len(digests) == 0 {
+			t.Fatalf("%d threads: %v\n%.4000s", n, err, out)
+		}
+		all := strings.Join(digests, "\n")
+		if first == "" {
+			first = all
+		}
+		if all != first {
+			t.Errorf("%d threads:\n%s\nwant, as of one:\n%s", n, all, first)
+		}
+	}
+}
+
+func lines(text, mark string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		if _, after, ok := strings.Cut(line, mark); ok {
+			found = append(found, strings.TrimSpace(after))
+		}
+	}
+	return found
+}
+
+// TestCPUDigests prints what a few problems, large enough for several threads, give.
+func TestCPUDigests(t *testing.T) {
+	if os.Getenv(childVariable) == "" {
+		t.Skip("started by other tests")
+	}
+	target := open(t)
+	for _, op := range optests.Operators() {
+		for i, c := range []optests.Case{
+			{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true},
+			{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true, DType: tensor.BFloat16},
+			{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true, DType: tensor.Float16},
+		} {
+			for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
+				c.Layout, c.Seed = layout, uint64(i)
+				out := target.outputs(t, op, c)
+				names := make([]string, 0, len(out))
+				for name := range out {
+					names = append(names, name)
+				}
+				slices.Sort(names)
+				for _, name := range names {
+					t.Logf("digest %s %s %s %x", op, c, name, sha256.Sum256(out[name]))
+				}
+			}
+		}
+	}
+}
+
+// SiLU of the forward pass is within 3 ulp of float64's, also far out, and NaN stays.
+func testSiLU(t *testing.T) {
+	target := open(t)
+	var xs []float64
+	for x := -110.0; x <= 110; x += 0.00371 {
+		xs = append(xs, float64(float32(x)))
+	}
+	for _, x := range []float64{0, 1e-40, -1e-40, 1e-10, 3e38, -3e38, -1e30, -88.7, -88.73, -89, -200, math.Inf(1), math.NaN()} {
+		xs = append(xs, float64(float32(x)))
+	}
+	n := int64(len(xs))
+	make3 := func() *tensor.Tensor {
+		v, err := tensor.New(tensor.Float32, 1, 1, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	x, out := make3(), make3()
+	weight, err := tensor.New(tensor.Float32, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.SetFloat64s(xs); err != nil {
+		t.Fatal(err)
+	}
+	if err := weight.SetFloat64s([]float64{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := call(t.Context(), target.reg, "causal_conv1d_fwd", []any{out, x, weight, nil, true}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := out.Float64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	worst := 0.0
+	for i, v := range xs {
+		want := v / (1 + math.Exp(-v))
+		if math.IsNaN(want) || math.IsInf(want, 0) {
+			if math.IsNaN(want) != math.IsNaN(got[i]) || math.IsInf(want, 0) && got[i] != want {
+				t.Errorf("silu(%g) = %g, want %g", v, got[i], want)
+			}
+			continue
+		}
+		// Below e^-88 the exponential is beyond a float: what is left is 0 or less than 1e-35.
+		err := math.Abs(got[i] - want)
+		if math.Abs(want) > 1e-35 {
+			worst = max(worst, err/math.Abs(want)*(1<<24))
+		} else if err > 1e-35 {
+			t.Errorf("silu(%g) = %g, want %g", v, got[i], want)
+		}
+	}
+	t.Logf("worst error %.2f half ulp", worst)
+	if worst > 6 {
+		t.Errorf("worst error %.2f half ulp, want 6 at most", worst)
+	}
+}
+
+// Calls of many goroutines at once give what each gives alone.
+func testConcurrentCalls(t *testing.T) {
+	target := open(t)
+	c := optests.Case{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true, Seed: 3}
+	want := target.outputs(t, "causal_conv1d_bwd", c)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 4 {
+				for name, bits := range target.outputs(t, "causal_conv1d_bwd", c) {
+					if !bytes.Equal(bits, want[name]) {
+						t.Errorf("goroutine %d: %s differs", i, name)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
