@@ -71,6 +71,7 @@ type world struct {
 	mu    sync.Mutex
 	names map[string]map[string]bool // folder -> names in it
 	lists map[string]*listState      // by digest of the list
+	seen  map[string]string          // digests of files outside the tree, as lists were checked
 }
 
 // listState is what was found out about a dependency list, once for all units
@@ -82,7 +83,7 @@ type listState struct {
 }
 
 func newWorld(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *world {
-	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}}
+	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, seen: map[string]string{}}
 }
 
 func (w *world) digest(p string) (string, error) {
@@ -137,7 +138,7 @@ func (w *world) staleList(store *cache.Dir, digest string) string {
 // stale says what about the list is not true any more, "" when all is.
 func (w *world) stale(l *depList) string {
 	for _, f := range l.files {
-		got, err := w.digest(f.path)
+		got, err := w.listed(f.path)
 		switch {
 		case err != nil:
 			return "header gone: " + f.path
@@ -151,6 +152,27 @@ func (w *world) stale(l *depList) string {
 		}
 	}
 	return ""
+}
+
+// listed is the digest of a file in a list. Units name the same system headers
+// in different lists; each is looked at once.
+func (w *world) listed(p string) (string, error) {
+	if !path.IsAbs(p) {
+		return w.digest(p)
+	}
+	w.mu.Lock()
+	known, ok := w.seen[p]
+	w.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	digest, err := w.digest(p)
+	if err == nil {
+		w.mu.Lock()
+		w.seen[p] = digest
+		w.mu.Unlock()
+	}
+	return digest, err
 }
 
 // record makes the lists of what a compile read: one of the source tree, one

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 )
 
@@ -12,6 +13,7 @@ import (
 type flights[K comparable, V any] struct {
 	mu      sync.Mutex
 	flying  map[K]*flight[V]
+	left    map[*flight[V]]struct{} // those that everybody gave up, and that have not ended yet
 	arrived map[K]V
 }
 
@@ -73,6 +75,7 @@ func (f *flights[K, V]) start(ctx context.Context, key K, work func(context.Cont
 		if fl.err == nil {
 			f.arrived[key] = fl.value
 		}
+		delete(f.left, fl)
 		close(fl.done)
 	}()
 	return fl
@@ -88,6 +91,24 @@ func (f *flights[K, V]) leave(key K, fl *flight[V]) {
 	fl.cancel()
 	if f.flying[key] == fl {
 		delete(f.flying, key) // who comes now starts afresh
+	}
+	select {
+	case <-fl.done:
+	default:
+		if f.left == nil {
+			f.left = map[*flight[V]]struct{}{}
+		}
+		f.left[fl] = struct{}{}
+	}
+}
+
+// drain waits for the end of what everybody gave up.
+func (f *flights[K, V]) drain() {
+	f.mu.Lock()
+	left := slices.Collect(maps.Keys(f.left))
+	f.mu.Unlock()
+	for _, fl := range left {
+		<-fl.done
 	}
 }
 

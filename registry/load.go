@@ -36,13 +36,14 @@ func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (m
 }
 
 func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*module, error) {
-	sup, err := r.loadSupport(ctx, m, req)
+	sup, results, err := r.loadSupport(ctx, m, req)
 	if err != nil {
 		return nil, err
 	}
-	results, err := r.build(ctx, m, req)
-	if err != nil {
-		return nil, &BuildError{Request: req, Err: err}
+	if results == nil || r.reload != nil {
+		if results, err = r.build(ctx, m, req); err != nil {
+			return nil, &BuildError{Request: req, Err: err}
+		}
 	}
 	mod, err := r.open(sup, results[0])
 	if err != nil {
@@ -78,32 +79,33 @@ func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
 
 // loadSupport loads the support library when nobody has, building it side by
 // side with the module that needs it. It is loaded once: modules find its
-// symbols by name, and two of it would not share their streams and errors.
-func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Request) (*ffi.Support, error) {
+// symbols by name, and two of it would not share their streams and errors. The
+// results are nil when nothing was built, else the module's comes first.
+func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Request) (*ffi.Support, []jit.Result, error) {
 	r.mu.Lock()
 	sup := r.support
 	r.mu.Unlock()
 	if sup != nil {
-		return sup, nil
+		return sup, nil, nil
 	}
 	support := jit.Request{Module: supportModule, Target: hostTarget()}
 	results, err := m.Build(ctx, along, support)
 	if err != nil {
-		return nil, &BuildError{Request: along, Err: err}
+		return nil, nil, &BuildError{Request: along, Err: err}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.support != nil {
-		return r.support, nil
+		return r.support, results, nil
 	}
 	a, _, err := r.hold(results[1].Artifact)
 	if err == nil {
 		r.support, err = ffi.LoadSupport(a.Path)
 	}
 	if err != nil {
-		return nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
+		return nil, nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
 	}
-	return r.support, nil
+	return r.support, results, nil
 }
 
 // hold marks the artifact as in use by this process, and then checks its

@@ -35,7 +35,7 @@ func (u *units) Observe(e jit.Event) {
 		u.n = map[string]int{}
 	}
 	name := strings.TrimPrefix(filepath.Base(e.Source), "causal_conv1d_")
-	u.n[strings.TrimSpace(name+" "+e.Values)]++
+	u.n[strings.Join(strings.Fields(name+" "+e.Values+" "+string(e.Pass)), " ")]++
 }
 
 // expect checks what was compiled since the last call.
@@ -112,7 +112,7 @@ func TestFirstCallCompilesItsOperatorAlone(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	call(t, fwd, tensor.Float32)
-	seen.expect(t, "first call", "fwd.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "first call", "fwd.cpp", "cpu.cpp", "aiter_ffi.cpp")
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "another type, which the CPU's unit has")
 	x := must(tensor.New(tensor.Float32, 3, 1))
@@ -135,7 +135,7 @@ func TestEachTypeIsCompiledWhenItIsCalled(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	call(t, fwd, tensor.BFloat16)
-	seen.expect(t, "first call", "fwd.cpp dtype=bfloat16", "aiter_ffi.cpp")
+	seen.expect(t, "first call", "fwd.cpp dtype=bfloat16", "cpu.cpp", "aiter_ffi.cpp")
 	call(t, fwd, tensor.BFloat16)
 	seen.expect(t, "again")
 	call(t, fwd, tensor.Float32)
@@ -160,7 +160,7 @@ func TestManyGoroutinesCompileEachTypeOnce(t *testing.T) {
 		wg.Go(func() { call(t, fwd, types[i%len(types)]) })
 	}
 	wg.Wait()
-	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "aiter_ffi.cpp")
+	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "aiter_ffi.cpp")
 }
 
 // TestUnknownTypeBuildsNothing holds that a type which an axis does not have is
@@ -232,7 +232,7 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 	if err := r.Warm(context.Background(), nil, "causal_conv1d_fwd"); err != nil {
 		t.Fatal(err)
 	}
-	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "update.cpp", "varlen.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "update.cpp", "varlen.cpp", "cpu.cpp", "aiter_ffi.cpp")
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) || !r.Ready("causal_conv1d_bwd", cpu(t)) {
 		t.Error("not ready after Warm")
 	}
@@ -251,7 +251,7 @@ func TestVerifiedCallsOfParts(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen, Verify: true})
 	call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float16)
-	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "aiter_ffi.cpp")
+	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "cpu.cpp", "aiter_ffi.cpp")
 }
 
 // TestPartForAGPU holds that what a first call on a GPU builds is one unit with
@@ -276,7 +276,7 @@ func TestPartForAGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen.expect(t, "forward in float16", "fwd.hip dtype=float16")
+	seen.expect(t, "forward in float16", "fwd.hip dtype=float16 host", "fwd.hip dtype=float16 device")
 	library, err := os.ReadFile(res[0].Artifact.Path)
 	if err != nil {
 		t.Fatal(err)

@@ -219,13 +219,17 @@ func (r *Registry) built(op *code, t target.Target) bool {
 
 // Close closes the registry: later lookups and calls fail with [ErrClosed],
 // calls under way finish. Code that was loaded stays in memory, since other
-// goroutines may still run it. A reload that is under way ends without effect.
+// goroutines may still run it. A reload that is under way ends without effect,
+// and so do builds that nobody waits for any more.
 func (r *Registry) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
 	if r.reload != nil {
 		r.reload.stop()
+	}
+	for _, v := range r.now.Load().versions {
+		v.builds.drain()
 	}
 	return errors.Join(r.Manager().Close(), r.devices.Close())
 }
