@@ -5,7 +5,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Real compilers that the tests may not do without.
-REQUIRE ?= hipcc,python3
+REQUIRE ?= hipcc,llvm-objdump,python3
 
 .PHONY: help build demo test test-race test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser clean
 

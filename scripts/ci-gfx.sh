@@ -24,3 +24,6 @@ expect 'again: compiled units' "$(compiled "$(build a gfx90a,gfx942,gfx1100,gfx1
 more=$(build a gfx90a,gfx942,gfx950,gfx1100,gfx1201,cpu)
 expect 'one more target: compiled units' "$(compiled "$more")" "$each"
 expect 'another cache, one target: digest' "$(digests "$(build b gfx950)" | head -1)" "$(digests "$(build a gfx950)" | head -1)"
+
+echo 'machine code of all kernels'
+go test ./op_tests -count=1 -run '^TestMachineCode$' -args -machinecode.cache="$work/a" -machinecode.targets=gfx90a,gfx942,gfx950,gfx1100,gfx1201

@@ -175,22 +175,28 @@ type kernelItem struct {
 	Waves      int       `json:"waves_per_simd"` // 0: unknown target
 	Limit      string    `json:"waves_limited_by"`
 	Loop       *loopItem `json:"loop"` // null without a disassembler
+	All        *counts   `json:"all"`  // likewise
 }
 
-// loopItem is the hottest loop of a kernel; bytes are those of one lane.
+// loopItem is the hottest loop of a kernel.
 type loopItem struct {
-	Whole        bool `json:"whole_kernel"` // no loop moves data
-	Instructions int  `json:"instructions"`
-	WideLoads    int  `json:"loads_16"`
-	Loads        int  `json:"loads_narrow"`
-	WideStores   int  `json:"stores_16"`
-	Stores       int  `json:"stores_narrow"`
-	LoadBytes    int  `json:"load_bytes"`
-	StoreBytes   int  `json:"store_bytes"`
-	LDS          int  `json:"lds"`
-	VALU         int  `json:"valu"`
-	DPP          int  `json:"dpp"`
-	Scratch      int  `json:"scratch"`
+	Whole bool `json:"whole_kernel"` // no loop moves data
+	counts
+}
+
+// counts are instructions; bytes are those of one lane.
+type counts struct {
+	Instructions int `json:"instructions"`
+	WideLoads    int `json:"loads_16"`
+	Loads        int `json:"loads_narrow"`
+	WideStores   int `json:"stores_16"`
+	Stores       int `json:"stores_narrow"`
+	LoadBytes    int `json:"load_bytes"`
+	StoreBytes   int `json:"store_bytes"`
+	LDS          int `json:"lds"`
+	VALU         int `json:"valu"`
+	DPP          int `json:"dpp"`
+	Scratch      int `json:"scratch"`
 }
 
 func newKernelItem(r codeobject.Report) kernelItem {
@@ -200,12 +206,17 @@ func newKernelItem(r codeobject.Report) kernelItem {
 		Code: r.CodeSize, Wave: r.Wave, Waves: r.Waves, Limit: r.Limit,
 	}
 	if l := r.Loop; l != nil {
-		x.Loop = &loopItem{
-			Whole: l.Whole, Instructions: l.Instructions, WideLoads: l.WideLoads, Loads: l.Loads, WideStores: l.WideStores,
-			Stores: l.Stores, LoadBytes: l.LoadBytes, StoreBytes: l.StoreBytes, LDS: l.LDS, VALU: l.VALU, DPP: l.DPP, Scratch: l.Scratch,
-		}
+		all := newCounts(r.All)
+		x.Loop, x.All = &loopItem{l.Whole, newCounts(l.Counts)}, &all
 	}
 	return x
+}
+
+func newCounts(c codeobject.Counts) counts {
+	return counts{
+		Instructions: c.Instructions, WideLoads: c.WideLoads, Loads: c.Loads, WideStores: c.WideStores, Stores: c.Stores,
+		LoadBytes: c.LoadBytes, StoreBytes: c.StoreBytes, LDS: c.LDS, VALU: c.VALU, DPP: c.DPP, Scratch: c.Scratch,
+	}
 }
 
 // inspectRows is a table: first what a kernel needs, then what its hottest loop does.

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// Tool returns the path of a tool (hipcc, nvcc, python3, chromium): the variable
+// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium): the variable
 // of its name in capitals, else .toolchain/bin of the checkout, which `make rocm`,
 // `make python` and `make cuda` fill, else for a browser the PATH. Without it the
 // test is skipped, unless AITER_REQUIRE_TOOLS, a list with commas, names the tool:
 // then it fails.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
-	variable := strings.ToUpper(name)
+	variable := strings.ReplaceAll(strings.ToUpper(name), "-", "_")
 	if path := os.Getenv(variable); path != "" {
 		return path
 	}

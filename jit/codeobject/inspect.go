@@ -17,6 +17,7 @@ type Report struct {
 	Waves  int    // a SIMD unit, 0 if the target is not known
 	Limit  string // what limits them
 	Loop   *Loop  // nil without a disassembly
+	All    Counts // of the whole kernel
 }
 
 // Disassembler prints what `llvm-objdump -d` does for the code object in a file.
@@ -58,7 +59,7 @@ func (o Object) inspect(ctx context.Context, d Disassembler) ([]Report, error) {
 		r.Waves, r.Limit = k.WavesPerSIMD(o.Target)
 		if in, ok := code[k.Symbol]; ok {
 			loop := HottestLoop(in)
-			r.Loop = &loop
+			r.Loop, r.All = &loop, count(in)
 		}
 		list = append(list, r)
 	}

@@ -1,0 +1,150 @@
+package optests_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/codeobject"
+	"github.com/aiter-go/aiter/jit/manifest"
+	arch "github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/registry"
+)
+
+var (
+	machineTargets = flag.String("machinecode.targets", "", "AMD targets of which all kernels are looked at; by default forward's in bfloat16 for gfx942 and gfx1201")
+	machineCache   = flag.String("machinecode.cache", "", "cache folder; by default a new one")
+)
+
+// limit is what the machine code of some kernels must keep to.
+type limit struct {
+	kernels string // expression
+	what    string
+	holds   func(codeobject.Report) bool
+}
+
+var limits = []limit{
+	{".", "no scratch memory", func(r codeobject.Report) bool { return r.Scratch == 0 && r.All.Scratch == 0 }},
+	{".", "no spilled vector registers", func(r codeobject.Report) bool { return r.VGPRSpills == 0 }},
+	{".", "at least 2 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 2 }},
+	{`fwd::.*Everything`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
+	{`fwd::.*Everything`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
+	{`fwd::causal_conv1d_fwd_first_kernel<.*, \d, false, .*Everything`, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
+	}},
+	{`fwd::causal_conv1d_fwd_last_kernel<.*, 4, 8, .*Everything`, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
+	}},
+	// 32 elements of a thread; an MI300X has about 38 instructions an element at its memory's limit.
+	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false, .*Everything`, "at most 38 vector instructions an element",
+		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
+}
+
+// TestMachineCode holds what the compiler makes of the kernels for AMD GPUs.
+func TestMachineCode(t *testing.T) {
+	hipcc, objdump := testenv.Tool(t, "hipcc"), testenv.Tool(t, "llvm-objdump")
+	env := func(name string) string {
+		switch name {
+		case "HIPCC":
+			return hipcc
+		case "LLVM_OBJDUMP":
+			return objdump
+		case "PATH", "HOME", "TMPDIR":
+			return os.Getenv(name)
+		}
+		return ""
+	}
+	cacheDir := *machineCache
+	if cacheDir == "" {
+		cacheDir = t.TempDir()
+	}
+	ctx := context.Background()
+	reg, err := registry.Open(ctx, registry.Options{CacheDir: cacheDir, Getenv: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Close()
+	results, err := reg.Manager().Build(ctx, machineRequests(t, reg)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := (&toolchain.Finder{Env: env}).Disassembler(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make([]int, len(limits))
+	for _, res := range results {
+		for _, r := range inspected(t, res.Artifact.Path, d) {
+			hold(t, r, held)
+		}
+	}
+	for i, l := range limits {
+		if held[i] == 0 {
+			t.Errorf("%s of %q: there is no such kernel", l.what, l.kernels)
+		}
+	}
+}
+
+func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
+	t.Helper()
+	mod, op, err := reg.Manager().Config().Op("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, whole := *machineTargets, true
+	if names == "" {
+		names, whole = "gfx942,gfx1201", false
+	}
+	targets, err := arch.ParseList(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reqs []jit.Request
+	for _, x := range targets {
+		req := jit.Request{Module: mod.Name, Target: x}
+		if !whole {
+			if req.Spec, err = mod.Spec(op, x, func(manifest.Axis) string { return "bfloat16" }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reqs = append(reqs, req)
+	}
+	return reqs
+}
+
+func inspected(t *testing.T, path string, d codeobject.Disassembler) []codeobject.Report {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	list, err := codeobject.Inspect(context.Background(), file, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// hold checks a kernel against the limits, and counts those that concern it.
+func hold(t *testing.T, r codeobject.Report, held []int) {
+	t.Helper()
+	if r.Loop == nil {
+		t.Errorf("%s %s: not disassembled", r.Target, r.Name)
+		return
+	}
+	for i, l := range limits {
+		if !regexp.MustCompile(l.kernels).MatchString(r.Name) {
+			continue
+		}
+		held[i]++
+		if !l.holds(r) {
+			t.Errorf("%s %s: want %s; %+v, in all %+v, %d waves", r.Target, r.Name, l.what, r.Kernel, r.All, r.Waves)
+		}
+	}
+}
