@@ -207,7 +207,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 	}
 	return units, &link{
 		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, flags: plan.LinkFlags,
-		timeout: s.m.timeout(mod), log: log, pins: kept,
+		timeout: s.m.timeout(mod), log: log, pins: kept, w: w,
 	}, nil
 }
 

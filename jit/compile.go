@@ -2,7 +2,6 @@ package jit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -50,13 +49,7 @@ func (u *unit) knownDigests() digests {
 	known.look(u.w, u.plan.Source)
 	vs, _ := u.variants()
 	for _, v := range vs[:min(len(vs), 1)] {
-		for _, digest := range []string{v.Tree, v.System} {
-			if l, err := loadDeps(u.m.opts.Cache, digest); err == nil {
-				for _, f := range l.files {
-					known.look(u.w, f.path)
-				}
-			}
-		}
+		known.lookAt(u.w, u.m.opts.Cache, v)
 	}
 	return known
 }
@@ -184,7 +177,7 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 // took so many seconds.
 func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) (UnitResult, error) {
 	store := u.m.opts.Cache
-	v, errV := u.storeVariant(tree, system)
+	v, errV := storeVariant(store, tree, system)
 	u.pins.keep(u.key, stage.File(objectFile))
 	object, errO := store.AddBlob(stage.File(objectFile))
 	if err := errors.Join(errV, errO); err != nil {
@@ -194,34 +187,11 @@ func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) 
 	if err := storeObject(store, lines.Key(), object, cost); err != nil {
 		return UnitResult{}, err
 	}
-	if err := u.remember(v); err != nil {
+	if err := rememberVariant(store, u.key, v); err != nil {
 		return UnitResult{}, err
 	}
 	_ = store.Forget(cache.Failure, u.key)
 	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
 	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
 	return UnitResult{Source: u.plan.Source, Pass: u.pass, lines: lines, ref: ref, cost: cost}, nil
-}
-
-func (u *unit) storeVariant(tree, system *depList) (v variant, err error) {
-	var errT, errS error
-	v.Tree, errT = storeDeps(u.m.opts.Cache, tree)
-	v.System, errS = storeDeps(u.m.opts.Cache, system)
-	return v, errors.Join(errT, errS)
-}
-
-// remember puts v first among the unit's variants.
-func (u *unit) remember(v variant) error {
-	old, _ := u.variants()
-	vs := []variant{v}
-	for _, o := range old {
-		if o != v && len(vs) < maxVariants {
-			vs = append(vs, o)
-		}
-	}
-	data, err := json.Marshal(vs)
-	if err != nil {
-		return err
-	}
-	return u.m.opts.Cache.Put(cache.Manifest, u.key, data)
 }

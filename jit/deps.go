@@ -78,9 +78,31 @@ type world struct {
 // that have it in common.
 type listState struct {
 	once sync.Once
-	why  string // what is stale about it
-	err  error  // it could not be read
+	why  drift // what is stale about it
+	err  error // it could not be read
 }
+
+// drift is what is not true any more of a dependency list; zero: all is.
+type drift struct{ how, path string }
+
+// What the files of a dependency list are to those who read them.
+const (
+	aHeader = "header"
+	aLinked = "linked file"
+)
+
+// say words it, "" when there is none.
+func (d drift) say(file string) string {
+	switch d.how {
+	case "":
+		return ""
+	case shadowed:
+		return "new file shadows a " + file + ": " + d.path
+	}
+	return file + " " + d.how + ": " + d.path
+}
+
+const shadowed = "shadowed"
 
 func newWorld(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *world {
 	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, seen: map[string]string{}}
@@ -109,8 +131,9 @@ func (w *world) has(dir, name string) bool {
 	return names[name]
 }
 
-// staleList is stale for the stored list with that digest, looked at once.
-func (w *world) staleList(store *cache.Dir, digest string) string {
+// staleList is stale for the stored list with that digest, looked at once, and
+// says it of files of that sort.
+func (w *world) staleList(store *cache.Dir, digest, file string) string {
 	w.mu.Lock()
 	state := w.lists[digest]
 	if state == nil {
@@ -125,7 +148,7 @@ func (w *world) staleList(store *cache.Dir, digest string) string {
 		}
 	})
 	if state.err == nil {
-		return state.why
+		return state.why.say(file)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,23 +158,23 @@ func (w *world) staleList(store *cache.Dir, digest string) string {
 	return state.err.Error()
 }
 
-// stale says what about the list is not true any more, "" when all is.
-func (w *world) stale(l *depList) string {
+// stale says what about the list is not true any more.
+func (w *world) stale(l *depList) drift {
 	for _, f := range l.files {
 		got, err := w.listed(f.path)
 		switch {
 		case err != nil:
-			return "header gone: " + f.path
+			return drift{"gone", f.path}
 		case got != f.digest:
-			return "header changed: " + f.path
+			return drift{"changed", f.path}
 		}
 	}
 	for _, a := range l.absent {
 		if w.has(a.dir, a.name) {
-			return "new file shadows a header: " + path.Join(a.dir, a.name)
+			return drift{shadowed, path.Join(a.dir, a.name)}
 		}
 	}
-	return ""
+	return drift{}
 }
 
 // listed is the digest of a file in a list. Units name the same system headers

@@ -124,11 +124,15 @@ func (u *unit) explainHeaders(x *UnitExplanation, lines cache.Lines) {
 
 // list loads the dependency list that a line names; nil when it is gone.
 func (u *unit) list(lines cache.Lines, label string) *depList {
+	return listOf(u.m.opts.Cache, lines, label)
+}
+
+func listOf(store *cache.Dir, lines cache.Lines, label string) *depList {
 	digest, ok := lines.Get(label)
 	if !ok {
 		return nil
 	}
-	l, err := loadDeps(u.m.opts.Cache, digest)
+	l, err := loadDeps(store, digest)
 	if err != nil {
 		return nil
 	}
@@ -155,23 +159,33 @@ func changes(before, after cache.Lines) []Change {
 func (u *unit) headerChanges() []Change {
 	var out []Change
 	for _, label := range []string{"headers", "system headers"} {
-		l := u.list(u.last, label)
-		if l == nil {
-			continue
-		}
-		for _, f := range l.files {
-			now, err := u.w.digest(f.path)
-			if err != nil {
-				now = ""
-			}
-			if now != f.digest && f.path != u.plan.Source {
-				out = append(out, Change{"header " + f.path, f.digest, now})
+		for _, c := range u.w.changes(u.list(u.last, label), aHeader) {
+			if c.Label != aHeader+" "+u.plan.Source {
+				out = append(out, c)
 			}
 		}
-		for _, a := range l.absent {
-			if u.w.has(a.dir, a.name) {
-				out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a header that was used"})
-			}
+	}
+	return out
+}
+
+// changes holds a list of files of that sort against the files as they are now.
+func (w *world) changes(l *depList, file string) []Change {
+	var out []Change
+	if l == nil {
+		return nil
+	}
+	for _, f := range l.files {
+		now, err := w.digest(f.path)
+		if err != nil {
+			now = ""
+		}
+		if now != f.digest {
+			out = append(out, Change{file + " " + f.path, f.digest, now})
+		}
+	}
+	for _, a := range l.absent {
+		if w.has(a.dir, a.name) {
+			out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a " + file + " that was used"})
 		}
 	}
 	return out

@@ -14,6 +14,7 @@ type LinkExplanation struct {
 	Action  Action      `json:"action"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
 	Lines   cache.Lines `json:"lines"`
+	Files   cache.Lines `json:"files"` // that the last link read beside its objects and the toolchain
 	Changes []Change    `json:"changes"`
 }
 
@@ -32,12 +33,31 @@ func (l *link) explain(units []UnitResult, last lastBuild) LinkExplanation {
 	x.Lines = readable(l.lines)
 	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
 	x.Reason = l.why(x, last)
+	lines := last.Link
 	if x.Key != "" {
-		if _, ok := l.lookup(false); ok {
-			x.Action, x.Reason = Hit, "unchanged"
+		_, ok, why := l.find()
+		switch {
+		case ok:
+			x.Action, x.Reason, lines = Hit, "unchanged", l.resultLines()
+		case why != "":
+			x.Reason = why
 		}
 	}
+	l.explainFiles(&x, lines, last.Link)
 	return x
+}
+
+// explainFiles lists what a link of those lines read, and what has changed of
+// it since the last.
+func (l *link) explainFiles(x *LinkExplanation, lines, last cache.Lines) {
+	for _, label := range []string{treeFiles, systemFiles} {
+		if list := listOf(l.m.opts.Cache, lines, label); list != nil {
+			for _, f := range list.files {
+				x.Files.Add(f.path, f.digest)
+			}
+		}
+		x.Changes = append(x.Changes, l.w.changes(listOf(l.m.opts.Cache, last, label), aLinked)...)
+	}
 }
 
 // why is the reason of a link that is to be done.

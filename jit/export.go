@@ -37,7 +37,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 		return err
 	}
 	a := r.Artifact
-	a.LinkKey, a.LastKey, a.Units = r.last.Recent.Link, r.madeKey(), r.last.Refs
+	a.LinkKey, a.LastKey, a.Units, a.LinkInputs = r.last.Recent.Link, r.madeKey(), r.last.Refs, r.last.LinkInputs
 	a, err = to.AddArtifact(stage, library, a)
 	if err != nil {
 		return err
@@ -83,6 +83,13 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 		carry(cache.Object, ref.Result)
 		data, err := json.Marshal([]variant{{Tree: ref.Deps[0], System: ref.Deps[1]}})
 		put(cache.Manifest, ref.Unit, data, err)
+	}
+	if in := r.last.LinkInputs; in != nil {
+		for _, deps := range in.Deps {
+			carry(cache.DepList, cache.Key(deps))
+		}
+		data, err := json.Marshal([]variant{inputsVariant(in)})
+		put(cache.Manifest, in.Unit, data, err)
 	}
 	carry(cache.Compiler, r.last.Compiler)
 	put(cache.Linked, r.last.Recent.Link, []byte(r.Artifact.ID), nil)

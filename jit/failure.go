@@ -57,7 +57,7 @@ func (u *unit) concerns(f *failureRecord) bool {
 // has read, so that it would fail again.
 func (u *unit) repeats(f *failureRecord) bool {
 	return f != nil && f.Inputs != nil &&
-		u.w.staleList(u.m.opts.Cache, f.Inputs.Tree) == "" && u.w.staleList(u.m.opts.Cache, f.Inputs.System) == ""
+		u.w.staleList(u.m.opts.Cache, f.Inputs.Tree, aHeader) == "" && u.w.staleList(u.m.opts.Cache, f.Inputs.System, aHeader) == ""
 }
 
 // rememberedFailure returns the error of an earlier compile of the same
@@ -133,7 +133,7 @@ func (u *unit) failedInputs(ctx context.Context, r failedRun) *variant {
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
 		return nil
 	}
-	v, err := u.storeVariant(tree, system)
+	v, err := storeVariant(u.m.opts.Cache, tree, system)
 	if err != nil {
 		return nil
 	}

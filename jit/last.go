@@ -52,8 +52,8 @@ func (m *Manager) loadLast(r Request) lastBuild {
 }
 
 func newLast(res *Result, l *link) lastBuild {
-	now := lastBuild{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
-	now.Recent = cache.Recent{Artifact: res.Artifact.ID, Link: l.key, Compiler: partsKey(l.tc.Digest)}
+	now := lastBuild{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.resultLines()}
+	now.Recent = cache.Recent{Artifact: res.Artifact.ID, Link: l.resultKey(), Compiler: partsKey(l.tc.Digest), LinkInputs: l.inputsRef()}
 	now.By = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest}
 	for _, u := range res.Units {
 		now.Refs = append(now.Refs, u.ref)

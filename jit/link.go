@@ -29,13 +29,16 @@ type link struct {
 	timeout time.Duration
 	log     *zerolog.Logger
 	pins    *pins
+	w       *world
+	believe bool // as of a unit
 
-	lines cache.Lines
-	key   cache.Key
+	lines  cache.Lines
+	key    cache.Key
+	inputs *variant // what the artifact was linked of beside the objects, once that is known; nil: nothing
 }
 
 func (l *link) identify(units []UnitResult) {
-	l.lines = nil
+	l.lines, l.inputs = nil, nil
 	l.lines.Add("epoch", epoch)
 	l.lines.Add("action", "link")
 	l.lines.Add("target", l.target.String())
@@ -51,7 +54,7 @@ func (l *link) identify(units []UnitResult) {
 	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass == toolchain.Device }) {
 		l.lines.Add("embedding", codeobject.Format)
 	}
-	argv := l.argv(rootMark, names, objectMark)
+	argv := l.argv(rootMark, names, objectMark, depMark)
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	for _, u := range units {
 		l.lines.Add("object "+unitName(u.Source, u.Pass), u.ref.Object)
@@ -63,8 +66,8 @@ func (l *link) identify(units []UnitResult) {
 // not show in the library.
 func objectName(i int) string { return fmt.Sprintf("unit%d.o", i) }
 
-func (l *link) argv(root string, objects []string, output string) []string {
-	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Flags: l.flags, Target: l.target, Root: root})
+func (l *link) argv(root string, objects []string, output, dep string) []string {
+	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Depfile: dep, Flags: l.flags, Target: l.target, Root: root})
 }
 
 // build returns the artifact, linking when the cache has none.
@@ -136,52 +139,74 @@ func (l *link) lookup(force bool) (cache.Artifact, bool) {
 	if force {
 		return cache.Artifact{}, false
 	}
-	id, err := l.m.opts.Cache.Get(cache.Linked, l.key)
-	if err != nil {
-		return cache.Artifact{}, false
-	}
-	a, err := l.m.opts.Cache.Artifact(string(id))
-	if err == nil {
-		l.observe(Event{Step: LinkHit, Action: Hit})
-	}
-	a.Ops = l.ops // as the configuration has them now
-	return a, err == nil
+	a, ok, _ := l.find()
+	return a, ok
 }
 
 func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
-	stage, err := l.m.opts.Cache.NewStage()
-	if err != nil {
-		return cache.Artifact{}, err
-	}
-	defer stage.Close()
 	l.observe(Event{Step: LinkStarted})
 	start := time.Now()
-	a, err := l.runIn(ctx, stage, res)
+	a, err := l.runSettled(ctx, res)
 	l.observe(Event{Step: LinkFinished, Action: Compiled, Seconds: since(start), Err: err})
 	return a, err
 }
 
-// runIn links in the stage: copies of the objects, fixed names, so that the
-// same objects give the same bytes anywhere.
-func (l *link) runIn(ctx context.Context, stage *cache.Stage, res *Result) (cache.Artifact, error) {
+// runSettled links, again when a file that was read was edited meanwhile.
+func (l *link) runSettled(ctx context.Context, res *Result) (cache.Artifact, error) {
+	known, changed := l.knownDigests(), ""
+	for range maxEdits {
+		var a cache.Artifact
+		var err error
+		if a, changed, err = l.runOnce(ctx, res, known); err != nil || changed == "" {
+			return a, err
+		}
+	}
+	return cache.Artifact{}, &ChangingError{changed}
+}
+
+// runOnce links in a stage: copies of the objects, fixed names, so that the
+// same objects give the same bytes anywhere. It names a file that was edited
+// meanwhile: nothing is published then.
+func (l *link) runOnce(ctx context.Context, res *Result, known digests) (a cache.Artifact, changed string, err error) {
+	stage, err := l.m.opts.Cache.NewStage()
+	if err != nil {
+		return a, "", err
+	}
+	defer stage.Close()
 	objects, err := l.gather(stage, res.Units)
 	if err != nil {
-		return cache.Artifact{}, err
+		return a, "", err
 	}
-	output := l.mod.Name + ".so"
-	c := command{argv: l.argv(stage.Path, objects, output), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
-	start := time.Now()
-	if err := l.invoke(ctx, c, stage.File(output)); err != nil {
-		return cache.Artifact{}, err
+	started, clock := nextTick(l.m.clock), time.Now()
+	if err := l.invoke(ctx, stage, objects); err != nil {
+		return a, "", err
 	}
-	a, err := l.m.opts.Cache.AddArtifact(stage, stage.File(output), l.describe(res, since(start)))
+	cost := since(clock)
+	if changed, err = l.takeInputs(ctx, stage, started, known); err != nil || changed != "" {
+		return a, changed, err
+	}
+	a, err = l.publish(stage, res, cost)
+	return a, "", err
+}
+
+// publish stores the library, then the records that lead to it.
+func (l *link) publish(stage *cache.Stage, res *Result, cost float64) (cache.Artifact, error) {
+	store := l.m.opts.Cache
+	a, err := store.AddArtifact(stage, stage.File(l.output()), l.describe(res, cost))
 	if err != nil {
 		return a, err
 	}
 	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
-	_ = l.m.opts.Cache.Forget(cache.Failure, l.key)
-	return a, l.m.opts.Cache.Put(cache.Linked, l.key, []byte(a.ID))
+	_ = store.Forget(cache.Failure, l.key)
+	if l.inputs != nil {
+		if err := rememberVariant(store, l.key, *l.inputs); err != nil {
+			return a, err
+		}
+	}
+	return a, store.Put(cache.Linked, l.resultKey(), []byte(a.ID))
 }
+
+func (l *link) output() string { return l.mod.Name + ".so" }
 
 // gather puts the objects into the stage and returns their names.
 func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) {
@@ -223,12 +248,17 @@ func (l *link) embed(host string) func(from, to string) error {
 	}
 }
 
-func (l *link) invoke(ctx context.Context, c command, output string) error {
+func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string) error {
+	c := command{argv: l.argv(stage.Path, objects, l.output(), linkDepFile), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
 	out, err := c.run(ctx)
+	if err == nil && knowsNoDepfile(out) {
+		c.argv = l.argv(stage.Path, objects, l.output(), "")
+		out, err = c.run(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(output); out.reason == "" && (err != nil || info.Size() == 0) {
+	if info, err := os.Stat(stage.File(l.output())); out.reason == "" && (err != nil || info.Size() == 0) {
 		out.reason = "it ended well but wrote no library"
 	}
 	if out.reason == "" {
@@ -242,7 +272,7 @@ func (l *link) invoke(ctx context.Context, c command, output string) error {
 func (l *link) describe(res *Result, seconds float64) cache.Artifact {
 	a := cache.Artifact{
 		Module: l.mod.Name, Target: l.target.String(), Spec: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
-		LinkKey: l.key, LastKey: lastKey(res.Request),
+		LinkKey: l.resultKey(), LinkInputs: l.inputsRef(), LastKey: lastKey(res.Request),
 	}
 	for _, u := range res.Units {
 		a.Units = append(a.Units, u.ref)

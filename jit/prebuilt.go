@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,10 +100,11 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 		}
 		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler here"
 	}
+	link.believe = true
 	link.identify(found)
-	a, ok := link.lookup(false)
+	a, ok, why := link.find()
 	if !ok {
-		return "its library is not in the cache", nil
+		return cmp.Or(why, "its library is not in the cache"), nil
 	}
 	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
 	for i, u := range units {

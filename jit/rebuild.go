@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -99,9 +100,9 @@ func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Pass: u.pass, Stored: found[i].ref.Object})
 	}
 	link.identify(found)
-	a, ok := link.lookup(false)
+	a, ok, why := link.find()
 	if c.Stored = a.Digest; !ok {
-		c.Skipped = "not linked since its objects changed"
+		c.Skipped = cmp.Or(why, "not linked since its objects changed")
 	}
 	return c, nil
 }

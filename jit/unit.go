@@ -2,7 +2,6 @@ package jit
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,32 +114,8 @@ func (u *unit) search() []string {
 	return slices.Concat(quote, u.include, system, u.w.tc.IncludeDirs, after)
 }
 
-// variant is one set of dependencies under which a unit was compiled.
-type variant struct {
-	Tree   string `json:"tree"`   // digest of the list of files in the source tree
-	System string `json:"system"` // digest of the list of all others
-}
-
-// maxVariants is how many are remembered a unit, the latest first: enough for
-// a header that is edited to and fro.
-const maxVariants = 8
-
 // variants returns those of the cache, then those of its tiers.
-func (u *unit) variants() ([]variant, error) {
-	all := u.m.opts.Cache.GetAll(cache.Manifest, u.key)
-	if len(all) == 0 {
-		return nil, &cache.MissError{Kind: cache.Manifest, Key: string(u.key), Reason: "absent"}
-	}
-	var vs []variant
-	for _, data := range all {
-		var more []variant
-		if err := json.Unmarshal(data, &more); err != nil {
-			return nil, &cache.MissError{Kind: cache.Manifest, Key: string(u.key), Reason: err.Error()}
-		}
-		vs = append(vs, more...)
-	}
-	return vs, nil
-}
+func (u *unit) variants() ([]variant, error) { return loadVariants(u.m.opts.Cache, u.key) }
 
 // resultLines are the parts of the key of the object: the unit's and its
 // dependencies'.
@@ -159,9 +134,9 @@ func (u *unit) lookup() (res UnitResult, found bool, why string) {
 		return res, false, u.whyNew(err)
 	}
 	for i, v := range vs {
-		stale := u.w.staleList(u.m.opts.Cache, v.Tree)
+		stale := u.w.staleList(u.m.opts.Cache, v.Tree, aHeader)
 		if stale == "" && !u.believe {
-			stale = u.w.staleList(u.m.opts.Cache, v.System)
+			stale = u.w.staleList(u.m.opts.Cache, v.System, aHeader)
 		}
 		if stale != "" {
 			if i == 0 {

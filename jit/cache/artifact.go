@@ -27,6 +27,8 @@ type Artifact struct {
 	LinkKey   Key       `json:"link_key"`
 	LastKey   Key       `json:"last_key"`
 	Units     []Ref     `json:"units"`
+	// LinkInputs is nil when the link read nothing but its objects and the toolchain.
+	LinkInputs *LinkInputs `json:"link_inputs,omitempty"`
 
 	// Path of the library; not stored, the folder may be moved.
 	Path string `json:"-"`
@@ -56,6 +58,13 @@ type Ref struct {
 	Result Key      `json:"result"`
 	Object string   `json:"object"`
 	Deps   []string `json:"deps"` // dependency lists
+}
+
+// LinkInputs names what the cache holds about the files that a link read beyond
+// its objects and the toolchain.
+type LinkInputs struct {
+	Unit Key      `json:"unit"` // of the link without them: the key of its manifest
+	Deps []string `json:"deps"` // dependency lists; none when nobody knows what it read
 }
 
 const artifactMeta = "artifact.json"

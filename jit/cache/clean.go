@@ -217,6 +217,8 @@ type Recent struct {
 	Link     Key    `json:"link_key"`
 	Refs     []Ref  `json:"refs"`
 	Compiler Key    `json:"compiler"` // digest of the toolchain
+
+	LinkInputs *LinkInputs `json:"link_inputs,omitempty"` // as in [Artifact]
 }
 
 func (d *Dir) recent(key Key) Recent {
@@ -234,9 +236,9 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 	add := func(path string) { paths[path] = struct{}{} }
 	add(d.recordPath(Linked, a.LinkKey))
 	add(d.recordPath(Last, a.LastKey))
-	units := a.Units
+	units, inputs := a.Units, []*LinkInputs{a.LinkInputs}
 	if r := d.recent(a.LastKey); r.Artifact == a.ID {
-		units = slices.Concat(units, r.Refs)
+		units, inputs = slices.Concat(units, r.Refs), append(inputs, r.LinkInputs)
 		add(d.recordPath(Compiler, r.Compiler))
 		add(d.recordPath(Linked, r.Link))
 	}
@@ -245,6 +247,15 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 		add(d.recordPath(Object, u.Result))
 		add(d.BlobPath(u.Object))
 		for _, k := range u.Deps {
+			add(d.recordPath(DepList, Key(k)))
+		}
+	}
+	for _, in := range inputs {
+		if in == nil {
+			continue
+		}
+		add(d.recordPath(Manifest, in.Unit))
+		for _, k := range in.Deps {
 			add(d.recordPath(DepList, Key(k)))
 		}
 	}

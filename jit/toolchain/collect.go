@@ -130,14 +130,19 @@ func (c *collector) program(name string) error {
 
 // library takes what the linker would for -lname.
 func (c *collector) library(name string, dirs []string) error {
+	return c.file(c.named(name, dirs))
+}
+
+// named is the file that the linker would find for -lname, "" when there is none.
+func (c *collector) named(name string, dirs []string) string {
 	for _, dir := range dirs {
 		for _, suffix := range []string{".so", ".a"} {
 			if p := path.Join(dir, "lib"+name+suffix); isFile(c.inside(p)) {
-				return c.file(p)
+				return p
 			}
 		}
 	}
-	return nil
+	return ""
 }
 
 // common takes what the answers do not name: the driver inside a root, the scripts beside a HIP driver, and the
@@ -235,6 +240,9 @@ func (c *collector) nvcc(a answer) error {
 // file takes one file, once, with the shared libraries it loads or, if it is a linker script, the files it names.
 // What is not there is none: compilers name candidates.
 func (c *collector) file(p string) error {
+	if p == "" {
+		return nil
+	}
 	p = cleanSpelling(p)
 	host := c.inside(p)
 	if c.seen[p] || !isFile(host) {
@@ -256,7 +264,7 @@ func (c *collector) references(p, host string) error {
 	if err != nil {
 		return fmt.Errorf("identify the toolchain: shared libraries of %s: %w", host, err)
 	}
-	for _, lib := range append(needed, scriptFiles(p, host)...) {
+	for _, lib := range append(needed, c.scriptFiles(p, host)...) {
 		if err := c.file(lib); err != nil {
 			return err
 		}
@@ -264,8 +272,8 @@ func (c *collector) references(p, host string) error {
 	return nil
 }
 
-// scriptFiles are the absolute files that a library which is a linker script stands for.
-func scriptFiles(p, host string) []string {
+// scriptFiles are the files that a library which is a linker script stands for: absolute ones, and libraries.
+func (c *collector) scriptFiles(p, host string) []string {
 	info, err := os.Stat(host)
 	if err != nil || path.Ext(p) != ".so" && path.Ext(p) != ".a" || info.Size() > 4096 {
 		return nil
@@ -278,6 +286,9 @@ func scriptFiles(p, host string) []string {
 	for _, word := range strings.Fields(string(text)) {
 		if path.IsAbs(word) && !strings.HasPrefix(word, "/*") {
 			out = append(out, word)
+		}
+		if name, ok := strings.CutPrefix(word, "-l"); ok && name != "" { // libgcc_s.so names -lgcc
+			out = append(out, c.named(name, append([]string{path.Dir(p)}, c.libs...)))
 		}
 	}
 	return out

@@ -1,0 +1,325 @@
+package jit
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/depfile"
+)
+
+// A link may read more than its objects: a library, a script that its flags
+// name. The linker says which files those were. What the identity of the
+// toolchain holds is no news; of the rest a list is kept, as of a unit's
+// headers, and found again by the link's key. With an empty list the key leads
+// to the artifact by itself.
+
+const (
+	linkDepFile = "link.d"
+
+	treeFiles   = "files"        // label of the list in the source tree
+	systemFiles = "system files" // label of the list of all others
+)
+
+// unknownInputs is the variant of a link that read nobody knows what. It holds
+// for a prebuilt library alone, whose files outside of the tree are believed.
+func unknownInputs() *variant { return &variant{} }
+
+// knowsNoDepfile says whether a linker failed because it is older than the
+// option.
+func knowsNoDepfile(out outcome) bool {
+	if out.reason == "" {
+		return false
+	}
+	for line := range bytes.Lines(out.output) {
+		for _, words := range []string{"unrecognized option", "unknown option", "unknown argument"} {
+			if bytes.Contains(line, []byte("dependency-file")) && bytes.Contains(line, []byte(words)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// find finds the artifact for the files as they are now. When there is none it
+// says why, if it knows.
+func (l *link) find() (a cache.Artifact, ok bool, why string) {
+	l.inputs = nil
+	if a, ok = l.artifact(); ok {
+		return a, true, ""
+	}
+	vs, _ := loadVariants(l.m.opts.Cache, l.key)
+	for i, v := range vs {
+		stale := l.stale(v)
+		if stale == "" {
+			l.inputs = &v
+			if a, ok = l.artifact(); ok {
+				return a, true, ""
+			}
+			l.inputs = nil
+		}
+		if i == 0 {
+			why = stale
+		}
+	}
+	return cache.Artifact{}, false, why
+}
+
+// stale says what is different now from what a link of that variant read.
+func (l *link) stale(v variant) string {
+	store := l.m.opts.Cache
+	switch {
+	case v == *unknownInputs() && l.believe:
+		return ""
+	case v == *unknownInputs():
+		return "the linker did not say which files it read"
+	}
+	if why := l.w.staleList(store, v.Tree, aLinked); why != "" || l.believe {
+		return why
+	}
+	return l.w.staleList(store, v.System, aLinked)
+}
+
+// artifact returns what the result's key leads to.
+func (l *link) artifact() (cache.Artifact, bool) {
+	id, err := l.m.opts.Cache.Get(cache.Linked, l.resultKey())
+	if err != nil {
+		return cache.Artifact{}, false
+	}
+	a, err := l.m.opts.Cache.Artifact(string(id))
+	if err == nil {
+		l.observe(Event{Step: LinkHit, Action: Hit})
+	}
+	a.Ops = l.ops // as the configuration has them now
+	return a, err == nil
+}
+
+// resultLines are the parts of the key of the artifact.
+func (l *link) resultLines() cache.Lines {
+	if l.inputs == nil {
+		return l.lines
+	}
+	lines := slices.Clone(l.lines)
+	lines.Add(treeFiles, l.inputs.Tree)
+	lines.Add(systemFiles, l.inputs.System)
+	return lines
+}
+
+func (l *link) resultKey() cache.Key { return l.resultLines().Key() }
+
+// inputsRef is what the cache has to keep for the inputs.
+func (l *link) inputsRef() *cache.LinkInputs {
+	if l.inputs == nil {
+		return nil
+	}
+	ref := &cache.LinkInputs{Unit: l.key}
+	if *l.inputs != *unknownInputs() {
+		ref.Deps = []string{l.inputs.Tree, l.inputs.System}
+	}
+	return ref
+}
+
+// inputsVariant undoes inputsRef.
+func inputsVariant(ref *cache.LinkInputs) variant {
+	if len(ref.Deps) != 2 {
+		return *unknownInputs()
+	}
+	return variant{Tree: ref.Deps[0], System: ref.Deps[1]}
+}
+
+// knownDigests are the files that the link probably reads, as they are before
+// it starts.
+func (l *link) knownDigests() digests {
+	known := digests{}
+	vs, _ := loadVariants(l.m.opts.Cache, l.key)
+	for _, v := range vs[:min(len(vs), 1)] {
+		known.lookAt(l.w, l.m.opts.Cache, v)
+	}
+	return known
+}
+
+// takeInputs stores the lists of what the link in the stage has read. It names
+// a file that was edited meanwhile.
+func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, started instant, known digests) (changed string, err error) {
+	l.inputs = nil
+	l.w = newWorld(l.w.tree, l.w.memo, l.w.tc) // what it saw may be of long before
+	all, certain := linkedFiles(stage)
+	read, absent := l.others(all, stage), l.absentLibraries(all)
+	if certain && len(read)+len(absent) == 0 {
+		return "", nil
+	}
+	root, err := l.w.tree.Dir(ctx)
+	if err != nil {
+		return "", err
+	}
+	read = treePaths(read, root)
+	tree, system, readable := l.lists(read, absent, root)
+	if !certain || !readable {
+		if slices.ContainsFunc(l.flags, namesFile) { // else the key holds all that matters
+			l.inputs = unknownInputs()
+		}
+		return "", nil
+	}
+	if changed = known.edited(started, l.m.clock(), l.w, read); changed != "" {
+		return changed, nil
+	}
+	v, err := storeVariant(l.m.opts.Cache, tree, system)
+	l.inputs = &v
+	return "", err
+}
+
+// lists makes the lists of the files that were read and of the names that were
+// not there. It returns false when a file cannot be looked at.
+func (l *link) lists(read []string, absent []depAbsent, root string) (tree, system *depList, ok bool) {
+	tree, system = new(depList), new(depList)
+	for _, p := range read {
+		digest, err := l.w.digest(p)
+		if err != nil {
+			return tree, system, false
+		}
+		list := listFor(p, tree, system)
+		list.files = append(list.files, depFile{p, digest})
+	}
+	for _, a := range absent {
+		a.dir = inTree(a.dir, root)
+		list := listFor(a.dir, tree, system)
+		list.absent = append(list.absent, a)
+	}
+	return tree, system, true
+}
+
+// linkedFiles are the files that the linker says it read, in absolute paths. It
+// returns false when it does not say.
+func linkedFiles(stage *cache.Stage) (all []string, certain bool) {
+	data, err := os.ReadFile(stage.File(linkDepFile))
+	if err != nil {
+		return nil, false
+	}
+	all, err = depfile.ParseLink(data)
+	for i, p := range all {
+		if !filepath.IsAbs(p) {
+			all[i] = filepath.Join(stage.Path, p)
+		}
+	}
+	return all, err == nil
+}
+
+// others leaves out the files of the stage and those that the toolchain's
+// identity holds.
+func (l *link) others(all []string, stage *cache.Stage) []string {
+	own := map[string]bool{}
+	for _, p := range l.tc.Parts {
+		own[l.real(p.Path)] = true
+	}
+	var out []string
+	for _, p := range all {
+		if !strings.HasPrefix(p, stage.Path+"/") && !own[l.real(p)] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// real is the file itself that the toolchain calls p.
+func (l *link) real(p string) string {
+	where := l.tc.Resolve(p)
+	if real, err := filepath.EvalSymlinks(where); err == nil {
+		return real
+	}
+	return where
+}
+
+// absentLibraries are the names under which a library of the flags would be
+// found in a folder of the flags before the one in which it was.
+func (l *link) absentLibraries(read []string) []depAbsent {
+	found := map[string]bool{}
+	for _, p := range read {
+		found[path.Clean(p)] = true
+	}
+	dirs, libs := librarySearch(l.flags)
+	var out []depAbsent
+	for _, names := range libs {
+		for _, at := range candidates(dirs, names, found) {
+			if !l.w.has(at.dir, at.name) && !slices.Contains(out, at) {
+				out = append(out, at)
+			}
+		}
+	}
+	return out
+}
+
+// candidates are where a library of these names is looked for before it is
+// found.
+func candidates(dirs, names []string, found map[string]bool) []depAbsent {
+	var out []depAbsent
+	for _, dir := range dirs {
+		for _, name := range names {
+			if found[path.Join(dir, name)] {
+				return out
+			}
+			out = append(out, depAbsent{dir, name})
+		}
+	}
+	return out
+}
+
+// librarySearch returns the folders that link flags add to the search for
+// libraries, in their order, and for each library the names it may have.
+func librarySearch(flags []string) (dirs []string, libs [][]string) {
+	words := linkerWords(flags)
+	for i, w := range words {
+		next := ""
+		if i+1 < len(words) {
+			next = words[i+1]
+		}
+		if dir := optionValue(w, next, "-L", "--library-path"); path.IsAbs(dir) {
+			dirs = append(dirs, dir)
+		}
+		switch name := optionValue(w, next, "-l", "--library"); {
+		case strings.HasPrefix(name, ":"):
+			libs = append(libs, []string{name[1:]})
+		case name != "":
+			libs = append(libs, []string{"lib" + name + ".so", "lib" + name + ".a"})
+		}
+	}
+	return dirs, libs
+}
+
+// linkerWords are the flags without what passes them through to the linker.
+func linkerWords(flags []string) []string {
+	var words []string
+	for _, f := range flags {
+		if inner, ok := strings.CutPrefix(f, "-Wl,"); ok {
+			words = append(words, strings.Split(inner, ",")...)
+		} else if inner, ok := strings.CutPrefix(f, "-Xlinker="); ok {
+			words = append(words, strings.Split(inner, ",")...)
+		} else if f != "-Xlinker" {
+			words = append(words, f)
+		}
+	}
+	return words
+}
+
+// optionValue is the value that a word gives to an option, by itself or with
+// the next word; "" when it is another's.
+func optionValue(word, next, short, long string) string {
+	if word == short || word == long {
+		return next
+	}
+	if value, ok := strings.CutPrefix(word, long+"="); ok {
+		return value
+	}
+	if strings.HasPrefix(word, "--") {
+		return ""
+	}
+	value, _ := strings.CutPrefix(word, short)
+	if value == word {
+		return ""
+	}
+	return value
+}
