@@ -119,7 +119,7 @@ func TestScriptOfTheLinkChanges(t *testing.T) {
 // TestLinkOfTheToolchainAlone: such a link is found in one step.
 func TestLinkOfTheToolchainAlone(t *testing.T) {
 	b := newBench(t)
-	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags.common = [\"-lm\", \"-Wl,--as-needed\"]\ninclude = ", 1))
+	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags.common = [\"-lm\", \"-pthread\", \"-static-libgcc\", \"-Wl,-z,nodelete\"]\ninclude = ", 1))
 	if a := b.build().Artifact; a.LinkInputs != nil {
 		t.Errorf("it read %+v; %v", a.LinkInputs, b.explain().Link.Files)
 	}

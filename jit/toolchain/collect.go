@@ -145,8 +145,8 @@ func (c *collector) named(name string, dirs []string) string {
 	return ""
 }
 
-// common takes what the answers do not name: the driver inside a root, the scripts beside a HIP driver, and the
-// objects and libraries that nvcc's host compiler links.
+// common takes what the answers do not name: the driver inside a root, the scripts beside a HIP driver, the objects
+// and libraries that nvcc's host compiler links, and what options of GCC link.
 func (c *collector) common(include []string) error {
 	tc := c.s.tc
 	dirs := append(filepath.SplitList(defaultPath), "/opt/rocm/bin", "/usr/local/cuda/bin")
@@ -168,6 +168,12 @@ func (c *collector) common(include []string) error {
 		}
 		if err := c.hostLink(); err != nil {
 			return err
+		}
+	default:
+		for _, name := range []string{"gcc_eh", "pthread"} { // of -static-libgcc and -pthread
+			if err := c.library(name, c.libs); err != nil {
+				return err
+			}
 		}
 	}
 	for _, dir := range dirs {
