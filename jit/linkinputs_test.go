@@ -283,3 +283,32 @@ func TestLibraryOfAGPULinkChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestWaysToNameALibrary: each notices one that would be found earlier.
+func TestWaysToNameALibrary(t *testing.T) {
+	for name, flags := range map[string][]string{
+		"through the driver": {"-Wl,-LEARLY,-LLIBS,-lvalue"},
+		"in words":           {"-Wl,-L,EARLY", "-Wl,--library-path=LIBS", "-Wl,--library=value"},
+		"by file name":       {"-LEARLY", "-LLIBS", "-l:libvalue.a"},
+		"static alone":       {"-LEARLY", "-LLIBS", "-Wl,-Bstatic", "-lvalue", "-Wl,-Bdynamic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.write("src/b.cpp", usesValue)
+			b.library("libs", 1)
+			b.write("early/none", "")
+			if name == "static alone" {
+				b.write("early/libvalue.so", "which is not looked at")
+			}
+			list := "\"" + strings.Join(flags, "\", \"") + "\""
+			list = strings.NewReplacer("EARLY", b.root+"/early", "LIBS", b.root+"/libs").Replace(list)
+			b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags.common = ["+list+"]\ninclude = ", 1))
+			b.build()
+			b.compiles()
+			b.linking("again", jit.Hit)
+			b.library("early", 2)
+			b.linking("a library in an earlier folder", jit.Compiled)
+			b.linking("that again", jit.Hit)
+		})
+	}
+}
