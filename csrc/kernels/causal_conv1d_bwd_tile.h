@@ -191,7 +191,8 @@ AITER_DEVICE float lane_xor(float v, int mask) {
 AITER_DEVICE float next_lane(float v) {
   const int bits = int(float_to_bits(v));
 #if defined(__GFX9__)
-  return bits_to_float(__builtin_amdgcn_update_dpp(bits, bits, 0x134, 0xf, 0xf, false));  // wave_rol:1
+  const int first = __builtin_amdgcn_readlane(bits, 0);  // wave_rol:1, whose last lane comes from here
+  return bits_to_float(__builtin_amdgcn_update_dpp(first, bits, 0x134, 0xf, 0xf, false));
 #else
   // row_shl:1 within 16 lanes; the last of them takes the first of the other 16.
   const int other = __builtin_amdgcn_permlanex16(bits, bits, 0, 0, false, false);
