@@ -178,27 +178,14 @@ AITER_DEVICE float slope(float p) {
   return fmaf(q, fmaf(-p, q, p), q);
 }
 
+// lane_xor is v of the lane whose number differs in mask; next_lane is v of the next
+// lane, the last lane gets the first one's. All lanes of a wave take part.
 #if AITER_HIP
 AITER_DEVICE int wave() { return __builtin_amdgcn_wavefrontsize(); }
 AITER_DEVICE int wave_bits() { return wave() == 64 ? 6 : 5; }
 
-AITER_DEVICE float lane_xor(float v, int mask) {
-  const int self = int(threadIdx.x) & (wave() - 1);
-  return bits_to_float(__builtin_amdgcn_ds_bpermute((self ^ mask) << 2, int(float_to_bits(v))));
-}
-
-// next_lane is v of the next lane; the last lane gets the first one's.
-AITER_DEVICE float next_lane(float v) {
-  const int bits = int(float_to_bits(v));
-#if defined(__GFX9__)
-  const int first = __builtin_amdgcn_readlane(bits, 0);  // wave_rol:1, whose last lane comes from here
-  return bits_to_float(__builtin_amdgcn_update_dpp(first, bits, 0x134, 0xf, 0xf, false));
-#else
-  // row_shl:1 within 16 lanes; the last of them takes the first of the other 16.
-  const int other = __builtin_amdgcn_permlanex16(bits, bits, 0, 0, false, false);
-  return bits_to_float(__builtin_amdgcn_update_dpp(other, bits, 0x101, 0xf, 0xf, false));
-#endif
-}
+AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor(v, mask); }
+AITER_DEVICE float next_lane(float v) { return __shfl(v, int(threadIdx.x) + 1); }
 #else
 AITER_DEVICE int wave() { return 32; }
 AITER_DEVICE int wave_bits() { return 5; }
