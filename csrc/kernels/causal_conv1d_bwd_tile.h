@@ -93,19 +93,27 @@ typedef uint2 Vector2;
 typedef uint32_t __attribute__((may_alias)) Vector1;
 typedef uint16_t __attribute__((may_alias)) VectorHalf;
 
+// Global is a pointer to what is not shared memory. Where AMD's compilers cannot tell,
+// they use slower instructions, which wait for shared memory too.
+#if AITER_HIP
+template <class V> using Global = __attribute__((address_space(1))) V*;
+#else
+template <class V> using Global = V*;
+#endif
+
 // fetch and put move N elements whose address suits their size, 16 bytes at a time.
 template <class T, int N> AITER_DEVICE Words<T, N> fetch(const T* p) {
   Words<T, N> w;
-  if constexpr (Words<T, N>::kBytes == 2) w.word[0] = *reinterpret_cast<const VectorHalf*>(p);
-  if constexpr (Words<T, N>::kBytes == 4) w.word[0] = *reinterpret_cast<const Vector1*>(p);
+  if constexpr (Words<T, N>::kBytes == 2) w.word[0] = *(Global<const VectorHalf>)(p);
+  if constexpr (Words<T, N>::kBytes == 4) w.word[0] = *(Global<const Vector1>)(p);
   if constexpr (Words<T, N>::kBytes == 8) {
-    const Vector2 v = *reinterpret_cast<const Vector2*>(p);
+    const Vector2 v = *(Global<const Vector2>)(p);
     w.word[0] = v.x, w.word[1] = v.y;
   }
   if constexpr (Words<T, N>::kBytes >= 16) {
     AITER_UNROLL
     for (int i = 0; i < w.kCount; i += 4) {
-      const Vector4 v = reinterpret_cast<const Vector4*>(p)[i / 4];
+      const Vector4 v = ((Global<const Vector4>)(p))[i / 4];
       w.word[i] = v.x, w.word[i + 1] = v.y, w.word[i + 2] = v.z, w.word[i + 3] = v.w;
     }
   }
@@ -114,16 +122,16 @@ template <class T, int N> AITER_DEVICE Words<T, N> fetch(const T* p) {
 
 template <class T, int N> AITER_DEVICE void put(T* p, const Words<T, N>& w) {
   constexpr int kBytes = Words<T, N>::kBytes;
-  if constexpr (kBytes == 2) *reinterpret_cast<VectorHalf*>(p) = uint16_t(w.word[0]);
-  if constexpr (kBytes == 4) *reinterpret_cast<Vector1*>(p) = w.word[0];
-  if constexpr (kBytes == 8) *reinterpret_cast<Vector2*>(p) = Vector2{w.word[0], w.word[1]};
+  if constexpr (kBytes == 2) *(Global<VectorHalf>)(p) = uint16_t(w.word[0]);
+  if constexpr (kBytes == 4) *(Global<Vector1>)(p) = w.word[0];
+  if constexpr (kBytes == 8) *(Global<Vector2>)(p) = Vector2{w.word[0], w.word[1]};
 #if AITER_CUDA
   // As C++ nvcc makes four stores of it in some places.
   if constexpr (kBytes == 16)
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w.word[0]), "r"(w.word[1]), "r"(w.word[2]),
                  "r"(w.word[3]) : "memory");
 #else
-  if constexpr (kBytes == 16) *reinterpret_cast<Vector4*>(p) = Vector4{w.word[0], w.word[1], w.word[2], w.word[3]};
+  if constexpr (kBytes == 16) *(Global<Vector4>)(p) = Vector4{w.word[0], w.word[1], w.word[2], w.word[3]};
 #endif
 }
 
