@@ -29,9 +29,9 @@ struct Launch {
   int channel_bits;   // rows: threads of a channel, one team or more
   int32_t strip;      // columns: positions of a strip
   int32_t strips;     // columns: strips of a row
-  bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
+  bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
 
   // keep puts the sum for tap k (width: the bias) of channel d where it belongs.
   AITER_DEVICE void keep(uint32_t segment, int64_t d, int k, float sum) const {
