@@ -176,20 +176,14 @@ template <class T, int N> AITER_DEVICE Words<T, N> pack(const float* v) {
 
 // slope is the derivative of silu at p, within a few units of float's last place.
 AITER_DEVICE float slope(float p) {
-#if AITER_HIP
-  const float q = __builtin_amdgcn_rcpf(1.0f + __builtin_amdgcn_exp2f(-1.44269504f * p));
-#else
-  float e, q;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-1.44269504f * p));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(q) : "f"(1.0f + e));
-#endif
+  const float q = sigmoid(p);
   return fmaf(q, fmaf(-p, q, p), q);
 }
 
 // lane_xor is v of the lane whose number differs in mask; next_lane is v of the next
 // lane, the last lane gets the first one's. All lanes of a wave take part.
 #if AITER_HIP
-AITER_DEVICE int wave() { return __builtin_amdgcn_wavefrontsize(); }
+AITER_DEVICE int wave() { return warpSize; }
 AITER_DEVICE int wave_bits() { return wave() == 64 ? 6 : 5; }
 
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor(v, mask); }
