@@ -9,11 +9,12 @@
 namespace aiter::conv1d::bwd {
 
 // AITER_BOUNDS: threads of a block, and blocks that an NVIDIA multiprocessor is to
-// hold. AMD's compilers find the balance of registers and waves themselves.
+// hold. AMD's compilers find the balance of registers and waves themselves, from two
+// waves a SIMD unit on.
 #if AITER_CUDA
 #define AITER_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 #else
-#define AITER_BOUNDS(threads, blocks) __launch_bounds__(threads)
+#define AITER_BOUNDS(threads, blocks) __launch_bounds__(threads, 2)
 #endif
 
 // Launch is the problem, and how it is cut. A *team* of neighbouring threads walks a
