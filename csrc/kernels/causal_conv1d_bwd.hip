@@ -1,251 +1,200 @@
-// causal_conv1d_bwd on the GPU, for hipcc and nvcc.
+// causal_conv1d_bwd on the GPU, for hipcc and nvcc: the entry point, and how a
+// problem is cut into blocks. The kernels, each with its tiling, bytes and
+// reductions, are in causal_conv1d_bwd_rows.h (channel-first), _columns.h
+// (channel-last) and _any.h (the rest).
 //
-// Tiling: a block of 256 threads owns one channel (channel-first) or 16
-// neighbouring ones (channel-last) and walks all batches and positions of them; a
-// thread takes 8 positions at a time with width-1 more on either side, computes
-// the sums before the activation and g again, and from them dx.
-// Bytes: x and dout once (plus 2(width-1) values for 8 positions, from cache), dx
-// once; 16 bytes an instruction where rows are aligned.
-// Reduction: dx over the width in a thread's fp32 registers. dweight and dbias over
-// a thread's positions in registers, then over the block in shared memory in a
-// fixed order: no atomics, no workspace, the same bits every time.
-// Widths 2, 3, 4 are unrolled. Any other, and sequence numbers, take two kernels
-// that compute g again for every use: one thread a position for dx, one block a
-// channel and tap for dweight. The first of them also makes dinitial_states.
+// dweight and dbias of a channel are complete within one block where the device is
+// full without splitting channels. Where not, every segment of a channel has a slot
+// in a workspace, and the fold kernel adds the slots in their order: no atomics,
+// nothing to clear, the same bits every time.
+// Widths 2, 3 and 4 without sequence numbers have kernels of their own; widths 1 to 4
+// and 5 to 8, with them or without, share one each.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
-#include <aiter/gpu.h>
-#include <aiter/vector.h>
+#include <aiter/workspace.h>
 
-#include "causal_conv1d.h"
+#include "causal_conv1d_bwd_any.h"
+#include "causal_conv1d_bwd_columns.h"
+#include "causal_conv1d_bwd_rows.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kThreads = 256;
-constexpr int kRun = 8;  // positions computed together
+constexpr int kFoldThreads = 256, kFoldChannels = 32;
 
-struct Launch {
-  Backward p;
-  int64_t runs;    // runs in a row
-  int64_t groups;  // groups of lanes channels
-  int lanes;       // channels in a block: 1 or 16
-};
-
-// gradient is g at t, from memory alone.
-template <class T> AITER_DEVICE float gradient(const Backward& p, int64_t b, int64_t d, int64_t t) {
-  const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
-  if (s < 0) return 0.0f;
-  const float g = to_float(p.dout.row<T>(b, d)[t * p.dout.last]);
-  if (!p.silu) return g;
-  float sum = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  for (int64_t k = 0; k < p.width; k++) {
-    const int64_t u = t - (p.width - 1) + k;
-    if (p.sees(b, s, u)) sum = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), sum);
-  }
-  const float q = sigmoid(sum);
-  return g * q * (1.0f + sum * (1.0f - q));
-}
-
-// final_gradient is what dfinal_states adds to the gradient of X[t].
-template <class T> AITER_DEVICE float final_gradient(const Backward& p, int64_t b, int64_t d, int64_t t) {
-  const int64_t j = t - (p.seqlen - (p.width - 1));
-  return p.dfinal.data && j >= 0 ? to_float(p.dfinal.row<T>(b, d)[j * p.dfinal.last]) : 0.0f;
-}
-
-// At is where a run starts and how many of its positions exist.
-struct At {
-  int64_t b, d, t;
-  int count;
-};
-
-template <class T> AITER_DEVICE void store_dx(const Backward& p, const At& at, float* dx) {
-  if (p.dfinal.data && at.t + kRun > p.seqlen - (p.width - 1)) {
-    AITER_UNROLL
-    for (int i = 0; i < kRun; i++)
-      if (i < at.count) dx[i] += final_gradient<T>(p, at.b, at.d, at.t + i);
-  }
-  store_run<T, kRun>(p.dx.row<T>(at.b, at.d) + at.t * p.dx.last, p.dx.last, at.count, dx);
-}
-
-// Taps does one run of 8 positions; its width W is known when compiling.
-template <class T, int W> struct Taps {
-  static constexpr int kHalo = W - 1;
-  float weight[W], bias;
-
-  AITER_DEVICE Taps(const Backward& p, int64_t d) : bias(p.bias.data ? p.bias.get(d, 0) : 0.0f) {
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = p.weight.get(d, k);
-  }
-
-  // run writes dx and adds to sums: dweight, and dbias last.
-  AITER_DEVICE void run(const Backward& p, const At& at, float* sums) {
-    float x[kRun + 2 * kHalo], g[kRun + kHalo], dx[kRun];
-    load(p, at, x, g);
-    if (p.silu) {
-      AITER_UNROLL
-      for (int i = 0; i < kRun + kHalo; i++) g[i] *= slope(x + i);
+// The slots' sums: 32 channels of one tap a block, 8 threads a channel.
+__global__ void __launch_bounds__(kFoldThreads) causal_conv1d_bwd_fold_kernel(Launch a) {
+  constexpr int kRanks = kFoldThreads / kFoldChannels;
+  __shared__ float shared[kRanks][kFoldChannels];
+  const int lane = int(threadIdx.x) % kFoldChannels, rank = int(threadIdx.x) / kFoldChannels;
+  const int64_t groups = (a.p.dim + kFoldChannels - 1) / kFoldChannels, taps = a.p.width + 1;
+  for (int64_t block = blockIdx.x; block < groups * taps; block += gridDim.x) {
+    const Split at = split(block, groups);
+    const int64_t d = at.remainder * kFoldChannels + lane, step = taps * a.p.dim;
+    const float* slot = a.slots + at.quotient * a.p.dim + d;
+    float sum = 0.0f;
+    if (d < a.p.dim) {
+#pragma unroll 4
+      for (uint32_t s = rank; s < a.segments; s += kRanks) sum += slot[s * step];
     }
-    AITER_UNROLL
-    for (int i = 0; i < kRun + kHalo; i++) g[i] = at.t + i < p.seqlen ? g[i] : 0.0f;
-    AITER_UNROLL
-    for (int i = 0; i < kRun; i++) {
-      dx[i] = 0.0f;
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) dx[i] = fmaf(weight[W - 1 - k], g[i + k], dx[i]);
-    }
-    store_dx<T>(p, at, dx);
-    AITER_UNROLL
-    for (int i = 0; i < kRun; i++) {
-      if (i >= at.count) continue;
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) sums[k] = fmaf(x[i + k], g[i], sums[k]);
-      sums[W] += g[i];
-    }
-  }
-
- private:
-  // load: x from t-(W-1) on, and dout from t on, both to the end of g's reach.
-  AITER_DEVICE void load(const Backward& p, const At& at, float* x, float* g) {
-    const T *px = p.x.row<T>(at.b, at.d), *pg = p.dout.row<T>(at.b, at.d);
-    load_run<T, kRun>(px + at.t * p.x.last, p.x.last, at.count, x + kHalo);
-    load_run<T, kRun>(pg + at.t * p.dout.last, p.dout.last, at.count, g);
-    AITER_UNROLL
-    for (int i = 0; i < kHalo; i++) {
-      const int64_t after = at.t + kRun + i;
-      x[i] = p.value<T>(at.b, at.d, at.t - kHalo + i);
-      x[kHalo + kRun + i] = after < p.seqlen ? to_float(px[after * p.x.last]) : 0.0f;
-      g[kRun + i] = after < p.seqlen ? to_float(pg[after * p.dout.last]) : 0.0f;
-    }
-  }
-
-  // slope is dy/dp where x is the first value that p sees.
-  AITER_DEVICE float slope(const float* x) {
-    float sum = bias;
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) sum = fmaf(weight[k], x[k], sum);
-    const float q = sigmoid(sum);
-    return q * (1.0f + sum * (1.0f - q));
-  }
-};
-
-// fold adds the threads' sums of each channel: every thread adds what the thread
-// half the block away has, then a quarter, and so on. No thread stands aside.
-template <int N> AITER_DEVICE void fold(float (&shared)[N][kThreads], float* sums, int lanes) {
-  for (int half = kThreads / 2; half >= lanes; half /= 2) {
-    AITER_UNROLL
-    for (int k = 0; k < N; k++) shared[k][threadIdx.x] = sums[k];
+    shared[rank][lane] = sum;
     block_barrier();
-    AITER_UNROLL
-    for (int k = 0; k < N; k++) sums[k] += shared[k][threadIdx.x ^ half];
+    if (rank == 0 && d < a.p.dim) {
+      AITER_UNROLL
+      for (int r = 1; r < kRanks; r++) sum += shared[r][lane];
+      if (at.quotient < a.p.width) a.p.dweight.set(d, at.quotient, sum);
+      else if (a.p.dbias.data) a.p.dbias.set(d, 0, sum);
+    }
     block_barrier();
   }
 }
 
-// Walk is a thread's place among those that walk a channel's positions.
-struct Walk {
-  int64_t d;
-  int rank, ranks;
+// A device is taken to have so many multiprocessors, and to be full with so many
+// waves of 32 of the kernel for rows. Others only are cut a little coarser or finer.
+constexpr int64_t kProcessors = 132, kFull = kProcessors * 32, kMostSteps = 32;
 
-  AITER_DEVICE Walk(const Launch& a, int64_t group)
-      : d(group * a.lanes + int(threadIdx.x) % a.lanes),
-        rank(int(threadIdx.x) / a.lanes),
-        ranks(kThreads / a.lanes) {}
-};
-
-template <class T, int W> __global__ void __launch_bounds__(kThreads) causal_conv1d_bwd_kernel(Launch a) {
-  __shared__ float shared[W + 1][kThreads];
-  const Backward& p = a.p;
-  for (int64_t group = blockIdx.x; group < a.groups; group += gridDim.x) {
-    const Walk walk(a, group);
-    float sums[W + 1] = {};
-    if (walk.d < p.dim) {
-      Taps<T, W> taps(p, walk.d);
-      for (int64_t i = walk.rank; i < p.batch * a.runs; i += walk.ranks) {
-        const Split r = split(i, a.runs);
-        const int64_t t = r.remainder * kRun, left = p.seqlen - t;
-        taps.run(p, {r.quotient, walk.d, t, left < kRun ? int(left) : kRun}, sums);
-      }
-    }
-    fold(shared, sums, a.lanes);
-    if (walk.rank == 0 && walk.d < p.dim) {
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) p.dweight.set(walk.d, k, sums[k]);
-      if (p.dbias.data) p.dbias.set(walk.d, 0, sums[W]);
-    }
-  }
+// bits_for is the least k <= most with 2^k >= n.
+inline int bits_for(int64_t n, int most) {
+  int k = 0;
+  while (k < most && int64_t(1) << k < n) k++;
+  return k;
 }
 
-// The gradients of X[from..to] of every row, a thread each: dinitial_states below
-// position 0, dx from there on.
-template <class T>
-__global__ void __launch_bounds__(kThreads) causal_conv1d_bwd_input_kernel(Launch a, int64_t from, int64_t to) {
-  const Backward& p = a.p;
-  const int64_t row = to - from, total = p.batch * p.dim * row, step = int64_t(gridDim.x) * kThreads;
-  for (int64_t n = int64_t(blockIdx.x) * kThreads + threadIdx.x; n < total; n += step) {
-    const Split inner = split(n, p.channel_last ? p.dim : row);
-    const Split outer = split(inner.quotient, p.channel_last ? row : p.dim);
-    const int64_t b = outer.quotient, d = p.channel_last ? inner.remainder : outer.remainder;
-    const int64_t t = from + (p.channel_last ? outer.remainder : inner.remainder);
-    float sum = final_gradient<T>(p, b, d, t);
-    for (int64_t u = t < 0 ? 0 : t; u < t + p.width && u < p.seqlen; u++) {
-      if (p.seq.data && !p.sees(b, p.sequence(b, u), t)) continue;
-      sum = fmaf(p.weight.get(d, p.width - 1 - (u - t)), gradient<T>(p, b, d, u), sum);
-    }
-    if (t < 0) p.dinitial.row<T>(b, d)[(t + p.width - 1) * p.dinitial.last] = round_to<T>(sum);
-    else p.dx.row<T>(b, d)[t * p.dx.last] = round_to<T>(sum);
-  }
+inline bool aligned(const Array3& t, int64_t size, int64_t bytes) {
+  return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
 }
 
-// One tap of dweight for a group of channels, a block each; with tap 0, dbias too.
-template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_bwd_weight_kernel(Launch a) {
-  __shared__ float shared[2][kThreads];
-  const Backward& p = a.p;
-  for (int64_t block = blockIdx.x; block < a.groups * p.width; block += gridDim.x) {
-    const Split at = split(block, p.width);
-    const int64_t tap = at.remainder;
-    const Walk walk(a, at.quotient);
-    float sums[2] = {};
-    const int64_t positions = walk.d < p.dim ? p.batch * p.seqlen : 0;  // of all batches: short rows leave no thread idle
-    for (int64_t i = walk.rank; i < positions; i += walk.ranks) {
-      const Split row = split(i, p.seqlen);
-      const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
-      const float g = gradient<T>(p, b, walk.d, t);
-      if (p.sees(b, p.seq.data ? p.sequence(b, t) : 0, u)) sums[0] = fmaf(p.value<T>(b, walk.d, u), g, sums[0]);
-      sums[1] += g;
-    }
-    fold(shared, sums, a.lanes);
-    if (walk.rank == 0 && walk.d < p.dim) {
-      p.dweight.set(walk.d, tap, sums[0]);
-      if (tap == 0 && p.dbias.data) p.dbias.set(walk.d, 0, sums[1]);
-    }
-  }
+// as_aligned: every row of t lies towards 16 bytes as the same row of dx does.
+inline bool as_aligned(Array3 t, const Array3& dx, int64_t size) {
+  if (t.last != 1 || dx.last != 1) return false;
+  t.data = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(t.data) - reinterpret_cast<uintptr_t>(dx.data));
+  t.batch -= dx.batch, t.dim -= dx.dim;
+  return aligned(t, size, 16);
 }
 
-template <class T> void launch_input(const Launch& a, int64_t from, int64_t to, gpu_stream_t stream) {
-  const int64_t total = a.p.batch * a.p.dim * (to - from);
-  if (total == 0) return;
-  causal_conv1d_bwd_input_kernel<T><<<grid_for((total + kThreads - 1) / kThreads), kThreads, 0, stream>>>(a, from, to);
-}
-
-template <class T> void launch(const Launch& a, gpu_stream_t stream) {
-  const unsigned grid = grid_for(a.groups);
-  const int64_t first = a.p.dinitial.data ? -(a.p.width - 1) : 0;
-  switch (a.p.seq.data ? 0 : a.p.width) {
-    case 2: causal_conv1d_bwd_kernel<T, 2><<<grid, kThreads, 0, stream>>>(a); break;
-    case 3: causal_conv1d_bwd_kernel<T, 3><<<grid, kThreads, 0, stream>>>(a); break;
-    case 4: causal_conv1d_bwd_kernel<T, 4><<<grid, kThreads, 0, stream>>>(a); break;
-    default:
-      causal_conv1d_bwd_weight_kernel<T><<<grid_for(a.groups * a.p.width), kThreads, 0, stream>>>(a);
-      return launch_input<T>(a, first, a.p.seqlen, stream);
-  }
-  launch_input<T>(a, first, 0, stream);
-}
-
-static Launch plan(const Backward& p) {
-  Launch a{p, (p.seqlen + kRun - 1) / kRun, 0, p.channel_last ? 16 : 1};
-  a.groups = (p.dim + a.lanes - 1) / a.lanes;
+template <class T> Launch plan_rows(const Backward& p) {
+  constexpr int R = 16 / sizeof(T);
+  Launch a{};
+  a.p = p;
+  a.dx_aligned = p.dx.last == 1, a.peel = a.dx_aligned && !aligned(p.dx, sizeof(T), 16);
+  a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
+  const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
+  a.lane_bits = bits_for(pieces, AITER_HIP ? 6 : 5);
+  const int lanes = 1 << a.lane_bits;
+  const int64_t chunks = p.batch * ((pieces + lanes - 1) / lanes);  // of a channel
+  // A team takes one chunk until the device is full, then more, up to twice as many as
+  // it would have if all were resident at once; starting and finishing cost a few chunks.
+  int64_t steps = p.dim * chunks * lanes / 32 / kFull;
+  steps = steps < 1 ? 1 : steps < kMostSteps ? steps : kMostSteps;
+  int64_t teams = 1;
+  while (lanes * teams < kRowThreads && chunks >= 2 * teams * steps) teams *= 2;
+  a.channel_bits = bits_for(lanes * teams, 8);
+  const int64_t channels = kRowThreads >> a.channel_bits;
+  a.groups = uint32_t((p.dim + channels - 1) / channels);
+  const int64_t fit = kFull / 8 * 2 / a.groups, worth = chunks / (teams * 8);
+  const int64_t segments = fit < worth ? fit : worth;
+  a.segments = uint32_t(segments < 1 ? 1 : segments);
   return a;
+}
+
+// plan_columns cuts strips so short that the device is full, but not below 5 positions.
+template <class T, int W, int N> Launch plan_columns(const Backward& p) {
+  Launch a{};
+  a.p = p;
+  const int64_t pieces = (p.dim + N - 1) / N;
+  a.lane_bits = bits_for(pieces, 5);
+  a.groups = uint32_t(((pieces - 1) >> a.lane_bits) + 1);
+  const int64_t ranks = kColumnThreads >> a.lane_bits, blocks = kProcessors * kColumnBlocks<T, W, N>;
+  int64_t strips = blocks * ranks / (a.groups * (p.batch ? p.batch : 1));  // of a row
+  const int64_t most = (p.seqlen + 4) / 5, least = (p.seqlen + 127) / 128;
+  strips = strips < least ? least : strips;
+  strips = strips > most ? most : strips;
+  strips = strips < 1 ? 1 : strips;
+  a.strip = int32_t((p.seqlen + strips - 1) / strips);
+  a.strip = (a.strip + kAhead - 1) / kAhead * kAhead;
+  a.strip = a.strip < 1 ? kAhead : a.strip;
+  a.strips = int32_t((p.seqlen + a.strip - 1) / a.strip);
+  a.strips = a.strips < 1 ? 1 : a.strips;
+  const int64_t segments = (p.batch * a.strips + ranks - 1) / ranks;
+  a.segments = uint32_t(segments < 1 ? 1 : segments);
+  return a;
+}
+
+// run launches kernel, and the fold kernel after it if channels are split.
+template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int device, gpu_stream_t stream) {
+  Workspace slots;
+  if (a.segments > 1) {
+    AITER_TRY(slots.take(size_t(a.segments) * size_t(a.p.width + 1) * size_t(a.p.dim) * sizeof(float), device, stream));
+    a.slots = static_cast<float*>(slots.data());
+  }
+  kernel<<<grid_for(int64_t(a.segments) * a.groups), threads, 0, stream>>>(a);
+  if (a.segments > 1) {
+    const int64_t blocks = (a.p.dim + kFoldChannels - 1) / kFoldChannels * (a.p.width + 1);
+    causal_conv1d_bwd_fold_kernel<<<grid_for(blocks), kFoldThreads, 0, stream>>>(a);
+  }
+  return check_launch("causal_conv1d_bwd");
+}
+
+template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
+  const Launch a = plan_rows<T>(p);
+  if (p.width > 4) return run(causal_conv1d_bwd_rows_kernel<T, 8, true>, a, kRowThreads, device, stream);
+  switch (p.seq.data || !a.aligned ? 0 : p.width) {
+    case 2: return run(causal_conv1d_bwd_rows_kernel<T, 2, false>, a, kRowThreads, device, stream);
+    case 3: return run(causal_conv1d_bwd_rows_kernel<T, 3, false>, a, kRowThreads, device, stream);
+    case 4: return run(causal_conv1d_bwd_rows_kernel<T, 4, false>, a, kRowThreads, device, stream);
+    default: return run(causal_conv1d_bwd_rows_kernel<T, 4, true>, a, kRowThreads, device, stream);
+  }
+}
+
+// vectors: the channels of every position are whole, aligned vectors of n elements.
+inline bool vectors(const Backward& p, int64_t n, int64_t size) {
+  bool all = p.dim % n == 0;
+  for (Array3 t : {p.x, p.dout, p.dx}) {
+    all = all && t.dim == 1 && (t.last * size) % (n * size) == 0;
+    t.dim = 0;
+    all = all && aligned(t, size, n * size);
+  }
+  return all;
+}
+
+// The widest vectors that leave registers enough: 8 bytes of 16-bit types.
+template <class T, int W, int N, bool Gated> Status run_column(const Backward& p, int device, gpu_stream_t stream) {
+  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated>, plan_columns<T, W, N>(p), kColumnThreads, device, stream);
+}
+
+template <class T> Status run_columns(const Backward& p, int device, gpu_stream_t stream) {
+  if (p.width > 4)
+    return vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, true>(p, device, stream) : run_column<T, 8, 1, true>(p, device, stream);
+  if (!vectors(p, 4, sizeof(T))) return run_column<T, 4, 1, true>(p, device, stream);
+  switch (p.seq.data ? 0 : p.width) {
+    case 2: return run_column<T, 2, 4, false>(p, device, stream);
+    case 3: return run_column<T, 3, 4, false>(p, device, stream);
+    case 4: return run_column<T, 4, 4, false>(p, device, stream);
+    default: return run_column<T, 4, 4, true>(p, device, stream);
+  }
+}
+
+template <class T> void run_input(const Backward& p, int64_t from, int64_t to, gpu_stream_t stream) {
+  const int64_t total = p.batch * p.dim * (to - from);
+  if (total == 0) return;
+  causal_conv1d_bwd_input_kernel<T><<<grid_for((total + kAnyThreads - 1) / kAnyThreads), kAnyThreads, 0, stream>>>(p, from, to);
+}
+
+template <class T> Status run_any(const Backward& p, int64_t from, gpu_stream_t stream) {
+  const int lanes = p.channel_last ? 16 : 1;
+  const int64_t blocks = (p.dim + lanes - 1) / lanes * p.width;
+  causal_conv1d_bwd_weight_kernel<T><<<grid_for(blocks), kAnyThreads, 0, stream>>>(p, lanes);
+  run_input<T>(p, from, p.seqlen, stream);
+  return check_launch("causal_conv1d_bwd");
+}
+
+template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
+  const int64_t first = p.dinitial.data ? -(p.width - 1) : 0, last = p.seqlen - (p.width - 1);
+  if (p.width > 8 || p.seqlen >= 1 << 30) return run_any<T>(p, first, stream);
+  AITER_TRY(p.channel_last ? run_columns<T>(p, device, stream) : run_rows<T>(p, device, stream));
+  run_input<T>(p, first, 0, stream);
+  if (p.dfinal.data) run_input<T>(p, last < 0 ? 0 : last, p.seqlen, stream);
+  return check_launch("causal_conv1d_bwd");
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,
@@ -259,10 +208,7 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  return dispatch_float(x, [&](auto zero) {
-    launch<decltype(zero)>(plan(p), stream);
-    return check_launch("causal_conv1d_bwd");
-  });
+  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, x.device().id, stream); });
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -30,11 +30,35 @@ struct dim3 {
 enum hipError_t { hipSuccess = 0 };
 typedef struct ihipStream_t* hipStream_t;
 
+// Memory pools: the values and layout of HIP's enums and structs.
+typedef struct ihipMemPoolHandle_t* hipMemPool_t;
+enum hipMemPoolAttr { hipMemPoolAttrReleaseThreshold = 4 };
+enum hipMemAllocationType { hipMemAllocationTypePinned = 1 };
+enum hipMemAllocationHandleType { hipMemHandleTypeNone = 0 };
+enum hipMemLocationType { hipMemLocationTypeDevice = 1 };
+struct hipMemPoolProps {
+  hipMemAllocationType allocType;
+  hipMemAllocationHandleType handleTypes;
+  struct {
+    hipMemLocationType type;
+    int id;
+  } location;
+  void* win32SecurityAttributes;
+  size_t maxSize;
+  unsigned char reserved[56];
+};
+static_assert(sizeof(hipMemPoolProps) == 88, "HIP's layout");
+
 extern "C" {
 hipError_t hipGetDevice(int* device);
 hipError_t hipSetDevice(int device);
 hipError_t hipGetLastError();
 const char* hipGetErrorString(hipError_t error);
+hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* props);
+hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value);
+hipError_t hipMemPoolDestroy(hipMemPool_t pool);
+hipError_t hipMallocFromPoolAsync(void** data, size_t bytes, hipMemPool_t pool, hipStream_t stream);
+hipError_t hipFreeAsync(void* data, hipStream_t stream);
 hipError_t hipLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared, hipStream_t stream);
 hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, hipStream_t stream = nullptr);
 hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, hipStream_t* stream);

@@ -1,0 +1,74 @@
+// causal_conv1d_bwd of what the tiled kernels leave: dinitial_states, and widths above
+// 8 or rows of 2^30 positions and more whole.
+//
+// Tiling: a thread a position for the gradient of X, a block a channel (16 neighbouring
+// ones in channel-last) and tap for dweight; both compute g again for every use.
+// Reduction: over the block in shared memory in a fixed order.
+#pragma once
+
+#include "causal_conv1d_bwd_tile.h"
+
+namespace aiter::conv1d::bwd {
+
+constexpr int kAnyThreads = 256;
+
+// The gradients of X[from..to] of every row: dinitial_states below position 0, dx
+// from there on.
+template <class T>
+__global__ void __launch_bounds__(kAnyThreads) causal_conv1d_bwd_input_kernel(Backward p, int64_t from, int64_t to) {
+  const int64_t row = to - from, total = p.batch * p.dim * row, step = int64_t(gridDim.x) * kAnyThreads;
+  for (int64_t n = int64_t(blockIdx.x) * kAnyThreads + threadIdx.x; n < total; n += step) {
+    const Split inner = split(n, p.channel_last ? p.dim : row);
+    const Split outer = split(inner.quotient, p.channel_last ? row : p.dim);
+    const int64_t b = outer.quotient, d = p.channel_last ? inner.remainder : outer.remainder;
+    const int64_t t = from + (p.channel_last ? outer.remainder : inner.remainder);
+    float sum = final_gradient<T>(p, b, d, t);
+    AITER_ROLLED
+    for (int64_t u = t < 0 ? 0 : t; u < t + p.width && u < p.seqlen; u++) {
+      if (p.seq.data && !p.sees(b, p.sequence(b, u), t)) continue;
+      sum = fmaf(p.weight.get(d, p.width - 1 - (u - t)), gradient<T>(p, b, d, u), sum);
+    }
+    if (t < 0) p.dinitial.row<T>(b, d)[(t + p.width - 1) * p.dinitial.last] = round_to<T>(sum);
+    else p.dx.row<T>(b, d)[t * p.dx.last] = round_to<T>(sum);
+  }
+}
+
+// fold adds the sums of each of lanes channels: every thread adds what the thread
+// half the block away has, then a quarter, and so on. No thread stands aside.
+AITER_DEVICE void fold_block(float (&shared)[2][kAnyThreads], float* sums, int lanes) {
+  for (int half = kAnyThreads / 2; half >= lanes; half /= 2) {
+    AITER_UNROLL
+    for (int k = 0; k < 2; k++) shared[k][threadIdx.x] = sums[k];
+    block_barrier();
+    AITER_UNROLL
+    for (int k = 0; k < 2; k++) sums[k] += shared[k][threadIdx.x ^ half];
+    block_barrier();
+  }
+}
+
+// One tap of dweight for a group of channels, a block each; with tap 0, dbias too.
+template <class T> __global__ void __launch_bounds__(kAnyThreads) causal_conv1d_bwd_weight_kernel(Backward p, int lanes) {
+  __shared__ float shared[2][kAnyThreads];
+  const int64_t blocks = (p.dim + lanes - 1) / lanes * p.width;
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const Split at = split(block, p.width);
+    const int64_t tap = at.remainder, d = at.quotient * lanes + int(threadIdx.x) % lanes;
+    const int rank = int(threadIdx.x) / lanes;
+    const int64_t positions = d < p.dim ? p.batch * p.seqlen : 0;  // of all batches: short rows leave no thread idle
+    float sums[2] = {};
+    for (int64_t i = rank; i < positions; i += kAnyThreads / lanes) {
+      const Split row = split(i, p.seqlen);
+      const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
+      const float g = gradient<T>(p, b, d, t);
+      if (p.sees(b, p.seq.data ? p.sequence(b, t) : 0, u)) sums[0] = fmaf(p.value<T>(b, d, u), g, sums[0]);
+      sums[1] += g;
+    }
+    fold_block(shared, sums, lanes);
+    if (rank == 0 && d < p.dim) {
+      p.dweight.set(d, tap, sums[0]);
+      if (tap == 0 && p.dbias.data) p.dbias.set(d, 0, sums[1]);
+    }
+  }
+}
+
+}  // namespace aiter::conv1d::bwd
