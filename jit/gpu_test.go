@@ -2,6 +2,7 @@ package jit_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,4 +203,41 @@ func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
 	if got := actions(b.buildFor("HIPCC", swapped, "gfx90a")); strings.Contains(got, "hit") {
 		t.Errorf("another driver with the same version: %s", got)
 	}
+}
+
+// A mistake that one pass alone meets is told in the compiler's words with that pass's command, and is over when
+// the header is mended.
+func TestMistakeOfOnePass(t *testing.T) {
+	hipcc := testenv.Tool(t, "hipcc")
+	b := gpuBench(t)
+	b.extra = map[string]string{"HIPCC": hipcc}
+	good := gpuFiles["include/device_only.h"]
+	for _, header := range []string{"include/device_only.h", "include/host_only.h"} {
+		b.write(header, "#error \"not yet\"\n")
+		m := b.manager()
+		req := jit.Request{Module: "module_demo", Target: parseTarget(t, "gfx90a")}
+		for range 2 { // the second time the failure may be a remembered one
+			_, err := m.Build(context.Background(), req)
+			var failed *jit.CompileError
+			if !errors.As(err, &failed) || !strings.Contains(failed.Output, header) || !strings.Contains(failed.Output, "not yet") {
+				t.Fatalf("%s: error is %v", header, err)
+			}
+			if apart := slices.Contains(failed.Command, "-nogpulib"); apart && strings.Contains(header, "device") {
+				t.Errorf("%s: the command is the host's: %q", header, failed.Command)
+			}
+		}
+		b.write(header, good)
+		if _, err := m.Build(context.Background(), req); err != nil {
+			t.Errorf("%s was mended: %v", header, err)
+		}
+	}
+}
+
+func parseTarget(t *testing.T, name string) target.Target {
+	t.Helper()
+	tg, err := target.Parse(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tg
 }
