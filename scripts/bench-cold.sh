@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 # Sources and flags are those of the commands that aiterctl would run.
 plan=$("$aiterctl" build "$module" --arch "${targets%%,*}" --root . --cache-dir "$work/plan" --dry-run --json)
 mapfile -t sources < <(grep -o '"file": *"[^"]*\.hip"' <<<"$plan" | sort -u | cut -d'"' -f4)
-mapfile -t flags < <(grep -oE '"-(I|O|W|f|std=|nogpuinc)[^"]*"' <<<"$plan" | sort -u | tr -d '"' | grep -v -e '^-ffile-prefix-map')
+mapfile -t flags < <(grep -oE '"-(I|O|W|f|std=|nogpuinc)[^"]*"' <<<"$plan" | sort -u | tr -d '"' | grep -v -e '^-ffile-prefix-map' -e '^-fno-gnu-unique' -e '^-frandom-seed')
 IFS=, read -ra archs <<<"$targets"
 test ${#sources[@]} -gt 0
 
