@@ -205,9 +205,6 @@ func TestDeviceLibraryMutations(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
-			if tt.tool == "nvcc" && !*everyPart {
-				t.Skip("hashing a whole toolchain anew takes seconds: -every-part does")
-			}
 			b := gpuBench(t)
 			x := parse(t, tt.target)
 			b.extra = map[string]string{tt.variable: compiler}

@@ -105,7 +105,11 @@ func (o CacheOptions) instead(ctx context.Context, why error) (*cache.Dir, error
 	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
 		return nil, why // somebody else was there first
 	}
-	store, err := cache.Open(dir, o.cache(ctx))
+	// Its name is known to all and anybody may make it first: who trusts the cache
+	// that was asked for has not said so of this one.
+	own := o.cache(ctx)
+	own.TrustForeign = false
+	store, err := cache.Open(dir, own)
 	if err == nil {
 		err = store.Writable()
 	}
