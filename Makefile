@@ -7,7 +7,7 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Real compilers that the tests may not do without.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
-.PHONY: help build demo test test-race test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser clean
+.PHONY: help build demo test test-race test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -56,6 +56,10 @@ cuda: ## nvcc without an NVIDIA GPU: .toolchain/bin/nvcc (as root, 5 GB)
 
 browser: ## chromium, for the test that looks at the page of `aiterctl bench --html` (as root)
 	command -v chromium >/dev/null || { apt-get update -q && apt-get install -yq --no-install-recommends chromium; }
+
+aarch64: ## a compiler and an emulator for the aarch64 kernels' test (as root)
+	command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null || { apt-get update -q && \
+		apt-get install -yq --no-install-recommends g++-aarch64-linux-gnu qemu-user; }
 
 clean: ## what was built here; the toolchains stay
 	rm -rf bin

@@ -8,18 +8,10 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// The kernels for aarch64 are right under an emulator, at both of its levels, where
-// Debian's g++-aarch64-linux-gnu and qemu-user are installed. testdata/cross.cpp has
-// the reference.
+// The kernels for aarch64 are right under an emulator, at both of its levels: `make
+// aarch64` installs that and the compiler. testdata/cross.cpp has the reference.
 func TestCPUOnAarch64(t *testing.T) {
-	compiler, err := exec.LookPath("aarch64-linux-gnu-g++")
-	if err != nil {
-		t.Skip("no aarch64-linux-gnu-g++ on PATH: apt-get install g++-aarch64-linux-gnu")
-	}
-	emulator, err := exec.LookPath("qemu-aarch64")
-	if err != nil {
-		t.Skip("no qemu-aarch64 on PATH: apt-get install qemu-user")
-	}
+	compiler, emulator := testenv.Tool(t, "aarch64-linux-gnu-g++"), testenv.Tool(t, "qemu-aarch64")
 	program := filepath.Join(t.TempDir(), "cross")
 	csrc := filepath.Join(testenv.Root(t), "csrc")
 	argv := []string{"-O2", "-std=c++17", "-static", "-fno-exceptions", "-fno-rtti", "-pthread", "-I" + filepath.Join(csrc, "include"),

@@ -11,13 +11,13 @@ import (
 )
 
 // Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium): the variable
-// of its name in capitals, else .toolchain/bin of the checkout, which `make rocm`,
-// `make python` and `make cuda` fill, else for a browser the PATH. Without it the
+// of its name in capitals (AARCH64_LINUX_GNU_GXX), else .toolchain/bin of the checkout, which `make rocm`,
+// `make python` and `make cuda` fill, else for a browser and for aarch64 the PATH. Without it the
 // test is skipped, unless AITER_REQUIRE_TOOLS, a list with commas, names the tool:
 // then it fails.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
-	variable := strings.ReplaceAll(strings.ToUpper(name), "-", "_")
+	variable := strings.NewReplacer("-", "_", "+", "X").Replace(strings.ToUpper(name))
 	if path := os.Getenv(variable); path != "" {
 		return path
 	}
@@ -25,9 +25,10 @@ func Tool(t testing.TB, name string) string {
 	if _, err := os.Stat(local); err == nil {
 		return local
 	}
-	// Any chromium will do, while a compiler or Python on the PATH may lack what
-	// the tests need.
-	if onPath, err := exec.LookPath(name); err == nil && name == "chromium" {
+	// Any of these will do, while another compiler or Python on the PATH may lack
+	// what the tests need.
+	anyWillDo := []string{"chromium", "aarch64-linux-gnu-g++", "qemu-aarch64"}
+	if onPath, err := exec.LookPath(name); err == nil && slices.Contains(anyWillDo, name) {
 		return onPath
 	}
 	if slices.Contains(strings.Split(os.Getenv("AITER_REQUIRE_TOOLS"), ","), name) {
