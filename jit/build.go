@@ -193,7 +193,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 	if err != nil {
 		return nil, nil, err
 	}
-	last := s.m.loadLast(r)
+	last := sync.OnceValue(func() lastBuild { return s.m.loadLast(r) })
 	w := s.world(tc)
 	log, kept := zerolog.Ctx(ctx), &pins{store: s.m.opts.Cache}
 	var units []*unit
@@ -201,7 +201,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 		for _, pass := range tc.Passes(p.Flags) {
 			units = append(units, &unit{
 				m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
-				plan: p, pass: pass, timeout: s.m.timeout(mod), last: last.Units[unitName(p.Source, pass)], log: log, pins: kept,
+				plan: p, pass: pass, timeout: s.m.timeout(mod), last: func() cache.Lines { return last().Units[unitName(p.Source, pass)] }, log: log, pins: kept,
 			})
 		}
 	}

@@ -89,14 +89,15 @@ func (u *unit) explain() (UnitExplanation, error) {
 	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
 	res, found, why := u.lookup()
 	x.Reason = why
-	lines := u.last
+	last := u.last()
+	lines := last
 	if found {
 		x.Action, x.Reason, lines = res.Action, res.Reason, res.lines
 	}
 	x.found = res
 	x.found.Source, x.found.Pass = u.plan.Source, u.pass
 	u.explainHeaders(&x, lines)
-	x.Changes = append(changes(u.last, u.lines), u.headerChanges()...)
+	x.Changes = append(changes(last, u.lines), u.headerChanges()...)
 	return x, nil
 }
 
@@ -159,7 +160,7 @@ func changes(before, after cache.Lines) []Change {
 func (u *unit) headerChanges() []Change {
 	var out []Change
 	for _, label := range []string{"headers", "system headers"} {
-		for _, c := range u.w.changes(u.list(u.last, label), aHeader) {
+		for _, c := range u.w.changes(u.list(u.last(), label), aHeader) {
 			if c.Label != aHeader+" "+u.plan.Source {
 				out = append(out, c)
 			}

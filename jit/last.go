@@ -71,7 +71,32 @@ func (b lastBuild) sameAs(o lastBuild) bool {
 	return same
 }
 
+// mark is the same for builds that were made from the same.
+func (b lastBuild) mark() string {
+	var l cache.Lines
+	l.Add("artifact", b.Artifact)
+	l.Add("link", string(b.Recent.Link))
+	for _, ref := range b.Refs {
+		l.Add(ref.Source, string(ref.Result))
+	}
+	return string(l.Key())
+}
+
+// saveLast stores how a module was made, unless that is known already. The record is
+// not read for that where it was seen to say so before.
 func (m *Manager) saveLast(r Request, now lastBuild, tc *toolchain.Toolchain) error {
+	seen := "last " + m.opts.Cache.Path() + " " + string(lastKey(r))
+	if mark, ok := m.opts.Memo.Get(seen); ok && mark == now.mark() && m.opts.Cache.Has(cache.Last, lastKey(r)) {
+		return nil
+	}
+	if err := m.storeLast(r, now, tc); err != nil {
+		return err
+	}
+	m.opts.Memo.Put(seen, now.mark())
+	return nil
+}
+
+func (m *Manager) storeLast(r Request, now lastBuild, tc *toolchain.Toolchain) error {
 	if m.loadLast(r).sameAs(now) {
 		return nil
 	}

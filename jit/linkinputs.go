@@ -91,7 +91,7 @@ func (l *link) artifact() (cache.Artifact, bool) {
 	if err != nil {
 		return cache.Artifact{}, false
 	}
-	a, err := l.m.opts.Cache.Artifact(string(id))
+	a, err := l.m.opts.Cache.KnownArtifact(string(id), l.m.opts.Memo.Digest)
 	if err == nil {
 		l.observe(Event{Step: LinkHit, Action: Hit})
 	}

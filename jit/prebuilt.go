@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/jit/filehash"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/jit/toolchain"
 )
@@ -90,7 +91,7 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 	}
 	found := make([]UnitResult, len(units))
 	for i, u := range units {
-		u.believe, u.last = true, last.Units[u.name()]
+		u.believe, u.last = true, func() cache.Lines { return last.Units[u.name()] }
 		if err := u.identify(); err != nil {
 			return "", err
 		}
@@ -121,6 +122,7 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
 	opts := m.opts
 	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler{}, nobody{}, false
+	opts.Memo = filehash.Open("") // what was just written is read
 	ctx = zerolog.Nop().WithContext(ctx)
 	results, err := New(opts).Build(ctx, reqs...)
 	if err == nil {

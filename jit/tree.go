@@ -78,6 +78,8 @@ type EmbeddedTree struct {
 	mu     sync.Mutex
 	digest string      // of files; "" until it is first needed
 	held   os.FileInfo // the folder that is kept from being cleaned away
+
+	digests sync.Map // path -> SHA-256 of a file, in hex
 }
 
 var _ Tree = (*EmbeddedTree)(nil)
@@ -90,12 +92,16 @@ func NewEmbeddedTree(files fs.FS, below string) *EmbeddedTree {
 
 // Digest implements [Tree].
 func (t *EmbeddedTree) Digest(path string) (string, error) {
+	if known, ok := t.digests.Load(path); ok {
+		return known.(string), nil
+	}
 	data, err := fs.ReadFile(t.files, path)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	digest := cache.SHA256(data)
+	t.digests.Store(path, digest)
+	return digest, nil
 }
 
 // Path implements [Tree].

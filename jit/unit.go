@@ -42,7 +42,7 @@ type unit struct {
 	plan    manifest.Unit
 	pass    toolchain.Pass
 	timeout time.Duration
-	last    cache.Lines // of the same unit in the last build
+	last    func() cache.Lines // of the same unit in the last build, none when there was none
 	log     *zerolog.Logger
 	pins    *pins
 	believe bool // the toolchain is not here: its own headers are as they were; see prebuilt
@@ -167,11 +167,12 @@ func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
 
 // whyNew explains a miss by the first line that differs from the last build.
 func (u *unit) whyNew(miss error) string {
-	if u.last == nil {
+	last := u.last()
+	if last == nil {
 		return "never built for " + u.where()
 	}
 	for _, l := range u.lines {
-		if before, ok := u.last.Get(l.Label); !ok || before != l.Value {
+		if before, ok := last.Get(l.Label); !ok || before != l.Value {
 			return describe(l.Label) + " changed"
 		}
 	}

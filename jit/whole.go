@@ -31,6 +31,9 @@ func (s *session) findWhole(ctx context.Context, r Request) (res Result, ok bool
 	if r == whole {
 		return res, false
 	}
+	if s.m.loadLast(whole).Artifact == "" {
+		return res, false // it was never built
+	}
 	units, link, err := s.plan(ctx, whole)
 	if err != nil {
 		return res, false // the part's own plan says what is wrong, if it concerns it

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/aiter-go/aiter"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/cache"
@@ -163,6 +165,12 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
+	var config *manifest.Config
+	var reading errgroup.Group // beside what waits for the disk
+	reading.Go(func() (err error) {
+		config, err = o.config()
+		return err
+	})
 	store, err := OpenCache(ctx, CacheOptions{
 		Dir: o.CacheDir, Path: o.Path, Limits: o.Limits, Trust: o.Trust, Getenv: o.Getenv, Build: true, Faulty: o.faulty,
 	})
@@ -174,8 +182,7 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := o.config()
-	if err != nil {
+	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
 	return jit.New(jit.Options{

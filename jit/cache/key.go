@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
-	"strings"
 )
 
 // Key names an action: the SHA-256, in hex, of its labelled lines.
@@ -29,14 +28,18 @@ func (l *Lines) Add(label, value string) { *l = append(*l, Line{label, value}) }
 // Key hashes the lines. Values are quoted, so that no value can look like the
 // end of a line.
 func (l Lines) Key() Key {
-	var b strings.Builder
+	size := 0
 	for _, x := range l {
-		b.WriteString(strconv.Quote(x.Label))
-		b.WriteByte('\t')
-		b.WriteString(strconv.Quote(x.Value))
-		b.WriteByte('\n')
+		size += len(x.Label) + len(x.Value) + len(`""	""`) + 1
 	}
-	return Key(SHA256([]byte(b.String())))
+	b := make([]byte, 0, size+size/4)
+	for _, x := range l {
+		b = strconv.AppendQuote(b, x.Label)
+		b = append(b, '\t')
+		b = strconv.AppendQuote(b, x.Value)
+		b = append(b, '\n')
+	}
+	return Key(SHA256(b))
 }
 
 // Get returns the value of the first line labelled so.

@@ -68,6 +68,17 @@ func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	return nil, err
 }
 
+// Has says whether this cache, or a tier below it, has something stored under key,
+// without reading it.
+func (d *Dir) Has(kind Kind, key Key) bool {
+	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
+		if info, err := os.Lstat(t.recordPath(kind, key)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
 // GetAll returns what this cache and each tier below it has stored under key,
 // in their order.
 func (d *Dir) GetAll(kind Kind, key Key) [][]byte {

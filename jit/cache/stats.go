@@ -153,7 +153,7 @@ func (d *Dir) verifyAll(rep *VerifyReport) error {
 		return err
 	}
 	for _, dir := range entries {
-		_, err := d.checkedArtifact(filepath.Base(dir))
+		_, err := d.checkedArtifact(filepath.Base(dir), hashLibrary)
 		note(dir, err)
 	}
 	d.walk(func(path string, _ fs.FileInfo) { d.verifyFile(path, note) })

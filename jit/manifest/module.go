@@ -182,8 +182,11 @@ func (d *decoder) checkOverlap(m *Module, n *node) {
 	for i, s := range m.Sources {
 		for _, earlier := range m.Sources[:i] {
 			file, shared := common(s.Files, earlier.Files)
+			if !shared {
+				continue
+			}
 			t, both := bothApply(s.When, earlier.When)
-			if !shared || !both {
+			if !both {
 				continue
 			}
 			d.fail(n.fields["source"].items[i].key, "%s is a source already at %s, for %s too; make their \"when\" exclude each other",

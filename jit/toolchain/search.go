@@ -1,6 +1,7 @@
 package toolchain
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -85,7 +86,7 @@ func (s *search) driver() ([]Part, error) {
 	part := Part{Name: filepath.Base(path), Path: s.tc.Compiler}
 	if s.tc.Root == "" {
 		var err error
-		part.Digest, err = s.memo.Digest(path)
+		part.Digest, err = s.session.digest(path)
 		return []Part{part}, err
 	}
 	text, err := os.ReadFile(path)
@@ -138,7 +139,7 @@ func (s *search) answerTo(question string, ask func() (*record, error)) (*record
 
 // question identifies what is asked, of which file's contents, in which environment.
 func (s *search) question(what string) (string, error) {
-	driver, err := s.memo.Digest(s.tc.Compiler)
+	driver, err := s.session.digest(s.tc.Compiler)
 	if err != nil {
 		return "", fmt.Errorf("identify the compiler: %w", err)
 	}
@@ -166,7 +167,7 @@ func (s *search) recall(question string) (*record, bool) {
 	}
 	inside := &Toolchain{Root: root, folders: s.session.below(root)}
 	for _, p := range known.Parts {
-		if digest, err := s.memo.Digest(inside.Resolve(p.Path)); err != nil || digest != p.Digest {
+		if digest, err := s.session.digest(inside.Resolve(p.Path)); err != nil || digest != p.Digest {
 			return nil, false
 		}
 	}
@@ -191,7 +192,7 @@ func stampOf(dir string) stamp {
 func mergeParts(lists ...[]Part) []Part {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(a, b Part) int {
-		return strings.Compare(a.Name+"\x00"+a.Digest+"\x00"+a.Path, b.Name+"\x00"+b.Digest+"\x00"+b.Path)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest), strings.Compare(a.Path, b.Path))
 	})
 	return slices.CompactFunc(all, func(a, b Part) bool { return a.Name == b.Name && a.Digest == b.Digest })
 }

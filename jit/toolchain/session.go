@@ -14,6 +14,8 @@ type Session struct {
 	f    *Finder
 	memo *filehash.Memo
 
+	digests sync.Map // path -> SHA-256 of the file
+
 	mu      sync.Mutex
 	folders map[string]*folders      // by root
 	common  map[string]*sharedAnswer // by question
@@ -50,6 +52,18 @@ func (s *Session) Find(ctx context.Context, t target.Target) (*Toolchain, error)
 		return nil, err
 	}
 	return one.tc, nil
+}
+
+// digest returns the SHA-256 of a file.
+func (s *Session) digest(path string) (string, error) {
+	if known, ok := s.digests.Load(path); ok {
+		return known.(string), nil
+	}
+	digest, err := s.memo.Digest(path)
+	if err == nil {
+		s.digests.Store(path, digest)
+	}
+	return digest, err
 }
 
 // below returns what is known of the folders below a root.

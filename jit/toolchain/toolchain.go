@@ -61,11 +61,24 @@ func (tc *Toolchain) Resolve(p string) string {
 	info, err := os.Lstat(inside)
 	switch {
 	case err == nil && info.Mode()&os.ModeSymlink != 0:
-		return below(tc.Root, p)
+		return tc.linked(p)
 	case err == nil || !exists(p):
 		return inside
 	}
 	return p
+}
+
+// linked resolves a file that is a link.
+func (tc *Toolchain) linked(p string) string {
+	if tc.folders == nil {
+		return below(tc.Root, p)
+	}
+	if known, ok := tc.folders.links.Load(p); ok {
+		return known.(string)
+	}
+	inside := below(tc.Root, p)
+	tc.folders.links.Store(p, inside)
+	return inside
 }
 
 // dir resolves a folder.
@@ -78,16 +91,31 @@ func (tc *Toolchain) dir(dir string) string {
 
 // folders remembers where the folders below a root are: a unit names a thousand headers in a few dozen of them.
 type folders struct {
-	root string
-	seen sync.Map // folder as named by the compiler -> folder on this machine
+	root  string
+	seen  sync.Map // folder as named by the compiler -> folder on this machine
+	links sync.Map // the same of files that are links
 }
 
 func (f *folders) resolve(dir string) string {
 	if known, ok := f.seen.Load(dir); ok {
 		return known.(string)
 	}
-	inside := below(f.root, dir)
+	inside := f.look(dir)
 	f.seen.Store(dir, inside)
+	return inside
+}
+
+// look resolves a folder by the one above it where neither has a link in its name.
+func (f *folders) look(dir string) string {
+	above, name := filepath.Split(dir)
+	above = strings.TrimSuffix(above, "/")
+	if above == "" || filepath.Clean(dir) != dir {
+		return below(f.root, dir)
+	}
+	inside := filepath.Join(f.resolve(above), name)
+	if info, err := os.Lstat(inside); err != nil || !info.IsDir() {
+		return below(f.root, dir)
+	}
 	return inside
 }
 
