@@ -85,17 +85,12 @@ template <class T> class Head<T, 0> {
 
 // shares_slot says, to a whole block, whether another of the batch names the
 // slot. A kernel calls it once.
-AITER_DEVICE bool shares_slot(const Stateful& p, int64_t b, int64_t slot) {
+template <class P> AITER_DEVICE bool shares_slot(const P& p, int64_t b, int64_t slot) {
   if (!p.indices.data) return false;
-  __shared__ int answer;
-  if (threadIdx.x == 0) answer = 0;
   bool found = false;
   AITER_ROLLED
   for (int64_t i = threadIdx.x; i < p.batch; i += blockDim.x) found |= i != b && p.indices[i] == slot;
-  block_barrier();
-  if (found) answer = 1;
-  block_barrier();
-  return answer;
+  return block_any(found);
 }
 
 // follows says whether an earlier sequence has the slot: it then runs this one.

@@ -89,6 +89,21 @@ AITER_DEVICE void block_barrier() {
 #endif
 }
 
+// block_any says, to a whole block, whether one of its threads comes with true. A
+// kernel calls it once.
+AITER_DEVICE bool block_any(bool mine) {
+#if AITER_HIP
+  __shared__ int answer;
+  if (threadIdx.x == 0) answer = 0;
+  block_barrier();
+  if (mine) answer = 1;
+  block_barrier();
+  return answer;
+#else
+  return __syncthreads_or(mine);
+#endif
+}
+
 // Divisor divides numbers below 2^31 by a number that the host knows, with one
 // multiplication.
 struct Divisor {
