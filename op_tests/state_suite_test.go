@@ -31,12 +31,30 @@ func stateCases() []optests.Case {
 	return cases
 }
 
+// decodingCases are one position each, with states no longer than the filter needs:
+// on a GPU that has a kernel of its own, for what lies in whole vectors and what
+// does not.
+func decodingCases() []optests.Case {
+	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
+	dims := []int64{16, 528, 8, 5}
+	var cases []optests.Case
+	for n := range 3 * 2 * 4 * 3 { // width, layout, flags, type
+		c := optests.Case{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24), SiLU: n%5 > 0, NoBias: n%7 == 3, Seed: uint64(n)}
+		c.Layout = optests.Layout(n / 12 % 2)
+		c.State = optests.State{Len: c.Width - 1, Circular: n/6%2 == 1, Indexed: n/3%2 == 1, Flat: n%3 > 0}
+		c.DType, c.WeightDType, c.Slice = types[n%3], types[(n%3+[]int{0, 0, 1, 2}[n/3%4])%3], n%11 == 10
+		cases = append(cases, c)
+	}
+	return cases
+}
+
 // TestStates is small enough for an emulated device.
 func TestStates(t *testing.T) {
 	target := open(t)
 	for _, op := range statefulOps {
 		t.Run(op, func(t *testing.T) { target.try(t, op, slices.Values(stateCases())) })
 	}
+	t.Run("decoding", func(t *testing.T) { target.try(t, "causal_conv1d_update", slices.Values(decodingCases())) })
 	t.Run("shared slots", target.sharedSlots)
 	t.Run("wild indices", target.wildIndices)
 	t.Run("update step by step equals forward", target.stepByStep)
