@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	machineTargets = flag.String("machinecode.targets", "", "AMD targets of which all kernels are looked at; by default forward's in bfloat16 for gfx942 and gfx1201")
+	machineTargets = flag.String("machinecode.targets", "", "AMD targets of which all kernels are looked at; by default those of forward and update in bfloat16 for gfx942 and gfx1201")
 	machineCache   = flag.String("machinecode.cache", "", "cache folder; by default a new one")
 )
 
@@ -43,6 +43,11 @@ var limits = []limit{
 	// 32 elements of a thread; an MI300X has about 38 instructions an element at its memory's limit.
 	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false, .*Everything`, "at most 38 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
+	{`update::causal_conv1d_decode_kernel`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
+	// x, three of state, weights and a bias; out and three of state, and the zeros of padding.
+	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
+	}},
 }
 
 // TestMachineCode holds what the compiler makes of the kernels for AMD GPUs.
@@ -92,13 +97,9 @@ func TestMachineCode(t *testing.T) {
 
 func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	t.Helper()
-	mod, op, err := reg.Manager().Config().Op("causal_conv1d_fwd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, whole := *machineTargets, true
+	names, ops := *machineTargets, []string{"causal_conv1d_fwd"}
 	if names == "" {
-		names, whole = "gfx942,gfx1201", false
+		names, ops = "gfx942,gfx1201", []string{"causal_conv1d_fwd", "causal_conv1d_update"}
 	}
 	targets, err := arch.ParseList(names)
 	if err != nil {
@@ -106,13 +107,19 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	}
 	var reqs []jit.Request
 	for _, x := range targets {
-		req := jit.Request{Module: mod.Name, Target: x}
-		if !whole {
-			if req.Spec, err = mod.Spec(op, x, func(manifest.Axis) string { return "bfloat16" }); err != nil {
+		for _, name := range ops {
+			mod, op, err := reg.Manager().Config().Op(name)
+			if err != nil {
 				t.Fatal(err)
 			}
+			req := jit.Request{Module: mod.Name, Target: x}
+			if *machineTargets == "" {
+				if req.Spec, err = mod.Spec(op, x, func(manifest.Axis) string { return "bfloat16" }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reqs = append(reqs, req)
 		}
-		reqs = append(reqs, req)
 	}
 	return reqs
 }
