@@ -42,6 +42,7 @@ func faultWords() []string {
 		"ptxas error", "ptxas fatal", "nvcc fatal   : Unknown option", "error: <unknown>:0:0:", "<inline asm>:",
 		"unrecognized command-line option", "unrecognized command line option", "unknown argument", "unsupported option",
 		"undefined reference to", "undefined symbol:", "multiple definition of", "duplicate symbol:",
+		"ld: cannot find ", "ld.bfd: cannot find ", "cannot open linker script file", "unable to find library -l",
 	}
 }
 

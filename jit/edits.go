@@ -17,6 +17,12 @@ func (d digests) look(w *world, p string) {
 	}
 }
 
+// moment is the one at which a linker starts.
+type moment struct {
+	started instant
+	known   digests // of files, as they were then
+}
+
 // ofTree returns the part that lies in the source tree.
 func (d digests) ofTree() digests {
 	d = maps.Clone(d)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/codeobject"
+	"github.com/aiter-go/aiter/jit/depfile"
 	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/jit/toolchain"
@@ -81,7 +82,7 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 	if a, ok := l.lookup(force); ok {
 		return a, nil
 	}
-	if f := l.lastFailure(); f.isFinal() && !force {
+	if f := l.lastFailure(); l.repeats(f) && !force {
 		return cache.Artifact{}, f.remembered()
 	}
 	l.observe(Event{Step: LinkMissed})
@@ -177,12 +178,13 @@ func (l *link) runOnce(ctx context.Context, res *Result, known digests) (a cache
 	if err != nil {
 		return a, "", err
 	}
-	started, clock := nextTick(l.m.clock), time.Now()
-	if err := l.invoke(ctx, stage, objects); err != nil {
+	before, clock := moment{nextTick(l.m.clock), known}, time.Now()
+	tried, err := l.invoke(ctx, stage, objects, before)
+	if err != nil {
 		return a, "", err
 	}
 	cost := since(clock)
-	if changed, err = l.takeInputs(ctx, stage, started, known); err != nil || changed != "" {
+	if changed, err = l.takeInputs(ctx, stage, tried, before); err != nil || changed != "" {
 		return a, changed, err
 	}
 	a, err = l.publish(stage, res, cost)
@@ -248,25 +250,43 @@ func (l *link) embed(host string) func(from, to string) error {
 	}
 }
 
-func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string) error {
+// invoke runs the linker, and returns where it looked for files as far as it
+// says so; whatever is wrong with the outcome is a [*CompileError].
+func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string, before moment) (depfile.Tries, error) {
 	c := command{argv: l.argv(stage.Path, objects, l.output(), linkDepFile), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
-	out, err := c.run(ctx)
+	out, tried, err := l.ask(ctx, c)
 	if err == nil && knowsNoDepfile(out) {
 		c.argv = l.argv(stage.Path, objects, l.output(), "")
-		out, err = c.run(ctx)
+		out, tried, err = l.ask(ctx, c)
 	}
 	if err != nil {
-		return err
+		return tried, err
 	}
 	if info, err := os.Stat(stage.File(l.output())); out.reason == "" && (err != nil || info.Size() == 0) {
 		out.reason = "it ended well but wrote no library"
 	}
 	if out.reason == "" {
-		return nil
+		return tried, nil
 	}
-	e := &CompileError{Module: l.mod.Name, Target: l.target.String(), Command: c.argv, Dir: c.dir, Reason: out.reason, Output: string(out.output)}
-	e.Log = writeLog(l.m.opts.Cache.LogPath(l.key), e)
-	return l.fail(c, out, e)
+	return tried, l.fail(ctx, failedLink{stage, c, out, tried, before})
+}
+
+// ask runs the linker. One whose flags name files tells where it looks for
+// them; when it fails, it is run once more for the words that people read.
+func (l *link) ask(ctx context.Context, c command) (out outcome, tried depfile.Tries, err error) {
+	if l.namesFiles() {
+		v := c
+		v.argv = slices.Insert(slices.Clone(c.argv), 1, "-Xlinker", "--verbose")
+		out, err = v.run(ctx)
+		if len(out.output) < maxOutput { // else the end is missing
+			tried = depfile.ParseTries(out.output)
+		}
+		if err != nil || out.reason == "" || out.late {
+			return out, tried, err
+		}
+	}
+	out, err = c.run(ctx)
+	return out, tried, err
 }
 
 func (l *link) describe(res *Result, seconds float64) cache.Artifact {

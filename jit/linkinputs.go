@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -145,13 +144,14 @@ func (l *link) knownDigests() digests {
 
 // takeInputs stores the lists of what the link in the stage has read. It names
 // a file that was edited meanwhile.
-func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, started instant, known digests) (changed string, err error) {
+func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile.Tries, before moment) (changed string, err error) {
 	l.inputs = nil
 	l.w = newWorld(l.w.tree, l.w.memo, l.w.tc) // what it saw may be of long before
 	all, certain := linkedFiles(stage)
-	read, absent := l.others(all, stage), l.absentLibraries(all)
-	if certain && len(read)+len(absent) == 0 {
-		return "", nil
+	read := l.others(all, stage)
+	absent, changed := l.lookedFor(all, tried, stage)
+	if changed != "" || certain && len(read)+len(absent) == 0 {
+		return changed, nil
 	}
 	root, err := l.w.tree.Dir(ctx)
 	if err != nil {
@@ -160,12 +160,12 @@ func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, started insta
 	read = treePaths(read, root)
 	tree, system, readable := l.lists(read, absent, root)
 	if !certain || !readable {
-		if slices.ContainsFunc(l.flags, namesFile) { // else the key holds all that matters
+		if l.namesFiles() { // else the key holds all that matters
 			l.inputs = unknownInputs()
 		}
 		return "", nil
 	}
-	if changed = known.edited(started, l.m.clock(), l.w, read); changed != "" {
+	if changed = before.known.edited(before.started, l.m.clock(), l.w, read); changed != "" {
 		return changed, nil
 	}
 	v, err := storeVariant(l.m.opts.Cache, tree, system)
@@ -201,21 +201,13 @@ func linkedFiles(stage *cache.Stage) (all []string, certain bool) {
 		return nil, false
 	}
 	all, err = depfile.ParseLink(data)
-	for i, p := range all {
-		if !filepath.IsAbs(p) {
-			all[i] = filepath.Join(stage.Path, p)
-		}
-	}
-	return all, err == nil
+	return inStage(all, stage), err == nil
 }
 
 // others leaves out the files of the stage and those that the toolchain's
 // identity holds.
 func (l *link) others(all []string, stage *cache.Stage) []string {
-	own := map[string]bool{}
-	for _, p := range l.tc.Parts {
-		own[l.real(p.Path)] = true
-	}
+	own := l.ownFiles()
 	var out []string
 	for _, p := range all {
 		if !strings.HasPrefix(p, stage.Path+"/") && !own[l.real(p)] {
@@ -225,6 +217,15 @@ func (l *link) others(all []string, stage *cache.Stage) []string {
 	return out
 }
 
+// ownFiles are those of the toolchain's identity.
+func (l *link) ownFiles() map[string]bool {
+	own := map[string]bool{}
+	for _, p := range l.tc.Parts {
+		own[l.real(p.Path)] = true
+	}
+	return own
+}
+
 // real is the file itself that the toolchain calls p.
 func (l *link) real(p string) string {
 	where := l.tc.Resolve(p)
@@ -232,94 +233,4 @@ func (l *link) real(p string) string {
 		return real
 	}
 	return where
-}
-
-// absentLibraries are the names under which a library of the flags would be
-// found in a folder of the flags before the one in which it was.
-func (l *link) absentLibraries(read []string) []depAbsent {
-	found := map[string]bool{}
-	for _, p := range read {
-		found[path.Clean(p)] = true
-	}
-	dirs, libs := librarySearch(l.flags)
-	var out []depAbsent
-	for _, names := range libs {
-		for _, at := range candidates(dirs, names, found) {
-			if !l.w.has(at.dir, at.name) && !slices.Contains(out, at) {
-				out = append(out, at)
-			}
-		}
-	}
-	return out
-}
-
-// candidates are where a library of these names is looked for before it is
-// found.
-func candidates(dirs, names []string, found map[string]bool) []depAbsent {
-	var out []depAbsent
-	for _, dir := range dirs {
-		for _, name := range names {
-			if found[path.Join(dir, name)] {
-				return out
-			}
-			out = append(out, depAbsent{dir, name})
-		}
-	}
-	return out
-}
-
-// librarySearch returns the folders that link flags add to the search for
-// libraries, in their order, and for each library the names it may have.
-func librarySearch(flags []string) (dirs []string, libs [][]string) {
-	words := linkerWords(flags)
-	for i, w := range words {
-		next := ""
-		if i+1 < len(words) {
-			next = words[i+1]
-		}
-		if dir := optionValue(w, next, "-L", "--library-path"); path.IsAbs(dir) {
-			dirs = append(dirs, dir)
-		}
-		switch name := optionValue(w, next, "-l", "--library"); {
-		case strings.HasPrefix(name, ":"):
-			libs = append(libs, []string{name[1:]})
-		case name != "":
-			libs = append(libs, []string{"lib" + name + ".so", "lib" + name + ".a"})
-		}
-	}
-	return dirs, libs
-}
-
-// linkerWords are the flags without what passes them through to the linker.
-func linkerWords(flags []string) []string {
-	var words []string
-	for _, f := range flags {
-		if inner, ok := strings.CutPrefix(f, "-Wl,"); ok {
-			words = append(words, strings.Split(inner, ",")...)
-		} else if inner, ok := strings.CutPrefix(f, "-Xlinker="); ok {
-			words = append(words, strings.Split(inner, ",")...)
-		} else if f != "-Xlinker" {
-			words = append(words, f)
-		}
-	}
-	return words
-}
-
-// optionValue is the value that a word gives to an option, by itself or with
-// the next word; "" when it is another's.
-func optionValue(word, next, short, long string) string {
-	if word == short || word == long {
-		return next
-	}
-	if value, ok := strings.CutPrefix(word, long+"="); ok {
-		return value
-	}
-	if strings.HasPrefix(word, "--") {
-		return ""
-	}
-	value, _ := strings.CutPrefix(word, short)
-	if value == word {
-		return ""
-	}
-	return value
 }

@@ -287,6 +287,11 @@ func TestReservedFlags(t *testing.T) {
 			t.Errorf("%s as link flags: %q", list, got)
 		}
 	}
+	for _, list := range []string{"'-Wl,--retain-symbols-file=/x'", "'-Xlinker', '--Map=x'"} {
+		if got := problems(t, in("link_flags.common = ["+list+"]"), nil); len(got) != 1 {
+			t.Errorf("%s as link flags: %q", list, got)
+		}
+	}
 	for _, list := range []string{
 		"'-O3', '-std=c++17', '-Wall', '-ffp-contract=fast', '-march=x86-64-v3', '-DNAME=\"x\"', '-Wno-unused'",
 		"'-mllvm', '-amdgpu-early-inline-all=true', '-mllvm', '-enable-post-misched=0'", "'-Xclang', '-mlink-builtin-bitcode'",

@@ -120,7 +120,7 @@ func compilerFlags() flagRules {
 }
 
 func linkerFlags() flagRules {
-	return append(compilerFlags(), flagRule{reasonExtra, "--Map* --dependency-file* --out-implib* --print-map-file*"})
+	return append(compilerFlags(), flagRule{reasonFile, "--retain-symbols-file* -retain-symbols-file*"}, flagRule{reasonExtra, "--Map* --dependency-file* --out-implib* --print-map-file*"})
 }
 
 // refuse says why an argument may not be given, "" if it may.

@@ -2,6 +2,8 @@ package toolchain
 
 import (
 	"os"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -102,4 +104,28 @@ func includeDirs(out string) []string {
 		}
 	}
 	return dirs
+}
+
+// libraryDirs returns the folders of -L in the commands of the answers, then those of LIBRARY_PATH.
+func libraryDirs(answers ...answer) []string {
+	var dirs []string
+	for _, a := range answers {
+		for _, words := range a.commands {
+			for _, w := range words {
+				if dir, ok := strings.CutPrefix(w, "-L"); ok {
+					dirs = append(dirs, dir)
+				}
+			}
+		}
+	}
+	for _, a := range answers {
+		dirs = append(dirs, a.list("LIBRARY_PATH")...)
+	}
+	var out []string
+	for _, dir := range dirs {
+		if dir = strings.TrimRight(dir, "/"); path.IsAbs(dir) && !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
 }

@@ -71,6 +71,7 @@ func (s *search) askCommon() (*record, error) {
 	}
 	r.IncludeDirs = includeDirs(out[0])
 	answers := []answer{parseAnswer(out[0]), parseAnswer(out[1]), parseAnswer(out[2])}
+	r.LibraryDirs = libraryDirs(answers[0], answers[2])
 	if r.Root, err = s.findRoot(answers); err != nil {
 		return nil, err
 	}

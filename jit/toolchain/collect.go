@@ -136,6 +136,7 @@ func (c *collector) library(name string, dirs []string) error {
 // named is the file that the linker would find for -lname, "" when there is none.
 func (c *collector) named(name string, dirs []string) string {
 	for _, dir := range dirs {
+		c.watch(dir)
 		for _, suffix := range []string{".so", ".a"} {
 			if p := path.Join(dir, "lib"+name+suffix); isFile(c.inside(p)) {
 				return p

@@ -38,6 +38,7 @@ type record struct {
 	VersionLine string   `json:",omitempty"`
 	Root        string   `json:",omitempty"`
 	IncludeDirs []string `json:",omitempty"`
+	LibraryDirs []string `json:",omitempty"`
 	Parts       []Part   // with the digests at the time
 	Watch       []stamp  // folders in which something new could change the answer
 }
@@ -47,6 +48,9 @@ type stamp struct {
 	Path  string // on this machine
 	MTime int64  // nanoseconds since 1970, -1 if there is no such folder
 }
+
+// commonQuestion has a number that changes with what is asked.
+const commonQuestion = "common 2"
 
 // settled is the age from which a folder's modification time can be trusted to change with its contents.
 const settled = 2 * time.Second
@@ -58,7 +62,7 @@ func (s *search) identify() error {
 		return err
 	}
 	s.tc.Version, s.tc.VersionLine = common.Version, common.VersionLine
-	s.tc.Root, s.tc.IncludeDirs = common.Root, common.IncludeDirs
+	s.tc.Root, s.tc.IncludeDirs, s.tc.LibraryDirs = common.Root, common.IncludeDirs, common.LibraryDirs
 	s.tc.folders = s.session.below(common.Root)
 	special := &record{}
 	if s.tc.Vendor != target.CPU {
@@ -109,7 +113,7 @@ func (s *search) answer(what string, ask func() (*record, error)) (*record, erro
 
 // common is the answer for all targets.
 func (s *search) common() (*record, error) {
-	question, err := s.question("common")
+	question, err := s.question(commonQuestion)
 	if err != nil {
 		return nil, err
 	}

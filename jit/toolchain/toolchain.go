@@ -36,6 +36,7 @@ type Toolchain struct {
 	HostDigest  string   // of what all targets have in common; see Identity
 	Parts       []Part   // what Digest is made of, by name
 	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
+	LibraryDirs []string // where the driver lets the linker look for libraries, in its order and spelling
 
 	env     []string
 	folders *folders
