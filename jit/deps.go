@@ -16,8 +16,9 @@ import (
 // depList is what one compile read, and what it looked for and did not find:
 // a file that appears under an absent name would be read instead.
 type depList struct {
-	files  []depFile
-	absent []depAbsent
+	files   []depFile
+	absent  []depAbsent
+	folders []depFile // all names in which count, with the digest of their listing
 }
 
 // depFile is a file that was read. A relative path lies in the source tree, an
@@ -30,7 +31,9 @@ type depAbsent struct{ dir, name string }
 // encode writes the list as lines, sorted, so that equal lists have equal
 // digests.
 func (l *depList) encode() []byte {
-	slices.SortFunc(l.files, func(a, b depFile) int { return strings.Compare(a.path, b.path) })
+	byPath := func(a, b depFile) int { return strings.Compare(a.path, b.path) }
+	slices.SortFunc(l.files, byPath)
+	slices.SortFunc(l.folders, byPath)
 	slices.SortFunc(l.absent, func(a, b depAbsent) int { return strings.Compare(a.dir+"\t"+a.name, b.dir+"\t"+b.name) })
 	var b strings.Builder
 	for _, f := range l.files {
@@ -38,6 +41,9 @@ func (l *depList) encode() []byte {
 	}
 	for _, a := range l.absent {
 		fmt.Fprintf(&b, "A\t%s\t%s\n", a.name, a.dir)
+	}
+	for _, f := range l.folders {
+		fmt.Fprintf(&b, "D\t%s\t%s\n", f.digest, f.path)
 	}
 	return []byte(b.String())
 }
@@ -53,6 +59,8 @@ func decodeDeps(data []byte) (*depList, error) {
 			l.files = append(l.files, depFile{second, first})
 		case ok && kind == "A" && first != "" && second != "":
 			l.absent = append(l.absent, depAbsent{second, first})
+		case ok && kind == "D" && first != "" && second != "":
+			l.folders = append(l.folders, depFile{second, first})
 		default:
 			return nil, fmt.Errorf("dependency list: not understood: %q", line)
 		}
@@ -68,10 +76,11 @@ type world struct {
 	memo *filehash.Memo
 	tc   *toolchain.Toolchain
 
-	mu    sync.Mutex
-	names map[string]map[string]bool // folder -> names in it
-	lists map[string]*listState      // by digest of the list
-	seen  map[string]string          // digests of files outside the tree, as lists were checked
+	mu       sync.Mutex
+	names    map[string]map[string]bool // folder -> names in it
+	lists    map[string]*listState      // by digest of the list
+	listings map[string]string          // folder -> digest of all names below it
+	seen     map[string]string          // digests of files outside the tree, as lists were checked
 }
 
 // listState is what was found out about a dependency list, once for all units
@@ -98,14 +107,19 @@ func (d drift) say(file string) string {
 		return ""
 	case shadowed:
 		return "new file shadows a " + file + ": " + d.path
+	case relisted:
+		return file + " folder has other names: " + d.path
 	}
 	return file + " " + d.how + ": " + d.path
 }
 
-const shadowed = "shadowed"
+const (
+	shadowed = "shadowed"
+	relisted = "relisted"
+)
 
 func newWorld(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *world {
-	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, seen: map[string]string{}}
+	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, listings: map[string]string{}, seen: map[string]string{}}
 }
 
 func (w *world) digest(p string) (string, error) {
@@ -116,7 +130,10 @@ func (w *world) digest(p string) (string, error) {
 }
 
 // has says whether a folder holds a name.
-func (w *world) has(dir, name string) bool {
+func (w *world) has(dir, name string) bool { return w.namesOf(dir)[name] }
+
+// namesOf are the names in a folder, not to be changed.
+func (w *world) namesOf(dir string) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names, ok := w.names[dir]
@@ -128,7 +145,7 @@ func (w *world) has(dir, name string) bool {
 		}
 		w.names[dir] = names
 	}
-	return names[name]
+	return names
 }
 
 // staleList is stale for the stored list with that digest, looked at once, and
@@ -172,6 +189,11 @@ func (w *world) stale(l *depList) drift {
 	for _, a := range l.absent {
 		if w.has(a.dir, a.name) {
 			return drift{shadowed, path.Join(a.dir, a.name)}
+		}
+	}
+	for _, f := range l.folders {
+		if w.listing(f.path) != f.digest {
+			return drift{relisted, f.path}
 		}
 	}
 	return drift{}

@@ -189,6 +189,11 @@ func (w *world) changes(l *depList, file string) []Change {
 			out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a " + file + " that was used"})
 		}
 	}
+	for _, f := range l.folders {
+		if now := w.listing(f.path); now != f.digest {
+			out = append(out, Change{"names in " + f.path, f.digest, now})
+		}
+	}
 	return out
 }
 

@@ -73,7 +73,7 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 	}
 	for _, u := range r.Units {
 		for _, digest := range u.ref.Deps {
-			if err := m.addList(in, tc, digest); err != nil {
+			if err := m.addList(&in, tc, digest); err != nil {
 				return in, err
 			}
 		}
@@ -82,7 +82,7 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 }
 
 // addList adds the files of a dependency list.
-func (m *Manager) addList(in Inputs, tc *toolchain.Toolchain, digest string) error {
+func (m *Manager) addList(in *Inputs, tc *toolchain.Toolchain, digest string) error {
 	l, err := loadDeps(m.opts.Cache, digest)
 	if err != nil {
 		return err
@@ -95,6 +95,11 @@ func (m *Manager) addList(in Inputs, tc *toolchain.Toolchain, digest string) err
 	for _, a := range l.absent {
 		if p, onDisk := m.onDisk(tc, path.Join(a.dir, a.name)); onDisk {
 			in.Files[p] = Absent
+		}
+	}
+	for _, f := range l.folders {
+		if p, onDisk := m.opts.Tree.Path(f.path); onDisk && !path.IsAbs(f.path) {
+			in.Add(Inputs{Folders: []string{p}})
 		}
 	}
 	return nil
@@ -116,7 +121,7 @@ func (m *Manager) Surroundings(ctx context.Context, r Request) Inputs {
 	if tc, err := m.toolchain(ctx, r.Target); err == nil {
 		for _, ref := range m.loadLast(r).Refs {
 			for _, digest := range ref.Deps {
-				_ = m.addList(in, tc, digest) // cleaned away: the folders are left
+				_ = m.addList(&in, tc, digest) // cleaned away: the folders are left
 			}
 		}
 	}

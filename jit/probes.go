@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,8 @@ import (
 // a quoted #include was looked for first. No compiler reports these, so the
 // text of the files that were read is searched for them. The search adds to the
 // report, it takes nothing away: what it finds in a comment or in a branch not
-// taken is one more name to watch.
+// taken is one more name to watch. A name that a macro makes up is in no text:
+// then the names in all folders of the search count.
 
 // probe is a name that the text of a file asks for.
 type probe struct {
@@ -22,26 +24,31 @@ type probe struct {
 	has    bool // whether it is there matters, not only where
 }
 
-// probesIn returns what the text of a C++ file asks for with literal names.
-func probesIn(text []byte) []probe {
-	var out []probe
+// probesIn returns what the text of a C++ file asks for with literal names, and
+// whether it asks with others too.
+func probesIn(text []byte) (out []probe, computed bool) {
 	for _, word := range []string{"__has_include", "__has_embed"} {
 		for rest := text; ; {
-			_, after, found := bytes.Cut(rest, []byte(word))
+			before, after, found := bytes.Cut(rest, []byte(word))
 			if !found {
 				break
 			}
 			rest = after
 			after = bytes.TrimLeft(bytes.TrimPrefix(after, []byte("_next")), " \t")
-			if name, quoted, ok := literalName(bytes.TrimPrefix(after, []byte("("))); ok {
+			argument, called := bytes.CutPrefix(after, []byte("("))
+			if name, quoted, ok := literalName(argument); ok {
 				out = append(out, probe{name, quoted, true})
+			} else if body, defined := macroBody(before); defined {
+				computed = computed || body
+			} else {
+				computed = computed || called
 			}
 		}
 	}
 	for rest := text; ; {
 		_, after, found := bytes.Cut(rest, []byte("#"))
 		if !found {
-			return out
+			return out, computed
 		}
 		rest = after
 		directive, ok := bytes.CutPrefix(bytes.TrimLeft(after, " \t"), []byte("include"))
@@ -49,6 +56,16 @@ func probesIn(text []byte) []probe {
 			out = append(out, probe{name, true, false})
 		}
 	}
+}
+
+// macroBody says whether a text ends in the line of a #define, and whether that
+// has come to what the macro stands for.
+func macroBody(before []byte) (body, defined bool) {
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	if line, defined = bytes.CutPrefix(bytes.TrimLeft(line, " \t"), []byte("#")); defined {
+		line, defined = bytes.CutPrefix(bytes.TrimLeft(line, " \t"), []byte("define"))
+	}
+	return len(bytes.TrimSpace(line)) > 0, defined
 }
 
 // literalName reads "name" or <name> on the same line.
@@ -98,7 +115,11 @@ func (p *prober) file(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range probesIn(text) {
+	asked, computed := probesIn(text)
+	if computed {
+		p.folders(append([]string{path.Dir(name)}, p.search...))
+	}
+	for _, x := range asked {
 		dirs := p.search
 		if x.quoted {
 			dirs = append([]string{path.Dir(name)}, dirs...)
@@ -128,6 +149,17 @@ func (p *prober) look(x probe, dirs []string) {
 			p.seen[a] = true
 			l := listFor(a.dir, p.tree, p.system)
 			l.absent = append(l.absent, a)
+		}
+	}
+}
+
+// folders notes all names in folders.
+func (p *prober) folders(dirs []string) {
+	for _, dir := range dirs {
+		l := listFor(dir, p.tree, p.system)
+		f := depFile{dir, p.w.listing(dir)}
+		if !slices.Contains(l.folders, f) {
+			l.folders = append(l.folders, f)
 		}
 	}
 }

@@ -10,18 +10,26 @@ import (
 
 func TestProbesIn(t *testing.T) {
 	for _, tt := range []struct {
-		text string
-		want []probe
+		text     string
+		want     []probe
+		computed bool
 	}{
-		{"", nil},
-		{"#if __has_include(<a/b.h>)", []probe{{"a/b.h", false, true}}},
-		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", []probe{{"c.h", true, true}, {"d.h", false, true}}},
-		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", []probe{{"e.bin", true, true}}},
-		{"  #  include \"q.h\"\n#include <angled.h>\n#include MACRO\n#include\"tight.h\"", []probe{{"q.h", true, false}, {"tight.h", true, false}}},
-		{"#if __has_include(MACRO)\n#if __has_include(\"open\n#if __has_include(<>)\n#ifdef __has_include", nil},
+		{"", nil, false},
+		{"#if __has_include(<a/b.h>)", []probe{{"a/b.h", false, true}}, false},
+		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", []probe{{"c.h", true, true}, {"d.h", false, true}}, false},
+		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", []probe{{"e.bin", true, true}}, false},
+		{"  #  include \"q.h\"\n#include <angled.h>\n#include MACRO\n#include\"tight.h\"", []probe{{"q.h", true, false}, {"tight.h", true, false}}, false},
+		{"#if __has_include(MACRO)", nil, true},
+		{"#if __has_include(\"open\n", nil, true},
+		{"#if __has_include_next(<>)", nil, true},
+		{"# define HAS(x) __has_include(x)", nil, true},
+		{"#define HAS __has_include\n#if HAS(<a>)", nil, true},
+		{"#define HAS __has_include(<a>)", []probe{{"a", false, true}}, false},
+		{"#ifdef __has_include\n#if defined(__has_include) && defined __has_include", nil, false},
+		{"#ifndef __has_include\n # define __has_include(...) 0\n#define __has_include 0", nil, false},
 	} {
-		if got := probesIn([]byte(tt.text)); !slices.Equal(got, tt.want) {
-			t.Errorf("%q asks for %v, want %v", tt.text, got, tt.want)
+		if got, computed := probesIn([]byte(tt.text)); !slices.Equal(got, tt.want) || computed != tt.computed {
+			t.Errorf("%q asks for %v, computed %v; want %v, %v", tt.text, got, computed, tt.want, tt.computed)
 		}
 	}
 }
@@ -31,7 +39,8 @@ func FuzzProbesIn(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, p := range probesIn(text) {
+		probes, _ := probesIn(text)
+		for _, p := range probes {
 			if p.name == "" || strings.ContainsAny(p.name, "\n\t") {
 				t.Errorf("%q cannot be a line of a dependency list", p.name)
 			}
