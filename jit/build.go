@@ -59,6 +59,7 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 		wg.Go(func() { results[i] = s.module(ctx, r) })
 	}
 	wg.Wait()
+	m.retryFull(ctx, results)
 	m.opts.Cache.Sweep()
 	m.opts.Cache.Count(counts(results)...)
 	m.trimAfter(ctx, results)

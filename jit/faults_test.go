@@ -254,6 +254,41 @@ func TestFullCacheFolder(t *testing.T) {
 	b.noLitter()
 }
 
+// TestFullDiskMakesRoom: what has not been used for long goes, once.
+func TestFullDiskMakesRoom(t *testing.T) {
+	large := func(n string) string {
+		return "char data[1 << 21] = {" + n + "};\nextern \"C\" int demo_a() { return " + n + "; }\n"
+	}
+	b := oneUnitBench(t)
+	b.mounted("mode=0700,size=6m")
+	b.write("src/a.cpp", large("1"))
+	old := b.build().Artifact
+	b.write("src/a.cpp", large("2"))
+	if err := b.buildErr(); !strings.Contains(err.Error(), "No space left") && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "bus error") {
+		t.Errorf("nothing is old: got %v, want an error that says the disk is full", err)
+	}
+	if _, err := os.Stat(old.Path); err != nil {
+		t.Errorf("removed within the hour: %v", err)
+	}
+	b.noLitter()
+	before := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(filepath.Dir(old.Path), before, before); err != nil {
+		t.Fatal(err)
+	}
+	seen := new(recorder)
+	res := b.build(func(o *jit.Options) { o.Observer = seen })
+	if got, err := call(res.Artifact.Path); err != nil || got != 2 {
+		t.Errorf("the library gives %d, %v", got, err)
+	}
+	if n := seen.count("trimmed"); n != 1 {
+		t.Errorf("trimmed %d times", n)
+	}
+	if _, err := os.Stat(old.Path); err == nil {
+		t.Error("nothing was removed: the test has room enough")
+	}
+	b.noLitter()
+}
+
 func TestReadOnlyCacheFolder(t *testing.T) {
 	b := newBench(t)
 	b.mounted("mode=0700,size=16m")

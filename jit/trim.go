@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // trimAfter trims the cache beside whatever comes next, when a build has added
@@ -18,10 +20,14 @@ func (m *Manager) trimAfter(ctx context.Context, results []Result) {
 		if !rep.Due && err == nil {
 			return
 		}
-		log.Debug().Int("artifacts", len(rep.Removed)).Int("in_use", len(rep.InUse)).Int("files", rep.Orphans).
-			Int64("bytes", rep.Bytes).Err(err).Msg(string(Trimmed))
-		m.opts.Observer.Observe(Event{Step: Trimmed, Units: len(rep.Removed), Err: err})
+		m.observeTrim(log, rep, err)
 	})
+}
+
+func (m *Manager) observeTrim(log *zerolog.Logger, rep cache.TrimReport, err error) {
+	log.Debug().Int("artifacts", len(rep.Removed)).Int("in_use", len(rep.InUse)).Int("files", rep.Orphans).
+		Int64("bytes", rep.Bytes).Err(err).Msg(string(Trimmed))
+	m.opts.Observer.Observe(Event{Step: Trimmed, Units: len(rep.Removed), Err: err})
 }
 
 func addedTo(results []Result) bool {

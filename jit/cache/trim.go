@@ -1,10 +1,12 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -64,8 +66,46 @@ func (d *Dir) Trim() (TrimReport, error) {
 	if !d.locksExclude() {
 		return TrimReport{Due: true}, nil
 	}
-	rep, err := d.trim()
+	rep, err := d.trim(d.limits)
 	return TrimReport{rep, true}, err
+}
+
+// MakeRoom is [Dir.Trim] for a disk that is full: at once, and down to half of
+// what the cache holds, where its limits are not lower. Due is false when there
+// was nothing to remove; it is true as well when another process has trimmed
+// meanwhile.
+func (d *Dir) MakeRoom(ctx context.Context) (TrimReport, error) {
+	d.TrimDue() // makes the file whose time tells others
+	start := time.Now()
+	lock, err := d.Lock(ctx, LockRequest{Key: trimKey(), What: "make room in the cache", Timeout: time.Minute})
+	if err != nil {
+		return TrimReport{}, err
+	}
+	defer func() { _ = lock.Unlock() }() // the kernel drops it in any case
+	if info, err := os.Lstat(d.trimmed()); err == nil && info.ModTime().After(start) {
+		return TrimReport{Due: true}, nil
+	}
+	if !d.excludes(lock) {
+		return TrimReport{}, nil
+	}
+	half := d.limits
+	if size := max(d.size()/2, 1); half.Size == 0 || size < half.Size {
+		half.Size = size
+	}
+	rep, err := d.trim(half)
+	now := time.Now()
+	return TrimReport{rep, rep.Bytes > 0}, errors.Join(err, os.Chtimes(d.trimmed(), now, now))
+}
+
+// excludes says what [Dir.locksExclude] does, of a lock that is held: on a full
+// disk nothing can be made to try it on.
+func (d *Dir) excludes(held *Lock) bool {
+	f, err := os.Open(held.f.Name())
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
 }
 
 func trimKey() Key {
@@ -74,17 +114,17 @@ func trimKey() Key {
 	return l.Key()
 }
 
-func (d *Dir) trim() (CleanReport, error) {
-	byAge := CleanRequest{OlderThan: d.limits.Age, ages: trimAges}
-	if d.limits.Age == 0 {
+func (d *Dir) trim(limits Limits) (CleanReport, error) {
+	byAge := CleanRequest{OlderThan: limits.Age, ages: trimAges}
+	if limits.Age == 0 {
 		byAge.Match = func(Artifact) bool { return false }
 	}
 	rep, err := d.Clean(byAge)
-	if err != nil || d.limits.Size == 0 && d.limits.Count == 0 {
+	if err != nil || limits.Size == 0 && limits.Count == 0 {
 		return rep, err
 	}
 	idle := func(a Artifact) bool { return time.Since(a.Used).Abs() >= touchEvery }
-	more, err := d.Clean(CleanRequest{Match: idle, MaxSize: d.limits.Size, MaxCount: d.limits.Count, ages: d.whenFull()})
+	more, err := d.Clean(CleanRequest{Match: idle, MaxSize: limits.Size, MaxCount: limits.Count, ages: d.whenFull(limits)})
 	rep.Removed = append(rep.Removed, more.Removed...)
 	rep.InUse = append(rep.InUse, more.InUse...)
 	rep.Orphans += more.Orphans
@@ -93,8 +133,8 @@ func (d *Dir) trim() (CleanReport, error) {
 }
 
 // whenFull is less patient with what belongs to no artifact.
-func (d *Dir) whenFull() ages {
-	if d.limits.Size > 0 && d.size() > d.limits.Size {
+func (d *Dir) whenFull(limits Limits) ages {
+	if limits.Size > 0 && d.size() > limits.Size {
 		return cleanAges
 	}
 	return trimAges

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -103,6 +104,67 @@ func TestTrimLeavesWhatIsInUse(t *testing.T) {
 	due(t, d)
 	if rep, err := d.Trim(); err != nil || len(rep.Removed) != 1 {
 		t.Errorf("after release: %+v, %v", rep, err)
+	}
+}
+
+func TestMakeRoom(t *testing.T) {
+	big := strings.Repeat("x", 10000)
+	for _, tt := range []struct {
+		name   string
+		limits Limits
+		young  bool
+		left   int
+	}{
+		{"half", Limits{}, false, 2},
+		{"half, far below the limit", Limits{Size: 1e9}, false, 2},
+		{"the limit, below half", Limits{Size: 15000}, false, 1},
+		{"just used", Limits{}, true, 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := open(t)
+			d.limits = tt.limits
+			for i := range 5 {
+				a := addArtifact(t, d, big+string(rune('0'+i)))
+				if !tt.young {
+					aged(t, a, time.Duration(5-i)*12*time.Hour)
+				}
+			}
+			rep, err := d.MakeRoom(context.Background())
+			left, _ := d.Artifacts()
+			if err != nil || rep.Due == tt.young || len(left) != tt.left || len(rep.Removed) != 5-tt.left {
+				t.Errorf("%d left, %v, %d removed, %v; want %d", len(left), rep.Due, len(rep.Removed), err, tt.left)
+			}
+		})
+	}
+}
+
+// TestMakeRoomBesideAnother: who waits for one that trims does not do it again.
+func TestMakeRoomBesideAnother(t *testing.T) {
+	d := open(t)
+	aged(t, addArtifact(t, d, "old"), 2*time.Hour)
+	lock, err := d.TryLock(LockRequest{Key: trimKey()})
+	if err != nil || lock == nil {
+		t.Fatal(err)
+	}
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		due(t, d)
+		setAge(t, d.trimmed(), 0)
+		_ = lock.Unlock()
+	}()
+	rep, err := d.MakeRoom(context.Background())
+	if left, _ := d.Artifacts(); err != nil || !rep.Due || len(left) != 1 {
+		t.Errorf("%+v, %v, %d left", rep, err, len(left))
+	}
+}
+
+func TestMakeRoomWhereLocksExcludeNobody(t *testing.T) {
+	d := open(t)
+	d.flock = func(*os.File, int) error { return nil }
+	aged(t, addArtifact(t, d, "old"), 2*time.Hour)
+	rep, err := d.MakeRoom(context.Background())
+	if left, _ := d.Artifacts(); err != nil || rep.Due || len(left) != 1 {
+		t.Errorf("%+v, %v, %d left", rep, err, len(left))
 	}
 }
 

@@ -1,0 +1,51 @@
+package jit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/rs/zerolog"
+)
+
+// retryFull builds those again, once, that have failed because the disk is
+// full, when the cache has something to remove.
+func (m *Manager) retryFull(ctx context.Context, results []Result) {
+	var full []int
+	for i, r := range results {
+		if diskIsFull(r.Err) {
+			full = append(full, i)
+		}
+	}
+	if len(full) == 0 || ctx.Err() != nil {
+		return
+	}
+	rep, err := m.opts.Cache.MakeRoom(ctx)
+	m.observeTrim(zerolog.Ctx(ctx), rep, err)
+	if !rep.Due {
+		return
+	}
+	s := &session{m: m, worlds: map[string]*world{}}
+	var wg sync.WaitGroup
+	for _, i := range full {
+		wg.Go(func() { results[i] = s.module(ctx, results[i].Request) })
+	}
+	wg.Wait()
+}
+
+// diskIsFull says whether a build failed for want of room: the temporary files of
+// compilers are in the cache's folder, too. A linker that has mapped its output
+// gets SIGBUS.
+func diskIsFull(err error) bool {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return true
+	}
+	var e *CompileError
+	if !errors.As(err, &e) || !e.Remembered.IsZero() {
+		return false
+	}
+	words := []string{syscall.ENOSPC.Error(), syscall.EDQUOT.Error()}
+	return containsAny(strings.ToLower(e.Output), words) || strings.Contains(e.Reason, syscall.SIGBUS.String())
+}
