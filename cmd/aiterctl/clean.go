@@ -14,7 +14,8 @@ import (
 
 const cleanLong = `Remove built modules from the cache, with the objects and records that only they
 need: all of them, or those of the named modules, of the targets of --arch, or
-not used for as long as --older-than says. With --max-size the least recently
+not used for as long as --older-than says. --op, --dtype and --axis, as build has
+them, choose among what was built in parts; a module built whole stays then. With --max-size the least recently
 used are removed until the whole cache fits, with --max-count until there are no more.
 
 Beside that it keeps itself small: once an hour, after a build that added to it,
@@ -25,6 +26,7 @@ What a living process has loaded stays. It is safe while others build.`
 type cleanFlags struct {
 	arch, olderThan, maxSize string
 	maxCount                 int
+	parts                    partFlags
 	dryRun                   bool
 }
 
@@ -34,7 +36,7 @@ func newCleanCache(a *app) *cobra.Command {
 		Use:               "clean-cache [MODULE...]",
 		Short:             "Remove built modules",
 		Long:              cleanLong,
-		Example:           "  aiterctl clean-cache\n  aiterctl clean-cache module_causal_conv1d --arch gfx90a\n  aiterctl clean-cache --older-than 30d --max-size 5GB --dry-run",
+		Example:           "  aiterctl clean-cache\n  aiterctl clean-cache module_causal_conv1d --arch gfx90a\n  aiterctl clean-cache --op causal_conv1d_fwd --dtype bfloat16\n  aiterctl clean-cache --older-than 30d --max-size 5GB --dry-run",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.moduleNames,
 		RunE:              func(cmd *cobra.Command, names []string) error { return a.clean(cmd.Context(), f, names) },
@@ -43,6 +45,14 @@ func newCleanCache(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.olderThan, "older-than", "", "only what was not used for so long: 36h, 30d, 2w")
 	cmd.Flags().StringVar(&f.maxSize, "max-size", "", "only until the cache has this size: 500MB, 5GB, 4GiB")
 	cmd.Flags().IntVar(&f.maxCount, "max-count", 0, "only until the cache has so many artifacts")
+	f.parts.add(a, cmd)
+	for name, usage := range map[string]string{
+		"op":    "only parts with one of these operators",
+		"dtype": "only parts for one of these element types: short for --axis dtype=...",
+		"axis":  "only parts for one of these values of an axis: `NAME=VALUE,...`",
+	} {
+		cmd.Flags().Lookup(name).Usage = usage
+	}
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be removed")
 	a.completeArch(cmd)
 	return cmd
@@ -68,10 +78,14 @@ func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.checkModules(store, names); err != nil {
+	parts, err := f.parts.filter()
+	if err != nil {
 		return err
 	}
-	req.Match = matcher(names, targets)
+	if err := a.checkNames(store, names, parts); err != nil {
+		return err
+	}
+	req.Match = matcher(names, targets, parts)
 	rep, err := store.Clean(req)
 	if err != nil {
 		return err
@@ -91,32 +105,35 @@ func (a *app) cleanTargets(ctx context.Context, arch string) ([]target.Target, e
 	return a.targets(ctx, devs, arch)
 }
 
-// checkModules refuses a name that neither the cache nor the configuration
-// has: it is a slip of the pen, and removing nothing would hide it.
-func (a *app) checkModules(store *cache.Dir, names []string) error {
+// checkNames refuses a name that neither the cache nor the configuration has:
+// it is a slip of the pen, and removing nothing would hide it.
+func (a *app) checkNames(store *cache.Dir, names []string, parts partFilter) error {
 	have, err := store.Artifacts()
 	if err != nil {
 		return err
 	}
 	cfg, broken := a.loadConfig()
+	if broken != nil {
+		return nil
+	}
 	for _, name := range names {
-		if broken != nil || slices.ContainsFunc(have, func(x cache.Artifact) bool { return x.Module == name }) {
+		if slices.ContainsFunc(have, func(x cache.Artifact) bool { return x.Module == name }) {
 			continue
 		}
 		if _, err := cfg.Module(name); err != nil {
 			return err
 		}
 	}
-	return nil
+	return parts.check(cfg, have)
 }
 
 // matcher picks artifacts; nil picks all.
-func matcher(names []string, targets []target.Target) func(cache.Artifact) bool {
-	if len(names) == 0 && len(targets) == 0 {
+func matcher(names []string, targets []target.Target, parts partFilter) func(cache.Artifact) bool {
+	if len(names) == 0 && len(targets) == 0 && parts.empty() {
 		return nil
 	}
 	return func(x cache.Artifact) bool {
-		return (len(names) == 0 || slices.Contains(names, x.Module)) && (len(targets) == 0 || covers(targets, x.Target))
+		return (len(names) == 0 || slices.Contains(names, x.Module)) && (len(targets) == 0 || covers(targets, x.Target)) && parts.picks(x)
 	}
 }
 
