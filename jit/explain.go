@@ -25,6 +25,9 @@ type Explanation struct {
 	// Replaced are the files of the toolchain that are not those of the last
 	// build, by name; Before and After are digests.
 	Replaced []Change `json:"replaced"`
+	// NoCompiler says why there is none here, "" when there is. Explained is then
+	// what was built before, as a build would look at it.
+	NoCompiler string `json:"no_compiler"`
 }
 
 // UnitExplanation is the part of an [Explanation] for one source.
@@ -59,15 +62,27 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 	s := &session{m: m, worlds: map[string]*world{}}
 	units, l, err := s.plan(ctx, r)
 	if err != nil {
+		return s.explainPrebuilt(ctx, r, err)
+	}
+	last := m.loadLast(r)
+	e, err := explain(r, units, l, last)
+	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
-	last := m.loadLast(r)
-	if !last.Time.IsZero() {
-		e.LastBuilt = &last.Time
+	if e.LastBuilt != nil {
 		e.Replaced = replaced(loadParts(m.opts.Cache, last.By.Digest), l.tc.Parts)
 	}
 	e.Whole = s.hasWhole(ctx, r)
+	_ = m.opts.Memo.Save() // only spares hashing the next time
+	return e, nil
+}
+
+// explain explains the plan of a request.
+func explain(r Request, units []*unit, l *link, last lastBuild) (*Explanation, error) {
+	e := &Explanation{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
+	if !last.Time.IsZero() {
+		e.LastBuilt = &last.Time
+	}
 	found := make([]UnitResult, len(units))
 	for i, u := range units {
 		x, err := u.explain()
@@ -78,7 +93,6 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 		found[i] = x.found
 	}
 	e.Link = l.explain(found, last)
-	_ = m.opts.Memo.Save() // only spares hashing the next time
 	return e, nil
 }
 
@@ -159,7 +173,11 @@ func changes(before, after cache.Lines) []Change {
 // are now.
 func (u *unit) headerChanges() []Change {
 	var out []Change
-	for _, label := range []string{"headers", "system headers"} {
+	labels := []string{"headers", "system headers"}
+	if u.believe {
+		labels = labels[:1]
+	}
+	for _, label := range labels {
 		for _, c := range u.w.changes(u.list(u.last(), label), aHeader) {
 			if c.Label != aHeader+" "+u.plan.Source {
 				out = append(out, c)

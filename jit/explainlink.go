@@ -56,6 +56,9 @@ func (l *link) explainFiles(x *LinkExplanation, lines, last cache.Lines) {
 				x.Files.Add(f.path, f.digest)
 			}
 		}
+		if l.believe && label == systemFiles {
+			continue
+		}
 		x.Changes = append(x.Changes, l.w.changes(listOf(l.m.opts.Cache, last, label), aLinked)...)
 	}
 }
@@ -64,6 +67,9 @@ func (l *link) explainFiles(x *LinkExplanation, lines, last cache.Lines) {
 func (l *link) why(x LinkExplanation, last lastBuild) string {
 	switch {
 	case x.Key == "":
+		if l.believe {
+			return "an object would be another"
+		}
 		return "an object is to be compiled"
 	case last.Link == nil:
 		return "never linked for " + l.target.String()

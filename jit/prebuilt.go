@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/rs/zerolog"
@@ -55,21 +56,15 @@ func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
 		return why
 	}
 	stale := ""
-	for _, r := range slices.Compact([]Request{{Module: res.Module, Target: res.Target}, res.Request}) {
-		for _, data := range s.m.opts.Cache.GetAll(cache.Last, lastKey(r)) {
-			var last lastBuild
-			if json.Unmarshal(data, &last) != nil || last.By.Digest == "" {
-				continue
-			}
-			reason, err := s.believe(ctx, r, res, last)
-			if err != nil {
-				return err
-			}
-			if reason == "" {
-				return nil
-			}
-			stale = reason
+	for r, last := range s.m.lastBuilds(res.Request) {
+		reason, err := s.believe(ctx, r, res, last)
+		if err != nil {
+			return err
 		}
+		if reason == "" {
+			return nil
+		}
+		stale = reason
 	}
 	if stale == "" {
 		return why
@@ -77,21 +72,31 @@ func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
 	return &StalePrebuiltError{res.Request, stale, why}
 }
 
+// lastBuilds are those of the whole module, then of the part that is asked for:
+// the cache's own, then those of its tiers.
+func (m *Manager) lastBuilds(r Request) iter.Seq2[Request, lastBuild] {
+	return func(yield func(Request, lastBuild) bool) {
+		for _, q := range slices.Compact([]Request{{Module: r.Module, Target: r.Target}, r}) {
+			for _, data := range m.opts.Cache.GetAll(cache.Last, lastKey(q)) {
+				var last lastBuild
+				if json.Unmarshal(data, &last) == nil && last.By.Digest != "" && !yield(q, last) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // believe looks up what last was made from, as if its toolchain were here: the
 // whole module, or the part that res asks for. It says what is different now,
 // "" when res has been filled.
 func (s *session) believe(ctx context.Context, r Request, res *Result, last lastBuild) (stale string, err error) {
-	mod, err := s.m.opts.Config.Module(r.Module)
-	if err != nil {
-		return "", err
-	}
-	units, link, err := s.planWith(ctx, r, mod, last.By.toolchain(r.Target))
+	units, link, err := s.planBelieved(ctx, r, last)
 	if err != nil {
 		return "", err
 	}
 	found := make([]UnitResult, len(units))
 	for i, u := range units {
-		u.believe, u.last = true, func() cache.Lines { return last.Units[u.name()] }
 		if err := u.identify(); err != nil {
 			return "", err
 		}
@@ -101,7 +106,6 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 		}
 		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler here"
 	}
-	link.believe = true
 	link.identify(found)
 	a, ok, why := link.find()
 	if !ok {
@@ -114,6 +118,23 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 	res.Units, res.Artifact = found, a
 	res.last = newLast(res, link)
 	return "", nil
+}
+
+// planBelieved resolves what a request needs as if last's toolchain were here.
+func (s *session) planBelieved(ctx context.Context, r Request, last lastBuild) ([]*unit, *link, error) {
+	mod, err := s.m.opts.Config.Module(r.Module)
+	if err != nil {
+		return nil, nil, err
+	}
+	units, link, err := s.planWith(ctx, r, mod, last.By.toolchain(r.Target))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, u := range units {
+		u.believe, u.last = true, func() cache.Lines { return last.Units[u.name()] }
+	}
+	link.believe = true
+	return units, link, nil
 }
 
 // CheckPrebuilt fails when a cache does not have all of the requests for a

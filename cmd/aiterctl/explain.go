@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,9 @@ import (
 const explainLong = `Show which parts make the key of each unit of a module, whether a build would
 compile it now, and what changed since the last build. Nothing is built. With
 --op, --dtype or --axis it is about those parts of the module.
+
+Where there is no compiler it is about what was built before, here or into a
+cache of AITER_JIT_PATH, and says whether a build would take that.
 
 --verbose adds the files of the toolchain and every header of the source tree.`
 
@@ -71,6 +75,9 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 
 func (a *app) printExplanation(x *jit.Explanation) {
 	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Spec), x.Target, x.Compiler, len(x.Toolchain))
+	if x.NoCompiler != "" {
+		fmt.Fprintf(a.out, "  not here    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
+	}
 	built := "never, as far as this cache knows"
 	if x.LastBuilt != nil {
 		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), age(time.Since(*x.LastBuilt)))
@@ -86,17 +93,24 @@ func (a *app) printExplanation(x *jit.Explanation) {
 	}
 	a.printChanges("    files of the compiler that are not those of the last build:", x.Replaced)
 	for _, u := range x.Units {
-		a.printUnit(u)
+		a.printUnit(u, x.NoCompiler == "")
 	}
-	a.printLink(x.Link)
+	a.printLink(x.Link, x.NoCompiler == "")
 }
 
-func (a *app) printLink(l jit.LinkExplanation) {
-	verdict := "would be linked: " + l.Reason
-	if l.Action == jit.Hit {
-		verdict = "hit: " + l.Reason
+// decision says what a build would do with a unit or a link.
+func decision(action jit.Action, reason, work string, compiler bool) string {
+	switch {
+	case action == jit.Hit:
+		return "hit: " + reason
+	case !compiler:
+		return "cannot be used: " + reason
 	}
-	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", verdict, firstOf(l.Key.Short(), "(not known yet)"))
+	return "would be " + work + ": " + reason
+}
+
+func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", decision(l.Action, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
@@ -119,12 +133,8 @@ func (a *app) printChanges(heading string, list []jit.Change) {
 	}
 }
 
-func (a *app) printUnit(u jit.UnitExplanation) {
-	verdict := "would be compiled: " + u.Reason
-	if u.Action == jit.Hit {
-		verdict = "hit: " + u.Reason
-	}
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), verdict, u.Key.Short())
+func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), decision(u.Action, u.Reason, "compiled", compiler), u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}
