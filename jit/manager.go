@@ -40,11 +40,14 @@ type Options struct {
 	Finder Finder
 	Memo   *filehash.Memo
 
-	Jobs     int           // compilers at a time; 0: [DefaultJobs]
-	Timeout  time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
-	Wait     time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
-	Force    bool          // compile everything once, whatever is cached
-	Observer Observer      // nil: nobody looks
+	Jobs    int           // compilers at a time; 0: [DefaultJobs]
+	Timeout time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
+	Wait    time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
+	Force   bool          // compile everything once, whatever is cached
+	// NoCompile takes what was built before, as where there is no compiler, even
+	// where there is one: Finder is not asked.
+	NoCompile bool
+	Observer  Observer // nil: nobody looks
 }
 
 // Manager builds modules. It is safe for use by many goroutines; any number of
@@ -76,6 +79,9 @@ func New(opts Options) *Manager {
 	}
 	if opts.Observer == nil {
 		opts.Observer = nobody{}
+	}
+	if opts.NoCompile {
+		opts.Finder = neverCompiles{}
 	}
 	return &Manager{
 		opts:       opts,

@@ -17,7 +17,7 @@ import (
 	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
-// Where no compiler for a target is found, nothing can be built again, and what
+// Where no compiler for a target is found, or may be used, nothing can be built again, and what
 // was built before is looked for: the last build of the module for the target,
 // in the cache and in each tier. Its record names the toolchain that made it.
 // That toolchain, and the files outside of the source tree that it read, are
@@ -46,7 +46,8 @@ func (e *StalePrebuiltError) Unwrap() error { return e.Err }
 func noToolchain(err error) bool {
 	var missing *toolchain.NotFoundError
 	var other *toolchain.UnsupportedTargetError
-	return errors.As(err, &missing) || errors.As(err, &other)
+	var forbidden *NoCompileError
+	return errors.As(err, &missing) || errors.As(err, &other) || errors.As(err, &forbidden)
 }
 
 // prebuilt fills res from a build of before when why says that there is no
@@ -104,7 +105,7 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 		if found[i], ok, stale = u.lookup(); !ok {
 			return u.name() + ": " + stale, nil
 		}
-		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler here"
+		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler used"
 	}
 	link.identify(found)
 	a, ok, why := link.find()

@@ -53,6 +53,13 @@ type Options struct {
 	// is being captured, nor where others write to the arguments meanwhile.
 	Verify bool
 
+	// NoCompile (AITER_NO_COMPILE) takes what was built before, in CacheDir or Path,
+	// and never runs a compiler, as where there is none: what is not there, or was
+	// made of other sources, is a [*jit.NoCompileError]. It is for services whose
+	// images hold prebuilt kernels, and compilers for other reasons. It contradicts
+	// Rebuild and Reload.
+	NoCompile bool
+
 	// Reload (AITER_RELOAD) watches the configuration and what loaded modules
 	// were compiled from, and puts new code in place of the old as soon as it is
 	// built. Calls under way finish on the code that they began with; what does
@@ -79,6 +86,10 @@ func (o Options) withEnvironment() Options {
 	o.Rebuild = o.Rebuild || isOn(o.Getenv("AITER_REBUILD"))
 	o.Verify = o.Verify || isOn(o.Getenv("AITER_VERIFY"))
 	o.Reload = o.Reload || isOn(o.Getenv("AITER_RELOAD"))
+	o.NoCompile = o.NoCompile || isOn(o.Getenv("AITER_NO_COMPILE"))
+	if o.NoCompile && (o.Rebuild || o.Reload) {
+		o.err = errors.Join(o.err, &EnvironmentError{"AITER_NO_COMPILE", firstOf(o.Getenv("AITER_NO_COMPILE"), "1"), errCompiles})
+	}
 	if o.Reload && o.Root == "" {
 		o.err = errors.Join(o.err, ErrNoCheckout)
 	}
@@ -104,6 +115,8 @@ func (o Options) withEnvironment() Options {
 	o.err = errors.Join(o.err, err)
 	return o
 }
+
+var errCompiles = errors.New("it contradicts what compiles: AITER_REBUILD (Options.Rebuild, --force) and AITER_RELOAD (Options.Reload)")
 
 // ErrNoCheckout is returned by [Open] when a reload is asked for and there are
 // no files that could change.
@@ -188,7 +201,7 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	return jit.New(jit.Options{
 		Config: config, Tree: tree, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: o.Getenv, Memo: memo},
-		Jobs:   o.Jobs, Timeout: o.Timeout, Force: o.Rebuild, Observer: o.Observer,
+		Jobs:   o.Jobs, Timeout: o.Timeout, Force: o.Rebuild, NoCompile: o.NoCompile, Observer: o.Observer,
 	}), nil
 }
 

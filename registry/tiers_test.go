@@ -90,6 +90,31 @@ func TestPrebuiltOperatorsWithoutCompilers(t *testing.T) {
 	}
 }
 
+// TestNoCompile has compilers that must not be used.
+func TestNoCompile(t *testing.T) {
+	moved := prebuilt(t)
+	forbidden := env(map[string]string{"AITER_NO_COMPILE": "1"})
+	c := new(compiles)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Path: []string{moved}, Getenv: forbidden, Observer: c})
+	if err := convolve(r); err != nil || c.n.Load() != 0 {
+		t.Errorf("prebuilt: %v, %d compiles", err, c.n.Load())
+	}
+	for name, opts := range map[string]registry.Options{"by the environment": {Getenv: forbidden}, "by the option": {NoCompile: true}} {
+		opts.CacheDir, opts.Observer = t.TempDir(), c
+		err := convolve(open(t, opts))
+		if no := (*jit.NoCompileError)(nil); !errors.As(err, &no) || c.n.Load() != 0 || !strings.Contains(err.Error(), "AITER_JIT_PATH") {
+			t.Errorf("%s, nothing built: %v, %d compiles", name, err, c.n.Load())
+		}
+	}
+	for _, opts := range []registry.Options{{NoCompile: true, Rebuild: true}, {NoCompile: true, Reload: true, Root: ".."}} {
+		opts.CacheDir = t.TempDir()
+		_, err := registry.Open(context.Background(), opts)
+		if bad := (*registry.EnvironmentError)(nil); !errors.As(err, &bad) || bad.Name != "AITER_NO_COMPILE" {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+}
+
 // TestReadOnlyCacheServes has the user's own cache on a filesystem that has
 // become read-only: it is used, and what is missing is built elsewhere.
 func TestReadOnlyCacheServes(t *testing.T) {

@@ -53,8 +53,8 @@ func outcomes() []outcome {
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.TierError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
-		{exitToolchain, "a compiler is missing, does not answer, or cannot build for the target", isAny(
-			as[*toolchain.NotFoundError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},
+		{exitToolchain, "a compiler is missing, does not answer, cannot build for the target, or may not be used", isAny(
+			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},
 		{exitVerify, "what came out is wrong: an operator's result, or an entry of the cache", isAny(
 			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
 		{exitDevice, "no device of this machine can run the operator", isAny(

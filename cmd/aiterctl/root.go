@@ -22,6 +22,7 @@ Environment (a flag wins over it, it wins over the configuration):
   AITER_CONFIG            the configuration, relative to the source tree
   AITER_LOG_LEVEL         trace, debug, info, warn or error
   AITER_REBUILD           compile everything once more
+  AITER_NO_COMPILE        take what was built before, never run a compiler
   AITER_VERIFY            run checks each call against the CPU build too
   AITER_TRUST_JIT_DIR     use a cache that others can write to
   AITER_TOOLCHAIN_ROOT    what is "/" to a compiler that runs in a container

@@ -1,0 +1,28 @@
+package jit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/jit/toolchain"
+)
+
+// NoCompileError says that something would have to be compiled under
+// [Options.NoCompile].
+type NoCompileError struct{ Target target.Target }
+
+func (e *NoCompileError) Error() string {
+	return fmt.Sprintf("what is asked for would have to be compiled for %s, and AITER_NO_COMPILE forbids it; "+
+		"build it ahead of time (aiterctl build --arch '%s' --output DIR) and name the folder by AITER_JIT_PATH", e.Target, e.Target)
+}
+
+// neverCompiles is the toolchains of one who must not use any.
+type neverCompiles struct{}
+
+var _ Finder = neverCompiles{}
+
+// Find implements [Finder].
+func (neverCompiles) Find(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
+	return nil, &NoCompileError{t}
+}
