@@ -1,11 +1,8 @@
 package registry_test
 
 import (
-	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,182 +14,11 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/registry"
-	"github.com/aiter-go/aiter/tensor"
 )
 
 var reloads = flag.Int("reloads", 12, "how many versions TestReloadUnderCalls goes through")
-
-// patience bounds waits that end at once when all is well.
-const patience = 2 * time.Minute
-
-// versionConfig declares an operator that writes its version in several ways,
-// which must agree.
-const versionConfig = `
-[module.module_version]
-include = ["csrc/version"]
-flags.common = ["-O0"]
-[[module.module_version.source]]
-path = "csrc/version/*.cpp"
-[[module.module_version.op]]
-name = "version"
-schema = "(Tensor(a!) out) -> ()"
-`
-
-// The operator speaks the C ABI itself: without headers a unit compiles in no
-// time. It gives way between its writes. What is not static is what tools make
-// one in a process, were they let.
-const versionSource = `
-#include "version.h"
-extern "C" int sched_yield(void);
-struct Any { int type; int pad; int** tensor; };
-int from_other_unit();
-int entry(const Any* args) {
-  int* out = *args[0].tensor;
-  out[0] = VERSION;
-  sched_yield();
-  out[1] = once;
-  sched_yield();
-  out[2] = from_other_unit();
-  sched_yield();
-  out[3] = counter<int>();
-  return 0;
-}
-extern "C" __attribute__((visibility("default"))) int __tvm_ffi_version(void*, const Any* args, int, Any*) { return entry(args); }
-`
-
-const versionHeader = `
-#define VERSION %d
-inline int once = VERSION;
-template <class T> int counter() { static T v = once; return v; }
-`
-
-// checkout is a source tree with the operator version.
-type checkout struct {
-	t    *testing.T
-	root string
-}
-
-func newCheckout(t *testing.T) *checkout {
-	t.Helper()
-	c := &checkout{t, t.TempDir()}
-	for _, dir := range []string{"csrc/support", "csrc/include"} {
-		if err := os.CopyFS(filepath.Join(c.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.config(versionConfig)
-	c.write("csrc/version/a.cpp", versionSource)
-	c.write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
-	c.version(1)
-	return c
-}
-
-// config writes the configuration: the support library, and more.
-func (c *checkout) config(more string) {
-	c.write("config/opt_compiler.toml", `
-[module.module_aiter_ffi]
-include = ["csrc/include"]
-targets = ["cpu"]
-flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
-[[module.module_aiter_ffi.source]]
-path = "csrc/support/*.cpp"
-`+more)
-}
-
-// write replaces a file as editors do.
-func (c *checkout) write(name, text string) {
-	c.t.Helper()
-	path := filepath.Join(c.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644), os.Rename(path+"~", path)); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *checkout) version(n int) { c.write("csrc/version/version.h", fmt.Sprintf(versionHeader, n)) }
-
-// told collects the events of builds and reloads.
-type told struct {
-	reloads  chan jit.Event
-	mu       sync.Mutex
-	builds   int       // of modules
-	finished time.Time // when the last one was
-	gaps     []time.Duration
-	building map[string]bool // units
-}
-
-func newTold() *told { return &told{reloads: make(chan jit.Event, 1000), building: map[string]bool{}} }
-
-func (o *told) Observe(e jit.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case e.Step == jit.UnitStarted || e.Step == jit.UnitFinished:
-		o.building[e.Source] = e.Step == jit.UnitStarted
-	case e.Step == jit.ModuleFinished:
-		o.builds++
-		o.finished = time.Now()
-	case e.Step == jit.Reloaded:
-		if e.Err == nil && e.Module != "" {
-			o.gaps = append(o.gaps, time.Since(o.finished))
-		}
-		o.reloads <- e
-	}
-}
-
-// built returns how many builds of modules there were.
-func (o *told) built() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.builds
-}
-
-// compiling says whether the compiler is at the second unit.
-func (o *told) compiling() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.building["csrc/version/b.cpp"]
-}
-
-// wait waits for the next reload.
-func (o *told) wait(t *testing.T) jit.Event {
-	t.Helper()
-	select {
-	case e := <-o.reloads:
-		return e
-	case <-time.After(patience):
-		t.Fatal("no reload")
-		panic("unreachable")
-	}
-}
-
-func (c *checkout) open(o *told) *registry.Registry {
-	c.t.Helper()
-	return open(c.t, registry.Options{Root: c.root, Reload: true, Observer: o, CacheDir: c.t.TempDir()})
-}
-
-// callVersion returns what the operator wrote.
-func callVersion(op *registry.Op, more ...any) ([]float64, error) {
-	out, err := tensor.FromInt32(make([]int32, 4), 4)
-	if err != nil {
-		return nil, err
-	}
-	if err := op.Call(context.Background(), append([]any{out}, more...)...); err != nil {
-		return nil, err
-	}
-	return out.Float64s()
-}
-
-// expect wants all of the operator to be of one version.
-func expect(t *testing.T, op *registry.Op, want float64, more ...any) {
-	t.Helper()
-	got, err := callVersion(op, more...)
-	if err != nil || !slices.Equal(got, []float64{want, want, want, want}) {
-		t.Errorf("got %v, %v, want version %g", got, err, want)
-	}
-}
 
 // Eight goroutines call while the code under them is replaced again and again:
 // no call fails, none sees two versions, none goes back to an older one.
@@ -289,18 +115,6 @@ func TestReloadThatFails(t *testing.T) {
 	if e := o.wait(t); e.Err != nil || e.Module != "module_version" || r.ReloadErr() == nil {
 		t.Errorf("got %+v, %v", e, r.ReloadErr())
 	}
-}
-
-// heldArtifacts counts the module's artifacts that cleaning passes over.
-func heldArtifacts(t *testing.T, r *registry.Registry) int {
-	t.Helper()
-	rep, err := r.Manager().Cache().Clean(cache.CleanRequest{
-		Match: func(a cache.Artifact) bool { return a.Module == "module_version" }, DryRun: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(rep.InUse)
 }
 
 // An operator's arguments may change, it may go and come back: who holds it

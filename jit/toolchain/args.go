@@ -96,7 +96,7 @@ func (tc *Toolchain) hostCompile(u Unit) []string {
 // cudafe++ is told; intermediate files, whose names end up in the object, get random names unless they are kept.
 func (tc *Toolchain) nvccCompile(u Unit) []string {
 	beside := filepath.Dir(u.Object)
-	return []string{
+	argv := []string{
 		"-x", "cu", "-gencode=arch=compute_" + smNumber(u.Target) + ",code=" + u.Target.Arch(),
 		"-forward-unknown-to-host-compiler",
 		"-fPIC", "-frandom-seed=" + u.ID,
@@ -104,6 +104,10 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 		"-Xcompiler", nvccWord("-ffile-prefix-map=" + beside + "=."), "-Xcompiler", nvccWord("-ffile-prefix-map=" + u.Root + "=."),
 		"--keep", "--keep-dir", beside,
 	}
+	if strings.Contains(tc.VersionLine, "gcc version ") { // as in hostCompile
+		argv = append(argv, "-fno-gnu-unique")
+	}
+	return argv
 }
 
 // smNumber is the virtual architecture's number: 90 for sm_90, 90a for sm_90a.

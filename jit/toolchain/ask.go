@@ -69,6 +69,9 @@ func (s *search) askCommon() (*record, error) {
 			return nil, err
 		}
 	}
+	if host := hostLine(out[0]); s.tc.Vendor == target.CUDA && host != "" {
+		r.VersionLine += "; " + host
+	}
 	r.IncludeDirs = includeDirs(out[0])
 	answers := []answer{parseAnswer(out[0]), parseAnswer(out[1]), parseAnswer(out[2])}
 	r.LibraryDirs = libraryDirs(answers[0], answers[2])
@@ -145,6 +148,16 @@ func versionLine(v target.Vendor, out string) string {
 		keep = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, "release") })
 	}
 	return strings.TrimSpace(strings.Join(keep, "; "))
+}
+
+// hostLine is how the C++ compiler behind nvcc words its version.
+func hostLine(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "gcc version ") || strings.Contains(line, "clang version ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
 }
 
 // versionNumber takes the number after "HIP version:", "V" (nvcc) or "version", else the last one.

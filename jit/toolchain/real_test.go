@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/target"
 )
 
 // TestBuildsAreDeterministic compiles and links the same source in two checkouts with outputs at two places.
@@ -129,9 +130,15 @@ func checkSymbols(t *testing.T, f *elf.File) {
 		} else {
 			defined[s.Name] = true
 		}
+		if elf.ST_BIND(s.Info) == elf.STB_LOOS { // STB_GNU_UNIQUE
+			t.Errorf("%s is one in a process: a reloaded library would see the old one's", s.Name)
+		}
 	}
 	if !undefined["TVMFFIErrorSetRaisedFromCStr"] {
 		t.Error("TVMFFIErrorSetRaisedFromCStr is not undefined")
+	}
+	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return strings.Contains(s.Name, "counter") }) {
+		t.Error("no data of an inline function: nothing is tested")
 	}
 	if !defined["run"] {
 		t.Error("run is not exported")
@@ -197,6 +204,12 @@ func TestArgvDependsOnItsInputsOnly(t *testing.T) {
 		for _, word := range []string{"-Icsrc/include", "-O3", "csrc/k.hip", "OBJECT", "DEPFILE"} {
 			if !slices.Contains(argv, word) {
 				t.Errorf("%s: no %s in %q", v, word, argv)
+			}
+		}
+		for host, want := range map[string]bool{"; gcc version 13.3.0": true, "; clang version 19.1.0": false} {
+			with := &Toolchain{Vendor: tg.Vendor(), Compiler: "/x/compiler", VersionLine: "release 12.4" + host}
+			if got := slices.Contains(with.CompileArgs(u), "-fno-gnu-unique"); got != (want && tg.Vendor() != target.HIP) {
+				t.Errorf("%s with%s: -fno-gnu-unique %v", v, host, got)
 			}
 		}
 		if line := strings.Join(argv, " "); strings.Contains(line, "native") || !strings.Contains(line, strings.TrimPrefix(tg.Arch(), "cpu")) {

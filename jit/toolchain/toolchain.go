@@ -30,7 +30,7 @@ type Toolchain struct {
 	Vendor      target.Vendor
 	Compiler    string   // path of the program to execute
 	Version     string   // digits and dots: HIP's "6.4.43484", nvcc's "12.4.131", the C++ compiler's "12.2.0"
-	VersionLine string   // as the compiler words it, on one line
+	VersionLine string   // as the compiler words it, on one line; with nvcc its host compiler's too
 	Root        string   // folder that is "/" to the compiler, "" when it sees this machine's own
 	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
 	HostDigest  string   // of what all targets have in common; see Identity

@@ -65,7 +65,8 @@ func (r real) find(t *testing.T) *Toolchain {
 	return tc
 }
 
-// The sources use what makes objects differ: internal linkage, an anonymous namespace, __FILE__, assertions of headers.
+// The sources use what makes objects differ: internal linkage, an anonymous namespace, __FILE__, assertions of headers;
+// and what makes libraries share data: an inline function's.
 const (
 	kernelSource = `
 #if defined(__CUDACC__)
@@ -90,7 +91,7 @@ extern "C" int TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* messag
 extern "C" __attribute__((visibility("default"))) int run(float* out, const float* in, int n) {
   if (n < 0) return TVMFFIErrorSetRaisedFromCStr("ValueError", __FILE__ " " BOTH);
   kernel<float><<<(n + 255) / 256, 256>>>(out, in, n);
-  return 0;
+  return counter<int>()++;
 }
 `
 	hostSource = `
@@ -102,7 +103,7 @@ extern "C" int TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* messag
 extern "C" int run(float* out, const float* in, int64_t n) {
   if (n < 0) return TVMFFIErrorSetRaisedFromCStr("ValueError", __FILE__ " " BOTH " " __DATE__);
   for (int64_t i = 0; i < n; i++) out[i] = internal(twice(in[i]));
-  return 0;
+  return counter<int>()++;
 }
 `
 	bothHeader = `
@@ -111,6 +112,7 @@ extern "C" int run(float* out, const float* in, int64_t n) {
 #define __device__
 #endif
 static inline __host__ __device__ float twice(float x) { return x + x; }
+template <typename T> T& counter() { static T calls; return calls; }
 #define BOTH __FILE__
 `
 )
