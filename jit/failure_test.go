@@ -91,6 +91,19 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 	}
 }
 
+// TestMissingByAnAbsolutePath: there alone it may appear.
+func TestMissingByAnAbsolutePath(t *testing.T) {
+	b := oneUnitBench(t)
+	missing := filepath.Join(t.TempDir(), "missing.h")
+	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+missing+"\"\n")
+	first, _, _ := b.failed()
+	b.wantMemory(first)
+	if err := os.WriteFile(missing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.build()
+}
+
 // TestAnyChangeTriesAgain changes one thing after a failure.
 func TestAnyChangeTriesAgain(t *testing.T) {
 	missing := "#include \"both.h\"\n#include \"sub/missing.h\"\n#if __has_include(\"optional.h\")\n#endif\n"

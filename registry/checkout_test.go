@@ -113,6 +113,7 @@ type told struct {
 	finished time.Time // when the last one was
 	gaps     []time.Duration
 	building map[string]bool // units
+	then     func()          // is called when the module has been built; may be nil
 }
 
 func newTold() *told { return &told{reloads: make(chan jit.Event, 1000), building: map[string]bool{}} }
@@ -126,6 +127,9 @@ func (o *told) Observe(e jit.Event) {
 	case e.Step == jit.ModuleFinished:
 		o.builds++
 		o.finished = time.Now()
+		if o.then != nil && e.Module == "module_version" {
+			o.then()
+		}
 	case e.Step == jit.Reloaded:
 		if e.Err == nil && e.Module != "" {
 			o.gaps = append(o.gaps, time.Since(o.finished))

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +110,11 @@ func TestReloadThatFails(t *testing.T) {
 	c.write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
 	mended(1)
 
+	c.write("csrc/version/a.cpp", strings.Replace(versionSource, "__tvm_ffi_version", "__tvm_ffi_other", 1))
+	fails(as(func(e *registry.LoadError) bool { return true })) // it loads, without the operator
+	c.write("csrc/version/a.cpp", versionSource)
+	mended(1)
+
 	c.config(strings.Replace(versionConfig, "schema =", "shema =", 1))
 	fails(as(func(e *manifest.Error) bool { return strings.Contains(r.ReloadErr().Error(), `did you mean "schema"`) }))
 	c.version(2) // the code goes on being reloaded
@@ -164,6 +170,46 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	expect(t, op, 1)
 	if err := r.ReloadErr(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An edit between the first build and its loading is not lost.
+func TestReloadWhileLoading(t *testing.T) {
+	c, o := newCheckout(t), newTold()
+	c.write("csrc/version/b.cpp", "#include \"version.h\"\nextern \"C\" int usleep(unsigned);\n"+
+		"__attribute__((constructor)) void slow() { if (VERSION == 1) usleep(700 * 1000); }\nint from_other_unit() { return VERSION; }\n")
+	builds := 0
+	o.then = func() {
+		if builds++; builds == 2 { // after one along with the support library
+			c.version(2)
+		}
+	}
+	r := c.open(o)
+	op := lookup(t, r, "version")
+	expect(t, op, 1)
+	if e := o.wait(t); e.Module != "module_version" || e.Err != nil {
+		t.Errorf("got %+v", e)
+	}
+	expect(t, op, 2)
+}
+
+// Old code may be cleaned away as soon as it is replaced, not when memory is short.
+func TestReloadLetsGoOfTheOld(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	c, o := newCheckout(t), newTold()
+	r := c.open(o)
+	op := lookup(t, r, "version")
+	expect(t, op, 1)
+	for n := 2; n <= 3; n++ {
+		c.version(n)
+		if e := o.wait(t); e.Err != nil {
+			t.Errorf("got %+v", e)
+		}
+	}
+	for end := time.Now().Add(patience); heldArtifacts(t, r) != 1; time.Sleep(10 * time.Millisecond) { // it is told before
+		if time.Now().After(end) {
+			t.Fatalf("%d artifacts are marked as in use", heldArtifacts(t, r))
+		}
 	}
 }
 
