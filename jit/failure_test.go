@@ -185,6 +185,18 @@ func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 	}
 }
 
+// TestCompilerReplacedWhileItFails: nobody knows which one has failed.
+func TestCompilerReplacedWhileItFails(t *testing.T) {
+	b := oneUnitBench(t)
+	script := "echo 'src/a.cpp:1:1: error: expected something' >&2; echo '# more' >> \"$0\"; exit 1"
+	for range 2 {
+		b.compiler(script)
+		if _, remembered, n := b.failed(); remembered || n == 0 {
+			t.Errorf("remembered %v, %d compiles", remembered, n)
+		}
+	}
+}
+
 func TestFailedLinksAreRemembered(t *testing.T) {
 	b := oneUnitBench(t)
 	strict := oneUnit + "[module.module_demo.link_flags]\ncommon = [\"-Wl,--no-undefined\"]\n"

@@ -191,6 +191,28 @@ func TestLibraryEditedWhileItIsLinked(t *testing.T) {
 	}
 }
 
+// TestLibraryGoneBeforeItIsLinked was there when the cache was looked at: the
+// list says what the linker saw.
+func TestLibraryGoneBeforeItIsLinked(t *testing.T) {
+	b := newBench(t)
+	b.write("src/b.cpp", usesValue)
+	b.write("../out/early/none", "")
+	b.library("../out/libs", 1)
+	out := filepath.Join(filepath.Dir(b.root), "out")
+	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags.common = [\"-L"+out+"/early\", \"-L"+out+"/libs\", \"-lvalue\"]\ninclude = ", 1))
+	mark := filepath.Join(b.root, "mark")
+	b.linker("if [ -e '" + mark + "' ]; then rm '" + mark + "' '" + out + "/early/libvalue.a'; fi")
+	first := b.build().Artifact.Digest
+	b.compiles()
+	b.library("../out/early", 2)
+	b.write("mark", "")
+	if b.linking("gone when it was to be linked", jit.Compiled).Artifact.Digest != first {
+		t.Error("it was linked")
+	}
+	b.library("../out/early", 3)
+	b.linking("there again", jit.Compiled)
+}
+
 func TestPrebuiltWithALibrary(t *testing.T) {
 	b := withLibrary(t)
 	b.write("src/b.cpp", usesValue)

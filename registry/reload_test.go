@@ -139,6 +139,12 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 			}
 		}
 	}
+	step("another line", "\n# One more.\n"+versionConfig, 1)
+	select {
+	case e := <-o.reloads:
+		t.Errorf("the operator is on another line, then %+v", e)
+	case <-time.After(time.Second):
+	}
 	// The C ABI entry of this operator takes any number of arguments.
 	step("another argument", strings.Replace(versionConfig, "out)", "out, int n)", 1), 2)
 	var arity *registry.ArityError
@@ -171,6 +177,22 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	if err := r.ReloadErr(); err != nil {
 		t.Error(err)
 	}
+}
+
+// The parts of a module may be others than those that are loaded.
+func TestReloadOfTheParts(t *testing.T) {
+	c, o := newCheckout(t), newTold()
+	c.config(versionConfig + "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n")
+	r := c.open(o)
+	op := lookup(t, r, "version")
+	expect(t, op, 1)
+	c.config(versionConfig)
+	for range 2 {
+		if e := o.wait(t); e.Err != nil {
+			t.Errorf("got %+v", e)
+		}
+	}
+	expect(t, op, 1)
 }
 
 // An edit between the first build and its loading is not lost.
