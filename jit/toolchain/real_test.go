@@ -170,6 +170,33 @@ func TestUnsupportedTargets(t *testing.T) {
 	}
 }
 
+// TestLibraryBeforeTheCompilersOwn appears in a folder in which the linker looks first.
+func TestLibraryBeforeTheCompilersOwn(t *testing.T) {
+	dir, cxx := t.TempDir(), filepath.Join(t.TempDir(), "cxx")
+	write(t, cxx, "#!/bin/sh\nexec g++ '-L"+dir+"' \"$@\"\n", 0o755)
+	aged(t, dir, cxx)
+	f := &Finder{Env: environment("CXX", cxx), Memo: filehash.Open("")}
+	find := func() *Toolchain {
+		t.Helper()
+		tc, err := f.Find(context.Background(), parse(t, "cpu"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tc
+	}
+	before := find()
+	if !slices.Contains(before.LibraryDirs, dir) {
+		t.Errorf("libraries are looked for in %q", before.LibraryDirs)
+	}
+	if again := find(); again.Digest != before.Digest || !slices.Equal(again.LibraryDirs, before.LibraryDirs) {
+		t.Error("found again it is another")
+	}
+	write(t, filepath.Join(dir, "libc.so"), "another", 0o644)
+	if after := find(); after.Digest == before.Digest {
+		t.Error("another libc.so is found first, and the toolchain is the same")
+	}
+}
+
 // TestTargetsDifferInDeviceLibrary checks that the identity is the target's: each has bitcode of its own.
 func TestTargetsDifferInDeviceLibrary(t *testing.T) {
 	r := reals()[1]
