@@ -16,9 +16,18 @@ constexpr int64_t kChunk = 512;
 constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 2 * kLanes;
 
 // through_silu is the gradient of y, the sum before the activation.
+template <int kCount> AITER_HOT void through_silu(F* y, F* g) {
+  F e[kCount];
+  bound<kCount>(y);
+  exp_minus<kCount>(y, e);
+  for (int i = 0; i < kCount; i++) {
+    const F s = 1.0f / (e[i] + 1.0f);
+    g[i] *= s * (y[i] * (1.0f - s) + 1.0f);
+  }
+}
 AITER_HOT F through_silu(F y, F g) {
-  const F s = sigmoid(y);
-  return g * (s * (y * (1.0f - s) + 1.0f));
+  through_silu<1>(&y, &g);
+  return g;
 }
 
 // Sums are dweight and dbias of a channel; the last is dbias.
@@ -129,7 +138,7 @@ class Rows {
       const int64_t from = p.seqlen - (p.width - 1) - c->t;
       for (int64_t i = from > 0 ? from : 0; i < c->n; i++) c->dx[i] = one(*c, i);
     }
-    table.narrow(c->dx, c->n, row(p.dx, *c, c->t));
+    table.narrow(c->dx, c->n, row(p.dx, *c, c->t), false);
   }
 
   // one is the gradient of X[t+i], i > -W, with dfinal's part.

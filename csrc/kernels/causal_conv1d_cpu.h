@@ -13,7 +13,7 @@ namespace aiter::conv1d {
 constexpr int64_t kRowWidth = 64;    // the widest filter for rows
 constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
 constexpr int64_t kMostLanes = 16;   // floats in the widest vector
-constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once,
+constexpr int64_t kBlock = 256;      // channels that tokens are computed of at once,
 constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
 constexpr int kChannels = 32;        // channels in a tile
 constexpr int64_t kTokens = 64;      // positions in a tile
@@ -102,16 +102,26 @@ struct Filter {
   }
 };
 
+// Strip is a run of positions of a block of channels.
+struct Strip {
+  const void* x;  // position 0, which may lie behind others
+  void* out;
+  int64_t x_stride, out_stride;  // elements
+  const void* before;            // rows for the positions before 0
+};
+
 // Kernels are those of an element type at one level. Pointers to elements may have
 // any alignment that their type has.
 struct Kernels {
   // convolve computes n adjacent positions; window is where X of the first, W-1 before it, lies.
   void (*convolve)(const void* window, void* out, int64_t n, const Taps& taps);
-  // tokens computes 1 or 4 positions; rows are those of X, the oldest first.
-  void (*tokens)(const void* const* rows, void* const* out, int count, const TokenTaps& taps);
-  // widen and narrow convert n adjacent elements to and from floats.
+  // strip computes positions from..to.
+  void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
+  // tokens computes 1 or 4 positions of floats; rows are those of X, the oldest first.
+  void (*tokens)(const float* const* rows, float* const* out, int count, const TokenTaps& taps);
+  // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
   void (*widen)(const void* from, int64_t n, float* to);
-  void (*narrow)(const float* from, int64_t n, void* to);
+  void (*narrow)(const float* from, int64_t n, void* to, bool streams);
 };
 
 // kernels are those of the type for settings().level.
@@ -143,31 +153,6 @@ struct Blocks {
   Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
   int64_t first(int64_t i) const { return i * block; }
   int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
-};
-
-// Strip is a run of positions of a block of channels; T is any type of the elements' size.
-template <class T> struct Strip {
-  const Kernels& kernels;
-  const T* x;  // position 0, which may lie behind others
-  T* out;
-  int64_t x_stride, out_stride;
-  const T* before;  // rows for the positions before 0
-
-  void run(int64_t from, int64_t to, const TokenTaps& taps) const {
-    const void* rows[kTokenWidth + 3];
-    void* outs[4];
-    for (int64_t t = from, count; t < to; t += count) {
-      count = to - t >= 4 ? 4 : 1;
-      for (int64_t i = 0; i < taps.width - 1 + count; i++) rows[i] = row(t + i - (taps.width - 1), taps);
-      for (int64_t i = 0; i < count; i++) outs[i] = out + (t + i) * out_stride;
-      kernels.tokens(rows, outs, int(count), taps);
-    }
-  }
-
- private:
-  const T* row(int64_t t, const TokenTaps& taps) const {
-    return t < 0 ? before + (t + taps.width - 1) * taps.channels : x + t * x_stride;
-  }
 };
 
 // Front is the beginning of a row, computed from a copy behind what comes before it.

@@ -92,8 +92,8 @@ template <class T> struct ByToken {
     taps.read(p, d, count), taps.streams = work.streams();
     T before[(kTokenWidth - 1) * kMostBlock];
     if (t < p.width - 1) states(b, d, count, before);
-    const Strip<T> strip{work.kernels, p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before};
-    strip.run(t, least(p.seqlen, t + segment), taps);
+    const Strip strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before};
+    work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
     if (t == 0) tails<T>(p, b, d, count);
     cpu::drain();
   }

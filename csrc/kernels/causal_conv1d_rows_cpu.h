@@ -3,76 +3,39 @@
 //
 // Tiling: rows, whose positions are adjacent in memory: vectors of positions, four
 // at a time; X[t-k] is an unaligned load, and the last vector overlaps the one
-// before. Tokens, whose channels are: over up to 528 channels one or four
+// before. Tokens, whose channels are: over up to 272 channels one or four
 // positions at a time, a vector of channels after another. Tiles: 32 channels.
-// Bytes: x once (from the first cache W times), out once, past the caches if asked.
+// 16 bits are widened once, into the first cache. What is written past the caches
+// is computed there first: such stores are fast one behind the other only.
+// Bytes: x once (from the first cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
 namespace aiter::AITER_LEVEL::conv1d {
 
 using namespace aiter::conv1d;
 
+constexpr int64_t kStage = 512;  // positions of a row as floats
+
 // sums computes kCount vectors of positions from p on, where X[t-(W-1)] lies.
-template <int kCount, class T> AITER_HOT void sums(const T* p, const Taps& taps, F* y) {
+template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, float* out) {
+  F y[kCount];
   for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
   for (int64_t k = 0; k < taps.width; k++)
     for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
-  if (taps.silu)
-    for (int i = 0; i < kCount; i++) y[i] = silu(y[i]);
+  if (taps.silu) silu<kCount>(y);
+  for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
 }
 
-template <class T> void convolve(const void* window, void* output, int64_t n, const Taps& taps) {
-  const T* p = static_cast<const T*>(window);
-  T* out = static_cast<T*>(output);
-  T copy[kRowWidth + kLanes];
-  F y[4];
-  if (n < kLanes) {
-    memset(copy, 0, sizeof copy), memcpy(copy, p, (n + taps.width - 1) * sizeof(T));
-    sums<1>(copy, taps, y);
-    return store_some(out, y[0], n);
-  }
-  // The first vector ends where out is aligned.
-  int64_t next = kLanes - int64_t(reinterpret_cast<uintptr_t>(out) / sizeof(T) % kLanes);
-  for (int64_t t = 0; t < n; t = next, next += kLanes) {
-    for (; t > 0 && t + 4 * kLanes <= n; t += 4 * kLanes, next += 4 * kLanes) {
-      sums<4>(p + t, taps, y);
-      for (int i = 0; i < 4; i++)
-        if (taps.streams) stream(out + t + i * kLanes, y[i]);
-        else store(out + t + i * kLanes, y[i]);
-    }
-    if (t >= n) return;
+// row computes n >= kLanes positions.
+inline void row(const float* p, float* out, int64_t n, const Taps& taps) {
+  sums<1>(p, taps, out);
+  // The second vector begins where out is aligned.
+  int64_t t = kLanes - int64_t(reinterpret_cast<uintptr_t>(out) / sizeof(float) % kLanes);
+  for (; t + 4 * kLanes <= n; t += 4 * kLanes) sums<4>(p + t, taps, out + t);
+  for (; t < n; t += kLanes) {
     if (t > n - kLanes) t = n - kLanes;
-    sums<1>(p + t, taps, y);
-    store(out + t, y[0]);
+    sums<1>(p + t, taps, out + t);
   }
-}
-
-template <int kCount, class T> void positions(const T* const* rows, T* const* out, const TokenTaps& taps) {
-  const int64_t n = taps.channels;
-  bool streams = taps.streams;
-  for (int i = 0; i < kCount; i++) streams = streams && streamable(out[i]);
-  for (int64_t c = 0; c < n; c += kLanes) {
-    const bool last = c > n - kLanes;
-    if (last) c = n - kLanes;
-    F y[kCount];
-    for (int i = 0; i < kCount; i++) y[i] = load(taps.bias + c);
-    for (int64_t k = 0; k < taps.width; k++) {
-      const F w = load(taps.weight + k * n + c);
-      for (int i = 0; i < kCount; i++) y[i] = load(rows[k + i] + c) * w + y[i];
-    }
-    if (taps.silu)
-      for (int i = 0; i < kCount; i++) y[i] = silu(y[i]);
-    for (int i = 0; i < kCount; i++)
-      if (streams && !last) stream(out[i] + c, y[i]);
-      else store(out[i] + c, y[i]);
-  }
-}
-
-template <class T> void tokens(const void* const* rows, void* const* out, int count, const TokenTaps& taps) {
-  const T* const* from = reinterpret_cast<const T* const*>(rows);
-  T* const* to = reinterpret_cast<T* const*>(out);
-  if (count == 4) positions<4>(from, to, taps);
-  else positions<1>(from, to, taps);
 }
 
 template <class T> void widen(const void* elements, int64_t n, float* to) {
@@ -82,14 +45,101 @@ template <class T> void widen(const void* elements, int64_t n, float* to) {
   if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
 }
 
-template <class T> void narrow(const float* from, int64_t n, void* elements) {
-  T* to = static_cast<T*>(elements);
+template <class T> AITER_HOT void narrow(const float* from, int64_t n, T* to) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
   if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
 }
 
-template <class T> inline constexpr Kernels table = {convolve<T>, tokens<T>, widen<T>, narrow<T>};
+template <class T> void narrow(const float* from, int64_t n, void* elements, bool streams) {
+  T* to = static_cast<T*>(elements);
+  int64_t i = 0;
+  if (streams) {
+    i = least(n, -reinterpret_cast<uintptr_t>(to) % 64 / sizeof(T));
+    narrow(from, i, to);
+    for (; i + kLanes <= n; i += kLanes) stream(to + i, load(from + i));
+  }
+  narrow(from + i, n - i, to + i);
+}
+
+template <class T> void convolve(const void* window, void* output, int64_t n, const Taps& taps) {
+  const T* p = static_cast<const T*>(window);
+  T* out = static_cast<T*>(output);
+  alignas(64) float x[kRowWidth + kStage + kLanes], y[kStage];
+  for (int64_t t = 0, m; t < n; t += m) {
+    const float* from = reinterpret_cast<const float*>(p + t);
+    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, taps);
+    m = least(kStage, n - t);
+    if (sizeof(T) != 4 || m < kLanes) {
+      widen<T>(p + t, m + taps.width - 1, x), store(x + m + taps.width - 1, F{});
+      from = x;
+    }
+    row(from, y, m < kLanes ? kLanes : m, taps);
+    narrow<T>(y, m, out + t, taps.streams);
+  }
+}
+
+template <int kCount> AITER_HOT void positions(const float* const* rows, float* const* out, const TokenTaps& taps) {
+  const int64_t n = taps.channels;
+  for (int64_t c = 0; c < n; c += kLanes) {
+    if (c > n - kLanes) c = n - kLanes;
+    F y[kCount];
+    for (int i = 0; i < kCount; i++) y[i] = load(taps.bias + c);
+    for (int64_t k = 0; k < taps.width; k++) {
+      const F w = load(taps.weight + k * n + c);
+      for (int i = 0; i < kCount; i++) y[i] = load(rows[k + i] + c) * w + y[i];
+    }
+    if (taps.silu) silu<kCount>(y);
+    for (int i = 0; i < kCount; i++) store(out[i] + c, y[i]);
+  }
+}
+
+inline void tokens(const float* const* rows, float* const* out, int count, const TokenTaps& taps) {
+  if (count == 4) positions<4>(rows, out, taps);
+  else positions<1>(rows, out, taps);
+}
+
+// Rows are X as floats: where it lies, or, of 16 bits, the last few positions.
+template <class T> class Rows {
+ public:
+  Rows(const Strip& strip, const TokenTaps& taps, int64_t from)
+      : s_(strip), n_(taps.channels), halo_(taps.width - 1), known_(from - halo_) {}
+
+  void until(int64_t t) {
+    for (; sizeof(T) != 4 && known_ < t; known_++) widen<T>(element(known_), n_, slot(known_));
+  }
+  const float* row(int64_t t) { return sizeof(T) == 4 ? reinterpret_cast<const float*>(element(t)) : slot(t); }
+
+ private:
+  const T* element(int64_t t) const {
+    return t < 0 ? static_cast<const T*>(s_.before) + (t + halo_) * n_ : static_cast<const T*>(s_.x) + t * s_.x_stride;
+  }
+  float* slot(int64_t t) { return room_ + (t + halo_) % (halo_ + 4) * n_; }
+
+  const Strip& s_;
+  const int64_t n_, halo_;
+  int64_t known_;  // those before are in room_
+  alignas(64) float room_[sizeof(T) == 4 ? 1 : (kTokenWidth + 3) * kMostBlock];
+};
+
+template <class T> void strip(const Strip& s, int64_t from, int64_t to, const TokenTaps& taps) {
+  Rows<T> x(s, taps, from);
+  alignas(64) float y[4 * kMostBlock];
+  const bool direct = sizeof(T) == 4 && !taps.streams;
+  for (int64_t t = from, count; t < to; t += count) {
+    const float* rows[kTokenWidth + 3];
+    float* outs[4];
+    T* out = static_cast<T*>(s.out) + t * s.out_stride;
+    count = to - t >= 4 ? 4 : 1;
+    x.until(t + count);
+    for (int64_t i = 0; i < taps.width - 1 + count; i++) rows[i] = x.row(t + i - (taps.width - 1));
+    for (int64_t i = 0; i < count; i++) outs[i] = direct ? reinterpret_cast<float*>(out + i * s.out_stride) : y + i * taps.channels;
+    tokens(rows, outs, int(count), taps);
+    for (int64_t i = 0; !direct && i < count; i++) narrow<T>(outs[i], taps.channels, out + i * s.out_stride, taps.streams);
+  }
+}
+
+template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
@@ -105,8 +155,8 @@ inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t
       const float *v = x + k * kChannels, *w = filter.taps.row(k);
       for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(v + j * kLanes) * load(w + j * kLanes) + sum[j];
     }
-    for (int j = 0; j < kChannels / kLanes; j++)
-      store(y + j * kLanes, !activate ? sum[j] : s < 0 ? F{} : p.silu ? silu(sum[j]) : sum[j]);
+    if (activate && p.silu) silu<kChannels / kLanes>(sum);
+    for (int j = 0; j < kChannels / kLanes; j++) store(y + j * kLanes, activate && s < 0 ? F{} : sum[j]);
   }
 }
 

@@ -67,12 +67,10 @@ template <class T> struct OfTokens {
     if (read != d) taps.read(p, d, count), read = d;
     history(s, d, count);
     if (p.x.dim == 1 && p.out.dim == 1) {
-      const Strip<T> strip{table, p.inputs<T>(s, d), p.outputs<T>(s, d), p.x.last, p.out.last, before};
-      strip.run(0, s.len, taps);
+      table.strip({p.inputs<T>(s, d), p.outputs<T>(s, d), p.x.last, p.out.last, before}, 0, s.len, taps);
     } else {
       for (int64_t c = 0; c < count; c++) x[c] = p.inputs<T>(s, d)[c * p.x.dim];
-      const Strip<T> strip{table, x, out, 0, 0, before};
-      strip.run(0, s.len, taps);
+      table.strip({x, out, 0, 0, before}, 0, s.len, taps);
       for (int64_t c = 0; c < count; c++) p.outputs<T>(s, d)[c * p.out.dim] = out[c];
     }
     if (!p.keeps) return;
