@@ -17,6 +17,9 @@ struct Row {
   AITER_HOT Row() {
     for (F& f : v) f = F{};
   }
+  AITER_HOT explicit Row(const float* p) {
+    for (int i = 0; i < kChannels / kLanes; i++) v[i] = load(p + i * kLanes);
+  }
   AITER_HOT void to(float* p) const {
     for (int i = 0; i < kChannels / kLanes; i++) store(p + i * kLanes, v[i]);
   }
@@ -76,8 +79,10 @@ class Tile {
     for (int64_t i = 0; i < n; i++) {
       float *g = g_.row(i), *y = dx_.row(i);
       const bool padding = p_.seq.data && p_.sequence(c_.b, t + i) < 0;
-      for (int j = 0; (padding || p_.silu) && j < kChannels; j += kLanes)
-        store(g + j, padding ? F{} : through_silu(load(y + j), load(g + j)));
+      if (!padding && !p_.silu) continue;
+      Row sums(y), gradients = padding ? Row() : Row(g);
+      if (!padding) through_silu<kChannels / kLanes>(sums.v, gradients.v);
+      gradients.to(g);
     }
   }
 

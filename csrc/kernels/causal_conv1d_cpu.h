@@ -22,11 +22,15 @@ constexpr int64_t kTileWidth = 32;   // the widest filter whose tile lies on the
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
+// streams says whether an output of x's shape is better written past the caches: what
+// is much larger than they are does not stay there until somebody reads it.
+inline bool streams(const Problem& p, DType dtype) { return p.batch * p.dim * p.seqlen >= (16 << 20) / dtype_size(dtype); }
+
 // Taps are what a row is convolved with.
 struct Taps {
   float weight[kRowWidth], bias;
   int64_t width;
-  bool silu, streams;  // streams: out is written past the caches
+  bool silu, streams = false;  // streams: out is written past the caches
 
   void read(const Problem& p, int64_t d) {
     for (int64_t k = 0; k < p.width; k++) weight[k] = p.weight.get(d, k);
@@ -39,7 +43,7 @@ struct Taps {
 struct TokenTaps {
   float weight[kTokenWidth * kMostBlock], bias[kMostBlock];
   int64_t width, channels;
-  bool silu, streams;
+  bool silu, streams = false;
 
   void read(const Problem& p, int64_t d, int64_t count) {
     width = p.width, channels = count, silu = p.silu;
@@ -117,8 +121,8 @@ struct Kernels {
   void (*convolve)(const void* window, void* out, int64_t n, const Taps& taps);
   // strip computes positions from..to.
   void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
-  // tokens computes 1 or 4 positions of floats; rows are those of X, the oldest first.
-  void (*tokens)(const float* const* rows, float* const* out, int count, const TokenTaps& taps);
+  // tokens computes count positions of floats; x is X of the first, W-1 before it.
+  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps);
   // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
   void (*widen)(const void* from, int64_t n, float* to);
   void (*narrow)(const float* from, int64_t n, void* to, bool streams);
@@ -153,6 +157,7 @@ struct Blocks {
   Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
   int64_t first(int64_t i) const { return i * block; }
   int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
+  int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
 };
 
 // Front is the beginning of a row, computed from a copy behind what comes before it.

@@ -15,6 +15,7 @@ namespace aiter::AITER_LEVEL::conv1d {
 using namespace aiter::conv1d;
 
 constexpr int64_t kStage = 512;  // positions of a row as floats
+constexpr int64_t kSpan = 8;     // positions of a block of channels as floats
 
 // sums computes kCount vectors of positions from p on, where X[t-(W-1)] lies.
 template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, float* out) {
@@ -38,28 +39,25 @@ inline void row(const float* p, float* out, int64_t n, const Taps& taps) {
   }
 }
 
-template <class T> void widen(const void* elements, int64_t n, float* to) {
-  const T* from = static_cast<const T*>(elements);
+template <class From, class To> AITER_HOT void convert(const From* from, int64_t n, To* to) {
   int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (int j = 0; j < 4; j++) store(to + i + j * kLanes, load(from + i + j * kLanes));
   for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
   if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
 }
 
-template <class T> AITER_HOT void narrow(const float* from, int64_t n, T* to) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
-  if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
-}
+template <class T> void widen(const void* elements, int64_t n, float* to) { convert(static_cast<const T*>(elements), n, to); }
 
 template <class T> void narrow(const float* from, int64_t n, void* elements, bool streams) {
   T* to = static_cast<T*>(elements);
   int64_t i = 0;
   if (streams) {
     i = least(n, -reinterpret_cast<uintptr_t>(to) % 64 / sizeof(T));
-    narrow(from, i, to);
+    convert(from, i, to);
     for (; i + kLanes <= n; i += kLanes) stream(to + i, load(from + i));
   }
-  narrow(from + i, n - i, to + i);
+  convert(from + i, n - i, to + i);
 }
 
 template <class T> void convolve(const void* window, void* output, int64_t n, const Taps& taps) {
@@ -79,63 +77,40 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
   }
 }
 
-template <int kCount> AITER_HOT void positions(const float* const* rows, float* const* out, const TokenTaps& taps) {
+// positions computes kCount of them, rows apart in memory.
+template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const TokenTaps& taps) {
   const int64_t n = taps.channels;
   for (int64_t c = 0; c < n; c += kLanes) {
     if (c > n - kLanes) c = n - kLanes;
     F y[kCount];
     for (int i = 0; i < kCount; i++) y[i] = load(taps.bias + c);
-    for (int64_t k = 0; k < taps.width; k++) {
-      const F w = load(taps.weight + k * n + c);
-      for (int i = 0; i < kCount; i++) y[i] = load(rows[k + i] + c) * w + y[i];
-    }
+    const float *row = x + c, *weight = taps.weight + c;
+    for (int64_t k = 0; k < taps.width; k++, row += x_stride, weight += n)
+      for (int i = 0; i < kCount; i++) y[i] = load(row + i * x_stride) * load(weight) + y[i];
     if (taps.silu) silu<kCount>(y);
-    for (int i = 0; i < kCount; i++) store(out[i] + c, y[i]);
+    for (int i = 0; i < kCount; i++) store(out + i * out_stride + c, y[i]);
   }
 }
 
-inline void tokens(const float* const* rows, float* const* out, int count, const TokenTaps& taps) {
-  if (count == 4) positions<4>(rows, out, taps);
-  else positions<1>(rows, out, taps);
+inline void tokens(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps) {
+  for (; count >= 4; count -= 4, x += 4 * x_stride, out += 4 * out_stride) positions<4>(x, x_stride, out, out_stride, taps);
+  for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, taps);
 }
-
-// Rows are X as floats: where it lies, or, of 16 bits, the last few positions.
-template <class T> class Rows {
- public:
-  Rows(const Strip& strip, const TokenTaps& taps, int64_t from)
-      : s_(strip), n_(taps.channels), halo_(taps.width - 1), known_(from - halo_) {}
-
-  void until(int64_t t) {
-    for (; sizeof(T) != 4 && known_ < t; known_++) widen<T>(element(known_), n_, slot(known_));
-  }
-  const float* row(int64_t t) { return sizeof(T) == 4 ? reinterpret_cast<const float*>(element(t)) : slot(t); }
-
- private:
-  const T* element(int64_t t) const {
-    return t < 0 ? static_cast<const T*>(s_.before) + (t + halo_) * n_ : static_cast<const T*>(s_.x) + t * s_.x_stride;
-  }
-  float* slot(int64_t t) { return room_ + (t + halo_) % (halo_ + 4) * n_; }
-
-  const Strip& s_;
-  const int64_t n_, halo_;
-  int64_t known_;  // those before are in room_
-  alignas(64) float room_[sizeof(T) == 4 ? 1 : (kTokenWidth + 3) * kMostBlock];
-};
 
 template <class T> void strip(const Strip& s, int64_t from, int64_t to, const TokenTaps& taps) {
-  Rows<T> x(s, taps, from);
-  alignas(64) float y[4 * kMostBlock];
-  const bool direct = sizeof(T) == 4 && !taps.streams;
-  for (int64_t t = from, count; t < to; t += count) {
-    const float* rows[kTokenWidth + 3];
-    float* outs[4];
+  alignas(64) float x[(kTokenWidth - 1 + kSpan) * kMostBlock], y[kSpan * kMostBlock];
+  const int64_t n = taps.channels, halo = taps.width - 1;
+  for (int64_t t = from, m; t < to; t += m) {
+    const T* in = static_cast<const T*>(s.x) + (t - halo) * s.x_stride;
     T* out = static_cast<T*>(s.out) + t * s.out_stride;
-    count = to - t >= 4 ? 4 : 1;
-    x.until(t + count);
-    for (int64_t i = 0; i < taps.width - 1 + count; i++) rows[i] = x.row(t + i - (taps.width - 1));
-    for (int64_t i = 0; i < count; i++) outs[i] = direct ? reinterpret_cast<float*>(out + i * s.out_stride) : y + i * taps.channels;
-    tokens(rows, outs, int(count), taps);
-    for (int64_t i = 0; !direct && i < count; i++) narrow<T>(outs[i], taps.channels, out + i * s.out_stride, taps.streams);
+    const bool floats = sizeof(T) == 4 && t >= halo;
+    if (floats && !taps.streams)
+      return tokens(reinterpret_cast<const float*>(in), s.x_stride, reinterpret_cast<float*>(out), s.out_stride, to - t, taps);
+    m = least(kSpan, to - t);
+    for (int64_t i = 0; !floats && i < halo + m; i++)
+      widen<T>(t + i < halo ? static_cast<const T*>(s.before) + (t + i) * n : in + i * s.x_stride, n, x + i * n);
+    tokens(floats ? reinterpret_cast<const float*>(in) : x, floats ? s.x_stride : n, y, n, m, taps);
+    for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, out + i * s.out_stride, taps.streams);
   }
 }
 

@@ -33,7 +33,7 @@ template <class T> struct OfRows {
   Front<T> front;
   Taps taps;
 
-  OfRows(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) { taps.streams = false; }
+  OfRows(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1 && p.width <= kRowWidth; }
   bool prepare() { return true; }
 
@@ -57,7 +57,7 @@ template <class T> struct OfTokens {
   T before[(kTokenWidth - 1) * kMostBlock];
   T x[kMostBlock], out[kMostBlock];
 
-  OfTokens(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) { taps.streams = false; }
+  OfTokens(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) {
     return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMostLanes && p.width <= kTokenWidth;
   }
