@@ -123,6 +123,8 @@ struct Kernels {
   void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
   // tokens computes count positions of floats; x is X of the first, W-1 before it.
   void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps);
+  // step computes one position of channels whose slots hold three each, and moves these on.
+  void (*step)(void* slots, const void* x, void* out, const TokenTaps& taps);
   // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
   void (*widen)(const void* from, int64_t n, float* to);
   void (*narrow)(const float* from, int64_t n, void* to, bool streams);

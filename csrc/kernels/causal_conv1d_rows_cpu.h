@@ -114,7 +114,13 @@ template <class T> void strip(const Strip& s, int64_t from, int64_t to, const To
   }
 }
 
-template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, widen<T>, narrow<T>};
+}  // namespace aiter::AITER_LEVEL::conv1d
+
+#include "causal_conv1d_step_cpu.h"
+
+namespace aiter::AITER_LEVEL::conv1d {
+
+template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;

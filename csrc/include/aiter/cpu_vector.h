@@ -25,6 +25,18 @@ template <class V, class T> AITER_HOT V take(const T* p) {
 }
 template <class T, class V> AITER_HOT void give(T* p, V v) { __builtin_memcpy(p, &v, sizeof v); }
 
+// shuffle takes lane i from lane at(i) of a, or of b where that is kLanes and more.
+// at is a constexpr function.
+template <class V, class At, int... i> AITER_HOT V shuffle(V a, V b, At at, Lanes<i...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, at(i)...);
+#else
+  typedef decltype(a < a) Mask;
+  return __builtin_shuffle(a, b, Mask{at(i)...});
+#endif
+}
+template <class V, class At> AITER_HOT V shuffle(V a, V b, At at) { return shuffle(a, b, at, MakeLanes<kLanes>()); }
+
 // at_most and at_least keep a NaN in v.
 AITER_HOT F at_most(F v, F limit) {
 #if AITER_ISA >= 2
@@ -110,13 +122,17 @@ AITER_HOT H to_bf16(F f) {
   return narrow((rounded | reinterpret_cast<U>(f != f)) >> 16);
 }
 
-// load reads kLanes elements as floats, store rounds kLanes floats to elements.
-AITER_HOT F load(const float* p) { return take<F>(p); }
-AITER_HOT F load(const half_t* p) { return from_half(take<H>(p)); }
-AITER_HOT F load(const bf16_t* p) { return floats(widen(take<H>(p)) << 16); }
+// Elements are the bits of kLanes elements.
 AITER_HOT F rounded(F v, float) { return v; }
 AITER_HOT H rounded(F v, half_t) { return to_half(v); }
 AITER_HOT H rounded(F v, bf16_t) { return to_bf16(v); }
+AITER_HOT F widened(F v, float) { return v; }
+AITER_HOT F widened(H h, half_t) { return from_half(h); }
+AITER_HOT F widened(H h, bf16_t) { return floats(widen(h) << 16); }
+template <class T> using Elements = decltype(rounded(F(), T()));
+
+// load reads kLanes elements as floats, store rounds kLanes floats to elements.
+template <class T> AITER_HOT F load(const T* p) { return widened(take<Elements<T>>(p), T()); }
 template <class T> AITER_HOT void store(T* p, F v) { give(p, rounded(v, T())); }
 
 // stream stores past the caches; p is a multiple of the stored vector's size,
