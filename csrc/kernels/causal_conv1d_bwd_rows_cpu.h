@@ -21,7 +21,7 @@ template <int kCount> AITER_HOT void through_silu(F* y, F* g) {
   bound<kCount>(y);
   exp_minus<kCount>(y, e);
   for (int i = 0; i < kCount; i++) {
-    const F s = 1.0f / (e[i] + 1.0f);
+    const F s = over(set(1.0f), e[i] + 1.0f);
     g[i] *= s * (y[i] * (1.0f - s) + 1.0f);
   }
 }

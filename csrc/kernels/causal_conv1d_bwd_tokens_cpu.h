@@ -136,7 +136,7 @@ class Tokens {
   int64_t b_ = 0;
   TokenTaps forward_, back_;  // from X to y, and from g to dx
   // Taps beyond the width are computed, and ignored.
-  alignas(64) float x_[(kTokenWidth + 3 + kSpan) * kMost], g_[(kTokenWidth + 3 + kSpan) * kMost], y_[(kSpan + 1) * kMost];
+  alignas(64) float x_[(kTokenWidth + 3 + kSpan) * kMost], g_[(kTokenWidth + kSpan) * kMost], y_[(kSpan + 1) * kMost];
 };
 
 // tokens computes units u..end of a block of channels, in order. A unit is kUnit

@@ -203,11 +203,22 @@ template <int kCount> AITER_HOT void bound(F* p) {
   for (int i = 0; i < kCount; i++) p[i] = at_least(p[i], set(-88.7f));
 }
 
+// over is a/b within 2 ulp, b at least 1. The division of AVX-512 takes 16 cycles on Intel's processors.
+AITER_HOT F over(F a, F b) {
+#if AITER_ISA == 3
+  F r;
+  asm("vrcp14ps %1, %0" : "=v"(r) : "v"(b));
+  return a * ((1.0f - b * r) * r + r);
+#else
+  return a / b;
+#endif
+}
+
 template <int kCount> AITER_HOT void silu(F* p) {
   F e[kCount];
   bound<kCount>(p);
   exp_minus<kCount>(p, e);
-  for (int i = 0; i < kCount; i++) p[i] = p[i] / (e[i] + 1.0f);
+  for (int i = 0; i < kCount; i++) p[i] = over(p[i], e[i] + 1.0f);
 }
 
 }  // namespace aiter::AITER_LEVEL
