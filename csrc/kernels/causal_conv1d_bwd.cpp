@@ -23,8 +23,8 @@ constexpr int64_t kGroupsEnough = 64;    // from so many groups of channels on n
 constexpr int64_t kTokenBlock = 128;     // the most channels that tokens are computed of at once,
                                          // and a few more in the last block
 
-// token_blocks: fewer at once where there are few, so that all threads have some.
-inline Blocks token_blocks(int64_t dim) {
+// group_blocks: fewer at once where there are few, so that all threads have some.
+inline Blocks group_blocks(int64_t dim) {
   const int64_t each = dim / 16 / kMostLanes * kMostLanes;
   return Blocks(dim, each < 32 ? 32 : least(each, kTokenBlock));
 }
@@ -62,7 +62,7 @@ inline void zero(double* v, int64_t n) { memset(v, 0, n * sizeof(double)); }
 // together: one of rows, a block of tokens, or a tile's.
 class Work {
  public:
-  Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(token_blocks(p.dim)) {
+  Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim)) {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
     rows = rows && !p.seq.data && p.width <= kGradWidth;

@@ -15,14 +15,19 @@ using namespace aiter::conv1d::bwd;
 constexpr int64_t kChunk = 512;
 constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 4 * kLanes;
 
-// through_silu makes the gradients of y, the sums before the activation, of g.
-template <int kCount> AITER_HOT void through_silu(F* y, F* g) {
-  F e[kCount];
-  bound<kCount>(y);
-  exp_minus<kCount>(y, e);
-  for (int i = 0; i < kCount; i++) {
-    const F s = over(set(1.0f), e[i] + 1.0f);
-    g[i] *= s * (y[i] * (1.0f - s) + 1.0f);
+// through_silu makes the gradients of n sums before the activation, y, of g. Up to
+// 4*kLanes behind them are computed, too: zeros, since subnormals would take long.
+AITER_ONCE void through_silu(float* sums, float* g, int64_t n) {
+  for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, F{}), store(g + n + j * kLanes, F{});
+  for (int64_t i = 0; i < n; i += 4 * kLanes) {
+    F y[4], e[4];
+    for (int j = 0; j < 4; j++) y[j] = load(sums + i + j * kLanes);
+    bound<4>(y);
+    exp_minus<4>(y, e);
+    for (int j = 0; j < 4; j++) {
+      const F s = over(set(1.0f), e[j] + 1.0f);
+      store(g + i + j * kLanes, load(g + i + j * kLanes) * (s * (y[j] * (1.0f - s) + 1.0f)));
+    }
   }
 }
 
@@ -124,12 +129,7 @@ class Rows {
     blank(c->x + c->known + halo, c->g + c->known);
     if (!p.silu) return;
     floats.convolve(c->x, c->y, c->known, c->forward);
-    for (int64_t i = 0; i < c->known; i += 4 * kLanes) {
-      F y[4], g[4];
-      for (int j = 0; j < 4; j++) y[j] = load(c->y + i + j * kLanes), g[j] = load(c->g + i + j * kLanes);
-      through_silu<4>(y, g);
-      for (int j = 0; j < 4; j++) store(c->g + i + j * kLanes, g[j]);
-    }
+    through_silu(c->y, c->g, c->known);
     blank(c->x + c->known + halo, c->g + c->known);
   }
 

@@ -21,6 +21,7 @@ class Tokens {
     back_.width = p_.width, back_.channels = n_, back_.silu = false;
     for (int64_t k = 0; k < p_.width; k++) memcpy(back_.weight + k * n_, forward_.weight + (halo_ - k) * n_, n_ * sizeof(float));
     memset(back_.bias, 0, n_ * sizeof(float));
+    memset(x_, 0, sizeof x_);  // taps beyond the width read behind the last row: no subnormals there
   }
 
   // run computes positions from..to of a batch. It goes W-1 further for dx.
@@ -53,9 +54,7 @@ class Tokens {
 
   // before reads X[t] into a row, t < 0.
   void before(int64_t t, float* row) const {
-    const Array3& a = p_.initial;
-    for (int64_t c = 0; c < n_; c++)
-      row[c] = a.data ? aiter::load(a.data, dtype_, b_ * a.batch + (d_ + c) * a.dim + (t + halo_) * a.last) : 0.0f;
+    for (int64_t c = 0; c < n_; c++) row[c] = p_.initial.data ? aiter::load(state(p_.initial, c, t + halo_), dtype_, 0) : 0.0f;
   }
 
   // gradients: X[t-(W-1)..t+m] into x_, and g[t..t+m], 0 behind the end, into g_.
@@ -70,19 +69,13 @@ class Tokens {
     }
     for (int64_t i = 0; i < known; i++) table_.widen(element(p_.dout, t + i), n_, g + i * n_);
     if (!p_.silu) return;
-    floats_.tokens(x_, n_, y_, n_, known, forward_);
-    const int64_t all = known * n_;  // and whatever lies behind them, up to a whole step
-    for (int64_t i = 0; i < all; i += 4 * kLanes) {
-      F y[4], d[4];
-      for (int j = 0; j < 4; j++) y[j] = load(y_ + i + j * kLanes), d[j] = load(g + i + j * kLanes);
-      through_silu<4>(y, d);
-      for (int j = 0; j < 4; j++) store(g + i + j * kLanes, d[j]);
-    }
-    if (known < m) memset(g + all, 0, (m - known) * n_ * sizeof(float));
+    floats_.tokens(x_, n_, y_, n_, known, forward_, false);
+    through_silu(y_, g, known * n_);
+    if (known < m) memset(g + known * n_, 0, (m - known) * n_ * sizeof(float));
   }
 
   // sums adds m positions' part of dweight and dbias.
-  void sums(int64_t m) {
+  AITER_ONCE void sums(int64_t m) {
     for (int64_t c = 0; c < n_; c += kLanes) {
       const bool again = c > n_ - kLanes;
       const int64_t skip = again ? c - (n_ - kLanes) : 0;
@@ -110,7 +103,7 @@ class Tokens {
 
   // inputs: dx[t..t+m] from g_, which begins at t.
   void inputs(int64_t t, int64_t m, int64_t from, int64_t to) {
-    floats_.tokens(g_, n_, y_, n_, m, back_);
+    floats_.tokens(g_, n_, y_, n_, m, back_, false);
     for (int64_t i = 0; i < m; i++) {
       const int64_t u = t + i;
       float* row = y_ + i * n_;
@@ -123,7 +116,7 @@ class Tokens {
     }
   }
 
-  char* state(const Array3& a, int64_t c, int64_t j) const {
+  AITER_ONCE char* state(const Array3& a, int64_t c, int64_t j) const {
     return static_cast<char*>(a.data) + (b_ * a.batch + (d_ + c) * a.dim + j * a.last) * size_;
   }
 
@@ -142,7 +135,7 @@ class Tokens {
 // tokens computes units u..end of a block of channels, in order. A unit is kUnit
 // positions of a batch.
 inline bool tokens(const Backward& p, DType dtype, int64_t block, int64_t u, int64_t end, double* totals) {
-  const Blocks blocks = token_blocks(p.dim);
+  const Blocks blocks = group_blocks(p.dim);
   Tokens tokens(p, dtype, blocks, block, totals);
   for (const int64_t per = pieces(p.seqlen, kUnit); u < end; u++) {
     const int64_t from = u % per * kUnit;

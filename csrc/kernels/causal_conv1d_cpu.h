@@ -13,7 +13,7 @@ namespace aiter::conv1d {
 constexpr int64_t kRowWidth = 64;    // the widest filter for rows
 constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
 constexpr int64_t kMostLanes = 16;   // floats in the widest vector
-constexpr int64_t kBlock = 256;      // channels that tokens are computed of at once,
+constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once: 2 KiB of them,
 constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
 constexpr int kChannels = 32;        // channels in a tile
 constexpr int64_t kTokens = 64;      // positions in a tile
@@ -43,7 +43,7 @@ struct Taps {
 struct TokenTaps {
   float weight[kTokenWidth * kMostBlock], bias[kMostBlock];
   int64_t width, channels;
-  bool silu, streams = false;
+  bool silu;
 
   void read(const Problem& p, int64_t d, int64_t count) {
     width = p.width, channels = count, silu = p.silu;
@@ -106,12 +106,26 @@ struct Filter {
   }
 };
 
+// Blocks cuts channels into ranges of block, the last of which has a few more, so
+// that none has fewer than a vector if dim has not.
+struct Blocks {
+  int64_t dim, block, count;
+  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
+  int64_t first(int64_t i) const { return i * block; }
+  int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
+  int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
+};
+
+// token_blocks are those of T.
+template <class T> Blocks token_blocks(int64_t dim) { return Blocks(dim, kBlock * sizeof(T) / sizeof(float)); }
+
 // Strip is a run of positions of a block of channels.
 struct Strip {
   const void* x;  // position 0, which may lie behind others
   void* out;
   int64_t x_stride, out_stride;  // elements
   const void* before;            // rows for the positions before 0
+  bool streams;                  // out is written past the caches
 };
 
 // Kernels are those of an element type at one level. Pointers to elements may have
@@ -122,7 +136,7 @@ struct Kernels {
   // strip computes positions from..to.
   void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
   // tokens computes count positions of floats; x is X of the first, W-1 before it.
-  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps);
+  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps, bool streams);
   // step computes one position of channels whose slots hold three each, and moves these on.
   void (*step)(void* slots, const void* x, void* out, const TokenTaps& taps);
   // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
@@ -151,16 +165,6 @@ inline void gather_values(const Problem& p, DType dtype, const Channels& c, int6
 }
 
 inline Status no_memory() { return runtime_error("out of memory for a tile"); }
-
-// Blocks cuts channels into ranges of block, the last of which has a few more, so
-// that none has fewer than a vector if dim has not.
-struct Blocks {
-  int64_t dim, block, count;
-  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
-  int64_t first(int64_t i) const { return i * block; }
-  int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
-  int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
-};
 
 // Front is the beginning of a row, computed from a copy behind what comes before it.
 template <class T> struct Front {

@@ -76,8 +76,8 @@ template <class T> struct ByToken {
   const Blocks blocks;
   int64_t segment, segments;
 
-  explicit ByToken(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock) {
-    segments = pieces(p.seqlen, kPart / least(p.dim, kBlock)), segment = pieces(p.seqlen, segments);
+  explicit ByToken(Work& w) : work(w), p(w.p), blocks(token_blocks<T>(p.dim)) {
+    segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }
 
@@ -85,10 +85,10 @@ template <class T> struct ByToken {
     const int64_t block = part % blocks.count, t = part / blocks.count % segments * segment;
     const int64_t b = part / blocks.count / segments, d = blocks.first(block), count = blocks.size(block);
     TokenTaps taps;
-    taps.read(p, d, count), taps.streams = streams(p, work.dtype);
+    taps.read(p, d, count);
     T before[(kTokenWidth - 1) * kMostBlock];
     if (t < p.width - 1) states(b, d, count, before);
-    const Strip strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before};
+    const Strip strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
     work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
     if (t == 0) tails<T>(p, b, d, count);
     cpu::drain();

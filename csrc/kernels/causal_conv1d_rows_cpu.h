@@ -3,10 +3,11 @@
 //
 // Tiling: rows, whose positions are adjacent in memory: vectors of positions, four
 // at a time; X[t-k] is an unaligned load, and the last vector overlaps the one
-// before. Tokens, whose channels are: over up to 272 channels one or four
-// positions at a time, a vector of channels after another. Tiles: 32 channels.
+// before. Tokens, whose channels are: over 2 KiB of them one or four positions at a
+// time, a vector of channels after another. Tiles: 32 channels.
 // 16 bits are widened once, into the first cache. What is written past the caches
-// is computed there first: such stores are fast one behind the other only.
+// is computed there first, if not in whole lines: such stores are fast one behind the
+// other only.
 // Bytes: x once (from the first cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
@@ -15,7 +16,6 @@ namespace aiter::AITER_LEVEL::conv1d {
 using namespace aiter::conv1d;
 
 constexpr int64_t kStage = 512;  // positions of a row as floats
-constexpr int64_t kSpan = 8;     // positions of a block of channels as floats
 
 // sums computes kCount vectors of positions from p on, where X[t-(W-1)] lies.
 template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, float* out) {
@@ -28,7 +28,7 @@ template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, floa
 }
 
 // row computes n >= kLanes positions.
-inline void row(const float* p, float* out, int64_t n, const Taps& taps) {
+AITER_ONCE void row(const float* p, float* out, int64_t n, const Taps& taps) {
   sums<1>(p, taps, out);
   // The second vector begins where out is aligned.
   int64_t t = kLanes - int64_t(reinterpret_cast<uintptr_t>(out) / sizeof(float) % kLanes);
@@ -78,7 +78,8 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
 }
 
 // positions computes kCount of them, rows apart in memory.
-template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const TokenTaps& taps) {
+template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const TokenTaps& taps,
+                                               bool streams) {
   const int64_t n = taps.channels;
   for (int64_t c = 0; c < n; c += kLanes) {
     if (c > n - kLanes) c = n - kLanes;
@@ -88,29 +89,41 @@ template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride,
     for (int64_t k = 0; k < taps.width; k++, row += x_stride, weight += n)
       for (int i = 0; i < kCount; i++) y[i] = load(row + i * x_stride) * load(weight) + y[i];
     if (taps.silu) silu<kCount>(y);
-    for (int i = 0; i < kCount; i++) store(out + i * out_stride + c, y[i]);
+    for (int i = 0; i < kCount; i++)
+      if (streams) stream(out + i * out_stride + c, y[i]);
+      else store(out + i * out_stride + c, y[i]);
   }
 }
 
-inline void tokens(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps) {
-  for (; count >= 4; count -= 4, x += 4 * x_stride, out += 4 * out_stride) positions<4>(x, x_stride, out, out_stride, taps);
-  for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, taps);
+AITER_ONCE void tokens(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps, bool streams) {
+  for (; count >= 4; count -= 4, x += 4 * x_stride, out += 4 * out_stride) positions<4>(x, x_stride, out, out_stride, taps, streams);
+  for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, taps, streams);
+}
+
+// lines says whether each vector of a strip's floats is a line of the caches: these may go
+// past them one by one.
+inline bool lines(const Strip& s, int64_t n) {
+  return kLanes == kMostLanes && reinterpret_cast<uintptr_t>(s.out) % 64 == 0 && s.out_stride % kLanes == 0 && n % kLanes == 0;
 }
 
 template <class T> void strip(const Strip& s, int64_t from, int64_t to, const TokenTaps& taps) {
-  alignas(64) float x[(kTokenWidth - 1 + kSpan) * kMostBlock], y[kSpan * kMostBlock];
+  constexpr bool kFloats = sizeof(T) == 4;
+  constexpr int64_t kSpan = kFloats ? 4 : 8, kMost = kFloats ? kMostBlock : kBlock / 2 + kMostLanes;
+  alignas(64) float x[(kTokenWidth - 1 + kSpan) * kMost], y[kSpan * kMost];
   const int64_t n = taps.channels, halo = taps.width - 1;
   for (int64_t t = from, m; t < to; t += m) {
     const T* in = static_cast<const T*>(s.x) + (t - halo) * s.x_stride;
     T* out = static_cast<T*>(s.out) + t * s.out_stride;
-    const bool floats = sizeof(T) == 4 && t >= halo;
-    if (floats && !taps.streams)
-      return tokens(reinterpret_cast<const float*>(in), s.x_stride, reinterpret_cast<float*>(out), s.out_stride, to - t, taps);
+    const bool floats = kFloats && t >= halo;
+    if (floats && (!s.streams || lines(s, n)))
+      return tokens(reinterpret_cast<const float*>(in), s.x_stride, reinterpret_cast<float*>(out), s.out_stride, to - t, taps, s.streams);
     m = least(kSpan, to - t);
     for (int64_t i = 0; !floats && i < halo + m; i++)
       widen<T>(t + i < halo ? static_cast<const T*>(s.before) + (t + i) * n : in + i * s.x_stride, n, x + i * n);
-    tokens(floats ? reinterpret_cast<const float*>(in) : x, floats ? s.x_stride : n, y, n, m, taps);
-    for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, out + i * s.out_stride, taps.streams);
+    for (int64_t i = halo + m; !kFloats && i < least(halo + 2 * m, halo + to - t); i++)
+      for (int64_t c = 0; c < n; c += 64 / sizeof(T)) __builtin_prefetch(in + i * s.x_stride + c);
+    tokens(floats ? reinterpret_cast<const float*>(in) : x, floats ? s.x_stride : n, y, n, m, taps, false);
+    for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, out + i * s.out_stride, s.streams);
   }
 }
 

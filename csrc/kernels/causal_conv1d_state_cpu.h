@@ -67,10 +67,10 @@ template <class T> struct OfTokens {
     if (steps(s)) return table.step(p.state.row<T>(s.slot, d), p.inputs<T>(s, d), p.outputs<T>(s, d), taps);
     history(s, d, count);
     if (p.x.dim == 1 && p.out.dim == 1) {
-      table.strip({p.inputs<T>(s, d), p.outputs<T>(s, d), p.x.last, p.out.last, before}, 0, s.len, taps);
+      table.strip({p.inputs<T>(s, d), p.outputs<T>(s, d), p.x.last, p.out.last, before, false}, 0, s.len, taps);
     } else {
       for (int64_t c = 0; c < count; c++) x[c] = p.inputs<T>(s, d)[c * p.x.dim];
-      table.strip({x, out, 0, 0, before}, 0, s.len, taps);
+      table.strip({x, out, 0, 0, before, false}, 0, s.len, taps);
       for (int64_t c = 0; c < count; c++) p.outputs<T>(s, d)[c * p.out.dim] = out[c];
     }
     if (!p.keeps) return;
@@ -168,11 +168,11 @@ template <class T> void blank(const Stateful& p, bool in_order, int64_t d, int64
 }
 
 template <class T, template <class> class Of> Status share(const Stateful& p, DType dtype) {
-  const Blocks blocks(p.dim, kBlock);
+  const Blocks blocks = token_blocks<T>(p.dim);
   const bool own = !p.keeps || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;
-  const int64_t each = own && in_order ? kPart / (average * least(p.dim, kBlock)) + 1 : p.batch;  // sequences a part
+  const int64_t each = own && in_order ? kPart / (average * least(p.dim, blocks.block)) + 1 : p.batch;  // sequences a part
   const int64_t groups = p.batch > each ? (p.batch + each - 1) / each : 1;
   bool failed = false;
   cpu::parallel(blocks.count * groups, [&](int64_t part) {

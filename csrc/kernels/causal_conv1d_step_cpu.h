@@ -1,9 +1,9 @@
 // One position of channels that are adjacent in memory, each behind the three that its
 // slot remembers (width 4), which are adjacent, too. Included once a level (aiter/cpu_each.h).
 //
-// Tiling: a vector of channels is three of the slot: 3l+j, where lane l and what it
-// remembers is j, is in all of its lanes another, so that two blends and one permutation
-// collect it. The slot moves on by one element, and x goes to every third.
+// Tiling: a vector of channels by three vectors of the slot. Number j of channel l lies at
+// 3l+j; these are in different lanes for all l, so that two blends and one permutation
+// collect them. The slot moves on by one element, and x goes to every third.
 // Bytes: x and out once, the slot twice.
 // Reduction: over the width, in fp32, from the oldest value on.
 

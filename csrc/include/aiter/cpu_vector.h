@@ -5,6 +5,7 @@
 // expression become one FMA where the level has it.
 
 #define AITER_HOT inline __attribute__((always_inline))
+#define AITER_ONCE inline __attribute__((noinline))  // long, and called from several places
 
 namespace aiter::AITER_LEVEL {
 
