@@ -4,11 +4,13 @@
     aiterctl build module_causal_conv1d --arch cpu --json    # prints the artifact's path
     .toolchain/bin/python3 scripts/bench_cpu.py ARTIFACT [--shape 2,2048,2048] [--rounds 15]
 
-A round calls each of them once on sets of tensors that take turns, so that whatever
-else the machine does falls on all alike; figures are medians over the rounds.
+A round calls each of them once, in another order each time, so that whatever else the
+machine does falls on all alike. Before each call is a pause: PyTorch's threads spin for a
+while after their work, and would run beside the next. Figures are medians over the rounds.
 """
 
 import argparse
+import random
 import statistics
 import time
 
@@ -20,6 +22,7 @@ parser.add_argument("artifact")
 parser.add_argument("--shape", default="2,2048,2048", help="batch,dim,seqlen")
 parser.add_argument("--width", type=int, default=4)
 parser.add_argument("--rounds", type=int, default=15)
+parser.add_argument("--pause", type=float, default=0.02, help="seconds before each call")
 parser.add_argument("--dtypes", default="float32,float16,bfloat16")
 parser.add_argument("--ops", default="fwd,bwd,update")
 args = parser.parse_args()
@@ -83,7 +86,8 @@ def update(dtype, _):
 def measure(calls):
     times = {name: [] for name in calls}
     for i in range(args.rounds + 2):
-        for name, call in calls.items():
+        for name, call in random.sample(list(calls.items()), len(calls)):
+            time.sleep(args.pause)
             start = time.perf_counter()
             call()
             if i >= 2:

@@ -1,7 +1,8 @@
 // causal_conv1d_bwd on the CPU.
 //
-// Tiling: rows where positions are adjacent in memory, tiles for the rest
-// (causal_conv1d_bwd_rows_cpu.h, causal_conv1d_bwd_tile_cpu.h). A part of the work
+// Tiling: rows where positions are adjacent in memory, tokens where channels are, tiles
+// for the rest and with sequence numbers (causal_conv1d_bwd_rows_cpu.h,
+// causal_conv1d_bwd_tokens_cpu.h, causal_conv1d_bwd_tile_cpu.h). A part of the work
 // is some channels over all positions of all batches; where channels are few, a
 // segment of the positions, with sums of its own in a slot of its own.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
@@ -19,6 +20,14 @@ constexpr int64_t kUnit = 4096;          // positions summed up in fp32 at most
 constexpr int64_t kPart = 64 << 10;      // elements
 constexpr int64_t kSlots = 4096;         // sums on the caller's stack
 constexpr int64_t kGroupsEnough = 64;    // from so many groups of channels on nothing is cut
+constexpr int64_t kTokenBlock = 128;     // the most channels that tokens are computed of at once,
+                                         // and a few more in the last block
+
+// group_blocks: fewer at once where there are few, so that all threads have some.
+inline Blocks group_blocks(int64_t dim) {
+  const int64_t each = dim / 16 / kMostLanes * kMostLanes;
+  return Blocks(dim, each < 32 ? 32 : least(each, kTokenBlock));
+}
 
 }  // namespace aiter::conv1d::bwd
 
@@ -42,22 +51,24 @@ class Totals {
   double* data() { return data_; }
 
  private:
-  static constexpr int64_t kRoom = (kTileWidth + 1) * kChannels;
+  static constexpr int64_t kRoom = (kTokenWidth + 1) * (kTokenBlock + kMostLanes);
   double room_[kRoom];
   double* data_ = room_;
 };
 
 inline void zero(double* v, int64_t n) { memset(v, 0, n * sizeof(double)); }
 
-// Work is a problem and how it is cut. A group is wide channels whose sums are made
-// together: one of rows, or a tile's.
+// Work is a problem and how it is cut. A group is up to wide channels whose sums are made
+// together: one of rows, a block of tokens, or a tile's.
 class Work {
  public:
-  Work(const Backward& problem, DType type) : p(problem), dtype(type) {
+  Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim)) {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
     rows = rows && !p.seq.data && p.width <= kGradWidth;
-    wide = rows ? 1 : kChannels, groups = pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);
+    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMostLanes && p.width <= kTokenWidth;
+    wide = rows ? 1 : tokens ? blocks.most() : kChannels;
+    groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);
     slot = (p.width + 1) * wide;
     cuts = groups >= kGroupsEnough ? 1 : least(units, kSlots / groups / slot);
     cuts = least(cuts, pieces(p.batch * p.seqlen * wide, kPart));
@@ -99,15 +110,17 @@ class Work {
   }
 
   void segment(int64_t group, int64_t u, int64_t end, double* totals) {
-    const bool done = rows ? AITER_CPU_CALL(conv1d::bwd::rows(p, dtype, group, u, end, totals))
-                           : AITER_CPU_CALL(conv1d::bwd::tiles(p, dtype, group, u, end, totals));
+    const bool done = rows     ? AITER_CPU_CALL(conv1d::bwd::rows(p, dtype, group, u, end, totals))
+                      : tokens ? AITER_CPU_CALL(conv1d::bwd::tokens(p, dtype, group, u, end, totals))
+                               : AITER_CPU_CALL(conv1d::bwd::tiles(p, dtype, group, u, end, totals));
     if (!done) fail();
   }
 
   void finish(int64_t group, const double* totals) const {
-    for (int64_t j = 0; j < wide && group * wide + j < p.dim; j++) {
-      for (int64_t k = 0; k < p.width; k++) p.dweight.set(group * wide + j, k, float(totals[k * wide + j]));
-      if (p.dbias.data) p.dbias.set(group * wide + j, 0, float(totals[p.width * wide + j]));
+    const int64_t d = tokens ? blocks.first(group) : group * wide, n = tokens ? blocks.size(group) : least(wide, p.dim - d);
+    for (int64_t j = 0; j < n; j++) {
+      for (int64_t k = 0; k < p.width; k++) p.dweight.set(d + j, k, float(totals[k * wide + j]));
+      if (p.dbias.data) p.dbias.set(d + j, 0, float(totals[p.width * wide + j]));
     }
   }
 
@@ -115,7 +128,8 @@ class Work {
 
   const Backward& p;
   const DType dtype;
-  bool rows;
+  const Blocks blocks;  // of tokens
+  bool rows, tokens;
   int64_t wide, groups, units, slot, cuts;
   bool failed = false;  // atomic: out of memory
 };

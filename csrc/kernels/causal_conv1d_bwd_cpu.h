@@ -2,3 +2,4 @@
 
 #include "causal_conv1d_bwd_rows_cpu.h"
 #include "causal_conv1d_bwd_tile_cpu.h"
+#include "causal_conv1d_bwd_tokens_cpu.h"

@@ -1,8 +1,8 @@
 // The backward pass over rows: positions of one channel that are adjacent in
 // memory. Included once a level (aiter/cpu_each.h).
 //
-// Tiling: 512 positions as floats in the first cache, W-1 more on either side: x,
-// then g from the sums before the activation, which are computed again, then dx.
+// Tiling: 512 positions as floats in the first cache, W-1 more on either side: x, the
+// sums before the activation, which are computed again, g from these, then dx.
 // Bytes: x and dout once, dx once.
 // Reduction: dx over the width in fp32. dweight and dbias in fp32, a lane for each
 // position modulo 2*kLanes, over at most 4096 positions, and over those in double.
@@ -13,12 +13,22 @@ using namespace aiter::conv1d;
 using namespace aiter::conv1d::bwd;
 
 constexpr int64_t kChunk = 512;
-constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 2 * kLanes;
+constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 4 * kLanes;
 
-// through_silu is the gradient of y, the sum before the activation.
-AITER_HOT F through_silu(F y, F g) {
-  const F s = sigmoid(y);
-  return g * (s * (y * (1.0f - s) + 1.0f));
+// through_silu makes the gradients of n sums before the activation, y, of g. Up to
+// 4*kLanes behind them are computed, too: zeros, since subnormals would take long.
+AITER_ONCE void through_silu(float* sums, float* g, int64_t n) {
+  for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, F{}), store(g + n + j * kLanes, F{});
+  for (int64_t i = 0; i < n; i += 4 * kLanes) {
+    F y[4], e[4];
+    for (int j = 0; j < 4; j++) y[j] = load(sums + i + j * kLanes);
+    bound<4>(y);
+    exp_minus<4>(y, e);
+    for (int j = 0; j < 4; j++) {
+      const F s = over(set(1.0f), e[j] + 1.0f);
+      store(g + i + j * kLanes, load(g + i + j * kLanes) * (s * (y[j] * (1.0f - s) + 1.0f)));
+    }
+  }
 }
 
 // Sums are dweight and dbias of a channel; the last is dbias.
@@ -38,9 +48,9 @@ class Sums {
       }
       for (int j = 0; j < 4; j++) lane_[k + j] = a[j] + b[j];
     }
-    F a = bias_;
-    for (int64_t i = 0; i < n; i += kLanes) a += load(g + i);
-    bias_ = a;
+    F a = bias_, b = F{};
+    for (int64_t i = 0; i < n; i += 2 * kLanes) a += load(g + i), b += load(g + i + kLanes);
+    bias_ = a + b;
     if ((count_ += n) >= kUnit) flush();
   }
 
@@ -64,19 +74,26 @@ class Sums {
 // Chunk is where the work is.
 struct Chunk {
   int64_t b, d, t, n, known;  // positions t..t+n; g of known positions
-  float weight[kGradWidth], bias;
-  float x[kPadded], g[kPadded], dx[kChunk + kLanes];
+  Taps forward, back;         // from X to y, and from g to dx
+  alignas(64) float x[kPadded], g[kPadded], y[kPadded];  // y: then dx
+
+  void read(const Problem& p, int64_t channel) {
+    d = channel, forward.read(p, d), back = forward;
+    for (int64_t k = 0; k < p.width; k++) back.weight[k] = forward.weight[p.width - 1 - k];
+    back.bias = 0.0f, back.silu = forward.silu = false;
+  }
 };
 
 class Rows {
  public:
-  Rows(const Backward& problem, DType type) : p(problem), dtype(type), table(kernels(type)), size(dtype_size(type)) {}
+  Rows(const Backward& problem, DType type)
+      : p(problem), dtype(type), table(kernels(type)), floats(kernels(DType::F32)), size(dtype_size(type)),
+        streams(aiter::conv1d::streams(problem, type)) {}
 
   // run computes units u..end of channel d, in order. A unit is kUnit positions of a batch.
   void run(int64_t d, int64_t u, int64_t end, double* totals) const {
     Chunk c;
-    c.d = d, c.bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-    for (int64_t k = 0; k < p.width; k++) c.weight[k] = p.weight.get(d, k);
+    c.read(p, d);
     Sums sums(p.width, totals);
     const int64_t per = pieces(p.seqlen, kUnit);
     for (; u < end; u++) {
@@ -91,6 +108,7 @@ class Rows {
         sums.add(c.x, c.g, c.n);
       }
     }
+    cpu::drain();
   }
 
  private:
@@ -110,32 +128,25 @@ class Rows {
     table.widen(row(p.dout, *c, c->t), c->known, c->g);
     blank(c->x + c->known + halo, c->g + c->known);
     if (!p.silu) return;
-    for (int64_t i = 0; i < c->known; i += kLanes) {
-      F y = set(c->bias);
-      for (int64_t k = 0; k < p.width; k++) y = load(c->x + i + k) * c->weight[k] + y;
-      store(c->g + i, through_silu(y, load(c->g + i)));
-    }
+    floats.convolve(c->x, c->y, c->known, c->forward);
+    through_silu(c->y, c->g, c->known);
     blank(c->x + c->known + halo, c->g + c->known);
   }
 
   // inputs: dx.
   void inputs(Chunk* c) const {
-    for (int64_t i = 0; i < c->n; i += kLanes) {
-      F y = F{};
-      for (int64_t k = 0; k < p.width; k++) y = load(c->g + i + k) * c->weight[p.width - 1 - k] + y;
-      store(c->dx + i, y);
-    }
+    floats.convolve(c->g, c->y, c->n, c->back);
     if (p.dfinal.data) {
       const int64_t from = p.seqlen - (p.width - 1) - c->t;
-      for (int64_t i = from > 0 ? from : 0; i < c->n; i++) c->dx[i] = one(*c, i);
+      for (int64_t i = from > 0 ? from : 0; i < c->n; i++) c->y[i] = one(*c, i);
     }
-    table.narrow(c->dx, c->n, row(p.dx, *c, c->t));
+    table.narrow(c->y, c->n, row(p.dx, *c, c->t), streams);
   }
 
   // one is the gradient of X[t+i], i > -W, with dfinal's part.
   float one(const Chunk& c, int64_t i) const {
     float y = 0.0f;
-    for (int64_t k = i < 0 ? -i : 0; k < p.width && i + k < c.known; k++) y += c.weight[p.width - 1 - k] * c.g[i + k];
+    for (int64_t k = i < 0 ? -i : 0; k < p.width && i + k < c.known; k++) y += c.back.weight[k] * c.g[i + k];
     const int64_t f = c.t + i - (p.seqlen - (p.width - 1));
     return p.dfinal.data && f >= 0 ? y + aiter::load(row(p.dfinal, c, f), dtype, 0) : y;
   }
@@ -146,8 +157,9 @@ class Rows {
 
   const Backward& p;
   const DType dtype;
-  const Kernels& table;
+  const Kernels &table, &floats;
   const int64_t size;
+  const bool streams;
 };
 
 inline bool rows(const Backward& p, DType dtype, int64_t d, int64_t u, int64_t end, double* totals) {

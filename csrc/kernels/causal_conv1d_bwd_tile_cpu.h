@@ -35,7 +35,7 @@ class Tile {
 
   bool prepare() {
     return halo_ <= (INT64_MAX >> 8) && filter_.taps.grow(p_.width) && x_.grow(kTokens + 2 * halo_) &&
-           g_.grow(kTokens + halo_) && dx_.grow(kTokens + halo_) && dfinal_.grow(halo_);
+           g_.grow(kTokens + halo_ + 2) && dx_.grow(kTokens + halo_ + 2) && dfinal_.grow(halo_);
   }
   void take(int64_t d, int count) { c_ = {0, d, count}, filter_.read(p_, c_); }
 
@@ -72,13 +72,12 @@ class Tile {
   void gradients(int64_t t, int64_t n) {
     gather_values(p_, dtype_, c_, t - halo_, n + halo_, x_.row(0));
     gather(p_.dout, dtype_, c_, t, n, g_.row(0));
-    if (p_.silu) tile_sums(p_, filter_, c_.b, t, n, x_.row(0), dx_.row(0), false);
-    for (int64_t i = 0; i < n; i++) {
-      float *g = g_.row(i), *y = dx_.row(i);
-      const bool padding = p_.seq.data && p_.sequence(c_.b, t + i) < 0;
-      for (int j = 0; (padding || p_.silu) && j < kChannels; j += kLanes)
-        store(g + j, padding ? F{} : through_silu(load(y + j), load(g + j)));
+    if (p_.silu) {
+      tile_sums(p_, filter_, c_.b, t, n, x_.row(0), dx_.row(0), false);
+      through_silu(dx_.row(0), g_.row(0), n * kChannels);
     }
+    for (int64_t i = 0; p_.seq.data && i < n; i++)
+      if (p_.sequence(c_.b, t + i) < 0) Row().to(g_.row(i));
   }
 
   // input_gradient: the gradient of X[t]; g_ holds g[from..from+known].
@@ -112,7 +111,7 @@ class Tile {
   Channels c_{};
   Filter filter_;
   Buffer<kTokens + 2 * (kTileWidth - 1)> x_;
-  Buffer<kTokens + kTileWidth - 1> g_, dx_;
+  Buffer<kTokens + kTileWidth + 1> g_, dx_;  // and what through_silu writes behind them
   Buffer<kTileWidth - 1> dfinal_;
 };
 

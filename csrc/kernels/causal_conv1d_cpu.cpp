@@ -48,7 +48,7 @@ void gather(const Array3& a, DType dtype, const Channels& c, int64_t from, int64
 void scatter(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, const float* rows) {
   if (a.dim == 1) {
     const Kernels& k = kernels(dtype);
-    for (int64_t i = 0; i < n; i++) k.narrow(rows + i * kChannels, c.count, position(a, dtype, c, from + i));
+    for (int64_t i = 0; i < n; i++) k.narrow(rows + i * kChannels, c.count, position(a, dtype, c, from + i), false);
     return;
   }
   if (dtype == DType::F32) scatter_columns<float>(a, c, from, n, rows);

@@ -13,7 +13,7 @@ namespace aiter::conv1d {
 constexpr int64_t kRowWidth = 64;    // the widest filter for rows
 constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
 constexpr int64_t kMostLanes = 16;   // floats in the widest vector
-constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once,
+constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once: 2 KiB of them,
 constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
 constexpr int kChannels = 32;        // channels in a tile
 constexpr int64_t kTokens = 64;      // positions in a tile
@@ -22,11 +22,15 @@ constexpr int64_t kTileWidth = 32;   // the widest filter whose tile lies on the
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
+// streams says whether an output of x's shape is better written past the caches: what
+// is much larger than they are does not stay there until somebody reads it.
+inline bool streams(const Problem& p, DType dtype) { return p.batch * p.dim * p.seqlen >= (16 << 20) / dtype_size(dtype); }
+
 // Taps are what a row is convolved with.
 struct Taps {
   float weight[kRowWidth], bias;
   int64_t width;
-  bool silu, streams;  // streams: out is written past the caches
+  bool silu, streams = false;  // streams: out is written past the caches
 
   void read(const Problem& p, int64_t d) {
     for (int64_t k = 0; k < p.width; k++) weight[k] = p.weight.get(d, k);
@@ -39,7 +43,7 @@ struct Taps {
 struct TokenTaps {
   float weight[kTokenWidth * kMostBlock], bias[kMostBlock];
   int64_t width, channels;
-  bool silu, streams;
+  bool silu;
 
   void read(const Problem& p, int64_t d, int64_t count) {
     width = p.width, channels = count, silu = p.silu;
@@ -102,16 +106,42 @@ struct Filter {
   }
 };
 
+// Blocks cuts channels into ranges of block, the last of which has a few more, so
+// that none has fewer than a vector if dim has not.
+struct Blocks {
+  int64_t dim, block, count;
+  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
+  int64_t first(int64_t i) const { return i * block; }
+  int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
+  int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
+};
+
+// token_blocks are those of T.
+template <class T> Blocks token_blocks(int64_t dim) { return Blocks(dim, kBlock * sizeof(T) / sizeof(float)); }
+
+// Strip is a run of positions of a block of channels.
+struct Strip {
+  const void* x;  // position 0, which may lie behind others
+  void* out;
+  int64_t x_stride, out_stride;  // elements
+  const void* before;            // rows for the positions before 0
+  bool streams;                  // out is written past the caches
+};
+
 // Kernels are those of an element type at one level. Pointers to elements may have
 // any alignment that their type has.
 struct Kernels {
   // convolve computes n adjacent positions; window is where X of the first, W-1 before it, lies.
   void (*convolve)(const void* window, void* out, int64_t n, const Taps& taps);
-  // tokens computes 1 or 4 positions; rows are those of X, the oldest first.
-  void (*tokens)(const void* const* rows, void* const* out, int count, const TokenTaps& taps);
-  // widen and narrow convert n adjacent elements to and from floats.
+  // strip computes positions from..to.
+  void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
+  // tokens computes count positions of floats; x is X of the first, W-1 before it.
+  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps, bool streams);
+  // step computes one position of channels whose slots hold three each, and moves these on.
+  void (*step)(void* slots, const void* x, void* out, const TokenTaps& taps);
+  // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
   void (*widen)(const void* from, int64_t n, float* to);
-  void (*narrow)(const float* from, int64_t n, void* to);
+  void (*narrow)(const float* from, int64_t n, void* to, bool streams);
 };
 
 // kernels are those of the type for settings().level.
@@ -135,40 +165,6 @@ inline void gather_values(const Problem& p, DType dtype, const Channels& c, int6
 }
 
 inline Status no_memory() { return runtime_error("out of memory for a tile"); }
-
-// Blocks cuts channels into ranges of block, the last of which has a few more, so
-// that none has fewer than a vector if dim has not.
-struct Blocks {
-  int64_t dim, block, count;
-  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
-  int64_t first(int64_t i) const { return i * block; }
-  int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
-};
-
-// Strip is a run of positions of a block of channels; T is any type of the elements' size.
-template <class T> struct Strip {
-  const Kernels& kernels;
-  const T* x;  // position 0, which may lie behind others
-  T* out;
-  int64_t x_stride, out_stride;
-  const T* before;  // rows for the positions before 0
-
-  void run(int64_t from, int64_t to, const TokenTaps& taps) const {
-    const void* rows[kTokenWidth + 3];
-    void* outs[4];
-    for (int64_t t = from, count; t < to; t += count) {
-      count = to - t >= 4 ? 4 : 1;
-      for (int64_t i = 0; i < taps.width - 1 + count; i++) rows[i] = row(t + i - (taps.width - 1), taps);
-      for (int64_t i = 0; i < count; i++) outs[i] = out + (t + i) * out_stride;
-      kernels.tokens(rows, outs, int(count), taps);
-    }
-  }
-
- private:
-  const T* row(int64_t t, const TokenTaps& taps) const {
-    return t < 0 ? before + (t + taps.width - 1) * taps.channels : x + t * x_stride;
-  }
-};
 
 // Front is the beginning of a row, computed from a copy behind what comes before it.
 template <class T> struct Front {

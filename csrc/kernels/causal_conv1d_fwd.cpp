@@ -21,10 +21,6 @@ struct Work {
   DType dtype;
   const Kernels& kernels;
   bool failed = false;  // atomic: out of memory
-
-  // streams says whether out is better written past the caches: what is much larger
-  // than they are does not stay there until somebody reads it.
-  bool streams() const { return p.batch * p.dim * p.seqlen >= (16 << 20) / dtype_size(dtype); }
 };
 
 // From here on T is any type of the elements' size.
@@ -49,7 +45,7 @@ template <class T> struct ByRow {
   void operator()(int64_t part) const {
     const int64_t first = part / segments * rows, t = part % segments * segment;
     Taps taps;
-    taps.streams = work.streams();
+    taps.streams = streams(p, work.dtype);
     for (int64_t i = first; i < least(first + rows, p.batch * p.dim); i++) {
       taps.read(p, i % p.dim);
       row(i / p.dim, i % p.dim, t, least(segment, p.seqlen - t), taps);
@@ -80,8 +76,8 @@ template <class T> struct ByToken {
   const Blocks blocks;
   int64_t segment, segments;
 
-  explicit ByToken(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock) {
-    segments = pieces(p.seqlen, kPart / least(p.dim, kBlock)), segment = pieces(p.seqlen, segments);
+  explicit ByToken(Work& w) : work(w), p(w.p), blocks(token_blocks<T>(p.dim)) {
+    segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }
 
@@ -89,11 +85,11 @@ template <class T> struct ByToken {
     const int64_t block = part % blocks.count, t = part / blocks.count % segments * segment;
     const int64_t b = part / blocks.count / segments, d = blocks.first(block), count = blocks.size(block);
     TokenTaps taps;
-    taps.read(p, d, count), taps.streams = work.streams();
+    taps.read(p, d, count);
     T before[(kTokenWidth - 1) * kMostBlock];
     if (t < p.width - 1) states(b, d, count, before);
-    const Strip<T> strip{work.kernels, p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before};
-    strip.run(t, least(p.seqlen, t + segment), taps);
+    const Strip strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
+    work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
     if (t == 0) tails<T>(p, b, d, count);
     cpu::drain();
   }

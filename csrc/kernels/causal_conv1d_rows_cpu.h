@@ -3,93 +3,137 @@
 //
 // Tiling: rows, whose positions are adjacent in memory: vectors of positions, four
 // at a time; X[t-k] is an unaligned load, and the last vector overlaps the one
-// before. Tokens, whose channels are: over up to 528 channels one or four
-// positions at a time, a vector of channels after another. Tiles: 32 channels.
-// Bytes: x once (from the first cache W times), out once, past the caches if asked.
+// before. Tokens, whose channels are: over 2 KiB of them one or four positions at a
+// time, a vector of channels after another. Tiles: 32 channels.
+// 16 bits are widened once, into the first cache. What is written past the caches
+// is computed there first, if not in whole lines: such stores are fast one behind the
+// other only.
+// Bytes: x once (from the first cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
 namespace aiter::AITER_LEVEL::conv1d {
 
 using namespace aiter::conv1d;
 
+constexpr int64_t kStage = 512;  // positions of a row as floats
+
 // sums computes kCount vectors of positions from p on, where X[t-(W-1)] lies.
-template <int kCount, class T> AITER_HOT void sums(const T* p, const Taps& taps, F* y) {
+template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, float* out) {
+  F y[kCount];
   for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
   for (int64_t k = 0; k < taps.width; k++)
     for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
-  if (taps.silu)
-    for (int i = 0; i < kCount; i++) y[i] = silu(y[i]);
+  if (taps.silu) silu<kCount>(y);
+  for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
+}
+
+// row computes n >= kLanes positions.
+AITER_ONCE void row(const float* p, float* out, int64_t n, const Taps& taps) {
+  sums<1>(p, taps, out);
+  // The second vector begins where out is aligned.
+  int64_t t = kLanes - int64_t(reinterpret_cast<uintptr_t>(out) / sizeof(float) % kLanes);
+  for (; t + 4 * kLanes <= n; t += 4 * kLanes) sums<4>(p + t, taps, out + t);
+  for (; t < n; t += kLanes) {
+    if (t > n - kLanes) t = n - kLanes;
+    sums<1>(p + t, taps, out + t);
+  }
+}
+
+template <class From, class To> AITER_HOT void convert(const From* from, int64_t n, To* to) {
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (int j = 0; j < 4; j++) store(to + i + j * kLanes, load(from + i + j * kLanes));
+  for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
+  if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
+}
+
+template <class T> void widen(const void* elements, int64_t n, float* to) { convert(static_cast<const T*>(elements), n, to); }
+
+template <class T> void narrow(const float* from, int64_t n, void* elements, bool streams) {
+  T* to = static_cast<T*>(elements);
+  int64_t i = 0;
+  if (streams) {
+    i = least(n, -reinterpret_cast<uintptr_t>(to) % 64 / sizeof(T));
+    convert(from, i, to);
+    for (; i + kLanes <= n; i += kLanes) stream(to + i, load(from + i));
+  }
+  convert(from + i, n - i, to + i);
 }
 
 template <class T> void convolve(const void* window, void* output, int64_t n, const Taps& taps) {
   const T* p = static_cast<const T*>(window);
   T* out = static_cast<T*>(output);
-  T copy[kRowWidth + kLanes];
-  F y[4];
-  if (n < kLanes) {
-    memset(copy, 0, sizeof copy), memcpy(copy, p, (n + taps.width - 1) * sizeof(T));
-    sums<1>(copy, taps, y);
-    return store_some(out, y[0], n);
-  }
-  // The first vector ends where out is aligned.
-  int64_t next = kLanes - int64_t(reinterpret_cast<uintptr_t>(out) / sizeof(T) % kLanes);
-  for (int64_t t = 0; t < n; t = next, next += kLanes) {
-    for (; t > 0 && t + 4 * kLanes <= n; t += 4 * kLanes, next += 4 * kLanes) {
-      sums<4>(p + t, taps, y);
-      for (int i = 0; i < 4; i++)
-        if (taps.streams) stream(out + t + i * kLanes, y[i]);
-        else store(out + t + i * kLanes, y[i]);
+  alignas(64) float x[kRowWidth + kStage + kLanes], y[kStage];
+  for (int64_t t = 0, m; t < n; t += m) {
+    const float* from = reinterpret_cast<const float*>(p + t);
+    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, taps);
+    m = least(kStage, n - t);
+    if (sizeof(T) != 4 || m < kLanes) {
+      widen<T>(p + t, m + taps.width - 1, x), store(x + m + taps.width - 1, F{});
+      from = x;
     }
-    if (t >= n) return;
-    if (t > n - kLanes) t = n - kLanes;
-    sums<1>(p + t, taps, y);
-    store(out + t, y[0]);
+    row(from, y, m < kLanes ? kLanes : m, taps);
+    narrow<T>(y, m, out + t, taps.streams);
   }
 }
 
-template <int kCount, class T> void positions(const T* const* rows, T* const* out, const TokenTaps& taps) {
+// positions computes kCount of them, rows apart in memory.
+template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const TokenTaps& taps,
+                                               bool streams) {
   const int64_t n = taps.channels;
-  bool streams = taps.streams;
-  for (int i = 0; i < kCount; i++) streams = streams && streamable(out[i]);
   for (int64_t c = 0; c < n; c += kLanes) {
-    const bool last = c > n - kLanes;
-    if (last) c = n - kLanes;
+    if (c > n - kLanes) c = n - kLanes;
     F y[kCount];
     for (int i = 0; i < kCount; i++) y[i] = load(taps.bias + c);
-    for (int64_t k = 0; k < taps.width; k++) {
-      const F w = load(taps.weight + k * n + c);
-      for (int i = 0; i < kCount; i++) y[i] = load(rows[k + i] + c) * w + y[i];
-    }
-    if (taps.silu)
-      for (int i = 0; i < kCount; i++) y[i] = silu(y[i]);
+    const float *row = x + c, *weight = taps.weight + c;
+    for (int64_t k = 0; k < taps.width; k++, row += x_stride, weight += n)
+      for (int i = 0; i < kCount; i++) y[i] = load(row + i * x_stride) * load(weight) + y[i];
+    if (taps.silu) silu<kCount>(y);
     for (int i = 0; i < kCount; i++)
-      if (streams && !last) stream(out[i] + c, y[i]);
-      else store(out[i] + c, y[i]);
+      if (streams) stream(out + i * out_stride + c, y[i]);
+      else store(out + i * out_stride + c, y[i]);
   }
 }
 
-template <class T> void tokens(const void* const* rows, void* const* out, int count, const TokenTaps& taps) {
-  const T* const* from = reinterpret_cast<const T* const*>(rows);
-  T* const* to = reinterpret_cast<T* const*>(out);
-  if (count == 4) positions<4>(from, to, taps);
-  else positions<1>(from, to, taps);
+AITER_ONCE void tokens(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps, bool streams) {
+  for (; count >= 4; count -= 4, x += 4 * x_stride, out += 4 * out_stride) positions<4>(x, x_stride, out, out_stride, taps, streams);
+  for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, taps, streams);
 }
 
-template <class T> void widen(const void* elements, int64_t n, float* to) {
-  const T* from = static_cast<const T*>(elements);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
-  if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
+// lines says whether each vector of a strip's floats is a line of the caches: these may go
+// past them one by one.
+inline bool lines(const Strip& s, int64_t n) {
+  return kLanes == kMostLanes && reinterpret_cast<uintptr_t>(s.out) % 64 == 0 && s.out_stride % kLanes == 0 && n % kLanes == 0;
 }
 
-template <class T> void narrow(const float* from, int64_t n, void* elements) {
-  T* to = static_cast<T*>(elements);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
-  if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
+template <class T> void strip(const Strip& s, int64_t from, int64_t to, const TokenTaps& taps) {
+  constexpr bool kFloats = sizeof(T) == 4;
+  constexpr int64_t kSpan = kFloats ? 4 : 8, kMost = kFloats ? kMostBlock : kBlock / 2 + kMostLanes;
+  alignas(64) float x[(kTokenWidth - 1 + kSpan) * kMost], y[kSpan * kMost];
+  const int64_t n = taps.channels, halo = taps.width - 1;
+  for (int64_t t = from, m; t < to; t += m) {
+    const T* in = static_cast<const T*>(s.x) + (t - halo) * s.x_stride;
+    T* out = static_cast<T*>(s.out) + t * s.out_stride;
+    const bool floats = kFloats && t >= halo;
+    if (floats && (!s.streams || lines(s, n)))
+      return tokens(reinterpret_cast<const float*>(in), s.x_stride, reinterpret_cast<float*>(out), s.out_stride, to - t, taps, s.streams);
+    m = least(kSpan, to - t);
+    for (int64_t i = 0; !floats && i < halo + m; i++)
+      widen<T>(t + i < halo ? static_cast<const T*>(s.before) + (t + i) * n : in + i * s.x_stride, n, x + i * n);
+    for (int64_t i = halo + m; !kFloats && i < least(halo + 2 * m, halo + to - t); i++)
+      for (int64_t c = 0; c < n; c += 64 / sizeof(T)) __builtin_prefetch(in + i * s.x_stride + c);
+    tokens(floats ? reinterpret_cast<const float*>(in) : x, floats ? s.x_stride : n, y, n, m, taps, false);
+    for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, out + i * s.out_stride, s.streams);
+  }
 }
 
-template <class T> inline constexpr Kernels table = {convolve<T>, tokens<T>, widen<T>, narrow<T>};
+}  // namespace aiter::AITER_LEVEL::conv1d
+
+#include "causal_conv1d_step_cpu.h"
+
+namespace aiter::AITER_LEVEL::conv1d {
+
+template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
@@ -105,8 +149,8 @@ inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t
       const float *v = x + k * kChannels, *w = filter.taps.row(k);
       for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(v + j * kLanes) * load(w + j * kLanes) + sum[j];
     }
-    for (int j = 0; j < kChannels / kLanes; j++)
-      store(y + j * kLanes, !activate ? sum[j] : s < 0 ? F{} : p.silu ? silu(sum[j]) : sum[j]);
+    if (activate && p.silu) silu<kChannels / kLanes>(sum);
+    for (int j = 0; j < kChannels / kLanes; j++) store(y + j * kLanes, activate && s < 0 ? F{} : sum[j]);
   }
 }
 

@@ -13,7 +13,6 @@
 namespace aiter::conv1d::state {
 
 constexpr int64_t kPart = 32 << 10;   // elements
-constexpr int64_t kStateBlock = 128;  // channels, and a few more in the last block
 
 // clear writes zeros to n positions from t on of some channels, if they lie within out.
 template <class T> void clear(const Stateful& p, int64_t row, int64_t d, int64_t count, int64_t t, int64_t n) {
@@ -33,7 +32,7 @@ template <class T> struct OfRows {
   Front<T> front;
   Taps taps;
 
-  OfRows(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) { taps.streams = false; }
+  OfRows(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1 && p.width <= kRowWidth; }
   bool prepare() { return true; }
 
@@ -57,7 +56,7 @@ template <class T> struct OfTokens {
   T before[(kTokenWidth - 1) * kMostBlock];
   T x[kMostBlock], out[kMostBlock];
 
-  OfTokens(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) { taps.streams = false; }
+  OfTokens(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) {
     return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMostLanes && p.width <= kTokenWidth;
   }
@@ -65,14 +64,13 @@ template <class T> struct OfTokens {
 
   void run(const Sequence& s, int64_t d, int64_t count) {
     if (read != d) taps.read(p, d, count), read = d;
+    if (steps(s)) return table.step(p.state.row<T>(s.slot, d), p.inputs<T>(s, d), p.outputs<T>(s, d), taps);
     history(s, d, count);
     if (p.x.dim == 1 && p.out.dim == 1) {
-      const Strip<T> strip{table, p.inputs<T>(s, d), p.outputs<T>(s, d), p.x.last, p.out.last, before};
-      strip.run(0, s.len, taps);
+      table.strip({p.inputs<T>(s, d), p.outputs<T>(s, d), p.x.last, p.out.last, before, false}, 0, s.len, taps);
     } else {
       for (int64_t c = 0; c < count; c++) x[c] = p.inputs<T>(s, d)[c * p.x.dim];
-      const Strip<T> strip{table, x, out, 0, 0, before};
-      strip.run(0, s.len, taps);
+      table.strip({x, out, 0, 0, before, false}, 0, s.len, taps);
       for (int64_t c = 0; c < count; c++) p.outputs<T>(s, d)[c * p.out.dim] = out[c];
     }
     if (!p.keeps) return;
@@ -81,6 +79,12 @@ template <class T> struct OfTokens {
   }
 
  private:
+  // steps says whether one position comes behind slots as the step kernel takes them.
+  bool steps(const Sequence& s) const {
+    return s.len == 1 && s.remembers && p.width == 4 && p.length == 3 && p.state.last == 1 && p.state.dim == 3 &&
+           p.x.dim == 1 && p.out.dim == 1 && !p.cache_seqlens.data;
+  }
+
   void history(const Sequence& s, int64_t d, int64_t count) {
     const int64_t halo = p.width - 1;
     if (!s.remembers) {
@@ -164,11 +168,11 @@ template <class T> void blank(const Stateful& p, bool in_order, int64_t d, int64
 }
 
 template <class T, template <class> class Of> Status share(const Stateful& p, DType dtype) {
-  const Blocks blocks(p.dim, kStateBlock);
+  const Blocks blocks = token_blocks<T>(p.dim);
   const bool own = !p.keeps || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;
-  const int64_t each = own && in_order ? kPart / (average * least(p.dim, kStateBlock)) + 1 : p.batch;  // sequences a part
+  const int64_t each = own && in_order ? kPart / (average * least(p.dim, blocks.block)) + 1 : p.batch;  // sequences a part
   const int64_t groups = p.batch > each ? (p.batch + each - 1) / each : 1;
   bool failed = false;
   cpu::parallel(blocks.count * groups, [&](int64_t part) {

@@ -1,7 +1,7 @@
 // causal_conv1d_varlen_fwd and causal_conv1d_varlen_states on the CPU: checks; the
 // work is in causal_conv1d_state_cpu.h.
 //
-// Tiling: 128 channels after another, of each sequence of the batch; see
+// Tiling: 256 channels after another, of each sequence of the batch; see
 // causal_conv1d_rows_cpu.h.
 // Bytes: x once, out once, states once.
 // Reduction: over the width, in fp32.

@@ -12,6 +12,16 @@
 #include "cpu_parallel.h"
 #include "dtype.h"
 
+namespace aiter {
+
+// Lanes are the numbers 0 to n-1: MakeLanes<n>.
+template <int... i> struct Lanes {};
+template <int n, int... i> struct LanesTo : LanesTo<n - 1, n - 1, i...> {};
+template <int... i> struct LanesTo<0, i...> { typedef Lanes<i...> type; };
+template <int n> using MakeLanes = typename LanesTo<n>::type;
+
+}  // namespace aiter
+
 #define AITER_LEVEL scalar
 #define AITER_ISA 0
 #define AITER_LANES 4

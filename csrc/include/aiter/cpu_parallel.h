@@ -3,12 +3,14 @@
 //
 // No more threads run at once than settings() allows, or than there are callers:
 // each caller works on its own job, and idle threads join whichever job has the
-// fewest, while processors are left. No call allocates, but the first in a process,
-// and no thread spins. After fork the child makes a pool of its own when it needs one. The
+// fewest, while processors are left. No call allocates, but the first in a process.
+// Idle threads do not spin; a caller that is done looks out for its helpers for a moment
+// before it sleeps. After fork the child makes a pool of its own when it needs one. The
 // module must not be unloaded (-z nodelete), since threads sleep in its code.
 #pragma once
 
 #include <signal.h>
+#include <time.h>
 
 #include "cpu_settings.h"
 
@@ -45,9 +47,11 @@ struct Job {
   const void* context;
   int64_t parts, next;  // next is claimed atomically
   FloatMode mode;
-  int helpers;  // threads of the pool that are in it
+  int helpers;  // threads of the pool that are in it; written under the lock, atomically
   Job* after;
 
+  // helped: no thread is in it any more, and what they wrote is seen.
+  bool helped() const { return __atomic_load_n(&helpers, __ATOMIC_ACQUIRE) == 0; }
   bool pending() const { return __atomic_load_n(&next, __ATOMIC_RELAXED) < parts; }
   void work() {
     for (;;) {
@@ -68,21 +72,50 @@ class Pool {
     pthread_mutex_lock(&lock_);
     running_++;
     job->after = jobs_, jobs_ = job;
-    invite(job->parts - 1);
+    const int awake = invite(job->parts - 1);
     pthread_mutex_unlock(&lock_);
+    for (int i = 0; i < awake; i++) pthread_cond_signal(&wake_);  // whom the lock would only stop again
     job->work();
     pthread_mutex_lock(&lock_);
     running_--;
     remove(job);
     if (idle_ && running_ < limit_ && neediest()) pthread_cond_signal(&wake_);
-    while (job->helpers) pthread_cond_wait(&done_, &lock_);
     pthread_mutex_unlock(&lock_);
+    if (!job->helped() && !soon(job)) sleep(job);
   }
 
  private:
   static void* enter(void* pool) {
     static_cast<Pool*>(pool)->serve();
     return nullptr;
+  }
+
+  // soon waits a moment for the helpers' last parts: less than it takes to be woken.
+  static bool soon(const Job* job) {
+    timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+      for (int i = 0; i < 16; i++) {
+        if (job->helped()) return true;
+        pause();
+      }
+      clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < kMoment);
+    return false;
+  }
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  void sleep(const Job* job) {
+    pthread_mutex_lock(&lock_);
+    while (!job->helped()) pthread_cond_wait(&done_, &lock_);
+    pthread_mutex_unlock(&lock_);
   }
 
   // serve is the life of a thread.
@@ -103,22 +136,23 @@ class Pool {
   }
 
   void help(Job* job) {
-    running_++, job->helpers++;
+    running_++;
+    __atomic_fetch_add(&job->helpers, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&lock_);
     job->mode.set();
     job->work();
     pthread_mutex_lock(&lock_);
     running_--;
-    if (--job->helpers == 0) pthread_cond_broadcast(&done_);
+    if (__atomic_sub_fetch(&job->helpers, 1, __ATOMIC_RELEASE) == 0) pthread_cond_broadcast(&done_);  // the job may be gone
   }
 
-  // invite wakes or starts up to n threads, while processors are left.
-  void invite(int64_t n) {
+  // invite starts up to n threads, while processors are left, and returns how many to wake.
+  int invite(int64_t n) {
     const int64_t free = limit_ - running_;
     if (n > free) n = free;
     const int awake = n < idle_ ? int(n) : idle_;
-    for (int i = 0; i < awake; i++) pthread_cond_signal(&wake_);
     for (n -= awake; n > 0 && threads_ < limit_ - 1 && start(); n--) threads_++;
+    return awake;
   }
 
   // start makes a thread that takes no signals but those of its own faults: a Go
@@ -154,7 +188,8 @@ class Pool {
     *p = job->after;
   }
 
-  static constexpr size_t kStack = 512 << 10;  // a kernel uses less than 64 KiB
+  static constexpr size_t kStack = 512 << 10;  // a kernel uses less than 128 KiB
+  static constexpr long kMoment = 30000;       // ns
 
   pid_t process_;
   int limit_;  // threads at work at once, callers included
