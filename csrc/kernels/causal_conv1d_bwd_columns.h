@@ -2,15 +2,16 @@
 //
 // Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4) and walks a
 // strip of positions, W-1 of x and of unfinished dx in registers; the threads of a
-// block take neighbouring channels first, then neighbouring strips. The next four
-// positions of x and dout are always on their way. More channels a thread would mean
+// block take neighbouring channels first, then neighbouring strips. The next positions of
+// x and dout are always on their way: eight in shared memory on NVIDIA's processors, which
+// fill that by themselves, four in registers on AMD's. More channels a thread would mean
 // fewer, larger loads, but halve the waves that the registers allow: measured slower.
 // Halo: W-1 positions on either side of a strip are read again, and g of those
 // behind it computed again.
 // Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte
 // ones; where channels do not lie on that much, N is 1.
 // Reduction: dweight and dbias in registers along a strip, then over the block's
-// strips in shared memory, over segments by the fold kernel.
+// strips in shared memory, over segments in a cluster of blocks or by the fold kernel.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"
@@ -18,18 +19,43 @@
 namespace aiter::conv1d::bwd {
 
 constexpr int kColumnThreads = 128;
+
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
-template <class T, int W, int N> constexpr int kColumnBlocks = N == 1 ? 6 : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
-constexpr int kAhead = 4;  // positions on their way
+template <class T, int W, int N> constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 5 : 6) : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
+
+// Positions of a group, which are on their way where registers hold them; and in shared
+// memory, of which a block takes less than 48 KiB.
+constexpr int kAhead = 4;
+template <class Vector, bool Gated> constexpr int kTokensAhead = Vector::kBytes == 16 && Gated ? 4 : 8;
+
+// Sums is a value of each of a thread's channels in shared memory.
+template <int N> struct alignas(N * sizeof(float)) Sums {
+  float of[N];
+};
 
 template <class T, int W, int N, bool Gated> struct Column {
   static constexpr int H = W - 1;
   using Vector = Words<T, N>;
+  using Number = Words<int32_t, 1>;
 
+  // Token is what a position has.
   struct Token {
     Vector x, dout;
     int32_t s;
   };
+
+  // Waiting is the tokens on their way.
+  static constexpr bool kWords = Vector::kBytes >= 4;
+  static constexpr int kMany = kTokensAhead<Vector, Gated>;
+  struct Waiting {
+    Ahead<Vector, kMany, kAhead, kWords> x, dout;
+    Ahead<Number, kMany, kAhead, kWords> s;
+
+    AITER_DEVICE explicit Waiting(char* memory)
+        : x(memory, kColumnThreads), dout(memory + ahead_bytes<Vector>(kMany, kColumnThreads), kColumnThreads),
+          s(memory + 2 * ahead_bytes<Vector>(kMany, kColumnThreads), kColumnThreads) {}
+  };
+  static constexpr int kSlots = decltype(Waiting::x)::kSlots;
 
   const Backward& p;
   const int64_t b, d;
@@ -39,38 +65,66 @@ template <class T, int W, int N, bool Gated> struct Column {
   const int32_t* seq;
   float weight[W][N], bias[N], past[H][N], unfinished[H][N], sums[W + 1][N] = {};
   int32_t numbers[H];
-  Token ahead[kAhead];
+  Vector before[H];
+  Waiting ahead;
 
-  AITER_DEVICE Column(const Backward& p, int64_t b, int64_t d)
+  AITER_DEVICE Column(const Backward& p, int64_t b, int64_t d, char* memory)
       : p(p), b(b), d(d), length(int(p.seqlen)), skip(Gated ? W - int(p.width) : 0),
-        seq(static_cast<const int32_t*>(p.seq.data) + (Gated ? b * p.seq.first : 0)) {}
+        seq(static_cast<const int32_t*>(p.seq.data) + (Gated ? b * p.seq.first : 0)), ahead(memory) {}
 
   AITER_DEVICE int32_t number(int t) const { return Gated && p.seq.data ? seq[t * p.seq.last] : 0; }
 
-  // load reads what is at t: zeros behind the row's end.
-  AITER_DEVICE Token load(int t) {
-    Token k;
-    k.x.clear(), k.dout.clear(), k.s = Gated && p.seq.data ? -1 : 0;
-    if (t < length) k.x = fetch<T, N>(x), k.dout = fetch<T, N>(dout), k.s = number(t);
+  // send asks for what is at t: zeros behind the row's end.
+  AITER_DEVICE void send(int slot, int t) {
+    const bool real = t < length;
+    ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
+    if constexpr (Gated) ahead.s.send(slot, seq + t * p.seq.last, real && p.seq.data);
     x += p.x.last, dout += p.dout.last;
-    return k;
+  }
+  AITER_DEVICE Token take(int slot) const {
+    Token token = {ahead.x.take(slot), ahead.dout.take(slot), 0};
+    if constexpr (Gated) token.s = int32_t(ahead.s.take(slot).word[0]);
+    return token;
   }
 
-  // enter fills in what came before t.
-  AITER_DEVICE void enter(int t) {
+  // start sends for the first positions, and for those of x before them.
+  AITER_DEVICE void start(int from) {
+    x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
+    dx = p.dx.row<T>(b, d) + from * p.dx.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
-      const int u = t - H + k;
-      const bool state = u < 0 && u + int(p.width) > 0 && p.initial.data;
-      Vector v;
-      v.clear();
-      if (u >= 0) v = fetch<T, N>(p.x.row<T>(b, d) + u * p.x.last);
-      numbers[k] = u >= 0 ? number(u) : Gated && p.seq.data ? -1 : 0;
+      const int u = from - H + k;
+      before[k].clear(), numbers[k] = Gated && p.seq.data ? -1 : 0;
+      if (u >= 0) before[k] = fetch<T, N>(x), numbers[k] = number(u);
+      x += p.x.last;
+    }
+    AITER_UNROLL
+    for (int j = 0; j < kSlots; j++) {
+      send(j, from + j);
+      if (j % kAhead == kAhead - 1) sent();
+    }
+  }
+
+  // begin takes what start has sent for before position from.
+  AITER_DEVICE void begin(int from) {
+    AITER_UNROLL
+    for (int k = 0; k < H; k++) {
       AITER_UNROLL
-      for (int i = 0; i < N; i++) {
-        past[k][i] = state ? p.value<T>(b, d + i, u) : v.value(i);
-        unfinished[k][i] = 0.0f;
-      }
+      for (int i = 0; i < N; i++) past[k][i] = before[k].value(i), unfinished[k][i] = 0.0f;
+    }
+    if (from < H && p.initial.data) states(from);
+  }
+
+  // states puts the initial states where positions before the row are.
+  AITER_DEVICE void states(int from) {
+    const T* state = p.initial.row<T>(b, d) + (from - H + int(p.width) - 1) * p.initial.last;
+    AITER_UNROLL
+    for (int k = 0; k < H; k++) {
+      const int u = from - H + k;
+      AITER_UNROLL
+      for (int i = 0; i < N; i++)
+        if (u < 0 && u + int(p.width) > 0) past[k][i] = to_float(state[i * p.initial.dim]);
+      state += p.initial.last;
     }
   }
 
@@ -124,113 +178,144 @@ template <class T, int W, int N, bool Gated> struct Column {
     step([&](int k) { return k >= skip && s >= 0 && numbers[k] == s; }, token, own, out);
   }
 
-  // start sends for the first positions.
-  AITER_DEVICE void start(int from) {
-    x = p.x.row<T>(b, d) + from * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
-    dx = p.dx.row<T>(b, d) + from * p.dx.last;
+  // get_taps takes those of the thread's channels from where stage has put them.
+  AITER_DEVICE void get_taps(const Sums<N>* staged, int lanes) {
     AITER_UNROLL
-    for (int j = 0; j < kAhead; j++) ahead[j] = load(from + j);
-    enter(from);
+    for (int k = 0; k <= W; k++) {
+      const Sums<N> v = staged[k * lanes];
+      AITER_UNROLL
+      for (int i = 0; i < N; i++) (k < W ? weight[k] : bias)[i] = v.of[i];
+    }
   }
 
-  // walk does positions from..to, and of those behind them what dx needs. taps are
-  // those of the thread's channels, each with its bias behind them.
-  AITER_DEVICE void walk(int from, int to, const float* taps) {
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) {
-      bias[i] = taps[i * (W + 1) + W];
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) weight[k][i] = taps[i * (W + 1) + k];
-    }
+  // walk does positions from..to, and of those behind them what dx needs.
+  AITER_DEVICE void walk(int from, int to) {
     // A whole number of groups: a strip that ends elsewhere ends with the row, where g is 0.
-    int t = from;
+    int t = from, first = 0;  // the group's slots are from first on
+    bool begun = false;       // the positions before t are the strip's, too
     AITER_ROLLED
     for (; t < to; t += kAhead) {
+      await<kSlots / kAhead - 1>();
       AITER_UNROLL
       for (int j = 0; j < kAhead; j++) {
         float out[N];
-        const Token token = ahead[j];
-        ahead[j] = load(t + j + kAhead);
+        const Token token = take(first + j);
+        send(first + j, t + j + kSlots);
         step(token, true, out);
-        const int done = t + j - H;
-        store(done >= from && (H >= kAhead - 1 || done < to), out);
+        store(H <= kAhead ? begun || j >= H : t + j - H >= from, H >= kAhead - 1 || t + j - H < to, out);
       }
+      sent();
+      begun = true, first = after(first);
     }
-    AITER_ROLLED
-    for (int done = t - H; done < to; done++) {  // the positions behind the strip, for dx alone
+    await<0>();
+    AITER_UNROLL
+    for (int j = 0; j < H; j++) {  // the positions behind the strip, for dx alone
       float out[N];
-      step(ahead[0], false, out);
-      store(done >= from, out);
-      AITER_UNROLL
-      for (int j = 0; j + 1 < kAhead; j++) ahead[j] = ahead[j + 1];
-      ahead[kAhead - 1] = load(done + H + kAhead);
+      const Token token = take(first + j % kAhead);
+      if (j + kSlots < H) send(first + j % kAhead, t + j + kSlots);
+      if (j % kAhead == kAhead - 1) first = after(first);
+      step(token, false, out);
+      store(H <= kAhead || t + j - H >= from, t + j - H < to, out);
     }
   }
 
-  AITER_DEVICE void store(bool real, const float* v) {
-    const Vector w = pack<T, N>(v);
-    if (real) put(dx, w);
-    dx += real ? p.dx.last : 0;
+  AITER_DEVICE static int after(int first) { return kSlots == kAhead || first + kAhead == kSlots ? 0 : first + kAhead; }
+
+  // store keeps dx where the position is one of the strip's: not before it, and not behind it.
+  AITER_DEVICE void store(bool begun, bool within, const float* v) {
+    if (begun && within) put(dx, pack<T, N>(v));
+    if (begun) dx += p.dx.last;
   }
 };
 
-// stage puts the taps of count channels from first on into shared memory, a thread a channel.
-template <int W> AITER_DEVICE void stage(const Backward& p, int64_t first, int count, float* shared) {
+// stage puts the taps of a block's channels from first on into shared memory.
+template <int W, int N> AITER_DEVICE void stage(const Backward& p, int64_t first, int lanes, Sums<N>* shared) {
   AITER_ROLLED
-  for (int n = int(threadIdx.x); n < count; n += kColumnThreads) {
+  for (int n = int(threadIdx.x); n < lanes * N; n += kColumnThreads) {
     float taps[W + 1];
     get_taps<W>(p, first + n < p.dim ? first + n : p.dim - 1, taps);
     AITER_UNROLL
-    for (int k = 0; k <= W; k++) shared[n * (W + 1) + k] = taps[k];
+    for (int k = 0; k <= W; k++) shared[k * lanes].of[n] = taps[k];
   }
   block_barrier();
 }
 
-// finish adds up the sums of the strips of a block, and keeps them. first is the
-// block's first channel; shared has room for all sums of every wave.
+// fold_cluster adds up what the blocks of a cluster have, each some of the taps.
+template <int W, int N> AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, const Sums<N>* shared) {
+  const int lanes = 1 << a.lane_bits, skip = W - int(a.p.width);
+  cluster_barrier();
+  AITER_ROLLED
+  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
+    AITER_ROLLED
+    for (int k = skip + int(rank); k <= W; k += int(a.cluster)) {
+      float sum = 0.0f;
+#pragma unroll 8
+      for (uint32_t c = 0; c < a.cluster; c++) sum += peer_value(&shared[k * lanes].of[n], c);
+      a.keep(rank, first + n, k - skip, sum);
+    }
+  }
+  cluster_barrier();
+}
+
+// finish adds up the sums of the strips of a block, and of the blocks of a cluster, and
+// keeps them. first is the block's first channel.
 template <int W, int N>
-AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first,
-                                 float* shared) {
-  const int inner = int(threadIdx.x) & (wave() - 1), outer = int(threadIdx.x) >> wave_bits();
-  const int lanes = 1 << a.lane_bits, width = lanes * N, waves = kColumnThreads >> wave_bits();
+AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first, Sums<N>* shared) {
+  const int bits = a.lane_bits < wave_bits() ? wave_bits() : a.lane_bits, lanes = 1 << a.lane_bits;
+  const int inner = int(threadIdx.x) & ((1 << bits) - 1), outer = int(threadIdx.x) >> bits;
+  const int outers = kColumnThreads >> bits, skip = W - int(a.p.width);
   block_barrier();  // the taps have been read
   AITER_UNROLL
   for (int k = 0; k <= W; k++) {
     fold_wave(sums[k], lanes, wave());
+    Sums<N> v;
     AITER_UNROLL
-    for (int i = 0; i < N; i++)
-      if (inner < lanes) shared[((((outer * (W + 1)) + k) * N + i) << a.lane_bits) + inner] = sums[k][i];
+    for (int i = 0; i < N; i++) v.of[i] = sums[k][i];
+    if (inner < lanes) shared[(outer * (W + 1) + k) * lanes + inner] = v;
   }
   block_barrier();
-  const int skip = W - int(a.p.width);
   AITER_ROLLED
-  for (int n = int(threadIdx.x) + skip * width; n < width * (W + 1); n += kColumnThreads) {
-    const int k = (n / N) >> a.lane_bits, channel = n - k * width;
-    float sum = 0.0f;
+  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
     AITER_ROLLED
-    for (int w = 0; w < waves; w++)
-      sum += shared[((((w * (W + 1)) + k) * N + channel % N) << a.lane_bits) + channel / N];
-    if (first + channel < a.p.dim) a.keep(segment, first + channel, k - skip, sum);
+    for (int k = skip; k <= W; k++) {
+      float* own = &shared[k * lanes].of[n];
+      float sum = 0.0f;
+#pragma unroll 4
+      for (int w = 0; w < outers; w++) sum += own[w * (W + 1) * lanes * N];
+      if (a.cluster > 1) *own = sum;
+      else a.keep(segment, first + n, k - skip, sum);
+    }
   }
+  if (a.cluster > 1) fold_cluster<W, N>(a, segment, first, shared);
   block_barrier();
+}
+
+// column_bytes is the shared memory of a block: what is ahead, and sums.
+template <class T, int W, int N, bool Gated> inline int column_bytes() {
+  using Vector = Words<T, N>;
+  const int each = 2 * int(sizeof(Vector)) + (Gated ? 4 : 0);
+  return (AITER_CUDA ? kTokensAhead<Vector, Gated> * kColumnThreads * each : 0) + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
 }
 
 template <class T, int W, int N, bool Gated>
 __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch a) {
-  __shared__ float shared[kColumnThreads * N * (W + 1)];
-  for (int64_t item = blockIdx.x; item < int64_t(a.segments) * a.groups; item += gridDim.x) {
-    const Split block = split(item, a.groups);  // neighbouring blocks: neighbouring channels
-    const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1), rank = int(threadIdx.x) >> a.lane_bits;
-    const int ranks = kColumnThreads >> a.lane_bits;
-    const int64_t first = block.remainder * lanes * N, d = first + lane * N;
-    const Split strip = split(block.quotient * ranks + rank, a.strips);
-    const bool live = a.p.seqlen > 0 && d < a.p.dim && strip.quotient < a.p.batch;
-    Column<T, W, N, Gated> column(a.p, live ? strip.quotient : 0, live ? d : 0);
-    const int64_t from = strip.remainder * a.strip, to = from + a.strip;
-    if (live) column.start(int(from));
-    stage<W>(a.p, first, lanes * N, shared);
-    if (live) column.walk(int(from), int(to < a.p.seqlen ? to : a.p.seqlen), shared + lane * N * (W + 1));
-    finish_columns<W, N>(a, column.sums, uint32_t(block.quotient), first, shared);
+  extern __shared__ Line memory[];
+  auto* shared = reinterpret_cast<Sums<N>*>(memory);
+  start_next();
+  for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
+    const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
+    const uint32_t segment = a.cluster > 1 ? inner : outer, group = a.cluster > 1 ? outer : inner;
+    const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
+    const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
+    const uint32_t strip = segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits);
+    const uint32_t row = a.parts.quotient(strip);
+    const int from = int(strip - row * a.parts.by) * a.strip, to = from + a.strip < a.p.seqlen ? from + a.strip : int(a.p.seqlen);
+    const bool live = from < to && d < a.p.dim && strip < a.total;
+    Column<T, W, N, Gated> column(a.p, live ? row : 0, live ? d : 0, memory[kColumnThreads * (W + 1) * sizeof(Sums<N>) / sizeof(Line)].bytes);
+    if (live) column.start(from);
+    stage<W, N>(a.p, first, lanes, shared);
+    if (live) column.begin(from), column.get_taps(shared + lane, lanes), column.walk(from, to);
+    finish_columns<W, N>(a, column.sums, segment, first, shared);
   }
 }
 

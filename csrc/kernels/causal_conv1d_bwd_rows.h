@@ -1,10 +1,13 @@
 // causal_conv1d_bwd where a row's positions are neighbours (channel-first).
 //
 // Tiling: a team of up to a whole wave walks chunks of one channel from the last
-// position to the first; a lane owns 16 bytes of positions in each chunk. x and dout
-// of the next chunk are sent for, into the cache, before one is computed.
-// Halo: x before a lane's positions is read again, from cache; g behind them comes
-// from the next lane, and from the chunk before for the last lane.
+// position to the first; a lane owns 16 bytes of positions in each chunk. The next
+// chunks of x and dout are always on their way: four in shared memory on NVIDIA's
+// processors, which fill that by themselves, one in registers on AMD's.
+// Halo: x before a lane's positions comes from what the lane before it has in shared
+// memory, or is read again, from cache; g behind them comes from the next lane, and from
+// the chunk before for the last lane. g of the positions behind a strip is computed by all
+// lanes alike.
 // Bytes: x and dout once, dx once, 16 an instruction. A row that does not start on 16
 // bytes is cut where 16 bytes start; what is not the row's is cleared. Tensors that lie
 // differently towards 16 bytes are read element by element.
@@ -16,12 +19,12 @@
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kRowThreads = 256;
+constexpr int kRowThreads = 256;  // of a block, at most
 
 // Which taps exist: all W of them, or the last p.width.
-template <bool Gated> struct Exists {
+template <bool Some> struct Exists {
   int skip;
-  AITER_DEVICE bool operator()(int, int k) const { return !Gated || k >= skip; }
+  AITER_DEVICE bool operator()(int, int k) const { return !Some || k >= skip; }
 };
 
 // Which taps see a position of their own sequence. s starts W-1 before position 0.
@@ -39,128 +42,195 @@ template <int W, int N> struct Sequences {
 
 template <class T, int W, bool Gated> struct Row {
   static constexpr int R = 16 / sizeof(T), H = W - 1, E = H < 4 ? 4 : 8;  // positions of a lane, halo, halo as read
-  using Seq = Sequences<W, H + R + H>;
+  using Taps = Exists<(Gated || W > 4)>;
 
+  using Near = Words<T, R>;
+  using Left = Words<T, E>;
+
+  // Tile is a lane's part of a chunk.
   struct Tile {
-    Words<T, E> left;
-    Words<T, R> x, dout;
+    Near x, dout;
+    Left left;
   };
 
-  // Place is a chunk. misfit is how far behind a 16-byte boundary the row of dx starts.
-  struct Place {
-    int64_t b;
-    T* dx;
-    int chunk, misfit;
+  // Waiting is the tiles on their way. Where lanes see what the one before them has, x
+  // before a tile is part of that; else it is sent for, too: one vector, or two.
+  static constexpr int kMany = E > R ? 3 : 4;
+  static constexpr bool kShares = AITER_ASYNC && E <= R;
+  struct Waiting {
+    Ahead<Near, kMany, 1, true> x, dout, far;
+    Ahead<Words<T, (E < R ? E : R)>, kMany, 1, true> left;
+
+    AITER_DEVICE Waiting(char* memory, int threads)
+        : x(memory, threads), dout(memory + ahead_bytes<Near>(kMany, threads), threads),
+          far(memory + 2 * ahead_bytes<Near>(kMany, threads), threads),
+          left(memory + 3 * ahead_bytes<Near>(kMany, threads), threads) {}
   };
+  static constexpr int kSlots = decltype(Waiting::x)::kSlots;
 
   const Launch& a;
   const Backward& p;
   const int64_t d;
-  const int length, lane_bits, lanes, lane, skip, chunks;
-  const T *x = nullptr, *dout = nullptr;
-  Place here{};
+  const int length, lanes, lane, next, skip;  // next: the number of the lane behind it in its wave
+  const T *x, *dout;  // the row of the chunk to send for
+  T* dx;              // that of the chunk to compute, of batch b
+  int64_t b;
+  int ahead, t;  // the lane's first position in either; below 0 where the row starts within 16 bytes
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
 
-  AITER_DEVICE Row(const Launch& a, int64_t d)
-      : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lane_bits(a.lane_bits < wave_bits() ? a.lane_bits : wave_bits()),
-        lanes(1 << lane_bits), lane(int(threadIdx.x) & (lanes - 1)), skip(Gated ? W - int(a.p.width) : 0),
-        chunks(length ? (length + (a.peel ? R - 1 : 0) + lanes * R - 1) / (lanes * R) : 1) {}
-
-  AITER_DEVICE void go(int64_t b) {
-    Place& at = here;
-    at.b = b, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), at.dx = p.dx.row<T>(b, d);
-    at.misfit = a.peel ? int(reinterpret_cast<uintptr_t>(at.dx) / sizeof(T)) & (R - 1) : 0;
+  // The team is at chunk, counted over all rows of channel d.
+  AITER_DEVICE Row(const Launch& a, int64_t d, uint32_t chunk)
+      : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(a.lane_bits < wave_bits() ? 1 << a.lane_bits : wave()),
+        lane(int(threadIdx.x) & (lanes - 1)), next((int(threadIdx.x) + 1) & (wave() - 1)), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
+    const uint32_t row = a.parts.quotient(chunk);
+    b = row, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d);
+    t = ahead = (int(chunk - row * a.parts.by) * lanes + lane) * R - misfit(dx);
   }
+
+  AITER_DEVICE void load_taps() {
+    float taps[W + 1];
+    get_taps<W>(p, d, taps);
+    AITER_UNROLL
+    for (int k = 0; k < W; k++) weight[k] = taps[k];
+    bias = taps[W];
+  }
+
+  // misfit is how far behind a 16-byte boundary a row starts.
+  AITER_DEVICE int misfit(const T* row) const { return Gated && a.peel ? int(reinterpret_cast<uintptr_t>(row) / sizeof(T)) & (R - 1) : 0; }
+
+  // back goes to the chunk before, of the row before where this one's are done.
   AITER_DEVICE void back() {
-    if (--here.chunk >= 0) return;
-    here.chunk = chunks - 1;
+    t -= lanes * R;
+    if (t > -R) return;
     AITER_UNROLL
     for (int j = 0; j < H; j++) carry[j] = 0.0f;
-    if (here.b > 0) go(here.b - 1);
+    t += misfit(dx) + int(a.parts.by) * lanes * R;
+    b--, dx -= p.dx.batch;
+    t -= misfit(dx);
   }
-  AITER_DEVICE int position() const { return (here.chunk * lanes + lane) * R - here.misfit; }
 
-  // element is bits of X[t], or 0 where there is none.
-  AITER_DEVICE T element(int64_t b, int t) const {
+  // send asks for a tile if it is real, and for its x if that is another's halo: every
+  // vector with an element of the row whole, since its 16 bytes lie in one page. Then it
+  // goes to the chunk before.
+  AITER_DEVICE void send(Waiting& to, int slot, bool real, bool halo) {
+    const bool has = ahead < length && (!Gated || a.aligned);
+    to.x.send(slot, x + ahead, has && (real || (kShares && halo))), to.dout.send(slot, dout + ahead, has && real);
+    if constexpr (!kShares) {
+      constexpr int kNear = E < R ? E : R;
+      to.left.send(slot, x + ahead - kNear, has && real && ahead > 0);
+      if constexpr (E > R) to.far.send(slot, x + ahead - E, has && real && ahead > R);
+    }
+    sent();
+    ahead -= lanes * R;
+    if (ahead > -R) return;
+    ahead += misfit(x) + int(a.parts.by) * lanes * R;
+    x -= p.x.batch, dout -= p.dout.batch;
+    ahead -= misfit(x);
+  }
+
+  // take is the tile of a slot; the chunk before it is in slot after.
+  AITER_DEVICE Tile take(const Waiting& from, int slot, int after) const {
+    Tile tile = {from.x.take(slot), from.dout.take(slot), {}};
+    if constexpr (kShares) {
+      tile.left.clear();
+      if (t > 0) tile.left = *(reinterpret_cast<const Left*>(lane ? from.x.of(slot, -1) : from.x.of(after, lanes - 1)) + R / E - 1);
+    } else if constexpr (E <= R) {
+      tile.left = from.left.take(slot);
+    } else {
+      const Near far = from.far.take(slot), near = from.left.take(slot);
+      AITER_UNROLL
+      for (int i = 0; i < far.kCount; i++) tile.left.word[i] = far.word[i], tile.left.word[far.kCount + i] = near.word[i];
+    }
+    return tile;
+  }
+
+  // element is bits of X[t], or 0 where there is none. x is the row's, for t >= 0.
+  AITER_DEVICE T element(const T* x, int t) const {
     if (t >= 0 && t < length) return x[t * p.x.last];
     if (t < 0 && t + int(p.width) > 0 && p.initial.data && !p.seq.data)
       return p.initial.row<T>(b, d)[(t + p.width - 1) * p.initial.last];
     return T{};
   }
 
-  // load reads a lane's part of a chunk. A vector with any element of the row is read
-  // whole: its 16 bytes lie in one page, and what is not the row's is cleared.
-  AITER_DEVICE void load(int64_t b, int t, Tile& tile) const {
-    tile.left.clear(), tile.x.clear(), tile.dout.clear();
-    if (Gated && !a.aligned) return gather(b, t, tile);
-    if (t + R > 0 && t < length) tile.x = fetch<T, R>(x + t), tile.dout = fetch<T, R>(dout + t);
-    if (t > 0 && t < length) {
-      if constexpr (E <= R) {
-        tile.left = fetch<T, E>(x + t - E);
-      } else {  // two vectors, of which the first may lie before the row
-        const auto near = fetch<T, R>(x + t - R);
-        Words<T, R> far;
-        far.clear();
-        if (t > R) far = fetch<T, R>(x + t - E);
-        AITER_UNROLL
-        for (int i = 0; i < far.kCount; i++) tile.left.word[i] = far.word[i], tile.left.word[far.kCount + i] = near.word[i];
-      }
-    }
+  // edges clears what is not the row's, and puts the initial states before it.
+  AITER_DEVICE void edges(Tile& tile) const {
     if (t >= E && t + R <= length) return;
     tile.left.within(E - t, E - t + length), tile.x.within(-t, length - t), tile.dout.within(-t, length - t);
     if (t >= H || !p.initial.data || (Gated && p.seq.data)) return;
     AITER_UNROLL
     for (int i = E - H; i < E + R; i++) {
       if (t - E + i >= 0) continue;
-      if (i < E) tile.left.set(i, element(b, t - E + i));
-      else tile.x.set(i - E, element(b, t - E + i));
+      if (i < E) tile.left.set(i, element(nullptr, t - E + i));
+      else tile.x.set(i - E, element(nullptr, t - E + i));
     }
   }
 
-  // gather is load element by element.
-  AITER_DEVICE void gather(int64_t b, int t, Tile& tile) const {
+  // gather reads a lane's part of a chunk element by element.
+  AITER_DEVICE void gather(Tile& tile) const {
+    const T *x = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
     AITER_UNROLL
-    for (int i = E - H; i < E; i++) tile.left.set(i, element(b, t - E + i));
+    for (int i = E - H; i < E; i++) tile.left.set(i, element(x, t - E + i));
     AITER_UNROLL
     for (int i = 0; i < R; i++) {
-      tile.x.set(i, element(b, t + i));
+      tile.x.set(i, element(x, t + i));
       if (t + i >= 0 && t + i < length) tile.dout.set(i, dout[(t + i) * p.dout.last]);
     }
   }
 
-  // The numbers of t-H to t+R+H-1. Beyond the row's ends x and dout are 0, so any will do.
-  AITER_DEVICE void load(int64_t b, int t, Seq& seq) const {
+  // The numbers of t-H to t-H+N-1. Beyond the row's ends x and dout are 0, so any will do.
+  template <int N> AITER_DEVICE void load(int t, Sequences<W, N>& seq) const {
     const int32_t* s = static_cast<const int32_t*>(p.seq.data) + b * p.seq.first;
-    if (p.seq.last == 1 && t >= E && t + R + E <= length && (reinterpret_cast<uintptr_t>(s + t) & 15) == 0) {
+    seq.skip = skip;
+    if (N == H + R + H && p.seq.last == 1 && t >= E && t + R + E <= length && (reinterpret_cast<uintptr_t>(s + t) & 15) == 0) {
       const auto w = fetch<int32_t, E + R + E>(s + t - E);
       AITER_UNROLL
-      for (int i = 0; i < H + R + H; i++) seq.s[i] = int32_t(w.word[E - H + i]);
+      for (int i = 0; i < N; i++) seq.s[i] = int32_t(w.word[E - H + i]);
       return;
     }
     AITER_UNROLL
-    for (int i = 0; i < H + R + H; i++) {
+    for (int i = 0; i < N; i++) {
       const int u = t - H + i, at = u < 0 ? 0 : u < length ? u : length - 1;
       seq.s[i] = s[at * p.seq.last];
     }
   }
 
-  template <class Sees> AITER_DEVICE void gradients(const Sees& sees, const Tile& tile, const float* x, float* g) const {
-    float sum[R];
-    AITER_UNROLL
-    for (int i = 0; i < R; i++) g[i] = tile.dout.value(i), sum[i] = bias;
+  // gradients makes g of N values of dout. x starts H before them.
+  template <int N, class Sees> AITER_DEVICE void gradients(const Sees& sees, const float* x, float* g) const {
     if (p.silu) {
+      float sum[N];
+      AITER_UNROLL
+      for (int i = 0; i < N; i++) sum[i] = bias;
       AITER_UNROLL
       for (int k = 0; k < W; k++) {
         AITER_UNROLL
-        for (int i = 0; i < R; i++)
+        for (int i = 0; i < N; i++)
           if (sees(i, k)) sum[i] = fmaf(weight[k], x[i + k], sum[i]);
       }
       AITER_UNROLL
-      for (int i = 0; i < R; i++) g[i] *= slope(sum[i]);
+      for (int i = 0; i < N; i++) g[i] *= slope(sum[i]);
     }
     if constexpr (Gated) {
       AITER_UNROLL
-      for (int i = 0; i < R; i++) g[i] = sees(i, H) ? g[i] : 0.0f;
+      for (int i = 0; i < N; i++) g[i] = sees(i, H) ? g[i] : 0.0f;
+    }
+  }
+
+  // look makes g of the H positions behind the strip, which starts in the chunk before them.
+  AITER_DEVICE void look() {
+    const int t = this->t - lane * R + lanes * R;
+    if (t >= length) return;  // the row ends with the strip
+    const T *from = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
+    float x[H + H];
+    AITER_UNROLL
+    for (int i = 0; i < H + H; i++) x[i] = t - H + i < length ? to_float(from[(t - H + i) * p.x.last]) : 0.0f;
+    AITER_UNROLL
+    for (int j = 0; j < H; j++) carry[j] = t + j < length ? to_float(dout[(t + j) * p.dout.last]) : 0.0f;
+    if (Gated && p.seq.data) {
+      Sequences<W, H + H> seq;
+      load(t, seq);
+      gradients<H>(seq, x, carry);
+    } else {
+      gradients<H>(Taps{skip}, x, carry);
     }
   }
 
@@ -169,7 +239,7 @@ template <class T, int W, bool Gated> struct Row {
     AITER_UNROLL
     for (int j = 0; j < H; j++) {
       const float own = g[j];  // for j >= R: what came from the next lane already
-      g[R + j] = next_lane(lane == 0 ? carry[j] : own);
+      g[R + j] = from_lane(lane == 0 ? carry[j] : own, next);
       carry[j] = own;
     }
   }
@@ -189,90 +259,94 @@ template <class T, int W, bool Gated> struct Row {
     for (int i = 0; i < R; i++) sums[W] += g[i];
   }
 
-  AITER_DEVICE void store(T* dx, int t, const float* v) const {
+  AITER_DEVICE void store(const float* v) const {
+    if constexpr (!Gated) {
+      if (t < length) put(dx + t, pack<T, R>(v));
+      return;
+    }
     if (a.dx_aligned && t >= 0 && t + R <= length) return put(dx + t, pack<T, R>(v));
     AITER_UNROLL
     for (int i = 0; i < R; i++)
       if (t + i >= 0 && t + i < length) dx[(t + i) * p.dx.last] = round_to<T>(v[i]);
   }
 
-  // compute does a chunk. One behind the strip's end gives its g alone.
-  AITER_DEVICE void compute(bool live, bool behind) {
-    const int t = position();
+  // compute does a chunk.
+  AITER_DEVICE void compute(Tile& tile, bool live) {
     float x[H + R], g[R + H], out[R];
-    Tile tile = {};
-    Seq seq;
+    Sequences<W, H + R + H> seq;
     bool plain = true;
-    if (live) load(here.b, t, tile);
-    const int after = t - lanes * R;
-    if (after >= 0 && after < length) ask(x + after), ask(dout + after);
-    if (Gated && p.seq.data && live) {
-      seq.skip = skip, load(here.b, t, seq);
-      plain = seq.one();
+    if (Gated && live) {
+      if (a.aligned) edges(tile);
+      else gather(tile);
+      if (p.seq.data) load(t, seq), plain = seq.one();
     }
     AITER_UNROLL
     for (int i = 0; i < H; i++) x[i] = tile.left.value(E - H + i);
     AITER_UNROLL
-    for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i);
-    const Exists<Gated> all{skip};
-    if (plain) gradients(all, tile, x, g);
-    else gradients(seq, tile, x, g);
+    for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
+    const Taps all{skip};
+    if (plain) gradients<R>(all, x, g);
+    else gradients<R>(seq, x, g);
     halo(g);
-    if (behind) return;
     if (plain) spread(all, x, g, out);
     else spread(seq, x, g, out);
-    if (live) store(here.dx, t, out);
+    if (live) store(out);
   }
 
-  // start goes to the last of count chunks from first on, counted over all rows of the
-  // channel, or where that is not a row's last to the one behind it. It returns
-  // whether it did the latter.
-  AITER_DEVICE bool start(int64_t first, int count) {
-    const Split last = split(first + (count > 0 ? count - 1 : 0), chunks);
-    const bool behind = count > 0 && last.remainder + 1 < chunks;
-    here.chunk = int(last.remainder) + behind;
-    go(last.quotient);
-    const int t = position();
-    if (count > 0 && t >= 0 && t < length) ask(x + t), ask(dout + t);
-    return behind;
-  }
-
-  // walk does those chunks. All teams of a wave take as many steps.
-  AITER_DEVICE void walk(int count, int steps, bool behind) {
-    float taps[W + 1];
-    get_taps<W>(p, d, taps);
+  // walk does count chunks, the last first; before them come more of the row, or none.
+  // All teams of a wave take as many steps.
+  AITER_DEVICE void walk(int count, int steps, bool more, char* memory) {
+    Waiting waiting(memory, 1 << a.block_bits);
     AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = taps[k];
-    bias = taps[W];
+    for (int i = 0; i < kSlots; i++) send(waiting, i, i < count, i < count + more);
+    load_taps();
+    if (count > 0) look();
+    int slot = 0;
     AITER_ROLLED
-    for (int i = behind ? -1 : 0; i < steps; i++) {
-      compute(i < count, i < 0);
+    for (int i = 0; i < steps; i++) {
+      const int after = kSlots == 1 || slot + 1 == kSlots ? 0 : slot + 1;
+      await<kShares ? kSlots - 2 : kSlots - 1>();
+      if (kShares) wave_barrier();
+      Tile tile = take(waiting, slot, after);
+      if (kShares) wave_barrier();
+      send(waiting, slot, i + kSlots < count, i + kSlots < count + more);
+      compute(tile, i < count);
       back();
+      slot = after;
     }
+    await<0>();
   }
 };
 
 // finish adds up the sums of each channel of a block over its threads, and keeps them.
 template <int N>
-AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segment, int64_t first) {
-  __shared__ float shared[kRowThreads * N];
+AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segment, int64_t first, float* shared) {
   const int bits = a.channel_bits < wave_bits() ? a.channel_bits : wave_bits(), self = int(threadIdx.x);
   fold_wave(sums, 1, 1 << bits);
+  block_barrier();  // no thread needs its tiles any more
   AITER_UNROLL
   for (int k = 0; k < N; k++)
     if ((self & ((1 << bits) - 1)) == 0) shared[(self >> bits) * N + k] = sums[k];
   block_barrier();
-  const int skip = N - 1 - int(a.p.width), parts = 1 << (a.channel_bits - bits);
+  const int skip = N - 1 - int(a.p.width), parts = 1 << (a.channel_bits - bits), threads = 1 << a.block_bits;
   AITER_ROLLED
-  for (int n = self; n < (kRowThreads >> a.channel_bits) * N; n += kRowThreads) {
+  for (int n = self; n < (threads >> a.channel_bits) * N; n += threads) {
     const int k = n % N;
     const float* from = shared + n / N * parts * N + k;
     float sum = from[0];
-    AITER_ROLLED
+#pragma unroll 4
     for (int i = 1; i < parts; i++) sum += from[i * N];
     if (k >= skip && first + n / N < a.p.dim) a.keep(segment, first + n / N, k - skip, sum);
   }
   block_barrier();
+}
+
+// row_bytes is the shared memory of a block: tiles first, sums when they are done.
+template <class T, int W> inline int row_bytes(int threads) {
+  using R = Row<T, W, false>;
+  const int sums = threads * (W + 1) * int(sizeof(float)), vectors = R::E > R::R ? 4 : 2;
+  const int tiles = AITER_CUDA ? ahead_bytes<typename R::Near>(R::kMany * vectors, threads) : 0;
+  return tiles > sums ? tiles : sums;
 }
 
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
@@ -280,19 +354,20 @@ template <int W, bool Gated> constexpr int kRowBlocks = W > 4 ? 2 : Gated ? 3 : 
 
 template <class T, int W, bool Gated>
 __global__ void AITER_BOUNDS(kRowThreads, (kRowBlocks<W, Gated>)) causal_conv1d_bwd_rows_kernel(Launch a) {
-  for (int64_t item = blockIdx.x; item < int64_t(a.segments) * a.groups; item += gridDim.x) {
-    const Split block = split(item, a.segments);
-    const int64_t first = block.quotient * (kRowThreads >> a.channel_bits), d = first + (int(threadIdx.x) >> a.channel_bits);
-    Row<T, W, Gated> row(a, d < a.p.dim ? d : a.p.dim - 1);
-    const int team_bits = a.channel_bits - row.lane_bits;  // of teams that share a channel in a block
-    const int rank = (int(threadIdx.x) >> row.lane_bits) & ((1 << team_bits) - 1);
-    const int64_t total = a.p.batch * row.chunks, teams = int64_t(a.segments) << team_bits;
-    const int64_t steps = split(total + teams - 1, teams).quotient;
-    const int64_t from = ((block.remainder << team_bits) + rank) * steps, left = d < a.p.dim ? total - from : 0;
-    const int count = int(left < 0 ? 0 : left < steps ? left : steps);
-    const bool behind = row.start(from, count);
-    row.walk(count, int(steps), behind);
-    finish_rows(a, row.sums, uint32_t(block.remainder), first);
+  extern __shared__ Line memory[];
+  start_next();
+  for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
+    const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
+    const int64_t first = int64_t(group) << (a.block_bits - a.channel_bits);
+    const int64_t d = first + (int(threadIdx.x) >> a.channel_bits);
+    const int lane_bits = a.lane_bits < wave_bits() ? a.lane_bits : wave_bits();
+    const int team_bits = a.channel_bits - lane_bits;  // of teams that share a channel in a block
+    const uint32_t rank = (threadIdx.x >> lane_bits) & ((1u << team_bits) - 1);
+    const uint32_t from = ((segment << team_bits) + rank) * a.strip;
+    const int left = d < a.p.dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
+    Row<T, W, Gated> row(a, d < a.p.dim ? d : a.p.dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
+    row.walk(count, a.strip, from != a.parts.quotient(from) * a.parts.by, memory[0].bytes);
+    finish_rows(a, row.sums, segment, first, reinterpret_cast<float*>(memory));
   }
 }
 

@@ -2,6 +2,8 @@
 // slope of SiLU, a neighbouring lane's value, and sums over a block in one order.
 #pragma once
 
+#include <type_traits>
+
 #include <aiter/gpu.h>
 
 #include "causal_conv1d.h"
@@ -20,19 +22,25 @@ namespace aiter::conv1d::bwd {
 // Launch is the problem, and how it is cut. A *team* of neighbouring threads walks a
 // *strip* of positions of one channel (rows), or a thread a strip of several channels
 // (columns). Strips of a channel in one block are summed there; those in different
-// blocks, the segments, go through slots of a workspace.
+// blocks, the segments, go through slots of a workspace. Whatever is divided on the GPU
+// is below 2^31.
 struct Launch {
   Backward p;
   float* slots;       // (segments, width+1, dim) sums; null: one segment, written where it belongs
+  uint32_t items;     // blocks, however many are launched: segments x groups of channels
   uint32_t segments;  // blocks that share a channel
-  uint32_t groups;    // blocks that do not
+  uint32_t cluster;   // columns: segments that add up among themselves; 1: none do
+  uint32_t total;     // chunks (rows) or strips (columns) of a channel
+  Divisor split;      // segments, or for columns without clusters groups
+  Divisor parts;      // of a row: rows: chunks; columns: strips
   int lane_bits;      // of threads: rows: of a team, 2^lane_bits; columns: side by side along the channels
   int channel_bits;   // rows: threads of a channel, one team or more
-  int32_t strip;      // columns: positions of a strip
-  int32_t strips;     // columns: strips of a row
+  int block_bits;     // rows: threads of a block
+  int strip;          // rows: chunks of a strip; columns: positions
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
   bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
+  bool whole;         // rows: so they do, all are whole vectors, and no states come before them
 
   // keep puts the sum for tap k (width: the bias) of channel d where it belongs.
   AITER_DEVICE void keep(uint32_t segment, int64_t d, int k, float sum) const {
@@ -42,12 +50,11 @@ struct Launch {
   }
 };
 
-template <class T> constexpr bool kIsBf16 = false;
-template <> constexpr bool kIsBf16<bf16_t> = true;
+template <class T> constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
 
 // Words is N neighbouring elements of type T as memory holds them.
-template <class T, int N> struct Words {
-  static constexpr int kBytes = N * int(sizeof(T)), kCount = kBytes < 4 ? 1 : kBytes / 4;
+template <class T, int N> struct alignas(N * sizeof(T) < 4 ? 4 : N * sizeof(T) < 16 ? N * sizeof(T) : 16) Words {
+  static constexpr int kElements = N, kBytes = N * int(sizeof(T)), kCount = kBytes < 4 ? 1 : kBytes / 4;
   uint32_t word[kCount];
 
   AITER_DEVICE void clear() {
@@ -136,12 +143,67 @@ template <class T, int N> AITER_DEVICE void put(T* p, const Words<T, N>& w) {
 #endif
 }
 
-// ask sends for the cache line of p, for whoever will read it.
-AITER_DEVICE void ask(const void* p) {
-#if AITER_CUDA
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+// AITER_ASYNC: the processor copies from global to shared memory by itself.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define AITER_ASYNC 1
 #else
-  (void)p;
+#define AITER_ASYNC 0
+#endif
+
+// Line is 16 bytes of a kernel's shared memory.
+struct alignas(16) Line {
+  char bytes[16];
+};
+
+// Ahead is where a thread's next words of one tensor wait for their turn: kMany in
+// shared memory where the processor fills that by itself, since there they take no
+// registers; else kFew in registers, where a slot's number must be a constant. In shared
+// memory those of one slot are neighbours: with anything between them the processor
+// copies at half the speed.
+template <class Words, int kMany, int kFew, bool kWords> struct Ahead {
+  static constexpr int kSlots = kFew;
+  Words slots[kSlots];
+
+  AITER_DEVICE Ahead(char*, int) {}
+  AITER_DEVICE Words take(int slot) const { return slots[slot]; }
+  AITER_DEVICE const Words* of(int, int) const { return nullptr; }
+  // send asks for the elements from p on, or puts zeros where they are not real.
+  template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
+    slots[slot].clear();
+    if (real) slots[slot] = fetch<T, Words::kElements>(p);
+  }
+};
+
+#if AITER_ASYNC
+template <class Words, int kMany, int kFew> struct Ahead<Words, kMany, kFew, true> {
+  static constexpr int kSlots = kMany;
+  Words* slots;
+  int threads;
+
+  AITER_DEVICE Ahead(char* memory, int threads) : slots(reinterpret_cast<Words*>(memory) + threadIdx.x), threads(threads) {}
+  AITER_DEVICE Words take(int slot) const { return slots[slot * threads]; }
+  // of is what a thread so far away has in a slot.
+  AITER_DEVICE const Words* of(int slot, int away) const { return slots + slot * threads + away; }
+  template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
+    const uint32_t to = uint32_t(__cvta_generic_to_shared(slots + slot * threads)), bytes = real ? Words::kBytes : 0;
+    if constexpr (Words::kBytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(p), "r"(bytes) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(p), "n"(Words::kBytes), "r"(bytes) : "memory");
+  }
+};
+#endif
+
+// ahead_bytes is the shared memory that it takes.
+template <class Words> AITER_SHARED constexpr int ahead_bytes(int slots, int threads) { return slots * threads * int(sizeof(Words)); }
+
+// sent ends a group of what was sent for; await waits until at most kLater groups are on their way.
+AITER_DEVICE void sent() {
+#if AITER_ASYNC
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int kLater> AITER_DEVICE void await() {
+#if AITER_ASYNC
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 #endif
 }
 
@@ -181,19 +243,54 @@ AITER_DEVICE float slope(float p) {
   return fmaf(q, fmaf(-p, q, p), q);
 }
 
-// lane_xor is v of the lane whose number differs in mask; next_lane is v of the next
-// lane, the last lane gets the first one's. All lanes of a wave take part.
+// lane_xor is v of the lane whose number differs in mask; from_lane is v of the lane
+// given. All lanes of a wave take part.
 #if AITER_HIP
 AITER_DEVICE int wave() { return warpSize; }
 AITER_DEVICE int wave_bits() { return wave() == 64 ? 6 : 5; }
 
+AITER_DEVICE void wave_barrier() {}
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor(v, mask); }
-AITER_DEVICE float next_lane(float v) { return __shfl(v, int(threadIdx.x) + 1); }
+AITER_DEVICE float from_lane(float v, int lane) { return __shfl(v, lane); }
 #else
 AITER_DEVICE int wave() { return 32; }
 AITER_DEVICE int wave_bits() { return 5; }
+// wave_barrier lets lanes see what others of their wave have put into shared memory.
+AITER_DEVICE void wave_barrier() { __syncwarp(); }
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
-AITER_DEVICE float next_lane(float v) { return __shfl_sync(0xffffffffu, v, int(threadIdx.x) + 1); }
+AITER_DEVICE float from_lane(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+#endif
+
+// With start_next a kernel lets the one that was launched behind it onto the device's
+// free processors; await_last is there where that one waits until the first is done.
+// Where a launch cannot ask for it, both do nothing.
+AITER_DEVICE void start_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+AITER_DEVICE void await_last() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// A cluster is blocks that see one another's shared memory. peer_value is what the block
+// of that rank has where p is in this one; between the barriers nobody writes.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+AITER_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+AITER_DEVICE float peer_value(const float* p, uint32_t rank) {
+  uint32_t place = uint32_t(__cvta_generic_to_shared(p));
+  float v;
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(place) : "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(place) : "memory");
+  return v;
+}
+#else
+AITER_DEVICE void cluster_barrier() {}
+AITER_DEVICE float peer_value(const float* p, uint32_t) { return *p; }
 #endif
 
 // fold_wave adds up the sums of lanes that differ in the bits from..to of their
@@ -206,13 +303,41 @@ template <int N> AITER_DEVICE void fold_wave(float (&sums)[N], int from, int to)
   }
 }
 
-// get_taps reads the taps and the bias of channel d, the bias last, zeros before the
-// first of p.width < W taps. All loads are on their way before one is waited for.
-template <int W> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
-  const int skip = W - int(p.width);
+// Raw is elements of a tensor whose type is known at run time, as memory holds them: all
+// that are needed are read before the first is converted.
+struct Raw {
+  DType dtype;
+  uint32_t bits;
+
+  AITER_DEVICE float value() const {
+    if (dtype == DType::F16) return to_float(half_t{uint16_t(bits)});
+    return bits_to_float(dtype == DType::BF16 ? bits << 16 : bits);
+  }
+};
+
+// read_raw reads N elements of row d, zeros before the one of index skip, which is the row's first.
+template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int skip, Raw* raw) {
+  const int size = from.dtype == DType::F32 ? 4 : 2;
+  const char* base = static_cast<const char*>(from.data) + d * from.first * size;
   AITER_UNROLL
-  for (int k = 0; k < W; k++) taps[k] = k >= skip ? p.weight.get(d, k - skip) : 0.0f;
-  taps[W] = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+  for (int k = 0; k < N; k++) {
+    raw[k] = {from.dtype, 0};
+    if (k < skip) continue;
+    if (size == 4) raw[k].bits = *(Global<const Vector1>)(base);
+    else raw[k].bits = *(Global<const VectorHalf>)(base);
+    base += from.last * size;
+  }
+}
+
+// get_taps reads the taps and the bias of channel d, the bias last, zeros before the
+// first of p.width < W taps.
+template <int W> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
+  Raw raw[W + 1];
+  read_raw<W>(p.weight, d, W - int(p.width), raw);
+  raw[W] = {DType::F32, 0};
+  if (p.bias.data) read_raw<1>(p.bias, d, 0, raw + W);
+  AITER_UNROLL
+  for (int k = 0; k <= W; k++) taps[k] = raw[k].value();
 }
 
 // gradient is g at t, from memory alone.

@@ -58,10 +58,8 @@ inline Status check_launch(const char* what) {
 
 // grid_for is how many blocks to launch for n blocks' worth of work. HIP counts
 // a launch's threads in 32 bits, so kernels loop when n is larger (grid stride).
-inline unsigned grid_for(int64_t n) {
-  constexpr int64_t most = 1 << 21;
-  return unsigned(n < most ? n : most);
-}
+constexpr int64_t kMostBlocks = 1 << 21;
+inline unsigned grid_for(int64_t n) { return unsigned(n < kMostBlocks ? n : kMostBlocks); }
 
 // Split is quotient and remainder. The GPU divides 32-bit numbers much faster.
 struct Split {

@@ -1,0 +1,101 @@
+// causal_conv1d_bwd on the GPU, channel-last: how a problem is cut into blocks.
+// Widths 2, 3 and 4 without sequence numbers have kernels of their own; widths 1 to 4
+// and 5 to 8, with them or without, share one each.
+
+#include "causal_conv1d_bwd_columns.h"
+#include "causal_conv1d_bwd_gpu.h"
+
+namespace aiter::conv1d::bwd {
+
+// In positions of a strip: what its start and end cost, what the second kernel costs, and
+// the least that is worth a thread.
+constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 4;
+constexpr int64_t kMostRounds = 8;
+// Problems of so few elements have their segments add up among themselves, up to so many
+// of them, where the processor has clusters of blocks.
+constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
+
+// Cut is a way to cut a problem.
+struct Cut {
+  int lane_bits;
+  int64_t groups, strip, strips, segments, cost;  // strips of a row
+};
+
+// cut makes strips for at most so many segments.
+template <int kRoom> Cut cut(const Backward& p, int64_t pieces, int lane_bits, int64_t most, int64_t cluster) {
+  Cut c{};
+  const int64_t ranks = kColumnThreads >> lane_bits, batch = p.batch ? p.batch : 1, length = p.seqlen ? p.seqlen : 1;
+  const int64_t strips = most * ranks / batch;
+  c.lane_bits = lane_bits, c.groups = ((pieces - 1) >> lane_bits) + 1;
+  c.strip = strips ? (length + strips - 1) / strips : length;
+  c.strip = (c.strip + kAhead - 1) / kAhead * kAhead;
+  c.strip = c.strip < kLeastStrip ? kLeastStrip : c.strip;
+  if (c.strip % 32 == 0) c.strip += kAhead;  // strips a power of two apart would meet in the same part of memory
+  c.strips = (length + c.strip - 1) / c.strip;
+  c.segments = (batch * c.strips + ranks - 1) / ranks;  // one at least: batch is 1 where there is none
+  c.cost = (c.segments * c.groups + kRoom - 1) / kRoom * (c.strip + kStripCost) + (c.segments > cluster ? kFoldCost : 0);
+  return c;
+}
+
+// plan_columns chooses how many times the blocks fill the device, so that the strips of
+// all times together, each with what its start and end cost, are shortest. Few channels
+// are cut into more groups, down to 32 bytes, where that saves the second kernel.
+template <class T, int W, int N> Launch plan_columns(const Backward& p) {
+  constexpr int kRoom = kProcessors * kColumnBlocks<T, W, N>;
+  const int64_t pieces = (p.dim + N - 1) / N;
+  const bool small = p.batch * p.seqlen * p.dim <= kSmall;
+  const int widest = bits_for(pieces, 5), narrowest = small ? bits_for(32 / (N * int(sizeof(T))), widest) : widest;
+  const int64_t cluster = small ? kMostCluster : 1;
+  Cut best{};
+  for (int bits = widest; bits >= narrowest; bits--) {
+    const int64_t groups = ((pieces - 1) >> bits) + 1;
+    const Cut few = cut<kRoom>(p, pieces, bits, cluster, cluster);
+    if (!best.cost || few.cost < best.cost) best = few;
+    for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++) {
+      const Cut c = cut<kRoom>(p, pieces, bits, rounds * kRoom / groups, cluster);
+      if (c.cost < best.cost) best = c;
+    }
+  }
+  Launch a{};
+  a.p = p, a.lane_bits = best.lane_bits;
+  a.strip = int(best.strip), a.parts = divisor(best.strips), a.total = uint32_t(p.batch * best.strips);
+  a.items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
+  a.cluster = best.segments <= cluster ? a.segments : 1;
+  a.split = divisor(a.cluster > 1 ? best.segments : best.groups);
+  return a;
+}
+
+// vectors: the channels of every position are whole, aligned vectors of n elements.
+inline bool vectors(const Backward& p, int64_t n, int64_t size) {
+  const Array3 all[] = {p.x, p.dout, p.dx};
+  bool yes = p.dim % n == 0;
+  for (Array3 t : all) {
+    yes = yes && t.dim == 1 && (t.last * size) % (n * size) == 0;
+    t.dim = 0;
+    yes = yes && aligned(t, size, n * size);
+  }
+  return yes;
+}
+
+// The widest vectors that leave registers enough: 8 bytes of 16-bit types.
+template <class T, int W, int N, bool Gated> Status run_column(const Backward& p, int device, gpu_stream_t stream) {
+  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated>, plan_columns<T, W, N>(p), kColumnThreads, column_bytes<T, W, N, Gated>(), device, stream);
+}
+
+template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
+  if (p.width > 4)
+    return vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, true>(p, device, stream) : run_column<T, 8, 1, true>(p, device, stream);
+  if (!vectors(p, 4, sizeof(T))) return run_column<T, 4, 1, true>(p, device, stream);
+  switch (p.seq.data ? 0 : p.width) {
+    case 2: return run_column<T, 2, 4, false>(p, device, stream);
+    case 3: return run_column<T, 3, 4, false>(p, device, stream);
+    case 4: return run_column<T, 4, 4, false>(p, device, stream);
+    default: return run_column<T, 4, 4, true>(p, device, stream);
+  }
+}
+
+Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream) {
+  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, x.device().id, stream); });
+}
+
+}  // namespace aiter::conv1d::bwd

@@ -1,0 +1,87 @@
+// What the two files of causal_conv1d_bwd's kernels share: launches, and the measures
+// of a device. Two files, so that a first call compiles them side by side.
+#pragma once
+
+#include <aiter/dispatch.h>
+#include <aiter/workspace.h>
+
+#include "causal_conv1d_bwd_tile.h"
+
+namespace aiter::conv1d::bwd {
+
+// A device is taken to have so many multiprocessors, and to be full with so many
+// waves of 32 of the kernel for rows. Others only are cut a little coarser or finer.
+constexpr int64_t kProcessors = 132, kFull = kProcessors * 32;
+
+// bits_for is the least k <= most with 2^k >= n.
+inline int bits_for(int64_t n, int most) {
+  int k = 0;
+  while (k < most && int64_t(1) << k < n) k++;
+  return k;
+}
+
+inline bool aligned(const Array3& t, int64_t size, int64_t bytes) {
+  return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
+}
+
+// kHopper: the unit is for NVIDIA's processors from sm_90 on.
+#if defined(__CUDA_ARCH_LIST__)
+constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // the least first
+constexpr bool kHopper = kArchs[0] >= 900;
+#else
+constexpr bool kHopper = false;
+#endif
+
+// How is how a kernel is launched: in clusters of blocks, and early, before the one in
+// front of it on the stream ends, for which it waits itself (await_last).
+struct How {
+  unsigned grid, threads, shared;
+  unsigned cluster = 1;
+  bool early = false;
+};
+
+template <class... Params, class... Args>
+void launch(void (*kernel)(Params...), const How& how, gpu_stream_t stream, const Args&... args) {
+#if AITER_CUDA
+  if constexpr (kHopper) {
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = how.grid, config.blockDim = how.threads, config.dynamicSmemBytes = how.shared, config.stream = stream;
+    config.attrs = attributes;
+    if (how.cluster > 1) {
+      cudaLaunchAttribute& a = attributes[config.numAttrs++];
+      a.id = cudaLaunchAttributeClusterDimension, a.val.clusterDim = {how.cluster, 1, 1};
+    }
+    if (how.early) {
+      cudaLaunchAttribute& a = attributes[config.numAttrs++];
+      a.id = cudaLaunchAttributeProgrammaticStreamSerialization, a.val.programmaticStreamSerializationAllowed = 1;
+    }
+    (void)cudaLaunchKernelEx(&config, kernel, args...);  // check_launch sees its error
+    return;
+  }
+#endif
+  kernel<<<how.grid, how.threads, how.shared, stream>>>(args...);
+}
+
+// fold launches the kernel that adds up the slots.
+void fold(const Launch& a, gpu_stream_t stream);
+
+// run launches kernel, with so many threads and so much shared memory a block, and the
+// fold kernel after it if channels are split.
+template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int shared, int device, gpu_stream_t stream) {
+  Workspace slots;
+  const bool folds = a.segments > a.cluster;
+  if (folds) {
+    AITER_TRY(slots.take(size_t(a.segments) * size_t(a.p.width + 1) * size_t(a.p.dim) * sizeof(float), device, stream));
+    a.slots = static_cast<float*>(slots.data());
+  }
+  launch(kernel, {grid_for(a.items), unsigned(threads), unsigned(shared), a.cluster}, stream, a);
+  if (folds) fold(a, stream);
+  return check_launch("causal_conv1d_bwd");
+}
+
+// run_columns launches the kernels of channel-last, which are the other file's. x is
+// the tensor whose type chooses.
+Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream);
+
+}  // namespace aiter::conv1d::bwd
