@@ -57,6 +57,7 @@ template <class T, int W, int N, bool Gated> struct Column {
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
 
+  const Launch& a;
   const Backward& p;
   const int64_t b, d;
   const int length, skip;
@@ -68,11 +69,11 @@ template <class T, int W, int N, bool Gated> struct Column {
   Vector before[H];
   Waiting ahead;
 
-  AITER_DEVICE Column(const Backward& p, int64_t b, int64_t d, char* memory)
-      : p(p), b(b), d(d), length(int(p.seqlen)), skip(Gated ? W - int(p.width) : 0),
+  AITER_DEVICE Column(const Launch& a, int64_t b, int64_t d, char* memory)
+      : a(a), p(a.p), b(b), d(d), length(int(p.seqlen)), skip(Gated ? W - int(p.width) : 0),
         seq(static_cast<const int32_t*>(p.seq.data) + (Gated ? b * p.seq.first : 0)), ahead(memory) {}
 
-  AITER_DEVICE int32_t number(int t) const { return Gated && p.seq.data ? seq[t * p.seq.last] : 0; }
+  AITER_DEVICE int32_t number(int t) const { return Gated && p.seq.data ? int32_t(fetch<int32_t, 1>(seq + t * p.seq.last).word[0]) : 0; }
 
   // send asks for what is at t: zeros behind the row's end.
   AITER_DEVICE void send(int slot, int t) {
@@ -89,6 +90,7 @@ template <class T, int W, int N, bool Gated> struct Column {
 
   // start sends for the first positions, and for those of x before them.
   AITER_DEVICE void start(int from) {
+    const Backward& p = again(a).p;
     x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
     dx = p.dx.row<T>(b, d) + from * p.dx.last;
     AITER_UNROLL
@@ -112,18 +114,20 @@ template <class T, int W, int N, bool Gated> struct Column {
       AITER_UNROLL
       for (int i = 0; i < N; i++) past[k][i] = before[k].value(i), unfinished[k][i] = 0.0f;
     }
-    if (from < H && p.initial.data) states(from);
+    if (from < H) states(from);
   }
 
   // states puts the initial states where positions before the row are.
   AITER_DEVICE void states(int from) {
+    const Backward& p = again(a).p;
+    if (!p.initial.data) return;
     const T* state = p.initial.row<T>(b, d) + (from - H + int(p.width) - 1) * p.initial.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       const int u = from - H + k;
       AITER_UNROLL
       for (int i = 0; i < N; i++)
-        if (u < 0 && u + int(p.width) > 0) past[k][i] = to_float(state[i * p.initial.dim]);
+        if (u < 0 && u + int(p.width) > 0) past[k][i] = fetch<T, 1>(state + i * p.initial.dim).value(0);
       state += p.initial.last;
     }
   }
@@ -282,40 +286,40 @@ AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint3
       float sum = 0.0f;
 #pragma unroll 4
       for (int w = 0; w < outers; w++) sum += own[w * (W + 1) * lanes * N];
-      if (a.cluster > 1) *own = sum;
+      if (a.clustered()) *own = sum;
       else a.keep(segment, first + n, k - skip, sum);
     }
   }
-  if (a.cluster > 1) fold_cluster<W, N>(a, segment, first, shared);
+  if (a.clustered()) fold_cluster<W, N>(a, segment, first, shared);
   block_barrier();
 }
 
-// column_bytes is the shared memory of a block: what is ahead, and sums.
+// column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
 template <class T, int W, int N, bool Gated> inline int column_bytes() {
   using Vector = Words<T, N>;
   const int each = 2 * int(sizeof(Vector)) + (Gated ? 4 : 0);
-  return (AITER_CUDA ? kTokensAhead<Vector, Gated> * kColumnThreads * each : 0) + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
+  return !AITER_CUDA ? 0 : kTokensAhead<Vector, Gated> * kColumnThreads * each + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
 }
 
 template <class T, int W, int N, bool Gated>
 __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch a) {
-  extern __shared__ Line memory[];
+  AITER_SHARED_MEMORY(memory, kColumnThreads * (W + 1) * sizeof(Sums<N>));
   auto* shared = reinterpret_cast<Sums<N>*>(memory);
   start_next();
   for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
     const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
-    const uint32_t segment = a.cluster > 1 ? inner : outer, group = a.cluster > 1 ? outer : inner;
+    const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
     const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
     const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
     const uint32_t strip = segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits);
     const uint32_t row = a.parts.quotient(strip);
     const int from = int(strip - row * a.parts.by) * a.strip, to = from + a.strip < a.p.seqlen ? from + a.strip : int(a.p.seqlen);
     const bool live = from < to && d < a.p.dim && strip < a.total;
-    Column<T, W, N, Gated> column(a.p, live ? row : 0, live ? d : 0, memory[kColumnThreads * (W + 1) * sizeof(Sums<N>) / sizeof(Line)].bytes);
+    Column<T, W, N, Gated> column(a, live ? row : 0, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
     if (live) column.start(from);
-    stage<W, N>(a.p, first, lanes, shared);
+    stage<W, N>(again(a).p, first, lanes, shared);
     if (live) column.begin(from), column.get_taps(shared + lane, lanes), column.walk(from, to);
-    finish_columns<W, N>(a, column.sums, segment, first, shared);
+    finish_columns<W, N>(again(a), column.sums, segment, first, shared);
   }
 }
 

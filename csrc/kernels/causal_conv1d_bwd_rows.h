@@ -89,7 +89,7 @@ template <class T, int W, bool Gated> struct Row {
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
-    get_taps<W>(p, d, taps);
+    get_taps<W>(again(a).p, d, taps);
     AITER_UNROLL
     for (int k = 0; k < W; k++) weight[k] = taps[k];
     bias = taps[W];
@@ -144,36 +144,37 @@ template <class T, int W, bool Gated> struct Row {
     return tile;
   }
 
-  // element is bits of X[t], or 0 where there is none. x is the row's, for t >= 0.
-  AITER_DEVICE T element(const T* x, int t) const {
-    if (t >= 0 && t < length) return x[t * p.x.last];
-    if (t < 0 && t + int(p.width) > 0 && p.initial.data && !p.seq.data)
-      return p.initial.row<T>(b, d)[(t + p.width - 1) * p.initial.last];
-    return T{};
+  // state is bits of X[t] for t < 0, or 0 where there is none.
+  AITER_DEVICE T state(int t) const {
+    const Backward& p = again(a).p;
+    if (t + int(p.width) <= 0 || !p.initial.data || p.seq.data) return T{};
+    return fetch<T, 1>(p.initial.row<T>(b, d) + (t + p.width - 1) * p.initial.last).get(0);
   }
 
   // edges clears what is not the row's, and puts the initial states before it.
   AITER_DEVICE void edges(Tile& tile) const {
     if (t >= E && t + R <= length) return;
     tile.left.within(E - t, E - t + length), tile.x.within(-t, length - t), tile.dout.within(-t, length - t);
-    if (t >= H || !p.initial.data || (Gated && p.seq.data)) return;
+    if (t >= H) return;
     AITER_UNROLL
     for (int i = E - H; i < E + R; i++) {
       if (t - E + i >= 0) continue;
-      if (i < E) tile.left.set(i, element(nullptr, t - E + i));
-      else tile.x.set(i - E, element(nullptr, t - E + i));
+      if (i < E) tile.left.set(i, state(t - E + i));
+      else tile.x.set(i - E, state(t - E + i));
     }
   }
 
   // gather reads a lane's part of a chunk element by element.
   AITER_DEVICE void gather(Tile& tile) const {
+    const Backward& p = again(a).p;
     const T *x = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
     AITER_UNROLL
-    for (int i = E - H; i < E; i++) tile.left.set(i, element(x, t - E + i));
-    AITER_UNROLL
-    for (int i = 0; i < R; i++) {
-      tile.x.set(i, element(x, t + i));
-      if (t + i >= 0 && t + i < length) tile.dout.set(i, dout[(t + i) * p.dout.last]);
+    for (int i = E - H; i < E + R; i++) {
+      const int u = t - E + i;
+      const T v = u < 0 ? state(u) : u < length ? fetch<T, 1>(x + u * p.x.last).get(0) : T{};
+      if (i < E) tile.left.set(i, v);
+      else tile.x.set(i - E, v);
+      if (i >= E && u >= 0 && u < length) tile.dout.set(i - E, fetch<T, 1>(dout + u * p.dout.last).get(0));
     }
   }
 
@@ -219,12 +220,13 @@ template <class T, int W, bool Gated> struct Row {
   AITER_DEVICE void look() {
     const int t = this->t - lane * R + lanes * R;
     if (t >= length) return;  // the row ends with the strip
+    const Backward& p = again(a).p;
     const T *from = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
     float x[H + H];
     AITER_UNROLL
-    for (int i = 0; i < H + H; i++) x[i] = t - H + i < length ? to_float(from[(t - H + i) * p.x.last]) : 0.0f;
+    for (int i = 0; i < H + H; i++) x[i] = t - H + i < length ? fetch<T, 1>(from + (t - H + i) * p.x.last).value(0) : 0.0f;
     AITER_UNROLL
-    for (int j = 0; j < H; j++) carry[j] = t + j < length ? to_float(dout[(t + j) * p.dout.last]) : 0.0f;
+    for (int j = 0; j < H; j++) carry[j] = t + j < length ? fetch<T, 1>(dout + (t + j) * p.dout.last).value(0) : 0.0f;
     if (Gated && p.seq.data) {
       Sequences<W, H + H> seq;
       load(t, seq);
@@ -341,12 +343,12 @@ AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segmen
   block_barrier();
 }
 
-// row_bytes is the shared memory of a block: tiles first, sums when they are done.
+// row_bytes is the shared memory that a launch asks for: tiles first, sums when they are done.
 template <class T, int W> inline int row_bytes(int threads) {
   using R = Row<T, W, false>;
   const int sums = threads * (W + 1) * int(sizeof(float)), vectors = R::E > R::R ? 4 : 2;
-  const int tiles = AITER_CUDA ? ahead_bytes<typename R::Near>(R::kMany * vectors, threads) : 0;
-  return tiles > sums ? tiles : sums;
+  const int tiles = ahead_bytes<typename R::Near>(R::kMany * vectors, threads);
+  return !AITER_CUDA ? 0 : tiles > sums ? tiles : sums;
 }
 
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
@@ -354,7 +356,7 @@ template <int W, bool Gated> constexpr int kRowBlocks = W > 4 ? 2 : Gated ? 3 : 
 
 template <class T, int W, bool Gated>
 __global__ void AITER_BOUNDS(kRowThreads, (kRowBlocks<W, Gated>)) causal_conv1d_bwd_rows_kernel(Launch a) {
-  extern __shared__ Line memory[];
+  AITER_SHARED_MEMORY(memory, kRowThreads * (W + 1) * sizeof(float));
   start_next();
   for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
     const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
@@ -367,7 +369,7 @@ __global__ void AITER_BOUNDS(kRowThreads, (kRowBlocks<W, Gated>)) causal_conv1d_
     const int left = d < a.p.dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
     Row<T, W, Gated> row(a, d < a.p.dim ? d : a.p.dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
     row.walk(count, a.strip, from != a.parts.quotient(from) * a.parts.by, memory[0].bytes);
-    finish_rows(a, row.sums, segment, first, reinterpret_cast<float*>(memory));
+    finish_rows(again(a), row.sums, segment, first, reinterpret_cast<float*>(memory));
   }
 }
 

@@ -42,13 +42,25 @@ struct Launch {
   bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
   bool whole;         // rows: so they do, all are whole vectors, and no states come before them
 
+  // clustered: the segments of a channel are a cluster of blocks.
+  AITER_DEVICE bool clustered() const { return AITER_CUDA && cluster > 1; }
+
   // keep puts the sum for tap k (width: the bias) of channel d where it belongs.
-  AITER_DEVICE void keep(uint32_t segment, int64_t d, int k, float sum) const {
-    if (slots) slots[(int64_t(segment) * (p.width + 1) + k) * p.dim + d] = sum;
-    else if (k < p.width) p.dweight.set(d, k, sum);
-    else if (p.dbias.data) p.dbias.set(d, 0, sum);
-  }
+  AITER_DEVICE void keep(uint32_t segment, int64_t d, int k, float sum) const;
 };
+
+// again is the kernel's argument a, for one use of it: AMD's compilers else read all of it
+// first of all, and have no registers left to keep it in.
+AITER_DEVICE const Launch& again(const Launch& a) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  (void)a;
+  auto p = __builtin_amdgcn_kernarg_segment_ptr();
+  asm volatile("" : "+s"(p));
+  return *(const Launch*)(p);
+#else
+  return a;
+#endif
+}
 
 template <class T> constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
 
@@ -143,6 +155,18 @@ template <class T, int N> AITER_DEVICE void put(T* p, const Words<T, N>& w) {
 #endif
 }
 
+AITER_DEVICE void Launch::keep(uint32_t segment, int64_t d, int k, float sum) const {
+  const bool tap = k < int(p.width);
+  Array2 to = tap ? p.dweight : p.dbias;
+  int64_t at = d * to.first + (tap ? k * to.last : 0);
+  if (slots) to.data = slots, to.dtype = DType::F32, at = (int64_t(segment) * (p.width + 1) + k) * p.dim + d;
+  if (!to.data) return;
+  const auto whole = (Global<Vector1>)(to.data);
+  const auto half = (Global<VectorHalf>)(to.data);
+  if (to.dtype == DType::F32) whole[at] = float_to_bits(sum);
+  else half[at] = to.dtype == DType::F16 ? to_half(sum).bits : to_bf16(sum).bits;
+}
+
 // AITER_ASYNC: the processor copies from global to shared memory by itself.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define AITER_ASYNC 1
@@ -150,7 +174,13 @@ template <class T, int N> AITER_DEVICE void put(T* p, const Words<T, N>& w) {
 #define AITER_ASYNC 0
 #endif
 
-// Line is 16 bytes of a kernel's shared memory.
+// Line is 16 bytes of shared memory. AITER_SHARED_MEMORY declares that of a kernel's block:
+// on NVIDIA's processors what the launch asks for, else so many bytes.
+#if AITER_CUDA
+#define AITER_SHARED_MEMORY(name, bytes) extern __shared__ Line name[]
+#else
+#define AITER_SHARED_MEMORY(name, bytes) __shared__ Line name[(bytes) / 16]
+#endif
 struct alignas(16) Line {
   char bytes[16];
 };
