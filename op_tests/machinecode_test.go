@@ -48,6 +48,15 @@ var limits = []limit{
 	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
 	}},
+	{`bwd::causal_conv1d_bwd_(rows_kernel<.*, [234]|columns_kernel<.*, [234], 4), false>`, "no spilled scalar registers", func(r codeobject.Report) bool {
+		return r.SGPRSpills == 0
+	}},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.Loop.WideLoads >= 2 && r.Loop.WideStores >= 1
+	}},
+	// 8 elements of a lane; at its memory's limit an MI300X has time for half as many again as forward.
+	{`bwd::causal_conv1d_bwd_rows_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 40 vector instructions an element",
+		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
 }
 
 // TestMachineCode holds what the compiler makes of the kernels for AMD GPUs.

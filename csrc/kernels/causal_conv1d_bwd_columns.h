@@ -48,12 +48,12 @@ template <class T, int W, int N, bool Gated> struct Column {
   static constexpr bool kWords = Vector::kBytes >= 4;
   static constexpr int kMany = kTokensAhead<Vector, Gated>;
   struct Waiting {
-    Ahead<Vector, kMany, kAhead, kWords> x, dout;
-    Ahead<Number, kMany, kAhead, kWords> s;
+    Ahead<Vector, kMany, kAhead, kWords, kColumnThreads> x, dout;
+    Ahead<Number, kMany, kAhead, kWords, kColumnThreads> s;
 
     AITER_DEVICE explicit Waiting(char* memory)
-        : x(memory, kColumnThreads), dout(memory + ahead_bytes<Vector>(kMany, kColumnThreads), kColumnThreads),
-          s(memory + 2 * ahead_bytes<Vector>(kMany, kColumnThreads), kColumnThreads) {}
+        : x(memory), dout(memory + ahead_bytes<Vector>(kMany, kColumnThreads)),
+          s(memory + 2 * ahead_bytes<Vector>(kMany, kColumnThreads)) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
 

@@ -8,8 +8,8 @@
 namespace aiter::conv1d::bwd {
 
 // In positions of a strip: what its start and end cost, what the second kernel costs, and
-// the least that is worth a thread.
-constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 4;
+// the least that is worth a thread, where blocks share a processor and where not.
+constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 8, kLeastAlone = 4;
 constexpr int64_t kMostRounds = 8;
 // Problems of so few elements have their segments add up among themselves, up to so many
 // of them, where the processor has clusters of blocks.
@@ -21,18 +21,19 @@ struct Cut {
   int64_t groups, strip, strips, segments, cost;  // strips of a row
 };
 
-// cut makes strips for at most so many segments.
-template <int kRoom> Cut cut(const Backward& p, int64_t pieces, int lane_bits, int64_t most, int64_t cluster) {
+// cut makes strips for at most so many segments, of at least so many positions.
+template <int kRoom> Cut cut(const Backward& p, int64_t pieces, int lane_bits, int64_t most, int64_t cluster, int64_t least = kLeastAlone) {
   Cut c{};
   const int64_t ranks = kColumnThreads >> lane_bits, batch = p.batch ? p.batch : 1, length = p.seqlen ? p.seqlen : 1;
   const int64_t strips = most * ranks / batch;
   c.lane_bits = lane_bits, c.groups = ((pieces - 1) >> lane_bits) + 1;
   c.strip = strips ? (length + strips - 1) / strips : length;
   c.strip = (c.strip + kAhead - 1) / kAhead * kAhead;
-  c.strip = c.strip < kLeastStrip ? kLeastStrip : c.strip;
+  c.strip = c.strip < least ? least : c.strip;
   if (c.strip % 32 == 0) c.strip += kAhead;  // strips a power of two apart would meet in the same part of memory
   c.strips = (length + c.strip - 1) / c.strip;
-  c.segments = (batch * c.strips + ranks - 1) / ranks;  // one at least: batch is 1 where there is none
+  c.segments = (batch * c.strips + ranks - 1) / ranks;
+  if (c.strip < kLeastStrip && c.segments * c.groups > kProcessors) return cut<kRoom>(p, pieces, lane_bits, most, cluster, kLeastStrip);
   c.cost = (c.segments * c.groups + kRoom - 1) / kRoom * (c.strip + kStripCost) + (c.segments > cluster ? kFoldCost : 0);
   return c;
 }

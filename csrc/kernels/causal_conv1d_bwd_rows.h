@@ -40,6 +40,9 @@ template <int W, int N> struct Sequences {
   }
 };
 
+// team_bits: a team has 2^team_bits lanes, of one wave.
+AITER_DEVICE int team_bits(const Launch& a) { return AITER_CUDA || a.lane_bits < wave_bits() ? a.lane_bits : wave_bits(); }
+
 template <class T, int W, bool Gated> struct Row {
   static constexpr int R = 16 / sizeof(T), H = W - 1, E = H < 4 ? 4 : 8;  // positions of a lane, halo, halo as read
   using Taps = Exists<(Gated || W > 4)>;
@@ -61,17 +64,18 @@ template <class T, int W, bool Gated> struct Row {
     Ahead<Near, kMany, 1, true> x, dout, far;
     Ahead<Words<T, (E < R ? E : R)>, kMany, 1, true> left;
 
-    AITER_DEVICE Waiting(char* memory, int threads)
-        : x(memory, threads), dout(memory + ahead_bytes<Near>(kMany, threads), threads),
-          far(memory + 2 * ahead_bytes<Near>(kMany, threads), threads),
-          left(memory + 3 * ahead_bytes<Near>(kMany, threads), threads) {}
+    AITER_DEVICE explicit Waiting(char* memory)
+        : x(memory), dout(memory + ahead_bytes<Near>(kMany, int(blockDim.x))),
+          far(memory + 2 * ahead_bytes<Near>(kMany, int(blockDim.x))),
+          left(memory + 3 * ahead_bytes<Near>(kMany, int(blockDim.x))) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
 
   const Launch& a;
   const Backward& p;
   const int64_t d;
-  const int length, lanes, lane, next, skip;  // next: the number of the lane behind it in its wave
+  // next: the number of the lane behind it in its wave; beside: how far away the thread is that has what comes before.
+  const int length, lanes, lane, next, beside, skip;
   const T *x, *dout;  // the row of the chunk to send for
   T* dx;              // that of the chunk to compute, of batch b
   int64_t b;
@@ -80,8 +84,8 @@ template <class T, int W, bool Gated> struct Row {
 
   // The team is at chunk, counted over all rows of channel d.
   AITER_DEVICE Row(const Launch& a, int64_t d, uint32_t chunk)
-      : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(a.lane_bits < wave_bits() ? 1 << a.lane_bits : wave()),
-        lane(int(threadIdx.x) & (lanes - 1)), next((int(threadIdx.x) + 1) & (wave() - 1)), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
+      : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << team_bits(a)),
+        lane(int(threadIdx.x) & (lanes - 1)), next((int(threadIdx.x) + 1) & (wave() - 1)), beside(lane ? -1 : lanes - 1), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
     const uint32_t row = a.parts.quotient(chunk);
     b = row, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d);
     t = ahead = (int(chunk - row * a.parts.by) * lanes + lane) * R - misfit(dx);
@@ -102,6 +106,7 @@ template <class T, int W, bool Gated> struct Row {
   AITER_DEVICE void back() {
     t -= lanes * R;
     if (t > -R) return;
+    rarely();
     AITER_UNROLL
     for (int j = 0; j < H; j++) carry[j] = 0.0f;
     t += misfit(dx) + int(a.parts.by) * lanes * R;
@@ -123,6 +128,7 @@ template <class T, int W, bool Gated> struct Row {
     sent();
     ahead -= lanes * R;
     if (ahead > -R) return;
+    rarely();
     ahead += misfit(x) + int(a.parts.by) * lanes * R;
     x -= p.x.batch, dout -= p.dout.batch;
     ahead -= misfit(x);
@@ -133,7 +139,9 @@ template <class T, int W, bool Gated> struct Row {
     Tile tile = {from.x.take(slot), from.dout.take(slot), {}};
     if constexpr (kShares) {
       tile.left.clear();
-      if (t > 0) tile.left = *(reinterpret_cast<const Left*>(lane ? from.x.of(slot, -1) : from.x.of(after, lanes - 1)) + R / E - 1);
+#if AITER_ASYNC
+      if (t > 0) tile.left = read_shared<Left>(from.x.at(lane ? slot : after, beside) + Near::kBytes - Left::kBytes);
+#endif
     } else if constexpr (E <= R) {
       tile.left = from.left.take(slot);
     } else {
@@ -298,7 +306,7 @@ template <class T, int W, bool Gated> struct Row {
   // walk does count chunks, the last first; before them come more of the row, or none.
   // All teams of a wave take as many steps.
   AITER_DEVICE void walk(int count, int steps, bool more, char* memory) {
-    Waiting waiting(memory, 1 << a.block_bits);
+    Waiting waiting(memory);
     AITER_UNROLL
     for (int i = 0; i < kSlots; i++) send(waiting, i, i < count, i < count + more);
     load_taps();
@@ -362,10 +370,9 @@ __global__ void AITER_BOUNDS(kRowThreads, (kRowBlocks<W, Gated>)) causal_conv1d_
     const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
     const int64_t first = int64_t(group) << (a.block_bits - a.channel_bits);
     const int64_t d = first + (int(threadIdx.x) >> a.channel_bits);
-    const int lane_bits = a.lane_bits < wave_bits() ? a.lane_bits : wave_bits();
-    const int team_bits = a.channel_bits - lane_bits;  // of teams that share a channel in a block
-    const uint32_t rank = (threadIdx.x >> lane_bits) & ((1u << team_bits) - 1);
-    const uint32_t from = ((segment << team_bits) + rank) * a.strip;
+    const int bits = a.channel_bits - team_bits(a);  // of teams that share a channel in a block
+    const uint32_t rank = (threadIdx.x >> team_bits(a)) & ((1u << bits) - 1);
+    const uint32_t from = ((segment << bits) + rank) * a.strip;
     const int left = d < a.p.dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
     Row<T, W, Gated> row(a, d < a.p.dim ? d : a.p.dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
     row.walk(count, a.strip, from != a.parts.quotient(from) * a.parts.by, memory[0].bytes);

@@ -167,6 +167,13 @@ AITER_DEVICE void Launch::keep(uint32_t segment, int64_t d, int k, float sum) co
   else half[at] = to.dtype == DType::F16 ? to_half(sum).bits : to_bf16(sum).bits;
 }
 
+// rarely keeps the compiler from doing always what is done seldom.
+AITER_DEVICE void rarely() {
+#if AITER_CUDA
+  asm volatile("");
+#endif
+}
+
 // AITER_ASYNC: the processor copies from global to shared memory by itself.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define AITER_ASYNC 1
@@ -189,14 +196,13 @@ struct alignas(16) Line {
 // shared memory where the processor fills that by itself, since there they take no
 // registers; else kFew in registers, where a slot's number must be a constant. In shared
 // memory those of one slot are neighbours: with anything between them the processor
-// copies at half the speed.
-template <class Words, int kMany, int kFew, bool kWords> struct Ahead {
+// copies at half the speed. kThreads are those of the block, 0: as many as it has.
+template <class Words, int kMany, int kFew, bool kWords, int kThreads = 0> struct Ahead {
   static constexpr int kSlots = kFew;
   Words slots[kSlots];
 
-  AITER_DEVICE Ahead(char*, int) {}
+  AITER_DEVICE explicit Ahead(char*) {}
   AITER_DEVICE Words take(int slot) const { return slots[slot]; }
-  AITER_DEVICE const Words* of(int, int) const { return nullptr; }
   // send asks for the elements from p on, or puts zeros where they are not real.
   template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
     slots[slot].clear();
@@ -205,19 +211,32 @@ template <class Words, int kMany, int kFew, bool kWords> struct Ahead {
 };
 
 #if AITER_ASYNC
-template <class Words, int kMany, int kFew> struct Ahead<Words, kMany, kFew, true> {
-  static constexpr int kSlots = kMany;
-  Words* slots;
-  int threads;
+// read_shared reads shared memory: as C++ its address would be computed again every time.
+template <class Words> AITER_DEVICE Words read_shared(uint32_t at) {
+  Words w;
+  if constexpr (Words::kBytes == 16)
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3]) : "r"(at));
+  else if constexpr (Words::kBytes == 8) asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(w.word[0]), "=r"(w.word[1]) : "r"(at));
+  else asm volatile("ld.shared.b32 %0, [%1];" : "=r"(w.word[0]) : "r"(at));
+  return w;
+}
 
-  AITER_DEVICE Ahead(char* memory, int threads) : slots(reinterpret_cast<Words*>(memory) + threadIdx.x), threads(threads) {}
-  AITER_DEVICE Words take(int slot) const { return slots[slot * threads]; }
-  // of is what a thread so far away has in a slot.
-  AITER_DEVICE const Words* of(int slot, int away) const { return slots + slot * threads + away; }
+template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kMany, kFew, true, kThreads> {
+  static constexpr int kSlots = kMany, kBytes = Words::kBytes;
+  uint32_t place;  // in shared memory
+
+  AITER_DEVICE explicit Ahead(char* memory) {
+    asm volatile("mov.b32 %0, %1;" : "=r"(place) : "r"(uint32_t(__cvta_generic_to_shared(memory)) + threadIdx.x * kBytes));
+  }
+  // at is where the thread so far away has a slot.
+  AITER_DEVICE uint32_t at(int slot, int away = 0) const {
+    return place + uint32_t(slot * (kThreads ? kThreads : int(blockDim.x)) + away) * kBytes;
+  }
+  AITER_DEVICE Words take(int slot) const { return read_shared<Words>(at(slot)); }
   template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
-    const uint32_t to = uint32_t(__cvta_generic_to_shared(slots + slot * threads)), bytes = real ? Words::kBytes : 0;
-    if constexpr (Words::kBytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(p), "r"(bytes) : "memory");
-    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(p), "n"(Words::kBytes), "r"(bytes) : "memory");
+    const uint32_t bytes = real ? kBytes : 0;
+    if constexpr (kBytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at(slot)), "l"(p), "r"(bytes) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at(slot)), "l"(p), "n"(kBytes), "r"(bytes) : "memory");
   }
 };
 #endif
