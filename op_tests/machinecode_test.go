@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	machineTargets = flag.String("machinecode.targets", "", "AMD targets of which all kernels are looked at; by default those of forward and update in bfloat16 for gfx942 and gfx1201")
+	machineTargets = flag.String("machinecode.targets", "", "AMD targets of which all kernels are looked at; by default those of forward, update and backward in bfloat16 for gfx942 and gfx1201")
 	machineCache   = flag.String("machinecode.cache", "", "cache folder; by default a new one")
 )
 
@@ -108,7 +108,7 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	t.Helper()
 	names, ops := *machineTargets, []string{"causal_conv1d_fwd"}
 	if names == "" {
-		names, ops = "gfx942,gfx1201", []string{"causal_conv1d_fwd", "causal_conv1d_update"}
+		names, ops = "gfx942,gfx1201", []string{"causal_conv1d_fwd", "causal_conv1d_update", "causal_conv1d_bwd"}
 	}
 	targets, err := arch.ParseList(names)
 	if err != nil {

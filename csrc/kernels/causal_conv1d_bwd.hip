@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(kFoldThreads) causal_conv1d_bwd_fold_kernel(La
 
 void fold(const Launch& a, gpu_stream_t stream) {
   const int64_t groups = (a.p.dim + kFoldChannels - 1) / kFoldChannels, blocks = groups * (a.p.width + 1);
-  launch(causal_conv1d_bwd_fold_kernel, {grid_for(blocks), kFoldThreads, 0, 1, true}, stream, a, uint32_t(blocks), divisor(groups));
+  const How how = {grid_for(blocks), kFoldThreads, 0, 1, true};
+  launch(causal_conv1d_bwd_fold_kernel, how, stream, a, uint32_t(blocks), divisor(groups));
 }
 
 // as_aligned: every row of t lies towards 16 bytes as the same row of dx does.
@@ -70,7 +71,7 @@ template <class T> Launch plan_rows(const Backward& p) {
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
   a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.initial.data;
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
-  a.lane_bits = bits_for(pieces, AITER_HIP ? 6 : 5);
+  a.lane_bits = bits_for(pieces, 5);
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.batch * parts;
   a.parts = divisor(parts), a.total = uint32_t(chunks);
@@ -101,7 +102,8 @@ template <class T, int W, bool Gated> Status run_row(const Launch& a, int device
 template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
   const Launch a = plan_rows<T>(p);
   const bool whole = a.whole && !p.seq.data;
-  if (p.width > 4) return whole ? run_row<T, 8, false>(a, device, stream) : run_row<T, 8, true>(a, device, stream);
+  if (p.width > 4 && whole) return run_row<T, 8, false>(a, device, stream);
+  if (p.width > 4) return run_row<T, 8, true>(a, device, stream);
   switch (whole ? p.width : 0) {
     case 2: return run_row<T, 2, false>(a, device, stream);
     case 3: return run_row<T, 3, false>(a, device, stream);
@@ -125,7 +127,9 @@ template <class T> Status run_any(const Backward& p, int64_t from, gpu_stream_t 
 }
 
 // large: a channel or a row has more parts than are counted in 31 bits.
-inline bool large(const Backward& p) { return p.seqlen >= 1 << 30 || p.dim >= 1 << 30 || p.batch * (p.seqlen / 32 + 1) >= 1 << 30; }
+inline bool large(const Backward& p) {
+  return p.seqlen >= 1 << 30 || p.dim >= 1 << 30 || p.batch * (p.seqlen / 32 + 1) >= 1 << 30;
+}
 
 template <class T> Status run_all(const TensorView& x, const Backward& p, gpu_stream_t stream) {
   const int device = x.device().id;

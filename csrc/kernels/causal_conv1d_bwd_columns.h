@@ -14,14 +14,15 @@
 // strips in shared memory, over segments in a cluster of blocks or by the fold kernel.
 #pragma once
 
-#include "causal_conv1d_bwd_tile.h"
+#include "causal_conv1d_bwd_ahead.h"
 
 namespace aiter::conv1d::bwd {
 
 constexpr int kColumnThreads = 128;
 
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
-template <class T, int W, int N> constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 5 : 6) : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
+template <class T, int W, int N>
+constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 5 : 6) : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
 
 // Positions of a group, which are on their way where registers hold them; and in shared
 // memory, of which a block takes less than 48 KiB.
@@ -73,7 +74,9 @@ template <class T, int W, int N, bool Gated> struct Column {
       : a(a), p(a.p), b(b), d(d), length(int(p.seqlen)), skip(Gated ? W - int(p.width) : 0),
         seq(static_cast<const int32_t*>(p.seq.data) + (Gated ? b * p.seq.first : 0)), ahead(memory) {}
 
-  AITER_DEVICE int32_t number(int t) const { return Gated && p.seq.data ? int32_t(fetch<int32_t, 1>(seq + t * p.seq.last).word[0]) : 0; }
+  AITER_DEVICE int32_t number(int t) const {
+    return Gated && p.seq.data ? int32_t(fetch<int32_t, 1>(seq + t * p.seq.last).word[0]) : 0;
+  }
 
   // send asks for what is at t: zeros behind the row's end.
   AITER_DEVICE void send(int slot, int t) {
@@ -245,7 +248,8 @@ template <int W, int N> AITER_DEVICE void stage(const Backward& p, int64_t first
 }
 
 // fold_cluster adds up what the blocks of a cluster have, each some of the taps.
-template <int W, int N> AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, const Sums<N>* shared) {
+template <int W, int N>
+AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, const Sums<N>* shared) {
   const int lanes = 1 << a.lane_bits, skip = W - int(a.p.width);
   cluster_barrier();
   AITER_ROLLED
@@ -264,7 +268,8 @@ template <int W, int N> AITER_DEVICE void fold_cluster(const Launch& a, uint32_t
 // finish adds up the sums of the strips of a block, and of the blocks of a cluster, and
 // keeps them. first is the block's first channel.
 template <int W, int N>
-AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first, Sums<N>* shared) {
+AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first,
+                                 Sums<N>* shared) {
   const int bits = a.lane_bits < wave_bits() ? wave_bits() : a.lane_bits, lanes = 1 << a.lane_bits;
   const int inner = int(threadIdx.x) & ((1 << bits) - 1), outer = int(threadIdx.x) >> bits;
   const int outers = kColumnThreads >> bits, skip = W - int(a.p.width);
@@ -308,12 +313,14 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
   start_next();
   for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
     const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
+    // Neighbouring blocks have neighbouring channels, or are a cluster.
     const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
     const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
     const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
     const uint32_t strip = segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits);
     const uint32_t row = a.parts.quotient(strip);
-    const int from = int(strip - row * a.parts.by) * a.strip, to = from + a.strip < a.p.seqlen ? from + a.strip : int(a.p.seqlen);
+    const int from = int(strip - row * a.parts.by) * a.strip, end = from + a.strip;
+    const int to = end < a.p.seqlen ? end : int(a.p.seqlen);
     const bool live = from < to && d < a.p.dim && strip < a.total;
     Column<T, W, N, Gated> column(a, live ? row : 0, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
     if (live) column.start(from);

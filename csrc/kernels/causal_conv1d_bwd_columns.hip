@@ -15,26 +15,35 @@ constexpr int64_t kMostRounds = 8;
 // of them, where the processor has clusters of blocks.
 constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
 
-// Cut is a way to cut a problem.
+// Way is how a problem with pieces of channels may be cut: into at most so many segments,
+// of which cluster add up among themselves, of strips of at least so many positions.
+struct Way {
+  int64_t pieces;
+  int lane_bits;
+  int64_t cluster, segments, least;
+};
+
+// Cut is what comes of it.
 struct Cut {
   int lane_bits;
   int64_t groups, strip, strips, segments, cost;  // strips of a row
 };
 
-// cut makes strips for at most so many segments, of at least so many positions.
-template <int kRoom> Cut cut(const Backward& p, int64_t pieces, int lane_bits, int64_t most, int64_t cluster, int64_t least = kLeastAlone) {
+template <int kRoom> Cut cut(const Backward& p, const Way& way) {
   Cut c{};
-  const int64_t ranks = kColumnThreads >> lane_bits, batch = p.batch ? p.batch : 1, length = p.seqlen ? p.seqlen : 1;
-  const int64_t strips = most * ranks / batch;
-  c.lane_bits = lane_bits, c.groups = ((pieces - 1) >> lane_bits) + 1;
+  const int64_t ranks = kColumnThreads >> way.lane_bits, batch = p.batch ? p.batch : 1, length = p.seqlen ? p.seqlen : 1;
+  const int64_t strips = way.segments * ranks / batch;
+  c.lane_bits = way.lane_bits, c.groups = ((way.pieces - 1) >> way.lane_bits) + 1;
   c.strip = strips ? (length + strips - 1) / strips : length;
   c.strip = (c.strip + kAhead - 1) / kAhead * kAhead;
-  c.strip = c.strip < least ? least : c.strip;
+  c.strip = c.strip < way.least ? way.least : c.strip;
   if (c.strip % 32 == 0) c.strip += kAhead;  // strips a power of two apart would meet in the same part of memory
   c.strips = (length + c.strip - 1) / c.strip;
   c.segments = (batch * c.strips + ranks - 1) / ranks;
-  if (c.strip < kLeastStrip && c.segments * c.groups > kProcessors) return cut<kRoom>(p, pieces, lane_bits, most, cluster, kLeastStrip);
-  c.cost = (c.segments * c.groups + kRoom - 1) / kRoom * (c.strip + kStripCost) + (c.segments > cluster ? kFoldCost : 0);
+  const int64_t blocks = c.segments * c.groups;
+  if (c.strip < kLeastStrip && blocks > kProcessors)
+    return cut<kRoom>(p, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip});
+  c.cost = (blocks + kRoom - 1) / kRoom * (c.strip + kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
   return c;
 }
 
@@ -50,10 +59,10 @@ template <class T, int W, int N> Launch plan_columns(const Backward& p) {
   Cut best{};
   for (int bits = widest; bits >= narrowest; bits--) {
     const int64_t groups = ((pieces - 1) >> bits) + 1;
-    const Cut few = cut<kRoom>(p, pieces, bits, cluster, cluster);
+    const Cut few = cut<kRoom>(p, {pieces, bits, cluster, cluster, kLeastAlone});
     if (!best.cost || few.cost < best.cost) best = few;
     for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++) {
-      const Cut c = cut<kRoom>(p, pieces, bits, rounds * kRoom / groups, cluster);
+      const Cut c = cut<kRoom>(p, {pieces, bits, cluster, rounds * kRoom / groups, kLeastAlone});
       if (c.cost < best.cost) best = c;
     }
   }
@@ -80,7 +89,8 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
 template <class T, int W, int N, bool Gated> Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated>, plan_columns<T, W, N>(p), kColumnThreads, column_bytes<T, W, N, Gated>(), device, stream);
+  const Launch a = plan_columns<T, W, N>(p);
+  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated>, a, kColumnThreads, column_bytes<T, W, N, Gated>(), device, stream);
 }
 
 template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {

@@ -1,6 +1,6 @@
 // causal_conv1d_bwd where a row's positions are neighbours (channel-first).
 //
-// Tiling: a team of up to a whole wave walks chunks of one channel from the last
+// Tiling: a team of up to 32 lanes walks chunks of one channel from the last
 // position to the first; a lane owns 16 bytes of positions in each chunk. The next
 // chunks of x and dout are always on their way: four in shared memory on NVIDIA's
 // processors, which fill that by themselves, one in registers on AMD's.
@@ -15,7 +15,7 @@
 // exchange, over the block in shared memory, over segments by the fold kernel.
 #pragma once
 
-#include "causal_conv1d_bwd_tile.h"
+#include "causal_conv1d_bwd_ahead.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -39,9 +39,6 @@ template <int W, int N> struct Sequences {
     return same;
   }
 };
-
-// team_bits: a team has 2^team_bits lanes, of one wave.
-AITER_DEVICE int team_bits(const Launch& a) { return AITER_CUDA || a.lane_bits < wave_bits() ? a.lane_bits : wave_bits(); }
 
 template <class T, int W, bool Gated> struct Row {
   static constexpr int R = 16 / sizeof(T), H = W - 1, E = H < 4 ? 4 : 8;  // positions of a lane, halo, halo as read
@@ -74,7 +71,8 @@ template <class T, int W, bool Gated> struct Row {
   const Launch& a;
   const Backward& p;
   const int64_t d;
-  // next: the number of the lane behind it in its wave; beside: how far away the thread is that has what comes before.
+  // next is the number in its wave of the team's lane behind this one, the first behind the
+  // last; beside how far away the thread is whose tile comes before.
   const int length, lanes, lane, next, beside, skip;
   const T *x, *dout;  // the row of the chunk to send for
   T* dx;              // that of the chunk to compute, of batch b
@@ -84,8 +82,9 @@ template <class T, int W, bool Gated> struct Row {
 
   // The team is at chunk, counted over all rows of channel d.
   AITER_DEVICE Row(const Launch& a, int64_t d, uint32_t chunk)
-      : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << team_bits(a)),
-        lane(int(threadIdx.x) & (lanes - 1)), next((int(threadIdx.x) + 1) & (wave() - 1)), beside(lane ? -1 : lanes - 1), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
+      : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << a.lane_bits),
+        lane(int(threadIdx.x) & (lanes - 1)), next((int(threadIdx.x) - lane + ((lane + 1) & (lanes - 1))) & (wave() - 1)),
+        beside(lane ? -1 : lanes - 1), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
     const uint32_t row = a.parts.quotient(chunk);
     b = row, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d);
     t = ahead = (int(chunk - row * a.parts.by) * lanes + lane) * R - misfit(dx);
@@ -100,7 +99,9 @@ template <class T, int W, bool Gated> struct Row {
   }
 
   // misfit is how far behind a 16-byte boundary a row starts.
-  AITER_DEVICE int misfit(const T* row) const { return Gated && a.peel ? int(reinterpret_cast<uintptr_t>(row) / sizeof(T)) & (R - 1) : 0; }
+  AITER_DEVICE int misfit(const T* row) const {
+    return Gated && a.peel ? int(reinterpret_cast<uintptr_t>(row) / sizeof(T)) & (R - 1) : 0;
+  }
 
   // back goes to the chunk before, of the row before where this one's are done.
   AITER_DEVICE void back() {
@@ -370,8 +371,8 @@ __global__ void AITER_BOUNDS(kRowThreads, (kRowBlocks<W, Gated>)) causal_conv1d_
     const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
     const int64_t first = int64_t(group) << (a.block_bits - a.channel_bits);
     const int64_t d = first + (int(threadIdx.x) >> a.channel_bits);
-    const int bits = a.channel_bits - team_bits(a);  // of teams that share a channel in a block
-    const uint32_t rank = (threadIdx.x >> team_bits(a)) & ((1u << bits) - 1);
+    const int bits = a.channel_bits - a.lane_bits;  // of teams that share a channel in a block
+    const uint32_t rank = (threadIdx.x >> a.lane_bits) & ((1u << bits) - 1);
     const uint32_t from = ((segment << bits) + rank) * a.strip;
     const int left = d < a.p.dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
     Row<T, W, Gated> row(a, d < a.p.dim ? d : a.p.dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
