@@ -154,8 +154,7 @@ template <class T, int W, bool Gated> struct Row {
   }
 
   // state is bits of X[t] for t < 0, or 0 where there is none.
-  AITER_DEVICE T state(int t) const {
-    const Backward& p = again(a).p;
+  AITER_DEVICE T state(const Backward& p, int t) const {
     if (t + int(p.width) <= 0 || !p.initial.data || p.seq.data) return T{};
     return fetch<T, 1>(p.initial.row<T>(b, d) + (t + p.width - 1) * p.initial.last).get(0);
   }
@@ -165,17 +164,17 @@ template <class T, int W, bool Gated> struct Row {
     if (t >= E && t + R <= length) return;
     tile.left.within(E - t, E - t + length), tile.x.within(-t, length - t), tile.dout.within(-t, length - t);
     if (t >= H) return;
+    const Backward& p = again(a).p;
     AITER_UNROLL
     for (int i = E - H; i < E + R; i++) {
       if (t - E + i >= 0) continue;
-      if (i < E) tile.left.set(i, state(t - E + i));
-      else tile.x.set(i - E, state(t - E + i));
+      if (i < E) tile.left.set(i, state(p, t - E + i));
+      else tile.x.set(i - E, state(p, t - E + i));
     }
   }
 
   // gather reads a lane's part of a chunk element by element.
   AITER_DEVICE void gather(Tile& tile) const {
-    const Backward& p = again(a).p;
     const T *x = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
     if (p.x.last == 1 && p.dout.last == 1 && t >= E && t + R <= length) {  // most are like this
       x += t, dout += t;
@@ -188,7 +187,7 @@ template <class T, int W, bool Gated> struct Row {
     AITER_UNROLL
     for (int i = E - H; i < E + R; i++) {
       const int u = t - E + i;
-      const T v = u < 0 ? state(u) : u < length ? fetch<T, 1>(x + u * p.x.last).get(0) : T{};
+      const T v = u < 0 ? state(p, u) : u < length ? fetch<T, 1>(x + u * p.x.last).get(0) : T{};
       if (i < E) tile.left.set(i, v);
       else tile.x.set(i - E, v);
       if (i >= E && u >= 0 && u < length) tile.dout.set(i - E, fetch<T, 1>(dout + u * p.dout.last).get(0));
