@@ -18,9 +18,14 @@ namespace aiter::conv1d {
 constexpr int kVectors = 4, kRows = 16, kAsked = 3;
 
 // kStreaming blocks of a multiprocessor leave a thread the registers that it needs
-// and no more.
-template <class T, int W, bool kShifts>
-constexpr int kStreaming = AITER_HIP ? 1 : kShifts ? (W > 4 ? 5 : 7) : W > 4 ? (sizeof(T) == 2 ? 8 : 6) : kDType<T> == DType::BF16 ? 8 : 9;
+// and no more; 0 leaves it to the compiler. These were the fastest.
+template <class T, int W, bool kShifts> constexpr int streaming() {
+  if (AITER_HIP) return 1;
+  if (kShifts) return W > 4 ? 5 : sizeof(T) == 2 ? 0 : 7;
+  if (W > 4) return sizeof(T) == 2 ? 8 : 0;
+  return kDType<T> == DType::BF16 ? 8 : 9;
+}
+template <class T, int W, bool kShifts> constexpr int kStreaming = streaming<T, W, kShifts>();
 
 // Bounds are the positions of a row that exist, as a launch counts them.
 struct Bounds {

@@ -2,12 +2,12 @@
 //
 // Tiling: causal_conv1d_first_gpu.h where positions are adjacent in memory,
 // causal_conv1d_last_gpu.h where channels are: 16 bytes an instruction, no shared
-// memory, no barrier. Each has a plain kernel, here, and one that also knows sequence
-// numbers, states and rows that are not aligned, in causal_conv1d_fwd_sequences.hip;
+// memory, no barrier. The plain kernels are here, those that also know sequence
+// numbers, states and rows that are not aligned in causal_conv1d_fwd_sequences.hip;
 // each for filters up to 4 and up to 8 wide. A wider one, and a row without
 // positions, takes any_kernel.
 // Bytes: x once (the halo again, from cache) and out once, sequence numbers once
-// for two channels (from cache), states once.
+// for kRows channels (from cache), states once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in
 // all kernels of rows.
 

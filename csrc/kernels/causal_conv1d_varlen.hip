@@ -8,8 +8,8 @@
 // conv_states there are rows alone. Filters wider than 8 take a thread for a few
 // positions.
 // Bytes: x once (the halo again, from cache), out once, states once;
-// query_start_loc by binary search, once a vector or strip and once for each
-// sequence in it.
+// query_start_loc by binary search, once for kRows vectors or a strip and once for
+// each sequence in them.
 // Reduction: over the width, in one thread's fp32 registers.
 // varlen_states: a thread copies up to 8 values of a channel; x and states once.
 
@@ -58,12 +58,13 @@ class Packed {
 
   template <class T> AITER_DEVICE float before(int64_t, int64_t, int64_t) const { return 0.0f; }
   template <class T, int W> AITER_DEVICE void finish(int64_t, int64_t) const {}
+
   // Ids are the sequence in which a vector of N positions begins.
   template <int W, int N> struct Ids {
     Stretch begin;
     bool all;
 
-    AITER_DEVICE void load(const Packed& g, int64_t, int64_t start, int t, const Bounds& has) {
+    AITER_DEVICE void load(const Packed& g, int64_t, int64_t start, int t, const Bounds&) {
       const int64_t first = start + t;
       begin = find(g.p_, first < 0 ? 0 : first);
       all = begin.live && first - (W - 1) >= begin.first && first >= begin.first + g.head_ && first + N <= begin.end;
