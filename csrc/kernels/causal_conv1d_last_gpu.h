@@ -214,10 +214,10 @@ inline bool tokens_aligned(const Array3& x, int64_t batch, int64_t seqlen, int64
 // read less twice; short ones keep what all threads touch together close, and many
 // threads hide more: up to 32 positions of 2 bytes or 16 of 4.
 inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels, int64_t size) {
-  constexpr int64_t enough = 1 << 18;  // threads
   const int64_t groups = (a->dim + channels - 1) / channels, most = 64 / size;
+  const auto enough = [&](int64_t threads) { return threads >= 1 << (size == 2 && a->strip == 8 ? 16 : 18); };
   a->strip = 8;  // more than what lies before a row
-  while (a->strip < most && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
+  while (a->strip < most && enough(groups * batch * (a->seqlen / (2 * a->strip)))) a->strip *= 2;
   return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false};
 }
 
