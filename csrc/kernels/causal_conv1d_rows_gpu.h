@@ -39,6 +39,18 @@ struct Everything {
   template <int W, int A> AITER_DEVICE bool whole(int64_t) const { return true; }
 };
 
+// any_bits reads an element whose type is known at run time, any_float says what
+// it is.
+AITER_DEVICE uint32_t any_bits(const Array2& a, int64_t i) {
+  if (a.dtype == DType::F32) return load_item(static_cast<const uint32_t*>(a.data) + i);
+  return load_item(static_cast<const uint16_t*>(a.data) + i);
+}
+
+AITER_DEVICE float any_float(uint32_t bits, DType t) {
+  if (t == DType::F32) return bits_to_float(bits);
+  return t == DType::BF16 ? bits_to_float(bits << 16) : to_float(half_t{uint16_t(bits)});
+}
+
 // Filter is the weights and biases of C channels. Tap k of a kernel's width W is
 // weight k - (W - width): the first taps of a narrower filter do not exist.
 // fetch puts the loads on their way, settle waits for them.
