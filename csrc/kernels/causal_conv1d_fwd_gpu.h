@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads, (kStreaming<T, W, kShifts>)) causal_
 }
 
 template <class T, int W, int C, class Gate>
-__global__ void __launch_bounds__(kThreads, kWalking<W>) causal_conv1d_fwd_last_kernel(Rows a, Gate gate) {
+__global__ void __launch_bounds__(kThreads, (kWalking<W, Gate>)) causal_conv1d_fwd_last_kernel(Rows a, Gate gate) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < a.total) run_tokens<T, W, C>(a, gate, i);
 }

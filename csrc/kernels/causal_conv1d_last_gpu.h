@@ -16,8 +16,8 @@ namespace aiter::conv1d {
 template <class T, int W, int C> constexpr int kAhead = AITER_CUDA && (sizeof(T) == 2 || C == 1 || W > 4) ? 8 : 4;
 
 // kWalking blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread
-// 100 registers, or 168 where what it holds needs that.
-template <int W> constexpr int kWalking = AITER_HIP || W > 4 ? 3 : 5;
+// 100 registers, or 168 where what it holds needs that; on AMD 256 with a gate.
+template <int W, class Gate> constexpr int kWalking = AITER_HIP ? (Gate::kPlain ? 3 : 2) : W > 4 ? 3 : 5;
 
 // kChannels is how many a thread owns where rows are aligned.
 template <class T, int W> constexpr int kChannels = W > 4 || AITER_CUDA ? 4 : kVector<T>;

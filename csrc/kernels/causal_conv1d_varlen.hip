@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_first_kernel(St
 }
 
 template <class T, int W, int C>
-__global__ void __launch_bounds__(kThreads, kWalking<W>) causal_conv1d_varlen_last_kernel(Stateful p, Rows a, Heads h) {
+__global__ void __launch_bounds__(kThreads, (kWalking<W, Packed>)) causal_conv1d_varlen_last_kernel(Stateful p, Rows a, Heads h) {
   if (blockIdx.x < h.blocks) return heads<T, W>(p, h);
   const uint32_t i = (blockIdx.x - h.blocks) * blockDim.x + threadIdx.x;
   if (i < a.total) run_tokens<T, W, C>(a, Packed(p), i);
