@@ -4,6 +4,9 @@
 // between them, and loads what each vector's first positions see, the halo, from
 // the neighbour's memory, which is in the cache. Every load is on its way before
 // the first sum.
+// Where positions do not see all: a thread owns the same 16 bytes of kRows rows, so
+// that what its positions see is looked up once, and asks for a row kAsked before it
+// loads it. The rows are kVector apart, so that they lie alike within 16 bytes.
 // Where rows are not aligned, vectors lie where out is, the first and the last of
 // a row may be partial, and x is shifted into place out of aligned loads.
 #pragma once
@@ -12,8 +15,17 @@
 
 namespace aiter::conv1d {
 
-// kVectors is how many vectors a thread has registers for.
-template <class Gate, bool kShifts> constexpr int kVectors = Gate::kPlain ? 4 : kShifts ? 1 : 2;
+constexpr int kVectors = 4, kRows = 16, kAsked = 3;
+
+// kStreaming blocks of a multiprocessor leave a thread the registers that it needs
+// and no more; 0 leaves it to the compiler. These were the fastest.
+template <class T, int W, bool kShifts> constexpr int streaming() {
+  if (AITER_HIP) return 1;
+  if (kShifts) return W > 4 ? 5 : sizeof(T) == 2 ? 0 : 7;
+  if (W > 4) return sizeof(T) == 2 ? 8 : 0;
+  return kDType<T> == DType::BF16 ? 8 : 9;
+}
+template <class T, int W, bool kShifts> constexpr int kStreaming = streaming<T, W, kShifts>();
 
 // Bounds are the positions of a row that exist, as a launch counts them.
 struct Bounds {
@@ -26,24 +38,43 @@ template <class T, int W, bool kShifts> struct Span {
   static constexpr int kVec = kVector<T>, kHalo = W / kPer<T>, kPiece = kHalo % 4 == 0 ? 4 : 2;
   static constexpr int kWords = kHalo + 4 + (kShifts ? 4 : 0);
   uint32_t word[kWords];
-  int shift = 0;
+
+  // shift_of is how far position t is behind 16 bytes.
+  static AITER_DEVICE int shift_of(const T* row, int t) {
+    return kShifts ? (int(reinterpret_cast<uintptr_t>(row) / sizeof(T)) + t) & (kVec - 1) : 0;
+  }
 
   // load puts the span whose vector starts at position t on its way. What the row
   // has not is unspecified.
-  AITER_DEVICE void load(const T* row, int t, const Bounds& has) {
-    if constexpr (kShifts) shift = (int(reinterpret_cast<uintptr_t>(row) / sizeof(T)) + t) & (kVec - 1);
+  AITER_DEVICE void load(const T* row, int t, int shift, const Bounds& has) {
     const int first = t - shift - W;
-    pieces<kPiece, 0, kHalo>(row, first, has);
-    pieces<4, kHalo, kHalo + 4>(row, first, has);
-    if constexpr (kShifts) {
+    load(row + first, Pieces(first, shift, has));
+  }
+
+  // Pieces are those of a span that begins at position `first` that the row has.
+  struct Pieces {
+    bool halo[kHalo / kPiece], vector, next;
+
+    AITER_DEVICE Pieces(int first, int shift, const Bounds& has) {
       AITER_UNROLL
-      for (int i = kHalo + 4; i < kWords; i++) word[i] = 0;
-      if (shift) pieces<4, kHalo + 4, kWords>(row, first, has);
+      for (int i = 0; i < kHalo / kPiece; i++) halo[i] = some(first + i * kPiece * kPer<T>, kPiece, has);
+      vector = some(first + W, 4, has), next = shift != 0 && some(first + W + kVec, 4, has);
     }
+    static AITER_DEVICE bool some(int at, int words, const Bounds& has) {
+      return at + words * kPer<T> > has.low && at < has.high;
+    }
+  };
+
+  // load reads the pieces that there are from p on.
+  AITER_DEVICE void load(const T* p, const Pieces& has) {
+    AITER_UNROLL
+    for (int i = 0; i < kHalo / kPiece; i++) piece<kPiece>(p, i * kPiece, has.halo[i]);
+    piece<4>(p, kHalo, has.vector);
+    if constexpr (kShifts) piece<4>(p, kHalo + 4, has.next);
   }
 
   // settle shifts it: word[0] then holds position t-W.
-  AITER_DEVICE void settle() {
+  AITER_DEVICE void settle(int shift) {
     if (!kShifts || !shift) return;
     if constexpr (kPer<T> == 2) {
       if (shift & 1) {
@@ -61,24 +92,40 @@ template <class T, int W, bool kShifts> struct Span {
     }
   }
 
- private:
-  // pieces loads words from..to, P at a time, where the row has some of them.
-  template <int P, int kFrom, int kTo> AITER_DEVICE void pieces(const T* row, int first, const Bounds& has) {
+  // floats are those of the positions from t-W on, once it is settled.
+  AITER_DEVICE void floats(float* value) const {
     AITER_UNROLL
-    for (int i = kFrom; i < kTo; i += P) {
-      const int at = first + i * kPer<T>;
-      Words<P> w = {};
-      if (at + P * kPer<T> > has.low && at < has.high) w = load_words<P>(row + at);
-      AITER_UNROLL
-      for (int k = 0; k < P; k++) word[i + k] = w.word[k];
-    }
+    for (int i = 0; i < kHalo + 4; i++) unpack<T>(word[i], value + i * kPer<T>);
+  }
+
+ private:
+  // piece loads P words from the i-th on.
+  template <int P> AITER_DEVICE void piece(const T* p, int i, bool there) {
+    Words<P> w = {};
+    if (there) w = load_words<P>(p + i * kPer<T>);
+    AITER_UNROLL
+    for (int k = 0; k < P; k++) word[i + k] = w.word[k];
+  }
+};
+
+// Sight is what the positions of a vector see: bit i of see[m-1] says that position
+// i sees the one m before it, of live that it has a sequence, and of skip that its
+// output is another thread's.
+template <int W> struct Sight {
+  uint32_t see[W - 1], live, skip;
+
+  // forget keeps what a loop would compute of it before out of registers.
+  AITER_DEVICE void forget() {
+    AITER_UNROLL
+    for (int m = 0; m < W - 1; m++) opaque(see[m]);
+    opaque(live), opaque(skip);
   }
 };
 
 // sum makes the outputs of a vector out of its span: the newest tap first, as all
-// kernels of rows do. Where ids are given, a position sees those of its own.
+// kernels of rows do.
 template <class T, int W, bool kGated>
-AITER_DEVICE void sum(const Rows& a, const Filter<T, W, 1>& filter, const float* x, const int32_t* id, float* y) {
+AITER_DEVICE void sum(const Filter<T, W, 1>& filter, const float* x, const Sight<W>& sight, float* y) {
   constexpr int N = kVector<T>;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
@@ -87,15 +134,7 @@ AITER_DEVICE void sum(const Rows& a, const Filter<T, W, 1>& filter, const float*
     if (!filter.has(k)) continue;
     AITER_UNROLL
     for (int i = 0; i < N; i++)
-      if (!kGated || k == W - 1 || id[i + 1 + k] == id[i + W]) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
-  }
-  if (a.silu) {
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
-  }
-  if constexpr (kGated) {
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) y[i] = id[i + W] < 0 ? 0.0f : y[i];
+      if (!kGated || k == W - 1 || sight.see[W - 2 - k] >> i & 1) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
   }
 }
 
@@ -113,64 +152,142 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
     if (t + i >= has.low && t + i < has.high && !(skip >> i & 1)) row[t + i] = v[i];
 }
 
-// run_rows is what one thread does: every a.inner.by-th vector of a row. Positions
-// count from tile0 vectors on. kShifts: x need not be aligned as out is.
-template <class T, int W, bool kShifts, class Gate> AITER_DEVICE void run_rows(const Rows& a, const Gate& gate, uint32_t index) {
-  constexpr int V = kVectors<Gate, kShifts>, N = kVector<T>;
-  constexpr bool kPlain = Gate::kPlain;
+// remember puts what lies before a row into the values of its vector at t. Where
+// the row begins at the vector all loads come first.
+template <int W, class T, class Gate, int M>
+AITER_DEVICE void remember(const Gate& gate, int64_t b, int64_t d, int t, float (&value)[M]) {
+  if (t == 0) {
+    AITER_UNROLL
+    for (int i = 1; i < W; i++) value[i] = gate.template before<T>(b, d, i - W);
+    return;
+  }
+  AITER_ROLLED
+  for (int u = 1 - W; u < 0; u++) {  // registers have no index
+    const float past = gate.template before<T>(b, d, u);
+    AITER_UNROLL
+    for (int i = 1; i < M; i++) value[i] = t + i - W == u ? past : value[i];
+  }
+}
+
+// Tile is where a thread's vectors are: of batch b, from row d on, the first at
+// position `first`, counted from the launch's, which is `start`.
+template <class T> struct Tile {
+  int64_t b, d, start;
+  int first;
+  Bounds has;
+  const T* x;
+  T* out;
+
+  AITER_DEVICE Tile(const Rows& a, uint32_t batch, int64_t row, uint32_t vector) {
+    constexpr int N = kVector<T>;
+    b = a.batch0 + batch, d = row, start = a.tile0 * N;
+    has = {int(larger(-start, -32)), int(smaller(a.seqlen - start, kMostTiles * N))};  // 32 reach any halo
+    x = a.x.row<T>(b, d) + start, out = a.out.row<T>(b, d) + start;
+    first = int(vector) * N - (int(reinterpret_cast<uintptr_t>(out) / sizeof(T)) & (N - 1));
+  }
+};
+
+template <class T> AITER_DEVICE void activate(const Rows& a, float* y) {
+  if (!a.silu) return;
+  AITER_UNROLL
+  for (int i = 0; i < kVector<T>; i++) y[i] *= sigmoid(y[i]);
+}
+
+// Stateless are the states of rows that begin at nothing and leave nothing.
+struct Stateless {
+  template <class T, int W> struct Past {
+    AITER_DEVICE void load(const Stateless&, const Tile<T>&) {}
+    template <int M> AITER_DEVICE void put(int, float (&)[M]) const {}
+  };
+  template <class T, int W> AITER_DEVICE void finish(int64_t, int64_t) const {}
+};
+
+// run_rows is what one thread does: every a.inner.by-th vector of a row. kShifts: x
+// need not be aligned as out is.
+template <class T, int W, bool kShifts, class States> AITER_DEVICE void run_rows(const Rows& a, const States& states, uint32_t index) {
+  constexpr int V = kVectors, N = kVector<T>;
   const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
-  const int64_t b = a.batch0 + batch, d = a.group0 + (q - batch * a.outer.by), start = a.tile0 * N;
-  const Bounds has{int(larger(-start, -32)), int(smaller(a.seqlen - start, kMostTiles * N))};  // 32 reach any halo
-  const T* x = a.x.row<T>(b, d) + start;
-  T* out = a.out.row<T>(b, d) + start;
-  const int step = int(a.inner.by) * N;
-  const int first = int(index - q * a.inner.by) * N - (int(reinterpret_cast<uintptr_t>(out) / sizeof(T)) & (N - 1));
+  const Tile<T> tile(a, batch, a.group0 + (q - batch * a.outer.by), index - q * a.inner.by);
+  const int step = int(a.inner.by) * N, shift = Span<T, W, kShifts>::shift_of(tile.x, tile.first);
   Span<T, W, kShifts> span[V];
   Filter<T, W, 1> filter;
-  typename Gate::template Ids<W, N> ids[V];
-  typename Gate::template Begun<T, W> begun;
+  typename States::template Past<T, W> past;
+  past.load(states, tile);
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
-    span[v].load(x, first + v * step, has);
-    if (v == 0) filter.fetch(a, d);
-    if constexpr (!kPlain) ids[v].load(gate, b, start, first + v * step, has);
-  }
-  if constexpr (!kPlain) {
-    if (first == 0 && has.low == 0) begun.load(gate, b, d);
+    if (W > 4 && v == 1 && step >= tile.has.high + N) break;  // one is all; and the compiler then takes fewer registers
+    span[v].load(tile.x, tile.first + v * step, shift, tile.has);
+    if (v == 0) filter.fetch(a, tile.d);
   }
   filter.settle(a);
+  bool ends = false;
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
-    const int t = first + v * step;
-    if (t >= has.high) break;
+    const int t = tile.first + v * step;
+    if (t >= tile.has.high) break;
     float value[W + N], y[N];
-    span[v].settle();
-    AITER_UNROLL
-    for (int i = 0; i < (W + N) / kPer<T>; i++) unpack<T>(span[v].word[i], value + i * kPer<T>);
-    if (t - W < has.low) {
-      if constexpr (!kPlain) {
-        if (t == 0 && v == 0) {
-          AITER_UNROLL
-          for (int i = 1; i < W; i++) value[i] = to_float(begun.value[i - 1]);
-        } else {
-          AITER_UNROLL
-          for (int i = 1; i < W + N; i++)
-            if (t + i - W < has.low) value[i] = gate.template before<T>(b, d, t + i - W - has.low);
-        }
-      } else {
-        AITER_UNROLL
-        for (int i = 1; i < W + N; i++) value[i] = t + i - W < has.low ? 0.0f : value[i];
-      }
+    span[v].settle(shift);
+    span[v].floats(value);
+    if (t - W < tile.has.low) {
+      AITER_UNROLL
+      for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
+      past.put(t - tile.has.low, value);
     }
-    if constexpr (kPlain) {
-      sum<T, W, false>(a, filter, value, nullptr, y);
-      store_vector<T>(out, t, has, 0, y);
-    } else {
-      if (ids[v].same(gate)) sum<T, W, false>(a, filter, value, nullptr, y);
-      else sum<T, W, true>(a, filter, value, ids[v].id, y);
-      store_vector<T>(out, t, has, ids[v].skip, y);
-      if (start + t + N >= a.seqlen) gate.template finish<T, W>(b, d);
+    sum<T, W, false>(filter, value, Sight<W>(), y);
+    activate<T>(a, y);
+    store_vector<T>(tile.out, t, tile.has, 0, y);
+    ends = tile.start + t + N >= a.seqlen;
+  }
+  if (ends) states.template finish<T, W>(tile.b, tile.d);
+}
+
+// run_groups is what one thread does where positions do not see all: a vector of each
+// row of a group, which is a.strip rows kVector apart.
+template <class T, int W, class Gate> AITER_DEVICE void run_groups(const Rows& a, const Gate& gate, uint32_t index) {
+  using S = Span<T, W, true>;
+  constexpr int N = kVector<T>;
+  const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
+  const int64_t group = a.group0 + (q - batch * a.outer.by);
+  Tile<T> tile(a, batch, (group & -N) * a.strip + (group & (N - 1)), index - q * a.inner.by);
+  if (tile.d >= a.dim || tile.first >= tile.has.high) return;
+  const int rows = int(smaller(a.strip, (a.dim - tile.d + N - 1) / N));
+  const int t = tile.first, shift = S::shift_of(tile.x, t), first = t - shift - W;
+  const int64_t x_row = a.x.dim * N, out_row = a.out.dim * N;
+  const T *x = tile.x + first, *ahead = tile.x + (t < tile.has.low ? tile.has.low : t);
+  AITER_ROLLED
+  for (int r = 0; r < kAsked && r < rows; r++, ahead += x_row) prefetch(ahead);
+  typename Gate::template Ids<W, N> ids;
+  ids.load(gate, tile.b, tile.start, t, tile.has);
+  const bool whole = whole_wave(ids.whole(gate));
+  Sight<W> sight;
+  if (!whole) sight = ids.sight(gate, tile.start, t);
+  const typename S::Pieces pieces(first, shift, tile.has);
+  const bool begins = t - W < tile.has.low, ends = tile.start + t + N >= a.seqlen;
+  AITER_ROLLED
+  for (int r = 0; r < rows; r++, tile.d += N, x += x_row, tile.out += out_row) {
+    S span;
+    Filter<T, W, 1> filter;
+    float value[W + N], y[N];
+    sight.forget();
+    span.load(x, pieces);
+    filter.fetch(a, tile.d);
+    if (r + kAsked < rows) prefetch(ahead), ahead += x_row;
+    filter.settle(a);
+    span.settle(shift);
+    span.floats(value);
+    if (begins) {
+      AITER_UNROLL
+      for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
     }
+    if (whole) sum<T, W, false>(filter, value, sight, y);
+    else sum<T, W, true>(filter, value, sight, y);
+    activate<T>(a, y);
+    if (!whole) {
+      AITER_UNROLL
+      for (int i = 0; i < N; i++) y[i] = sight.live >> i & 1 ? y[i] : 0.0f;
+    }
+    store_vector<T>(tile.out, t, tile.has, whole ? 0 : sight.skip, y);
+    if (ends) gate.template finish<T, W>(tile.b, tile.d);
   }
 }
 
@@ -188,12 +305,23 @@ inline bool rows_aligned(const Rows& a, int64_t batch, int64_t size) {
          (a.dim == 1 || congruent(a.out.dim, 0, size));
 }
 
-// extent_of_rows is how many threads rows take: one vector each where that is little.
+// extent_of_rows is how many threads plain rows take: one vector each where that
+// is little.
 template <class T> Extent extent_of_rows(const Rows& a, int64_t batch, int64_t vectors) {
   const int64_t slack = rows_aligned(a, batch, sizeof(T)) ? 0 : kVector<T> - 1;
   const int64_t tiles = (a.seqlen + slack + kVector<T> - 1) / kVector<T>;
   while (vectors > 1 && batch * a.dim * tiles / vectors < (1 << 17)) vectors /= 2;
   return {batch, a.dim, tiles, true, vectors};
+}
+
+// extent_of_groups is how many threads rows with a gate take, a vector of kRows each,
+// of fewer where that is little.
+template <class T> Extent extent_of_groups(Rows* a, int64_t batch) {
+  Extent e = extent_of_rows<T>(*a, batch, kRows);
+  constexpr int64_t N = kVector<T>;
+  a->strip = int32_t(e.each), e.each = 1;
+  e.groups = (a->dim + N * a->strip - 1) / (N * a->strip) * N;
+  return e;
 }
 
 }  // namespace aiter::conv1d

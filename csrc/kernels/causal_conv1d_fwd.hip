@@ -2,12 +2,12 @@
 //
 // Tiling: causal_conv1d_first_gpu.h where positions are adjacent in memory,
 // causal_conv1d_last_gpu.h where channels are: 16 bytes an instruction, no shared
-// memory, no barrier. Each has a plain kernel, here, and one that also knows sequence
-// numbers, states and rows that are not aligned, in causal_conv1d_fwd_sequences.hip;
+// memory, no barrier. The plain kernels are here, those that also know sequence
+// numbers, states and rows that are not aligned in causal_conv1d_fwd_sequences.hip;
 // each for filters up to 4 and up to 8 wide. A wider one, and a row without
 // positions, takes any_kernel.
 // Bytes: x once (the halo again, from cache) and out once, sequence numbers once
-// for two channels (from cache), states once.
+// for kRows channels (from cache), states once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in
 // all kernels of rows.
 
@@ -48,14 +48,19 @@ template <class T> void launch_any(const Forward& p, gpu_stream_t stream) {
   });
 }
 
+template <class T, int W> void launch_plain(const Rows& a, const Forward& p, gpu_stream_t stream) {
+  if (in_rows(p)) launch_rows<T, W, false>(a, extent_of_rows<T>(a, p.batch, kVectors), stream, Stateless());
+  else launch_tokens<T, W>(a, p, stream, Everything());
+}
+
 template <class T> Status launch(const TensorView& x, const Forward& p, gpu_stream_t stream) {
   const Rows rows = rows_of(p, p.out);
   const bool alike = !in_rows(p) || same_place(rows, p.batch, sizeof(T));
   const bool plain = alike && !p.seq.data && !p.initial.data && !p.final.data;
   if (p.seqlen == 0 || p.width > 8) launch_any<T>(p, stream);
   else if (!plain) return launch_sequences(x, p, stream);
-  else if (p.width > 4) Kernels<T, 8, Everything>{p, rows, stream, Everything()}.run();
-  else Kernels<T, 4, Everything>{p, rows, stream, Everything()}.run();
+  else if (p.width > 4) launch_plain<T, 8>(rows, p, stream);
+  else launch_plain<T, 4>(rows, p, stream);
   return check_launch("causal_conv1d_fwd");
 }
 

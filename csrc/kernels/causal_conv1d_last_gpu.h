@@ -3,18 +3,21 @@
 // Tiling: a thread owns C channels (16 bytes of them, 8 for filters wider than 4
 // in 16-bit types; one channel where rows are not aligned) and walks a strip of
 // positions, the last W-1 of them in registers and the loads of the next kAhead on
-// their way.
+// their way. It takes kAhead positions at a time, without a look at any of them
+// where all exist and see all.
 #pragma once
 
 #include "causal_conv1d_rows_gpu.h"
 
 namespace aiter::conv1d {
 
-constexpr int kAhead = 4;
+// kAhead is how many positions' loads are on their way. Where they are small, or
+// where registers leave room for few threads, it takes more to hide the latency.
+template <class T, int W, int C> constexpr int kAhead = AITER_CUDA && (sizeof(T) == 2 || C == 1 || W > 4) ? 8 : 4;
 
 // kWalking blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread
-// 100 registers, or 168 where what it holds needs that.
-template <int W> constexpr int kWalking = AITER_HIP || W > 4 ? 3 : 5;
+// 100 registers, or 168 where what it holds needs that; on AMD 256 with a gate.
+template <int W, class Gate> constexpr int kWalking = AITER_HIP ? (Gate::kPlain ? 3 : 2) : W > 4 ? 3 : 5;
 
 // kChannels is how many a thread owns where rows are aligned.
 template <class T, int W> constexpr int kChannels = W > 4 || AITER_CUDA ? 4 : kVector<T>;
@@ -44,7 +47,7 @@ template <class T, int C> struct Tokens {
   static AITER_DEVICE void store(T* p, int some, const float* y) {
     if constexpr (C == 1) {
       const float pair[2] = {y[0], 0.0f};
-      *reinterpret_cast<bits_of<T>*>(p) = bits_of<T>(pack<T>(pair));
+      if (some > 0) *reinterpret_cast<bits_of<T>*>(p) = bits_of<T>(pack<T>(pair));
     } else {
       Words<kWords> w;
       AITER_UNROLL
@@ -71,22 +74,11 @@ template <class T, int W, int C, class Gate> class Walk {
     int left = int(end - first);
     filter_.fetch(a_, d_);
     fill(x, first, left);
-    x += (first + kAhead) * a_.x.last;
+    x += (first + A) * a_.x.last;
     begin(first);
-    for (int64_t t = first; left > 0; t += kAhead, left -= kAhead) {
-      AITER_UNROLL
-      for (int u = 0; u < kAhead; u++) {  // past the end too, where nothing is loaded or stored
-        const Raw raw = raw_[u];
-        uint32_t see = ~0u;
-        bool skip = u >= left;
-        if constexpr (!Gate::kPlain) see = gate_.template at<W>(t + u, u, &skip);
-        if (u + kAhead < left) {
-          raw_[u] = Tokens<T, C>::load(x);
-          if constexpr (!Gate::kPlain) gate_.fetch(b_, t + u + kAhead, u);
-        }
-        token(raw, see, skip, out, some);
-        x += a_.x.last, out += a_.out.last;
-      }
+    for (int64_t t = first; left > 0; t += A, left -= A) {
+      if (some == C && left >= A && gate_.template whole<W, A>(t)) simple(x, out, t, left);
+      else careful(x, out, t, left, some);
     }
     if constexpr (!Gate::kPlain) {
       if (end < a_.seqlen) return;
@@ -97,11 +89,12 @@ template <class T, int W, int C, class Gate> class Walk {
 
  private:
   using Raw = Words<Tokens<T, C>::kWords>;
+  static constexpr int A = kAhead<T, W, C>;
 
   // fill puts the loads of the first positions, and of those before, on their way.
   AITER_DEVICE void fill(const T* x, int64_t first, int left) {
     AITER_UNROLL
-    for (int u = 0; u < kAhead; u++) {
+    for (int u = 0; u < A; u++) {
       raw_[u] = {};
       if (u >= left) continue;
       raw_[u] = Tokens<T, C>::load(x + (first + u) * a_.x.last);
@@ -135,14 +128,48 @@ template <class T, int W, int C, class Gate> class Walk {
     }
   }
 
-  AITER_DEVICE void token(const Raw& raw, uint32_t see, bool skip, T* out, int some) {
+  // simple does A positions that exist and see all.
+  AITER_DEVICE void simple(const T*& x, T*& out, int64_t t, int left) {
+    AITER_UNROLL
+    for (int u = 0; u < A; u++) {
+      const Raw raw = raw_[u];
+      if (u + A < left) {
+        raw_[u] = Tokens<T, C>::load(x);
+        if constexpr (!Gate::kPlain) gate_.fetch(b_, t + u + A, u);
+      }
+      token<false>(raw, ~0u, out, C);
+      x += a_.x.last, out += a_.out.last;
+    }
+  }
+
+  // careful does up to A positions one by one.
+  AITER_DEVICE void careful(const T*& x, T*& out, int64_t t, int left, int some) {
+    AITER_ROLLED
+    for (int u = 0; u < A && u < left; u++) {  // registers have no index: all move on by one
+      const Raw raw = raw_[0];
+      uint32_t see = ~0u;
+      bool skip = false;
+      if constexpr (!Gate::kPlain) see = gate_.template next<W, A>(t + u, &skip);
+      AITER_UNROLL
+      for (int k = 0; k + 1 < A; k++) raw_[k] = raw_[k + 1];
+      if (u + A < left) {
+        raw_[A - 1] = Tokens<T, C>::load(x);
+        if constexpr (!Gate::kPlain) gate_.fetch(b_, t + u + A, A - 1);
+      }
+      token<!Gate::kPlain>(raw, see, out, skip ? 0 : some);
+      x += a_.x.last, out += a_.out.last;
+    }
+  }
+
+  // token does a position, of which it stores the first `some` channels.
+  template <bool kGated> AITER_DEVICE void token(const Raw& raw, uint32_t see, T* out, int some) {
     float y[C];
     Tokens<T, C>::floats(raw, x_[W - 1]);
     AITER_UNROLL
     for (int c = 0; c < C; c++) y[c] = filter_.bias[c];
     AITER_UNROLL
     for (int k = W - 1; k >= 0; k--) {
-      if (!filter_.has(k) || (k < W - 1 && !(see >> k & 1))) continue;
+      if (!filter_.has(k) || (kGated && k < W - 1 && !(see >> k & 1))) continue;
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[c] = fmaf(filter_.weight[c][k], x_[k][c], y[c]);
     }
@@ -150,11 +177,11 @@ template <class T, int W, int C, class Gate> class Walk {
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[c] *= sigmoid(y[c]);
     }
-    if constexpr (!Gate::kPlain) {
+    if constexpr (kGated) {
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[c] = see >> 7 & 1 ? y[c] : 0.0f;
     }
-    if (!skip) Tokens<T, C>::store(out, some, y);
+    Tokens<T, C>::store(out, some, y);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++)
       AITER_UNROLL
@@ -165,7 +192,7 @@ template <class T, int W, int C, class Gate> class Walk {
   Gate& gate_;
   const int64_t b_, d_;
   Filter<T, W, C> filter_;
-  Raw raw_[kAhead], past_[W - 1];
+  Raw raw_[A], past_[W - 1];
   float x_[W][C];
 };
 
@@ -184,12 +211,13 @@ inline bool tokens_aligned(const Array3& x, int64_t batch, int64_t seqlen, int64
 }
 
 // extent_of_tokens chooses the strip and counts threads of C channels. Long strips
-// read less twice, many threads hide more: 32 positions, fewer in small problems.
-inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels) {
-  constexpr int64_t enough = 1 << 18;  // threads
-  const int64_t groups = (a->dim + channels - 1) / channels;
+// read less twice; short ones keep what all threads touch together close, and many
+// threads hide more: up to 32 positions of 2 bytes or 16 of 4.
+inline Extent extent_of_tokens(Rows* a, int64_t batch, int64_t channels, int64_t size) {
+  const int64_t groups = (a->dim + channels - 1) / channels, most = 64 / size;
+  const auto enough = [&](int64_t threads) { return threads >= 1 << (size == 2 && a->strip == 8 ? 16 : 18); };
   a->strip = 8;  // more than what lies before a row
-  while (a->strip < 32 && groups * batch * (a->seqlen / (2 * a->strip)) >= enough) a->strip *= 2;
+  while (a->strip < most && enough(groups * batch * (a->seqlen / (2 * a->strip)))) a->strip *= 2;
   return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false};
 }
 

@@ -36,7 +36,7 @@ constexpr int64_t kMostTiles = int64_t(1) << 26;  // of a launch, so that positi
 struct Everything {
   static constexpr bool kPlain = true;
   template <int W, int N> struct Ids {};
-  template <class T, int W> struct Begun {};
+  template <int W, int A> AITER_DEVICE bool whole(int64_t) const { return true; }
 };
 
 // any_bits reads an element whose type is known at run time, any_float says what
@@ -62,26 +62,11 @@ template <class T, int W, int C> class Filter {
   AITER_DEVICE void fetch(const Rows& a, int64_t d) {
     missing_ = W - a.width;
     packed_ = a.packed_weight && (C == 1 || d + C <= a.dim);
-    if (packed_) {
-      if (a.weight.dtype == DType::F32) load_raw<C * W>(static_cast<const float*>(a.weight.data) + d * W, raw_);
-      else load_raw<C * W / 2>(static_cast<const uint16_t*>(a.weight.data) + d * W, raw_);
-    } else {
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) {
-        const int64_t row = channel(a, d, c) * a.weight.first;
-        AITER_UNROLL
-        for (int k = 0; k < W; k++)
-          raw_[c * W + k] = k >= missing_ ? any_bits(a.weight, row + (k - missing_) * a.weight.last) : 0;
-      }
-    }
     packed_bias_ = C > 1 && a.packed_bias && d + C <= a.dim;
-    if (C > 1 && packed_bias_) {
-      if (a.bias.dtype == DType::F32) load_raw<C>(static_cast<const float*>(a.bias.data) + d, raw_bias_);
-      else load_raw<(C + 1) / 2>(static_cast<const uint16_t*>(a.bias.data) + d, raw_bias_);
-    } else {
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) raw_bias_[c] = a.bias.data ? any_bits(a.bias, channel(a, d, c) * a.bias.first) : 0;
-    }
+    if (a.weight.dtype == DType::F32) fetch_weight<uint32_t>(a, d);
+    else fetch_weight<uint16_t>(a, d);
+    if (a.bias.dtype == DType::F32) fetch_bias<uint32_t>(a, d);
+    else fetch_bias<uint16_t>(a, d);
   }
 
   AITER_DEVICE void settle(const Rows& a) {
@@ -103,6 +88,25 @@ template <class T, int W, int C> class Filter {
  private:
   static AITER_DEVICE int64_t channel(const Rows& a, int64_t d, int c) { return C == 1 || d + c < a.dim ? d + c : a.dim - 1; }
 
+  // fetch_weight and fetch_bias take elements of U's size.
+  template <class U> AITER_DEVICE void fetch_weight(const Rows& a, int64_t d) {
+    const U* p = static_cast<const U*>(a.weight.data);
+    if (packed_) return load_raw<C * W * int(sizeof(U)) / 4>(p + d * W, raw_);
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) {
+      const U* row = p + channel(a, d, c) * a.weight.first - missing_ * a.weight.last;
+      AITER_UNROLL
+      for (int k = 0; k < W; k++, row += a.weight.last) raw_[c * W + k] = k >= missing_ ? load_item(row) : 0;
+    }
+  }
+
+  template <class U> AITER_DEVICE void fetch_bias(const Rows& a, int64_t d) {
+    const U* p = static_cast<const U*>(a.bias.data);
+    if (packed_bias_) return load_raw<(C * int(sizeof(U)) + 3) / 4>(p + d, raw_bias_);
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) raw_bias_[c] = p ? load_item(p + channel(a, d, c) * a.bias.first) : 0;
+  }
+
   // load_raw reads N words.
   template <int N> static AITER_DEVICE void load_raw(const void* p, uint32_t* v) {
     constexpr int P = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
@@ -116,15 +120,23 @@ template <class T, int W, int C> class Filter {
 
   // convert makes floats of N elements, two in a word when they are packed.
   template <int N> static AITER_DEVICE void convert(DType t, bool packed, const uint32_t* raw, float* v) {
-    if (!packed || t == DType::F32) {
+    if (t == DType::F32) {
       AITER_UNROLL
-      for (int i = 0; i < N; i++) v[i] = any_float(raw[i], t);
-    } else if (N > 1 && t == DType::BF16) {
+      for (int i = 0; i < N; i++) v[i] = bits_to_float(raw[i]);
+    } else if (t == DType::BF16) {
+      convert_as<bf16_t, N>(packed, raw, v);
+    } else {
+      convert_as<half_t, N>(packed, raw, v);
+    }
+  }
+
+  template <class U, int N> static AITER_DEVICE void convert_as(bool packed, const uint32_t* raw, float* v) {
+    if (N > 1 && packed) {
       AITER_UNROLL
-      for (int i = 0; i + 1 < N; i += 2) Pair<bf16_t>::split(raw[i / 2], v + i);
-    } else if (N > 1) {
+      for (int i = 0; i + 1 < N; i += 2) Pair<U>::split(raw[i / 2], v + i);
+    } else {
       AITER_UNROLL
-      for (int i = 0; i + 1 < N; i += 2) Pair<half_t>::split(raw[i / 2], v + i);
+      for (int i = 0; i < N; i++) v[i] = to_float(U{uint16_t(raw[i])});
     }
   }
 

@@ -8,8 +8,8 @@
 // conv_states there are rows alone. Filters wider than 8 take a thread for a few
 // positions.
 // Bytes: x once (the halo again, from cache), out once, states once;
-// query_start_loc by binary search, once a vector or strip and once for each
-// sequence in it.
+// query_start_loc by binary search, once for kRows vectors or a strip and once for
+// each sequence in them.
 // Reduction: over the width, in one thread's fp32 registers.
 // varlen_states: a thread copies up to 8 values of a channel; x and states once.
 
@@ -35,17 +35,18 @@ struct Stretch {
 // find looks t up. Whatever starts holds, the answer has t or is not live; where
 // sequences are out of order it may miss one.
 AITER_DEVICE Stretch find(const Stateful& p, int64_t t) {
-  int64_t low = 0, high = p.batch;  // the first that starts after t
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (p.starts[middle] <= t) low = middle + 1;
-    else high = middle;
-  }
-  if (low == 0) return {t, t + 1, false};
-  const Sequence s = p.sequence(low - 1);
+  int64_t low = 0;
+  AITER_ROLLED
+  for (int64_t n = p.batch; n > 1; n -= n / 2)  // the last that starts by t is one of n
+    if (p.starts[low + n / 2] <= t) low += n / 2;
+  if (p.batch == 0 || p.starts[low] > t) return {t, t + 1, false};
+  const Sequence s = p.sequence(low);
   const Stretch found{s.start, s.start + s.len, s.live};
   return found.has(t) ? found : Stretch{t, t + 1, false};
 }
+
+// bits_from has the bits from n on, of which it has N at least.
+AITER_DEVICE uint32_t bits_from(int n) { return n < 0 ? ~0u : n > 31 ? 0 : ~0u << n; }
 
 // Packed is the gate of rows that hold sequences. The first `head` positions of
 // each are not theirs.
@@ -58,52 +59,53 @@ class Packed {
   template <class T> AITER_DEVICE float before(int64_t, int64_t, int64_t) const { return 0.0f; }
   template <class T, int W> AITER_DEVICE void finish(int64_t, int64_t) const {}
 
-  template <class T, int W> struct Begun {
-    T value[W - 1];
-    AITER_DEVICE void load(const Packed&, int64_t, int64_t) {
-      AITER_UNROLL
-      for (int k = 0; k < W - 1; k++) value[k] = T{};
-    }
-  };
-
-  // Ids are where the sequences of a vector of N positions and of W before it
-  // begin, -1 for a position without any.
+  // Ids are the sequence in which a vector of N positions begins.
   template <int W, int N> struct Ids {
-    int32_t id[W + N];
-    uint32_t skip;
+    Stretch begin;
     bool all;
 
-    AITER_DEVICE void load(const Packed& g, int64_t, int64_t start, int t, const Bounds& has) {
-      skip = 0, all = true;
-      if (t >= has.high) return;
+    AITER_DEVICE void load(const Packed& g, int64_t, int64_t start, int t, const Bounds&) {
       const int64_t first = start + t;
-      Stretch s = find(g.p_, first < 0 ? 0 : first);
-      if (s.live && first - (W - 1) >= s.first && first >= s.first + g.head_ && first + N <= s.end) return;
-      all = false;
-      AITER_ROLLED
-      for (int i = 0; i < W + N; i++) {  // registers have no index: all move on by one
-        const int64_t u = first - W + i;
-        const bool exists = u >= 0 && u < g.p_.seqlen;
-        if (exists && !s.has(u)) s = find(g.p_, u);
-        AITER_UNROLL
-        for (int k = 0; k + 1 < W + N; k++) id[k] = id[k + 1];
-        id[W + N - 1] = exists && s.live ? int32_t(s.first) : -1;
-        if (i >= W && exists && s.live && u < s.first + g.head_) skip |= 1u << (i - W);
-      }
+      begin = find(g.p_, first < 0 ? 0 : first);
+      all = begin.live && first - (W - 1) >= begin.first && first >= begin.first + g.head_ && first + N <= begin.end;
     }
 
-    AITER_DEVICE bool same(const Packed&) const { return all; }
+    AITER_DEVICE bool whole(const Packed&) const { return all; }
+
+    AITER_DEVICE Sight<W> sight(const Packed& g, int64_t start, int t) const {
+      Sight<W> sight{};
+      const int64_t first = start + t, end = least(first + N, g.p_.seqlen);
+      Stretch s = begin;
+      AITER_ROLLED
+      for (int64_t u = first < 0 ? 0 : first; u < end; u = s.end) {
+        if (!s.has(u)) s = find(g.p_, u);
+        if (!s.live) continue;
+        const int since = int(larger(s.first - first, -32)), till = int(least(s.end - first, N));  // 32 reach any filter
+        const uint32_t own = bits_from(int(u - first)) & ~bits_from(till);
+        sight.live |= own;
+        sight.skip |= own & ~bits_from(since + int(least(g.head_, 32)));
+        AITER_UNROLL
+        for (int m = 1; m < W; m++) sight.see[m - 1] |= own & bits_from(since + m);
+      }
+      return sight;
+    }
   };
 
   template <int W> AITER_DEVICE void start(int64_t, int64_t t) { at_ = find(p_, t); }
   AITER_DEVICE void fetch(int64_t, int64_t, int) {}
 
-  // at says what position t sees: a bit a tap, bit 7 that it has a sequence.
-  template <int W> AITER_DEVICE uint32_t at(int64_t t, int, bool* skip) {
+  // whole says whether A positions from t on see all.
+  template <int W, int A> AITER_DEVICE bool whole(int64_t t) {
+    if (!at_.has(t)) at_ = find(p_, t);
+    return at_.live && t - (W - 1) >= at_.first && t >= at_.first + head_ && t + A <= at_.end;
+  }
+
+  // next says what position t sees: a bit a tap, bit 7 that it has a sequence.
+  template <int W, int A> AITER_DEVICE uint32_t next(int64_t t, bool* skip) {
     if (!at_.has(t)) at_ = find(p_, t);
     if (!at_.live) return 0;
     const int64_t since = t - at_.first;
-    *skip = *skip || since < head_;
+    *skip = since < head_;
     return since >= W - 1 ? 0xff : 0x80 | (0x7f << (W - 1 - int(since)) & 0x7f);
   }
 
@@ -127,15 +129,15 @@ template <class T, int W> AITER_DEVICE void heads(const Stateful& p, const Heads
   else run_head<T, 0>(p, at.quotient, d, p.width - 1);
 }
 
-template <class T, int W, bool kShifts>
+template <class T, int W>
 __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_first_kernel(Stateful p, Rows a, Heads h) {
   if (blockIdx.x < h.blocks) return heads<T, W>(p, h);
   const uint32_t i = (blockIdx.x - h.blocks) * blockDim.x + threadIdx.x;
-  if (i < a.total) run_rows<T, W, kShifts>(a, Packed(p), i);
+  if (i < a.total) run_groups<T, W>(a, Packed(p), i);
 }
 
 template <class T, int W, int C>
-__global__ void __launch_bounds__(kThreads, kWalking<W>) causal_conv1d_varlen_last_kernel(Stateful p, Rows a, Heads h) {
+__global__ void __launch_bounds__(kThreads, (kWalking<W, Packed>)) causal_conv1d_varlen_last_kernel(Stateful p, Rows a, Heads h) {
   if (blockIdx.x < h.blocks) return heads<T, W>(p, h);
   const uint32_t i = (blockIdx.x - h.blocks) * blockDim.x + threadIdx.x;
   if (i < a.total) run_tokens<T, W, C>(a, Packed(p), i);
@@ -196,19 +198,19 @@ template <class T> struct Launcher {
   template <int W> void run() const {
     Rows a = rows_of(p, p.out);
     const int64_t size = sizeof(T), bytes = kChannels<T, W> * size;
-    if (!p.channel_last && p.x.last == 1 && p.out.last == 1)
-      return same_place(a, 1, size) ? first<W, false>(a) : first<W, true>(a);
+    if (!p.channel_last && p.x.last == 1 && p.out.last == 1) return first<W>(a);
     if (tokens_aligned(p.x, 1, p.seqlen, size, bytes) && tokens_aligned(p.out, 1, p.seqlen, size, bytes))
       return last<W, kChannels<T, W>>(a);
     last<W, 1>(a);
   }
 
-  template <int W, bool kShifts> void first(const Rows& a) const {
-    launch(a, extent_of_rows<T>(a, 1, kVectors<Packed, kShifts>), causal_conv1d_varlen_first_kernel<T, W, kShifts>);
+  template <int W> void first(Rows a) const {
+    const Extent e = extent_of_groups<T>(&a, 1);
+    launch(a, e, causal_conv1d_varlen_first_kernel<T, W>);
   }
 
   template <int W, int C> void last(Rows a) const {
-    const Extent e = extent_of_tokens(&a, 1, C);
+    const Extent e = extent_of_tokens(&a, 1, C, sizeof(T));
     launch(a, e, causal_conv1d_varlen_last_kernel<T, W, C>);
   }
 

@@ -102,6 +102,36 @@ AITER_DEVICE bool block_any(bool mine) {
 #endif
 }
 
+// prefetch asks for the memory at p, where the processor can be asked to.
+AITER_DEVICE void prefetch(const void* p) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+  (void)p;
+#endif
+}
+
+// opaque hides from the compiler where v came from.
+AITER_DEVICE void opaque(uint32_t& v) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(v));
+#elif defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+v"(v));
+#else
+  (void)v;
+#endif
+}
+
+// whole_wave says whether p holds for all lanes that are here, so that they stay
+// together; where lanes part at little cost, whether it holds for this one.
+AITER_DEVICE bool whole_wave(bool p) {
+#if defined(__CUDA_ARCH__)
+  return __all_sync(__activemask(), p);
+#else
+  return p;
+#endif
+}
+
 // Divisor divides numbers below 2^31 by a number that the host knows, with one
 // multiplication.
 struct Divisor {
