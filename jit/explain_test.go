@@ -129,7 +129,7 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 	b := newBench(t)
 	steps := func() map[string]map[string]any {
 		var log bytes.Buffer
-		ctx := zerolog.New(&log).Level(zerolog.DebugLevel).WithContext(context.Background())
+		ctx := zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.DebugLevel).WithContext(context.Background())
 		if _, err := b.manager(func(o *jit.Options) { o.Jobs = 1 }).Build(ctx, demo(t)); err != nil {
 			t.Fatal(err)
 		}
