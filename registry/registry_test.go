@@ -349,7 +349,7 @@ func TestBadEnvironment(t *testing.T) {
 
 func TestNoHome(t *testing.T) {
 	var log strings.Builder
-	ctx := zerolog.New(&log).WithContext(context.Background())
+	ctx := zerolog.New(zerolog.SyncWriter(&log)).WithContext(context.Background())
 	tmp := t.TempDir()
 	r, err := registry.Open(ctx, registry.Options{Getenv: env(map[string]string{"TMPDIR": tmp, "HOME": "", "XDG_CACHE_HOME": ""})})
 	if err != nil {

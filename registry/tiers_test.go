@@ -133,7 +133,7 @@ func TestReadOnlyCacheServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	ctx := zerolog.New(&log).WithContext(context.Background())
+	ctx := zerolog.New(zerolog.SyncWriter(&log)).WithContext(context.Background())
 	tmp := t.TempDir()
 	vars := map[string]string{"TMPDIR": tmp}
 	for k, v := range noCompilers {
