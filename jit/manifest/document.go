@@ -18,6 +18,9 @@ func (d *document) position(offset int) Position {
 		d.lines = lineStarts(d.src)
 	}
 	offset = min(max(offset, 0), len(d.src))
+	for offset < len(d.src) && !utf8.RuneStart(d.src[offset]) {
+		offset-- // the TOML library may stop within a character
+	}
 	line, exact := slices.BinarySearch(d.lines, offset)
 	if exact {
 		line++

@@ -21,6 +21,7 @@ func FuzzLoad(f *testing.F) {
 		text, _ := split(m.text)
 		f.Add(text)
 	}
+	f.Add("'\u3b40") // the file ends within a string, after a character of three bytes
 	f.Fuzz(func(t *testing.T, text string) {
 		files := tree(map[string]string{"config/main.toml": text, "config/other.toml": source("")})
 		cfg, err := manifest.Load(files, "config/main.toml", manifest.Options{})
