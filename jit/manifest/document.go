@@ -17,16 +17,24 @@ func (d *document) position(offset int) Position {
 	if d.lines == nil {
 		d.lines = lineStarts(d.src)
 	}
-	offset = min(max(offset, 0), len(d.src))
-	for offset < len(d.src) && !utf8.RuneStart(d.src[offset]) {
-		offset-- // the TOML library may stop within a character
-	}
+	offset = characterAt(d.src, min(max(offset, 0), len(d.src)))
 	line, exact := slices.BinarySearch(d.lines, offset)
 	if exact {
 		line++
 	}
 	before := d.src[d.lines[line-1]:offset]
 	return Position{File: d.file, Line: line, Col: 1 + utf8.RuneCountInString(before)}
+}
+
+// characterAt is where the character begins in which the offset lies: the TOML library may
+// stop within one.
+func characterAt(src string, offset int) int {
+	for back := 1; back < utf8.UTFMax && back <= offset; back++ {
+		if _, n := utf8.DecodeRuneInString(src[offset-back:]); n > back {
+			return offset - back
+		}
+	}
+	return offset
 }
 
 func lineStarts(src string) []int {

@@ -22,6 +22,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add("'\u3b40") // the file ends within a string, after a character of three bytes
+	f.Add("\xbf0")   // no UTF-8 from its first byte on
 	f.Fuzz(func(t *testing.T, text string) {
 		files := tree(map[string]string{"config/main.toml": text, "config/other.toml": source("")})
 		cfg, err := manifest.Load(files, "config/main.toml", manifest.Options{})
