@@ -136,7 +136,7 @@ template <class T, int W, bool Gated> struct Row {
   }
 
   // take is the tile of a slot; the chunk before it is in slot after.
-  AITER_DEVICE Tile take(const Waiting& from, int slot, int after) const {
+  AITER_DEVICE Tile take(const Waiting& from, int slot, [[maybe_unused]] int after) const {
     Tile tile = {from.x.take(slot), from.dout.take(slot), {}};
     if constexpr (kShares) {
       tile.left.clear();
