@@ -172,7 +172,6 @@ AITER_DEVICE int64_t next_with(const Decoding& a, int64_t slot, int64_t b, int64
 }
 
 // advance computes the position of sequence b and makes x part of the state.
-
 template <class T, int S, int C, bool kValuesAdjacent, class TW>
 AITER_DEVICE void advance(const Decoding& a, int64_t b, int64_t d, const Taps<TW, S + 1, C>& taps,
                           Window<T, S, C, kValuesAdjacent>* in) {
