@@ -54,6 +54,10 @@ var limits = []limit{
 	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.Loop.WideLoads >= 2 && r.Loop.WideStores >= 1
 	}},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], false>`, "nothing of the loop through the local data share, its crossbar neither", func(r codeobject.Report) bool {
+		return r.Loop.LDS == 0
+	}},
+	{`bwd::causal_conv1d_bwd_(input|weight)_kernel`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
 	// 8 elements of a lane; at its memory's limit an MI300X has time for half as many again as forward.
 	{`bwd::causal_conv1d_bwd_rows_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 40 vector instructions an element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},

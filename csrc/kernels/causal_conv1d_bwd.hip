@@ -63,7 +63,7 @@ inline bool as_aligned(Array3 t, const Array3& dx, int64_t size) {
 constexpr int kRowBits = 8;  // 2^8 is kRowThreads
 constexpr int64_t kMostSteps = 32, kRounds = 8;
 
-template <class T> Launch plan_rows(const Backward& p) {
+template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   constexpr int R = 16 / sizeof(T);
   Launch a{};
   a.p = p, a.cluster = 1;
@@ -71,7 +71,7 @@ template <class T> Launch plan_rows(const Backward& p) {
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
   a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.initial.data;
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
-  a.lane_bits = bits_for(pieces, 5);
+  a.lane_bits = bits_for(pieces, wave_bits);
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.batch * parts;
   a.parts = divisor(parts), a.total = uint32_t(chunks);
@@ -100,7 +100,9 @@ template <class T, int W, bool Gated> Status run_row(const Launch& a, int device
 }
 
 template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
-  const Launch a = plan_rows<T>(p);
+  int wave_bits;
+  AITER_TRY(device_wave_bits(device, &wave_bits));
+  const Launch a = plan_rows<T>(p, wave_bits);
   const bool whole = a.whole && !p.seq.data;
   if (p.width > 4 && whole) return run_row<T, 8, false>(a, device, stream);
   if (p.width > 4) return run_row<T, 8, true>(a, device, stream);

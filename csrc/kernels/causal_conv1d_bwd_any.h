@@ -12,6 +12,28 @@ namespace aiter::conv1d::bwd {
 
 constexpr int kAnyThreads = 256;
 
+// gradient is g at t, from memory alone.
+template <class T> AITER_DEVICE float gradient(const Backward& all, int64_t b, int64_t d, int64_t t) {
+  const Backward& p = again(all);
+  const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
+  if (s < 0) return 0.0f;
+  const float g = to_float(p.dout.row<T>(b, d)[t * p.dout.last]);
+  if (!p.silu) return g;
+  float sum = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+  AITER_ROLLED
+  for (int64_t k = 0; k < p.width; k++) {
+    const int64_t u = t - (p.width - 1) + k;
+    if (p.sees(b, s, u)) sum = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), sum);
+  }
+  return g * slope(sum);
+}
+
+// final_gradient is what dfinal_states adds to the gradient of X[t].
+template <class T> AITER_DEVICE float final_gradient(const Backward& p, int64_t b, int64_t d, int64_t t) {
+  const int64_t j = t - (p.seqlen - (p.width - 1));
+  return p.dfinal.data && j >= 0 ? to_float(p.dfinal.row<T>(b, d)[j * p.dfinal.last]) : 0.0f;
+}
+
 // The gradients of X[from..to] of every row: dinitial_states below position 0, dx
 // from there on.
 template <class T>
@@ -60,7 +82,8 @@ template <class T> __global__ void __launch_bounds__(kAnyThreads) causal_conv1d_
       const Split row = split(i, p.seqlen);
       const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
       const float g = gradient<T>(p, b, d, t);
-      if (p.sees(b, p.seq.data ? p.sequence(b, t) : 0, u)) sums[0] = fmaf(p.value<T>(b, d, u), g, sums[0]);
+      const Backward& q = again(p);
+      if (q.sees(b, q.seq.data ? q.sequence(b, t) : 0, u)) sums[0] = fmaf(q.value<T>(b, d, u), g, sums[0]);
       sums[1] += g;
     }
     fold_block(shared, sums, lanes);

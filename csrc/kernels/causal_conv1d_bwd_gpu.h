@@ -20,6 +20,18 @@ inline int bits_for(int64_t n, int most) {
   return k;
 }
 
+// device_wave_bits is the logarithm of how many lanes a wave of the device has.
+inline Status device_wave_bits(int device, int* bits) {
+  *bits = 5;
+#if AITER_HIP
+  int lanes = 0;
+  const gpu_error_t e = hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, device);
+  if (e != kGpuSuccess) return runtime_error("cannot ask device %d for its wave's size: %s", device, gpu_error_text(e));
+  *bits = lanes == 64 ? 6 : 5;
+#endif
+  return Status();
+}
+
 inline bool aligned(const Array3& t, int64_t size, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
 }

@@ -1,6 +1,6 @@
 // causal_conv1d_bwd where a row's positions are neighbours (channel-first).
 //
-// Tiling: a team of up to 32 lanes walks chunks of one channel from the last
+// Tiling: a team of up to a wave's lanes walks chunks of one channel from the last
 // position to the first; a lane owns 16 bytes of positions in each chunk. The next
 // chunks of x and dout are always on their way: four in shared memory on NVIDIA's
 // processors, which fill that by themselves, one in registers on AMD's.
@@ -71,9 +71,8 @@ template <class T, int W, bool Gated> struct Row {
   const Launch& a;
   const Backward& p;
   const int64_t d;
-  // next is the number in its wave of the team's lane behind this one, the first behind the
-  // last; beside how far away the thread is whose tile comes before.
-  const int length, lanes, lane, next, beside, skip;
+  // beside is how far away the thread is whose tile comes before.
+  const int length, lanes, lane, beside, skip;
   const T *x, *dout;  // the row of the chunk to send for
   T* dx;              // that of the chunk to compute, of batch b
   int64_t b;
@@ -83,8 +82,7 @@ template <class T, int W, bool Gated> struct Row {
   // The team is at chunk, counted over all rows of channel d.
   AITER_DEVICE Row(const Launch& a, int64_t d, uint32_t chunk)
       : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << a.lane_bits),
-        lane(int(threadIdx.x) & (lanes - 1)), next((int(threadIdx.x) - lane + ((lane + 1) & (lanes - 1))) & (wave() - 1)),
-        beside(lane ? -1 : lanes - 1), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
+        lane(int(threadIdx.x) & (lanes - 1)), beside(lane ? -1 : lanes - 1), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
     const uint32_t row = a.parts.quotient(chunk);
     b = row, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d);
     t = ahead = (int(chunk - row * a.parts.by) * lanes + lane) * R - misfit(dx);
@@ -252,12 +250,13 @@ template <class T, int W, bool Gated> struct Row {
     }
   }
 
-  // halo brings g of the H positions behind a lane's own.
+  // halo brings g of the H positions behind a lane's own. Where several teams share a wave
+  // a row is one chunk, its carry 0, and so is what a team's last lane gets from the next team's first.
   AITER_DEVICE void halo(float* g) {
     AITER_UNROLL
     for (int j = 0; j < H; j++) {
       const float own = g[j];  // for j >= R: what came from the next lane already
-      g[R + j] = from_lane(lane == 0 ? carry[j] : own, next);
+      g[R + j] = next_lane(lane == 0 ? carry[j] : own);
       carry[j] = own;
     }
   }

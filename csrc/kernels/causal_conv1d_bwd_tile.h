@@ -49,14 +49,14 @@ struct Launch {
   AITER_DEVICE void keep(uint32_t segment, int64_t d, int k, float sum) const;
 };
 
-// again is the kernel's argument a, for one use of it: AMD's compilers else read all of it
-// first of all, and have no registers left to keep it in.
-AITER_DEVICE const Launch& again(const Launch& a) {
+// again is the kernel's first argument a, for one use of it: AMD's compilers else read all
+// of it first of all, and have no registers left to keep it in.
+template <class Args> AITER_DEVICE const Args& again(const Args& a) {
 #if defined(__HIP_DEVICE_COMPILE__)
   (void)a;
   auto p = __builtin_amdgcn_kernarg_segment_ptr();
   asm volatile("" : "+s"(p));
-  return *(const Launch*)(p);
+  return *(const Args*)(p);
 #else
   return a;
 #endif
@@ -210,22 +210,35 @@ AITER_DEVICE float slope(float p) {
   return fmaf(q, fmaf(-p, q, p), q);
 }
 
-// lane_xor is v of the lane whose number differs in mask; from_lane is v of the lane
-// given. All lanes of a wave take part.
+// lane_xor is v of the lane whose number differs in mask; next_lane is v of the lane
+// behind, in a wave's last lane that of its first. All lanes of a wave take part.
 #if AITER_HIP
 AITER_DEVICE int wave() { return warpSize; }
 AITER_DEVICE int wave_bits() { return wave() == 64 ? 6 : 5; }
 
 AITER_DEVICE void wave_barrier() {}
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor(v, mask); }
-AITER_DEVICE float from_lane(float v, int lane) { return __shfl(v, lane); }
+AITER_DEVICE float next_lane(float v) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  // Not through the local data share's crossbar, which __shfl takes.
+  int bits = int(float_to_bits(v));
+#if defined(__GFX9__)
+  bits = __builtin_amdgcn_update_dpp(bits, bits, 0x134, 0xf, 0xf, false);  // wave_rol:1
+#else
+  const int other = __builtin_amdgcn_permlanex16(bits, bits, 0, 0, false, false);  // the first of the other 16
+  bits = __builtin_amdgcn_update_dpp(other, bits, 0x101, 0xf, 0xf, false);         // row_shl:1; the 16th keeps other
+#endif
+  v = bits_to_float(uint32_t(bits));
+#endif
+  return v;
+}
 #else
 AITER_DEVICE int wave() { return 32; }
 AITER_DEVICE int wave_bits() { return 5; }
 // wave_barrier lets lanes see what others of their wave have put into shared memory.
 AITER_DEVICE void wave_barrier() { __syncwarp(); }
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
-AITER_DEVICE float from_lane(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+AITER_DEVICE float next_lane(float v) { return __shfl_sync(0xffffffffu, v, (int(threadIdx.x) + 1) & 31); }
 #endif
 
 // With start_next a kernel lets the one that was launched behind it onto the device's
@@ -305,27 +318,6 @@ template <int W> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float 
   if (p.bias.data) read_raw<1>(p.bias, d, 0, raw + W);
   AITER_UNROLL
   for (int k = 0; k <= W; k++) taps[k] = raw[k].value();
-}
-
-// gradient is g at t, from memory alone.
-template <class T> AITER_DEVICE float gradient(const Backward& p, int64_t b, int64_t d, int64_t t) {
-  const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
-  if (s < 0) return 0.0f;
-  const float g = to_float(p.dout.row<T>(b, d)[t * p.dout.last]);
-  if (!p.silu) return g;
-  float sum = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  AITER_ROLLED
-  for (int64_t k = 0; k < p.width; k++) {
-    const int64_t u = t - (p.width - 1) + k;
-    if (p.sees(b, s, u)) sum = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), sum);
-  }
-  return g * slope(sum);
-}
-
-// final_gradient is what dfinal_states adds to the gradient of X[t].
-template <class T> AITER_DEVICE float final_gradient(const Backward& p, int64_t b, int64_t d, int64_t t) {
-  const int64_t j = t - (p.seqlen - (p.width - 1));
-  return p.dfinal.data && j >= 0 ? to_float(p.dfinal.row<T>(b, d)[j * p.dfinal.last]) : 0.0f;
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -28,6 +28,7 @@ struct dim3 {
 
 // The runtime library's functions. The two configurations are what <<<>>> becomes.
 enum hipError_t { hipSuccess = 0 };
+enum hipDeviceAttribute_t { hipDeviceAttributeWarpSize = 87 };
 typedef struct ihipStream_t* hipStream_t;
 
 // Memory pools: the values and layout of HIP's enums and structs.
@@ -52,6 +53,7 @@ static_assert(sizeof(hipMemPoolProps) == 88, "HIP's layout");
 extern "C" {
 hipError_t hipGetDevice(int* device);
 hipError_t hipSetDevice(int device);
+hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device);
 hipError_t hipGetLastError();
 const char* hipGetErrorString(hipError_t error);
 hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* props);
