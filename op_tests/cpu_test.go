@@ -53,7 +53,7 @@ func TestCPU(t *testing.T) {
 func levels() []string {
 	switch runtime.GOARCH {
 	case "amd64":
-		return []string{"scalar", "avx2", "avx512"}
+		return []string{"scalar", "avx2", "avx512", "avx512_bf16"}
 	case "arm64":
 		return []string{"scalar", "neon"}
 	}
@@ -129,6 +129,7 @@ func TestCPUDigests(t *testing.T) {
 			{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true},
 			{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true, DType: tensor.BFloat16},
 			{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true, DType: tensor.Float16},
+			{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true, DType: tensor.BFloat16},
 		} {
 			for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 				c.Layout, c.Seed = layout, uint64(i)

@@ -23,10 +23,13 @@ constexpr int64_t kGroupsEnough = 64;    // from so many groups of channels on n
 constexpr int64_t kTokenBlock = 128;     // the most channels that tokens are computed of at once,
                                          // and a few more in the last block
 
-// group_blocks: fewer at once where there are few, so that all threads have some.
+// group_blocks: as many for each thread. Where kSlots has room for several segments, cuts
+// depend on the groups: these are then the same for any number of threads.
 inline Blocks group_blocks(int64_t dim) {
-  const int64_t each = dim / 16 / kMostLanes * kMostLanes;
-  return Blocks(dim, each < 32 ? 32 : least(each, kTokenBlock));
+  const int64_t threads = 2 * dim < kSlots ? 16 : cpu::settings().threads;
+  const int64_t rounds = pieces(dim, threads * kTokenBlock);
+  const int64_t each = pieces(dim, threads * rounds * kMostLanes) * kMostLanes;
+  return Blocks(dim, each < 32 ? 32 : each);
 }
 
 }  // namespace aiter::conv1d::bwd

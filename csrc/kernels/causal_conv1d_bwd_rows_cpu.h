@@ -17,13 +17,13 @@ constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 4 * kLanes;
 
 // through_silu makes the gradients of n sums before the activation, y, of g. Up to
 // 4*kLanes behind them are computed, too: zeros, since subnormals would take long.
-AITER_ONCE void through_silu(float* sums, float* g, int64_t n) {
-  for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, F{}), store(g + n + j * kLanes, F{});
+AITER_ONCE void through_silu(float* sums, float* g, int64_t n, bool brief) {
+  for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, zeros()), store(g + n + j * kLanes, zeros());
   for (int64_t i = 0; i < n; i += 4 * kLanes) {
     F y[4], e[4];
     for (int j = 0; j < 4; j++) y[j] = load(sums + i + j * kLanes);
     bound<4>(y);
-    exp_minus<4>(y, e);
+    exp_minus<4>(y, e, brief);
     for (int j = 0; j < 4; j++) {
       const F s = over(set(1.0f), e[j] + 1.0f);
       store(g + i + j * kLanes, load(g + i + j * kLanes) * (s * (y[j] * (1.0f - s) + 1.0f)));
@@ -40,17 +40,16 @@ class Sums {
   // add takes n positions; x and g are 0 behind them, up to 2*kLanes.
   AITER_HOT void add(const float* x, const float* g, int64_t n) {
     for (int64_t k = 0; k < width_; k += 4) {
-      F a[4], b[4];
+      F a[4], b[4], even = F{}, odd = F{};
       for (int j = 0; j < 4; j++) a[j] = lane_[k + j], b[j] = F{};
       for (int64_t i = 0; i < n; i += 2 * kLanes) {
         const F u = load(g + i), v = load(g + i + kLanes);
         for (int j = 0; j < 4; j++) a[j] = load(x + i + k + j) * u + a[j], b[j] = load(x + i + k + j + kLanes) * v + b[j];
+        even += u, odd += v;
       }
+      if (k == 0) bias_ += even + odd;
       for (int j = 0; j < 4; j++) lane_[k + j] = a[j] + b[j];
     }
-    F a = bias_, b = F{};
-    for (int64_t i = 0; i < n; i += 2 * kLanes) a += load(g + i), b += load(g + i + kLanes);
-    bias_ = a + b;
     if ((count_ += n) >= kUnit) flush();
   }
 
@@ -101,7 +100,9 @@ class Rows {
       const int64_t from = u % per * kUnit, to = least(from + kUnit, p.seqlen);
       for (c.t = from; c.t < to; c.t += kChunk) {
         c.n = least(kChunk, to - c.t), c.known = least(c.n + p.width - 1, p.seqlen - c.t);
+        prefetch(p.x, c);
         gradients(&c);
+        prefetch(p.dout, c);
         inputs(&c);
         if (p.dinitial.data && c.t == 0) initials(c);
         blank(c.x + c.n + p.width - 1, c.g + c.n);
@@ -113,11 +114,21 @@ class Rows {
 
  private:
   static AITER_HOT void blank(float* x, float* g) {
-    for (int i = 0; i < 2; i++) store(x + i * kLanes, F{}), store(g + i * kLanes, F{});
+    for (int i = 0; i < 2; i++) store(x + i * kLanes, zeros()), store(g + i * kLanes, zeros());
   }
 
   char* row(const Array3& a, const Chunk& c, int64_t t) const {
     return static_cast<char*>(a.data) + (c.b * a.batch + c.d * a.dim + t * a.last) * size;
+  }
+
+  // prefetch fetches what the next chunk reads. The processor itself does not look beyond a page.
+  void prefetch(const Array3& a, const Chunk& c) const {
+    int64_t b = c.b, d = c.d, t = c.t + kChunk;
+    if (t >= p.seqlen) t = 0, b++;
+    if (b == p.batch) b = 0, d++;
+    if (d == p.dim) return;
+    const char* next = static_cast<char*>(a.data) + (b * a.batch + d * a.dim + t * a.last) * size;
+    for (int64_t i = 0; i < least(kChunk, p.seqlen - t) * size; i += 64) __builtin_prefetch(next + i);
   }
 
   // gradients: X from t-(W-1) on into x, and g.
@@ -129,7 +140,7 @@ class Rows {
     blank(c->x + c->known + halo, c->g + c->known);
     if (!p.silu) return;
     floats.convolve(c->x, c->y, c->known, c->forward);
-    through_silu(c->y, c->g, c->known);
+    through_silu(c->y, c->g, c->known, size == 2);
     blank(c->x + c->known + halo, c->g + c->known);
   }
 

@@ -74,7 +74,7 @@ class Tile {
     gather(p_.dout, dtype_, c_, t, n, g_.row(0));
     if (p_.silu) {
       tile_sums(p_, filter_, c_.b, t, n, x_.row(0), dx_.row(0), false);
-      through_silu(dx_.row(0), g_.row(0), n * kChannels);
+      through_silu(dx_.row(0), g_.row(0), n * kChannels, false);
     }
     for (int64_t i = 0; p_.seq.data && i < n; i++)
       if (p_.sequence(c_.b, t + i) < 0) Row().to(g_.row(i));

@@ -4,10 +4,10 @@
 // Tiling: up to 144 channels by 16 positions as floats in the first cache: x, W-1
 // positions more before it, and g, which keeps its last W-1 positions, from the sums
 // before the activation, which are computed again; dx, W-1 positions behind.
-// The tile that comes next is fetched meanwhile.
+// The tile that comes next is fetched meanwhile, row by row.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
-// Reduction: dx over the width in fp32. dweight and dbias over a tile in fp32, and
-// over the tiles in double.
+// Reduction: dx over the width in fp32. dweight and dbias over 8 tiles in fp32, and
+// over those in double.
 
 namespace aiter::AITER_LEVEL::conv1d::bwd {
 
@@ -28,14 +28,16 @@ class Tokens {
   void run(int64_t b, int64_t from, int64_t to) {
     b_ = b;
     memset(g_, 0, halo_ * n_ * sizeof(float));
-    for (int64_t t = from; t < to + halo_; t += kSpan) {
+    memset(part_, 0, sizeof part_);
+    for (int64_t t = from, tiles = 1; t < to + halo_; t += kSpan, tiles++) {
       const int64_t m = least(kSpan, to + halo_ - t);
-      prefetch(t + kSpan, to + halo_);
-      gradients(t, m);
+      gradients(t, m, least(to + halo_, p_.seqlen));
       if (t < to) sums(least(m, to - t));
       inputs(t - halo_, m, from, to);
       memmove(g_, g_ + m * n_, halo_ * n_ * sizeof(float));
+      if (tiles % 8 == 0) flush();
     }
+    flush();
     cpu::drain();
   }
 
@@ -47,9 +49,8 @@ class Tokens {
     return static_cast<char*>(a.data) + (b_ * a.batch + d_ + t * a.last) * size_;
   }
 
-  void prefetch(int64_t t, int64_t end) const {
-    for (end = least(end, least(t + kSpan, p_.seqlen)); t < end; t++)
-      for (int64_t i = 0; i < n_ * size_; i += 64) __builtin_prefetch(element(p_.x, t) + i), __builtin_prefetch(element(p_.dout, t) + i);
+  void prefetch(const Array3& a, int64_t t, int64_t end) const {
+    for (int64_t i = 0; t < end && i < n_ * size_; i += 64) __builtin_prefetch(element(a, t) + i);
   }
 
   // before reads X[t] into a row, t < 0.
@@ -57,20 +58,25 @@ class Tokens {
     for (int64_t c = 0; c < n_; c++) row[c] = p_.initial.data ? aiter::load(state(p_.initial, c, t + halo_), dtype_, 0) : 0.0f;
   }
 
-  // gradients: X[t-(W-1)..t+m] into x_, and g[t..t+m], 0 behind the end, into g_.
-  void gradients(int64_t t, int64_t m) {
+  // gradients: X[t-(W-1)..t+m] into x_, and g[t..t+m], 0 behind the end, into g_. What
+  // is read lies before end.
+  void gradients(int64_t t, int64_t m, int64_t end) {
     const int64_t known = least(m, p_.seqlen - t);
     float* g = g_ + halo_ * n_;
     if (known < m) memset(g + (known > 0 ? known : 0) * n_, 0, (m - (known > 0 ? known : 0)) * n_ * sizeof(float));
     if (known <= 0) return;
     for (int64_t i = 0; i < halo_ + known; i++) {
+      if (i >= halo_) prefetch(p_.x, t - halo_ + i + kSpan, end);
       if (t - halo_ + i < 0) before(t - halo_ + i, x_ + i * n_);
       else table_.widen(element(p_.x, t - halo_ + i), n_, x_ + i * n_);
     }
-    for (int64_t i = 0; i < known; i++) table_.widen(element(p_.dout, t + i), n_, g + i * n_);
+    for (int64_t i = 0; i < known; i++) {
+      prefetch(p_.dout, t + i + kSpan, end);
+      table_.widen(element(p_.dout, t + i), n_, g + i * n_);
+    }
     if (!p_.silu) return;
-    floats_.tokens(x_, n_, y_, n_, known, forward_, false);
-    through_silu(y_, g, known * n_);
+    floats_.tokens(x_, n_, y_, n_, known, {forward_, 0, n_, false, false});
+    through_silu(y_, g, known * n_, size_ == 2);
     if (known < m) memset(g + known * n_, 0, (m - known) * n_ * sizeof(float));
   }
 
@@ -82,28 +88,37 @@ class Tokens {
       c -= skip;
       for (int64_t k = 0; k < p_.width; k += 4) {
         const float *x = x_ + k * n_ + c, *g = g_ + halo_ * n_ + c;
-        F a[4] = {}, bias = F{};
+        F a[4], bias = F{};
+        for (F& sum : a) sum = F{};
         for (int64_t i = 0; i < m; i++, x += n_, g += n_) {
           const F d = load(g);
           bias += d;
           for (int j = 0; j < 4; j++) a[j] = load(x + j * n_) * d + a[j];
         }
-        for (int64_t j = 0; j < 4 && k + j < p_.width; j++) add(k + j, c, skip, a[j]);
+        for (int j = 0; j < 4; j++)
+          if (k + j < p_.width) add(k + j, c, skip, a[j]);
         if (k == 0) add(p_.width, c, skip, bias);
       }
     }
   }
 
   // add leaves out the first few, which were added before.
-  void add(int64_t k, int64_t c, int64_t skip, F sum) {
-    float lane[kLanes];
+  AITER_HOT void add(int64_t k, int64_t c, int64_t skip, F sum) {
+    float lane[kLanes], *to = part_ + k * n_ + c;
+    if (skip == 0) return store(to, load(to) + sum);
     give(lane, sum);
-    for (int64_t j = skip; j < kLanes; j++) totals_[k * wide_ + c + j] += double(lane[j]);
+    for (int64_t j = skip; j < kLanes; j++) to[j] += lane[j];
+  }
+
+  void flush() {
+    for (int64_t k = 0; k <= p_.width; k++)
+      for (int64_t c = 0; c < n_; c++) totals_[k * wide_ + c] += double(part_[k * n_ + c]);
+    memset(part_, 0, sizeof part_);
   }
 
   // inputs: dx[t..t+m] from g_, which begins at t.
   void inputs(int64_t t, int64_t m, int64_t from, int64_t to) {
-    floats_.tokens(g_, n_, y_, n_, m, back_, false);
+    floats_.tokens(g_, n_, y_, n_, m, {back_, 0, n_, false, false});
     for (int64_t i = 0; i < m; i++) {
       const int64_t u = t + i;
       float* row = y_ + i * n_;
@@ -128,6 +143,7 @@ class Tokens {
   double* const totals_;
   int64_t b_ = 0;
   TokenTaps forward_, back_;  // from X to y, and from g to dx
+  float part_[(kTokenWidth + 1) * kMost];  // of totals_, since the last flush
   // Taps beyond the width are computed, and ignored.
   alignas(64) float x_[(kTokenWidth + 3 + kSpan) * kMost], g_[(kTokenWidth + kSpan) * kMost], y_[(kSpan + 1) * kMost];
 };

@@ -14,6 +14,29 @@ void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int
   AITER_CPU_CALL(conv1d::tile_sums(p, filter, b, t, n, x, y, activate));
 }
 
+void TokenTaps::read(const Problem& p, int64_t d, int64_t count) {
+  width = p.width, channels = count, silu = p.silu;
+  for (int64_t k = 0; k <= width; k++) {
+    const Array2& a = k < width ? p.weight : p.bias;
+    float* to = k < width ? weight + k * count : bias;
+    if (!a.data) memset(to, 0, count * sizeof(float));
+    else if (dtype_size(a.dtype) == 4) column<float>(a, d, k % width, to);
+    else column<half_t>(a, d, k % width, to);
+  }
+}
+
+// column reads tap k. T is any type of the elements' size.
+template <class T> void TokenTaps::column(const Array2& a, int64_t d, int64_t k, float* to) const {
+  const T* from = static_cast<const T*>(a.data) + d * a.first + k * a.last;
+  const Kernels& table = kernels(a.dtype);
+  T some[64];
+  for (int64_t c = 0, n; c < channels; c += n) {
+    n = least(64, channels - c);
+    for (int64_t i = 0; i < n; i++) some[i] = from[(c + i) * a.first];
+    table.widen(some, n, to + c);
+  }
+}
+
 template <class T> static void gather_columns(const Array3& a, const Channels& c, int64_t from, int64_t n, float* rows) {
   for (int j = 0; j < c.count; j++) {
     const T* p = a.row<T>(c.b, c.d + j) + from * a.last;

@@ -13,7 +13,7 @@ namespace aiter::conv1d {
 constexpr int64_t kRowWidth = 64;    // the widest filter for rows
 constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
 constexpr int64_t kMostLanes = 16;   // floats in the widest vector
-constexpr int64_t kBlock = 512;      // channels that tokens are computed of at once: 2 KiB of them,
+constexpr int64_t kBlock = 512;      // the most channels that tokens are computed of at once,
 constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
 constexpr int kChannels = 32;        // channels in a tile
 constexpr int64_t kTokens = 64;      // positions in a tile
@@ -45,21 +45,17 @@ struct TokenTaps {
   int64_t width, channels;
   bool silu;
 
-  void read(const Problem& p, int64_t d, int64_t count) {
-    width = p.width, channels = count, silu = p.silu;
-    for (int64_t k = 0; k < width; k++) column(p.weight, d, k, weight + k * count);
-    if (p.bias.data) column(p.bias, d, 0, bias);
-    else memset(bias, 0, sizeof bias);
-  }
+  void read(const Problem& p, int64_t d, int64_t count);
 
  private:
-  void column(const Array2& a, int64_t d, int64_t k, float* to) const {
-    const float* from = static_cast<const float*>(a.data) + d * a.first + k * a.last;
-    if (a.dtype != DType::F32)
-      for (int64_t c = 0; c < channels; c++) to[c] = a.get(d + c, k);
-    else
-      for (int64_t c = 0; c < channels; c++) to[c] = from[c * a.first];
-  }
+  template <class T> void column(const Array2& a, int64_t d, int64_t k, float* to) const;
+};
+
+// Side is some of the channels of taps, and what their sums are for.
+struct Side {
+  const TokenTaps& taps;
+  int64_t first, channels;
+  bool brief, streams;  // brief: they are rounded to 16 bits; streams: out is written past the caches
 };
 
 // Buffer is rows of kChannels floats: its own, or the heap's where those do not do.
@@ -116,9 +112,6 @@ struct Blocks {
   int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
 };
 
-// token_blocks are those of T.
-template <class T> Blocks token_blocks(int64_t dim) { return Blocks(dim, kBlock * sizeof(T) / sizeof(float)); }
-
 // Strip is a run of positions of a block of channels.
 struct Strip {
   const void* x;  // position 0, which may lie behind others
@@ -136,7 +129,7 @@ struct Kernels {
   // strip computes positions from..to.
   void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
   // tokens computes count positions of floats; x is X of the first, W-1 before it.
-  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const TokenTaps& taps, bool streams);
+  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const Side& side);
   // step computes one position of channels whose slots hold three each, and moves these on.
   void (*step)(void* slots, const void* x, void* out, const TokenTaps& taps);
   // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.

@@ -69,14 +69,15 @@ template <class T> struct ByRow {
   }
 };
 
-// ByToken: parts are a block of channels by some positions.
+// ByToken: parts are a block of channels, 512 floats or 256 elements of 16 bits, by some
+// positions.
 template <class T> struct ByToken {
   Work& work;
   const Forward& p;
   const Blocks blocks;
   int64_t segment, segments;
 
-  explicit ByToken(Work& w) : work(w), p(w.p), blocks(token_blocks<T>(p.dim)) {
+  explicit ByToken(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock * sizeof(T) / sizeof(float)) {
     segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }

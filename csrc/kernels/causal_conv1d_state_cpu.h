@@ -168,7 +168,7 @@ template <class T> void blank(const Stateful& p, bool in_order, int64_t d, int64
 }
 
 template <class T, template <class> class Of> Status share(const Stateful& p, DType dtype) {
-  const Blocks blocks = token_blocks<T>(p.dim);
+  const Blocks blocks(p.dim, kBlock);
   const bool own = !p.keeps || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;

@@ -70,7 +70,7 @@ template <int n> using MakeLanes = typename LanesTo<n>::type;
 #endif
 
 #define AITER_CPU_CALL(call)                                         \
-  (::aiter::cpu::settings().level == ::aiter::cpu::kAvx512 ? ::aiter::avx512::call \
+  (::aiter::cpu::settings().level >= ::aiter::cpu::kAvx512 ? ::aiter::avx512::call \
    : ::aiter::cpu::settings().level == ::aiter::cpu::kAvx2 ? ::aiter::avx2::call   \
                                                            : ::aiter::scalar::call)
 

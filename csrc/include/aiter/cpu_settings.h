@@ -1,7 +1,7 @@
 // What the CPU kernels may use of the machine: the instruction set and the
 // number of threads. Read once a process, at the first call.
 //
-//   AITER_CPU_ISA      scalar, avx2, avx512 or neon: not the best that the
+//   AITER_CPU_ISA      scalar, avx2, avx512, avx512_bf16 or neon: not the best that the
 //                      processor has, but this
 //   AITER_NUM_THREADS  1 to 1024: not one for each processor that the process may
 //                      run on (its affinity mask and the quota of its cgroups)
@@ -18,12 +18,13 @@
 namespace aiter::cpu {
 
 // Level is an instruction set that kernels are compiled for; later ones are better.
-enum Level : int { kScalar, kNeon, kAvx2, kAvx512, kLevels };
+// kAvx512Bf16 is the code of kAvx512, in which the processor rounds to bf16.
+enum Level : int { kScalar, kNeon, kAvx2, kAvx512, kAvx512Bf16, kLevels };
 
 constexpr int kMostThreads = 1024;
 
 inline const char* level_name(int level) {
-  const char* const names[kLevels] = {"scalar", "neon", "avx2", "avx512"};
+  const char* const names[kLevels] = {"scalar", "neon", "avx2", "avx512", "avx512_bf16"};
   return names[level];
 }
 
@@ -34,6 +35,7 @@ inline bool has(int level) {
   if (level == kAvx512)
     return has(kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (level == kAvx512Bf16) return has(kAvx512) && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
   if (level == kNeon) return true;
 #endif

@@ -16,6 +16,16 @@ typedef uint32_t U __attribute__((vector_size(AITER_LANES * 4)));
 typedef uint16_t H __attribute__((vector_size(AITER_LANES * 2)));  // bits of 16-bit floats
 
 AITER_HOT F set(float f) { return f - F{}; }
+
+// zeros is no constant to compilers: these clear a few vectors by an instruction that is slow to begin.
+AITER_HOT F zeros() {
+  F v = {};
+#if AITER_ISA >= 2
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
+
 AITER_HOT U bits(F v) { return reinterpret_cast<U>(v); }
 AITER_HOT F floats(U v) { return reinterpret_cast<F>(v); }
 
@@ -123,6 +133,17 @@ AITER_HOT H to_bf16(F f) {
   return narrow((rounded | reinterpret_cast<U>(f != f)) >> 16);
 }
 
+#if AITER_ISA == 3
+// native_bf16_t is bf16_t rounded by the processor where it can (cpu::kAvx512Bf16):
+// one instruction instead of eight, to which subnormals are 0.
+struct native_bf16_t : bf16_t {};
+AITER_HOT H rounded(F v, native_bf16_t) {
+  H h;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(h) : "v"(v));
+  return h;
+}
+#endif
+
 // Elements are the bits of kLanes elements.
 AITER_HOT F rounded(F v, float) { return v; }
 AITER_HOT H rounded(F v, half_t) { return to_half(v); }
@@ -175,9 +196,9 @@ AITER_HOT float sum(F v) {
 // What follows takes kCount vectors step by step: each alone is a long chain of
 // instructions that wait for one another.
 
-// exp_minus is e^-p for p of at least -88.7, within 2 ulp, and at least e^-87.
+// exp_exact is e^-p for p of at least -88.7, within 2 ulp, and at least e^-87.
 // e^-p = 2^n e^-r with |r| <= ln2/2, e^-r a polynomial.
-template <int kCount> AITER_HOT void exp_minus(const F* p, F* e) {
+template <int kCount> AITER_HOT void exp_exact(const F* p, F* e) {
   F shifted[kCount], r[kCount];
   for (int i = 0; i < kCount; i++) r[i] = at_most(p[i], set(87.0f));
   for (int i = 0; i < kCount; i++) shifted[i] = r[i] * -1.44269504f + 12582912.0f;  // 1.5*2^23: rounds
@@ -199,6 +220,37 @@ template <int kCount> AITER_HOT void exp_minus(const F* p, F* e) {
   }
 }
 
+// exp_brief is e^-p within 3e-6 of itself, for what is rounded to 16 bits; p as above.
+// e^-p = 2^t = 2^n 2^r, 2^r a polynomial.
+template <int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
+  F t[kCount], r[kCount];
+#if AITER_ISA == 3
+  const float c[] = {1.35341678e-2f, 5.20114601e-2f, 2.41442755e-1f, 6.93003833e-1f, 1.00000262f};  // 0 <= r <= 1
+  for (int i = 0; i < kCount; i++) t[i] = p[i] * -1.44269504f;
+  for (int i = 0; i < kCount; i++) asm("vreduceps $9, %1, %0" : "=v"(r[i]) : "v"(t[i]));
+#else
+  const float c[] = {9.57010221e-3f, 5.59178628e-2f, 2.40247443e-1f, 6.93121791e-1f, 9.99999285e-1f};  // |r| <= 1/2
+  for (int i = 0; i < kCount; i++) r[i] = at_most(p[i], set(87.0f));
+  for (int i = 0; i < kCount; i++) t[i] = r[i] * -1.44269504f + 12582912.0f;
+  for (int i = 0; i < kCount; i++) r[i] = r[i] * -1.44269504f - (t[i] - 12582912.0f);
+#endif
+  for (int i = 0; i < kCount; i++) e[i] = r[i] * c[0] + c[1];
+  for (int j = 2; j < 5; j++)
+    for (int i = 0; i < kCount; i++) e[i] = e[i] * r[i] + c[j];
+  for (int i = 0; i < kCount; i++) {
+#if AITER_ISA == 3
+    asm("vscalefps %1, %0, %0" : "+v"(e[i]) : "v"(t[i]));  // rounds t down
+#else
+    e[i] = floats(bits(e[i]) + (bits(t[i]) << 23));
+#endif
+  }
+}
+
+template <int kCount> AITER_HOT void exp_minus(const F* p, F* e, bool brief) {
+  if (brief) exp_brief<kCount>(p, e);
+  else exp_exact<kCount>(p, e);
+}
+
 // bound keeps p from below: e^-p stays a float, and silu(p) is 0 within 1e-36 there.
 template <int kCount> AITER_HOT void bound(F* p) {
   for (int i = 0; i < kCount; i++) p[i] = at_least(p[i], set(-88.7f));
@@ -215,10 +267,10 @@ AITER_HOT F over(F a, F b) {
 #endif
 }
 
-template <int kCount> AITER_HOT void silu(F* p) {
+template <int kCount> AITER_HOT void silu(F* p, bool brief) {
   F e[kCount];
   bound<kCount>(p);
-  exp_minus<kCount>(p, e);
+  exp_minus<kCount>(p, e, brief);
   for (int i = 0; i < kCount; i++) p[i] = over(p[i], e[i] + 1.0f);
 }
 
