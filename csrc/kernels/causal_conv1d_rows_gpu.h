@@ -202,4 +202,18 @@ template <class F> void for_parts(const Rows& a, const Extent& e, F&& launch) {
   for_parts(a, e, call, &launch);
 }
 
+inline void for_parts(const Rows& a, const Extent& e, const void* kernel, void** args, gpu_stream_t stream) {
+  for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
+    args[0] = const_cast<Rows*>(&part);
+    launch_kernel(kernel, grid, threads, args, stream);
+  });
+}
+
+// The same launches kernel(rows, more...).
+template <class... More>
+void for_parts(const Rows& a, const Extent& e, gpu_stream_t stream, void (*kernel)(Rows, More...), const More&... more) {
+  void* args[] = {nullptr, const_cast<More*>(&more)...};
+  for_parts(a, e, reinterpret_cast<const void*>(kernel), args, stream);
+}
+
 }  // namespace aiter::conv1d
