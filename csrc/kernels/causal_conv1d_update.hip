@@ -100,7 +100,7 @@ template <class T> Any any_of(int64_t width) {
 static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
   const unsigned threads = threads_for(p.dim);
   const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = p.batch * blocks_of_row;
-  Divisor groups = divisor(blocks_of_row);
+  Divisor groups = divisor(blocks_of_row);  // with the blocks of a launch below 2^31
   for (int64_t i = 0; i < blocks; i += kMostBlocks) {
     int64_t batch0 = i / blocks_of_row;
     uint32_t group0 = uint32_t(i % blocks_of_row);
