@@ -127,7 +127,7 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 	defer link.pins.close()
 	// An object that was cleaned away between its unit and the link is made again.
 	for range maxLost {
-		if res.Units, err = buildUnits(ctx, units, res.Units); err != nil {
+		if res.Units, err = s.buildUnits(ctx, units, res.Units); err != nil {
 			return err
 		}
 		res.Artifact, err = link.build(ctx, res)
@@ -153,11 +153,14 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 
 // buildUnits builds all units; what an earlier round compiled stays reported
 // as compiled.
-func buildUnits(ctx context.Context, units []*unit, before []UnitResult) ([]UnitResult, error) {
+func (s *session) buildUnits(ctx context.Context, units []*unit, before []UnitResult) ([]UnitResult, error) {
 	results := make([]UnitResult, len(units))
 	group, ctx := errgroup.WithContext(ctx)
+	arrived := s.m.slots.gather(len(units))
 	for i, u := range units {
+		u.queue.arrived = sync.OnceFunc(arrived)
 		group.Go(func() (err error) {
+			defer u.queue.arrived() // it may need no slot
 			results[i], err = u.build(ctx)
 			return err
 		})
@@ -198,11 +201,11 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 	w := s.world(tc)
 	log, kept := zerolog.Ctx(ctx), &pins{store: s.m.opts.Cache}
 	var units []*unit
-	for _, p := range plan.Units {
+	for i, p := range plan.Units {
 		for _, pass := range tc.Passes(p.Flags) {
 			units = append(units, &unit{
 				m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
-				plan: p, pass: pass, timeout: s.m.timeout(mod), last: func() cache.Lines { return last().Units[unitName(p.Source, pass)] }, log: log, pins: kept,
+				plan: p, pass: pass, queue: place{rank: rank(i, len(plan.Units), pass)}, timeout: s.m.timeout(mod), last: func() cache.Lines { return last().Units[unitName(p.Source, pass)] }, log: log, pins: kept,
 			})
 		}
 	}
@@ -210,6 +213,16 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, flags: plan.LinkFlags,
 		timeout: s.m.timeout(mod), log: log, pins: kept, w: w,
 	}, nil
+}
+
+// rank is the place of the pass of the i-th of n units among all that wait for a
+// compiler: units as the configuration lists them, host passes, which are short,
+// where a processor has nothing longer to do.
+func rank(i, n int, pass toolchain.Pass) int {
+	if pass == toolchain.Host {
+		return n + i
+	}
+	return i
 }
 
 // timeout is the caller's word, else the module's, else the default.

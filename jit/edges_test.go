@@ -217,6 +217,18 @@ func TestObserverIsToldEachStep(t *testing.T) {
 	}
 }
 
+func TestUnitsStartAsListed(t *testing.T) {
+	b := newBench(t)
+	for range 8 {
+		r := new(recorder)
+		b.build(func(o *jit.Options) { o.Observer = r; o.Jobs = 1; o.Force = true })
+		first, second := slices.Index(r.said, "unit started src/a.cpp"), slices.Index(r.said, "unit started src/b.cpp")
+		if first < 0 || second < first {
+			t.Fatalf("a.cpp, which the configuration lists first, did not start first: %q", r.said)
+		}
+	}
+}
+
 func TestForceLinksAgainAndTakesBackFailedClaims(t *testing.T) {
 	b := newBench(t)
 	b.build()

@@ -97,7 +97,7 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.Artifact, error) {
 	before := l.lastFailure()
 	wait := &wait{observe: l.observe}
-	turn, err := l.m.take(ctx, cache.LockRequest{
+	turn, err := l.m.take(ctx, place{linkRank, func() {}}, cache.LockRequest{
 		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.wait(l.timeout),
 		Waiting: wait.begin,
 	})

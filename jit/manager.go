@@ -54,7 +54,7 @@ type Options struct {
 // managers, in any number of processes, may share a cache folder.
 type Manager struct {
 	opts  Options
-	slots chan struct{}  // one a compiler that may run
+	slots *slots         // one a compiler that may run
 	clock func() instant // now, or a test's
 
 	mu         sync.Mutex
@@ -86,7 +86,7 @@ func New(opts Options) *Manager {
 	return &Manager{
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
-		slots:      make(chan struct{}, opts.Jobs),
+		slots:      newSlots(opts.Jobs),
 		clock:      now,
 		toolchains: map[target.Target]*foundToolchain{},
 		forced:     map[cache.Key]bool{},

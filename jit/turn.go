@@ -11,15 +11,22 @@ import (
 // and a compiler slot.
 type turn struct {
 	m       *Manager
+	queue   place
 	lock    *cache.Lock
-	release func() // of the slot; nil without one
+	hasSlot bool
+}
+
+// place is where somebody stands in the queue for a compiler slot.
+type place struct {
+	rank    int
+	arrived func() // called in the queue; see slots
 }
 
 // take gets the lock. A slot is taken first and given back when somebody else
 // has the lock, so that whoever holds a lock is at work, and whoever waits for
 // one keeps no slot from others.
-func (m *Manager) take(ctx context.Context, req cache.LockRequest) (*turn, error) {
-	t := &turn{m: m}
+func (m *Manager) take(ctx context.Context, queue place, req cache.LockRequest) (*turn, error) {
+	t := &turn{m: m, queue: queue}
 	if err := t.slot(ctx); err != nil {
 		return nil, err
 	}
@@ -27,8 +34,7 @@ func (m *Manager) take(ctx context.Context, req cache.LockRequest) (*turn, error
 	if t.lock, err = m.opts.Cache.TryLock(req); t.lock != nil {
 		return t, nil
 	}
-	t.release()
-	t.release = nil
+	t.giveBack()
 	if err != nil {
 		return nil, err
 	}
@@ -40,23 +46,25 @@ func (m *Manager) take(ctx context.Context, req cache.LockRequest) (*turn, error
 
 // slot makes sure that there is a compiler slot.
 func (t *turn) slot(ctx context.Context) error {
-	if t.release != nil {
+	if t.hasSlot {
 		return nil
 	}
-	select {
-	case t.m.slots <- struct{}{}:
-		t.release = func() { <-t.m.slots }
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	err := t.m.slots.take(ctx, t.queue.rank, t.queue.arrived)
+	t.hasSlot = err == nil
+	return err
+}
+
+// giveBack returns the slot, if there is one.
+func (t *turn) giveBack() {
+	if t.hasSlot {
+		t.m.slots.release()
 	}
+	t.hasSlot = false
 }
 
 // end gives everything back.
 func (t *turn) end() {
-	if t.release != nil {
-		t.release()
-	}
+	t.giveBack()
 	_ = t.lock.Unlock() // the kernel drops it in any case
 }
 

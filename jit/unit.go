@@ -42,6 +42,7 @@ type unit struct {
 	plan    manifest.Unit
 	pass    toolchain.Pass
 	timeout time.Duration
+	queue   place              // for a compiler slot
 	last    func() cache.Lines // of the same unit in the last build, none when there was none
 	log     *zerolog.Logger
 	pins    *pins
@@ -243,7 +244,7 @@ func (u *unit) observe(e Event) {
 func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitResult, error) {
 	before := u.lastFailure()
 	wait := &wait{observe: u.observe}
-	turn, err := u.m.take(ctx, cache.LockRequest{
+	turn, err := u.m.take(ctx, u.queue, cache.LockRequest{
 		Key: u.key, What: "compile " + u.plan.Source + " for " + u.where(), Timeout: u.m.wait(u.timeout),
 		Waiting: wait.begin,
 	})

@@ -29,17 +29,13 @@ inline bool in_rows(const Forward& p) { return !p.channel_last && p.x.last == 1 
 // launch_rows launches the kernel of rows whose positions are adjacent and see all.
 template <class T, int W, bool kShifts, class States>
 void launch_rows(const Rows& a, const Extent& e, gpu_stream_t stream, const States& states) {
-  for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
-    causal_conv1d_fwd_first_kernel<T, W, kShifts><<<grid, threads, 0, stream>>>(part, states);
-  });
+  for_parts(a, e, stream, causal_conv1d_fwd_first_kernel<T, W, kShifts, States>, states);
 }
 
 // launch_tokens launches the kernel of rows whose channels are adjacent, C a thread.
 template <class T, int W, int C, class Gate> void launch_tokens(Rows a, const Forward& p, gpu_stream_t stream, const Gate& gate) {
   const Extent e = extent_of_tokens(&a, p.batch, C, sizeof(T));
-  for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
-    causal_conv1d_fwd_last_kernel<T, W, C><<<grid, threads, 0, stream>>>(part, gate);
-  });
+  for_parts(a, e, stream, causal_conv1d_fwd_last_kernel<T, W, C, Gate>, gate);
 }
 
 template <class T, int W, class Gate> void launch_tokens(const Rows& a, const Forward& p, gpu_stream_t stream, const Gate& gate) {

@@ -2,6 +2,8 @@
 // a thread's channels in registers, and what a position sees.
 #pragma once
 
+#include <type_traits>
+
 #include <aiter/gpu.h>
 #include <aiter/vector.h>
 
@@ -175,8 +177,8 @@ inline unsigned threads_in(int64_t total) {
   return total <= 1 << 14 ? 64 : kThreads;
 }
 
-// for_parts calls launch(rows, grid, threads) until all of it is done.
-template <class F> void for_parts(Rows a, const Extent& e, F&& launch) {
+// for_parts calls launch(context, rows, grid, threads) until all of it is done.
+inline void for_parts(Rows a, const Extent& e, void (*launch)(void*, const Rows&, unsigned, unsigned), void* context) {
   const int64_t first = e.tiles_first ? e.tiles : e.groups, second = e.tiles_first ? e.groups : e.tiles;
   const int64_t n0 = smaller(first, kMostTiles), n1 = smaller(second, smaller(kMostTiles, kMostThreads / n0));
   const int64_t n2 = smaller(e.batch, kMostThreads / (n0 * n1));
@@ -188,8 +190,30 @@ template <class F> void for_parts(Rows a, const Extent& e, F&& launch) {
         const int64_t near = (c0 + e.each - 1) / e.each;
         a.inner = divisor(near), a.outer = divisor(c1), a.total = uint32_t(near * c1 * c2);
         const unsigned threads = threads_in(a.total);
-        launch(a, (a.total + threads - 1) / threads, threads);
+        launch(context, a, (a.total + threads - 1) / threads, threads);
       }
+}
+
+// The same for launch(rows, grid, threads), without code of its own for each kernel.
+template <class F> void for_parts(const Rows& a, const Extent& e, F&& launch) {
+  const auto call = [](void* f, const Rows& part, unsigned grid, unsigned threads) {
+    (*static_cast<std::remove_reference_t<F>*>(f))(part, grid, threads);
+  };
+  for_parts(a, e, call, &launch);
+}
+
+inline void for_parts(const Rows& a, const Extent& e, const void* kernel, void** args, gpu_stream_t stream) {
+  for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
+    args[0] = const_cast<Rows*>(&part);
+    launch_kernel(kernel, grid, threads, args, stream);
+  });
+}
+
+// The same launches kernel(rows, more...).
+template <class... More>
+void for_parts(const Rows& a, const Extent& e, gpu_stream_t stream, void (*kernel)(Rows, More...), const More&... more) {
+  void* args[] = {nullptr, const_cast<More*>(&more)...};
+  for_parts(a, e, reinterpret_cast<const void*>(kernel), args, stream);
 }
 
 }  // namespace aiter::conv1d

@@ -60,7 +60,8 @@ struct Stateful : Problem {
     }
     if (keeps) s.live = s.live && s.slot >= 0 && s.slot < slots;
     if (cache_seqlens.data && length > 0) {
-      s.origin = cache_seqlens[b] % length;
+      const int32_t seen = cache_seqlens[b];
+      s.origin = length > INT32_MAX ? seen : seen % int32_t(length);  // division of 64 bits is long on a GPU
       if (s.origin < 0) s.origin += length;
     }
     return s;
@@ -89,9 +90,11 @@ struct Stateful : Problem {
     T* slot = state.row<T>(s.slot, d);
     const T* from = inputs<T>(s, d);
     if (cache_seqlens.data) {
+      int64_t u = s.len > length ? s.len - length : 0, at = s.origin + u;
       AITER_ROLLED
-      for (int64_t u = s.len > length ? s.len - length : 0; u < s.len; u++)
-        slot[(s.origin + u) % length * state.last] = from[u * x.last];
+      while (u < s.len && at >= length) at -= length;
+      AITER_ROLLED
+      for (; u < s.len; u++, at = at + 1 < length ? at + 1 : 0) slot[at * state.last] = from[u * x.last];
       return;
     }
     AITER_ROLLED

@@ -23,97 +23,95 @@ template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s,
   for (int64_t t = 0; t < s.len; t++) out[t * p.out.last] = round_to<T>(0.0f);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(256)
-causal_conv1d_update_kernel(Stateful p, int64_t groups, int64_t first) {
-  const Split at = split(first + blockIdx.x, groups);
-  const int64_t b = at.quotient, d = at.remainder * blockDim.x + threadIdx.x;
+template <class T, int W> __global__ void __launch_bounds__(256, 5)
+causal_conv1d_update_kernel(Stateful p, Divisor groups, int64_t batch0, uint32_t group0) {
+  const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
+  const int64_t b = batch0 + row, d = int64_t(i - row * groups.by) * blockDim.x + threadIdx.x;
   const Sequence s = p.sequence(b);
   if (s.live) run_head<T, W>(p, b, d, s.len);
   else if (d < p.dim) clear<T>(p, s, d);
 }
 
-// Decode launches the decoding kernel.
-template <class T> struct Decode {
-  const Stateful& p;
-  gpu_stream_t stream;
+// decodes says whether p is a problem for the decoding kernel.
+static bool decodes(const Stateful& p) {
+  return p.seqlen == 1 && p.width >= 2 && p.width <= 4 && p.length == p.width - 1 && p.dim <= INT32_MAX / 2 &&
+         p.batch <= kMostThreads / kDecodeThreads / ((p.dim + kDecodeThreads - 1) / kDecodeThreads);
+}
 
-  // fits says whether p is a problem for it.
-  bool fits() const {
-    return p.seqlen == 1 && p.width >= 2 && p.width <= 4 && p.length == p.width - 1 && p.dim <= INT32_MAX / 2 &&
-           p.batch <= kMostThreads / kDecodeThreads / chunks(1);
-  }
+static bool values_adjacent(const Stateful& p) { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
 
-  void run() const {
-    switch (p.width) {
-      case 2: return run<1>();
-      case 3: return run<2>();
-      default: return run<3>();
-    }
-  }
+// vectors says whether elements of so many bytes, weights of them or of float32, can all be moved 16 bytes at a time.
+static bool vectors(const Stateful& p, DType type, int64_t size) {
+  const auto aligned = [=](const void* data, int64_t stride) { return is_aligned(data, 16) && stride * size % 16 == 0; };
+  const bool channels_adjacent = p.state.dim == 1 && (p.length == 1 || p.state.last * size % 16 == 0);
+  const bool rows = p.x.dim == 1 && p.out.dim == 1 && aligned(p.x.data, p.x.batch) && aligned(p.out.data, p.out.batch);
+  const bool slots = aligned(p.state.data, p.state.batch) && (values_adjacent(p) || channels_adjacent);
+  const bool weights = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16) &&
+                       (p.weight.dtype == type || p.weight.dtype == DType::F32);
+  const bool biases = !p.bias.data || (p.bias.first == 1 && is_aligned(p.bias.data, 16) && p.bias.dtype == p.weight.dtype);
+  return rows && slots && weights && biases && p.dim * size % 16 == 0;
+}
 
- private:
-  template <int S> void run() const {
-    if (!vectors()) return launch<T, S, 1, true>();
-    if (p.weight.dtype == kDType<T>) return run<T, S>();
-    if constexpr (kDType<T> != DType::F32) run<float, S>();
-  }
-
-  template <class TW, int S> void run() const {
-    values_adjacent() ? launch<TW, S, kVector<T>, true>() : launch<TW, S, kVector<T>, false>();
-  }
-
-  // vectors says whether everything can be moved 16 bytes at a time.
-  bool vectors() const {
-    const int64_t size = sizeof(T);
-    const bool rows = p.x.dim == 1 && p.out.dim == 1 && aligned(p.x.data, p.x.batch * size) && aligned(p.out.data, p.out.batch * size);
-    const bool slots = aligned(p.state.data, p.state.batch * size) && (values_adjacent() || channels_adjacent());
-    const bool weights = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16) &&
-                         (p.weight.dtype == kDType<T> || p.weight.dtype == DType::F32);
-    const bool biases = !p.bias.data || (p.bias.first == 1 && is_aligned(p.bias.data, 16) && p.bias.dtype == p.weight.dtype);
-    return rows && slots && weights && biases && p.dim % kVector<T> == 0;
-  }
-
-  static bool aligned(const void* data, int64_t stride) { return is_aligned(data, 16) && stride % 16 == 0; }
-  bool values_adjacent() const { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
-  bool channels_adjacent() const {
-    return p.state.dim == 1 && (p.length == 1 || p.state.last * int64_t(sizeof(T)) % 16 == 0);
-  }
-
-  int64_t chunks(int channels) const { return (p.dim + kDecodeThreads * channels - 1) / (kDecodeThreads * channels); }
-
-  template <class TW, int S, int C, bool kValuesAdjacent> void launch() const {
-    Decoding a{};
-    a.x = p.x.data, a.weight = p.weight.data, a.bias = p.bias.data, a.out = p.out.data, a.state = p.state.data;
-    a.indices = p.indices, a.cache_seqlens = p.cache_seqlens;
-    a.x_batch = p.x.batch, a.out_batch = p.out.batch, a.state_batch = p.state.batch, a.state_last = p.state.last;
-    a.x_dim = p.x.dim, a.out_dim = p.out.dim, a.state_dim = p.state.dim;
-    a.weight_dim = p.weight.first, a.weight_last = p.weight.last, a.bias_dim = p.bias.first;
-    a.weight_dtype = p.weight.dtype, a.bias_dtype = p.bias.dtype;
-    a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
-    a.chunks = divisor(chunks(C));
-    const unsigned blocks = unsigned(p.batch * chunks(C));
-    causal_conv1d_decode_kernel<T, TW, S, C, kValuesAdjacent><<<blocks, kDecodeThreads, 0, stream>>>(a);
-  }
+// Decode is a decoding kernel, and how many channels a thread of it has.
+struct Decode {
+  void (*kernel)(Decoding);
+  int channels;
 };
 
-template <class T> void launch_any(const Stateful& p, gpu_stream_t stream) {
+template <class T, class TW, int C, bool kValuesAdjacent> Decode decode_of(int64_t width) {
+  switch (width) {
+    case 2: return {causal_conv1d_decode_kernel<T, TW, 1, C, kValuesAdjacent>, C};
+    case 3: return {causal_conv1d_decode_kernel<T, TW, 2, C, kValuesAdjacent>, C};
+    default: return {causal_conv1d_decode_kernel<T, TW, 3, C, kValuesAdjacent>, C};
+  }
+}
+
+template <class T, class TW> Decode decode_of(const Stateful& p) {
+  return values_adjacent(p) ? decode_of<T, TW, kVector<T>, true>(p.width) : decode_of<T, TW, kVector<T>, false>(p.width);
+}
+
+template <class T> Decode decode_of(const Stateful& p) {
+  if (!vectors(p, kDType<T>, sizeof(T))) return decode_of<T, T, 1, true>(p.width);
+  return p.weight.dtype == kDType<T> ? decode_of<T, T>(p) : decode_of<T, float>(p);
+}
+
+static void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream) {
+  const int64_t each = kDecodeThreads * decode.channels, chunks = (p.dim + each - 1) / each;
+  Decoding a{};
+  a.x = p.x.data, a.weight = p.weight.data, a.bias = p.bias.data, a.out = p.out.data, a.state = p.state.data;
+  a.indices = p.indices, a.cache_seqlens = p.cache_seqlens;
+  a.x_batch = p.x.batch, a.out_batch = p.out.batch, a.state_batch = p.state.batch, a.state_last = p.state.last;
+  a.x_dim = p.x.dim, a.out_dim = p.out.dim, a.state_dim = p.state.dim;
+  a.weight_dim = p.weight.first, a.weight_last = p.weight.last, a.bias_dim = p.bias.first;
+  a.weight_dtype = p.weight.dtype, a.bias_dtype = p.bias.dtype;
+  a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
+  a.chunks = divisor(chunks);
+  void* args[] = {&a};
+  launch_kernel(reinterpret_cast<const void*>(decode.kernel), unsigned(p.batch * chunks), kDecodeThreads, args, stream);
+}
+
+// Any is the kernel of what is not decoding.
+using Any = void (*)(Stateful, Divisor, int64_t, uint32_t);
+
+template <class T> Any any_of(int64_t width) {
+  return width >= 2 && width <= 4 ? causal_conv1d_update_kernel<T, 4> : causal_conv1d_update_kernel<T, 0>;
+}
+
+static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
   const unsigned threads = threads_for(p.dim);
-  const int64_t groups = (p.dim + threads - 1) / threads, blocks = p.batch * groups;
+  const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = p.batch * blocks_of_row;
+  Divisor groups = divisor(blocks_of_row);  // with the blocks of a launch below 2^31
   for (int64_t i = 0; i < blocks; i += kMostBlocks) {
-    const unsigned grid = unsigned(least(kMostBlocks, blocks - i));
-    switch (p.width) {
-      case 2: causal_conv1d_update_kernel<T, 2><<<grid, threads, 0, stream>>>(p, groups, i); break;
-      case 3: causal_conv1d_update_kernel<T, 3><<<grid, threads, 0, stream>>>(p, groups, i); break;
-      case 4: causal_conv1d_update_kernel<T, 4><<<grid, threads, 0, stream>>>(p, groups, i); break;
-      default: causal_conv1d_update_kernel<T, 0><<<grid, threads, 0, stream>>>(p, groups, i); break;
-    }
+    int64_t batch0 = i / blocks_of_row;
+    uint32_t group0 = uint32_t(i % blocks_of_row);
+    void* args[] = {&p, &groups, &batch0, &group0};
+    launch_kernel(reinterpret_cast<const void*>(kernel), unsigned(least(kMostBlocks, blocks - i)), threads, args, stream);
   }
 }
 
 template <class T> void launch(const Stateful& p, gpu_stream_t stream) {
-  const Decode<T> decode{p, stream};
-  if (decode.fits()) decode.run();
-  else launch_any<T>(p, stream);
+  if (decodes(p)) launch(decode_of<T>(p), p, stream);
+  else launch(any_of<T>(p.width), p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,

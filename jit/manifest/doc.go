@@ -19,7 +19,7 @@
 //	[module.module_conv.flags.arch]     # added after the vendor's, specific ones last
 //	"gfx9*" = ["-DWAVE=64"]
 //
-//	[[module.module_conv.source]]
+//	[[module.module_conv.source]]       # compiled in this order: what takes longest first
 //	path  = "csrc/kernels/*.hip"        # a file or a glob, relative to the root
 //	flags = ["-DX=${AITER_X:-1}"]       # a list or a table of these keys
 //	when  = { vendor = ["hip"], arch = ["gfx94?"], toolchain = ">=6.0,<8" }

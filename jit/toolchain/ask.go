@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,19 +57,14 @@ func targetQuestion(t target.Target) []string {
 // askCommon learns what does not depend on the target.
 func (s *search) askCommon() (*record, error) {
 	q := questionsFor(s.tc.Vendor)
-	version, err := s.run(q.version)
+	out, err := s.runAll(q.version, q.verbose, q.dry, q.link)
 	if err != nil {
 		return nil, err
 	}
+	version, out := out[0], out[1:]
 	r := &record{VersionLine: versionLine(s.tc.Vendor, version)}
 	if r.Version = versionNumber(r.VersionLine); r.Version == "" {
 		return nil, s.confused(q.version, version, "no version in its answer")
-	}
-	var out [3]string
-	for i, args := range [][]string{q.verbose, q.dry, q.link} {
-		if out[i], err = s.run(args); err != nil {
-			return nil, err
-		}
 	}
 	if host := hostLine(out[0]); s.tc.Vendor == target.CUDA && host != "" {
 		r.VersionLine += "; " + host
@@ -108,6 +105,17 @@ func (s *search) askTarget() (*record, error) {
 
 func (s *search) confused(args []string, out, why string) error {
 	return &ProbeError{Command: append([]string{s.tc.Compiler}, args...), Output: out, Err: errors.New(why)}
+}
+
+// runAll asks the compiler several things side by side. Of errors it returns the first question's.
+func (s *search) runAll(questions ...[]string) ([]string, error) {
+	out, errs := make([]string, len(questions)), make([]error, len(questions))
+	var wg sync.WaitGroup
+	for i, args := range questions {
+		wg.Go(func() { out[i], errs[i] = s.run(args) })
+	}
+	wg.Wait()
+	return out, cmp.Or(errs...)
 }
 
 // run asks the compiler and returns all that it prints. A compiler that hangs is ended with all its children.

@@ -41,7 +41,8 @@ func (f *Finder) environ(v target.Vendor, p place) []string {
 	out := baseEnviron(f.env)
 	switch v {
 	case target.HIP:
-		out = append(out, "HIP_PLATFORM=amd")
+		// Without a word on the architecture hipcc looks for GPUs each time, by a script of 50 ms.
+		out = append(out, "HIP_PLATFORM=amd", "HCC_AMDGPU_TARGET="+anyArch)
 		out = append(out, present(f.env, "HIP_PATH", "HIP_CLANG_PATH", "HIP_DEVICE_LIB_PATH")...)
 		if p.rocm != "" {
 			return append(out, "ROCM_PATH="+filepath.Clean(p.rocm))

@@ -25,7 +25,7 @@ constexpr bool holds(DType t) {
 #endif
 }
 
-inline Status not_held(const TensorView& t) {
+AITER_COLD inline Status not_held(const TensorView& t) {
 #ifdef AITER_DTYPE
   return type_error("argument '%s': expected dtype %s, which is all that this build holds, got %s", t.name(),
                     dtype_name(dtypes::AITER_DTYPE), dtype_text(t).data);

@@ -55,7 +55,7 @@ constexpr ArgSpec none(const char* name) { return {name, kNone, 0}; }
 constexpr ArgSpec flag(const char* name, bool value) { return {name, kBool, value}; }
 constexpr ArgSpec integer(const char* name, int64_t value) { return {name, kInt, value}; }
 
-inline const char* type_index_name(int32_t i) {
+AITER_COLD inline const char* type_index_name(int32_t i) {
   switch (i) {
     case kNone: return "None";
     case kInt: return "int";
@@ -73,7 +73,7 @@ inline const char* type_index_name(int32_t i) {
   }
 }
 
-inline Status wrong_type(const char* name, const char* expected, const TVMFFIAny& got) {
+AITER_COLD inline Status wrong_type(const char* name, const char* expected, const TVMFFIAny& got) {
   return type_error("argument '%s': expected %s, got %s (type index %d)", name, expected,
                     type_index_name(got.type_index), int(got.type_index));
 }
@@ -121,6 +121,12 @@ template <class T> Status decode_at(const ArgSpec* specs, const TVMFFIAny* args,
   return decode(a, specs[i].name, out);
 }
 
+// good says whether s is no error, and else keeps it. A Status is long: most are not copied.
+inline bool good(const Status& s, Status* kept) {
+  if (s.failed()) *kept = s;
+  return !s.failed();
+}
+
 inline Status check_count(const ArgSpec* specs, int total, int n) {
   int required = total;
   while (required > 0 && specs[required - 1].default_type >= 0) required--;
@@ -136,7 +142,7 @@ Status unpack(Status (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, i
   std::tuple<A...> values;
   Status s;
   // Stops at the first argument that fails.
-  (void)((s = decode_at(specs, args, n, int(I), &std::get<I>(values)), !s.failed()) && ...);
+  (void)(good(decode_at(specs, args, n, int(I), &std::get<I>(values)), &s) && ...);
   return s.failed() ? s : fn(std::get<I>(values)...);
 }
 

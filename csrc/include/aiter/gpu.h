@@ -50,6 +50,17 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
+// launch_kernel launches a kernel by its address, with the addresses of its arguments:
+// what prepares a launch is then compiled once, not for every kernel and type.
+// check_launch sees its error.
+inline void launch_kernel(const void* kernel, unsigned blocks, unsigned threads, void** args, gpu_stream_t stream) {
+#if AITER_HIP
+  (void)hipLaunchKernel(kernel, dim3(blocks), dim3(threads), args, 0, stream);
+#else
+  (void)cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), args, 0, stream);
+#endif
+}
+
 // check_launch reports the error of the launch just made.
 inline Status check_launch(const char* what) {
   const gpu_error_t e = gpu_last_error();

@@ -28,6 +28,10 @@
 #endif
 #define AITER_GPU (AITER_HIP || AITER_CUDA)
 
+// AITER_COLD: a function on the host that is called where something is wrong, or rarely. It
+// is not inlined: the compiler would copy it into each of many checks.
+#define AITER_COLD __attribute__((noinline, cold))
+
 #if AITER_GPU
 #define AITER_DEVICE __device__ __forceinline__
 #define AITER_SHARED __host__ __device__ __forceinline__

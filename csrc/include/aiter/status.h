@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "platform.h"
+
 namespace aiter {
 
 // Status is an error, or none. It owns no memory and is never thrown.
@@ -21,7 +23,7 @@ struct Status {
 inline void vformat(Status* s, const char* format, va_list list) { vsnprintf(s->message, sizeof s->message, format, list); }
 
 // A value has the wrong type: of an argument, of an element, or their number.
-AITER_PRINTF(1, 2) inline Status type_error(const char* format, ...) {
+AITER_COLD AITER_PRINTF(1, 2) inline Status type_error(const char* format, ...) {
   Status s;
   s.kind = "TypeError";
   va_list list;
@@ -32,7 +34,7 @@ AITER_PRINTF(1, 2) inline Status type_error(const char* format, ...) {
 }
 
 // A value has the right type but cannot be worked with.
-AITER_PRINTF(1, 2) inline Status value_error(const char* format, ...) {
+AITER_COLD AITER_PRINTF(1, 2) inline Status value_error(const char* format, ...) {
   Status s;
   s.kind = "ValueError";
   va_list list;
@@ -43,7 +45,7 @@ AITER_PRINTF(1, 2) inline Status value_error(const char* format, ...) {
 }
 
 // The device or the system failed.
-AITER_PRINTF(1, 2) inline Status runtime_error(const char* format, ...) {
+AITER_COLD AITER_PRINTF(1, 2) inline Status runtime_error(const char* format, ...) {
   Status s;
   s.kind = "RuntimeError";
   va_list list;

@@ -47,10 +47,7 @@ class TensorView {
 
   // stride counts elements, also where the producer left strides out.
   int64_t stride(int i) const {
-    if (t_->strides) return t_->strides[i];
-    int64_t s = 1;
-    for (int k = i + 1; k < rank(); k++) s *= size(k);
-    return s;
+    return t_->strides ? t_->strides[i] : packed_stride(i);
   }
 
   // Other for a type that no operator here computes with.
@@ -72,6 +69,12 @@ class TensorView {
   }
 
  private:
+  AITER_COLD int64_t packed_stride(int i) const {
+    int64_t s = 1;
+    for (int k = i + 1; k < rank(); k++) s *= size(k);
+    return s;
+  }
+
   const DLTensor* t_ = nullptr;
   const char* name_ = "";
 };
@@ -86,7 +89,7 @@ template <class T> struct Optional {
   const T& operator*() const { return value; }
 };
 
-inline Text shape_text(const int64_t* sizes, int rank) {
+AITER_COLD inline Text shape_text(const int64_t* sizes, int rank) {
   Text s;
   s.add("(");
   for (int i = 0; i < rank; i++) s.add(i ? ", %lld" : "%lld", static_cast<long long>(sizes[i]));
@@ -94,14 +97,14 @@ inline Text shape_text(const int64_t* sizes, int rank) {
   return s;
 }
 
-inline Text shape_text(const TensorView& t) {
+AITER_COLD inline Text shape_text(const TensorView& t) {
   int64_t sizes[8];
   const int rank = t.rank() < 8 ? t.rank() : 8;
   for (int i = 0; i < rank; i++) sizes[i] = t.size(i);
   return shape_text(sizes, rank);
 }
 
-inline Text dtype_text(const TensorView& t) {
+AITER_COLD inline Text dtype_text(const TensorView& t) {
   Text s;
   const DLDataType d = t.raw_dtype();
   if (t.dtype() != DType::Other) {
@@ -114,7 +117,7 @@ inline Text dtype_text(const TensorView& t) {
   return s;
 }
 
-inline Text device_text(DLDevice d) {
+AITER_COLD inline Text device_text(DLDevice d) {
   Text s;
   if (d.type == kCPU) s.add("cpu");
   else if (d.type == kCUDA) s.add("cuda:%d", int(d.id));
