@@ -71,14 +71,15 @@ template <class T, int C, bool kNarrow> class PlainFilter {
   AITER_DEVICE bool has(int k) const { return !kNarrow || k > 1 || (k == 1 && three_); }
 
  private:
-  // Words of elements, of one channel's biases and narrow filters an element each.
+  // In words; of one channel a bias, and a tap of a narrow filter, takes one.
   static constexpr int kMost = kNarrow ? 3 : 4, kBiases = C == 1 ? 1 : C / kPer<T>;
   static constexpr int kWeights = C == 1 && kNarrow ? 3 : C * kMost / kPer<T>, kTwo = C == 1 ? 2 : C * 2 / kPer<T>;
   template <int N> static constexpr bool kSingle = C == 1 && (N == 1 || kNarrow);
 
   // load reads N words.
   template <int N> static AITER_DEVICE void load(const T* p, uint32_t* v) {
-    constexpr int P = kSingle<N> ? 1 : kMost * C / kPer<T> % 4 == 0 && N % 4 == 0 ? 4 : 2;  // filters of three taps lie 24 bytes apart
+    // At once no more than what the distance of two threads' weights is a multiple of.
+    constexpr int P = kSingle<N> ? 1 : kMost * C / kPer<T> % 4 == 0 && N % 4 == 0 ? 4 : 2;
     AITER_UNROLL
     for (int i = 0; i < N; i += P) {
       if constexpr (kSingle<N>) {
@@ -91,6 +92,7 @@ template <class T, int C, bool kNarrow> class PlainFilter {
     }
   }
 
+  // floats makes them floats.
   template <int N> static AITER_DEVICE void floats(const uint32_t* raw, float* v) {
     AITER_UNROLL
     for (int i = 0; i < N; i++) {
