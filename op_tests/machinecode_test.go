@@ -32,15 +32,26 @@ var limits = []limit{
 	{".", "no scratch memory", func(r codeobject.Report) bool { return r.Scratch == 0 && r.All.Scratch == 0 }},
 	{".", "no spilled vector registers", func(r codeobject.Report) bool { return r.VGPRSpills == 0 }},
 	{".", "at least 2 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 2 }},
-	{`fwd::.*(Everything|Stateless)`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
-	{`fwd::.*(Everything|Stateless)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
+	{`fwd::.*(_plain_|Everything|Stateless)`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
+	{`fwd::.*(_plain_|Everything|Stateless)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
 	{`fwd::causal_conv1d_fwd_first_kernel<.*, \d, false, .*Stateless`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
 	}},
 	{`fwd::causal_conv1d_fwd_last_kernel<.*, 4, 8, .*Everything`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
 	}},
-	// 32 elements of a thread; an MI300X has about 38 instructions an element at its memory's limit.
+	{`fwd::causal_conv1d_fwd_plain_rows_kernel`, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.All.WideLoads >= 2 && r.All.WideStores >= 2
+	}},
+	// 8 positions and the 3 before them; weights and biases.
+	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), `, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.All.WideLoads >= 16 && r.All.WideStores >= 8
+	}},
+	// An MI300X has about 38 instructions an element at its memory's limit; of a thread's elements there are 16, 64 and 32.
+	{`fwd::causal_conv1d_fwd_plain_rows_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
+		func(r codeobject.Report) bool { return r.All.VALU <= 16*20 }},
+	{`fwd::causal_conv1d_fwd_plain_strip_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
+		func(r codeobject.Report) bool { return r.All.VALU <= 64*20 }},
 	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false, .*Stateless`, "at most 38 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
 	{`update::causal_conv1d_decode_kernel`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},

@@ -2,10 +2,10 @@
 //
 // Tiling: causal_conv1d_first_gpu.h where positions are adjacent in memory,
 // causal_conv1d_last_gpu.h where channels are: 16 bytes an instruction, no shared
-// memory, no barrier. The plain kernels are here, those that also know sequence
-// numbers, states and rows that are not aligned in causal_conv1d_fwd_sequences.hip;
-// each for filters up to 4 and up to 8 wide. A wider one, and a row without
-// positions, takes any_kernel.
+// memory, no barrier. The most usual problems have kernels of their own,
+// causal_conv1d_plain_gpu.h; those with sequence numbers, states and rows that are not
+// aligned are in causal_conv1d_fwd_sequences.hip. The others are for filters up to 4
+// and up to 8 wide; a wider one, and a row without positions, takes any_kernel.
 // Bytes: x once (the halo again, from cache) and out once, sequence numbers once
 // for kRows channels (from cache), states once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in
@@ -14,6 +14,7 @@
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_fwd_gpu.h"
+#include "causal_conv1d_plain_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -48,7 +49,36 @@ template <class T> void launch_any(const Forward& p, gpu_stream_t stream) {
   });
 }
 
-template <class T, int W> void launch_plain(const Rows& a, const Forward& p, gpu_stream_t stream) {
+template <class T, bool kNarrow> __global__ void __launch_bounds__(kThreads, 8) causal_conv1d_fwd_plain_rows_kernel(Plain a) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.total) run_plain_rows<T, kNarrow>(a, i);
+}
+
+template <class T, int C, bool kNarrow>
+__global__ void __launch_bounds__(kThreads, AITER_HIP ? 3 : kNarrow ? 5 : 6) causal_conv1d_fwd_plain_strip_kernel(Plain a) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.total) run_plain_strip<T, C, kNarrow>(a, i);
+}
+
+template <class T, bool kNarrow> void launch_plain(const Plain& a, bool rows, gpu_stream_t stream) {
+  const unsigned threads = threads_in(a.total), grid = (a.total + threads - 1) / threads;
+  if (rows) causal_conv1d_fwd_plain_rows_kernel<T, kNarrow><<<grid, threads, 0, stream>>>(a);
+  else causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow><<<grid, threads, 0, stream>>>(a);
+}
+
+// launch_plain launches a problem for causal_conv1d_plain_gpu.h, or says that it is none.
+// Kernels for narrow filters would take hipcc a sixth of this file's time.
+template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_stream_t stream) {
+  constexpr int kLeast = AITER_CUDA ? 2 : kTaps;
+  Plain a{};
+  if (p.width < kLeast || p.width > kTaps) return false;
+  if (!(in_rows(p) ? plain_rows<T>(p, rows, &a) : plain_strips<T, kChannels<T, kTaps>>(p, rows, &a))) return false;
+  if (p.width < kTaps) launch_plain<T, (kLeast < kTaps)>(a, in_rows(p), stream);
+  else launch_plain<T, false>(a, in_rows(p), stream);
+  return true;
+}
+
+template <class T, int W> void launch_general(const Rows& a, const Forward& p, gpu_stream_t stream) {
   if (in_rows(p)) launch_rows<T, W, false>(a, extent_of_rows<T>(a, p.batch, kVectors), stream, Stateless());
   else launch_tokens<T, W>(a, p, stream, Everything());
 }
@@ -59,8 +89,9 @@ template <class T> Status launch(const TensorView& x, const Forward& p, gpu_stre
   const bool plain = alike && !p.seq.data && !p.initial.data && !p.final.data;
   if (p.seqlen == 0 || p.width > 8) launch_any<T>(p, stream);
   else if (!plain) return launch_sequences(x, p, stream);
-  else if (p.width > 4) launch_plain<T, 8>(rows, p, stream);
-  else launch_plain<T, 4>(rows, p, stream);
+  else if (launch_plain<T>(rows, p, stream)) return check_launch("causal_conv1d_fwd");
+  else if (p.width > 4) launch_general<T, 8>(rows, p, stream);
+  else launch_general<T, 4>(rows, p, stream);
   return check_launch("causal_conv1d_fwd");
 }
 
