@@ -50,8 +50,9 @@ __global__ void __launch_bounds__(kAnyThreads) causal_conv1d_bwd_input_kernel(Ba
       if (p.seq.data && !p.sees(b, p.sequence(b, u), t)) continue;
       sum = fmaf(p.weight.get(d, p.width - 1 - (u - t)), gradient<T>(p, b, d, u), sum);
     }
-    if (t < 0) p.dinitial.row<T>(b, d)[(t + p.width - 1) * p.dinitial.last] = round_to<T>(sum);
-    else p.dx.row<T>(b, d)[t * p.dx.last] = round_to<T>(sum);
+    const Backward& q = again(p);
+    if (t < 0) q.dinitial.row<T>(b, d)[(t + q.width - 1) * q.dinitial.last] = round_to<T>(sum);
+    else q.dx.row<T>(b, d)[t * q.dx.last] = round_to<T>(sum);
   }
 }
 
