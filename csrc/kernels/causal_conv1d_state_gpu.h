@@ -7,32 +7,31 @@
 
 namespace aiter::conv1d {
 
-// read_taps reads the weights of a channel, the last `width` of W; the type is looked at once.
-template <int W, class T> AITER_DEVICE void read_taps(const T* p, int64_t stride, int missing, float* w) {
+// read_taps reads the weights of a channel; the type is looked at once.
+template <int W, class T> AITER_DEVICE void read_taps(const T* p, int64_t stride, float* w) {
   AITER_UNROLL
-  for (int k = 0; k < W; k++) w[k] = k >= missing ? to_float(p[(k - missing) * stride]) : 0.0f;
+  for (int k = 0; k < W; k++) w[k] = to_float(p[k * stride]);
 }
 
-template <int W> AITER_DEVICE void read_taps(const Array2& a, int64_t d, int missing, float* w) {
+template <int W> AITER_DEVICE void read_taps(const Array2& a, int64_t d, float* w) {
   switch (a.dtype) {
-    case DType::F16: return read_taps<W>(static_cast<const half_t*>(a.data) + d * a.first, a.last, missing, w);
-    case DType::BF16: return read_taps<W>(static_cast<const bf16_t*>(a.data) + d * a.first, a.last, missing, w);
-    default: return read_taps<W>(static_cast<const float*>(a.data) + d * a.first, a.last, missing, w);
+    case DType::F16: return read_taps<W>(static_cast<const half_t*>(a.data) + d * a.first, a.last, w);
+    case DType::BF16: return read_taps<W>(static_cast<const bf16_t*>(a.data) + d * a.first, a.last, w);
+    default: return read_taps<W>(static_cast<const float*>(a.data) + d * a.first, a.last, w);
   }
 }
 
 AITER_DEVICE float finish(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
 
-// Head computes the first positions of a sequence and then its state, with a filter 2 to
-// W wide: of one narrower than W the first taps do not exist. Whatever it needs first is
-// on its way to registers once it is constructed.
+// Head computes the first positions of a sequence and then its state. Whatever
+// it needs first is on its way to registers once it is constructed.
 template <class T, int W> class Head {
  public:
-  AITER_DEVICE Head(const Stateful& p, const Sequence& s, int64_t d) : missing_(W - int(p.width)) {
+  AITER_DEVICE Head(const Stateful& p, const Sequence& s, int64_t d) {
     next_ = s.len > 0 ? p.inputs<T>(s, d)[0] : round_to<T>(0.0f);
     AITER_UNROLL
-    for (int k = 0; k < W - 1; k++) x_[k] = k >= missing_ ? p.before<T>(s, d, k - (W - 1)) : T{};
-    read_taps<W>(p.weight, d, missing_, w_);
+    for (int k = 0; k < W - 1; k++) x_[k] = p.before<T>(s, d, k - (W - 1));
+    read_taps<W>(p.weight, d, w_);
     bias_ = p.bias.data ? p.bias.get(d, 0) : 0.0f;
   }
 
@@ -46,23 +45,18 @@ template <class T, int W> class Head {
       if (t + 1 < n) next_ = x[(t + 1) * p.x.last];
       float y = bias_;
       AITER_UNROLL
-      for (int k = 0; k < W; k++)
-        if (has(k)) y = fmaf(w_[k], to_float(x_[k]), y);
+      for (int k = 0; k < W; k++) y = fmaf(w_[k], to_float(x_[k]), y);
       out[t * p.out.last] = round_to<T>(finish(p.silu, y));
       AITER_UNROLL
       for (int k = 0; k < W - 1; k++) x_[k] = x_[k + 1];
     }
-    if (p.cache_seqlens.data || p.length != p.width - 1 || n != s.len) return p.remember<T>(s, d);
-    T* slot = p.state.row<T>(s.slot, d) - missing_ * p.state.last;  // the window is the new state
+    if (p.cache_seqlens.data || p.length != W - 1 || n != s.len) return p.remember<T>(s, d);
+    T* slot = p.state.row<T>(s.slot, d);  // the window is the new state
     AITER_UNROLL
-    for (int k = 0; k < W - 1; k++)
-      if (has(k)) slot[k * p.state.last] = x_[k];
+    for (int k = 0; k < W - 1; k++) slot[k * p.state.last] = x_[k];
   }
 
  private:
-  AITER_DEVICE bool has(int k) const { return k >= W - 2 || k >= missing_; }
-
-  int missing_;
   float w_[W], bias_;
   T x_[W], next_;
 };
@@ -109,24 +103,25 @@ AITER_DEVICE bool follows(const Stateful& p, int64_t b, int64_t slot) {
 
 AITER_SHARED int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// run_head does up to `most` positions of sequence b, and then of those that share its
+// run_shared does up to `most` positions of every sequence from b on that has b's
+// slot, in order: for the first of those that share it, anything in memory.
+template <class T> AITER_DEVICE void run_shared(const Stateful& p, int64_t b, int64_t slot, int64_t d, int64_t most) {
+  AITER_ROLLED
+  for (int64_t i = b; i < p.batch; i++) {
+    const Sequence s = p.sequence(i);
+    if (s.live && s.slot == slot) Head<T, 0>(p, s, d).run(p, s, d, least(s.len, most));
+  }
+}
+
+// run_head does up to `most` positions of sequence b, and of those that share its
 // slot, in order. All threads of a block come with the same b, which is live.
 template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t b, int64_t d, int64_t most) {
-  bool shared = false;
-  int64_t slot = 0;
-  AITER_ROLLED
-  for (int64_t i = b;;) {
-    const Sequence s = p.sequence(i);
-    if (i == b || (s.live && s.slot == slot)) {
-      Head<T, W> head(p, s, d < p.dim ? d : 0);
-      if (i == b) {
-        slot = s.slot, shared = shares_slot(p, b, slot);
-        if (d >= p.dim || (shared && follows(p, b, slot))) return;
-      }
-      head.run(p, s, d, least(s.len, most));
-    }
-    if (!shared || ++i >= p.batch) return;
-  }
+  const Sequence s = p.sequence(b);
+  Head<T, W> head(p, s, d < p.dim ? d : 0);
+  const bool shared = shares_slot(p, b, s.slot);
+  if (d >= p.dim || (shared && follows(p, b, s.slot))) return;
+  head.run(p, s, d, least(s.len, most));
+  if (shared) run_shared<T>(p, b + 1, s.slot, d, most);
 }
 
 // A launch has so many blocks at most. A loop over more in the kernel would keep

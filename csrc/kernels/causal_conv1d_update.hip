@@ -23,7 +23,7 @@ template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s,
   for (int64_t t = 0; t < s.len; t++) out[t * p.out.last] = round_to<T>(0.0f);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(256, 5)
+template <class T, int W> __global__ void __launch_bounds__(256)
 causal_conv1d_update_kernel(Stateful p, Divisor groups, int64_t batch0, uint32_t group0) {
   const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
   const int64_t b = batch0 + row, d = int64_t(i - row * groups.by) * blockDim.x + threadIdx.x;
@@ -94,7 +94,12 @@ static void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream)
 using Any = void (*)(Stateful, Divisor, int64_t, uint32_t);
 
 template <class T> Any any_of(int64_t width) {
-  return width >= 2 && width <= 4 ? causal_conv1d_update_kernel<T, 4> : causal_conv1d_update_kernel<T, 0>;
+  switch (width) {
+    case 2: return causal_conv1d_update_kernel<T, 2>;
+    case 3: return causal_conv1d_update_kernel<T, 3>;
+    case 4: return causal_conv1d_update_kernel<T, 4>;
+    default: return causal_conv1d_update_kernel<T, 0>;
+  }
 }
 
 static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
