@@ -14,6 +14,7 @@
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_fwd_gpu.h"
+#include "causal_conv1d_sequences_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
