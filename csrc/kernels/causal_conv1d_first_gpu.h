@@ -4,9 +4,6 @@
 // between them, and loads what each vector's first positions see, the halo, from
 // the neighbour's memory, which is in the cache. Every load is on its way before
 // the first sum.
-// Where positions do not see all: a thread owns the same 16 bytes of kRows rows, so
-// that what its positions see is looked up once, and asks for a row kAsked before it
-// loads it. The rows are kVector apart, so that they lie alike within 16 bytes.
 // Where rows are not aligned, vectors lie where out is, the first and the last of
 // a row may be partial, and x is shifted into place out of aligned loads.
 #pragma once
@@ -15,7 +12,7 @@
 
 namespace aiter::conv1d {
 
-constexpr int kVectors = 4, kRows = 16, kAsked = 3;
+constexpr int kVectors = 4;
 
 // kStreaming blocks of a multiprocessor leave a thread the registers that it needs
 // and no more; 0 leaves it to the compiler. These were the fastest.
@@ -108,24 +105,9 @@ template <class T, int W, bool kShifts> struct Span {
   }
 };
 
-// Sight is what the positions of a vector see: bit i of see[m-1] says that position
-// i sees the one m before it, of live that it has a sequence, and of skip that its
-// output is another thread's.
-template <int W> struct Sight {
-  uint32_t see[W - 1], live, skip;
-
-  // forget keeps what a loop would compute of it before out of registers.
-  AITER_DEVICE void forget() {
-    AITER_UNROLL
-    for (int m = 0; m < W - 1; m++) opaque(see[m]);
-    opaque(live), opaque(skip);
-  }
-};
-
 // sum makes the outputs of a vector out of its span: the newest tap first, as all
 // kernels of rows do.
-template <class T, int W, bool kGated>
-AITER_DEVICE void sum(const Filter<T, W, 1>& filter, const float* x, const Sight<W>& sight, float* y) {
+template <class T, int W> AITER_DEVICE void sum(const Filter<T, W, 1>& filter, const float* x, float* y) {
   constexpr int N = kVector<T>;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
@@ -133,8 +115,7 @@ AITER_DEVICE void sum(const Filter<T, W, 1>& filter, const float* x, const Sight
   for (int k = W - 1; k >= 0; k--) {
     if (!filter.has(k)) continue;
     AITER_UNROLL
-    for (int i = 0; i < N; i++)
-      if (!kGated || k == W - 1 || sight.see[W - 2 - k] >> i & 1) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
+    for (int i = 0; i < N; i++) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
   }
 }
 
@@ -150,23 +131,6 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
   AITER_UNROLL
   for (int i = 0; i < N; i++)
     if (t + i >= has.low && t + i < has.high && !(skip >> i & 1)) row[t + i] = v[i];
-}
-
-// remember puts what lies before a row into the values of its vector at t. Where
-// the row begins at the vector all loads come first.
-template <int W, class T, class Gate, int M>
-AITER_DEVICE void remember(const Gate& gate, int64_t b, int64_t d, int t, float (&value)[M]) {
-  if (t == 0) {
-    AITER_UNROLL
-    for (int i = 1; i < W; i++) value[i] = gate.template before<T>(b, d, i - W);
-    return;
-  }
-  AITER_ROLLED
-  for (int u = 1 - W; u < 0; u++) {  // registers have no index
-    const float past = gate.template before<T>(b, d, u);
-    AITER_UNROLL
-    for (int i = 1; i < M; i++) value[i] = t + i - W == u ? past : value[i];
-  }
 }
 
 // Tile is where a thread's vectors are: of batch b, from row d on, the first at
@@ -233,62 +197,12 @@ template <class T, int W, bool kShifts, class States> AITER_DEVICE void run_rows
       for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
       past.put(t - tile.has.low, value);
     }
-    sum<T, W, false>(filter, value, Sight<W>(), y);
+    sum<T, W>(filter, value, y);
     activate<T>(a, y);
     store_vector<T>(tile.out, t, tile.has, 0, y);
     ends = tile.start + t + N >= a.seqlen;
   }
   if (ends) states.template finish<T, W>(tile.b, tile.d);
-}
-
-// run_groups is what one thread does where positions do not see all: a vector of each
-// row of a group, which is a.strip rows kVector apart.
-template <class T, int W, class Gate> AITER_DEVICE void run_groups(const Rows& a, const Gate& gate, uint32_t index) {
-  using S = Span<T, W, true>;
-  constexpr int N = kVector<T>;
-  const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
-  const int64_t group = a.group0 + (q - batch * a.outer.by);
-  Tile<T> tile(a, batch, (group & -N) * a.strip + (group & (N - 1)), index - q * a.inner.by);
-  if (tile.d >= a.dim || tile.first >= tile.has.high) return;
-  const int rows = int(smaller(a.strip, (a.dim - tile.d + N - 1) / N));
-  const int t = tile.first, shift = S::shift_of(tile.x, t), first = t - shift - W;
-  const int64_t x_row = a.x.dim * N, out_row = a.out.dim * N;
-  const T *x = tile.x + first, *ahead = tile.x + (t < tile.has.low ? tile.has.low : t);
-  AITER_ROLLED
-  for (int r = 0; r < kAsked && r < rows; r++, ahead += x_row) prefetch(ahead);
-  typename Gate::template Ids<W, N> ids;
-  ids.load(gate, tile.b, tile.start, t, tile.has);
-  const bool whole = whole_wave(ids.whole(gate));
-  Sight<W> sight;
-  if (!whole) sight = ids.sight(gate, tile.start, t);
-  const typename S::Pieces pieces(first, shift, tile.has);
-  const bool begins = t - W < tile.has.low, ends = tile.start + t + N >= a.seqlen;
-  AITER_ROLLED
-  for (int r = 0; r < rows; r++, tile.d += N, x += x_row, tile.out += out_row) {
-    S span;
-    Filter<T, W, 1> filter;
-    float value[W + N], y[N];
-    sight.forget();
-    span.load(x, pieces);
-    filter.fetch(a, tile.d);
-    if (r + kAsked < rows) prefetch(ahead), ahead += x_row;
-    filter.settle(a);
-    span.settle(shift);
-    span.floats(value);
-    if (begins) {
-      AITER_UNROLL
-      for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
-    }
-    if (whole) sum<T, W, false>(filter, value, sight, y);
-    else sum<T, W, true>(filter, value, sight, y);
-    activate<T>(a, y);
-    if (!whole) {
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] = sight.live >> i & 1 ? y[i] : 0.0f;
-    }
-    store_vector<T>(tile.out, t, tile.has, whole ? 0 : sight.skip, y);
-    if (ends) gate.template finish<T, W>(tile.b, tile.d);
-  }
 }
 
 // same_place says whether x and out lie alike within 16 bytes, row by row, and
@@ -312,16 +226,6 @@ template <class T> Extent extent_of_rows(const Rows& a, int64_t batch, int64_t v
   const int64_t tiles = (a.seqlen + slack + kVector<T> - 1) / kVector<T>;
   while (vectors > 1 && batch * a.dim * tiles / vectors < (1 << 17)) vectors /= 2;
   return {batch, a.dim, tiles, true, vectors};
-}
-
-// extent_of_groups is how many threads rows with a gate take, a vector of kRows each,
-// of fewer where that is little.
-template <class T> Extent extent_of_groups(Rows* a, int64_t batch) {
-  Extent e = extent_of_rows<T>(*a, batch, kRows);
-  constexpr int64_t N = kVector<T>;
-  a->strip = int32_t(e.each), e.each = 1;
-  e.groups = (a->dim + N * a->strip - 1) / (N * a->strip) * N;
-  return e;
 }
 
 }  // namespace aiter::conv1d

@@ -15,6 +15,7 @@
 
 #include "causal_conv1d_fwd_gpu.h"
 #include "causal_conv1d_plain_gpu.h"
+#include "causal_conv1d_sequences_gpu.h"
 
 namespace aiter::conv1d::fwd {
 

@@ -44,8 +44,4 @@ template <class T, int W, class Gate> void launch_tokens(const Rows& a, const Fo
   aligned ? launch_tokens<T, W, C>(a, p, stream, gate) : launch_tokens<T, W, 1>(a, p, stream, gate);
 }
 
-// launch_sequences launches what is no plain problem of at most 8 taps: the other
-// file's. x is the tensor whose type chooses.
-Status launch_sequences(const TensorView& x, const Forward& p, gpu_stream_t stream);
-
 }  // namespace aiter::conv1d::fwd

@@ -106,7 +106,7 @@ template <class T, int W, int C, class Gate> class Walk {
       past_[k] = {};
       if (u >= 0) past_[k] = Tokens<T, C>::load(x + u * a_.x.last);
     }
-    if constexpr (!Gate::kPlain) gate_.template start<W>(b_, first);
+    if constexpr (!Gate::kPlain) gate_.template start<W>(b_, first, left);
   }
 
   // begin makes the window of what lies before the strip.

@@ -23,11 +23,11 @@ template <int W> AITER_DEVICE void read_taps(const Array2& a, int64_t d, float* 
 
 AITER_DEVICE float finish(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
 
-// Head computes the first positions of a sequence and then its state. Whatever
-// it needs first is on its way to registers once it is constructed.
+// Head computes the first positions of a sequence and then its state.
 template <class T, int W> class Head {
  public:
-  AITER_DEVICE Head(const Stateful& p, const Sequence& s, int64_t d) {
+  // load puts whatever it needs first on its way to registers.
+  AITER_DEVICE void load(const Stateful& p, const Sequence& s, int64_t d) {
     next_ = s.len > 0 ? p.inputs<T>(s, d)[0] : round_to<T>(0.0f);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) x_[k] = p.before<T>(s, d, k - (W - 1));
@@ -61,27 +61,28 @@ template <class T, int W> class Head {
   T x_[W], next_;
 };
 
-// Of any width: everything from memory.
 template <class T> class Head<T, 0> {
  public:
-  AITER_DEVICE Head(const Stateful&, const Sequence&, int64_t) {}
-
-  AITER_DEVICE void run(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
-    const T* x = p.inputs<T>(s, d);
-    T* out = p.outputs<T>(s, d);
-    AITER_ROLLED
-    for (int64_t t = 0; t < n; t++) {
-      float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-      AITER_ROLLED
-      for (int64_t k = 0; k < p.width; k++) {
-        const int64_t u = t - (p.width - 1) + k;
-        y = fmaf(p.weight.get(d, k), to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]), y);
-      }
-      out[t * p.out.last] = round_to<T>(finish(p.silu, y));
-    }
-    p.remember<T>(s, d);
-  }
+  AITER_DEVICE void load(const Stateful&, const Sequence&, int64_t) {}
+  AITER_DEVICE void run(const Stateful&, const Sequence&, int64_t, int64_t) {}
 };
+
+// run_any does what a Head does for any width: everything from memory.
+template <class T> AITER_DEVICE void run_any(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
+  const T* x = p.inputs<T>(s, d);
+  T* out = p.outputs<T>(s, d);
+  AITER_ROLLED
+  for (int64_t t = 0; t < n; t++) {
+    float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+    AITER_ROLLED
+    for (int64_t k = 0; k < p.width; k++) {
+      const int64_t u = t - (p.width - 1) + k;
+      y = fmaf(p.weight.get(d, k), to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]), y);
+    }
+    out[t * p.out.last] = round_to<T>(finish(p.silu, y));
+  }
+  p.remember<T>(s, d);
+}
 
 // shares_slot says, to a whole block, whether another of the batch names the
 // slot. A kernel calls it once.
@@ -103,25 +104,22 @@ AITER_DEVICE bool follows(const Stateful& p, int64_t b, int64_t slot) {
 
 AITER_SHARED int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// run_shared does up to `most` positions of every sequence from b on that has b's
-// slot, in order: for the first of those that share it, anything in memory.
-template <class T> AITER_DEVICE void run_shared(const Stateful& p, int64_t b, int64_t slot, int64_t d, int64_t most) {
-  AITER_ROLLED
-  for (int64_t i = b; i < p.batch; i++) {
-    const Sequence s = p.sequence(i);
-    if (s.live && s.slot == slot) Head<T, 0>(p, s, d).run(p, s, d, least(s.len, most));
-  }
-}
-
 // run_head does up to `most` positions of sequence b, and of those that share its
-// slot, in order. All threads of a block come with the same b, which is live.
+// slot, in order. All threads of a block come with the same b, which is live. A
+// filter W wide is quick, W 0 says that there is none.
 template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t b, int64_t d, int64_t most) {
-  const Sequence s = p.sequence(b);
-  Head<T, W> head(p, s, d < p.dim ? d : 0);
-  const bool shared = shares_slot(p, b, s.slot);
-  if (d >= p.dim || (shared && follows(p, b, s.slot))) return;
-  head.run(p, s, d, least(s.len, most));
-  if (shared) run_shared<T>(p, b + 1, s.slot, d, most);
+  const Sequence first = p.sequence(b);
+  const bool quick = W > 0 && p.width == W;
+  Head<T, W> head;
+  if (quick) head.load(p, first, d < p.dim ? d : 0);
+  const bool shared = shares_slot(p, b, first.slot);
+  if (d >= p.dim || (shared && follows(p, b, first.slot))) return;
+  if (quick) head.run(p, first, d, least(first.len, most));
+  AITER_ROLLED
+  for (int64_t i = quick ? b + 1 : b, end = shared ? p.batch : b + 1; i < end; i++) {
+    const Sequence s = p.sequence(i);
+    if (s.live && s.slot == first.slot) run_any<T>(p, s, d, least(s.len, most));
+  }
 }
 
 // A launch has so many blocks at most. A loop over more in the kernel would keep

@@ -122,8 +122,8 @@ AITER_DEVICE void prefetch(const void* p) {
 #endif
 }
 
-// opaque hides from the compiler where v came from.
-AITER_DEVICE void opaque(uint32_t& v) {
+// opaque hides from the compiler where v, of 32 bits, came from.
+template <class T> AITER_DEVICE void opaque(T& v) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+r"(v));
 #elif defined(__HIP_DEVICE_COMPILE__)
