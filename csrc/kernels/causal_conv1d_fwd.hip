@@ -45,9 +45,7 @@ template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd
 
 template <class T> void launch_any(const Forward& p, gpu_stream_t stream) {
   const int64_t tiles = p.seqlen > 0 ? (p.seqlen + kRun - 1) / kRun : 1;
-  for_parts(rows_of(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, [&](const Rows& part, unsigned grid, unsigned threads) {
-    causal_conv1d_fwd_any_kernel<T><<<grid, threads, 0, stream>>>(part, p);
-  });
+  for_parts(rows_of(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, stream, causal_conv1d_fwd_any_kernel<T>, p);
 }
 
 template <class T, bool kNarrow> __global__ void __launch_bounds__(kThreads, 8) causal_conv1d_fwd_plain_rows_kernel(Plain a) {

@@ -28,9 +28,7 @@ template <class T, int W> void launch(const Forward& p, gpu_stream_t stream, con
   if (!gate.hides() && !gate.keeps()) return fwd::launch_rows<T, W, true>(a, rows, stream, Stateless());
   if (!gate.hides()) return fwd::launch_rows<T, W, true>(a, rows, stream, gate);
   const Extent e = extent_of_groups<T>(&a, p.batch);
-  for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
-    causal_conv1d_groups_kernel<T, W><<<grid, threads, 0, stream>>>(part, gate);
-  });
+  for_parts(a, e, stream, causal_conv1d_groups_kernel<T, W>, gate);
 }
 
 static Status launch(const TensorView& x, const Forward& p, gpu_stream_t stream, const Gate& gate, const char* what) {

@@ -177,8 +177,9 @@ inline unsigned threads_in(int64_t total) {
   return total <= 1 << 14 ? 64 : kThreads;
 }
 
-// for_parts calls launch(context, rows, grid, threads) until all of it is done.
-inline void for_parts(Rows a, const Extent& e, void (*launch)(void*, const Rows&, unsigned, unsigned), void* context) {
+// for_parts launches kernel, whose first argument the rows are, until all of it is done.
+inline void for_parts(Rows a, const Extent& e, gpu_stream_t stream, const void* kernel, void** args) {
+  args[0] = &a;
   const int64_t first = e.tiles_first ? e.tiles : e.groups, second = e.tiles_first ? e.groups : e.tiles;
   const int64_t n0 = smaller(first, kMostTiles), n1 = smaller(second, smaller(kMostTiles, kMostThreads / n0));
   const int64_t n2 = smaller(e.batch, kMostThreads / (n0 * n1));
@@ -190,30 +191,14 @@ inline void for_parts(Rows a, const Extent& e, void (*launch)(void*, const Rows&
         const int64_t near = (c0 + e.each - 1) / e.each;
         a.inner = divisor(near), a.outer = divisor(c1), a.total = uint32_t(near * c1 * c2);
         const unsigned threads = threads_in(a.total);
-        launch(context, a, (a.total + threads - 1) / threads, threads);
+        launch_kernel(kernel, (a.total + threads - 1) / threads, threads, args, stream);
       }
 }
 
-// The same for launch(rows, grid, threads), without code of its own for each kernel.
-template <class F> void for_parts(const Rows& a, const Extent& e, F&& launch) {
-  const auto call = [](void* f, const Rows& part, unsigned grid, unsigned threads) {
-    (*static_cast<std::remove_reference_t<F>*>(f))(part, grid, threads);
-  };
-  for_parts(a, e, call, &launch);
-}
-
-inline void for_parts(const Rows& a, const Extent& e, const void* kernel, void** args, gpu_stream_t stream) {
-  for_parts(a, e, [&](const Rows& part, unsigned grid, unsigned threads) {
-    args[0] = const_cast<Rows*>(&part);
-    launch_kernel(kernel, grid, threads, args, stream);
-  });
-}
-
-// The same launches kernel(rows, more...).
 template <class... More>
 void for_parts(const Rows& a, const Extent& e, gpu_stream_t stream, void (*kernel)(Rows, More...), const More&... more) {
   void* args[] = {nullptr, const_cast<More*>(&more)...};
-  for_parts(a, e, reinterpret_cast<const void*>(kernel), args, stream);
+  for_parts(a, e, stream, reinterpret_cast<const void*>(kernel), args);
 }
 
 }  // namespace aiter::conv1d

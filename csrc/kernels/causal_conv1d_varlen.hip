@@ -32,7 +32,7 @@ template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_var
 }
 
 // A thread does a few positions of one channel, of any width, all from memory.
-template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_any_kernel(Stateful p, Rows a) {
+template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_any_kernel(Rows a, Stateful p) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.total) return;
   const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.by, far = q - n * a.outer.by;
@@ -61,9 +61,7 @@ template <class T> void launch_heads(const Stateful& p, gpu_stream_t stream) {
 
 template <class T> void launch_any(const Stateful& p, gpu_stream_t stream) {
   const Extent e{1, p.dim, (p.seqlen + kRun - 1) / kRun, !p.channel_last};
-  for_parts(rows_of(p, p.out), e, [&](const Rows& part, unsigned grid, unsigned threads) {
-    causal_conv1d_varlen_any_kernel<T><<<grid, threads, 0, stream>>>(p, part);
-  });
+  for_parts(rows_of(p, p.out), e, stream, causal_conv1d_varlen_any_kernel<T>, p);
 }
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
