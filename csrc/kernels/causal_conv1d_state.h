@@ -91,6 +91,7 @@ struct Stateful : Problem {
     const T* from = inputs<T>(s, d);
     if (cache_seqlens.data) {
       int64_t u = s.len > length ? s.len - length : 0, at = s.origin + u;
+      if (u < s.len && at >= length && at <= INT32_MAX) at = int32_t(at) % int32_t(length);
       AITER_ROLLED
       while (u < s.len && at >= length) at -= length;
       AITER_ROLLED
