@@ -54,7 +54,7 @@ var limits = []limit{
 		func(r codeobject.Report) bool { return r.All.VALU <= 64*20 }},
 	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false, .*Stateless`, "at most 38 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
-	{`update::causal_conv1d_decode_kernel`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
+	{`(update|varlen)::`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
 	// x, three of state, weights and a bias; out and three of state, and the zeros of padding.
 	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 9 && r.All.WideStores >= 5

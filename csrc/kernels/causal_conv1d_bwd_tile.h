@@ -49,19 +49,6 @@ struct Launch {
   AITER_DEVICE void keep(uint32_t segment, int64_t d, int k, float sum) const;
 };
 
-// again is the kernel's first argument a, for one use of it: AMD's compilers else read all
-// of it first of all, and have no registers left to keep it in.
-template <class Args> AITER_DEVICE const Args& again(const Args& a) {
-#if defined(__HIP_DEVICE_COMPILE__)
-  (void)a;
-  auto p = __builtin_amdgcn_kernarg_segment_ptr();
-  asm volatile("" : "+s"(p));
-  return *(const Args*)(p);
-#else
-  return a;
-#endif
-}
-
 template <class T> constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
 
 // Words is N neighbouring elements of type T as memory holds them.

@@ -171,13 +171,16 @@ AITER_DEVICE int64_t next_with(const Decoding& a, int64_t slot, int64_t b, int64
   return b;
 }
 
-// advance computes the position of sequence b and makes x part of the state.
+// seen_by is how many positions a circular state of sequence b has seen.
+AITER_DEVICE int32_t seen_by(const Decoding& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
+
+// advance computes the position of sequence b, after so many seen, and makes x part of the state.
 template <class T, int S, int C, bool kValuesAdjacent, class TW>
-AITER_DEVICE void advance(const Decoding& a, int64_t b, int64_t d, const Taps<TW, S + 1, C>& taps,
+AITER_DEVICE void advance(const Decoding& a, int64_t b, int64_t d, int32_t seen, const Taps<TW, S + 1, C>& taps,
                           Window<T, S, C, kValuesAdjacent>* in) {
   int origin = 0;  // of a circular state: where x goes
   if (a.cache_seqlens.data) {
-    origin = a.cache_seqlens[b] % S;
+    origin = seen % S;
     if (origin < 0) origin += S;
     in->rotate(origin);
   }
@@ -219,6 +222,8 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
   bool live = true, shared = false;
   Window<T, S, C, kValuesAdjacent> in;
   Taps<TW, S + 1, C> taps;
+  Others<Decoding> others(a);
+  int32_t seen = seen_by(a, b);
   if (a.indices.data) {
     slot = a.indices[b];
     live = slot != a.pad && slot >= 0 && slot < a.slots;
@@ -226,7 +231,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
   in.load_x(a, b, d);
   if (live) in.load_state(a, slot, d);
   taps.fetch(a, d);
-  if (a.indices.data) shared = shares_slot(a, b, slot);
+  if (a.indices.data) shared = others.name(a, b, slot);
   if (place >= a.dim) return;
   if (!live) {
     T* out = static_cast<T*>(a.out) + b * a.out_batch;
@@ -238,11 +243,12 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
   taps.settle(a);
   AITER_ROLLED
   for (;;) {
-    advance(a, b, d, taps, &in);
+    advance(a, b, d, seen, taps, &in);
     if (!shared) break;
     b = next_with(a, slot, b + 1, a.batch);
     if (b == a.batch) break;
     in.load_x(a, b, d);
+    seen = seen_by(a, b);
   }
   in.store_state(a, slot, d);
 }

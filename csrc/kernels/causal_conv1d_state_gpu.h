@@ -68,7 +68,8 @@ template <class T> class Head<T, 0> {
 };
 
 // run_any does what a Head does for any width: everything from memory.
-template <class T> AITER_DEVICE void run_any(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
+template <class T> AITER_DEVICE void run_any(const Stateful& a, const Sequence& s, int64_t d, int64_t n) {
+  const Stateful& p = again(a);
   const T* x = p.inputs<T>(s, d);
   T* out = p.outputs<T>(s, d);
   AITER_ROLLED
@@ -81,18 +82,46 @@ template <class T> AITER_DEVICE void run_any(const Stateful& p, const Sequence& 
     }
     out[t * p.out.last] = round_to<T>(finish(p.silu, y));
   }
-  p.remember<T>(s, d);
+  again(a).remember<T>(s, d);
 }
 
-// shares_slot says, to a whole block, whether another of the batch names the
-// slot. A kernel calls it once.
-template <class P> AITER_DEVICE bool shares_slot(const P& p, int64_t b, int64_t slot) {
-  if (!p.indices.data) return false;
-  bool found = false;
-  AITER_ROLLED
-  for (int64_t i = threadIdx.x; i < p.batch; i += blockDim.x) found |= i != b && p.indices[i] == slot;
-  return block_any(found);
-}
+// Others looks, with a whole block, whether another of the batch names a slot. What
+// it reads is on its way while other things are.
+template <class P> class Others {
+ public:
+  AITER_DEVICE explicit Others(const P& p) {
+    if (p.indices.data) read(p, Index(threadIdx.x));
+  }
+
+  // name says whether they name the slot of sequence b. A kernel calls it once.
+  AITER_DEVICE bool name(const P& p, int64_t b, int64_t slot) {
+    if (!p.indices.data) return false;
+    bool found = false;
+    AITER_ROLLED
+    for (Index first = 0;;) {
+      AITER_UNROLL
+      for (int k = 0; k < kMany; k++) {
+        const Index i = first + Index(threadIdx.x + k * blockDim.x);
+        found |= i < p.batch && i != Index(b) && slots_[k] == slot;
+      }
+      first += Index(kMany * blockDim.x);
+      if (first >= p.batch) break;
+      read(p, first + Index(threadIdx.x));
+    }
+    return block_any(found);
+  }
+
+ private:
+  using Index = std::remove_cv_t<decltype(P::batch)>;
+  static constexpr int kMany = 4;
+
+  AITER_DEVICE void read(const P& p, Index i) {
+    AITER_UNROLL
+    for (int k = 0; k < kMany; k++, i += Index(blockDim.x)) slots_[k] = i < p.batch ? p.indices[i] : 0;
+  }
+
+  int32_t slots_[kMany];
+};
 
 // follows says whether an earlier sequence has the slot: it then runs this one.
 AITER_DEVICE bool follows(const Stateful& p, int64_t b, int64_t slot) {
@@ -106,18 +135,19 @@ AITER_SHARED int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // run_head does up to `most` positions of sequence b, and of those that share its
 // slot, in order. All threads of a block come with the same b, which is live. A
-// filter W wide is quick, W 0 says that there is none.
+// filter W wide is quick, W 0 says that there is none. p is the kernel's first argument.
 template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t b, int64_t d, int64_t most) {
-  const Sequence first = p.sequence(b);
+  Others<Stateful> others(again(p));
+  const Sequence first = again(p).sequence(b);
   const bool quick = W > 0 && p.width == W;
   Head<T, W> head;
-  if (quick) head.load(p, first, d < p.dim ? d : 0);
-  const bool shared = shares_slot(p, b, first.slot);
-  if (d >= p.dim || (shared && follows(p, b, first.slot))) return;
-  if (quick) head.run(p, first, d, least(first.len, most));
+  if (quick) head.load(again(p), first, d < p.dim ? d : 0);
+  const bool shared = others.name(again(p), b, first.slot);
+  if (d >= p.dim || (shared && follows(again(p), b, first.slot))) return;
+  if (quick) head.run(again(p), first, d, least(first.len, most));
   AITER_ROLLED
   for (int64_t i = quick ? b + 1 : b, end = shared ? p.batch : b + 1; i < end; i++) {
-    const Sequence s = p.sequence(i);
+    const Sequence s = again(p).sequence(i);
     if (s.live && s.slot == first.slot) run_any<T>(p, s, d, least(s.len, most));
   }
 }

@@ -133,6 +133,19 @@ template <class T> AITER_DEVICE void opaque(T& v) {
 #endif
 }
 
+// again is the kernel's first argument a, for one use of it: AMD's compilers else read all
+// of it first of all, and have no registers left to keep it in.
+template <class Args> AITER_DEVICE const Args& again(const Args& a) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  (void)a;
+  auto p = __builtin_amdgcn_kernarg_segment_ptr();
+  asm volatile("" : "+s"(p));
+  return *(const Args*)(p);
+#else
+  return a;
+#endif
+}
+
 // whole_wave says whether p holds for all lanes that are here, so that they stay
 // together; where lanes part at little cost, whether it holds for this one.
 AITER_DEVICE bool whole_wave(bool p) {
