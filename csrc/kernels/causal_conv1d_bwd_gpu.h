@@ -36,14 +36,6 @@ inline bool aligned(const Array3& t, int64_t size, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
 }
 
-// kHopper: the unit is for NVIDIA's processors from sm_90 on.
-#if defined(__CUDA_ARCH_LIST__)
-constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // the least first
-constexpr bool kHopper = kArchs[0] >= 900;
-#else
-constexpr bool kHopper = false;
-#endif
-
 // How is how a kernel is launched: in clusters of blocks, and early, before the one in
 // front of it on the stream ends, for which it waits itself (await_last).
 struct How {

@@ -228,20 +228,6 @@ AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor_sync(0xffffff
 AITER_DEVICE float next_lane(float v) { return __shfl_sync(0xffffffffu, v, (int(threadIdx.x) + 1) & 31); }
 #endif
 
-// With start_next a kernel lets the one that was launched behind it onto the device's
-// free processors; await_last is there where that one waits until the first is done.
-// Where a launch cannot ask for it, both do nothing.
-AITER_DEVICE void start_next() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-AITER_DEVICE void await_last() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 // A cluster is blocks that see one another's shared memory. peer_value is what the block
 // of that rank has where p is in this one; between the barriers nobody writes.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

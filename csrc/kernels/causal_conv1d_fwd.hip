@@ -14,7 +14,8 @@
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_fwd_gpu.h"
-#include "causal_conv1d_plain_gpu.h"
+#include "causal_conv1d_plain_rows_gpu.h"
+#include "causal_conv1d_plain_strips_gpu.h"
 #include "causal_conv1d_sequences_gpu.h"
 
 namespace aiter::conv1d::fwd {
@@ -48,30 +49,22 @@ template <class T> void launch_any(const Forward& p, gpu_stream_t stream) {
   for_parts(rows_of(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, stream, causal_conv1d_fwd_any_kernel<T>, p);
 }
 
-template <class T, bool kNarrow> __global__ void __launch_bounds__(kThreads, 8) causal_conv1d_fwd_plain_rows_kernel(Plain a) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_plain_rows<T, kNarrow>(a, i);
-}
-
-template <class T, int C, bool kNarrow>
-__global__ void __launch_bounds__(kThreads, AITER_HIP ? 3 : kNarrow ? 5 : 6) causal_conv1d_fwd_plain_strip_kernel(Plain a) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_plain_strip<T, C, kNarrow>(a, i);
-}
-
 template <class T, bool kNarrow> void launch_plain(const Plain& a, bool rows, gpu_stream_t stream) {
-  const unsigned threads = threads_in(a.total), grid = (a.total + threads - 1) / threads;
-  if (rows) causal_conv1d_fwd_plain_rows_kernel<T, kNarrow><<<grid, threads, 0, stream>>>(a);
-  else causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow><<<grid, threads, 0, stream>>>(a);
+  if (rows) launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, PlainFilter<T, 1, kNarrow>, Alone>, a, Alone(), stream);
+  else launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow, Alone>, a, Alone(), stream);
 }
 
 // launch_plain launches a problem for causal_conv1d_plain_gpu.h, or says that it is none.
-// Kernels for narrow filters would take hipcc a sixth of this file's time.
+// Kernels for narrow filters would take hipcc a sixth of this file's time; those for wide
+// ones are for NVIDIA's processors too, where they were seen to be faster.
 template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_stream_t stream) {
   constexpr int kLeast = AITER_CUDA ? 2 : kTaps;
   Plain a{};
-  if (p.width < kLeast || p.width > kTaps) return false;
+  if (p.width < kLeast || (p.width > kTaps && !(AITER_CUDA && in_rows(p)))) return false;
   if (!(in_rows(p) ? plain_rows<T>(p, rows, &a) : plain_strips<T, kChannels<T, kTaps>>(p, rows, &a))) return false;
+  if constexpr (AITER_CUDA) {
+    if (p.width > kTaps) return launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, WideFilter<T>, Alone>, a, Alone(), stream), true;
+  }
   if (p.width < kTaps) launch_plain<T, (kLeast < kTaps)>(a, in_rows(p), stream);
   else launch_plain<T, false>(a, in_rows(p), stream);
   return true;

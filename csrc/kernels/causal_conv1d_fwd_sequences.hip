@@ -3,7 +3,8 @@
 // which x and out lie differently.
 //
 // Tiling: causal_conv1d_groups_gpu.h where positions are adjacent in memory,
-// causal_conv1d_last_gpu.h where channels are.
+// causal_conv1d_last_gpu.h where channels are; for the most usual problems, on NVIDIA's
+// processors, causal_conv1d_seen_gpu.h.
 // Bytes: x once (the halo again, from cache) and out once, sequence numbers or
 // query_start_loc once for kRows channels or a strip (from cache), states once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in
@@ -11,6 +12,9 @@
 
 #include "causal_conv1d_fwd_gpu.h"
 #include "causal_conv1d_groups_gpu.h"
+#if AITER_CUDA
+#include "causal_conv1d_seen_gpu.h"
+#endif
 #include "causal_conv1d_sequences_gpu.h"
 
 namespace aiter::conv1d {
@@ -33,6 +37,11 @@ template <class T, int W> void launch(const Forward& p, gpu_stream_t stream, con
 
 static Status launch(const TensorView& x, const Forward& p, gpu_stream_t stream, const Gate& gate, const char* what) {
   return dispatch_float(x, [&](auto zero) {
+#if AITER_CUDA
+    bool found = false;
+    AITER_TRY(fwd::launch_seen<decltype(zero)>(x, p, gate, stream, &found));
+    if (found) return check_launch(what);
+#endif
     p.width > 4 ? launch<decltype(zero), 8>(p, stream, gate) : launch<decltype(zero), 4>(p, stream, gate);
     return check_launch(what);
   });

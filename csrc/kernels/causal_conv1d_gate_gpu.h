@@ -85,6 +85,9 @@ class Gate {
   // keeps says whether there are states.
   AITER_SHARED bool keeps() const { return p_.initial.data || p_.final.data; }
 
+  // finishes says whether there are states to write.
+  AITER_SHARED bool finishes() const { return p_.final.data; }
+
   // look finds out what n positions from start+t on see, G at a time where there are
   // sequence numbers, and puts it into the bits from `at` on.
   template <int W, int G> AITER_DEVICE void look(int64_t b, int64_t start, int t, int n, const Bounds& has, int at, Sight<W>* s) const {

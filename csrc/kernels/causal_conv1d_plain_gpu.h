@@ -1,12 +1,10 @@
-// Plain problems on the GPU: two to four taps, weights and bias packed and of x's type,
-// rows that are aligned, nothing before or after them, one launch. A small launch takes
-// as long as the chain of a thread's instructions, so there is little to look at:
-// strides of 32 bits, no types, no edges but where a row begins and ends, no loop.
+// Plain problems on the GPU: weights and bias packed and of x's type, rows that are
+// aligned, one launch. A small launch takes as long as the chain of a thread's
+// instructions, so there is little to look at: strides of 32 bits, no types, no edges
+// but where a row begins and ends, no loop.
 //
-// Tiling: a thread owns two vectors of 16 bytes of a row, its neighbours' between them,
-// or, where channels are adjacent, kStrip positions of C channels (16 bytes of them, or
-// 8). Every load, of what lies before too, is on its way before the first sum; of a strip
-// all sums come before the first sigmoid, so that positions hide one another's latencies.
+// Tiling: causal_conv1d_plain_rows_gpu.h where positions are adjacent in memory,
+// causal_conv1d_plain_strips_gpu.h where channels are.
 #pragma once
 
 #include "causal_conv1d_last_gpu.h"
@@ -14,10 +12,6 @@
 namespace aiter::conv1d {
 
 constexpr int kTaps = 4;
-
-// kStrip is how many positions a thread owns. More put what all threads touch at a time
-// further apart, fewer read more twice; it is more than what lies before.
-constexpr int kStrip = 8;
 
 // Plain is a launch. Strides are in units, 16 bytes of a row or a thread's channels of
 // a position: of batches, and of channels or positions, whichever are not adjacent.
@@ -35,6 +29,7 @@ struct Plain {
 // last two or three. fetch puts the loads on their way, settle waits for them.
 template <class T, int C, bool kNarrow> class PlainFilter {
  public:
+  static constexpr int kWidth = kTaps;
   float weight[C][kTaps], bias[C];
 
   // fetch reads those of the group-th C channels.
@@ -107,104 +102,41 @@ template <class T, int C, bool kNarrow> class PlainFilter {
   bool three_;
 };
 
-// run_plain_rows is what one thread does: two vectors, a.apart from one another, as
-// many threads side by side. That is a power of two, and beyond the row where there is
-// little to do: then the second does not exist.
-template <class T, bool kNarrow> AITER_DEVICE void run_plain_rows(const Plain& a, uint32_t index) {
-  constexpr int V = 2, N = kVector<T>, H = kTaps / kPer<T>;  // H words before a vector
-  const uint32_t q = a.inner.quotient(index), near = index - q * a.inner.by, b = a.outer.quotient(q), d = q - b * a.outer.by;
-  const uint32_t first = near + (near & -a.apart);
-  if (first >= a.length) return;
-  const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(d) * a.x_next + first) * N;
-  Words<H> before[V];
-  Words<4> vector[V];
-  PlainFilter<T, 1, kNarrow> filter;
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    before[v] = {}, vector[v] = {};
-    if (v > 0 && first + a.apart >= a.length) continue;
-    const T* p = x + uint64_t(v * a.apart) * N;
-    if (v > 0 || first > 0) before[v] = load_words<H>(p - kTaps);
-    vector[v] = load_words<4>(p);
-  }
-  filter.fetch(a, d);
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    AITER_UNROLL
-    for (int i = 0; i < H; i++) opaque(before[v].word[i]);  // or parts of it would be waited for between the loads
-  }
-  filter.settle();
-  T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(d) * a.out_next + first) * N;
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    if (v > 0 && first + a.apart >= a.length) break;
-    float value[kTaps + N], y[N];
-    AITER_UNROLL
-    for (int i = 0; i < H; i++) unpack<T>(before[v].word[i], value + i * kPer<T>);
-    AITER_UNROLL
-    for (int i = 0; i < 4; i++) unpack<T>(vector[v].word[i], value + kTaps + i * kPer<T>);
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) y[i] = filter.bias[0];
-    AITER_UNROLL
-    for (int k = kTaps - 1; k >= 0; k--) {
-      if (!filter.has(k)) break;
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] = fmaf(filter.weight[0][k], value[i + 1 + k], y[i]);
-    }
-    if (a.silu) {
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
-    }
-    Words<4> w;
-    AITER_UNROLL
-    for (int i = 0; i < 4; i++) w.word[i] = pack<T>(y + i * kPer<T>);
-    stream_words<4>(out + uint64_t(v * a.apart) * N, w);
-  }
-}
+// WideFilter is the weights and the bias of one channel, of 5 to 8 taps.
+template <class T> class WideFilter {
+ public:
+  static constexpr int kWidth = 8;
+  float weight[1][kWidth], bias[1];
 
-// run_plain_strip is what one thread does. Neighbours take neighbouring channels. The
-// last strip of a row begins early enough to be whole: what two threads then write is
-// the same.
-template <class T, int C, bool kNarrow> AITER_DEVICE void run_plain_strip(const Plain& a, uint32_t index) {
-  constexpr int W = kTaps, S = kStrip;
-  const uint32_t q = a.inner.quotient(index), group = index - q * a.inner.by, b = a.outer.quotient(q);
-  const uint32_t place = (q - b * a.outer.by) * S, last = a.length - S, first = place < last ? place : last;
-  const int64_t x_step = int64_t(a.x_next) * C, out_step = int64_t(a.out_next) * C;
-  const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(first) * a.x_next + group) * C - (W - 1) * x_step;
-  Words<Tokens<T, C>::kWords> raw[W - 1 + S];
-  PlainFilter<T, C, kNarrow> filter;
-  AITER_UNROLL
-  for (int i = 0; i < W - 1 + S; i++, x += x_step) {
-    raw[i] = {};
-    if (int(first) >= W - 1 - i) raw[i] = Tokens<T, C>::load(x);
-  }
-  filter.fetch(a, group);
-  filter.settle();
-  float value[W - 1 + S][C], y[S][C];
-  AITER_UNROLL
-  for (int i = 0; i < W - 1 + S; i++) Tokens<T, C>::floats(raw[i], value[i]);
-  AITER_UNROLL
-  for (int u = 0; u < S; u++)
+  AITER_DEVICE void fetch(const Plain& a, uint32_t d) {
+    missing_ = kWidth - a.width;
+    const T* w = static_cast<const T*>(a.weight) + uint64_t(d) * uint32_t(a.width) - missing_;
+    bias_ = T{};
+    if (a.bias) bias_ = load_item(static_cast<const T*>(a.bias) + d);
     AITER_UNROLL
-    for (int c = 0; c < C; c++) y[u][c] = filter.bias[c];
-  AITER_UNROLL
-  for (int k = W - 1; k >= 0; k--) {
-    if (!filter.has(k)) break;
-    AITER_UNROLL
-    for (int u = 0; u < S; u++)
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[u][c] = fmaf(filter.weight[c][k], value[u + k][c], y[u][c]);
+    for (int k = 0; k < kWidth; k++) {
+      weight_[k] = T{};
+      if (has(k)) weight_[k] = load_item(w + k);
+    }
   }
-  if (a.silu) {
+
+  AITER_DEVICE void settle() {
+    bias[0] = to_float(bias_);
     AITER_UNROLL
-    for (int u = 0; u < S; u++)
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[u][c] *= sigmoid(y[u][c]);
+    for (int k = 0; k < kWidth; k++) weight[0][k] = to_float(weight_[k]);
   }
-  T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(first) * a.out_next + group) * C;
-  AITER_UNROLL
-  for (int u = 0; u < S; u++, out += out_step) Tokens<T, C>::store(out, C, y[u]);
-}
+
+  AITER_DEVICE bool has(int k) const { return k >= 3 || k >= missing_; }
+
+ private:
+  T weight_[kWidth], bias_;
+  int missing_;
+};
+
+// Alone is rows that are one sequence each, with nothing before or after them.
+struct Alone {
+  static constexpr bool kSeen = false, kStates = false;
+};
 
 // units_of says whether a plain launch can count the strides of x and out, in units of
 // so many elements, and sets them. next is the axis, `count` long, that is not adjacent.
@@ -217,8 +149,7 @@ inline bool units_of(const Forward& p, int64_t Array3::*next, int64_t count, int
          fits(count, p.x.*next, &a->x_next) && fits(count, p.out.*next, &a->out_next);
 }
 
-// plain_of says whether a problem of two to kTaps taps is plain, and fills in what both
-// layouts have.
+// plain_of says whether a problem is plain, and fills in what both layouts have.
 template <class T> bool plain_of(const Forward& p, const Rows& rows, Plain* a) {
   const bool packed = p.weight.dtype == kDType<T> && p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16);
   const bool packed_bias = !p.bias.data || (rows.packed_bias && p.bias.dtype == kDType<T>);
@@ -234,28 +165,12 @@ inline bool threads_of(int64_t inner, int64_t outer, int64_t batch, Plain* a) {
   return true;
 }
 
-// plain_rows fills in a launch of rows whose positions are adjacent, plain_strips one of
-// rows whose channels are, and they say whether there is one.
-template <class T> bool plain_rows(const Forward& p, const Rows& rows, Plain* a) {
-  constexpr int64_t N = kVector<T>;
-  if (p.seqlen % N || !plain_of<T>(p, rows, a) || !units_of(p, &Array3::dim, p.dim, N, a)) return false;
-  const int64_t vectors = p.seqlen / N;
-  if (vectors > kMostTiles) return false;
-  // Up to 32 threads side by side; fewer where most of the last would have nothing to do.
-  int64_t side = 32, near = vectors;
-  const auto threads = [&] { return (vectors + 2 * side - 1) / (2 * side) * side; };
-  while (side > 1 && threads() * 2 > vectors + vectors / 8) side /= 2;
-  if (p.batch * p.dim * vectors >= 1 << 17) near = threads();
-  else side = int64_t(1) << 31;
-  a->length = uint32_t(vectors), a->apart = uint32_t(side);
-  return threads_of(near, p.dim, p.batch, a);
-}
-
-template <class T, int C> bool plain_strips(const Forward& p, const Rows& rows, Plain* a) {
-  if (p.x.dim != 1 || p.out.dim != 1 || p.dim % C || p.seqlen < kStrip || p.seqlen > INT32_MAX) return false;
-  if (!plain_of<T>(p, rows, a) || !units_of(p, &Array3::last, p.seqlen, C, a)) return false;
-  a->length = uint32_t(p.seqlen);
-  return threads_of(p.dim / C, (p.seqlen + kStrip - 1) / kStrip, p.batch, a);
+// launch_plain launches a kernel with a.total threads, early as gpu.h's launch_kernel says.
+template <class Beside>
+void launch_plain(void (*kernel)(Plain, Beside), Plain a, Beside beside, gpu_stream_t stream, bool early = false) {
+  const unsigned threads = threads_in(a.total);
+  void* args[] = {&a, &beside};
+  launch_kernel(reinterpret_cast<const void*>(kernel), (a.total + threads - 1) / threads, threads, args, stream, early);
 }
 
 }  // namespace aiter::conv1d

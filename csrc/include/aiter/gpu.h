@@ -50,14 +50,28 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-// launch_kernel launches a kernel by its address, with the addresses of its arguments:
-// what prepares a launch is then compiled once, not for every kernel and type.
-// check_launch sees its error.
-inline void launch_kernel(const void* kernel, unsigned blocks, unsigned threads, void** args, gpu_stream_t stream) {
-#if AITER_HIP
-  (void)hipLaunchKernel(kernel, dim3(blocks), dim3(threads), args, 0, stream);
+// kHopper: the unit is for NVIDIA's processors from sm_90 on.
+#if defined(__CUDA_ARCH_LIST__)
+constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // the least first
+constexpr bool kHopper = kArchs[0] >= 900;
 #else
-  (void)cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), args, 0, stream);
+constexpr bool kHopper = false;
+#endif
+
+// launch_kernel launches a kernel by its address, with the addresses of its arguments:
+// what prepares a launch is then compiled once, not for every kernel and type. Early:
+// before the one in front of it on the stream ends, for which it waits itself
+// (await_last), where the processor can. check_launch sees its error.
+inline void launch_kernel(const void* kernel, unsigned blocks, unsigned threads, void** args, gpu_stream_t stream, bool early = false) {
+#if AITER_HIP
+  (void)early, (void)hipLaunchKernel(kernel, dim3(blocks), dim3(threads), args, 0, stream);
+#else
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization, attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks), config.blockDim = dim3(threads), config.stream = stream;
+  config.attrs = &attribute, config.numAttrs = early && kHopper;
+  (void)cudaLaunchKernelExC(&config, kernel, args);
 #endif
 }
 
@@ -84,6 +98,20 @@ AITER_DEVICE Split split(int64_t n, int64_t by) {
   }
   const int64_t q = n / by;
   return {q, n - q * by};
+}
+
+// With start_next a kernel lets the one that was launched behind it onto the device's
+// free processors; await_last is there where that one waits until the first is done.
+// Where a launch cannot ask for it, both do nothing.
+AITER_DEVICE void start_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+AITER_DEVICE void await_last() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 // block_barrier is __syncthreads for shared memory alone. Where the compiler can
