@@ -45,6 +45,23 @@ func TestEdges(t *testing.T) {
 	}
 }
 
+// Sequences in so much memory that a GPU looks them up once for all channels.
+func TestLargeSequences(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
+	fwd, varlen := make([]optests.Case, 12), make([]optests.Case, 12)
+	for n := range fwd {
+		c := optests.Case{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%4), WithSeqIdx: true, DType: types[n%3], Layout: optests.Layout(n / 3 % 2)}
+		c.Width, c.SiLU, c.Seed = min(c.Width, 4), n%5 > 0, uint64(n)
+		fwd[n] = c
+		c.Batch, c.Dim, c.Seqlen = 60, 520, 136
+		c.WithInitial, c.WithFinal = n%4 > 1, n%2 > 0
+		varlen[n] = c
+	}
+	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_fwd", slices.Values(fwd)) })
+	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
+}
+
 // Two runs of the same problem are bit-equal, whatever the order of threads.
 func TestDeterminism(t *testing.T) {
 	target := open(t)
