@@ -192,7 +192,7 @@ template <class T, int W, bool kShifts, class States> AITER_DEVICE void run_rows
     float value[W + N], y[N];
     span[v].settle(shift);
     span[v].floats(value);
-    if (t - W < tile.has.low) {
+    if (v == 0 && t - W < tile.has.low) {  // extent_of_vectors
       AITER_UNROLL
       for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
       past.put(t - tile.has.low, value);
@@ -226,6 +226,14 @@ template <class T> Extent extent_of_rows(const Rows& a, int64_t batch, int64_t v
   const int64_t tiles = (a.seqlen + slack + kVector<T> - 1) / kVector<T>;
   while (vectors > 1 && batch * a.dim * tiles / vectors < (1 << 17)) vectors /= 2;
   return {batch, a.dim, tiles, true, vectors};
+}
+
+// extent_of_vectors is up to kVectors each, so far apart that only the first of them
+// sees what is before the row.
+template <class T> Extent extent_of_vectors(const Rows& a, int64_t batch) {
+  Extent e = extent_of_rows<T>(a, batch, kVectors);
+  while (e.each > 1 && e.tiles / e.each * kVector<T> < 8 + kVector<T>) e.each /= 2;
+  return e;
 }
 
 }  // namespace aiter::conv1d

@@ -3,11 +3,10 @@
 // Tiling: causal_conv1d_first_gpu.h where positions are adjacent in memory,
 // causal_conv1d_last_gpu.h where channels are: 16 bytes an instruction, no shared
 // memory, no barrier. The most usual problems have kernels of their own,
-// causal_conv1d_plain_gpu.h; those with sequence numbers, states and rows that are not
-// aligned are in causal_conv1d_fwd_sequences.hip. The others are for filters up to 4
-// and up to 8 wide; a wider one, and a row without positions, takes any_kernel.
-// Bytes: x once (the halo again, from cache) and out once, sequence numbers once
-// for kRows channels (from cache), states once.
+// causal_conv1d_plain_gpu.h; those with sequence numbers and states are in
+// causal_conv1d_fwd_sequences.hip. The others are for filters up to 4 and up to 8 wide; a
+// wider one, and a row without positions, takes any_kernel.
+// Bytes: x once (the halo again, from cache) and out once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in
 // all kernels of rows.
 
@@ -71,16 +70,16 @@ template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_str
 }
 
 template <class T, int W> void launch_general(const Rows& a, const Forward& p, gpu_stream_t stream) {
-  if (in_rows(p)) launch_rows<T, W, false>(a, extent_of_rows<T>(a, p.batch, kVectors), stream, Stateless());
-  else launch_tokens<T, W>(a, p, stream, Everything());
+  if (!in_rows(p)) return launch_tokens<T, W>(a, p, stream, Everything());
+  const Extent e = extent_of_vectors<T>(a, p.batch);
+  if (same_place(a, p.batch, sizeof(T))) launch_rows<T, W, false>(a, e, stream, Stateless());
+  else launch_rows<T, W, true>(a, e, stream, Stateless());
 }
 
 template <class T> Status launch(const TensorView& x, const Forward& p, gpu_stream_t stream) {
   const Rows rows = rows_of(p, p.out);
-  const bool alike = !in_rows(p) || same_place(rows, p.batch, sizeof(T));
-  const bool plain = alike && !p.seq.data && !p.initial.data && !p.final.data;
   if (p.seqlen == 0 || p.width > 8) launch_any<T>(p, stream);
-  else if (!plain) return launch_sequences(x, p, stream);
+  else if (p.seq.data || p.initial.data || p.final.data) return launch_sequences(x, p, stream);
   else if (launch_plain<T>(rows, p, stream)) return check_launch("causal_conv1d_fwd");
   else if (p.width > 4) launch_general<T, 8>(rows, p, stream);
   else launch_general<T, 4>(rows, p, stream);

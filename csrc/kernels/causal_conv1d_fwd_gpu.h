@@ -1,7 +1,7 @@
 // The kernels of causal_conv1d_fwd on the GPU and their launch, for the two files
-// that compile them: causal_conv1d_fwd.hip those of plain rows,
-// causal_conv1d_fwd_sequences.hip those with sequence numbers, states and rows that
-// are not aligned. Two files, so that a first call compiles them side by side.
+// that compile them: causal_conv1d_fwd.hip those of rows alone,
+// causal_conv1d_fwd_sequences.hip those with sequence numbers and states. Two files, so
+// that a first call compiles them side by side.
 #pragma once
 
 #include <aiter/dispatch.h>

@@ -1,6 +1,5 @@
-// The kernels of rows that are more than plain, for hipcc and nvcc: with sequence
-// numbers or states, of causal_conv1d_fwd, packed, of causal_conv1d_varlen_fwd, or of
-// which x and out lie differently.
+// The kernels of rows that are more than themselves, for hipcc and nvcc: with sequence
+// numbers or states, of causal_conv1d_fwd, and packed, of causal_conv1d_varlen_fwd.
 //
 // Tiling: causal_conv1d_groups_gpu.h where positions are adjacent in memory,
 // causal_conv1d_last_gpu.h where channels are; for the most usual problems, on NVIDIA's
@@ -28,9 +27,7 @@ __global__ void __launch_bounds__(kThreads, (kGroups<W>)) causal_conv1d_groups_k
 template <class T, int W> void launch(const Forward& p, gpu_stream_t stream, const Gate& gate) {
   Rows a = rows_of(p, p.out);
   if (!fwd::in_rows(p)) return fwd::launch_tokens<T, W>(a, p, stream, gate);
-  const Extent rows = extent_of_rows<T>(a, p.batch, kVectors);
-  if (!gate.hides() && !gate.keeps()) return fwd::launch_rows<T, W, true>(a, rows, stream, Stateless());
-  if (!gate.hides()) return fwd::launch_rows<T, W, true>(a, rows, stream, gate);
+  if (!gate.hides()) return fwd::launch_rows<T, W, true>(a, extent_of_vectors<T>(a, p.batch), stream, gate);
   const Extent e = extent_of_groups<T>(&a, p.batch);
   for_parts(a, e, stream, causal_conv1d_groups_kernel<T, W>, gate);
 }

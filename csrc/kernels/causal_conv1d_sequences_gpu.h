@@ -1,4 +1,4 @@
-// Rows that are more than plain, of at most 8 taps: causal_conv1d_fwd_sequences.hip's.
+// Rows with sequences or states, of at most 8 taps: causal_conv1d_fwd_sequences.hip's.
 // x is the tensor whose type chooses.
 #pragma once
 
@@ -8,8 +8,7 @@
 
 namespace aiter::conv1d {
 
-// launch_sequences launches rows with sequence numbers or states, or of which x and
-// out lie differently.
+// launch_sequences launches rows with sequence numbers or states.
 Status launch_sequences(const TensorView& x, const Forward& p, gpu_stream_t stream);
 
 // launch_packed launches the positions of a packed row, without the first width-1 of
