@@ -10,9 +10,11 @@ namespace aiter::conv1d::fwd {
 
 constexpr int kPlainVectors = 2;
 
-// kRowBlocks blocks of a multiprocessor leave a thread the registers that it needs; wide
-// filters in 16-bit types have so many instructions that more threads are worth more.
-template <class T, class Filter> constexpr int kRowBlocks = AITER_CUDA && Filter::kWidth > kTaps && sizeof(T) == 2 ? 12 : 8;
+// kRowBlocks blocks of a multiprocessor leave a thread the registers that it needs. In
+// 16-bit types wide filters and states take so many instructions that it is faster with
+// fewer than the compiler would like.
+template <class T, class Filter, class Beside>
+constexpr int kRowBlocks = AITER_CUDA && sizeof(T) == 2 && (Filter::kWidth > kTaps || Beside::kStates) ? 12 : 8;
 
 // sum_plain makes the outputs of a vector, if kSeen of what its positions see.
 template <class T, bool kSeen, class Filter>
@@ -121,7 +123,7 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
 }
 
 template <class T, class Filter, class Beside>
-__global__ void __launch_bounds__(kThreads, (kRowBlocks<T, Filter>)) causal_conv1d_fwd_plain_rows_kernel(Plain a, Beside beside) {
+__global__ void __launch_bounds__(kThreads, (kRowBlocks<T, Filter, Beside>)) causal_conv1d_fwd_plain_rows_kernel(Plain a, Beside beside) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < a.total) run_plain_rows<T, Filter>(a, beside, i);
 }
