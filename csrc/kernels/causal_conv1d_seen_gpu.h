@@ -25,7 +25,8 @@ constexpr int64_t kWorth = 8 << 20;
 
 // A thread looks up N positions, those of a vector or of a strip.
 template <int N>
-__global__ void __launch_bounds__(kSightThreads) causal_conv1d_fwd_sights_kernel(Gate gate, Divisor units, uint32_t total, int64_t seqlen, uint32_t* words) {
+__global__ void __launch_bounds__(kSightThreads)
+causal_conv1d_fwd_sights_kernel(Gate gate, Divisor units, uint32_t total, int64_t seqlen, uint32_t* words) {
   start_next();
   const uint32_t i = blockIdx.x * kSightThreads + threadIdx.x, b = units.quotient(i);
   if (i >= total) return;
@@ -45,15 +46,17 @@ template <int N> Status look_ahead(const TensorView& x, const Forward& p, const 
   return Status();
 }
 
-template <class T, class Beside> void launch_plain_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
-  if (a.width < kTaps) launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, PlainFilter<T, 1, true>, Beside>, a, beside, stream, Beside::kSeen);
-  else launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, PlainFilter<T, 1, false>, Beside>, a, beside, stream, Beside::kSeen);
+// launch_rows and launch_strips launch the other kernel: early, if it is behind that look.
+template <class T, bool kNarrow, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
+  launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, PlainFilter<T, 1, kNarrow>, Beside>, a, beside, stream, Beside::kSeen);
 }
 
-template <class T> void launch_plain_strips(const Plain& a, const Seen& seen, gpu_stream_t stream) {
-  constexpr int C = kChannels<T, kTaps>;
-  if (a.width < kTaps) launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, C, true, Seen>, a, seen, stream, true);
-  else launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, C, false, Seen>, a, seen, stream, true);
+template <class T, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
+  a.width < kTaps ? launch_rows<T, true>(a, beside, stream) : launch_rows<T, false>(a, beside, stream);
+}
+
+template <class T, bool kNarrow> void launch_strips(const Plain& a, const Seen& seen, gpu_stream_t stream) {
+  launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow, Seen>, a, seen, stream, true);
 }
 
 // launch_seen launches a problem for these kernels, or leaves *found as it is. In
@@ -66,15 +69,16 @@ template <class T> Status launch_seen(const TensorView& x, const Forward& p, con
   Workspace words;
   if (in_rows(p) && (worth || !gate.hides()) && plain_rows<T>(p, rows, &a)) {
     *found = true;
-    if (!gate.hides()) return launch_plain_rows<T>(a, States{p.initial, p.final}, stream), Status();
+    if (!gate.hides()) return launch_rows<T>(a, States{p.initial, p.final}, stream), Status();
     AITER_TRY(look_ahead<kVector<T>>(x, p, gate, stream, &words));
-    launch_plain_rows<T>(a, Seen{static_cast<uint32_t*>(words.data())}, stream);
+    launch_rows<T>(a, Seen{static_cast<uint32_t*>(words.data())}, stream);
   }
   if constexpr (sizeof(T) == 2) {
     if (in_rows(p) || !worth || !gate.hides() || !plain_strips<T, kChannels<T, kTaps>>(p, rows, &a)) return Status();
     *found = true;
     AITER_TRY(look_ahead<kStrip>(x, p, gate, stream, &words));
-    launch_plain_strips<T>(a, Seen{static_cast<uint32_t*>(words.data())}, stream);
+    const Seen seen{static_cast<uint32_t*>(words.data())};
+    p.width < kTaps ? launch_strips<T, true>(a, seen, stream) : launch_strips<T, false>(a, seen, stream);
   }
   return Status();
 }
