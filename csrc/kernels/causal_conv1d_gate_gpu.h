@@ -145,8 +145,7 @@ class Gate {
     for (int j = 0; j < W - 1; j++) {
       const int64_t t = p_.seqlen - n + j;
       value[j] = T{};
-      if (j < n && t >= 0) value[j] = x[t * p_.x.last];
-      else if (j < n && p_.initial.data) value[j] = initial[(t + n) * p_.initial.last];
+      if (j < n && (t >= 0 || p_.initial.data)) value[j] = *(t >= 0 ? x + t * p_.x.last : initial + (t + n) * p_.initial.last);
     }
     AITER_UNROLL
     for (int j = 0; j < W - 1; j++)
