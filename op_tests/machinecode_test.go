@@ -59,7 +59,7 @@ var limits = []limit{
 	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
 	}},
-	{`bwd::causal_conv1d_bwd_(rows_kernel<.*, [234]|columns_kernel<.*, [234], 4), false>`, "no spilled scalar registers", func(r codeobject.Report) bool {
+	{`bwd::causal_conv1d_bwd_(rows_kernel<.*, [234]|columns_kernel<.*, [234], 4, false), false>`, "no spilled scalar registers", func(r codeobject.Report) bool {
 		return r.SGPRSpills == 0
 	}},
 	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], false>`, "16-byte loads and stores", func(r codeobject.Report) bool {

@@ -68,6 +68,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   Launch a{};
   a.p = p, a.cluster = 1;
   a.dx_aligned = p.dx.last == 1, a.peel = a.dx_aligned && !aligned(p.dx, sizeof(T), 16);
+  a.adjacent = p.x.last == 1 && p.dout.last == 1;
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
   a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.initial.data;
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
@@ -76,10 +77,13 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.batch * parts;
   a.parts = divisor(parts), a.total = uint32_t(chunks);
   // A team takes one chunk until the device is full, then more, so long as that leaves
-  // enough blocks for all processors to end together.
+  // enough blocks for all processors to end together: a strip costs as much as three chunks.
   int64_t steps = p.dim * chunks * lanes / 32 / kFull / kRounds, teams = 1;
   steps = steps < 1 ? 1 : steps < kMostSteps ? steps : kMostSteps;
-  while (lanes * teams < kRowThreads && chunks >= 2 * teams * steps) teams *= 2;
+  const auto enough = [&](int64_t waves, int64_t strip) {
+    return p.dim * lanes * teams / 32 >= waves * kProcessors && chunks <= teams * strip;
+  };
+  while (lanes * teams < kRowThreads && chunks >= 2 * teams * steps && !enough(12, 8) && !enough(32, 16)) teams *= 2;
   // Small blocks, unless with them the device would not be full.
   const bool large = lanes * teams == kRowThreads && p.dim * lanes * teams / 64 < kFull;
   a.block_bits = large ? kRowBits : kRowBits - 1;

@@ -28,8 +28,9 @@ struct alignas(16) Line {
 // shared memory where the processor fills that by itself, since there they take no
 // registers; else kFew in registers, where a slot's number must be a constant. In shared
 // memory those of one slot are neighbours: with anything between them the processor
-// copies at half the speed. kThreads are those of the block, 0: as many as it has.
-template <class Words, int kMany, int kFew, bool kWords, int kThreads = 0> struct Ahead {
+// copies at half the speed; it copies 4 bytes or more, of which 2 are an element then.
+// kThreads are those of the block, 0: as many as it has.
+template <class Words, int kMany, int kFew, int kThreads = 0, bool kAsync = AITER_ASYNC> struct Ahead {
   static constexpr int kSlots = kFew;
   Words slots[kSlots];
 
@@ -46,17 +47,17 @@ template <class Words, int kMany, int kFew, bool kWords, int kThreads = 0> struc
 // read_shared reads shared memory: as C++ its address would be computed again every time.
 template <class Words> AITER_DEVICE Words read_shared(uint32_t at) {
   Words w;
-  if constexpr (Words::kBytes == 16)
+  if constexpr (sizeof(Words) == 16)
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3]) : "r"(at));
-  else if constexpr (Words::kBytes == 8)
+  else if constexpr (sizeof(Words) == 8)
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(w.word[0]), "=r"(w.word[1]) : "r"(at));
   else asm volatile("ld.shared.b32 %0, [%1];" : "=r"(w.word[0]) : "r"(at));
   return w;
 }
 
-template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kMany, kFew, true, kThreads> {
-  static constexpr int kSlots = kMany, kBytes = Words::kBytes;
+template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kMany, kFew, kThreads, true> {
+  static constexpr int kSlots = kMany, kBytes = sizeof(Words);
   uint32_t place;  // in shared memory
 
   AITER_DEVICE explicit Ahead(char* memory) {
@@ -70,6 +71,7 @@ template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kM
   AITER_DEVICE Words take(int slot) const { return read_shared<Words>(at(slot)); }
   template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
     const uint32_t bytes = real ? kBytes : 0;
+    if constexpr (Words::kBytes < kBytes) p = reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(p) & ~uintptr_t(kBytes - 1));
     if constexpr (kBytes == 16)
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at(slot)), "l"(p), "r"(bytes) : "memory");
     else
@@ -78,6 +80,22 @@ template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kM
   }
 };
 #endif
+
+// slide leaves out the first by <= 16 / sizeof(T) - 1 elements of words, and is the N after them.
+template <class T, int N, int M> AITER_DEVICE Words<T, N> slide(uint32_t (&word)[M], int by) {
+  constexpr int kEach = 4 / sizeof(T);
+  AITER_UNROLL
+  for (int step = 2; step > 0; step--) {
+    const bool far = by / kEach & step;
+    AITER_UNROLL
+    for (int i = 0; i + step < M; i++) word[i] = far ? word[i + step] : word[i];
+  }
+  Words<T, N> w;
+  AITER_UNROLL
+  for (int i = 0; i < w.kCount; i++)
+    w.word[i] = kEach == 1 ? word[i] : uint32_t(((uint64_t(word[i + 1]) << 32) | word[i]) >> (by % kEach * 16));
+  return w;
+}
 
 // ahead_bytes is the shared memory that it takes.
 template <class Words> AITER_SHARED constexpr int ahead_bytes(int slots, int threads) { return slots * threads * int(sizeof(Words)); }

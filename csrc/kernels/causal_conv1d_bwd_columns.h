@@ -9,7 +9,8 @@
 // Halo: W-1 positions on either side of a strip are read again, and g of those
 // behind it computed again.
 // Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte
-// ones; where channels do not lie on that much, N is 1.
+// ones. Where channels do not lie on that much, two such parts are put together, in shared
+// memory; without that, N is 1.
 // Reduction: dweight and dbias in registers along a strip, then over the block's
 // strips in shared memory, over segments in a cluster of blocks or by the fold kernel.
 #pragma once
@@ -22,19 +23,23 @@ constexpr int kColumnThreads = 128;
 
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <class T, int W, int N>
-constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 5 : 6) : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
+constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 4 : 6) : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
 
 // Positions of a group, which are on their way where registers hold them; and in shared
 // memory, of which a block takes less than 48 KiB.
 constexpr int kAhead = 4;
-template <class Vector, bool Gated> constexpr int kTokensAhead = Vector::kBytes == 16 && Gated ? 4 : 8;
+template <class Vector, bool More> constexpr int kTokensAhead = Vector::kBytes == 16 && More ? 4 : 8;
+
+// A thread's strip may go on in the next row. That costs AMD's kernels a wave, and where rows of dx
+// start anywhere, blocks that write parts of the same memory should stay together.
+template <bool Shifted> constexpr bool kManyRows = AITER_CUDA && !Shifted;
 
 // Sums is a value of each of a thread's channels in shared memory.
 template <int N> struct alignas(N * sizeof(float)) Sums {
   float of[N];
 };
 
-template <class T, int W, int N, bool Gated> struct Column {
+template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   static constexpr int H = W - 1;
   using Vector = Words<T, N>;
   using Number = Words<int32_t, 1>;
@@ -45,23 +50,25 @@ template <class T, int W, int N, bool Gated> struct Column {
     int32_t s;
   };
 
-  // Waiting is the tokens on their way.
-  static constexpr bool kWords = Vector::kBytes >= 4;
-  static constexpr int kMany = kTokensAhead<Vector, Gated>;
+  // Waiting is the tokens on their way. Shifted: channels that do not start where vectors do are in two.
+  static constexpr int kMany = kTokensAhead<Vector, Gated || Shifted>;
   struct Waiting {
-    Ahead<Vector, kMany, kAhead, kWords, kColumnThreads> x, dout;
-    Ahead<Number, kMany, kAhead, kWords, kColumnThreads> s;
+    static constexpr int kOne = ahead_bytes<Vector>(kMany, kColumnThreads);
+    Ahead<Vector, kMany, kAhead, kColumnThreads> x, dout, next_x, next_dout;
+    Ahead<Number, kMany, kAhead, kColumnThreads> s;
 
     AITER_DEVICE explicit Waiting(char* memory)
-        : x(memory), dout(memory + ahead_bytes<Vector>(kMany, kColumnThreads)),
-          s(memory + 2 * ahead_bytes<Vector>(kMany, kColumnThreads)) {}
+        : x(memory), dout(memory + kOne), next_x(memory + 2 * kOne), next_dout(memory + 3 * kOne),
+          s(memory + (Shifted ? 4 : 2) * kOne) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
 
   const Launch& a;
   const Backward& p;
-  const int64_t b, d;
-  const int length, skip;
+  int64_t b = 0;
+  const int64_t d;
+  const int skip, channels;               // channels from d on
+  int needed = 0;                         // the positions before this one are
   const T *x = nullptr, *dout = nullptr;  // the next to load
   T* dx = nullptr;                        // the next to store
   const int32_t* seq;
@@ -70,37 +77,96 @@ template <class T, int W, int N, bool Gated> struct Column {
   Vector before[H];
   Waiting ahead;
 
-  AITER_DEVICE Column(const Launch& a, int64_t b, int64_t d, char* memory)
-      : a(a), p(a.p), b(b), d(d), length(int(p.seqlen)), skip(Gated ? W - int(p.width) : 0),
-        seq(static_cast<const int32_t*>(p.seq.data) + (Gated ? b * p.seq.first : 0)), ahead(memory) {}
+  AITER_DEVICE Column(const Launch& a, int64_t d, char* memory)
+      : a(a), p(a.p), d(d), skip(Gated || Shifted || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
+        seq(static_cast<const int32_t*>(p.seq.data)), ahead(memory) {}
 
   AITER_DEVICE int32_t number(int t) const {
     return Gated && p.seq.data ? int32_t(fetch<int32_t, 1>(seq + t * p.seq.last).word[0]) : 0;
   }
 
-  // send asks for what is at t: zeros behind the row's end.
+  // off is how many elements behind a vector's start p is.
+  AITER_DEVICE static int off(const T* p) { return int(reinterpret_cast<uintptr_t>(p) / sizeof(T)) & (N - 1); }
+
+  // send asks for the vector in which the elements from p on start, and for the next one.
+  template <class Slots> AITER_DEVICE void send(Slots& one, Slots& next, int slot, const T* p, bool real) const {
+    const int by = off(p);
+    one.send(slot, p - by, real), next.send(slot, p - by + N, real && by && N - by < channels);
+  }
+  template <class Slots> AITER_DEVICE static Vector take(const Slots& one, const Slots& next, int slot, const T* p) {
+    const Vector low = one.take(slot), high = next.take(slot);
+    uint32_t word[2 * Vector::kCount];
+    AITER_UNROLL
+    for (int i = 0; i < Vector::kCount; i++) word[i] = low.word[i], word[Vector::kCount + i] = high.word[i];
+    return slide<T, N>(word, off(p));
+  }
+
+  // send asks for what is at t: zeros behind the row's end, and where nobody needs it.
   AITER_DEVICE void send(int slot, int t) {
-    const bool real = t < length;
-    ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
+    const bool real = t < needed;
+    if constexpr (Shifted) {
+      send(ahead.x, ahead.next_x, slot, x, real), send(ahead.dout, ahead.next_dout, slot, dout, real);
+    } else {
+      ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
+    }
     if constexpr (Gated) ahead.s.send(slot, seq + t * p.seq.last, real && p.seq.data);
     x += p.x.last, dout += p.dout.last;
   }
+  // take is what waits in a slot. x and dout are an even number of positions behind it.
   AITER_DEVICE Token take(int slot) const {
-    Token token = {ahead.x.take(slot), ahead.dout.take(slot), 0};
+    Token token = {};
+    if constexpr (Shifted) {
+      token.x = take(ahead.x, ahead.next_x, slot, x), token.dout = take(ahead.dout, ahead.next_dout, slot, dout);
+    } else {
+      token.x = ahead.x.take(slot), token.dout = ahead.dout.take(slot);
+    }
+    if constexpr (AITER_ASYNC && Vector::kBytes == 2) {
+      token.x.word[0] >>= reinterpret_cast<uintptr_t>(x) % 4 * 8;
+      token.dout.word[0] >>= reinterpret_cast<uintptr_t>(dout) % 4 * 8;
+    }
     if constexpr (Gated) token.s = int32_t(ahead.s.take(slot).word[0]);
     return token;
   }
 
-  // start sends for the first positions, and for those of x before them.
-  AITER_DEVICE void start(int from) {
+  // read and write move the elements at p, of which there are none behind the last channel.
+  AITER_DEVICE Vector read(const T* p) const {
+    Vector v;
+    if constexpr (Shifted) {
+      v.clear();
+      AITER_UNROLL
+      for (int i = 0; i < N; i++)
+        if (i < channels) v.set(i, fetch<T, 1>(p + i).get(0));
+    } else {
+      v = fetch<T, N>(p);
+    }
+    return v;
+  }
+  AITER_DEVICE void write(T* p, const Vector& v) const {
+    if constexpr (Shifted) {
+      if (off(p) == 0 && channels >= N) return put(p, v);
+      AITER_UNROLL
+      for (int i = 0; i < N; i++) {
+        Words<T, 1> one = {};
+        one.set(0, v.get(i));
+        if (i < channels) put(p + i, one);
+      }
+    } else {
+      put(p, v);
+    }
+  }
+
+  // start sends for the first of positions from..to of row b, and for those of x before them.
+  AITER_DEVICE void start(int64_t b, int from, int to) {
     const Backward& p = again(a).p;
+    this->b = b, needed = to + H < int(p.seqlen) ? to + H : int(p.seqlen);
+    if constexpr (Gated) seq = static_cast<const int32_t*>(p.seq.data) + b * p.seq.first;
     x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
     dx = p.dx.row<T>(b, d) + from * p.dx.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       const int u = from - H + k;
       before[k].clear(), numbers[k] = Gated && p.seq.data ? -1 : 0;
-      if (u >= 0) before[k] = fetch<T, N>(x), numbers[k] = number(u);
+      if (u >= 0) before[k] = read(x), numbers[k] = number(u);
       x += p.x.last;
     }
     AITER_UNROLL
@@ -130,7 +196,7 @@ template <class T, int W, int N, bool Gated> struct Column {
       const int u = from - H + k;
       AITER_UNROLL
       for (int i = 0; i < N; i++)
-        if (u < 0 && u + int(p.width) > 0) past[k][i] = fetch<T, 1>(state + i * p.initial.dim).value(0);
+        if (u < 0 && u + int(p.width) > 0 && (!Shifted || i < channels)) past[k][i] = fetch<T, 1>(state + i * p.initial.dim).value(0);
       state += p.initial.last;
     }
   }
@@ -173,16 +239,19 @@ template <class T, int W, int N, bool Gated> struct Column {
   }
 
   AITER_DEVICE void step(const Token& token, bool own, float* out) {
-    if constexpr (!Gated) return step([](int) { return true; }, token, own, out);
+    // Kernels are for one width, for 5 to 8, or for 1 to 4; gated, narrow ones take the other way.
+    if constexpr (!Gated && !Shifted && W <= 4) return step([](int) { return true; }, token, own, out);
+    const auto exists = [&](int k) { return k > 2 || k >= skip; };
+    if constexpr (!Gated) return step(exists, token, own, out);
     const int32_t s = token.s;
-    bool all = skip == 0 && s >= 0;
+    bool all = s >= 0 && (W > 4 || skip == 0);
     AITER_UNROLL
-    for (int k = 0; k < H; k++) all = all && numbers[k] == s;
-    if (all) return step([](int) { return true; }, token, own, out);
+    for (int k = 0; k < H; k++) all = all && (numbers[k] == s || (W > 4 && !exists(k)));
+    if (all) return step([&](int k) { return W <= 4 || exists(k); }, token, own, out);
     int32_t numbers[W];
     AITER_UNROLL
     for (int k = 0; k < W; k++) numbers[k] = k < H ? this->numbers[k] : s;
-    step([&](int k) { return k >= skip && s >= 0 && numbers[k] == s; }, token, own, out);
+    step([&](int k) { return exists(k) && s >= 0 && numbers[k] == s; }, token, own, out);
   }
 
   // get_taps takes those of the thread's channels from where stage has put them.
@@ -195,42 +264,41 @@ template <class T, int W, int N, bool Gated> struct Column {
     }
   }
 
-  // walk does positions from..to, and of those behind them what dx needs.
+  // group does kAhead positions from t on, of slots from first on: of from..to, which own
+  // says, or behind them, for dx alone.
+  AITER_DEVICE void group(int t, int first, int from, int to, bool own) {
+    const bool begun = t > from;
+    await<kSlots / kAhead - 1>();
+    AITER_UNROLL
+    for (int j = 0; j < kAhead; j++) {
+      float out[N];
+      const Token token = take(first + j);
+      send(first + j, t + j + kSlots);
+      step(token, own, out);
+      store(H <= kAhead ? begun || j >= H : t + j - H >= from, (own && H >= kAhead - 1) || t + j - H < to, out);
+    }
+    sent();
+  }
+
+  // walk does positions from..to, and of those behind them what dx needs. Whole groups are
+  // the strip's: a strip that ends elsewhere ends with the row, where g is 0.
   AITER_DEVICE void walk(int from, int to) {
-    // A whole number of groups: a strip that ends elsewhere ends with the row, where g is 0.
-    int t = from, first = 0;  // the group's slots are from first on
-    bool begun = false;       // the positions before t are the strip's, too
+    constexpr bool kOneLoop = AITER_CUDA && sizeof(T) == 4;  // elsewhere own costs more than a second loop
+    int t = from, first = 0;
     AITER_ROLLED
-    for (; t < to; t += kAhead) {
-      await<kSlots / kAhead - 1>();
-      AITER_UNROLL
-      for (int j = 0; j < kAhead; j++) {
-        float out[N];
-        const Token token = take(first + j);
-        send(first + j, t + j + kSlots);
-        step(token, true, out);
-        store(H <= kAhead ? begun || j >= H : t + j - H >= from, H >= kAhead - 1 || t + j - H < to, out);
-      }
-      sent();
-      begun = true, first = after(first);
+    for (; t < (kOneLoop ? to + H : to); t += kAhead, first = after(first)) group(t, first, from, to, !kOneLoop || t < to);
+    if constexpr (!kOneLoop) {
+      AITER_ROLLED
+      for (; t < to + H; t += kAhead, first = after(first)) group(t, first, from, to, false);
     }
     await<0>();
-    AITER_UNROLL
-    for (int j = 0; j < H; j++) {  // the positions behind the strip, for dx alone
-      float out[N];
-      const Token token = take(first + j % kAhead);
-      if (j + kSlots < H) send(first + j % kAhead, t + j + kSlots);
-      if (j % kAhead == kAhead - 1) first = after(first);
-      step(token, false, out);
-      store(H <= kAhead || t + j - H >= from, t + j - H < to, out);
-    }
   }
 
   AITER_DEVICE static int after(int first) { return kSlots == kAhead || first + kAhead == kSlots ? 0 : first + kAhead; }
 
   // store keeps dx where the position is one of the strip's: not before it, and not behind it.
   AITER_DEVICE void store(bool begun, bool within, const float* v) {
-    if (begun && within) put(dx, pack<T, N>(v));
+    if (begun && within) write(dx, pack<T, N>(v));
     if (begun) dx += p.dx.last;
   }
 };
@@ -300,13 +368,13 @@ AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint3
 }
 
 // column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
-template <class T, int W, int N, bool Gated> inline int column_bytes() {
+template <class T, int W, int N, bool Gated, bool Shifted> inline int column_bytes() {
   using Vector = Words<T, N>;
-  const int each = 2 * int(sizeof(Vector)) + (Gated ? 4 : 0);
-  return !AITER_CUDA ? 0 : kTokensAhead<Vector, Gated> * kColumnThreads * each + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
+  const int each = (Shifted ? 4 : 2) * int(sizeof(Vector)) + (Gated ? 4 : 0);
+  return !AITER_CUDA ? 0 : kTokensAhead<Vector, Gated || Shifted> * kColumnThreads * each + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
 }
 
-template <class T, int W, int N, bool Gated>
+template <class T, int W, int N, bool Gated, bool Shifted>
 __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch a) {
   AITER_SHARED_MEMORY(memory, kColumnThreads * (W + 1) * sizeof(Sums<N>));
   auto* shared = reinterpret_cast<Sums<N>*>(memory);
@@ -317,15 +385,23 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
     const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
     const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
     const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
-    const uint32_t strip = segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits);
-    const uint32_t row = a.parts.quotient(strip);
-    const int from = int(strip - row * a.parts.by) * a.strip, end = from + a.strip;
-    const int to = end < a.p.seqlen ? end : int(a.p.seqlen);
-    const bool live = from < to && d < a.p.dim && strip < a.total;
-    Column<T, W, N, Gated> column(a, live ? row : 0, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
-    if (live) column.start(from);
-    stage<W, N>(again(a).p, first, lanes, shared);
-    if (live) column.begin(from), column.get_taps(shared + lane, lanes), column.walk(from, to);
+    // The strip's units left..end-1 are yet to do: those of a row at a time.
+    uint32_t left = (segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits)) * uint32_t(a.strip);
+    const uint32_t end = left + uint32_t(a.strip) < a.total ? left + uint32_t(a.strip) : a.total;
+    const bool live = left < end && d < a.p.dim;
+    Column<T, W, N, Gated, Shifted> column(a, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
+    bool begun = false;
+    AITER_ROLLED
+    do {
+      const uint32_t row = a.parts.quotient(left), unit = left - row * a.parts.by;
+      const uint32_t units = a.parts.by - unit < end - left ? a.parts.by - unit : end - left;
+      const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
+      const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
+      if (live) column.start(row, from, to);
+      if (!begun) stage<W, N>(again(a).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
+      if (live) column.begin(from), column.walk(from, to);
+      begun = true, left += units;
+    } while (kManyRows<Shifted> && live && left < end);
     finish_columns<W, N>(again(a), column.sums, segment, first, shared);
   }
 }

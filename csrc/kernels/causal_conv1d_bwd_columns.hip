@@ -26,49 +26,70 @@ struct Way {
 // Cut is what comes of it.
 struct Cut {
   int lane_bits;
-  int64_t groups, strip, strips, segments, cost;  // strips of a row
+  int64_t groups, strip, row, segments, cost;  // units of a strip, and of a row with what fills its last strip
 };
 
-template <int kRoom> Cut cut(const Backward& p, const Way& way) {
+// Units are what strips consist of, so that rows need not have a whole number of strips.
+struct Units {
+  int64_t size, row, all;  // positions; of a row; of all rows
+
+  explicit Units(const Backward& p) : size(kAhead) {
+    while (p.batch * count(p.seqlen) >= int64_t(1) << 30) size *= 2;
+    row = p.seqlen ? count(p.seqlen) : 1, all = (p.batch ? p.batch : 1) * row;
+  }
+  int64_t count(int64_t positions) const { return (positions + size - 1) / size; }
+};
+
+// cut gives all threads strips of as many units, or, by rows, every row a whole number of
+// strips: then none starts a second time, where the next row does.
+template <int kRoom> Cut cut(const Units& units, const Way& way, bool by_rows) {
   Cut c{};
-  const int64_t ranks = kColumnThreads >> way.lane_bits, batch = p.batch ? p.batch : 1, length = p.seqlen ? p.seqlen : 1;
-  const int64_t strips = way.segments * ranks / batch;
+  const int64_t ranks = kColumnThreads >> way.lane_bits, rows = units.all / units.row;
+  int64_t strips = way.segments ? way.segments * ranks : ranks;
+  if (by_rows) strips = strips < rows ? 1 : strips / rows;
   c.lane_bits = way.lane_bits, c.groups = ((way.pieces - 1) >> way.lane_bits) + 1;
-  c.strip = strips ? (length + strips - 1) / strips : length;
-  c.strip = (c.strip + kAhead - 1) / kAhead * kAhead;
-  c.strip = c.strip < way.least ? way.least : c.strip;
-  if (c.strip % 32 == 0) c.strip += kAhead;  // strips a power of two apart would meet in the same part of memory
-  c.strips = (length + c.strip - 1) / c.strip;
-  c.segments = (batch * c.strips + ranks - 1) / ranks;
-  const int64_t blocks = c.segments * c.groups;
-  if (c.strip < kLeastStrip && blocks > kProcessors)
-    return cut<kRoom>(p, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip});
-  c.cost = (blocks + kRoom - 1) / kRoom * (c.strip + kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
+  c.strip = ((by_rows ? units.row : units.all) + strips - 1) / strips;
+  c.strip = c.strip < units.count(way.least) ? units.count(way.least) : c.strip;
+  if (c.strip * units.size % 32 == 0) c.strip++;  // strips a power of two apart would meet in the same part of memory
+  if (by_rows && c.strip > units.row) c.strip = units.row;
+  c.row = by_rows ? (units.row + c.strip - 1) / c.strip * c.strip : units.row;
+  c.segments = (rows * c.row + c.strip * ranks - 1) / (c.strip * ranks);
+  const int64_t blocks = c.segments * c.groups, positions = c.strip * units.size;
+  if (positions < kLeastStrip && way.least < kLeastStrip && blocks > kProcessors)
+    return cut<kRoom>(units, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip}, by_rows);
+  const int64_t starts = rows > 1 && c.row % c.strip ? 2 + c.strip / c.row : 1;
+  c.cost = (blocks + kRoom - 1) / kRoom * (positions + starts * kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
   return c;
 }
 
 // plan_columns chooses how many times the blocks fill the device, so that the strips of
 // all times together, each with what its start and end cost, are shortest. Few channels
 // are cut into more groups, down to 32 bytes, where that saves the second kernel.
-template <class T, int W, int N> Launch plan_columns(const Backward& p) {
+template <class T, int W, int N> Launch plan_columns(const Backward& p, bool many_rows) {
   constexpr int kRoom = kProcessors * kColumnBlocks<T, W, N>;
   const int64_t pieces = (p.dim + N - 1) / N;
   const bool small = p.batch * p.seqlen * p.dim <= kSmall;
   const int widest = bits_for(pieces, 5), narrowest = small ? bits_for(32 / (N * int(sizeof(T))), widest) : widest;
   const int64_t cluster = small ? kMostCluster : 1;
+  const Units units(p);
   Cut best{};
+  const auto better = [&](const Cut& c) {
+    if (!best.cost || c.cost < best.cost) best = c;
+  };
+  const auto consider = [&](const Way& way) {
+    better(cut<kRoom>(units, way, true));
+    if (many_rows) better(cut<kRoom>(units, way, false));
+  };
   for (int bits = widest; bits >= narrowest; bits--) {
     const int64_t groups = ((pieces - 1) >> bits) + 1;
-    const Cut few = cut<kRoom>(p, {pieces, bits, cluster, cluster, kLeastAlone});
-    if (!best.cost || few.cost < best.cost) best = few;
-    for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++) {
-      const Cut c = cut<kRoom>(p, {pieces, bits, cluster, rounds * kRoom / groups, kLeastAlone});
-      if (c.cost < best.cost) best = c;
-    }
+    consider({pieces, bits, cluster, cluster, kLeastAlone});
+    for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++)
+      consider({pieces, bits, cluster, rounds * kRoom / groups, kLeastAlone});
   }
   Launch a{};
   a.p = p, a.lane_bits = best.lane_bits;
-  a.strip = int(best.strip), a.parts = divisor(best.strips), a.total = uint32_t(p.batch * best.strips);
+  a.strip = int(best.strip), a.unit = int(units.size), a.parts = divisor(best.row);
+  a.total = p.batch && p.seqlen ? uint32_t(p.batch * best.row) : 0;
   a.items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
   a.cluster = best.segments <= cluster ? a.segments : 1;
   a.split = divisor(a.cluster > 1 ? best.segments : best.groups);
@@ -88,15 +109,23 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 }
 
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
-template <class T, int W, int N, bool Gated> Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  const Launch a = plan_columns<T, W, N>(p);
-  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated>, a, kColumnThreads, column_bytes<T, W, N, Gated>(), device, stream);
+template <class T, int W, int N, bool Gated, bool Shifted = false>
+Status run_column(const Backward& p, int device, gpu_stream_t stream) {
+  const Launch a = plan_columns<T, W, N>(p, kManyRows<Shifted>);
+  const int bytes = column_bytes<T, W, N, Gated, Shifted>();
+  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }
 
 template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
   if (p.width > 4)
-    return vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, true>(p, device, stream) : run_column<T, 8, 1, true>(p, device, stream);
-  if (!vectors(p, 4, sizeof(T))) return run_column<T, 4, 1, true>(p, device, stream);
+    return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
+                                                   : run_column<T, 8, 1, true>(p, device, stream);
+  if (!vectors(p, 4, sizeof(T))) {
+    if constexpr (kHopper)
+      if (!p.seq.data && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1)
+        return run_column<T, 4, 4, false, true>(p, device, stream);
+    return run_column<T, 4, 1, true>(p, device, stream);
+  }
   switch (p.seq.data ? 0 : p.width) {
     case 2: return run_column<T, 2, 4, false>(p, device, stream);
     case 3: return run_column<T, 3, 4, false>(p, device, stream);

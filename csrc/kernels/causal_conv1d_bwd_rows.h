@@ -9,40 +9,23 @@
 // the chunk before for the last lane. g of the positions behind a strip is computed by all
 // lanes alike.
 // Bytes: x and dout once, dx once, 16 an instruction. A row that does not start on 16
-// bytes is cut where 16 bytes start; what is not the row's is cleared. Tensors that lie
-// differently towards 16 bytes are read element by element.
+// bytes is cut where 16 bytes start; what is not the row's is cleared. Of tensors that lie
+// differently towards 16 bytes two lanes' vectors are put together where lanes see them in
+// shared memory; else they are read element by element.
 // Reduction: dweight and dbias in registers along a strip, then over the lanes by
 // exchange, over the block in shared memory, over segments by the fold kernel.
 #pragma once
 
 #include "causal_conv1d_bwd_ahead.h"
+#include "causal_conv1d_bwd_sees.h"
 
 namespace aiter::conv1d::bwd {
 
 constexpr int kRowThreads = 256;  // of a block, at most
 
-// Which taps exist: all W of them, or the last p.width.
-template <bool Some> struct Exists {
-  int skip;
-  AITER_DEVICE bool operator()(int, int k) const { return !Some || k >= skip; }
-};
-
-// Which taps see a position of their own sequence. s starts W-1 before position 0.
-template <int W, int N> struct Sequences {
-  int skip;
-  int32_t s[N];
-  AITER_DEVICE bool operator()(int i, int k) const { return k >= skip && s[i + W - 1] >= 0 && s[i + k] == s[i + W - 1]; }
-  AITER_DEVICE bool one() const {
-    bool same = s[0] >= 0;
-    AITER_UNROLL
-    for (int i = 1; i < N; i++) same = same && s[i] == s[0];
-    return same;
-  }
-};
-
 template <class T, int W, bool Gated> struct Row {
   static constexpr int R = 16 / sizeof(T), H = W - 1, E = H < 4 ? 4 : 8;  // positions of a lane, halo, halo as read
-  using Taps = Exists<(Gated || W > 4)>;
+  using Taps = Exists<(!Gated && W > 4)>;
 
   using Near = Words<T, R>;
   using Left = Words<T, E>;
@@ -57,9 +40,11 @@ template <class T, int W, bool Gated> struct Row {
   // before a tile is part of that; else it is sent for, too: one vector, or two.
   static constexpr int kMany = E > R ? 3 : 4;
   static constexpr bool kShares = AITER_ASYNC && E <= R;
+  // Sequence numbers are read while tiles are on their way, but where that spills registers.
+  static constexpr bool kNumbersAhead = AITER_ASYNC && !std::is_same_v<T, half_t>;
   struct Waiting {
-    Ahead<Near, kMany, 1, true> x, dout, far;
-    Ahead<Words<T, (E < R ? E : R)>, kMany, 1, true> left;
+    Ahead<Near, kMany, 1> x, dout, far;
+    Ahead<Words<T, (E < R ? E : R)>, kMany, 1> left;
 
     AITER_DEVICE explicit Waiting(char* memory)
         : x(memory), dout(memory + ahead_bytes<Near>(kMany, int(blockDim.x))),
@@ -73,10 +58,11 @@ template <class T, int W, bool Gated> struct Row {
   const int64_t d;
   // beside is how far away the thread is whose tile comes before.
   const int length, lanes, lane, beside, skip;
-  const T *x, *dout;  // the row of the chunk to send for
-  T* dx;              // that of the chunk to compute, of batch b
+  const T *x, *dout, *to;       // the row of the chunk to send for, and that of dx
+  T* dx;                        // that of the chunk to compute, of batch b
   int64_t b;
-  int ahead, t;  // the lane's first position in either; below 0 where the row starts within 16 bytes
+  int off_x = 0, off_dout = 0;  // where x and dout of batch b lie towards vectors, if not as dx does
+  int ahead, t;                 // the lane's first position in either; below 0 where the row starts within 16 bytes
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
 
   // The team is at chunk, counted over all rows of channel d.
@@ -84,8 +70,9 @@ template <class T, int W, bool Gated> struct Row {
       : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << a.lane_bits),
         lane(int(threadIdx.x) & (lanes - 1)), beside(lane ? -1 : lanes - 1), skip(Gated || W > 4 ? W - int(a.p.width) : 0) {
     const uint32_t row = a.parts.quotient(chunk);
-    b = row, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d);
+    b = row, x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), to = dx = p.dx.row<T>(b, d);
     t = ahead = (int(chunk - row * a.parts.by) * lanes + lane) * R - misfit(dx);
+    look_off();
   }
 
   AITER_DEVICE void load_taps() {
@@ -94,6 +81,15 @@ template <class T, int W, bool Gated> struct Row {
     AITER_UNROLL
     for (int k = 0; k < W; k++) weight[k] = taps[k];
     bias = taps[W];
+  }
+
+  // shifts: x and dout come by vectors that lie otherwise than those of dx.
+  AITER_DEVICE bool shifts() const { return kShares && Gated && a.adjacent && !a.aligned; }
+
+  // off is how many elements behind 16 bytes p is; look_off looks at those of batch b.
+  AITER_DEVICE static int off(const T* p) { return int(reinterpret_cast<uintptr_t>(p) / sizeof(T)) & (R - 1); }
+  AITER_DEVICE void look_off() {
+    if (shifts()) off_x = off(p.x.row<T>(b, d) + t), off_dout = off(p.dout.row<T>(b, d) + t);
   }
 
   // misfit is how far behind a 16-byte boundary a row starts.
@@ -111,26 +107,34 @@ template <class T, int W, bool Gated> struct Row {
     t += misfit(dx) + int(a.parts.by) * lanes * R;
     b--, dx -= p.dx.batch;
     t -= misfit(dx);
+    look_off();
   }
 
   // send asks for a tile if it is real, and for its x if that is another's halo: every
   // vector with an element of the row whole, since its 16 bytes lie in one page. Then it
-  // goes to the chunk before.
-  AITER_DEVICE void send(Waiting& to, int slot, bool real, bool halo) {
-    const bool has = ahead < length && (!Gated || a.aligned);
-    to.x.send(slot, x + ahead, has && (real || (kShares && halo))), to.dout.send(slot, dout + ahead, has && real);
-    if constexpr (!kShares) {
-      constexpr int kNear = E < R ? E : R;
-      to.left.send(slot, x + ahead - kNear, has && real && ahead > 0);
-      if constexpr (E > R) to.far.send(slot, x + ahead - E, has && real && ahead > R);
+  // goes to the chunk before. Where vectors lie otherwise, it is the one behind that in
+  // which the tile starts.
+  AITER_DEVICE void send(Waiting& waiting, int slot, bool real, bool halo) {
+    if (shifts()) {
+      const int in_x = ahead + R - off(x + ahead), in_dout = ahead + R - off(dout + ahead);
+      waiting.x.send(slot, x + in_x, in_x < length && (real || halo));
+      waiting.dout.send(slot, dout + in_dout, in_dout < length && (real || halo));
+    } else {
+      const bool has = ahead < length && (!Gated || a.aligned);
+      waiting.x.send(slot, x + ahead, has && (real || (kShares && halo))), waiting.dout.send(slot, dout + ahead, has && real);
+      if constexpr (!kShares) {
+        constexpr int kNear = E < R ? E : R;
+        waiting.left.send(slot, x + ahead - kNear, has && real && ahead > 0);
+        if constexpr (E > R) waiting.far.send(slot, x + ahead - E, has && real && ahead > R);
+      }
     }
     sent();
     ahead -= lanes * R;
     if (ahead > -R) return;
     rarely();
-    ahead += misfit(x) + int(a.parts.by) * lanes * R;
-    x -= p.x.batch, dout -= p.dout.batch;
-    ahead -= misfit(x);
+    ahead += misfit(to) + int(a.parts.by) * lanes * R;
+    x -= p.x.batch, dout -= p.dout.batch, to -= p.dx.batch;
+    ahead -= misfit(to);
   }
 
   // take is the tile of a slot; the chunk before it is in slot after.
@@ -139,6 +143,7 @@ template <class T, int W, bool Gated> struct Row {
     if constexpr (kShares) {
       tile.left.clear();
 #if AITER_ASYNC
+      if (shifts()) return take_shifted(from, slot, after, tile);
       if (t > 0) tile.left = read_shared<Left>(from.x.at(lane ? slot : after, beside) + Near::kBytes - Left::kBytes);
 #endif
     } else if constexpr (E <= R) {
@@ -149,6 +154,40 @@ template <class T, int W, bool Gated> struct Row {
       for (int i = 0; i < far.kCount; i++) tile.left.word[i] = far.word[i], tile.left.word[far.kCount + i] = near.word[i];
     }
     return tile;
+  }
+
+  // take_shifted makes a tile of the vectors of a lane and of the two before it. Of the row's
+  // first there are none: these tiles are gathered.
+#if AITER_ASYNC
+  AITER_DEVICE Tile take_shifted(const Waiting& from, int slot, int after, Tile tile) const {
+    constexpr int kNear = Near::kCount, kLeft = Left::kCount;
+    const int two = lane > 1 ? -2 : lanes - 2;
+    const Near near = read_shared<Near>(from.x.at(lane ? slot : after, beside));
+    const Left left = read_shared<Left>(from.x.at(lane > 1 ? slot : after, two) + Near::kBytes - Left::kBytes);
+    uint32_t word[kLeft + 2 * kNear];
+    AITER_UNROLL
+    for (int i = 0; i < kLeft; i++) word[i] = left.word[i];
+    AITER_UNROLL
+    for (int i = 0; i < kNear; i++) word[kLeft + i] = near.word[i], word[kLeft + kNear + i] = tile.x.word[i];
+    const auto all = slide<T, E + R>(word, off_x);
+    AITER_UNROLL
+    for (int i = 0; i < kLeft; i++) tile.left.word[i] = all.word[i];
+    AITER_UNROLL
+    for (int i = 0; i < kNear; i++) tile.x.word[i] = all.word[kLeft + i];
+    const Near before = read_shared<Near>(from.dout.at(lane ? slot : after, beside));
+    uint32_t both[2 * kNear];
+    AITER_UNROLL
+    for (int i = 0; i < kNear; i++) both[i] = before.word[i], both[kNear + i] = tile.dout.word[i];
+    tile.dout = slide<T, R>(both, off_dout);
+    return tile;
+  }
+#endif
+
+  // complete makes of what was sent for what the row has, or nothing.
+  AITER_DEVICE void complete(Tile& tile, bool live) const {
+    if (live && (a.aligned || (shifts() && t >= 2 * R))) return edges(tile);
+    tile.x.clear(), tile.dout.clear(), tile.left.clear();
+    if (live) gather(tile);
   }
 
   // state is bits of X[t] for t < 0, or 0 where there is none.
@@ -192,20 +231,24 @@ template <class T, int W, bool Gated> struct Row {
     }
   }
 
-  // The numbers of t-H to t-H+N-1. Beyond the row's ends x and dout are 0, so any will do.
-  template <int N> AITER_DEVICE void load(int t, Sequences<W, N>& seq) const {
+  // The numbers of N positions from t on. Beyond the row's ends x and dout are 0, so any will do.
+  template <int N> AITER_DEVICE void load(int t, Numbers<W, N>& to) const {
     const int32_t* s = static_cast<const int32_t*>(p.seq.data) + b * p.seq.first;
-    seq.skip = skip;
-    if (N == H + R + H && p.seq.last == 1 && t >= E && t + R + E <= length && (reinterpret_cast<uintptr_t>(s + t) & 15) == 0) {
-      const auto w = fetch<int32_t, E + R + E>(s + t - E);
+    // Vectors that are the row's, or have nothing of it.
+    const bool left_whole = t >= E, right_whole = t + R + E <= length;
+    const bool whole = t >= 0 && t + R <= length && (left_whole || t == 0) && (right_whole || t + R == length);
+    if (N == R + H && E <= R && p.seq.last == 1 && whole && (reinterpret_cast<uintptr_t>(s + t) & 15) == 0) {
+      const auto left = fetch<int32_t, E>(s + (left_whole ? t - E : t)), right = fetch<int32_t, E>(s + (right_whole ? t + R : t));
+      const auto own = fetch<int32_t, R>(s + t);
       AITER_UNROLL
-      for (int i = 0; i < N; i++) seq.s[i] = int32_t(w.word[E - H + i]);
+      for (int i = 0; i < H + N; i++)
+        to.s[i] = int32_t(i < H ? left.word[E - H + i] : i < H + R ? own.word[i - H] : right.word[i - H - R]);
       return;
     }
     AITER_UNROLL
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < H + N; i++) {
       const int u = t - H + i, at = u < 0 ? 0 : u < length ? u : length - 1;
-      seq.s[i] = s[at * p.seq.last];
+      to.s[i] = s[at * p.seq.last];
     }
   }
 
@@ -242,9 +285,11 @@ template <class T, int W, bool Gated> struct Row {
     AITER_UNROLL
     for (int j = 0; j < H; j++) carry[j] = t + j < length ? fetch<T, 1>(dout + (t + j) * p.dout.last).value(0) : 0.0f;
     if (Gated && p.seq.data) {
-      Sequences<W, H + H> seq;
-      load(t, seq);
-      gradients<H>(seq, x, carry);
+      Numbers<W, H> numbers;
+      load(t, numbers);
+      gradients<H>(Sees<W>(int(p.width), numbers), x, carry);
+    } else if (Gated && skip) {
+      gradients<H>(Sees<W>(int(p.width)), x, carry);
     } else {
       gradients<H>(Taps{skip}, x, carry);
     }
@@ -282,31 +327,32 @@ template <class T, int W, bool Gated> struct Row {
       return;
     }
     if (a.dx_aligned && t >= 0 && t + R <= length) return put(dx + t, pack<T, R>(v));
+    T* one = dx + t * p.dx.last;
     AITER_UNROLL
-    for (int i = 0; i < R; i++)
-      if (t + i >= 0 && t + i < length) put(dx + (t + i) * p.dx.last, pack<T, 1>(v + i));
+    for (int i = 0; i < R; i++, one += p.dx.last)
+      if (t + i >= 0 && t + i < length) put(one, pack<T, 1>(v + i));
   }
 
   // compute does a chunk.
-  AITER_DEVICE void compute(Tile& tile, bool live) {
+  AITER_DEVICE void compute(Tile& tile, Numbers<W, R + H>& numbers, bool live) {
     float x[H + R], g[R + H], out[R];
-    Sequences<W, H + R + H> seq;
-    bool plain = true;
-    if (Gated && live) {
-      if (a.aligned) edges(tile);
-      else gather(tile);
-      if (p.seq.data) load(t, seq), plain = seq.one();
-    }
+    if constexpr (Gated) complete(tile, live);
+    if (Gated && !kNumbersAhead && p.seq.data && live) load(t, numbers);
     AITER_UNROLL
     for (int i = 0; i < H; i++) x[i] = tile.left.value(E - H + i);
     AITER_UNROLL
     for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
     const Taps all{skip};
-    if (plain) gradients<R>(all, x, g);
-    else gradients<R>(seq, x, g);
-    halo(g);
-    if (plain) spread(all, x, g, out);
-    else spread(seq, x, g, out);
+    if (!Gated || wave_all(skip == 0 && (!p.seq.data || !live || numbers.one()))) {
+      gradients<R>(all, x, g);
+      halo(g);
+      spread(all, x, g, out);
+    } else {
+      const Sees<W> sees = p.seq.data ? Sees<W>(int(p.width), numbers) : Sees<W>(int(p.width));
+      gradients<R>(sees, x, g);
+      halo(g);
+      spread(sees, x, g, out);
+    }
     if (live) store(out);
   }
 
@@ -321,42 +367,21 @@ template <class T, int W, bool Gated> struct Row {
     int slot = 0;
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
+      Numbers<W, R + H> numbers;
+      if (Gated && kNumbersAhead && p.seq.data && i < count) load(t, numbers);
       const int after = kSlots == 1 || slot + 1 == kSlots ? 0 : slot + 1;
       await<kShares ? kSlots - 2 : kSlots - 1>();
       if (kShares) wave_barrier();
       Tile tile = take(waiting, slot, after);
       if (kShares) wave_barrier();
       send(waiting, slot, i + kSlots < count, i + kSlots < count + more);
-      compute(tile, i < count);
+      compute(tile, numbers, i < count);
       back();
       slot = after;
     }
     await<0>();
   }
 };
-
-// finish adds up the sums of each channel of a block over its threads, and keeps them.
-template <int N>
-AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segment, int64_t first, float* shared) {
-  const int bits = a.channel_bits < wave_bits() ? a.channel_bits : wave_bits(), self = int(threadIdx.x);
-  fold_wave(sums, 1, 1 << bits);
-  block_barrier();  // no thread needs its tiles any more
-  AITER_UNROLL
-  for (int k = 0; k < N; k++)
-    if ((self & ((1 << bits) - 1)) == 0) shared[(self >> bits) * N + k] = sums[k];
-  block_barrier();
-  const int skip = N - 1 - int(a.p.width), parts = 1 << (a.channel_bits - bits), threads = 1 << a.block_bits;
-  AITER_ROLLED
-  for (int n = self; n < (threads >> a.channel_bits) * N; n += threads) {
-    const int k = n % N;
-    const float* from = shared + n / N * parts * N + k;
-    float sum = from[0];
-#pragma unroll 4
-    for (int i = 1; i < parts; i++) sum += from[i * N];
-    if (k >= skip && first + n / N < a.p.dim) a.keep(segment, first + n / N, k - skip, sum);
-  }
-  block_barrier();
-}
 
 // row_bytes is the shared memory that a launch asks for: tiles first, sums when they are done.
 template <class T, int W> inline int row_bytes(int threads) {

@@ -30,15 +30,17 @@ struct Launch {
   uint32_t items;     // blocks, however many are launched: segments x groups of channels
   uint32_t segments;  // blocks that share a channel
   uint32_t cluster;   // columns: segments that add up among themselves; 1: none do
-  uint32_t total;     // chunks (rows) or strips (columns) of a channel
+  uint32_t total;     // chunks (rows) or units (columns) of a channel
   Divisor split;      // segments, or for columns without clusters groups
-  Divisor parts;      // of a row: rows: chunks; columns: strips
+  Divisor parts;      // of a row: rows: chunks; columns: units
   int lane_bits;      // of threads: rows: of a team, 2^lane_bits; columns: side by side along the channels
   int channel_bits;   // rows: threads of a channel, one team or more
   int block_bits;     // rows: threads of a block
-  int strip;          // rows: chunks of a strip; columns: positions
+  int strip;          // rows: chunks of a strip; columns: units
+  int unit;           // columns: positions of a unit
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
+  bool adjacent;      // rows: positions of x and of dout are neighbours
   bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
   bool whole;         // rows: so they do, all are whole vectors, and no states come before them
 
@@ -198,7 +200,8 @@ AITER_DEVICE float slope(float p) {
 }
 
 // lane_xor is v of the lane whose number differs in mask; next_lane is v of the lane
-// behind, in a wave's last lane that of its first. All lanes of a wave take part.
+// behind, in a wave's last lane that of its first; wave_all says to all whether p holds for
+// all. All lanes of a wave take part.
 #if AITER_HIP
 AITER_DEVICE int wave() { return warpSize; }
 AITER_DEVICE int wave_bits() { return wave() == 64 ? 6 : 5; }
@@ -219,6 +222,15 @@ AITER_DEVICE float next_lane(float v) {
 #endif
   return v;
 }
+AITER_DEVICE bool wave_all(bool p) {
+#if defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
+  return __builtin_amdgcn_ballot_w64(!p) == 0;
+#elif defined(__HIP_DEVICE_COMPILE__)
+  return __builtin_amdgcn_ballot_w32(!p) == 0;
+#else
+  return p;
+#endif
+}
 #else
 AITER_DEVICE int wave() { return 32; }
 AITER_DEVICE int wave_bits() { return 5; }
@@ -226,6 +238,7 @@ AITER_DEVICE int wave_bits() { return 5; }
 AITER_DEVICE void wave_barrier() { __syncwarp(); }
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 AITER_DEVICE float next_lane(float v) { return __shfl_sync(0xffffffffu, v, (int(threadIdx.x) + 1) & 31); }
+AITER_DEVICE bool wave_all(bool p) { return __all_sync(0xffffffffu, p); }
 #endif
 
 // A cluster is blocks that see one another's shared memory. peer_value is what the block
@@ -254,6 +267,29 @@ template <int N> AITER_DEVICE void fold_wave(float (&sums)[N], int from, int to)
     AITER_UNROLL
     for (int k = 0; k < N; k++) sums[k] += lane_xor(sums[k], mask);
   }
+}
+
+// finish_rows adds up the sums of each channel of a block over its threads, and keeps them.
+template <int N>
+AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segment, int64_t first, float* shared) {
+  const int bits = a.channel_bits < wave_bits() ? a.channel_bits : wave_bits(), self = int(threadIdx.x);
+  fold_wave(sums, 1, 1 << bits);
+  block_barrier();  // no thread needs its tiles any more
+  AITER_UNROLL
+  for (int k = 0; k < N; k++)
+    if ((self & ((1 << bits) - 1)) == 0) shared[(self >> bits) * N + k] = sums[k];
+  block_barrier();
+  const int skip = N - 1 - int(a.p.width), parts = 1 << (a.channel_bits - bits), threads = 1 << a.block_bits;
+  AITER_ROLLED
+  for (int n = self; n < (threads >> a.channel_bits) * N; n += threads) {
+    const int k = n % N;
+    const float* from = shared + n / N * parts * N + k;
+    float sum = from[0];
+#pragma unroll 4
+    for (int i = 1; i < parts; i++) sum += from[i * N];
+    if (k >= skip && first + n / N < a.p.dim) a.keep(segment, first + n / N, k - skip, sum);
+  }
+  block_barrier();
 }
 
 // Raw is elements of a tensor whose type is known at run time, as memory holds them: all
