@@ -83,8 +83,8 @@ template <class T, int W, bool Gated> struct Row {
     bias = taps[W];
   }
 
-  // shifts: x and dout come by vectors that lie otherwise than those of dx.
-  AITER_DEVICE bool shifts() const { return kShares && Gated && a.adjacent && !a.aligned; }
+  // shifts: x and dout come by vectors that lie otherwise than those of dx. A lane alone has no two before it.
+  AITER_DEVICE bool shifts() const { return kShares && Gated && a.adjacent && !a.aligned && lanes > 1; }
 
   // off is how many elements behind 16 bytes p is; look_off looks at those of batch b.
   AITER_DEVICE static int off(const T* p) { return int(reinterpret_cast<uintptr_t>(p) / sizeof(T)) & (R - 1); }
