@@ -59,18 +59,22 @@ var limits = []limit{
 	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
 	}},
-	{`bwd::causal_conv1d_bwd_(rows_kernel<.*, [234]|columns_kernel<.*, [234], 4, false), false>`, "no spilled scalar registers", func(r codeobject.Report) bool {
+	{`bwd::causal_conv1d_bwd_columns_kernel<.*, [234], 4, false, false>`, "no spilled scalar registers", func(r codeobject.Report) bool {
 		return r.SGPRSpills == 0
 	}},
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	// Rows: 0 whole ones, 1 the others, 2 those with sequence numbers.
+	{`bwd::causal_conv1d_bwd_rows_kernel`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*[01]>`, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, 4, .*2>`, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.Loop.WideLoads >= 2 && r.Loop.WideStores >= 1
 	}},
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], false>`, "nothing of the loop through the local data share, its crossbar neither", func(r codeobject.Report) bool {
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "nothing of the loop through the local data share, its crossbar neither", func(r codeobject.Report) bool {
 		return r.Loop.LDS == 0
 	}},
 	{`bwd::causal_conv1d_bwd_(input|weight)_kernel`, "no spilled scalar registers", func(r codeobject.Report) bool { return r.SGPRSpills == 0 }},
 	// 8 elements of a lane; at its memory's limit an MI300X has time for half as many again as forward.
-	{`bwd::causal_conv1d_bwd_rows_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 40 vector instructions an element",
+	{`bwd::causal_conv1d_bwd_rows_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions an element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
 }
 

@@ -62,7 +62,7 @@ func EdgeCases() []Case {
 		{Batch: 2, Dim: 3, Seqlen: 0, Width: 1}, {Batch: 1, Dim: 1, Seqlen: 1, Width: 1}, {Batch: 2, Dim: 5, Seqlen: 2, Width: 4},
 		{Batch: 2, Dim: 5, Seqlen: 3, Width: 9}, {Batch: 2, Dim: 7, Seqlen: 70, Width: 33}, {Batch: 1, Dim: 2, Seqlen: 300, Width: 257},
 		{Batch: 1, Dim: 65536 + 3, Seqlen: 5, Width: 3}, {Batch: 65536 + 3, Dim: 1, Seqlen: 5, Width: 2},
-		{Batch: 1, Dim: 1, Seqlen: 65536 + 5, Width: 4}, {Batch: 3, Dim: 33, Seqlen: 1025, Width: 4},
+		{Batch: 1, Dim: 1, Seqlen: 65536 + 5, Width: 4}, {Batch: 3, Dim: 33, Seqlen: 1025, Width: 4}, {Batch: 2, Dim: 3, Seqlen: 784, Width: 1},
 	}
 	var cases []Case
 	for _, c := range sizes {

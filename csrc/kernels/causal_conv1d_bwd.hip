@@ -70,7 +70,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.dx_aligned = p.dx.last == 1, a.peel = a.dx_aligned && !aligned(p.dx, sizeof(T), 16);
   a.adjacent = p.x.last == 1 && p.dout.last == 1;
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
-  a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.initial.data;
+  a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.initial.data && !p.seq.data && p.width > 1;
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
   a.lane_bits = bits_for(pieces, wave_bits);
   const int lanes = 1 << a.lane_bits;
@@ -84,8 +84,8 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
     return p.dim * lanes * teams / 32 >= waves * kProcessors && chunks <= teams * strip;
   };
   while (lanes * teams < kRowThreads && chunks >= 2 * teams * steps && !enough(12, 8) && !enough(32, 16)) teams *= 2;
-  // Small blocks, unless with them the device would not be full.
-  const bool large = lanes * teams == kRowThreads && p.dim * lanes * teams / 64 < kFull;
+  // Small blocks, unless with them the device would not be full and the kernel takes larger ones.
+  const bool large = a.whole && lanes * teams == kRowThreads && p.dim * lanes * teams / 64 < kFull;
   a.block_bits = large ? kRowBits : kRowBits - 1;
   if (lanes * teams > 1 << a.block_bits) teams /= 2;
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
@@ -98,23 +98,35 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   return a;
 }
 
-template <class T, int W, bool Gated> Status run_row(const Launch& a, int device, gpu_stream_t stream) {
+template <class T, int W, Rows kRows> Status run_row(const Launch& a, int device, gpu_stream_t stream) {
   const int threads = 1 << a.block_bits;
-  return run(causal_conv1d_bwd_rows_kernel<T, W, Gated>, a, threads, row_bytes<T, W>(threads), device, stream);
+  return run(causal_conv1d_bwd_rows_kernel<T, W, kRows>, a, threads, row_bytes<T, W>(threads), device, stream);
 }
 
 template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
   int wave_bits;
   AITER_TRY(device_wave_bits(device, &wave_bits));
-  const Launch a = plan_rows<T>(p, wave_bits);
-  const bool whole = a.whole && !p.seq.data;
-  if (p.width > 4 && whole) return run_row<T, 8, false>(a, device, stream);
-  if (p.width > 4) return run_row<T, 8, true>(a, device, stream);
-  switch (whole ? p.width : 0) {
-    case 2: return run_row<T, 2, false>(a, device, stream);
-    case 3: return run_row<T, 3, false>(a, device, stream);
-    case 4: return run_row<T, 4, false>(a, device, stream);
-    default: return run_row<T, 4, true>(a, device, stream);
+  Launch a = plan_rows<T>(p, wave_bits);
+  Workspace seen;
+  if (p.seq.data && p.batch > 0) {
+    const int64_t bytes = p.batch * seen_row(p.seqlen);
+    AITER_TRY(seen.take(size_t(bytes), device, stream));
+    const auto to = static_cast<uint8_t*>(seen.data());
+    causal_conv1d_bwd_seen_kernel<<<grid_for((bytes + kSeenThreads - 1) / kSeenThreads), kSeenThreads, 0, stream>>>(p, to);
+    a.seen = to;
+  }
+  if (p.width > 4) {
+    if (a.whole) return run_row<T, 8, kWhole>(a, device, stream);
+    if constexpr (!kJoint<8>)
+      if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);
+    return run_row<T, 8, kNumbered>(a, device, stream);
+  }
+  if (p.seq.data) return run_row<T, 4, kNumbered>(a, device, stream);
+  switch (a.whole ? p.width : 0) {
+    case 2: return run_row<T, 2, kWhole>(a, device, stream);
+    case 3: return run_row<T, 3, kWhole>(a, device, stream);
+    case 4: return run_row<T, 4, kWhole>(a, device, stream);
+    default: return run_row<T, 4, kRagged>(a, device, stream);
   }
 }
 
@@ -125,9 +137,9 @@ template <class T> void run_input(const Backward& p, int64_t from, int64_t to, g
 }
 
 template <class T> Status run_any(const Backward& p, int64_t from, gpu_stream_t stream) {
-  const int lanes = p.channel_last ? 16 : 1;
-  const int64_t blocks = (p.dim + lanes - 1) / lanes * p.width;
-  causal_conv1d_bwd_weight_kernel<T><<<grid_for(blocks), kAnyThreads, 0, stream>>>(p, lanes);
+  const int lane_bits = p.channel_last ? 4 : 0;
+  const int64_t blocks = ((p.dim + (1 << lane_bits) - 1) >> lane_bits) * p.width;
+  causal_conv1d_bwd_weight_kernel<T><<<grid_for(blocks), kAnyThreads, 0, stream>>>(p, lane_bits);
   run_input<T>(p, from, p.seqlen, stream);
   return check_launch("causal_conv1d_bwd");
 }

@@ -34,12 +34,12 @@ template <class Words, int kMany, int kFew, int kThreads = 0, bool kAsync = AITE
   static constexpr int kSlots = kFew;
   Words slots[kSlots];
 
-  AITER_DEVICE explicit Ahead(char*) {}
+  AITER_DEVICE explicit Ahead(char* = nullptr) {}
   AITER_DEVICE Words take(int slot) const { return slots[slot]; }
   // send asks for the elements from p on, or puts zeros where they are not real.
-  template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
+  template <bool kLoose = false, class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
     slots[slot].clear();
-    if (real) slots[slot] = fetch<T, Words::kElements>(p);
+    if (real) slots[slot] = kLoose ? fetch_loose<T, Words::kElements>(p) : fetch<T, Words::kElements>(p);
   }
 };
 
@@ -69,7 +69,7 @@ template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kM
     return place + uint32_t(slot * (kThreads ? kThreads : int(blockDim.x)) + away) * kBytes;
   }
   AITER_DEVICE Words take(int slot) const { return read_shared<Words>(at(slot)); }
-  template <class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
+  template <bool = false, class T> AITER_DEVICE void send(int slot, const T* p, bool real) {
     const uint32_t bytes = real ? kBytes : 0;
     if constexpr (Words::kBytes < kBytes) p = reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(p) & ~uintptr_t(kBytes - 1));
     if constexpr (kBytes == 16)

@@ -70,16 +70,17 @@ AITER_DEVICE void fold_block(float (&shared)[2][kAnyThreads], float* sums, int l
 }
 
 // One tap of dweight for a group of channels, a block each; with tap 0, dbias too.
-template <class T> __global__ void __launch_bounds__(kAnyThreads) causal_conv1d_bwd_weight_kernel(Backward p, int lanes) {
+template <class T> __global__ void __launch_bounds__(kAnyThreads) causal_conv1d_bwd_weight_kernel(Backward p, int lane_bits) {
   __shared__ float shared[2][kAnyThreads];
-  const int64_t blocks = (p.dim + lanes - 1) / lanes * p.width;
+  const int lanes = 1 << lane_bits;
+  const int64_t blocks = ((p.dim + lanes - 1) >> lane_bits) * p.width;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const Split at = split(block, p.width);
-    const int64_t tap = at.remainder, d = at.quotient * lanes + int(threadIdx.x) % lanes;
-    const int rank = int(threadIdx.x) / lanes;
+    const int64_t tap = at.remainder, d = (at.quotient << lane_bits) + (int(threadIdx.x) & (lanes - 1));
+    const int rank = int(threadIdx.x) >> lane_bits;
     const int64_t positions = d < p.dim ? p.batch * p.seqlen : 0;  // of all batches: short rows leave no thread idle
     float sums[2] = {};
-    for (int64_t i = rank; i < positions; i += kAnyThreads / lanes) {
+    for (int64_t i = rank; i < positions; i += kAnyThreads >> lane_bits) {
       const Split row = split(i, p.seqlen);
       const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
       const float g = gradient<T>(p, b, d, t);

@@ -1,81 +1,103 @@
-// Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows.
+// Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows. Of
+// sequence numbers a small kernel first makes a byte for each position, since all channels
+// have the same: bit j says whether it sees the one j before it.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"
 
 namespace aiter::conv1d::bwd {
 
-// Which taps exist: all W of them, or the last 5 to 8.
+// Mask is an answer of AMD's processors, all bits of a vector register alike: they have no
+// scalar ones for so many.
+struct Mask {
+  uint32_t bits;
+};
+
+// add adds a * b to sum where the answer is yes, only is v there and 0 elsewhere.
+AITER_DEVICE void add(bool yes, float& sum, float a, float b) {
+  if (yes) sum = fmaf(a, b, sum);
+}
+AITER_DEVICE void add(Mask yes, float& sum, float a, float b) {
+  sum = bits_to_float((float_to_bits(fmaf(a, b, sum)) & yes.bits) | (float_to_bits(sum) & ~yes.bits));
+}
+AITER_DEVICE float only(bool yes, float v) { return yes ? v : 0.0f; }
+AITER_DEVICE float only(Mask yes, float v) { return bits_to_float(float_to_bits(v) & yes.bits); }
+
+// Which taps exist, has(k), and see which positions, (i, k): here all W of them, or the last
+// ones, see all. NVIDIA's compiler makes branches around a tap of has, AMD's are better off without.
 template <bool Some> struct Exists {
   int skip;
-  AITER_DEVICE bool operator()(int, int k) const { return !Some || k > 2 || k >= skip; }
+  AITER_DEVICE bool exists(int k) const { return !Some || k > 2 || k >= skip; }
+  AITER_DEVICE bool has(int k) const { return AITER_HIP || exists(k); }
+  AITER_DEVICE bool operator()(int, int k, float&) const { return AITER_CUDA || exists(k); }
+  AITER_DEVICE bool plain() const { return skip == 0; }
 };
 
-// Numbers are the sequence numbers of N positions and of the W-1 before them.
-template <int W, int N> struct Numbers {
-  int32_t s[W - 1 + N];
+// A row of such bytes has some before the first position's and behind the last one's, which are looked up there.
+constexpr int kSeenBefore = 16, kSeenBehind = 24;
+AITER_SHARED constexpr int64_t seen_row(int64_t seqlen) { return (kSeenBefore + seqlen + kSeenBehind + 15) & ~int64_t(15); }
 
-  // one: all are of one sequence.
-  AITER_DEVICE bool one() const {
-    int32_t differ = 0;
+constexpr int kSeenThreads = 256;
+
+inline __global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen) {
+  const int64_t row = seen_row(p.seqlen), total = p.batch * row, step = int64_t(gridDim.x) * kSeenThreads;
+  for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
+    const Split at = split(n, row);
+    const int64_t b = at.quotient, t = at.remainder - kSeenBefore;
+    const bool own = t >= 0 && t < p.seqlen;
+    const int32_t s = own ? p.sequence(b, t) : 0;
+    uint32_t bits = 0;
     AITER_UNROLL
-    for (int i = 1; i < W - 1 + N; i++) differ |= s[i] ^ s[0];
-    return differ == 0 && s[0] >= 0;
+    for (int j = 0; j < 8; j++)
+      if (j < p.width && s >= 0 && (!own || t < j || p.sequence(b, t - j) == s)) bits |= 1u << j;
+    seen[n] = uint8_t(bits);
   }
-};
+}
 
-// Sees says which taps exist and see a position of their own sequence.
-#if AITER_CUDA
-// Bit i of seen[j] is set where position i sees the one j before it.
-template <int W> struct Sees {
-  uint32_t seen[W];
+// Sees are the bytes of N positions.
+template <int W, int N> struct Sees {
+  static constexpr int kCount = (N + 3) / 4;
+  uint32_t word[kCount];
 
-  // The last width taps, of rows without sequence numbers.
+  // The last width taps, which see all.
   AITER_DEVICE explicit Sees(int width) {
     AITER_UNROLL
-    for (int j = 0; j < W; j++) seen[j] = j < width ? ~0u : 0;
+    for (int i = 0; i < kCount; i++) word[i] = 0x01010101u * ((1u << width) - 1);
   }
-  template <int N> AITER_DEVICE Sees(int width, const Numbers<W, N>& of) : Sees(width) {
-    const int32_t* s = of.s + W - 1;
-    uint32_t joins = 0;        // bit i: the number of position i-(W-1) is that of the one before it
-    int32_t falls = s[1 - W];  // below 0: numbers fall somewhere, or are below 0
+  // What is in a row from position t on.
+  AITER_DEVICE Sees(const uint8_t* row, int t) {
+    const auto from = (Global<const Vector1>)(row + kSeenBefore + (t & ~3));
+    uint32_t low = from[0];
     AITER_UNROLL
-    for (int i = 2 - W; i < N; i++) {
-      joins |= s[i] == s[i - 1] ? 1u << (i + W - 1) : 0;
-      falls |= s[i] | int32_t(uint32_t(s[i]) - uint32_t(s[i - 1]));
+    for (int i = 0; i < kCount; i++) {
+      const uint32_t high = from[i + 1];
+      word[i] = uint32_t((uint64_t(high) << 32 | low) >> (t & 3) * 8), low = high;
     }
-    uint32_t all = joins;  // what is joined to the one j before it
-    AITER_UNROLL
-    for (int j = 1; j < W; j++) {
-      uint32_t same = all >> (W - 1);
-      all &= joins << j;
-      if (falls < 0) {
-        rarely();
-        same = 0;
-        AITER_UNROLL
-        for (int i = 0; i < N; i++) same |= s[i] == s[i - j] && s[i] >= 0 ? 1u << i : 0;
-      }
-      seen[j] &= same;
-    }
-    if (falls >= 0) return;
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) seen[0] &= s[i] >= 0 ? ~0u : ~(1u << i);
   }
-  AITER_DEVICE bool operator()(int i, int k) const { return seen[W - 1 - k] & (1u << i); }
-};
-#else
-// AMD's compilers keep what was compared in scalar registers; bits would take 70 others.
-template <int W> struct Sees {
-  int skip;
-  int32_t s[W - 1 + 8 + W - 1] = {};
-
-  AITER_DEVICE explicit Sees(int width) : skip(W - width) {}
-  template <int N> AITER_DEVICE Sees(int width, const Numbers<W, N>& of) : Sees(width) {
-    AITER_UNROLL
-    for (int i = 0; i < W - 1 + N; i++) s[i] = of.s[i];
-  }
-  AITER_DEVICE bool operator()(int i, int k) const { return k >= skip && s[i + W - 1] >= 0 && s[i + k] == s[i + W - 1]; }
-};
+#if AITER_HIP
+  AITER_DEVICE Mask operator()(int i, int k, [[maybe_unused]] float& known) {
+#if defined(__HIP_DEVICE_COMPILE__)
+    asm volatile("" : "+v"(word[i / 4]), "+v"(known));  // not before that is known: else compilers keep all answers
 #endif
+    int bits = int(word[i / 4] << (31 - (i % 4 * 8 + W - 1 - k))) >> 31;
+#if defined(__HIP_DEVICE_COMPILE__)
+    asm("" : "+v"(bits));  // else they see that it is but one bit
+#endif
+    return {uint32_t(bits)};
+  }
+#else
+  AITER_DEVICE bool operator()(int i, int k, float&) const { return word[i / 4] & (1u << (i % 4 * 8 + W - 1 - k)); }
+#endif
+  AITER_DEVICE bool has(int) const { return true; }
+  AITER_DEVICE bool plain() const {
+    uint32_t missing = 0;
+    AITER_UNROLL
+    for (int i = 0; i < kCount; i++) {
+      const int bytes = N - i * 4 < 4 ? N - i * 4 : 4;
+      missing |= ~word[i] & (0x01010101u * ((1u << W) - 1)) & (0xffffffffu >> (4 - bytes) * 8);
+    }
+    return missing == 0;
+  }
+};
 
 }  // namespace aiter::conv1d::bwd

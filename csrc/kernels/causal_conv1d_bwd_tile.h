@@ -26,6 +26,7 @@ namespace aiter::conv1d::bwd {
 // is below 2^31.
 struct Launch {
   Backward p;
+  const uint8_t* seen;  // rows with sequence numbers: what each position sees
   float* slots;       // (segments, width+1, dim) sums; null: one segment, written where it belongs
   uint32_t items;     // blocks, however many are launched: segments x groups of channels
   uint32_t segments;  // blocks that share a channel
@@ -42,7 +43,7 @@ struct Launch {
   bool peel;          // rows: not every row of dx starts on 16 bytes
   bool adjacent;      // rows: positions of x and of dout are neighbours
   bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
-  bool whole;         // rows: so they do, all are whole vectors, and no states come before them
+  bool whole;         // rows: so they do, all are whole vectors, without states or sequence numbers, for 2 taps or more
 
   // clustered: the segments of a channel are a cluster of blocks.
   AITER_DEVICE bool clustered() const { return AITER_CUDA && cluster > 1; }
@@ -81,6 +82,13 @@ template <class T, int N> struct alignas(N * sizeof(T) < 4 ? 4 : N * sizeof(T) <
   AITER_DEVICE void set(int i, T v) {  // on top of zero
     if constexpr (sizeof(T) == 4) __builtin_memcpy(&word[i], &v, 4);
     else word[i / 2] |= uint32_t(v.bits) << (i % 2 * 16);
+  }
+  AITER_DEVICE void insert(int i, T v) {  // the same where i is not known, or not of these
+    uint32_t bits = 0;
+    __builtin_memcpy(&bits, &v, sizeof(T));
+    if (sizeof(T) == 2) bits <<= (i & 1) * 16, i >>= 1;
+    AITER_UNROLL
+    for (int w = 0; w < kCount; w++) word[w] |= w == i ? bits : 0;
   }
 };
 
@@ -129,6 +137,20 @@ template <class T, int N> AITER_DEVICE Words<T, N> fetch(const T* p) {
   return w;
 }
 
+// fetch_loose is fetch of 16 bytes that lie anywhere, for processors that load such.
+template <class T, int N> AITER_DEVICE Words<T, N> fetch_loose(const T* p) {
+#if AITER_HIP
+  typedef uint32_t Loose __attribute__((ext_vector_type(Words<T, N>::kCount), may_alias, aligned(sizeof(T))));
+  const Loose v = *(Global<const Loose>)(p);
+  Words<T, N> w;
+  AITER_UNROLL
+  for (int i = 0; i < w.kCount; i++) w.word[i] = v[i];
+  return w;
+#else
+  return fetch<T, N>(p);
+#endif
+}
+
 template <class T, int N> AITER_DEVICE void put(T* p, const Words<T, N>& w) {
   constexpr int kBytes = Words<T, N>::kBytes;
   if constexpr (kBytes == 2) *(Global<VectorHalf>)(p) = uint16_t(w.word[0]);
@@ -161,6 +183,14 @@ AITER_DEVICE void rarely() {
 #if AITER_CUDA
   asm volatile("");
 #endif
+}
+
+// kept is v, which NVIDIA's compiler keeps in a register: else it computes it again every time.
+AITER_DEVICE int kept(int v) {
+#if AITER_CUDA
+  asm volatile("" : "+r"(v));
+#endif
+  return v;
 }
 
 // pair rounds two values to T, the first in the low half.

@@ -86,7 +86,8 @@ inline Status check_launch(const char* what) {
 constexpr int64_t kMostBlocks = 1 << 21;
 inline unsigned grid_for(int64_t n) { return unsigned(n < kMostBlocks ? n : kMostBlocks); }
 
-// Split is quotient and remainder. The GPU divides 32-bit numbers much faster.
+// Split is quotient and remainder. The GPU divides 32-bit numbers much faster; others, bit by
+// bit, with little code: compilers make hundreds of instructions of a division of 64 bits.
 struct Split {
   int64_t quotient, remainder;
 };
@@ -96,8 +97,13 @@ AITER_DEVICE Split split(int64_t n, int64_t by) {
     const uint32_t q = uint32_t(n) / uint32_t(by);
     return {int64_t(q), int64_t(uint32_t(n) - q * uint32_t(by))};
   }
-  const int64_t q = n / by;
-  return {q, n - q * by};
+  uint64_t q = uint64_t(n), r = 0;
+  AITER_ROLLED
+  for (int i = 0; i < 64; i++) {
+    r = r << 1 | q >> 63, q <<= 1;
+    if (r >= uint64_t(by)) r -= uint64_t(by), q |= 1;
+  }
+  return {int64_t(q), int64_t(r)};
 }
 
 // With start_next a kernel lets the one that was launched behind it onto the device's
