@@ -16,10 +16,9 @@
 #pragma once
 
 #include "causal_conv1d_bwd_ahead.h"
+#include "causal_conv1d_bwd_sums.h"
 
 namespace aiter::conv1d::bwd {
-
-constexpr int kColumnThreads = 128;
 
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <class T, int W, int N>
@@ -33,11 +32,6 @@ template <class Vector, bool More> constexpr int kTokensAhead = Vector::kBytes =
 // A thread's strip may go on in the next row. That costs AMD's kernels a wave, and where rows of dx
 // start anywhere, blocks that write parts of the same memory should stay together.
 template <bool Shifted> constexpr bool kManyRows = AITER_CUDA && !Shifted;
-
-// Sums is a value of each of a thread's channels in shared memory.
-template <int N> struct alignas(N * sizeof(float)) Sums {
-  float of[N];
-};
 
 template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   static constexpr int H = W - 1;
@@ -62,6 +56,8 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
           s(memory + (Shifted ? 4 : 2) * kOne) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
+  // Positions of a group that are computed together: what several sigmoids wait for is one wait.
+  static constexpr int kTogether = !AITER_ASYNC || Gated ? 1 : Shifted ? 2 : 4;
 
   const Launch& a;
   const Backward& p;
@@ -112,11 +108,12 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     if constexpr (Gated) ahead.s.send(slot, seq + t * p.seq.last, real && p.seq.data);
     x += p.x.last, dout += p.dout.last;
   }
-  // take is what waits in a slot. x and dout are an even number of positions behind it.
-  AITER_DEVICE Token take(int slot) const {
+  // take is what waits in a slot. x and dout are later positions, by so many more than a multiple of kMany.
+  AITER_DEVICE Token take(int slot, int less) const {
     Token token = {};
     if constexpr (Shifted) {
-      token.x = take(ahead.x, ahead.next_x, slot, x), token.dout = take(ahead.dout, ahead.next_dout, slot, dout);
+      token.x = take(ahead.x, ahead.next_x, slot, x + less * p.x.last);
+      token.dout = take(ahead.dout, ahead.next_dout, slot, dout + less * p.dout.last);
     } else {
       token.x = ahead.x.take(slot), token.dout = ahead.dout.take(slot);
     }
@@ -203,11 +200,11 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
 
   // step does position t, and returns dx of position t-(W-1), which it completes. own:
   // t belongs to the strip.
-  template <class Sees> AITER_DEVICE void step(const Sees& sees, const Token& token, bool own, float* out) {
+  template <class Sees> AITER_DEVICE void step(const Sees& sees, const Token& token, bool silu, bool own, float* out) {
     float now[N], g[N], sum[N];
     AITER_UNROLL
     for (int i = 0; i < N; i++) now[i] = token.x.value(i), g[i] = token.dout.value(i), sum[i] = bias[i];
-    if (p.silu) {
+    if (silu) {
       AITER_UNROLL
       for (int k = 0; k < W; k++) {
         if (!sees(k)) continue;
@@ -216,6 +213,17 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
       }
       AITER_UNROLL
       for (int i = 0; i < N; i++) g[i] *= slope(sum[i]);
+    }
+    if (own) {
+      AITER_UNROLL
+      for (int k = 0; k < W; k++) {
+        const bool seen = sees(k);
+        AITER_UNROLL
+        for (int i = 0; i < N; i++) {
+          if (seen) sums[k][i] = fmaf(k < H ? past[k][i] : now[i], g[i], sums[k][i]);
+          if (seen && k == H) sums[W][i] += g[i];
+        }
+      }
     }
     AITER_UNROLL
     for (int k = 0; k < W; k++) {
@@ -226,8 +234,6 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
         if (seen) v = fmaf(weight[k][i], g[i], v);
         if (k == 0) out[i] = v;
         else unfinished[k - 1][i] = v;
-        if (seen && own) sums[k][i] = fmaf(k < H ? past[k][i] : now[i], g[i], sums[k][i]);
-        if (seen && own && k == H) sums[W][i] += g[i];
       }
     }
     AITER_UNROLL
@@ -238,20 +244,20 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     }
   }
 
-  AITER_DEVICE void step(const Token& token, bool own, float* out) {
+  AITER_DEVICE void step(const Token& token, bool silu, bool own, float* out) {
     // Kernels are for one width, for 5 to 8, or for 1 to 4; gated, narrow ones take the other way.
-    if constexpr (!Gated && !Shifted && W <= 4) return step([](int) { return true; }, token, own, out);
+    if constexpr (!Gated && !Shifted && W <= 4) return step([](int) { return true; }, token, silu, own, out);
     const auto exists = [&](int k) { return k > 2 || k >= skip; };
-    if constexpr (!Gated) return step(exists, token, own, out);
+    if constexpr (!Gated) return step(exists, token, silu, own, out);
     const int32_t s = token.s;
     bool all = s >= 0 && (W > 4 || skip == 0);
     AITER_UNROLL
     for (int k = 0; k < H; k++) all = all && (numbers[k] == s || (W > 4 && !exists(k)));
-    if (all) return step([&](int k) { return W <= 4 || exists(k); }, token, own, out);
+    if (all) return step([&](int k) { return W <= 4 || exists(k); }, token, silu, own, out);
     int32_t numbers[W];
     AITER_UNROLL
     for (int k = 0; k < W; k++) numbers[k] = k < H ? this->numbers[k] : s;
-    step([&](int k) { return exists(k) && s >= 0 && numbers[k] == s; }, token, own, out);
+    step([&](int k) { return exists(k) && s >= 0 && numbers[k] == s; }, token, silu, own, out);
   }
 
   // get_taps takes those of the thread's channels from where stage has put them.
@@ -266,30 +272,36 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
 
   // group does kAhead positions from t on, of slots from first on: of from..to, which own
   // says, or behind them, for dx alone.
-  AITER_DEVICE void group(int t, int first, int from, int to, bool own) {
+  AITER_DEVICE void group(int t, int first, int from, int to, bool silu, bool own) {
     const bool begun = t > from;
     await<kSlots / kAhead - 1>();
     AITER_UNROLL
-    for (int j = 0; j < kAhead; j++) {
-      float out[N];
-      const Token token = take(first + j);
-      send(first + j, t + j + kSlots);
-      step(token, own, out);
-      store(H <= kAhead ? begun || j >= H : t + j - H >= from, (own && H >= kAhead - 1) || t + j - H < to, out);
+    for (int i = 0; i < kAhead; i += kTogether) {
+      Token token[kTogether];
+      float out[kTogether][N];
+      AITER_UNROLL
+      for (int j = 0; j < kTogether; j++) token[j] = take(first + i + j, j);
+      AITER_UNROLL
+      for (int j = 0; j < kTogether; j++) send(first + i + j, t + i + j + kSlots);
+      AITER_UNROLL
+      for (int j = 0; j < kTogether; j++) step(token[j], silu, own, out[j]);
+      AITER_UNROLL
+      for (int j = i; j < i + kTogether; j++)
+        store(H <= kAhead ? begun || j >= H : t + j - H >= from, (own && H >= kAhead - 1) || t + j - H < to, out[j - i]);
     }
     sent();
   }
 
   // walk does positions from..to, and of those behind them what dx needs. Whole groups are
   // the strip's: a strip that ends elsewhere ends with the row, where g is 0.
-  AITER_DEVICE void walk(int from, int to) {
-    constexpr bool kOneLoop = AITER_CUDA && sizeof(T) == 4;  // elsewhere own costs more than a second loop
+  AITER_DEVICE void walk(int from, int to, bool silu) {
+    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 : Gated && W * N > 4;  // elsewhere own costs more than a second loop
     int t = from, first = 0;
     AITER_ROLLED
-    for (; t < (kOneLoop ? to + H : to); t += kAhead, first = after(first)) group(t, first, from, to, !kOneLoop || t < to);
+    for (; t < (kOneLoop ? to + H : to); t += kAhead, first = after(first)) group(t, first, from, to, silu, !kOneLoop || t < to);
     if constexpr (!kOneLoop) {
       AITER_ROLLED
-      for (; t < to + H; t += kAhead, first = after(first)) group(t, first, from, to, false);
+      for (; t < to + H; t += kAhead, first = after(first)) group(t, first, from, to, silu, false);
     }
     await<0>();
   }
@@ -302,70 +314,6 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     if (begun) dx += p.dx.last;
   }
 };
-
-// stage puts the taps of a block's channels from first on into shared memory.
-template <int W, int N> AITER_DEVICE void stage(const Backward& p, int64_t first, int lanes, Sums<N>* shared) {
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < lanes * N; n += kColumnThreads) {
-    float taps[W + 1];
-    get_taps<W>(p, first + n < p.dim ? first + n : p.dim - 1, taps);
-    AITER_UNROLL
-    for (int k = 0; k <= W; k++) shared[k * lanes].of[n] = taps[k];
-  }
-  block_barrier();
-}
-
-// fold_cluster adds up what the blocks of a cluster have, each some of the taps.
-template <int W, int N>
-AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, const Sums<N>* shared) {
-  const int lanes = 1 << a.lane_bits, skip = W - int(a.p.width);
-  cluster_barrier();
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
-    AITER_ROLLED
-    for (int k = skip + int(rank); k <= W; k += int(a.cluster)) {
-      float sum = 0.0f;
-#pragma unroll 8
-      for (uint32_t c = 0; c < a.cluster; c++) sum += peer_value(&shared[k * lanes].of[n], c);
-      a.keep(rank, first + n, k - skip, sum);
-    }
-  }
-  cluster_barrier();
-}
-
-// finish adds up the sums of the strips of a block, and of the blocks of a cluster, and
-// keeps them. first is the block's first channel.
-template <int W, int N>
-AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first,
-                                 Sums<N>* shared) {
-  const int bits = a.lane_bits < wave_bits() ? wave_bits() : a.lane_bits, lanes = 1 << a.lane_bits;
-  const int inner = int(threadIdx.x) & ((1 << bits) - 1), outer = int(threadIdx.x) >> bits;
-  const int outers = kColumnThreads >> bits, skip = W - int(a.p.width);
-  block_barrier();  // the taps have been read
-  AITER_UNROLL
-  for (int k = 0; k <= W; k++) {
-    fold_wave(sums[k], lanes, wave());
-    Sums<N> v;
-    AITER_UNROLL
-    for (int i = 0; i < N; i++) v.of[i] = sums[k][i];
-    if (inner < lanes) shared[(outer * (W + 1) + k) * lanes + inner] = v;
-  }
-  block_barrier();
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
-    AITER_ROLLED
-    for (int k = skip; k <= W; k++) {
-      float* own = &shared[k * lanes].of[n];
-      float sum = 0.0f;
-#pragma unroll 4
-      for (int w = 0; w < outers; w++) sum += own[w * (W + 1) * lanes * N];
-      if (a.clustered()) *own = sum;
-      else a.keep(segment, first + n, k - skip, sum);
-    }
-  }
-  if (a.clustered()) fold_cluster<W, N>(a, segment, first, shared);
-  block_barrier();
-}
 
 // column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
 template <class T, int W, int N, bool Gated, bool Shifted> inline int column_bytes() {
@@ -399,7 +347,14 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
       const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
       if (live) column.start(row, from, to);
       if (!begun) stage<W, N>(again(a).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
-      if (live) column.begin(from), column.walk(from, to);
+      if (live) column.begin(from);
+      // Known at every position, what the sigmoids of several wait for is one wait.
+      if constexpr (AITER_CUDA && !Gated) {
+        if (live && a.p.silu) column.walk(from, to, true);
+        else if (live) column.walk(from, to, false);
+      } else if (live) {
+        column.walk(from, to, again(a).p.silu);
+      }
       begun = true, left += units;
     } while (kManyRows<Shifted> && live && left < end);
     finish_columns<W, N>(again(a), column.sums, segment, first, shared);

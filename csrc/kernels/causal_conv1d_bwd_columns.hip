@@ -15,6 +15,13 @@ constexpr int64_t kMostRounds = 8;
 // of them, where the processor has clusters of blocks.
 constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
 
+// Kernel is what a plan asks of a kernel: the channels and bytes of a thread's vector, the
+// blocks that a processor holds, and whether strips may go on in the next row.
+struct Kernel {
+  int channels, bytes, blocks;
+  bool many_rows;
+};
+
 // Way is how a problem with pieces of channels may be cut: into at most so many segments,
 // of which cluster add up among themselves, of strips of at least so many positions.
 struct Way {
@@ -42,7 +49,7 @@ struct Units {
 
 // cut gives all threads strips of as many units, or, by rows, every row a whole number of
 // strips: then none starts a second time, where the next row does.
-template <int kRoom> Cut cut(const Units& units, const Way& way, bool by_rows) {
+Cut cut(const Units& units, const Way& way, int64_t room, bool by_rows) {
   Cut c{};
   const int64_t ranks = kColumnThreads >> way.lane_bits, rows = units.all / units.row;
   int64_t strips = way.segments ? way.segments * ranks : ranks;
@@ -56,20 +63,19 @@ template <int kRoom> Cut cut(const Units& units, const Way& way, bool by_rows) {
   c.segments = (rows * c.row + c.strip * ranks - 1) / (c.strip * ranks);
   const int64_t blocks = c.segments * c.groups, positions = c.strip * units.size;
   if (positions < kLeastStrip && way.least < kLeastStrip && blocks > kProcessors)
-    return cut<kRoom>(units, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip}, by_rows);
+    return cut(units, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip}, room, by_rows);
   const int64_t starts = rows > 1 && c.row % c.strip ? 2 + c.strip / c.row : 1;
-  c.cost = (blocks + kRoom - 1) / kRoom * (positions + starts * kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
+  c.cost = (blocks + room - 1) / room * (positions + starts * kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
   return c;
 }
 
 // plan_columns chooses how many times the blocks fill the device, so that the strips of
 // all times together, each with what its start and end cost, are shortest. Few channels
 // are cut into more groups, down to 32 bytes, where that saves the second kernel.
-template <class T, int W, int N> Launch plan_columns(const Backward& p, bool many_rows) {
-  constexpr int kRoom = kProcessors * kColumnBlocks<T, W, N>;
-  const int64_t pieces = (p.dim + N - 1) / N;
+Launch plan_columns(const Backward& p, const Kernel& kernel) {
+  const int64_t room = kProcessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
   const bool small = p.batch * p.seqlen * p.dim <= kSmall;
-  const int widest = bits_for(pieces, 5), narrowest = small ? bits_for(32 / (N * int(sizeof(T))), widest) : widest;
+  const int widest = bits_for(pieces, 5), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
   const int64_t cluster = small ? kMostCluster : 1;
   const Units units(p);
   Cut best{};
@@ -77,14 +83,14 @@ template <class T, int W, int N> Launch plan_columns(const Backward& p, bool man
     if (!best.cost || c.cost < best.cost) best = c;
   };
   const auto consider = [&](const Way& way) {
-    better(cut<kRoom>(units, way, true));
-    if (many_rows) better(cut<kRoom>(units, way, false));
+    better(cut(units, way, room, true));
+    if (kernel.many_rows) better(cut(units, way, room, false));
   };
   for (int bits = widest; bits >= narrowest; bits--) {
     const int64_t groups = ((pieces - 1) >> bits) + 1;
     consider({pieces, bits, cluster, cluster, kLeastAlone});
     for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++)
-      consider({pieces, bits, cluster, rounds * kRoom / groups, kLeastAlone});
+      consider({pieces, bits, cluster, rounds * room / groups, kLeastAlone});
   }
   Launch a{};
   a.p = p, a.lane_bits = best.lane_bits;
@@ -111,7 +117,7 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
 template <class T, int W, int N, bool Gated, bool Shifted = false>
 Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  const Launch a = plan_columns<T, W, N>(p, kManyRows<Shifted>);
+  const Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, kManyRows<Shifted>});
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }

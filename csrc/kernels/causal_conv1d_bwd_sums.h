@@ -1,0 +1,82 @@
+// What the kernels of causal_conv1d_bwd where a position's channels are neighbours have in
+// common: values of a block's channels in shared memory, taps and sums.
+#pragma once
+
+#include "causal_conv1d_bwd_tile.h"
+
+namespace aiter::conv1d::bwd {
+
+constexpr int kColumnThreads = 128;
+
+// Sums is a value of each of a thread's channels in shared memory.
+template <int N> struct alignas(N * sizeof(float)) Sums {
+  float of[N];
+};
+
+// stage puts the taps of a block's channels from first on into shared memory.
+template <int W, int N> AITER_DEVICE void stage(const Backward& p, int64_t first, int lanes, Sums<N>* shared) {
+  AITER_ROLLED
+  for (int n = int(threadIdx.x); n < lanes * N; n += kColumnThreads) {
+    float taps[W + 1];
+    get_taps<W>(p, first + n < p.dim ? first + n : p.dim - 1, taps);
+    AITER_UNROLL
+    for (int k = 0; k <= W; k++) shared[k * lanes].of[n] = taps[k];
+  }
+  block_barrier();
+}
+
+// fold_cluster adds up what the blocks of a cluster have, each some of the taps.
+template <int W, int N>
+AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, const Sums<N>* shared) {
+  const int lanes = 1 << a.lane_bits, skip = W - int(a.p.width);
+  cluster_barrier();
+  AITER_ROLLED
+  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
+    AITER_ROLLED
+    for (int k = skip + int(rank); k <= W; k += int(a.cluster)) {
+      float sum = 0.0f;
+#pragma unroll 8
+      for (uint32_t c = 0; c < a.cluster; c++) sum += peer_value(&shared[k * lanes].of[n], c);
+      a.keep(rank, first + n, k - skip, sum);
+    }
+  }
+  cluster_barrier();
+}
+
+// finish adds up the sums of the strips of a block, and of the blocks of a cluster, and
+// keeps them. first is the block's first channel.
+template <int W, int N>
+AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first,
+                                 Sums<N>* shared) {
+  const int bits = a.lane_bits < wave_bits() ? wave_bits() : a.lane_bits, lanes = 1 << a.lane_bits;
+  const int inner = int(threadIdx.x) & ((1 << bits) - 1), outer = int(threadIdx.x) >> bits;
+  const int outers = kColumnThreads >> bits, skip = W - int(a.p.width);
+  block_barrier();  // the taps have been read
+  AITER_UNROLL
+  for (int k = 0; k <= W; k++) {
+    fold_wave(sums[k], lanes, wave());
+    Sums<N> v;
+    AITER_UNROLL
+    for (int i = 0; i < N; i++) v.of[i] = sums[k][i];
+    if (inner < lanes) shared[(outer * (W + 1) + k) * lanes + inner] = v;
+  }
+  block_barrier();
+  AITER_ROLLED
+  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
+    float* slot = a.slots + int64_t(segment) * (a.p.width + 1) * a.p.dim + first + n;
+    AITER_ROLLED
+    for (int k = skip; k <= W; k++, slot += a.p.dim) {
+      float* own = &shared[k * lanes].of[n];
+      float sum = 0.0f;
+#pragma unroll 4
+      for (int w = 0; w < outers; w++) sum += own[w * (W + 1) * lanes * N];
+      if (a.clustered()) *own = sum;
+      else if (a.slots) *slot = sum;
+      else a.keep(segment, first + n, k - skip, sum);
+    }
+  }
+  if (a.clustered()) fold_cluster<W, N>(a, segment, first, shared);
+  block_barrier();
+}
+
+}  // namespace aiter::conv1d::bwd
