@@ -4,6 +4,7 @@
 
 #include "causal_conv1d_bwd_columns.h"
 #include "causal_conv1d_bwd_gpu.h"
+#include "causal_conv1d_bwd_small.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -122,7 +123,92 @@ Status run_column(const Backward& p, int device, gpu_stream_t stream) {
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }
 
+// A problem may have so many segments in the small kernel: the fold kernel adds them up.
+constexpr int kMostSegments = 64;
+
+// Small is how a problem is cut for the small kernel, for which a cost of 0 says that it is not.
+struct Small {
+  int channels, lane_bits, strip, segments, groups, threads, cost;
+};
+
+// cut_small gives a block so many units, of rows of 2^lane_bits threads with channels each. The
+// cost is in instructions one after another: those of a thread, which it waits for at
+// first, with sums that lanes pass on; and, fitted to an H200, what a cluster takes, the fold
+// kernel, blocks that write parts of the same 32 bytes, and large ones: fewer fit on a
+// processor, of four channels a thread so few that not all clusters start at once.
+inline Small cut_small(int dim, int units, int size, int channels, int lane_bits, int strip) {
+  Small c{};
+  c.channels = channels, c.lane_bits = lane_bits, c.strip = strip;
+  c.segments = units ? (units + strip - 1) / strip : 1;
+  c.groups = (dim + (channels << lane_bits) - 1) / (channels << lane_bits);
+  c.threads = (((strip + 1) << lane_bits) + 31) / 32 * 32;
+  const int own = 300 + 140 * channels + 15 * channels * (5 - lane_bits), processors = int(kProcessors);
+  const int rounds = (c.groups * c.segments + processors - 1) / processors;
+  const bool large = c.threads > kSmallThreads / 2 + 32, shared = c.segments > 1;
+  c.cost = own * 3 / 2 + rounds * c.threads / 32 * own / 4 + (size * channels << lane_bits < 32 ? 1500 : 0);
+  c.cost += (shared ? c.segments <= kMostCluster ? 1200 : 3500 : 0) + (large ? channels == 4 && shared ? 2000 : 250 : 0);
+  return c;
+}
+
+// plan_small looks for the least cost: 1, 2, 4 or 8 segments, or what blocks of 256 and 512
+// threads make of it, of 16, 32 or 64 bytes of channels.
+inline Small plan_small(const Backward& p, int size, int least, int most) {
+  const int units = int(p.batch * ((p.seqlen + kUnit - 1) / kUnit));
+  Small best{};
+  for (int channels = least; channels <= most; channels *= 2) {
+    const int narrow = bits_for(16 / (channels * size), 5);
+    for (int bits = narrow; bits < narrow + 3; bits++) {
+      const auto consider = [&](int strip) {
+        if (strip < 1 || (strip + 1) << bits > kSmallThreads) return;
+        const Small c = cut_small(int(p.dim), units, size, channels, bits, strip);
+        if (!best.cost || c.cost < best.cost) best = c;
+      };
+      for (int segments = 1; segments <= kMostCluster; segments *= 2) consider(units ? (units + segments - 1) / segments : 1);
+      for (int threads = 256; threads <= 512; threads *= 2) consider((threads >> bits) - 1);
+    }
+  }
+  return best;
+}
+
+// packed: there are four taps, which one load reads, and the biases of n channels are another.
+template <class T> bool packed(const Backward& p, int64_t n) {
+  const auto ours = [&](const Array2& t, int64_t bytes) {
+    return t.dtype == dtype_of<T>() && reinterpret_cast<uintptr_t>(t.data) % uintptr_t(bytes) == 0;
+  };
+  return p.width == kSmallTaps && p.weight.last == 1 && p.weight.first == kSmallTaps && ours(p.weight, kSmallTaps * sizeof(T)) &&
+         (!p.bias.data || (p.bias.first == 1 && ours(p.bias, n * sizeof(T))));
+}
+
+template <class T, int N, bool Packed> Status launch_small(const Launch& a, int threads, int device, gpu_stream_t stream) {
+  return run(causal_conv1d_bwd_small_kernel<T, N, Packed>, a, threads, small_bytes<N>(a, threads), device, stream);
+}
+
+// The fewest channels of a thread are 4 bytes.
+template <class T> constexpr int kLeast = 4 / sizeof(T);
+
+template <class T> Small small_cut(const Backward& p) {
+  if (p.batch * p.seqlen * p.dim > kSmall || p.seq.data || p.width > kSmallTaps || !vectors(p, kLeast<T>, sizeof(T))) return {};
+  const bool wide = vectors(p, 4, sizeof(T)) && packed<T>(p, 4);
+  const Small c = plan_small(p, sizeof(T), kLeast<T>, wide ? 4 : kLeast<T>);
+  return c.segments <= kMostSegments ? c : Small{};
+}
+
+template <class T> Status run_small(const Backward& p, const Small& c, int device, gpu_stream_t stream) {
+  Launch a{};
+  a.p = p, a.lane_bits = c.lane_bits, a.strip = c.strip, a.segments = uint32_t(c.segments);
+  a.parts = divisor(p.seqlen ? (p.seqlen + kUnit - 1) / kUnit : 1);
+  a.total = uint32_t(p.seqlen ? p.batch * a.parts.by : 0);
+  a.cluster = c.segments <= kMostCluster ? a.segments : 1;
+  a.split = divisor(c.segments), a.items = uint32_t(c.groups * c.segments);
+  if (c.channels == 4) return launch_small<T, 4, true>(a, c.threads, device, stream);
+  if (c.channels != kLeast<T>) return launch_small<T, 2, true>(a, c.threads, device, stream);
+  if (packed<T>(p, kLeast<T>)) return launch_small<T, kLeast<T>, true>(a, c.threads, device, stream);
+  return launch_small<T, kLeast<T>, false>(a, c.threads, device, stream);
+}
+
 template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
+  if constexpr (kHopper)
+    if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
   if (p.width > 4)
     return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
                                                    : run_column<T, 8, 1, true>(p, device, stream);

@@ -348,13 +348,16 @@ template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int s
   }
 }
 
-// get_taps reads the taps and the bias of channel d, the bias last, zeros before the
-// first of p.width < W taps.
-template <int W> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
-  Raw raw[W + 1];
+// read_taps reads the taps and the bias of channel d, the bias last, zeros before the
+// first of p.width < W taps; get_taps converts them.
+template <int W> AITER_DEVICE void read_taps(const Backward& p, int64_t d, Raw* raw) {
   read_raw<W>(p.weight, d, W - int(p.width), raw);
   raw[W] = {DType::F32, 0};
   if (p.bias.data) read_raw<1>(p.bias, d, 0, raw + W);
+}
+template <int W> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
+  Raw raw[W + 1];
+  read_taps<W>(p, d, raw);
   AITER_UNROLL
   for (int k = 0; k <= W; k++) taps[k] = raw[k].value();
 }
