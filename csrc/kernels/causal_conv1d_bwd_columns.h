@@ -56,7 +56,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
           s(memory + (Shifted ? 4 : 2) * kOne) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
-  // Positions of a group that are computed together: what several sigmoids wait for is one wait.
+  // Positions of a group that are computed side by side: as many as registers allow.
   static constexpr int kTogether = !AITER_ASYNC || Gated ? 1 : Shifted ? 2 : 4;
 
   const Launch& a;
@@ -108,12 +108,12 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     if constexpr (Gated) ahead.s.send(slot, seq + t * p.seq.last, real && p.seq.data);
     x += p.x.last, dout += p.dout.last;
   }
-  // take is what waits in a slot. x and dout are later positions, by so many more than a multiple of kMany.
-  AITER_DEVICE Token take(int slot, int less) const {
+  // take is what waits in a slot. x and dout, so many positions on, are a multiple of kMany behind it.
+  AITER_DEVICE Token take(int slot, int on) const {
     Token token = {};
     if constexpr (Shifted) {
-      token.x = take(ahead.x, ahead.next_x, slot, x + less * p.x.last);
-      token.dout = take(ahead.dout, ahead.next_dout, slot, dout + less * p.dout.last);
+      token.x = take(ahead.x, ahead.next_x, slot, x + on * p.x.last);
+      token.dout = take(ahead.dout, ahead.next_dout, slot, dout + on * p.dout.last);
     } else {
       token.x = ahead.x.take(slot), token.dout = ahead.dout.take(slot);
     }
@@ -295,7 +295,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   // walk does positions from..to, and of those behind them what dx needs. Whole groups are
   // the strip's: a strip that ends elsewhere ends with the row, where g is 0.
   AITER_DEVICE void walk(int from, int to, bool silu) {
-    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 : Gated && W * N > 4;  // elsewhere own costs more than a second loop
+    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 : W * N > 4;  // elsewhere own costs more than a second loop
     int t = from, first = 0;
     AITER_ROLLED
     for (; t < (kOneLoop ? to + H : to); t += kAhead, first = after(first)) group(t, first, from, to, silu, !kOneLoop || t < to);
@@ -324,7 +324,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> inline int column_byt
 
 template <class T, int W, int N, bool Gated, bool Shifted>
 __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch a) {
-  AITER_SHARED_MEMORY(memory, kColumnThreads * (W + 1) * sizeof(Sums<N>));
+  AITER_SHARED_MEMORY(memory, kSummed * (W + 1) * sizeof(Sums<N>));
   auto* shared = reinterpret_cast<Sums<N>*>(memory);
   start_next();
   for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
@@ -348,7 +348,7 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
       if (live) column.start(row, from, to);
       if (!begun) stage<W, N>(again(a).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
       if (live) column.begin(from);
-      // Known at every position, what the sigmoids of several wait for is one wait.
+      // Where it is known, the sigmoids of several positions are computed side by side.
       if constexpr (AITER_CUDA && !Gated) {
         if (live && a.p.silu) column.walk(from, to, true);
         else if (live) column.walk(from, to, false);

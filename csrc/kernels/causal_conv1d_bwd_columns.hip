@@ -1,6 +1,7 @@
 // causal_conv1d_bwd on the GPU, channel-last: how a problem is cut into blocks.
 // Widths 2, 3 and 4 without sequence numbers have kernels of their own; widths 1 to 4
-// and 5 to 8, with them or without, share one each.
+// and 5 to 8, with them or without, share one each. What hardly fills an NVIDIA device
+// has causal_conv1d_bwd_small.h's.
 
 #include "causal_conv1d_bwd_columns.h"
 #include "causal_conv1d_bwd_gpu.h"

@@ -6,7 +6,14 @@
 
 namespace aiter::conv1d::bwd {
 
+// Threads of a block, and how many leave sums in shared memory: of a wave at most 32 are side by
+// side along the channels, the others' sums are added to theirs before.
 constexpr int kColumnThreads = 128;
+#if defined(__GFX9__)
+constexpr int kSummed = kColumnThreads / 2;
+#else
+constexpr int kSummed = kColumnThreads;
+#endif
 
 // Sums is a value of each of a thread's channels in shared memory.
 template <int N> struct alignas(N * sizeof(float)) Sums {
