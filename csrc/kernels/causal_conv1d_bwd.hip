@@ -74,7 +74,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
   a.lane_bits = bits_for(pieces, wave_bits);
   const int lanes = 1 << a.lane_bits;
-  const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.batch * parts;
+  const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.seqlen ? p.batch * parts : 0;
   a.parts = divisor(parts), a.total = uint32_t(chunks);
   // A team takes one chunk until the device is full, then more, so long as that leaves
   // enough blocks for all processors to end together: a strip costs as much as three chunks.

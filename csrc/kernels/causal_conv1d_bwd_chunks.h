@@ -157,7 +157,7 @@ template <class T, int W, Rows kRows> struct Chunks {
     V v;
     v.clear();
     const int at = own - many * R;
-    if (a.adjacent && at > -R && at < length) {
+    if (a.adjacent && b >= 0 && at > -R && at < length) {  // below 0: a team that is done
       const Near all = fetch<T, R>(rows.row<T>(b, d) + at);
       AITER_UNROLL
       for (int i = 0; i < V::kCount; i++) v.word[i] = all.word[Near::kCount - V::kCount + i];
