@@ -49,17 +49,20 @@ func TestEdges(t *testing.T) {
 func TestLargeSequences(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
-	fwd, varlen := make([]optests.Case, 12), make([]optests.Case, 12)
-	for n := range fwd {
+	var fwd, varlen []optests.Case
+	for n := range 12 {
+		if *deviceFlag == "cpu" && n%5 != 1 {
+			continue // there such sizes are nothing special, and the reference takes a second each
+		}
 		c := optests.Case{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%4), WithSeqIdx: true, DType: types[n%3], Layout: optests.Layout(n / 3 % 2)}
 		c.Width, c.SiLU, c.Seed = min(c.Width, 4), n%5 > 0, uint64(n)
-		fwd[n] = c
 		if c.Layout == optests.ChannelLast {
-			fwd[n].Seqlen += 3
+			c.Seqlen += 3
 		}
+		fwd = append(fwd, c)
 		c.Batch, c.Dim, c.Seqlen = 60, 520, 136
 		c.WithInitial, c.WithFinal = n%4 > 1, n%2 > 0
-		varlen[n] = c
+		varlen = append(varlen, c)
 	}
 	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_fwd", slices.Values(fwd)) })
 	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
