@@ -253,7 +253,9 @@ AITER_DEVICE float next_lane(float v) {
   return v;
 }
 AITER_DEVICE bool wave_all(bool p) {
-#if defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
+#if defined(__HIP_DEVICE_COMPILE__) && !__has_builtin(__builtin_amdgcn_ballot_w64)  // Clang before 16
+  return __builtin_amdgcn_uicmp(p, 0, 32) == 0;  // 32: equal
+#elif defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
   return __builtin_amdgcn_ballot_w64(!p) == 0;
 #elif defined(__HIP_DEVICE_COMPILE__)
   return __builtin_amdgcn_ballot_w32(!p) == 0;
