@@ -170,7 +170,11 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     AITER_UNROLL
     for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
     // Where all see all nobody has to be asked. AMD's processors have time for that.
-    const bool plain = AITER_CUDA && kRows != kWhole && (kRows == kNumbered ? wave_all(sees.plain()) : sees.plain());
+#if AITER_CUDA
+    const bool plain = kRows != kWhole && (kRows == kNumbered ? wave_all(sees.plain()) : sees.plain());
+#else
+    constexpr bool plain = false;
+#endif
     if (plain) derive(Exists<false>{0}, x, g, out);
     else derive(sees, x, g, out);
     if (live) store(out);

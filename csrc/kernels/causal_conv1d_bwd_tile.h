@@ -230,8 +230,8 @@ AITER_DEVICE float slope(float p) {
 }
 
 // lane_xor is v of the lane whose number differs in mask; next_lane is v of the lane
-// behind, in a wave's last lane that of its first; wave_all says to all whether p holds for
-// all. All lanes of a wave take part.
+// behind, in a wave's last lane that of its first; wave_all, NVIDIA's alone, says to all
+// whether p holds for all. All lanes of a wave take part.
 #if AITER_HIP
 AITER_DEVICE int wave() { return warpSize; }
 AITER_DEVICE int wave_bits() { return wave() == 64 ? 6 : 5; }
@@ -251,17 +251,6 @@ AITER_DEVICE float next_lane(float v) {
   v = bits_to_float(uint32_t(bits));
 #endif
   return v;
-}
-AITER_DEVICE bool wave_all(bool p) {
-#if defined(__HIP_DEVICE_COMPILE__) && !__has_builtin(__builtin_amdgcn_ballot_w64)  // Clang before 16
-  return __builtin_amdgcn_uicmp(p, 0, 32) == 0;  // 32: equal
-#elif defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
-  return __builtin_amdgcn_ballot_w64(!p) == 0;
-#elif defined(__HIP_DEVICE_COMPILE__)
-  return __builtin_amdgcn_ballot_w32(!p) == 0;
-#else
-  return p;
-#endif
 }
 #else
 AITER_DEVICE int wave() { return 32; }
