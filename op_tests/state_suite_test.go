@@ -67,11 +67,19 @@ func TestStates(t *testing.T) {
 // Sequences that share a slot run in the order of the batch, on every device.
 func (g target) sharedSlots(t *testing.T) {
 	for op, indices := range map[string]string{"causal_conv1d_update": "conv_state_indices", "causal_conv1d_varlen_fwd": "cache_indices"} {
-		c := optests.Case{Batch: 6, Dim: 70, Seqlen: 3, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true, Seed: 2}
-		p := generate(t, op, c)
-		set(t, p, indices, []float64{1, 2, 1, -1, 2, 1})
-		if results, err := g.runner.Run(p); err != nil || !optests.Passed(results) {
-			t.Errorf("%s: %v %v", p, results, err)
+		many := make([]float64, 700) // more than a GPU's threads look at once, each two 350 apart
+		for i := range many {
+			many[i] = float64(i % 350)
+		}
+		for _, slots := range [][]float64{{1, 2, 1, -1, 2, 1}, many} {
+			for _, seqlen := range []int64{3, 1} { // one position each is decoding
+				c := optests.Case{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true, Seed: 2}
+				p := generate(t, op, c)
+				set(t, p, indices, slots)
+				if results, err := g.runner.Run(p); err != nil || !optests.Passed(results) {
+					t.Errorf("%s: %v %v", p, results, err)
+				}
+			}
 		}
 	}
 }
