@@ -152,31 +152,32 @@ class Gate {
       if (j < n) final[j * p_.final.last] = value[j];
   }
 
-  // start looks up a strip of n positions from t on, which do not cross a multiple of
-  // 32; whole and next then say whether the A positions from t on see all, and what
-  // one sees: a bit a tap, bit 7 that it has a sequence.
-  template <int W> AITER_DEVICE void start(int64_t b, int64_t t, int n) {
-    if (!hides()) return;
-    Sight<W> s = Sight<W>::all(0);
-    look<W, 8>(b, t, 0, n, {int(larger(-t, -32)), n}, int(t & 31), &s);
-    AITER_UNROLL
-    for (int m = 0; m < W - 1; m++) see_[m] = s.see[m];
-    live_ = s.live, skip_ = s.skip, hidden_ = ~s.clear();
-  }
-  AITER_DEVICE void fetch(int64_t, int64_t, int) {}
+  // Strip is what up to 32 positions see, which do not cross a multiple of 32: those of
+  // t have bit t % 32.
+  template <int W> class Strip {
+   public:
+    // look looks up n positions from t on.
+    AITER_DEVICE void look(const Gate& gate, int64_t b, int64_t t, int n) {
+      sight_ = Sight<W>::all(gate.hides() ? 0 : ~0u);
+      if (gate.hides()) gate.look<W, 8>(b, t, 0, n, {int(larger(-t, -32)), n}, int(t & 31), &sight_);
+      hidden_ = ~sight_.clear();
+    }
 
-  template <int W, int A> AITER_DEVICE bool whole(int64_t t) const {
-    return !hides() || !(hidden_ >> (t & 31) & ((1u << A) - 1));
-  }
+    // whole says whether the A positions from t on see all, next what one sees: a bit a
+    // tap, bit 7 that it has a sequence.
+    template <int A> AITER_DEVICE bool whole(int64_t t) const { return !(hidden_ >> (t & 31) & ((1u << A) - 1)); }
+    AITER_DEVICE uint32_t next(int64_t t, bool* skip) const {
+      uint32_t see = (sight_.live >> (t & 31) & 1) << 7;
+      AITER_UNROLL
+      for (int k = 0; k < W - 1; k++) see |= (sight_.see[W - 2 - k] >> (t & 31) & 1) << k;
+      *skip = sight_.skip >> (t & 31) & 1;
+      return see;
+    }
 
-  template <int W, int A> AITER_DEVICE uint32_t next(int64_t t, bool* skip) const {
-    if (!hides()) return ~0u;
-    uint32_t see = (live_ >> (t & 31) & 1) << 7;
-    AITER_UNROLL
-    for (int k = 0; k < W - 1; k++) see |= (see_[W - 2 - k] >> (t & 31) & 1) << k;
-    *skip = skip_ >> (t & 31) & 1;
-    return see;
-  }
+   private:
+    Sight<W> sight_;
+    uint32_t hidden_;
+  };
 
  private:
   // compare makes bits of the numbers of G positions and of W before them.
@@ -232,7 +233,6 @@ class Gate {
 
   Forward p_;
   Stateful packed_;
-  uint32_t see_[7], live_, skip_, hidden_;
 };
 
 }  // namespace aiter::conv1d

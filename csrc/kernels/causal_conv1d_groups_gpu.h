@@ -40,23 +40,25 @@ template <class T> AITER_DEVICE Tile<T> tile_of(const Rows& a, uint32_t index) {
 }
 
 // run_groups is what one thread does: a vector of each row of a group, which is a.strip
-// rows kVector apart.
-template <class T, int W> AITER_DEVICE void run_groups(const Rows& a, const Gate& gate, uint32_t index) {
+// rows kVector apart. all and gates are the kernel's arguments.
+template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Gate& gates, uint32_t index) {
   using S = Span<T, W, true>;
   constexpr int N = kVector<T>;
-  Tile<T> tile = tile_of<T>(a, index);
-  if (tile.d >= a.dim || tile.first >= tile.has.high) return;
-  const int rows = int(smaller(a.strip, (a.dim - tile.d + N - 1) / N));
+  Tile<T> tile = tile_of<T>(again(all), index);
+  const int64_t left = again(all).dim - tile.d, x_row = again(all).x.dim * N;
+  if (left <= 0 || tile.first >= tile.has.high) return;
+  const int rows = int(smaller(again(all).strip, (left + N - 1) / N));
   int t = tile.first, shift = S::shift_of(tile.x, t);
   opaque(t), opaque(shift);  // not to be computed again for each row
   const int first = t - shift - W;
-  const int64_t x_row = a.x.dim * N, out_row = a.out.dim * N;
   const T *x = tile.x + first, *ahead = tile.x + (t < tile.has.low ? tile.has.low : t);
   AITER_ROLLED
   for (int r = 0; r < kAsked && r < rows; r++, ahead += x_row) prefetch(ahead);
   Sight<W> sight = Sight<W>::all(0);
-  gate.template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
+  again_after<Rows>(gates).template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
   const bool whole = whole_wave(sight.clear() == (1u << N) - 1);
+  const Rows& a = again(all);
+  const int64_t out_row = a.out.dim * N;
   const typename S::Pieces pieces(first, shift, tile.has);
   const bool begins = t - W < tile.has.low;
   AITER_ROLLED
@@ -84,6 +86,7 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& a, const Gate
     }
     store_vector<T>(tile.out, t, tile.has, whole ? 0 : sight.skip, y);
   }
+  const Gate& gate = again_after<Rows>(gates);
   if (!gate.keeps()) return;
   opaque(index);  // what is only of use here does not stay in registers for it
   tile = tile_of<T>(a, index);

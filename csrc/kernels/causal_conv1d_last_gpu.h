@@ -65,7 +65,7 @@ template <class T, int C> struct Tokens {
 // Walk is one thread's strip.
 template <class T, int W, int C, class Gate> class Walk {
  public:
-  AITER_DEVICE Walk(const Rows& a, Gate& gate, int64_t b, int64_t d) : a_(a), gate_(gate), b_(b), d_(d) {}
+  AITER_DEVICE Walk(const Rows& a, const Gate& gate, int64_t b, int64_t d) : a_(a), gate_(gate), b_(b), d_(d) {}
 
   AITER_DEVICE void run(int64_t first, int64_t end) {
     const T* x = a_.x.row<T>(b_, d_);
@@ -77,13 +77,14 @@ template <class T, int W, int C, class Gate> class Walk {
     x += (first + A) * a_.x.last;
     begin(first);
     for (int64_t t = first; left > 0; t += A, left -= A) {
-      if (some == C && left >= A && gate_.template whole<W, A>(t)) simple(x, out, t, left);
+      if (some == C && left >= A && strip_.template whole<A>(t)) simple(x, out, left);
       else careful(x, out, t, left, some);
     }
     if constexpr (!Gate::kPlain) {
       if (end < a_.seqlen) return;
+      const Gate& gate = again_after<Rows>(gate_);
       AITER_ROLLED
-      for (int c = 0; c < some; c++) gate_.template finish<T, W>(b_, d_ + c);
+      for (int c = 0; c < some; c++) gate.template finish<T, W>(b_, d_ + c);
     }
   }
 
@@ -98,7 +99,6 @@ template <class T, int W, int C, class Gate> class Walk {
       raw_[u] = {};
       if (u >= left) continue;
       raw_[u] = Tokens<T, C>::load(x + (first + u) * a_.x.last);
-      if constexpr (!Gate::kPlain) gate_.fetch(b_, first + u, u);
     }
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) {
@@ -106,7 +106,7 @@ template <class T, int W, int C, class Gate> class Walk {
       past_[k] = {};
       if (u >= 0) past_[k] = Tokens<T, C>::load(x + u * a_.x.last);
     }
-    if constexpr (!Gate::kPlain) gate_.template start<W>(b_, first, left);
+    if constexpr (!Gate::kPlain) strip_.look(again_after<Rows>(gate_), b_, first, left);
   }
 
   // begin makes the window of what lies before the strip.
@@ -116,27 +116,25 @@ template <class T, int W, int C, class Gate> class Walk {
     for (int k = 0; k < W - 1; k++) Tokens<T, C>::floats(past_[k], x_[k]);
     if constexpr (!Gate::kPlain) {
       if (first > 0) return;
+      const Gate& gate = again_after<Rows>(gate_);
       AITER_ROLLED
       for (int k = 0; k < W - 1; k++) {  // registers have no index: all move on by one
         AITER_UNROLL
         for (int c = 0; c < C; c++) {
           AITER_UNROLL
           for (int i = 0; i + 1 < W - 1; i++) x_[i][c] = x_[i + 1][c];
-          x_[W - 2][c] = gate_.template before<T>(b_, d_ + c < a_.dim ? d_ + c : d_, k - (W - 1));
+          x_[W - 2][c] = gate.template before<T>(b_, d_ + c < a_.dim ? d_ + c : d_, k - (W - 1));
         }
       }
     }
   }
 
   // simple does A positions that exist and see all.
-  AITER_DEVICE void simple(const T*& x, T*& out, int64_t t, int left) {
+  AITER_DEVICE void simple(const T*& x, T*& out, int left) {
     AITER_UNROLL
     for (int u = 0; u < A; u++) {
       const Raw raw = raw_[u];
-      if (u + A < left) {
-        raw_[u] = Tokens<T, C>::load(x);
-        if constexpr (!Gate::kPlain) gate_.fetch(b_, t + u + A, u);
-      }
+      if (u + A < left) raw_[u] = Tokens<T, C>::load(x);
       token<false>(raw, ~0u, out, C);
       x += a_.x.last, out += a_.out.last;
     }
@@ -149,13 +147,10 @@ template <class T, int W, int C, class Gate> class Walk {
       const Raw raw = raw_[0];
       uint32_t see = ~0u;
       bool skip = false;
-      if constexpr (!Gate::kPlain) see = gate_.template next<W, A>(t + u, &skip);
+      if constexpr (!Gate::kPlain) see = strip_.next(t + u, &skip);
       AITER_UNROLL
       for (int k = 0; k + 1 < A; k++) raw_[k] = raw_[k + 1];
-      if (u + A < left) {
-        raw_[A - 1] = Tokens<T, C>::load(x);
-        if constexpr (!Gate::kPlain) gate_.fetch(b_, t + u + A, A - 1);
-      }
+      if (u + A < left) raw_[A - 1] = Tokens<T, C>::load(x);
       token<!Gate::kPlain>(raw, see, out, skip ? 0 : some);
       x += a_.x.last, out += a_.out.last;
     }
@@ -189,15 +184,17 @@ template <class T, int W, int C, class Gate> class Walk {
   }
 
   const Rows& a_;
-  Gate& gate_;
+  const Gate& gate_;
   const int64_t b_, d_;
   Filter<T, W, C> filter_;
+  typename Gate::template Strip<W> strip_;
   Raw raw_[A], past_[W - 1];
   float x_[W][C];
 };
 
-// run_tokens is what one thread does. Neighbours take neighbouring channels.
-template <class T, int W, int C, class Gate> AITER_DEVICE void run_tokens(const Rows& a, Gate gate, uint32_t index) {
+// run_tokens is what one thread does. Neighbours take neighbouring channels. a and gate
+// are the kernel's arguments.
+template <class T, int W, int C, class Gate> AITER_DEVICE void run_tokens(const Rows& a, const Gate& gate, uint32_t index) {
   const uint32_t q = a.inner.quotient(index), b = a.outer.quotient(q);
   const int64_t d = (a.group0 + (index - q * a.inner.by)) * C, first = (a.tile0 + (q - b * a.outer.by)) * a.strip;
   const int64_t end = first + a.strip < a.seqlen ? first + a.strip : a.seqlen;

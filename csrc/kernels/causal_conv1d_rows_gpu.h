@@ -37,8 +37,9 @@ constexpr int64_t kMostTiles = int64_t(1) << 26;  // of a launch, so that positi
 // Everything is the gate of rows that are one sequence with nothing before it.
 struct Everything {
   static constexpr bool kPlain = true;
-  template <int W, int N> struct Ids {};
-  template <int W, int A> AITER_DEVICE bool whole(int64_t) const { return true; }
+  template <int W> struct Strip {
+    template <int A> AITER_DEVICE bool whole(int64_t) const { return true; }
+  };
 };
 
 // any_bits reads an element whose type is known at run time, any_float says what

@@ -168,16 +168,21 @@ template <class T> AITER_DEVICE void opaque(T& v) {
 }
 
 // again is the kernel's first argument a, for one use of it: AMD's compilers else read all
-// of it first of all, and have no registers left to keep it in.
-template <class Args> AITER_DEVICE const Args& again(const Args& a) {
+// of it first of all, and have no registers left to keep it in. again_after is the
+// second, behind one of type First.
+template <class Args> AITER_DEVICE const Args& again(const Args& a, size_t at = 0) {
 #if defined(__HIP_DEVICE_COMPILE__)
   (void)a;
   auto p = __builtin_amdgcn_kernarg_segment_ptr();
   asm volatile("" : "+s"(p));
-  return *(const Args*)(p);
+  return *(const Args*)((const char*)(p) + at);
 #else
+  (void)at;
   return a;
 #endif
+}
+template <class First, class Args> AITER_DEVICE const Args& again_after(const Args& a) {
+  return again(a, (sizeof(First) + alignof(Args) - 1) / alignof(Args) * alignof(Args));
 }
 
 // whole_wave says whether p holds for all lanes that are here, so that they stay
