@@ -74,7 +74,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   Waiting ahead;
 
   AITER_DEVICE Column(const Launch& a, int64_t d, char* memory)
-      : a(a), p(a.p), d(d), skip(Gated || Shifted || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
+      : a(a), p(again(a).p), d(d), skip(Gated || Shifted || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
         seq(static_cast<const int32_t*>(p.seq.data)), ahead(memory) {}
 
   AITER_DEVICE int32_t number(int t) const {
@@ -323,11 +323,12 @@ template <class T, int W, int N, bool Gated, bool Shifted> inline int column_byt
 }
 
 template <class T, int W, int N, bool Gated, bool Shifted>
-__global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch a) {
+__global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch all) {
   AITER_SHARED_MEMORY(memory, kSummed * (W + 1) * sizeof(Sums<N>));
   auto* shared = reinterpret_cast<Sums<N>*>(memory);
   start_next();
-  for (uint32_t item = blockIdx.x; item < a.items; item += gridDim.x) {
+  for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
+    const Launch& a = again(all);
     const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
     // Neighbouring blocks have neighbouring channels, or are a cluster.
     const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
@@ -337,7 +338,7 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
     uint32_t left = (segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits)) * uint32_t(a.strip);
     const uint32_t end = left + uint32_t(a.strip) < a.total ? left + uint32_t(a.strip) : a.total;
     const bool live = left < end && d < a.p.dim;
-    Column<T, W, N, Gated, Shifted> column(a, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
+    Column<T, W, N, Gated, Shifted> column(all, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
     bool begun = false;
     AITER_ROLLED
     do {
@@ -346,18 +347,18 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
       const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
       const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
       if (live) column.start(row, from, to);
-      if (!begun) stage<W, N>(again(a).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
+      if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
       if (live) column.begin(from);
       // Where it is known, the sigmoids of several positions are computed side by side.
       if constexpr (AITER_CUDA && !Gated) {
         if (live && a.p.silu) column.walk(from, to, true);
         else if (live) column.walk(from, to, false);
       } else if (live) {
-        column.walk(from, to, again(a).p.silu);
+        column.walk(from, to, again(all).p.silu);
       }
       begun = true, left += units;
     } while (kManyRows<Shifted> && live && left < end);
-    finish_columns<W, N>(again(a), column.sums, segment, first, shared);
+    finish_columns<W, N>(again(all), column.sums, segment, first, shared);
   }
 }
 
