@@ -216,11 +216,12 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 }
 
 // rank is the place of the pass of the i-th of n units among all that wait for a
-// compiler: units as the configuration lists them, host passes, which are short,
-// where a processor has nothing longer to do.
+// compiler: units as the configuration lists them, the dearest first; host passes, which
+// are short, where a processor has nothing longer to do, the last unit's first: what has
+// few kernels is an operator's entry, with its checks.
 func rank(i, n int, pass toolchain.Pass) int {
 	if pass == toolchain.Host {
-		return n + i
+		return 2*n - 1 - i
 	}
 	return i
 }

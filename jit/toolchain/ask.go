@@ -85,7 +85,7 @@ func (s *search) askCommon() (*record, error) {
 // askTarget learns what device code for the target is made with.
 func (s *search) askTarget() (*record, error) {
 	args := targetQuestion(s.target)
-	out, err := s.run(args)
+	out, err := s.early()
 	complaint := firstComplaint(out)
 	mine := strings.Contains(complaint, s.target.Arch()) || strings.Contains(complaint, "compute_"+smNumber(s.target))
 	var probe *ProbeError

@@ -1,12 +1,16 @@
 package toolchain
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -19,12 +23,28 @@ type collector struct {
 	loader   []string // folders of the dynamic loader
 	seen     map[string]bool
 	watched  map[string]bool
-	parts    []Part
+	parts    []*Part
+	digests  errgroup.Group // on their way: a compiler's libraries are hundreds of megabytes
 }
 
 // collect fills r with the files in the answers; common says whether the driver and the link belong to them.
 func (s *search) collect(r *record, common bool, answers ...answer) error {
 	c := &collector{s: s, seen: map[string]bool{}, watched: map[string]bool{}}
+	c.digests.SetLimit(runtime.GOMAXPROCS(0))
+	err := c.walk(r, common, answers)
+	if err = cmp.Or(err, c.digests.Wait()); err != nil {
+		return err
+	}
+	parts := make([]Part, len(c.parts))
+	for i, p := range c.parts {
+		parts[i] = *p
+	}
+	r.Parts, r.Watch = mergeParts(parts), c.stamps()
+	return nil
+}
+
+// walk finds the files.
+func (c *collector) walk(r *record, common bool, answers []answer) error {
 	c.loader = c.loaderDirs()
 	for _, a := range answers {
 		c.programs = append(c.programs, a.list("COMPILER_PATH")...)
@@ -33,7 +53,7 @@ func (s *search) collect(r *record, common bool, answers ...answer) error {
 	for _, a := range answers {
 		c.programs = append(c.programs, a.list("PATH")...)
 	}
-	c.programs = append(c.programs, filepath.SplitList(lookupEnv(s.tc.env, "PATH"))...)
+	c.programs = append(c.programs, filepath.SplitList(lookupEnv(c.s.tc.env, "PATH"))...)
 	for _, a := range answers {
 		if err := c.answer(a); err != nil {
 			return err
@@ -48,7 +68,6 @@ func (s *search) collect(r *record, common bool, answers ...answer) error {
 		c.watch(dir)
 		c.watch(path.Dir(path.Clean(dir)))
 	}
-	r.Parts, r.Watch = mergeParts(c.parts), c.stamps()
 	return nil
 }
 
@@ -257,11 +276,14 @@ func (c *collector) file(p string) error {
 	}
 	c.seen[p] = true
 	c.watch(path.Dir(p))
-	digest, err := c.s.memo.Digest(host)
-	if err != nil {
-		return fmt.Errorf("identify the toolchain: %w", err)
-	}
-	c.parts = append(c.parts, Part{Name: path.Base(p), Path: p, Digest: digest})
+	part := &Part{Name: path.Base(p), Path: p}
+	c.parts = append(c.parts, part)
+	c.digests.Go(func() (err error) {
+		if part.Digest, err = c.s.memo.Digest(host); err != nil {
+			return fmt.Errorf("identify the toolchain: %w", err)
+		}
+		return nil
+	})
 	return c.references(p, host)
 }
 

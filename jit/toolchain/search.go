@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aiter-go/aiter/jit/filehash"
@@ -30,6 +31,7 @@ type search struct {
 	timeout  time.Duration
 	override string // the root folder by the user's word
 	tc       *Toolchain
+	early    func() (string, error) // what the compiler says of the target, asked along with what is common
 }
 
 // record is what asking a compiler brought: everything that is not a digest of the driver itself.
@@ -57,6 +59,7 @@ const settled = 2 * time.Second
 
 // identify fills in the toolchain: what its compiler has in common for all targets, then what it uses for this one.
 func (s *search) identify() error {
+	defer s.askEarly()()
 	common, err := s.common()
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func (s *search) identify() error {
 	s.tc.folders = s.session.below(common.Root)
 	special := &record{}
 	if s.tc.Vendor != target.CPU {
-		if special, err = s.answer("target "+s.target.String(), s.askTarget); err != nil {
+		if special, err = s.answer(s.special(), s.askTarget); err != nil {
 			return err
 		}
 	}
@@ -100,6 +103,26 @@ func (s *search) driver() ([]Part, error) {
 	part.Name = "wrapper"
 	part.Digest = sum(strings.ReplaceAll(string(text), s.tc.Root, "$ROOT"))
 	return []Part{part}, nil
+}
+
+// special names the question about the target.
+func (s *search) special() string { return "target " + s.target.String() }
+
+// askEarly begins to ask about the target beside what is common, if nothing is remembered of it. The caller ends that.
+func (s *search) askEarly() (end func()) {
+	s.early = sync.OnceValues(func() (string, error) { return s.run(targetQuestion(s.target)) })
+	question, err := s.question(s.special())
+	if _, known := s.memo.Get(question); known || err != nil || s.tc.Vendor == target.CPU {
+		return func() {}
+	}
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithCancel(s.ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { _, _ = s.early() })
+	return func() {
+		cancel()
+		asking.Wait()
+	}
 }
 
 // answer gives what the Memo knows about the question, if all files it speaks of are as they were, and else asks.
