@@ -32,8 +32,8 @@ var limits = []limit{
 	{".", "no scratch memory", func(r codeobject.Report) bool { return r.Scratch == 0 && r.All.Scratch == 0 }},
 	{".", "no spilled registers", func(r codeobject.Report) bool { return r.VGPRSpills == 0 && r.SGPRSpills == 0 }},
 	{".", "at least 2 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 2 }},
-	{`fwd::.*(_plain_|Everything|Stateless)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
-	{`fwd::causal_conv1d_fwd_first_kernel<.*, \d, false, .*Stateless`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`fwd::.*(_plain_|_first_|Everything)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
+	{`fwd::causal_conv1d_fwd_first_kernel<.*, \d, false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
 	}},
 	{`fwd::causal_conv1d_fwd_last_kernel<.*, 4, 8, .*Everything`, "16-byte loads and stores", func(r codeobject.Report) bool {
@@ -51,7 +51,7 @@ var limits = []limit{
 		func(r codeobject.Report) bool { return r.All.VALU <= 16*20 }},
 	{`fwd::causal_conv1d_fwd_plain_strip_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 64*20 }},
-	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false, .*Stateless`, "at most 38 vector instructions an element",
+	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 38 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
 	// x, three of state, weights and a bias; out and three of state, and the zeros of padding.
 	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {

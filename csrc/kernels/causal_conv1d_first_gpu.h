@@ -157,26 +157,15 @@ template <class T> AITER_DEVICE void activate(const Rows& a, float* y) {
   for (int i = 0; i < kVector<T>; i++) y[i] *= sigmoid(y[i]);
 }
 
-// Stateless are the states of rows that begin at nothing and leave nothing.
-struct Stateless {
-  template <class T, int W> struct Past {
-    AITER_DEVICE void load(const Stateless&, const Tile<T>&) {}
-    template <int M> AITER_DEVICE void put(int, float (&)[M]) const {}
-  };
-  template <class T, int W> AITER_DEVICE void finish(int64_t, int64_t) const {}
-};
-
 // run_rows is what one thread does: every a.inner.by-th vector of a row. kShifts: x
 // need not be aligned as out is.
-template <class T, int W, bool kShifts, class States> AITER_DEVICE void run_rows(const Rows& a, const States& states, uint32_t index) {
+template <class T, int W, bool kShifts> AITER_DEVICE void run_rows(const Rows& a, uint32_t index) {
   constexpr int V = kVectors, N = kVector<T>;
   const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
   const Tile<T> tile(a, batch, a.group0 + (q - batch * a.outer.by), index - q * a.inner.by);
   const int step = int(a.inner.by) * N, shift = Span<T, W, kShifts>::shift_of(tile.x, tile.first);
   Span<T, W, kShifts> span[V];
   Filter<T, W, 1> filter;
-  typename States::template Past<T, W> past;
-  past.load(states, tile);
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
     if (W > 4 && v == 1 && step >= tile.has.high + N) break;  // one is all; and the compiler then takes fewer registers
@@ -184,7 +173,6 @@ template <class T, int W, bool kShifts, class States> AITER_DEVICE void run_rows
     if (v == 0) filter.fetch(a, tile.d);
   }
   filter.settle(a);
-  bool ends = false;
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
     const int t = tile.first + v * step;
@@ -195,14 +183,11 @@ template <class T, int W, bool kShifts, class States> AITER_DEVICE void run_rows
     if (v == 0 && t - W < tile.has.low) {  // extent_of_vectors
       AITER_UNROLL
       for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
-      past.put(t - tile.has.low, value);
     }
     sum<T, W>(filter, value, y);
     activate<T>(a, y);
     store_vector<T>(tile.out, t, tile.has, 0, y);
-    ends = tile.start + t + N >= a.seqlen;
   }
-  if (ends) states.template finish<T, W>(tile.b, tile.d);
 }
 
 // same_place says whether x and out lie alike within 16 bytes, row by row, and

@@ -71,9 +71,8 @@ template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_str
 
 template <class T, int W> void launch_general(const Rows& a, const Forward& p, gpu_stream_t stream) {
   if (!in_rows(p)) return launch_tokens<T, W>(a, p, stream, Everything());
-  const Extent e = extent_of_vectors<T>(a, p.batch);
-  if (same_place(a, p.batch, sizeof(T))) launch_rows<T, W, false>(a, e, stream, Stateless());
-  else launch_rows<T, W, true>(a, e, stream, Stateless());
+  const auto kernel = same_place(a, p.batch, sizeof(T)) ? causal_conv1d_fwd_first_kernel<T, W, false> : causal_conv1d_fwd_first_kernel<T, W, true>;
+  for_parts(a, extent_of_vectors<T>(a, p.batch), stream, kernel);
 }
 
 template <class T> Status launch(const TensorView& x, const Forward& p, gpu_stream_t stream) {

@@ -11,10 +11,10 @@
 
 namespace aiter::conv1d::fwd {
 
-template <class T, int W, bool kShifts, class States>
-__global__ void __launch_bounds__(kThreads, (kStreaming<T, W, kShifts>)) causal_conv1d_fwd_first_kernel(Rows a, States states) {
+template <class T, int W, bool kShifts>
+__global__ void __launch_bounds__(kThreads, (kStreaming<T, W, kShifts>)) causal_conv1d_fwd_first_kernel(Rows a) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_rows<T, W, kShifts>(a, states, i);
+  if (i < a.total) run_rows<T, W, kShifts>(a, i);
 }
 
 template <class T, int W, int C, class Gate>
@@ -25,12 +25,6 @@ __global__ void __launch_bounds__(kThreads, (kWalking<W, Gate>)) causal_conv1d_f
 
 // in_rows says whether positions are what is adjacent in memory.
 inline bool in_rows(const Forward& p) { return !p.channel_last && p.x.last == 1 && p.out.last == 1; }
-
-// launch_rows launches the kernel of rows whose positions are adjacent and see all.
-template <class T, int W, bool kShifts, class States>
-void launch_rows(const Rows& a, const Extent& e, gpu_stream_t stream, const States& states) {
-  for_parts(a, e, stream, causal_conv1d_fwd_first_kernel<T, W, kShifts, States>, states);
-}
 
 // launch_tokens launches the kernel of rows whose channels are adjacent, C a thread.
 template <class T, int W, int C, class Gate> void launch_tokens(Rows a, const Forward& p, gpu_stream_t stream, const Gate& gate) {

@@ -27,7 +27,6 @@ __global__ void __launch_bounds__(kThreads, (kGroups<W>)) causal_conv1d_groups_k
 template <class T, int W> void launch(const Forward& p, gpu_stream_t stream, const Gate& gate) {
   Rows a = rows_of(p, p.out);
   if (!fwd::in_rows(p)) return fwd::launch_tokens<T, W>(a, p, stream, gate);
-  if (!gate.hides()) return fwd::launch_rows<T, W, true>(a, extent_of_vectors<T>(a, p.batch), stream, gate);
   const Extent e = extent_of_groups<T>(&a, p.batch);
   for_parts(a, e, stream, causal_conv1d_groups_kernel<T, W>, gate);
 }

@@ -109,31 +109,23 @@ class Gate {
     return p_.initial.data && !p_.seq.data && i >= 0 ? to_float(p_.initial.row<T>(b, d)[i * p_.initial.last]) : 0.0f;
   }
 
-  // Past is X from -(W-1) on to -1 of a row, for those who see it.
-  template <class T, int W> struct Past {
-    T x[W - 1];
-
-    AITER_DEVICE void load(const Gate& g, const Tile<T>& tile) {
+  // before puts X from -(W-1) on to -1 of a row among the values from t-W on, if it has such.
+  template <class T, int W, int M> AITER_DEVICE void before(int64_t b, int64_t d, int t, float (&value)[M]) const {
+    if (!p_.initial.data || p_.seq.data) return;
+    const int missing = W - int(p_.width);
+    const T* row = p_.initial.row<T>(b, d) - missing * p_.initial.last;
+    T past[W - 1];
+    AITER_UNROLL
+    for (int k = 0; k < W - 1; k++) past[k] = k >= missing ? load_item(row + k * p_.initial.last) : T{};
+    AITER_ROLLED
+    for (int k = 0; k < W - 1; k++) {  // registers have no index: all move on by one
+      const float v = to_float(past[0]);
       AITER_UNROLL
-      for (int k = 0; k < W - 1; k++) x[k] = T{};
-      if (tile.start + tile.first >= W || !g.p_.initial.data) return;
-      const int missing = W - int(g.p_.width);
-      const T* row = g.p_.initial.row<T>(tile.b, tile.d) - missing * g.p_.initial.last;
+      for (int i = 1; i < M; i++) value[i] = t == k + 1 - i ? v : value[i];
       AITER_UNROLL
-      for (int k = 0; k < W - 1; k++)
-        if (k >= missing) x[k] = load_item(row + k * g.p_.initial.last);
+      for (int j = 0; j + 1 < W - 1; j++) past[j] = past[j + 1];
     }
-
-    // put puts it among the values from t-W on.
-    template <int M> AITER_DEVICE void put(int t, float (&value)[M]) const {
-      AITER_UNROLL
-      for (int k = 0; k < W - 1; k++) {
-        const float past = to_float(x[k]);
-        AITER_UNROLL
-        for (int i = 1; i < M; i++) value[i] = t == k + 1 - i ? past : value[i];
-      }
-    }
-  };
+  }
 
   // finish copies a row's last values, bit for bit. All loads come first.
   template <class T, int W> AITER_DEVICE void finish(int64_t b, int64_t d) const {

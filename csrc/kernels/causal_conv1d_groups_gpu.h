@@ -1,5 +1,5 @@
 // Rows whose positions are adjacent in memory (channel-first) and do not see all that
-// is before them.
+// is before them, or begin or end with states.
 //
 // Tiling: a thread owns the same 16 bytes of kRows rows, so that what its positions see
 // is looked up once, and asks for a row kAsked before it loads it. The rows are
@@ -14,7 +14,7 @@ namespace aiter::conv1d {
 constexpr int kRows = 16, kAsked = 3;
 
 // kGroups blocks of a multiprocessor leave a thread the registers of its loop.
-template <int W> constexpr int kGroups = AITER_HIP ? 1 : W > 4 ? 6 : 9;
+template <int W> constexpr int kGroups = AITER_HIP ? 1 : W > 4 ? 6 : 7;
 
 // sum_seen makes the outputs of a vector of which not all positions see all.
 template <class T, int W>
@@ -54,9 +54,10 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
   const T *x = tile.x + first, *ahead = tile.x + (t < tile.has.low ? tile.has.low : t);
   AITER_ROLLED
   for (int r = 0; r < kAsked && r < rows; r++, ahead += x_row) prefetch(ahead);
-  Sight<W> sight = Sight<W>::all(0);
-  again_after<Rows>(gates).template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
-  const bool whole = whole_wave(sight.clear() == (1u << N) - 1);
+  constexpr uint32_t kAll = (1u << N) - 1;
+  Sight<W> sight = Sight<W>::all(again_after<Rows>(gates).hides() ? 0 : kAll);
+  if (sight.live == 0) again_after<Rows>(gates).template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
+  const bool whole = whole_wave(sight.clear() == kAll);
   const Rows& a = again(all);
   const int64_t out_row = a.out.dim * N;
   const typename S::Pieces pieces(first, shift, tile.has);
@@ -76,6 +77,7 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
     if (begins) {
       AITER_UNROLL
       for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
+      again_after<Rows>(gates).template before<T, W>(tile.b, tile.d, t - tile.has.low, value);
     }
     if (whole) sum<T, W>(filter, value, y);
     else sum_seen<T, W>(filter, value, sight, y);
