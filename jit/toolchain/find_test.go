@@ -295,6 +295,27 @@ func TestHangingCompiler(t *testing.T) {
 	}
 }
 
+// TestTargetIsAskedBesideTheRest has the other answers wait for the question about the target; it ends with a search that fails.
+func TestTargetIsAskedBesideTheRest(t *testing.T) {
+	dir := t.TempDir()
+	path, pid := filepath.Join(dir, "hipcc"), filepath.Join(dir, "pid")
+	write(t, path, "#!/bin/sh\ncase $* in *--offload-arch=*) echo $$ >"+pid+".new; mv "+pid+".new "+pid+"; exec sleep 60 ;; esac\n"+
+		"until [ -e "+pid+" ]; do sleep 0.01; done\necho broken; exit 3\n", 0o755)
+	f := &Finder{Env: environment("HIPCC", path), Timeout: 20 * time.Second}
+	start := time.Now()
+	_, err := f.Find(context.Background(), parse(t, "gfx942"))
+	var probe *ProbeError
+	if !errors.As(err, &probe) || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("error is %v, want a ProbeError with \"broken\"", err)
+	}
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("took %s: the question about the target was waited for", took)
+	}
+	if asked := strings.TrimSpace(string(read(t, pid))); runs(asked) {
+		t.Errorf("the compiler %s is still there", asked)
+	}
+}
+
 func TestEnvironIsClosed(t *testing.T) {
 	all := func(name string) string { return "/value/of/" + name }
 	f := &Finder{Env: all}
