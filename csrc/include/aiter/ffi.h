@@ -8,7 +8,6 @@
 // operator's name. Nothing here throws or allocates.
 #pragma once
 
-#include <tuple>
 #include <utility>
 
 #include "tensor.h"
@@ -136,15 +135,20 @@ inline Status check_count(const ArgSpec* specs, int total, int n) {
   return Status();
 }
 
-template <class... A, size_t... I>
-Status unpack(Status (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, int n, std::index_sequence<I...>) {
-  AITER_TRY(check_count(specs, int(sizeof...(A)), n));
-  std::tuple<A...> values;
-  Status s;
-  // Stops at the first argument that fails.
-  (void)(good(decode_at(specs, args, n, int(I), &std::get<I>(values)), &s) && ...);
-  return s.failed() ? s : fn(std::get<I>(values)...);
-}
+// Values is a call's arguments, the I-th an A: std::tuple takes compilers several times as long.
+template <size_t I, class A> struct Value {
+  A value{};
+};
+template <class Indices, class... A> struct Values;
+template <size_t... I, class... A> struct Values<std::index_sequence<I...>, A...> : Value<I, A>... {
+  // pass calls fn with the arguments, unless one of them fails: the first that does is it.
+  Status pass(Status (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, int n) {
+    AITER_TRY(check_count(specs, int(sizeof...(A)), n));
+    Status s;
+    (void)(good(decode_at(specs, args, n, int(I), &this->Value<I, A>::value), &s) && ...);
+    return s.failed() ? s : fn(this->Value<I, A>::value...);
+  }
+};
 
 inline int32_t raise(const char* op, const Status& s) {
   char text[sizeof s.message + 80];
@@ -157,7 +161,7 @@ template <size_t N, class... A>
 int32_t call(const char* op, Status (*fn)(A...), const ArgSpec (&specs)[N], const TVMFFIAny* args, int32_t n,
              TVMFFIAny* result) noexcept {
   static_assert(N == sizeof...(A), "one ArgSpec for each argument");
-  const Status s = unpack(fn, specs, args, n, std::index_sequence_for<A...>());
+  const Status s = Values<std::index_sequence_for<A...>, A...>().pass(fn, specs, args, n);
   if (s.failed()) return raise(op, s);
   if (result) *result = TVMFFIAny{};
   return 0;
