@@ -67,7 +67,7 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
     S span;
     Filter<T, W, 1> filter;
     float value[W + N], y[N];
-    sight.forget();
+    sight.forget(), opaque(t);
     span.load(x, pieces);
     filter.fetch(a, tile.d);
     if (r + kAsked < rows) prefetch(ahead), ahead += x_row;
