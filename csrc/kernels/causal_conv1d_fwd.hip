@@ -13,6 +13,9 @@
 #include <aiter/ffi.h>
 
 #include "causal_conv1d_fwd_gpu.h"
+#if AITER_CUDA
+#include "causal_conv1d_plain_pairs_gpu.h"
+#endif
 #include "causal_conv1d_plain_rows_gpu.h"
 #include "causal_conv1d_plain_strips_gpu.h"
 #include "causal_conv1d_sequences_gpu.h"
@@ -48,24 +51,34 @@ template <class T> void launch_any(const Forward& p, gpu_stream_t stream) {
   for_parts(rows_of(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, stream, causal_conv1d_fwd_any_kernel<T>, p);
 }
 
-template <class T, bool kNarrow> void launch_plain(const Plain& a, bool rows, gpu_stream_t stream) {
-  if (rows) launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, PlainFilter<T, 1, kNarrow>, Alone>, a, Alone(), stream);
-  else launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow, Alone>, a, Alone(), stream);
+template <class T, class Filter> void launch_plain_rows(const Plain& a, gpu_stream_t stream) {
+  launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, Filter, Alone>, a, Alone(), stream);
+}
+
+template <class T, bool kNarrow> bool launch_plain_strips(const Forward& p, const Rows& rows, gpu_stream_t stream) {
+  Plain a{};
+  if (!plain_strips<T, kChannels<T, kTaps>>(p, rows, &a)) return false;
+  return launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow, Alone>, a, Alone(), stream), true;
 }
 
 // launch_plain launches a problem for causal_conv1d_plain_gpu.h, or says that it is none.
 // Kernels for narrow filters would take hipcc a sixth of this file's time; those for wide
 // ones are for NVIDIA's processors too, where they were seen to be faster.
 template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_stream_t stream) {
-  constexpr int kLeast = AITER_CUDA ? 2 : kTaps;
   Plain a{};
-  if (p.width < kLeast || (p.width > kTaps && !(AITER_CUDA && in_rows(p)))) return false;
-  if (!(in_rows(p) ? plain_rows<T>(p, rows, &a) : plain_strips<T, kChannels<T, kTaps>>(p, rows, &a))) return false;
-  if constexpr (AITER_CUDA) {
-    if (p.width > kTaps) return launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, WideFilter<T>, Alone>, a, Alone(), stream), true;
-  }
-  if (p.width < kTaps) launch_plain<T, (kLeast < kTaps)>(a, in_rows(p), stream);
-  else launch_plain<T, false>(a, in_rows(p), stream);
+#if AITER_CUDA
+  if (p.width < 2) return false;
+  if (!in_rows(p)) return (p.width < kTaps && launch_plain_strips<T, true>(p, rows, stream)) || launch_pairs<T>(p, rows, stream);
+  if (!plain_rows<T>(p, rows, &a)) return false;
+  if (p.width > kTaps) launch_plain_rows<T, WideFilter<T>>(a, stream);
+  else if (p.width < kTaps) launch_plain_rows<T, PlainFilter<T, 1, true>>(a, stream);
+  else launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
+#else
+  if (p.width != kTaps) return false;
+  if (!in_rows(p)) return launch_plain_strips<T, false>(p, rows, stream);
+  if (!plain_rows<T>(p, rows, &a)) return false;
+  launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
+#endif
   return true;
 }
 

@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, (kRowBlocks<T, Filter, Beside>)) cau
 // plain_rows says whether there is a launch of rows, and fills it in.
 template <class T> bool plain_rows(const Forward& p, const Rows& rows, Plain* a) {
   constexpr int64_t N = kVector<T>;
-  if (p.seqlen % N || !plain_of<T>(p, rows, a) || !units_of(p, &Array3::dim, p.dim, N, a)) return false;
+  if (p.seqlen % N || !plain_of<T>(p, rows, 16, a) || !units_of(p, &Array3::dim, p.dim, N, a)) return false;
   const int64_t vectors = p.seqlen / N;
   if (vectors > kMostTiles) return false;
   // Up to 32 threads side by side; fewer where most of the last would have nothing to do.

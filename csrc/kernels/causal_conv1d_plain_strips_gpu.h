@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, (kStripBlocks<kNarrow, Beside>)) cau
 // plain_strips says whether there is a launch of strips, and fills it in.
 template <class T, int C> bool plain_strips(const Forward& p, const Rows& rows, Plain* a) {
   if (p.x.dim != 1 || p.out.dim != 1 || p.dim % C || p.seqlen < kStrip || p.seqlen > INT32_MAX) return false;
-  if (!plain_of<T>(p, rows, a) || !units_of(p, &Array3::last, p.seqlen, C, a)) return false;
+  if (!plain_of<T>(p, rows, 16, a) || !units_of(p, &Array3::last, p.seqlen, C, a)) return false;
   a->length = uint32_t(p.seqlen);
   return threads_of(p.dim / C, (p.seqlen + kStrip - 1) / kStrip, p.batch, a);
 }
