@@ -13,6 +13,7 @@
 #include "causal_conv1d_bwd_any.h"
 #include "causal_conv1d_bwd_gpu.h"
 #include "causal_conv1d_bwd_rows.h"
+#include "causal_conv1d_bwd_rows_small.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -103,10 +104,69 @@ template <class T, int W, Rows kRows> Status run_row(const Launch& a, int device
   return run(causal_conv1d_bwd_rows_kernel<T, W, kRows>, a, threads, row_bytes<T, W>(threads), device, stream);
 }
 
+// What is at most so many waves is small.
+constexpr int64_t kSmallWaves = 8192;
+
+// near: all offsets of a tensor of such extents have 31 bits.
+inline bool near(int64_t i, int64_t first, int64_t j, int64_t second, int64_t k) {
+  const auto far = [](int64_t n, int64_t step) { return n > 1 ? double(n - 1) * double(step < 0 ? -step : step) : 0.0; };
+  return far(i, first) + far(j, second) + double(k) < 0x7fffffff;
+}
+
+// small_rows cuts a problem of whole rows, each of so many vectors; no channels: it is none for
+// the small kernel. A block of few waves has more channels where all processors have a block then.
+inline SmallRows small_rows(const Backward& p, int64_t row) {
+  SmallRows a{};
+  const int64_t vectors = p.batch * row, waves = (vectors + 31) / 32;
+  if (vectors < 1 || vectors > kSmallRowThreads || waves * p.dim > kSmallWaves || p.width > kSmallRowTaps) return a;
+  for (const Array3& t : {p.x, p.dout, p.dx})
+    if (!near(p.batch, t.batch, p.dim, t.dim, p.seqlen)) return a;
+  for (const Array2& t : {p.dweight, p.dbias})
+    if (!near(p.dim, t.first, p.width, t.last, 1)) return a;
+  a.p = p, a.row = divisor(row), a.vectors = uint32_t(vectors), a.waves = int(waves), a.channels = 1, a.thread_bits = 10;
+  if (waves > 2) return a;
+  a.thread_bits = waves == 2 ? 6 : 5;
+  while (a.channels * waves < 4 && p.dim / a.channels / 2 >= kProcessors) a.channels *= 2;
+  return a;
+}
+
+template <class T, bool Packed> Status launch_small(const SmallRows& a, gpu_stream_t stream) {
+  const unsigned blocks = unsigned((a.p.dim + a.channels - 1) / a.channels), threads = unsigned(a.channels * a.waves) * 32;
+  launch(causal_conv1d_bwd_small_rows_kernel<T, Packed>, {blocks, threads, 0}, stream, a);
+  return check_launch("causal_conv1d_bwd");
+}
+
+// packed: there are four taps, which one load reads, of x's type, as the bias is.
+template <class T> bool packed(const Backward& p) {
+  return p.width == kSmallRowTaps && p.weight.dtype == dtype_of<T>() && p.weight.last == 1 && p.weight.first == kSmallRowTaps &&
+         reinterpret_cast<uintptr_t>(p.weight.data) % (kSmallRowTaps * sizeof(T)) == 0 &&
+         (!p.bias.data || (p.bias.first == 1 && p.bias.dtype == dtype_of<T>()));
+}
+
+template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t stream) {
+  switch (a.p.width) {
+    case 2: return run_row<T, 2, kWhole>(a, device, stream);
+    case 3: return run_row<T, 3, kWhole>(a, device, stream);
+    case 4: return run_row<T, 4, kWhole>(a, device, stream);
+  }
+  if constexpr (kEachWidth) {
+    switch (a.p.width) {
+      case 5: return run_row<T, 5, kWhole>(a, device, stream);
+      case 6: return run_row<T, 6, kWhole>(a, device, stream);
+      case 7: return run_row<T, 7, kWhole>(a, device, stream);
+    }
+  }
+  return run_row<T, 8, kWhole>(a, device, stream);
+}
+
 template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
   int wave_bits;
   AITER_TRY(device_wave_bits(device, &wave_bits));
   Launch a = plan_rows<T>(p, wave_bits);
+  if constexpr (kHopper)
+    if (a.whole)
+      if (const SmallRows few = small_rows(p, p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
+        return packed<T>(p) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
   Workspace seen;
   if (p.seq.data && p.batch > 0) {
     const int64_t bytes = p.batch * seen_row(p.seqlen);
@@ -115,19 +175,13 @@ template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t s
     causal_conv1d_bwd_seen_kernel<<<grid_for((bytes + kSeenThreads - 1) / kSeenThreads), kSeenThreads, 0, stream>>>(p, to);
     a.seen = to;
   }
+  if (a.whole) return run_whole<T>(a, device, stream);
   if (p.width > 4) {
-    if (a.whole) return run_row<T, 8, kWhole>(a, device, stream);
     if constexpr (!kJoint<8>)
       if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);
     return run_row<T, 8, kNumbered>(a, device, stream);
   }
-  if (p.seq.data) return run_row<T, 4, kNumbered>(a, device, stream);
-  switch (a.whole ? p.width : 0) {
-    case 2: return run_row<T, 2, kWhole>(a, device, stream);
-    case 3: return run_row<T, 3, kWhole>(a, device, stream);
-    case 4: return run_row<T, 4, kWhole>(a, device, stream);
-    default: return run_row<T, 4, kRagged>(a, device, stream);
-  }
+  return p.seq.data ? run_row<T, 4, kNumbered>(a, device, stream) : run_row<T, 4, kRagged>(a, device, stream);
 }
 
 template <class T> void run_input(const Backward& p, int64_t from, int64_t to, gpu_stream_t stream) {

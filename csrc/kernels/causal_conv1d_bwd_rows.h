@@ -23,18 +23,23 @@ namespace aiter::conv1d::bwd {
 
 constexpr int kRowThreads = 256;  // of a block, at most
 
+// On NVIDIA's processors whole rows have a kernel for each width: where the last taps of 8 may
+// be all there are it has a sixth more instructions. AMD's have one for all widths above 4.
+constexpr bool kEachWidth = AITER_CUDA;
+template <int W, Rows kRows> constexpr bool kSome = kRows == kWhole ? W > 4 && !kEachWidth : W > 4 || kRows == kRagged;
+
 template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   using Base = Chunks<T, W, kRows>;
   using Base::a, Base::p, Base::b, Base::d, Base::length, Base::lanes, Base::lane, Base::t, Base::dx;
   using Base::R, Base::H, Base::E, Base::kSlots, Base::kShares, Base::kBefore, Base::kParts;
   using typename Base::Tile, typename Base::Waiting, typename Base::Part;
-  using Taps = Exists<(W > 4 || kRows == kRagged)>;
+  using Taps = Exists<kSome<W, kRows>>;
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
 
   AITER_DEVICE Row(const Launch& a, int d, uint32_t chunk)
-      : Base(a, d, chunk), skip(W > 4 || kRows != kWhole ? W - int(a.p.width) : 0) {}
+      : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0) {}
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
@@ -225,7 +230,7 @@ template <class T, int W> inline int row_bytes(int threads) {
 // Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <Rows kRows> constexpr int kMostThreads = kRows == kWhole ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
-constexpr int kRowBlocks = kRows == kWhole ? (W > 4 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
+constexpr int kRowBlocks = kRows == kWhole ? (W > 5 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
 
 template <class T, int W, Rows kRows>
 __global__ void AITER_BOUNDS(kMostThreads<kRows>, (kRowBlocks<W, kRows>)) causal_conv1d_bwd_rows_kernel(Launch all) {

@@ -192,6 +192,12 @@ AITER_DEVICE int kept(int v) {
 #endif
   return v;
 }
+template <class T> AITER_DEVICE T* kept(T* p) {
+#if AITER_CUDA
+  asm volatile("" : "+l"(p));
+#endif
+  return p;
+}
 
 // pair rounds two values to T, the first in the low half.
 template <class T> AITER_DEVICE uint32_t pair(float low, float high) {
