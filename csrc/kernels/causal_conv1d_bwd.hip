@@ -60,9 +60,38 @@ inline bool as_aligned(Array3 t, const Array3& dx, int64_t size) {
   return aligned(t, size, 16);
 }
 
-// A wave does a strip of so many chunks at most, and strips fill the device that many times where they can.
 constexpr int kRowBits = 8;  // 2^8 is kRowThreads
-constexpr int64_t kMostSteps = 32, kRounds = 8;
+
+// Cuts are what the chunks of a channel may be cut into: one strip for each of its teams.
+struct Cuts {
+  int64_t dim, chunks, parts, lanes;  // parts: chunks of a row
+  bool wide;                          // elements of 4 bytes
+
+  int64_t strip(int64_t teams) const { return (chunks + teams - 1) / teams; }
+  double rounds(int64_t teams) const { return double(dim * lanes * teams) / 32 / kFull; }
+
+  // cost is in chunks one after another, fitted to an H200: of all strips that a processor does
+  // in turn, each with what its start and end take, and of one more while the last ones end.
+  // Elements of 2 bytes keep the processor busy: a start costs more, and yet more where it is
+  // within a row. There a device that is not full is as fast, and all strips end at once. Of 4
+  // bytes memory is busy.
+  double cost(int64_t teams) const {
+    if (wide) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
+    const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
+    return rounds(teams) > 0.8 ? (rounds(teams) + 1) * each : (rounds(teams) > 0.45 ? rounds(teams) : 0.45) * each;
+  }
+
+  // best is how many teams cost least, of so many threads. What fills the device has no short strips.
+  int64_t best(int64_t threads) const {
+    const int64_t shortest = wide ? 256 : 512;  // vectors of a strip
+    int64_t least = 1;
+    for (int64_t n = 2; n * lanes <= threads && n <= chunks; n *= 2) {
+      if (strip(n) * lanes < shortest && rounds(n) > 0.8) break;
+      if (cost(n) < cost(least)) least = n;
+    }
+    return least;
+  }
+};
 
 template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   constexpr int R = 16 / sizeof(T);
@@ -77,22 +106,14 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.seqlen ? p.batch * parts : 0;
   a.parts = divisor(parts), a.total = uint32_t(chunks);
-  // A team takes one chunk until the device is full, then more, so long as that leaves
-  // enough blocks for all processors to end together: a strip costs as much as three chunks.
-  int64_t steps = p.dim * chunks * lanes / 32 / kFull / kRounds, teams = 1;
-  steps = steps < 1 ? 1 : steps < kMostSteps ? steps : kMostSteps;
-  const auto enough = [&](int64_t waves, int64_t strip) {
-    return p.dim * lanes * teams / 32 >= waves * kProcessors && chunks <= teams * strip;
-  };
-  while (lanes * teams < kRowThreads && chunks >= 2 * teams * steps && !enough(12, 8) && !enough(32, 16)) teams *= 2;
-  // Small blocks, unless with them the device would not be full and the kernel takes larger ones.
-  const bool large = a.whole && lanes * teams == kRowThreads && p.dim * lanes * teams / 64 < kFull;
-  a.block_bits = large ? kRowBits : kRowBits - 1;
-  if (lanes * teams > 1 << a.block_bits) teams /= 2;
+  const Cuts cuts = {p.dim, chunks, parts, lanes, sizeof(T) == 4};
+  const int64_t teams = cuts.best(a.whole ? kRowThreads : kRowThreads / 2);
+  // Small blocks, unless a channel needs a large one.
+  a.block_bits = lanes * teams > kRowThreads / 2 ? kRowBits : kRowBits - 1;
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
   const int64_t channels = (1 << a.block_bits) >> a.channel_bits, groups = (p.dim + channels - 1) / channels;
   const int64_t fit = (kFull * 32 >> a.block_bits) * 2 / groups, worth = chunks / (teams * 8);
-  const int64_t segments = fit < worth ? fit : worth;
+  const int64_t segments = cuts.rounds(teams) > 0.4 ? 1 : fit < worth ? fit : worth;
   a.segments = uint32_t(segments < 1 ? 1 : segments);
   a.split = divisor(a.segments), a.items = uint32_t(groups * a.segments);
   a.strip = int((chunks + a.segments * teams - 1) / (a.segments * teams));
