@@ -100,7 +100,8 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.dx_aligned = p.dx.last == 1, a.peel = a.dx_aligned && !aligned(p.dx, sizeof(T), 16);
   a.adjacent = p.x.last == 1 && p.dout.last == 1;
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
-  a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.initial.data && !p.seq.data && p.width > 1;
+  a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.seq.data && p.width > 1 &&
+            (!p.initial.data || (kEachWidth && p.width == 4));
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
   a.lane_bits = bits_for(pieces, wave_bits);
   const int lanes = 1 << a.lane_bits;
@@ -165,6 +166,9 @@ template <class T> bool packed(const Backward& p) {
 }
 
 template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t stream) {
+  if constexpr (kHopper)
+    if (const SmallRows few = small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
+      return packed<T>(a.p) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
   switch (a.p.width) {
     case 2: return run_row<T, 2, kWhole>(a, device, stream);
     case 3: return run_row<T, 3, kWhole>(a, device, stream);
@@ -180,14 +184,8 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   return run_row<T, 8, kWhole>(a, device, stream);
 }
 
-template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
-  int wave_bits;
-  AITER_TRY(device_wave_bits(device, &wave_bits));
-  Launch a = plan_rows<T>(p, wave_bits);
-  if constexpr (kHopper)
-    if (a.whole)
-      if (const SmallRows few = small_rows(p, p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
-        return packed<T>(p) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
+template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) {
+  const Backward& p = a.p;
   Workspace seen;
   if (p.seq.data && p.batch > 0) {
     const int64_t bytes = p.batch * seen_row(p.seqlen);
@@ -196,7 +194,6 @@ template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t s
     causal_conv1d_bwd_seen_kernel<<<grid_for((bytes + kSeenThreads - 1) / kSeenThreads), kSeenThreads, 0, stream>>>(p, to);
     a.seen = to;
   }
-  if (a.whole) return run_whole<T>(a, device, stream);
   if (p.width > 4) {
     if constexpr (!kJoint<8>)
       if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);
@@ -211,11 +208,31 @@ template <class T> void run_input(const Backward& p, int64_t from, int64_t to, g
   causal_conv1d_bwd_input_kernel<T><<<grid_for((total + kAnyThreads - 1) / kAnyThreads), kAnyThreads, 0, stream>>>(p, from, to);
 }
 
-template <class T> Status run_any(const Backward& p, int64_t from, gpu_stream_t stream) {
+// run_ends does what the kernels of rows and columns have left: the gradient of the initial
+// states, and dx where that of the final ones adds to it.
+template <class T> Status run_ends(const Backward& p, gpu_stream_t stream) {
+  const int64_t last = p.seqlen - (p.width - 1);
+  run_input<T>(p, p.dinitial.data ? -(p.width - 1) : 0, 0, stream);
+  if (p.dfinal.data) run_input<T>(p, last < 0 ? 0 : last, p.seqlen, stream);
+  return check_launch("causal_conv1d_bwd");
+}
+
+template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t stream) {
+  int wave_bits;
+  AITER_TRY(device_wave_bits(device, &wave_bits));
+  const Launch a = plan_rows<T>(p, wave_bits);
+  if constexpr (kEachWidth)
+    if (a.whole && p.width == 4 && p.seqlen > 0 && (p.initial.data || p.dinitial.data || p.dfinal.data))
+      return run_row<T, 4, kStates>(a, device, stream);
+  AITER_TRY(a.whole ? run_whole<T>(a, device, stream) : run_ragged<T>(a, device, stream));
+  return run_ends<T>(p, stream);
+}
+
+template <class T> Status run_any(const Backward& p, gpu_stream_t stream) {
   const int lane_bits = p.channel_last ? 4 : 0;
   const int64_t blocks = ((p.dim + (1 << lane_bits) - 1) >> lane_bits) * p.width;
   causal_conv1d_bwd_weight_kernel<T><<<grid_for(blocks), kAnyThreads, 0, stream>>>(p, lane_bits);
-  run_input<T>(p, from, p.seqlen, stream);
+  run_input<T>(p, p.dinitial.data ? -(p.width - 1) : 0, p.seqlen, stream);
   return check_launch("causal_conv1d_bwd");
 }
 
@@ -226,12 +243,10 @@ inline bool large(const Backward& p) {
 
 template <class T> Status run_all(const TensorView& x, const Backward& p, gpu_stream_t stream) {
   const int device = x.device().id;
-  const int64_t first = p.dinitial.data ? -(p.width - 1) : 0, last = p.seqlen - (p.width - 1);
-  if (p.width > 8 || large(p)) return run_any<T>(p, first, stream);
-  AITER_TRY(p.channel_last ? run_columns(x, p, stream) : run_rows<T>(p, device, stream));
-  run_input<T>(p, first, 0, stream);
-  if (p.dfinal.data) run_input<T>(p, last < 0 ? 0 : last, p.seqlen, stream);
-  return check_launch("causal_conv1d_bwd");
+  if (p.width > 8 || large(p)) return run_any<T>(p, stream);
+  if (!p.channel_last) return run_rows<T>(p, device, stream);
+  AITER_TRY(run_columns(x, p, stream));
+  return run_ends<T>(p, stream);
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,

@@ -7,9 +7,11 @@
 namespace aiter::conv1d::bwd {
 
 // Which rows a kernel is for: those that are whole vectors, which lie alike, without states
-// before them; all others; all that have sequence numbers. Of filters wider than 4 AMD's
+// on either side; all others; all that have sequence numbers. Of filters wider than 4 AMD's
 // processors have one kernel for the latter two: it is what costs most to compile.
-enum Rows { kWhole, kRagged, kNumbered };
+// NVIDIA's have one for whole rows of 4 taps with states, too, and what is given of their gradients.
+enum Rows { kWhole, kRagged, kNumbered, kStates };
+template <Rows kRows> constexpr bool kVectors = kRows == kWhole || kRows == kStates;
 template <int W> constexpr bool kJoint = AITER_HIP && W > 4;
 
 template <class T, int W, Rows kRows> struct Chunks {
@@ -31,7 +33,7 @@ template <class T, int W, Rows kRows> struct Chunks {
   // sent for, too. There vectors that lie otherwise than those of dx are put together from
   // two; elsewhere they come as they lie, if the processor loads such.
   static constexpr bool kShares = AITER_ASYNC;
-  static constexpr bool kShifts = kShares && kRows != kWhole, kLoose = AITER_HIP && kRows != kWhole;
+  static constexpr bool kShifts = kShares && !kVectors<kRows>, kLoose = AITER_HIP && !kVectors<kRows>;
   static constexpr int kBefore = kParts + kShifts;  // lanes before one whose vectors it needs
   static constexpr int kMany = 4;
   using Sent = Ahead<Near, kMany, 1>;
@@ -67,7 +69,7 @@ template <class T, int W, Rows kRows> struct Chunks {
   // off is how many elements behind 16 bytes an address is.
   AITER_DEVICE static int off(uint32_t address) { return int(address / sizeof(T)) & (R - 1); }
   // misfit is how many a row of dx starts behind them.
-  AITER_DEVICE int misfit(uint32_t row) const { return kRows != kWhole && a.peel ? off(row) : 0; }
+  AITER_DEVICE int misfit(uint32_t row) const { return !kVectors<kRows> && a.peel ? off(row) : 0; }
   AITER_DEVICE void look_off() {
     if (kShifts && !a.aligned) offs = off(low(p.x.row<T>(b, d) + t)) | off(low(p.dout.row<T>(b, d) + t)) << 16;
   }
@@ -98,7 +100,7 @@ template <class T, int W, Rows kRows> struct Chunks {
       halo = a.adjacent && (real || halo);
       waiting.x.send(slot, x + in_x, in_x < length && halo), waiting.dout.send(slot, dout + in_dout, in_dout < length && halo);
     } else {
-      const bool has = ahead < length && (kRows == kWhole || a.aligned || (kLoose && a.adjacent && inside(ahead)));
+      const bool has = ahead < length && (kVectors<kRows> || a.aligned || (kLoose && a.adjacent && inside(ahead)));
       waiting.x.template send<kLoose>(slot, x + ahead, has && (real || (kShares && halo)));
       waiting.dout.template send<kLoose>(slot, dout + ahead, has && real);
       if constexpr (!kShares) {
@@ -207,6 +209,7 @@ template <class T, int W, Rows kRows> struct Chunks {
   AITER_DEVICE void states(Tile& tile) const {
     const Backward& p = again(a).p;
     if (!p.initial.data || p.seq.data) return;
+    rarely();
     const T* from = p.initial.row<T>(b, d) + (p.width - 1) * p.initial.last;
 #if AITER_CUDA
     AITER_UNROLL
@@ -216,7 +219,8 @@ template <class T, int W, Rows kRows> struct Chunks {
     for (int j = -H; j < 0; j++) {
       if (j + int(p.width) <= 0) continue;
       const T v = fetch<T, 1>(from + j * p.initial.last).get(0);
-      tile.left.insert(E - t + j, v), tile.x.insert(j - t, v);
+      if (kVectors<kRows>) tile.left.set(E + j, v);  // t is 0
+      else tile.left.insert(E - t + j, v), tile.x.insert(j - t, v);
     }
   }
 

@@ -26,7 +26,7 @@ constexpr int kRowThreads = 256;  // of a block, at most
 // On NVIDIA's processors whole rows have a kernel for each width: where the last taps of 8 may
 // be all there are it has a sixth more instructions. AMD's have one for all widths above 4.
 constexpr bool kEachWidth = AITER_CUDA;
-template <int W, Rows kRows> constexpr bool kSome = kRows == kWhole ? W > 4 && !kEachWidth : W > 4 || kRows == kRagged;
+template <int W, Rows kRows> constexpr bool kSome = kVectors<kRows> ? W > 4 && !kEachWidth : W > 4 || kRows == kRagged;
 
 template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   using Base = Chunks<T, W, kRows>;
@@ -43,7 +43,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
-    get_taps<W>(again(a).p, d, taps);
+    get_taps<W, kVectors<kRows> && !kSome<W, kRows>>(again(a).p, d, taps);
     AITER_UNROLL
     for (int k = 0; k < W; k++) weight[k] = taps[k];
     bias = taps[W];
@@ -84,7 +84,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     const Backward& p = again(a).p;
     const T *from = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
     float x[H + H];
-    if constexpr (kRows == kWhole) {
+    if constexpr (kVectors<kRows>) {
       typename Base::Left behind, of_dout;
       behind.clear(), of_dout.clear();
       AITER_UNROLL
@@ -151,7 +151,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 
   AITER_DEVICE void store(const float* v) const {
     const auto words = pack<T, R>(v);
-    if constexpr (kRows == kWhole) {
+    if constexpr (kVectors<kRows>) {
       if (t < length) put(dx + t, words);
       return;
     }
@@ -166,22 +166,50 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     }
   }
 
+  // initials is what a row's first chunk makes of the gradient of the initial states, finals
+  // what its last one adds to dx of that of the final ones.
+  AITER_DEVICE void initials(const float* g) const {
+    const Backward& p = again(a).p;
+    if (t != 0 || !p.dinitial.data) return;
+    rarely();
+    T* to = p.dinitial.row<T>(b, d);
+    AITER_UNROLL
+    for (int j = 0; j < H; j++, to += p.dinitial.last) {
+      float sum = 0.0f;
+      AITER_UNROLL
+      for (int i = 0; i <= j; i++) sum = fmaf(weight[j - i], g[i], sum);
+      put(to, pack<T, 1>(&sum));
+    }
+  }
+  AITER_DEVICE void finals(float* out) const {
+    const Backward& p = again(a).p;
+    if (t + R != length || !p.dfinal.data) return;
+    rarely();
+    const T* from = p.dfinal.row<T>(b, d);
+    AITER_UNROLL
+    for (int j = 0; j < H; j++, from += p.dfinal.last) out[R - H + j] += fetch<T, 1>(from).value(0);
+  }
+
   // compute does a chunk. See says which taps see what.
   template <class See> AITER_DEVICE void compute(const See& sees, Tile& tile, bool live) {
     float x[H + R], g[R + H], out[R];
-    if constexpr (kRows != kWhole) this->complete(tile, live);
+    if constexpr (!kVectors<kRows>) this->complete(tile, live);
+    if constexpr (kRows == kStates)
+      if (live && t < H) this->states(tile);
     AITER_UNROLL
     for (int i = 0; i < H; i++) x[i] = tile.left.value(E - H + i);
     AITER_UNROLL
     for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
     // Where all see all nobody has to be asked. AMD's processors have time for that.
 #if AITER_CUDA
-    const bool plain = kRows != kWhole && (kRows == kNumbered ? wave_all(sees.plain()) : sees.plain());
+    const bool plain = !kVectors<kRows> && (kRows == kNumbered ? wave_all(sees.plain()) : sees.plain());
 #else
     constexpr bool plain = false;
 #endif
     if (plain) derive(Exists<false>{0}, x, g, out);
     else derive(sees, x, g, out);
+    if constexpr (kRows == kStates)
+      if (live) initials(g), finals(out);
     if (live) store(out);
   }
 
@@ -228,9 +256,9 @@ template <class T, int W> inline int row_bytes(int threads) {
 }
 
 // Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
-template <Rows kRows> constexpr int kMostThreads = kRows == kWhole ? kRowThreads : kRowThreads / 2;
+template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
-constexpr int kRowBlocks = kRows == kWhole ? (W > 5 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
+constexpr int kRowBlocks = kVectors<kRows> ? (W > 5 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
 
 template <class T, int W, Rows kRows>
 __global__ void AITER_BOUNDS(kMostThreads<kRows>, (kRowBlocks<W, kRows>)) causal_conv1d_bwd_rows_kernel(Launch all) {

@@ -100,21 +100,6 @@ template <class T, bool Packed> struct Vector {
   }
 };
 
-// gather adds up five values over a wave, of which every lane gets one: the value whose number
-// it returns. Lanes pass on what the other half of them is to have, so that 8 values go from lane to lane, not 25.
-AITER_DEVICE int gather(const float (&v)[5], int lane, float& sum) {
-  const bool one = lane & 16, two = lane & 8, last = lane & 4;
-  const float low = (one ? v[1] : v[0]) + lane_xor(one ? v[0] : v[1], 16);
-  const float high = (one ? v[3] : v[2]) + lane_xor(one ? v[2] : v[3], 16);
-  float fifth = v[4] + lane_xor(v[4], 16);
-  const float any = (two ? high : low) + lane_xor(two ? low : high, 8);
-  fifth += lane_xor(fifth, 8);
-  sum = (last ? fifth : any) + lane_xor(last ? any : fifth, 4);
-  sum += lane_xor(sum, 2);
-  sum += lane_xor(sum, 1);
-  return last ? 4 : one + 2 * two;
-}
-
 // Result is where a sum belongs: nowhere, if it has not been asked for.
 struct Result {
   void* data;
@@ -156,7 +141,8 @@ __global__ void AITER_BOUNDS(kSmallRowThreads, 1) causal_conv1d_bwd_small_rows_k
     if (lane == 0) waves[wave].edge[j] = v.g[j];
     behind[j] = next_lane(v.g[j]);
   }
-  const int which = gather(all, lane, sum);
+  int which;
+  sum = fold_apart(all, lane, which);
   waves[wave].sums[which] = sum;
   block_barrier();
   AITER_UNROLL

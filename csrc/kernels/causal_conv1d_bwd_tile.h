@@ -296,22 +296,48 @@ template <int N> AITER_DEVICE void fold_wave(float (&sums)[N], int from, int to)
   }
 }
 
+// fold_apart adds up N sums over a wave of 32 lanes, or the lanes that differ in mask and the bits
+// below it, and is one of them: that of the number which. A lane passes on what the others are
+// to have, so that 8 values go from lane to lane, where fold_wave has 25, if there are 5.
+template <int N> AITER_DEVICE float fold_apart(const float (&sums)[N], int lane, int& which, int mask = 16) {
+  if constexpr (N == 1) {
+    which = 0;
+    float sum = sums[0];
+    for (; mask > 0; mask /= 2) sum += lane_xor(sum, mask);
+    return sum;
+  } else {
+    const bool odd = lane & mask;
+    float half[(N + 1) / 2];
+    AITER_UNROLL
+    for (int i = 0; i < N / 2; i++)
+      half[i] = (odd ? sums[2 * i + 1] : sums[2 * i]) + lane_xor(odd ? sums[2 * i] : sums[2 * i + 1], mask);
+    if (N % 2) half[N / 2] = sums[N - 1] + lane_xor(sums[N - 1], mask);
+    const float sum = fold_apart(half, lane, which, mask / 2);
+    which = N % 2 && which == N / 2 ? N - 1 : 2 * which + odd;
+    return sum;
+  }
+}
+
 // finish_rows adds up the sums of each channel of a block over its threads, and keeps them.
 template <int N>
 AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segment, int64_t first, float* shared) {
   const int bits = a.channel_bits < wave_bits() ? a.channel_bits : wave_bits(), self = int(threadIdx.x);
-  fold_wave(sums, 1, 1 << bits);
+  int which = -1;
+  float sum = 0.0f;
+  if (AITER_CUDA && bits == 5) sum = fold_apart(sums, self, which);
+  else fold_wave(sums, 1, 1 << bits);
   block_barrier();  // no thread needs its tiles any more
+  if (which >= 0) shared[(self >> bits) * N + which] = sum;
   AITER_UNROLL
   for (int k = 0; k < N; k++)
-    if ((self & ((1 << bits) - 1)) == 0) shared[(self >> bits) * N + k] = sums[k];
+    if (which < 0 && (self & ((1 << bits) - 1)) == 0) shared[(self >> bits) * N + k] = sums[k];
   block_barrier();
   const int skip = N - 1 - int(a.p.width), parts = 1 << (a.channel_bits - bits), threads = 1 << a.block_bits;
   AITER_ROLLED
   for (int n = self; n < (threads >> a.channel_bits) * N; n += threads) {
     const int k = n % N;
     const float* from = shared + n / N * parts * N + k;
-    float sum = from[0];
+    sum = from[0];
 #pragma unroll 4
     for (int i = 1; i < parts; i++) sum += from[i * N];
     if (k >= skip && first + n / N < a.p.dim) a.keep(segment, first + n / N, k - skip, sum);
@@ -346,15 +372,15 @@ template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int s
 }
 
 // read_taps reads the taps and the bias of channel d, the bias last, zeros before the
-// first of p.width < W taps; get_taps converts them.
-template <int W> AITER_DEVICE void read_taps(const Backward& p, int64_t d, Raw* raw) {
-  read_raw<W>(p.weight, d, W - int(p.width), raw);
+// first of p.width < W taps, unless there are always W; get_taps converts them.
+template <int W, bool kAll = false> AITER_DEVICE void read_taps(const Backward& p, int64_t d, Raw* raw) {
+  read_raw<W>(p.weight, d, kAll ? 0 : W - int(p.width), raw);
   raw[W] = {DType::F32, 0};
   if (p.bias.data) read_raw<1>(p.bias, d, 0, raw + W);
 }
-template <int W> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
+template <int W, bool kAll = false> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
   Raw raw[W + 1];
-  read_taps<W>(p, d, raw);
+  read_taps<W, kAll>(p, d, raw);
   AITER_UNROLL
   for (int k = 0; k <= W; k++) taps[k] = raw[k].value();
 }
