@@ -19,10 +19,11 @@ func TestFarStrides(t *testing.T) {
 		t.Skip("on a GPU this takes tens of gigabytes of memory that is really there: ask for it with -far")
 	}
 	target := open(t)
-	for name, strides := range map[string][]int64{
-		"batch": {beyond32, 9, 1}, "dim": {20, beyond32, 1}, "seqlen": {3, 1, beyond32},
+	for name, far := range map[string]struct{ shape, strides []int64 }{
+		"batch": {[]int64{2, 2, 2}, []int64{beyond32, 9, 1}}, "dim": {[]int64{2, 2, 2}, []int64{20, beyond32, 1}},
+		"seqlen": {[]int64{2, 2, 2}, []int64{3, 1, beyond32}}, "whole rows": {[]int64{2, 2, 8}, []int64{beyond32 + 3, 8, 1}},
 	} {
-		shape := []int64{2, 2, 2}
+		shape, strides := far.shape, far.strides
 		for op, outputs := range map[string][]string{"causal_conv1d_fwd": {"out"}, "causal_conv1d_bwd": {"dx"}} {
 			given := map[string]any{"use_silu": true, "weight": filled(t, tensor.Float32, []int64{2, 3}, nil)}
 			for _, arg := range append(outputs, "x", "dout") {

@@ -45,6 +45,39 @@ func TestEdges(t *testing.T) {
 	}
 }
 
+// Rows of whole vectors, of all widths that have kernels of their own, with as many waves a
+// channel and channels a block as a GPU's kernel for small problems has, and one more.
+func TestWholeRows(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	var cases []optests.Case
+	for _, size := range [][3]int64{
+		{1, 1, 8}, {3, 5, 24}, {5, 133, 64}, {1, 270, 128}, {1, 531, 256}, {2, 271, 256}, {8, 2, 512}, {4, 3, 1024}, {1, 3, 8192},
+		{4, 3, 2056}, {31, 3, 40}, {2, 40, 768},
+	} {
+		for width := range int64(7) {
+			n := len(cases)
+			cases = append(cases, optests.Case{
+				Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[n%3], SiLU: n%4 > 0, NoBias: n%5 == 1,
+				WithInitial: n%5 == 2, WithFinal: n%3 == 2, Seed: uint64(n),
+			})
+			switch n % 7 {
+			case 3:
+				cases[n].WeightDType = tensor.Float32
+			case 5:
+				cases[n].GradDType = tensor.Float32
+			}
+		}
+		for n := range 3 {
+			cases = append(cases, optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, Seed: uint64(n)})
+			cases = append(cases, optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, WithStates: true})
+		}
+	}
+	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
+		t.Run(op, func(t *testing.T) { target.try(t, op, slices.Values(cases)) })
+	}
+}
+
 // Sequences in so much memory that a GPU looks them up once for all channels.
 func TestLargeSequences(t *testing.T) {
 	target := open(t)
@@ -71,10 +104,12 @@ func TestLargeSequences(t *testing.T) {
 // Two runs of the same problem are bit-equal, whatever the order of threads.
 func TestDeterminism(t *testing.T) {
 	target := open(t)
-	c := optests.Case{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.Float32, WithStates: true, Seed: 11}
+	ragged := optests.Case{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.Float32, WithStates: true, Seed: 11}
+	whole := optests.Case{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true, DType: tensor.BFloat16, Seed: 12}
+	last, wholeLast := ragged, whole
+	last.Layout, wholeLast.Layout = optests.ChannelLast, optests.ChannelLast
 	for _, op := range optests.Operators() {
-		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
-			c.Layout = layout
+		for _, c := range []optests.Case{ragged, last, whole, wholeLast} {
 			first := target.outputs(t, op, c)
 			for range 3 {
 				for name, bits := range target.outputs(t, op, c) {

@@ -1,6 +1,6 @@
 // causal_conv1d_bwd on the GPU, for hipcc and nvcc: the entry point, and how a
 // problem with rows is cut into blocks. The kernels, each with its tiling, bytes and
-// reductions, are in causal_conv1d_bwd_rows.h (channel-first), _columns.h
+// reductions, are in causal_conv1d_bwd_rows.h and _rows_small.h (channel-first), _columns.h
 // (channel-last, launched in causal_conv1d_bwd_columns.hip) and _any.h (the rest).
 //
 // dweight and dbias of a channel are complete within one block where the device is
@@ -129,7 +129,7 @@ template <class T, int W, Rows kRows> Status run_row(const Launch& a, int device
 // What is at most so many waves is small.
 constexpr int64_t kSmallWaves = 8192;
 
-// near: all offsets of a tensor of such extents have 31 bits.
+// near: in a tensor of i by j rows of k elements all offsets have 31 bits.
 inline bool near(int64_t i, int64_t first, int64_t j, int64_t second, int64_t k) {
   const auto far = [](int64_t n, int64_t step) { return n > 1 ? double(n - 1) * double(step < 0 ? -step : step) : 0.0; };
   return far(i, first) + far(j, second) + double(k) < 0x7fffffff;
@@ -158,17 +158,11 @@ template <class T, bool Packed> Status launch_small(const SmallRows& a, gpu_stre
   return check_launch("causal_conv1d_bwd");
 }
 
-// packed: there are four taps, which one load reads, of x's type, as the bias is.
-template <class T> bool packed(const Backward& p) {
-  return p.width == kSmallRowTaps && p.weight.dtype == dtype_of<T>() && p.weight.last == 1 && p.weight.first == kSmallRowTaps &&
-         reinterpret_cast<uintptr_t>(p.weight.data) % (kSmallRowTaps * sizeof(T)) == 0 &&
-         (!p.bias.data || (p.bias.first == 1 && p.bias.dtype == dtype_of<T>()));
-}
-
+// run_whole does whole rows, run_ragged all others.
 template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t stream) {
   if constexpr (kHopper)
     if (const SmallRows few = small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
-      return packed<T>(a.p) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
+      return packed<T>(a.p, 1) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
   switch (a.p.width) {
     case 2: return run_row<T, 2, kWhole>(a, device, stream);
     case 3: return run_row<T, 3, kWhole>(a, device, stream);

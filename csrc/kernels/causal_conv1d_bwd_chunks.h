@@ -7,9 +7,9 @@
 namespace aiter::conv1d::bwd {
 
 // Which rows a kernel is for: those that are whole vectors, which lie alike, without states
-// on either side; all others; all that have sequence numbers. Of filters wider than 4 AMD's
+// before them; all others; all that have sequence numbers. Of filters wider than 4 AMD's
 // processors have one kernel for the latter two: it is what costs most to compile.
-// NVIDIA's have one for whole rows of 4 taps with states, too, and what is given of their gradients.
+// NVIDIA's have one more: for whole rows of 4 taps with states, or gradients of states.
 enum Rows { kWhole, kRagged, kNumbered, kStates };
 template <Rows kRows> constexpr bool kVectors = kRows == kWhole || kRows == kStates;
 template <int W> constexpr bool kJoint = AITER_HIP && W > 4;

@@ -171,15 +171,6 @@ inline Small plan_small(const Backward& p, int size, int least, int most) {
   return best;
 }
 
-// packed: there are four taps, which one load reads, and the biases of n channels are another.
-template <class T> bool packed(const Backward& p, int64_t n) {
-  const auto ours = [&](const Array2& t, int64_t bytes) {
-    return t.dtype == dtype_of<T>() && reinterpret_cast<uintptr_t>(t.data) % uintptr_t(bytes) == 0;
-  };
-  return p.width == kSmallTaps && p.weight.last == 1 && p.weight.first == kSmallTaps && ours(p.weight, kSmallTaps * sizeof(T)) &&
-         (!p.bias.data || (p.bias.first == 1 && ours(p.bias, n * sizeof(T))));
-}
-
 template <class T, int N, bool Packed> Status launch_small(const Launch& a, int threads, int device, gpu_stream_t stream) {
   return run(causal_conv1d_bwd_small_kernel<T, N, Packed>, a, threads, small_bytes<N>(a, threads), device, stream);
 }

@@ -36,6 +36,15 @@ inline bool aligned(const Array3& t, int64_t size, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
 }
 
+// packed: there are four taps, which one load reads, and the biases of n channels are another.
+template <class T> bool packed(const Backward& p, int64_t n) {
+  const auto ours = [&](const Array2& t, int64_t bytes) {
+    return t.dtype == dtype_of<T>() && reinterpret_cast<uintptr_t>(t.data) % uintptr_t(bytes) == 0;
+  };
+  return p.width == 4 && p.weight.last == 1 && p.weight.first == 4 && ours(p.weight, 4 * sizeof(T)) &&
+         (!p.bias.data || (p.bias.first == 1 && ours(p.bias, n * sizeof(T))));
+}
+
 // How is how a kernel is launched: in clusters of blocks, and early, before the one in
 // front of it on the stream ends, for which it waits itself (await_last).
 struct How {

@@ -20,15 +20,15 @@ constexpr int kSmallRowTaps = 4, kSmallRowThreads = 1024;
 // SmallRows is the problem, and how it is cut. Its tensors' offsets have 31 bits.
 struct SmallRows {
   Backward p;
-  Divisor row;        // vectors of a row
-  uint32_t vectors;   // of all rows of a channel
-  int waves;          // of a channel
-  int channels;       // of a block, one, two or four
-  int thread_bits;    // a channel has 2^thread_bits of its threads, or all
+  Divisor row;       // vectors of a row
+  uint32_t vectors;  // of all rows of a channel
+  int waves;         // of a channel
+  int channels;      // of a block: one, two or four
+  int thread_bits;   // a channel has 2^thread_bits of its threads, or all
 };
 
-// at is where a row's position t is.
-template <class T> AITER_DEVICE T* at(const Array3& a, int b, int d, int t) {
+// position is where a row's position t is.
+template <class T> AITER_DEVICE T* position(const Array3& a, int b, int d, int t) {
   return static_cast<T*>(a.data) + (b * int(a.batch) + d * int(a.dim) + t);
 }
 
@@ -44,8 +44,8 @@ template <class T, bool Packed> struct Vector {
 
   AITER_DEVICE void load(const Backward& p, int b, int d, int t, bool live) {
     own_x.clear(), own_dout.clear(), left.clear(), packed_bias.clear();
-    const T* from = at<T>(p.x, b, d, t);
-    if (live) own_x = fetch<T, R>(from), own_dout = fetch<T, R>(at<T>(p.dout, b, d, t));
+    const T* from = position<T>(p.x, b, d, t);
+    if (live) own_x = fetch<T, R>(from), own_dout = fetch<T, R>(position<T>(p.dout, b, d, t));
     if (live && t > 0) left = fetch<T, E>(from - E);
     if constexpr (Packed) {
       packed = fetch<T, W>(static_cast<const T*>(p.weight.data) + d * W);
@@ -100,7 +100,7 @@ template <class T, bool Packed> struct Vector {
   }
 };
 
-// Result is where a sum belongs: nowhere, if it has not been asked for.
+// Result is where a sum belongs: nowhere, if nobody has asked for it.
 struct Result {
   void* data;
   DType dtype;
@@ -126,10 +126,10 @@ __global__ void AITER_BOUNDS(kSmallRowThreads, 1) causal_conv1d_bwd_small_rows_k
   const uint32_t own = uint32_t(self) & ((1u << a.thread_bits) - 1), row = a.row.quotient(own);
   const int t = int(own - row * a.row.by) * R, b = int(row);
   const bool live = d <= last && own < a.vectors;
+  const int channel = self / N, tap = self - channel * N - (W - int(p.width));
   V v;
   v.load(p, b, d < last ? d : last, t, live);
-  T* const dx = kept(at<T>(p.dx, b, d, t));
-  const int channel = self / N, tap = self - channel * N - (W - int(p.width));
+  T* const dx = kept(position<T>(p.dx, b, d, t));
   const Result result(p, first + channel, tap);
 
   v.convert();

@@ -43,7 +43,7 @@ struct Launch {
   bool peel;          // rows: not every row of dx starts on 16 bytes
   bool adjacent;      // rows: positions of x and of dout are neighbours
   bool aligned;       // rows: x, dout and dx lie alike towards 16 bytes
-  bool whole;         // rows: so they do, all are whole vectors, without states or sequence numbers, for 2 taps or more
+  bool whole;         // rows: so they do, all are whole vectors, for 2 taps or more, without what such kernels do not take
 
   // clustered: the segments of a channel are a cluster of blocks.
   AITER_DEVICE bool clustered() const { return AITER_CUDA && cluster > 1; }
