@@ -100,15 +100,15 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.dx_aligned = p.dx.last == 1, a.peel = a.dx_aligned && !aligned(p.dx, sizeof(T), 16);
   a.adjacent = p.x.last == 1 && p.dout.last == 1;
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
-  a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && !p.seq.data && p.width > 1 &&
-            (!p.initial.data || (kEachWidth && p.width == 4));
+  a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && p.width > 1 &&
+            (p.seq.data ? kEachWidth && p.width <= 4 : !p.initial.data || (kEachWidth && p.width == 4));
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
   a.lane_bits = bits_for(pieces, wave_bits);
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.seqlen ? p.batch * parts : 0;
   a.parts = divisor(parts), a.total = uint32_t(chunks);
   const Cuts cuts = {p.dim, chunks, parts, lanes, sizeof(T) == 4};
-  const int64_t teams = cuts.best(a.whole ? kRowThreads : kRowThreads / 2);
+  const int64_t teams = cuts.best(a.whole && !p.seq.data ? kRowThreads : kRowThreads / 2);
   // Small blocks, unless a channel needs a large one.
   a.block_bits = lanes * teams > kRowThreads / 2 ? kRowBits : kRowBits - 1;
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
@@ -158,7 +158,7 @@ template <class T, bool Packed> Status launch_small(const SmallRows& a, gpu_stre
   return check_launch("causal_conv1d_bwd");
 }
 
-// run_whole does whole rows, run_ragged all others.
+// run_whole does whole rows without sequence numbers, run_ragged all others.
 template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t stream) {
   if constexpr (kHopper)
     if (const SmallRows few = small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
@@ -193,7 +193,10 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
       if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);
     return run_row<T, 8, kNumbered>(a, device, stream);
   }
-  return p.seq.data ? run_row<T, 4, kNumbered>(a, device, stream) : run_row<T, 4, kRagged>(a, device, stream);
+  if (!p.seq.data) return run_row<T, 4, kRagged>(a, device, stream);
+  if constexpr (kEachWidth)
+    if (a.whole) return run_row<T, 4, kWholeNumbered>(a, device, stream);
+  return run_row<T, 4, kNumbered>(a, device, stream);
 }
 
 template <class T> void run_input(const Backward& p, int64_t from, int64_t to, gpu_stream_t stream) {
@@ -216,9 +219,9 @@ template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t s
   AITER_TRY(device_wave_bits(device, &wave_bits));
   const Launch a = plan_rows<T>(p, wave_bits);
   if constexpr (kEachWidth)
-    if (a.whole && p.width == 4 && p.seqlen > 0 && (p.initial.data || p.dinitial.data || p.dfinal.data))
+    if (a.whole && !p.seq.data && p.width == 4 && p.seqlen > 0 && (p.initial.data || p.dinitial.data || p.dfinal.data))
       return run_row<T, 4, kStates>(a, device, stream);
-  AITER_TRY(a.whole ? run_whole<T>(a, device, stream) : run_ragged<T>(a, device, stream));
+  AITER_TRY(a.whole && !p.seq.data ? run_whole<T>(a, device, stream) : run_ragged<T>(a, device, stream));
   return run_ends<T>(p, stream);
 }
 

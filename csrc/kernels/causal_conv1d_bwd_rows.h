@@ -43,7 +43,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
-    get_taps<W, kVectors<kRows> && !kSome<W, kRows>>(again(a).p, d, taps);
+    get_taps<W, kVectors<kRows> && !kNumbers<kRows> && !kSome<W, kRows>>(again(a).p, d, taps);
     AITER_UNROLL
     for (int k = 0; k < W; k++) weight[k] = taps[k];
     bias = taps[W];
@@ -71,7 +71,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
       AITER_UNROLL
       for (int i = 0; i < N; i++) g[i] *= slope(sum[i]);
     }
-    if constexpr (kRows == kNumbered) {
+    if constexpr (kNumbers<kRows>) {
       AITER_UNROLL
       for (int i = 0; i < N; i++) g[i] = only(sees(i, H, g[i]), g[i]);
     }
@@ -107,7 +107,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
         if (t + j < length) x[H + j] = fetch<T, 1>(from).value(0), carry[j] = fetch<T, 1>(dout).value(0);
       }
     }
-    if constexpr (kRows == kNumbered) {
+    if constexpr (kNumbers<kRows>) {
       gradients<H>(see<H>(t, true), x, carry);
     } else {
       gradients<H>(Taps{skip}, x, carry);
@@ -202,7 +202,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
     // Where all see all nobody has to be asked. AMD's processors have time for that.
 #if AITER_CUDA
-    const bool plain = !kVectors<kRows> && (kRows == kNumbered ? wave_all(sees.plain()) : sees.plain());
+    const bool plain = kNumbers<kRows> ? wave_all(sees.plain()) : !kVectors<kRows> && sees.plain();
 #else
     constexpr bool plain = false;
 #endif
@@ -226,7 +226,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int after = kSlots == 1 || slot + 1 == kSlots ? 0 : slot + 1;
-      if constexpr (kRows == kNumbered) step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
+      if constexpr (kNumbers<kRows>) step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
       else step(Taps{skip}, waiting, slot, after, i, count, sends);
       slot = after;
     }
@@ -256,9 +256,9 @@ template <class T, int W> inline int row_bytes(int threads) {
 }
 
 // Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
-template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> ? kRowThreads : kRowThreads / 2;
+template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> && !kNumbers<kRows> ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
-constexpr int kRowBlocks = kVectors<kRows> ? (W > 5 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
+constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 5 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
 
 template <class T, int W, Rows kRows>
 __global__ void AITER_BOUNDS(kMostThreads<kRows>, (kRowBlocks<W, kRows>)) causal_conv1d_bwd_rows_kernel(Launch all) {
