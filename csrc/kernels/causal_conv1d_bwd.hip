@@ -17,28 +17,34 @@
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kFoldThreads = 256, kFoldChannels = 32;
+constexpr int kFoldBits = 8, kFoldThreads = 1 << kFoldBits, kFoldMany = 4;
 
-// The slots' sums: 32 channels of one tap a block, 8 threads a channel.
-__global__ void __launch_bounds__(kFoldThreads) causal_conv1d_bwd_fold_kernel(Launch a, uint32_t blocks, Divisor groups) {
-  constexpr int kRanks = kFoldThreads / kFoldChannels;
-  __shared__ float shared[kRanks][kFoldChannels];
-  const int lane = int(threadIdx.x) % kFoldChannels, rank = int(threadIdx.x) / kFoldChannels;
+// The slots' sums: 2^lane_bits channels of one tap a block, as many threads a channel as there are,
+// and kFoldMany slots at a time.
+__global__ void __launch_bounds__(kFoldThreads)
+causal_conv1d_bwd_fold_kernel(Launch a, uint32_t blocks, Divisor groups, int lane_bits) {
+  __shared__ float shared[kFoldThreads];
+  const int lanes = 1 << lane_bits, ranks = kFoldThreads >> lane_bits;
+  const int lane = int(threadIdx.x) & (lanes - 1), rank = int(threadIdx.x) >> lane_bits;
   await_last();
   for (uint32_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const uint32_t tap = groups.quotient(block);
-    const int64_t d = int64_t(block - tap * groups.by) * kFoldChannels + lane, step = (a.p.width + 1) * a.p.dim;
+    const int64_t d = int64_t(block - tap * groups.by) * lanes + lane, step = (a.p.width + 1) * a.p.dim;
     const float* slot = a.slots + tap * a.p.dim + rank * step + d;
     float sum = 0.0f;
-    if (d < a.p.dim) {
-#pragma unroll 4
-      for (uint32_t s = uint32_t(rank); s < a.segments; s += kRanks, slot += kRanks * step) sum += *slot;
+    AITER_ROLLED
+    for (int s = rank; s < int(a.segments) && d < a.p.dim; s += kFoldMany * ranks) {
+      float v[kFoldMany];
+      AITER_UNROLL
+      for (int i = 0; i < kFoldMany; i++, slot += ranks * step) v[i] = s + i * ranks < int(a.segments) ? *slot : 0.0f;
+      AITER_UNROLL
+      for (int i = 0; i < kFoldMany; i++) sum += v[i];
     }
-    shared[rank][lane] = sum;
+    shared[threadIdx.x] = sum;
     block_barrier();
     if (rank == 0 && d < a.p.dim) {
-      AITER_UNROLL
-      for (int r = 1; r < kRanks; r++) sum += shared[r][lane];
+#pragma unroll 3
+      for (int r = 1; r < ranks; r++) sum += shared[(r << lane_bits) + lane];
       if (tap < a.p.width) a.p.dweight.set(d, tap, sum);
       else if (a.p.dbias.data) a.p.dbias.set(d, 0, sum);
     }
@@ -46,10 +52,12 @@ __global__ void __launch_bounds__(kFoldThreads) causal_conv1d_bwd_fold_kernel(La
   }
 }
 
+// fold gives a thread kFoldMany slots, so long as 8 channels, 32 bytes, are together.
 void fold(const Launch& a, gpu_stream_t stream) {
-  const int64_t groups = (a.p.dim + kFoldChannels - 1) / kFoldChannels, blocks = groups * (a.p.width + 1);
+  const int few = bits_for((a.segments + kFoldMany - 1) / kFoldMany, kFoldBits - 3), lane_bits = kFoldBits - (few < 2 ? 2 : few);
+  const int64_t groups = ((a.p.dim - 1) >> lane_bits) + 1, blocks = groups * (a.p.width + 1);
   const How how = {grid_for(blocks), kFoldThreads, 0, 1, true};
-  launch(causal_conv1d_bwd_fold_kernel, how, stream, a, uint32_t(blocks), divisor(groups));
+  launch(causal_conv1d_bwd_fold_kernel, how, stream, a, uint32_t(blocks), divisor(groups), lane_bits);
 }
 
 // as_aligned: every row of t lies towards 16 bytes as the same row of dx does.
