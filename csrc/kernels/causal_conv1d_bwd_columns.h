@@ -1,6 +1,6 @@
 // causal_conv1d_bwd where a position's channels are neighbours (channel-last).
 //
-// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4) and walks a
+// Tiling: a thread owns N neighbouring channels (4; 2 for most widths above 4) and walks a
 // strip of positions, W-1 of x and of unfinished dx in registers; the threads of a
 // block take neighbouring channels first, then neighbouring strips. The next positions of
 // x and dout are always on their way: eight in shared memory on NVIDIA's processors, which
@@ -22,7 +22,7 @@ namespace aiter::conv1d::bwd {
 
 // Blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <class T, int W, int N>
-constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 4 : 6) : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
+constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 4 : 6) : W * N > 24 ? 2 : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
 
 // Positions of a group, which are on their way where registers hold them; and in shared
 // memory, of which a block takes less than 48 KiB.
@@ -57,7 +57,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
   // Positions of a group that are computed side by side: as many as registers allow.
-  static constexpr int kTogether = !AITER_ASYNC || Gated ? 1 : Shifted ? 2 : 4;
+  static constexpr int kTogether = !AITER_ASYNC || Gated ? 1 : Shifted || W * N == 24 ? 2 : 4;
 
   const Launch& a;
   const Backward& p;

@@ -1,7 +1,8 @@
 // causal_conv1d_bwd on the GPU, channel-last: how a problem is cut into blocks.
 // Widths 2, 3 and 4 without sequence numbers have kernels of their own; widths 1 to 4
-// and 5 to 8, with them or without, share one each. What hardly fills an NVIDIA device
-// has causal_conv1d_bwd_small.h's.
+// and 5 to 8, with them or without, share one each; for 16-bit types NVIDIA's processors have
+// two more, for 5 and 6 and for 7 and 8. What hardly fills such a device has
+// causal_conv1d_bwd_small.h's.
 
 #include "causal_conv1d_bwd_columns.h"
 #include "causal_conv1d_bwd_gpu.h"
@@ -11,7 +12,7 @@ namespace aiter::conv1d::bwd {
 
 // In positions of a strip: what its start and end cost, what the second kernel costs, and
 // the least that is worth a thread, where blocks share a processor and where not.
-constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 8, kLeastAlone = 4;
+constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 16, kLeastAlone = 4;
 constexpr int64_t kMostRounds = 8;
 // Problems of so few elements have their segments add up among themselves, up to so many
 // of them, where the processor has clusters of blocks.
@@ -201,6 +202,11 @@ template <class T> Status run_small(const Backward& p, const Small& c, int devic
 template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
   if constexpr (kHopper)
     if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
+  if constexpr (kHopper && sizeof(T) == 2) {
+    // Arithmetic is what takes the time: the fewer instructions, the faster, though fewer waves fit.
+    if (p.width > 4 && !p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
+      return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
+  }
   if (p.width > 4)
     return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
                                                    : run_column<T, 8, 1, true>(p, device, stream);
