@@ -335,8 +335,11 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
     const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
     const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
     // The strip's units left..end-1 are yet to do: those of a row at a time.
-    uint32_t left = (segment * (kColumnThreads >> a.lane_bits) + (threadIdx.x >> a.lane_bits)) * uint32_t(a.strip);
-    const uint32_t end = left + uint32_t(a.strip) < a.total ? left + uint32_t(a.strip) : a.total;
+    const uint32_t ranks = kColumnThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
+    uint32_t size = uint32_t(a.strip), left = (segment * ranks + rank) * size;
+    if (kManyRows<Shifted> && segment >= a.longs)
+      size = uint32_t(a.brief), left = a.longs * ranks * uint32_t(a.strip) + ((segment - a.longs) * ranks + rank) * size;
+    const uint32_t end = left + size < a.total ? left + size : a.total;
     const bool live = left < end && d < a.p.dim;
     Column<T, W, N, Gated, Shifted> column(all, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
     bool begun = false;

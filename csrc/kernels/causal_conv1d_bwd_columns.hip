@@ -14,15 +14,18 @@ namespace aiter::conv1d::bwd {
 // the least that is worth a thread, where blocks share a processor and where not.
 constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 16, kLeastAlone = 4;
 constexpr int64_t kMostRounds = 8;
+// From so many positions on strips are followed by brief ones, which are so many times shorter.
+constexpr int64_t kLongStrip = 192, kBriefs = 5;
 // Problems of so few elements have their segments add up among themselves, up to so many
 // of them, where the processor has clusters of blocks.
 constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
 
 // Kernel is what a plan asks of a kernel: the channels and bytes of a thread's vector, the
-// blocks that a processor holds, and whether strips may go on in the next row.
+// blocks that a processor holds, whether strips may go on in the next row, and whether brief ones
+// may follow them, which is not worth it where arithmetic is what takes the time.
 struct Kernel {
   int channels, bytes, blocks;
-  bool many_rows;
+  bool many_rows, brief;
 };
 
 // Way is how a problem with pieces of channels may be cut: into at most so many segments,
@@ -72,6 +75,18 @@ Cut cut(const Units& units, const Way& way, int64_t room, bool by_rows) {
   return c;
 }
 
+// follow leaves some of the work of long strips to brief ones, in blocks behind theirs: where no
+// place is for a block of long strips, and where one has ended before the others.
+void follow(const Units& units, const Cut& c, int64_t room, Launch* a) {
+  const int64_t ranks = kColumnThreads >> c.lane_bits, fits = units.all * c.groups / (room * ranks);
+  const int64_t most = c.strip - c.strip / 50 - 1, strip = fits < most ? fits : most;
+  const int64_t rest = units.all - c.segments * ranks * strip, briefs = (rest * kBriefs + ranks * strip - 1) / (ranks * strip);
+  if (rest <= 0) return;
+  a->parts = divisor(units.row), a->total = uint32_t(units.all);
+  a->strip = int(strip), a->brief = int((rest + briefs * ranks - 1) / (briefs * ranks));
+  a->segments += uint32_t(briefs), a->items += uint32_t(briefs * c.groups);
+}
+
 // plan_columns chooses how many times the blocks fill the device, so that the strips of
 // all times together, each with what its start and end cost, are shortest. Few channels
 // are cut into more groups, down to 32 bytes, where that saves the second kernel.
@@ -102,6 +117,9 @@ Launch plan_columns(const Backward& p, const Kernel& kernel) {
   a.items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
   a.cluster = best.segments <= cluster ? a.segments : 1;
   a.split = divisor(a.cluster > 1 ? best.segments : best.groups);
+  a.longs = a.segments;
+  if (kernel.brief && a.cluster == 1 && a.total && a.items <= room && best.segments > 1 && best.strip * units.size >= kLongStrip)
+    follow(units, best, room, &a);
   return a;
 }
 
@@ -120,7 +138,8 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
 template <class T, int W, int N, bool Gated, bool Shifted = false>
 Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  const Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, kManyRows<Shifted>});
+  constexpr bool many_rows = kManyRows<Shifted>;
+  const Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, many_rows && !Gated && W <= 4});
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }

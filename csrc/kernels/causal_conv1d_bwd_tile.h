@@ -39,6 +39,8 @@ struct Launch {
   int block_bits;     // rows: threads of a block
   int strip;          // rows: chunks of a strip; columns: units
   int unit;           // columns: positions of a unit
+  uint32_t longs;     // columns: so many segments have such strips; the others'
+  int brief;          // have so many units
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
   bool adjacent;      // rows: positions of x and of dout are neighbours
