@@ -101,20 +101,20 @@ func TestLargeSequences(t *testing.T) {
 	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
 }
 
-// Backward in so much memory that a GPU has its large kernels, and in the last two that channel-last
+// Backward in so much memory that a GPU has its large kernels, and in the last case that channel-last
 // strips go on in the next row, with brief ones behind them.
 func TestLargeBackward(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
 	var cases []optests.Case
-	for n := range 15 {
+	for n := range 13 {
 		c := optests.Case{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), DType: types[n%3], Layout: optests.ChannelLast, Seed: uint64(n)}
 		if n%5 == 4 {
 			c.Layout = optests.ChannelFirst
 		}
 		c.SiLU, c.NoBias, c.WithStates, c.WithSeqIdx = n%4 > 0, n%4 == 2, n%3 == 1, n%7 == 3
-		if n > 12 {
-			c.Batch, c.Dim, c.Seqlen, c.Width, c.Layout, c.WithSeqIdx = 13, 1032, 4001, 4, optests.ChannelLast, false
+		if n == 12 {
+			c.Batch, c.Dim, c.Seqlen, c.Width, c.WithSeqIdx = 11, 1032, 4101, 4, false
 		}
 		if *deviceFlag != "cpu" || n == 4 || n == 6 {
 			cases = append(cases, c) // on the CPU such sizes are nothing special, and the reference takes seconds

@@ -138,7 +138,8 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
 template <class T, int W, int N, bool Gated, bool Shifted = false>
 Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (W <= 4 || sizeof(T) == 4);
+  // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
+  constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
   const Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
