@@ -79,7 +79,8 @@ Cut cut(const Units& units, const Way& way, int64_t room, bool by_rows) {
 // place is for a block of long strips, and where one has ended before the others.
 void follow(const Units& units, const Cut& c, int64_t room, Launch* a) {
   const int64_t ranks = kColumnThreads >> c.lane_bits, fits = units.all * c.groups / (room * ranks);
-  const int64_t most = c.strip - c.strip / 50 - 1, strip = fits < most ? fits : most;
+  const int64_t most = c.strip - c.strip / 50 - 1, least = fits < most ? fits : most;
+  const int64_t strip = least - (least * units.size % 32 == 0);
   const int64_t rest = units.all - c.segments * ranks * strip, briefs = (rest * kBriefs + ranks * strip - 1) / (ranks * strip);
   if (rest <= 0) return;
   a->parts = divisor(units.row), a->total = uint32_t(units.all);
