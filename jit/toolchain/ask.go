@@ -22,7 +22,7 @@ import (
 type questions struct {
 	version []string
 	verbose []string // preprocess nothing and print the include folders
-	dry     []string // print the commands of a host compile
+	dry     []string // print the commands of a host compile; none where verbose does
 	link    []string // print the commands of a link
 }
 
@@ -37,6 +37,7 @@ func questionsFor(v target.Vendor) questions {
 	switch v {
 	case target.HIP:
 		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", null, "-o", null}
+		q.dry = nil
 	case target.CUDA:
 		q.verbose = []string{"-x", "cu", "-E", "-Xcompiler", "-v", null, "-o", null}
 		q.dry = []string{"-x", "c++", "-c", "-Xcompiler", "-###", null, "-o", object}
@@ -57,7 +58,11 @@ func targetQuestion(t target.Target) []string {
 // askCommon learns what does not depend on the target.
 func (s *search) askCommon() (*record, error) {
 	q := questionsFor(s.tc.Vendor)
-	out, err := s.runAll(q.version, q.verbose, q.dry, q.link)
+	asked := [][]string{q.version, q.verbose, q.link}
+	if q.dry != nil {
+		asked = append(asked, q.dry)
+	}
+	out, err := s.runAll(asked...)
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +75,17 @@ func (s *search) askCommon() (*record, error) {
 		r.VersionLine += "; " + host
 	}
 	r.IncludeDirs = includeDirs(out[0])
-	answers := []answer{parseAnswer(out[0]), parseAnswer(out[1]), parseAnswer(out[2])}
-	r.LibraryDirs = libraryDirs(answers[0], answers[2])
+	var answers []answer
+	for _, text := range out {
+		answers = append(answers, parseAnswer(text))
+	}
+	r.LibraryDirs = libraryDirs(answers[0], answers[1])
 	if r.Root, err = s.findRoot(answers); err != nil {
 		return nil, err
 	}
 	s.tc.Root = r.Root
-	if len(answers[1].commands) == 0 {
-		return nil, s.confused(q.dry, out[1], "no command in its answer")
+	if last := len(answers) - 1; q.dry != nil && len(answers[last].commands) == 0 {
+		return nil, s.confused(q.dry, out[last], "no command in its answer")
 	}
 	return r, s.collect(r, true, answers...)
 }

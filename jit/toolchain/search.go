@@ -52,7 +52,7 @@ type stamp struct {
 }
 
 // commonQuestion has a number that changes with what is asked.
-const commonQuestion = "common 2"
+const commonQuestion = "common 3"
 
 // settled is the age from which a folder's modification time can be trusted to change with its contents.
 const settled = 2 * time.Second
