@@ -33,6 +33,7 @@ var limits = []limit{
 	{".", "no spilled registers", func(r codeobject.Report) bool { return r.VGPRSpills == 0 && r.SGPRSpills == 0 }},
 	{".", "at least 2 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 2 }},
 	{`fwd::.*(_plain_|_first_|Everything)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
+	{`causal_conv1d_groups_kernel`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
 	{`fwd::causal_conv1d_fwd_first_kernel<.*, \d, false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
 	}},
@@ -63,7 +64,8 @@ var limits = []limit{
 	{`bwd::causal_conv1d_bwd_columns_kernel<(aiter::bf16_t, 2, 4|.*, 4, 1), `, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
 	{`bwd::causal_conv1d_bwd_columns_kernel<aiter::(bf16_t|half_t), 8, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
 	// Rows: 0 whole ones, 1 the others, 2 those with sequence numbers.
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*[01]>`, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
+	{`bwd::causal_conv1d_bwd_rows_kernel<.*, (4, .*1|8, .*0)>`, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
 	{`bwd::causal_conv1d_bwd_rows_kernel<.*, 4, .*2>`, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
 	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.Loop.WideLoads >= 2 && r.Loop.WideStores >= 1
