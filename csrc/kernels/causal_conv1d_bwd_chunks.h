@@ -204,6 +204,7 @@ template <class T, int W, Rows kRows> struct Chunks {
       if (!live) return;
       gather(tile);
     }
+    if (kRows == kNumbered && t >= length) tile.left.clear();  // padding, maybe
     if ((kRows == kRagged || kJoint<W>) && t < H) states(tile);
   }
 

@@ -49,7 +49,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     bias = taps[W];
   }
 
-  // see looks up what N positions from t on see. Of what is not the row's x and dout are 0.
+  // see looks up what N positions from t on see. Of a lane that has none of the row x and dout are 0.
   template <int N> AITER_DEVICE Sees<W, N> see(int t, bool live) const {
     const Launch& a = again(this->a);
     if (live && t < length && (!kJoint<W> || a.seen)) return Sees<W, N>(a.seen + b * seen_row(length), t);
@@ -194,6 +194,8 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   template <class See> AITER_DEVICE void compute(const See& sees, Tile& tile, bool live) {
     float x[H + R], g[R + H], out[R];
     if constexpr (!kVectors<kRows>) this->complete(tile, live);
+    if constexpr (kRows == kWholeNumbered)
+      if (!live || t >= length) tile.x.clear(), tile.left.clear();  // it sees what others have sent for, or padding
     if constexpr (kRows == kStates)
       if (live && t < H) this->states(tile);
     AITER_UNROLL

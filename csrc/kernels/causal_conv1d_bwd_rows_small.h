@@ -1,5 +1,5 @@
 // causal_conv1d_bwd of whole rows (channel-first) where all there is hardly fills the
-// device, so that latencies and what a thread does once are what counts: up to 4 taps. For
+// device, so that latencies and what a thread does once are what counts: 2 to 4 taps. For
 // NVIDIA's processors from sm_90 on.
 //
 // Tiling: a block has all rows of a channel, or of a few; a wave has one channel. A thread
@@ -41,9 +41,13 @@ template <class T, bool Packed> struct Vector {
   Words<T, 1> packed_bias;
   Raw raw[W + 1];
   float x[H + R], g[R + H], weight[W], bias;
+  int skip;
+
+  // exists says whether there is tap k: of two or three the first do not exist, and see nothing.
+  AITER_DEVICE bool exists(int k) const { return Packed || k > 1 || k >= skip; }
 
   AITER_DEVICE void load(const Backward& p, int b, int d, int t, bool live) {
-    own_x.clear(), own_dout.clear(), left.clear(), packed_bias.clear();
+    own_x.clear(), own_dout.clear(), left.clear(), packed_bias.clear(), skip = W - int(p.width);
     const T* from = position<T>(p.x, b, d, t);
     if (live) own_x = fetch<T, R>(from), own_dout = fetch<T, R>(position<T>(p.dout, b, d, t));
     if (live && t > 0) left = fetch<T, E>(from - E);
@@ -72,7 +76,8 @@ template <class T, bool Packed> struct Vector {
     for (int i = 0; i < R; i++) {
       float sum = bias;
       AITER_UNROLL
-      for (int k = 0; k < W; k++) sum = fmaf(weight[k], x[i + k], sum);
+      for (int k = 0; k < W; k++)
+        if (exists(k)) sum = fmaf(weight[k], x[i + k], sum);
       g[i] *= slope(sum);
     }
   }
@@ -93,6 +98,7 @@ template <class T, bool Packed> struct Vector {
     float v[R] = {};
     AITER_UNROLL
     for (int k = 0; k < W; k++) {
+      if (!exists(k)) continue;
       AITER_UNROLL
       for (int i = 0; i < R; i++) v[i] = fmaf(weight[k], g[i + H - k], v[i]);
     }

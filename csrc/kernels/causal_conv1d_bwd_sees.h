@@ -44,12 +44,12 @@ inline __global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_ke
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
     const Split at = split(n, row);
     const int64_t b = at.quotient, t = at.remainder - kSeenBefore;
-    const bool own = t >= 0 && t < p.seqlen;
-    const int32_t s = own ? p.sequence(b, t) : 0;
+    // The last sequence goes on behind the row: if that is padding, nobody sees it there either.
+    const int32_t s = t < 0 || p.seqlen == 0 ? 0 : p.sequence(b, t < p.seqlen ? t : p.seqlen - 1);
     uint32_t bits = 0;
     AITER_UNROLL
     for (int j = 0; j < 8; j++)
-      if (j < p.width && s >= 0 && (!own || t < j || p.sequence(b, t - j) == s)) bits |= 1u << j;
+      if (j < p.width && s >= 0 && (t < j || t - j >= p.seqlen || p.sequence(b, t - j) == s)) bits |= 1u << j;
     seen[n] = uint8_t(bits);
   }
 }
