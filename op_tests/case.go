@@ -68,10 +68,16 @@ type Case struct {
 	// Slice lays every tensor out as a slice of a larger buffer: odd strides,
 	// pointers aligned to an element only.
 	Slice bool
+	// Read and Written are where the activations lie that are read and written, the weights as ever.
+	Read, Written Lie
 	// Mixed gives the outputs the layout that the inputs do not have.
 	Mixed bool
 	Seed  uint64
 }
+
+// Lie is how an activation lies in memory: so many elements off alignment, its rows, or in channel-last its positions,
+// so many further apart than what they have.
+type Lie struct{ Off, Apart int64 }
 
 // normal is the case with every default written out.
 func (c Case) normal() Case {
@@ -142,6 +148,14 @@ func (c Case) String() string {
 	} {
 		if f.on {
 			fmt.Fprintf(&b, "_%s", f.word)
+		}
+	}
+	for _, l := range []struct {
+		word string
+		lie  Lie
+	}{{"read", c.Read}, {"written", c.Written}} {
+		if l.lie != (Lie{}) {
+			fmt.Fprintf(&b, "_%s-%d-%d", l.word, l.lie.Off, l.lie.Apart)
 		}
 	}
 	c.State.write(&b)

@@ -28,7 +28,11 @@ func (a argument) place(c Case) placement {
 	if c.Slice && !a.streams && c.Seed%2 == 0 {
 		step = 2 // of the streams alone, one dimension must be dense
 	}
-	for _, dim := range a.order(c, len(p.shape)) {
+	lie := a.lie(c)
+	for i, dim := range a.order(c, len(p.shape)) {
+		if i == 1 {
+			step += lie.Apart
+		}
 		p.strides[dim] = step
 		extent += (max(p.shape[dim], 1) - 1) * step
 		step = extent
@@ -36,12 +40,23 @@ func (a argument) place(c Case) placement {
 			step = oddOne(extent + a.gap())
 		}
 	}
-	p.offset = fence / p.dtype.Size()
+	p.offset = fence/p.dtype.Size() + lie.Off
 	if c.Slice {
 		p.offset++
 	}
 	p.bytes = (p.offset+extent)*p.dtype.Size() + fence
 	return p
+}
+
+// lie is where the case wants the argument, if it is an activation.
+func (a argument) lie(c Case) Lie {
+	switch {
+	case !a.streams:
+		return Lie{}
+	case a.written():
+		return c.Written
+	}
+	return c.Read
 }
 
 // gap differs from argument to argument, so that one's strides do not serve

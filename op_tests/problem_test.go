@@ -90,6 +90,8 @@ func TestGenerateLaysOut(t *testing.T) {
 		{"channel last", Case{Layout: ChannelLast}, []int64{21, 1, 3}, []int64{4, 1}, true},
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
 		{"channel last slice", Case{Slice: true, Layout: ChannelLast}, []int64{97, 1, 13}, []int64{19, 2}, false},
+		{"off", Case{Read: Lie{Off: 1}, Written: Lie{Apart: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
+		{"channel last apart", Case{Layout: ChannelLast, Read: Lie{Apart: 2}, Written: Lie{Apart: 1}}, []int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
@@ -102,7 +104,7 @@ func TestGenerateLaysOut(t *testing.T) {
 		if aligned := x.Ptr()%64 == 0; aligned != test.aligned {
 			t.Errorf("%s: x at %#x", test.name, x.Ptr())
 		}
-		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == c.Slice {
+		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Read != c.Written) {
 			t.Errorf("%s: out strides %v", test.name, p.Tensor("out").Strides())
 		}
 		c.Mixed = true

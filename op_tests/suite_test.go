@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"slices"
 	"testing"
@@ -76,6 +77,102 @@ func TestWholeRows(t *testing.T) {
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
 		t.Run(op, func(t *testing.T) { target.try(t, op, slices.Values(cases)) })
 	}
+}
+
+// Activations that lie anywhere while weights are packed, for each width that has kernels for such: only what is read or
+// only what is written off, rows an even or odd number of elements apart, alike or not.
+func TestLies(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	var cases []optests.Case
+	for n, lie := range [][2]optests.Lie{
+		{{}, {}}, {{Off: 1}, {Off: 1}}, {{Off: 1}, {}}, {{}, {Off: 1}}, {{Apart: 1}, {}}, {{}, {Apart: 1}},
+		{{Apart: 1}, {Apart: 1}}, {{Off: 3, Apart: 2}, {Off: 1, Apart: 2}}, {{Off: 2, Apart: 6}, {Off: 2, Apart: 2}},
+	} {
+		for _, size := range [][3]int64{{2, 34, 50}, {2, 33, 51}, {1, 2, 17}, {3, 1, 16}} {
+			for width := range int64(7) {
+				for layout := range optests.Layout(2) {
+					i := len(cases)
+					cases = append(cases, optests.Case{
+						Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[(n+int(width)+i/14)%3], Layout: layout,
+						Read: lie[0], Written: lie[1], SiLU: i%3 > 0, NoBias: i%7 == 1, Seed: uint64(i),
+					})
+				}
+			}
+		}
+	}
+	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_fwd", slices.Values(cases)) })
+	// Sums over few positions of one channel are near nothing too often to be judged by how many are off.
+	many := slices.DeleteFunc(cases, func(c optests.Case) bool { return c.Dim < 3 })
+	t.Run("causal_conv1d_bwd", func(t *testing.T) { target.try(t, "causal_conv1d_bwd", slices.Values(many)) })
+}
+
+// Padding that is not a number, and a tap that does not exist beside infinity: neither may be seen.
+func TestNotSeen(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	for op, of := range map[string][]string{"causal_conv1d_fwd": {"x"}, "causal_conv1d_bwd": {"x", "dout"}} {
+		t.Run(op, func(t *testing.T) {
+			for n, seqlen := range []int64{12, 13, 64, 384, 640, 784, 1024} {
+				for width := range int64(7) {
+					for layout := range optests.Layout(2) {
+						i := n*14 + int(width)*2 + int(layout)
+						c := optests.Case{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, DType: types[i/2%3], Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true, Seed: uint64(i)}
+						target.unseen(t, op, c, of, padding)
+						if c.WithSeqIdx, c.SiLU = false, false; seqlen > 15 {
+							target.unseen(t, op, c, of[len(of)-1:], infinity)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// unseen replaces values of some of a problem's tensors and runs it.
+func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, replace func(c optests.Case, seq []float64, i int64) (float64, bool)) {
+	t.Helper()
+	p, err := optests.Generate(op, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := make([]float64, c.Batch*c.Seqlen)
+	if c.WithSeqIdx {
+		if seq, err = p.Tensor("seq_idx").Float64s(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		values, err := p.Tensor(name).Float64s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range values {
+			if v, ok := replace(c, seq, int64(i)); ok {
+				values[i] = v
+			}
+		}
+		if err := p.Tensor(name).SetFloat64s(values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := g.runner.Run(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !optests.Passed(results) {
+		t.Errorf("%s: %v", p, results)
+	}
+}
+
+// padding is not a number.
+func padding(c optests.Case, seq []float64, i int64) (float64, bool) {
+	return math.NaN(), seq[i/(c.Dim*c.Seqlen)*c.Seqlen+i%c.Seqlen] < 0
+}
+
+// infinity is at one position of each row.
+func infinity(c optests.Case, _ []float64, i int64) (float64, bool) {
+	return math.Inf(1), i%c.Seqlen == c.Seqlen/2
 }
 
 // Sequences in so much memory that a GPU looks them up once for all channels.
