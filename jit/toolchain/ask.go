@@ -84,8 +84,12 @@ func (s *search) askCommon() (*record, error) {
 		return nil, err
 	}
 	s.tc.Root = r.Root
-	if last := len(answers) - 1; q.dry != nil && len(answers[last].commands) == 0 {
-		return nil, s.confused(q.dry, out[last], "no command in its answer")
+	last, asking := 0, q.verbose // the answer that tells what a host compile runs
+	if q.dry != nil {
+		last, asking = len(answers)-1, q.dry
+	}
+	if !slices.ContainsFunc(answers[last].commands, func(words []string) bool { return strings.Contains(words[0], "/") }) {
+		return nil, s.confused(asking, out[last], "no command in its answer")
 	}
 	return r, s.collect(r, true, answers...)
 }

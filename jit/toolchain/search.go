@@ -31,6 +31,7 @@ type search struct {
 	timeout  time.Duration
 	override string // the root folder by the user's word
 	tc       *Toolchain
+	began    time.Time              // what changed since may be in one answer and not in another
 	early    func() (string, error) // what the compiler says of the target, asked along with what is common
 }
 
@@ -59,6 +60,7 @@ const settled = 2 * time.Second
 
 // identify fills in the toolchain: what its compiler has in common for all targets, then what it uses for this one.
 func (s *search) identify() error {
+	s.began = time.Now()
 	defer s.askEarly()()
 	common, err := s.common()
 	if err != nil {
@@ -158,7 +160,7 @@ func (s *search) answerTo(question string, ask func() (*record, error)) (*record
 	if err != nil {
 		return nil, err
 	}
-	if text, err := json.Marshal(fresh); err == nil && fresh.settled(time.Now()) {
+	if text, err := json.Marshal(fresh); err == nil && fresh.settled(s.began) {
 		s.memo.Put(question, string(text))
 	}
 	return fresh, nil
