@@ -55,8 +55,9 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
   AITER_ROLLED
   for (int r = 0; r < kAsked && r < rows; r++, ahead += x_row) prefetch(ahead);
   constexpr uint32_t kAll = (1u << N) - 1;
-  Sight<W> sight = Sight<W>::all(again_after<Rows>(gates).hides() ? 0 : kAll);
-  if (sight.live == 0) again_after<Rows>(gates).template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
+  const bool hides = again_after<Rows>(gates).hides();
+  Sight<W> sight = Sight<W>::all(hides ? 0 : kAll);
+  if (hides) again_after<Rows>(gates).template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
   const bool whole = whole_wave(sight.clear() == kAll);
   const Rows& a = again(all);
   const int64_t out_row = a.out.dim * N;

@@ -1,5 +1,5 @@
 // Plain problems on the GPU: weights and bias packed and of x's type, rows that are
-// aligned, one launch. A small launch takes as long as the chain of a thread's
+// aligned (but for pairs), one launch. A small launch takes as long as the chain of a thread's
 // instructions, so there is little to look at: strides of 32 bits, no types, no edges
 // but where a row begins and ends, no loop.
 //
@@ -15,7 +15,7 @@ namespace aiter::conv1d {
 constexpr int kTaps = 4;
 
 // Plain is a launch. Strides are in units, 16 bytes of a row or a thread's channels of
-// a position: of batches, and of channels or positions, whichever are not adjacent.
+// a position, an element where rows are not aligned: of batches, and of channels or positions, whichever are not adjacent.
 struct Plain {
   const void *x, *weight, *bias;  // bias may be null
   void* out;
