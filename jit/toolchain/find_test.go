@@ -295,6 +295,17 @@ func TestHangingCompiler(t *testing.T) {
 	}
 }
 
+// TestSettled: what changed shortly before the first question, or since, may be in one answer and not in another.
+func TestSettled(t *testing.T) {
+	began := time.Now()
+	for before, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false, 0: false, -10 * time.Second: false} {
+		r := &record{Watch: []stamp{{"/none", -1}, {"/some", began.Add(-before).UnixNano()}}}
+		if got := r.settled(began); got != want {
+			t.Errorf("changed %s before the first question: settled is %t, want %t", before, got, want)
+		}
+	}
+}
+
 // TestTargetIsAskedBesideTheRest has the other answers wait for the question about the target; it ends with a search that fails.
 func TestTargetIsAskedBesideTheRest(t *testing.T) {
 	dir := t.TempDir()
