@@ -3,6 +3,7 @@ package toolchain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -303,6 +304,27 @@ func TestSettled(t *testing.T) {
 		if got := r.settled(began); got != want {
 			t.Errorf("changed %s before the first question: settled is %t, want %t", before, got, want)
 		}
+	}
+}
+
+// TestChangesWhileAskingAreNotRemembered has a compiler that takes its time after a change, until it looks old.
+func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	dir, slow := fake(t), filepath.Join(t.TempDir(), "slow")
+	write(t, slow, "", 0o644)
+	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
+	change := fmt.Sprintf("if [ -e %s ]; then touch $here/include; sleep %.1f; fi\necho call", slow, (settled + 100*time.Millisecond).Seconds())
+	write(t, filepath.Join(dir, "g++"), strings.Replace(fakeCompiler, "echo call", change, 1), 0o755)
+	aged(t, dir, filepath.Join(dir, "include"))
+	memo := filehash.Open("")
+	findIn(t, dir, memo)
+	asked := len(read(t, filepath.Join(dir, "calls")))
+	if err := os.Remove(slow); err != nil {
+		t.Fatal(err)
+	}
+	findIn(t, dir, memo)
+	if again := len(read(t, filepath.Join(dir, "calls"))); again == asked {
+		t.Error("an answer was remembered though a folder had changed while it was given")
 	}
 }
 
