@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -24,13 +25,20 @@ type collector struct {
 	seen     map[string]bool
 	watched  map[string]bool
 	parts    []*Part
-	digests  errgroup.Group // on their way: a compiler's libraries are hundreds of megabytes
+	digests  *errgroup.Group // on their way: a compiler's libraries are hundreds of megabytes
+	reading  context.Context // ends with the first that fails, and with the search
+}
+
+func (s *search) collector() *collector {
+	c := &collector{s: s, seen: map[string]bool{}, watched: map[string]bool{}}
+	c.digests, c.reading = errgroup.WithContext(s.ctx)
+	c.digests.SetLimit(runtime.GOMAXPROCS(0))
+	return c
 }
 
 // collect fills r with the files in the answers; common says whether the driver and the link belong to them.
 func (s *search) collect(r *record, common bool, answers ...answer) error {
-	c := &collector{s: s, seen: map[string]bool{}, watched: map[string]bool{}}
-	c.digests.SetLimit(runtime.GOMAXPROCS(0))
+	c := s.collector()
 	err := c.walk(r, common, answers)
 	if err = cmp.Or(err, c.digests.Wait()); err != nil {
 		return err
@@ -278,8 +286,12 @@ func (c *collector) file(p string) error {
 	c.watch(path.Dir(p))
 	part := &Part{Name: path.Base(p), Path: p}
 	c.parts = append(c.parts, part)
-	c.digests.Go(func() (err error) {
-		if part.Digest, err = c.s.memo.Digest(host); err != nil {
+	c.digests.Go(func() error {
+		err := c.reading.Err()
+		if err == nil {
+			part.Digest, err = c.s.memo.Digest(host)
+		}
+		if err != nil {
 			return fmt.Errorf("identify the toolchain: %w", err)
 		}
 		return nil
