@@ -68,8 +68,9 @@ type Case struct {
 	// Slice lays every tensor out as a slice of a larger buffer: odd strides,
 	// pointers aligned to an element only.
 	Slice bool
-	// Read and Written are where the activations lie that are read and written, the weights as ever.
-	Read, Written Lie
+	// Read and Written are where the activations lie that are read and written, Dout where backward's
+	// dout does, which is not as Read says; the weights lie as ever.
+	Read, Dout, Written Lie
 	// Mixed gives the outputs the layout that the inputs do not have.
 	Mixed bool
 	Seed  uint64
@@ -153,7 +154,7 @@ func (c Case) String() string {
 	for _, l := range []struct {
 		word string
 		lie  Lie
-	}{{"read", c.Read}, {"written", c.Written}} {
+	}{{"read", c.Read}, {"dout", c.Dout}, {"written", c.Written}} {
 		if l.lie != (Lie{}) {
 			fmt.Fprintf(&b, "_%s-%d-%d", l.word, l.lie.Off, l.lie.Apart)
 		}

@@ -11,7 +11,7 @@ func causalConv1dBwd() operator {
 			{name: "x", shape: shapeX, dtype: typeX, streams: true, fill: normals},
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
-			{name: "dout", shape: shapeX, dtype: typeX, streams: true, fill: normals},
+			{name: "dout", shape: shapeX, dtype: typeX, streams: true, lie: func(c Case) Lie { return c.Dout }, fill: normals},
 			{name: "use_silu", role: option, value: func(c Case) any { return c.SiLU }},
 			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: sequences, present: passesSeqIdx},
 			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: normals, present: passesInitial},

@@ -28,7 +28,7 @@ func (a argument) place(c Case) placement {
 	if c.Slice && !a.streams && c.Seed%2 == 0 {
 		step = 2 // of the streams alone, one dimension must be dense
 	}
-	lie := a.lie(c)
+	lie := a.lies(c)
 	for i, dim := range a.order(c, len(p.shape)) {
 		if i == 1 {
 			step += lie.Apart
@@ -48,11 +48,13 @@ func (a argument) place(c Case) placement {
 	return p
 }
 
-// lie is where the case wants the argument, if it is an activation.
-func (a argument) lie(c Case) Lie {
+// lies says where the case wants the argument, if it is an activation.
+func (a argument) lies(c Case) Lie {
 	switch {
 	case !a.streams:
 		return Lie{}
+	case a.lie != nil:
+		return a.lie(c)
 	case a.written():
 		return c.Written
 	}

@@ -42,6 +42,8 @@ type argument struct {
 	// streams marks a (batch, dim, seqlen) or (dim, seqlen) tensor, laid out as
 	// the case says.
 	streams bool
+	// lie is where the case wants a stream; nil for where it wants all that are read, or written.
+	lie func(Case) Lie
 	// fill makes an input's values, row-major.
 	fill func(c Case, r *rand.Rand, values []float64)
 	// steady makes an input's values where calls are timed and random ones would

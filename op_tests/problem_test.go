@@ -118,6 +118,18 @@ func TestGenerateLaysOut(t *testing.T) {
 	}
 }
 
+// Backward's x, dout and dx lie each as the case says of it.
+func TestGenerateLaysOutGradients(t *testing.T) {
+	c := Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Read: Lie{Apart: 1}, Dout: Lie{Off: 2, Apart: 4}, Written: Lie{Off: 1}}
+	p := generate(t, "causal_conv1d_bwd", c)
+	for name, want := range map[string]struct{ off, apart int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
+		v := p.Tensor(name)
+		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off || !slices.Equal(v.Strides(), []int64{2*want.apart + 7, want.apart, 1}) {
+			t.Errorf("%s: %d elements off, strides %v", name, off, v.Strides())
+		}
+	}
+}
+
 // What lies around an input must spoil the result of whoever reads it.
 func TestInputsLieAmongNaNs(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {

@@ -68,6 +68,9 @@ func TestWholeRows(t *testing.T) {
 			case 5:
 				cases[n].GradDType = tensor.Float32
 			}
+			if n%4 == 2 {
+				cases[n].Read.Apart, cases[n].Dout.Apart, cases[n].Written.Apart = 8, 24, 16
+			}
 		}
 		for n := range 3 {
 			cases = append(cases, optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, Seed: uint64(n)})
@@ -79,23 +82,25 @@ func TestWholeRows(t *testing.T) {
 	}
 }
 
-// Activations that lie anywhere while weights are packed, for each width that has kernels for such: only what is read or
-// only what is written off, rows an even or odd number of elements apart, alike or not.
+// Activations that lie anywhere while weights are packed, for each width that has kernels for such: one of x, dout and what is
+// written off or with its rows further apart, all of them, alike or not, and whole vectors with three distances.
 func TestLies(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case
-	for n, lie := range [][2]optests.Lie{
-		{{}, {}}, {{Off: 1}, {Off: 1}}, {{Off: 1}, {}}, {{}, {Off: 1}}, {{Apart: 1}, {}}, {{}, {Apart: 1}},
-		{{Apart: 1}, {Apart: 1}}, {{Off: 3, Apart: 2}, {Off: 1, Apart: 2}}, {{Off: 2, Apart: 6}, {Off: 2, Apart: 2}},
+	for n, lie := range [][3]optests.Lie{
+		{{}, {}, {}}, {{Off: 1}, {Off: 1}, {Off: 1}}, {{Off: 1}, {}, {}}, {{}, {Off: 1}, {}}, {{}, {}, {Off: 1}},
+		{{Apart: 1}, {Apart: 1}, {Apart: 1}}, {{Apart: 1}, {}, {}}, {{}, {Apart: 1}, {}}, {{}, {}, {Apart: 1}},
+		{{Apart: 8}, {Apart: 16}, {Apart: 24}}, {{Off: 1}, {Off: 2}, {Off: 3}}, {{Off: 3, Apart: 2}, {Off: 2, Apart: 3}, {Off: 1, Apart: 2}},
+		{{Off: 2, Apart: 6}, {Off: 2, Apart: 4}, {Off: 2, Apart: 2}},
 	} {
-		for _, size := range [][3]int64{{2, 34, 50}, {2, 33, 51}, {1, 2, 17}, {3, 1, 16}} {
+		for _, size := range [][3]int64{{2, 34, 50}, {2, 33, 51}, {2, 40, 48}, {1, 2, 17}, {3, 1, 16}} {
 			for width := range int64(7) {
 				for layout := range optests.Layout(2) {
 					i := len(cases)
 					cases = append(cases, optests.Case{
 						Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[(n+int(width)+i/14)%3], Layout: layout,
-						Read: lie[0], Written: lie[1], SiLU: i%3 > 0, NoBias: i%7 == 1, Seed: uint64(i),
+						Read: lie[0], Dout: lie[1], Written: lie[2], SiLU: i%3 > 0, NoBias: i%7 == 1, Seed: uint64(i),
 					})
 				}
 			}
