@@ -12,38 +12,61 @@ import (
 // beyond32 is an element offset that no 32-bit number holds, signed or not.
 const beyond32 = 1<<32 + 5
 
-// Offsets of more than 2^31 elements, along each dimension in turn. On the host
-// the memory between the elements is never touched, so it costs nothing.
+// pitch is whole vectors, of which 16 are more elements than a 32-bit number holds.
+const pitch = 9 << 25
+
+// Offsets of more than 2^31 elements, along each dimension in turn, for kernels that take any strides and for those of
+// plain problems: weights in x's type, whole vectors of positions or of channels, pairs of channels that lie anywhere. Of
+// these some count in units of several elements, and then take strides beyond 2^32, some up to that. On the host the memory
+// between the elements is never touched, so it costs nothing.
 func TestFarStrides(t *testing.T) {
 	if *deviceFlag != "cpu" && !*farFlag {
 		t.Skip("on a GPU this takes tens of gigabytes of memory that is really there: ask for it with -far")
 	}
 	target := open(t)
-	for name, far := range map[string]struct{ shape, strides []int64 }{
-		"batch": {[]int64{2, 2, 2}, []int64{beyond32, 9, 1}}, "dim": {[]int64{2, 2, 2}, []int64{20, beyond32, 1}},
-		"seqlen": {[]int64{2, 2, 2}, []int64{3, 1, beyond32}}, "whole rows": {[]int64{2, 2, 8}, []int64{beyond32 + 3, 8, 1}},
+	for _, far := range []struct {
+		name           string
+		weight         tensor.DType
+		width          int64
+		shape, strides []int64
+	}{
+		{"batch", tensor.Float32, 3, []int64{2, 2, 2}, []int64{beyond32, 9, 1}},
+		{"dim", tensor.Float32, 3, []int64{2, 2, 2}, []int64{20, beyond32, 1}},
+		{"seqlen", tensor.Float32, 3, []int64{2, 2, 2}, []int64{3, 1, beyond32}},
+		{"whole rows", tensor.Float32, 3, []int64{2, 2, 8}, []int64{beyond32 + 3, 8, 1}},
+		{"narrow plain rows", tensor.Float16, 3, []int64{2, 2, 8}, []int64{beyond32 + 3, 8, 1}},
+		{"plain rows", tensor.Float16, 4, []int64{2, 2, 8}, []int64{8, beyond32 + 3, 1}},
+		{"wide plain rows", tensor.Float16, 6, []int64{2, 2, 8}, []int64{beyond32 + 3, 8, 1}},
+		{"narrow strips", tensor.Float16, 3, []int64{2, 8, 16}, []int64{beyond32 + 3, 1, 8}},
+		{"narrow strips of positions", tensor.Float16, 3, []int64{1, 8, 24}, []int64{0, 1, pitch}},
+		{"strips", tensor.Float16, 4, []int64{2, 8, 16}, []int64{beyond32 + 3, 1, 8}},
+		{"strips of positions", tensor.Float16, 4, []int64{1, 8, 24}, []int64{0, 1, pitch}},
+		{"pairs", tensor.Float16, 6, []int64{2, 4, 16}, []int64{beyond32 + 3, 1, 4}},
+		{"level pairs", tensor.Float16, 5, []int64{2, 3, 16}, []int64{beyond32 - 6, 1, 4}},
+		{"turning pairs", tensor.Float16, 4, []int64{2, 3, 16}, []int64{beyond32 - 6, 1, 3}},
+		{"turning pairs of positions", tensor.Float16, 7, []int64{1, 3, 24}, []int64{0, 1, pitch + 1}},
+		{"too far for pairs", tensor.Float16, 4, []int64{2, 3, 16}, []int64{beyond32, 1, 3}},
 	} {
-		shape, strides := far.shape, far.strides
-		for op, outputs := range map[string][]string{"causal_conv1d_fwd": {"out"}, "causal_conv1d_bwd": {"dx"}} {
-			given := map[string]any{"use_silu": true, "weight": filled(t, tensor.Float32, []int64{2, 3}, nil)}
-			for _, arg := range append(outputs, "x", "dout") {
-				if arg != "dout" || op == "causal_conv1d_bwd" {
-					given[arg] = filled(t, tensor.Float16, shape, strides)
+		for op, streams := range map[string][]string{"causal_conv1d_fwd": {"out", "x"}, "causal_conv1d_bwd": {"dx", "x", "dout"}} {
+			t.Run(far.name+"/"+op, func(t *testing.T) {
+				given := map[string]any{"use_silu": true, "weight": filled(t, far.weight, []int64{far.shape[1], far.width}, nil)}
+				for _, arg := range streams {
+					given[arg] = filled(t, tensor.Float16, far.shape, far.strides)
 				}
-			}
-			p, err := optests.FromTensors(op, given)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if results, err := target.runner.Run(p); err != nil || !optests.Passed(results) {
-				t.Errorf("%s, %s: %v %v", op, name, results, err)
-			}
+				p, err := optests.FromTensors(op, given)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if results, err := target.runner.Run(p); err != nil || !optests.Passed(results) {
+					t.Errorf("%v %v", results, err)
+				}
+			})
 		}
 	}
 }
 
-// filled makes a tensor of 0.5, 0.75, 1, ... whose storage may be huge: only the
-// pages of its elements exist.
+// filled makes a tensor of 0.5, 0.75, 1, ... 6, and again, whose storage may be huge:
+// only the pages of its elements exist.
 func filled(t *testing.T, dt tensor.DType, shape, strides []int64) *tensor.Tensor {
 	t.Helper()
 	size := int64(4096)
@@ -62,7 +85,7 @@ func filled(t *testing.T, dt tensor.DType, shape, strides []int64) *tensor.Tenso
 	}
 	values := make([]float64, v.Numel())
 	for i := range values {
-		values[i] = 0.5 + 0.25*float64(i)
+		values[i] = 0.5 + 0.25*float64(i%23)
 	}
 	if err := v.SetFloat64s(values); err != nil {
 		t.Fatal(err)

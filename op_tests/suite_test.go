@@ -26,7 +26,7 @@ var (
 	samplesFlag = flag.Int("samples", 160, "number of cases of an operator with -grid=sample")
 	seedFlag    = flag.Uint64("seed", 1, "which cases -grid=sample takes, and their inputs")
 	limitFlag   = flag.Int64("limit", 1<<19, "elements above which a sampled case is made smaller")
-	farFlag     = flag.Bool("far", false, "on a GPU too, offsets beyond 2^32 elements: takes 40 GB there and 60 GB here")
+	farFlag     = flag.Bool("far", false, "on a GPU too, offsets beyond 2^32 elements: takes 45 GB there and 60 GB here")
 	deviceFlag  = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
 )
 
