@@ -1,0 +1,123 @@
+package optests_test
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/device"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// target is a place where operators run.
+type target struct {
+	reg    *registry.Registry
+	runner optests.Runner
+}
+
+func open(t *testing.T) target {
+	t.Helper()
+	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: cmp.Or(os.Getenv("AITER_JIT_DIR"), t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reg.Close() })
+	dev, err := tensor.ParseDevice(*deviceFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := optests.Runner{Call: func(op string, args []any) error { return call(t.Context(), reg, op, args) }}
+	if !dev.IsHost() {
+		run.Device = remote{reg.Devices(), dev}
+	}
+	return target{reg, run}
+}
+
+func call(ctx context.Context, reg *registry.Registry, name string, args []any) error {
+	op, err := reg.Lookup(name)
+	if err != nil {
+		return err
+	}
+	return op.Call(ctx, args...)
+}
+
+// remote is a device other than the host.
+type remote struct {
+	*device.Devices
+	dev tensor.Device
+}
+
+var _ optests.Device = remote{}
+
+func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
+	return r.Devices.ToDevice(t, r.dev)
+}
+
+// try reports every case that is not as good as float32 sums rounded once.
+func (g target) try(t *testing.T, op string, cases iter.Seq[optests.Case]) {
+	start, n, failed := time.Now(), 0, 0
+	for trial := range g.runner.Try(op, cases) {
+		n++
+		if trial.Ideal() {
+			continue
+		}
+		t.Error(trial)
+		if failed++; failed == 10 {
+			t.Fatalf("stopped after %d failures in %d cases", failed, n)
+		}
+	}
+	if n == 0 {
+		t.Error("no cases")
+	}
+	t.Logf("%d cases in %.1fs", n, time.Since(start).Seconds())
+}
+
+// run calls the problem's operator once and returns its outputs, on the host.
+func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor {
+	t.Helper()
+	placed, err := g.runner.Place(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = placed.Free() }()
+	if err := g.runner.Call(p.Op, placed.Args); err != nil {
+		t.Fatal(err)
+	}
+	out, err := placed.Outputs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// outputs runs the case once and returns the bits of what came out.
+func (g target) outputs(t *testing.T, op string, c optests.Case) map[string][]byte {
+	t.Helper()
+	p, err := optests.Generate(op, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bits := map[string][]byte{}
+	for name, out := range g.run(t, p) {
+		bits[name] = rowMajor(t, out)
+	}
+	return bits
+}
+
+func rowMajor(t *testing.T, v *tensor.Tensor) []byte {
+	t.Helper()
+	c, err := v.Compact()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
