@@ -31,25 +31,59 @@ func TestLargeSequences(t *testing.T) {
 	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
 }
 
-// Backward in so much memory that a GPU has its large kernels, and in the last case that channel-last
-// strips go on in the next row, with brief ones behind them.
-func TestLargeBackward(t *testing.T) {
-	target := open(t)
-	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
-	var cases []optests.Case
-	for n := range 13 {
-		c := optests.Case{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), DType: types[n%3], Layout: optests.ChannelLast, Seed: uint64(n)}
-		if n%5 == 4 {
-			c.Layout = optests.ChannelFirst
-		}
-		c.SiLU, c.NoBias, c.WithStates, c.WithSeqIdx = n%4 > 0, n%4 == 2, n%3 == 1, n%7 == 3
-		if n == 12 {
-			c.Batch, c.Dim, c.Seqlen, c.Width, c.SiLU = 11, 1032, 4101, 4, true
-		}
-		if *deviceFlag != "cpu" || n == 4 || n == 6 {
-			cases = append(cases, c) // on the CPU such sizes are nothing special, and the reference takes seconds
+// gpuCases are for GPUs alone: on the CPU such sizes are nothing special, and the reference takes seconds.
+func gpuCases(cases ...optests.Case) []optests.Case {
+	if *deviceFlag == "cpu" {
+		return nil
+	}
+	return cases
+}
+
+// largeBackward is the n-th of 14 problems in so much memory that a GPU has its large kernels: each width in 16 bits, then
+// in float32.
+func largeBackward(n int) optests.Case {
+	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
+	c := optests.Case{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), DType: types[n%2], Layout: optests.ChannelLast, Seed: uint64(n)}
+	if n >= 7 {
+		c.DType = tensor.Float32
+	}
+	if n%5 == 4 {
+		c.Layout = optests.ChannelFirst
+	}
+	c.SiLU, c.NoBias, c.WithStates, c.WithSeqIdx = n%4 > 0, n%4 == 2, n%5 == 1, n%6 == 5
+	return c
+}
+
+// longStrips is hardly larger than what makes a GPU's channel-last strips so long that brief ones follow them and that they go
+// on in the next row: of 33 vectors of channels almost half the threads have none.
+func longStrips(dt tensor.DType, width int64) optests.Case {
+	c := optests.Case{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, DType: dt, Layout: optests.ChannelLast, SiLU: true}
+	if dt == tensor.Float32 {
+		c.Batch = 39
+		if width > 4 {
+			c.Dim = 33 * 2
 		}
 	}
+	return c
+}
+
+// Backward's large kernels, of tensors that lie alike and not, and of long strips.
+func TestLargeBackward(t *testing.T) {
+	target := open(t)
+	cases := []optests.Case{largeBackward(4), largeBackward(6)}
+	for _, n := range []int{0, 1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13} {
+		cases = append(cases, gpuCases(largeBackward(n))...)
+	}
+	for _, lie := range [][3]optests.Lie{{{Off: 1}, {Apart: 3}, {}}, {{Apart: 4}, {Off: 1}, {Off: 2}}, {{Apart: 8}, {Apart: 24}, {Apart: 16}}} {
+		for _, n := range []int{2, 8} {
+			c := largeBackward(n)
+			c.Read, c.Dout, c.Written = lie[0], lie[1], lie[2]
+			cases = append(cases, gpuCases(c)...)
+		}
+	}
+	states := longStrips(tensor.BFloat16, 4)
+	states.WithStates = true
+	cases = append(cases, gpuCases(states, longStrips(tensor.Float32, 4), longStrips(tensor.Float32, 7))...)
 	target.try(t, "causal_conv1d_bwd", slices.Values(cases))
 }
 
@@ -58,16 +92,30 @@ func TestDeterminism(t *testing.T) {
 	target := open(t)
 	ragged := optests.Case{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.Float32, WithStates: true, Seed: 11}
 	whole := optests.Case{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true, DType: tensor.BFloat16, Seed: 12}
-	last, wholeLast := ragged, whole
-	last.Layout, wholeLast.Layout = optests.ChannelLast, optests.ChannelLast
-	for _, op := range optests.Operators() {
-		for _, c := range []optests.Case{ragged, last, whole, wholeLast} {
-			first := target.outputs(t, op, c)
-			for range 3 {
-				for name, bits := range target.outputs(t, op, c) {
-					if !slices.Equal(bits, first[name]) {
-						t.Errorf("%s %s: %s differs from run to run", op, c, name)
-					}
+	numbers, wholeNumbers, wide, wholeWide := ragged, whole, ragged, whole
+	numbers.WithStates, numbers.WithSeqIdx, wholeNumbers.WithSeqIdx, wide.Width, wholeWide.Width = false, true, true, 7, 5
+	for layout := range optests.Layout(2) {
+		for _, op := range optests.Operators() {
+			target.repeat(t, op, 3, layout, ragged, whole)
+		}
+		for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
+			target.repeat(t, op, 1, layout, numbers, wholeNumbers, wide, wholeWide)
+		}
+	}
+	large := gpuCases(longStrips(tensor.BFloat16, 4), longStrips(tensor.Float32, 7), largeBackward(3), largeBackward(5), largeBackward(6))
+	target.repeat(t, "causal_conv1d_bwd", 2, optests.ChannelLast, large...)
+}
+
+// repeat runs each case in the layout once, and so many times again.
+func (g target) repeat(t *testing.T, op string, times int, layout optests.Layout, cases ...optests.Case) {
+	t.Helper()
+	for _, c := range cases {
+		c.Layout = layout
+		first := g.outputs(t, op, c)
+		for range times {
+			for name, bits := range g.outputs(t, op, c) {
+				if !slices.Equal(bits, first[name]) {
+					t.Errorf("%s %s: %s differs from run to run", op, c, name)
 				}
 			}
 		}
