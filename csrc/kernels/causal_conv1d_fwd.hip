@@ -12,6 +12,7 @@
 
 #include <aiter/ffi.h>
 
+#include "causal_conv1d_first_gpu.h"
 #include "causal_conv1d_fwd_gpu.h"
 #if AITER_CUDA
 #include "causal_conv1d_plain_pairs_gpu.h"
@@ -80,6 +81,12 @@ template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_str
   launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
 #endif
   return true;
+}
+
+template <class T, int W, bool kShifts>
+__global__ void __launch_bounds__(kThreads, (kStreaming<T, W, kShifts>)) causal_conv1d_fwd_first_kernel(Rows a) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.total) run_rows<T, W, kShifts>(a, i);
 }
 
 template <class T, int W> void launch_general(const Rows& a, const Forward& p, gpu_stream_t stream) {

@@ -1,21 +1,13 @@
-// The kernels of causal_conv1d_fwd on the GPU and their launch, for the two files
-// that compile them: causal_conv1d_fwd.hip those of rows alone,
-// causal_conv1d_fwd_sequences.hip those with sequence numbers and states. Two files, so
-// that a first call compiles them side by side.
+// What the two files that compile causal_conv1d_fwd's kernels on the GPU share:
+// causal_conv1d_fwd.hip those of rows alone, causal_conv1d_fwd_sequences.hip those with
+// sequence numbers and states. Two files, so that a first call compiles them side by side.
 #pragma once
 
 #include <aiter/dispatch.h>
 
-#include "causal_conv1d_first_gpu.h"
 #include "causal_conv1d_last_gpu.h"
 
 namespace aiter::conv1d::fwd {
-
-template <class T, int W, bool kShifts>
-__global__ void __launch_bounds__(kThreads, (kStreaming<T, W, kShifts>)) causal_conv1d_fwd_first_kernel(Rows a) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_rows<T, W, kShifts>(a, i);
-}
 
 template <class T, int W, int C, class Gate>
 __global__ void __launch_bounds__(kThreads, (kWalking<W, Gate>)) causal_conv1d_fwd_last_kernel(Rows a, Gate gate) {

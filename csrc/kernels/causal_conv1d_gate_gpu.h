@@ -109,8 +109,8 @@ class Gate {
     return p_.initial.data && !p_.seq.data && i >= 0 ? to_float(p_.initial.row<T>(b, d)[i * p_.initial.last]) : 0.0f;
   }
 
-  // before puts X from -(W-1) on to -1 of a row among the values from t-W on, if it has such.
-  template <class T, int W, int M> AITER_DEVICE void before(int64_t b, int64_t d, int t, float (&value)[M]) const {
+  // put_before puts X from -(W-1) on to -1 of a row among the values from t-W on, if it has such.
+  template <class T, int W, int M> AITER_DEVICE void put_before(int64_t b, int64_t d, int t, float (&value)[M]) const {
     if (!p_.initial.data || p_.seq.data) return;
     const int missing = W - int(p_.width);
     const T* row = p_.initial.row<T>(b, d) - missing * p_.initial.last;

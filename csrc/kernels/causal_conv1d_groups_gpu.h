@@ -78,7 +78,7 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
     if (begins) {
       AITER_UNROLL
       for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
-      again_after<Rows>(gates).template before<T, W>(tile.b, tile.d, t - tile.has.low, value);
+      again_after<Rows>(gates).template put_before<T, W>(tile.b, tile.d, t - tile.has.low, value);
     }
     if (whole) sum<T, W>(filter, value, y);
     else sum_seen<T, W>(filter, value, sight, y);

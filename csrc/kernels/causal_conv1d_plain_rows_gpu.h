@@ -31,8 +31,8 @@ AITER_DEVICE void sum_plain(const Filter& filter, const float* value, uint32_t s
   }
 }
 
-// store_some writes the elements of a vector that are not another kernel's.
-template <class T> AITER_DEVICE void store_some(T* p, uint32_t seen, const Words<4>& w) {
+// store_own writes the elements of a vector that are not another kernel's.
+template <class T> AITER_DEVICE void store_own(T* p, uint32_t seen, const Words<4>& w) {
   T v[kVector<T>];
   __builtin_memcpy(v, &w, sizeof v);
   AITER_UNROLL
@@ -118,7 +118,7 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
     AITER_UNROLL
     for (int i = 0; i < 4; i++) w.word[i] = pack<T>(y + i * kPer<T>);
     if (live || !Sights::skips(seen[v])) stream_words<4>(to, w);
-    else store_some(to, seen[v], w);
+    else store_own(to, seen[v], w);
   }
 }
 

@@ -16,7 +16,7 @@ constexpr int kStrip = 8;
 // kStripBlocks blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread
 // the registers that it needs.
 template <bool kNarrow, class Beside>
-constexpr int kStripBlocks = AITER_HIP ? 3 : Beside::kSeen ? (kNarrow ? 6 : 7) : kNarrow ? 5 : 6;
+constexpr int kStripBlocks = AITER_HIP ? 3 : !kNarrow ? 7 : Beside::kSeen ? 6 : 5;
 
 // run_seen_strip is what one thread does of a strip whose positions do not see all, one
 // by one: it is rare, and nothing of it is in registers that others could have.
