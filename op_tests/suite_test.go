@@ -93,7 +93,7 @@ func TestLies(t *testing.T) {
 					i := len(cases)
 					cases = append(cases, optests.Case{
 						Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[(n+int(width)+i/14)%3], Layout: layout,
-						Read: lie[0], Dout: lie[1], Written: lie[2], SiLU: i%3 > 0, NoBias: i%7 == 1, Seed: uint64(i),
+						Read: lie[0], Dout: lie[1], Written: lie[2], SiLU: i%3 > 0, NoBias: i%7 == 1, WithSeqIdx: i%5 == 4, Seed: uint64(i),
 					})
 				}
 			}
