@@ -15,9 +15,8 @@ const beyond32 = 1<<32 + 5
 // pitch is whole vectors, of which 16 are more elements than a 32-bit number holds.
 const pitch = 9 << 25
 
-// Offsets of more than 2^31 elements, along each dimension in turn, for kernels that take any strides and for those of
-// plain problems: weights in x's type, whole vectors of positions or of channels, pairs of channels that lie anywhere. Of
-// these some count in units of several elements, and then take strides beyond 2^32, some up to that. On the host the memory
+// Offsets of more than 2^31 elements, along each dimension in turn, for kernels that take any strides and for forward's plain
+// ones, which are for weights in x's type: they count in elements or in vectors of them, up to 2^32. On the host the memory
 // between the elements is never touched, so it costs nothing.
 func TestFarStrides(t *testing.T) {
 	if *deviceFlag != "cpu" && !*farFlag {

@@ -39,7 +39,7 @@ func gpuCases(cases ...optests.Case) []optests.Case {
 	return cases
 }
 
-// largeBackward is the n-th of 14 problems in so much memory that a GPU has its large kernels: each width in 16 bits, then
+// largeBackward is the n-th of 14 problems in so much memory that a GPU has its large kernels: of each width in 16 bits, then
 // in float32.
 func largeBackward(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
@@ -54,8 +54,8 @@ func largeBackward(n int) optests.Case {
 	return c
 }
 
-// longStrips is hardly larger than what makes a GPU's channel-last strips so long that brief ones follow them and that they go
-// on in the next row: of 33 vectors of channels almost half the threads have none.
+// longStrips is hardly larger than what makes the strips of a GPU with 132 multiprocessors, channel-last, so long that brief ones
+// follow them and that they go on in the next row: there are 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
 	c := optests.Case{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, DType: dt, Layout: optests.ChannelLast, SiLU: true}
 	if dt == tensor.Float32 {
