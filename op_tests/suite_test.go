@@ -40,7 +40,7 @@ func TestEdges(t *testing.T) {
 }
 
 // Rows of whole vectors, of all widths that have kernels of their own, with as many waves a
-// channel and channels a block as a GPU's kernel for small problems has, and one more.
+// channel and channels a block as a GPU's kernel for small problems has, and one more; some further apart than they are long.
 func TestWholeRows(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -66,8 +66,11 @@ func TestWholeRows(t *testing.T) {
 			}
 		}
 		for n := range 3 {
-			cases = append(cases, optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, Seed: uint64(n)})
-			cases = append(cases, optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, WithStates: true})
+			plain := optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, Seed: uint64(n)}
+			states, numbers := plain, plain
+			states.WithStates, numbers.WithSeqIdx, numbers.Width = true, true, int64(2+(n+len(cases))%3)
+			numbers.Read.Apart, numbers.Dout.Apart, numbers.Written.Apart = 16, 8, 24
+			cases = append(cases, plain, states, numbers)
 		}
 	}
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
