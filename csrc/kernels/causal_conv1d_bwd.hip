@@ -81,12 +81,12 @@ struct Cuts {
   // cost is in chunks one after another, fitted to an H200: of all strips that a processor does
   // in turn, each with what its start and end take, and of one more while the last ones end.
   // Elements of 2 bytes keep the processor busy: a start costs more, and yet more where it is
-  // within a row. There a device that is not full is as fast, and all strips end at once. Of 4
-  // bytes memory is busy.
+  // within a row. There a device that is not full is as fast, and all strips end at once, for
+  // which 1.75 stands. Of 4 bytes memory is busy.
   double cost(int64_t teams) const {
     if (wide) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
     const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
-    return rounds(teams) > 0.8 ? (rounds(teams) + 1) * each : (rounds(teams) > 0.45 ? rounds(teams) : 0.45) * each;
+    return rounds(teams) > 0.8 ? (rounds(teams) + 1) * each : 1.75 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
 
   // best is how many teams cost least, of so many threads. What fills the device has no short strips.
@@ -189,6 +189,18 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
 template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) {
   const Backward& p = a.p;
   Workspace seen;
+  if constexpr (kEachWidth) {
+    if (p.seq.data && a.whole && a.total > 0) {
+      constexpr int R = 16 / sizeof(T);
+      const int64_t total = int64_t(a.total) << a.lane_bits;
+      AITER_TRY(seen.take(size_t(total) * R, device, stream));
+      const auto to = static_cast<uint32_t*>(seen.data());
+      causal_conv1d_bwd_planes_kernel<R>
+          <<<grid_for((total + kSeenThreads - 1) / kSeenThreads), kSeenThreads, 0, stream>>>(p, a.total, a.parts, a.lane_bits, to);
+      a.seen = reinterpret_cast<const uint8_t*>(to);
+      return run_row<T, 4, kWholeNumbered>(a, device, stream);
+    }
+  }
   if (p.seq.data && p.batch > 0) {
     const int64_t bytes = p.batch * seen_row(p.seqlen);
     AITER_TRY(seen.take(size_t(bytes), device, stream));
@@ -202,8 +214,6 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
     return run_row<T, 8, kNumbered>(a, device, stream);
   }
   if (!p.seq.data) return run_row<T, 4, kRagged>(a, device, stream);
-  if constexpr (kEachWidth)
-    if (a.whole) return run_row<T, 4, kWholeNumbered>(a, device, stream);
   return run_row<T, 4, kNumbered>(a, device, stream);
 }
 

@@ -38,8 +38,10 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
 
+  const uint8_t* seen;  // kWholeNumbered: what the lane's vector of the chunk sees
+
   AITER_DEVICE Row(const Launch& a, int d, uint32_t chunk)
-      : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0) {}
+      : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0), seen(a.seen + (int64_t(chunk) * lanes + lane) * R) {}
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
@@ -56,6 +58,9 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     return Sees<W, N>(int(a.p.width));
   }
 
+  // tap is the nth tap to add: first the one that all see, if one does.
+  AITER_DEVICE static constexpr int tap(int n) { return kRows == kWholeNumbered ? H - n : n; }
+
   // gradients makes g of N values of dout. x starts H before them.
   template <int N, class Sees> AITER_DEVICE void gradients(Sees sees, const float* x, float* g) const {
     if (p.silu) {
@@ -63,7 +68,8 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
       AITER_UNROLL
       for (int i = 0; i < N; i++) sum[i] = bias;
       AITER_UNROLL
-      for (int k = 0; k < W; k++) {
+      for (int n = 0; n < W; n++) {
+        const int k = tap(n);
         if (!sees.has(k)) continue;
         AITER_UNROLL
         for (int i = 0; i < N; i++) add(sees(i, k, sum[i]), sum[i], weight[k], x[i + k]);
@@ -107,7 +113,9 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
         if (t + j < length) x[H + j] = fetch<T, 1>(from).value(0), carry[j] = fetch<T, 1>(dout).value(0);
       }
     }
-    if constexpr (kNumbers<kRows>) {
+    if constexpr (kRows == kWholeNumbered) {
+      gradients<H>(Planes<R>(seen + (lanes - lane) * R, true), x, carry);
+    } else if constexpr (kNumbers<kRows>) {
       gradients<H>(see<H>(t, true), x, carry);
     } else {
       gradients<H>(Taps{skip}, x, carry);
@@ -129,7 +137,8 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     AITER_UNROLL
     for (int i = 0; i < R; i++) out[i] = 0.0f;
     AITER_UNROLL
-    for (int k = 0; k < W; k++) {
+    for (int n = 0; n < W; n++) {
+      const int k = tap(n);
       if (!sees.has(k)) continue;
       AITER_UNROLL
       for (int i = 0; i < R + H - k; i++) {
@@ -194,8 +203,6 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   template <class See> AITER_DEVICE void compute(const See& sees, Tile& tile, bool live) {
     float x[H + R], g[R + H], out[R];
     if constexpr (!kVectors<kRows>) this->complete(tile, live);
-    if constexpr (kRows == kWholeNumbered)
-      if (!live || t >= length) tile.x.clear(), tile.left.clear();  // it sees what others have sent for, or padding
     if constexpr (kRows == kStates)
       if (live && t < H) this->states(tile);
     AITER_UNROLL
@@ -208,8 +215,16 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 #else
     constexpr bool plain = false;
 #endif
-    if (plain) derive(Exists<false>{0}, x, g, out);
-    else derive(sees, x, g, out);
+    if (plain) {
+      derive(Exists<false>{0}, x, g, out);
+    } else {
+      if constexpr (kRows == kWholeNumbered) {
+        if (wave_all(sees.self())) derive(Selves<R>(sees), x, g, out);
+        else derive(sees, x, g, out);
+      } else {
+        derive(sees, x, g, out);
+      }
+    }
     if constexpr (kRows == kStates)
       if (live) initials(g), finals(out);
     if (live) store(out);
@@ -221,14 +236,22 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     const int sends = kept(count + (more && lane >= lanes - kBefore));
     Waiting waiting(memory);
     AITER_UNROLL
-    for (int i = 0; i < kSlots; i++) this->send(waiting, i, i < count, i < sends);
-    load_taps();
+    for (int i = 0; i < kSlots; i++) {
+      this->send(waiting, i, i < count, i < sends);
+      if (i == (kSlots - 1) / 2) load_taps();  // that waits, and so the first chunks of all waves come before their next ones
+    }
     if (count > 0) look();
     int slot = 0;
+    [[maybe_unused]] Planes<R> next(seen, kRows == kWholeNumbered && count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int after = kSlots == 1 || slot + 1 == kSlots ? 0 : slot + 1;
-      if constexpr (kNumbers<kRows>) step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
+      if constexpr (kRows == kWholeNumbered) {
+        const Planes<R> now = next;
+        seen -= lanes * R;
+        next = Planes<R>(seen, i + 1 < count);
+        step(now, waiting, slot, after, i, count, sends);
+      } else if constexpr (kNumbers<kRows>) step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
       else step(Taps{skip}, waiting, slot, after, i, count, sends);
       slot = after;
     }

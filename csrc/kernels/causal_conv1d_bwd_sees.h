@@ -100,4 +100,76 @@ template <int W, int N> struct Sees {
   }
 };
 
+// Of whole rows and up to 4 taps a small kernel makes the same for each vector of R positions, by distance: for
+// each of four as many bits as there are positions in two, the vector's first. One load has what a lane needs, and
+// tests of neighbouring bits are few instructions. Rows are whole chunks; a vector that is not the row's sees nothing.
+template <int R> struct Planes {
+  static constexpr int kMany = 4, kBits = 2 * R, kCount = kMany * kBits / 32, kPositions = R + kMany - 1;
+  uint32_t word[kCount];
+
+  AITER_DEVICE Planes(const uint8_t* from, bool live) {
+    AITER_UNROLL
+    for (int i = 0; i < kCount; i++) word[i] = 0;
+    if (!live) return;
+    if constexpr (kCount == 2) {
+      const Vector2 v = *(Global<const Vector2>)(from);
+      word[0] = v.x, word[1] = v.y;
+    } else {
+      word[0] = *(Global<const Vector1>)(from);
+    }
+  }
+  AITER_DEVICE bool operator()(int i, int k, float&) const {
+    const int bit = (kMany - 1 - k) * kBits;
+    return word[bit / 32] & (1u << (bit % 32 + i));
+  }
+  AITER_DEVICE bool has(int) const { return true; }
+  AITER_DEVICE bool plain() const {
+    constexpr uint32_t kOne = (1u << kPositions) - 1, kAll = kBits == 16 ? kOne * 0x10001u : kOne * 0x01010101u;
+    uint32_t all = kAll;
+    AITER_UNROLL
+    for (int i = 0; i < kCount; i++) all &= word[i];
+    return all == kAll;
+  }
+  // self: all see themselves.
+  AITER_DEVICE bool self() const { return (~word[0] & ((1u << kPositions) - 1)) == 0; }
+};
+
+// Selves are those where there is no padding: a question less.
+template <int R> struct Selves : Planes<R> {
+  AITER_DEVICE explicit Selves(const Planes<R>& planes) : Planes<R>(planes) {}
+  AITER_DEVICE bool operator()(int i, int k, float& known) const { return k == Planes<R>::kMany - 1 || Planes<R>::operator()(i, k, known); }
+};
+
+// A chunk has 2^lane_bits vectors, a row parts chunks.
+template <int R> __global__ void __launch_bounds__(kSeenThreads)
+causal_conv1d_bwd_planes_kernel(Backward p, uint32_t chunks, Divisor parts, int lane_bits, uint32_t* planes) {
+  using Words = Planes<R>;
+  constexpr int kMany = Words::kMany, kPositions = Words::kPositions;
+  const int64_t total = int64_t(chunks) << lane_bits, step = int64_t(gridDim.x) * kSeenThreads;
+  for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
+    const uint32_t chunk = uint32_t(n >> lane_bits), b = parts.quotient(chunk);
+    const int t = ((int(chunk - b * parts.by) << lane_bits) + (int(n) & ((1 << lane_bits) - 1))) * R, length = int(p.seqlen);
+    int32_t number[kMany - 1 + kPositions];
+    AITER_UNROLL
+    for (int i = 0; i < kMany - 1 + kPositions; i++) {
+      const int u = t + i - (kMany - 1);
+      number[i] = p.sequence(b, u < 0 ? 0 : u < length ? u : length - 1);  // the last sequence goes on behind the row
+    }
+    AITER_UNROLL
+    for (int w = 0; w < Words::kCount; w++) {
+      uint32_t bits = 0;
+      AITER_UNROLL
+      for (int j = w * kMany / Words::kCount; j < (w + 1) * kMany / Words::kCount; j++) {
+        AITER_UNROLL
+        for (int i = 0; i < kPositions; i++) {
+          const int32_t own = number[i + kMany - 1];
+          if (t < length && j < p.width && own >= 0 && (t + i < j || number[i + kMany - 1 - j] == own))
+            bits |= 1u << (j * Words::kBits % 32 + i);
+        }
+      }
+      planes[n * Words::kCount + w] = bits;
+    }
+  }
+}
+
 }  // namespace aiter::conv1d::bwd
