@@ -82,19 +82,19 @@ struct Cuts {
   // in turn, each with what its start and end take, and of one more while the last ones end.
   // Elements of 2 bytes keep the processor busy: a start costs more, and yet more where it is
   // within a row. There a device that is not full is as fast, and all strips end at once, for
-  // which 1.75 stands. Of 4 bytes memory is busy.
+  // which 1.7 stands. Of 4 bytes memory is busy.
   double cost(int64_t teams) const {
     if (wide) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
     const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
-    return rounds(teams) > 0.8 ? (rounds(teams) + 1) * each : 1.75 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
+    return rounds(teams) > 0.8 ? (rounds(teams) + 1) * each : 1.7 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
 
   // best is how many teams cost least, of so many threads. What fills the device has no short strips.
   int64_t best(int64_t threads) const {
-    const int64_t shortest = wide ? 256 : 512;  // vectors of a strip
+    constexpr int64_t kShortest = 256;  // vectors of a strip
     int64_t least = 1;
     for (int64_t n = 2; n * lanes <= threads && n <= chunks; n *= 2) {
-      if (strip(n) * lanes < shortest && rounds(n) > 0.8) break;
+      if (strip(n) * lanes < kShortest && rounds(n) > 0.8) break;
       if (cost(n) < cost(least)) least = n;
     }
     return least;
@@ -122,7 +122,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
   const int64_t channels = (1 << a.block_bits) >> a.channel_bits, groups = (p.dim + channels - 1) / channels;
   const int64_t fit = (kFull * 32 >> a.block_bits) * 2 / groups, worth = chunks / (teams * 8);
-  const int64_t segments = cuts.rounds(teams) > 0.4 ? 1 : fit < worth ? fit : worth;
+  const int64_t segments = cuts.rounds(teams) > 0.34 ? 1 : fit < worth ? fit : worth;
   a.segments = uint32_t(segments < 1 ? 1 : segments);
   a.split = divisor(a.segments), a.items = uint32_t(groups * a.segments);
   a.strip = int((chunks + a.segments * teams - 1) / (a.segments * teams));

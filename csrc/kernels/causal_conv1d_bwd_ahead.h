@@ -29,7 +29,7 @@ struct alignas(16) Line {
 // registers; else kFew in registers, where a slot's number must be a constant. In shared
 // memory those of one slot are neighbours: with anything between them the processor
 // copies at half the speed; it copies 4 bytes or more, of which 2 are an element then.
-// kThreads are those of the block, 0: as many as it has.
+// kThreads are those of a slot, 0: as many as the block has.
 template <class Words, int kMany, int kFew, int kThreads = 0, bool kAsync = AITER_ASYNC> struct Ahead {
   static constexpr int kSlots = kFew;
   Words slots[kSlots];
@@ -64,6 +64,7 @@ template <class Words, int kMany, int kFew, int kThreads> struct Ahead<Words, kM
     const uint32_t first = uint32_t(__cvta_generic_to_shared(memory));
     asm volatile("mov.b32 %0, %1;" : "=r"(place) : "r"(first + threadIdx.x * kBytes));
   }
+  AITER_DEVICE explicit Ahead(uint32_t place) : place(place) {}
   // at is where the thread so far away has a slot.
   AITER_DEVICE uint32_t at(int slot, int away = 0) const {
     return place + uint32_t(slot * (kThreads ? kThreads : int(blockDim.x)) + away) * kBytes;

@@ -38,19 +38,29 @@ template <class T, int W, Rows kRows> struct Chunks {
   static constexpr bool kShifts = kShares && !kVectors<kRows>, kLoose = AITER_HIP && !kVectors<kRows>;
   static constexpr int kBefore = kParts + kShifts;  // lanes before one whose vectors it needs
   static constexpr int kMany = 4;
-  using Sent = Ahead<Near, kMany, 1>;
+  static constexpr int kWaveBytes = 32 * Near::kBytes;  // of a wave's vectors
+  using Sent = Ahead<Near, kMany, 1, 64>;
   struct Waiting {
     Sent x, dout;
     Ahead<Part, kMany, 1, 0, false> left[kShares ? 1 : kParts];
 
-    AITER_DEVICE explicit Waiting(char* memory) : x(memory), dout(memory + ahead_bytes<Near>(kMany, int(blockDim.x))) {}
+    // A wave has slots of its own, dout behind x in each: the addresses are a slot's and constants.
+#if AITER_ASYNC
+    AITER_DEVICE explicit Waiting(char* memory)
+        : x(memory + (threadIdx.x >> 5) * ((2 * kMany - 1) * kWaveBytes)), dout(x.place + kWaveBytes) {}
+#else
+    AITER_DEVICE explicit Waiting(char*) {}
+#endif
   };
   static constexpr int kSlots = Sent::kSlots;
+  // Of whole rows the pointers are at the lane's positions and move with it; else they are the rows'.
+  static constexpr bool kMoves = kShares && kVectors<kRows>;
 
   const Launch& a;
   const Backward& p;
-  // A chunk has so many positions; beside is how far away the thread is whose vectors come before.
-  const int d, length, lanes, lane, chunk, beside;
+  // A chunk has so many positions; beside is how far away the thread is whose vectors come before; next
+  // is the number of the next lane, and below 0 where the lane is its team's first.
+  const int d, length, lanes, lane, chunk, beside, next;
   const T *x, *dout;            // the row of the chunk to send for
   T* dx;                        // that of the chunk to compute, of batch b
   uint32_t to;                  // the address of dx of the row to send for, its low bits
@@ -60,11 +70,12 @@ template <class T, int W, Rows kRows> struct Chunks {
   // The team is at a chunk, counted over all rows of channel d.
   AITER_DEVICE Chunks(const Launch& a, int d, uint32_t at)
       : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << a.lane_bits), lane(int(threadIdx.x) & (lanes - 1)),
-        chunk(lanes * R), beside(lane ? -1 : lanes - 1) {
+        chunk(lanes * R), beside(kept(lane ? -1 : lanes - 1)), next(kept((int(threadIdx.x) + 1) | (lane ? 0 : int(0x80000000)))) {
     b = int(a.parts.quotient(at));
     x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d), to = low(dx);
     t = ahead = int(at - uint32_t(b) * a.parts.by) * chunk + lane * R - misfit(to);
     look_off();
+    if (kMoves) x += ahead, dout += ahead, dx += t;
   }
 
   AITER_DEVICE static uint32_t low(const T* p) { return uint32_t(reinterpret_cast<uintptr_t>(p)); }
@@ -79,12 +90,15 @@ template <class T, int W, Rows kRows> struct Chunks {
   // back goes to the chunk before; it is true where that is of the row before.
   AITER_DEVICE bool back() {
     t -= chunk;
+    if (kMoves) dx = kept(dx - chunk);
     if (t > -R) return false;
     rarely();
     const Launch& a = again(this->a);
-    t += misfit(low(dx)) + int(a.parts.by) * chunk;
+    const int row = int(a.parts.by) * chunk;
+    t += misfit(low(dx)) + row;
     b--, dx -= a.p.dx.batch;
     t -= misfit(low(dx));
+    if (kMoves) dx = kept(dx + row);
     look_off();
     return true;
   }
@@ -92,19 +106,19 @@ template <class T, int W, Rows kRows> struct Chunks {
   // inside: all of a tile and of its halo is the row's.
   AITER_DEVICE bool inside(int t) const { return t >= E && t + R <= length; }
 
-  // send asks for a tile if it is real, and for what others need of it if it is their halo:
+  // send asks for a tile if it is real, and for what others need of it if it is their halo, as all real ones are:
   // every vector with an element of the row whole, since its 16 bytes lie in one page. Then it
   // goes to the chunk before. Where vectors lie otherwise and are put together, it is the one
   // behind that in which the tile starts; where they come as they lie, all must be the row's.
   AITER_DEVICE void send(Waiting& waiting, int slot, bool real, bool halo) {
     if (kShifts && !a.aligned) {
       const int in_x = ahead + R - off(low(x + ahead)), in_dout = ahead + R - off(low(dout + ahead));
-      halo = a.adjacent && (real || halo);
+      halo = a.adjacent && halo;
       waiting.x.send(slot, x + in_x, in_x < length && halo), waiting.dout.send(slot, dout + in_dout, in_dout < length && halo);
     } else {
       const bool has = ahead < length && (kVectors<kRows> || a.aligned || (kLoose && a.adjacent && inside(ahead)));
-      waiting.x.template send<kLoose>(slot, x + ahead, has && (real || (kShares && halo)));
-      waiting.dout.template send<kLoose>(slot, dout + ahead, has && real);
+      waiting.x.template send<kLoose>(slot, kMoves ? x : x + ahead, has && (kShares ? halo : real));
+      waiting.dout.template send<kLoose>(slot, kMoves ? dout : dout + ahead, has && real);
       if constexpr (!kShares) {
         AITER_UNROLL
         for (int i = 0; i < kParts; i++)
@@ -114,12 +128,15 @@ template <class T, int W, Rows kRows> struct Chunks {
     }
     sent();
     ahead -= chunk;
+    if (kMoves) x = kept(x - chunk), dout = kept(dout - chunk);
     if (ahead > -R) return;
     rarely();
     const Launch& a = again(this->a);
-    ahead += misfit(to) + int(a.parts.by) * chunk;
+    const int row = int(a.parts.by) * chunk;
+    ahead += misfit(to) + row;
     x -= a.p.x.batch, dout -= a.p.dout.batch, to -= uint32_t(a.p.dx.batch * int(sizeof(T)));
     ahead -= misfit(to);
+    if (kMoves) x = kept(x + row), dout = kept(dout + row);
   }
 
   // take is the tile of a slot; the chunk before it is in slot after.
@@ -149,7 +166,7 @@ template <class T, int W, Rows kRows> struct Chunks {
 #if AITER_ASYNC
   // before is where the end of the vector lies that comes so many before the lane's own.
   template <class V> AITER_DEVICE uint32_t before(const Sent& from, int slot, int after, int many) const {
-    const bool here = lane >= many;
+    const bool here = many == 1 ? next >= 0 : lane >= many;
     return from.at(here ? slot : after, many == 1 ? beside : here ? -many : lanes - many) + Near::kBytes - V::kBytes;
   }
 

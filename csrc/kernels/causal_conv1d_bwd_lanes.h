@@ -35,6 +35,8 @@ AITER_DEVICE int wave_bits() { return 5; }
 AITER_DEVICE void wave_barrier() { __syncwarp(); }
 AITER_DEVICE float lane_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 AITER_DEVICE float next_lane(float v) { return __shfl_sync(0xffffffffu, v, (int(threadIdx.x) + 1) & 31); }
+// The same if next, in its lowest five bits, is the number of that lane.
+AITER_DEVICE float next_lane(float v, int next) { return __shfl_sync(0xffffffffu, v, next); }
 AITER_DEVICE bool wave_all(bool p) { return __all_sync(0xffffffffu, p); }
 #endif
 

@@ -30,7 +30,7 @@ template <int W, Rows kRows> constexpr bool kSome = kVectors<kRows> ? W > 4 && !
 
 template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   using Base = Chunks<T, W, kRows>;
-  using Base::a, Base::p, Base::b, Base::d, Base::length, Base::lanes, Base::lane, Base::t, Base::dx;
+  using Base::a, Base::p, Base::b, Base::d, Base::length, Base::lanes, Base::lane, Base::next, Base::t, Base::dx;
   using Base::R, Base::H, Base::E, Base::kSlots, Base::kShares, Base::kBefore, Base::kParts;
   using typename Base::Tile, typename Base::Waiting, typename Base::Part;
   using Taps = Exists<kSome<W, kRows>>;
@@ -128,7 +128,11 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     AITER_UNROLL
     for (int j = 0; j < H; j++) {
       const float own = g[j];  // for j >= R: what came from the next lane already
+#if AITER_CUDA
+      g[R + j] = next_lane(next < 0 ? carry[j] : own, next);
+#else
       g[R + j] = next_lane(lane == 0 ? carry[j] : own);
+#endif
       carry[j] = own;
     }
   }
@@ -161,7 +165,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   AITER_DEVICE void store(const float* v) const {
     const auto words = pack<T, R>(v);
     if constexpr (kVectors<kRows>) {
-      if (t < length) put(dx + t, words);
+      if (t < length) put(Base::kMoves ? dx : dx + t, words);
       return;
     }
     if (a.dx_aligned && t >= 0 && t + R <= length) return put(dx + t, words);
@@ -242,14 +246,14 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     }
     if (count > 0) look();
     int slot = 0;
-    [[maybe_unused]] Planes<R> next(seen, kRows == kWholeNumbered && count > 0);
+    [[maybe_unused]] Planes<R> later(seen, kRows == kWholeNumbered && count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int after = kSlots == 1 || slot + 1 == kSlots ? 0 : slot + 1;
       if constexpr (kRows == kWholeNumbered) {
-        const Planes<R> now = next;
+        const Planes<R> now = later;
         seen -= lanes * R;
-        next = Planes<R>(seen, i + 1 < count);
+        later = Planes<R>(seen, i + 1 < count);
         step(now, waiting, slot, after, i, count, sends);
       } else if constexpr (kNumbers<kRows>) step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
       else step(Taps{skip}, waiting, slot, after, i, count, sends);
@@ -283,7 +287,11 @@ template <class T, int W> inline int row_bytes(int threads) {
 // Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> && !kNumbers<kRows> ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
-constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 5 ? 3 : 4) : W <= 4 ? 7 : kRows == kRagged ? 5 : 4;
+constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 7 ? 3 : 4)
+                           : kRows == kWholeNumbered          ? 8
+                           : W <= 4                           ? 7
+                           : kRows == kRagged                 ? 5
+                                                              : 4;
 
 template <class T, int W, Rows kRows>
 __global__ void AITER_BOUNDS(kMostThreads<kRows>, (kRowBlocks<W, kRows>)) causal_conv1d_bwd_rows_kernel(Launch all) {
