@@ -82,11 +82,18 @@ struct Cuts {
   // in turn, each with what its start and end take, and of one more while the last ones end.
   // Elements of 2 bytes keep the processor busy: a start costs more, and yet more where it is
   // within a row. There a device that is not full is as fast, and all strips end at once, for
-  // which 1.7 stands. Of 4 bytes memory is busy.
+  // which 1.6 stands. Of 4 bytes memory is busy.
   double cost(int64_t teams) const {
     if (wide) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
     const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
-    return rounds(teams) > 0.8 ? (rounds(teams) + 1) * each : 1.7 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
+    return rounds(teams) > 1 ? (rounds(teams) + 1) * each : 1.6 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
+  }
+
+  // ahead is how many chunks a team has on their way. Where all teams run at once, fewer of them:
+  // what one has waiting the others lack, and they end further apart.
+  int ahead(int64_t teams) const {
+    if (wide || rounds(teams) > 1) return kMostAhead;
+    return rounds(teams) > 0.75 ? 2 : rounds(teams) > 0.4 ? 3 : kMostAhead;
   }
 
   // best is how many teams cost least, of so many threads. What fills the device has no short strips.
@@ -126,6 +133,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.segments = uint32_t(segments < 1 ? 1 : segments);
   a.split = divisor(a.segments), a.items = uint32_t(groups * a.segments);
   a.strip = int((chunks + a.segments * teams - 1) / (a.segments * teams));
+  a.ahead = cuts.ahead(teams * a.segments);
   return a;
 }
 

@@ -16,6 +16,9 @@ template <Rows kRows> constexpr bool kVectors = kRows != kRagged && kRows != kNu
 template <Rows kRows> constexpr bool kNumbers = kRows == kNumbered || kRows == kWholeNumbered;
 template <int W> constexpr bool kJoint = AITER_HIP && W > 4;
 
+// At most so many chunks are on their way in shared memory.
+constexpr int kMostAhead = 4;
+
 template <class T, int W, Rows kRows> struct Chunks {
   static constexpr int R = 16 / sizeof(T), H = W - 1, E = H < 4 ? 4 : 8;  // positions of a lane, halo, halo as read
   static constexpr int kParts = E > R ? E / R : 1;                        // vectors of which the halo is, or a part
@@ -37,7 +40,7 @@ template <class T, int W, Rows kRows> struct Chunks {
   static constexpr bool kShares = AITER_ASYNC;
   static constexpr bool kShifts = kShares && !kVectors<kRows>, kLoose = AITER_HIP && !kVectors<kRows>;
   static constexpr int kBefore = kParts + kShifts;  // lanes before one whose vectors it needs
-  static constexpr int kMany = 4;
+  static constexpr int kMany = kMostAhead;
   static constexpr int kWaveBytes = 32 * Near::kBytes;  // of a wave's vectors
   using Sent = Ahead<Near, kMany, 1, 64>;
   struct Waiting {
@@ -53,6 +56,15 @@ template <class T, int W, Rows kRows> struct Chunks {
 #endif
   };
   static constexpr int kSlots = Sent::kSlots;
+  // used is how many slots are in use, arrive waits for a chunk, and for the one before if lanes see what others have
+  // sent for. Where arithmetic is what takes long all slots are: to ask how many costs 2 to 5%.
+  static constexpr bool kFewer = kShares && kRows == kWhole && W <= 4 && sizeof(T) == 2;
+  AITER_DEVICE int used() const { return kFewer ? a.ahead : kSlots; }
+  AITER_DEVICE void arrive() const {
+    if (!kFewer || used() == kSlots) await<kSlots - 1 - kShares>();
+    else if (used() == kSlots - 1) await<kSlots - 3>();
+    else await<0>();
+  }
   // Of whole rows the pointers are at the lane's positions and move with it; else they are the rows'.
   static constexpr bool kMoves = kShares && kVectors<kRows>;
 

@@ -241,7 +241,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     Waiting waiting(memory);
     AITER_UNROLL
     for (int i = 0; i < kSlots; i++) {
-      this->send(waiting, i, i < count, i < sends);
+      if (i < 2 || i < this->used()) this->send(waiting, i, i < count, i < sends);
       if (i == (kSlots - 1) / 2) load_taps();  // that waits, and so the first chunks of all waves come before their next ones
     }
     if (count > 0) look();
@@ -249,7 +249,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     [[maybe_unused]] Planes<R> later(seen, kRows == kWholeNumbered && count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
-      const int after = kSlots == 1 || slot + 1 == kSlots ? 0 : slot + 1;
+      const int after = kSlots == 1 || slot + 1 == this->used() ? 0 : slot + 1;
       if constexpr (kRows == kWholeNumbered) {
         const Planes<R> now = later;
         seen -= lanes * R;
@@ -265,11 +265,12 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   // step does one of the chunks.
   template <class See>
   AITER_DEVICE void step(const See& sees, Waiting& waiting, int slot, int after, int i, int count, int sends) {
-    await<kShares ? kSlots - 2 : kSlots - 1>();
+    this->arrive();
     if (kShares) wave_barrier();
     Tile tile = this->take(waiting, slot, after);
     if (kShares) wave_barrier();
-    this->send(waiting, slot, i + kSlots < count, i + kSlots < sends);
+    const int later = i + this->used();
+    this->send(waiting, slot, later < count, later < sends);
     compute(sees, tile, i < count);
     if (!this->back()) return;
     AITER_UNROLL
@@ -287,7 +288,7 @@ template <class T, int W> inline int row_bytes(int threads) {
 // Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> && !kNumbers<kRows> ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
-constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 7 ? 3 : 4)
+constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 6 ? 3 : 4)
                            : kRows == kWholeNumbered          ? 8
                            : W <= 4                           ? 7
                            : kRows == kRagged                 ? 5

@@ -36,6 +36,7 @@ struct Launch {
   int channel_bits;   // rows: threads of a channel, one team or more
   int block_bits;     // rows: threads of a block
   int strip;          // rows: chunks of a strip; columns: units
+  int ahead;          // rows: chunks on their way, where shared memory has them
   int unit;           // columns: positions of a unit
   uint32_t longs;     // columns: so many segments have such strips; the others'
   int brief;          // have so many units
