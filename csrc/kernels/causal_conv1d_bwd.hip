@@ -203,8 +203,8 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
       const int64_t total = int64_t(a.total) << a.lane_bits;
       AITER_TRY(seen.take(size_t(total) * R, device, stream));
       const auto to = static_cast<uint32_t*>(seen.data());
-      causal_conv1d_bwd_planes_kernel<R>
-          <<<grid_for((total + kSeenThreads - 1) / kSeenThreads), kSeenThreads, 0, stream>>>(p, a.total, a.parts, a.lane_bits, to);
+      const unsigned blocks = grid_for((total + kSeenThreads - 1) / kSeenThreads);
+      causal_conv1d_bwd_planes_kernel<R><<<blocks, kSeenThreads, 0, stream>>>(p, a.total, a.parts, a.lane_bits, to);
       a.seen = reinterpret_cast<const uint8_t*>(to);
       return run_row<T, 4, kWholeNumbered>(a, device, stream);
     }

@@ -82,7 +82,8 @@ template <class T, int W, Rows kRows> struct Chunks {
   // The team is at a chunk, counted over all rows of channel d.
   AITER_DEVICE Chunks(const Launch& a, int d, uint32_t at)
       : a(a), p(a.p), d(d), length(int(a.p.seqlen)), lanes(1 << a.lane_bits), lane(int(threadIdx.x) & (lanes - 1)),
-        chunk(lanes * R), beside(kept(lane ? -1 : lanes - 1)), next(kept((int(threadIdx.x) + 1) | (lane ? 0 : int(0x80000000)))) {
+        chunk(lanes * R), beside(kept(lane ? -1 : lanes - 1)),
+        next(kept((int(threadIdx.x) + 1) | (lane ? 0 : int(0x80000000)))) {
     b = int(a.parts.quotient(at));
     x = p.x.row<T>(b, d), dout = p.dout.row<T>(b, d), dx = p.dx.row<T>(b, d), to = low(dx);
     t = ahead = int(at - uint32_t(b) * a.parts.by) * chunk + lane * R - misfit(to);
@@ -118,7 +119,7 @@ template <class T, int W, Rows kRows> struct Chunks {
   // inside: all of a tile and of its halo is the row's.
   AITER_DEVICE bool inside(int t) const { return t >= E && t + R <= length; }
 
-  // send asks for a tile if it is real, and for what others need of it if it is their halo, as all real ones are:
+  // send asks for a tile if it is real, and for what others need of it if it is their halo, as real ones are:
   // every vector with an element of the row whole, since its 16 bytes lie in one page. Then it
   // goes to the chunk before. Where vectors lie otherwise and are put together, it is the one
   // behind that in which the tile starts; where they come as they lie, all must be the row's.

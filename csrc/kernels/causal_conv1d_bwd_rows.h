@@ -2,7 +2,7 @@
 //
 // Tiling: a team of up to a wave's lanes walks chunks of one channel from the last
 // position to the first; a lane owns 16 bytes of positions in each chunk. The next
-// chunks of x and dout are always on their way: four in shared memory on NVIDIA's
+// chunks of x and dout are always on their way: up to four in shared memory on NVIDIA's
 // processors, which fill that by themselves, one in registers on AMD's.
 // Halo: x before a lane's positions comes from what the lanes before it have in shared
 // memory, or is read again, from cache; g behind them comes from the next lane, and from
@@ -37,11 +37,11 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
-
-  const uint8_t* seen;  // kWholeNumbered: what the lane's vector of the chunk sees
+  const uint8_t* seen;  // kWholeNumbered: where that is which the lane's vector of the chunk sees
 
   AITER_DEVICE Row(const Launch& a, int d, uint32_t chunk)
-      : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0), seen(a.seen + (int64_t(chunk) * lanes + lane) * R) {}
+      : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0),
+        seen(a.seen + (int64_t(chunk) * lanes + lane) * R) {}
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
@@ -221,13 +221,11 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 #endif
     if (plain) {
       derive(Exists<false>{0}, x, g, out);
+    } else if constexpr (kRows == kWholeNumbered) {
+      if (wave_all(sees.self())) derive(Selves<R>(sees), x, g, out);
+      else derive(sees, x, g, out);
     } else {
-      if constexpr (kRows == kWholeNumbered) {
-        if (wave_all(sees.self())) derive(Selves<R>(sees), x, g, out);
-        else derive(sees, x, g, out);
-      } else {
-        derive(sees, x, g, out);
-      }
+      derive(sees, x, g, out);
     }
     if constexpr (kRows == kStates)
       if (live) initials(g), finals(out);
@@ -242,7 +240,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     AITER_UNROLL
     for (int i = 0; i < kSlots; i++) {
       if (i < 2 || i < this->used()) this->send(waiting, i, i < count, i < sends);
-      if (i == (kSlots - 1) / 2) load_taps();  // that waits, and so the first chunks of all waves come before their next ones
+      if (i == (kSlots - 1) / 2) load_taps();  // it waits: the first chunks of all waves come before the others
     }
     if (count > 0) look();
     int slot = 0;
@@ -255,8 +253,11 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
         seen -= lanes * R;
         later = Planes<R>(seen, i + 1 < count);
         step(now, waiting, slot, after, i, count, sends);
-      } else if constexpr (kNumbers<kRows>) step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
-      else step(Taps{skip}, waiting, slot, after, i, count, sends);
+      } else if constexpr (kNumbers<kRows>) {
+        step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
+      } else {
+        step(Taps{skip}, waiting, slot, after, i, count, sends);
+      }
       slot = after;
     }
     await<0>();

@@ -1,6 +1,6 @@
 // Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows. Of
 // sequence numbers a small kernel first makes a byte for each position, since all channels
-// have the same: bit j says whether it sees the one j before it.
+// have the same: bit j says whether it sees the one j before it; or, of whole rows, planes.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"
@@ -100,9 +100,9 @@ template <int W, int N> struct Sees {
   }
 };
 
-// Of whole rows and up to 4 taps a small kernel makes the same for each vector of R positions, by distance: for
-// each of four as many bits as there are positions in two, the vector's first. One load has what a lane needs, and
-// tests of neighbouring bits are few instructions. Rows are whole chunks; a vector that is not the row's sees nothing.
+// Planes is the same by distance, for whole rows and up to 4 taps: a lane's vector of R positions has 2 R bits for
+// each of four distances, from its first position on. One load has all a lane needs, and neighbouring bits become
+// conditions seven at a time. Rows have whole chunks of vectors; those behind the row see nothing.
 template <int R> struct Planes {
   static constexpr int kMany = 4, kBits = 2 * R, kCount = kMany * kBits / 32, kPositions = R + kMany - 1;
   uint32_t word[kCount];
@@ -130,14 +130,16 @@ template <int R> struct Planes {
     for (int i = 0; i < kCount; i++) all &= word[i];
     return all == kAll;
   }
-  // self: all see themselves.
+  // self: all see themselves, none is padding.
   AITER_DEVICE bool self() const { return (~word[0] & ((1u << kPositions) - 1)) == 0; }
 };
 
-// Selves are those where there is no padding: a question less.
+// Selves are planes without padding: the first is not asked.
 template <int R> struct Selves : Planes<R> {
   AITER_DEVICE explicit Selves(const Planes<R>& planes) : Planes<R>(planes) {}
-  AITER_DEVICE bool operator()(int i, int k, float& known) const { return k == Planes<R>::kMany - 1 || Planes<R>::operator()(i, k, known); }
+  AITER_DEVICE bool operator()(int i, int k, float& known) const {
+    return k == Planes<R>::kMany - 1 || Planes<R>::operator()(i, k, known);
+  }
 };
 
 // A chunk has 2^lane_bits vectors, a row parts chunks.
