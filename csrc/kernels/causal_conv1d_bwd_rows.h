@@ -289,7 +289,7 @@ template <class T, int W> inline int row_bytes(int threads) {
 // Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
 template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> && !kNumbers<kRows> ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
-constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 6 ? 3 : 4)
+constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 5 ? 3 : 4)
                            : kRows == kWholeNumbered          ? 8
                            : W <= 4                           ? 7
                            : kRows == kRagged                 ? 5
