@@ -89,11 +89,11 @@ struct Cuts {
     return rounds(teams) > 1 ? (rounds(teams) + 1) * each : 1.6 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
 
-  // ahead is how many chunks a team has on their way. Where all teams run at once, fewer of them:
+  // in_flight is how many chunks a team has on their way. Where all teams run at once, fewer of them:
   // what one has waiting the others lack, and they end further apart.
-  int ahead(int64_t teams) const {
-    if (wide || rounds(teams) > 1) return kMostAhead;
-    return rounds(teams) > 0.75 ? 2 : rounds(teams) > 0.4 ? 3 : kMostAhead;
+  int in_flight(int64_t teams) const {
+    if (wide || rounds(teams) > 1) return kMostInFlight;
+    return rounds(teams) > 0.75 ? 2 : rounds(teams) > 0.4 ? 3 : kMostInFlight;
   }
 
   // best is how many teams cost least, of so many threads. What fills the device has no short strips.
@@ -133,7 +133,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.segments = uint32_t(segments < 1 ? 1 : segments);
   a.split = divisor(a.segments), a.items = uint32_t(groups * a.segments);
   a.strip = int((chunks + a.segments * teams - 1) / (a.segments * teams));
-  a.ahead = cuts.ahead(teams * a.segments);
+  a.in_flight = cuts.in_flight(teams * a.segments);
   return a;
 }
 

@@ -29,7 +29,7 @@ struct alignas(16) Line {
 // registers; else kFew in registers, where a slot's number must be a constant. In shared
 // memory those of one slot are neighbours: with anything between them the processor
 // copies at half the speed; it copies 4 bytes or more, of which 2 are an element then.
-// kThreads are those of a slot, 0: as many as the block has.
+// A slot is kThreads threads' words behind the one before, 0: those of the block.
 template <class Words, int kMany, int kFew, int kThreads = 0, bool kAsync = AITER_ASYNC> struct Ahead {
   static constexpr int kSlots = kFew;
   Words slots[kSlots];

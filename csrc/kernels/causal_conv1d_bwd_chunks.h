@@ -17,7 +17,7 @@ template <Rows kRows> constexpr bool kNumbers = kRows == kNumbered || kRows == k
 template <int W> constexpr bool kJoint = AITER_HIP && W > 4;
 
 // At most so many chunks are on their way in shared memory.
-constexpr int kMostAhead = 4;
+constexpr int kMostInFlight = 4;
 
 template <class T, int W, Rows kRows> struct Chunks {
   static constexpr int R = 16 / sizeof(T), H = W - 1, E = H < 4 ? 4 : 8;  // positions of a lane, halo, halo as read
@@ -40,7 +40,7 @@ template <class T, int W, Rows kRows> struct Chunks {
   static constexpr bool kShares = AITER_ASYNC;
   static constexpr bool kShifts = kShares && !kVectors<kRows>, kLoose = AITER_HIP && !kVectors<kRows>;
   static constexpr int kBefore = kParts + kShifts;  // lanes before one whose vectors it needs
-  static constexpr int kMany = kMostAhead;
+  static constexpr int kMany = kMostInFlight;
   static constexpr int kWaveBytes = 32 * Near::kBytes;  // of a wave's vectors
   using Sent = Ahead<Near, kMany, 1, 64>;
   struct Waiting {
@@ -57,9 +57,10 @@ template <class T, int W, Rows kRows> struct Chunks {
   };
   static constexpr int kSlots = Sent::kSlots;
   // used is how many slots are in use, arrive waits for a chunk, and for the one before if lanes see what others have
-  // sent for. Where arithmetic is what takes long all slots are: to ask how many costs 2 to 5%.
+  // sent for. Where arithmetic is what takes long all slots are, for to ask how many costs 2 to 5%; and in float32, where
+  // fewer make no difference.
   static constexpr bool kFewer = kShares && kRows == kWhole && W <= 4 && sizeof(T) == 2;
-  AITER_DEVICE int used() const { return kFewer ? a.ahead : kSlots; }
+  AITER_DEVICE int used() const { return kFewer ? a.in_flight : kSlots; }
   AITER_DEVICE void arrive() const {
     if (!kFewer || used() == kSlots) await<kSlots - 1 - kShares>();
     else if (used() == kSlots - 1) await<kSlots - 3>();

@@ -270,8 +270,8 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     if (kShares) wave_barrier();
     Tile tile = this->take(waiting, slot, after);
     if (kShares) wave_barrier();
-    const int later = i + this->used();
-    this->send(waiting, slot, later < count, later < sends);
+    const int next_sent = i + this->used();
+    this->send(waiting, slot, next_sent < count, next_sent < sends);
     compute(sees, tile, i < count);
     if (!this->back()) return;
     AITER_UNROLL

@@ -1,6 +1,7 @@
 // Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows. Of
 // sequence numbers a small kernel first makes a byte for each position, since all channels
 // have the same: bit j says whether it sees the one j before it; or, of whole rows, planes.
+// What lies before a row, zeros, counts as seen.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"

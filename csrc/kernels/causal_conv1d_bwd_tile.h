@@ -24,7 +24,7 @@ namespace aiter::conv1d::bwd {
 // is below 2^31.
 struct Launch {
   Backward p;
-  const uint8_t* seen;  // rows with sequence numbers: what each position sees
+  const uint8_t* seen;  // rows with sequence numbers: what each position sees, or of whole rows Planes of each vector
   float* slots;       // (segments, width+1, dim) sums; null: one segment, written where it belongs
   uint32_t items;     // blocks, however many are launched: segments x groups of channels
   uint32_t segments;  // blocks that share a channel
@@ -36,7 +36,7 @@ struct Launch {
   int channel_bits;   // rows: threads of a channel, one team or more
   int block_bits;     // rows: threads of a block
   int strip;          // rows: chunks of a strip; columns: units
-  int ahead;          // rows: chunks on their way, where shared memory has them
+  int in_flight;      // rows: chunks of a team, where shared memory has them
   int unit;           // columns: positions of a unit
   uint32_t longs;     // columns: so many segments have such strips; the others'
   int brief;          // have so many units
