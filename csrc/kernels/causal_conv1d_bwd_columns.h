@@ -324,44 +324,46 @@ template <class T, int W, int N, bool Gated, bool Shifted> inline int column_byt
 
 template <class T, int W, int N, bool Gated, bool Shifted>
 __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch all) {
-  AITER_SHARED_MEMORY(memory, kSummed * (W + 1) * sizeof(Sums<N>));
-  auto* shared = reinterpret_cast<Sums<N>*>(memory);
-  start_next();
-  for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
-    const Launch& a = again(all);
-    const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
-    // Neighbouring blocks have neighbouring channels, or are a cluster.
-    const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
-    const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
-    const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
-    // The strip's units left..end-1 are yet to do: those of a row at a time.
-    const uint32_t ranks = kColumnThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
-    uint32_t size = uint32_t(a.strip), left = (segment * ranks + rank) * size;
-    if (kManyRows<Shifted> && segment >= a.longs)
-      size = uint32_t(a.brief), left = a.longs * ranks * uint32_t(a.strip) + ((segment - a.longs) * ranks + rank) * size;
-    const uint32_t end = left + size < a.total ? left + size : a.total;
-    const bool live = left < end && d < a.p.dim;
-    Column<T, W, N, Gated, Shifted> column(all, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
-    bool begun = false;
-    AITER_ROLLED
-    do {
-      const uint32_t row = a.parts.quotient(left), unit = left - row * a.parts.by;
-      const uint32_t units = a.parts.by - unit < end - left ? a.parts.by - unit : end - left;
-      const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
-      const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
-      if (live) column.start(row, from, to);
-      if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
-      if (live) column.begin(from);
-      // Where it is known, the sigmoids of several positions are computed side by side.
-      if constexpr (AITER_CUDA && !Gated) {
-        if (live && a.p.silu) column.walk(from, to, true);
-        else if (live) column.walk(from, to, false);
-      } else if (live) {
-        column.walk(from, to, again(all).p.silu);
-      }
-      begun = true, left += units;
-    } while (kManyRows<Shifted> && live && left < end);
-    finish_columns<W, N>(again(all), column.sums, segment, first, shared);
+  if constexpr (kDeviceCode) {
+    AITER_SHARED_MEMORY(memory, kSummed * (W + 1) * sizeof(Sums<N>));
+    auto* shared = reinterpret_cast<Sums<N>*>(memory);
+    start_next();
+    for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
+      const Launch& a = again(all);
+      const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
+      // Neighbouring blocks have neighbouring channels, or are a cluster.
+      const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
+      const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
+      const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
+      // The strip's units left..end-1 are yet to do: those of a row at a time.
+      const uint32_t ranks = kColumnThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
+      uint32_t size = uint32_t(a.strip), left = (segment * ranks + rank) * size;
+      if (kManyRows<Shifted> && segment >= a.longs)
+        size = uint32_t(a.brief), left = a.longs * ranks * uint32_t(a.strip) + ((segment - a.longs) * ranks + rank) * size;
+      const uint32_t end = left + size < a.total ? left + size : a.total;
+      const bool live = left < end && d < a.p.dim;
+      Column<T, W, N, Gated, Shifted> column(all, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
+      bool begun = false;
+      AITER_ROLLED
+      do {
+        const uint32_t row = a.parts.quotient(left), unit = left - row * a.parts.by;
+        const uint32_t units = a.parts.by - unit < end - left ? a.parts.by - unit : end - left;
+        const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
+        const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
+        if (live) column.start(row, from, to);
+        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
+        if (live) column.begin(from);
+        // Where it is known, the sigmoids of several positions are computed side by side.
+        if constexpr (AITER_CUDA && !Gated) {
+          if (live && a.p.silu) column.walk(from, to, true);
+          else if (live) column.walk(from, to, false);
+        } else if (live) {
+          column.walk(from, to, again(all).p.silu);
+        }
+        begun = true, left += units;
+      } while (kManyRows<Shifted> && live && left < end);
+      finish_columns<W, N>(again(all), column.sums, segment, first, shared);
+    }
   }
 }
 

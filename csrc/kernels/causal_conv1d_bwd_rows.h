@@ -297,20 +297,22 @@ constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 5 ? 3 : 4)
 
 template <class T, int W, Rows kRows>
 __global__ void AITER_BOUNDS(kMostThreads<kRows>, (kRowBlocks<W, kRows>)) causal_conv1d_bwd_rows_kernel(Launch all) {
-  AITER_SHARED_MEMORY(memory, kRowThreads * (W + 1) * sizeof(float));
-  start_next();
-  for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
-    const Launch& a = again(all);
-    const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
-    const int first = int(group << (a.block_bits - a.channel_bits)), dim = int(a.p.dim);
-    const int d = first + (int(threadIdx.x) >> a.channel_bits);
-    const int bits = a.channel_bits - a.lane_bits;  // of teams that share a channel in a block
-    const uint32_t rank = (threadIdx.x >> a.lane_bits) & ((1u << bits) - 1);
-    const uint32_t from = ((segment << bits) + rank) * a.strip;
-    const int left = d < dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
-    Row<T, W, kRows> row(all, d < dim ? d : dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
-    row.walk(count, a.strip, from != a.parts.quotient(from) * a.parts.by, memory[0].bytes);
-    finish_rows(again(all), row.sums, segment, first, reinterpret_cast<float*>(memory));
+  if constexpr (kDeviceCode) {
+    AITER_SHARED_MEMORY(memory, kRowThreads * (W + 1) * sizeof(float));
+    start_next();
+    for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
+      const Launch& a = again(all);
+      const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
+      const int first = int(group << (a.block_bits - a.channel_bits)), dim = int(a.p.dim);
+      const int d = first + (int(threadIdx.x) >> a.channel_bits);
+      const int bits = a.channel_bits - a.lane_bits;  // of teams that share a channel in a block
+      const uint32_t rank = (threadIdx.x >> a.lane_bits) & ((1u << bits) - 1);
+      const uint32_t from = ((segment << bits) + rank) * a.strip;
+      const int left = d < dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
+      Row<T, W, kRows> row(all, d < dim ? d : dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
+      row.walk(count, a.strip, from != a.parts.quotient(from) * a.parts.by, memory[0].bytes);
+      finish_rows(again(all), row.sums, segment, first, reinterpret_cast<float*>(memory));
+    }
   }
 }
 

@@ -50,6 +50,14 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
+// kDeviceCode: what is compiled is for the device. hipcc compiles every unit for the host, too, where
+// a kernel is no more than its name: a large body that is within `if constexpr` then costs nothing.
+#if AITER_HIP && !defined(__HIP_DEVICE_COMPILE__)
+constexpr bool kDeviceCode = false;
+#else
+constexpr bool kDeviceCode = true;
+#endif
+
 // kHopper: the unit is for NVIDIA's processors from sm_90 on.
 #if defined(__CUDA_ARCH_LIST__)
 constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // the least first
