@@ -86,7 +86,8 @@ template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_str
 template <class T, int W, bool kShifts>
 __global__ void __launch_bounds__(kThreads, (kStreaming<T, W, kShifts>)) causal_conv1d_fwd_first_kernel(Rows a) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_rows<T, W, kShifts>(a, i);
+  if constexpr (kDeviceCode)
+    if (i < a.total) run_rows<T, W, kShifts>(a, i);
 }
 
 template <class T, int W> void launch_general(const Rows& a, const Forward& p, gpu_stream_t stream) {

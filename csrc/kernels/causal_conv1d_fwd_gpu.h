@@ -12,7 +12,8 @@ namespace aiter::conv1d::fwd {
 template <class T, int W, int C, class Gate>
 __global__ void __launch_bounds__(kThreads, (kWalking<W, Gate>)) causal_conv1d_fwd_last_kernel(Rows a, Gate gate) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_tokens<T, W, C>(a, gate, i);
+  if constexpr (kDeviceCode)
+    if (i < a.total) run_tokens<T, W, C>(a, gate, i);
 }
 
 // in_rows says whether positions are what is adjacent in memory.

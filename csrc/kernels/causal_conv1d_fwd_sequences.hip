@@ -21,7 +21,8 @@ namespace aiter::conv1d {
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads, (kGroups<W>)) causal_conv1d_groups_kernel(Rows a, Gate gate) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_groups<T, W>(a, gate, i);
+  if constexpr (kDeviceCode)
+    if (i < a.total) run_groups<T, W>(a, gate, i);
 }
 
 template <class T, int W> void launch(const Forward& p, gpu_stream_t stream, const Gate& gate) {

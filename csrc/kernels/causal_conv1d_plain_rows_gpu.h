@@ -125,7 +125,8 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
 template <class T, class Filter, class Beside>
 __global__ void __launch_bounds__(kThreads, (kRowBlocks<T, Filter, Beside>)) causal_conv1d_fwd_plain_rows_kernel(Plain a, Beside beside) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_plain_rows<T, Filter>(a, beside, i);
+  if constexpr (kDeviceCode)
+    if (i < a.total) run_plain_rows<T, Filter>(a, beside, i);
 }
 
 // plain_rows says whether there is a launch of rows, and fills it in.

@@ -112,7 +112,8 @@ template <class T, int C, bool kNarrow, class Beside> AITER_DEVICE void run_plai
 template <class T, int C, bool kNarrow, class Beside>
 __global__ void __launch_bounds__(kThreads, (kStripBlocks<kNarrow, Beside>)) causal_conv1d_fwd_plain_strip_kernel(Plain a, Beside beside) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_plain_strip<T, C, kNarrow>(a, beside, i);
+  if constexpr (kDeviceCode)
+    if (i < a.total) run_plain_strip<T, C, kNarrow>(a, beside, i);
 }
 
 // plain_strips says whether there is a launch of strips, and fills it in.
