@@ -36,7 +36,8 @@ func questionsFor(v target.Vendor) questions {
 	}
 	switch v {
 	case target.HIP:
-		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", null, "-o", null}
+		// The name that guards HIP's headers leaves them out: most of Clang's work here.
+		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", "-D__CLANG_HIP_RUNTIME_WRAPPER_H__", null, "-o", null}
 		q.dry = nil
 	case target.CUDA:
 		q.verbose = []string{"-x", "cu", "-E", "-Xcompiler", "-v", null, "-o", null}

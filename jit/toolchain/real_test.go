@@ -4,7 +4,10 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"maps"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +61,27 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAskingReadsNoHeaders checks that hipcc tells its include folders without reading HIP's headers, which takes longer
+// than all else that it is asked.
+func TestAskingReadsNoHeaders(t *testing.T) {
+	tc := reals()[1].find(t)
+	args := questionsFor(target.HIP).verbose
+	cmd := exec.Command(tc.Compiler, append(args[:len(args)-1:len(args)-1], "-")...)
+	cmd.Env = tc.env
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# \d+ "(/[^"]+)"`).FindAllStringSubmatch(string(out), -1) {
+		read[filepath.Base(m[1])] = true
+	}
+	delete(read, "null")
+	if len(read) != 1 || !read["__clang_hip_runtime_wrapper.h"] {
+		t.Errorf("read %q, want the wrapper and none of what it includes", slices.Sorted(maps.Keys(read)))
 	}
 }
 

@@ -53,7 +53,7 @@ type stamp struct {
 }
 
 // commonQuestion has a number that changes with what is asked.
-const commonQuestion = "common 3"
+const commonQuestion = "common 4"
 
 // settled is the age from which a folder's modification time can be trusted to change with its contents.
 const settled = 2 * time.Second
