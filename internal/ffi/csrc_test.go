@@ -121,6 +121,46 @@ func TestOverlapAgreesWithCounting(t *testing.T) {
 	}
 }
 
+// Sizes and strides that no memory can have are refused, whatever a caller's tensor says.
+func TestLayout(t *testing.T) {
+	b := open(t)
+	const far = int64(math.MaxInt64 >> 4)
+	reaches := func(stride int64, dimension int) string {
+		return fmt.Sprintf("stride %d of dimension %d reaches past the address space", stride, dimension)
+	}
+	for _, c := range []struct {
+		want                             string
+		data, rows, row, columns, column int64
+	}{
+		{"", 8, 2, 3, 3, 1},
+		{"", 8, 2, -3, 3, -1},
+		{"", 8, 2, 0, 3, 0},
+		{"", 8, 2, far, 1, 1},
+		{"", 8, 2, -far, 1, 1},
+		{"", 8, 1, math.MinInt64, 1, math.MaxInt64}, // nothing steps so far
+		{"", 3, 0, math.MinInt64, 5, math.MaxInt64}, // without elements nothing lies anywhere
+		{"", 0, 5, math.MaxInt64, 0, math.MinInt64},
+		{reaches(far+1, 0), 8, 2, far + 1, 1, 1},
+		{reaches(-far-1, 0), 8, 2, -far - 1, 1, 1},
+		{reaches(math.MinInt64, 0), 8, 2, math.MinInt64, 1, 1},
+		{reaches(math.MaxInt64, 1), 8, 1, 1, 2, math.MaxInt64},
+		{reaches(math.MinInt64, 1), 8, 1, 1, 3, math.MinInt64},
+		{reaches(1<<62, 0), 8, 5, 1 << 62, 1, 1}, // 2^64
+		{reaches(far, 1), 8, 2, 1, 2, far},
+		{reaches(math.MinInt64, 0), 8, 3, math.MinInt64, 3, math.MinInt64},
+		{reaches(2, 0), 8, math.MaxInt64, 2, 1, 1},
+		{"negative size in shape (-1, 0)", 8, -1, 1, 0, 1},
+		{"negative size in shape (2, -9223372036854775808)", 8, 2, 1, math.MinInt64, 1},
+		{"data is null but shape is (2, 3)", 0, 2, 3, 3, 1},
+		{"data is not aligned to its 4-byte elements", 10, 2, 3, 3, 1},
+	} {
+		err := b.call(t, b.echo, ffi.Stream{}, "layout", int(c.data), int(c.rows), int(c.row), int(c.columns), int(c.column))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != "ValueError: layout: argument 't': "+c.want) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}
+
 // Bad calls of the convolution: the error names the argument and says why.
 func TestConvolutionErrors(t *testing.T) {
 	b := open(t)

@@ -10,23 +10,26 @@ namespace aiter {
 // check_layout: sizes and strides describe memory that can exist, and element 0
 // lies where its type may lie.
 inline Status check_layout(const TensorView& t) {
-  const int64_t size = dtype_size(t.dtype());
   if (t.rank() < 0 || t.rank() > 8) return value_error("argument '%s': expected rank 0 to 8, got %d", t.name(), t.rank());
-  int64_t extent = 0;
+  bool negative = false, empty = false;
+  int far = -1;  // the first dimension that reaches too far
+  uint64_t extent = 0;
   for (int i = 0; i < t.rank(); i++) {
-    if (t.size(i) < 0) return value_error("argument '%s': negative size in shape %s", t.name(), shape_text(t).data);
+    const int64_t n = t.size(i), stride = t.stride(i);
+    negative |= n < 0, empty |= n == 0;
+    uint64_t span;
+    if (__builtin_mul_overflow(uint64_t(n) - 1, stride < 0 ? -uint64_t(stride) : uint64_t(stride), &span) ||
+        __builtin_add_overflow(extent, span, &extent) || extent > uint64_t(INT64_MAX >> 4))
+      far = far < 0 ? i : far;
   }
-  if (t.empty()) return Status();
-  for (int i = 0; i < t.rank(); i++) {
-    int64_t span;
-    const int64_t stride = t.stride(i) < 0 ? -(t.stride(i) + 1) : t.stride(i);  // never overflows
-    if (__builtin_mul_overflow(t.size(i) - 1, stride + (t.stride(i) < 0), &span) ||
-        __builtin_add_overflow(extent, span, &extent) || extent > (INT64_MAX >> 4))
-      return value_error("argument '%s': stride %lld of dimension %d reaches past the address space", t.name(),
-                         static_cast<long long>(t.stride(i)), i);
-  }
+  if (negative) return value_error("argument '%s': negative size in shape %s", t.name(), shape_text(t).data);
+  if (empty) return Status();
+  if (far >= 0)
+    return value_error("argument '%s': stride %lld of dimension %d reaches past the address space", t.name(),
+                       static_cast<long long>(t.stride(far)), far);
   if (!t.data()) return value_error("argument '%s': data is null but shape is %s", t.name(), shape_text(t).data);
-  if (reinterpret_cast<uintptr_t>(t.data()) % uintptr_t(size))
+  const int64_t size = dtype_size(t.dtype());
+  if (reinterpret_cast<uintptr_t>(t.data()) & uintptr_t(size - 1))
     return value_error("argument '%s': data is not aligned to its %d-byte elements", t.name(), int(size));
   return Status();
 }
@@ -82,44 +85,53 @@ inline Status check_device(const TensorView& t, const TensorView& like) {
                      device_text(a).data);
 }
 
-// Tensors gathers a call's tensors for the checks that concern all of them.
+// Tensors gathers a call's tensors, which outlive it, for the checks that concern all of them.
 class Tensors {
  public:
-  void output(const TensorView& t) { all_[n_] = t, written_[n_++] = true; }
-  void input(const TensorView& t) { all_[n_] = t, written_[n_++] = false; }
+  void output(const TensorView& t) { add(t, true); }
+  void input(const TensorView& t) { add(t, false); }
   void output(const Optional<TensorView>& t) { if (t) output(*t); }
   void input(const Optional<TensorView>& t) { if (t) input(*t); }
 
   // check: one device, and no output shares memory with anything else.
   Status check() const {
-    AITER_TRY(check_module_device(all_[0]));
-    for (int i = 1; i < n_; i++) AITER_TRY(check_device(all_[i], all_[0]));
-    Range ranges[kMost];
-    for (int i = 0; i < n_; i++) ranges[i] = byte_range(all_[i], dtype_size(all_[i].dtype()));
+    AITER_TRY(check_module_device(*all_[0].t));
+    for (int i = 1; i < n_; i++) AITER_TRY(check_device(*all_[i].t, *all_[0].t));
     for (int i = 0; i < n_; i++)
-      if (written_[i]) AITER_TRY(check_output(i, ranges));
+      if (all_[i].written) AITER_TRY(check_output(i));
     return Status();
   }
 
  private:
   static constexpr int kMost = 16;
 
-  Status check_output(int i, const Range* ranges) const {
-    const TensorView& out = all_[i];
-    if (overlaps_itself(out, dtype_size(out.dtype())))
-      return value_error("argument '%s': is an output, but its strides put several elements in one place", out.name());
+  struct Tensor {
+    const TensorView* t;
+    int64_t size;  // bytes of an element
+    Range range;
+    bool written;
+  };
+
+  void add(const TensorView& t, bool written) {
+    const int64_t size = dtype_size(t.dtype());
+    all_[n_++] = {&t, size, byte_range(t, size), written};
+  }
+
+  Status check_output(int i) const {
+    const Tensor& out = all_[i];
+    if (overlaps_itself(*out.t, out.size))
+      return value_error("argument '%s': is an output, but its strides put several elements in one place", out.t->name());
     for (int k = 0; k < n_; k++) {
-      if (k == i || (written_[k] && k < i)) continue;
-      if (!ranges[i].meets(ranges[k])) continue;
-      if (overlaps(out, dtype_size(out.dtype()), all_[k], dtype_size(all_[k].dtype())))
+      const Tensor& other = all_[k];
+      if (k == i || (other.written && k < i) || !out.range.meets(other.range)) continue;
+      if (overlaps(*out.t, out.size, *other.t, other.size))
         return value_error("arguments '%s' and '%s': an output must not overlap another argument, these share memory",
-                           out.name(), all_[k].name());
+                           out.t->name(), other.t->name());
     }
     return Status();
   }
 
-  TensorView all_[kMost];
-  bool written_[kMost];
+  Tensor all_[kMost];
   int n_ = 0;
 };
 

@@ -92,9 +92,28 @@ inline bool overlaps(const TensorView& a, int64_t a_size, const TensorView& b, i
   return r.hits(gap - a_size + 1, gap + b_size - 1);
 }
 
+// nested says whether t's dimensions, from the smallest stride up, each step over all that
+// the smaller ones reach: the usual layouts, in which no two indices meet. They are at
+// most 8, and their extents fit in int64 (check_layout).
+inline bool nested(const TensorView& t) {
+  int64_t stride[8], reach[8];
+  int n = 0;
+  for (int i = 0; i < t.rank(); i++) {
+    if (t.size(i) == 1) continue;
+    const int64_t s = t.stride(i) < 0 ? -t.stride(i) : t.stride(i);
+    int k = n++;
+    for (; k > 0 && stride[k - 1] > s; k--) stride[k] = stride[k - 1], reach[k] = reach[k - 1];
+    stride[k] = s, reach[k] = s * (t.size(i) - 1);
+  }
+  int64_t inner = 0;
+  for (int k = 0; k < n; inner += reach[k++])
+    if (stride[k] <= inner) return false;
+  return true;
+}
+
 // overlaps_itself says whether two different indices of t name the same memory.
 inline bool overlaps_itself(const TensorView& t, int64_t size) {
-  if (t.empty()) return false;
+  if (t.empty() || nested(t)) return false;
   for (int lead = 0; lead < t.rank(); lead++) {  // the first index that differs
     if (t.size(lead) == 1) continue;
     if (t.stride(lead) == 0) return true;

@@ -53,13 +53,14 @@ class TensorView {
   // Other for a type that no operator here computes with.
   DType dtype() const {
     const DLDataType d = t_->dtype;
-    if (d.lanes != 1) return DType::Other;
-    if (d.code == 2 && d.bits == 32) return DType::F32;
-    if (d.code == 2 && d.bits == 16) return DType::F16;
-    if (d.code == 4 && d.bits == 16) return DType::BF16;
-    if (d.code == 0 && d.bits == 32) return DType::I32;
-    if (d.code == 6 && d.bits == 8) return DType::Bool;
-    return DType::Other;
+    switch (uint32_t(d.lanes) << 16 | uint32_t(d.bits) << 8 | d.code) {
+      case 1 << 16 | 32 << 8 | 2: return DType::F32;
+      case 1 << 16 | 16 << 8 | 2: return DType::F16;
+      case 1 << 16 | 16 << 8 | 4: return DType::BF16;
+      case 1 << 16 | 32 << 8 | 0: return DType::I32;
+      case 1 << 16 | 8 << 8 | 6: return DType::Bool;
+      default: return DType::Other;
+    }
   }
 
   bool empty() const {

@@ -43,6 +43,13 @@ static Status meet(TensorView out, TensorView a, TensorView b) {
   return Status();
 }
 
+// layout checks that of a float32 tensor of two dimensions.
+static Status layout(int64_t data, int64_t rows, int64_t row, int64_t columns, int64_t column) {
+  int64_t shape[] = {rows, columns}, strides[] = {row, column};
+  const DLTensor t = {reinterpret_cast<void*>(data), {kCPU, 0}, 2, {2, 32, 1}, shape, strides, 0};
+  return check_layout(TensorView(&t, "t"));
+}
+
 }  // namespace aiter
 
 AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", false), integer("f", -1), arg("g"), arg("h"))
@@ -52,6 +59,7 @@ AITER_EXPORT(real, real, arg("out"), arg("v"))
 AITER_EXPORT(stream, stream, arg("out"), arg("type"), arg("id"))
 AITER_EXPORT(convert, convert, arg("out"), arg("in"))
 AITER_EXPORT(meet, meet, arg("out"), arg("a"), arg("b"))
+AITER_EXPORT(layout, layout, arg("data"), arg("rows"), arg("row"), arg("columns"), arg("column"))
 
 // silent fails without raising anything.
 extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_silent(void*, const aiter::TVMFFIAny*, int32_t,
