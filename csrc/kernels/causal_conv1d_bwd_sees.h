@@ -40,7 +40,7 @@ AITER_SHARED constexpr int64_t seen_row(int64_t seqlen) { return (kSeenBefore + 
 
 constexpr int kSeenThreads = 256;
 
-inline __global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen) {
+__global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen) {
   const int64_t row = seen_row(p.seqlen), total = p.batch * row, step = int64_t(gridDim.x) * kSeenThreads;
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
     const Split at = split(n, row);
