@@ -121,6 +121,30 @@ func TestOverlapAgreesWithCounting(t *testing.T) {
 	}
 }
 
+// Of all that DLPack can say five are element types here, each by its code, its bits and one lane.
+func TestElementTypes(t *testing.T) {
+	b := open(t)
+	type dlpack struct{ code, bits, lanes int }
+	known := map[dlpack]float64{{2, 32, 1}: 0, {2, 16, 1}: 1, {4, 16, 1}: 2, {0, 32, 1}: 3, {6, 8, 1}: 4} // DType's order
+	out := zeros(t, tensor.Int32, 1)
+	for code := range 8 {
+		for _, bits := range []int{0, 1, 8, 16, 32, 33, 64, 128, 255} {
+			for _, lanes := range []int{0, 1, 2, 4, 256, 257, 65535} {
+				want, ok := known[dlpack{code, bits, lanes}]
+				if !ok {
+					want = -1
+				}
+				if err := b.call(t, b.echo, ffi.Stream{}, "element", out, code, bits, lanes); err != nil {
+					t.Fatal(err)
+				}
+				if got := read(t, out)[0]; got != want {
+					t.Errorf("code %d, %d bits, %d lanes: DType %v, want %v", code, bits, lanes, got, want)
+				}
+			}
+		}
+	}
+}
+
 // Sizes and strides that no memory can have are refused, whatever a caller's tensor says.
 func TestLayout(t *testing.T) {
 	b := open(t)

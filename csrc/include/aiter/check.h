@@ -85,9 +85,14 @@ inline Status check_device(const TensorView& t, const TensorView& like) {
                      device_text(a).data);
 }
 
-// Tensors gathers a call's tensors, which outlive it, for the checks that concern all of them.
+// Tensors gathers a call's tensors for the checks that concern all of them: those that
+// check_layout has passed, which outlive it.
 class Tensors {
  public:
+  void output(TensorView&&) = delete;
+  void input(TensorView&&) = delete;
+  void output(Optional<TensorView>&&) = delete;
+  void input(Optional<TensorView>&&) = delete;
   void output(const TensorView& t) { add(t, true); }
   void input(const TensorView& t) { add(t, false); }
   void output(const Optional<TensorView>& t) { if (t) output(*t); }

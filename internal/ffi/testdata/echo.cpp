@@ -50,6 +50,14 @@ static Status layout(int64_t data, int64_t rows, int64_t row, int64_t columns, i
   return check_layout(TensorView(&t, "t"));
 }
 
+// element writes which DType a type of DLPack's is, -1 if no operator computes with it.
+static Status element(TensorView out, int64_t code, int64_t bits, int64_t lanes) {
+  const DLTensor t = {nullptr, {kCPU, 0}, 0, {uint8_t(code), uint8_t(bits), uint16_t(lanes)}, nullptr, nullptr, 0};
+  const DType type = TensorView(&t, "t").dtype();
+  out.as<int32_t>()[0] = type == DType::Other ? -1 : int32_t(type);
+  return Status();
+}
+
 }  // namespace aiter
 
 AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", false), integer("f", -1), arg("g"), arg("h"))
@@ -59,6 +67,7 @@ AITER_EXPORT(real, real, arg("out"), arg("v"))
 AITER_EXPORT(stream, stream, arg("out"), arg("type"), arg("id"))
 AITER_EXPORT(convert, convert, arg("out"), arg("in"))
 AITER_EXPORT(meet, meet, arg("out"), arg("a"), arg("b"))
+AITER_EXPORT(element, element, arg("out"), arg("code"), arg("bits"), arg("lanes"))
 AITER_EXPORT(layout, layout, arg("data"), arg("rows"), arg("row"), arg("columns"), arg("column"))
 
 // silent fails without raising anything.
