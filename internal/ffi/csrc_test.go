@@ -185,6 +185,32 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// A shape without strides, whose own strides may not fit in 64 bits.
+func TestPackedLayout(t *testing.T) {
+	b := open(t)
+	const big = 1 << 40
+	for _, c := range []struct {
+		shape [3]int
+		far   int // the dimension that reaches too far, -1: none
+	}{
+		{[3]int{2, 3, 4}, -1},
+		{[3]int{0, big, big}, -1},
+		{[3]int{big, 0, big}, -1},
+		{[3]int{1, big, 1 << 18}, -1},
+		{[3]int{1, big, 1 << 20}, 1},
+		{[3]int{2, 1 << 31, 1 << 31}, 0},
+		{[3]int{big, 2, 1 << 62}, 0},
+		{[3]int{2, 1 << 33, 1 << 31}, 1},   // steps of 2^64, which is 0
+		{[3]int{2, 1 << 32, 1<<32 + 1}, 1}, // steps of 2^64 + 2^32
+		{[3]int{big, big, big}, 1},
+	} {
+		err := b.call(t, b.echo, ffi.Stream{}, "packed", c.shape[0], c.shape[1], c.shape[2])
+		if c.far < 0 && err != nil || c.far >= 0 && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of dimension %d reaches past the address space", c.far))) {
+			t.Errorf("%v: got %v, want dimension %d", c.shape, err, c.far)
+		}
+	}
+}
+
 // Bad calls of the convolution: the error names the argument and says why.
 func TestConvolutionErrors(t *testing.T) {
 	b := open(t)

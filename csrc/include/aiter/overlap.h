@@ -75,7 +75,7 @@ inline Range byte_range(const TensorView& t, int64_t size) {
   if (t.empty()) return {0, 0};
   Range r{reinterpret_cast<intptr_t>(t.data()), reinterpret_cast<intptr_t>(t.data()) + intptr_t(size)};
   for (int i = 0; i < t.rank(); i++) {
-    const int64_t span = t.stride(i) * size * (t.size(i) - 1);
+    const int64_t span = t.stride(i) * (t.size(i) - 1) * size;
     (span < 0 ? r.first : r.end) += span;
   }
   return r;
@@ -86,8 +86,10 @@ inline Range byte_range(const TensorView& t, int64_t size) {
 inline bool overlaps(const TensorView& a, int64_t a_size, const TensorView& b, int64_t b_size) {
   if (a.empty() || b.empty()) return false;
   Reach r;
-  for (int i = 0; i < a.rank(); i++) r.add(a.stride(i) * a_size, 0, a.size(i) - 1);
-  for (int i = 0; i < b.rank(); i++) r.add(b.stride(i) * b_size, -(b.size(i) - 1), 0);
+  for (int i = 0; i < a.rank(); i++)
+    if (a.size(i) > 1) r.add(a.stride(i) * a_size, 0, a.size(i) - 1);
+  for (int i = 0; i < b.rank(); i++)
+    if (b.size(i) > 1) r.add(b.stride(i) * b_size, -(b.size(i) - 1), 0);
   const int64_t gap = int64_t(reinterpret_cast<intptr_t>(b.data()) - reinterpret_cast<intptr_t>(a.data()));
   return r.hits(gap - a_size + 1, gap + b_size - 1);
 }
@@ -121,7 +123,8 @@ inline bool overlaps_itself(const TensorView& t, int64_t size) {
     const int64_t s = t.stride(lead) * size;
     r.add(s, 0, t.size(lead) - 2);
     for (int i = lead + 1; i < t.rank(); i++) {
-      if (t.stride(i) == 0 && t.size(i) > 1) return true;
+      if (t.size(i) == 1) continue;  // whose stride may be anything
+      if (t.stride(i) == 0) return true;
       r.add(t.stride(i) * size, -(t.size(i) - 1), t.size(i) - 1);
     }
     if (r.hits(-s - size + 1, -s + size - 1)) return true;

@@ -70,10 +70,11 @@ class TensorView {
   }
 
  private:
+  // It is modulo 2^64: where it does not fit in 63 bits, a smaller dimension reaches too far (check_layout).
   AITER_COLD int64_t packed_stride(int i) const {
-    int64_t s = 1;
-    for (int k = i + 1; k < rank(); k++) s *= size(k);
-    return s;
+    uint64_t s = 1;
+    for (int k = i + 1; k < rank(); k++) s *= uint64_t(size(k));
+    return int64_t(s);
   }
 
   const DLTensor* t_ = nullptr;

@@ -43,6 +43,14 @@ static Status meet(TensorView out, TensorView a, TensorView b) {
   return Status();
 }
 
+// element writes which DType a type of DLPack's is, -1 if no operator computes with it.
+static Status element(TensorView out, int64_t code, int64_t bits, int64_t lanes) {
+  const DLTensor t = {nullptr, {kCPU, 0}, 0, {uint8_t(code), uint8_t(bits), uint16_t(lanes)}, nullptr, nullptr, 0};
+  const DType type = TensorView(&t, "t").dtype();
+  out.as<int32_t>()[0] = type == DType::Other ? -1 : int32_t(type);
+  return Status();
+}
+
 // layout checks that of a float32 tensor of two dimensions.
 static Status layout(int64_t data, int64_t rows, int64_t row, int64_t columns, int64_t column) {
   int64_t shape[] = {rows, columns}, strides[] = {row, column};
@@ -50,12 +58,11 @@ static Status layout(int64_t data, int64_t rows, int64_t row, int64_t columns, i
   return check_layout(TensorView(&t, "t"));
 }
 
-// element writes which DType a type of DLPack's is, -1 if no operator computes with it.
-static Status element(TensorView out, int64_t code, int64_t bits, int64_t lanes) {
-  const DLTensor t = {nullptr, {kCPU, 0}, 0, {uint8_t(code), uint8_t(bits), uint16_t(lanes)}, nullptr, nullptr, 0};
-  const DType type = TensorView(&t, "t").dtype();
-  out.as<int32_t>()[0] = type == DType::Other ? -1 : int32_t(type);
-  return Status();
+// packed is the same of three dimensions without strides.
+static Status packed(int64_t a, int64_t b, int64_t c) {
+  int64_t shape[] = {a, b, c};
+  const DLTensor t = {reinterpret_cast<void*>(8), {kCPU, 0}, 3, {2, 32, 1}, shape, nullptr, 0};
+  return check_layout(TensorView(&t, "t"));
 }
 
 }  // namespace aiter
@@ -69,6 +76,7 @@ AITER_EXPORT(convert, convert, arg("out"), arg("in"))
 AITER_EXPORT(meet, meet, arg("out"), arg("a"), arg("b"))
 AITER_EXPORT(element, element, arg("out"), arg("code"), arg("bits"), arg("lanes"))
 AITER_EXPORT(layout, layout, arg("data"), arg("rows"), arg("row"), arg("columns"), arg("column"))
+AITER_EXPORT(packed, packed, arg("a"), arg("b"), arg("c"))
 
 // silent fails without raising anything.
 extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_silent(void*, const aiter::TVMFFIAny*, int32_t,
