@@ -78,6 +78,26 @@ func TestWholeRows(t *testing.T) {
 	}
 }
 
+// Sequence numbers, of all widths that have kernels of their own, in both layouts: few channels and many, for whole warps or not, and
+// rows of few positions, of whole vectors and of others.
+func TestNumbers(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	var cases []optests.Case
+	for _, size := range [][3]int64{{3, 64, 8}, {2, 50, 16}, {1, 130, 17}, {2, 192, 40}, {5, 66, 100}, {1, 64, 1000}} {
+		for width := range int64(7) {
+			for layout := range optests.Layout(2) {
+				n := len(cases)
+				cases = append(cases, optests.Case{
+					Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[n/2%3], Layout: layout, SiLU: n%4 > 0,
+					NoBias: n%5 == 1, WithSeqIdx: true, WithFinal: n%17 == 3, Slice: n%11 == 5, Seed: uint64(n),
+				})
+			}
+		}
+	}
+	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_fwd", slices.Values(cases)) })
+}
+
 // Activations that lie anywhere while weights are packed, for each width that has kernels for such: one of x, dout and what is
 // written off or with its rows further apart, all of them, alike or not, and whole vectors with three distances.
 func TestLies(t *testing.T) {

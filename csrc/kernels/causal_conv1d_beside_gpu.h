@@ -6,34 +6,120 @@
 
 namespace aiter::conv1d {
 
-// Sights is what up to 8 positions see, in a word: bit i of byte m-1 says that position
-// i sees the one m before it, bit i of byte 3 that it has a sequence. Of one that has
-// none, bit i of byte 0 says that its output is another kernel's.
-struct Sights {
-  // word is what n positions see; those that there are not, all.
-  template <class Sight> static AITER_DEVICE uint32_t word(const Sight& s, int n) {
-    const uint32_t own = s.live & ~s.skip;
+// Sights is what N positions see of W taps, in words of W planes of a bit a position: bit i
+// of plane m-1 says that position i of a word sees the one m before it, of the last plane
+// that it has a sequence. Of one that has none, bit i of the first plane says that its
+// output is another kernel's.
+template <int W, int N> struct Sights {
+  static constexpr int kMany = 32 / W, kCount = N < kMany ? 1 : N / kMany;
+  uint32_t word[kCount];
+
+  // word_of is the n-th word of what N positions see; those that there are not, and taps
+  // that a filter of `width` has not, all.
+  template <class Sight> static AITER_DEVICE uint32_t word_of(const Sight& s, int n, int width) {
+    const uint32_t own = (s.live & ~s.skip) >> (n * kMany) & kPlane;
     uint32_t w = own;
     AITER_UNROLL
-    for (int m = kTaps - 1; m > 0; m--) w = w << 8 | (s.see[m - 1] & own);
-    return w | s.skip | (255u & ~0u << n) * 0x01010101u;
+    for (int m = W - 1; m > 0; m--) w = w << kMany | (m < width ? s.see[m - 1] >> (n * kMany) & own : own);
+    return w | (s.skip >> (n * kMany) & kPlane) | (N < kMany ? kPlane & ~0u << N : 0) * (~0u / kPlane);
   }
-  static AITER_DEVICE bool sees(uint32_t word, int i, int m) { return word >> (8 * m - 8 + i) & 1; }
-  static AITER_DEVICE bool live(uint32_t word) { return word >> 24 == 255; }
-  static AITER_DEVICE bool live(uint32_t word, int i) { return word >> (24 + i) & 1; }
-  static AITER_DEVICE uint32_t skips(uint32_t word) { return word & ~(word >> 24) & 255; }
-  static AITER_DEVICE bool skip(uint32_t word, int i) { return skips(word) >> i & 1; }
+  AITER_DEVICE bool all() const {
+    uint32_t w = ~0u;
+    AITER_UNROLL
+    for (int n = 0; n < kCount; n++) w &= word[n];
+    return w == ~0u;
+  }
+  AITER_DEVICE bool sees(int i, int m) const { return word[i / kMany] >> (kMany * (m - 1) + i % kMany) & 1; }
+  AITER_DEVICE bool live() const {
+    uint32_t w = ~0u;
+    AITER_UNROLL
+    for (int n = 0; n < kCount; n++) w &= word[n];
+    return w >> (32 - kMany) == kPlane;
+  }
+  AITER_DEVICE bool live(int i) const { return word[i / kMany] >> (32 - kMany + i % kMany) & 1; }
+  AITER_DEVICE bool skips() const {
+    uint32_t some = 0;
+    AITER_UNROLL
+    for (int n = 0; n < kCount; n++) some |= skips(n);
+    return some;
+  }
+  AITER_DEVICE bool skip(int i) const { return skips(i / kMany) >> i % kMany & 1; }
+
+ private:
+  static constexpr uint32_t kPlane = (1u << kMany) - 1;
+
+  AITER_DEVICE uint32_t skips(int n) const { return word[n] & ~(word[n] >> (32 - kMany)) & kPlane; }
 };
 
 // Seen is rows of which a kernel before has looked up what their positions see.
 struct Seen {
   static constexpr bool kSeen = true, kStates = false;
+  static constexpr int kBlocks = 10;  // of kRowBlocks
+  template <int W, int N> using Sees = Sights<W, N>;
   const uint32_t* words;  // Sights of each vector of a row, or of each strip
+
+  AITER_DEVICE void wait() const { await_last(); }
+
+  // of is what vector `unit` of row b sees.
+  template <int W, int N> AITER_DEVICE Sees<W, N> of(const Plain& a, uint32_t b, uint32_t unit) const {
+    constexpr int kCount = Sees<W, N>::kCount;
+    const Words<kCount> w = reinterpret_cast<const Words<kCount>*>(words)[b * a.length + unit];
+    Sees<W, N> s;
+    __builtin_memcpy(s.word, &w, sizeof w);
+    return s;
+  }
+};
+
+// Numbers is rows with sequence numbers, which are adjacent and aligned to 16 bytes:
+// threads look at them themselves.
+struct Numbers {
+  static constexpr bool kSeen = true, kStates = false;
+  static constexpr int kBlocks = 6;
+  const int32_t* data;
+  int64_t batch;  // stride, in elements
+
+  // Sees is the numbers of N positions and of W before them; of those before the row, -1.
+  template <int W, int N> struct Sees {
+    int32_t id[W + N];
+
+    AITER_DEVICE bool all() const {
+      int32_t differ = 0;
+      AITER_UNROLL
+      for (int k = 1; k < W + N; k++) differ |= id[k] ^ id[W];
+      return differ == 0 && id[W] >= 0;
+    }
+    AITER_DEVICE bool sees(int i, int m) const { return id[W + i] == id[W + i - m]; }
+    AITER_DEVICE bool live() const {
+      int32_t some = 0;
+      AITER_UNROLL
+      for (int i = 0; i < N; i++) some |= id[W + i];
+      return some >= 0;
+    }
+    AITER_DEVICE bool live(int i) const { return id[W + i] >= 0; }
+    AITER_DEVICE bool skips() const { return false; }
+    AITER_DEVICE bool skip(int) const { return false; }
+  };
+
+  AITER_DEVICE void wait() const {}
+
+  template <int W, int N> AITER_DEVICE Sees<W, N> of(const Plain&, uint32_t b, uint32_t unit) const {
+    const int32_t* row = data + b * batch + uint64_t(unit) * N - W;
+    Sees<W, N> s;
+    AITER_UNROLL
+    for (int k = 0; k < W + N; k += 4) {
+      Words<4> w = {{~0u, ~0u, ~0u, ~0u}};
+      if (k >= W || unit * N + k >= W) w = load_words<4>(row + k);
+      __builtin_memcpy(s.id + k, &w, sizeof w);
+    }
+    return s;
+  }
 };
 
 // States is rows with states, whose positions are adjacent.
 struct States {
   static constexpr bool kSeen = false, kStates = true;
+  static constexpr int kBlocks = 12;
+  template <int W, int N> using Sees = Alone::Sees<W, N>;
   Array3 initial, final;
 
   // begin loads what lies before row d, for who has its first vector.

@@ -137,6 +137,10 @@ template <class T> class WideFilter {
 // Alone is rows that are one sequence each, with nothing before or after them.
 struct Alone {
   static constexpr bool kSeen = false, kStates = false;
+  static constexpr int kBlocks = 12;  // of kRowBlocks
+  template <int W, int N> struct Sees {
+    AITER_DEVICE bool sees(int, int) const { return true; }
+  };
 };
 
 // units_of says whether a plain launch can count the strides of x and out, in units of

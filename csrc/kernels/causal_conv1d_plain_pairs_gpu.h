@@ -1,11 +1,13 @@
 // Plain rows whose channels are adjacent in memory (channel-last), two channels a thread,
-// for NVIDIA's processors: filters of 4 to 8 taps, and rows that are not aligned.
+// for NVIDIA's processors: filters of 4 to 8 taps, rows that are not aligned, and rows with
+// sequence numbers.
 //
 // Tiling: a thread owns S positions of two channels, which move as one pair. Every load, of
 // what lies before too, is on its way before the first sum. Then each value, the last
 // position's first, becomes a float once and is added to all outputs that see it; outputs
 // are done four at a time. Where pairs of x are not aligned, the two that hold what a
-// thread needs are loaded and put together.
+// thread needs are loaded and put together. With sequence numbers a warp is at one strip of
+// positions, of which each lane reads one's number.
 #pragma once
 
 #include "causal_conv1d_plain_gpu.h"
@@ -17,15 +19,23 @@ namespace aiter::conv1d::fwd {
 // number of elements apart. Of channels d-1, d and d+1 a thread then owns the last two at
 // even positions of its strip and the first two at odd ones, aligned pairs both.
 struct Whole {
-  static constexpr bool kApart = false, kTurns = false;
+  static constexpr bool kApart = false, kTurns = false, kNumbered = false;
 };
 struct Level {
-  static constexpr bool kApart = true, kTurns = false;
+  static constexpr bool kApart = true, kTurns = false, kNumbered = false;
   int32_t dim;
 };
 struct Turning {
-  static constexpr bool kApart = true, kTurns = true;
+  static constexpr bool kApart = true, kTurns = true, kNumbered = false;
   int32_t dim;
+};
+
+// Numbered: whole, and positions have sequence numbers. All threads of a warp are at the
+// same positions, those there are too many of at the last channels.
+struct Numbered {
+  static constexpr bool kApart = false, kTurns = false, kNumbered = true;
+  int32_t dim;
+  Array2 numbers;
 };
 
 // kPairStrip is how many positions a thread owns: kPairShort of four taps where no more than
@@ -113,7 +123,7 @@ template <class T, int S, class Lie> struct Spot {
   // The strides' unit in bytes.
   static constexpr int kUnit = (Lie::kApart ? 1 : 2) * int(sizeof(T));
 
-  uint32_t first;  // position
+  uint32_t first, batch = 0;  // position
   int d, dim = 0;
   bool before = true, own = true, behind = true;  // which of channels d-1, d and d+1 there are
   const char* x;  // channel d of the first position
@@ -130,6 +140,7 @@ template <class T, int S, class Lie> struct Spot {
       d -= odd(out), dim = lie.dim;
       before = d > 0 && d <= dim, own = d >= 0 && d < dim, behind = d + 1 < dim;
     }
+    if constexpr (Lie::kNumbered) d = d < lie.dim ? d : lie.dim - 2, batch = b;
     x += int64_t(d) * int(sizeof(T)), out += int64_t(d) * int(sizeof(T));
   }
 
@@ -178,12 +189,78 @@ template <class T> AITER_DEVICE void store_some(T* p, bool one, bool two, const 
   Tokens<T, 1>::store(p, one, y), Tokens<T, 1>::store(p + 1, two, y + 1);
 }
 
+// PairSight is what a warp's strip of S positions and those before it see: each lane has the
+// number of one of them.
+template <int W, int S> class PairSight {
+ public:
+  AITER_DEVICE void load(const Array2& numbers, uint32_t b, uint32_t first) {
+    const int lane = int(threadIdx.x & 31), t = int(first) + lane - (W - 1);
+    own_ = lane < W - 1 + S && t >= 0;
+    number_ = -1;
+    if (own_) number_ = load_item(static_cast<const int32_t*>(numbers.data) + (b * numbers.first + t * numbers.last));
+  }
+
+  // all says whether they are of one sequence; what is before a row is 0 anyway.
+  AITER_DEVICE bool all() const {
+    const int32_t number = __shfl_sync(~0u, number_, W - 1);
+    return number >= 0 && __all_sync(~0u, !own_ || number_ == number);
+  }
+
+  // look finds out what each sees.
+  AITER_DEVICE void look() {
+    uint32_t sees = number_ >= 0;
+    AITER_UNROLL
+    for (int m = 1; m < W; m++) sees |= __shfl_up_sync(~0u, number_, m) == number_ ? 1u << m : 0;
+    sees_ = sees;
+  }
+
+  // of is what position i sees: bit m that it sees the one m before it, bit 0 that it has a
+  // sequence.
+  AITER_DEVICE uint32_t of(int i) const { return __shfl_sync(~0u, sees_, W - 1 + i); }
+
+ private:
+  int32_t number_;
+  uint32_t sees_;
+  bool own_;
+};
+
+// run_seen_pairs does a strip of which not all positions see all, the last first.
+template <class T, int W, int S, class Lie>
+AITER_DEVICE void run_seen_pairs(const Plain& a, char* out, Loaded<T, W - 1 + S, Lie>& x, const PairFilter<T, W, 2, false>& filter,
+                                 const PairSight<W, S>& sight) {
+  constexpr int D = kPairDone;
+  AITER_ROLLED
+  for (int first = S - D; first >= 0; first -= D) {
+    float v[W - 1 + D][2];
+    AITER_UNROLL
+    for (int i = 0; i < W - 1 + D; i++) x.floats(S - D + i, v[i]);
+    AITER_UNROLL
+    for (int u = D - 1; u >= 0; u--, out -= uint64_t(a.out_next) * (2 * sizeof(T))) {
+      const uint32_t sees = sight.of(first + u);
+      float y[2] = {filter.bias[0], filter.bias[1]};
+      AITER_UNROLL
+      for (int m = 0; m < W; m++) {
+        if (m > 0 && !(sees & 1u << m)) continue;
+        AITER_UNROLL
+        for (int c = 0; c < 2; c++) y[c] = fmaf(filter.weight[c][W - 1 - m], v[W - 1 + u - m][c], y[c]);
+      }
+      AITER_UNROLL
+      for (int c = 0; c < 2; c++) y[c] = !(sees & 1) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
+      Tokens<T, 2>::store(reinterpret_cast<T*>(out), 2, y);
+    }
+    AITER_UNROLL
+    for (int i = W - 2 + S; i >= D; i--) x.high[i] = x.high[i - D];  // registers have no index: all move on
+  }
+}
+
 // run_pairs is what one thread does. Neighbours take neighbouring pairs. The last strip
 // of a row begins early enough to be whole: what two threads then write is the same.
 template <class T, int W, int S, class Lie> AITER_DEVICE void run_pairs(const Plain& a, const Lie& lie, uint32_t index) {
   constexpr bool kApart = Lie::kApart, kTurns = Lie::kTurns;
   constexpr int M = W - 1 + S, N = 2 + kTurns;
   Spot<T, S, Lie> spot(a, lie, index);
+  PairSight<W, S> sight;
+  if constexpr (Lie::kNumbered) sight.load(lie.numbers, spot.batch, spot.first);
   Loaded<T, M, Lie> x;
   x.load(a, spot, spot.x - uint64_t(a.x_next) * ((W - 1) * spot.kUnit), W - 1);
   PairFilter<T, W, N, kApart> filter;
@@ -191,6 +268,9 @@ template <class T, int W, int S, class Lie> AITER_DEVICE void run_pairs(const Pl
   filter.settle();
 
   char* out = spot.out + uint64_t(a.out_next) * ((S - 1) * spot.kUnit);
+  if constexpr (Lie::kNumbered) {
+    if (!sight.all()) return sight.look(), run_seen_pairs<T, W, S>(a, out, x, filter, sight);
+  }
   float y[S][2];
   AITER_UNROLL
   for (int i = M - 1; i >= 0; i--) {
@@ -244,11 +324,34 @@ template <class T, int W, int S = kPairStrip> bool launch_whole(const Forward& p
   return launch_plain(causal_conv1d_fwd_plain_pairs_kernel<T, W, S, Whole>, a, Whole(), stream), true;
 }
 
+// launch_numbered is launch_whole of positions with sequence numbers.
+template <class T, int W, int S> bool launch_numbered(const Forward& p, const Rows& rows, gpu_stream_t stream) {
+  Plain a{};
+  if (p.dim % 2 || p.dim > INT32_MAX / 2 || !pairs_of<T, Whole>(p, rows, (p.dim / 2 + 31) & ~int64_t(31), S, &a)) return false;
+  return launch_plain(causal_conv1d_fwd_plain_pairs_kernel<T, W, S, Numbered>, a, Numbered{int32_t(p.dim), p.seq}, stream), true;
+}
+
 template <class T, int W, class Lie> bool launch_apart(const Forward& p, const Rows& rows, gpu_stream_t stream) {
   Plain a{};
   // Of the first pair and the last one there may be one channel.
   if (!pairs_of<T, Lie>(p, rows, (p.dim + Lie::kTurns) / 2 + 1, kPairStrip, &a)) return false;
   return launch_plain(causal_conv1d_fwd_plain_pairs_kernel<T, W, kPairStrip, Lie>, a, Lie{int32_t(p.dim)}, stream), true;
+}
+
+// launch_numbered_pairs launches a problem with sequence numbers for these kernels, or says
+// that it is none; so is one whose channels leave most of a warp without work.
+template <class T> bool launch_numbered_pairs(const Forward& p, const Rows& rows, gpu_stream_t stream) {
+  if (p.x.dim != 1 || p.out.dim != 1 || p.dim < 48) return false;
+  switch (p.width) {
+    case 4:
+      if (p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kLittle) return launch_numbered<T, 4, kPairShort>(p, rows, stream);
+      return launch_numbered<T, 4, kPairStrip>(p, rows, stream);
+    case 5: return launch_numbered<T, 5, kPairStrip>(p, rows, stream);
+    case 6: return launch_numbered<T, 6, kPairStrip>(p, rows, stream);
+    case 7: return launch_numbered<T, 7, kPairStrip>(p, rows, stream);
+    case 8: return launch_numbered<T, 8, kPairStrip>(p, rows, stream);
+    default: return false;
+  }
 }
 
 // launch_pairs launches a problem for these kernels, or says that it is none. In float32

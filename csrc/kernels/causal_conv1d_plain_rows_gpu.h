@@ -12,13 +12,13 @@ constexpr int kPlainVectors = 2;
 
 // kRowBlocks blocks of a multiprocessor leave a thread the registers that it needs. In
 // 16-bit types wide filters and states take so many instructions that it is faster with
-// fewer than the compiler would like.
+// fewer than the compiler would like, as far as it has enough.
 template <class T, class Filter, class Beside>
-constexpr int kRowBlocks = AITER_CUDA && sizeof(T) == 2 && (Filter::kWidth > kTaps || Beside::kStates) ? 12 : 8;
+constexpr int kRowBlocks = AITER_CUDA && sizeof(T) == 2 && (Filter::kWidth > kTaps || Beside::kStates) ? Beside::kBlocks : 8;
 
 // sum_plain makes the outputs of a vector, if kSeen of what its positions see.
-template <class T, bool kSeen, class Filter>
-AITER_DEVICE void sum_plain(const Filter& filter, const float* value, uint32_t seen, float* y) {
+template <class T, bool kSeen, class Filter, class Sees>
+AITER_DEVICE void sum_plain(const Filter& filter, const float* value, const Sees& seen, float* y) {
   constexpr int N = kVector<T>, W = Filter::kWidth;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
@@ -27,17 +27,17 @@ AITER_DEVICE void sum_plain(const Filter& filter, const float* value, uint32_t s
     if (!filter.has(k)) break;
     AITER_UNROLL
     for (int i = 0; i < N; i++)
-      if (!kSeen || k == W - 1 || Sights::sees(seen, i, W - 1 - k)) y[i] = fmaf(filter.weight[0][k], value[i + 1 + k], y[i]);
+      if (!kSeen || k == W - 1 || seen.sees(i, W - 1 - k)) y[i] = fmaf(filter.weight[0][k], value[i + 1 + k], y[i]);
   }
 }
 
 // store_own writes the elements of a vector that are not another kernel's.
-template <class T> AITER_DEVICE void store_own(T* p, uint32_t seen, const Words<4>& w) {
+template <class T, class Sees> AITER_DEVICE void store_own(T* p, const Sees& seen, const Words<4>& w) {
   T v[kVector<T>];
   __builtin_memcpy(v, &w, sizeof v);
   AITER_UNROLL
   for (int i = 0; i < kVector<T>; i++)
-    if (!Sights::skip(seen, i)) p[i] = v[i];
+    if (!seen.skip(i)) p[i] = v[i];
 }
 
 // run_plain_rows is what one thread does: two vectors, a.apart from one another, as
@@ -54,7 +54,7 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
   Words<4> vector[V];
   Filter filter;
   T past[kTaps - 1];
-  uint32_t seen[V];
+  typename Beside::template Sees<W, N> seen[V];
   if constexpr (Beside::kStates) beside.begin(a, b, d, first, past);
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
@@ -72,11 +72,11 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
   }
   filter.fetch(a, d);
   if constexpr (Beside::kSeen) {
-    await_last();
+    beside.wait();
     AITER_UNROLL
     for (int v = 0; v < V; v++) {
-      seen[v] = ~0u;
-      if (v == 0 || first + a.apart < a.length) seen[v] = beside.words[b * a.length + first + v * a.apart];
+      seen[v] = {};
+      if (v == 0 || first + a.apart < a.length) seen[v] = beside.template of<W, N>(a, b, first + v * a.apart);
     }
   }
   AITER_UNROLL
@@ -101,24 +101,32 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
       }
       if (first + v * a.apart + 1 == a.length) beside.template end<T>(a, b, d, vector[v]);
     }
-    const bool all = !Beside::kSeen || whole_wave(seen[v] == ~0u);
-    if (all) sum_plain<T, false>(filter, value, ~0u, y);
+    bool all = true, live = true;
+    if constexpr (Beside::kSeen) all = whole_wave(seen[v].all());
+    if (all) sum_plain<T, false>(filter, value, seen[v], y);
     else sum_plain<T, true>(filter, value, seen[v], y);
     if (a.silu) {
       AITER_UNROLL
       for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
     }
-    const bool live = all || whole_wave(Sights::live(seen[v]));
-    if (!live) {
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] = Sights::live(seen[v], i) ? y[i] : 0.0f;
+    if constexpr (Beside::kSeen) {
+      live = all || whole_wave(seen[v].live());
+      if (!live) {
+        AITER_UNROLL
+        for (int i = 0; i < N; i++) y[i] = seen[v].live(i) ? y[i] : 0.0f;
+      }
     }
     T* to = out + uint64_t(v * a.apart) * N;
     Words<4> w;
     AITER_UNROLL
     for (int i = 0; i < 4; i++) w.word[i] = pack<T>(y + i * kPer<T>);
-    if (live || !Sights::skips(seen[v])) stream_words<4>(to, w);
-    else store_own(to, seen[v], w);
+    if constexpr (Beside::kSeen) {
+      if (!live && seen[v].skips()) {
+        store_own(to, seen[v], w);
+        continue;
+      }
+    }
+    stream_words<4>(to, w);
   }
 }
 

@@ -20,7 +20,7 @@ constexpr int kStripBlocks = AITER_HIP ? 3 : !kNarrow ? 7 : Beside::kSeen ? 6 : 
 
 // run_seen_strip is what one thread does of a strip whose positions do not see all, one
 // by one: it is rare, and nothing of it is in registers that others could have.
-template <class T, int C, bool kNarrow> AITER_DEVICE void run_seen_strip(const Plain& a, uint32_t index, uint32_t seen) {
+template <class T, int C, bool kNarrow> AITER_DEVICE void run_seen_strip(const Plain& a, uint32_t index, Sights<kTaps, kStrip> seen) {
   constexpr int W = kTaps;
   opaque(index);
   const uint32_t q = a.inner.quotient(index), group = index - q * a.inner.by, b = a.outer.quotient(q);
@@ -45,14 +45,14 @@ template <class T, int C, bool kNarrow> AITER_DEVICE void run_seen_strip(const P
     AITER_UNROLL
     for (int k = W - 1; k >= 0; k--) {
       if (!filter.has(k)) break;
-      if (k < W - 1 && !Sights::sees(seen, 0, W - 1 - k)) continue;
+      if (k < W - 1 && !seen.sees(0, W - 1 - k)) continue;
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], value[k][c], y[c]);
     }
     AITER_UNROLL
-    for (int c = 0; c < C; c++) y[c] = !Sights::live(seen, 0) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
-    if (!Sights::skip(seen, 0)) Tokens<T, C>::store(out, C, y);
-    out += out_step, seen >>= 1;
+    for (int c = 0; c < C; c++) y[c] = !seen.live(0) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
+    if (!seen.skip(0)) Tokens<T, C>::store(out, C, y);
+    out += out_step, seen.word[0] >>= 1;
   }
 }
 
@@ -74,9 +74,9 @@ template <class T, int C, bool kNarrow, class Beside> AITER_DEVICE void run_plai
   }
   filter.fetch(a, group);
   if constexpr (Beside::kSeen) {
-    await_last();
-    const uint32_t seen = beside.words[q];
-    if (!whole_wave(seen == ~0u)) return run_seen_strip<T, C, kNarrow>(a, index, seen);
+    beside.wait();
+    const Sights<W, S> seen = {{beside.words[q]}};
+    if (!whole_wave(seen.all())) return run_seen_strip<T, C, kNarrow>(a, index, seen);
     AITER_UNROLL
     for (int i = 0; i < W - 1 + S; i++)
       AITER_UNROLL

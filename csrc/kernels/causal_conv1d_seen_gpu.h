@@ -1,18 +1,20 @@
 // Plain problems with sequence numbers, packed sequences or states, for NVIDIA's
-// processors: the kernels of plain rows take them at the speed of others.
+// processors: the kernels of plain rows take them, most at the speed of others.
 //
-// Tiling: causal_conv1d_plain_rows_gpu.h's and causal_conv1d_plain_strips_gpu.h's. What
-// the positions of a vector or a strip see is looked up once for all channels, by a
-// kernel of its own, which leaves it in a word of a workspace. The other starts
-// while that one runs.
-// Bytes: as without, and a word for 16 bytes of one row or for a strip of all channels,
-// written once, read from cache.
+// Tiling: causal_conv1d_plain_rows_gpu.h's, causal_conv1d_plain_strips_gpu.h's and, where a
+// warp's lanes look at the numbers of its strip, causal_conv1d_plain_pairs_gpu.h's. What
+// the positions of a vector or a strip see else is looked up once for all channels, by a
+// kernel of its own, which leaves it in words of a workspace. The other starts
+// while that one runs. Of small problems threads look at numbers themselves.
+// Bytes: as without, and 4 or 8 for 16 bytes of one row or 4 for a strip of all channels,
+// written once, read from cache; or the numbers, from cache.
 #pragma once
 
 #include <aiter/workspace.h>
 
 #include "causal_conv1d_fwd_gpu.h"
 #include "causal_conv1d_gate_gpu.h"
+#include "causal_conv1d_plain_pairs_gpu.h"
 #include "causal_conv1d_plain_rows_gpu.h"
 #include "causal_conv1d_plain_strips_gpu.h"
 
@@ -22,65 +24,99 @@ constexpr unsigned kSightThreads = 64;
 
 // kWorth is how many bytes of x are worth a second launch.
 constexpr int64_t kWorth = 8 << 20;
+template <class T> bool worth(const Forward& p) {
+  return p.batch * p.seqlen <= kMostTiles && p.batch * p.seqlen * p.dim >= kWorth / int64_t(sizeof(T));
+}
 
 // A thread looks up N positions, those of a vector or of a strip.
-template <int N>
+template <int W, int N>
 __global__ void __launch_bounds__(kSightThreads)
-causal_conv1d_fwd_sights_kernel(Gate gate, Divisor units, uint32_t total, int64_t seqlen, uint32_t* words) {
+causal_conv1d_fwd_sights_kernel(Gate gate, Divisor units, uint32_t total, int64_t seqlen, int width, uint32_t* words) {
+  constexpr int kCount = Sights<W, N>::kCount;
   start_next();
   const uint32_t i = blockIdx.x * kSightThreads + threadIdx.x, b = units.quotient(i);
   if (i >= total) return;
   const int64_t first = smaller(int64_t(i - b * units.by) * N, seqlen - N);
-  Sight<kTaps> sight = Sight<kTaps>::all(0);
-  gate.look<kTaps, N>(b, first, 0, N, {int(larger(-first, -32)), N}, 0, &sight);
-  words[i] = Sights::word(sight, N);
+  Sight<W> sight = Sight<W>::all(0);
+  gate.look<W, N>(b, first, 0, N, {int(larger(-first, -32)), N}, 0, &sight);
+  AITER_UNROLL
+  for (int n = 0; n < kCount; n++) words[i * kCount + n] = Sights<W, N>::word_of(sight, n, width);
 }
 
 // look_ahead launches the look at all units of N positions.
-template <int N> Status look_ahead(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, Workspace* words) {
+template <int W, int N> Status look_ahead(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, Workspace* words) {
   const int64_t units = (p.seqlen + N - 1) / N;
   const uint32_t total = uint32_t(units * p.batch), blocks = (total + kSightThreads - 1) / kSightThreads;
-  AITER_TRY(words->take(size_t(total) * sizeof(uint32_t), x.device().id, stream));
+  AITER_TRY(words->take(size_t(total) * sizeof(Sights<W, N>), x.device().id, stream));
   uint32_t* data = static_cast<uint32_t*>(words->data());
-  causal_conv1d_fwd_sights_kernel<N><<<blocks, kSightThreads, 0, stream>>>(gate, divisor(units), total, p.seqlen, data);
+  causal_conv1d_fwd_sights_kernel<W, N>
+      <<<blocks, kSightThreads, 0, stream>>>(gate, divisor(units), total, p.seqlen, int(p.width), data);
   return Status();
 }
 
 // launch_rows and launch_strips launch the other kernel: early, if it is behind that look.
-template <class T, bool kNarrow, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
-  launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, PlainFilter<T, 1, kNarrow>, Beside>, a, beside, stream, Beside::kSeen);
+template <class T, class Filter, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
+  launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, Filter, Beside>, a, beside, stream, std::is_same_v<Beside, Seen>);
 }
 
 template <class T, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
-  a.width < kTaps ? launch_rows<T, true>(a, beside, stream) : launch_rows<T, false>(a, beside, stream);
+  if (a.width < kTaps) launch_rows<T, PlainFilter<T, 1, true>>(a, beside, stream);
+  else launch_rows<T, PlainFilter<T, 1, false>>(a, beside, stream);
 }
 
 template <class T, bool kNarrow> void launch_strips(const Plain& a, const Seen& seen, gpu_stream_t stream) {
   launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow, Seen>, a, seen, stream, true);
 }
 
-// launch_seen launches a problem for these kernels, or leaves *found as it is. In
-// float32 the walk along channels is as fast.
-template <class T> Status launch_seen(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, bool* found) {
-  Plain a{};
-  const Rows rows = rows_of(p, p.out);
-  if (p.width < 2 || p.width > kTaps || (gate.hides() && gate.finishes())) return Status();
-  const bool worth = p.batch * p.seqlen <= kMostTiles && p.batch * p.seqlen * p.dim >= kWorth / int64_t(sizeof(T));
+// numbers_of says whether threads can look at a problem's sequence numbers themselves, four
+// at a time, and where these are.
+inline bool numbers_of(const Forward& p, Numbers* numbers) {
+  *numbers = {static_cast<const int32_t*>(p.seq.data), p.seq.first};
+  return p.seq.data && p.seq.last == 1 && is_aligned(p.seq.data, 16) && (p.batch == 1 || p.seq.first % 4 == 0);
+}
+
+// launch_ahead launches the look at all units of N positions, of W taps, and then what
+// launch says with it.
+template <int W, int N, class Launch>
+Status launch_ahead(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, Launch launch) {
   Workspace words;
-  if (in_rows(p) && (worth || !gate.hides()) && plain_rows<T>(p, rows, &a)) {
+  AITER_TRY((look_ahead<W, N>(x, p, gate, stream, &words)));
+  return launch(static_cast<uint32_t*>(words.data())), Status();
+}
+
+// launch_seen_rows and launch_seen_tokens launch a problem for these kernels, or leave *found
+// as it is.
+template <class T> Status launch_seen_rows(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, bool* found) {
+  constexpr int N = kVector<T>;
+  Plain a{};
+  Numbers numbers{};
+  const bool wide = p.width > kTaps, hides = gate.hides(), own = hides && !worth<T>(p) && numbers_of(p, &numbers);
+  if ((hides ? !own && !worth<T>(p) : wide) || !plain_rows<T>(p, rows_of(p, p.out), &a)) return Status();
+  *found = true;
+  if (!hides) return launch_rows<T>(a, States{p.initial, p.final}, stream), Status();
+  if (own) return wide ? launch_rows<T, WideFilter<T>>(a, numbers, stream) : launch_rows<T>(a, numbers, stream), Status();
+  if (wide) return launch_ahead<8, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T, WideFilter<T>>(a, Seen{words}, stream); });
+  return launch_ahead<kTaps, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T>(a, Seen{words}, stream); });
+}
+
+template <class T> Status launch_seen_tokens(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, bool* found) {
+  const Rows rows = rows_of(p, p.out);
+  if (p.seq.data && launch_numbered_pairs<T>(p, rows, stream)) return *found = true, Status();
+  if constexpr (sizeof(T) == 2) {  // in float32 the walk along channels is as fast
+    Plain a{};
+    if (p.width > kTaps || !gate.hides() || !worth<T>(p) || !plain_strips<T, kChannels<T, kTaps>>(p, rows, &a)) return Status();
     *found = true;
-    if (!gate.hides()) return launch_rows<T>(a, States{p.initial, p.final}, stream), Status();
-    AITER_TRY(look_ahead<kVector<T>>(x, p, gate, stream, &words));
-    launch_rows<T>(a, Seen{static_cast<uint32_t*>(words.data())}, stream);
-  }
-  if constexpr (sizeof(T) == 2) {
-    if (in_rows(p) || !worth || !gate.hides() || !plain_strips<T, kChannels<T, kTaps>>(p, rows, &a)) return Status();
-    *found = true;
-    AITER_TRY(look_ahead<kStrip>(x, p, gate, stream, &words));
-    const Seen seen{static_cast<uint32_t*>(words.data())};
-    p.width < kTaps ? launch_strips<T, true>(a, seen, stream) : launch_strips<T, false>(a, seen, stream);
+    return launch_ahead<kTaps, kStrip>(x, p, gate, stream, [&](uint32_t* words) {
+      const Seen seen{words};
+      a.width < kTaps ? launch_strips<T, true>(a, seen, stream) : launch_strips<T, false>(a, seen, stream);
+    });
   }
   return Status();
+}
+
+template <class T> Status launch_seen(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, bool* found) {
+  if (p.width < 2 || p.width > 8 || (gate.hides() && gate.finishes())) return Status();
+  return in_rows(p) ? launch_seen_rows<T>(x, p, gate, stream, found) : launch_seen_tokens<T>(x, p, gate, stream, found);
 }
 
 }  // namespace aiter::conv1d::fwd
