@@ -194,6 +194,16 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   return run_row<T, 8, kWhole>(a, device, stream);
 }
 
+// look writes what each position sees to a workspace, if there are sequence numbers.
+Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen) {
+  const int64_t bytes = p.seq.data ? p.batch * seen_row(p.seqlen) : 0;
+  if (bytes == 0) return Status();
+  AITER_TRY(seen->take(size_t(bytes), device, stream));
+  const unsigned blocks = grid_for((bytes + kSeenThreads - 1) / kSeenThreads);
+  causal_conv1d_bwd_seen_kernel<<<blocks, kSeenThreads, 0, stream>>>(p, static_cast<uint8_t*>(seen->data()));
+  return Status();
+}
+
 template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) {
   const Backward& p = a.p;
   Workspace seen;
@@ -209,13 +219,8 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
       return run_row<T, 4, kWholeNumbered>(a, device, stream);
     }
   }
-  if (p.seq.data && p.batch > 0) {
-    const int64_t bytes = p.batch * seen_row(p.seqlen);
-    AITER_TRY(seen.take(size_t(bytes), device, stream));
-    const auto to = static_cast<uint8_t*>(seen.data());
-    causal_conv1d_bwd_seen_kernel<<<grid_for((bytes + kSeenThreads - 1) / kSeenThreads), kSeenThreads, 0, stream>>>(p, to);
-    a.seen = to;
-  }
+  AITER_TRY(look(p, device, stream, &seen));
+  a.seen = static_cast<const uint8_t*>(seen.data());
   if (p.width > 4) {
     if constexpr (!kJoint<8>)
       if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);
@@ -268,7 +273,9 @@ template <class T> Status run_all(const TensorView& x, const Backward& p, gpu_st
   const int device = x.device().id;
   if (p.width > 8 || large(p)) return run_any<T>(p, stream);
   if (!p.channel_last) return run_rows<T>(p, device, stream);
-  AITER_TRY(run_columns(x, p, stream));
+  Workspace seen;
+  AITER_TRY(look(p, device, stream, &seen));
+  AITER_TRY(run_columns(x, p, static_cast<const uint8_t*>(seen.data()), stream));
   return run_ends<T>(p, stream);
 }
 

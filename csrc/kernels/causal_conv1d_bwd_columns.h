@@ -36,28 +36,24 @@ template <bool Shifted> constexpr bool kManyRows = AITER_CUDA && !Shifted;
 template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   static constexpr int H = W - 1;
   using Vector = Words<T, N>;
-  using Number = Words<int32_t, 1>;
 
   // Token is what a position has.
   struct Token {
     Vector x, dout;
-    int32_t s;
   };
 
   // Waiting is the tokens on their way. Shifted: channels that do not start where vectors do are in two.
-  static constexpr int kMany = kTokensAhead<Vector, Gated || Shifted>;
+  static constexpr int kMany = kTokensAhead<Vector, Shifted>;
   struct Waiting {
     static constexpr int kOne = ahead_bytes<Vector>(kMany, kColumnThreads);
     Ahead<Vector, kMany, kAhead, kColumnThreads> x, dout, next_x, next_dout;
-    Ahead<Number, kMany, kAhead, kColumnThreads> s;
 
     AITER_DEVICE explicit Waiting(char* memory)
-        : x(memory), dout(memory + kOne), next_x(memory + 2 * kOne), next_dout(memory + 3 * kOne),
-          s(memory + (Shifted ? 4 : 2) * kOne) {}
+        : x(memory), dout(memory + kOne), next_x(memory + 2 * kOne), next_dout(memory + 3 * kOne) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
   // Positions of a group that are computed side by side: as many as registers allow.
-  static constexpr int kTogether = !AITER_ASYNC || Gated ? 1 : Shifted || W * N == 24 ? 2 : 4;
+  static constexpr int kTogether = !AITER_ASYNC ? 1 : Shifted || W * N == 24 ? 2 : 4;
 
   const Launch& a;
   const Backward& p;
@@ -67,18 +63,26 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   int needed = 0;                         // the positions before this one are
   const T *x = nullptr, *dout = nullptr;  // the next to load
   T* dx = nullptr;                        // the next to store
-  const int32_t* seq;
+  const uint8_t* seen = nullptr;          // what the next group's positions see; null: all, all that there are
+  uint32_t sights = 0;                    // the same of this group
   float weight[W][N], bias[N], past[H][N], unfinished[H][N], sums[W + 1][N] = {};
-  int32_t numbers[H];
   Vector before[H];
   Waiting ahead;
 
   AITER_DEVICE Column(const Launch& a, int64_t d, char* memory)
       : a(a), p(again(a).p), d(d), skip(Gated || Shifted || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
-        seq(static_cast<const int32_t*>(p.seq.data)), ahead(memory) {}
+        ahead(memory) {}
 
-  AITER_DEVICE int32_t number(int t) const {
-    return Gated && p.seq.data ? int32_t(fetch<int32_t, 1>(seq + t * p.seq.last).word[0]) : 0;
+  // all is what a group sees where nothing hides it; plain says that this is so, and that the kernel's taps exist.
+  AITER_DEVICE uint32_t all() const { return 0x01010101u * ((1u << again(a).p.width) - 1); }
+  AITER_DEVICE bool plain(uint32_t sights) const { return sights == (W <= 4 ? 0x01010101u * ((1u << W) - 1) : all()); }
+  // look reads what a group from t on sees, bit j of a byte for j positions before it. What lies
+  // before a row is nobody's.
+  AITER_DEVICE uint32_t look(int t) {
+    if (!seen) return all();
+    const uint32_t word = *(Global<const Vector1>)(seen);
+    seen += kAhead;
+    return t >= 2 * kAhead ? word : word & (t ? 0xff7f3f1fu : 0x0f070301u);
   }
 
   // off is how many elements behind a vector's start p is.
@@ -105,7 +109,6 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     } else {
       ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
     }
-    if constexpr (Gated) ahead.s.send(slot, seq + t * p.seq.last, real && p.seq.data);
     x += p.x.last, dout += p.dout.last;
   }
   // take is what waits in a slot. x and dout, so many positions on, are a multiple of kMany behind it.
@@ -118,11 +121,20 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
       token.x = ahead.x.take(slot), token.dout = ahead.dout.take(slot);
     }
     if constexpr (AITER_ASYNC && Vector::kBytes == 2) {
-      token.x.word[0] >>= reinterpret_cast<uintptr_t>(x) % 4 * 8;
-      token.dout.word[0] >>= reinterpret_cast<uintptr_t>(dout) % 4 * 8;
+      token.x.word[0] >>= reinterpret_cast<uintptr_t>(x + on * p.x.last) % 4 * 8;
+      token.dout.word[0] >>= reinterpret_cast<uintptr_t>(dout + on * p.dout.last) % 4 * 8;
     }
-    if constexpr (Gated) token.s = int32_t(ahead.s.take(slot).word[0]);
     return token;
+  }
+
+  // take takes the tokens of slots from first on, send sends for as many behind those that were sent for.
+  template <int M> AITER_DEVICE void take(Token (&token)[M], int first) const {
+    AITER_UNROLL
+    for (int j = 0; j < M; j++) token[j] = take(first + j, j);
+  }
+  AITER_DEVICE void send(int first, int t, int many) {
+    AITER_UNROLL
+    for (int j = 0; j < many; j++) send(first + j, t + j + kSlots);
   }
 
   // read and write move the elements at p, of which there are none behind the last channel.
@@ -156,14 +168,14 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   AITER_DEVICE void start(int64_t b, int from, int to) {
     const Backward& p = again(a).p;
     this->b = b, needed = to + H < int(p.seqlen) ? to + H : int(p.seqlen);
-    if constexpr (Gated) seq = static_cast<const int32_t*>(p.seq.data) + b * p.seq.first;
+    if constexpr (Gated) seen = a.seen ? again(a).seen + b * seen_row(p.seqlen) + kSeenBefore + from : nullptr;
     x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
     dx = p.dx.row<T>(b, d) + from * p.dx.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       const int u = from - H + k;
-      before[k].clear(), numbers[k] = Gated && p.seq.data ? -1 : 0;
-      if (u >= 0) before[k] = read(x), numbers[k] = number(u);
+      before[k].clear();
+      if (u >= 0) before[k] = read(x);
       x += p.x.last;
     }
     AITER_UNROLL
@@ -171,6 +183,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
       send(j, from + j);
       if (j % kAhead == kAhead - 1) sent();
     }
+    if constexpr (Gated) await_last(), sights = look(from);
   }
 
   // begin takes what start has sent for before position from.
@@ -186,7 +199,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   // states puts the initial states where positions before the row are.
   AITER_DEVICE void states(int from) {
     const Backward& p = again(a).p;
-    if (!p.initial.data) return;
+    if (!p.initial.data || p.seq.data) return;
     const T* state = p.initial.row<T>(b, d) + (from - H + int(p.width) - 1) * p.initial.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
@@ -238,27 +251,13 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     }
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
-      numbers[k] = k + 1 < H ? numbers[k + 1] : token.s;
       AITER_UNROLL
       for (int i = 0; i < N; i++) past[k][i] = k + 1 < H ? past[k + 1][i] : now[i];
     }
   }
 
-  AITER_DEVICE void step(const Token& token, bool silu, bool own, float* out) {
-    // Kernels are for one width, for 5 to 8, or for 1 to 4; gated, narrow ones take the other way.
-    if constexpr (!Gated && !Shifted && W <= 4) return step([](int) { return true; }, token, silu, own, out);
-    const auto exists = [&](int k) { return k > 2 || k >= skip; };
-    if constexpr (!Gated) return step(exists, token, silu, own, out);
-    const int32_t s = token.s;
-    bool all = s >= 0 && (W > 4 || skip == 0);
-    AITER_UNROLL
-    for (int k = 0; k < H; k++) all = all && (numbers[k] == s || (W > 4 && !exists(k)));
-    if (all) return step([&](int k) { return W <= 4 || exists(k); }, token, silu, own, out);
-    int32_t numbers[W];
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) numbers[k] = k < H ? this->numbers[k] : s;
-    step([&](int k) { return exists(k) && s >= 0 && numbers[k] == s; }, token, silu, own, out);
-  }
+  // exists: kernels are for one width, for 5 to 8, or for 1 to 4; of gated ones those that are narrow take the other way.
+  AITER_DEVICE bool exists(int k) const { return (!Shifted && W <= 4) || k > 2 || k >= skip; }
 
   // get_taps takes those of the thread's channels from where stage has put them.
   AITER_DEVICE void get_taps(const Sums<N>* staged, int lanes) {
@@ -273,21 +272,39 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   // group does kAhead positions from t on, of slots from first on: of from..to, which own
   // says, or behind them, for dx alone.
   AITER_DEVICE void group(int t, int first, int from, int to, bool silu, bool own) {
-    const bool begun = t > from;
     await<kSlots / kAhead - 1>();
+    if constexpr (Gated) {
+      const uint32_t now = sights;
+      sights = look(t + kAhead);
+      if (!plain(now)) return some(now, t, first, from, to, silu, own);
+    }
     AITER_UNROLL
     for (int i = 0; i < kAhead; i += kTogether) {
       Token token[kTogether];
       float out[kTogether][N];
+      take(token, first + i), send(first + i, t + i, kTogether);
       AITER_UNROLL
-      for (int j = 0; j < kTogether; j++) token[j] = take(first + i + j, j);
+      for (int j = 0; j < kTogether; j++) step([this](int k) { return exists(k); }, token[j], silu, own, out[j]);
       AITER_UNROLL
-      for (int j = 0; j < kTogether; j++) send(first + i + j, t + i + j + kSlots);
+      for (int j = 0; j < kTogether; j++) store(t, i + j, from, to, own, out[j]);
+    }
+    sent();
+  }
+
+  // some does a group of which not every position sees all: one after another.
+  AITER_DEVICE void some(uint32_t sights, int t, int first, int from, int to, bool silu, bool own) {
+    // Registers have no numbers that change: what waits in them moves up.
+    constexpr int kMoved = AITER_ASYNC ? 1 : kAhead;
+    Token token[kMoved];
+    if constexpr (!AITER_ASYNC) take(token, first), send(first, t, kAhead);
+    AITER_ROLLED
+    for (int i = 0; i < kAhead; i++, sights >>= 8) {
+      if constexpr (AITER_ASYNC) take(token, first + i), send(first + i, t + i, 1);
+      float out[N];
+      step([sights](int k) { return (sights >> (W - 1 - k) & 1) != 0; }, token[0], silu, own, out);
+      store(t, i, from, to, own, out);
       AITER_UNROLL
-      for (int j = 0; j < kTogether; j++) step(token[j], silu, own, out[j]);
-      AITER_UNROLL
-      for (int j = i; j < i + kTogether; j++)
-        store(H <= kAhead ? begun || j >= H : t + j - H >= from, (own && H >= kAhead - 1) || t + j - H < to, out[j - i]);
+      for (int j = 1; j < kMoved; j++) token[j - 1] = token[j];
     }
     sent();
   }
@@ -308,9 +325,11 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
 
   AITER_DEVICE static int after(int first) { return kSlots == kAhead || first + kAhead == kSlots ? 0 : first + kAhead; }
 
-  // store keeps dx where the position is one of the strip's: not before it, and not behind it.
-  AITER_DEVICE void store(bool begun, bool within, const float* v) {
-    if (begun && within) write(dx, pack<T, N>(v));
+  // store keeps dx, which position i of the group from t on completes, where that is one of the strip's: not
+  // before it, and not behind it.
+  AITER_DEVICE void store(int t, int i, int from, int to, bool own, const float* v) {
+    const bool begun = H <= kAhead ? t > from || i >= H : t + i - H >= from;
+    if (begun && ((own && H >= kAhead - 1) || t + i - H < to)) write(dx, pack<T, N>(v));
     if (begun) dx += p.dx.last;
   }
 };
@@ -318,8 +337,8 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
 // column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
 template <class T, int W, int N, bool Gated, bool Shifted> inline int column_bytes() {
   using Vector = Words<T, N>;
-  const int each = (Shifted ? 4 : 2) * int(sizeof(Vector)) + (Gated ? 4 : 0);
-  return !AITER_CUDA ? 0 : kTokensAhead<Vector, Gated || Shifted> * kColumnThreads * each + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
+  const int each = (Shifted ? 4 : 2) * int(sizeof(Vector));
+  return !AITER_CUDA ? 0 : kTokensAhead<Vector, Shifted> * kColumnThreads * each + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
 }
 
 template <class T, int W, int N, bool Gated, bool Shifted>
@@ -354,7 +373,7 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
         if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
         if (live) column.begin(from);
         // Where it is known, the sigmoids of several positions are computed side by side.
-        if constexpr (AITER_CUDA && !Gated) {
+        if constexpr (AITER_CUDA) {
           if (live && a.p.silu) column.walk(from, to, true);
           else if (live) column.walk(from, to, false);
         } else if (live) {

@@ -138,10 +138,11 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
 template <class T, int W, int N, bool Gated, bool Shifted = false>
-Status run_column(const Backward& p, int device, gpu_stream_t stream) {
+Status run_column(const Backward& p, const uint8_t* seen, int device, gpu_stream_t stream) {
   // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
   constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
-  const Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
+  Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
+  a.seen = seen;
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }
@@ -220,33 +221,39 @@ template <class T> Status run_small(const Backward& p, const Small& c, int devic
   return launch_small<T, kLeast<T>, false>(a, c.threads, device, stream);
 }
 
-template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
+template <class T> Status run_all(const Backward& p, const uint8_t* seen, int device, gpu_stream_t stream) {
   if constexpr (kHopper)
     if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
   if constexpr (kHopper && sizeof(T) == 2) {
     // Arithmetic is what takes the time: the fewer instructions, the faster, though fewer waves fit.
     if (p.width > 4 && !p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
-      return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
+      return p.width > 6 ? run_column<T, 8, 4, false>(p, seen, device, stream) : run_column<T, 6, 4, false>(p, seen, device, stream);
+  }
+  if constexpr (AITER_CUDA) {
+    if (p.width > 4 && p.seq.data) {
+      constexpr int N = kHopper && sizeof(T) == 2 ? 4 : 2;
+      if (vectors(p, N, sizeof(T))) return run_column<T, 8, N, true>(p, seen, device, stream);
+    }
   }
   if (p.width > 4)
-    return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
-                                                   : run_column<T, 8, 1, true>(p, device, stream);
+    return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, seen, device, stream)
+                                                   : run_column<T, 8, 1, true>(p, seen, device, stream);
   if (!vectors(p, 4, sizeof(T))) {
     if constexpr (kHopper)
       if (!p.seq.data && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1)
-        return run_column<T, 4, 4, false, true>(p, device, stream);
-    return run_column<T, 4, 1, true>(p, device, stream);
+        return run_column<T, 4, 4, false, true>(p, seen, device, stream);
+    return run_column<T, 4, 1, true>(p, seen, device, stream);
   }
   switch (p.seq.data ? 0 : p.width) {
-    case 2: return run_column<T, 2, 4, false>(p, device, stream);
-    case 3: return run_column<T, 3, 4, false>(p, device, stream);
-    case 4: return run_column<T, 4, 4, false>(p, device, stream);
-    default: return run_column<T, 4, 4, true>(p, device, stream);
+    case 2: return run_column<T, 2, 4, false>(p, seen, device, stream);
+    case 3: return run_column<T, 3, 4, false>(p, seen, device, stream);
+    case 4: return run_column<T, 4, 4, false>(p, seen, device, stream);
+    default: return run_column<T, 4, 4, true>(p, seen, device, stream);
   }
 }
 
-Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream) {
-  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, x.device().id, stream); });
+Status run_columns(const TensorView& x, const Backward& p, const uint8_t* seen, gpu_stream_t stream) {
+  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, seen, x.device().id, stream); });
 }
 
 }  // namespace aiter::conv1d::bwd

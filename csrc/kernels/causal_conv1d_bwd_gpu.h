@@ -79,8 +79,8 @@ void launch(void (*kernel)(Params...), const How& how, gpu_stream_t stream, cons
 // fold launches the kernel that adds up the slots.
 void fold(const Launch& a, gpu_stream_t stream);
 
-// run launches kernel, with so many threads and so much shared memory a block, and the
-// fold kernel after it if channels are split.
+// run launches kernel, with so many threads and so much shared memory a block, early if it is behind
+// the one that looks what positions see, and the fold kernel after it if channels are split.
 template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int shared, int device, gpu_stream_t stream) {
   Workspace slots;
   const bool folds = a.segments > a.cluster;
@@ -88,13 +88,13 @@ template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int sha
     AITER_TRY(slots.take(size_t(a.segments) * size_t(a.p.width + 1) * size_t(a.p.dim) * sizeof(float), device, stream));
     a.slots = static_cast<float*>(slots.data());
   }
-  launch(kernel, {grid_for(a.items), unsigned(threads), unsigned(shared), a.cluster}, stream, a);
+  launch(kernel, {grid_for(a.items), unsigned(threads), unsigned(shared), a.cluster, a.seen != nullptr}, stream, a);
   if (folds) fold(a, stream);
   return check_launch("causal_conv1d_bwd");
 }
 
 // run_columns launches the kernels of channel-last, which are the other file's. x is
-// the tensor whose type chooses.
-Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream);
+// the tensor whose type chooses, seen what positions see of sequence numbers.
+Status run_columns(const TensorView& x, const Backward& p, const uint8_t* seen, gpu_stream_t stream);
 
 }  // namespace aiter::conv1d::bwd

@@ -242,6 +242,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
       if (i < 2 || i < this->used()) this->send(waiting, i, i < count, i < sends);
       if (i == (kSlots - 1) / 2) load_taps();  // it waits: the first chunks of all waves come before the others
     }
+    if constexpr (kNumbers<kRows>) await_last();
     if (count > 0) look();
     int slot = 0;
     [[maybe_unused]] Planes<R> later(seen, kRows == kWholeNumbered && count > 0);

@@ -34,13 +34,10 @@ template <bool Some> struct Exists {
   AITER_DEVICE bool plain() const { return skip == 0; }
 };
 
-// A row of such bytes has some before the first position's and behind the last one's, which are looked up there.
-constexpr int kSeenBefore = 16, kSeenBehind = 24;
-AITER_SHARED constexpr int64_t seen_row(int64_t seqlen) { return (kSeenBefore + seqlen + kSeenBehind + 15) & ~int64_t(15); }
-
 constexpr int kSeenThreads = 256;
 
 __global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen) {
+  start_next();
   const int64_t row = seen_row(p.seqlen), total = p.batch * row, step = int64_t(gridDim.x) * kSeenThreads;
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
     const Split at = split(n, row);
@@ -148,6 +145,7 @@ template <int R> __global__ void __launch_bounds__(kSeenThreads)
 causal_conv1d_bwd_planes_kernel(Backward p, uint32_t chunks, Divisor parts, int lane_bits, uint32_t* planes) {
   using Words = Planes<R>;
   constexpr int kMany = Words::kMany, kPositions = Words::kPositions;
+  start_next();
   const int64_t total = int64_t(chunks) << lane_bits, step = int64_t(gridDim.x) * kSeenThreads;
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
     const uint32_t chunk = uint32_t(n >> lane_bits), b = parts.quotient(chunk);

@@ -17,6 +17,11 @@ namespace aiter::conv1d::bwd {
 #define AITER_BOUNDS(threads, blocks) __launch_bounds__(threads, 2)
 #endif
 
+// What positions see by their sequence numbers is a byte each: bit j says whether a position sees the one j before
+// it. A row of them has some before the first position's and behind the last one's, which are looked up there.
+constexpr int kSeenBefore = 16, kSeenBehind = 24;
+AITER_SHARED constexpr int64_t seen_row(int64_t seqlen) { return (kSeenBefore + seqlen + kSeenBehind + 15) & ~int64_t(15); }
+
 // Launch is the problem, and how it is cut. A *team* of neighbouring threads walks a
 // *strip* of positions of one channel (rows), or a thread a strip of several channels
 // (columns). Strips of a channel in one block are summed there; those in different
@@ -24,7 +29,7 @@ namespace aiter::conv1d::bwd {
 // is below 2^31.
 struct Launch {
   Backward p;
-  const uint8_t* seen;  // rows with sequence numbers: what each position sees, or of whole rows Planes of each vector
+  const uint8_t* seen;  // with sequence numbers: what each position sees, or of whole rows Planes of each vector
   float* slots;       // (segments, width+1, dim) sums; null: one segment, written where it belongs
   uint32_t items;     // blocks, however many are launched: segments x groups of channels
   uint32_t segments;  // blocks that share a channel
