@@ -116,7 +116,7 @@ template <class T> Launch plan_rows(const Backward& p, int wave_bits) {
   a.adjacent = p.x.last == 1 && p.dout.last == 1;
   a.aligned = as_aligned(p.x, p.dx, sizeof(T)) && as_aligned(p.dout, p.dx, sizeof(T));
   a.whole = a.aligned && !a.peel && p.seqlen % R == 0 && p.width > 1 &&
-            (p.seq.data ? kEachWidth && p.width <= 4 : !p.initial.data || (kEachWidth && p.width == 4));
+            (p.seq.data ? kEachWidth : !p.initial.data || (kEachWidth && p.width == 4));
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
   a.lane_bits = bits_for(pieces, wave_bits);
   const int lanes = 1 << a.lane_bits;
@@ -204,21 +204,25 @@ Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen)
   return Status();
 }
 
+// run_numbered does whole rows with sequence numbers.
+template <class T, int W> Status run_numbered(Launch a, int device, gpu_stream_t stream) {
+  constexpr int R = 16 / sizeof(T);
+  const int64_t total = int64_t(a.total) << a.lane_bits;
+  Workspace seen;
+  AITER_TRY(seen.take(size_t(total) * Planes<R, W>::kBytes, device, stream));
+  const auto to = static_cast<uint32_t*>(seen.data());
+  const unsigned blocks = grid_for((total * Planes<R, W>::kCount + kSeenThreads - 1) / kSeenThreads);
+  causal_conv1d_bwd_planes_kernel<R, W><<<blocks, kSeenThreads, 0, stream>>>(a.p, a.total, a.parts, a.lane_bits, to);
+  a.seen = reinterpret_cast<const uint8_t*>(to);
+  return run_row<T, W, kWholeNumbered>(a, device, stream);
+}
+
 template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) {
   const Backward& p = a.p;
   Workspace seen;
-  if constexpr (kEachWidth) {
-    if (p.seq.data && a.whole && a.total > 0) {
-      constexpr int R = 16 / sizeof(T);
-      const int64_t total = int64_t(a.total) << a.lane_bits;
-      AITER_TRY(seen.take(size_t(total) * R, device, stream));
-      const auto to = static_cast<uint32_t*>(seen.data());
-      const unsigned blocks = grid_for((total + kSeenThreads - 1) / kSeenThreads);
-      causal_conv1d_bwd_planes_kernel<R><<<blocks, kSeenThreads, 0, stream>>>(p, a.total, a.parts, a.lane_bits, to);
-      a.seen = reinterpret_cast<const uint8_t*>(to);
-      return run_row<T, 4, kWholeNumbered>(a, device, stream);
-    }
-  }
+  if constexpr (kEachWidth)
+    if (p.seq.data && a.whole && a.total > 0)
+      return p.width > 4 ? run_numbered<T, 8>(a, device, stream) : run_numbered<T, 4>(a, device, stream);
   AITER_TRY(look(p, device, stream, &seen));
   a.seen = static_cast<const uint8_t*>(seen.data());
   if (p.width > 4) {

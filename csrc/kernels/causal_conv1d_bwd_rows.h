@@ -26,7 +26,8 @@ constexpr int kRowThreads = 256;  // of a block, at most
 // On NVIDIA's processors whole rows have a kernel for each width: where the last taps of 8 may
 // be all there are it has a sixth more instructions. AMD's have one for all widths above 4.
 constexpr bool kEachWidth = AITER_CUDA;
-template <int W, Rows kRows> constexpr bool kSome = kVectors<kRows> ? W > 4 && !kEachWidth : W > 4 || kRows == kRagged;
+template <int W, Rows kRows> constexpr bool kSome =
+    kRows == kRagged || (W > 4 && !(kVectors<kRows> && !kNumbers<kRows> && kEachWidth));
 
 template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   using Base = Chunks<T, W, kRows>;
@@ -34,6 +35,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   using Base::R, Base::H, Base::E, Base::kSlots, Base::kShares, Base::kBefore, Base::kParts;
   using typename Base::Tile, typename Base::Waiting, typename Base::Part;
   using Taps = Exists<kSome<W, kRows>>;
+  using Seen = Planes<R, W>;
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
@@ -41,7 +43,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 
   AITER_DEVICE Row(const Launch& a, int d, uint32_t chunk)
       : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0),
-        seen(a.seen + (int64_t(chunk) * lanes + lane) * R) {}
+        seen(a.seen + (int64_t(chunk) * lanes + lane) * Seen::kBytes) {}
 
   AITER_DEVICE void load_taps() {
     float taps[W + 1];
@@ -114,7 +116,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
       }
     }
     if constexpr (kRows == kWholeNumbered) {
-      gradients<H>(Planes<R>(seen + (lanes - lane) * R, true), x, carry);
+      gradients<H>(Seen(seen + (lanes - lane) * Seen::kBytes, true), x, carry);
     } else if constexpr (kNumbers<kRows>) {
       gradients<H>(see<H>(t, true), x, carry);
     } else {
@@ -215,14 +217,14 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
     // Where all see all nobody has to be asked. AMD's processors have time for that.
 #if AITER_CUDA
-    const bool plain = kNumbers<kRows> ? wave_all(sees.plain()) : !kVectors<kRows> && sees.plain();
+    const bool plain = kNumbers<kRows> ? wave_all(sees.plain(W - skip)) : !kVectors<kRows> && sees.plain(W);
 #else
     constexpr bool plain = false;
 #endif
     if (plain) {
-      derive(Exists<false>{0}, x, g, out);
-    } else if constexpr (kRows == kWholeNumbered) {
-      if (wave_all(sees.self())) derive(Selves<R>(sees), x, g, out);
+      derive(Exists<kSome<W, kRows> && kNumbers<kRows>>{skip}, x, g, out);
+    } else if constexpr (kRows == kWholeNumbered && W <= 4) {
+      if (wave_all(sees.self())) derive(Selves<R, W>(sees), x, g, out);
       else derive(sees, x, g, out);
     } else {
       derive(sees, x, g, out);
@@ -245,14 +247,14 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     if constexpr (kNumbers<kRows>) await_last();
     if (count > 0) look();
     int slot = 0;
-    [[maybe_unused]] Planes<R> later(seen, kRows == kWholeNumbered && count > 0);
+    [[maybe_unused]] Seen later(seen, kRows == kWholeNumbered && count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int after = kSlots == 1 || slot + 1 == this->used() ? 0 : slot + 1;
       if constexpr (kRows == kWholeNumbered) {
-        const Planes<R> now = later;
-        seen -= lanes * R;
-        later = Planes<R>(seen, i + 1 < count);
+        const Seen now = later;
+        seen -= lanes * Seen::kBytes;
+        later = Seen(seen, i + 1 < count);
         step(now, waiting, slot, after, i, count, sends);
       } else if constexpr (kNumbers<kRows>) {
         step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
@@ -291,8 +293,7 @@ template <class T, int W> inline int row_bytes(int threads) {
 template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> && !kNumbers<kRows> ? kRowThreads : kRowThreads / 2;
 template <int W, Rows kRows>
 constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > 5 ? 3 : 4)
-                           : kRows == kWholeNumbered          ? 8
-                           : W <= 4                           ? 7
+                           : W <= 4                           ? (kRows == kWholeNumbered ? 8 : 7)
                            : kRows == kRagged                 ? 5
                                                               : 4;
 

@@ -31,7 +31,7 @@ template <bool Some> struct Exists {
   AITER_DEVICE bool exists(int k) const { return !Some || k > 2 || k >= skip; }
   AITER_DEVICE bool has(int k) const { return AITER_HIP || exists(k); }
   AITER_DEVICE bool operator()(int, int k, float&) const { return AITER_CUDA || exists(k); }
-  AITER_DEVICE bool plain() const { return skip == 0; }
+  AITER_DEVICE bool plain(int) const { return skip == 0; }
 };
 
 constexpr int kSeenThreads = 256;
@@ -87,89 +87,86 @@ template <int W, int N> struct Sees {
   AITER_DEVICE bool operator()(int i, int k, float&) const { return word[i / 4] & (1u << (i % 4 * 8 + W - 1 - k)); }
 #endif
   AITER_DEVICE bool has(int) const { return true; }
-  AITER_DEVICE bool plain() const {
+  // plain: the last taps, which are all that there are, see all.
+  AITER_DEVICE bool plain(int taps) const {
     uint32_t missing = 0;
     AITER_UNROLL
     for (int i = 0; i < kCount; i++) {
       const int bytes = N - i * 4 < 4 ? N - i * 4 : 4;
-      missing |= ~word[i] & (0x01010101u * ((1u << W) - 1)) & (0xffffffffu >> (4 - bytes) * 8);
+      missing |= ~word[i] & (0x01010101u * ((1u << taps) - 1)) & (0xffffffffu >> (4 - bytes) * 8);
     }
     return missing == 0;
   }
 };
 
-// Planes is the same by distance, for whole rows and up to 4 taps: a lane's vector of R positions has 2 R bits for
-// each of four distances, from its first position on. One load has all a lane needs, and neighbouring bits become
-// conditions seven at a time. Rows have whole chunks of vectors; those behind the row see nothing.
-template <int R> struct Planes {
-  static constexpr int kMany = 4, kBits = 2 * R, kCount = kMany * kBits / 32, kPositions = R + kMany - 1;
-  uint32_t word[kCount];
+// Planes is the same by distance, for whole rows: a lane's vector of R positions has as many bits for each of kMany
+// distances, from its first position on, and one of each word says that all see all its distances that there are. One load
+// has all a lane needs, and neighbouring bits become conditions seven at a time. Rows have whole chunks of vectors; those
+// behind the row see nothing.
+template <int R, int W> struct Planes {
+  static constexpr int kMany = W > 4 ? 8 : 4, kPositions = R + kMany - 1, kBits = kPositions < 8 ? 8 : 16;
+  static constexpr int kCount = kMany * kBits / 32;
+  Words<uint32_t, kCount> words;
+  static constexpr int kBytes = kCount * 4;
 
   AITER_DEVICE Planes(const uint8_t* from, bool live) {
-    AITER_UNROLL
-    for (int i = 0; i < kCount; i++) word[i] = 0;
-    if (!live) return;
-    if constexpr (kCount == 2) {
-      const Vector2 v = *(Global<const Vector2>)(from);
-      word[0] = v.x, word[1] = v.y;
-    } else {
-      word[0] = *(Global<const Vector1>)(from);
-    }
+    words.clear();
+    if (live) words = fetch<uint32_t, kCount>(reinterpret_cast<const uint32_t*>(from));
   }
   AITER_DEVICE bool operator()(int i, int k, float&) const {
-    const int bit = (kMany - 1 - k) * kBits;
-    return word[bit / 32] & (1u << (bit % 32 + i));
+    const int bit = (W - 1 - k) * kBits;
+    return words.word[bit / 32] & (1u << (bit % 32 + i));
   }
   AITER_DEVICE bool has(int) const { return true; }
-  AITER_DEVICE bool plain() const {
-    constexpr uint32_t kOne = (1u << kPositions) - 1, kAll = kBits == 16 ? kOne * 0x10001u : kOne * 0x01010101u;
-    uint32_t all = kAll;
+  AITER_DEVICE bool plain(int) const {
+    uint32_t all = words.word[0];
     AITER_UNROLL
-    for (int i = 0; i < kCount; i++) all &= word[i];
-    return all == kAll;
+    for (int i = 1; i < kCount; i++) all &= words.word[i];
+    return (all & 1u << (kBits - 1)) != 0;
   }
   // self: all see themselves, none is padding.
-  AITER_DEVICE bool self() const { return (~word[0] & ((1u << kPositions) - 1)) == 0; }
+  AITER_DEVICE bool self() const { return (~words.word[0] & ((1u << kPositions) - 1)) == 0; }
 };
 
 // Selves are planes without padding: the first is not asked.
-template <int R> struct Selves : Planes<R> {
-  AITER_DEVICE explicit Selves(const Planes<R>& planes) : Planes<R>(planes) {}
-  AITER_DEVICE bool operator()(int i, int k, float& known) const {
-    return k == Planes<R>::kMany - 1 || Planes<R>::operator()(i, k, known);
-  }
+template <int R, int W> struct Selves : Planes<R, W> {
+  AITER_DEVICE explicit Selves(const Planes<R, W>& planes) : Planes<R, W>(planes) {}
+  AITER_DEVICE bool operator()(int i, int k, float& known) const { return k == W - 1 || Planes<R, W>::operator()(i, k, known); }
 };
 
-// A chunk has 2^lane_bits vectors, a row parts chunks.
-template <int R> __global__ void __launch_bounds__(kSeenThreads)
+// A chunk has 2^lane_bits vectors, a row parts chunks. A thread makes a word.
+template <int R, int W> __global__ void __launch_bounds__(kSeenThreads)
 causal_conv1d_bwd_planes_kernel(Backward p, uint32_t chunks, Divisor parts, int lane_bits, uint32_t* planes) {
-  using Words = Planes<R>;
-  constexpr int kMany = Words::kMany, kPositions = Words::kPositions;
+  using Seen = Planes<R, W>;
+  constexpr int kCount = Seen::kCount, kPositions = Seen::kPositions, kDistances = Seen::kMany / kCount;
   start_next();
-  const int64_t total = int64_t(chunks) << lane_bits, step = int64_t(gridDim.x) * kSeenThreads;
+  const int64_t total = (int64_t(chunks) << lane_bits) * kCount, step = int64_t(gridDim.x) * kSeenThreads;
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
-    const uint32_t chunk = uint32_t(n >> lane_bits), b = parts.quotient(chunk);
-    const int t = ((int(chunk - b * parts.by) << lane_bits) + (int(n) & ((1 << lane_bits) - 1))) * R, length = int(p.seqlen);
-    int32_t number[kMany - 1 + kPositions];
+    const int64_t vector = n / kCount;
+    const uint32_t chunk = uint32_t(vector >> lane_bits), b = parts.quotient(chunk);
+    const int t = ((int(chunk - b * parts.by) << lane_bits) + (int(vector) & ((1 << lane_bits) - 1))) * R;
+    const int length = int(p.seqlen), first = int(n % kCount) * kDistances;
+    // The last sequence goes on behind the row.
+    const auto number = [&](int u) { return p.sequence(b, u < 0 ? 0 : u < length ? u : length - 1); };
+    int32_t own[kPositions], others[kDistances - 1 + kPositions];
     AITER_UNROLL
-    for (int i = 0; i < kMany - 1 + kPositions; i++) {
-      const int u = t + i - (kMany - 1);
-      number[i] = p.sequence(b, u < 0 ? 0 : u < length ? u : length - 1);  // the last sequence goes on behind the row
-    }
+    for (int i = 0; i < kPositions; i++) own[i] = number(t + i);
     AITER_UNROLL
-    for (int w = 0; w < Words::kCount; w++) {
-      uint32_t bits = 0;
+    for (int i = 0; i < kDistances - 1 + kPositions; i++) others[i] = number(t + i - (first + kDistances - 1));
+    uint32_t bits = 0;
+    bool plain = W > 4 || p.width == W;  // kernels of up to 4 taps do not ask which of them there are
+    AITER_UNROLL
+    for (int k = 0; k < kDistances; k++) {
+      const int j = first + k;
+      if (j >= p.width) break;
       AITER_UNROLL
-      for (int j = w * kMany / Words::kCount; j < (w + 1) * kMany / Words::kCount; j++) {
-        AITER_UNROLL
-        for (int i = 0; i < kPositions; i++) {
-          const int32_t own = number[i + kMany - 1];
-          if (t < length && j < p.width && own >= 0 && (t + i < j || number[i + kMany - 1 - j] == own))
-            bits |= 1u << (j * Words::kBits % 32 + i);
-        }
+      for (int i = 0; i < kPositions; i++) {
+        const bool sees = t < length && own[i] >= 0 && (t + i < j || others[i + kDistances - 1 - k] == own[i]);
+        if (sees) bits |= 1u << (k * Seen::kBits + i);
+        plain = plain && sees;
       }
-      planes[n * Words::kCount + w] = bits;
     }
+    planes[n] = bits | uint32_t(plain) << (Seen::kBits - 1);
   }
 }
 
