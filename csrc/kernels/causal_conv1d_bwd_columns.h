@@ -47,9 +47,11 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   struct Waiting {
     static constexpr int kOne = ahead_bytes<Vector>(kMany, kColumnThreads);
     Ahead<Vector, kMany, kAhead, kColumnThreads> x, dout, next_x, next_dout;
+    Ahead<Words<uint32_t, 1>, kMany / kAhead, 1, kColumnThreads> seen;  // of a group
 
     AITER_DEVICE explicit Waiting(char* memory)
-        : x(memory), dout(memory + kOne), next_x(memory + 2 * kOne), next_dout(memory + 3 * kOne) {}
+        : x(memory), dout(memory + kOne), next_x(memory + 2 * kOne), next_dout(memory + 3 * kOne),
+          seen(memory + (Shifted ? 4 : 2) * kOne) {}
   };
   static constexpr int kSlots = decltype(Waiting::x)::kSlots;
   // Positions of a group that are computed side by side: as many as registers allow.
@@ -63,8 +65,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   int needed = 0;                         // the positions before this one are
   const T *x = nullptr, *dout = nullptr;  // the next to load
   T* dx = nullptr;                        // the next to store
-  const uint8_t* seen = nullptr;          // what the next group's positions see; null: all, all that there are
-  uint32_t sights = 0;                    // the same of this group
+  const uint8_t* seen = nullptr;          // what the next group to send for sees; null: all, all that there are
   float weight[W][N], bias[N], past[H][N], unfinished[H][N], sums[W + 1][N] = {};
   Vector before[H];
   Waiting ahead;
@@ -76,12 +77,19 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   // all is what a group sees where nothing hides it; plain says that this is so, and that the kernel's taps exist.
   AITER_DEVICE uint32_t all() const { return 0x01010101u * ((1u << again(a).p.width) - 1); }
   AITER_DEVICE bool plain(uint32_t sights) const { return sights == (W <= 4 ? 0x01010101u * ((1u << W) - 1) : all()); }
-  // look reads what a group from t on sees, bit j of a byte for j positions before it. What lies
-  // before a row is nobody's.
-  AITER_DEVICE uint32_t look(int t) {
-    if (!seen) return all();
-    const uint32_t word = *(Global<const Vector1>)(seen);
+  // numbered: there are sequence numbers. One channel a thread is for whatever else is not for vectors, too.
+  AITER_DEVICE bool numbered() const { return N > 1 || seen; }
+  // look sends for what a group sees. It comes the way of x and dout: a load of its own would wait for theirs.
+  AITER_DEVICE void look(int group) {
+    if (!numbered()) return;
+    ahead.seen.send(group, reinterpret_cast<const uint32_t*>(seen), true);
     seen += kAhead;
+  }
+  // see is what a group from t on sees, bit j of a byte for j positions before it. What lies
+  // before a row is nobody's.
+  AITER_DEVICE uint32_t see(int group, int t) const {
+    if (!numbered()) return all();
+    const uint32_t word = ahead.seen.take(group).word[0];
     return t >= 2 * kAhead ? word : word & (t ? 0xff7f3f1fu : 0x0f070301u);
   }
 
@@ -181,9 +189,13 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     AITER_UNROLL
     for (int j = 0; j < kSlots; j++) {
       send(j, from + j);
-      if (j % kAhead == kAhead - 1) sent();
+      if (j % kAhead != kAhead - 1) continue;
+      if constexpr (Gated) {
+        if (j < kAhead) await_last();
+        look(j / kAhead);
+      }
+      sent();
     }
-    if constexpr (Gated) await_last(), sights = look(from);
   }
 
   // begin takes what start has sent for before position from.
@@ -274,9 +286,9 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   AITER_DEVICE void group(int t, int first, int from, int to, bool silu, bool own) {
     await<kSlots / kAhead - 1>();
     if constexpr (Gated) {
-      const uint32_t now = sights;
-      sights = look(t + kAhead);
-      if (!plain(now)) return some(now, t, first, from, to, silu, own);
+      const uint32_t sights = see(first / kAhead, t);
+      look(first / kAhead);
+      if (!plain(sights)) return some(sights, t, first, from, to, silu, own);
     }
     AITER_UNROLL
     for (int i = 0; i < kAhead; i += kTogether) {
@@ -337,8 +349,9 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
 // column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
 template <class T, int W, int N, bool Gated, bool Shifted> inline int column_bytes() {
   using Vector = Words<T, N>;
-  const int each = (Shifted ? 4 : 2) * int(sizeof(Vector));
-  return !AITER_CUDA ? 0 : kTokensAhead<Vector, Shifted> * kColumnThreads * each + kColumnThreads * (W + 1) * int(sizeof(Sums<N>));
+  constexpr int kMany = kTokensAhead<Vector, Shifted>, kGroups = Gated ? kMany / kAhead : 0;
+  const int each = kMany * (Shifted ? 4 : 2) * int(sizeof(Vector)) + kGroups * 4 + (W + 1) * int(sizeof(Sums<N>));
+  return AITER_CUDA ? kColumnThreads * each : 0;
 }
 
 template <class T, int W, int N, bool Gated, bool Shifted>
