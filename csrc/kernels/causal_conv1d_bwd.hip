@@ -194,7 +194,7 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   return run_row<T, 8, kWhole>(a, device, stream);
 }
 
-// look writes what each position sees to a workspace, if there are sequence numbers.
+// The bytes of the positions, in a workspace.
 Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen) {
   const int64_t bytes = p.seq.data ? p.batch * seen_row(p.seqlen) : 0;
   if (bytes == 0) return Status();
@@ -277,9 +277,7 @@ template <class T> Status run_all(const TensorView& x, const Backward& p, gpu_st
   const int device = x.device().id;
   if (p.width > 8 || large(p)) return run_any<T>(p, stream);
   if (!p.channel_last) return run_rows<T>(p, device, stream);
-  Workspace seen;
-  AITER_TRY(look(p, device, stream, &seen));
-  AITER_TRY(run_columns(x, p, static_cast<const uint8_t*>(seen.data()), stream));
+  AITER_TRY(run_columns(x, p, stream));
   return run_ends<T>(p, stream);
 }
 

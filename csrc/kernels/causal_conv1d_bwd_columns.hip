@@ -138,11 +138,15 @@ inline bool vectors(const Backward& p, int64_t n, int64_t size) {
 
 // The widest vectors that leave registers enough: 8 bytes of 16-bit types.
 template <class T, int W, int N, bool Gated, bool Shifted = false>
-Status run_column(const Backward& p, const uint8_t* seen, int device, gpu_stream_t stream) {
+Status run_column(const Backward& p, int device, gpu_stream_t stream) {
   // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
   constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
   Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
-  a.seen = seen;
+  Workspace seen;
+  if constexpr (Gated) {
+    AITER_TRY(look(p, device, stream, &seen));
+    a.seen = static_cast<const uint8_t*>(seen.data());
+  }
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }
@@ -194,18 +198,19 @@ inline Small plan_small(const Backward& p, int size, int least, int most) {
   return best;
 }
 
-template <class T, int N, bool Packed> Status launch_small(const Launch& a, int threads, int device, gpu_stream_t stream) {
-  return run(causal_conv1d_bwd_small_kernel<T, N, Packed>, a, threads, small_bytes<N>(a, threads), device, stream);
-}
-
 // The fewest channels of a thread are 4 bytes.
 template <class T> constexpr int kLeast = 4 / sizeof(T);
 
 template <class T> Small small_cut(const Backward& p) {
-  if (p.batch * p.seqlen * p.dim > kSmall || p.seq.data || p.width > kSmallTaps || !vectors(p, kLeast<T>, sizeof(T))) return {};
-  const bool wide = vectors(p, 4, sizeof(T)) && packed<T>(p, 4);
-  const Small c = plan_small(p, sizeof(T), kLeast<T>, wide ? 4 : kLeast<T>);
+  if (p.batch * p.seqlen * p.dim > kSmall || p.width > kSmallTaps || !vectors(p, kLeast<T>, sizeof(T))) return {};
+  const Small c = plan_small(p, sizeof(T), kLeast<T>, vectors(p, 4, sizeof(T)) ? 4 : kLeast<T>);
   return c.segments <= kMostSegments ? c : Small{};
+}
+
+template <class T, int N> Status launch_small(const Launch& a, int threads, int device, gpu_stream_t stream) {
+  const int bytes = small_bytes<N>(a, threads);
+  return !a.p.seq.data && packed<T>(a.p, N) ? run(causal_conv1d_bwd_small_kernel<T, N, true>, a, threads, bytes, device, stream)
+                                            : run(causal_conv1d_bwd_small_kernel<T, N, false>, a, threads, bytes, device, stream);
 }
 
 template <class T> Status run_small(const Backward& p, const Small& c, int device, gpu_stream_t stream) {
@@ -215,45 +220,44 @@ template <class T> Status run_small(const Backward& p, const Small& c, int devic
   a.total = uint32_t(p.seqlen ? p.batch * a.parts.by : 0);
   a.cluster = c.segments <= kMostCluster ? a.segments : 1;
   a.split = divisor(c.segments), a.items = uint32_t(c.groups * c.segments);
-  if (c.channels == 4) return launch_small<T, 4, true>(a, c.threads, device, stream);
-  if (c.channels != kLeast<T>) return launch_small<T, 2, true>(a, c.threads, device, stream);
-  if (packed<T>(p, kLeast<T>)) return launch_small<T, kLeast<T>, true>(a, c.threads, device, stream);
-  return launch_small<T, kLeast<T>, false>(a, c.threads, device, stream);
+  if (c.channels == 4) return launch_small<T, 4>(a, c.threads, device, stream);
+  if (c.channels != kLeast<T>) return launch_small<T, 2>(a, c.threads, device, stream);
+  return launch_small<T, kLeast<T>>(a, c.threads, device, stream);
 }
 
-template <class T> Status run_all(const Backward& p, const uint8_t* seen, int device, gpu_stream_t stream) {
+template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
   if constexpr (kHopper)
     if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
   if constexpr (kHopper && sizeof(T) == 2) {
     // Arithmetic is what takes the time: the fewer instructions, the faster, though fewer waves fit.
     if (p.width > 4 && !p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
-      return p.width > 6 ? run_column<T, 8, 4, false>(p, seen, device, stream) : run_column<T, 6, 4, false>(p, seen, device, stream);
+      return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
   }
   if constexpr (AITER_CUDA) {
     if (p.width > 4 && p.seq.data) {
       constexpr int N = kHopper && sizeof(T) == 2 ? 4 : 2;
-      if (vectors(p, N, sizeof(T))) return run_column<T, 8, N, true>(p, seen, device, stream);
+      if (vectors(p, N, sizeof(T))) return run_column<T, 8, N, true>(p, device, stream);
     }
   }
   if (p.width > 4)
-    return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, seen, device, stream)
-                                                   : run_column<T, 8, 1, true>(p, seen, device, stream);
+    return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
+                                                   : run_column<T, 8, 1, true>(p, device, stream);
   if (!vectors(p, 4, sizeof(T))) {
     if constexpr (kHopper)
       if (!p.seq.data && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1)
-        return run_column<T, 4, 4, false, true>(p, seen, device, stream);
-    return run_column<T, 4, 1, true>(p, seen, device, stream);
+        return run_column<T, 4, 4, false, true>(p, device, stream);
+    return run_column<T, 4, 1, true>(p, device, stream);
   }
   switch (p.seq.data ? 0 : p.width) {
-    case 2: return run_column<T, 2, 4, false>(p, seen, device, stream);
-    case 3: return run_column<T, 3, 4, false>(p, seen, device, stream);
-    case 4: return run_column<T, 4, 4, false>(p, seen, device, stream);
-    default: return run_column<T, 4, 4, true>(p, seen, device, stream);
+    case 2: return run_column<T, 2, 4, false>(p, device, stream);
+    case 3: return run_column<T, 3, 4, false>(p, device, stream);
+    case 4: return run_column<T, 4, 4, false>(p, device, stream);
+    default: return run_column<T, 4, 4, true>(p, device, stream);
   }
 }
 
-Status run_columns(const TensorView& x, const Backward& p, const uint8_t* seen, gpu_stream_t stream) {
-  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, seen, x.device().id, stream); });
+Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream) {
+  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, x.device().id, stream); });
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -79,6 +79,9 @@ void launch(void (*kernel)(Params...), const How& how, gpu_stream_t stream, cons
 // fold launches the kernel that adds up the slots.
 void fold(const Launch& a, gpu_stream_t stream);
 
+// look launches the kernel that writes what each position sees, if there are sequence numbers.
+Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen);
+
 // run launches kernel, with so many threads and so much shared memory a block, early if it is behind
 // the one that looks what positions see, and the fold kernel after it if channels are split.
 template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int shared, int device, gpu_stream_t stream) {
@@ -94,7 +97,7 @@ template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int sha
 }
 
 // run_columns launches the kernels of channel-last, which are the other file's. x is
-// the tensor whose type chooses, seen what positions see of sequence numbers.
-Status run_columns(const TensorView& x, const Backward& p, const uint8_t* seen, gpu_stream_t stream);
+// the tensor whose type chooses.
+Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream);
 
 }  // namespace aiter::conv1d::bwd

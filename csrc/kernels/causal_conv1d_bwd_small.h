@@ -1,6 +1,6 @@
 // causal_conv1d_bwd where a position's channels are neighbours (channel-last) and all there
-// is hardly fills the device, so that the chain of latencies is what counts: up to 4 taps,
-// no sequence numbers. For NVIDIA's processors with clusters of blocks.
+// is hardly fills the device, so that the chain of latencies is what counts: up to 4 taps. For
+// NVIDIA's processors with clusters of blocks.
 //
 // Tiling: a thread owns N neighbouring channels of 4 positions and has no loop: all it
 // needs, x from 3 positions earlier on, is asked for first. A block's threads take 16 to 64
@@ -56,18 +56,19 @@ struct Mail {
 };
 
 // Piece is what a thread has: x from H positions earlier on, and g with that of H behind.
-// Packed: there are four taps, of x's type and neighbours.
+// Packed: there are four taps, of x's type and neighbours, and no sequence numbers.
 template <class T, int N, bool Packed> struct Piece {
   static constexpr int W = kSmallTaps, H = W - 1, R = kUnit;
   const Backward& p;
   const int64_t b, d;
-  const int t, skip;  // the first position, and how many taps do not exist
+  const int t, skip;    // the first position, and how many taps do not exist
+  uint32_t sights = 0;  // which taps see which positions, W bits for each
   float x[H + R][N] = {}, g[R + H][N] = {}, weight[W][N] = {}, bias[N] = {};
 
   AITER_DEVICE Piece(const Backward& p, int64_t b, int64_t d, int t)
       : p(p), b(b), d(d), t(t), skip(Packed ? 0 : W - int(p.width)) {}
 
-  AITER_DEVICE bool exists(int k) const { return k == H || k >= skip; }
+  AITER_DEVICE bool sees(int i, int k) const { return Packed || (sights >> (i * W + k) & 1) != 0; }
   AITER_DEVICE bool within(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
 
   AITER_DEVICE void load() {
@@ -84,14 +85,30 @@ template <class T, int N, bool Packed> struct Piece {
       dout[i].clear();
       if (within(t + i)) dout[i] = fetch<T, N>(from);
     }
+    if constexpr (!Packed) look();
     taps();
-    if (p.initial.data && t < H) states(before);
+    if (p.initial.data && !p.seq.data && t < H) states(before);
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
       AITER_UNROLL
       for (int i = 0; i < H + R; i++) x[i][n] = before[i].value(n);
       AITER_UNROLL
       for (int i = 0; i < R; i++) g[i][n] = dout[i].value(n);
+    }
+  }
+
+  // look finds what the positions see, and those behind them whose g they need. What lies outside of the row is nobody's.
+  AITER_DEVICE void look() {
+    sights = 0x1111111u * (0xfu >> skip << skip);
+    if (!p.seq.data) return;
+    int32_t number[H + R + H];
+    AITER_UNROLL
+    for (int i = 0; i < H + R + H; i++) number[i] = within(t - H + i) ? p.sequence(b, t - H + i) : -1;
+    AITER_UNROLL
+    for (int i = 0; i < R + H; i++) {
+      AITER_UNROLL
+      for (int k = 0; k < W; k++)
+        if (number[H + i] < 0 || number[i + k] != number[H + i]) sights &= ~(1u << (i * W + k));
     }
   }
 
@@ -144,7 +161,7 @@ template <class T, int N, bool Packed> struct Piece {
         float sum = bias[n];
         AITER_UNROLL
         for (int k = 0; k < W; k++)
-          if (exists(k)) sum = fmaf(weight[k][n], x[i + k][n], sum);
+          if (sees(i, k)) sum = fmaf(weight[k][n], x[i + k][n], sum);
         g[i][n] *= slope(sum);
       }
     }
@@ -157,8 +174,9 @@ template <class T, int N, bool Packed> struct Piece {
       AITER_UNROLL
       for (int i = 0; i < R; i++) {
         AITER_UNROLL
-        for (int k = 0; k < W; k++) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
-        sums[W * N + n] += g[i][n];
+        for (int k = 0; k < W; k++)
+          if (sees(i, k)) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
+        if (sees(i, H)) sums[W * N + n] += g[i][n];
       }
     }
   }
@@ -193,7 +211,7 @@ template <class T, int N, bool Packed> struct Piece {
       for (int k = 0; k < W; k++) {
         AITER_UNROLL
         for (int n = 0; n < N; n++)
-          if (exists(k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
+          if (sees(i + H - k, k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
       }
       if (within(t + i)) put(to, pack<T, N>(v));
     }
