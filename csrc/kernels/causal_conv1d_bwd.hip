@@ -194,9 +194,8 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   return run_row<T, 8, kWhole>(a, device, stream);
 }
 
-// The bytes of the positions, in a workspace.
 Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen) {
-  const int64_t bytes = p.seq.data ? p.batch * seen_row(p.seqlen) : 0;
+  const int64_t bytes = p.batch * seen_row(p.seqlen);
   if (bytes == 0) return Status();
   AITER_TRY(seen->take(size_t(bytes), device, stream));
   const unsigned blocks = grid_for((bytes + kSeenThreads - 1) / kSeenThreads);
@@ -211,7 +210,7 @@ template <class T, int W> Status run_numbered(Launch a, int device, gpu_stream_t
   Workspace seen;
   AITER_TRY(seen.take(size_t(total) * Planes<R, W>::kBytes, device, stream));
   const auto to = static_cast<uint32_t*>(seen.data());
-  const unsigned blocks = grid_for((total * Planes<R, W>::kCount + kSeenThreads - 1) / kSeenThreads);
+  const unsigned blocks = grid_for((total + kSeenThreads - 1) / kSeenThreads);
   causal_conv1d_bwd_planes_kernel<R, W><<<blocks, kSeenThreads, 0, stream>>>(a.p, a.total, a.parts, a.lane_bits, to);
   a.seen = reinterpret_cast<const uint8_t*>(to);
   return run_row<T, W, kWholeNumbered>(a, device, stream);
@@ -223,7 +222,7 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
   if constexpr (kEachWidth)
     if (p.seq.data && a.whole && a.total > 0)
       return p.width > 4 ? run_numbered<T, 8>(a, device, stream) : run_numbered<T, 4>(a, device, stream);
-  AITER_TRY(look(p, device, stream, &seen));
+  if (p.seq.data) AITER_TRY(look(p, device, stream, &seen));
   a.seen = static_cast<const uint8_t*>(seen.data());
   if (p.width > 4) {
     if constexpr (!kJoint<8>)

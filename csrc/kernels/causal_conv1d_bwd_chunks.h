@@ -9,8 +9,8 @@ namespace aiter::conv1d::bwd {
 // Which rows a kernel is for: those that are whole vectors, which lie alike, without states
 // before them; all others; all that have sequence numbers. Of filters wider than 4 AMD's
 // processors have one kernel for the latter two: it is what costs most to compile.
-// NVIDIA's have two more for whole rows of up to 4 taps: with states, or gradients of states,
-// of 4 taps, and with sequence numbers.
+// NVIDIA's have more for whole rows: with states, or gradients of states, of 4 taps; and with
+// sequence numbers, of up to 4 taps and of more.
 enum Rows { kWhole, kRagged, kNumbered, kStates, kWholeNumbered };
 template <Rows kRows> constexpr bool kVectors = kRows != kRagged && kRows != kNumbered;
 template <Rows kRows> constexpr bool kNumbers = kRows == kNumbered || kRows == kWholeNumbered;

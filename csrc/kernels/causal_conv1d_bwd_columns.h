@@ -11,6 +11,8 @@
 // Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte
 // ones. Where channels do not lie on that much, two such parts are put together, in shared
 // memory; without that, N is 1.
+// Sequence numbers: what positions see is looked up before, in bytes. A group of positions that all see all goes
+// the way of those without numbers, others one position after another.
 // Reduction: dweight and dbias in registers along a strip, then over the block's
 // strips in shared memory, over segments in a cluster of blocks or by the fold kernel.
 #pragma once
@@ -65,7 +67,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   int needed = 0;                         // the positions before this one are
   const T *x = nullptr, *dout = nullptr;  // the next to load
   T* dx = nullptr;                        // the next to store
-  const uint8_t* seen = nullptr;          // what the next group to send for sees; null: all, all that there are
+  const uint8_t* seen = nullptr;          // what the next group to send for sees; null: all that there are
   float weight[W][N], bias[N], past[H][N], unfinished[H][N], sums[W + 1][N] = {};
   Vector before[H];
   Waiting ahead;
@@ -77,7 +79,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   // all is what a group sees where nothing hides it; plain says that this is so, and that the kernel's taps exist.
   AITER_DEVICE uint32_t all() const { return 0x01010101u * ((1u << again(a).p.width) - 1); }
   AITER_DEVICE bool plain(uint32_t sights) const { return sights == (W <= 4 ? 0x01010101u * ((1u << W) - 1) : all()); }
-  // numbered: there are sequence numbers. One channel a thread is for whatever else is not for vectors, too.
+  // Of one channel a thread the kernel is for tensors without sequence numbers, too.
   AITER_DEVICE bool numbered() const { return N > 1 || seen; }
   // look sends for what a group sees. It comes the way of x and dout: a load of its own would wait for theirs.
   AITER_DEVICE void look(int group) {
@@ -290,13 +292,14 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
       look(first / kAhead);
       if (!plain(sights)) return some(sights, t, first, from, to, silu, own);
     }
+    const auto sees = [this](int k) { return exists(k); };
     AITER_UNROLL
     for (int i = 0; i < kAhead; i += kTogether) {
       Token token[kTogether];
       float out[kTogether][N];
       take(token, first + i), send(first + i, t + i, kTogether);
       AITER_UNROLL
-      for (int j = 0; j < kTogether; j++) step([this](int k) { return exists(k); }, token[j], silu, own, out[j]);
+      for (int j = 0; j < kTogether; j++) step(sees, token[j], silu, own, out[j]);
       AITER_UNROLL
       for (int j = 0; j < kTogether; j++) store(t, i + j, from, to, own, out[j]);
     }
@@ -324,7 +327,8 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   // walk does positions from..to, and of those behind them what dx needs. Whole groups are
   // the strip's: a strip that ends elsewhere ends with the row, where g is 0.
   AITER_DEVICE void walk(int from, int to, bool silu) {
-    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 : W * N > 4;  // elsewhere own costs more than a second loop
+    // Elsewhere own costs more than a second loop.
+    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 || (Gated && N == 1) : W * N > 4;
     int t = from, first = 0;
     AITER_ROLLED
     for (; t < (kOneLoop ? to + H : to); t += kAhead, first = after(first)) group(t, first, from, to, silu, !kOneLoop || t < to);

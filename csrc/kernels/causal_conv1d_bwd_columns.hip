@@ -1,8 +1,8 @@
 // causal_conv1d_bwd on the GPU, channel-last: how a problem is cut into blocks.
-// Widths 2, 3 and 4 without sequence numbers have kernels of their own; widths 1 to 4
-// and 5 to 8, with them or without, share one each; for 16-bit types NVIDIA's processors have
-// two more, for 5 and 6 and for 7 and 8. What hardly fills such a device has
-// causal_conv1d_bwd_small.h's.
+// Widths 2, 3 and 4 without sequence numbers have kernels of their own, 5 to 8 share one; for
+// 16-bit types NVIDIA's processors have two more, for 5 and 6 and for 7 and 8. With sequence
+// numbers 1 to 4 share one, and on NVIDIA's processors 5 to 8. What does not lie in vectors,
+// and all else, has two of one channel a thread. What hardly fills a device has causal_conv1d_bwd_small.h's.
 
 #include "causal_conv1d_bwd_columns.h"
 #include "causal_conv1d_bwd_gpu.h"
@@ -143,10 +143,8 @@ Status run_column(const Backward& p, int device, gpu_stream_t stream) {
   constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
   Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
   Workspace seen;
-  if constexpr (Gated) {
-    AITER_TRY(look(p, device, stream, &seen));
-    a.seen = static_cast<const uint8_t*>(seen.data());
-  }
+  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(p, device, stream, &seen));
+  a.seen = static_cast<const uint8_t*>(seen.data());
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }
@@ -233,12 +231,8 @@ template <class T> Status run_all(const Backward& p, int device, gpu_stream_t st
     if (p.width > 4 && !p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
       return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
   }
-  if constexpr (AITER_CUDA) {
-    if (p.width > 4 && p.seq.data) {
-      constexpr int N = kHopper && sizeof(T) == 2 ? 4 : 2;
-      if (vectors(p, N, sizeof(T))) return run_column<T, 8, N, true>(p, device, stream);
-    }
-  }
+  if constexpr (AITER_CUDA)
+    if (p.width > 4 && p.seq.data && vectors(p, 2, sizeof(T))) return run_column<T, 8, 2, true>(p, device, stream);
   if (p.width > 4)
     return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
                                                    : run_column<T, 8, 1, true>(p, device, stream);

@@ -79,7 +79,7 @@ void launch(void (*kernel)(Params...), const How& how, gpu_stream_t stream, cons
 // fold launches the kernel that adds up the slots.
 void fold(const Launch& a, gpu_stream_t stream);
 
-// look launches the kernel that writes what each position sees, if there are sequence numbers.
+// look launches the kernel that writes to a workspace what each position sees.
 Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen);
 
 // run launches kernel, with so many threads and so much shared memory a block, early if it is behind

@@ -1,7 +1,7 @@
 // Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows. Of
 // sequence numbers a small kernel first makes a byte for each position, since all channels
-// have the same: bit j says whether it sees the one j before it; or, of whole rows, planes.
-// What lies before a row, zeros, counts as seen.
+// have the same: bit j says whether it sees the one j before it, which is for columns, too; or,
+// of whole rows, planes. What lies before a row, zeros, counts as seen.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"
@@ -43,11 +43,12 @@ __global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Ba
     const Split at = split(n, row);
     const int64_t b = at.quotient, t = at.remainder - kSeenBefore;
     // The last sequence goes on behind the row: if that is padding, nobody sees it there either.
-    const int32_t s = t < 0 || p.seqlen == 0 ? 0 : p.sequence(b, t < p.seqlen ? t : p.seqlen - 1);
+    const bool all = !p.seq.data || t < 0 || p.seqlen == 0;
+    const int32_t s = all ? 0 : p.sequence(b, t < p.seqlen ? t : p.seqlen - 1);
     uint32_t bits = 0;
     AITER_UNROLL
     for (int j = 0; j < 8; j++)
-      if (j < p.width && s >= 0 && (t < j || t - j >= p.seqlen || p.sequence(b, t - j) == s)) bits |= 1u << j;
+      if (j < p.width && s >= 0 && (all || t < j || t - j >= p.seqlen || p.sequence(b, t - j) == s)) bits |= 1u << j;
     seen[n] = uint8_t(bits);
   }
 }
@@ -100,14 +101,15 @@ template <int W, int N> struct Sees {
 };
 
 // Planes is the same by distance, for whole rows: a lane's vector of R positions has as many bits for each of kMany
-// distances, from its first position on, and one of each word says that all see all its distances that there are. One load
-// has all a lane needs, and neighbouring bits become conditions seven at a time. Rows have whole chunks of vectors; those
-// behind the row see nothing.
+// distances, from its first position on, and one that says that all see all taps that there are. One load has all a lane
+// needs, and neighbouring bits become conditions seven at a time. Rows have whole chunks of vectors; those behind the row
+// see nothing.
 template <int R, int W> struct Planes {
   static constexpr int kMany = W > 4 ? 8 : 4, kPositions = R + kMany - 1, kBits = kPositions < 8 ? 8 : 16;
   static constexpr int kCount = kMany * kBits / 32;
-  Words<uint32_t, kCount> words;
-  static constexpr int kBytes = kCount * 4;
+  using Vector = Words<uint32_t, kCount>;
+  static constexpr int kBytes = Vector::kBytes;
+  Vector words;
 
   AITER_DEVICE Planes(const uint8_t* from, bool live) {
     words.clear();
@@ -118,12 +120,7 @@ template <int R, int W> struct Planes {
     return words.word[bit / 32] & (1u << (bit % 32 + i));
   }
   AITER_DEVICE bool has(int) const { return true; }
-  AITER_DEVICE bool plain(int) const {
-    uint32_t all = words.word[0];
-    AITER_UNROLL
-    for (int i = 1; i < kCount; i++) all &= words.word[i];
-    return (all & 1u << (kBits - 1)) != 0;
-  }
+  AITER_DEVICE bool plain(int) const { return (words.word[0] & 1u << (kBits - 1)) != 0; }
   // self: all see themselves, none is padding.
   AITER_DEVICE bool self() const { return (~words.word[0] & ((1u << kPositions) - 1)) == 0; }
 };
@@ -134,39 +131,41 @@ template <int R, int W> struct Selves : Planes<R, W> {
   AITER_DEVICE bool operator()(int i, int k, float& known) const { return k == W - 1 || Planes<R, W>::operator()(i, k, known); }
 };
 
-// A chunk has 2^lane_bits vectors, a row parts chunks. A thread makes a word.
+// A chunk has 2^lane_bits vectors, a row parts chunks.
 template <int R, int W> __global__ void __launch_bounds__(kSeenThreads)
 causal_conv1d_bwd_planes_kernel(Backward p, uint32_t chunks, Divisor parts, int lane_bits, uint32_t* planes) {
   using Seen = Planes<R, W>;
-  constexpr int kCount = Seen::kCount, kPositions = Seen::kPositions, kDistances = Seen::kMany / kCount;
+  constexpr int kCount = Seen::kCount, kMany = Seen::kMany, kPositions = Seen::kPositions, kBits = Seen::kBits;
   start_next();
-  const int64_t total = (int64_t(chunks) << lane_bits) * kCount, step = int64_t(gridDim.x) * kSeenThreads;
+  const int64_t total = int64_t(chunks) << lane_bits, step = int64_t(gridDim.x) * kSeenThreads;
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
-    const int64_t vector = n / kCount;
-    const uint32_t chunk = uint32_t(vector >> lane_bits), b = parts.quotient(chunk);
-    const int t = ((int(chunk - b * parts.by) << lane_bits) + (int(vector) & ((1 << lane_bits) - 1))) * R;
-    const int length = int(p.seqlen), first = int(n % kCount) * kDistances;
-    // The last sequence goes on behind the row.
-    const auto number = [&](int u) { return p.sequence(b, u < 0 ? 0 : u < length ? u : length - 1); };
-    int32_t own[kPositions], others[kDistances - 1 + kPositions];
+    const uint32_t chunk = uint32_t(n >> lane_bits), b = parts.quotient(chunk);
+    const int t = ((int(chunk - b * parts.by) << lane_bits) + (int(n) & ((1 << lane_bits) - 1))) * R, length = int(p.seqlen);
+    int32_t number[kMany - 1 + kPositions];
     AITER_UNROLL
-    for (int i = 0; i < kPositions; i++) own[i] = number(t + i);
-    AITER_UNROLL
-    for (int i = 0; i < kDistances - 1 + kPositions; i++) others[i] = number(t + i - (first + kDistances - 1));
-    uint32_t bits = 0;
-    bool plain = W > 4 || p.width == W;  // kernels of up to 4 taps do not ask which of them there are
-    AITER_UNROLL
-    for (int k = 0; k < kDistances; k++) {
-      const int j = first + k;
-      if (j >= p.width) break;
-      AITER_UNROLL
-      for (int i = 0; i < kPositions; i++) {
-        const bool sees = t < length && own[i] >= 0 && (t + i < j || others[i + kDistances - 1 - k] == own[i]);
-        if (sees) bits |= 1u << (k * Seen::kBits + i);
-        plain = plain && sees;
-      }
+    for (int i = 0; i < kMany - 1 + kPositions; i++) {
+      const int u = t + i - (kMany - 1);
+      number[i] = p.sequence(b, u < 0 ? 0 : u < length ? u : length - 1);  // the last sequence goes on behind the row
     }
-    planes[n] = bits | uint32_t(plain) << (Seen::kBits - 1);
+    typename Seen::Vector words;
+    words.clear();
+    if (t < length) {
+      uint32_t real = 0, missing = W <= 4 && p.width < W;  // kernels of up to 4 taps do not ask which of them there are
+      AITER_UNROLL
+      for (int i = 0; i < kPositions; i++) real |= uint32_t(number[i + kMany - 1] >= 0) << i;
+      AITER_UNROLL
+      for (int j = 0; j < kMany; j++) {
+        uint32_t bits = 0;
+        AITER_UNROLL
+        for (int i = 0; i < kPositions; i++) bits |= uint32_t(number[i + kMany - 1 - j] == number[i + kMany - 1]) << i;
+        if (t < j) bits |= (1u << (j - t)) - 1;  // what lies before the row
+        bits = j < p.width ? bits & real : 0;
+        if (j < p.width) missing |= ~bits & ((1u << kPositions) - 1);
+        words.word[j * kBits / 32] |= bits << (j * kBits % 32);
+      }
+      if (!missing) words.word[0] |= 1u << (kBits - 1);
+    }
+    put(planes + n * kCount, words);
   }
 }
 
