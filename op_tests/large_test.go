@@ -54,6 +54,17 @@ func largeBackward(n int) optests.Case {
 	return c
 }
 
+// largeNumbered is the n-th of 12 problems with sequence numbers, channel-last, hardly larger than what the kernel for small ones
+// takes: of each width, then of channels that do not lie in vectors. A filter of one tap has the same kernel without numbers.
+func largeNumbered(n int) optests.Case {
+	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
+	c := optests.Case{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%8), DType: types[n%3], Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0, Seed: uint64(n)}
+	if n >= 8 {
+		c.Width, c.Dim = int64(n-4), c.Dim+int64(1+n%2)
+	}
+	return c
+}
+
 // longStrips is hardly larger than what makes the strips of a GPU with 132 multiprocessors, channel-last, so long that brief ones
 // follow them and that they go on in the next row: there are 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
@@ -80,6 +91,9 @@ func TestLargeBackward(t *testing.T) {
 			c.Read, c.Dout, c.Written = lie[0], lie[1], lie[2]
 			cases = append(cases, gpuCases(c)...)
 		}
+	}
+	for n := range 12 {
+		cases = append(cases, gpuCases(largeNumbered(n))...)
 	}
 	states := longStrips(tensor.BFloat16, 4)
 	states.WithStates = true
