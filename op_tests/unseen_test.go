@@ -30,6 +30,18 @@ func TestNotSeen(t *testing.T) {
 	}
 }
 
+// The same where a GPU has its large kernels.
+func TestNotSeenLarge(t *testing.T) {
+	target := open(t)
+	for n := range 8 {
+		for _, c := range gpuCases(largeNumbered(n)) {
+			if c.WithSeqIdx {
+				target.unseen(t, "causal_conv1d_bwd", c, []string{"x", "dout"}, padding)
+			}
+		}
+	}
+}
+
 // unseen replaces values of some of a problem's tensors and runs it.
 func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, replace func(c optests.Case, seq []float64, i int64) (float64, bool)) {
 	t.Helper()

@@ -194,12 +194,16 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   return run_row<T, 8, kWhole>(a, device, stream);
 }
 
-Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen) {
+Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
+  const Backward& p = a->p;
   const int64_t bytes = p.batch * seen_row(p.seqlen);
-  if (bytes == 0) return Status();
-  AITER_TRY(seen->take(size_t(bytes), device, stream));
+  if (p.batch == 0 || p.seqlen == 0) return Status();
+  AITER_TRY(take_slots(a, device, stream, w));
+  AITER_TRY(w->seen.take(size_t(bytes), device, stream));
+  const auto to = static_cast<uint8_t*>(w->seen.data());
   const unsigned blocks = grid_for((bytes + kSeenThreads - 1) / kSeenThreads);
-  causal_conv1d_bwd_seen_kernel<<<blocks, kSeenThreads, 0, stream>>>(p, static_cast<uint8_t*>(seen->data()));
+  causal_conv1d_bwd_seen_kernel<<<blocks, kSeenThreads, 0, stream>>>(p, to);
+  a->seen = to;
   return Status();
 }
 
@@ -207,9 +211,10 @@ Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen)
 template <class T, int W> Status run_numbered(Launch a, int device, gpu_stream_t stream) {
   constexpr int R = 16 / sizeof(T);
   const int64_t total = int64_t(a.total) << a.lane_bits;
-  Workspace seen;
-  AITER_TRY(seen.take(size_t(total) * Planes<R, W>::kBytes, device, stream));
-  const auto to = static_cast<uint32_t*>(seen.data());
+  Workspaces w;
+  AITER_TRY(take_slots(&a, device, stream, &w));
+  AITER_TRY(w.seen.take(size_t(total) * Planes<R, W>::kBytes, device, stream));
+  const auto to = static_cast<uint32_t*>(w.seen.data());
   const unsigned blocks = grid_for((total + kSeenThreads - 1) / kSeenThreads);
   causal_conv1d_bwd_planes_kernel<R, W><<<blocks, kSeenThreads, 0, stream>>>(a.p, a.total, a.parts, a.lane_bits, to);
   a.seen = reinterpret_cast<const uint8_t*>(to);
@@ -218,12 +223,11 @@ template <class T, int W> Status run_numbered(Launch a, int device, gpu_stream_t
 
 template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) {
   const Backward& p = a.p;
-  Workspace seen;
+  Workspaces w;
   if constexpr (kEachWidth)
     if (p.seq.data && a.whole && a.total > 0)
       return p.width > 4 ? run_numbered<T, 8>(a, device, stream) : run_numbered<T, 4>(a, device, stream);
-  if (p.seq.data) AITER_TRY(look(p, device, stream, &seen));
-  a.seen = static_cast<const uint8_t*>(seen.data());
+  if (p.seq.data) AITER_TRY(look(&a, device, stream, &w));
   if (p.width > 4) {
     if constexpr (!kJoint<8>)
       if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);

@@ -1,6 +1,7 @@
 // causal_conv1d_bwd where a position's channels are neighbours (channel-last).
 //
-// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4 but in large problems of 16 bits) and walks a
+// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4 but in large problems of 16 bits without
+// sequence numbers) and walks a
 // strip of positions, W-1 of x and of unfinished dx in registers; the threads of a
 // block take neighbouring channels first, then neighbouring strips. The next positions of
 // x and dout are always on their way: eight in shared memory on NVIDIA's processors, which
@@ -88,7 +89,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     seen += kAhead;
   }
   // see is what a group from t on sees, bit j of a byte for j positions before it. What lies
-  // before a row is nobody's.
+  // before a row is nobody's: byte i keeps t + i + 1 bits.
   AITER_DEVICE uint32_t see(int group, int t) const {
     if (!numbered()) return all();
     const uint32_t word = ahead.seen.take(group).word[0];

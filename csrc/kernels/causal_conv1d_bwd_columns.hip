@@ -1,8 +1,9 @@
 // causal_conv1d_bwd on the GPU, channel-last: how a problem is cut into blocks.
 // Widths 2, 3 and 4 without sequence numbers have kernels of their own, 5 to 8 share one; for
 // 16-bit types NVIDIA's processors have two more, for 5 and 6 and for 7 and 8. With sequence
-// numbers 1 to 4 share one, and on NVIDIA's processors 5 to 8. What does not lie in vectors,
-// and all else, has two of one channel a thread. What hardly fills a device has causal_conv1d_bwd_small.h's.
+// numbers 1 to 4 share one, which width 1 has without them, too, and on NVIDIA's processors 5 to 8.
+// For what does not lie in vectors, and all else, there are two of one channel a thread, and on NVIDIA's
+// processors one of four. What hardly fills a device has causal_conv1d_bwd_small.h's.
 
 #include "causal_conv1d_bwd_columns.h"
 #include "causal_conv1d_bwd_gpu.h"
@@ -142,9 +143,8 @@ Status run_column(const Backward& p, int device, gpu_stream_t stream) {
   // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
   constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
   Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
-  Workspace seen;
-  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(p, device, stream, &seen));
-  a.seen = static_cast<const uint8_t*>(seen.data());
+  Workspaces w;
+  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(&a, device, stream, &w));
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }

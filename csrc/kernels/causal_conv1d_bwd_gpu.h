@@ -79,20 +79,30 @@ void launch(void (*kernel)(Params...), const How& how, gpu_stream_t stream, cons
 // fold launches the kernel that adds up the slots.
 void fold(const Launch& a, gpu_stream_t stream);
 
-// look launches the kernel that writes to a workspace what each position sees.
-Status look(const Backward& p, int device, gpu_stream_t stream, Workspace* seen);
+// Workspaces are a call's: for the sums of split channels, and for what positions see.
+struct Workspaces {
+  Workspace slots, seen;
+};
+
+// take_slots takes the former, if channels are split and that has not been done.
+inline Status take_slots(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
+  if (a->slots || a->segments <= a->cluster) return Status();
+  AITER_TRY(w->slots.take(size_t(a->segments) * size_t(a->p.width + 1) * size_t(a->p.dim) * sizeof(float), device, stream));
+  a->slots = static_cast<float*>(w->slots.data());
+  return Status();
+}
+
+// look launches the kernel that looks up what each position sees. All workspaces are taken before, so
+// that the kernel behind it, which is launched early, is so in a graph, too.
+Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w);
 
 // run launches kernel, with so many threads and so much shared memory a block, early if it is behind
-// the one that looks what positions see, and the fold kernel after it if channels are split.
+// one that looks up what positions see, and the fold kernel after it if channels are split.
 template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int shared, int device, gpu_stream_t stream) {
-  Workspace slots;
-  const bool folds = a.segments > a.cluster;
-  if (folds) {
-    AITER_TRY(slots.take(size_t(a.segments) * size_t(a.p.width + 1) * size_t(a.p.dim) * sizeof(float), device, stream));
-    a.slots = static_cast<float*>(slots.data());
-  }
+  Workspaces w;
+  AITER_TRY(take_slots(&a, device, stream, &w));
   launch(kernel, {grid_for(a.items), unsigned(threads), unsigned(shared), a.cluster, a.seen != nullptr}, stream, a);
-  if (folds) fold(a, stream);
+  if (a.slots) fold(a, stream);
   return check_launch("causal_conv1d_bwd");
 }
 

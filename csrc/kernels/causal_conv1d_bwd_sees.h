@@ -1,7 +1,7 @@
 // Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows. Of
 // sequence numbers a small kernel first makes a byte for each position, since all channels
-// have the same: bit j says whether it sees the one j before it, which is for columns, too; or,
-// of whole rows, planes. What lies before a row, zeros, counts as seen.
+// have the same: bit j says whether it sees the one j before it. Columns have these bytes, too,
+// whole rows planes. What lies before a row, zeros, counts as seen; columns leave it out.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"
@@ -101,9 +101,9 @@ template <int W, int N> struct Sees {
 };
 
 // Planes is the same by distance, for whole rows: a lane's vector of R positions has as many bits for each of kMany
-// distances, from its first position on, and one that says that all see all taps that there are. One load has all a lane
-// needs, and neighbouring bits become conditions seven at a time. Rows have whole chunks of vectors; those behind the row
-// see nothing.
+// distances, from its first position on, and one that says that all see all taps that there are, of up to 4 all four.
+// One load has all a lane needs, and neighbouring bits become conditions seven at a time. Rows have whole chunks of
+// vectors; those behind the row see nothing.
 template <int R, int W> struct Planes {
   static constexpr int kMany = W > 4 ? 8 : 4, kPositions = R + kMany - 1, kBits = kPositions < 8 ? 8 : 16;
   static constexpr int kCount = kMany * kBits / 32;

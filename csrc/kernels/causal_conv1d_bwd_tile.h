@@ -29,7 +29,7 @@ AITER_SHARED constexpr int64_t seen_row(int64_t seqlen) { return (kSeenBefore + 
 // is below 2^31.
 struct Launch {
   Backward p;
-  const uint8_t* seen;  // with sequence numbers: what each position sees, or of whole rows Planes of each vector
+  const uint8_t* seen;  // what each position sees, or of whole rows Planes of each vector, if the kernel before this looks it up
   float* slots;       // (segments, width+1, dim) sums; null: one segment, written where it belongs
   uint32_t items;     // blocks, however many are launched: segments x groups of channels
   uint32_t segments;  // blocks that share a channel
