@@ -196,8 +196,8 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
 
 Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
   const Backward& p = a->p;
-  const int64_t bytes = p.batch * seen_row(p.seqlen);
   if (p.batch == 0 || p.seqlen == 0) return Status();
+  const int64_t bytes = p.batch * seen_row(p.seqlen);
   AITER_TRY(take_slots(a, device, stream, w));
   AITER_TRY(w->seen.take(size_t(bytes), device, stream));
   const auto to = static_cast<uint8_t*>(w->seen.data());

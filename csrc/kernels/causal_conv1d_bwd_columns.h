@@ -1,12 +1,11 @@
 // causal_conv1d_bwd where a position's channels are neighbours (channel-last).
 //
-// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4 but in large problems of 16 bits without
-// sequence numbers) and walks a
-// strip of positions, W-1 of x and of unfinished dx in registers; the threads of a
-// block take neighbouring channels first, then neighbouring strips. The next positions of
-// x and dout are always on their way: eight in shared memory on NVIDIA's processors, which
-// fill that by themselves, four in registers on AMD's. More channels a thread would mean
-// fewer, larger loads, but halve the waves that the registers allow: measured slower, but for wide filters.
+// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4 but in large problems of
+// 16 bits without sequence numbers) and walks a strip of positions, W-1 of x and of unfinished dx in
+// registers; the threads of a block take neighbouring channels first, then neighbouring strips. The
+// next positions of x and dout are always on their way: eight in shared memory on NVIDIA's processors,
+// which fill that by themselves, four in registers on AMD's. More channels a thread would mean fewer,
+// larger loads, but halve the waves that the registers allow: measured slower, but for wide filters.
 // Halo: W-1 positions on either side of a strip are read again, and g of those
 // behind it computed again.
 // Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte

@@ -99,7 +99,7 @@ template <class T, int N, bool Packed> struct Piece {
 
   // look finds what the positions see, and those behind them whose g they need. What lies outside of the row is nobody's.
   AITER_DEVICE void look() {
-    sights = 0x1111111u * (0xfu >> skip << skip);
+    sights = 0x1111111u * (0xfu >> skip << skip);  // the last taps, for each of R + H positions
     if (!p.seq.data) return;
     int32_t number[H + R + H];
     AITER_UNROLL

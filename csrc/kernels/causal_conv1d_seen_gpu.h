@@ -69,7 +69,7 @@ template <class T, bool kNarrow> void launch_strips(const Plain& a, const Seen& 
 }
 
 // numbers_of says whether threads can look at a problem's sequence numbers themselves, four
-// at a time, and where these are.
+// at a time, and where these are. They do where a second launch is not worth it, or its words too many.
 inline bool numbers_of(const Forward& p, Numbers* numbers) {
   *numbers = {static_cast<const int32_t*>(p.seq.data), p.seq.first};
   return p.seq.data && p.seq.last == 1 && is_aligned(p.seq.data, 16) && (p.batch == 1 || p.seq.first % 4 == 0);
