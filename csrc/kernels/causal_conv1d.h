@@ -8,6 +8,8 @@
 
 #include <aiter/check.h>
 
+#include "causal_conv1d_width.h"
+
 namespace aiter::conv1d {
 
 // Array3 is (batch, dim, seqlen) or (batch, dim, width-1); strides in elements.
@@ -122,7 +124,7 @@ inline Status check_inputs(const Inputs& in, bool silu, Problem* p) {
   AITER_TRY(check_rank(in.weight, 2, "(dim, width)"));
   AITER_TRY(check_float(in.weight));
   const int64_t B = in.x.size(0), D = in.x.size(1), L = in.x.size(2), W = in.weight.size(1);
-  if (W < 1) return value_error("argument 'weight': expected a width of at least 1, got shape %s", shape_text(in.weight).data);
+  AITER_TRY(check_width(in.weight));
   const int64_t weight_shape[2] = {D, W}, seq_shape[2] = {B, L}, state_shape[3] = {B, D, W - 1};
   AITER_TRY(check_shape(in.weight, weight_shape, "(dim, width)"));
   if (in.bias) AITER_TRY(check_float(*in.bias));

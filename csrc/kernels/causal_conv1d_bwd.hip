@@ -174,24 +174,23 @@ template <class T, bool Packed> Status launch_small(const SmallRows& a, gpu_stre
   return check_launch("causal_conv1d_bwd");
 }
 
+// run_each has a kernel for each width, up to W, of whole rows.
+template <class T, int W> Status run_each(const Launch& a, int device, gpu_stream_t stream) {
+  if constexpr (W == 4 || kEachWidth) {
+    if (a.p.width == W - 1) return run_row<T, W - 1, kWhole>(a, device, stream);
+    if (a.p.width == W - 2) return run_row<T, W - 2, kWhole>(a, device, stream);
+    if constexpr (W > 4)
+      if (a.p.width == W - 3) return run_row<T, W - 3, kWhole>(a, device, stream);
+  }
+  return run_row<T, W, kWhole>(a, device, stream);
+}
+
 // run_whole does whole rows without sequence numbers, run_ragged all others.
 template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t stream) {
-  if constexpr (kHopper)
+  if constexpr (kHopper && kHolds4)
     if (const SmallRows few = small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
       return packed<T>(a.p, 1) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
-  switch (a.p.width) {
-    case 2: return run_row<T, 2, kWhole>(a, device, stream);
-    case 3: return run_row<T, 3, kWhole>(a, device, stream);
-    case 4: return run_row<T, 4, kWhole>(a, device, stream);
-  }
-  if constexpr (kEachWidth) {
-    switch (a.p.width) {
-      case 5: return run_row<T, 5, kWhole>(a, device, stream);
-      case 6: return run_row<T, 6, kWhole>(a, device, stream);
-      case 7: return run_row<T, 7, kWhole>(a, device, stream);
-    }
-  }
-  return run_row<T, 8, kWhole>(a, device, stream);
+  return dispatch_width(a.p.width, [&](auto taps) { return run_each<T, decltype(taps)::value>(a, device, stream); });
 }
 
 Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
@@ -226,15 +225,14 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
   Workspaces w;
   if constexpr (kEachWidth)
     if (p.seq.data && a.whole && a.total > 0)
-      return p.width > 4 ? run_numbered<T, 8>(a, device, stream) : run_numbered<T, 4>(a, device, stream);
+      return dispatch_width(p.width, [&](auto taps) { return run_numbered<T, decltype(taps)::value>(a, device, stream); });
   if (p.seq.data) AITER_TRY(look(&a, device, stream, &w));
-  if (p.width > 4) {
-    if constexpr (!kJoint<8>)
-      if (!p.seq.data) return run_row<T, 8, kRagged>(a, device, stream);
-    return run_row<T, 8, kNumbered>(a, device, stream);
-  }
-  if (!p.seq.data) return run_row<T, 4, kRagged>(a, device, stream);
-  return run_row<T, 4, kNumbered>(a, device, stream);
+  return dispatch_width(p.width, [&](auto taps) {
+    constexpr int W = decltype(taps)::value;
+    if constexpr (!kJoint<W>)
+      if (!p.seq.data) return run_row<T, W, kRagged>(a, device, stream);
+    return run_row<T, W, kNumbered>(a, device, stream);
+  });
 }
 
 template <class T> void run_input(const Backward& p, int64_t from, int64_t to, gpu_stream_t stream) {
@@ -256,7 +254,7 @@ template <class T> Status run_rows(const Backward& p, int device, gpu_stream_t s
   int wave_bits;
   AITER_TRY(device_wave_bits(device, &wave_bits));
   const Launch a = plan_rows<T>(p, wave_bits);
-  if constexpr (kEachWidth)
+  if constexpr (kEachWidth && kHolds4)
     if (a.whole && !p.seq.data && p.width == 4 && p.seqlen > 0 && (p.initial.data || p.dinitial.data || p.dfinal.data))
       return run_row<T, 4, kStates>(a, device, stream);
   AITER_TRY(a.whole && !p.seq.data ? run_whole<T>(a, device, stream) : run_ragged<T>(a, device, stream));

@@ -200,7 +200,7 @@ inline Small plan_small(const Backward& p, int size, int least, int most) {
 template <class T> constexpr int kLeast = 4 / sizeof(T);
 
 template <class T> Small small_cut(const Backward& p) {
-  if (p.batch * p.seqlen * p.dim > kSmall || p.width > kSmallTaps || !vectors(p, kLeast<T>, sizeof(T))) return {};
+  if (p.batch * p.seqlen * p.dim > kSmall || !vectors(p, kLeast<T>, sizeof(T))) return {};
   const Small c = plan_small(p, sizeof(T), kLeast<T>, vectors(p, 4, sizeof(T)) ? 4 : kLeast<T>);
   return c.segments <= kMostSegments ? c : Small{};
 }
@@ -223,19 +223,20 @@ template <class T> Status run_small(const Backward& p, const Small& c, int devic
   return launch_small<T, kLeast<T>>(a, c.threads, device, stream);
 }
 
-template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
-  if constexpr (kHopper)
-    if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
+// run_wide does filters of 5 to 8 taps, run_narrow those of up to 4.
+template <class T> Status run_wide(const Backward& p, int device, gpu_stream_t stream) {
   if constexpr (kHopper && sizeof(T) == 2) {
     // Arithmetic is what takes the time: the fewer instructions, the faster, though fewer waves fit.
-    if (p.width > 4 && !p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
+    if (!p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
       return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
   }
-  if constexpr (AITER_CUDA)
-    if (p.width > 4 && p.seq.data && vectors(p, 2, sizeof(T))) return run_column<T, 8, 2, true>(p, device, stream);
-  if (p.width > 4)
-    return !p.seq.data && vectors(p, 2, sizeof(T)) ? run_column<T, 8, 2, false>(p, device, stream)
-                                                   : run_column<T, 8, 1, true>(p, device, stream);
+  if (!vectors(p, 2, sizeof(T))) return run_column<T, 8, 1, true>(p, device, stream);
+  return p.seq.data ? run_column<T, 8, AITER_CUDA ? 2 : 1, true>(p, device, stream) : run_column<T, 8, 2, false>(p, device, stream);
+}
+
+template <class T> Status run_narrow(const Backward& p, int device, gpu_stream_t stream) {
+  if constexpr (kHopper)
+    if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
   if (!vectors(p, 4, sizeof(T))) {
     if constexpr (kHopper)
       if (!p.seq.data && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1)
@@ -248,6 +249,13 @@ template <class T> Status run_all(const Backward& p, int device, gpu_stream_t st
     case 4: return run_column<T, 4, 4, false>(p, device, stream);
     default: return run_column<T, 4, 4, true>(p, device, stream);
   }
+}
+
+template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
+  return dispatch_width(p.width, [&](auto taps) {
+    if constexpr (decltype(taps)::value > 4) return run_wide<T>(p, device, stream);
+    else return run_narrow<T>(p, device, stream);
+  });
 }
 
 Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream) {

@@ -69,18 +69,27 @@ template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_str
   Plain a{};
 #if AITER_CUDA
   if (p.width < 2) return false;
-  if (!in_rows(p)) return (p.width < kTaps && launch_plain_strips<T, true>(p, rows, stream)) || launch_pairs<T>(p, rows, stream);
+  if (!in_rows(p)) {
+    if constexpr (kHolds4)
+      if (p.width < kTaps && launch_plain_strips<T, true>(p, rows, stream)) return true;
+    return launch_pairs<T>(p, rows, stream);
+  }
   if (!plain_rows<T>(p, rows, &a)) return false;
-  if (p.width > kTaps) launch_plain_rows<T, WideFilter<T>>(a, stream);
-  else if (p.width < kTaps) launch_plain_rows<T, PlainFilter<T, 1, true>>(a, stream);
-  else launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
-#else
-  if (p.width != kTaps) return false;
-  if (!in_rows(p)) return launch_plain_strips<T, false>(p, rows, stream);
-  if (!plain_rows<T>(p, rows, &a)) return false;
-  launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
-#endif
+  dispatch_width(p.width, [&](auto taps) {
+    if constexpr (decltype(taps)::value > kTaps) launch_plain_rows<T, WideFilter<T>>(a, stream);
+    else if (p.width < kTaps) launch_plain_rows<T, PlainFilter<T, 1, true>>(a, stream);
+    else launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
+  });
   return true;
+#else
+  if constexpr (kHolds4) {
+    if (p.width != kTaps) return false;
+    if (!in_rows(p)) return launch_plain_strips<T, false>(p, rows, stream);
+    if (!plain_rows<T>(p, rows, &a)) return false;
+    return launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream), true;
+  }
+  return false;
+#endif
 }
 
 template <class T, int W, bool kShifts>
@@ -101,8 +110,7 @@ template <class T> Status launch(const TensorView& x, const Forward& p, gpu_stre
   if (p.seqlen == 0 || p.width > 8) launch_any<T>(p, stream);
   else if (p.seq.data || p.initial.data || p.final.data) return launch_sequences(x, p, stream);
   else if (launch_plain<T>(rows, p, stream)) return check_launch("causal_conv1d_fwd");
-  else if (p.width > 4) launch_general<T, 8>(rows, p, stream);
-  else launch_general<T, 4>(rows, p, stream);
+  else dispatch_width(p.width, [&](auto taps) { launch_general<T, decltype(taps)::value>(rows, p, stream); });
   return check_launch("causal_conv1d_fwd");
 }
 

@@ -39,7 +39,7 @@ static Status launch(const TensorView& x, const Forward& p, gpu_stream_t stream,
     AITER_TRY(fwd::launch_seen<decltype(zero)>(x, p, gate, stream, &found));
     if (found) return check_launch(what);
 #endif
-    p.width > 4 ? launch<decltype(zero), 8>(p, stream, gate) : launch<decltype(zero), 4>(p, stream, gate);
+    dispatch_width(p.width, [&](auto taps) { launch<decltype(zero), decltype(taps)::value>(p, stream, gate); });
     return check_launch(what);
   });
 }

@@ -338,43 +338,47 @@ template <class T, int W, class Lie> bool launch_apart(const Forward& p, const R
   return launch_plain(causal_conv1d_fwd_plain_pairs_kernel<T, W, kPairStrip, Lie>, a, Lie{int32_t(p.dim)}, stream), true;
 }
 
+// each_width calls take with the width where it has kernels of its own, and else says that it has none.
+template <class F> bool each_width(int64_t width, F&& take) {
+  if constexpr (kHolds4)
+    if (width == 4) return take(std::integral_constant<int, 4>());
+  if constexpr (kHolds8) {
+    switch (width) {
+      case 5: return take(std::integral_constant<int, 5>());
+      case 6: return take(std::integral_constant<int, 6>());
+      case 7: return take(std::integral_constant<int, 7>());
+      case 8: return take(std::integral_constant<int, 8>());
+    }
+  }
+  return false;
+}
+
+inline bool is_little(const Forward& p) { return p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kLittle; }
+
 // launch_numbered_pairs launches a problem with sequence numbers for these kernels, or says
 // that it is none; so is one whose channels leave most of a warp without work.
 template <class T> bool launch_numbered_pairs(const Forward& p, const Rows& rows, gpu_stream_t stream) {
   if (p.x.dim != 1 || p.out.dim != 1 || p.dim < 48) return false;
-  switch (p.width) {
-    case 4:
-      if (p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kLittle) return launch_numbered<T, 4, kPairShort>(p, rows, stream);
-      return launch_numbered<T, 4, kPairStrip>(p, rows, stream);
-    case 5: return launch_numbered<T, 5, kPairStrip>(p, rows, stream);
-    case 6: return launch_numbered<T, 6, kPairStrip>(p, rows, stream);
-    case 7: return launch_numbered<T, 7, kPairStrip>(p, rows, stream);
-    case 8: return launch_numbered<T, 8, kPairStrip>(p, rows, stream);
-    default: return false;
-  }
+  return each_width(p.width, [&](auto width) {
+    constexpr int W = decltype(width)::value;
+    if constexpr (W == 4)
+      if (is_little(p)) return launch_numbered<T, W, kPairShort>(p, rows, stream);
+    return launch_numbered<T, W, kPairStrip>(p, rows, stream);
+  });
 }
 
 // launch_pairs launches a problem for these kernels, or says that it is none. In float32
 // five taps and more of rows that lie anywhere are as fast one channel a thread.
 template <class T> bool launch_pairs(const Forward& p, const Rows& rows, gpu_stream_t stream) {
-  const auto take = [&](auto width) {
+  if (p.x.dim != 1 || p.out.dim != 1) return false;
+  return each_width(p.width, [&](auto width) {
     constexpr int W = decltype(width)::value;
+    if constexpr (W == 4)
+      if (is_little(p) && launch_whole<T, W, kPairShort>(p, rows, stream)) return true;
     if (launch_whole<T, W>(p, rows, stream)) return true;
     if constexpr (sizeof(T) == 4 && W > 4) return false;
     else return p.out.last % 2 ? launch_apart<T, W, Turning>(p, rows, stream) : launch_apart<T, W, Level>(p, rows, stream);
-  };
-  if (p.x.dim != 1 || p.out.dim != 1) return false;
-  switch (p.width) {
-    case 4:
-      if (p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kLittle)
-        if (launch_whole<T, 4, kPairShort>(p, rows, stream)) return true;
-      return take(std::integral_constant<int, 4>());
-    case 5: return take(std::integral_constant<int, 5>());
-    case 6: return take(std::integral_constant<int, 6>());
-    case 7: return take(std::integral_constant<int, 7>());
-    case 8: return take(std::integral_constant<int, 8>());
-    default: return false;
-  }
+  });
 }
 
 }  // namespace aiter::conv1d::fwd

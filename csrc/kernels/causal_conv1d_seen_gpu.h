@@ -59,8 +59,9 @@ template <class T, class Filter, class Beside> void launch_rows(const Plain& a, 
   launch_plain(causal_conv1d_fwd_plain_rows_kernel<T, Filter, Beside>, a, beside, stream, std::is_same_v<Beside, Seen>);
 }
 
-template <class T, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
-  if (a.width < kTaps) launch_rows<T, PlainFilter<T, 1, true>>(a, beside, stream);
+template <class T, int W, class Beside> void launch_rows(const Plain& a, const Beside& beside, gpu_stream_t stream) {
+  if constexpr (W > kTaps) launch_rows<T, WideFilter<T>>(a, beside, stream);
+  else if (a.width < kTaps) launch_rows<T, PlainFilter<T, 1, true>>(a, beside, stream);
   else launch_rows<T, PlainFilter<T, 1, false>>(a, beside, stream);
 }
 
@@ -90,19 +91,22 @@ template <class T> Status launch_seen_rows(const TensorView& x, const Forward& p
   constexpr int N = kVector<T>;
   Plain a{};
   Numbers numbers{};
-  const bool wide = p.width > kTaps, hides = gate.hides(), own = hides && !worth<T>(p) && numbers_of(p, &numbers);
-  if ((hides ? !own && !worth<T>(p) : wide) || !plain_rows<T>(p, rows_of(p, p.out), &a)) return Status();
+  const bool hides = gate.hides(), own = hides && !worth<T>(p) && numbers_of(p, &numbers);
+  if ((hides ? !own && !worth<T>(p) : p.width > kTaps) || !plain_rows<T>(p, rows_of(p, p.out), &a)) return Status();
   *found = true;
-  if (!hides) return launch_rows<T>(a, States{p.initial, p.final}, stream), Status();
-  if (own) return wide ? launch_rows<T, WideFilter<T>>(a, numbers, stream) : launch_rows<T>(a, numbers, stream), Status();
-  if (wide) return launch_ahead<8, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T, WideFilter<T>>(a, Seen{words}, stream); });
-  return launch_ahead<kTaps, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T>(a, Seen{words}, stream); });
+  return dispatch_width(p.width, [&](auto taps) {
+    constexpr int W = decltype(taps)::value;
+    if constexpr (W == kTaps)
+      if (!hides) return launch_rows<T, W>(a, States{p.initial, p.final}, stream), Status();
+    if (own) return launch_rows<T, W>(a, numbers, stream), Status();
+    return launch_ahead<W, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T, W>(a, Seen{words}, stream); });
+  });
 }
 
 template <class T> Status launch_seen_tokens(const TensorView& x, const Forward& p, const Gate& gate, gpu_stream_t stream, bool* found) {
   const Rows rows = rows_of(p, p.out);
   if (p.seq.data && launch_numbered_pairs<T>(p, rows, stream)) return *found = true, Status();
-  if constexpr (sizeof(T) == 2) {  // in float32 the walk along channels is as fast
+  if constexpr (sizeof(T) == 2 && kHolds4) {  // in float32 the walk along channels is as fast
     Plain a{};
     if (p.width > kTaps || !gate.hides() || !worth<T>(p) || !plain_strips<T, kChannels<T, kTaps>>(p, rows, &a)) return Status();
     *found = true;

@@ -118,7 +118,7 @@ inline Status check_filter(const TensorView& weight, const Optional<TensorView>&
   AITER_TRY(check_rank(weight, 2, "(dim, width)"));
   AITER_TRY(check_float(weight));
   const int64_t W = weight.size(1), shape[2] = {dim, W};
-  if (W < 1) return value_error("argument 'weight': expected a width of at least 1, got shape %s", shape_text(weight).data);
+  AITER_TRY(check_width(weight));
   AITER_TRY(check_shape(weight, shape, "(dim, width)"));
   if (bias) AITER_TRY(check_float(*bias));
   AITER_TRY(check_channels(bias, dim));

@@ -33,15 +33,15 @@ causal_conv1d_update_kernel(Stateful p, Divisor groups, int64_t batch0, uint32_t
 }
 
 // decodes says whether p is a problem for the decoding kernel.
-static bool decodes(const Stateful& p) {
+inline bool decodes(const Stateful& p) {
   return p.seqlen == 1 && p.width >= 2 && p.width <= 4 && p.length == p.width - 1 && p.dim <= INT32_MAX / 2 &&
          p.batch <= kMostThreads / kDecodeThreads / ((p.dim + kDecodeThreads - 1) / kDecodeThreads);
 }
 
-static bool values_adjacent(const Stateful& p) { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
+inline bool values_adjacent(const Stateful& p) { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
 
 // vectors says whether elements of so many bytes, weights of them or of float32, can all be moved 16 bytes at a time.
-static bool vectors(const Stateful& p, DType type, int64_t size) {
+inline bool vectors(const Stateful& p, DType type, int64_t size) {
   const auto aligned = [=](const void* data, int64_t stride) { return is_aligned(data, 16) && stride * size % 16 == 0; };
   const bool channels_adjacent = p.state.dim == 1 && (p.length == 1 || p.state.last * size % 16 == 0);
   const bool rows = p.x.dim == 1 && p.out.dim == 1 && aligned(p.x.data, p.x.batch) && aligned(p.out.data, p.out.batch);
@@ -75,7 +75,7 @@ template <class T> Decode decode_of(const Stateful& p) {
   return p.weight.dtype == kDType<T> ? decode_of<T, T>(p) : decode_of<T, float>(p);
 }
 
-static void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream) {
+inline void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream) {
   const int64_t each = kDecodeThreads * decode.channels, chunks = (p.dim + each - 1) / each;
   Decoding a{};
   a.x = p.x.data, a.weight = p.weight.data, a.bias = p.bias.data, a.out = p.out.data, a.state = p.state.data;
@@ -94,12 +94,14 @@ static void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream)
 using Any = void (*)(Stateful, Divisor, int64_t, uint32_t);
 
 template <class T> Any any_of(int64_t width) {
-  switch (width) {
-    case 2: return causal_conv1d_update_kernel<T, 2>;
-    case 3: return causal_conv1d_update_kernel<T, 3>;
-    case 4: return causal_conv1d_update_kernel<T, 4>;
-    default: return causal_conv1d_update_kernel<T, 0>;
+  if constexpr (kHolds4) {
+    switch (width) {
+      case 2: return causal_conv1d_update_kernel<T, 2>;
+      case 3: return causal_conv1d_update_kernel<T, 3>;
+      case 4: return causal_conv1d_update_kernel<T, 4>;
+    }
   }
+  return causal_conv1d_update_kernel<T, 0>;
 }
 
 static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
@@ -115,8 +117,9 @@ static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
 }
 
 template <class T> void launch(const Stateful& p, gpu_stream_t stream) {
-  if (decodes(p)) launch(decode_of<T>(p), p, stream);
-  else launch(any_of<T>(p.width), p, stream);
+  if constexpr (kHolds4)
+    if (decodes(p)) return launch(decode_of<T>(p), p, stream);
+  launch(any_of<T>(p.width), p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,

@@ -76,7 +76,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   AITER_TRY(dispatch_float(x, [&](auto zero) {
     if (p.dim == 0) return Status();
     if (p.keeps) launch_heads<decltype(zero)>(p, stream);
-    if (p.seqlen && p.width > 8) launch_any<decltype(zero)>(p, stream);
+    if constexpr (kHoldsMore)
+      if (p.seqlen && p.width > 8) launch_any<decltype(zero)>(p, stream);
     return check_launch("causal_conv1d_varlen_fwd");
   }));
   return x.empty() || p.width > 8 ? Status() : launch_packed(x, p, stream);

@@ -1,0 +1,43 @@
+// How many taps filters may have in a unit. One that is compiled with AITER_WIDTH_LEAST or
+// AITER_WIDTH_MOST, the range of the axis `width`, has the kernels for those alone: the others
+// are never instantiated, and a call with another width is an error that says so.
+#pragma once
+
+#include <type_traits>
+
+#include <aiter/check.h>
+
+#ifndef AITER_WIDTH_LEAST
+#define AITER_WIDTH_LEAST 1
+#endif
+#ifndef AITER_WIDTH_MOST
+#define AITER_WIDTH_MOST INT64_MAX
+#endif
+
+namespace aiter::conv1d {
+
+constexpr int64_t kLeastWidth = AITER_WIDTH_LEAST, kMostWidth = AITER_WIDTH_MOST;
+static_assert(kLeastWidth <= kMostWidth, "a unit has at least one width");
+
+// Kernels are for up to 4 taps, or for up to 8, or for any number of them.
+constexpr bool kHolds4 = kLeastWidth <= 4, kHolds8 = kMostWidth > 4, kHoldsMore = kMostWidth > 8;
+
+inline Status check_width(const TensorView& weight) {
+  const int64_t width = weight.size(1);
+  if (width < 1) return value_error("argument 'weight': expected a width of at least 1, got shape %s", shape_text(weight).data);
+  if (width >= kLeastWidth && width <= kMostWidth) return Status();
+  return value_error("argument 'weight': expected a width from %lld to %lld, which are all that this build holds, got shape %s",
+                     static_cast<long long>(kLeastWidth), static_cast<long long>(kMostWidth), shape_text(weight).data);
+}
+
+// dispatch_width calls f with the taps that a kernel for the width has room for, 4 or 8:
+//
+//   return dispatch_width(p.width, [&](auto taps) { return run<decltype(taps)::value>(p); });
+template <class F> auto dispatch_width(int64_t width, F&& f) {
+  if constexpr (kHolds4) {
+    if (!kHolds8 || width <= 4) return f(std::integral_constant<int, 4>());
+  }
+  if constexpr (kHolds8) return f(std::integral_constant<int, 8>());
+}
+
+}  // namespace aiter::conv1d
