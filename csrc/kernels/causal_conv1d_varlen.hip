@@ -1,5 +1,4 @@
-// causal_conv1d_varlen_fwd and causal_conv1d_varlen_states on the GPU, for hipcc
-// and nvcc.
+// causal_conv1d_varlen_fwd on the GPU, for hipcc and nvcc.
 //
 // Tiling: the first width-1 positions of a sequence and its state are one thread's, a
 // block 128 channels of one sequence. All other positions know nothing of states: they
@@ -10,7 +9,6 @@
 // by binary search, once for each channel of a sequence, and for a few positions of
 // wide filters.
 // Reduction: over the width, in one thread's fp32 registers.
-// varlen_states: a thread copies up to 8 values of a channel; x and states once.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
@@ -83,37 +81,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   return x.empty() || p.width > 8 ? Status() : launch_packed(x, p, stream);
 }
 
-template <class U> __global__ void __launch_bounds__(256) causal_conv1d_varlen_states_kernel(Tails p, int64_t runs) {
-  const int64_t total = p.batch * p.dim * runs, step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
-    const Split inner = split(i, p.dim), outer = split(inner.quotient, runs);
-    const int64_t first = outer.remainder * kRun;
-    for (int64_t j = first; j < least(first + kRun, p.length); j++) p.copy<U>(outer.quotient, inner.remainder, j);
-  }
-}
-
-template <class U> void launch_states(const Tails& p, gpu_stream_t stream) {
-  const int64_t runs = (p.length + kRun - 1) / kRun, blocks = (p.batch * p.dim * runs + 255) / 256;
-  causal_conv1d_varlen_states_kernel<U><<<grid_for(blocks), 256, 0, stream>>>(p, runs);
-}
-
-static Status states(TensorView states, TensorView x, TensorView cu_seqlens) {
-  Tails p{};
-  AITER_TRY(check_tails(states, x, cu_seqlens, &p));
-  if (states.empty()) return Status();
-  DeviceGuard guard;
-  AITER_TRY(guard.enter(x.device()));
-  const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  return dispatch_float(x, [&](auto zero) {
-    launch_states<bits_of<decltype(zero)>>(p, stream);
-    return check_launch("causal_conv1d_varlen_states");
-  });
-}
-
 }  // namespace aiter::conv1d::varlen
 
 AITER_EXPORT(causal_conv1d_varlen_fwd, conv1d::varlen::forward, arg("out"), arg("x"), arg("weight"), arg("bias"),
              arg("use_silu"), arg("query_start_loc"), none("conv_states"), none("cache_indices"),
              none("has_initial_state"), integer("pad_slot_id", -1))
-
-AITER_EXPORT(causal_conv1d_varlen_states, conv1d::varlen::states, arg("states"), arg("x"), arg("cu_seqlens"))
