@@ -136,17 +136,20 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	var reqs []jit.Request
 	for _, x := range targets {
 		for _, name := range ops {
-			mod, op, err := reg.Manager().Config().Op(name)
+			mod, _, err := reg.Manager().Config().Op(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := jit.Request{Module: mod.Name, Target: x}
+			specs := []manifest.Spec{{}}
 			if *machineTargets == "" {
-				if req.Spec, err = mod.Spec(op, x, func(manifest.Axis) string { return "bfloat16" }); err != nil {
+				sel := manifest.Selection{Ops: []string{name}, Values: map[string][]string{"dtype": {"bfloat16"}}}
+				if specs, err = mod.Specs(x, sel); err != nil {
 					t.Fatal(err)
 				}
 			}
-			reqs = append(reqs, req)
+			for _, s := range specs {
+				reqs = append(reqs, jit.Request{Module: mod.Name, Target: x, Spec: s})
+			}
 		}
 	}
 	return reqs

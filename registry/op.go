@@ -63,8 +63,8 @@ func (o *Op) Schema() schema.Schema { return o.code().decl.Schema }
 // Call calls the operator with arguments in the schema's order; trailing ones
 // that have defaults may be left out. A Tensor is given as *tensor.Tensor, an
 // optional one may be nil, an int as any Go integer, a float as float64 or
-// float32, a bool as bool. All tensors lie on one device; the code for it, and
-// for the element types by which the module's axes choose, is built on first use.
+// float32, a bool as bool. All tensors lie on one device; the code for it, and for
+// the element types and sizes by which the module's axes choose, is built on first use.
 //
 // The work is queued on the stream of [device.WithStream], else on the
 // device's default stream, and Call returns; on the CPU it is done then.

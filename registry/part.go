@@ -11,14 +11,16 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// choice is what a call chooses by the axes of its module: an element type for
-// each that the operator depends on, in the order of code.axes.
-type choice [manifest.MaxAxes]tensor.DType
+// choice is what a call chooses by the axes of its module: for each that the operator
+// depends on, in the order of code.axes, the element type or which range of sizes.
+type choice [manifest.MaxAxes]uint32
 
 // choiceAxis is an axis of the module that the operator depends on.
 type choiceAxis struct {
-	name string
-	arg  int // position of the argument that chooses
+	name      string
+	arg       int             // position of the argument that chooses
+	dimension int             // of it, whose size chooses among ranges
+	ranges    manifest.Ranges // empty where the element type chooses
 }
 
 func choiceAxes(mod *manifest.Module, decl *manifest.Op) []choiceAxis {
@@ -26,7 +28,7 @@ func choiceAxes(mod *manifest.Module, decl *manifest.Op) []choiceAxis {
 	for _, a := range mod.Axes {
 		for i, arg := range decl.Schema.Args {
 			if arg.Name == a.Argument {
-				list = append(list, choiceAxis{a.Name, i})
+				list = append(list, choiceAxis{a.Name, i, a.Dimension, a.Ranges})
 			}
 		}
 	}
@@ -36,12 +38,33 @@ func choiceAxes(mod *manifest.Module, decl *manifest.Op) []choiceAxis {
 // choose reads the choice off arguments that were packed: they are all there,
 // and tensors.
 func (o *code) choose(args []any) (c choice) {
-	for i, a := range o.axes {
+	for i := range o.axes {
+		a := &o.axes[i]
 		if t, ok := args[a.arg].(*tensor.Tensor); ok {
-			c[i] = t.DType()
+			c[i] = a.of(t)
 		}
 	}
 	return c
+}
+
+// of is the axis's part of a choice. A tensor without the dimension chooses the first
+// range, whose code refuses it.
+func (a *choiceAxis) of(t *tensor.Tensor) uint32 {
+	switch {
+	case len(a.ranges) == 0:
+		return uint32(t.DType())
+	case a.dimension >= t.Rank():
+		return 0
+	}
+	return uint32(a.ranges.Of(t.Dim(a.dimension)))
+}
+
+// value is the axis's value that was chosen.
+func (c choice) value(i int, a manifest.Axis) string {
+	if a.BySize() {
+		return a.Values[c[i]]
+	}
+	return tensor.DType(c[i]).String()
 }
 
 // request asks for what a call with that choice needs.
@@ -49,7 +72,7 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 	spec, err := o.from.mod.Spec(o.decl, t, func(a manifest.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
-				return c[i].String()
+				return c.value(i, a)
 			}
 		}
 		return ""
@@ -62,7 +85,7 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 }
 
 // dtypeError says what the operator itself says of a type that it does not
-// have: no code has to be built for that.
+// have: no code has to be built for that. Every size has its range.
 func (o *code) dtypeError(e *manifest.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {

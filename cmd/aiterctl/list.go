@@ -54,21 +54,29 @@ type moduleItem struct {
 
 // axisItem is a choice whose values can be built apart.
 type axisItem struct {
-	Name     string   `json:"name"`
-	Argument string   `json:"argument"` // whose element type chooses at a call
-	Values   []string `json:"values"`
-	Define   string   `json:"define"`
-	Targets  []string `json:"targets"` // where they are built apart
+	Name      string   `json:"name"`
+	Argument  string   `json:"argument"`  // that chooses at a call
+	Dimension *int     `json:"dimension"` // of it, whose size chooses; null: its element type does
+	Values    []string `json:"values"`
+	Define    string   `json:"define"`
+	Targets   []string `json:"targets"` // where they are built apart
 }
 
 func (x axisItem) String() string {
-	return fmt.Sprintf("apart by the type of %s: %s; for %s", x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
+	what := "type"
+	if x.Dimension != nil {
+		what = fmt.Sprintf("size of dimension %d", *x.Dimension)
+	}
+	return fmt.Sprintf("apart by the %s of %s: %s; for %s", what, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
 }
 
 func newAxisItems(m *manifest.Module) []axisItem {
 	items := []axisItem{}
 	for _, a := range m.Axes {
-		x := axisItem{a.Name, a.Argument, a.Values, a.Define, a.Targets}
+		x := axisItem{Name: a.Name, Argument: a.Argument, Values: a.Values, Define: a.Define, Targets: a.Targets}
+		if a.BySize() {
+			x.Dimension = &a.Dimension
+		}
 		if len(x.Targets) == 0 {
 			x.Targets = supported(m)
 		}

@@ -11,15 +11,18 @@ import (
 // MaxAxes is how many axes a module may have.
 const MaxAxes = 4
 
-// Axis is a choice that a call makes by the element type of an argument. The code of
-// each value can be built apart from that of the others.
+// Axis is a choice that a call makes by an argument: by its element type or, where there
+// are Ranges, by the size of one of its dimensions. The code of each value can be built
+// apart from that of the others.
 type Axis struct {
-	Name     string
-	Argument string   // of the operators; those without it do not depend on the axis
-	Values   []string // element types: "float32", "bfloat16"
-	Define   string   // the macro that a unit of one value is compiled with
-	Targets  []string // vendors or patterns; elsewhere all values are built together. Empty: none is
-	Pos      Position
+	Name      string
+	Argument  string   // of the operators; those without it do not depend on the axis
+	Dimension int      // of the argument, from 0, where there are Ranges
+	Values    []string // element types, "float32", or ranges of sizes, "1-4"
+	Ranges    Ranges   // what Values say, one for each; empty where the element type chooses
+	Define    string   // what a unit of one value is compiled with: this macro or, by size, it with _LEAST and _MOST
+	Targets   []string // vendors or patterns; elsewhere all values are built together. Empty: none is
+	Pos       Position
 }
 
 // For reports whether the values of the axis are built apart for t.
@@ -32,6 +35,9 @@ func (a Axis) Of(op *Op) bool { return op.argument(a.Argument) >= 0 }
 func (o *Op) argument(name string) int {
 	return slices.IndexFunc(o.Schema.Args, func(a schema.Arg) bool { return a.Name == name })
 }
+
+// BySize reports whether the size of a dimension chooses, not the element type.
+func (a Axis) BySize() bool { return a.Ranges != nil }
 
 // elementTypes are what an axis may have as values.
 func elementTypes() []string {
@@ -60,12 +66,20 @@ func (d *decoder) axis(name string, n *node, where string) Axis {
 	if !isIdentifier(name) {
 		d.fail(n.key, "bad axis name %q; expected %s", name, wantOpName)
 	}
+	values := d.elementType(&a.Values)
+	if n.fields["dimension"] != nil {
+		values = d.ranges(&a)
+	}
 	d.table(n, where, map[string]func(*node){
-		"argument": d.into(&a.Argument, "argument"),
-		"values":   func(n *node) { d.words(n, "values", d.elementType(&a.Values)) },
-		"define":   func(n *node) { a.Define = d.define(n) },
-		"targets":  func(n *node) { d.names(n, "targets", d.pattern(&a.Targets, true)) },
+		"argument":  d.into(&a.Argument, "argument"),
+		"dimension": func(n *node) { a.Dimension = d.dimension(n) },
+		"values":    func(n *node) { d.words(n, "values", values) },
+		"define":    func(n *node) { a.Define = d.define(n) },
+		"targets":   func(n *node) { d.names(n, "targets", d.pattern(&a.Targets, true)) },
 	})
+	if len(a.Ranges) > 0 {
+		d.checkOpen(a, n.fields["values"])
+	}
 	for _, key := range []string{"argument", "values", "define"} {
 		d.require(n, key, where)
 	}
@@ -95,6 +109,10 @@ func (d *decoder) distinct(to *[]string, what string) func(string, *node) {
 func (d *decoder) elementType(to *[]string) func(string, *node) {
 	store := d.distinct(to, "value")
 	return func(s string, n *node) {
+		if _, isRange := ParseRange(s); isRange {
+			d.fail(n.at, "%q is a range of sizes; an axis of them says which \"dimension\" of its argument chooses", s)
+			return
+		}
 		if !slices.Contains(elementTypes(), s) {
 			d.unknown(n.at, fmt.Sprintf("element type %q", s), s, elementTypes())
 			return
@@ -141,17 +159,32 @@ func (d *decoder) checkAxes(m *Module, n *node) {
 	for i, a := range m.Axes {
 		at := n.fields["axis"].fields[a.Name]
 		for _, b := range m.Axes[:i] {
-			if a.Define != "" && a.Define == b.Define {
-				d.fail(at.fields["define"].at, "axis %q has this define already", b.Name)
-			}
-			if a.Argument != "" && a.Argument == b.Argument {
-				d.fail(at.fields["argument"].at, "axis %q has this argument already", b.Name)
-			}
+			d.checkApart(a, b, at)
 		}
 		if a.Argument != "" {
 			d.checkArgument(m, a, at.fields["argument"])
 		}
 	}
+}
+
+// checkApart holds that an axis has another choice and other macros than one before it.
+func (d *decoder) checkApart(a, b Axis, at *node) {
+	macro, shared := common(a.macros(), b.macros())
+	switch {
+	case a.Define == "" || b.Define == "":
+	case a.Define == b.Define:
+		d.fail(at.fields["define"].at, "axis %q has this define already", b.Name)
+	case shared:
+		d.fail(at.fields["define"].at, "axis %q has the macro %s already, which comes of this define", b.Name, macro)
+	}
+	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.Dimension != b.Dimension {
+		return
+	}
+	what := "argument"
+	if a.BySize() {
+		what = "dimension of " + a.Argument
+	}
+	d.fail(at.fields["argument"].at, "axis %q has this %s already", b.Name, what)
 }
 
 func (d *decoder) checkArgument(m *Module, a Axis, at *node) {

@@ -38,10 +38,17 @@
 //	define   = "AITER_DTYPE"            # a unit of one value is compiled with -DAITER_DTYPE=float16
 //	targets  = ["hip", "cuda"]          # default: every target
 //
+//	[module.module_conv.axis.width]
+//	argument  = "x"
+//	dimension = 1                       # of it, from 0: its size chooses, not the element type
+//	values    = ["1-4", "5", "6-"]      # ranges without gaps, the last without an end
+//	define    = "AITER_WIDTH"           # -DAITER_WIDTH_LEAST=1 -DAITER_WIDTH_MOST=4; no _MOST for "6-"
+//
 // A module can be built as one library, or in parts: a [Spec] names some operators, which
 // are in the same sources, and a value of each axis that their schemas have the argument
 // of. A part is made of the sources that list its operators and of those that list none,
-// and a source is compiled for a value where an operator in it has the argument.
+// and a source is compiled for a value where an operator in it has the argument. Sizes
+// below the first range are the first's: the operator itself says what is wrong with them.
 //
 // A flag that would name outputs, steps, dependency files, the target or parts of the
 // toolchain is refused: the build gives those itself. Variables stand in paths,

@@ -12,8 +12,8 @@ import (
 type Spec struct {
 	// Op is the first of the operators that share its sources; "" for all.
 	Op string
-	// Values are those of the axes, in the order of the config: "dtype=float16", with
-	// commas between. An axis that is not there is not chosen by: all its values are held.
+	// Values are those of the axes, in the order of the config: "dtype=float16,width=1-4".
+	// An axis that is not there is not chosen by: all its values are held.
 	Values string
 }
 
@@ -60,16 +60,20 @@ func (m *Module) family(op string) string {
 
 // Selection chooses parts of a module.
 type Selection struct {
-	Ops    []string            // empty: all
-	Values map[string][]string // by axis; all values of one that is not there
+	Ops []string // empty: all
+	// Values are by axis, as [Module.Values] takes them; all values of one that is
+	// not there.
+	Values map[string][]string
 }
 
 // Specs returns the parts that calls of the selected operators on t need, each once; of
 // all operators, those that have a source for t.
 // It fails with an *UnknownOpError or an *UnknownAxisError.
 func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
-	for _, name := range keys(sel.Values) {
-		if err := m.checkValues(name, sel.Values[name]); err != nil {
+	values := map[string][]string{}
+	for _, axis := range keys(sel.Values) {
+		var err error
+		if values[axis], err = m.Values(axis, sel.Values[axis]); err != nil {
 			return nil, err
 		}
 	}
@@ -83,8 +87,8 @@ func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
 		if i < 0 {
 			return nil, &UnknownOpError{Name: name, Nearest: nearest(name, m.opNames())}
 		}
-		for _, values := range m.combinations(&m.Ops[i], t, sel) {
-			if s := (Spec{m.family(name), values}); !slices.Contains(specs, s) {
+		for _, v := range m.combinations(&m.Ops[i], t, values) {
+			if s := (Spec{m.family(name), v}); !slices.Contains(specs, s) {
 				specs = append(specs, s)
 			}
 		}
@@ -99,7 +103,7 @@ func (m *Module) has(op string, t target.Target) bool {
 
 // combinations are the selected values of all axes that op depends on for t, each with
 // each.
-func (m *Module) combinations(op *Op, t target.Target, sel Selection) []string {
+func (m *Module) combinations(op *Op, t target.Target, selected map[string][]string) []string {
 	list := []string{""}
 	for _, a := range m.Axes {
 		if !a.For(t) || !a.Of(op) {
@@ -108,7 +112,7 @@ func (m *Module) combinations(op *Op, t target.Target, sel Selection) []string {
 		var longer []string
 		for _, before := range list {
 			for _, v := range a.Values {
-				if chosen, some := sel.Values[a.Name]; some && !slices.Contains(chosen, v) {
+				if chosen, some := selected[a.Name]; some && !slices.Contains(chosen, v) {
 					continue
 				}
 				longer = append(longer, strings.TrimPrefix(before+","+a.Name+"="+v, ","))
@@ -119,12 +123,21 @@ func (m *Module) combinations(op *Op, t target.Target, sel Selection) []string {
 	return list
 }
 
-func (m *Module) checkValues(axis string, values []string) error {
+// Values returns the values of an axis that names stand for: of an axis by size, a number
+// is short for the range that it chooses. It fails with an *UnknownAxisError.
+func (m *Module) Values(axis string, names []string) ([]string, error) {
 	a, err := m.axis(axis)
-	for i := 0; err == nil && i < len(values); i++ {
-		err = m.checkValue(a, values[i])
+	if err != nil {
+		return nil, err
 	}
-	return err
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = a.named(name)
+		if err := m.checkValue(a, values[i]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
 }
 
 func (m *Module) axis(name string) (Axis, error) {
@@ -140,7 +153,11 @@ func (m *Module) checkValue(a Axis, value string) error {
 	if slices.Contains(a.Values, value) {
 		return nil
 	}
-	return &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values, Nearest: nearest(value, a.Values)}
+	e := &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values}
+	if !a.BySize() { // a range is not mistyped: whoever names another needs to see them all
+		e.Nearest = nearest(value, a.Values)
+	}
+	return e
 }
 
 // choice is a Spec together with what it means in its module.
@@ -198,7 +215,7 @@ func (p choice) values(s Source) (values string, defines []string) {
 		depends := slices.ContainsFunc(p.m.Ops, func(op Op) bool { return slices.Contains(held, op.Name) && a.Of(&op) })
 		if depends {
 			list = append(list, a.Name+"="+p.chosen[i])
-			defines = append(defines, "-D"+a.Define+"="+p.chosen[i])
+			defines = append(defines, a.defines(p.chosen[i])...)
 		}
 	}
 	return strings.Join(list, ","), defines
