@@ -268,16 +268,17 @@ func TestPartForAGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := mod.Spec(op, gfx, func(manifest.Axis) string { return "float16" })
-	if err != nil || spec.String() != "causal_conv1d_fwd dtype=float16" {
+	chosen := map[string]string{"dtype": "float16", "width": "1-4"}
+	spec, err := mod.Spec(op, gfx, func(a manifest.Axis) string { return chosen[a.Name] })
+	if err != nil || spec.String() != "causal_conv1d_fwd dtype=float16,width=1-4" {
 		t.Fatalf("a call needs %q, %v", spec, err)
 	}
 	res, err := r.Manager().Build(context.Background(), jit.Request{Module: mod.Name, Target: gfx, Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen.expect(t, "forward in float16", "fwd.hip dtype=float16 host", "fwd.hip dtype=float16 device",
-		"fwd_sequences.hip dtype=float16 host", "fwd_sequences.hip dtype=float16 device")
+	seen.expect(t, "forward in float16", "fwd.hip dtype=float16,width=1-4 host", "fwd.hip dtype=float16,width=1-4 device",
+		"fwd_sequences.hip dtype=float16,width=1-4 host", "fwd_sequences.hip dtype=float16,width=1-4 device")
 	library, err := os.ReadFile(res[0].Artifact.Path)
 	if err != nil {
 		t.Fatal(err)

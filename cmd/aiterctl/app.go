@@ -211,6 +211,23 @@ func (a *app) names(modules, ops bool) []cobra.Completion {
 	return names
 }
 
+// axisValues completes the values of axes: "dtype=float16".
+func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words []cobra.Completion
+	for _, m := range cfg.Modules {
+		for _, axis := range m.Axes {
+			for _, v := range axis.Values {
+				words = append(words, cobra.CompletionWithDesc(axis.Name+"="+v, m.Name))
+			}
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
 func firstOf(words ...string) string {
 	for _, w := range words {
 		if w != "" {

@@ -20,9 +20,10 @@ needs its compiler, not the GPU.
 
 A module is built as one library with every operator for every type, which
 serves all calls. With --op, --dtype or --axis only those parts are built, each
-a library of its own: what a first call of that operator in that type builds,
-where the cache does not have the whole module. Where types are not built apart
-(on the CPU) a part has all of them.
+a library of its own: what a first call of that operator in that type and with
+sizes in that range builds, where the cache does not have the whole module. Where
+types and ranges are not built apart (on the CPU) a part has all of them.
+--axis takes a range or a size in it: aiterctl describe OP shows an operator's axes.
 
 The support library that all modules call back into is built along.
 
@@ -35,7 +36,7 @@ that has other modules or targets adds to it.`
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
   aiterctl build --all --arch native --json
-  aiterctl build --op causal_conv1d_fwd --dtype bfloat16 --arch gfx942
+  aiterctl build --op causal_conv1d_fwd --dtype bfloat16 --axis width=4 --arch gfx942
   aiterctl build --all --arch gfx942,gfx950 --output /opt/aiter
   aiterctl build --all --dry-run --compile-commands compile_commands.json`
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/manifest"
-	"github.com/aiter-go/aiter/jit/target"
 )
 
 // partFilter picks artifacts that are parts of modules.
@@ -24,7 +23,8 @@ func (f partFilter) empty() bool { return len(f.ops)+len(f.values) == 0 }
 
 // picks says whether an artifact holds one of the operators, and was made for
 // one value of each axis, of those that are asked for. A whole module is for all
-// of them, and stays.
+// of them, and stays. A size picks every range that holds it, those of an earlier
+// configuration too.
 func (f partFilter) picks(x cache.Artifact) bool {
 	if f.empty() {
 		return true
@@ -34,11 +34,18 @@ func (f partFilter) picks(x cache.Artifact) bool {
 	}
 	made := partValues(x.Spec)
 	for axis, wanted := range f.values {
-		if !slices.Contains(wanted, made[axis]) {
+		if !slices.ContainsFunc(wanted, func(v string) bool { return v == made[axis] || holds(made[axis], v) }) {
 			return false
 		}
 	}
 	return true
+}
+
+// holds says whether a value is a range that holds a size.
+func holds(value, size string) bool {
+	r, isRange := manifest.ParseRange(value)
+	n, isSize := manifest.ParseSize(size)
+	return isRange && isSize && r.Holds(n)
 }
 
 // partValues are the values of axes in the name of a part: "typed dtype=float16".
@@ -82,7 +89,7 @@ func (f partFilter) check(cfg *manifest.Config, have []cache.Artifact) error {
 func checkValue(cfg *manifest.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {
-		_, err := m.Specs(target.Target{}, manifest.Selection{Values: map[string][]string{axis: {value}}})
+		_, err := m.Values(axis, []string{value})
 		if err == nil {
 			return nil
 		}

@@ -17,17 +17,19 @@ import (
 type partFlags struct {
 	ops   []string
 	dtype []string
-	axes  []string // "dtype=float16,bfloat16"
+	axes  []string // "dtype=float16,bfloat16", "width=4"
 }
 
 func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.ops, "op", nil, "only these operators, apart: what a first call compiles")
 	fl.StringSliceVar(&f.dtype, "dtype", nil, "only code for these element types, apart: short for --axis dtype=...")
-	fl.StringArrayVar(&f.axes, "axis", nil, "only these values of an axis (aiterctl describe MODULE), apart: `NAME=VALUE,...`")
+	fl.StringArrayVar(&f.axes, "axis", nil, "only these values of an axis (aiterctl describe MODULE), apart; a size stands for its range: `NAME=VALUE,...`")
 	a.completeFlag(cmd, "dtype", "float32", "float16", "bfloat16")
-	if err := cmd.RegisterFlagCompletionFunc("op", a.opNames); err != nil {
-		fmt.Fprintf(a.err, "aiterctl: completion of --op: %v\n", err)
+	for flag, names := range map[string]cobra.CompletionFunc{"op": a.opNames, "axis": a.axisValues} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, names); err != nil {
+			fmt.Fprintf(a.err, "aiterctl: completion of --%s: %v\n", flag, err)
+		}
 	}
 }
 
@@ -37,7 +39,7 @@ func (f *partFlags) values() (map[string][]string, error) {
 	for _, text := range f.axes {
 		name, list, ok := strings.Cut(text, "=")
 		if !ok || name == "" || list == "" {
-			return nil, usagef("--axis %q: expected NAME=VALUE,... such as dtype=float16", text)
+			return nil, usagef("--axis %q: expected NAME=VALUE,... such as dtype=float16 or width=4", text)
 		}
 		values[name] = append(values[name], elementTypes(strings.Split(list, ","))...)
 	}
@@ -142,7 +144,7 @@ func (r request) checkAxes(mods []*manifest.Module, values map[string][]string) 
 				break
 			}
 			if !has && (!r.all || i == len(mods)-1) {
-				_, err := m.Specs(target.Target{}, manifest.Selection{Values: map[string][]string{axis: nil}})
+				_, err := m.Values(axis, nil)
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 func FuzzLoad(f *testing.F) {
 	f.Add(full)
 	f.Add(parts)
+	f.Add(sized)
 	f.Add("\ufeff" + strings.ReplaceAll(full, "\n", "\r\n"))
 	for _, m := range mistakes() {
 		text, _ := split(m.text)
@@ -89,9 +90,16 @@ func resolveParts(t *testing.T, m *manifest.Module, on target.Target) {
 		if err != nil || len(specs) == 0 {
 			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, specs, err)
 		}
-		call, err := m.Spec(op, on, func(a manifest.Axis) string { return a.Values[len(a.Values)-1] })
-		if err != nil || !slices.Contains(specs, call) {
-			t.Fatalf("%s of %s: a call needs %v, %v, the parts are %v", op.Name, m.Name, call, err, specs)
+		for _, size := range []int64{0, 4, 1 << 40} {
+			call, err := m.Spec(op, on, func(a manifest.Axis) string {
+				if a.BySize() {
+					return a.Values[a.Ranges.Of(size)]
+				}
+				return a.Values[len(a.Values)-1]
+			})
+			if err != nil || !slices.Contains(specs, call) {
+				t.Fatalf("%s of %s: a call with %d needs %v, %v, the parts are %v", op.Name, m.Name, size, call, err, specs)
+			}
 		}
 		for _, s := range specs {
 			if plan, err := m.ResolveSpec(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {

@@ -61,12 +61,14 @@ func ParseSize(s string) (int64, bool) {
 }
 
 // named is the value that a name stands for: where sizes choose, a number is short for
-// the range that it chooses.
+// the range that holds it.
 func (a Axis) named(name string) string {
-	if size, ok := ParseSize(name); ok && a.BySize() {
-		return a.Values[a.Ranges.Of(size)]
+	size, ok := ParseSize(name)
+	i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Holds(size) })
+	if !ok || i < 0 {
+		return name
 	}
-	return name
+	return a.Values[i]
 }
 
 // macros are those that a unit of one value may be compiled with.

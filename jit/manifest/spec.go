@@ -124,7 +124,7 @@ func (m *Module) combinations(op *Op, t target.Target, selected map[string][]str
 }
 
 // Values returns the values of an axis that names stand for: of an axis by size, a number
-// is short for the range that it chooses. It fails with an *UnknownAxisError.
+// is short for the range that holds it. It fails with an *UnknownAxisError.
 func (m *Module) Values(axis string, names []string) ([]string, error) {
 	a, err := m.axis(axis)
 	if err != nil {
