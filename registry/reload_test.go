@@ -181,18 +181,28 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 
 // The parts of a module may be others than those that are loaded.
 func TestReloadOfTheParts(t *testing.T) {
-	c, o := newCheckout(t), newTold()
-	c.config(versionConfig + "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n")
-	r := c.open(o)
-	op := lookup(t, r, "version")
-	expect(t, op, 1)
-	c.config(versionConfig)
-	for range 2 {
-		if e := o.wait(t); e.Err != nil {
-			t.Errorf("got %+v", e)
-		}
+	const byType = "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n"
+	const bySize = "[module.module_version.axis.size]\nargument = \"out\"\ndimension = 0\nvalues = [\"1\", \"2-\"]\ndefine = \"SIZE\"\n"
+	for name, axes := range map[string][2]string{
+		"an axis less":   {byType, ""},
+		"another choice": {byType, bySize},
+		"other ranges":   {bySize, strings.Replace(bySize, `"1", "2-"`, `"1-4", "5-"`, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, o := newCheckout(t), newTold()
+			c.config(versionConfig + axes[0])
+			r := c.open(o)
+			op := lookup(t, r, "version")
+			expect(t, op, 1)
+			c.config(versionConfig + axes[1])
+			for range 2 {
+				if e := o.wait(t); e.Err != nil {
+					t.Errorf("got %+v", e)
+				}
+			}
+			expect(t, op, 1)
+		})
 	}
-	expect(t, op, 1)
 }
 
 // An edit between the first build and its loading is not lost.

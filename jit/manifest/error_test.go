@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -102,9 +103,6 @@ func axis(lines string) string {
 	return op("name='f'\nschema='(Tensor x, Tensor w, Tensor c, Tensor d, Tensor? b=None, int n=0) -> ()'\n[module.module_a.axis.dtype]\n" + lines)
 }
 
-// sizes puts lines into an axis by size of an otherwise right module.
-func sizes(lines string) string { return axis("argument='x'\ndimension=1\ndefine='D'\n" + lines) }
-
 // more are axes by arguments of their own names.
 func more(names ...string) string {
 	text := ""
@@ -115,6 +113,12 @@ func more(names ...string) string {
 }
 
 func mistakes() map[string]mistake {
+	all := rangeMistakes()
+	maps.Copy(all, otherMistakes())
+	return all
+}
+
+func otherMistakes() map[string]mistake {
 	return map[string]mistake{
 		"unknown key at the top":    {"‸modul = 1\n" + in(""), []string{`unknown key "modul" in the file; did you mean "module"?`}},
 		"unknown table at the top":  {in("") + "[‸defaults]\nx = 1\n", []string{`unknown key "defaults" in the file; expected include or module`}},
@@ -189,43 +193,6 @@ func mistakes() map[string]mistake {
 		"axis of a number":     {axis("argument=‸'n'\nvalues=['bool']\ndefine='D'"), []string{`argument "n" of f is int; an axis chooses`}},
 		"two axes, one define": {axis("argument='x'\nvalues=['bool']\ndefine='D'\n[module.module_a.axis.other]\nargument='w'\nvalues=['bool']\ndefine=‸'D'"), []string{`axis "dtype" has this define already`}},
 		"two axes, one choice": {axis("argument='x'\nvalues=['bool']\ndefine='D'\n[module.module_a.axis.other]\nargument=‸'x'\nvalues=['bool']\ndefine='E'"), []string{`axis "dtype" has this argument already`}},
-
-		"range is none":          {sizes("values=[‸'all', '1-']"), []string{`bad range "all"; expected "N-M" with N less than M, "N", or "N-" at the end; sizes are at most 2147483647`}},
-		"range is a type":        {sizes("values=[‸'float32']"), []string{`bad range "float32"; expected`}},
-		"range with spaces":      {sizes("values=[‸'1 - 4', '5-']"), []string{`bad range "1 - 4"`}},
-		"range with zeros":       {sizes("values=[‸'01-4', '5-']"), []string{`bad range "01-4"`}},
-		"range below zero":       {sizes("values=[‸'-1', '2-']"), []string{`bad range "-1"`}},
-		"range backward":         {sizes("values=[‸'4-1', '5-']"), []string{`bad range "4-1"`}},
-		"range of one, twice":    {sizes("values=[‸'4-4', '5-']"), []string{`bad range "4-4"`}},
-		"range of three":         {sizes("values=[‸'1-2-3', '5-']"), []string{`bad range "1-2-3"`}},
-		"range too large":        {sizes("values=['1-4', ‸'5-2147483648', ‸'2147483649-']"), []string{`bad range "5-2147483648"`, `bad range "2147483649-"`}},
-		"range beyond integers":  {sizes("values=['1-4', ‸'5-9223372036854775807']"), []string{`bad range "5-9223372036854775807"`}},
-		"range, gap":             {sizes("values=['1-4', ‸'6-']"), []string{`range "6-" starts at 6; expected 5, after "1-4"`}},
-		"range, overlap":         {sizes("values=['2', '3-8', ‸'8-']"), []string{`range "8-" starts at 8; expected 9, after "3-8"`}},
-		"range, twice":           {sizes("values=['1-4', ‸'1-4', '5-']"), []string{`range "1-4" starts at 1; expected 5, after "1-4"`}},
-		"range, descending":      {sizes("values=['5-8', ‸'1-4', '5-']"), []string{`range "1-4" starts at 1; expected 9, after "5-8"`}},
-		"range, gap after wrong": {sizes("values=['1-4', ‸'5to7', '8-']"), []string{`bad range "5to7"`}},
-		"range after the open":   {sizes("values=['1-', ‸'5-']"), []string{`range "5-" comes after "1-", which has no end; only the last range is open`}},
-		"last range not open":    {sizes("values=['1-4', ‸'5-8']"), []string{`the last range "5-8" ends at 8; expected "5-", without an end`}},
-		"only range not open":    {sizes("values=[‸'4']"), []string{`the last range "4" ends at 4; expected "4-"`}},
-		"ranges are no strings":  {sizes("values=[‸1, ‸5]"), []string{`an element of values must be a string, got an integer`, `an element of values must be a string`}},
-		"ranges are none":        {sizes("values=‸[]"), []string{`values is empty; name at least one`}},
-		"ranges are no array":    {sizes("values=‸'1-'"), []string{`values must be an array of strings, got a string`}},
-		"ranges are not there":   {strings.Replace(sizes(""), "axis.dtype", "axis.‸dtype", 1), []string{`module.module_a.axis.dtype has no "values"`}},
-		"ranges of a type axis":  {axis("argument='x'\ndefine='D'\nvalues=[‸'1-4', ‸'5-']"), []string{`"1-4" is a range of sizes; an axis of them says which "dimension" of its argument chooses`, `"5-" is a range`}},
-		"dimension below zero":   {axis("argument='x'\nvalues=['1-']\ndefine='D'\ndimension=‸-1"), []string{`dimension is -1; expected 0, the outermost, to 31`}},
-		"dimension too large":    {axis("argument='x'\nvalues=['1-']\ndefine='D'\ndimension=‸32"), []string{`dimension is 32; expected 0, the outermost, to 31`}},
-		"dimension is a word":    {axis("argument='x'\nvalues=['1-']\ndefine='D'\ndimension=‸'1'"), []string{`dimension must be an integer, got a string`}},
-		"dimension of optional":  {strings.Replace(sizes("values=['1-']"), "argument='x'", "argument=‸'b'", 1), []string{`argument "b" of f is Tensor?; an axis chooses by a Tensor that every call gives`}},
-		"two axes, one dimension": {sizes("values=['1-']\n[module.module_a.axis.other]\nargument=‸'x'\ndimension=1\nvalues=['1-2', '3-']\ndefine='E'"),
-			[]string{`axis "dtype" has this dimension of x already`}},
-		"two axes by size, one define": {sizes("values=['1-']\n[module.module_a.axis.other]\nargument='x'\ndimension=0\nvalues=['1-']\ndefine=‸'D'"),
-			[]string{`axis "dtype" has this define already`}},
-		"two axes, one macro": {sizes("values=['1-']\n[module.module_a.axis.other]\nargument='x'\nvalues=['bool']\ndefine=‸'D_MOST'"),
-			[]string{`axis "dtype" has the macro D_MOST already, which comes of this define`}},
-		"two axes, one macro, by size last": {axis("argument='x'\nvalues=['bool']\ndefine='D_LEAST'\n[module.module_a.axis.other]\nargument='x'\ndimension=0\nvalues=['1-']\ndefine=‸'D'"),
-			[]string{`axis "dtype" has the macro D_LEAST already, which comes of this define`}},
-
 		"too many axes": {axis("argument='x'\nvalues=['bool']\ndefine='A'\n" + more("w", "c", "d") + "[module.module_a.axis.‸e]\nargument='x'"),
 			[]string{`module_a has more than 4 axes`}},
 

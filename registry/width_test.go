@@ -1,0 +1,109 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// widthsApartOnCPU is the project's tree with ranges of widths built apart on
+// the CPU too.
+func widthsApartOnCPU(t *testing.T) string {
+	t.Helper()
+	const define = "define    = \"AITER_WIDTH\" # with _LEAST and _MOST\n"
+	return quickTree(t, define+"targets   = [\"hip\", \"cuda\"]\n", define)
+}
+
+// TestEachRangeIsCompiledWhenItIsCalled holds that the size of the weight's second
+// dimension chooses, and nothing else about it.
+func TestEachRangeIsCompiledWhenItIsCalled(t *testing.T) {
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen})
+	fwd := lookup(t, r, "causal_conv1d_fwd")
+	taps := func(dt tensor.DType, dim, width int64) {
+		t.Helper()
+		x, w := must(tensor.New(dt, 1, dim, 4)), must(tensor.New(dt, dim, width))
+		if err := fwd.Call(context.Background(), must(tensor.New(dt, 1, dim, 4)), x, w); err != nil {
+			t.Errorf("%d taps: %v", width, err)
+		}
+	}
+	taps(tensor.Float32, 1, 2)
+	seen.expect(t, "2 taps", "fwd.cpp width=1-4", "cpu.cpp", "aiter_ffi.cpp")
+	taps(tensor.Float32, 7, 4)
+	taps(tensor.Float16, 1, 1)
+	seen.expect(t, "other sizes of that range")
+	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+		t.Error("ready, though 5 taps would be compiled")
+	}
+	taps(tensor.Float32, 1, 5)
+	seen.expect(t, "5 taps", "fwd.cpp width=5-")
+	taps(tensor.Float32, 1, 9)
+	taps(tensor.Float32, 1, 3)
+	seen.expect(t, "sizes of ranges that are there")
+	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
+		t.Error("not ready, though every range is there")
+	}
+}
+
+// TestOperatorRefusesSizes holds that a tensor without the dimension, or with too
+// small a one, is given to the code of the first range, and so to the operator.
+func TestOperatorRefusesSizes(t *testing.T) {
+	seen := new(units)
+	apart := lookup(t, open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen}), "causal_conv1d_fwd")
+	together := lookup(t, open(t, registry.Options{}), "causal_conv1d_fwd")
+	for i, shape := range [][]int64{{1}, {1, 0}, {}, {1, 1, 9}} {
+		var got, want *registry.OperatorError
+		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, shape...))
+		if err := apart.Call(context.Background(), out, x, w); !errors.As(err, &got) {
+			t.Fatalf("weight %v: got %v, want an OperatorError", shape, err)
+		}
+		if err := together.Call(context.Background(), out, x, w); !errors.As(err, &want) || *got != *want || got.Arg != "weight" {
+			t.Errorf("weight %v:\n%+v, of the module as a whole\n%+v, %v", shape, *got, want, err)
+		}
+		if i == 0 {
+			seen.expect(t, "a weight of one dimension", "fwd.cpp width=1-4", "cpu.cpp", "aiter_ffi.cpp")
+		}
+	}
+	seen.expect(t, "other wrong weights")
+}
+
+// TestChoosingAllocatesNothing holds that calls which choose by type and by size
+// make as many allocations as the call itself may, which is one.
+func TestChoosingAllocatesNothing(t *testing.T) {
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t)})
+	fwd := lookup(t, r, "causal_conv1d_fwd")
+	ctx := context.Background()
+	var calls [][]any
+	for _, width := range []int64{4, 9} {
+		x := must(tensor.New(tensor.Float32, 0, 1, 4))
+		calls = append(calls, []any{x, x, must(tensor.New(tensor.Float32, 1, width)), nil, false})
+	}
+	both := func() {
+		for _, args := range calls {
+			if err := fwd.Call(ctx, args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both()
+	if n := testing.AllocsPerRun(100, both); n > 2 {
+		t.Errorf("two calls make %v allocations, want at most 2", n)
+	}
+}
+
+// TestPartRefusesOtherWidths holds that the library of one range says so to whoever
+// calls it with a size of another.
+func TestPartRefusesOtherWidths(t *testing.T) {
+	callFwd := forwardOf(t, widthsApartOnCPU(t), "width=1-4")
+	for width, want := range map[int64]string{
+		1: "", 4: "",
+		5: "causal_conv1d_fwd: argument 'weight': expected a width from 1 to 4, which are all that this build holds, got shape (1, 5)",
+		0: "causal_conv1d_fwd: argument 'weight': expected a width of at least 1, got shape (1, 0)",
+	} {
+		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, width))
+		expectRefusal(t, callFwd(out, x, w), "ValueError", want)
+	}
+}
