@@ -227,11 +227,13 @@ template <class T> Status run_small(const Backward& p, const Small& c, int devic
 template <class T> Status run_wide(const Backward& p, int device, gpu_stream_t stream) {
   if constexpr (kHopper && sizeof(T) == 2) {
     // Arithmetic is what takes the time: the fewer instructions, the faster, though fewer waves fit.
-    if (!p.seq.data && p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
-      return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
+    if (p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T))) {
+      if (p.width > 6) return p.seq.data ? run_column<T, 8, 4, true>(p, device, stream) : run_column<T, 8, 4, false>(p, device, stream);
+      return p.seq.data ? run_column<T, 6, 4, true>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
+    }
   }
   if (!vectors(p, 2, sizeof(T))) return run_column<T, 8, 1, true>(p, device, stream);
-  return p.seq.data ? run_column<T, 8, AITER_CUDA ? 2 : 1, true>(p, device, stream) : run_column<T, 8, 2, false>(p, device, stream);
+  return p.seq.data ? run_column<T, 8, 2, true>(p, device, stream) : run_column<T, 8, 2, false>(p, device, stream);
 }
 
 template <class T> Status run_narrow(const Backward& p, int device, gpu_stream_t stream) {
@@ -242,6 +244,10 @@ template <class T> Status run_narrow(const Backward& p, int device, gpu_stream_t
       if (!p.seq.data && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1)
         return run_column<T, 4, 4, false, true>(p, device, stream);
     return run_column<T, 4, 1, true>(p, device, stream);
+  }
+  if constexpr (kHopper && sizeof(T) == 2) {
+    if (p.seq.data && p.width == 2) return run_column<T, 2, 4, true>(p, device, stream);
+    if (p.seq.data && p.width == 3) return run_column<T, 3, 4, true>(p, device, stream);
   }
   switch (p.seq.data ? 0 : p.width) {
     case 2: return run_column<T, 2, 4, false>(p, device, stream);
