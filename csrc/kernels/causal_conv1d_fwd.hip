@@ -62,18 +62,23 @@ template <class T, bool kNarrow> bool launch_plain_strips(const Forward& p, cons
   return launch_plain(causal_conv1d_fwd_plain_strip_kernel<T, kChannels<T, kTaps>, kNarrow, Alone>, a, Alone(), stream), true;
 }
 
-// launch_plain launches a problem for causal_conv1d_plain_gpu.h, or says that it is none.
-// Kernels for narrow filters would take hipcc a sixth of this file's time; those for wide
-// ones are for NVIDIA's processors too, where they were seen to be faster.
+// launch_plain_tokens and launch_plain launch a problem for causal_conv1d_plain_gpu.h, or say that
+// it is none.
+template <class T> bool launch_plain_tokens(const Rows& rows, const Forward& p, gpu_stream_t stream) {
+  if constexpr (kHolds4)
+    if (p.width < kTaps && launch_plain_strips<T, true>(p, rows, stream)) return true;
+#if AITER_CUDA
+  return launch_pairs<T>(p, rows, stream);
+#else
+  if constexpr (kHolds4) return p.width == kTaps && launch_plain_strips<T, false>(p, rows, stream);
+  else return false;
+#endif
+}
+
 template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_stream_t stream) {
   Plain a{};
-#if AITER_CUDA
   if (p.width < 2) return false;
-  if (!in_rows(p)) {
-    if constexpr (kHolds4)
-      if (p.width < kTaps && launch_plain_strips<T, true>(p, rows, stream)) return true;
-    return launch_pairs<T>(p, rows, stream);
-  }
+  if (!in_rows(p)) return launch_plain_tokens<T>(rows, p, stream);
   if (!plain_rows<T>(p, rows, &a)) return false;
   dispatch_width(p.width, [&](auto taps) {
     if constexpr (decltype(taps)::value > kTaps) launch_plain_rows<T, WideFilter<T>>(a, stream);
@@ -81,15 +86,6 @@ template <class T> bool launch_plain(const Rows& rows, const Forward& p, gpu_str
     else launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream);
   });
   return true;
-#else
-  if constexpr (kHolds4) {
-    if (p.width != kTaps) return false;
-    if (!in_rows(p)) return launch_plain_strips<T, false>(p, rows, stream);
-    if (!plain_rows<T>(p, rows, &a)) return false;
-    return launch_plain_rows<T, PlainFilter<T, 1, false>>(a, stream), true;
-  }
-  return false;
-#endif
 }
 
 template <class T, int W, bool kShifts>

@@ -58,7 +58,12 @@ template <class T, int C, bool kNarrow> class PlainFilter {
       AITER_UNROLL
       for (int k = 0; k < kTaps; k++) {
         if (!kNarrow) weight[c][k] = v[c * 4 + k];
-        else if (k > 0) weight[c][k] = three_ || k == 1 ? v[c * 3 + k - 1] : v[c * 2 + k - 2];
+        else if (k == 1) weight[c][k] = v[c * 3];
+        else if (k > 1) {
+          // Both, and then a choice: hipcc would choose an index, and keep v in scratch memory.
+          const float of_three = v[c * 3 + k - 1], of_two = v[c * 2 + k - 2];
+          weight[c][k] = three_ ? of_three : of_two;
+        }
       }
     }
   }
