@@ -174,15 +174,16 @@ template <class T, bool Packed> Status launch_small(const SmallRows& a, gpu_stre
   return check_launch("causal_conv1d_bwd");
 }
 
-// run_each has a kernel for each width, up to W, of whole rows.
-template <class T, int W> Status run_each(const Launch& a, int device, gpu_stream_t stream) {
-  if constexpr (W == 4 || kEachWidth) {
-    if (a.p.width == W - 1) return run_row<T, W - 1, kWhole>(a, device, stream);
-    if (a.p.width == W - 2) return run_row<T, W - 2, kWhole>(a, device, stream);
+// run_each does whole rows. Each width, of 5 to 8 or up to 4, has a kernel of its own, but for that
+// with sequence numbers of up to 4 taps.
+template <class T, int W, Rows kRows> Status run_each(const Launch& a, int device, gpu_stream_t stream) {
+  if constexpr (W > 4 ? kEachWidth : kRows == kWhole) {
+    if (a.p.width == W - 1) return run_row<T, W - 1, kRows>(a, device, stream);
+    if (a.p.width == W - 2) return run_row<T, W - 2, kRows>(a, device, stream);
     if constexpr (W > 4)
-      if (a.p.width == W - 3) return run_row<T, W - 3, kWhole>(a, device, stream);
+      if (a.p.width == W - 3) return run_row<T, W - 3, kRows>(a, device, stream);
   }
-  return run_row<T, W, kWhole>(a, device, stream);
+  return run_row<T, W, kRows>(a, device, stream);
 }
 
 // run_whole does whole rows without sequence numbers, run_ragged all others.
@@ -190,7 +191,7 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   if constexpr (kHopper && kHolds4)
     if (const SmallRows few = small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
       return packed<T>(a.p, 1) ? launch_small<T, true>(few, stream) : launch_small<T, false>(few, stream);
-  return dispatch_width(a.p.width, [&](auto taps) { return run_each<T, decltype(taps)::value>(a, device, stream); });
+  return dispatch_width(a.p.width, [&](auto taps) { return run_each<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
 
 Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
@@ -217,7 +218,7 @@ template <class T, int W> Status run_numbered(Launch a, int device, gpu_stream_t
   const unsigned blocks = grid_for((total + kSeenThreads - 1) / kSeenThreads);
   causal_conv1d_bwd_planes_kernel<R, W><<<blocks, kSeenThreads, 0, stream>>>(a.p, a.total, a.parts, a.lane_bits, to);
   a.seen = reinterpret_cast<const uint8_t*>(to);
-  return run_row<T, W, kWholeNumbered>(a, device, stream);
+  return run_each<T, W, kWholeNumbered>(a, device, stream);
 }
 
 template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) {

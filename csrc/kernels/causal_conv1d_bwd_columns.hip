@@ -1,153 +1,13 @@
-// causal_conv1d_bwd on the GPU, channel-last: how a problem is cut into blocks.
-// Widths 2, 3 and 4 without sequence numbers have kernels of their own, 5 to 8 share one; for
-// 16-bit types NVIDIA's processors have two more, for 5 and 6 and for 7 and 8. With sequence
-// numbers 1 to 4 share one, which width 1 has without them, too, and on NVIDIA's processors 5 to 8.
-// For what does not lie in vectors, and all else, there are two of one channel a thread, and on NVIDIA's
-// processors one of four. What hardly fills a device has causal_conv1d_bwd_small.h's.
+// causal_conv1d_bwd on the GPU, channel-last, without sequence numbers.
+// Widths 2, 3 and 4 have kernels of their own, 1 none, 5 to 8 share one; for 16-bit types NVIDIA's
+// processors have two more, for 5 and 6 and for 7 and 8. For what does not lie in vectors
+// NVIDIA's have one of four channels a thread; all else is causal_conv1d_bwd_columns_sequences.hip's.
+// What hardly fills a device has causal_conv1d_bwd_small.h's, with sequence numbers too.
 
-#include "causal_conv1d_bwd_columns.h"
-#include "causal_conv1d_bwd_gpu.h"
+#include "causal_conv1d_bwd_columns_gpu.h"
 #include "causal_conv1d_bwd_small.h"
 
 namespace aiter::conv1d::bwd {
-
-// In positions of a strip: what its start and end cost, what the second kernel costs, and
-// the least that is worth a thread, where blocks share a processor and where not.
-constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 16, kLeastAlone = 4;
-constexpr int64_t kMostRounds = 8;
-// From so many positions on strips are followed by brief ones, which are so many times shorter.
-constexpr int64_t kLongStrip = 192, kBriefs = 5;
-// Problems of so few elements have their segments add up among themselves, up to so many
-// of them, where the processor has clusters of blocks.
-constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
-
-// Kernel is what a plan asks of a kernel: the channels and bytes of a thread's vector, the
-// blocks that a processor holds, whether strips may go on in the next row, and whether brief ones
-// may follow them, which is not worth it where arithmetic is what takes the time.
-struct Kernel {
-  int channels, bytes, blocks;
-  bool many_rows, brief;
-};
-
-// Way is how a problem with pieces of channels may be cut: into at most so many segments,
-// of which cluster add up among themselves, of strips of at least so many positions.
-struct Way {
-  int64_t pieces;
-  int lane_bits;
-  int64_t cluster, segments, least;
-};
-
-// Cut is what comes of it.
-struct Cut {
-  int lane_bits;
-  int64_t groups, strip, row, segments, cost;  // units of a strip, and of a row with what fills its last strip
-};
-
-// Units are what strips consist of, so that rows need not have a whole number of strips.
-struct Units {
-  int64_t size, row, all;  // positions; of a row; of all rows
-
-  explicit Units(const Backward& p) : size(kAhead) {
-    while (p.batch * count(p.seqlen) >= int64_t(1) << 30) size *= 2;
-    row = p.seqlen ? count(p.seqlen) : 1, all = (p.batch ? p.batch : 1) * row;
-  }
-  int64_t count(int64_t positions) const { return (positions + size - 1) / size; }
-};
-
-// cut gives all threads strips of as many units, or, by rows, every row a whole number of
-// strips: then none starts a second time, where the next row does.
-Cut cut(const Units& units, const Way& way, int64_t room, bool by_rows) {
-  Cut c{};
-  const int64_t ranks = kColumnThreads >> way.lane_bits, rows = units.all / units.row;
-  int64_t strips = way.segments ? way.segments * ranks : ranks;
-  if (by_rows) strips = strips < rows ? 1 : strips / rows;
-  c.lane_bits = way.lane_bits, c.groups = ((way.pieces - 1) >> way.lane_bits) + 1;
-  c.strip = ((by_rows ? units.row : units.all) + strips - 1) / strips;
-  c.strip = c.strip < units.count(way.least) ? units.count(way.least) : c.strip;
-  if (c.strip * units.size % 32 == 0) c.strip++;  // strips a power of two apart would meet in the same part of memory
-  if (by_rows && c.strip > units.row) c.strip = units.row;
-  c.row = by_rows ? (units.row + c.strip - 1) / c.strip * c.strip : units.row;
-  c.segments = (rows * c.row + c.strip * ranks - 1) / (c.strip * ranks);
-  const int64_t blocks = c.segments * c.groups, positions = c.strip * units.size;
-  if (positions < kLeastStrip && way.least < kLeastStrip && blocks > kProcessors)
-    return cut(units, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip}, room, by_rows);
-  const int64_t starts = rows > 1 && c.row % c.strip ? 2 + c.strip / c.row : 1;
-  c.cost = (blocks + room - 1) / room * (positions + starts * kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
-  return c;
-}
-
-// follow leaves some of the work of long strips to brief ones, in blocks behind theirs: where no
-// place is for a block of long strips, and where one has ended before the others.
-void follow(const Units& units, const Cut& c, int64_t room, Launch* a) {
-  const int64_t ranks = kColumnThreads >> c.lane_bits, fits = units.all * c.groups / (room * ranks);
-  const int64_t most = c.strip - c.strip / 50 - 1, least = fits < most ? fits : most;
-  const int64_t strip = least - (least * units.size % 32 == 0);
-  const int64_t rest = units.all - c.segments * ranks * strip, briefs = (rest * kBriefs + ranks * strip - 1) / (ranks * strip);
-  if (rest <= 0) return;
-  a->parts = divisor(units.row), a->total = uint32_t(units.all);
-  a->strip = int(strip), a->brief = int((rest + briefs * ranks - 1) / (briefs * ranks));
-  a->segments += uint32_t(briefs), a->items += uint32_t(briefs * c.groups);
-}
-
-// plan_columns chooses how many times the blocks fill the device, so that the strips of
-// all times together, each with what its start and end cost, are shortest. Few channels
-// are cut into more groups, down to 32 bytes, where that saves the second kernel.
-Launch plan_columns(const Backward& p, const Kernel& kernel) {
-  const int64_t room = kProcessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
-  const bool small = p.batch * p.seqlen * p.dim <= kSmall;
-  const int widest = bits_for(pieces, 5), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
-  const int64_t cluster = small ? kMostCluster : 1;
-  const Units units(p);
-  Cut best{};
-  const auto better = [&](const Cut& c) {
-    if (!best.cost || c.cost < best.cost) best = c;
-  };
-  const auto consider = [&](const Way& way) {
-    better(cut(units, way, room, true));
-    if (kernel.many_rows) better(cut(units, way, room, false));
-  };
-  for (int bits = widest; bits >= narrowest; bits--) {
-    const int64_t groups = ((pieces - 1) >> bits) + 1;
-    consider({pieces, bits, cluster, cluster, kLeastAlone});
-    for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++)
-      consider({pieces, bits, cluster, rounds * room / groups, kLeastAlone});
-  }
-  Launch a{};
-  a.p = p, a.lane_bits = best.lane_bits;
-  a.strip = int(best.strip), a.unit = int(units.size), a.parts = divisor(best.row);
-  a.total = p.batch && p.seqlen ? uint32_t(p.batch * best.row) : 0;
-  a.items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
-  a.cluster = best.segments <= cluster ? a.segments : 1;
-  a.split = divisor(a.cluster > 1 ? best.segments : best.groups);
-  a.longs = a.segments;
-  if (kernel.brief && a.cluster == 1 && a.total && a.items <= room && best.segments > 1 && best.strip * units.size >= kLongStrip)
-    follow(units, best, room, &a);
-  return a;
-}
-
-// vectors: the channels of every position are whole, aligned vectors of n elements.
-inline bool vectors(const Backward& p, int64_t n, int64_t size) {
-  const Array3 all[] = {p.x, p.dout, p.dx};
-  bool yes = p.dim % n == 0;
-  for (Array3 t : all) {
-    yes = yes && t.dim == 1 && (t.last * size) % (n * size) == 0;
-    t.dim = 0;
-    yes = yes && aligned(t, size, n * size);
-  }
-  return yes;
-}
-
-// The widest vectors that leave registers enough: 8 bytes of 16-bit types.
-template <class T, int W, int N, bool Gated, bool Shifted = false>
-Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
-  constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
-  Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
-  Workspaces w;
-  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(&a, device, stream, &w));
-  const int bytes = column_bytes<T, W, N, Gated, Shifted>();
-  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
-}
 
 // A problem may have so many segments in the small kernel: the fold kernel adds them up.
 constexpr int kMostSegments = 64;
@@ -224,48 +84,43 @@ template <class T> Status run_small(const Backward& p, const Small& c, int devic
 }
 
 // run_wide does filters of 5 to 8 taps, run_narrow those of up to 4.
-template <class T> Status run_wide(const Backward& p, int device, gpu_stream_t stream) {
+template <class T> Status run_wide(const TensorView& x, const Backward& p, gpu_stream_t stream) {
+  const int device = x.device().id;
+  if (p.seq.data || !vectors(p, 2, sizeof(T))) return run_numbered_columns(x, p, stream);
   if constexpr (kHopper && sizeof(T) == 2) {
     // Arithmetic is what takes the time: the fewer instructions, the faster, though fewer waves fit.
-    if (p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T))) {
-      if (p.width > 6) return p.seq.data ? run_column<T, 8, 4, true>(p, device, stream) : run_column<T, 8, 4, false>(p, device, stream);
-      return p.seq.data ? run_column<T, 6, 4, true>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
-    }
+    if (p.batch * p.seqlen * p.dim > kSmall && vectors(p, 4, sizeof(T)))
+      return p.width > 6 ? run_column<T, 8, 4, false>(p, device, stream) : run_column<T, 6, 4, false>(p, device, stream);
   }
-  if (!vectors(p, 2, sizeof(T))) return run_column<T, 8, 1, true>(p, device, stream);
-  return p.seq.data ? run_column<T, 8, 2, true>(p, device, stream) : run_column<T, 8, 2, false>(p, device, stream);
+  return run_column<T, 8, 2, false>(p, device, stream);
 }
 
-template <class T> Status run_narrow(const Backward& p, int device, gpu_stream_t stream) {
+template <class T> Status run_narrow(const TensorView& x, const Backward& p, gpu_stream_t stream) {
+  const int device = x.device().id;
   if constexpr (kHopper)
     if (const Small c = small_cut<T>(p); c.cost) return run_small<T>(p, c, device, stream);
+  if (p.seq.data) return run_numbered_columns(x, p, stream);
   if (!vectors(p, 4, sizeof(T))) {
     if constexpr (kHopper)
-      if (!p.seq.data && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1)
-        return run_column<T, 4, 4, false, true>(p, device, stream);
-    return run_column<T, 4, 1, true>(p, device, stream);
+      if (p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1) return run_column<T, 4, 4, false, true>(p, device, stream);
+    return run_numbered_columns(x, p, stream);
   }
-  if constexpr (kHopper && sizeof(T) == 2) {
-    if (p.seq.data && p.width == 2) return run_column<T, 2, 4, true>(p, device, stream);
-    if (p.seq.data && p.width == 3) return run_column<T, 3, 4, true>(p, device, stream);
-  }
-  switch (p.seq.data ? 0 : p.width) {
+  switch (p.width) {
     case 2: return run_column<T, 2, 4, false>(p, device, stream);
     case 3: return run_column<T, 3, 4, false>(p, device, stream);
     case 4: return run_column<T, 4, 4, false>(p, device, stream);
-    default: return run_column<T, 4, 4, true>(p, device, stream);
+    default: return run_numbered_columns(x, p, stream);
   }
 }
 
-template <class T> Status run_all(const Backward& p, int device, gpu_stream_t stream) {
-  return dispatch_width(p.width, [&](auto taps) {
-    if constexpr (decltype(taps)::value > 4) return run_wide<T>(p, device, stream);
-    else return run_narrow<T>(p, device, stream);
-  });
-}
-
 Status run_columns(const TensorView& x, const Backward& p, gpu_stream_t stream) {
-  return dispatch_float(x, [&](auto zero) { return run_all<decltype(zero)>(p, x.device().id, stream); });
+  return dispatch_float(x, [&](auto zero) {
+    using T = decltype(zero);
+    return dispatch_width(p.width, [&](auto taps) {
+      if constexpr (decltype(taps)::value > 4) return run_wide<T>(x, p, stream);
+      else return run_narrow<T>(x, p, stream);
+    });
+  });
 }
 
 }  // namespace aiter::conv1d::bwd

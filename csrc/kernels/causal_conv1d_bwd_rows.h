@@ -23,11 +23,11 @@ namespace aiter::conv1d::bwd {
 
 constexpr int kRowThreads = 256;  // of a block, at most
 
-// On NVIDIA's processors whole rows without sequence numbers have a kernel for each width: where the last taps of 8
-// may be all there are it has a sixth more instructions. AMD's have one for all widths above 4.
+// On NVIDIA's processors whole rows have a kernel for each width: where the last taps of 8 may be all there are it has
+// a sixth more instructions. AMD's have one for all widths above 4.
 constexpr bool kEachWidth = AITER_CUDA;
 template <int W, Rows kRows>
-constexpr bool kSome = kRows == kRagged || (W > 4 && (!kEachWidth || kRows == kNumbered || kRows == kWholeNumbered));
+constexpr bool kSome = kRows == kRagged || (W > 4 && (!kEachWidth || kRows == kNumbered));
 
 template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
   using Base = Chunks<T, W, kRows>;

@@ -45,7 +45,7 @@ func TestProjectUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, units := range map[string]map[string]int{
-		"module_causal_conv1d": {"gfx90a:xnack-": 7, "gfx942": 7, "sm_90": 7, "cpu": 5},
+		"module_causal_conv1d": {"gfx90a:xnack-": 8, "gfx942": 8, "sm_90": 8, "cpu": 5},
 		"module_aiter_ffi":     {"cpu": 1},
 	} {
 		m, err := cfg.Module(name)

@@ -1,7 +1,6 @@
 package toolchain
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,23 +107,7 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 	if strings.Contains(tc.VersionLine, "gcc version ") { // as in hostCompile
 		argv = append(argv, "-fno-gnu-unique")
 	}
-	if tc.canSplit() && !slices.ContainsFunc(u.Flags, func(f string) bool { return strings.Contains(f, "-split-compile") }) {
-		argv = append(argv, "--split-compile="+splitThreads)
-	}
 	return argv
-}
-
-// splitThreads is into how many threads nvcc divides a unit's kernels. The code is the same, but their number ends up in
-// the object: it must not depend on the machine. More gain little, and several units may be compiled at once.
-const splitThreads = "8"
-
-// canSplit says whether nvcc optimises kernels side by side, which it does from 12.1 on.
-func (tc *Toolchain) canSplit() bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(tc.Version, "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	return major > 12 || major == 12 && minor >= 1
 }
 
 // smNumber is the virtual architecture's number: 90 for sm_90, 90a for sm_90a.

@@ -268,30 +268,3 @@ func TestArgvDependsOnItsInputsOnly(t *testing.T) {
 		}
 	}
 }
-
-// TestSplitCompile checks which compilers are asked to work on a unit's kernels side by side.
-func TestSplitCompile(t *testing.T) {
-	for _, c := range []struct {
-		arch, version string
-		flags         []string
-		want          []string
-	}{
-		{"sm_90", "13.0.88", []string{"-O2"}, []string{"--split-compile=8"}},
-		{"sm_90", "12.1.66", nil, []string{"--split-compile=8"}},
-		{"sm_90", "12.0.140", nil, nil},
-		{"sm_90", "11.8.89", nil, nil},
-		{"sm_90", "", nil, nil},
-		{"sm_90", "12.4.131", []string{"--split-compile=2"}, []string{"--split-compile=2"}},
-		{"sm_90", "12.4.131", []string{"-split-compile", "0"}, []string{"-split-compile"}},
-		{"gfx942", "13.0.1", nil, nil},
-		{"cpu", "13.2.0", nil, nil},
-	} {
-		tg := parse(t, c.arch)
-		tc := &Toolchain{Vendor: tg.Vendor(), Compiler: "/x/compiler", Version: c.version}
-		argv := tc.CompileArgs(Unit{Source: "k", Object: "OBJECT", Flags: c.flags, Target: tg, ID: "id", Root: "ROOT"})
-		got := slices.DeleteFunc(argv, func(word string) bool { return !strings.Contains(word, "split-compile") })
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s %s %q: %q, want %q", c.arch, c.version, c.flags, got, c.want)
-		}
-	}
-}
