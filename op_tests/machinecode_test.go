@@ -43,13 +43,18 @@ var limits = []limit{
 	{`fwd::causal_conv1d_fwd_plain_rows_kernel`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 2 && r.All.WideStores >= 2
 	}},
-	// 8 positions and the 3 before them; weights and biases.
-	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), `, "16-byte loads and stores", func(r codeobject.Report) bool {
+	// 8 positions and the 3 or 2 before them; weights and biases.
+	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, "16-byte loads and stores", func(r codeobject.Report) bool {
+		return r.All.WideLoads >= 14 && r.All.WideStores >= 8
+	}},
+	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 16 && r.All.WideStores >= 8
 	}},
 	// An MI300X has about 38 instructions an element at its memory's limit; of a thread's elements there are 16, 64 and 32.
-	{`fwd::causal_conv1d_fwd_plain_rows_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
+	{`fwd::causal_conv1d_fwd_plain_rows_kernel<aiter::(bf16_t|half_t), .*PlainFilter`, "at most 20 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 16*20 }},
+	{`fwd::causal_conv1d_fwd_plain_rows_kernel<aiter::(bf16_t|half_t), .*WideFilter`, "at most 24 vector instructions an element",
+		func(r codeobject.Report) bool { return r.All.VALU <= 16*24 }},
 	{`fwd::causal_conv1d_fwd_plain_strip_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 64*20 }},
 	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 38 vector instructions an element",
