@@ -45,7 +45,7 @@ var limits = []limit{
 	}},
 	// 8 positions and the 3 or 2 before them; weights and biases.
 	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 14 && r.All.WideStores >= 8
+		return r.All.WideLoads >= 13 && r.All.WideStores >= 8
 	}},
 	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 16 && r.All.WideStores >= 8

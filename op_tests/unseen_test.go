@@ -33,7 +33,7 @@ func TestNotSeen(t *testing.T) {
 // The same where a GPU has its large kernels.
 func TestNotSeenLarge(t *testing.T) {
 	target := open(t)
-	for n := range 8 {
+	for n := range 15 {
 		for _, c := range gpuCases(largeNumbered(n)) {
 			if c.WithSeqIdx {
 				target.unseen(t, "causal_conv1d_bwd", c, []string{"x", "dout"}, padding)

@@ -100,7 +100,7 @@ func TestPartRefusesOtherWidths(t *testing.T) {
 	callFwd := forwardOf(t, widthsApartOnCPU(t), "width=1-4")
 	for width, want := range map[int64]string{
 		1: "", 4: "",
-		5: "causal_conv1d_fwd: argument 'weight': expected a width from 1 to 4, which are all that this build holds, got shape (1, 5)",
+		5: "causal_conv1d_fwd: argument 'weight': expected a width from 1 to 4, which is all that this build holds, got shape (1, 5)",
 		0: "causal_conv1d_fwd: argument 'weight': expected a width of at least 1, got shape (1, 0)",
 	} {
 		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, width))

@@ -1,7 +1,7 @@
 // causal_conv1d_bwd on the GPU, for hipcc and nvcc: the entry point, and how a
 // problem with rows is cut into blocks. The kernels, each with its tiling, bytes and
 // reductions, are in causal_conv1d_bwd_rows.h and _rows_small.h (channel-first), _columns.h
-// (channel-last, launched in causal_conv1d_bwd_columns.hip) and _any.h (the rest).
+// (channel-last, launched in causal_conv1d_bwd_columns.hip and _columns_sequences.hip) and _any.h (the rest).
 //
 // dweight and dbias of a channel are complete within one block where the device is
 // full without splitting channels. Where not, every segment of a channel has a slot

@@ -1,7 +1,7 @@
 // causal_conv1d_bwd where a position's channels are neighbours (channel-last).
 //
 // Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4 but in large problems of
-// 16 bits without sequence numbers) and walks a strip of positions, W-1 of x and of unfinished dx in
+// 16 bits on NVIDIA's processors; AMD's have 1 of those with sequence numbers) and walks a strip of positions, W-1 of x and of unfinished dx in
 // registers; the threads of a block take neighbouring channels first, then neighbouring strips. The
 // next positions of x and dout are always on their way: eight in shared memory on NVIDIA's processors,
 // which fill that by themselves, four in registers on AMD's. More channels a thread would mean fewer,

@@ -1,7 +1,7 @@
 // causal_conv1d_bwd on the GPU, channel-last, without sequence numbers.
-// Widths 2, 3 and 4 have kernels of their own, 1 none, 5 to 8 share one; for 16-bit types NVIDIA's
-// processors have two more, for 5 and 6 and for 7 and 8. For what does not lie in vectors
-// NVIDIA's have one of four channels a thread; all else is causal_conv1d_bwd_columns_sequences.hip's.
+// Widths 2, 3 and 4 have kernels of their own, 1 none, 5 to 8 share one; for large problems of
+// 16-bit types Hopper has two more, for 5 and 6 and for 7 and 8. For what does not lie in vectors
+// it has one of four channels a thread; all else is causal_conv1d_bwd_columns_sequences.hip's.
 // What hardly fills a device has causal_conv1d_bwd_small.h's, with sequence numbers too.
 
 #include "causal_conv1d_bwd_columns_gpu.h"
@@ -10,7 +10,7 @@
 namespace aiter::conv1d::bwd {
 
 // A problem may have so many segments in the small kernel: the fold kernel adds them up.
-constexpr int kMostSegments = 64;
+[[maybe_unused]] constexpr int kMostSegments = 64;
 
 // Small is how a problem is cut for the small kernel, for which a cost of 0 says that it is not.
 struct Small {
@@ -59,6 +59,8 @@ inline Small plan_small(const Backward& p, int size, int least, int most) {
 // The fewest channels of a thread are 4 bytes.
 template <class T> constexpr int kLeast = 4 / sizeof(T);
 
+// It has up to kSmallTaps of them, all that run_narrow is for.
+static_assert(kSmallTaps == 4, "run_narrow asks nobody about the width");
 template <class T> Small small_cut(const Backward& p) {
   if (p.batch * p.seqlen * p.dim > kSmall || !vectors(p, kLeast<T>, sizeof(T))) return {};
   const Small c = plan_small(p, sizeof(T), kLeast<T>, vectors(p, 4, sizeof(T)) ? 4 : kLeast<T>);

@@ -1,7 +1,8 @@
 // causal_conv1d_bwd on the GPU, channel-last, with sequence numbers, and what else has one channel
 // a thread: rows that do not lie in vectors. Widths 1 to 4 share a kernel, which width 1 has without
-// sequence numbers, too, and 5 to 8 another; for 16-bit types NVIDIA's processors have more: for 2,
-// for 3, for 5 and 6 and for 7 and 8.
+// sequence numbers, too, and on NVIDIA's processors 5 to 8 another, of two channels; AMD's have them
+// one channel a thread. For 16-bit types Hopper has more: for 2, for 3, and for large problems
+// for 5 and 6 and for 7 and 8.
 
 #include "causal_conv1d_bwd_columns_gpu.h"
 

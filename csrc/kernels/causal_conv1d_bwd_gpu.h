@@ -1,5 +1,5 @@
-// What the two files of causal_conv1d_bwd's kernels share: launches, and the measures
-// of a device. Two files, so that a first call compiles them side by side.
+// What the files of causal_conv1d_bwd's kernels share: launches, and the measures of a
+// device. They are three, so that a first call compiles them side by side.
 #pragma once
 
 #include <aiter/dispatch.h>
@@ -21,7 +21,7 @@ inline int bits_for(int64_t n, int most) {
 }
 
 // device_wave_bits is the logarithm of how many lanes a wave of the device has.
-inline Status device_wave_bits(int device, int* bits) {
+inline Status device_wave_bits([[maybe_unused]] int device, int* bits) {
   *bits = 5;
 #if AITER_HIP
   int lanes = 0;

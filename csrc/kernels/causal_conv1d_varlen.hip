@@ -18,7 +18,7 @@
 
 namespace aiter::conv1d::varlen {
 
-constexpr int kRun = 8;  // positions computed together
+[[maybe_unused]] constexpr int kRun = 8;  // positions computed together
 
 // heads_kernel does the first width-1 positions of each sequence, and its state: a
 // block a sequence and some channels.

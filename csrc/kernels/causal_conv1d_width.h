@@ -1,6 +1,7 @@
 // How many taps filters may have in a unit. One that is compiled with AITER_WIDTH_LEAST or
-// AITER_WIDTH_MOST, the range of the axis `width`, has the kernels for those alone: the others
-// are never instantiated, and a call with another width is an error that says so.
+// AITER_WIDTH_MOST, the range of the axis `width`, has of the kernels for up to 4 taps, for up to 8
+// and for any number of them what the range needs (those for 8 if it is above 4): the others are
+// never instantiated. A call with another width is an error that says so.
 #pragma once
 
 #include <type_traits>

@@ -48,7 +48,8 @@
 // are in the same sources, and a value of each axis that their schemas have the argument
 // of. A part is made of the sources that list its operators and of those that list none,
 // and a source is compiled for a value where an operator in it has the argument. Sizes
-// below the first range are the first's: the operator itself says what is wrong with them.
+// below the first range are the first's: it starts at the least that the operator takes, which
+// itself says what is wrong with the others.
 //
 // A flag that would name outputs, steps, dependency files, the target or parts of the
 // toolchain is refused: the build gives those itself. Variables stand in paths,
