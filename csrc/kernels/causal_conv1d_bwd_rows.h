@@ -223,7 +223,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
 #endif
     if (plain) {
       derive(Exists<kSome<W, kRows> && kNumbers<kRows>>{skip}, x, g, out);
-    } else if constexpr (kRows == kWholeNumbered && W <= 4) {
+    } else if constexpr (kRows == kWholeNumbered && W < 8) {  // of 8 taps it costs more registers than it saves
       if (wave_all(sees.self())) derive(Selves<R, W>(sees), x, g, out);
       else derive(sees, x, g, out);
     } else {
