@@ -59,8 +59,8 @@ inline Small plan_small(const Backward& p, int size, int least, int most) {
 // The fewest channels of a thread are 4 bytes.
 template <class T> constexpr int kLeast = 4 / sizeof(T);
 
-// It has up to kSmallTaps of them, all that run_narrow is for.
-static_assert(kSmallTaps == 4, "run_narrow asks nobody about the width");
+// small_cut is asked by run_narrow alone, about as many taps as the small kernel has.
+static_assert(kSmallTaps == 4, "the small kernel has to have the taps of run_narrow");
 template <class T> Small small_cut(const Backward& p) {
   if (p.batch * p.seqlen * p.dim > kSmall || !vectors(p, kLeast<T>, sizeof(T))) return {};
   const Small c = plan_small(p, sizeof(T), kLeast<T>, vectors(p, 4, sizeof(T)) ? 4 : kLeast<T>);
