@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"path/filepath"
 	"text/tabwriter"
 
@@ -221,7 +222,9 @@ func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, 
 	for _, m := range cfg.Modules {
 		for _, axis := range m.Axes {
 			for _, v := range axis.Values {
-				words = append(words, cobra.CompletionWithDesc(axis.Name+"="+v, m.Name))
+				if word := axis.Name + "=" + v; !slices.Contains(words, word) {
+					words = append(words, word)
+				}
 			}
 		}
 	}

@@ -27,6 +27,9 @@ inline Status check_width(const TensorView& weight) {
   const int64_t width = weight.size(1);
   if (width < 1) return value_error("argument 'weight': expected a width of at least 1, got shape %s", shape_text(weight).data);
   if (width >= kLeastWidth && width <= kMostWidth) return Status();
+  if (kLeastWidth == kMostWidth)
+    return value_error("argument 'weight': expected a width of %lld, which is all that this build holds, got shape %s",
+                       static_cast<long long>(kLeastWidth), shape_text(weight).data);
   if (kMostWidth == INT64_MAX)
     return value_error("argument 'weight': expected a width of %lld or more, which is all that this build holds, got shape %s",
                        static_cast<long long>(kLeastWidth), shape_text(weight).data);
