@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
