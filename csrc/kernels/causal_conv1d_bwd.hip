@@ -20,33 +20,40 @@ namespace aiter::conv1d::bwd {
 constexpr int kFoldBits = 8, kFoldThreads = 1 << kFoldBits, kFoldMany = 4;
 
 // The slots' sums: 2^lane_bits channels of one tap a block, as many threads a channel as there are,
-// and kFoldMany slots at a time.
+// and kFoldMany slots at a time. All that does not need the slots is done before they are there.
 __global__ void __launch_bounds__(kFoldThreads)
 causal_conv1d_bwd_fold_kernel(Launch a, uint32_t blocks, Divisor groups, int lane_bits) {
   __shared__ float shared[kFoldThreads];
-  const int lanes = 1 << lane_bits, ranks = kFoldThreads >> lane_bits;
-  const int lane = int(threadIdx.x) & (lanes - 1), rank = int(threadIdx.x) >> lane_bits;
-  await_last();
+  const int lanes = 1 << lane_bits, ranks = kFoldThreads >> lane_bits, apart = lanes > wave() ? lanes : wave();
+  const int self = int(threadIdx.x), lane = self & (lanes - 1), rank = self >> lane_bits;
   for (uint32_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const uint32_t tap = groups.quotient(block);
     const int64_t d = int64_t(block - tap * groups.by) * lanes + lane, step = (a.p.width + 1) * a.p.dim;
+    const bool bias = tap == uint32_t(a.p.width);
+    void* const to = bias ? a.p.dbias.data : a.p.dweight.data;
+    const DType dtype = bias ? a.p.dbias.dtype : a.p.dweight.dtype;
+    const int64_t at = bias ? d * a.p.dbias.first : d * a.p.dweight.first + tap * a.p.dweight.last;
     const float* slot = a.slots + tap * a.p.dim + rank * step + d;
-    float sum = 0.0f;
+    await_last();
+    float sum[1] = {};
     AITER_ROLLED
     for (int s = rank; s < int(a.segments) && d < a.p.dim; s += kFoldMany * ranks) {
       float v[kFoldMany];
       AITER_UNROLL
       for (int i = 0; i < kFoldMany; i++, slot += ranks * step) v[i] = s + i * ranks < int(a.segments) ? *slot : 0.0f;
       AITER_UNROLL
-      for (int i = 0; i < kFoldMany; i++) sum += v[i];
+      for (int i = 0; i < kFoldMany; i++) sum[0] += v[i];
     }
-    shared[threadIdx.x] = sum;
+    fold_wave(sum, lanes, wave());
+    shared[self] = sum[0];
     block_barrier();
-    if (rank == 0 && d < a.p.dim) {
-#pragma unroll 3
-      for (int r = 1; r < ranks; r++) sum += shared[(r << lane_bits) + lane];
-      if (tap < a.p.width) a.p.dweight.set(d, tap, sum);
-      else if (a.p.dbias.data) a.p.dbias.set(d, 0, sum);
+    if (rank == 0 && d < a.p.dim && to) {
+      float others[kFoldThreads / 32];
+      AITER_UNROLL
+      for (int i = 1; i < kFoldThreads / 32; i++) others[i] = i * apart < kFoldThreads ? shared[i * apart + lane] : 0.0f;
+      AITER_UNROLL
+      for (int i = 1; i < kFoldThreads / 32; i++) sum[0] += others[i];
+      store(to, dtype, at, sum[0]);
     }
     block_barrier();
   }

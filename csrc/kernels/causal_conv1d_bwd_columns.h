@@ -111,15 +111,19 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     return slide<T, N>(word, off(p));
   }
 
-  // send asks for what is at t: zeros behind the row's end, and where nobody needs it.
-  AITER_DEVICE void send(int slot, int t) {
-    const bool real = t < needed;
+  // moved is p so many bytes on. As steps in elements they were multiplied again for every group.
+  template <class E> AITER_DEVICE static E* moved(E* p, int64_t bytes) {
+    return (E*)((const char*)p + bytes);
+  }
+
+  // send asks for the next position, or for zeros: behind the row's end, and where nobody needs it.
+  AITER_DEVICE void send(int slot, bool real) {
     if constexpr (Shifted) {
       send(ahead.x, ahead.next_x, slot, x, real), send(ahead.dout, ahead.next_dout, slot, dout, real);
     } else {
       ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
     }
-    x += p.x.last, dout += p.dout.last;
+    x = moved(x, a.step_x), dout = moved(dout, a.step_dout);
   }
   // take is what waits in a slot. x and dout, so many positions on, are a multiple of kMany behind it.
   AITER_DEVICE Token take(int slot, int on) const {
@@ -144,7 +148,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   }
   AITER_DEVICE void send(int first, int t, int many) {
     AITER_UNROLL
-    for (int j = 0; j < many; j++) send(first + j, t + j + kSlots);
+    for (int j = 0; j < many; j++) send(first + j, needed - t > j + kSlots);
   }
 
   // read and write move the elements at p, of which there are none behind the last channel.
@@ -180,7 +184,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     this->b = b, needed = to + H < int(p.seqlen) ? to + H : int(p.seqlen);
     if constexpr (Gated) seen = a.seen ? again(a).seen + b * seen_row(p.seqlen) + kSeenBefore + from : nullptr;
     x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
-    dx = p.dx.row<T>(b, d) + from * p.dx.last;
+    dx = p.dx.row<T>(b, d) + (from - H) * p.dx.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       const int u = from - H + k;
@@ -190,7 +194,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     }
     AITER_UNROLL
     for (int j = 0; j < kSlots; j++) {
-      send(j, from + j);
+      send(j, from + j < needed);
       if (j % kAhead != kAhead - 1) continue;
       if constexpr (Gated) {
         if (j < kAhead) await_last();
@@ -274,10 +278,10 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   AITER_DEVICE bool exists(int k) const { return (!Shifted && W <= 4) || k > 2 || k >= skip; }
 
   // get_taps takes those of the thread's channels from where stage has put them.
-  AITER_DEVICE void get_taps(const Sums<N>* staged, int lanes) {
+  AITER_DEVICE void get_taps(const Sums<N>* staged) {
     AITER_UNROLL
     for (int k = 0; k <= W; k++) {
-      const Sums<N> v = staged[k * lanes];
+      const Sums<N> v = staged[k * kMostLanes];
       AITER_UNROLL
       for (int i = 0; i < N; i++) (k < W ? weight[k] : bias)[i] = v.of[i];
     }
@@ -339,14 +343,17 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     await<0>();
   }
 
-  AITER_DEVICE static int after(int first) { return kSlots == kAhead || first + kAhead == kSlots ? 0 : first + kAhead; }
+  AITER_DEVICE static int after(int first) {
+    static_assert(kSlots == kAhead || kSlots == 2 * kAhead, "a group's slots are the first or the last");
+    return kSlots == kAhead ? 0 : first ^ kAhead;
+  }
 
   // store keeps dx, which position i of the group from t on completes, where that is one of the strip's: not
   // before it, and not behind it.
   AITER_DEVICE void store(int t, int i, int from, int to, bool own, const float* v) {
     const bool begun = H <= kAhead ? t > from || i >= H : t + i - H >= from;
     if (begun && ((own && H >= kAhead - 1) || t + i - H < to)) write(dx, pack<T, N>(v));
-    if (begun) dx += p.dx.last;
+    dx = moved(dx, a.step_dx);
   }
 };
 
@@ -387,7 +394,7 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
         const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
         const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
         if (live) column.start(row, from, to);
-        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
+        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane);
         if (live) column.begin(from);
         // Where it is known, the sigmoids of several positions are computed side by side.
         if constexpr (AITER_CUDA) {

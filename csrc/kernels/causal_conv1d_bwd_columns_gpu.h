@@ -139,6 +139,7 @@ Status run_column(const Backward& p, int device, gpu_stream_t stream) {
   // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
   constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
   Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
+  a.step_x = p.x.last * int(sizeof(T)), a.step_dout = p.dout.last * int(sizeof(T)), a.step_dx = p.dx.last * int(sizeof(T));
   Workspaces w;
   if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(&a, device, stream, &w));
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();

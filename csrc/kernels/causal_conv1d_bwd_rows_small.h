@@ -39,7 +39,7 @@ template <class T, bool Packed> struct Vector {
   Words<T, E> left;
   Words<T, W> packed;
   Words<T, 1> packed_bias;
-  Raw raw[W + 1];
+  RawTaps<W> raw;
   float x[H + R], g[R + H], weight[W], bias;
   int skip;
 
@@ -55,19 +55,19 @@ template <class T, bool Packed> struct Vector {
       packed = fetch<T, W>(static_cast<const T*>(p.weight.data) + d * W);
       if (p.bias.data) packed_bias = fetch<T, 1>(static_cast<const T*>(p.bias.data) + d);
     } else {
-      read_taps<W>(p, d, raw);
+      raw.read(p, d);
     }
     asm volatile("" ::: "memory");  // not to be done later
   }
 
-  AITER_DEVICE void convert() {
+  AITER_DEVICE void convert(const Backward& p) {
     AITER_UNROLL
     for (int i = 0; i < H; i++) x[i] = left.value(E - H + i);
     AITER_UNROLL
     for (int i = 0; i < R; i++) x[H + i] = own_x.value(i), g[i] = own_dout.value(i);
     AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = Packed ? packed.value(k) : raw[k].value();
-    bias = Packed ? packed_bias.value(0) : raw[W].value();
+    for (int k = 0; k < W; k++) weight[k] = Packed ? packed.value(k) : raw.value(p, k);
+    bias = Packed ? packed_bias.value(0) : raw.value(p, W);
   }
 
   // slopes makes g of dout.
@@ -138,7 +138,7 @@ __global__ void AITER_BOUNDS(kSmallRowThreads, 1) causal_conv1d_bwd_small_rows_k
   T* const dx = kept(position<T>(p.dx, b, d, t));
   const Result result(p, first + channel, tap);
 
-  v.convert();
+  v.convert(p);
   if (p.silu) v.slopes();
   float all[N], sum, behind[H];
   v.add(all);

@@ -127,14 +127,14 @@ template <class T, int N, bool Packed> struct Piece {
         bias[n] = biases.value(n);
       }
     } else {
-      Raw raw[N][W + 1];
+      RawTaps<W> raw[N];
       AITER_UNROLL
-      for (int n = 0; n < N; n++) read_taps<W>(p, d + n, raw[n]);
+      for (int n = 0; n < N; n++) raw[n].read(p, d + n);
       AITER_UNROLL
       for (int n = 0; n < N; n++) {
         AITER_UNROLL
-        for (int k = 0; k < W; k++) weight[k][n] = raw[n][k].value();
-        bias[n] = raw[n][W].value();
+        for (int k = 0; k < W; k++) weight[k][n] = raw[n].value(p, k);
+        bias[n] = raw[n].value(p, W);
       }
     }
   }

@@ -20,14 +20,19 @@ template <int N> struct alignas(N * sizeof(float)) Sums {
   float of[N];
 };
 
+// Of threads side by side along the channels there are at most so many. The values of a block's channels lie so
+// far apart by tap, however many there are: then their places are constants.
+constexpr int kMostLanes = 32;
+
 // stage puts the taps of a block's channels from first on into shared memory.
 template <int W, int N> AITER_DEVICE void stage(const Backward& p, int64_t first, int lanes, Sums<N>* shared) {
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < lanes * N; n += kColumnThreads) {
+  static_assert(kMostLanes * N <= kColumnThreads, "a thread has one channel to stage and to finish");
+  const int n = int(threadIdx.x);
+  if (n < lanes * N) {
     float taps[W + 1];
     get_taps<W>(p, first + n < p.dim ? first + n : p.dim - 1, taps);
     AITER_UNROLL
-    for (int k = 0; k <= W; k++) shared[k * lanes].of[n] = taps[k];
+    for (int k = 0; k <= W; k++) shared[k * kMostLanes].of[n] = taps[k];
   }
   block_barrier();
 }
@@ -35,15 +40,14 @@ template <int W, int N> AITER_DEVICE void stage(const Backward& p, int64_t first
 // fold_cluster adds up what the blocks of a cluster have, each some of the taps.
 template <int W, int N>
 AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, const Sums<N>* shared) {
-  const int lanes = 1 << a.lane_bits, skip = W - int(a.p.width);
+  const int n = int(threadIdx.x), skip = W - int(a.p.width);
   cluster_barrier();
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
+  if (n < N << a.lane_bits && first + n < a.p.dim) {
     AITER_ROLLED
     for (int k = skip + int(rank); k <= W; k += int(a.cluster)) {
       float sum = 0.0f;
 #pragma unroll 8
-      for (uint32_t c = 0; c < a.cluster; c++) sum += peer_value(&shared[k * lanes].of[n], c);
+      for (uint32_t c = 0; c < a.cluster; c++) sum += peer_value(&shared[k * kMostLanes].of[n], c);
       a.keep(rank, first + n, k - skip, sum);
     }
   }
@@ -55,31 +59,33 @@ AITER_DEVICE void fold_cluster(const Launch& a, uint32_t rank, int64_t first, co
 template <int W, int N>
 AITER_DEVICE void finish_columns(const Launch& a, float (&sums)[W + 1][N], uint32_t segment, int64_t first,
                                  Sums<N>* shared) {
-  const int bits = a.lane_bits < wave_bits() ? wave_bits() : a.lane_bits, lanes = 1 << a.lane_bits;
-  const int inner = int(threadIdx.x) & ((1 << bits) - 1), outer = int(threadIdx.x) >> bits;
-  const int outers = kColumnThreads >> bits, skip = W - int(a.p.width);
+  const int lanes = 1 << a.lane_bits, n = int(threadIdx.x), inner = n & (wave() - 1);
+  const int waves = kColumnThreads >> wave_bits(), skip = W - int(a.p.width);
   block_barrier();  // the taps have been read
+  Sums<N>* own = shared + (n >> wave_bits()) * (W + 1) * kMostLanes + inner;
   AITER_UNROLL
   for (int k = 0; k <= W; k++) {
     fold_wave(sums[k], lanes, wave());
     Sums<N> v;
     AITER_UNROLL
     for (int i = 0; i < N; i++) v.of[i] = sums[k][i];
-    if (inner < lanes) shared[(outer * (W + 1) + k) * lanes + inner] = v;
+    if (inner < lanes) own[k * kMostLanes] = v;
   }
   block_barrier();
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < lanes * N && first + n < a.p.dim; n += kColumnThreads) {
+  if (n < lanes * N && first + n < a.p.dim) {
     float* slot = a.slots + int64_t(segment) * (a.p.width + 1) * a.p.dim + first + n;
-    AITER_ROLLED
-    for (int k = skip; k <= W; k++, slot += a.p.dim) {
-      float* own = &shared[k * lanes].of[n];
+    AITER_UNROLL
+    for (int k = 0; k <= W; k++) {
+      if (k < skip) continue;
       float sum = 0.0f;
-#pragma unroll 4
-      for (int w = 0; w < outers; w++) sum += own[w * (W + 1) * lanes * N];
-      if (a.clustered()) *own = sum;
-      else if (a.slots) *slot = sum;
-      else a.keep(segment, first + n, k - skip, sum);
+      AITER_UNROLL
+      for (int w = 0; w < waves; w++) sum += shared[(w * (W + 1) + k) * kMostLanes].of[n];
+      if (a.slots) *slot = sum, slot += a.p.dim;
+      else shared[k * kMostLanes].of[n] = sum;
+    }
+    if (!a.slots && !a.clustered()) {
+      AITER_ROLLED
+      for (int k = skip; k <= W; k++) a.keep(segment, first + n, k - skip, shared[k * kMostLanes].of[n]);
     }
   }
   if (a.clustered()) fold_cluster<W, N>(a, segment, first, shared);

@@ -45,6 +45,7 @@ struct Launch {
   int unit;           // columns: positions of a unit
   uint32_t longs;     // columns: so many segments have such strips; the others'
   int brief;          // have so many units
+  int64_t step_x, step_dout, step_dx;  // columns: bytes from one position to the next
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
   bool adjacent;      // rows: positions of x and of dout are neighbours
@@ -124,44 +125,51 @@ AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segmen
   block_barrier();
 }
 
-// Raw is elements of a tensor whose type is known at run time, as memory holds them: all
-// that are needed are read before the first is converted.
-struct Raw {
-  DType dtype;
-  uint32_t bits;
+// raw_value is an element of a tensor whose type is known at run time, of the bits that memory holds.
+AITER_DEVICE float raw_value(DType dtype, uint32_t bits) {
+  if (dtype == DType::F16) return to_float(half_t{uint16_t(bits)});
+  return bits_to_float(dtype == DType::BF16 ? bits << 16 : bits);
+}
 
-  AITER_DEVICE float value() const {
-    if (dtype == DType::F16) return to_float(half_t{uint16_t(bits)});
-    return bits_to_float(dtype == DType::BF16 ? bits << 16 : bits);
+// read_raw reads N elements from base on, zeros before the one of index skip, which is the first there.
+template <int N, class Element> AITER_DEVICE void read_raw(const char* base, int64_t step, int skip, uint32_t* bits) {
+  base -= skip * step;
+  AITER_UNROLL
+  for (int k = 0; k < N; k++, base += step) {
+    bits[k] = 0;
+    if (k >= skip) bits[k] = *(Global<const Element>)(base);
   }
+}
+
+// The element's size is asked once: of two loads into one register, one of which does nothing, NVIDIA's
+// second waits for the first, a latency for each element.
+template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int skip, uint32_t* bits) {
+  const char* base = static_cast<const char*>(from.data);
+  if (from.dtype == DType::F32) {
+    rarely();
+    read_raw<N, Vector1>(base + d * from.first * 4, from.last * 4, skip, bits);
+  } else {
+    read_raw<N, VectorHalf>(base + d * from.first * 2, from.last * 2, skip, bits);
+  }
+}
+
+// RawTaps is the taps and the bias of a channel, the bias last, zeros before the first of p.width < W taps, unless
+// there are always W: all that are needed are read before the first is converted.
+template <int W, bool kAll = false> struct RawTaps {
+  uint32_t bits[W + 1];
+
+  AITER_DEVICE void read(const Backward& p, int64_t d) {
+    read_raw<W>(p.weight, d, kAll ? 0 : W - int(p.width), bits);
+    bits[W] = 0;
+    if (p.bias.data) read_raw<1>(p.bias, d, 0, bits + W);
+  }
+  AITER_DEVICE float value(const Backward& p, int k) const { return raw_value((k < W ? p.weight : p.bias).dtype, bits[k]); }
 };
-
-// read_raw reads N elements of row d, zeros before the one of index skip, which is the row's first.
-template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int skip, Raw* raw) {
-  const int size = from.dtype == DType::F32 ? 4 : 2;
-  const char* base = static_cast<const char*>(from.data) + d * from.first * size;
-  AITER_UNROLL
-  for (int k = 0; k < N; k++) {
-    raw[k] = {from.dtype, 0};
-    if (k < skip) continue;
-    if (size == 4) raw[k].bits = *(Global<const Vector1>)(base);
-    else raw[k].bits = *(Global<const VectorHalf>)(base);
-    base += from.last * size;
-  }
-}
-
-// read_taps reads the taps and the bias of channel d, the bias last, zeros before the
-// first of p.width < W taps, unless there are always W; get_taps converts them.
-template <int W, bool kAll = false> AITER_DEVICE void read_taps(const Backward& p, int64_t d, Raw* raw) {
-  read_raw<W>(p.weight, d, kAll ? 0 : W - int(p.width), raw);
-  raw[W] = {DType::F32, 0};
-  if (p.bias.data) read_raw<1>(p.bias, d, 0, raw + W);
-}
 template <int W, bool kAll = false> AITER_DEVICE void get_taps(const Backward& p, int64_t d, float (&taps)[W + 1]) {
-  Raw raw[W + 1];
-  read_taps<W, kAll>(p, d, raw);
+  RawTaps<W, kAll> raw;
+  raw.read(p, d);
   AITER_UNROLL
-  for (int k = 0; k <= W; k++) taps[k] = raw[k].value();
+  for (int k = 0; k <= W; k++) taps[k] = raw.value(p, k);
 }
 
 }  // namespace aiter::conv1d::bwd
