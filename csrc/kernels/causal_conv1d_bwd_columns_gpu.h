@@ -12,7 +12,7 @@ namespace aiter::conv1d::bwd {
 constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 16, kLeastAlone = 4;
 constexpr int64_t kMostRounds = 8;
 // From so many positions on strips are followed by brief ones, which are so many times shorter.
-constexpr int64_t kLongStrip = 192, kBriefs = 5;
+constexpr int64_t kLongStrip = 96, kBriefs = 5;
 // Problems of so few elements have their segments add up among themselves, up to so many
 // of them, where the processor has clusters of blocks.
 constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
