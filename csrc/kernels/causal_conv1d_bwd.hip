@@ -5,7 +5,7 @@
 //
 // dweight and dbias of a channel are complete within one block where the device is
 // full without splitting channels. Where not, every segment of a channel has a slot
-// in a workspace, and the fold kernel adds the slots in their order: no atomics,
+// in a workspace, and the fold kernel adds the slots in one order: no atomics,
 // nothing to clear, the same bits every time.
 
 #include <aiter/ffi.h>
@@ -48,11 +48,11 @@ causal_conv1d_bwd_fold_kernel(Launch a, uint32_t blocks, Divisor groups, int lan
     shared[self] = sum[0];
     block_barrier();
     if (rank == 0 && d < a.p.dim && to) {
-      float others[kFoldThreads / 32];
+      float others[kFoldThreads / 32 - 1];
       AITER_UNROLL
-      for (int i = 1; i < kFoldThreads / 32; i++) others[i] = i * apart < kFoldThreads ? shared[i * apart + lane] : 0.0f;
+      for (int i = 1; i < kFoldThreads / 32; i++) others[i - 1] = i * apart < kFoldThreads ? shared[i * apart + lane] : 0.0f;
       AITER_UNROLL
-      for (int i = 1; i < kFoldThreads / 32; i++) sum[0] += others[i];
+      for (float other : others) sum[0] += other;
       store(to, dtype, at, sum[0]);
     }
     block_barrier();

@@ -66,7 +66,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   const int skip, channels;               // channels from d on
   int needed = 0;                         // the positions before this one are
   const T *x = nullptr, *dout = nullptr;  // the next to load
-  T* dx = nullptr;                        // the next to store
+  T* dx = nullptr;                        // where the next to complete is, the first W-1 before the strip
   const uint8_t* seen = nullptr;          // what the next group to send for sees; null: all that there are
   float weight[W][N], bias[N], past[H][N], unfinished[H][N], sums[W + 1][N] = {};
   Vector before[H];
@@ -111,9 +111,10 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     return slide<T, N>(word, off(p));
   }
 
-  // moved is p so many bytes on. As steps in elements they were multiplied again for every group.
-  template <class E> AITER_DEVICE static E* moved(E* p, int64_t bytes) {
-    return (E*)((const char*)p + bytes);
+  // moved is p so many elements, or bytes, on. NVIDIA's compiler would multiply strides in elements anew for every group;
+  // AMD's takes 4 registers more for those in bytes.
+  template <class E> AITER_DEVICE static E* moved(E* p, [[maybe_unused]] int64_t elements, [[maybe_unused]] int64_t bytes) {
+    return AITER_CUDA ? (E*)((const char*)p + bytes) : p + elements;
   }
 
   // send asks for the next position, or for zeros: behind the row's end, and where nobody needs it.
@@ -123,7 +124,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     } else {
       ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
     }
-    x = moved(x, a.step_x), dout = moved(dout, a.step_dout);
+    x = moved(x, p.x.last, a.step_x), dout = moved(dout, p.dout.last, a.step_dout);
   }
   // take is what waits in a slot. x and dout, so many positions on, are a multiple of kMany behind it.
   AITER_DEVICE Token take(int slot, int on) const {
@@ -278,10 +279,10 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   AITER_DEVICE bool exists(int k) const { return (!Shifted && W <= 4) || k > 2 || k >= skip; }
 
   // get_taps takes those of the thread's channels from where stage has put them.
-  AITER_DEVICE void get_taps(const Sums<N>* staged) {
+  AITER_DEVICE void get_taps(const Sums<N>* staged, [[maybe_unused]] int lanes) {
     AITER_UNROLL
     for (int k = 0; k <= W; k++) {
-      const Sums<N> v = staged[k * kMostLanes];
+      const Sums<N> v = staged[k * taps_apart(lanes)];
       AITER_UNROLL
       for (int i = 0; i < N; i++) (k < W ? weight[k] : bias)[i] = v.of[i];
     }
@@ -353,7 +354,7 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   AITER_DEVICE void store(int t, int i, int from, int to, bool own, const float* v) {
     const bool begun = H <= kAhead ? t > from || i >= H : t + i - H >= from;
     if (begun && ((own && H >= kAhead - 1) || t + i - H < to)) write(dx, pack<T, N>(v));
-    dx = moved(dx, a.step_dx);
+    dx = moved(dx, p.dx.last, a.step_dx);
   }
 };
 
@@ -394,7 +395,7 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
         const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
         const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
         if (live) column.start(row, from, to);
-        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane);
+        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
         if (live) column.begin(from);
         // Where it is known, the sigmoids of several positions are computed side by side.
         if constexpr (AITER_CUDA) {

@@ -91,7 +91,7 @@ inline void follow(const Units& units, const Cut& c, int64_t room, Launch* a) {
 inline Launch plan_columns(const Backward& p, const Kernel& kernel) {
   const int64_t room = kProcessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
   const bool small = p.batch * p.seqlen * p.dim <= kSmall;
-  const int widest = bits_for(pieces, 5), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
+  const int widest = bits_for(pieces, kMostLaneBits), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
   const int64_t cluster = small ? kMostCluster : 1;
   const Units units(p);
   Cut best{};

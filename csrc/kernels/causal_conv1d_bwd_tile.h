@@ -131,25 +131,27 @@ AITER_DEVICE float raw_value(DType dtype, uint32_t bits) {
   return bits_to_float(dtype == DType::BF16 ? bits << 16 : bits);
 }
 
-// read_raw reads N elements from base on, zeros before the one of index skip, which is the first there.
-template <int N, class Element> AITER_DEVICE void read_raw(const char* base, int64_t step, int skip, uint32_t* bits) {
+// read_raw reads N elements, of 4 bytes or of 2, from base on, zeros before the one of index skip, which is the first there.
+template <int N, bool kWide> AITER_DEVICE void read_raw(const char* base, int64_t step, int skip, uint32_t* bits) {
   base -= skip * step;
   AITER_UNROLL
   for (int k = 0; k < N; k++, base += step) {
     bits[k] = 0;
-    if (k >= skip) bits[k] = *(Global<const Element>)(base);
+    if (k < skip) continue;
+    if (kWide) bits[k] = *(Global<const Vector1>)(base);
+    else bits[k] = *(Global<const VectorHalf>)(base);
   }
 }
 
-// The element's size is asked once: of two loads into one register, one of which does nothing, NVIDIA's
-// second waits for the first, a latency for each element.
+// Of row d of a tensor. The type is asked once, by a branch: as two loads into one register, of which one does
+// nothing, NVIDIA's second would wait for the first, a latency for each element.
 template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int skip, uint32_t* bits) {
   const char* base = static_cast<const char*>(from.data);
   if (from.dtype == DType::F32) {
-    rarely();
-    read_raw<N, Vector1>(base + d * from.first * 4, from.last * 4, skip, bits);
+    rarely();  // else it is no branch
+    read_raw<N, true>(base + d * from.first * 4, from.last * 4, skip, bits);
   } else {
-    read_raw<N, VectorHalf>(base + d * from.first * 2, from.last * 2, skip, bits);
+    read_raw<N, false>(base + d * from.first * 2, from.last * 2, skip, bits);
   }
 }
 
