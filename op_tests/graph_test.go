@@ -1,0 +1,140 @@
+package optests_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/dl"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// graphs calls operators by graphs: what a call queues is captured, and then run. It uses the NVIDIA driver's
+// functions, names of cuda.h.
+type graphs struct {
+	reg    *registry.Registry
+	driver device.Driver
+	stream device.Stream
+	of     map[string]uintptr
+}
+
+var graphRoutines = []string{
+	"cuStreamGetCtx", "cuCtxSetCurrent", "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+	"cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+}
+
+func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs {
+	t.Helper()
+	driver, err := reg.Devices().Driver(dev.Type)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := dl.First(dl.Local, device.CUDALibraries(os.Getenv)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graphs{reg: reg, driver: driver, of: map[string]uintptr{}}
+	for _, name := range graphRoutines {
+		if g.of[name], err = lib.Sym(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.stream, err = driver.NewStream(int(dev.ID)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = driver.DestroyStream(g.stream) })
+	return g
+}
+
+func (g *graphs) do(name string, args ...uintptr) error {
+	if code := int32(dl.Call(g.of[name], args...)); code != 0 {
+		return fmt.Errorf("%s: error %d of the driver", name, code)
+	}
+	return nil
+}
+
+// call captures a call and runs what was captured so many times.
+func (g *graphs) call(ctx context.Context, times int, op string, args []any) error {
+	runtime.LockOSThread() // which has a current context
+	defer runtime.UnlockOSThread()
+	var current, graph, exec uintptr
+	err := g.do("cuStreamGetCtx", g.stream.Handle, uintptr(unsafe.Pointer(&current)))
+	if err == nil {
+		err = g.do("cuCtxSetCurrent", current)
+	}
+	const relaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED: the call may load its module meanwhile
+	if err == nil {
+		err = g.do("cuStreamBeginCapture_v2", g.stream.Handle, relaxed)
+	}
+	if err != nil {
+		return err
+	}
+	failed := call(device.WithStream(ctx, g.stream), g.reg, op, args)
+	err = g.do("cuStreamEndCapture", g.stream.Handle, uintptr(unsafe.Pointer(&graph)))
+	if failed != nil || err != nil {
+		return errors.Join(failed, err)
+	}
+	if graph == 0 {
+		return nil // nothing was queued
+	}
+	defer func() { _ = g.do("cuGraphDestroy", graph) }()
+	if err := g.do("cuGraphInstantiateWithFlags", uintptr(unsafe.Pointer(&exec)), graph, 0); err != nil {
+		return err
+	}
+	defer func() { _ = g.do("cuGraphExecDestroy", exec) }()
+	for range times {
+		if err := g.do("cuGraphLaunch", exec, g.stream.Handle); err != nil {
+			return err
+		}
+	}
+	return g.driver.Synchronize(g.stream)
+}
+
+// TestGraphs holds calls that are captured in a graph, and run from it, to the reference: what they queue waits for
+// nothing, allocates in the order of the stream, and finds in its workspace what the run before left there.
+func TestGraphs(t *testing.T) {
+	target := open(t)
+	dev, err := tensor.ParseDevice(*deviceFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dev.Type != tensor.CUDA {
+		t.Skip("graphs of NVIDIA's GPUs: -device=cuda:0")
+	}
+	g := openGraphs(t, target.reg, dev)
+	for _, op := range optests.Operators() {
+		times := 1
+		if slices.Contains([]string{"causal_conv1d_fwd", "causal_conv1d_bwd"}, op) {
+			times = 3 // nothing of theirs is both read and written
+		}
+		target.runner.Call = func(op string, args []any) error { return g.call(t.Context(), times, op, args) }
+		t.Run(op, func(t *testing.T) {
+			target.try(t, op, gridCases(t))
+			if op == "causal_conv1d_bwd" {
+				target.try(t, op, slices.Values(foldedCases()))
+			}
+		})
+	}
+}
+
+// foldedCases are large enough for dweight to be summed by a kernel behind the first, which is launched before that ends.
+func foldedCases() []optests.Case {
+	var cases []optests.Case
+	for n, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
+		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
+			cases = append(cases, optests.Case{
+				Batch: 2, Dim: 48, Seqlen: 16384, Width: 4 + 2*int64(n), DType: dtype, WeightDType: dtype, SiLU: true, Layout: layout,
+				WithSeqIdx: n == 1, Seed: uint64(n),
+			})
+		}
+	}
+	return cases
+}
