@@ -2,7 +2,9 @@ package jit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -222,7 +224,11 @@ func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) 
 		if u.Pass == toolchain.Device { // after the host's of the same unit
 			put = l.embed(stage.File(objectName(i - 1)))
 		}
-		if err := put(path, stage.File(objectName(i))); err != nil {
+		err = put(path, stage.File(objectName(i)))
+		if errors.Is(err, fs.ErrNotExist) { // cleaned away since it was looked at
+			err = &cache.MissError{Kind: "file", Key: u.ref.Object, Reason: err.Error()}
+		}
+		if err != nil {
 			return nil, err
 		}
 		names = append(names, objectName(i))
