@@ -2,9 +2,7 @@ package jit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -216,19 +214,11 @@ func (l *link) output() string { return l.mod.Name + ".so" }
 func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) {
 	var names []string
 	for i, u := range units {
-		path, err := l.pins.object(u.ref)
-		if err != nil {
-			return nil, err
-		}
 		put := linkOrCopy
 		if u.Pass == toolchain.Device { // after the host's of the same unit
 			put = l.embed(stage.File(objectName(i - 1)))
 		}
-		err = put(path, stage.File(objectName(i)))
-		if errors.Is(err, fs.ErrNotExist) { // cleaned away since it was looked at
-			err = &cache.MissError{Kind: "file", Key: u.ref.Object, Reason: err.Error()}
-		}
-		if err != nil {
+		if err := l.pins.use(u.ref, stage.File(objectName(i)), put); err != nil {
 			return nil, err
 		}
 		names = append(names, objectName(i))

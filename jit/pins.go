@@ -1,6 +1,8 @@
 package jit
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -48,6 +50,19 @@ func (p *pins) object(ref cache.Ref) (string, error) {
 		}
 	}
 	return p.store.Blob(ref.Object)
+}
+
+// use has put make a file of a unit's object. One that was cleaned away between the
+// look at it and put is missing like one that was gone before.
+func (p *pins) use(ref cache.Ref, to string, put func(from, to string) error) error {
+	path, err := p.object(ref)
+	if err != nil {
+		return err
+	}
+	if err = put(path, to); errors.Is(err, fs.ErrNotExist) {
+		return &cache.MissError{Kind: "file", Key: ref.Object, Reason: err.Error()}
+	}
+	return err
 }
 
 // save keeps what is still there of the objects that were found, and has those

@@ -54,6 +54,9 @@ func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs
 	return g
 }
 
+// do calls a function of the driver, as dl.Call does.
+//
+//go:uintptrescapes
 func (g *graphs) do(name string, args ...uintptr) error {
 	if code := int32(dl.Call(g.of[name], args...)); code != 0 {
 		return fmt.Errorf("%s: error %d of the driver", name, code)
@@ -79,13 +82,13 @@ func (g *graphs) call(ctx context.Context, times int, op string, args []any) err
 	}
 	failed := call(device.WithStream(ctx, g.stream), g.reg, op, args)
 	err = g.do("cuStreamEndCapture", g.stream.Handle, uintptr(unsafe.Pointer(&graph)))
+	if graph == 0 { // nothing was queued, or it could not be captured
+		return errors.Join(failed, err)
+	}
+	defer func() { _ = g.do("cuGraphDestroy", graph) }()
 	if failed != nil || err != nil {
 		return errors.Join(failed, err)
 	}
-	if graph == 0 {
-		return nil // nothing was queued
-	}
-	defer func() { _ = g.do("cuGraphDestroy", graph) }()
 	if err := g.do("cuGraphInstantiateWithFlags", uintptr(unsafe.Pointer(&exec)), graph, 0); err != nil {
 		return err
 	}

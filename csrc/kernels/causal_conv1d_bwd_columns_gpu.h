@@ -1,11 +1,64 @@
-// How a channel-last problem of causal_conv1d_bwd is cut into blocks on the GPU, for the two files that compile
-// the kernels for it. Two files, so that a first call compiles them side by side.
+// The kernel of causal_conv1d_bwd for channel-last on the GPU, and how a problem is cut into blocks for it, for the two
+// files that compile it. Two files, so that a first call compiles them side by side.
 #pragma once
 
 #include "causal_conv1d_bwd_columns.h"
 #include "causal_conv1d_bwd_gpu.h"
 
 namespace aiter::conv1d::bwd {
+
+// column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
+template <class T, int W, int N, bool Gated, bool Shifted> inline int column_bytes() {
+  using Vector = Words<T, N>;
+  constexpr int kMany = kTokensAhead<Vector, Shifted>, kGroups = Gated ? kMany / kAhead : 0;
+  const int each = kMany * (Shifted ? 4 : 2) * int(sizeof(Vector)) + kGroups * 4 + (W + 1) * int(sizeof(Sums<N>));
+  return AITER_CUDA ? kColumnThreads * each : 0;
+}
+
+template <class T, int W, int N, bool Gated, bool Shifted>
+__global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch all) {
+  if constexpr (kDeviceCode) {
+    AITER_SHARED_MEMORY(memory, kSummed * (W + 1) * sizeof(Sums<N>));
+    auto* shared = reinterpret_cast<Sums<N>*>(memory);
+    start_next();
+    for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
+      const Launch& a = again(all);
+      const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
+      // Neighbouring blocks have neighbouring channels, or are a cluster.
+      const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
+      const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
+      const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
+      // The strip's units left..end-1 are yet to do: those of a row at a time.
+      const uint32_t ranks = kColumnThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
+      uint32_t size = uint32_t(a.strip), left = (segment * ranks + rank) * size;
+      if (kManyRows<Shifted> && segment >= a.longs)
+        size = uint32_t(a.brief), left = a.longs * ranks * uint32_t(a.strip) + ((segment - a.longs) * ranks + rank) * size;
+      const uint32_t end = left + size < a.total ? left + size : a.total;
+      const bool live = left < end && d < a.p.dim;
+      Column<T, W, N, Gated, Shifted> column(all, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
+      bool begun = false;
+      AITER_ROLLED
+      do {
+        const uint32_t row = a.parts.quotient(left), unit = left - row * a.parts.by;
+        const uint32_t units = a.parts.by - unit < end - left ? a.parts.by - unit : end - left;
+        const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
+        const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
+        if (live) column.start(row, from, to);
+        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
+        if (live) column.begin(from);
+        // Where it is known, the sigmoids of several positions are computed side by side.
+        if constexpr (AITER_CUDA) {
+          if (live && a.p.silu) column.walk(from, to, true);
+          else if (live) column.walk(from, to, false);
+        } else if (live) {
+          column.walk(from, to, again(all).p.silu);
+        }
+        begun = true, left += units;
+      } while (kManyRows<Shifted> && live && left < end);
+      finish_columns<W, N>(again(all), column.sums, segment, first, shared);
+    }
+  }
+}
 
 // In positions of a strip: what its start and end cost, what the second kernel costs, and
 // the least that is worth a thread, where blocks share a processor and where not.

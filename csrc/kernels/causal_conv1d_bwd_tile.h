@@ -45,7 +45,7 @@ struct Launch {
   int unit;           // columns: positions of a unit
   uint32_t longs;     // columns: so many segments have such strips; the others'
   int brief;          // have so many units
-  int64_t step_x, step_dout, step_dx;  // columns: bytes from one position to the next
+  int64_t step_x, step_dout, step_dx;  // columns, on NVIDIA: bytes from one position to the next
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
   bool adjacent;      // rows: positions of x and of dout are neighbours
@@ -131,8 +131,8 @@ AITER_DEVICE float raw_value(DType dtype, uint32_t bits) {
   return bits_to_float(dtype == DType::BF16 ? bits << 16 : bits);
 }
 
-// read_raw reads N elements, of 4 bytes or of 2, from base on, zeros before the one of index skip, which is the first there.
-template <int N, bool kWide> AITER_DEVICE void read_raw(const char* base, int64_t step, int skip, uint32_t* bits) {
+// read_bits reads N elements, of 4 bytes or of 2, from base on, zeros before the one of index skip, which is the first there.
+template <int N, bool kWide> AITER_DEVICE void read_bits(const char* base, int64_t step, int skip, uint32_t* bits) {
   base -= skip * step;
   AITER_UNROLL
   for (int k = 0; k < N; k++, base += step) {
@@ -143,15 +143,15 @@ template <int N, bool kWide> AITER_DEVICE void read_raw(const char* base, int64_
   }
 }
 
-// Of row d of a tensor. The type is asked once, by a branch: as two loads into one register, of which one does
+// read_raw reads them of row d of a tensor. The type is asked once, by a branch: as two loads into one register, of which one does
 // nothing, NVIDIA's second would wait for the first, a latency for each element.
 template <int N> AITER_DEVICE void read_raw(const Array2& from, int64_t d, int skip, uint32_t* bits) {
   const char* base = static_cast<const char*>(from.data);
   if (from.dtype == DType::F32) {
     rarely();  // else it is no branch
-    read_raw<N, true>(base + d * from.first * 4, from.last * 4, skip, bits);
+    read_bits<N, true>(base + d * from.first * 4, from.last * 4, skip, bits);
   } else {
-    read_raw<N, false>(base + d * from.first * 2, from.last * 2, skip, bits);
+    read_bits<N, false>(base + d * from.first * 2, from.last * 2, skip, bits);
   }
 }
 

@@ -1,0 +1,50 @@
+package jit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// TestObjectCleanedWhileUsed has a cleaner take an object after it was looked at
+// and before it is linked: it has to be missing, so that it is made again.
+func TestObjectCleanedWhileUsed(t *testing.T) {
+	store, err := cache.Open(t.TempDir(), cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage, err := store.NewStage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stage.Close()
+	if err := os.WriteFile(stage.File("object"), []byte("object"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := store.AddBlob(stage.File("object"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pins{store: store}
+	ref, to := cache.Ref{Unit: "unit", Object: digest}, filepath.Join(t.TempDir(), "unit0.o")
+	if err := p.use(ref, to, linkOrCopy); err != nil {
+		t.Fatal(err)
+	}
+	other := errors.New("disk full")
+	if err := p.use(ref, to, func(string, string) error { return other }); err != other {
+		t.Errorf("another failure: %v, want it as it is", err)
+	}
+	err = p.use(ref, to+"2", func(from, to string) error {
+		return errors.Join(os.Remove(from), linkOrCopy(from, to))
+	})
+	var miss *cache.MissError
+	if !errors.As(err, &miss) || miss.Key != digest {
+		t.Errorf("cleaned away meanwhile: %v, want a *cache.MissError of %s", err, digest)
+	}
+	if err := p.use(ref, to, linkOrCopy); !errors.As(err, &miss) {
+		t.Errorf("cleaned away before: %v, want a *cache.MissError", err)
+	}
+}
