@@ -68,25 +68,21 @@ template <int N> AITER_DEVICE void fold_wave(float (&sums)[N], int from, int to)
   }
 }
 
-// fold_apart adds up N sums over a wave of 32 lanes, or the lanes that differ in mask and the bits
-// below it, and is one of them: that of the number which. A lane passes on what the others are
-// to have, so that 8 values go from lane to lane, where fold_wave has 25, if there are 5.
-template <int N> AITER_DEVICE float fold_apart(const float (&sums)[N], int lane, int& which, int mask = 16) {
-  if constexpr (N == 1) {
-    which = 0;
-    float sum = sums[0];
-    for (; mask > 0; mask /= 2) sum += lane_xor(sum, mask);
-    return sum;
-  } else {
-    const bool odd = lane & mask;
+// fold_apart adds up N sums over the lanes of a wave of 32 whose numbers differ in bits from least on, which is at most
+// 16, and keeps each total that a lane has by keep(which, total). A lane passes on what the others are to have, half of
+// what is left: of 5 sums over all lanes 8 values go from lane to lane, where fold_wave has 25.
+template <int kMask = 16, int N, class Keep> AITER_DEVICE void fold_apart(const float (&sums)[N], int lane, int least, Keep keep) {
+  if (kMask < 16 && kMask < least) {
+    AITER_UNROLL
+    for (int i = 0; i < N; i++) keep(i, sums[i]);
+  } else if constexpr (kMask > 0) {
+    const bool odd = lane & kMask;
     float half[(N + 1) / 2];
     AITER_UNROLL
     for (int i = 0; i < N / 2; i++)
-      half[i] = (odd ? sums[2 * i + 1] : sums[2 * i]) + lane_xor(odd ? sums[2 * i] : sums[2 * i + 1], mask);
-    if (N % 2) half[N / 2] = sums[N - 1] + lane_xor(sums[N - 1], mask);
-    const float sum = fold_apart(half, lane, which, mask / 2);
-    which = N % 2 && which == N / 2 ? N - 1 : 2 * which + odd;
-    return sum;
+      half[i] = (odd ? sums[2 * i + 1] : sums[2 * i]) + lane_xor(odd ? sums[2 * i] : sums[2 * i + 1], kMask);
+    if (N % 2) half[N / 2] = sums[N - 1] + lane_xor(sums[N - 1], kMask);
+    fold_apart<kMask / 2>(half, lane, least, [&](int i, float v) { keep(N % 2 && i == N / 2 ? N - 1 : 2 * i + odd, v); });
   }
 }
 

@@ -147,9 +147,7 @@ __global__ void AITER_BOUNDS(kSmallRowThreads, 1) causal_conv1d_bwd_small_rows_k
     if (lane == 0) waves[wave].edge[j] = v.g[j];
     behind[j] = next_lane(v.g[j]);
   }
-  int which;
-  sum = fold_apart(all, lane, which);
-  waves[wave].sums[which] = sum;
+  fold_apart(all, lane, 1, [&](int k, float v) { waves[wave].sums[k] = v; });
   block_barrier();
   AITER_UNROLL
   for (int j = 0; j < H; j++) {

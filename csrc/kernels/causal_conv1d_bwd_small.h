@@ -220,11 +220,9 @@ template <class T, int N, bool Packed> struct Piece {
 
 // spread puts the sums of a warp, of which lanes differ, where gather finds them.
 template <int N, int kValues> AITER_DEVICE void spread(float (&sums)[kValues], int lanes, float* parts) {
-  fold_wave(sums, lanes, 32);
   const int self = int(threadIdx.x) & 31, values = kValues * lanes;
-  AITER_UNROLL
-  for (int k = 0; k < kValues; k++)
-    if (self < lanes) parts[int(threadIdx.x >> 5) * values + (k / N * lanes + self) * N + k % N] = sums[k];
+  float* const own = parts + int(threadIdx.x >> 5) * values + (self & (lanes - 1)) * N;
+  fold_apart(sums, self, lanes, [=](int k, float v) { own[k / N * lanes * N + k % N] = v; });
 }
 
 // gather adds up value n of so many parts, each of so many values.
@@ -275,8 +273,7 @@ __global__ void AITER_BOUNDS(kSmallThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_s
   piece.lend(edge + threadIdx.x);
   spread<N>(sums, lanes, parts);
   block_barrier();
-  if (own) piece.borrow(edge + threadIdx.x + lanes), piece.store();
-
+  // The sums first: while they are on their way dx is stored.
   if (a.clustered()) mail.await_start();
   AITER_ROLLED
   for (int n = int(threadIdx.x); n < values; n += int(blockDim.x)) {
@@ -284,6 +281,7 @@ __global__ void AITER_BOUNDS(kSmallThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_s
     if (a.clustered()) mail.send(int(segment) * values + n, sum);
     else keep_value<N>(a, segment, first, n, sum);
   }
+  if (own) piece.borrow(edge + threadIdx.x + lanes), piece.store();
   if (!a.clustered() || segment != 0) return;
   mail.await_all();
   AITER_ROLLED

@@ -104,7 +104,7 @@ AITER_DEVICE void finish_rows(const Launch& a, float (&sums)[N], uint32_t segmen
   const int bits = a.channel_bits < wave_bits() ? a.channel_bits : wave_bits(), self = int(threadIdx.x);
   int which = -1;
   float sum = 0.0f;
-  if (AITER_CUDA && bits == 5) sum = fold_apart(sums, self, which);
+  if (AITER_CUDA && bits == 5) fold_apart(sums, self, 1, [&](int k, float v) { which = k, sum = v; });
   else fold_wave(sums, 1, 1 << bits);
   block_barrier();  // no thread needs its tiles any more
   if (which >= 0) shared[(self >> bits) * N + which] = sum;
