@@ -20,7 +20,7 @@ struct Small {
 // cut_small gives a block so many units, of rows of 2^lane_bits threads with channels each. The
 // cost is in instructions one after another: those of a thread, which it waits for at
 // first, with sums that lanes pass on; and, fitted to an H200, what a cluster takes, the fold
-// kernel, blocks that write parts of the same 32 bytes, and large ones: fewer fit on a
+// kernel, blocks that write parts of the same 32 bytes, where there are many, and large ones: fewer fit on a
 // processor, of four channels a thread so few that not all clusters start at once.
 inline Small cut_small(int dim, int units, int size, int channels, int lane_bits, int strip) {
   Small c{};
@@ -29,9 +29,10 @@ inline Small cut_small(int dim, int units, int size, int channels, int lane_bits
   c.groups = (dim + (channels << lane_bits) - 1) / (channels << lane_bits);
   c.threads = (((strip + 1) << lane_bits) + 31) / 32 * 32;
   const int own = 300 + 140 * channels + 15 * channels * (5 - lane_bits), processors = int(kProcessors);
-  const int rounds = (c.groups * c.segments + processors - 1) / processors;
+  const int blocks = c.groups * c.segments, rounds = (blocks + processors - 1) / processors;
   const bool large = c.threads > kSmallThreads / 2 + 32, shared = c.segments > 1;
-  c.cost = own * 3 / 2 + rounds * c.threads / 32 * own / 4 + (size * channels << lane_bits < 32 ? 1500 : 0);
+  c.cost = own * 3 / 2 + rounds * c.threads / 32 * own / 4;
+  c.cost += size * channels << lane_bits >= 32 ? 0 : blocks > processors / 2 ? 1500 : 1000;
   c.cost += (shared ? c.segments <= kMostCluster ? 1200 : 3500 : 0) + (large ? channels == 4 && shared ? 2000 : 250 : 0);
   return c;
 }
