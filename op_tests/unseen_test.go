@@ -42,6 +42,32 @@ func TestNotSeenLarge(t *testing.T) {
 	}
 }
 
+// The row's last values, which not every tap sees: beside what fills a row's last vector they must not become NaN. The
+// kernels for GPUs multiply them by the zeros there.
+func TestNotSeenAtTheEnd(t *testing.T) {
+	target := open(t)
+	if *deviceFlag != "cpu" {
+		t.Skip("these are of the CPU kernels")
+	}
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	for n, seqlen := range []int64{1, 3, 5, 16, 31, 32, 33, 65, 130, 511, 513, 517} {
+		for width := range int64(8) {
+			for layout := range optests.Layout(2) {
+				i := n*16 + int(width)*2 + int(layout)
+				c := optests.Case{Batch: 2, Dim: int64(1 + i%3), Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, SiLU: i%5 == 4, Seed: uint64(i)}
+				target.unseen(t, "causal_conv1d_bwd", c, []string{"x"}, lastOf(math.NaN(), 1))
+				c.SiLU = false
+				target.unseen(t, "causal_conv1d_bwd", c, []string{"x"}, lastOf(math.Inf(1), c.Width-1))
+			}
+		}
+	}
+}
+
+// lastOf is v at the last n positions of each row.
+func lastOf(v float64, n int64) func(c optests.Case, _ []float64, i int64) (float64, bool) {
+	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen >= c.Seqlen-n }
+}
+
 // unseen replaces values of some of a problem's tensors and runs it.
 func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, replace func(c optests.Case, seq []float64, i int64) (float64, bool)) {
 	t.Helper()

@@ -31,20 +31,40 @@ AITER_ONCE void through_silu(float* sums, float* g, int64_t n, bool brief) {
   }
 }
 
+// First is masks of the first lanes of two vectors: of rest of them from 2*kLanes - rest on.
+struct First {
+  uint32_t lanes[4 * kLanes] = {};
+  constexpr First() {
+    for (int i = 0; i < 2 * kLanes; i++) lanes[i] = ~0u;
+  }
+};
+constexpr First kFirst;
+
 // Sums are dweight and dbias of a channel; the last is dbias.
 class Sums {
  public:
   explicit Sums(int64_t width, double* totals) : width_(width), totals_(totals) { clear(); }
   ~Sums() { flush(); }
 
-  // add takes n positions; x and g are 0 behind them, up to 2*kLanes.
+  // add takes n positions; g is 0 behind them, up to 2*kLanes. x may be the row's last values there, which g does not
+  // see: they are left out, since 0 times infinity is not 0.
   AITER_HOT void add(const float* x, const float* g, int64_t n) {
+    const int64_t rest = n % (2 * kLanes), whole = n - rest;
+    const U low = take<U>(kFirst.lanes + 2 * kLanes - rest), high = take<U>(kFirst.lanes + 3 * kLanes - rest);
     for (int64_t k = 0; k < width_; k += 4) {
       F a[4], b[4], even = F{}, odd = F{};
       for (int j = 0; j < 4; j++) a[j] = lane_[k + j], b[j] = F{};
-      for (int64_t i = 0; i < n; i += 2 * kLanes) {
+      for (int64_t i = 0; i < whole; i += 2 * kLanes) {
         const F u = load(g + i), v = load(g + i + kLanes);
         for (int j = 0; j < 4; j++) a[j] = load(x + i + k + j) * u + a[j], b[j] = load(x + i + k + j + kLanes) * v + b[j];
+        even += u, odd += v;
+      }
+      if (rest) {
+        const F u = load(g + whole), v = load(g + whole + kLanes);
+        for (int j = 0; j < 4; j++) {
+          const float* from = x + whole + k + j;
+          a[j] = floats(bits(load(from)) & low) * u + a[j], b[j] = floats(bits(load(from + kLanes)) & high) * v + b[j];
+        }
         even += u, odd += v;
       }
       if (k == 0) bias_ += even + odd;
