@@ -93,18 +93,28 @@ func shaky(t *testing.T) *registry.Registry {
 // shakyTree is a source tree with the operators above.
 func shakyTree(t *testing.T) string {
 	t.Helper()
+	return sourceTree(t, shakyConfig, map[string]string{"csrc/shaky.cpp": shakySource})
+}
+
+// sourceTree is a copy of the project's sources with more in its configuration, and more files.
+func sourceTree(t *testing.T, config string, files map[string]string) string {
+	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"csrc", "config"} {
 		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(root, "config/opt_compiler.toml"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(root, "config/opt_compiler.toml"), append(text, shakyConfig...), 0o644)
-	}
-	if err := errors.Join(err, os.WriteFile(filepath.Join(root, "csrc/shaky.cpp"), []byte(shakySource), 0o644)); err != nil {
+	path := filepath.Join(root, "config/opt_compiler.toml")
+	text, err := os.ReadFile(path)
+	if err != nil {
 		t.Fatal(err)
+	}
+	files["config/opt_compiler.toml"] = string(text) + config
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return root
 }

@@ -70,13 +70,14 @@ class CausalConv1d(torch.autograd.Function):
     def backward(ctx, dout, dfinal_states=None):
         x, weight, bias, seq_idx, initial_states = ctx.saved_tensors
         dx, dweight = torch.empty_like(x), torch.empty_like(weight)
-        dbias = None if bias is None else torch.empty_like(bias)
+        # Its type may be weight's or float32; bias's may be another.
+        dbias = None if bias is None else torch.empty_like(bias, dtype=torch.float32)
         wanted = initial_states is not None and ctx.needs_input_grad[4]
         dinitial_states = torch.empty_like(initial_states) if wanted else None
         call("causal_conv1d_bwd", dx, dweight, dbias, x, weight, bias, dout, ctx.silu,
              seq_idx, initial_states, dfinal_states, dinitial_states)
         # What was in final_states before the call does not matter: no gradient.
-        return dx, dweight, dbias, None, dinitial_states, None, None
+        return dx, dweight, None if bias is None else dbias.to(bias.dtype), None, dinitial_states, None, None
 
 
 def causal_conv1d_fn(

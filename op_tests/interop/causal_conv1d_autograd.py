@@ -65,7 +65,8 @@ def check_gradients(example):
     for case in itertools.product(SIZES, TOLERANCE, (False, True), (False, True), (False, True), (False, True), (False, True)):
         (batch, dim, length, width), dtype, last, silu, has_bias, numbered, stateful = case
         x = leaf(random((batch, dim, length), dtype, last))
-        weight, bias = leaf(torch.randn(dim, width)), leaf(torch.randn(dim)) if has_bias else None
+        weight = leaf(torch.randn(dim, width))
+        bias = leaf(torch.randn(dim).to(torch.bfloat16 if last else torch.float32)) if has_bias else None
         initial = leaf(random((batch, dim, width - 1), dtype)) if stateful else None
         seq_idx = sequences(batch, length) if numbered else None
         got = example.causal_conv1d_fn(x, weight, bias, seq_idx, initial, stateful, None, "silu" if silu else None)

@@ -54,8 +54,9 @@ inline Status check_dtype(const TensorView& t, DType want, const char* why) {
 // check_float32_or accepts float32 and one more type.
 inline Status check_float32_or(const TensorView& t, DType other, const char* why) {
   if (t.dtype() == DType::F32 || t.dtype() == other) return check_layout(t);
-  return type_error("argument '%s': expected dtype float32 or %s%s, got %s", t.name(), dtype_name(other), why,
-                    dtype_text(t).data);
+  Text either;
+  if (other != DType::F32) either.add(" or %s%s", dtype_name(other), why);
+  return type_error("argument '%s': expected dtype float32%s, got %s", t.name(), either.data, dtype_text(t).data);
 }
 
 inline Status check_rank(const TensorView& t, int rank, const char* meaning) {

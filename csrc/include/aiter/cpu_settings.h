@@ -189,10 +189,10 @@ inline const Settings& settings() {
   return *settings_memory();
 }
 
-// check_settings says what is wrong with the environment.
+// check_settings says what is wrong with the environment, which is nothing that the caller's arguments could mend.
 inline Status check_settings() {
   const Settings& s = settings();
-  return s.wrong.len ? value_error("%s", s.wrong.data) : Status();
+  return s.wrong.len ? runtime_error("%s", s.wrong.data) : Status();
 }
 
 }  // namespace aiter::cpu

@@ -5,9 +5,12 @@
 //
 // exports __tvm_ffi_scale. Trailing arguments that have a default may be left
 // out. A Status that failed becomes the thread's raised error, prefixed with the
-// operator's name. Nothing here throws or allocates.
+// operator's name; so does an exception that leaves the function. Nothing here throws or allocates.
 #pragma once
 
+#ifdef __cpp_exceptions
+#include <exception>
+#endif
 #include <utility>
 
 #include "tensor.h"
@@ -157,11 +160,26 @@ inline int32_t raise(const char* op, const Status& s) {
   return -1;
 }
 
+// caught is what f returns, or the error that an exception of its is: it would end the process in a caller without C++.
+template <class F> Status caught(const F& f) {
+#ifdef __cpp_exceptions
+  try {
+    return f();
+  } catch (const std::exception& e) {
+    return runtime_error("exception: %s", e.what());
+  } catch (...) {
+    return runtime_error("an exception that is no std::exception");
+  }
+#else
+  return f();
+#endif
+}
+
 template <size_t N, class... A>
 int32_t call(const char* op, Status (*fn)(A...), const ArgSpec (&specs)[N], const TVMFFIAny* args, int32_t n,
              TVMFFIAny* result) noexcept {
   static_assert(N == sizeof...(A), "one ArgSpec for each argument");
-  const Status s = Values<std::index_sequence_for<A...>, A...>().pass(fn, specs, args, n);
+  const Status s = caught([&] { return Values<std::index_sequence_for<A...>, A...>().pass(fn, specs, args, n); });
   if (s.failed()) return raise(op, s);
   if (result) *result = TVMFFIAny{};
   return 0;

@@ -103,7 +103,9 @@ AITER_COLD inline Text shape_text(const TensorView& t) {
   int64_t sizes[8];
   const int rank = t.rank() < 8 ? t.rank() : 8;
   for (int i = 0; i < rank; i++) sizes[i] = t.size(i);
-  return shape_text(sizes, rank);
+  Text s = shape_text(sizes, rank);
+  if (t.rank() > rank) s.len--, s.add(", ...)");
+  return s;
 }
 
 AITER_COLD inline Text dtype_text(const TensorView& t) {
