@@ -12,7 +12,7 @@ REQUIRE ?= hipcc,llvm-objdump,python3
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-build: ## bin/aiterctl, one static binary
+build: ## bin/aiterctl, one binary that needs glibc alone
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/aiterctl ./cmd/aiterctl
 
 demo: build ## build the kernels for the best target found, run them, show times and errors
