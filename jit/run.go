@@ -30,8 +30,11 @@ type outcome struct {
 const maxOutput = 4 << 20
 
 // run executes c in a process group of its own, which ends as a whole when
-// the context ends, the time is up, or this process dies. The error is the
-// context's; a compiler that failed is no error here.
+// the context ends or the time is up. When this process is killed, only what it
+// started dies with it; what a compiler's driver started goes on until the next
+// build ends it (cache.Dir.Sweep). So a program that builds should end the
+// context at the signals that it can catch. The error is the context's; a
+// compiler that failed is no error here.
 func (c command) run(parent context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(parent, c.timeout)
 	defer cancel()

@@ -109,7 +109,7 @@ func (e *verifyError) Error() string { return e.what }
 func newExitCodes() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("Exit codes of aiterctl. When several apply, the one listed first is used.\n\n")
-	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM\n", exitInterrupted)
+	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; by others 128 and their number: 129 SIGHUP, 131 SIGQUIT, 141 nobody reads the output\n", exitInterrupted)
 	for _, o := range outcomes() {
 		fmt.Fprintf(&b, "  %3d  %s\n", o.code, o.meaning)
 	}

@@ -3,10 +3,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"syscall"
 )
@@ -20,21 +18,21 @@ func main() {
 
 // run is the whole program; it returns the exit code.
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal asks for an orderly end, the second one ends the program
-	// though it may be inside a kernel that nobody can stop.
-	context.AfterFunc(ctx, stop)
+	ctx, end := catchEndings()
 	a := newApp(os.Stdout, os.Stderr, os.Getenv)
+	a.out = &output{to: os.Stdout, end: end}
+	a.err.out = &output{to: os.Stderr, end: end}
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	switch e := endingOf(ctx); {
+	case e != nil && e.signal == syscall.SIGPIPE:
+		return e.code() // whoever closed it wants to hear no more
+	case err == nil:
 		return exitOK
-	}
-	if ctx.Err() != nil {
+	case e != nil:
 		fmt.Fprintln(a.err, "aiterctl: interrupted")
-		return exitInterrupted
+		return e.code()
 	}
 	a.report(err)
 	return exitCode(err)

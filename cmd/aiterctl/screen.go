@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -15,11 +16,12 @@ type screen struct {
 
 	mu     sync.Mutex
 	file   *os.File
+	out    io.Writer // writes to file
 	status string
 }
 
 func newScreen(f *os.File) *screen {
-	return &screen{file: f, terminal: term.IsTerminal(int(f.Fd()))}
+	return &screen{file: f, out: f, terminal: term.IsTerminal(int(f.Fd()))}
 }
 
 const clearLine = "\r\x1b[K"
@@ -30,9 +32,9 @@ func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status == "" {
-		return s.file.Write(p)
+		return s.out.Write(p)
 	}
-	_, err := s.file.WriteString(clearLine + string(p) + s.status)
+	_, err := io.WriteString(s.out, clearLine+string(p)+s.status)
 	return len(p), err
 }
 
@@ -45,7 +47,7 @@ func (s *screen) setStatus(text string) {
 	}
 	s.status = fit(text, s.width())
 	// A status line that cannot be shown is not missed.
-	_, _ = s.file.WriteString(clearLine + s.status)
+	_, _ = io.WriteString(s.out, clearLine+s.status)
 }
 
 func (s *screen) width() int {
