@@ -17,7 +17,7 @@ built and loaded; compilers for GPUs and GPUs are not needed for that.`
 // check is one thing that doctor looked at.
 type check struct {
 	Name   string `json:"name"`
-	Status string `json:"status"` // ok, missing or failed
+	Status string `json:"status"` // ok, warning, missing or failed
 	Detail string `json:"detail"`
 	Hint   string `json:"hint"` // what to type, "" for nothing
 
@@ -27,6 +27,7 @@ type check struct {
 
 const (
 	statusOK      = "ok"
+	statusWarning = "warning" // it works, and not as was asked for
 	statusMissing = "missing"
 	statusFailed  = "failed"
 )
@@ -70,7 +71,7 @@ type doctorError struct {
 }
 
 func (e *doctorError) Error() string {
-	return "operators cannot be built for the cpu here: " + strings.Join(e.names, ", ") + " failed"
+	return "operators cannot be built and loaded for the cpu here: " + strings.Join(e.names, ", ") + " failed"
 }
 
 func (e *doctorError) Unwrap() []error { return e.errs }
@@ -96,7 +97,7 @@ func (a *app) printChecks(list []check) {
 	}
 	// stdout that is gone is noticed by whoever closed it
 	_ = a.table(rows)
-	heading := "\nto add what is missing:\n"
+	heading := "\nto add what is missing, or mend it:\n"
 	for _, c := range list {
 		if c.Hint != "" {
 			fmt.Fprintf(a.out, "%s  %s: %s\n", heading, c.Name, c.Hint)

@@ -143,8 +143,8 @@ func checkDriver(devs *device.Devices, name string, kind tensor.DeviceType) chec
 	return c
 }
 
-// checkHostPath builds the support library, as the first call of any operator
-// does.
+// checkHostPath builds and loads the support library, as the first call of any
+// operator does.
 func (a *app) checkHostPath(ctx context.Context) check {
 	c := check{Name: "build for cpu", Status: statusOK, required: true}
 	p := a.newProgress()
@@ -163,6 +163,9 @@ func (a *app) checkHostPath(ctx context.Context) check {
 	}
 	for _, r := range results {
 		c.Detail = fmt.Sprintf("%s: %s in %.2f s", r.Module, r.Action, r.Seconds)
+		if err := reg.LoadSupport(ctx); err != nil {
+			c.fail(err)
+		}
 	}
 	return c
 }

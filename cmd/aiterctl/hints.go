@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/manifest"
@@ -118,8 +120,19 @@ func hintConfig(err error) string {
 }
 
 func hintLoad(err error) string {
-	if as[*registry.LoadError](err) {
-		return "aiterctl cache verify; aiterctl doctor"
+	var load *registry.LoadError
+	switch {
+	case !errors.As(err, &load):
+		return ""
+	case neverExecutes(load.Path):
+		return "the kernel cache is on a file system mounted noexec, from which nothing can be loaded; " +
+			"another folder can be given with --cache-dir DIR or AITER_JIT_DIR"
 	}
-	return ""
+	return "aiterctl cache verify; aiterctl doctor"
+}
+
+// neverExecutes says whether the file system of path is mounted noexec.
+func neverExecutes(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 //	waitfor FILE                wait until the file is there
 //	waitline FILE REGEXP [N]    wait until so many lines of the file match (1)
 //	replace FILE OLD NEW        replace text in a file
+//
+// The condition [mounts] says that unshare may mount file systems.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
@@ -32,6 +35,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "waitfor": waitFor, "replace": replace, "waitline": waitLine,
 		},
+		Condition:          condition,
 		RequireUniqueNames: true,
 	})
 }
@@ -53,6 +57,13 @@ func setup(env *testscript.Env) error {
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("AITER_JIT_DIR", filepath.Join(env.WorkDir, "cache"))
 	return nil
+}
+
+func condition(name string) (bool, error) {
+	if name != "mounts" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "none", os.TempDir()).Run() == nil, nil
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

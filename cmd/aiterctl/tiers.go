@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/rs/zerolog"
+
 	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/registry"
 )
 
 // tierItem is a cache folder in a list.
@@ -73,14 +77,33 @@ func (a *app) listTiers(ctx context.Context) error {
 }
 
 // checkCache looks at the cache folder, checkTiers at those below it.
+//
+// A cache that cannot be written is no failure where builds go into a temporary
+// folder instead.
 func (a *app) checkCache(ctx context.Context) []check {
 	items, err := a.caches(ctx)
-	if err != nil {
-		c := check{Name: "cache", required: true}
-		c.fail(err)
+	if err == nil {
+		err = items[0].err
+	}
+	if err == nil && items[0].Use != "read" {
+		return []check{items[0].check("cache", true)}
+	}
+	c := check{Name: "cache", required: true}
+	instead, bad := a.openBuildCache(zerolog.Nop().WithContext(ctx)) // the build below warns
+	if bad != nil {
+		c.fail(cmp.Or(err, bad))
 		return []check{c}
 	}
-	return []check{items[0].check("cache", true)}
+	if err == nil {
+		c = items[0].check("cache", true)
+	} else {
+		c.fail(err)
+		c.err = nil
+	}
+	c.Status = statusWarning
+	c.Detail += "; what is built goes into the temporary folder " + instead.Path()
+	c.Hint = "name a folder that lasts with --cache-dir DIR or AITER_JIT_DIR"
+	return []check{c}
 }
 
 func (a *app) checkTiers(ctx context.Context) []check {
@@ -95,6 +118,17 @@ func (a *app) checkTiers(ctx context.Context) []check {
 	return list
 }
 
+// openBuildCache opens the cache as builds do: see [registry.OpenCache].
+func (a *app) openBuildCache(ctx context.Context) (*cache.Dir, error) {
+	limits, err := a.limits()
+	if err != nil {
+		return nil, err
+	}
+	return registry.OpenCache(ctx, registry.CacheOptions{
+		Dir: a.cacheDir, Limits: limits, Trust: isOn(a.getenv("AITER_TRUST_JIT_DIR")), Getenv: a.getenv, Build: true,
+	})
+}
+
 func (x tierItem) check(name string, required bool) check {
 	c := check{Name: name, Status: statusOK, required: required}
 	if x.err != nil {
@@ -104,7 +138,7 @@ func (x tierItem) check(name string, required bool) check {
 	}
 	c.Detail = fmt.Sprintf("%s (%s, %d artifacts", x.Path, sizeWords(x.Bytes), x.Artifacts)
 	if c.Detail += ")"; x.Use == "read" && name == "cache" {
-		c.Detail += ", only to read: what is built goes into a temporary folder"
+		c.Detail += ", only to read"
 	}
 	return c
 }
