@@ -16,14 +16,16 @@ const compilerMemory = 1 << 30
 // would not hold them.
 func DefaultJobs() int {
 	jobs := runtime.GOMAXPROCS(0)
-	if mem := availableMemory(os.ReadFile); mem > 0 {
+	if mem := AvailableMemory(); mem > 0 {
 		jobs = min(jobs, int(mem/compilerMemory))
 	}
 	return max(jobs, 1)
 }
 
-// availableMemory returns the bytes that can be had before the machine or the
+// AvailableMemory returns the bytes that can be had before the machine or the
 // process's control group runs out, 0 when nobody knows.
+func AvailableMemory() int64 { return availableMemory(os.ReadFile) }
+
 func availableMemory(read func(string) ([]byte, error)) int64 {
 	avail := field(read, "/proc/meminfo", "MemAvailable:") << 10
 	for _, limit := range []int64{

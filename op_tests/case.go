@@ -111,7 +111,8 @@ func (c Case) check() error {
 	return c.checkTypes()
 }
 
-// maxElements keeps a mistyped size from asking for more memory than there is.
+// maxElements keeps products of sizes far from overflow; whether there is memory
+// for a case is for the caller to ask, by HostBytes.
 const maxElements = 1 << 36
 
 func (c Case) checkTypes() error {

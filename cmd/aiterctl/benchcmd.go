@@ -118,7 +118,7 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 		return nil, err
 	}
 	if f.sized() {
-		return f.vary(op, f.sizes(usual))
+		return f.vary(op, f.sizes(usual), optests.ForTiming)
 	}
 	sweep, err := optests.Sweep(op)
 	if err != nil {
@@ -128,7 +128,7 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 	for _, c := range sweep {
 		list = append(list, optests.Config{Name: "-", Case: c})
 	}
-	return f.vary(op, atMost(sweepLimit, dev, list))
+	return f.vary(op, atMost(sweepLimit, dev, list), optests.ForTiming)
 }
 
 // measure times every case on the device.

@@ -38,6 +38,13 @@ func (f *runFlags) makeProblem(op string, fl *pflag.FlagSet) (*optests.Problem, 
 		if err != nil {
 			return nil, err
 		}
+		use := optests.ForCalls
+		if f.verify {
+			use = optests.ForComparison
+		}
+		if err := availableMemory().check(op, c, use); err != nil {
+			return nil, err
+		}
 		return optests.Generate(op, c)
 	}
 	given := map[string]any{}

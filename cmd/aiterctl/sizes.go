@@ -75,8 +75,9 @@ func orElse(list []int64, usual int64) []int64 {
 }
 
 // vary tries each configuration in the widths, types and layouts asked for, and
-// refuses what is no case of the operator.
-func (f *caseFlags) vary(op string, list []optests.Config) ([]optests.Config, error) {
+// refuses what is no case of the operator or does not fit into memory.
+func (f *caseFlags) vary(op string, list []optests.Config, use optests.Use) ([]optests.Config, error) {
+	memory := availableMemory()
 	types, layouts, err := f.parse()
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (f *caseFlags) vary(op string, list []optests.Config) ([]optests.Config, er
 					one := c
 					one.Case.Width, one.Case.DType, one.Case.Layout, one.Case.Seed = w, dt, l, f.seed
 					one.Case.SiLU, one.Case.NoBias = c.Case.SiLU || f.silu, c.Case.NoBias || f.noBias
-					if _, err := optests.Traffic(op, one.Case); err != nil {
+					if err := memory.check(op, one.Case, use); err != nil {
 						return nil, err
 					}
 					out = append(out, one)

@@ -102,7 +102,15 @@ func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error
 	if err != nil {
 		return nil, err
 	}
-	return f.vary(op, named)
+	return f.vary(op, named, f.use())
+}
+
+// use is what the cases are made for.
+func (f *testFlags) use() optests.Use {
+	if f.accuracy {
+		return optests.ForComparison
+	}
+	return optests.ForTiming
 }
 
 // pickConfigs finds configurations by name; all stands for every one.

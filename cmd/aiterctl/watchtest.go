@@ -35,7 +35,7 @@ func (w *watching) test(ctx context.Context, modules []string) {
 			if err != nil {
 				return nil, err
 			}
-			return f.vary(name, atMost(watchTestLimit, tensor.Host(), named))
+			return f.vary(name, atMost(watchTestLimit, tensor.Host(), named), optests.ForComparison)
 		}
 		if _, err := small(op.Name, tensor.Host()); as[*optests.UnknownOpError](err) {
 			continue // nobody has written its reference

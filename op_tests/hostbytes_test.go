@@ -1,0 +1,43 @@
+package optests_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+func TestHostBytes(t *testing.T) {
+	const n = 2 * 64 * 128 // elements of out and of x
+	sized := optests.Case{Batch: 2, Dim: 64, Seqlen: 128, Width: 4}
+	small := int64(4096) // fences, weights
+	for _, tt := range []struct {
+		name string
+		c    optests.Case
+		use  optests.Use
+		want int64
+	}{
+		{"timing", sized, optests.ForTiming, 2 * 4 * n},
+		{"call", sized, optests.ForCalls, 2*4*n + 8*n},
+		{"comparison", sized, optests.ForComparison, 2*4*n + 2*8*n},
+	} {
+		got, err := optests.HostBytes("causal_conv1d_fwd", tt.c, tt.use)
+		if err != nil || got < tt.want || got > tt.want+2*small {
+			t.Errorf("%s: %d bytes (%v), want %d and a little", tt.name, got, err, tt.want)
+		}
+	}
+	half := sized
+	half.DType = tensor.Float16
+	if got, err := optests.HostBytes("causal_conv1d_fwd", half, optests.ForTiming); err != nil || got < 2*2*n || got > 2*2*n+small {
+		t.Errorf("float16: %d bytes (%v)", got, err)
+	}
+	none := optests.Case{Dim: 1 << 40, Seqlen: 1 << 40, Width: 4} // no elements, and strides for many
+	if got, err := optests.HostBytes("causal_conv1d_fwd", none, optests.ForTiming); err != nil || got != math.MaxInt64 {
+		t.Errorf("huge: %d bytes (%v)", got, err)
+	}
+	if _, err := optests.HostBytes("nope", sized, optests.ForTiming); !errors.As(err, new(*optests.UnknownOpError)) {
+		t.Errorf("unknown operator: %v", err)
+	}
+}
