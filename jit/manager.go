@@ -61,6 +61,7 @@ type Manager struct {
 	finder     Finder // of this build
 	toolchains map[target.Target]*foundToolchain
 	forced     map[cache.Key]bool // what was made anew already under Force
+	warned     map[string]bool    // variables that name no compiler
 
 	trims *sync.WaitGroup // of the cache, under way
 }
@@ -90,6 +91,7 @@ func New(opts Options) *Manager {
 		clock:      now,
 		toolchains: map[target.Target]*foundToolchain{},
 		forced:     map[cache.Key]bool{},
+		warned:     map[string]bool{},
 	}
 }
 

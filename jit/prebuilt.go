@@ -63,6 +63,7 @@ func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
 			return err
 		}
 		if reason == "" {
+			s.m.warnNamed(ctx, why, last)
 			return nil
 		}
 		stale = reason
@@ -71,6 +72,23 @@ func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
 		return why
 	}
 	return &StalePrebuiltError{res.Request, stale, why}
+}
+
+// warnNamed tells, once, that a compiler which somebody asked for by name is not
+// there: unlike a machine without compilers, that is hardly what was meant.
+func (m *Manager) warnNamed(ctx context.Context, why error, last lastBuild) {
+	var missing *toolchain.NotFoundError
+	if !errors.As(why, &missing) || missing.Named == "" {
+		return
+	}
+	m.mu.Lock()
+	told := m.warned[missing.Named]
+	m.warned[missing.Named] = true
+	m.mu.Unlock()
+	if !told {
+		zerolog.Ctx(ctx).Warn().Str("used", "what was built before by "+last.By.Line).
+			Msgf("%s: there is no such compiler; correct it, or unset it", missing.Named)
+	}
 }
 
 // lastBuilds are those of the whole module, then of the part that is asked for:

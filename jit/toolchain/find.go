@@ -84,6 +84,7 @@ func (f *Finder) locate(v target.Vendor) (place, error) {
 		}
 		missing.Looked = append(missing.Looked, p.from+": "+p.why)
 		if p.last {
+			missing.Named = p.from
 			break
 		}
 	}

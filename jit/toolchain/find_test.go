@@ -224,6 +224,9 @@ func TestNotFound(t *testing.T) {
 		if !slices.Equal(missing.Looked, c.looked) {
 			t.Errorf("%s with %v looked at %q, want %q", c.target, c.env, missing.Looked, c.looked)
 		}
+		if named := c.env[0] + "=" + c.env[1]; (missing.Named == named) != (c.env[0] == "HIPCC" || c.env[0] == "CXX") {
+			t.Errorf("%s with %v is said to be asked for by %q", c.target, c.env, missing.Named)
+		}
 	}
 	if _, err := (&Finder{}).Find(context.Background(), target.Target{}); err == nil {
 		t.Error("the zero target has a compiler")
