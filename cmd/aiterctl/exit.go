@@ -47,7 +47,7 @@ func outcomes() []outcome {
 			as[*usageError], as[*manifest.UnknownModuleError], as[*manifest.UnknownOpError], as[*manifest.UnknownAxisError],
 			as[*target.UnknownError], as[*target.SyntaxError], as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
-			as[*manifest.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError])},
+			as[*manifest.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], wrongSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*manifest.Error], as[*manifest.NoSourcesError], as[*manifest.DuplicateSourceError], as[*manifest.VersionError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
