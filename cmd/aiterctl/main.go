@@ -20,7 +20,8 @@ func main() {
 func run(args []string) int {
 	ctx, end := catchEndings()
 	a := newApp(os.Stdout, os.Stderr, os.Getenv)
-	a.out = &output{to: os.Stdout, end: end}
+	stdout := &output{to: os.Stdout, end: end}
+	a.out = stdout
 	a.err.out = &output{to: os.Stderr, end: end}
 	root := newRoot(a)
 	root.SetArgs(args)
@@ -28,8 +29,10 @@ func run(args []string) int {
 	switch e := endingOf(ctx); {
 	case e != nil && e.signal == syscall.SIGPIPE:
 		return e.code() // whoever closed it wants to hear no more
-	case err == nil:
+	case err == nil && stdout.failed() == nil:
 		return exitOK
+	case err == nil:
+		err = fmt.Errorf("print: %w", stdout.failed())
 	case e != nil:
 		fmt.Fprintln(a.err, "aiterctl: interrupted")
 		return e.code()
