@@ -47,8 +47,10 @@ func (a *app) useConfigFile(file string) error {
 	if err != nil {
 		return usagef("%s: %w", file, err)
 	}
-	if _, err := os.Stat(abs); err != nil {
+	if info, err := os.Stat(abs); err != nil {
 		return usagef("configuration: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return usagef("configuration: %s is not a regular file (%s); give a TOML file", file, info.Mode())
 	}
 	if a.sourceRoot() == "" {
 		a.root = filepath.Dir(file)

@@ -94,6 +94,11 @@ func (l *loader) file(name string) error {
 }
 
 func readFile(fsys fs.FS, name string) (string, error) {
+	if info, err := fs.Stat(fsys, name); err != nil {
+		return "", err
+	} else if !info.Mode().IsRegular() { // to open a pipe would wait for a writer
+		return "", fmt.Errorf("not a regular file (%s)", info.Mode())
+	}
 	f, err := fsys.Open(name)
 	if err != nil {
 		return "", err
