@@ -93,7 +93,7 @@ func hintCompile(err error) string {
 	}
 	switch {
 	case strings.Contains(failed.Reason, "had not ended"):
-		return "aiterctl build --timeout 30m"
+		return fmt.Sprintf("aiterctl build %s --arch '%s' --timeout 30m", failed.Module, failed.Target)
 	case !failed.Remembered.IsZero():
 		return fmt.Sprintf("aiterctl build %s --arch '%s' --force runs the compiler again", failed.Module, failed.Target)
 	}

@@ -113,6 +113,9 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]st
 		return nil, err
 	}
 	defer reg.Close()
+	if _, err := reg.Manager().Config().Module(module); err != nil {
+		return nil, err
+	}
 	targets, err := a.targets(ctx, reg.Devices(), arch)
 	if err != nil {
 		return nil, err
