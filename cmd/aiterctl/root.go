@@ -24,6 +24,9 @@ Environment (a flag wins over it, it wins over the configuration):
   AITER_REBUILD           compile everything once more
   AITER_NO_COMPILE        take what was built before, never run a compiler
   AITER_VERIFY            run checks each call against the CPU build too
+  AITER_RELOAD            for programs that stay; no command reads it (see watch)
+  AITER_NUM_THREADS       threads of the CPU kernels, 1 to 1024
+  AITER_CPU_ISA           their instruction set: scalar, avx2, avx512, avx512_bf16 or neon
   AITER_TRUST_JIT_DIR     use a cache that others can write to
   AITER_TOOLCHAIN_ROOT    what is "/" to a compiler that runs in a container
   GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs
@@ -78,6 +81,9 @@ func (a *app) addFlags(root *cobra.Command) {
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if a.verbose && a.quiet {
 		return usagef("--verbose and --quiet exclude each other")
+	}
+	if err := archGiven(cmd); err != nil {
+		return err
 	}
 	level, err := a.level()
 	if err != nil {

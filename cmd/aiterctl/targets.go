@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/jit"
@@ -18,7 +21,26 @@ const archUsage = "targets: native, or a list such as gfx942,gfx90a:xnack-,sm_90
 // targets reads --arch: a list in which native stands for what is in this
 // machine. When the flag is not given GPU_ARCHS is read, and else native.
 func (a *app) targets(ctx context.Context, devs *device.Devices, arch string) ([]target.Target, error) {
-	list := firstOf(arch, a.getenv("GPU_ARCHS"), native)
+	if list := a.getenv("GPU_ARCHS"); arch == "" && list != "" {
+		out, err := listedTargets(ctx, devs, list)
+		if err != nil {
+			return nil, fmt.Errorf("GPU_ARCHS is %q: %w", list, err)
+		}
+		return out, nil
+	}
+	return listedTargets(ctx, devs, firstOf(arch, native))
+}
+
+// archGiven refuses an --arch without a word in it, as of a variable that is not
+// set: taken for none it would build for what is in this machine.
+func archGiven(cmd *cobra.Command) error {
+	if f := cmd.Flags().Lookup("arch"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+		return usagef("--arch %q: expected a target, such as gfx942, cpu or native; leave it out for its default", f.Value)
+	}
+	return nil
+}
+
+func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
 	var out []target.Target
 	for _, item := range archItems(list) {
 		some, err := archItem(ctx, devs, item)
