@@ -98,6 +98,11 @@ func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
 }
 
 func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
+	if f.output != "" {
+		if err := checkOutput(f.output); err != nil {
+			return err
+		}
+	}
 	p := a.newProgress()
 	defer p.close()
 	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Rebuild: f.force, Timeout: f.timeout, Observer: p})

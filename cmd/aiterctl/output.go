@@ -21,6 +21,19 @@ func noneEmpty(reqs []jit.Request, targets []target.Target) error {
 	return nil
 }
 
+// checkOutput refuses a folder that holds something else than a cache: it is
+// made readable for all, and its owner may not think of what others see there.
+func checkOutput(dir string) error {
+	name, err := cache.Foreign(dir)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
+	}
+	return nil
+}
+
 // export makes the cache of --output, and reads it through as a machine
 // without compilers does.
 func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {

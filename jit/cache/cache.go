@@ -127,7 +127,7 @@ func (d *Dir) prepare() error {
 			return &AccessError{Path: d.path, Op: "make " + sub + " in", Err: err}
 		}
 	}
-	tag := filepath.Join(d.path, "CACHEDIR.TAG")
+	tag := d.tagPath()
 	if _, err := os.Lstat(tag); err == nil {
 		return nil
 	}
@@ -139,6 +139,8 @@ func (d *Dir) prepare() error {
 
 // Path returns the folder given to [Open], absolute.
 func (d *Dir) Path() string { return d.path }
+
+func (d *Dir) tagPath() string { return filepath.Join(d.path, "CACHEDIR.TAG") }
 
 // LogPath returns where the log of the action named key belongs.
 func (d *Dir) LogPath(key Key) string {

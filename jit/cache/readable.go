@@ -9,13 +9,16 @@ import (
 
 // MakeReadable lets every user read the cache, as those do for whom it was
 // prebuilt, and leaves nobody but its owner to write. What only builds need is
-// removed.
+// removed. What else lies in the folder stays as it is.
 func (d *Dir) MakeReadable() error {
 	for _, sub := range []string{"lock", "stage", "log", "blob"} {
 		_ = os.Remove(filepath.Join(d.base, sub)) // fails when something is in it
 	}
-	var errs []error
-	err := filepath.WalkDir(d.path, func(path string, e fs.DirEntry, err error) error {
+	errs := []error{d.letIn()}
+	if tag := d.tagPath(); isOurTag(tag) {
+		errs = append(errs, os.Chmod(tag, 0o644))
+	}
+	err := filepath.WalkDir(d.base, func(path string, e fs.DirEntry, err error) error {
 		mode := fs.FileMode(0o644)
 		if err == nil && e.IsDir() {
 			mode = 0o755
@@ -30,4 +33,42 @@ func (d *Dir) MakeReadable() error {
 		return &AccessError{d.path, "let others read", err}
 	}
 	return nil
+}
+
+// letIn lets every user into the folder itself, and changes nothing else of its
+// mode.
+func (d *Dir) letIn() error {
+	info, err := os.Stat(d.path)
+	if err != nil || info.Mode().Perm()&0o555 == 0o555 {
+		return err
+	}
+	return os.Chmod(d.path, info.Mode()|0o555)
+}
+
+// Foreign returns the name of something that lies in the folder at path, when
+// that holds no cache; "" when it is one, is empty, or is not there. A cache
+// has this package's tag, or its folders.
+func Foreign(path string) (name string, err error) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", &AccessError{path, "read", err}
+	}
+	d := newDir(path, Options{})
+	if isOurTag(d.tagPath()) || isFolder(filepath.Join(d.base, "record")) && isFolder(filepath.Join(d.base, "artifact")) {
+		return "", nil
+	}
+	return entries[0].Name(), nil
+}
+
+func isOurTag(path string) bool {
+	text, err := readRegular(path)
+	return err == nil && string(text) == tagText
+}
+
+func isFolder(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
 }
