@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/aiter-go/aiter/jit"
@@ -99,10 +98,7 @@ func TestFolderRemovedUnderALivingManager(t *testing.T) {
 }
 
 func TestEmbeddedTree(t *testing.T) {
-	files := fstest.MapFS{}
-	for name, text := range testFiles {
-		files[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
-	}
+	files := testTree()
 	b := newBench(t)
 	embedded := func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache.SourcesPath()) }
 	m := b.manager(embedded)

@@ -76,8 +76,8 @@ type EmbeddedTree struct {
 	below string // folder for the laid-out tree
 
 	mu     sync.Mutex
-	digest string      // of files; "" until it is first needed
-	held   os.FileInfo // the folder that is kept from being cleaned away
+	digest string   // of files; "" until it is first needed
+	held   *os.File // the folder; while it is open nobody cleans that away
 
 	digests sync.Map // path -> SHA-256 of a file, in hex
 }
@@ -146,17 +146,18 @@ var errTaken = errors.New("it is changed or taken away again and again")
 // and are quicker.
 const placeTries = 5
 
-// hold keeps the folder from being cleaned away while this process lives.
+// hold keeps the folder from being cleaned away while the tree is in use.
 func (t *EmbeddedTree) hold(dir string) bool {
-	info, err := os.Lstat(dir)
-	if err == nil && t.held != nil && os.SameFile(info, t.held) {
-		return true
+	if t.held != nil {
+		info, err := os.Lstat(dir)
+		held, bad := t.held.Stat()
+		if err == nil && bad == nil && os.SameFile(info, held) {
+			return true
+		}
+		_ = t.held.Close() // it was only locked
 	}
-	if err != nil || !cache.HoldFolder(dir) {
-		return false
-	}
-	t.held, err = os.Lstat(dir)
-	return err == nil
+	t.held = cache.HoldFolder(dir)
+	return t.held != nil
 }
 
 // whole says whether every file of the tree is in dir as it should be, and no

@@ -54,19 +54,20 @@ func weigh(path string) (n int, size int64) {
 	return n, size
 }
 
-// HoldFolder keeps a laid-out source tree from being cleaned away for the life
-// of this process, and notes that it is used. It says whether the folder is
-// there and held.
-func HoldFolder(path string) (held bool) {
+// HoldFolder keeps a laid-out source tree from being cleaned away until the file
+// that it returns is closed, and notes that it is used. The file has to be kept:
+// one that nobody refers to is closed by the garbage collector. It is nil when
+// the folder is not there, or is just being cleaned away.
+func HoldFolder(path string) *os.File {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return false
+		return nil
 	}
 	if flockFile(f, syscall.LOCK_SH) != nil || !sameFile(f, path) {
 		_ = f.Close()
-		return false
+		return nil
 	}
 	now := time.Now()
 	_ = os.Chtimes(path, now, now)
-	return true
+	return f
 }

@@ -276,3 +276,26 @@ func TestRemovedBetweenOpenAndFlock(t *testing.T) {
 	_, err = d.Use(a)
 	wantMiss(t, err, "removed")
 }
+
+// TestRemovedAndMadeAgainBeforeFlock has somebody else's new folder come into the
+// place of one that is being swept.
+func TestRemovedAndMadeAgainBeforeFlock(t *testing.T) {
+	d := open(t)
+	tree := filepath.Join(d.base, "source", "tree")
+	if err := os.MkdirAll(tree, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var held *os.File
+	defer func() { _ = held.Close() }()
+	d.flock = func(f *os.File, how int) error {
+		d.flock = flockFile
+		if err := errors.Join(os.Remove(tree), os.Mkdir(tree, 0o700)); err != nil {
+			t.Error(err)
+		}
+		held = HoldFolder(tree)
+		return flockFile(f, how)
+	}
+	if err := d.removeFree(tree, d.removeFolder); err == nil || held == nil || !sameFile(held, tree) {
+		t.Errorf("a held folder was removed: %v", err)
+	}
+}

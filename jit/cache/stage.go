@@ -188,7 +188,8 @@ func olderThan(path string, age time.Duration) bool {
 // not yet locked it finds out; see [Dir.Lock].
 func (d *Dir) removeFreeLock(path string) error { return d.removeFree(path, os.Remove) }
 
-// removeFree removes what nobody has a lock on, under a lock of its own.
+// removeFree removes what nobody has a lock on, under a lock of its own. What has
+// come into its place meanwhile is somebody else's.
 func (d *Dir) removeFree(path string, remove func(string) error) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -200,6 +201,9 @@ func (d *Dir) removeFree(path string, remove func(string) error) error {
 	defer f.Close()
 	if err := d.flock(f, syscall.LOCK_EX); err != nil {
 		return err
+	}
+	if !sameFile(f, path) {
+		return fs.ErrNotExist
 	}
 	return remove(path)
 }

@@ -244,9 +244,11 @@ func TestTrimSweepsWhatBelongsToNothing(t *testing.T) {
 		put("log/new.log", time.Hour), put("quarantine/new-1/file", time.Hour), put("source/new/csrc/a.h", time.Hour),
 		put("source/held/csrc/a.h", 2*day), put("record/manifest/"+string(name[:2])+"/"+string(name), time.Hour),
 	}
-	if !HoldFolder(filepath.Join(d.base, "source/held")) {
+	held := HoldFolder(filepath.Join(d.base, "source/held"))
+	if held == nil {
 		t.Fatal("the source tree is not held")
 	}
+	defer held.Close()
 	setAge(t, filepath.Join(d.base, "source/held"), 2*day)
 	due(t, d)
 	if _, err := d.Trim(); err != nil {

@@ -1,0 +1,95 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// testTree is testFiles as they come inside a program.
+func testTree() fstest.MapFS {
+	files := fstest.MapFS{}
+	for name, text := range testFiles {
+		files[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	}
+	return files
+}
+
+// collect has the garbage collector close every file that nobody refers to.
+func collect() {
+	for range 3 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestEmbeddedTreeIsHeld(t *testing.T) {
+	store, err := cache.Open(t.TempDir(), cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := jit.NewEmbeddedTree(testTree(), store.SourcesPath())
+	dir, err := tree.Dir(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []bool{false, true} {
+		collect()
+		if _, err := store.Clean(cache.CleanRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			t.Fatalf("laid out again %v: cleaned away while the tree is in use: %v", again, err)
+		}
+		if again {
+			break
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tree.Dir(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.KeepAlive(tree)
+}
+
+// TestCleanDuringBuildOfEmbeddedTree cleans everything while each compiler is
+// about to read its source.
+func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
+	b := newBench(t)
+	started, cleaned := filepath.Join(t.TempDir(), "started"), filepath.Join(t.TempDir(), "cleaned")
+	b.compiler("> " + started + "; while ! test -e " + cleaned + "; do sleep 0.01; done")
+	m := b.manager(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(testTree(), o.Cache.SourcesPath()) })
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Build(context.Background(), demo(t))
+		done <- err
+	}()
+	for range 1000 {
+		if _, err := os.Stat(started); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	collect()
+	store, err := cache.Open(b.cacheDir, cache.Options{})
+	if err == nil {
+		_, err = store.Clean(cache.CleanRequest{})
+	}
+	if err = errors.Join(err, os.WriteFile(cleaned, nil, 0o600)); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("cleaned beside it: %v", err)
+	}
+	b.noLitter()
+}
