@@ -35,7 +35,9 @@ type CacheOptions struct {
 // write to is refused.
 //
 // To build, it takes a private folder below that for temporary files where
-// there is no home, or the cache cannot be written, and warns once.
+// there is no home, or the cache cannot be written, and warns once. Where that
+// cannot be written either, and there is something to read, it opens that alone:
+// only what has to be stored fails.
 func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	tiers, err := o.tiers(ctx)
 	if err != nil {
@@ -46,7 +48,7 @@ func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 		err = store.Writable()
 	}
 	if o.Build && unusable(err) {
-		store, err = o.instead(ctx, err)
+		store, err = o.instead(ctx, err, len(tiers) > 0)
 	}
 	if err != nil {
 		return nil, err
@@ -99,11 +101,50 @@ func unusable(err error) bool {
 }
 
 // instead opens a private temporary folder, over what can be read of the cache
-// that cannot be written.
-func (o CacheOptions) instead(ctx context.Context, why error) (*cache.Dir, error) {
-	dir := filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
-	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
-		return nil, why // somebody else was there first
+// that cannot be written. Where that fails too it is a cache that stores nothing,
+// if there is any to read.
+func (o CacheOptions) instead(ctx context.Context, why error, tiers bool) (*cache.Dir, error) {
+	dir, below := o.readable(ctx)
+	store, err := o.temporary(ctx)
+	switch {
+	case err == nil:
+		zerolog.Ctx(ctx).Warn().Str("folder", store.Path()).AnErr("cause", why).
+			Msg("the kernel cache cannot be written: what is built goes into a temporary folder; set AITER_JIT_DIR to one that lasts, and AITER_JIT_PATH to those that are only read")
+	case tiers || len(below) > 0:
+		why = errors.Join(why, err)
+		store = cache.Unwritable(dir, why, o.cache(ctx))
+		zerolog.Ctx(ctx).Debug().Err(why).Msg("no folder can be written: kernels are read from the caches below, and nothing can be built")
+	default:
+		return nil, errors.Join(why, err)
+	}
+	store.Over(below...)
+	return store, nil
+}
+
+// readable is the folder of the cache that cannot be written, and that cache,
+// if there is one to read.
+func (o CacheOptions) readable(ctx context.Context) (dir string, below []*cache.Dir) {
+	dir, err := CacheDir(o.Dir, o.Getenv)
+	if err != nil {
+		return o.temporaryDir(), nil
+	}
+	if d, err := cache.OpenTier(dir, o.cache(ctx)); err == nil {
+		below = append(below, d)
+	}
+	return dir, below
+}
+
+// temporaryDir is the folder for a cache in the place of one that cannot be
+// written.
+func (o CacheOptions) temporaryDir() string {
+	return filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
+}
+
+// temporary opens that folder.
+func (o CacheOptions) temporary(ctx context.Context) (*cache.Dir, error) {
+	dir := o.temporaryDir()
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // somebody else was there first
+		return nil, &cache.AccessError{Path: dir, Op: "use", Err: syscall.ENOTDIR}
 	}
 	// Its name is known to all and anybody may make it first: who trusts the cache
 	// that was asked for has not said so of this one.
@@ -113,17 +154,7 @@ func (o CacheOptions) instead(ctx context.Context, why error) (*cache.Dir, error
 	if err == nil {
 		err = store.Writable()
 	}
-	if err != nil {
-		return nil, errors.Join(why, err)
-	}
-	if old, err := CacheDir(o.Dir, o.Getenv); err == nil {
-		if below, err := cache.OpenTier(old, o.cache(ctx)); err == nil {
-			store.Over(below)
-		}
-	}
-	zerolog.Ctx(ctx).Warn().Str("folder", dir).AnErr("cause", why).
-		Msg("the kernel cache cannot be written: what is built goes into a temporary folder; set AITER_JIT_DIR to one that lasts, and AITER_JIT_PATH to those that are only read")
-	return store, nil
+	return store, err
 }
 
 // cache are the options of one folder.

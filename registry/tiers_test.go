@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,6 +156,57 @@ func TestReadOnlyCacheServes(t *testing.T) {
 	results, err := b.Manager().Build(context.Background(), jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})
 	if err != nil || results[0].Artifact.Tier != dir {
 		t.Errorf("with a compiler: %+v, %v", results, err)
+	}
+}
+
+// TestPrebuiltWhereNothingIsWritable needs no folder of its own for what is in
+// the prebuilt cache, and one for what is not.
+func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
+	const unwritable = "/sys"                // nobody makes folders there
+	moved, taken := prebuilt(t), t.TempDir() // g++ wants a folder for its own files
+	if err := os.WriteFile(filepath.Join(taken, fmt.Sprintf("aiter-jit-%d", os.Getuid())), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{"AITER_JIT_DIR": "", "XDG_CACHE_HOME": "", "HOME": unwritable, "AITER_JIT_PATH": moved}
+	for name, set := range map[string][]string{
+		"no compiler":         {"CXX=/nonexistent/c++", "TMPDIR=" + unwritable},
+		"compilers forbidden": {"AITER_NO_COMPILE=1", "TMPDIR=" + unwritable},
+		"with a compiler":     {"TMPDIR=" + taken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vars := maps.Clone(vars)
+			for _, s := range set {
+				key, value, _ := strings.Cut(s, "=")
+				vars[key] = value
+			}
+			var log bytes.Buffer
+			ctx := zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.WarnLevel).WithContext(context.Background())
+			r, err := registry.Open(ctx, registry.Options{Getenv: env(vars)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if err := convolve(r); err != nil || log.Len() != 0 {
+				t.Errorf("%v, %s", err, log.String())
+			}
+			if _, err := r.Manager().Cache().Stats(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	vars["TMPDIR"] = taken
+	r, err := registry.Open(context.Background(), registry.Options{Getenv: env(vars), Rebuild: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var access *cache.AccessError
+	if err := convolve(r); !errors.As(err, &access) || !strings.Contains(err.Error(), "/sys/.cache/aiter/jit: ") || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
+		t.Errorf("what has to be stored: %v", err)
+	}
+	vars["AITER_JIT_PATH"] = ""
+	if _, err := registry.Open(context.Background(), registry.Options{Getenv: env(vars)}); !errors.As(err, &access) {
+		t.Errorf("nothing to read: %v", err)
 	}
 }
 

@@ -304,6 +304,9 @@ func (d *Dir) Use(a Artifact) (release func() error, err error) {
 // Artifacts lists what is stored in this cache, without tiers and without
 // checking the libraries' content.
 func (d *Dir) Artifacts() ([]Artifact, error) {
+	if d.unwritable != nil {
+		return nil, nil
+	}
 	entries, err := os.ReadDir(filepath.Join(d.base, "artifact"))
 	if err != nil {
 		return nil, &AccessError{d.path, "read", err}

@@ -43,7 +43,8 @@ type Dir struct {
 	base string // path/v1
 
 	trustForeign bool
-	readOnly     bool   // it is a tier
+	readOnly     bool   // it is a tier, or unwritable
+	unwritable   error  // why there is no folder for it; see [Unwritable]
 	tiers        []*Dir // below it, in the order in which they are looked at
 	limits       Limits
 	faulty       func(Fault)
@@ -147,8 +148,14 @@ func (d *Dir) LogPath(key Key) string {
 	return filepath.Join(d.base, "log", string(key)+".log")
 }
 
-// MemoPath returns the file in which digests of source files are remembered.
-func (d *Dir) MemoPath() string { return filepath.Join(d.base, "filehash") }
+// MemoPath returns the file in which digests of source files are remembered, ""
+// where none can be.
+func (d *Dir) MemoPath() string {
+	if d.unwritable != nil {
+		return ""
+	}
+	return filepath.Join(d.base, "filehash")
+}
 
 // SourcesPath returns the folder below which source trees that came inside
 // the binary are laid out for the compilers.

@@ -55,7 +55,7 @@ const orphanAge = time.Hour
 // while others build and load. Tiers stay as they are.
 func (d *Dir) Clean(req CleanRequest) (CleanReport, error) {
 	if d.readOnly {
-		return CleanReport{}, &AccessError{d.path, "write to", syscall.EROFS}
+		return CleanReport{}, d.writeError()
 	}
 	all, err := d.Artifacts()
 	if err != nil {

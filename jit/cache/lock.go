@@ -186,7 +186,7 @@ func (d *Dir) lockPath(key Key) string { return filepath.Join(d.base, "lock", st
 // tryLock returns nil, nil when another holds the lock.
 func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	if d.readOnly {
-		return nil, &AccessError{d.path, "write to", syscall.EROFS}
+		return nil, d.writeError()
 	}
 	path := d.lockPath(req.Key)
 	f, err := openLock(path)

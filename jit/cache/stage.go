@@ -25,7 +25,7 @@ const stageTries = 10
 // NewStage makes a stage and locks it for the life of this process.
 func (d *Dir) NewStage() (*Stage, error) {
 	if d.readOnly {
-		return nil, &AccessError{d.path, "write to", syscall.EROFS}
+		return nil, d.writeError()
 	}
 	var err error
 	for range stageTries {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,8 +57,32 @@ func (d *Dir) Over(tiers ...*Dir) { d.tiers = append(d.tiers, tiers...) }
 // Tiers returns the caches below this one.
 func (d *Dir) Tiers() []*Dir { return d.tiers }
 
+// nowhere is a folder that nobody can make.
+const nowhere = "/proc/aiter-no-cache"
+
+// Unwritable returns a cache that is empty and stays so: what tiers are laid
+// under ([Dir.Over]) where no folder can be written. Whoever has to store
+// something gets why. Path is the folder that it would be.
+func Unwritable(path string, why error, opts Options) *Dir {
+	d := newDir(path, opts)
+	d.base, d.readOnly, d.unwritable = nowhere, true, why
+	return d
+}
+
+// writeError is what there is to say to who wants to store something in a cache
+// that is only read.
+func (d *Dir) writeError() error {
+	if d.unwritable != nil {
+		return d.unwritable
+	}
+	return &AccessError{d.path, "write to", syscall.EROFS}
+}
+
 // Writable says why nothing can be stored here, nil when that is not known.
 func (d *Dir) Writable() error {
+	if d.unwritable != nil {
+		return d.unwritable
+	}
 	for _, dir := range []string{d.base, filepath.Join(d.base, "stage"), filepath.Join(d.base, "record")} {
 		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 			return &AccessError{Path: d.path, Op: "write to", Err: err}
