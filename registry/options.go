@@ -150,13 +150,13 @@ func CacheDir(dir string, getenv func(string) string) (string, error) {
 	if base := getenv("XDG_CACHE_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "aiter", "jit"), nil
 	}
-	if home := getenv("HOME"); home != "" {
+	if home := getenv("HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, ".cache", "aiter", "jit"), nil
 	}
 	return "", &EnvironmentError{Name: "AITER_JIT_DIR", Err: errNoCacheDir}
 }
 
-var errNoCacheDir = errors.New("no folder for the kernel cache: XDG_CACHE_HOME and HOME are unset too; set one of them")
+var errNoCacheDir = errors.New("no folder for the kernel cache: XDG_CACHE_HOME and HOME are unset too, or no absolute paths; set one of them")
 
 func firstOf(words ...string) string {
 	for _, w := range words {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -97,7 +98,23 @@ func unusable(err error) bool {
 	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.Owner == 0 && foreign.Mode&0o022 == 0 {
 		return true
 	}
-	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotBeThere(err)
+}
+
+// cannotBeThere says whether a folder is not there and its parents cannot be made:
+// a home of /dev/null, as service users have it. What lies in its own place is for
+// its owner to look at.
+func cannotBeThere(err error) bool {
+	var access *cache.AccessError
+	if !errors.As(err, &access) || !isAny(err, syscall.ENOTDIR, syscall.ENOENT, syscall.ENAMETOOLONG) {
+		return false
+	}
+	_, err = os.Lstat(access.Path)
+	return err != nil
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
 // instead opens a private temporary folder, over what can be read of the cache

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/jit/cache"
@@ -33,5 +35,43 @@ func TestTemporaryCacheOfOthersIsRefused(t *testing.T) {
 	store, err := registry.OpenCache(context.Background(), opts)
 	if err != nil || store.Path() != taken {
 		t.Errorf("of the user alone: %v, %v", store, err)
+	}
+}
+
+// Folders that cannot be made for any reason are replaced by the temporary one;
+// what lies in the place of a folder that was named is somebody's mistake.
+func TestFoldersThatCannotBeMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	bare := map[string]string{"AITER_JIT_DIR": "", "XDG_CACHE_HOME": "", "HOME": ""}
+	for name, set := range map[string]map[string]string{
+		"home is a device":        {"HOME": "/dev/null"},
+		"home is a file":          {"HOME": file},
+		"home is relative":        {"HOME": "home"},
+		"a parent is a file":      {"AITER_JIT_DIR": filepath.Join(file, "cache")},
+		"a parent cannot be made": {"AITER_JIT_DIR": "/proc/none/cache"},
+		"a name is too long":      {"XDG_CACHE_HOME": "/tmp/" + strings.Repeat("x", 300)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vars := maps.Clone(bare)
+			maps.Copy(vars, set)
+			vars["TMPDIR"] = t.TempDir()
+			store, err := registry.OpenCache(context.Background(), registry.CacheOptions{Build: true, Getenv: env(vars)})
+			if err != nil || filepath.Dir(store.Path()) != vars["TMPDIR"] {
+				t.Errorf("%v, %v", store, err)
+			}
+		})
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) != 0 {
+		t.Errorf("made in the working directory: %v, %v", left, err)
+	}
+	vars := maps.Clone(bare)
+	vars["AITER_JIT_DIR"], vars["TMPDIR"] = file, t.TempDir()
+	var access *cache.AccessError
+	if _, err := registry.OpenCache(context.Background(), registry.CacheOptions{Build: true, Getenv: env(vars)}); !errors.As(err, &access) {
+		t.Errorf("the folder that was named is a file: %v", err)
 	}
 }
