@@ -58,6 +58,21 @@ func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	return store, nil
 }
 
+// Folder returns the folder of the cache that [OpenCache] gives to build, and makes
+// nothing there. Where nothing can be stored it is the one that was asked for; the
+// error is an *EnvironmentError where there is none.
+func (o CacheOptions) Folder(ctx context.Context) (string, error) {
+	dir, err := CacheDir(o.Dir, o.Getenv)
+	bad := err
+	if err == nil {
+		bad = cache.Probe(dir, o.cache(ctx))
+	}
+	if tmp := o.temporaryDir(); unusable(bad) && cache.Probe(tmp, cache.Options{}) == nil {
+		return tmp, nil
+	}
+	return dir, err
+}
+
 func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	if err != nil {

@@ -86,20 +86,26 @@ func (a *app) lookupEnv(name string) (string, bool) {
 	return v, v != ""
 }
 
-// cacheFolder is the cache folder, whether or not it can be used.
+// cacheFolder is the folder that is asked for, whether or not it can be used.
 func (a *app) cacheFolder() (string, error) { return registry.CacheDir(a.cacheDir, a.getenv) }
 
-// openCache opens the cache folder, and those below it, without reading any
-// configuration.
+// openCache opens the cache that builds use, and those below it, without reading
+// any configuration.
 func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
-	limits, err := a.limits()
+	o, err := a.cacheOptions()
 	if err != nil {
 		return nil, err
 	}
-	return registry.OpenCache(ctx, registry.CacheOptions{
-		Dir: a.cacheDir, Path: a.tiers(), Limits: limits,
+	return registry.OpenCache(ctx, o)
+}
+
+// cacheOptions are those with which builds open the cache.
+func (a *app) cacheOptions() (registry.CacheOptions, error) {
+	limits, err := a.limits()
+	return registry.CacheOptions{
+		Dir: a.cacheDir, Path: a.tiers(), Limits: limits, Build: true,
 		Trust: isOn(a.getenv("AITER_TRUST_JIT_DIR")), Getenv: a.getenv,
-	})
+	}, err
 }
 
 // tiers are the folders of the caches to read.

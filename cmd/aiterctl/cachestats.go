@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aiter-go/aiter/jit/cache"
@@ -35,6 +36,9 @@ func (a *app) cacheStats(ctx context.Context) error {
 	a.printCounts(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %d artifacts and %d objects, %.1f s of compiling; %d corrupt, %d unfinished files\n",
 		s.Path, sizeWords(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
+	if err == nil && len(s.Tiers) > 0 {
+		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.Tiers, ", "))
+	}
 	return err
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,28 +22,49 @@ type tierItem struct {
 	Bytes     int64  `json:"bytes"`
 
 	err error
+	of  layer
 }
 
+// layer says what a cache is to builds.
+type layer int
+
+const (
+	ownCache       layer = iota // the folder that is asked for
+	temporaryCache              // in its place, where it cannot be written
+	tierCache                   // of AITER_JIT_PATH
+)
+
 // caches looks at each cache folder by itself, so that one which is refused
-// does not hide the others.
+// does not hide the others. They come in the order in which builds look at them.
 func (a *app) caches(ctx context.Context) ([]tierItem, error) {
-	path, err := a.cacheFolder()
+	o, err := a.cacheOptions()
 	if err != nil {
 		return nil, err
 	}
-	bare := *a
-	bare.cachePath = ":" // none
-	store, err := bare.openCache(ctx)
-	items := []tierItem{newTierItem(path, "read and write", store, err)}
+	o.Path = nil
+	var items []tierItem
+	path, err := a.cacheFolder()
+	store, bad := registry.OpenCache(zerolog.Nop().WithContext(ctx), o) // what it warns of is in the list
+	if bad == nil && store.Path() != path && store.Writable() == nil {
+		items = append(items, newTierItem(store.Path(), "read and write", temporaryCache, store, nil))
+	}
+	if err != nil && len(items) == 0 {
+		return nil, err
+	}
+	if err == nil {
+		o.Build = false
+		store, bad = registry.OpenCache(ctx, o)
+		items = append(items, newTierItem(path, "read and write", ownCache, store, bad))
+	}
 	for _, dir := range a.tiers() {
-		t, err := cache.OpenTier(dir, cache.Options{TrustForeign: isOn(a.getenv("AITER_TRUST_JIT_DIR"))})
-		items = append(items, newTierItem(dir, "read", t, err))
+		t, err := cache.OpenTier(dir, cache.Options{TrustForeign: o.Trust})
+		items = append(items, newTierItem(dir, "read", tierCache, t, err))
 	}
 	return items, nil
 }
 
-func newTierItem(path, use string, d *cache.Dir, err error) tierItem {
-	x := tierItem{Path: path, Use: use, Status: statusOK, err: err}
+func newTierItem(path, use string, of layer, d *cache.Dir, err error) tierItem {
+	x := tierItem{Path: path, Use: use, Status: statusOK, err: err, of: of}
 	if err == nil {
 		if bad := d.Writable(); bad != nil {
 			x.Use = "read"
@@ -76,34 +96,45 @@ func (a *app) listTiers(ctx context.Context) error {
 	return a.table(rows)
 }
 
-// checkCache looks at the cache folder, checkTiers at those below it.
+// checkCache looks at the cache folder, and at the one in its place, checkTiers at
+// those below it.
 //
 // A cache that cannot be written is no failure where builds go into a temporary
 // folder instead.
 func (a *app) checkCache(ctx context.Context) []check {
 	items, err := a.caches(ctx)
-	if err == nil {
-		err = items[0].err
-	}
-	if err == nil && items[0].Use != "read" {
-		return []check{items[0].check("cache", true)}
-	}
-	c := check{Name: "cache", required: true}
-	instead, bad := a.openBuildCache(zerolog.Nop().WithContext(ctx)) // the build below warns
-	if bad != nil {
-		c.fail(cmp.Or(err, bad))
+	if err != nil {
+		c := check{Name: "cache", required: true}
+		c.fail(err)
 		return []check{c}
 	}
-	if err == nil {
-		c = items[0].check("cache", true)
-	} else {
-		c.fail(err)
-		c.err = nil
+	var list []check
+	instead := ""
+	if x := items[0]; x.of == temporaryCache {
+		instead = x.Path
+		list = append(list, x.check("temporary cache", true))
+		if _, err := a.cacheFolder(); err != nil {
+			c := check{Name: "cache"}
+			c.fail(err)
+			list = append(list, c.replaced(instead))
+		}
 	}
-	c.Status = statusWarning
-	c.Detail += "; what is built goes into the temporary folder " + instead.Path()
+	for _, x := range items {
+		if c := x.check("cache", instead == ""); x.of == ownCache && instead != "" {
+			list = append(list, c.replaced(instead))
+		} else if x.of == ownCache {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// replaced is the check of a cache in whose place builds use another folder.
+func (c check) replaced(instead string) check {
+	c.Status, c.err = statusWarning, nil
+	c.Detail += "; what is built goes into the temporary folder " + instead
 	c.Hint = "name a folder that lasts with --cache-dir DIR or AITER_JIT_DIR"
-	return []check{c}
+	return c
 }
 
 func (a *app) checkTiers(ctx context.Context) []check {
@@ -112,21 +143,12 @@ func (a *app) checkTiers(ctx context.Context) []check {
 		return nil // checkCache says so
 	}
 	var list []check
-	for _, x := range items[1:] {
-		list = append(list, x.check("cache to read", x.Status == statusFailed))
+	for _, x := range items {
+		if x.of == tierCache {
+			list = append(list, x.check("cache to read", x.Status == statusFailed))
+		}
 	}
 	return list
-}
-
-// openBuildCache opens the cache as builds do: see [registry.OpenCache].
-func (a *app) openBuildCache(ctx context.Context) (*cache.Dir, error) {
-	limits, err := a.limits()
-	if err != nil {
-		return nil, err
-	}
-	return registry.OpenCache(ctx, registry.CacheOptions{
-		Dir: a.cacheDir, Limits: limits, Trust: isOn(a.getenv("AITER_TRUST_JIT_DIR")), Getenv: a.getenv, Build: true,
-	})
 }
 
 func (x tierItem) check(name string, required bool) check {
