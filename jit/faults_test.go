@@ -244,8 +244,9 @@ func TestFullCacheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := b.buildErr()
-	if text := err.Error(); !strings.Contains(text, "No space left") && !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %v, want an error that says the disk is full", err)
+	var access *cache.AccessError
+	if !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("got %v, want an AccessError that says the disk is full", err)
 	}
 	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT, "mode=0700,size=16m"); err != nil {
 		t.Fatal(err)

@@ -167,6 +167,9 @@ func TestDiskFullAnywhere(t *testing.T) {
 		if !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "No space left") && !strings.Contains(err.Error(), "signal") {
 			t.Errorf("with %s: the error does not say that the disk is full: %v", room, err)
 		}
+		if access := (*cache.AccessError)(nil); !errors.As(err, &access) && !strings.Contains(err.Error(), "signal") {
+			t.Errorf("with %s: it is not the cache folder's fault: %v", room, err)
+		}
 		var ce *jit.CompileError
 		if errors.As(err, &ce) && !ce.Remembered.IsZero() {
 			t.Errorf("a full disk was remembered as the source's fault: %v", err)

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // retryFull builds those again, once, that have failed because the disk is
@@ -22,6 +24,11 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	if len(full) == 0 || ctx.Err() != nil {
 		return
 	}
+	defer func() {
+		for _, i := range full {
+			results[i].Err = m.blameDisk(results[i].Err)
+		}
+	}()
 	rep, err := m.opts.Cache.MakeRoom(ctx)
 	m.observeTrim(zerolog.Ctx(ctx), rep, err)
 	if !rep.Due {
@@ -33,6 +40,16 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 		wg.Go(func() { results[i] = s.module(ctx, results[i].Request) })
 	}
 	wg.Wait()
+}
+
+// blameDisk adds to what a compiler says of a full disk that it is the cache's, and
+// what to do. After a signal that is a guess, and not said.
+func (m *Manager) blameDisk(err error) error {
+	var access *cache.AccessError
+	if errors.As(err, &access) || !diskIsFull(err) || killedByBus(err) {
+		return err
+	}
+	return errors.Join(err, &cache.AccessError{Path: m.opts.Cache.Path(), Op: "write to", Err: syscall.ENOSPC})
 }
 
 // diskIsFull says whether a build failed for want of room: the temporary files of
@@ -47,5 +64,10 @@ func diskIsFull(err error) bool {
 		return false
 	}
 	words := []string{syscall.ENOSPC.Error(), syscall.EDQUOT.Error()}
-	return containsAny(strings.ToLower(e.Output), words) || strings.Contains(e.Reason, syscall.SIGBUS.String())
+	return containsAny(strings.ToLower(e.Output), words) || killedByBus(err)
+}
+
+func killedByBus(err error) bool {
+	var e *CompileError
+	return errors.As(err, &e) && strings.Contains(e.Reason, syscall.SIGBUS.String())
 }

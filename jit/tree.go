@@ -118,7 +118,8 @@ func (t *EmbeddedTree) Names(dir string) map[string]bool {
 }
 
 // Dir implements [Tree]. It looks at the tree each time: a compiler that reads
-// what somebody has edited there would not compile what the keys say.
+// what somebody has edited there would not compile what the keys say. It fails
+// with [*cache.AccessError] where the tree cannot be written.
 func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +138,7 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 		}
 		err = t.layOut(dir)
 	}
-	return "", fmt.Errorf("lay out the sources in %s: %w", dir, cmp.Or(err, errTaken))
+	return "", &cache.AccessError{Path: t.below, Op: "lay out the sources in", Err: cmp.Or(err, errTaken)}
 }
 
 var errTaken = errors.New("it is changed or taken away again and again")

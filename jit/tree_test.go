@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -92,4 +94,19 @@ func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 		t.Errorf("cleaned beside it: %v", err)
 	}
 	b.noLitter()
+}
+
+func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
+	b := newBench(t)
+	b.mounted("mode=0700,size=64k")
+	files := testTree()
+	files["include/large.h"] = &fstest.MapFile{Data: make([]byte, 100<<10), Mode: 0o644}
+	err := b.buildErr(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache.SourcesPath()) })
+	var access *cache.AccessError
+	if !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("got %v, want an AccessError that says the disk is full", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", "source", "*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
 }
