@@ -34,6 +34,9 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 	defer stage.Close()
 	library := stage.File("library")
 	if err := copyFile(r.Artifact.Path, library); err != nil { // no link: it gets a mode of its own
+		if isFull(err) {
+			err = &cache.AccessError{Path: to.Path(), Op: "write to", Err: err}
+		}
 		return err
 	}
 	a := r.Artifact

@@ -56,7 +56,7 @@ func (m *Manager) blameDisk(err error) error {
 // compilers are in the cache's folder, too. A linker that has mapped its output
 // gets SIGBUS.
 func diskIsFull(err error) bool {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if isFull(err) {
 		return true
 	}
 	var e *CompileError
@@ -65,6 +65,10 @@ func diskIsFull(err error) bool {
 	}
 	words := []string{syscall.ENOSPC.Error(), syscall.EDQUOT.Error()}
 	return containsAny(strings.ToLower(e.Output), words) || killedByBus(err)
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func killedByBus(err error) bool {

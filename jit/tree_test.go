@@ -96,6 +96,28 @@ func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 	b.noLitter()
 }
 
+func TestExportToAFullDisk(t *testing.T) {
+	from, full := newBench(t), newBench(t)
+	full.mounted("mode=0700,size=40k")
+	m := from.manager()
+	results, err := m.Build(context.Background(), demo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := cache.Open(full.cacheDir, cache.Options{})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(full.cacheDir, "ballast"), make([]byte, 28<<10), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var access *cache.AccessError
+	if err := m.Export(to, results); !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want an AccessError that says the disk is full", err)
+	}
+	full.noLitter()
+}
+
 func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
 	b := newBench(t)
 	b.mounted("mode=0700,size=64k")

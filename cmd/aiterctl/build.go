@@ -87,6 +87,8 @@ func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
 		return usagef("give --op or --all, not both")
 	case !f.all && len(names)+len(f.parts.ops) == 0:
 		return usagef("nothing to build: name modules (aiterctl list modules), or give --op or --all")
+	case cmd.Flags().Changed("output") && f.output == "":
+		return usagef("--output is empty: expected a folder; if a variable names it, it is not set")
 	case f.output != "" && f.dryRun:
 		return usagef("--output and --dry-run exclude each other")
 	case cmd.Flags().Changed("jobs") && f.jobs < 1:

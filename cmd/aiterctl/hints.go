@@ -101,6 +101,9 @@ func hintCompile(err error) string {
 }
 
 func hintCache(err error) string {
+	if as[*outputError](err) {
+		return "" // it says what to give
+	}
 	var foreign *cache.UntrustedError
 	if errors.As(err, &foreign) && foreign.Tier {
 		return "aiterctl list tiers shows the caches that are read"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -21,15 +22,40 @@ func noneEmpty(reqs []jit.Request, targets []target.Target) error {
 	return nil
 }
 
+// outputError is what is wrong with the folder of --output; the variables that
+// name other caches do not help.
+type outputError struct{ err error }
+
+// ofOutput says of an error that it is about the folder of --output.
+func ofOutput(err error) error { return &outputError{err} }
+
+func (e *outputError) Error() string {
+	var access *cache.AccessError
+	var foreign *cache.UntrustedError
+	switch {
+	case errors.As(e.err, &access):
+		return fmt.Sprintf("--output: cannot %s the folder %s: %v; give another folder with --output", access.Op, access.Path, access.Err)
+	case errors.As(e.err, &foreign) && foreign.Mode&0o022 == 0:
+		return fmt.Sprintf("--output: folder %s belongs to user %d, this process runs as user %d; give another folder with --output", foreign.Path, foreign.Owner, foreign.User)
+	}
+	return fmt.Sprintf("--output: %v", e.err)
+}
+
+func (e *outputError) Unwrap() error { return e.err }
+
 // checkOutput refuses a folder that holds something else than a cache: it is
-// made readable for all, and its owner may not think of what others see there.
+// made readable for all, and its owner may not think of what others see there; and,
+// before anything is built, one that cannot be written.
 func checkOutput(dir string) error {
 	name, err := cache.Foreign(dir)
 	if err != nil {
-		return err
+		return ofOutput(err)
 	}
 	if name != "" {
 		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
+	}
+	if err := cache.Probe(dir, cache.Options{}); err != nil {
+		return ofOutput(err)
 	}
 	return nil
 }
@@ -43,14 +69,14 @@ func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
 	}
 	to, err := cache.Open(b.output, cache.Options{})
 	if err != nil {
-		return err
+		return ofOutput(err)
 	}
 	if err := errors.Join(b.manager.Export(to, results), to.MakeReadable()); err != nil {
-		return err
+		return ofOutput(err)
 	}
 	made, err := cache.OpenTier(b.output, cache.Options{})
 	if err != nil {
-		return err
+		return ofOutput(err)
 	}
 	return b.manager.CheckPrebuilt(ctx, made, b.requests()...)
 }
