@@ -113,6 +113,9 @@ func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, star
 		out.reason = "it ended well but wrote no object file (a compiler in a container must see the cache folder " + u.m.opts.Cache.Path() + ")"
 	}
 	if out.reason == "" {
+		out.reason = u.wrongTarget(stage.File(objectFile))
+	}
+	if out.reason == "" {
 		return nil
 	}
 	return u.fail(ctx, failedRun{stage, root, c, out, started})

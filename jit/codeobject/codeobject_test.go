@@ -240,3 +240,21 @@ func FuzzParseDisassembly(f *testing.F) {
 		}
 	})
 }
+
+func TestMadeFor(t *testing.T) {
+	for _, target := range []string{"gfx942", "gfx1201"} {
+		if got, err := MadeFor(bytes.NewReader(read(t, "tiny-"+target+".co"))); err != nil || got != target {
+			t.Errorf("%s: made for %q, error %v", target, got, err)
+		}
+	}
+	good := read(t, "tiny-gfx942.co")
+	for name, code := range map[string][]byte{
+		"nothing": nil, "text": []byte("hello"), "cut off": good[:100],
+		"no target":  bytes.Replace(good, []byte("amdhsa.target"), []byte("amdhsa.tarGet"), 1),
+		"odd target": bytes.Replace(good, []byte("amdhsa--gfx942"), []byte("amdhsa__gfx942"), 1),
+	} {
+		if got, err := MadeFor(bytes.NewReader(code)); err == nil {
+			t.Errorf("%s: made for %q, want an error", name, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -35,6 +36,7 @@ const (
 
 // metadata is the part of the document that is used; the key names are LLVM's ("Code Object V3 Metadata").
 type metadata struct {
+	Target  string `msgpack:"amdhsa.target"` // "amdgcn-amd-amdhsa--gfx90a:xnack-"
 	Kernels []struct {
 		Name       string `msgpack:".name"`
 		Symbol     string `msgpack:".symbol"`
@@ -58,13 +60,9 @@ func (o Object) Kernels() ([]Kernel, error) {
 		return nil, fmt.Errorf("code object for %s: %w", o.Target, err)
 	}
 	defer file.Close()
-	var doc metadata
-	note, err := findNote(file)
+	doc, err := readMetadata(file)
 	if err != nil {
 		return nil, err
-	}
-	if err := msgpack.Unmarshal(note, &doc); err != nil {
-		return nil, &FormatError{"metadata", err.Error()}
 	}
 	sizes := symbolSizes(file)
 	var list []Kernel
@@ -76,6 +74,37 @@ func (o Object) Kernels() ([]Kernel, error) {
 		})
 	}
 	return list, nil
+}
+
+// MadeFor returns the target that a code object itself says it was compiled for, "gfx942" or "gfx90a:xnack-": features
+// that may be either way, or that the processor has not, are left out. A code object without kernels says it too. It
+// fails with [*FormatError] and what debug/elf says.
+func MadeFor(code io.ReaderAt) (string, error) {
+	file, err := elf.NewFile(code)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	doc, err := readMetadata(file)
+	if err != nil {
+		return "", err
+	}
+	_, name, ok := strings.Cut(doc.Target, "--")
+	if !ok || name == "" {
+		return "", &FormatError{"metadata", fmt.Sprintf("amdhsa.target is %q, expected such as \"amdgcn-amd-amdhsa--gfx942\"", doc.Target)}
+	}
+	return name, nil
+}
+
+func readMetadata(file *elf.File) (doc metadata, err error) {
+	note, err := findNote(file)
+	if err != nil {
+		return doc, err
+	}
+	if err := msgpack.Unmarshal(note, &doc); err != nil {
+		return doc, &FormatError{"metadata", err.Error()}
+	}
+	return doc, nil
 }
 
 // findNote returns the metadata, a MessagePack document in a note segment.

@@ -1,0 +1,75 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// wrapHipcc makes a compiler that asks the real hipcc for another target: a script whose
+// shell code may change "$@".
+func wrapHipcc(t *testing.T, change string) string {
+	t.Helper()
+	real := testenv.Tool(t, "hipcc")
+	root := filepath.Join(filepath.Dir(filepath.Dir(real)), "rocm")
+	wrapper := filepath.Join(t.TempDir(), "hipcc")
+	script := "#!/bin/sh\n# aiter-root: " + root + "\n" + change + "\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return wrapper
+}
+
+// A compiler that makes code for another target than it is asked for is found out before
+// anything of it is in the cache; a good one, in its place, is taken.
+func TestCodeForAnotherTarget(t *testing.T) {
+	rewrite := func(from, to string) string {
+		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` + to + `; set -- "$@" "$a"; done`
+	}
+	kernels, none := gpuFiles["src/k.hip"], "extern \"C\" int demo() { return 0; }\n"
+	for _, tt := range []struct{ name, source, asked, made string }{
+		{"another architecture", kernels, "gfx942", "gfx90a"},
+		{"a feature too many, without kernels", none, "gfx90a", "gfx90a:xnack-"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := gpuBench(t)
+			b.write("src/k.hip", tt.source)
+			wrapper := wrapHipcc(t, rewrite(tt.asked, tt.made))
+			b.extra = map[string]string{"HIPCC": wrapper}
+			req := jit.Request{Module: "module_demo", Target: parseTarget(t, tt.asked)}
+			res, err := b.manager().Build(context.Background(), req)
+			var failed *jit.CompileError
+			if !errors.As(err, &failed) {
+				t.Fatalf("error is %v, want a CompileError; the artifact is %q", err, res[0].Artifact.Path)
+			}
+			for _, want := range []string{"src/k.hip", "made code for " + tt.made + ",", "expected " + tt.asked + ";", wrapper, "--offload-arch"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			}
+			b.checkNoDevice()
+
+			b.extra = map[string]string{"HIPCC": wrapHipcc(t, "")}
+			if _, err := b.manager().Build(context.Background(), req); err != nil {
+				t.Errorf("a wrapper that changes nothing: %v", err)
+			}
+		})
+	}
+}
+
+// checkNoDevice wants no record of an object but the host pass's, and no artifact.
+func (b *bench) checkNoDevice() {
+	b.t.Helper()
+	for pattern, most := range map[string]int{"v1/artifact/*": 0, "v1/record/object/*/*": 1} {
+		files, err := filepath.Glob(filepath.Join(b.cacheDir, pattern))
+		if err != nil || len(files) > most {
+			b.t.Errorf("%s: %q, error %v; want at most %d", pattern, files, err, most)
+		}
+	}
+}
