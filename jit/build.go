@@ -201,7 +201,9 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 	w := s.world(tc)
 	log, kept := zerolog.Ctx(ctx), &pins{store: s.m.opts.Cache}
 	var units []*unit
+	var sources []string
 	for i, p := range plan.Units {
+		sources = append(sources, p.Source)
 		for _, pass := range tc.Passes(p.Flags) {
 			units = append(units, &unit{
 				m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
@@ -210,7 +212,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module,
 		}
 	}
 	return units, &link{
-		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, flags: plan.LinkFlags,
+		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, sources: sources, flags: plan.LinkFlags,
 		timeout: s.m.timeout(mod), log: log, pins: kept, w: w,
 	}, nil
 }

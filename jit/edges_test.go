@@ -140,7 +140,7 @@ func TestFailureEndsItsOwnModuleOnly(t *testing.T) {
 	b := newBench(t)
 	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp", "src/b.cpp", "src/d.cpp").Replace(testConfig))
 	b.write("src/a.cpp", "int x = ;\n")
-	b.write("src/c.cpp", "int c;\n")
+	b.write("src/c.cpp", strings.Replace(demoOp, "demo", "other", 1))
 	b.write("src/d.cpp", "int d;\n")
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile + "; do sleep 0.01; done;; *) sleep 0.5;; esac")

@@ -105,7 +105,7 @@ func TestEditsWhileCompiling(t *testing.T) {
 			if err := os.Chtimes(header+".new", old, old); err != nil {
 				t.Fatal(err)
 			}
-			b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n")
+			b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n"+demoOp)
 			time.Sleep(50 * time.Millisecond) // files that look freshly written are compiled twice
 			once := filepath.Join(t.TempDir(), "once")
 			edit := strings.ReplaceAll(tt.edit, "%s", header)
@@ -157,7 +157,7 @@ func TestHeaderOutsideOfTheTreeToAndFro(t *testing.T) {
 	b := newBench(t)
 	header := filepath.Join(b.root, "..", "outside", "only_a.h")
 	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
-	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n")
+	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n"+demoOp)
 	first := b.build()
 	b.write("../outside/only_a.h", "#define ONLY_A 7\n")
 	if second := b.build(); second.Artifact.Digest == first.Artifact.Digest {

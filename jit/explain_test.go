@@ -192,7 +192,7 @@ func TestRebuildComparesBytes(t *testing.T) {
 	}
 
 	// A compiler that puts a number of its own into each object.
-	b.write("src/a.cpp", "extern \"C\" const char* demo_a() { return STAMP; }\n")
+	b.write("src/a.cpp", "extern \"C\" const char* demo_a() { return STAMP; }\n"+demoOp)
 	stamp := b.cxx + ".stamp"
 	if err := os.WriteFile(stamp, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 func TestMissingByAnAbsolutePath(t *testing.T) {
 	b := oneUnitBench(t)
 	missing := filepath.Join(t.TempDir(), "missing.h")
-	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+missing+"\"\n")
+	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+missing+"\"\n"+demoOp)
 	first, _, _ := b.failed()
 	b.wantMemory(first)
 	if err := os.WriteFile(missing, nil, 0o600); err != nil {
@@ -106,7 +106,7 @@ func TestMissingByAnAbsolutePath(t *testing.T) {
 
 // TestAnyChangeTriesAgain changes one thing after a failure.
 func TestAnyChangeTriesAgain(t *testing.T) {
-	missing := "#include \"both.h\"\n#include \"sub/missing.h\"\n#if __has_include(\"optional.h\")\n#endif\n"
+	missing := "#include \"both.h\"\n#include \"sub/missing.h\"\n#if __has_include(\"optional.h\")\n#endif\n" + demoOp
 	changes := map[string]func(b *bench){
 		"source":                 func(b *bench) { b.write("src/a.cpp", missing+"\n") },
 		"header":                 func(b *bench) { b.write("include/both.h", "#define BOTH 9\n") },
@@ -216,7 +216,7 @@ func TestFailedLinksAreRemembered(t *testing.T) {
 	if _, remembered, _ := b.failed(func(o *jit.Options) { o.Force = true }); remembered {
 		t.Error("under force the memory was believed")
 	}
-	b.write("src/a.cpp", "int missing() { return 1; }\nint demo() { return missing(); }\n")
+	b.write("src/a.cpp", "int missing() { return 1; }\nint demo() { return missing(); }\n"+demoOp)
 	b.build()
 }
 

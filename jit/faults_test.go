@@ -258,7 +258,7 @@ func TestFullCacheFolder(t *testing.T) {
 // TestFullDiskMakesRoom: what has not been used for long goes, once.
 func TestFullDiskMakesRoom(t *testing.T) {
 	large := func(n string) string {
-		return "char data[1 << 21] = {" + n + "};\nextern \"C\" int demo_a() { return " + n + "; }\n"
+		return "char data[1 << 21] = {" + n + "};\nextern \"C\" int demo_a() { return " + n + "; }\n" + demoOp
 	}
 	b := oneUnitBench(t)
 	b.mounted("mode=0700,size=6m")

@@ -37,7 +37,7 @@ var gpuFiles = map[string]string{
 #endif
 namespace { __global__ void scale(float* p) { p[threadIdx.x] *= FACTOR; } }
 extern "C" int demo(float* p) { scale<<<1, 64>>>(p); return 0; }
-`,
+` + demoOp,
 	"include/device_only.h": "#define FACTOR 2\n",
 	"include/host_only.h":   "#define FACTOR 0\n",
 }
@@ -169,7 +169,7 @@ func TestLineInfoNamesTheCheckout(t *testing.T) {
 		two.cacheDir = one.cacheDir
 		for _, b := range []*bench{one, two} {
 			b.write("config.toml", strings.Replace(gpuConfig, "-O1", tt.flag, 1))
-			b.write("src/k.hip", "extern \"C\" int demo() { return 0; }\n")
+			b.write("src/k.hip", demoOp)
 			b.extra = map[string]string{tt.variable: compiler}
 		}
 		first := one.buildFor(tt.variable, compiler, tt.target)

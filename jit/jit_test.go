@@ -38,9 +38,12 @@ name = "demo"
 schema = "(Tensor x) -> ()"
 `
 
+// demoOp is the operator that the configurations promise.
+const demoOp = "extern \"C\" int __tvm_ffi_demo() { return 0; }\n"
+
 var testFiles = map[string]string{
 	"config.toml":        testConfig,
-	"src/a.cpp":          "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n",
+	"src/a.cpp":          "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n" + demoOp,
 	"src/b.cpp":          "#include \"both.h\"\nextern \"C\" int demo_b() { return BOTH; }\n",
 	"include/both.h":     "#define BOTH 1\n",
 	"include/only_a.h":   "#define ONLY_A 2\n",

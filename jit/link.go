@@ -26,6 +26,7 @@ type link struct {
 	target  target.Target
 	part    manifest.Spec // of the module, that the library is
 	ops     []string      // that the library holds
+	sources []string      // of its units
 	flags   []string
 	timeout time.Duration
 	log     *zerolog.Logger
@@ -57,6 +58,9 @@ func (l *link) identify(units []UnitResult) {
 	}
 	argv := l.argv(rootMark, names, objectMark, depMark)
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
+	if len(l.ops) > 0 { // that the library was seen to have
+		l.lines.Add("operators", strings.Join(slices.Sorted(slices.Values(l.ops)), " "))
+	}
 	for _, u := range units {
 		l.lines.Add("object "+unitName(u.Source, u.Pass), u.ref.Object)
 	}
@@ -260,6 +264,9 @@ func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string,
 	}
 	if info, err := os.Stat(stage.File(l.output())); out.reason == "" && (err != nil || info.Size() == 0) {
 		out.reason = "it ended well but wrote no library"
+	}
+	if out.reason == "" {
+		out.reason = l.wrongExports(stage.File(l.output()))
 	}
 	if out.reason == "" {
 		return tried, nil

@@ -79,7 +79,7 @@ func TestMissingLibrary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := oneUnitBench(t)
-			b.write("src/a.cpp", usesValue)
+			b.write("src/a.cpp", usesValue+demoOp)
 			b.linkFlags(change(b)...)
 			b.write("early/none", "")
 			first := b.failedLink("without it", false)
@@ -105,7 +105,7 @@ func TestMissingScript(t *testing.T) {
 // TestLibraryInTheDriversFolders appears before the one that was found.
 func TestLibraryInTheDriversFolders(t *testing.T) {
 	b := oneUnitBench(t)
-	b.write("src/a.cpp", usesValue)
+	b.write("src/a.cpp", usesValue+demoOp)
 	b.library("second", 1)
 	b.write("first/none", "")
 	b.linker("export LIBRARY_PATH='" + b.root + "/first:" + b.root + "/second'")

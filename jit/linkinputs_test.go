@@ -105,11 +105,11 @@ func TestLibraryOfTheLinkChanges(t *testing.T) {
 func TestScriptOfTheLinkChanges(t *testing.T) {
 	b := newBench(t)
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags.common = [\"-Wl,--version-script="+b.root+"/demo.map\"]\ninclude = ", 1))
-	b.write("demo.map", "{ global: demo_a; local: *; };\n")
+	b.write("demo.map", "{ global: __tvm_ffi_demo; demo_a; local: *; };\n")
 	first := b.build()
 	b.compiles()
 	b.linking("again", jit.Hit)
-	b.write("demo.map", "{ global: demo_a; demo_b; local: *; };\n")
+	b.write("demo.map", "{ global: __tvm_ffi_demo; demo_a; demo_b; local: *; };\n")
 	if second := b.linking("another script", jit.Compiled); second.Artifact.Digest == first.Artifact.Digest {
 		t.Error("another script gave the same bytes")
 	}

@@ -21,7 +21,7 @@ func TestComputedHasInclude(t *testing.T) {
 			b := oneUnitBench(t)
 			b.write("late/sub/none", "")
 			b.write("include/asks.h", text+"#ifndef WHAT_IS\n#define WHAT_IS 0\n#endif\n")
-			b.write("src/a.cpp", "#include \"asks.h\"\nextern \"C\" int demo() { return WHAT_IS; }\n")
+			b.write("src/a.cpp", "#include \"asks.h\"\nextern \"C\" int demo() { return WHAT_IS; }\n"+demoOp)
 			b.expect("first", map[string]string{"src/a.cpp": ""})
 			b.expect("again", nil)
 			b.write("late/sub/none", "other text, the same names")
@@ -48,7 +48,7 @@ func TestComputedHasInclude(t *testing.T) {
 // TestListingOfLinks ends, and follows links.
 func TestListingOfLinks(t *testing.T) {
 	b := oneUnitBench(t)
-	b.write("src/a.cpp", "#define WHAT <linked/what.h>\n#if __has_include(WHAT)\n#error found\n#endif\n")
+	b.write("src/a.cpp", "#define WHAT <linked/what.h>\n#if __has_include(WHAT)\n#error found\n#endif\n"+demoOp)
 	b.write("elsewhere/none", "")
 	for link, to := range map[string]string{"late/linked": "../elsewhere", "late/loop": ".", "late/again": ".", "late/void": "nowhere"} {
 		if err := os.Symlink(to, filepath.Join(b.root, link)); err != nil {

@@ -45,7 +45,7 @@ var mutationFiles = map[string]string{
 #define THERE 1
 #endif
 extern "C" int demo_a() { return BOTH + OUTER + NAMED; }
-`,
+` + demoOp,
 	"src/b.cpp":            "#include \"both.h\"\nextern \"C\" int demo_b() { return BOTH; }\n",
 	"include/both.h":       "#pragma once\n#define BOTH 1\n",
 	"include/deep/outer.h": "#include \"inner.h\"\n#define OUTER INNER\n",

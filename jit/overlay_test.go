@@ -208,7 +208,7 @@ func TestDeviceLibraryMutations(t *testing.T) {
 			b := gpuBench(t)
 			x := parse(t, tt.target)
 			b.extra = map[string]string{tt.variable: compiler}
-			b.write("src/k.hip", "__attribute__((device)) int d;\nextern \"C\" int demo() { return 0; }\n")
+			b.write("src/k.hip", "__attribute__((device)) int d;\n"+demoOp)
 			tc, err := (&toolchain.Finder{Env: b.env}).Find(context.Background(), x)
 			if err != nil {
 				t.Fatal(err)

@@ -36,9 +36,17 @@ name = "fixed"
 schema = "(Tensor y) -> ()"
 `
 
+// typedSource and fixedSource hold an operator each.
+var (
+	typedSource = strings.Replace(testFiles["src/a.cpp"], "__tvm_ffi_demo", "__tvm_ffi_typed", 1)
+	fixedSource = testFiles["src/b.cpp"] + strings.Replace(demoOp, "demo", "fixed", 1)
+)
+
 func newPartsBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.write("config.toml", partsConfig)
+	b.write("src/a.cpp", typedSource)
+	b.write("src/b.cpp", fixedSource)
 	b.write("src/help.cpp", "int help() { return 1; }\n")
 	return b
 }
@@ -89,7 +97,7 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 		t.Errorf("another value changed what is there: %s", now.Action)
 	}
 	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
-	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
+	b.write("src/a.cpp", typedSource+"// more\n")
 	b.expectPart("an edit", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
 }
 

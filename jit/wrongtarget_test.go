@@ -32,7 +32,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 	rewrite := func(from, to string) string {
 		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` + to + `; set -- "$@" "$a"; done`
 	}
-	kernels, none := gpuFiles["src/k.hip"], "extern \"C\" int demo() { return 0; }\n"
+	kernels, none := gpuFiles["src/k.hip"], demoOp
 	for _, tt := range []struct{ name, source, asked, made string }{
 		{"another architecture", kernels, "gfx942", "gfx90a"},
 		{"a feature too many, without kernels", none, "gfx90a", "gfx90a:xnack-"},

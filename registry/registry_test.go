@@ -319,9 +319,9 @@ func TestLibraryWithoutTheOperator(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: brokenTree(t)})
 	_, x, _ := small()
 	err := lookup(t, r, "hollow").Call(context.Background(), x)
-	var load *registry.LoadError
-	if !errors.As(err, &load) || !strings.Contains(err.Error(), "hollow") {
-		t.Errorf("got %v, want a LoadError that names the operator", err)
+	var link *jit.CompileError
+	if !errors.As(err, &link) || !strings.Contains(link.Reason, "hollow in csrc/kernels/hollow.cpp") {
+		t.Errorf("got %v, want a CompileError that names the operator and its source", err)
 	}
 }
 

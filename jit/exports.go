@@ -1,0 +1,81 @@
+package jit
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// exportPrefix begins the symbol of an operator in a library; aiter/ffi.h writes it, the
+// registry looks it up.
+const exportPrefix = "__tvm_ffi_"
+
+// wrongExports says which operators a library lacks that the configuration promises, "" when
+// it has them all: else the first call would be the one to find out.
+func (l *link) wrongExports(library string) string {
+	if len(l.ops) == 0 {
+		return ""
+	}
+	exported, err := exports(library)
+	if err != nil {
+		return fmt.Sprintf("it ended well but its library cannot be read: %v", err)
+	}
+	var where []string // "a, b in x.cpp", operators of the same sources together
+	missing := map[string][]string{}
+	for _, op := range l.ops {
+		if slices.Contains(exported, op) {
+			continue
+		}
+		in := l.sourcesOf(op)
+		if missing[in] == nil {
+			where = append(where, in)
+		}
+		missing[in] = append(missing[in], op)
+	}
+	if len(where) == 0 {
+		return ""
+	}
+	for i, in := range where {
+		where[i] = strings.Join(missing[in], ", ") + " in " + in
+	}
+	got := "none"
+	if len(exported) > 0 {
+		got = strings.Join(exported, ", ")
+	}
+	return fmt.Sprintf("the library lacks operators that the configuration of %s promises: %s; it exports: %s; write AITER_EXPORT(name, ...) of aiter/ffi.h there, which defines %sname for all to see, or mend the operator's name or sources in the configuration",
+		l.mod.Name, strings.Join(where, "; "), got, exportPrefix)
+}
+
+// exports are the operators that a library defines and lets others see, sorted.
+func exports(library string) ([]string, error) {
+	f, err := elf.Open(library)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return nil, err
+	}
+	var ops []string
+	for _, s := range symbols {
+		if op, ok := strings.CutPrefix(s.Name, exportPrefix); ok && s.Section != elf.SHN_UNDEF {
+			ops = append(ops, op)
+		}
+	}
+	slices.Sort(ops)
+	return ops, nil
+}
+
+// sourcesOf are those of the link's sources that hold an operator, by the configuration.
+func (l *link) sourcesOf(op string) string {
+	var files []string
+	for _, s := range l.mod.Sources {
+		if slices.Contains(l.mod.Holds(s), op) {
+			files = append(files, s.Files...)
+		}
+	}
+	return strings.Join(slices.DeleteFunc(files, func(f string) bool { return !slices.Contains(l.sources, f) }), ", ")
+}

@@ -1,0 +1,81 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// lacks builds, and wants the link to fail with these words and nothing published.
+func (b *bench) lacks(what string, r jit.Request, words ...string) {
+	b.t.Helper()
+	res, err := b.manager().Build(context.Background(), r)
+	var failed *jit.CompileError
+	if !errors.As(err, &failed) || failed.Source != "" {
+		b.t.Errorf("%s: error is %v, want a CompileError of the link; the artifact is %q", what, err, res[0].Artifact.Path)
+		return
+	}
+	for _, w := range append(words, "module_demo", "AITER_EXPORT") {
+		if !strings.Contains(failed.Reason, w) {
+			b.t.Errorf("%s: the error does not say %q: %s", what, w, failed.Reason)
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(b.cacheDir, "v1/artifact/*")); err != nil || len(files) > 0 {
+		b.t.Errorf("%s: in the cache are %q, %v", what, files, err)
+	}
+}
+
+func TestLibraryWithoutItsOperators(t *testing.T) {
+	b := newBench(t)
+	for what, text := range map[string]string{
+		"no operator":   "",
+		"a hidden one":  strings.Replace(demoOp, "\"C\"", "\"C\" __attribute__((visibility(\"hidden\")))", 1),
+		"only declared": "extern \"C\" int __tvm_ffi_demo(); int user() { return __tvm_ffi_demo(); }\n",
+	} {
+		b.write("src/a.cpp", text)
+		b.lacks(what, demo(t), "demo in src/a.cpp, src/b.cpp", "it exports: none")
+		b.lacks(what+" again", demo(t), "demo in src/a.cpp, src/b.cpp")
+	}
+	b.write("src/a.cpp", strings.Replace(demoOp, "demo", "demmo", 1))
+	b.lacks("another name", demo(t), "demo in src/a.cpp, src/b.cpp", "it exports: demmo")
+	b.write("src/a.cpp", testFiles["src/a.cpp"])
+	b.build()
+}
+
+// TestOperatorsOfThePartAreWanted: not those that are in other sources.
+func TestOperatorsOfThePartAreWanted(t *testing.T) {
+	b := newPartsBench(t)
+	b.write("src/a.cpp", testFiles["src/a.cpp"])
+	b.lacks("the part", part(t, "typed", "dtype=float16"), "typed in src/a.cpp;", "it exports: demo")
+	b.write("src/b.cpp", testFiles["src/b.cpp"])
+	b.lacks("the whole", demo(t), "typed in src/a.cpp; fixed in src/b.cpp")
+	b.write("src/b.cpp", fixedSource)
+	if _, err := b.manager().Build(context.Background(), part(t, "fixed", "")); err != nil {
+		t.Errorf("a part that has its operator: %v", err)
+	}
+}
+
+// TestOperatorAddedToTheConfiguration: a library that was linked before it was promised is
+// no hit.
+func TestOperatorAddedToTheConfiguration(t *testing.T) {
+	b := newBench(t)
+	first := b.build()
+	b.compiles()
+	b.write("config.toml", testConfig+"[[module.module_demo.op]]\nname = \"more\"\nschema = \"(Tensor x) -> ()\"\n")
+	_, err := b.manager().Build(context.Background(), demo(t))
+	var failed *jit.CompileError
+	if !errors.As(err, &failed) || !strings.Contains(failed.Reason, "more in src/a.cpp, src/b.cpp; it exports: demo;") {
+		t.Errorf("error is %v, want one that names the operator", err)
+	}
+	if n := b.compiles(); n != 0 {
+		t.Errorf("%d compiles", n)
+	}
+	b.write("config.toml", testConfig)
+	if back := b.linking("taken out again", jit.Hit); back.Artifact.Digest != first.Artifact.Digest {
+		t.Error("another library")
+	}
+}
