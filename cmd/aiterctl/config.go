@@ -109,7 +109,7 @@ func (a *app) validate() error {
 	case err != nil:
 		a.printMistakes(v)
 	default:
-		_, err = fmt.Fprintf(a.out, "%s: ok, %d modules, %d operators in %d files\n", a.configPath(), v.Modules, v.Ops, len(v.Files))
+		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.configPath(), number(v.Modules, "module"), number(v.Ops, "operator"), number(len(v.Files), "file"))
 	}
 	if as[*manifest.Error](err) {
 		return &invalidConfig{len(v.Errors), err}
@@ -132,7 +132,15 @@ type invalidConfig struct {
 }
 
 func (e *invalidConfig) Error() string {
-	return fmt.Sprintf("the configuration is not valid: %d mistakes", e.mistakes)
+	return "the configuration is not valid: " + number(e.mistakes, "mistake")
+}
+
+// number is "1 mistake", "2 mistakes".
+func number(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func (e *invalidConfig) Unwrap() error { return e.err }

@@ -45,7 +45,7 @@ func outcomes() []outcome {
 	return []outcome{
 		{exitUsage, "the command line or a variable is wrong: unknown command, flag, operator, module or target", isAny(
 			as[*usageError], as[*manifest.UnknownModuleError], as[*manifest.UnknownOpError], as[*manifest.UnknownAxisError],
-			as[*target.UnknownError], as[*target.SyntaxError], as[*optests.UnknownOpError],
+			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
 			as[*manifest.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], wrongSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
@@ -75,6 +75,11 @@ func exitCode(err error) int {
 func as[E error](err error) bool {
 	var e E
 	return errors.As(err, &e)
+}
+
+// outsideConfig leaves out what is wrong inside of the configuration, which has an outcome of its own.
+func outsideConfig(is func(error) bool) func(error) bool {
+	return func(err error) bool { return is(err) && !as[*manifest.Error](err) }
 }
 
 func isAny(checks ...func(error) bool) func(error) bool {

@@ -164,7 +164,11 @@ func words(e jit.Event, live bool) string {
 	case e.Step == jit.UnitFinished && e.Err == nil:
 		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Unit(), where, e.Seconds)
 	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else the line before says it: targets wait for what they share
-		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, e.Unit(), where)
+		what := e.Unit()
+		if e.Source == "" {
+			what = "link of " + partName(e.Module, e.Spec)
+		}
+		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, what, where)
 	}
 	return ""
 }

@@ -46,6 +46,17 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+func TestWordsOfWaiting(t *testing.T) {
+	holder := cache.Holder{PID: -1, Host: "there", What: "it", Since: time.Now()}
+	unit := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Source: "a.cpp", Values: "dtype=float16"}
+	link := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Spec: "op dtype=float16"}
+	for want, e := range map[string]jit.Event{"a.cpp for cpu dtype=float16": unit, "link of module_a (op dtype=float16) for cpu": link} {
+		if got, full := words(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
+			t.Errorf("got %q, want %q", got, full)
+		}
+	}
+}
+
 // The names in the JSON are part of the interface.
 func TestReportNames(t *testing.T) {
 	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Action: jit.Hit}}})}}
