@@ -134,7 +134,7 @@ func (o *code) binding(ctx context.Context, dev tensor.Device, c choice) (bindin
 }
 
 func (o *code) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
-	t, err := o.reg.target(dev)
+	t, err := o.reg.Target(dev)
 	if err != nil {
 		return binding{}, err
 	}

@@ -121,9 +121,10 @@ func compareStrings(a, b string) int {
 }
 
 // Warm builds the modules of the named operators (all, when none is named) for
-// the targets (those of this machine, when none is given) side by side, whole:
-// every operator for every type. It loads those that this machine can run. The
-// error joins all failures.
+// the targets side by side, whole: every operator for every type. When no target
+// is given it takes those that calls on this machine's GPUs ask for, as
+// [Registry.Target] says, and cpu where there is no GPU. It loads those that this
+// machine can run. The error joins all failures.
 func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
 	if r.closed.Load() {
 		return ErrClosed
@@ -132,12 +133,14 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 	if err != nil {
 		return err
 	}
-	native, err := r.devices.Native(ctx)
+	native, err := r.native(ctx)
 	if err != nil {
 		return err
 	}
 	if len(targets) == 0 {
-		targets = native
+		if targets, err = r.asked(native); err != nil {
+			return err
+		}
 	}
 	if host := hostTarget(); r.verify && !slices.Contains(targets, host) {
 		targets = append(slices.Clone(targets), host)
@@ -195,10 +198,15 @@ func runsHere(t target.Target, native []target.Target) bool {
 // Ready says whether any call of the operator on the target would start without
 // compiling, whatever its tensors' types, as far as this process knows: it was
 // built by [Registry.Warm] or by calls with each type; for the CPU too, if
-// calls are verified. It never blocks and touches no file.
+// calls are verified. The target is that of a device: what [Registry.Target]
+// returns for it, or the device's own. It never blocks and touches no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
 	op := r.now.Load().op(name)
 	if op == nil || r.closed.Load() {
+		return false
+	}
+	t, err := r.targetOf(t)
+	if err != nil {
 		return false
 	}
 	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), hostTarget()))
@@ -232,32 +240,4 @@ func (r *Registry) Close() error {
 		v.builds.drain()
 	}
 	return errors.Join(r.Manager().Close(), r.devices.Close())
-}
-
-// target returns what to build for a device: one of the preferred targets
-// that runs there, else the device's architecture with any features.
-func (r *Registry) target(dev tensor.Device) (target.Target, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if t, ok := r.targets[dev]; ok {
-		return t, nil
-	}
-	on, err := r.devices.Target(dev)
-	if err != nil {
-		return target.Target{}, err
-	}
-	t, err := target.Parse(on.Arch() + "!")
-	if on.Vendor() == target.CPU {
-		t, err = on, nil
-	}
-	for _, p := range r.prefer {
-		if p.Vendor() == on.Vendor() && p.Runs(on) {
-			t, err = p, nil
-			break
-		}
-	}
-	if err == nil {
-		r.targets[dev] = t
-	}
-	return t, err
 }

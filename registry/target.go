@@ -1,0 +1,89 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// Target returns what calls on a device are built for, and what to give
+// [Registry.Warm] and [Registry.Ready] for it: the first of [Options.Targets] that
+// runs there, else the device's architecture with any features. The errors are
+// those of [device.Devices.Target].
+func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t, ok := r.targets[dev]; ok {
+		return t, nil
+	}
+	on, err := r.devices.Target(dev)
+	if err != nil {
+		return target.Target{}, err
+	}
+	t, err := r.targetOf(on)
+	if err == nil {
+		r.targets[dev] = t
+	}
+	return t, err
+}
+
+// targetOf is the one rule for what to build where a device is on.
+func (r *Registry) targetOf(on target.Target) (target.Target, error) {
+	for _, p := range r.prefer {
+		if p.Vendor() == on.Vendor() && p.Runs(on) {
+			return p, nil
+		}
+	}
+	if on.Vendor() == target.CPU {
+		return on, nil
+	}
+	return target.Parse(on.Arch() + "!")
+}
+
+// native returns what the GPUs of this machine are, cpu where there is none. The
+// kernel's files do not tell the features of AMD GPUs, by which a preferred target
+// is chosen, so they stand only for devices that no library knows.
+func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
+	found, err := r.devices.Native(ctx)
+	if err != nil || !slices.ContainsFunc(found, func(t target.Target) bool { return t.Vendor() == target.HIP }) {
+		return found, err
+	}
+	drv, err := r.devices.Driver(tensor.ROCM)
+	var missing *device.UnavailableError
+	if errors.As(err, &missing) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var known []target.Target
+	for i := range drv.Count() {
+		info, err := drv.Info(i)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, info.Target)
+	}
+	return append(known, slices.DeleteFunc(found, func(t target.Target) bool {
+		return slices.ContainsFunc(known, t.Runs)
+	})...), nil
+}
+
+// asked returns what calls on such devices ask for, each once.
+func (r *Registry) asked(native []target.Target) ([]target.Target, error) {
+	var out []target.Target
+	for _, on := range native {
+		t, err := r.targetOf(on)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
