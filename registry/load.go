@@ -88,24 +88,45 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	if sup != nil {
 		return sup, nil, nil
 	}
-	support := jit.Request{Module: supportModule, Target: hostTarget()}
+	support := supportRequest()
 	results, err := m.Build(ctx, along, support)
 	if err != nil {
-		return nil, nil, &BuildError{Request: along, Err: err}
+		return nil, nil, &BuildError{Request: firstFailed(results), Err: err}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.support != nil {
+	switch {
+	case r.calls.closed.Load():
+		return nil, nil, ErrClosed // and whatever is held now would stay so
+	case r.support != nil:
 		return r.support, results, nil
 	}
-	a, _, err := r.hold(results[1].Artifact)
-	if err == nil {
-		r.support, err = ffi.LoadSupport(a.Path)
-	}
+	a, release, err := r.hold(results[1].Artifact)
 	if err != nil {
 		return nil, nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
 	}
-	return r.support, results, nil
+	sup, err = ffi.LoadSupport(a.Path)
+	if err != nil {
+		return nil, nil, &LoadError{Request: support, Path: a.Path, Err: errors.Join(err, release())}
+	}
+	r.support, r.letSupport = sup, release
+	r.ready.Store(support, struct{}{})
+	return sup, results, nil
+}
+
+// releaseSupport lets others clean the support library's artifact away.
+func (r *Registry) releaseSupport() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.letSupport == nil {
+		return nil
+	}
+	return r.letSupport()
+}
+
+// supportRequest asks for the support library.
+func supportRequest() jit.Request {
+	return jit.Request{Module: supportModule, Target: hostTarget()}
 }
 
 // hold marks the artifact as in use by this process, and then checks its

@@ -89,7 +89,7 @@ func (o *code) Name() string { return o.decl.Name }
 
 // usable says why the operator cannot be called at all.
 func (o *code) usable() error {
-	if o.reg.closed.Load() {
+	if o.reg.calls.closed.Load() {
 		return ErrClosed
 	}
 	return o.gone
@@ -99,21 +99,41 @@ func (o *code) call(ctx context.Context, args []any) error {
 	if err := o.usable(); err != nil {
 		return err
 	}
-	space := o.reg.spaces.Get().(*[maxArgs]ffi.Any)
+	space := o.reg.spaces.Get().(*space)
 	defer o.reg.spaces.Put(space)
-	packed, dev, err := o.pack(space[:0], args)
+	packed, dev, err := o.pack(space.args[:0], args)
 	if err != nil {
 		return err
 	}
-	b, err := o.binding(ctx, dev, o.choose(args))
-	if err != nil {
-		return err
+	choice := o.choose(args)
+	b, ok := o.known(dev, choice)
+	if !ok {
+		if b, err = o.bind(ctx, dev, choice); err != nil {
+			return err
+		}
+		// That may have taken minutes, and what was checked before it may be freed.
+		if err := o.usable(); err != nil {
+			return err
+		}
+		if packed, _, err = o.pack(space.args[:0], args); err != nil {
+			return err
+		}
 	}
 	stream, err := o.stream(ctx, dev)
 	if err != nil {
 		return err
 	}
-	err = b.support.Call(b.fn, stream, packed)
+	if !o.reg.calls.enter(space.calls) {
+		return ErrClosed
+	}
+	err = o.run(b, stream, packed, args)
+	o.reg.calls.leave(space.calls)
+	return err
+}
+
+// run calls the operator with arguments that were packed, in a call that Close waits for.
+func (o *code) run(b binding, stream ffi.Stream, packed []ffi.Any, args []any) error {
+	err := b.support.Call(b.fn, stream, packed)
 	keepAlive(args)
 	if err != nil {
 		return o.operatorError(err)
@@ -123,14 +143,22 @@ func (o *code) call(ctx context.Context, args []any) error {
 
 // binding returns the code for the device and choice, building it on first use.
 func (o *code) binding(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
+	if b, ok := o.known(dev, c); ok {
+		return b, nil
+	}
+	return o.bind(ctx, dev, c)
+}
+
+// known returns the code for the device and choice, if it was called before.
+func (o *code) known(dev tensor.Device, c choice) (binding, bool) {
 	if list := o.bound.Load(); list != nil {
 		for i := range *list {
 			if b := &(*list)[i]; b.dev == dev && b.choice == c {
-				return *b, nil
+				return *b, true
 			}
 		}
 	}
-	return o.bind(ctx, dev, c)
+	return binding{}, false
 }
 
 func (o *code) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {

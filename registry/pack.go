@@ -12,6 +12,12 @@ import (
 // maxArgs is how many arguments are packed without allocating.
 const maxArgs = 24
 
+// space is memory to pack a call in, and where that call is counted.
+type space struct {
+	args  [maxArgs]ffi.Any
+	calls *counter
+}
+
 // packing is the state of packing one call.
 type packing struct {
 	op    *code

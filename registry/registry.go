@@ -32,15 +32,16 @@ type Registry struct {
 	devices *device.Devices
 	prefer  []target.Target // from Options.Targets
 	verify  bool            // from Options.Verify
-	closed  atomic.Bool
-	reload  *reloader // nil unless Options.Reload
+	reload  *reloader       // nil unless Options.Reload
 
-	spaces sync.Pool // *[maxArgs]ffi.Any, for packing calls
+	spaces sync.Pool // *space, for packing calls
+	calls  calls
 
-	mu      sync.Mutex
-	targets map[tensor.Device]target.Target
-	support *ffi.Support // as first loaded; all modules share it
-	ready   sync.Map     // jit.Request -> struct{}: built, a call would not compile
+	mu         sync.Mutex
+	targets    map[tensor.Device]target.Target
+	support    *ffi.Support // as first loaded; all modules share it
+	letSupport func() error // lets others clean its artifact away; nil until it is loaded
+	ready      sync.Map     // jit.Request -> struct{}: built, and loaded where it runs: a call would not compile
 }
 
 // Open reads the configuration and returns a registry of its operators.
@@ -62,7 +63,8 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		verify:  opts.Verify,
 		targets: map[tensor.Device]target.Target{},
 	}
-	r.spaces.New = func() any { return new([maxArgs]ffi.Any) }
+	r.spaces.New = func() any { return &space{calls: r.calls.counter()} }
+	r.calls.ended = make(chan struct{}, 1)
 	r.now.Store(newGeneration(r, manager))
 	if opts.Reload {
 		r.startReloading(ctx, opts)
@@ -84,7 +86,7 @@ type UnknownOpError = manifest.UnknownOpError
 // Lookup returns the operator of that name: a map read. It fails with
 // [*UnknownOpError] and [ErrClosed].
 func (r *Registry) Lookup(name string) (*Op, error) {
-	if r.closed.Load() {
+	if r.calls.closed.Load() {
 		return nil, ErrClosed
 	}
 	now := r.now.Load()
@@ -126,7 +128,7 @@ func compareStrings(a, b string) int {
 // [Registry.Target] says, and cpu where there is no GPU. It loads those that this
 // machine can run. The error joins all failures.
 func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
-	if r.closed.Load() {
+	if r.calls.closed.Load() {
 		return ErrClosed
 	}
 	mods, err := r.modulesOf(names)
@@ -174,17 +176,19 @@ func (r *Registry) modulesOf(names []string) ([]string, error) {
 	return mods, nil
 }
 
+// warm builds them, and the support library, without which no call runs.
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
 	now := r.now.Load()
-	results, err := now.manager.Build(ctx, reqs...)
+	support := supportRequest()
+	results, err := now.manager.Build(ctx, append(reqs, support)...)
 	errs := []error{err}
 	for _, res := range results {
-		if res.Err != nil {
-			continue
-		}
-		r.ready.Store(res.Request, struct{}{})
-		if runsHere(res.Target, native) {
-			_, err := now.versions[res.Module].load(ctx, r, res.Request)
+		switch {
+		case res.Err != nil:
+		case res.Request == support || !runsHere(res.Target, native):
+			r.ready.Store(res.Request, struct{}{})
+		default:
+			_, err := now.versions[res.Module].load(ctx, r, res.Request) // and it is ready
 			errs = append(errs, err)
 		}
 	}
@@ -202,11 +206,14 @@ func runsHere(t target.Target, native []target.Target) bool {
 // returns for it, or the device's own. It never blocks and touches no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
 	op := r.now.Load().op(name)
-	if op == nil || r.closed.Load() {
+	if op == nil || r.calls.closed.Load() {
 		return false
 	}
 	t, err := r.targetOf(t)
 	if err != nil {
+		return false
+	}
+	if _, ok := r.ready.Load(supportRequest()); !ok {
 		return false
 	}
 	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), hostTarget()))
@@ -225,12 +232,14 @@ func (r *Registry) built(op *code, t target.Target) bool {
 	})
 }
 
-// Close closes the registry: later lookups and calls fail with [ErrClosed],
-// calls under way finish. Code that was loaded stays in memory, since other
-// goroutines may still run it. A reload that is under way ends without effect,
-// and so do builds that nobody waits for any more.
+// Close closes the registry: later lookups and calls fail with [ErrClosed], and
+// so do calls that still wait for a build. Calls that run the operator already
+// finish, and Close waits for them before it frees the devices' memory. Code that
+// was loaded stays in memory, since a device may still run it. A reload that is
+// under way ends without effect, and so do builds that nobody waits for any more;
+// an observer that is told of one of these must leave Close to another goroutine.
 func (r *Registry) Close() error {
-	if r.closed.Swap(true) {
+	if r.calls.closed.Swap(true) {
 		return nil
 	}
 	if r.reload != nil {
@@ -239,5 +248,6 @@ func (r *Registry) Close() error {
 	for _, v := range r.now.Load().versions {
 		v.builds.drain()
 	}
-	return errors.Join(r.Manager().Close(), r.devices.Close())
+	r.calls.wait()
+	return errors.Join(r.releaseSupport(), r.Manager().Close(), r.devices.Close())
 }

@@ -65,33 +65,48 @@ func (o *code) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return err
 	}
-	queue := device.Stream{Device: dev, Handle: stream.Handle}
-	before, err := o.prepare(ctx, queue, args)
+	onHost, err := o.binding(ctx, tensor.Host(), o.choose(args))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	if err := o.call(ctx, args); err != nil {
+	onDevice, err := o.binding(ctx, dev, o.choose(args))
+	if err != nil {
 		return err
 	}
-	return o.check(ctx, queue, args, before)
-}
-
-// prepare makes sure that there is a CPU build, and copies the tensors.
-func (o *code) prepare(ctx context.Context, queue device.Stream, args []any) ([]*tensor.Tensor, error) {
-	if _, err := o.binding(ctx, tensor.Host(), o.choose(args)); err != nil {
-		return nil, err
+	// Both may have been built, as in call. From here on Close waits.
+	counter := o.reg.calls.counter()
+	if !o.reg.calls.enter(counter) {
+		return ErrClosed
 	}
-	return o.snapshot(queue, tensorsOf(args))
+	defer o.reg.calls.leave(counter)
+	packed, _, err := o.pack(make([]ffi.Any, 0, len(args)), args)
+	if err != nil {
+		return err
+	}
+	queue := device.Stream{Device: dev, Handle: stream.Handle}
+	before, err := o.snapshot(queue, tensorsOf(args))
+	if err != nil {
+		return &UnverifiedError{Op: o.Name(), Err: err}
+	}
+	if err := o.run(onDevice, stream, packed, args); err != nil {
+		return err
+	}
+	return o.check(onHost, queue, args, before)
 }
 
 // check runs the operator on the copies and compares. The copies are written.
-func (o *code) check(ctx context.Context, queue device.Stream, args []any, before []*tensor.Tensor) error {
+func (o *code) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor) error {
 	got, err := o.snapshot(queue, o.written(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
-	host := device.WithStream(ctx, device.Stream{Device: tensor.Host()})
-	if err := o.call(host, replaceTensors(args, before)); err != nil {
+	copies := replaceTensors(args, before)
+	packed, _, err := o.pack(make([]ffi.Any, 0, len(args)), copies)
+	if err == nil {
+		host := ffi.Stream{DeviceType: int32(tensor.CPU), Set: true}
+		err = o.run(onHost, host, packed, copies)
+	}
+	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
 	return o.compare(queue.Device, got, before)

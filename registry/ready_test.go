@@ -1,0 +1,49 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/registry"
+)
+
+// An operator is not ready where what every call needs cannot be built, and the
+// error says which module that is.
+func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
+	c := newCheckout(t)
+	c.write("csrc/support/broken.cpp", "oops\n")
+	r := open(t, registry.Options{Root: c.root, CacheDir: t.TempDir()})
+	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "version"); err == nil {
+		t.Error("Warm built a broken library")
+	}
+	if r.Ready("version", cpu(t)) {
+		t.Error("ready, though a call has to compile the support library")
+	}
+	_, err := callVersion(lookup(t, r, "version"))
+	var build *registry.BuildError
+	if !errors.As(err, &build) || build.Request.Module != "module_aiter_ffi" {
+		t.Errorf("got %v, want a BuildError of the support library", err)
+	}
+}
+
+// Nor where it was built and could not be loaded.
+func TestNotReadyWithoutTheLibrary(t *testing.T) {
+	c := &cleaner{dir: t.TempDir()}
+	c.left.Store(1000)
+	r := open(t, registry.Options{CacheDir: c.dir, Observer: c})
+	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd"); err == nil {
+		t.Error("Warm loaded a library that was removed")
+	}
+	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+		t.Error("ready, though a call has to link the module")
+	}
+	c.left.Store(0)
+	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd"); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
+		t.Error("not ready after Warm")
+	}
+}
