@@ -40,6 +40,7 @@ type Options struct {
 	Rebuild  bool            // AITER_REBUILD: compile everything once more
 	Trust    bool            // AITER_TRUST_JIT_DIR: use a cache folder that others can write to
 	Timeout  time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
+	Wait     time.Duration   // for what another process builds; 0: three times the time limit of a compiler run
 	Observer jit.Observer    // is told of each step of a build
 
 	// Verify (AITER_VERIFY) checks every call against the CPU. The arguments are
@@ -82,11 +83,19 @@ func (o Options) withEnvironment() Options {
 	}
 	o.Root = firstOf(o.Root, o.Getenv("AITER_META_DIR"))
 	o.Config = firstOf(o.Config, o.Getenv("AITER_CONFIG"), defaultConfig)
-	o.Trust = o.Trust || isOn(o.Getenv("AITER_TRUST_JIT_DIR"))
-	o.Rebuild = o.Rebuild || isOn(o.Getenv("AITER_REBUILD"))
-	o.Verify = o.Verify || isOn(o.Getenv("AITER_VERIFY"))
-	o.Reload = o.Reload || isOn(o.Getenv("AITER_RELOAD"))
-	o.NoCompile = o.NoCompile || isOn(o.Getenv("AITER_NO_COMPILE"))
+	for _, s := range []struct {
+		name  string
+		field *bool
+	}{
+		{"AITER_TRUST_JIT_DIR", &o.Trust}, {"AITER_REBUILD", &o.Rebuild}, {"AITER_VERIFY", &o.Verify},
+		{"AITER_RELOAD", &o.Reload}, {"AITER_NO_COMPILE", &o.NoCompile},
+	} {
+		if !*s.field {
+			var err error
+			*s.field, err = Switch(s.name, o.Getenv)
+			o.err = errors.Join(o.err, err)
+		}
+	}
 	if o.NoCompile && (o.Rebuild || o.Reload) {
 		o.err = errors.Join(o.err, &EnvironmentError{"AITER_NO_COMPILE", firstOf(o.Getenv("AITER_NO_COMPILE"), "1"), errCompiles})
 	}
@@ -167,11 +176,20 @@ func firstOf(words ...string) string {
 	return ""
 }
 
-// isOn reads a switch: set, and not "0" or "false".
-func isOn(v string) bool {
-	on, err := strconv.ParseBool(v)
-	return v != "" && (on || err != nil)
+// Switch reads a variable that is on or off; off when it is not set. The error is
+// an *EnvironmentError: a word that was meant as off must not be taken for on.
+func Switch(name string, getenv func(string) string) (bool, error) {
+	v := getenv(name)
+	switch strings.ToLower(strings.TrimSpace(v)) {
+	case "1", "true", "yes", "on":
+		return true, nil
+	case "", "0", "false", "no", "off":
+		return false, nil
+	}
+	return false, &EnvironmentError{name, v, errSwitch}
 }
+
+var errSwitch = errors.New("expected 1, true, yes or on, else 0, false, no, off or nothing")
 
 // newManager wires the build manager.
 func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
@@ -201,7 +219,7 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	return jit.New(jit.Options{
 		Config: config, Tree: tree, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: o.Getenv, Memo: memo},
-		Jobs:   o.Jobs, Timeout: o.Timeout, Force: o.Rebuild, NoCompile: o.NoCompile, Observer: o.Observer,
+		Jobs:   o.Jobs, Timeout: o.Timeout, Wait: o.Wait, Force: o.Rebuild, NoCompile: o.NoCompile, Observer: o.Observer,
 	}), nil
 }
 

@@ -102,11 +102,17 @@ func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
 // cacheOptions are those with which builds open the cache.
 func (a *app) cacheOptions() (registry.CacheOptions, error) {
 	limits, err := a.limits()
+	if err != nil {
+		return registry.CacheOptions{}, err
+	}
+	trust, err := a.trust()
 	return registry.CacheOptions{
-		Dir: a.cacheDir, Path: a.tiers(), Limits: limits, Build: true,
-		Trust: isOn(a.getenv("AITER_TRUST_JIT_DIR")), Getenv: a.getenv,
+		Dir: a.cacheDir, Path: a.tiers(), Limits: limits, Build: true, Trust: trust, Getenv: a.getenv,
 	}, err
 }
+
+// trust says whether a cache folder that others can write to may be used.
+func (a *app) trust() (bool, error) { return registry.Switch("AITER_TRUST_JIT_DIR", a.getenv) }
 
 // tiers are the folders of the caches to read.
 func (a *app) tiers() []string {

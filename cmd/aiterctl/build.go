@@ -46,6 +46,7 @@ type buildFlags struct {
 	output                string
 	jobs                  int
 	timeout               time.Duration
+	wait                  time.Duration
 	parts                 partFlags
 }
 
@@ -74,6 +75,7 @@ func newBuild(a *app) *cobra.Command {
 	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
 	fl.StringVar(&f.output, "output", "", "make a cache of the modules in `DIR`, to be read by AITER_JIT_PATH, that needs no compiler")
 	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
+	fl.DurationVar(&f.wait, "wait", 0, "for what another process builds (default: three times that of one compiler run)")
 	a.completeArch(cmd)
 	f.parts.add(a, cmd)
 	return cmd
@@ -95,6 +97,8 @@ func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
 		return usagef("--jobs %d: expected 1 or more", f.jobs)
 	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
 		return usagef("--timeout %s: expected a time above 0, such as 90s or 20m", f.timeout)
+	case cmd.Flags().Changed("wait") && f.wait <= 0:
+		return usagef("--wait %s: expected a time above 0, such as 90s or 20m", f.wait)
 	}
 	return nil
 }
@@ -107,7 +111,7 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 	}
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Rebuild: f.force, Timeout: f.timeout, Observer: p})
+	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Rebuild: f.force, Timeout: f.timeout, Wait: f.wait, Observer: p})
 	if err != nil {
 		return err
 	}

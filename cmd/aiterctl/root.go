@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -152,10 +151,4 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// isOn reads a switch of the environment: set, and not "0" or "false".
-func isOn(v string) bool {
-	on, err := strconv.ParseBool(v)
-	return v != "" && (on || err != nil)
 }

@@ -39,6 +39,7 @@ type watchFlags struct {
 	arch      string
 	jobs      int
 	timeout   time.Duration
+	wait      time.Duration
 	poll      time.Duration
 	parts     partFlags
 }
@@ -65,6 +66,7 @@ func newWatch(a *app) *cobra.Command {
 	fl.StringVar(&f.arch, "arch", "", archUsage)
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "compilers at a time (default $MAX_JOBS, else by processors and memory)")
 	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
+	fl.DurationVar(&f.wait, "wait", 0, "for what another process builds (default: three times that of one compiler run)")
 	fl.DurationVar(&f.poll, "poll", 0, "look that often instead of waiting for the kernel to tell (for network filesystems)")
 	a.completeArch(cmd)
 	f.parts.add(a, cmd)
@@ -85,6 +87,8 @@ func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
 		return usagef("--jobs %d: expected 1 or more", f.jobs)
 	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
 		return usagef("--timeout %s: expected a time above 0, such as 90s or 20m", f.timeout)
+	case cmd.Flags().Changed("wait") && f.wait <= 0:
+		return usagef("--wait %s: expected a time above 0, such as 90s or 20m", f.wait)
 	case cmd.Flags().Changed("poll") && f.poll <= 0:
 		return usagef("--poll %s: expected a time above 0, such as 500ms or 2s", f.poll)
 	}
@@ -109,7 +113,7 @@ type watching struct {
 func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
 	w := &watching{app: a, flags: f, names: names, tell: a.newTeller(), digests: map[jit.Request]string{}, progress: a.newProgress()}
 	defer w.progress.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Timeout: f.timeout, Observer: w.progress})
+	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Timeout: f.timeout, Wait: f.wait, Observer: w.progress})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,88 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/registry"
+)
+
+// Words that say no are no, and what says neither is an error.
+func TestSwitches(t *testing.T) {
+	names := []string{"AITER_TRUST_JIT_DIR", "AITER_REBUILD", "AITER_VERIFY", "AITER_RELOAD", "AITER_NO_COMPILE"}
+	on, off := []string{"1", "true", "TRUE", "yes", "On", " 1 "}, []string{"", "0", "false", "no", "No", "OFF"}
+	for _, word := range slices.Concat(on, off, []string{"2", "-1", "y", "enabled"}) {
+		got, err := registry.Switch("AITER_X", func(string) string { return word })
+		known := slices.Contains(on, word) || slices.Contains(off, word)
+		if got != slices.Contains(on, word) || (err == nil) != known {
+			t.Errorf("%q: %t, %v", word, got, err)
+		}
+		for _, name := range names {
+			r, err := registry.Open(context.Background(), registry.Options{CacheDir: t.TempDir(), Getenv: env(map[string]string{name: word})})
+			var bad *registry.EnvironmentError
+			switch {
+			case known && errors.As(err, &bad) && slices.Contains(off, word):
+				t.Errorf("%s=%q: %v", name, word, err)
+			case !known && (!errors.As(err, &bad) || bad.Name != name || bad.Value != word || !strings.Contains(err.Error(), "yes or on")):
+				t.Errorf("%s=%q: got %v, want an EnvironmentError that says what may be", name, word, err)
+			}
+			if err == nil {
+				_ = r.Close()
+			}
+		}
+	}
+}
+
+// holding stands still in the middle of a build.
+type holding struct {
+	once          sync.Once
+	started, done chan struct{}
+}
+
+func (h *holding) Observe(e jit.Event) {
+	if e.Step == jit.UnitStarted {
+		h.once.Do(func() { close(h.started) })
+		<-h.done
+	}
+}
+
+// Options.Wait bounds the wait for what another builds.
+func TestWaitIsBounded(t *testing.T) {
+	c, dir := newCheckout(t), t.TempDir()
+	h := &holding{started: make(chan struct{}), done: make(chan struct{})}
+	other := open(t, registry.Options{Root: c.root, CacheDir: dir, Observer: h})
+	ended := make(chan error, 1)
+	op := lookup(t, other, "version")
+	go func() {
+		_, err := callVersion(op)
+		ended <- err
+	}()
+	<-h.started
+	r := open(t, registry.Options{Root: c.root, CacheDir: dir, Wait: 50 * time.Millisecond})
+	called := make(chan error, 1)
+	op = lookup(t, r, "version")
+	go func() {
+		_, err := callVersion(op)
+		called <- err
+	}()
+	select {
+	case err := <-called:
+		var late *cache.LockTimeoutError
+		if !errors.As(err, &late) {
+			t.Errorf("got %v, want a LockTimeoutError", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the call still waits")
+	}
+	close(h.done)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
