@@ -26,6 +26,16 @@ type ShapeError struct {
 
 func (e *ShapeError) Error() string { return fmt.Sprintf("shape %v: %s", e.Shape, e.Reason) }
 
+// MemoryError says that something is larger than all memory of the machine.
+type MemoryError struct {
+	Size   int64 // bytes that were asked for
+	Memory int64 // bytes that the machine has, swap included
+}
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("%d bytes of host memory: expected at most %d, the machine's memory and swap; make the tensor smaller or work on parts of it", e.Size, e.Memory)
+}
+
 // BoundsError says that a view reaches outside its storage.
 type BoundsError struct {
 	DType          DType

@@ -24,10 +24,14 @@ type Storage struct {
 type heap []byte
 
 // HostStorage returns n zeroed bytes of Go memory, aligned to 64 bytes. They go
-// when nothing refers to them any more. The error is a *ShapeError for n < 0.
+// when nothing refers to them any more. The error is a *ShapeError for n < 0, and
+// a *MemoryError for more than the machine has.
 func HostStorage(n int64) (*Storage, error) {
 	if n < 0 || n > maxBytes {
 		return nil, &ShapeError{Reason: fmt.Sprintf("a storage of %d bytes: expected 0 to %d", n, int64(maxBytes))}
+	}
+	if err := checkMemory(n); err != nil {
+		return nil, err
 	}
 	raw := make([]byte, n+hostAlignment)
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(raw)))
@@ -37,9 +41,15 @@ func HostStorage(n int64) (*Storage, error) {
 }
 
 // ForeignStorage describes size bytes at ptr on dev that somebody else owns.
-// keep is held as long as the storage is, and may be what owns the memory.
+// keep is held as long as the storage is, and may be what owns the memory. There
+// is no memory at address 0, and none beyond the last address: the size is cut to
+// what can be there, so that a view of more is a [*BoundsError].
 func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
-	s := &Storage{ptr: ptr, size: min(max(size, 0), maxBytes), dev: dev, keep: keep}
+	size = min(max(size, 0), maxBytes)
+	if left := uint64(-ptr); uint64(size) > left { // 0 for no address
+		size = int64(left)
+	}
+	s := &Storage{ptr: ptr, size: size, dev: dev, keep: keep}
 	if dev.IsHost() && ptr != 0 {
 		s.host = unsafe.Slice((*byte)(foreign(ptr)), s.size)
 	}

@@ -39,8 +39,8 @@ type Tensor struct {
 	strides  []int64
 }
 
-// New makes a zeroed row-major tensor on the host. The error is a *ShapeError
-// or an *ElementError.
+// New makes a zeroed row-major tensor on the host. The error is a *ShapeError,
+// an *ElementError or a *MemoryError.
 func New(dt DType, shape ...int64) (*Tensor, error) {
 	n, err := ByteSize(dt, shape...)
 	if err != nil {

@@ -68,16 +68,24 @@ func elements[T any](mem []byte) []T {
 
 // Float64s returns the elements in row-major order of the shape, whatever the
 // strides; bool gives 0 and 1. Integers beyond 2^53 are rounded. The errors are
-// *HostError, *FreedError and *ElementError.
+// *HostError, *FreedError, *ElementError and, for a small storage that is seen
+// many times over, *MemoryError.
 func (t *Tensor) Float64s() ([]float64, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
 		return nil, err
 	}
-	out := make([]float64, t.numel)
 	if !t.readable() {
 		return nil, t.elementError()
 	}
+	size, ok := mul(t.numel, 8)
+	if !ok {
+		size = math.MaxInt64
+	}
+	if err := checkMemory(size); err != nil {
+		return nil, err
+	}
+	out := make([]float64, t.numel)
 	t.read(mem, out)
 	return out, nil
 }
@@ -147,11 +155,14 @@ func (t *Tensor) Bytes() ([]byte, error) {
 }
 
 // Compact returns a row-major copy of a host tensor in memory of its own, bit
-// for bit. The errors are *HostError, *FreedError and *ElementError.
+// for bit. The errors are *HostError, *FreedError, *ElementError and those of New.
 func (t *Tensor) Compact() (*Tensor, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
 		return nil, err
+	}
+	if n := t.DType().Size(); n != 1 && n != 2 && n != 4 && n != 8 {
+		return nil, t.elementError() // before memory is taken
 	}
 	out, err := New(t.DType(), t.shape...)
 	if err != nil {
@@ -164,10 +175,8 @@ func (t *Tensor) Compact() (*Tensor, error) {
 		gather(t, elements[uint16](mem), elements[uint16](out.storage.host), same)
 	case 4:
 		gather(t, elements[uint32](mem), elements[uint32](out.storage.host), same)
-	case 8:
-		gather(t, elements[uint64](mem), elements[uint64](out.storage.host), same)
 	default:
-		return nil, t.elementError()
+		gather(t, elements[uint64](mem), elements[uint64](out.storage.host), same)
 	}
 	return out, nil
 }
