@@ -42,7 +42,7 @@ var layers = map[string][]string{
 		"jit/schema", "jit/target", "jit/toolchain", "jit/watch", "registry/verify", "tensor"},
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "jit/cache"},
-	"examples/service": {"causalconv1d", "device", "metrics", "registry", "tensor"},
+	"examples/service": {"causalconv1d", "device", "jit/target", "metrics", "registry", "tensor"},
 	"op_tests":         {"tensor"},
 	"op_tests/perf":    {"device", "op_tests", "tensor"},
 	"op_tests/report":  {},

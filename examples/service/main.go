@@ -63,11 +63,18 @@ func run(ctx context.Context, args []string) error {
 	// Requests wait for the compiler only if they come before this is done.
 	ctx, cancel := context.WithCancel(ctx)
 	var building sync.WaitGroup
-	building.Go(func() { svc.warm(ctx) })
+	var failed error
+	building.Go(func() {
+		// A service that never gets ready ends, and says why.
+		if err := svc.warm(ctx); err != nil && ctx.Err() == nil {
+			failed = fmt.Errorf("build ahead of the first request: %w", err)
+			cancel()
+		}
+	})
 	err = serve(ctx, *addr, svc.routes())
 	cancel()
 	building.Wait()
-	return errors.Join(err, reg.Close())
+	return errors.Join(failed, err, reg.Close())
 }
 
 // serve answers requests until the context ends, then lets running ones finish.

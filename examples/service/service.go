@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/aiter-go/aiter/causalconv1d"
+	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
@@ -35,14 +36,18 @@ func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collec
 	return &service{reg: reg, conv: conv, dev: dev, count: count}, nil
 }
 
-// warm builds and loads what requests will call.
-func (s *service) warm(ctx context.Context) {
-	if err := s.reg.Warm(ctx, nil, "causal_conv1d_fwd"); err != nil {
-		slog.Error("build", "err", err)
-		return
+// warm builds and loads what requests will call on the service's device.
+func (s *service) warm(ctx context.Context) error {
+	t, err := s.reg.Target(s.dev)
+	if err != nil {
+		return err
+	}
+	if err := s.reg.Warm(ctx, []target.Target{t}, "causal_conv1d_fwd"); err != nil {
+		return err
 	}
 	s.built.Store(true)
 	slog.Info("ready", "device", s.dev)
+	return nil
 }
 
 func (s *service) routes() http.Handler {
@@ -86,8 +91,16 @@ func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), status(err))
 		return
 	}
+	// First into memory: once a part is sent, the status cannot say that JSON has no
+	// word for an infinity or a NaN.
+	body, err := json.Marshal(response{out})
+	if err != nil {
+		slog.Warn("conv1d", "err", err)
+		http.Error(w, fmt.Sprintf("the result cannot be written as JSON: %v", err), http.StatusUnprocessableEntity)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(response{out}); err != nil {
+	if _, err := w.Write(append(body, '\n')); err != nil {
 		slog.Warn("conv1d", "err", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +37,9 @@ func testRequests(t *testing.T) {
 	if code, _ := ask(routes, "GET", "/ready", ""); code != http.StatusServiceUnavailable {
 		t.Errorf("before the build: %d", code)
 	}
-	svc.warm(t.Context())
+	if err := svc.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if code, _ := ask(routes, "GET", "/ready", ""); code != http.StatusOK {
 		t.Errorf("after the build: %d", code)
 	}
@@ -56,11 +60,56 @@ func testRequests(t *testing.T) {
 		{"ragged", `{"x": [[[1,2],[3]]], "weight": [[1],[2]]}`, 400, "x: expected lists of equal length"},
 		{"ragged batch", `{"x": [[[1,2]],[[3]]], "weight": [[1]]}`, 400, "x: expected lists of equal length"},
 		{"no JSON", `{"x": 1}`, 400, "json"},
+		{"a result beyond all numbers", `{"x": [[[3e38]]], "weight": [[10]]}`, 422, "+Inf"},
 	} {
 		code, body := ask(routes, "POST", "/conv1d", c.body)
 		if code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s: got %d %s, want %d %s", c.name, code, body, c.code, c.want)
 		}
+	}
+}
+
+// What is built ahead is for the device of the service, whatever else the machine
+// has: here two GPUs that nothing can be built for.
+func TestWarmIsForTheDevice(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler (cc) on PATH")
+	}
+	dir := t.TempDir()
+	out, err := exec.Command(cc, "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-o", filepath.Join(dir, "libcuda.so.1"), "../../device/testdata/fakecuda.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	t.Setenv("AITER_JIT_DIR", t.TempDir())
+	t.Setenv("CUDA_DRIVER_PATH", dir)
+	t.Setenv("NVCC", "/nonexistent/nvcc")
+	counts := metrics.New()
+	reg, err := registry.Open(t.Context(), registry.Options{Observer: counts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Close()
+	svc, err := newService(reg, tensor.Host(), counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.warm(t.Context()); err != nil {
+		t.Errorf("warm: %v", err)
+	}
+	if code, body := ask(svc.routes(), "GET", "/ready", ""); code != http.StatusOK {
+		t.Errorf("ready: %d %s", code, body)
+	}
+}
+
+// A service that cannot be built ends.
+func TestWarmThatFails(t *testing.T) {
+	t.Setenv("AITER_JIT_DIR", t.TempDir())
+	t.Setenv("CXX", "/nonexistent/c++")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := run(ctx, []string{"-addr", "127.0.0.1:0"}); err == nil || !strings.Contains(err.Error(), "/nonexistent/c++") {
+		t.Errorf("got %v, want an error that names the compiler", err)
 	}
 }
 
