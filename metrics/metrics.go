@@ -69,7 +69,7 @@ func New() *Collector {
 			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
 		}),
 		waits:   histogram("lock_wait", "duration_seconds", "Time spent waiting for another who builds the same.", short, "result"),
-		reloads: histogram("reload", "duration_seconds", "Time from the change of a file until calls run the new code, or until it failed.", short, "result"),
+		reloads: histogram("reload", "duration_seconds", "Time from the notice of a changed file until calls run the new code, or until it failed.", short, "result"),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total", Help: "Files of the cache that were found corrupt and put aside.",
 		}),
@@ -167,9 +167,13 @@ func (c *Collector) parts() []prometheus.Collector {
 }
 
 // Handler serves the metrics of the collector, of Go and of the process, for
-// programs that have no Prometheus registry of their own.
+// programs that have no Prometheus registry of their own. A cache folder that
+// cannot be read leaves out what is in it, nothing else.
 func (c *Collector) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg})
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
+		Registry:      reg,
+		ErrorHandling: promhttp.ContinueOnError,
+	})
 }

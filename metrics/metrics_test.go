@@ -276,3 +276,24 @@ func TestReloads(t *testing.T) {
 	b.write("src/h.h", "#define ZERO (2 - 2)\n")
 	counted("ok")
 }
+
+// A cache folder that is gone takes what was in it from the metrics, nothing else.
+func TestUnreadableCache(t *testing.T) {
+	counts := metrics.New()
+	dir := filepath.Join(t.TempDir(), "cache")
+	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: dir, Observer: counts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Close()
+	counts.SetCache(reg.Manager().Cache())
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	counts.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	text := w.Body.String()
+	if w.Code != http.StatusOK || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\naiter_compilers_running 0") || strings.Contains(text, "aiter_cache_artifacts") {
+		t.Errorf("got %d\n%s", w.Code, text)
+	}
+}
