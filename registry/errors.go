@@ -3,6 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"math"
+	"reflect"
 	"strings"
 
 	"github.com/aiter-go/aiter/internal/ffi"
@@ -37,7 +39,8 @@ func (e *ArityError) Error() string {
 	return fmt.Sprintf("%s: expected %s arguments, got %d; its schema is %s", e.Op, want, e.Got, e.Schema)
 }
 
-// TypeError reports an argument whose Go type the schema does not allow.
+// TypeError reports an argument whose Go type the schema does not allow, or a
+// number that its type cannot hold.
 type TypeError struct {
 	Op, Arg  string
 	Position int    // from 0
@@ -46,7 +49,7 @@ type TypeError struct {
 }
 
 func (e *TypeError) Error() string {
-	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goWords(e.Expected), gotWord(e.Got))
+	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goWords(e.Expected), e.gotWord())
 }
 
 // goWords says which Go type stands for a schema's type.
@@ -60,11 +63,15 @@ func goWords(t string) string {
 	return t
 }
 
-func gotWord(v any) string {
-	if isNone(v) {
+func (e *TypeError) gotWord() string {
+	if isNone(e.Got) {
 		return "nil"
 	}
-	return fmt.Sprintf("%T", v)
+	number := strings.HasPrefix(e.Expected, "int") || strings.HasPrefix(e.Expected, "float")
+	if v := reflect.ValueOf(e.Got); number && v.CanUint() && v.Uint() > math.MaxInt64 {
+		return fmt.Sprintf("%T %d, which is out of range: at most %d", e.Got, v.Uint(), int64(math.MaxInt64))
+	}
+	return fmt.Sprintf("%T", e.Got)
 }
 
 // TensorError reports a tensor that cannot be used at all, such as one whose

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -55,4 +56,25 @@ func as[E error](check func(E) bool) func(error) bool {
 
 func blames(arg, about, kind string) func(error) bool {
 	return as(func(e *registry.OperatorError) bool { return e.Arg == arg && e.About == about && e.Kind == kind })
+}
+
+// A number that the schema's type cannot hold is told from a wrong type.
+func TestNumberOutOfRange(t *testing.T) {
+	op := lookup(t, open(t, registry.Options{}), "causal_conv1d_update")
+	x := must(tensor.New(tensor.Float32, 1, 1))
+	state, w := must(tensor.New(tensor.Float32, 1, 1, 3)), must(tensor.New(tensor.Float32, 1, 4))
+	for _, c := range []struct {
+		pad  any
+		want string
+	}{
+		{uint64(math.MaxUint64), "expected int, got uint64 18446744073709551615, which is out of range: at most 9223372036854775807"},
+		{uint(math.MaxInt64 + 1), "got uint 9223372036854775808, which is out of range"},
+		{"x", "expected int, got string"},
+	} {
+		err := op.Call(context.Background(), x, x, state, w, nil, false, nil, nil, c.pad)
+		var wrong *registry.TypeError
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: got %v, want %q", c.pad, err, c.want)
+		}
+	}
 }
