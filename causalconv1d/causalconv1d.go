@@ -84,7 +84,7 @@ func (o *Ops) Forward(ctx context.Context, a Forward) error {
 type Backward struct {
 	DX      *tensor.Tensor // written: (B, D, L), X's type
 	DWeight *tensor.Tensor // written, not added to: (D, W), float32 or Weight's type
-	DBias   *tensor.Tensor // written, not added to: (D), float32 or Bias's type; nil without Bias
+	DBias   *tensor.Tensor // written, not added to: (D), float32 or Weight's type; nil without Bias
 
 	X      *tensor.Tensor // (B, D, L)
 	Weight *tensor.Tensor // (D, W)

@@ -45,7 +45,8 @@ type Driver interface {
 	Memory
 	Queue
 	// Close waits for running calls, frees what is left and makes every later
-	// call fail. Storages still allocated count as freed.
+	// call fail. Storages still allocated count as freed. The host's driver holds
+	// nothing: closing it does nothing, and its storages stay until they are freed.
 	Close() error
 }
 
@@ -66,7 +67,7 @@ type Describer interface {
 // must be synchronized first.
 type Memory interface {
 	// Alloc returns n bytes of device memory with arbitrary contents, aligned to
-	// 256 bytes. They stay until Free.
+	// 256 bytes on GPUs and to 64 on the host. They stay until Free.
 	Alloc(dev int, n int64) (*tensor.Storage, error)
 	// AllocHost returns n bytes of host memory that the devices reach directly
 	// (pinned), which CopyAsync needs to overlap with other work. Free gives it back.

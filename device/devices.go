@@ -137,6 +137,8 @@ func (d *Devices) New(dev tensor.Device, dt tensor.DType, shape ...int64) (*tens
 }
 
 // Free gives back the memory that t views; other views of it are then invalid.
+// Memory of a driver's AllocHost goes back to that driver: a view of it is on the
+// host, whose driver has an *OwnerError for it.
 func (d *Devices) Free(t *tensor.Tensor) error {
 	drv, err := d.Driver(t.Device().Type)
 	if err != nil {

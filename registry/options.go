@@ -48,8 +48,8 @@ type Options struct {
 	// is called on the copies, and whatever the schema says it writes, states
 	// and in-place arguments included, is compared with the tolerance that the
 	// configuration gives the operator, else that of the element type. Calls on
-	// the CPU are run twice, which shows results that depend on more than the
-	// arguments: races, memory that was never written. It takes a C++ compiler,
+	// the CPU are run twice, which shows results that differ from run to run, such
+	// as those of races. It takes a C++ compiler,
 	// host memory for the arguments, and time; it cannot be used while a stream
 	// is being captured, nor where others write to the arguments meanwhile.
 	Verify bool
