@@ -106,11 +106,13 @@ func (o *code) call(ctx context.Context, args []any) error {
 		return err
 	}
 	choice := o.choose(args)
-	b, ok := o.known(dev, choice)
-	if !ok {
-		if b, err = o.bind(ctx, dev, choice); err != nil {
+	b := o.known(dev, choice)
+	if b == nil {
+		bound, err := o.bind(ctx, dev, choice)
+		if err != nil {
 			return err
 		}
+		b = &bound
 		// That may have taken minutes, and what was checked before it may be freed.
 		if err := o.usable(); err != nil {
 			return err
@@ -132,7 +134,7 @@ func (o *code) call(ctx context.Context, args []any) error {
 }
 
 // run calls the operator with arguments that were packed, in a call that Close waits for.
-func (o *code) run(b binding, stream ffi.Stream, packed []ffi.Any, args []any) error {
+func (o *code) run(b *binding, stream ffi.Stream, packed []ffi.Any, args []any) error {
 	err := b.support.Call(b.fn, stream, packed)
 	keepAlive(args)
 	if err != nil {
@@ -143,22 +145,22 @@ func (o *code) run(b binding, stream ffi.Stream, packed []ffi.Any, args []any) e
 
 // binding returns the code for the device and choice, building it on first use.
 func (o *code) binding(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
-	if b, ok := o.known(dev, c); ok {
-		return b, nil
+	if b := o.known(dev, c); b != nil {
+		return *b, nil
 	}
 	return o.bind(ctx, dev, c)
 }
 
-// known returns the code for the device and choice, if it was called before.
-func (o *code) known(dev tensor.Device, c choice) (binding, bool) {
+// known returns the code for the device and choice, nil if it was not called before.
+func (o *code) known(dev tensor.Device, c choice) *binding {
 	if list := o.bound.Load(); list != nil {
 		for i := range *list {
 			if b := &(*list)[i]; b.dev == dev && b.choice == c {
-				return *b, true
+				return b
 			}
 		}
 	}
-	return binding{}, false
+	return nil
 }
 
 func (o *code) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {

@@ -88,7 +88,7 @@ func (o *code) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	if err := o.run(onDevice, stream, packed, args); err != nil {
+	if err := o.run(&onDevice, stream, packed, args); err != nil {
 		return err
 	}
 	return o.check(onHost, queue, args, before)
@@ -104,7 +104,7 @@ func (o *code) check(onHost binding, queue device.Stream, args []any, before []*
 	packed, _, err := o.pack(make([]ffi.Any, 0, len(args)), copies)
 	if err == nil {
 		host := ffi.Stream{DeviceType: int32(tensor.CPU), Set: true}
-		err = o.run(onHost, host, packed, copies)
+		err = o.run(&onHost, host, packed, copies)
 	}
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
