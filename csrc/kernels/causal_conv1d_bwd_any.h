@@ -3,6 +3,8 @@
 //
 // Tiling: a thread a position for the gradient of X, a block a channel (16 neighbouring
 // ones in channel-last) and tap for dweight; both compute g again for every use.
+// Bytes: dx and dinitial_states once. x and dout again for every use: dout W times for dx and
+// W times for dweight, x W times for that and, with SiLU, W times for each g, most of it from cache.
 // Reduction: over the block in shared memory in a fixed order.
 #pragma once
 

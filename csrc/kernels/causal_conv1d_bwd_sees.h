@@ -2,6 +2,11 @@
 // sequence numbers a small kernel first makes a byte for each position, since all channels
 // have the same: bit j says whether it sees the one j before it. Columns have these bytes, too,
 // whole rows planes. What lies before a row, zeros, counts as seen; columns leave it out.
+//
+// Tiling: a thread a position of a batch; a few of them for planes.
+// Halo: the numbers of up to W-1 positions before it are read again, from cache.
+// Bytes: sequence numbers once (the halo again); a byte a position, or bits in planes, once.
+// Reduction: none.
 #pragma once
 
 #include "causal_conv1d_bwd_tile.h"

@@ -4,6 +4,9 @@
 // Tiling: a thread owns C channels of a sequence, 16 bytes of them or one. All its loads
 // are on their way before the sums, whether a state's values or its channels are
 // adjacent in memory.
+// Bytes: x and out once, the state read and written once, weights and bias once for each
+// sequence, from cache; with conv_state_indices each block reads all of them once.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_rows_gpu.h"

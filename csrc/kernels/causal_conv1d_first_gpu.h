@@ -6,6 +6,9 @@
 // the first sum.
 // Where rows are not aligned, vectors lie where out is, the first and the last of
 // a row may be partial, and x is shifted into place out of aligned loads.
+// Bytes: x once (the halo again, from cache; where it is shifted each vector as two
+// aligned ones), out once, 16 an instruction.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_rows_gpu.h"

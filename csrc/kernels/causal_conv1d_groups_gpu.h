@@ -4,6 +4,11 @@
 // Tiling: a thread owns the same 16 bytes of kRows rows, so that what its positions see
 // is looked up once, and asks for a row kAsked before it loads it. The rows are
 // kVector apart, so that they lie alike within 16 bytes.
+// Halo: loaded with each vector, from cache, as in causal_conv1d_first_gpu.h; before a row's
+// first position from the states.
+// Bytes: x once (the halo again), out once, sequence numbers or query_start_loc once for the
+// rows of a thread, states once.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_first_gpu.h"

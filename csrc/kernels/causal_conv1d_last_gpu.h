@@ -5,6 +5,10 @@
 // positions, the last W-1 of them in registers and the loads of the next kAhead on
 // their way. It takes kAhead positions at a time, without a look at any of them
 // where all exist and see all.
+// Halo: the W-1 positions before a strip are loaded again, from cache.
+// Bytes: x once (the halo again), out once; where there are any, sequence numbers or
+// query_start_loc once a strip (from cache), states once.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_rows_gpu.h"

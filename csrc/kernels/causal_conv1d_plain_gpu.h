@@ -6,6 +6,8 @@
 // Tiling: causal_conv1d_plain_rows_gpu.h where positions are adjacent in memory,
 // causal_conv1d_plain_strips_gpu.h where channels are; on NVIDIA's processors, for 4 to 8
 // taps, causal_conv1d_plain_pairs_gpu.h, which takes rows that are not aligned too.
+// Bytes: x once (the halo again, from cache), out once.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_last_gpu.h"

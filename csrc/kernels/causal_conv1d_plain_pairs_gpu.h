@@ -8,6 +8,10 @@
 // are done four at a time. Where pairs of x are not aligned, the two that hold what a
 // thread needs are loaded and put together. With sequence numbers a warp is at one strip of
 // positions, of which each lane reads one's number.
+// Halo: the W-1 positions before a strip are loaded again, from cache.
+// Bytes: x once (the halo again; where pairs are not aligned, each twice, from cache), out
+// once; what a row's last two strips share twice. Sequence numbers once for 64 channels.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_plain_gpu.h"

@@ -2,6 +2,10 @@
 //
 // Tiling: a thread owns two vectors of 16 bytes of a row, its neighbours' between them.
 // Every load, of what lies before too, is on its way before the first sum.
+// Halo: what lies before a vector is loaded again from the neighbour's memory, from cache;
+// before a row's first position from the states, if there are any.
+// Bytes: x once (the halo again), out once, 16 an instruction.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_beside_gpu.h"

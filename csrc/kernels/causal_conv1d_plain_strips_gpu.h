@@ -3,6 +3,9 @@
 // Tiling: a thread owns kStrip positions of C channels (16 bytes of them, or 8). Every
 // load, of what lies before too, is on its way before the first sum; all sums come
 // before the first sigmoid, so that positions hide one another's latencies.
+// Halo: the kTaps-1 positions before a strip are loaded again, from cache.
+// Bytes: x once (the halo again), out once; what a row's last two strips share twice.
+// Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
 #include "causal_conv1d_beside_gpu.h"

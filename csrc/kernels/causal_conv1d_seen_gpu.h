@@ -8,6 +8,7 @@
 // while that one runs. Of small problems threads look at numbers themselves.
 // Bytes: as without, and 4 or 8 for 16 bytes of one row or 4 for a strip of all channels,
 // written once, read from cache; or the numbers, from cache.
+// Reduction: theirs.
 #pragma once
 
 #include <aiter/workspace.h>

@@ -2,6 +2,7 @@
 //
 // Tiling: a thread copies up to 8 values of a channel.
 // Bytes: what is copied of x, and states, once.
+// Reduction: none.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
