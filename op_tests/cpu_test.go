@@ -3,6 +3,7 @@ package optests_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -64,7 +66,11 @@ func levels() []string {
 // has not is an error that names those it has.
 func testLevels(t *testing.T) {
 	for _, level := range levels() {
-		out, err := again(t, []string{"AITER_CPU_ISA=" + level}, "TestSuite", "-samples=25", "-seed=7")
+		env := []string{"AITER_CPU_ISA=" + level}
+		out, err := again(t, env, "TestSuite", "-samples=25", "-seed=7")
+		if err == nil {
+			out, err = again(t, env, "TestNotSeenAtTheEnd")
+		}
 		switch {
 		case err == nil:
 			t.Logf("%s: passed", level)
@@ -76,16 +82,32 @@ func testLevels(t *testing.T) {
 	}
 }
 
+// What is wrong with the environment is no fault of the call's arguments: no ValueError.
 func testEnvironmentErrors(t *testing.T) {
 	for variable, want := range map[string]string{
-		"AITER_CPU_ISA=sse9":       "AITER_CPU_ISA: expected one of scalar",
-		"AITER_NUM_THREADS=0":      "AITER_NUM_THREADS: expected a number from 1 to 1024, got 0",
-		"AITER_NUM_THREADS=many":   "AITER_NUM_THREADS: expected a number from 1 to 1024, got many",
-		"AITER_NUM_THREADS=100000": "AITER_NUM_THREADS: expected a number from 1 to 1024, got 100000",
+		"AITER_CPU_ISA=sse9":       "RuntimeError: causal_conv1d_fwd: AITER_CPU_ISA: expected one of scalar",
+		"AITER_NUM_THREADS=0":      "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got 0",
+		"AITER_NUM_THREADS=many":   "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got many",
+		"AITER_NUM_THREADS=100000": "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got 100000",
 	} {
-		if out, err := again(t, []string{variable}, "TestCPUDigests"); err == nil || !strings.Contains(out, want) {
+		if out, err := again(t, []string{variable}, "TestCPURefusal"); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%s: want %q, got %v\n%.2000s", variable, want, err, out)
 		}
+	}
+}
+
+// TestCPURefusal prints the error of a call that nothing is wrong with, and its kind.
+func TestCPURefusal(t *testing.T) {
+	if os.Getenv(childVariable) == "" {
+		t.Skip("started by other tests")
+	}
+	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Batch: 1, Dim: 1, Seqlen: 1, Width: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e *registry.OperatorError
+	if err := open(t).runner.Call(p.Op, p.Args); errors.As(err, &e) {
+		t.Fatalf("%s: %v", e.Kind, e)
 	}
 }
 

@@ -227,6 +227,8 @@ func TestConvolutionErrors(t *testing.T) {
 	}{
 		{"fwd", "TypeError: causal_conv1d_fwd: argument 'x': expected dtype float32, float16 or bfloat16, got int32", []any{out, n(i32, 2, 3, 8), w}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 2, shape (3, 8)", []any{out, n(f32, 3, 8), w}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 9, shape (1, 1, 4, 1, 1, 1, 1, 1, ...)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1, 1), w}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 8, shape (1, 1, 4, 1, 1, 1, 1, 1)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1), w}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected shape (3, 4) (dim, width), got (5, 4)", []any{out, x, n(f32, 5, 4)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected a width of at least 1", []any{out, x, n(f32, 3, 0)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'bias': expected shape (3,) (dim,), got (2,)", []any{out, x, w, n(f32, 2)}},
@@ -237,7 +239,9 @@ func TestConvolutionErrors(t *testing.T) {
 		{"fwd", "TypeError: causal_conv1d_fwd: argument 'seq_idx': expected dtype int32, got float32", []any{out, x, w, nil, true, n(f32, 2, 8)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'initial_states': expected shape (2, 3, 3)", []any{out, x, w, nil, true, nil, n(f32, 2, 3, 4)}},
 		{"bwd", "ValueError: causal_conv1d_bwd: arguments 'dx' and 'dout'", []any{out, n(f32, 3, 4), nil, x, w, nil, out}},
-		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32 or float32", []any{out, n(f16, 3, 4), nil, x, w, nil, n(f32, 2, 3, 8)}},
+		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32, got float16", []any{out, n(f16, 3, 4), nil, x, w, nil, n(f32, 2, 3, 8)}},
+		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32 or float16 as 'weight', got int32", []any{out, n(i32, 3, 4), nil, x, n(f16, 3, 4), nil, n(f32, 2, 3, 8)}},
+		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dbias': expected dtype float32, got float16", []any{out, n(f32, 3, 4), n(f16, 3), x, w, nil, n(f32, 2, 3, 8)}},
 		{"bwd", "ValueError: causal_conv1d_bwd: argument 'dbias': expected shape (3,)", []any{out, n(f32, 3, 4), n(f32, 4), x, w, nil, n(f32, 2, 3, 8)}},
 	} {
 		var e *ffi.CallError

@@ -9,6 +9,7 @@
 #pragma once
 
 #ifdef __cpp_exceptions
+#include <stdlib.h>  // which <new> of hipcc -nogpuinc wants before
 #include <exception>
 #endif
 #include <utility>
