@@ -119,10 +119,8 @@ func (b *bench) runner(ctx context.Context) optests.Runner {
 	}
 }
 
-// targetName is what was built, else what the device asks for.
-func (b *bench) targetName() string {
-	return firstOf(b.progress.targetOf(b.op.Module()), b.target.String())
-}
+// targetName is what calls are built for.
+func (b *bench) targetName() string { return builtFor(b.reg, b.device, b.target) }
 
 // startTiming measures the copy bandwidth, which the rest is held against.
 func (b *bench) startTiming(ctx context.Context, f timeFlags) (err error) {

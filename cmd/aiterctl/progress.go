@@ -26,7 +26,6 @@ type progress struct {
 	finished int // of them
 	left     map[moduleTarget]int
 	running  map[job]time.Time
-	target   map[string]string // module -> target it was last built for
 }
 
 type moduleTarget struct{ module, target, spec string }
@@ -45,7 +44,7 @@ var _ jit.Observer = (*progress)(nil)
 func (a *app) newProgress() *progress {
 	p := &progress{
 		now:  time.Now,
-		left: map[moduleTarget]int{}, running: map[job]time.Time{}, target: map[string]string{},
+		left: map[moduleTarget]int{}, running: map[job]time.Time{},
 	}
 	if a.json || a.quiet {
 		return p
@@ -124,7 +123,6 @@ func (p *progress) count(e jit.Event) {
 	case jit.ModuleStarted:
 		p.units += e.Units
 		p.left[mt] = e.Units
-		p.target[e.Module] = e.Target
 	case jit.UnitStarted:
 		p.running[j] = p.now()
 	case jit.UnitFinished:
@@ -143,13 +141,6 @@ func (p *progress) finish(mt moduleTarget, n int) {
 	n = min(n, p.left[mt])
 	p.left[mt] -= n
 	p.finished += n
-}
-
-// targetOf returns what a module was built for, "" when it was not.
-func (p *progress) targetOf(module string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.target[module]
 }
 
 // words is the line for an event, "" for none. The live line shows what is

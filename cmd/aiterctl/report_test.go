@@ -151,8 +151,8 @@ func TestProgressLine(t *testing.T) {
 	see(jit.LinkFinished, "", 0)
 	see(jit.ModuleFinished, "", 0)
 	check("")
-	if p.finished != 3 || p.targetOf("module_x") != "gfx942" {
-		t.Errorf("finished %d for %q", p.finished, p.targetOf("module_x"))
+	if p.finished != 3 {
+		t.Errorf("finished %d", p.finished)
 	}
 }
 

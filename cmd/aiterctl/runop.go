@@ -57,7 +57,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 // run places the tensors, calls, and looks at what came back. The report is
 // filled as far as it got.
 func (t *trial) run(ctx context.Context) (rep *runReport, err error) {
-	rep = &runReport{Op: t.op.Name(), Target: t.target.String(), Outputs: []outputReport{}, problem: t.problem, device: t.device}
+	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, problem: t.problem, device: t.device}
 	runner := optests.Runner{Device: mover(t.reg.Devices(), t.device)}
 	placed, err := runner.Place(t.problem)
 	if err != nil {
@@ -66,9 +66,6 @@ func (t *trial) run(ctx context.Context) (rep *runReport, err error) {
 	defer func() { err = errors.Join(err, placed.Free()) }()
 	cold, err := t.timeFirst(ctx, placed.Args)
 	rep.Cold = cold.Seconds()
-	if built := t.progress.targetOf(t.op.Module()); built != "" {
-		rep.Target = built
-	}
 	if err != nil {
 		return rep, err
 	}
@@ -83,6 +80,14 @@ func (t *trial) run(ctx context.Context) (rep *runReport, err error) {
 		return rep, err
 	}
 	return rep, t.flags.writeOutputs(t.problem, got)
+}
+
+// builtFor names the target that calls on a device are built for, or else the one that was wished.
+func builtFor(reg *registry.Registry, dev tensor.Device, wished target.Target) string {
+	if t, err := reg.Target(dev); err == nil {
+		return t.String()
+	}
+	return wished.String()
 }
 
 // judge fills in the outputs: compared with the reference under --verify.
