@@ -43,7 +43,8 @@ func (c *conv1d) sees(row, t, u int) bool {
 	return u >= 0 && s[t] >= 0 && s[t] == s[u]
 }
 
-// pre is p[t], the sum before the activation.
+// pre is p[t], the sum before the activation. Zeros before the row count as values of X, so that
+// an infinite weight makes p NaN there.
 func (c *conv1d) pre(row, t int) float64 {
 	d, p := row%c.dim, 0.0
 	if c.bias != nil {
@@ -70,6 +71,8 @@ func (c *conv1d) out() []float64 {
 	return y
 }
 
+// activate follows PyTorch at infinities: silu(+Inf) is +Inf, and silu(-Inf), which is -Inf * 0,
+// is NaN. The slope is NaN at both.
 func (c *conv1d) activate(p float64) float64 {
 	if c.silu {
 		return p * sigmoid(p)
@@ -139,7 +142,8 @@ func (c *conv1d) slope(row, t int) float64 {
 	return s * (1 + p*(1-s))
 }
 
-// inputGrad is the gradient with respect to X[u]: dx for u >= 0, dinitial below.
+// inputGrad is the gradient with respect to X[u]: dx for u >= 0, dinitial below. It has no product
+// for a t outside of the row, so that an infinite weight is seen only where g is.
 func (c *conv1d) inputGrad(g, dfinal []float64, row, u int) float64 {
 	w, sum := c.weight[row%c.dim*c.width:], 0.0
 	for k := range c.width {

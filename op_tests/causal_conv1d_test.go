@@ -209,6 +209,33 @@ func TestSiLUFarOut(t *testing.T) {
 	closeTo(t, "dx", c.grads([]float64{1, 1}, nil).x, []float64{0, 1}, 0)
 }
 
+// The values are those of torch.nn.functional.silu and of its gradient.
+func TestSiLUOfInfinities(t *testing.T) {
+	inf := math.Inf(1)
+	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 1, x: []float64{inf, -inf, math.NaN()}, weight: []float64{1}, silu: true}
+	y, dx := c.out(), c.grads([]float64{1, 1, 1}, nil).x
+	if y[0] != inf || !math.IsNaN(y[1]) || !math.IsNaN(y[2]) {
+		t.Errorf("silu of +Inf, -Inf, NaN is %v, want +Inf, NaN, NaN", y)
+	}
+	for i, slope := range dx {
+		if !math.IsNaN(slope) {
+			t.Errorf("the gradient of silu at %v is %v, want NaN", c.x[i], slope)
+		}
+	}
+}
+
+// An infinite weight is seen before a row, where X is 0, and not behind it, where there is no g.
+func TestInfiniteWeightAtTheEndsOfARow(t *testing.T) {
+	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}
+	if y := c.out(); !math.IsNaN(y[0]) || !math.IsInf(y[1], 1) {
+		t.Errorf("out is %v, want NaN first, then +Inf", y)
+	}
+	g := c.grads([]float64{1, 1, 1}, nil)
+	if !math.IsInf(g.x[0], 1) || !math.IsInf(g.x[1], 1) || g.x[2] != 1 || !math.IsInf(g.initial[0], 1) {
+		t.Errorf("dx is %v, want +Inf, +Inf, 1; dinitial is %v, want +Inf", g.x, g.initial)
+	}
+}
+
 // differences is the gradient of loss with respect to v, by central differences.
 func differences(v []float64, loss func() float64) []float64 {
 	const h = 1e-4

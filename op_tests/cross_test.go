@@ -1,6 +1,8 @@
 package optests_test
 
 import (
+	"flag"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -8,25 +10,63 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// The kernels for aarch64 are right under an emulator, at both of its levels: `make
-// aarch64` installs that and the compiler. testdata/cross.cpp has the reference.
-func TestCPUOnAarch64(t *testing.T) {
-	compiler, emulator := testenv.Tool(t, "aarch64-linux-gnu-g++"), testenv.Tool(t, "qemu-aarch64")
-	program := filepath.Join(t.TempDir(), "cross")
+var sanitizeFlag = flag.Bool("sanitize", false, "also run the CPU kernels with patterns in uninitialised memory, and under ASan and UBSan")
+
+// uninitialised makes compilers fill local variables that have no initial value.
+const uninitialised = "-ftrivial-auto-var-init=pattern"
+
+// buildDriver compiles testdata/cpu, a program that holds the CPU kernels to a reference of its
+// own, with the tensors at the edges of inaccessible pages.
+func buildDriver(t *testing.T, compiler string, flags ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "driver")
 	csrc := filepath.Join(testenv.Root(t), "csrc")
-	argv := []string{"-O2", "-std=c++17", "-static", "-fno-exceptions", "-fno-rtti", "-pthread", "-I" + filepath.Join(csrc, "include"),
-		"-o", program, "testdata/cross.cpp", filepath.Join(csrc, "support/aiter_ffi.cpp")}
-	for _, unit := range []string{"cpu", "fwd", "bwd", "update"} {
+	argv := append(flags, "-std=c++17", "-fno-exceptions", "-fno-rtti", "-pthread", "-I"+filepath.Join(csrc, "include"),
+		"-o", program, "testdata/cpu/main.cpp", filepath.Join(csrc, "support/aiter_ffi.cpp"))
+	for _, unit := range []string{"cpu", "fwd", "bwd", "update", "varlen"} {
 		argv = append(argv, filepath.Join(csrc, "kernels/causal_conv1d_"+unit+".cpp"))
 	}
 	if out, err := exec.CommandContext(t.Context(), compiler, argv...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return program
+}
+
+// The kernels for aarch64 are right under an emulator, at both of its levels: `make
+// aarch64` installs that and the compiler.
+func TestCPUOnAarch64(t *testing.T) {
+	compiler, emulator := testenv.Tool(t, "aarch64-linux-gnu-g++"), testenv.Tool(t, "qemu-aarch64")
+	program := buildDriver(t, compiler, "-O2", "-static", uninitialised)
 	for _, level := range []string{"neon", "scalar"} {
 		out, err := exec.CommandContext(t.Context(), emulator, "-E", "AITER_CPU_ISA="+level, "-E", "AITER_NUM_THREADS=3", program).CombinedOutput()
 		t.Logf("%s: %s", level, out)
 		if err != nil {
 			t.Errorf("%s: %v", level, err)
+		}
+	}
+}
+
+// Every instruction set that this processor has runs without a report of ASan or UBSan.
+func TestCPUSanitized(t *testing.T) {
+	if !*sanitizeFlag {
+		t.Skip("make test-sanitize runs it")
+	}
+	compiler, err := exec.LookPath("g++")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := buildDriver(t, compiler, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+	for _, level := range levels() {
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env = append(os.Environ(), "AITER_CPU_ISA="+level, "AITER_NUM_THREADS=3")
+		out, err := cmd.CombinedOutput()
+		switch {
+		case err == nil:
+			t.Logf("%s: %s", level, out)
+		case lacks(level, string(out)):
+			t.Logf("%s: this processor has it not", level)
+		default:
+			t.Errorf("%s: %v\n%.8000s", level, err, out)
 		}
 	}
 }

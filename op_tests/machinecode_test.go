@@ -3,8 +3,10 @@ package optests_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/testenv"
@@ -118,9 +120,16 @@ func TestMachineCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := make([]int, len(limits))
+	compiled := map[string][]string{}
 	for _, res := range results {
 		for _, r := range inspected(t, res.Artifact.Path, d) {
 			hold(t, r, held)
+			compiled[r.Target] = append(compiled[r.Target], r.Name)
+		}
+	}
+	if *machineTargets == "" {
+		for name, kernels := range compiled {
+			holdReachable(t, name, kernels)
 		}
 	}
 	for i, l := range limits {
@@ -192,4 +201,52 @@ func hold(t *testing.T, r codeobject.Report, held []int) {
 			t.Errorf("%s %s: want %s; %+v, in all %+v, %d waves", r.Target, r.Name, l.what, r.Kernel, r.All, r.Waves)
 		}
 	}
+}
+
+// bfloat16Kernels is how many kernels the units of forward, update and backward in bfloat16 have together. One more is one more to
+// compile at each first call: whoever changes the number shows that a call reaches the kernel.
+const bfloat16Kernels = 61
+
+// holdReachable checks that no kernel is compiled that no call reaches: the decoding kernels by the conditions of their
+// dispatch, all others by their number.
+func holdReachable(t *testing.T, target string, kernels []string) {
+	t.Helper()
+	if len(kernels) != bfloat16Kernels {
+		t.Errorf("%s: %d kernels of bfloat16, want %d:\n%s", target, len(kernels), bfloat16Kernels, strings.Join(kernels, "\n"))
+	}
+	const decode = "update::causal_conv1d_decode_kernel<"
+	got := map[string]bool{}
+	for _, name := range kernels {
+		if _, arguments, ok := strings.Cut(name, decode); ok {
+			got[strings.TrimSuffix(arguments, ">")] = true
+		}
+	}
+	want := reachableDecoders("aiter::bf16_t", 8)
+	for name := range got {
+		if !want[name] {
+			t.Errorf("%s: no call reaches %s%s>", target, decode, name)
+		}
+	}
+	for name := range want {
+		if !got[name] {
+			t.Errorf("%s: there is no %s%s>", target, decode, name)
+		}
+	}
+}
+
+// reachableDecoders is the template arguments of the decoding kernels that causal_conv1d_update.hip chooses for a type with so many
+// elements in 16 bytes: for widths 2 to 4, states whose values or whose channels are adjacent, or that have no vectors.
+func reachableDecoders(dtype string, vector int) map[string]bool {
+	const dim = 64
+	reached := map[string]bool{}
+	for length := 1; length <= 3; length++ {
+		reached[fmt.Sprintf("%s, %s, %d, 1, true", dtype, dtype, length)] = true
+		for _, strides := range [][2]int{{length, 1}, {1, dim}} { // of channels and of values
+			adjacent := (strides[1] == 1 || length == 1) && strides[0] == length
+			for _, weight := range []string{dtype, "float"} {
+				reached[fmt.Sprintf("%s, %s, %d, %d, %t", dtype, weight, length, vector, adjacent)] = true
+			}
+		}
+	}
+	return reached
 }

@@ -194,5 +194,22 @@ func (p *Problem) Tensor(name string) *tensor.Tensor {
 	return nil
 }
 
+// Replace gives the named tensor other values, row-major, before the problem is run. The error is
+// an *ArgumentError or an *UnknownOpError, or says why the values do not fit.
+func (p *Problem) Replace(name string, values []float64) error {
+	decl, err := lookup(p.Op)
+	if err != nil {
+		return err
+	}
+	t := p.Tensor(name)
+	if t == nil {
+		return &ArgumentError{Op: p.Op, Arg: name, Expected: "a tensor of the problem", Got: "none"}
+	}
+	if err := t.SetFloat64s(values); err != nil {
+		return fmt.Errorf("%s: argument %s: %w", p.Op, name, err)
+	}
+	return p.remember(decl)
+}
+
 // String names the problem: the operator and its case.
 func (p *Problem) String() string { return strings.TrimSpace(p.Op + " " + p.Case.String()) }

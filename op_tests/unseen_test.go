@@ -42,34 +42,123 @@ func TestNotSeenLarge(t *testing.T) {
 	}
 }
 
-// The row's last values, which not every tap sees: beside what fills a row's last vector they must not become NaN. The
-// kernels for GPUs multiply them by the zeros there.
+// What lies beside a row's ends exists for nobody: products are of a tap and of a position that there is. An infinity or
+// NaN in x, weight, dout or the states reaches the outputs that see it, and no others. Rows end within a kernel's vector,
+// within its group of positions, and with them.
 func TestNotSeenAtTheEnd(t *testing.T) {
 	target := open(t)
-	if *deviceFlag != "cpu" {
-		t.Skip("these are of the CPU kernels")
-	}
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	for n, seqlen := range []int64{1, 3, 5, 16, 31, 32, 33, 65, 130, 511, 513, 517} {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{Batch: 2, Dim: int64(1 + i%3), Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, SiLU: i%5 == 4, Seed: uint64(i)}
-				target.unseen(t, "causal_conv1d_bwd", c, []string{"x"}, lastOf(math.NaN(), 1))
-				c.SiLU = false
-				target.unseen(t, "causal_conv1d_bwd", c, []string{"x"}, lastOf(math.Inf(1), c.Width-1))
+				c := optests.Case{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, SiLU: i%5 == 4, Seed: uint64(i)}
+				t.Run(c.String(), func(t *testing.T) { target.unseenAtTheEnd(t, c) })
 			}
 		}
 	}
 }
 
-// lastOf is v at the last n positions of each row.
-func lastOf(v float64, n int64) func(c optests.Case, _ []float64, i int64) (float64, bool) {
+// unseenAtTheEnd tries a case of backward, and those near it.
+func (g target) unseenAtTheEnd(t *testing.T, c optests.Case) {
+	const op = "causal_conv1d_bwd"
+	inf := math.Inf(1)
+	g.unseen(t, op, c, []string{"x"}, lastOf(math.NaN(), 1))
+	silu := c.SiLU
+	c.SiLU = false
+	g.unseen(t, op, c, []string{"x"}, lastOf(inf, c.Width-1))
+	g.unseen(t, op, c, []string{"dout"}, firstOf(-inf, 1))
+	if c.Width > 1 {
+		before := c
+		before.WithInitial, before.Read.Off, before.Dout.Off, before.Written.Off = true, 1, 1, 1
+		g.unseen(t, op, before, []string{"initial_states"}, oneOf(inf, c.Width-1, int64(c.Seed)%(c.Width-1)))
+	}
+	c.WithSeqIdx, c.SiLU = true, silu
+	g.unseen(t, op, c, []string{"x"}, lastOf(-inf, 1))
+	g.unseen(t, op, c, []string{"dout"}, firstOf(inf, 1))
+}
+
+// A tap that is not finite reaches dx of the positions that it carries a gradient to: not those from which it looks beyond the row's
+// end or, by the sequence numbers, at another sequence.
+func TestInfiniteTap(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	for n, seqlen := range []int64{1, 3, 8, 16, 31, 33, 64, 130, 512, 513, 1024} {
+		for width := range int64(8) {
+			for layout := range optests.Layout(2) {
+				i := n*16 + int(width)*2 + int(layout)
+				c := optests.Case{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, Seed: uint64(i)}
+				t.Run(c.String(), func(t *testing.T) {
+					target.unseen(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
+					c.WithSeqIdx, c.SiLU = true, i%3 > 0
+					target.unseen(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.NaN(), c.Width, 0))
+					target.unseen(t, "causal_conv1d_fwd", c, []string{"weight"}, oneOf(math.Inf(-1), c.Width, 0))
+				})
+			}
+		}
+	}
+}
+
+// SiLU and its slope far out: PyTorch's values, which are NaN at -inf, and of the slope at +inf too, and finite wherever p is.
+func TestSiLUAtInfinity(t *testing.T) {
+	target := open(t)
+	far := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
+	for i, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		for layout := range optests.Layout(2) {
+			c := optests.Case{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, DType: dtype, Layout: layout, SiLU: true, NoBias: true, Seed: uint64(i)}
+			values := func(_ optests.Case, _ []float64, i int64) (float64, bool) { return far[i%int64(len(far))], true }
+			ones := func(optests.Case, []float64, int64) (float64, bool) { return 1, true }
+			for _, width := range []int64{1, 4, 8} {
+				c.Width = width
+				for op, state := range map[string]optests.State{"causal_conv1d_fwd": {}, "causal_conv1d_bwd": {}, "causal_conv1d_update": {}, "causal_conv1d_varlen_fwd": {}} {
+					t.Run(op+"/"+c.String(), func(t *testing.T) {
+						c := c
+						c.State = state
+						target.changed(t, op, c, map[string]change{"x": values, "weight": lastTap, "dout": ones})
+					})
+				}
+			}
+		}
+	}
+}
+
+// lastTap is a filter that is 1 at its last tap and 0 before.
+func lastTap(c optests.Case, _ []float64, i int64) (float64, bool) {
+	if i%c.Width == c.Width-1 {
+		return 1, true
+	}
+	return 0, true
+}
+
+// lastOf is v at the last n positions of each row, firstOf at the first n.
+func lastOf(v float64, n int64) change {
 	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen >= c.Seqlen-n }
 }
 
+func firstOf(v float64, n int64) change {
+	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen < n }
+}
+
+// oneOf is v at one place of each n values.
+func oneOf(v float64, n, place int64) change {
+	return func(_ optests.Case, _ []float64, i int64) (float64, bool) { return v, i%n == place }
+}
+
+// change is what an element of a tensor becomes, by its index in row-major order, and whether it changes.
+type change func(c optests.Case, seq []float64, i int64) (float64, bool)
+
 // unseen replaces values of some of a problem's tensors and runs it.
-func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, replace func(c optests.Case, seq []float64, i int64) (float64, bool)) {
+func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, replace change) {
+	t.Helper()
+	changes := map[string]change{}
+	for _, name := range names {
+		changes[name] = replace
+	}
+	g.changed(t, op, c, changes)
+}
+
+// changed replaces values of a problem's tensors, of those that it has, and runs it.
+func (g target) changed(t *testing.T, op string, c optests.Case, changes map[string]change) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {
@@ -81,7 +170,10 @@ func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, 
 			t.Fatal(err)
 		}
 	}
-	for _, name := range names {
+	for name, replace := range changes {
+		if p.Tensor(name) == nil {
+			continue
+		}
 		values, err := p.Tensor(name).Float64s()
 		if err != nil {
 			t.Fatal(err)

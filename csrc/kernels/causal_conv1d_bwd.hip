@@ -201,7 +201,7 @@ template <class T> Status run_whole(const Launch& a, int device, gpu_stream_t st
   return dispatch_width(a.p.width, [&](auto taps) { return run_each<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
 
-Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
+Status look(Launch* a, bool exact, int device, gpu_stream_t stream, Workspaces* w) {
   const Backward& p = a->p;
   if (p.batch == 0 || p.seqlen == 0) return Status();
   const int64_t bytes = p.batch * seen_row(p.seqlen);
@@ -209,7 +209,7 @@ Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w) {
   AITER_TRY(w->seen.take(size_t(bytes), device, stream));
   const auto to = static_cast<uint8_t*>(w->seen.data());
   const unsigned blocks = grid_for((bytes + kSeenThreads - 1) / kSeenThreads);
-  causal_conv1d_bwd_seen_kernel<<<blocks, kSeenThreads, 0, stream>>>(p, to);
+  causal_conv1d_bwd_seen_kernel<<<blocks, kSeenThreads, 0, stream>>>(p, to, exact);
   a->seen = to;
   return Status();
 }
@@ -234,7 +234,7 @@ template <class T> Status run_ragged(Launch a, int device, gpu_stream_t stream) 
   if constexpr (kEachWidth)
     if (p.seq.data && a.whole && a.total > 0)
       return dispatch_width(p.width, [&](auto taps) { return run_numbered<T, decltype(taps)::value>(a, device, stream); });
-  if (p.seq.data) AITER_TRY(look(&a, device, stream, &w));
+  if (p.seq.data) AITER_TRY(look(&a, AITER_HIP, device, stream, &w));
   return dispatch_width(p.width, [&](auto taps) {
     constexpr int W = decltype(taps)::value;
     if constexpr (!kJoint<W>)

@@ -164,7 +164,8 @@ template <class T, int W, Rows kRows> struct Chunks {
     tile.left.clear();
     AITER_UNROLL
     for (int i = 0; i < kParts; i++)
-      if (t > (kParts - 1 - i) * R) set_part(tile.left.word, i, read_shared<Part>(before<Part>(from.x, slot, after, kParts - i)));
+      if (t < length && t > (kParts - 1 - i) * R)
+        set_part(tile.left.word, i, read_shared<Part>(before<Part>(from.x, slot, after, kParts - i)));
 #else
     AITER_UNROLL
     for (int i = 0; i < kParts; i++) set_part(tile.left.word, i, from.left[i].take(slot));

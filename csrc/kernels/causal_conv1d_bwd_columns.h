@@ -87,12 +87,13 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     ahead.seen.send(group, reinterpret_cast<const uint32_t*>(seen), true);
     seen += kAhead;
   }
-  // see is what a group from t on sees, bit j of a byte for j positions before it. What lies
-  // before a row is nobody's: byte i keeps t + i + 1 bits.
+  // see is what a group from t on sees, bit j of a byte for j positions before it.
   AITER_DEVICE uint32_t see(int group, int t) const {
-    if (!numbered()) return all();
-    const uint32_t word = ahead.seen.take(group).word[0];
-    return t >= 2 * kAhead ? word : word & (t ? 0xff7f3f1fu : 0x0f070301u);
+    if (numbered()) return ahead.seen.take(group).word[0];
+    const int left = int(again(a).p.seqlen) - t;
+    uint32_t word = all();
+    if (left < kAhead) word = left > 0 ? word & ((1u << left * 8) - 1) : 0;
+    return word;
   }
 
   // off is how many elements behind a vector's start p is.
@@ -343,6 +344,12 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
     }
     await<0>();
   }
+
+  // The exact walk, in causal_conv1d_bwd_columns_exact.h.
+  AITER_DEVICE bool needs_exact(int to) const;
+  AITER_DEVICE bool may_have_spurious_nan(int to) const;
+  AITER_DEVICE void walk_exact(int64_t b, int64_t d, int from, int to);
+  AITER_DEVICE void redo_exact(int64_t b, int64_t d, int from, int to);
 
   AITER_DEVICE static int after(int first) {
     static_assert(kSlots == kAhead || kSlots == 2 * kAhead, "a group's slots are the first or the last");

@@ -2,7 +2,7 @@
 // files that compile it. Two files, so that a first call compiles them side by side.
 #pragma once
 
-#include "causal_conv1d_bwd_columns.h"
+#include "causal_conv1d_bwd_columns_exact.h"
 #include "causal_conv1d_bwd_gpu.h"
 
 namespace aiter::conv1d::bwd {
@@ -13,6 +13,20 @@ template <class T, int W, int N, bool Gated, bool Shifted> inline int column_byt
   constexpr int kMany = kTokensAhead<Vector, Shifted>, kGroups = Gated ? kMany / kAhead : 0;
   const int each = kMany * (Shifted ? 4 : 2) * int(sizeof(Vector)) + kGroups * 4 + (W + 1) * int(sizeof(Sums<N>));
   return AITER_CUDA ? kColumnThreads * each : 0;
+}
+
+// redo_strip repeats a thread's strip exactly. It computes the strip's bounds again, so that they take no registers in the
+// fast walk.
+template <int N, class Column> AITER_DEVICE void redo_strip(Column& column, const Launch& all, uint32_t item) {
+  const Launch& a = again(all);
+  int self = int(threadIdx.x);
+  opaque(self), opaque(item);
+  const uint32_t outer = a.split.quotient(item), group = item - outer * a.split.by, ranks = kColumnThreads >> a.lane_bits;
+  const uint32_t first = (outer * ranks + (uint32_t(self) >> a.lane_bits)) * uint32_t(a.strip), row = a.parts.quotient(first);
+  const uint32_t end = first + a.strip < a.total ? first + a.strip : a.total;
+  const int64_t d = ((int64_t(group) << a.lane_bits) + (self & ((1 << a.lane_bits) - 1))) * N;
+  const int from = int(first - row * a.parts.by) * a.unit, behind = from + int(end - first) * a.unit;
+  column.redo_exact(row, d, from, behind < int(a.p.seqlen) ? behind : int(a.p.seqlen));
 }
 
 template <class T, int W, int N, bool Gated, bool Shifted>
@@ -48,10 +62,12 @@ __global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_co
         if (live) column.begin(from);
         // Where it is known, the sigmoids of several positions are computed side by side.
         if constexpr (AITER_CUDA) {
-          if (live && a.p.silu) column.walk(from, to, true);
+          if (live && column.needs_exact(to)) column.walk_exact(row, d, from, to);
+          else if (live && a.p.silu) column.walk(from, to, true);
           else if (live) column.walk(from, to, false);
         } else if (live) {
           column.walk(from, to, again(all).p.silu);
+          if (column.may_have_spurious_nan(to)) redo_strip<N>(column, all, item);
         }
         begun = true, left += units;
       } while (kManyRows<Shifted> && live && left < end);
@@ -194,7 +210,7 @@ Status run_column(const Backward& p, int device, gpu_stream_t stream) {
   Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
   a.step_x = p.x.last * int(sizeof(T)), a.step_dout = p.dout.last * int(sizeof(T)), a.step_dx = p.dx.last * int(sizeof(T));
   Workspaces w;
-  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(&a, device, stream, &w));
+  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(&a, true, device, stream, &w));
   const int bytes = column_bytes<T, W, N, Gated, Shifted>();
   return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
 }

@@ -92,16 +92,17 @@ inline Status take_slots(Launch* a, int device, gpu_stream_t stream, Workspaces*
   return Status();
 }
 
-// look launches the kernel that looks up what each position sees. All workspaces are taken before, so
+// look launches the kernel that looks up what each position sees, which has to be exact or not. All workspaces are taken before, so
 // that the kernel behind it, which is launched early, is so in a graph, too.
-Status look(Launch* a, int device, gpu_stream_t stream, Workspaces* w);
+Status look(Launch* a, bool exact, int device, gpu_stream_t stream, Workspaces* w);
 
 // run launches kernel, with so many threads and so much shared memory a block, early if it is behind
 // one that looks up what positions see, and the fold kernel after it if channels are split.
 template <class Kernel> Status run(Kernel kernel, Launch a, int threads, int shared, int device, gpu_stream_t stream) {
   Workspaces w;
   AITER_TRY(take_slots(&a, device, stream, &w));
-  launch(kernel, {grid_for(a.items), unsigned(threads), unsigned(shared), a.cluster, a.seen != nullptr}, stream, a);
+  a.grid = grid_for(a.items);
+  launch(kernel, {a.grid, unsigned(threads), unsigned(shared), a.cluster, a.seen != nullptr}, stream, a);
   if (a.slots) fold(a, stream);
   return check_launch("causal_conv1d_bwd");
 }

@@ -22,10 +22,9 @@ AITER_ONCE void through_silu(float* sums, float* g, int64_t n, bool brief) {
   for (int64_t i = 0; i < n; i += 4 * kLanes) {
     F y[4], e[4];
     for (int j = 0; j < 4; j++) y[j] = load(sums + i + j * kLanes);
-    bound<4>(y);
-    exp_minus<4>(y, e, brief);
+    one_plus_exp<4>(y, e, brief);
     for (int j = 0; j < 4; j++) {
-      const F s = over(set(1.0f), e[j] + 1.0f);
+      const F s = over(set(1.0f), e[j]);
       store(g + i + j * kLanes, load(g + i + j * kLanes) * (s * (y[j] * (1.0f - s) + 1.0f)));
     }
   }
@@ -94,12 +93,15 @@ class Sums {
 struct Chunk {
   int64_t b, d, t, n, known;  // positions t..t+n; g of known positions
   Taps forward, back;         // from X to y, and from g to dx
+  bool finite;                // all taps are
   alignas(64) float x[kPadded], g[kPadded], y[kPadded];  // y: then dx
 
   void read(const Problem& p, int64_t channel) {
     d = channel, forward.read(p, d), back = forward;
     for (int64_t k = 0; k < p.width; k++) back.weight[k] = forward.weight[p.width - 1 - k];
     back.bias = 0.0f, back.silu = forward.silu = false;
+    finite = true;
+    for (int64_t k = 0; k < p.width; k++) finite &= __builtin_fabsf(forward.weight[k]) <= __FLT_MAX__;
   }
 };
 
@@ -151,26 +153,26 @@ class Rows {
     for (int64_t i = 0; i < least(kChunk, p.seqlen - t) * size; i += 64) __builtin_prefetch(next + i);
   }
 
-  // gradients: X from t-(W-1) on into x, and g.
+  // gradients: X from t-(W-1) on into x, and g, 0 behind the row as far as the filter reaches.
   void gradients(Chunk* c) const {
     const int64_t halo = p.width - 1, before = c->t < halo ? halo - c->t : 0;
     for (int64_t j = 0; j < before; j++) c->x[j] = p.initial.data ? aiter::load(row(p.initial, *c, c->t + j), dtype, 0) : 0.0f;
     table.widen(row(p.x, *c, c->t - halo + before), c->known + halo - before, c->x + before);
     table.widen(row(p.dout, *c, c->t), c->known, c->g);
-    blank(c->x + c->known + halo, c->g + c->known);
-    if (!p.silu) return;
-    floats.convolve(c->x, c->y, c->known, c->forward);
-    through_silu(c->y, c->g, c->known, size == 2);
-    blank(c->x + c->known + halo, c->g + c->known);
+    if (p.silu) {
+      floats.convolve(c->x, c->y, c->known, c->forward);
+      through_silu(c->y, c->g, c->known, size == 2);
+    }
+    memset(c->g + c->known, 0, (c->n + halo - c->known) * sizeof(float));
   }
 
-  // inputs: dx.
+  // inputs: dx. Positions from which the filter reaches behind the row have a sum of their own where a 0 there would
+  // not do: with dfinal, and with a tap that times 0 is NaN.
   void inputs(Chunk* c) const {
     floats.convolve(c->g, c->y, c->n, c->back);
-    if (p.dfinal.data) {
-      const int64_t from = p.seqlen - (p.width - 1) - c->t;
+    const int64_t from = c->known - (p.width - 1);
+    if (p.dfinal.data || !c->finite)
       for (int64_t i = from > 0 ? from : 0; i < c->n; i++) c->y[i] = one(*c, i);
-    }
     table.narrow(c->y, c->n, row(p.dx, *c, c->t), streams);
   }
 

@@ -94,13 +94,15 @@ template <class T, bool Packed> struct Vector {
     }
   }
 
-  AITER_DEVICE void store(T* dx) const {
+  // store writes dx. more: the row goes on behind these positions; else nothing is multiplied by what g has there.
+  AITER_DEVICE void store(T* dx, bool more) const {
     float v[R] = {};
     AITER_UNROLL
     for (int k = 0; k < W; k++) {
       if (!exists(k)) continue;
       AITER_UNROLL
-      for (int i = 0; i < R; i++) v[i] = fmaf(weight[k], g[i + H - k], v[i]);
+      for (int i = 0; i < R; i++)
+        if (i + H - k < R || more) v[i] = fmaf(weight[k], g[i + H - k], v[i]);
     }
     put(dx, pack<T, R>(v));
   }
@@ -152,9 +154,9 @@ __global__ void AITER_BOUNDS(kSmallRowThreads, 1) causal_conv1d_bwd_small_rows_k
   AITER_UNROLL
   for (int j = 0; j < H; j++) {
     if (lane == 31) behind[j] = waves[wave + 1].edge[j];
-    v.g[R + j] = t + R < int(p.seqlen) ? behind[j] : 0.0f;
+    v.g[R + j] = behind[j];
   }
-  if (live) v.store(dx);
+  if (live) v.store(dx, t + R < int(p.seqlen));
   if (channel >= a.channels || first + channel > last || tap < 0 || !result.data) return;
   const Wave* from = waves + channel * a.waves;
   sum = 0.0f;

@@ -1,7 +1,7 @@
 // Which taps of a filter see which positions, for causal_conv1d_bwd's kernels of rows. Of
 // sequence numbers a small kernel first makes a byte for each position, since all channels
 // have the same: bit j says whether it sees the one j before it. Columns have these bytes, too,
-// whole rows planes. What lies before a row, zeros, counts as seen; columns leave it out.
+// whole rows planes.
 //
 // Tiling: a thread a position of a batch; a few of them for planes.
 // Halo: the numbers of up to W-1 positions before it are read again, from cache.
@@ -41,19 +41,23 @@ template <bool Some> struct Exists {
 
 constexpr int kSeenThreads = 256;
 
-__global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen) {
+// exact: what lies before a row is not seen, and what lies behind it sees nothing. Else both are as if the row's sequences
+// went on there, so that kernels that ask nobody where all see all find more such places; they multiply zeros there.
+__global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen, bool exact) {
   start_next();
   const int64_t row = seen_row(p.seqlen), total = p.batch * row, step = int64_t(gridDim.x) * kSeenThreads;
   for (int64_t n = int64_t(blockIdx.x) * kSeenThreads + threadIdx.x; n < total; n += step) {
     const Split at = split(n, row);
     const int64_t b = at.quotient, t = at.remainder - kSeenBefore;
-    // The last sequence goes on behind the row: if that is padding, nobody sees it there either.
-    const bool all = !p.seq.data || t < 0 || p.seqlen == 0;
+    const bool all = !p.seq.data || t < 0 || p.seqlen == 0, none = exact && (t < 0 || t >= p.seqlen);
     const int32_t s = all ? 0 : p.sequence(b, t < p.seqlen ? t : p.seqlen - 1);
     uint32_t bits = 0;
     AITER_UNROLL
-    for (int j = 0; j < 8; j++)
-      if (j < p.width && s >= 0 && (all || t < j || t - j >= p.seqlen || p.sequence(b, t - j) == s)) bits |= 1u << j;
+    for (int j = 0; j < 8; j++) {
+      if (j >= p.width || s < 0 || none) continue;
+      const bool inside = t >= j && t - j < p.seqlen;
+      if (all || (inside ? p.sequence(b, t - j) == s : !exact)) bits |= 1u << j;
+    }
     seen[n] = uint8_t(bits);
   }
 }
@@ -92,6 +96,21 @@ template <int W, int N> struct Sees {
 #else
   AITER_DEVICE bool operator()(int i, int k, float&) const { return word[i / 4] & (1u << (i % 4 * 8 + W - 1 - k)); }
 #endif
+  // limit leaves of the positions from t on those of a row of length.
+  AITER_DEVICE void limit(int t, int length) {
+    AITER_UNROLL
+    for (int i = 0; i < kCount; i++) {
+      const int first = (-t - i * 4) * 8, end = (length - t - i * 4) * 8;
+      if (first > 0) word[i] &= first < 32 ? ~0u << first : 0;
+      if (end < 32) word[i] &= end > 0 ? (1u << end) - 1 : 0;
+    }
+  }
+  // limit_before leaves of what they see, the first of them at position t, that in the row.
+  AITER_DEVICE void limit_before(int t) {
+    AITER_UNROLL
+    for (int i = 0; i < N; i++)
+      if (t + i >= 0 && t + i < 7) word[i / 4] &= ((2u << (t + i)) - 1) << i % 4 * 8 | ~(0xffu << i % 4 * 8);
+  }
   AITER_DEVICE bool has(int) const { return true; }
   // plain: the last taps, which are all that there are, see all.
   AITER_DEVICE bool plain(int taps) const {
@@ -163,9 +182,10 @@ causal_conv1d_bwd_planes_kernel(Backward p, uint32_t chunks, Divisor parts, int 
         uint32_t bits = 0;
         AITER_UNROLL
         for (int i = 0; i < kPositions; i++) bits |= uint32_t(number[i + kMany - 1 - j] == number[i + kMany - 1]) << i;
-        if (t < j) bits |= (1u << (j - t)) - 1;  // what lies before the row
-        bits = j < p.width ? bits & real : 0;
-        if (j < p.width) missing |= ~bits & ((1u << kPositions) - 1);
+        // Positions that do not exist, or of which the one j before does not: nothing is seen, but nothing is missing either.
+        const uint32_t outside = (t < j ? (1u << (j - t)) - 1 : 0) | (t + kPositions > length ? ~0u << (length - t) : 0);
+        bits = j < p.width ? bits & real & ~outside : 0;
+        if (j < p.width) missing |= ~(bits | (outside & real)) & ((1u << kPositions) - 1);
         words.word[j * kBits / 32] |= bits << (j * kBits % 32);
       }
       if (!missing) words.word[0] |= 1u << (kBits - 1);

@@ -70,6 +70,8 @@ template <class T, int N, bool Packed> struct Piece {
 
   AITER_DEVICE bool sees(int i, int k) const { return Packed || (sights >> (i * W + k) & 1) != 0; }
   AITER_DEVICE bool within(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
+  // exists: what lies behind the row has zeros, which are not multiplied: 0 times an infinity is NaN.
+  AITER_DEVICE bool exists(int i) const { return !Packed || i == 0 || t + i < int(p.seqlen); }
 
   AITER_DEVICE void load() {
     Words<T, N> before[H + R], dout[R];
@@ -100,7 +102,11 @@ template <class T, int N, bool Packed> struct Piece {
   // look finds what the positions see, and those behind them whose g they need. What lies outside of the row is nobody's.
   AITER_DEVICE void look() {
     sights = 0x1111111u * (0xfu >> skip << skip);  // the last taps, for each of R + H positions
-    if (!p.seq.data) return;
+    if (!p.seq.data) {
+      const int left = int(p.seqlen) - t;
+      if (left < R + H) sights &= (1u << left * W) - 1;
+      return;
+    }
     int32_t number[H + R + H];
     AITER_UNROLL
     for (int i = 0; i < H + R + H; i++) number[i] = within(t - H + i) ? p.sequence(b, t - H + i) : -1;
@@ -173,6 +179,7 @@ template <class T, int N, bool Packed> struct Piece {
     for (int n = 0; n < N; n++) {
       AITER_UNROLL
       for (int i = 0; i < R; i++) {
+        if (!exists(i)) continue;
         AITER_UNROLL
         for (int k = 0; k < W; k++)
           if (sees(i, k)) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
@@ -211,7 +218,7 @@ template <class T, int N, bool Packed> struct Piece {
       for (int k = 0; k < W; k++) {
         AITER_UNROLL
         for (int n = 0; n < N; n++)
-          if (sees(i + H - k, k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
+          if (sees(i + H - k, k) && exists(i + H - k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
       }
       if (within(t + i)) put(to, pack<T, N>(v));
     }

@@ -45,6 +45,7 @@ struct Launch {
   int unit;           // columns: positions of a unit
   uint32_t longs;     // columns: so many segments have such strips; the others'
   int brief;          // have so many units
+  uint32_t grid;      // rows: blocks that are launched
   int64_t step_x, step_dout, step_dx;  // columns, on NVIDIA: bytes from one position to the next
   bool dx_aligned;    // rows: positions of dx are neighbours
   bool peel;          // rows: not every row of dx starts on 16 bytes
@@ -97,6 +98,15 @@ AITER_DEVICE float slope(float p) {
   const float q = sigmoid(p);
   return fmaf(q, fmaf(-p, q, p), q);
 }
+
+// finite reports whether no value is an infinity or NaN.
+template <int N> AITER_DEVICE bool finite(const float (&v)[N]) {
+  float sum = 0.0f;
+  AITER_UNROLL
+  for (int i = 0; i < N; i++) sum = fmaf(v[i], 0.0f, sum);
+  return sum == 0.0f;
+}
+AITER_DEVICE bool finite(float v) { return (float_to_bits(v) & 0x7f800000u) != 0x7f800000u; }
 
 // finish_rows adds up the sums of each channel of a block over its threads, and keeps them.
 template <int N>

@@ -21,6 +21,7 @@ class Tokens {
     back_.width = p_.width, back_.channels = n_, back_.silu = false;
     for (int64_t k = 0; k < p_.width; k++) memcpy(back_.weight + k * n_, forward_.weight + (halo_ - k) * n_, n_ * sizeof(float));
     memset(back_.bias, 0, n_ * sizeof(float));
+    for (int64_t i = 0; i < p_.width * n_; i++) finite_ &= __builtin_fabsf(forward_.weight[i]) <= __FLT_MAX__;
     memset(x_, 0, sizeof x_);  // taps beyond the width read behind the last row: no subnormals there
   }
 
@@ -123,12 +124,21 @@ class Tokens {
       const int64_t u = t + i;
       float* row = y_ + i * n_;
       if (u >= to || (u < from && u >= 0)) continue;
+      if (!finite_ && (u < 0 || u + halo_ >= p_.seqlen)) edge(u, g_ + i * n_, row);
       if (p_.dfinal.data && u >= p_.seqlen - halo_)
         for (int64_t c = 0; c < n_; c++) row[c] += aiter::load(state(p_.dfinal, c, u - (p_.seqlen - halo_)), dtype_, 0);
       if (u >= 0) table_.narrow(row, n_, element(p_.dx, u), streams_);
       else if (p_.dinitial.data && from == 0)
         for (int64_t c = 0; c < n_; c++) aiter::store(state(p_.dinitial, c, u + halo_), dtype_, 0, row[c]);
     }
+  }
+
+  // edge computes dx[u] from g[u..u+W-1], where some of these positions do not exist: their 0
+  // times an infinite tap would be NaN.
+  AITER_ONCE void edge(int64_t u, const float* g, float* row) const {
+    memset(row, 0, n_ * sizeof(float));
+    for (int64_t k = u < 0 ? -u : 0; k < p_.width && u + k < p_.seqlen; k++)
+      for (int64_t c = 0; c < n_; c++) row[c] += back_.weight[k * n_ + c] * g[k * n_ + c];
   }
 
   AITER_ONCE char* state(const Array3& a, int64_t c, int64_t j) const {
@@ -140,6 +150,7 @@ class Tokens {
   const Kernels &table_, &floats_;
   const int64_t size_, d_, n_, wide_, halo_;  // channels d_..d_+n_; W-1
   const bool streams_;
+  bool finite_ = true;  // all taps are
   double* const totals_;
   int64_t b_ = 0;
   TokenTaps forward_, back_;  // from X to y, and from g to dx

@@ -34,6 +34,15 @@ template <class T, int N> struct alignas(N * sizeof(T) < 4 ? 4 : N * sizeof(T) <
       if (i < from || i >= to) word[i * int(sizeof(T)) / 4] &= ~bits;
     }
   }
+  // finite reports whether no element is an infinity or NaN: adding 1 to an exponent of ones alone carries into the sign.
+  AITER_DEVICE bool finite() const {
+    constexpr uint32_t kExponent = sizeof(T) == 4 ? 0x7f800000u : kIsBf16<T> ? 0x7f807f80u : 0x7c007c00u;
+    constexpr uint32_t kOne = sizeof(T) == 4 ? 0x00800000u : kIsBf16<T> ? 0x00800080u : 0x04000400u;
+    uint32_t carries = 0;
+    AITER_UNROLL
+    for (int i = 0; i < kCount; i++) carries |= (word[i] & kExponent) + kOne;
+    return (carries & (sizeof(T) == 4 ? 0x80000000u : 0x80008000u)) == 0;
+  }
   AITER_DEVICE void set(int i, T v) {  // on top of zero
     if constexpr (sizeof(T) == 4) __builtin_memcpy(&word[i], &v, 4);
     else word[i / 2] |= uint32_t(v.bits) << (i % 2 * 16);

@@ -74,6 +74,16 @@ template <class T, int W, int N, bool kApart> class PairFilter {
     for (int c = 0; c < N; c++) bias_[c] = load_item(static_cast<const T*>(a.bias) + (kApart ? clamp(d + c, dim - 1) : d + c));
   }
 
+  // finite reports whether no weight is an infinity or NaN, once they are settled.
+  AITER_DEVICE bool finite() const {
+    float sum = 0.0f;
+    AITER_UNROLL
+    for (int c = 0; c < N; c++)
+      AITER_UNROLL
+      for (int k = 0; k < W; k++) sum = fmaf(weight[c][k], 0.0f, sum);
+    return sum == 0.0f;
+  }
+
   AITER_DEVICE void settle() {
     float v[kWords * kPer<T>];
     AITER_UNROLL
@@ -204,10 +214,11 @@ template <int W, int S> class PairSight {
     if (own_) number_ = load_item(static_cast<const int32_t*>(numbers.data) + (b * numbers.first + t * numbers.last));
   }
 
-  // all says whether they are of one sequence; what is before a row is 0 anyway.
-  AITER_DEVICE bool all() const {
+  // all reports whether they are of one sequence. What is before a row is 0, and counts as of the same one, unless strict.
+  AITER_DEVICE bool all(bool strict) const {
     const int32_t number = __shfl_sync(~0u, number_, W - 1);
-    return number >= 0 && __all_sync(~0u, !own_ || number_ == number);
+    const bool hidden = strict && int(threadIdx.x & 31) < W - 1;
+    return number >= 0 && __all_sync(~0u, number_ == number || !(own_ || hidden));
   }
 
   // look finds out what each sees.
@@ -273,7 +284,9 @@ template <class T, int W, int S, class Lie> AITER_DEVICE void run_pairs(const Pl
 
   char* out = spot.out + uint64_t(a.out_next) * ((S - 1) * spot.kUnit);
   if constexpr (Lie::kNumbered) {
-    if (!sight.all()) return sight.look(), run_seen_pairs<T, W, S>(a, out, x, filter, sight);
+    // 0 times a weight that is not finite would be NaN.
+    const bool strict = spot.first < W - 1 && !filter.finite();
+    if (!sight.all(__any_sync(~0u, strict))) return sight.look(), run_seen_pairs<T, W, S>(a, out, x, filter, sight);
   }
   float y[S][2];
   AITER_UNROLL

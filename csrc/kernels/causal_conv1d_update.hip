@@ -58,9 +58,10 @@ struct Decode {
   int channels;
 };
 
+// decode_of chooses by width. A state of one value is adjacent whatever its strides.
 template <class T, class TW, int C, bool kValuesAdjacent> Decode decode_of(int64_t width) {
   switch (width) {
-    case 2: return {causal_conv1d_decode_kernel<T, TW, 1, C, kValuesAdjacent>, C};
+    case 2: return {causal_conv1d_decode_kernel<T, TW, 1, C, true>, C};
     case 3: return {causal_conv1d_decode_kernel<T, TW, 2, C, kValuesAdjacent>, C};
     default: return {causal_conv1d_decode_kernel<T, TW, 3, C, kValuesAdjacent>, C};
   }

@@ -45,6 +45,28 @@ def call(op, out, *args):
     getattr(module(out.device.type), op)(*plain)
 
 
+def int32(name, t):
+    """t as the operators take it: int32, or None.
+
+    Narrower integers are converted. int64 is converted if all values fit, and a ValueError names the first that
+    does not; on a GPU that check waits for the device, and cannot be captured in a graph. int32 costs nothing.
+    """
+    if t is None or (isinstance(t, torch.Tensor) and t.dtype == torch.int32):
+        return t
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{name} is {type(t).__name__}; expected a tensor of int32, or None")
+    if t.dtype not in (torch.int64, torch.int16, torch.int8, torch.uint8):
+        raise TypeError(f"{name} is {t.dtype}; expected int32, or int64, int16, int8 or uint8")
+    if t.dtype == torch.int64:
+        least, most = torch.iinfo(torch.int32).min, torch.iinfo(torch.int32).max
+        outside = (t < least) | (t > most)
+        if outside.any():
+            index = tuple(outside.nonzero()[0].tolist())
+            place = ", ".join(map(str, index))
+            raise ValueError(f"{name}[{place}] is {t[index].item()}; expected {least} to {most}, the range of int32")
+    return t.to(torch.int32)
+
+
 def uses_silu(activation):
     if activation not in (None, "silu", "swish"):
         raise ValueError(f"activation is {activation!r}; expected None, 'silu' or 'swish'")
@@ -94,17 +116,19 @@ def causal_conv1d_fn(
 
     x: (batch, dim, seqlen), float32, float16 or bfloat16, any strides
     weight: (dim, width), bias: (dim,) or None, any of the three types
-    seq_idx: (batch, seqlen), the sequence of each position; negative is padding
+    seq_idx: (batch, seqlen), integers, the sequence of each position; negative is padding.
+        int32 is passed on; int64 is checked, for which a GPU is waited for
     initial_states: (batch, dim, width - 1), what comes before x
-    final_states_out: (batch, dim, width - 1), where final states are written
+    final_states_out: (batch, dim, width - 1), where final states are written; needs return_final_states
     activation: None, "silu" or "swish"
 
     Returns out, shaped as x, and with return_final_states also the final states,
     (batch, dim, width - 1). Both are differentiable.
     """
     silu = uses_silu(activation)
-    if seq_idx is not None:
-        seq_idx = seq_idx.to(torch.int32)
+    if final_states_out is not None and not return_final_states:
+        raise ValueError("final_states_out is given, but return_final_states is False; expected True")
+    seq_idx = int32("seq_idx", seq_idx)
     final_states = None
     if return_final_states:
         if final_states_out is None:
@@ -135,10 +159,13 @@ def causal_conv1d_update(
     conv_state_indices: (batch,), the slot of each row; rows of pad_slot_id are
         skipped, their out is 0
 
+    cache_seqlens and conv_state_indices are integers: int32 is passed on; int64 is
+    checked, for which a GPU is waited for at each call.
+
     Returns out, shaped as x.
     """
+    lengths, slots = int32("cache_seqlens", cache_seqlens), int32("conv_state_indices", conv_state_indices)
     out = torch.empty_like(x)
-    lengths, slots = (None if t is None else t.to(torch.int32) for t in (cache_seqlens, conv_state_indices))
     call("causal_conv1d_update", out, x, conv_state, weight, bias, uses_silu(activation), lengths, slots, pad_slot_id)
     return out
 

@@ -176,6 +176,58 @@ def check_update(example):
     return count + 1
 
 
+def raised(attempt):
+    """What attempt raises, as text with the type's name; empty if nothing."""
+    try:
+        attempt()
+    except (TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def check_integers(example):
+    """Integers of other types than int32 are converted if their values fit, and refused if not, before anything is written."""
+    count = 0
+    x, weight = torch.randn(2, 6), torch.randn(6, 4)
+
+    def update(lengths, slots):
+        state = torch.ones(4, 6, 5)
+        text = raised(lambda: example.causal_conv1d_update(x, state, weight, None, None, lengths, slots))
+        return text, state
+
+    low, high = -(2**31), 2**31 - 1
+    for name in ("cache_seqlens", "conv_state_indices"):
+        for value, why in ((2**32 + 2, "[1] is 4294967298"), (high + 1, "[1] is 2147483648"), (low - 1, "[1] is -2147483649")):
+            t = torch.tensor([1, value])
+            text, state = update(*((t, None) if name == "cache_seqlens" else (None, t)))
+            assert text.startswith("ValueError") and name + why in text and f"{low} to {high}" in text, f"{name} of {value}: {text!r}"
+            assert (state == 1).all(), f"{name} of {value}: the state was written"
+            count += 1
+        for value in (torch.tensor([True, False]), torch.tensor([0.0, 1.0], dtype=torch.float64), [0, 1]):
+            text, state = update(*((value, None) if name == "cache_seqlens" else (None, value)))
+            assert text.startswith("TypeError") and name in text and (state == 1).all(), f"{name} of {value}: {text!r}"
+            count += 1
+    for dtype in (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8):
+        text, state = update(torch.tensor([7, 9], dtype=dtype), torch.tensor([3, 1], dtype=dtype))
+        want = update(torch.tensor([7, 9], dtype=torch.int32), torch.tensor([3, 1], dtype=torch.int32))[1]
+        assert not text and torch.equal(state, want), f"{dtype}: {text!r}"
+        count += 1
+    ends = torch.tensor([low, high])
+    assert torch.equal(example.int32("ends", ends).long(), ends), "the ends of int32 are in its range"
+    same = ends.to(torch.int32)
+    assert example.int32("same", same) is same, "int32 is passed on as it is"
+
+    ids = torch.zeros(2, 9, dtype=torch.int64)
+    ids[1, 4] = 2**32
+    text = raised(lambda: example.causal_conv1d_fn(torch.randn(2, 6, 9), weight, seq_idx=ids))
+    assert text.startswith("ValueError") and "seq_idx[1, 4] is 4294967296" in text, text
+    text = raised(lambda: example.causal_conv1d_fn(torch.randn(2, 6, 9), weight, seq_idx=ids == 0))
+    assert text.startswith("TypeError") and "seq_idx is torch.bool" in text, text
+    text = raised(lambda: example.causal_conv1d_fn(torch.randn(2, 6, 9), weight, final_states_out=torch.empty(2, 6, 3)))
+    assert text.startswith("ValueError") and "return_final_states" in text, text
+    return count + 5
+
+
 def check_errors(example):
     """What the functions refuse, and how."""
     x, weight = leaf(torch.randn(1, 2, 4)), torch.randn(2, 3)
@@ -200,7 +252,7 @@ def main():
     sys.path.insert(0, sys.argv[1])
     import causal_conv1d as example
 
-    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_errors):
+    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_integers, check_errors):
         print(f"{check.__name__}: {check(example)} cases")
 
 

@@ -5,6 +5,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/csv"
 	"encoding/json"
@@ -12,6 +13,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
+	"unicode"
 )
 
 // File is what one device reached.
@@ -78,18 +81,58 @@ func (e *FormatError) Error() string {
 // Unwrap returns the JSON decoder's error.
 func (e *FormatError) Unwrap() error { return e.Err }
 
+const (
+	// MaxFile is the largest file that Read accepts, in bytes.
+	MaxFile = 16 << 20
+	// MaxRows is how many rows it may have.
+	MaxRows = 20_000
+)
+
 // Read reads a file that aiterctl bench --json has written. The errors are
 // *FormatError and those of r.
 func Read(r io.Reader) (*File, error) {
-	data, err := io.ReadAll(r)
+	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read measurements: %w", err)
 	}
-	f := &File{}
+	if len(data) > MaxFile {
+		return nil, &FormatError{Row: -1, Reason: fmt.Sprintf("expected at most %d bytes", MaxFile)}
+	}
+	f := &struct {
+		File
+		Rows rows `json:"rows"` // in place of File's
+	}{}
 	if err := json.Unmarshal(data, f); err != nil {
 		return nil, &FormatError{Row: -1, Reason: "expected JSON of aiterctl bench --json", Err: err}
 	}
-	return f, f.check()
+	f.File.Rows = f.Rows
+	return &f.File, f.File.check()
+}
+
+// rows counts the rows while it reads them: an empty one takes 3 bytes in a file and
+// many times that in memory.
+type rows []Row
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (list *rows) UnmarshalJSON(text []byte) error {
+	in := json.NewDecoder(bytes.NewReader(text))
+	if start, err := in.Token(); err != nil || start != json.Delim('[') {
+		return fmt.Errorf("rows are %.20q; expected a list", text)
+	}
+	for *list = (*list)[:0]; in.More(); {
+		if len(*list) == MaxRows {
+			return fmt.Errorf("expected at most %d rows", MaxRows)
+		}
+		var r Row
+		if err := in.Decode(&r); err != nil {
+			return err
+		}
+		*list = append(*list, r)
+	}
+	if *list == nil {
+		*list = rows{}
+	}
+	return nil
 }
 
 // check refuses what cannot be drawn.
@@ -97,12 +140,23 @@ func (f *File) check() error {
 	if f.CopyGBps < 0 || f.Rows == nil {
 		return &FormatError{Row: -1, Reason: `expected "rows" and a "copy_gbps" of 0 or more`}
 	}
+	if !plain(f.Device) {
+		return &FormatError{Row: -1, Reason: fmt.Sprintf("the device's name %q has a control character", f.Device)}
+	}
 	for i, r := range f.Rows {
+		if !plain(r.Op + r.Target + r.DType + r.Layout) {
+			return &FormatError{Row: i, Reason: "a name has a control character"}
+		}
 		if r.Op == "" || r.MedianUS <= 0 || r.GBps < 0 || r.P20US < 0 || r.P80US < 0 {
 			return &FormatError{Row: i, Reason: `expected "op", a "median_us" above 0, and no negative times`}
 		}
 	}
 	return nil
+}
+
+// plain reports whether a name can be printed as it is.
+func plain(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) })
 }
 
 // Of is the part of the file that is about one operator.

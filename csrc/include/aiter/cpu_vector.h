@@ -134,11 +134,14 @@ AITER_HOT H to_bf16(F f) {
 }
 
 #if AITER_ISA == 3
-// native_bf16_t is bf16_t rounded by the processor where it can (cpu::kAvx512Bf16):
-// one instruction instead of eight, to which subnormals are 0.
+// native_bf16_t is bf16_t rounded by the processor where it can (cpu::kAvx512Bf16). Its
+// instruction takes subnormals for 0: a vector that has one is rounded with integers.
 struct native_bf16_t : bf16_t {};
 AITER_HOT H rounded(F v, native_bf16_t) {
   H h;
+  uint16_t subnormal;  // a bit a lane
+  asm("vfpclassps $0x20, %1, %0" : "=k"(subnormal) : "v"(v));
+  if (__builtin_expect(subnormal != 0, 0)) return to_bf16(v);
   asm("vcvtneps2bf16 %1, %0" : "=v"(h) : "v"(v));
   return h;
 }
@@ -196,32 +199,45 @@ AITER_HOT float sum(F v) {
 // What follows takes kCount vectors step by step: each alone is a long chain of
 // instructions that wait for one another.
 
-// exp_exact is e^-p for p of at least -88.7, within 2 ulp, and at least e^-87.
+// kShift is added to the exponent of e^-p where the exponent is added as an integer, which would
+// not overflow to infinity: e^-p / 4 is a float for every bounded p, and one_plus_exp multiplies
+// by 4.
+#if AITER_ISA == 3
+constexpr float kShift = 0.0f;
+#else
+constexpr float kShift = -2.0f;
+#endif
+constexpr float kRounds = 12582912.0f + kShift;  // 1.5*2^23: a sum with it is rounded to an integer
+
+// bounded keeps p where the polynomials hold. Outside, 1 + e^-p is 1 or infinity.
+AITER_HOT F bounded(F p) { return at_most(at_least(p, set(-89.0f)), set(80.0f)); }
+
+// exp_exact is e^-p * 2^kShift within 2 ulp, p bounded.
 // e^-p = 2^n e^-r with |r| <= ln2/2, e^-r a polynomial.
 template <int kCount> AITER_HOT void exp_exact(const F* p, F* e) {
   F shifted[kCount], r[kCount];
-  for (int i = 0; i < kCount; i++) r[i] = at_most(p[i], set(87.0f));
-  for (int i = 0; i < kCount; i++) shifted[i] = r[i] * -1.44269504f + 12582912.0f;  // 1.5*2^23: rounds
+  for (int i = 0; i < kCount; i++) r[i] = bounded(p[i]);
+  for (int i = 0; i < kCount; i++) shifted[i] = r[i] * -1.44269504f + kRounds;
   for (int i = 0; i < kCount; i++) {
-    const F n = shifted[i] - 12582912.0f;
+    const F n = shifted[i] - kRounds;
     r[i] = (r[i] + n * 0.693359375f) + n * -2.12194440e-4f;
   }
-  for (int i = 0; i < kCount; i++) e[i] = r[i] * 1.38207304e-3f + -8.36867746e-3f;
-  const float rest[] = {4.16682661e-2f, -1.66665211e-1f, 4.99999940e-1f, -1.0f, 1.0f};
+  for (int i = 0; i < kCount; i++) e[i] = r[i] * -8.28982703e-3f + 4.18982506e-2f;
+  const float rest[] = {-1.66676477e-1f, 4.99991477e-1f, -9.99999702e-1f, 1.0f};
   for (float c : rest)
     for (int i = 0; i < kCount; i++) e[i] = e[i] * r[i] + c;
   for (int i = 0; i < kCount; i++) {
 #if AITER_ISA == 3
-    const F n = shifted[i] - 12582912.0f;
+    const F n = shifted[i] - kRounds;
     asm("vscalefps %1, %0, %0" : "+v"(e[i]) : "v"(n));
 #else
-    e[i] = floats(bits(e[i]) + (bits(shifted[i]) << 23));  // 1.5*2^23 has no low bits
+    e[i] = floats(bits(e[i]) + (bits(shifted[i]) << 23));  // the low bits of kRounds are kShift
 #endif
   }
 }
 
-// exp_brief is e^-p within 3e-6 of itself, for what is rounded to 16 bits; p as above.
-// e^-p = 2^t = 2^n 2^r, 2^r a polynomial.
+// exp_brief is e^-p * 2^kShift within 3e-6 of itself, for what is rounded to 16 bits.
+// e^-p = 2^t = 2^n 2^r, 2^r a polynomial. vreduceps and vscalefps take every t.
 template <int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
   F t[kCount], r[kCount];
 #if AITER_ISA == 3
@@ -230,9 +246,9 @@ template <int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
   for (int i = 0; i < kCount; i++) asm("vreduceps $9, %1, %0" : "=v"(r[i]) : "v"(t[i]));
 #else
   const float c[] = {9.57010221e-3f, 5.59178628e-2f, 2.40247443e-1f, 6.93121791e-1f, 9.99999285e-1f};  // |r| <= 1/2
-  for (int i = 0; i < kCount; i++) r[i] = at_most(p[i], set(87.0f));
-  for (int i = 0; i < kCount; i++) t[i] = r[i] * -1.44269504f + 12582912.0f;
-  for (int i = 0; i < kCount; i++) r[i] = r[i] * -1.44269504f - (t[i] - 12582912.0f);
+  for (int i = 0; i < kCount; i++) r[i] = bounded(p[i]);
+  for (int i = 0; i < kCount; i++) t[i] = r[i] * -1.44269504f + kRounds;
+  for (int i = 0; i < kCount; i++) r[i] = r[i] * -1.44269504f - (t[i] - kRounds);
 #endif
   for (int i = 0; i < kCount; i++) e[i] = r[i] * c[0] + c[1];
   for (int j = 2; j < 5; j++)
@@ -246,32 +262,34 @@ template <int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
   }
 }
 
-template <int kCount> AITER_HOT void exp_minus(const F* p, F* e, bool brief) {
+// one_plus_exp is 1 + e^-p, and infinity where e^-p is no float (p below -88.7).
+template <int kCount> AITER_HOT void one_plus_exp(const F* p, F* e, bool brief) {
   if (brief) exp_brief<kCount>(p, e);
   else exp_exact<kCount>(p, e);
+#if AITER_ISA == 3
+  for (int i = 0; i < kCount; i++) e[i] = e[i] + 1.0f;
+#else
+  for (int i = 0; i < kCount; i++) e[i] = e[i] * 4.0f + 1.0f;
+#endif
 }
 
-// bound keeps p from below: e^-p stays a float, and silu(p) is 0 within 1e-36 there.
-template <int kCount> AITER_HOT void bound(F* p) {
-  for (int i = 0; i < kCount; i++) p[i] = at_least(p[i], set(-88.7f));
-}
-
-// over is a/b within 2 ulp, b at least 1. The division of AVX-512 takes 16 cycles on Intel's processors.
+// over is a/b within 2 ulp, b at least 1. The division of AVX-512 takes 16 cycles on Intel's
+// processors; the correction of its estimate 1/b is 0 for an infinite b, as the estimate is.
 AITER_HOT F over(F a, F b) {
 #if AITER_ISA == 3
   F r;
   asm("vrcp14ps %1, %0" : "=v"(r) : "v"(b));
-  return a * ((1.0f - b * r) * r + r);
+  return a * ((1.0f - at_most(b, set(3.4e38f)) * r) * r + r);
 #else
   return a / b;
 #endif
 }
 
+// silu of infinities is PyTorch's: infinity for infinity, and NaN for minus infinity, since -inf * 0 is.
 template <int kCount> AITER_HOT void silu(F* p, bool brief) {
   F e[kCount];
-  bound<kCount>(p);
-  exp_minus<kCount>(p, e, brief);
-  for (int i = 0; i < kCount; i++) p[i] = over(p[i], e[i] + 1.0f);
+  one_plus_exp<kCount>(p, e, brief);
+  for (int i = 0; i < kCount; i++) p[i] = over(p[i], e[i]);
 }
 
 }  // namespace aiter::AITER_LEVEL

@@ -1,0 +1,71 @@
+package optests_test
+
+import (
+	"slices"
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// widths are all filters up to a few more taps than any kernel's stack has room for, and those
+// around and beyond the widest one that rows are computed with.
+func widths() []int64 {
+	var all []int64
+	for w := range int64(40) {
+		all = append(all, w+1)
+	}
+	return append(all, 63, 64, 65, 100)
+}
+
+// TestWidths holds every operator to the reference at every width, in both layouts, with and
+// without SiLU, at lengths around those of vectors, tiles and chunks. The other properties of a
+// case take turns.
+func TestWidths(t *testing.T) {
+	target := open(t)
+	for _, op := range optests.Operators() {
+		t.Run(op, func(t *testing.T) { target.pass(t, op, widthCases()) })
+	}
+}
+
+func widthCases() []optests.Case {
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	lengths := []int64{1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 543, 1023, 1025}
+	var cases []optests.Case
+	for _, width := range widths() {
+		for flags := range 4 {
+			for _, seqlen := range []int64{1, 543, 0, 0} {
+				n := len(cases)
+				if seqlen == 0 {
+					seqlen = lengths[n*5%len(lengths)]
+				}
+				c := optests.Case{
+					Batch: 2, Dim: []int64{3, 18, 1, 33}[n%4], Seqlen: seqlen, Width: width, DType: types[n/2%3],
+					Layout: optests.Layout(flags % 2), SiLU: flags > 1, NoBias: n%7 == 1, Slice: n%5 == 3, Seed: uint64(n),
+					WithInitial: n%3 == 1, WithFinal: n%4 == 2, WithSeqIdx: n%11 == 5,
+				}
+				if c.Layout == optests.ChannelFirst {
+					c.Dim = 1 + c.Dim%4
+				}
+				cases = append(cases, c)
+			}
+		}
+	}
+	return cases
+}
+
+// pass reports the cases with an output beyond its tolerance. Of a wide filter's sums some are
+// near nothing, so that they are not held to one rounding.
+func (g target) pass(t *testing.T, op string, cases []optests.Case) {
+	t.Helper()
+	failed := 0
+	for trial := range g.runner.Try(op, slices.Values(cases)) {
+		if trial.OK() {
+			continue
+		}
+		t.Error(trial)
+		if failed++; failed == 10 {
+			t.Fatalf("stopped after %d failures", failed)
+		}
+	}
+}
