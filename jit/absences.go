@@ -6,40 +6,31 @@ import (
 	"strings"
 )
 
-// absences returns the names which, were they there, would have been read in
+// shadows adds the names which, were they there, would have been read in
 // place of a file that was: in each folder of the search path before the one
 // where the file is, and, for files of the source tree, beside the files that
 // may include it.
-func (w *world) absences(read []string, source string, search []string) []depAbsent {
+func (p *prober) shadows(read []string) {
 	beside := treeDirs(read)
-	seen := map[depAbsent]bool{}
-	var out []depAbsent
-	look := func(dir, rel string) {
-		if a, absent := w.absence(dir, rel); absent && !seen[a] {
-			seen[a] = true
-			out = append(out, a)
-		}
-	}
-	for _, p := range read {
-		if p == source {
+	for _, name := range read {
+		if name == p.source {
 			continue
 		}
-		for i, dir := range search {
-			rel, below := relTo(dir, p)
+		for i, dir := range p.folders {
+			rel, below := relTo(dir, name)
 			if !below {
 				continue
 			}
-			for _, earlier := range search[:i] {
-				look(earlier, rel)
+			for _, earlier := range p.folders[:i] {
+				p.look(earlier, rel)
 			}
-			if !path.IsAbs(p) {
+			if !path.IsAbs(name) {
 				for _, d := range beside {
-					look(d, rel)
+					p.look(d, rel)
 				}
 			}
 		}
 	}
-	return out
 }
 
 // treeDirs returns the folders of the source tree in which read files lie.

@@ -1,15 +1,19 @@
 package jit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // maxEdits is how often a compile is repeated because a source changed while
@@ -28,7 +32,11 @@ func (u *unit) compile(ctx context.Context, why string) (UnitResult, error) {
 }
 
 func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
-	u.known = u.knownDigests()
+	root, err := u.w.tree.Dir(ctx)
+	if err != nil {
+		return UnitResult{}, err
+	}
+	u.known = u.snapshots(root)
 	for range maxEdits {
 		res, changed, err := u.compileOnce(ctx)
 		if err != nil || changed == "" {
@@ -42,14 +50,18 @@ func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
 	return UnitResult{}, &ChangingError{u.plan.Source}
 }
 
-// knownDigests are the files that the unit probably reads, as they are before
-// its compiler starts.
-func (u *unit) knownDigests() digests {
-	known := digests{}
-	known.look(u.w, u.plan.Source)
+// snapshots returns the files that the unit probably reads, as they are before its compiler starts.
+func (u *unit) snapshots(root string) *snapshots {
+	known := newSnapshots(u.w, root)
+	known.take(u.plan.Source)
 	vs, _ := u.variants()
 	for _, v := range vs[:min(len(vs), 1)] {
-		known.lookAt(u.w, u.m.opts.Cache, v)
+		known.takeVariant(u.m.opts.Cache, v)
+	}
+	for _, dir := range append([]string{path.Dir(u.plan.Source)}, u.include...) {
+		if !path.IsAbs(dir) {
+			known.takeFolder(dir)
+		}
 	}
 	return known
 }
@@ -66,21 +78,20 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", err
 	}
-	started, clock := nextTick(u.m.clock), time.Now()
-	if err := u.invoke(ctx, stage, root, started); err != nil {
+	before, clock := moment{nextTick(u.m.clock), u.known}, time.Now()
+	if err := u.invoke(ctx, stage, root, before); err != nil {
 		return res, "", err
 	}
-	read, err := readDeps(stage)
+	reported, err := u.readings(stage, root)
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
-	read = treePaths(read, root)
 	// The lists first: what is edited after the look at the times is not in them.
-	tree, system, err := u.w.record(read, u.plan.Source, u.search(), root)
+	tree, system, read, err := u.w.record(reported, u.search(root))
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
-	if changed = u.known.edited(started, u.m.clock(), u.w, read); changed != "" {
+	if changed = before.edited(u.m.clock(), read); changed != "" {
 		return res, changed, nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
@@ -98,7 +109,7 @@ const (
 
 // invoke runs the compiler; whatever is wrong with the outcome is a
 // [*CompileError].
-func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, started instant) error {
+func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, before moment) error {
 	c := command{
 		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
 		dir:     root,
@@ -113,12 +124,15 @@ func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, star
 		out.reason = "it ended well but wrote no object file (a compiler in a container must see the cache folder " + u.m.opts.Cache.Path() + ")"
 	}
 	if out.reason == "" {
+		out.reason = checkObject(stage.File(objectFile), u.pass == toolchain.Device)
+	}
+	if out.reason == "" {
 		out.reason = u.wrongTarget(stage.File(objectFile))
 	}
 	if out.reason == "" {
 		return nil
 	}
-	return u.fail(ctx, failedRun{stage, root, c, out, started})
+	return u.fail(ctx, failedRun{stage, root, c, out, before})
 }
 
 // environ is the toolchain's closed list, with temporary files in the stage,
@@ -135,9 +149,9 @@ func (u *unit) fail(ctx context.Context, r failedRun) error {
 	c, out := r.command, r.outcome
 	e := CompileError{
 		Module: u.module, Target: u.target.String(), Source: u.plan.Source,
-		Command: u.argv(c.dir, scratch("unit.o"), scratch("unit.d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
+		Command: u.argv(c.dir, u.scratch(".o"), u.scratch(".d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
 	}
-	e.Log = writeLog(u.m.opts.Cache.LogPath(u.key), &e)
+	e.Log = writeLog(u.m.opts.Cache, u.key, &e)
 	f := failureRecord{Seen: u.known.ofTree(), Inputs: u.failedInputs(ctx, r), Error: e}
 	if out.late {
 		f.Limit = c.timeout
@@ -146,17 +160,50 @@ func (u *unit) fail(ctx context.Context, r failedRun) error {
 	return &e
 }
 
-// scratch is where a command that is shown to a person writes: the stage that
-// the real one wrote to is gone by then.
-func scratch(name string) string { return filepath.Join(os.TempDir(), "aiter-"+name) }
+// scratch is where a command that is shown to a person writes: beside its log. The
+// stage that the real one wrote to is gone by then, and in /tmp another user could
+// put a symlink under a name that is known before.
+func (u *unit) scratch(suffix string) string {
+	return strings.TrimSuffix(u.m.opts.Cache.LogPath(u.key), ".log") + suffix
+}
 
 // writeLog returns the log's path, "" when it could not be written.
-func writeLog(path string, e *CompileError) string {
+func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
 	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", Quote(e.Command), e.Dir, e.Reason, e.Output)
-	if os.WriteFile(path, []byte(text), 0o600) != nil {
+	if store.WriteLog(key, []byte(text)) != nil {
 		return ""
 	}
-	return path
+	return store.LogPath(key)
+}
+
+// readings returns what the compiler and the assembler report.
+func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error) {
+	if r.headers, err = readDeps(stage); err != nil {
+		return r, err
+	}
+	r.headers = treePaths(r.headers, root)
+	data, err := os.ReadFile(stage.File(toolchain.AssemblerDepfile(depFileName)))
+	if errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	names, err := depfile.Parse(data)
+	if !bytes.HasSuffix(data, []byte("\n")) { // GNU as goes on when the disk is full
+		err = cutShort(stage.File(objectFile))
+	}
+	if err != nil {
+		return r, fmt.Errorf("the assembler's list of files: %w", err)
+	}
+	r.told = true
+	for _, p := range treePaths(names, root) {
+		// The report also has the compiler's output, which is gone, and names in #line directives.
+		if _, err := u.w.digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.headers, p) {
+			r.assembled = append(r.assembled, p)
+		}
+	}
+	return r, nil
 }
 
 // readDeps returns what the compiler says that it read.

@@ -60,6 +60,8 @@ func missClass(reason string) string {
 		return "never built"
 	case strings.HasPrefix(class, "source "):
 		return "source changed"
+	case strings.HasPrefix(class, "cache format"):
+		return "cache format changed"
 	case strings.HasPrefix(class, "not in the cache"):
 		return "not in the cache"
 	case strings.HasPrefix(class, "cache"):

@@ -19,6 +19,8 @@ type depList struct {
 	files   []depFile
 	absent  []depAbsent
 	folders []depFile // all names in which count, with the digest of their listing
+	blocked []string  // what is no file there, such as a folder, and would be read if it were one
+	unknown []string  // files that embed others under names that no text has: the list never holds
 }
 
 // depFile is a file that was read. A relative path lies in the source tree, an
@@ -34,6 +36,8 @@ func (l *depList) encode() []byte {
 	byPath := func(a, b depFile) int { return strings.Compare(a.path, b.path) }
 	slices.SortFunc(l.files, byPath)
 	slices.SortFunc(l.folders, byPath)
+	slices.Sort(l.blocked)
+	slices.Sort(l.unknown)
 	slices.SortFunc(l.absent, func(a, b depAbsent) int { return strings.Compare(a.dir+"\t"+a.name, b.dir+"\t"+b.name) })
 	var b strings.Builder
 	for _, f := range l.files {
@@ -44,6 +48,12 @@ func (l *depList) encode() []byte {
 	}
 	for _, f := range l.folders {
 		fmt.Fprintf(&b, "D\t%s\t%s\n", f.digest, f.path)
+	}
+	for _, p := range l.blocked {
+		fmt.Fprintf(&b, "B\tfile\t%s\n", p)
+	}
+	for _, p := range l.unknown {
+		fmt.Fprintf(&b, "U\tembedded\t%s\n", p)
 	}
 	return []byte(b.String())
 }
@@ -61,6 +71,10 @@ func decodeDeps(data []byte) (*depList, error) {
 			l.absent = append(l.absent, depAbsent{second, first})
 		case ok && kind == "D" && first != "" && second != "":
 			l.folders = append(l.folders, depFile{second, first})
+		case ok && kind == "B" && second != "":
+			l.blocked = append(l.blocked, second)
+		case ok && kind == "U" && second != "":
+			l.unknown = append(l.unknown, second)
 		default:
 			return nil, fmt.Errorf("dependency list: not understood: %q", line)
 		}
@@ -109,6 +123,8 @@ func (d drift) say(file string) string {
 		return "new file shadows a " + file + ": " + d.path
 	case relisted:
 		return file + " folder has other names: " + d.path
+	case unlisted:
+		return "file embedded under a name that macros make, so that the unit is compiled at each build: see " + d.path
 	}
 	return file + " " + d.how + ": " + d.path
 }
@@ -116,6 +132,7 @@ func (d drift) say(file string) string {
 const (
 	shadowed = "shadowed"
 	relisted = "relisted"
+	unlisted = "unlisted"
 )
 
 func newWorld(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *world {
@@ -196,6 +213,14 @@ func (w *world) stale(l *depList) drift {
 			return drift{relisted, f.path}
 		}
 	}
+	for _, p := range l.blocked {
+		if _, err := w.listed(p); err == nil {
+			return drift{shadowed, p}
+		}
+	}
+	for _, p := range l.unknown {
+		return drift{unlisted, p}
+	}
 	return drift{}
 }
 
@@ -221,28 +246,23 @@ func (w *world) listed(p string) (string, error) {
 }
 
 // record makes the lists of what a compile read: one of the source tree, one
-// of everything else, which many units share.
-func (w *world) record(read []string, source string, search []string, root string) (tree, system *depList, err error) {
-	tree, system = new(depList), new(depList)
-	for _, p := range read {
-		digest, err := w.digest(p)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the compiler says that it read %s: %w; if the compiler is a wrapper into a container, set AITER_TOOLCHAIN_ROOT to the container's root", p, err)
-		}
-		list := listFor(p, tree, system)
-		list.files = append(list.files, depFile{p, digest})
+// of everything else, which many units share. all are the files that it read.
+func (w *world) record(read readings, s search) (tree, system *depList, all []string, err error) {
+	p := newProber(w, s, read.told)
+	if err := p.files(read.headers); err != nil {
+		return nil, nil, nil, err
 	}
-	for _, a := range w.absences(read, source, search) {
-		list := listFor(a.dir, tree, system)
-		list.absent = append(list.absent, a)
+	if err := p.assembly(read.assembled); err != nil {
+		return nil, nil, nil, err
 	}
-	p := newProber(w, root, search, tree, system)
-	for _, name := range read {
-		if err := p.file(name); err != nil {
-			return nil, nil, err
+	p.shadows(read.headers)
+	for _, name := range read.headers {
+		if err := p.text(name, read.headers); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	return tree, system, nil
+	p.flagAsks(read.headers)
+	return p.tree, p.system, slices.Concat(read.headers, read.assembled, p.embedded), nil
 }
 
 func listFor(p string, tree, system *depList) *depList {

@@ -100,13 +100,13 @@ func TestFolderRemovedUnderALivingManager(t *testing.T) {
 func TestEmbeddedTree(t *testing.T) {
 	files := testTree()
 	b := newBench(t)
-	embedded := func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache.SourcesPath()) }
+	embedded := func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache) }
 	m := b.manager(embedded)
 	first, err := m.Build(context.Background(), demo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	laid, err := filepath.Glob(filepath.Join(b.cacheDir, "v1", "source", "*"))
+	laid, err := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "*"))
 	if err != nil || len(laid) != 1 {
 		t.Fatalf("laid out: %v, %v", laid, err)
 	}
@@ -121,7 +121,7 @@ func TestEmbeddedTree(t *testing.T) {
 		"a file there": func() error { return errors.Join(os.RemoveAll(laid[0]), os.WriteFile(laid[0], nil, 0o600)) },
 	}
 	for name, f := range damage {
-		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v1", "record")), os.RemoveAll(filepath.Join(b.cacheDir, "v1", "artifact"))); err != nil {
+		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "record")), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "artifact"))); err != nil {
 			t.Fatal(err)
 		}
 		res, err := m.Build(context.Background(), demo(t))
@@ -129,7 +129,7 @@ func TestEmbeddedTree(t *testing.T) {
 			t.Errorf("%s in the laid-out tree: %v, %v", name, res[0].Artifact.Digest, err)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", "source", "new-*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "new-*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -259,11 +259,22 @@ func TestCommandInTheErrorCanBeRun(t *testing.T) {
 	if err := b.buildErr(); !errors.As(err, &ce) {
 		t.Fatal(err)
 	}
-	sh := exec.Command("/bin/sh", "-c", jit.Quote(ce.Command))
-	sh.Dir = ce.Dir
-	out, _ := sh.CombinedOutput()
-	if !strings.Contains(string(out), "src/a.cpp:1:9: error") {
+	sh := func() string {
+		cmd := exec.Command("/bin/sh", "-c", jit.Quote(ce.Command))
+		cmd.Dir = ce.Dir
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	if out := sh(); !strings.Contains(out, "src/a.cpp:1:9: error") {
 		t.Errorf("pasted into a shell, the command says: %s", out)
+	}
+	b.write("src/a.cpp", "int x;\n")
+	if out := sh(); out != "" {
+		t.Errorf("of what is mended, the command says: %s", out)
+	}
+	// It writes to no place where others could wait for it with a symlink.
+	if i := slices.Index(ce.Command, "-o"); i < 0 || filepath.Dir(ce.Command[i+1]) != filepath.Dir(ce.Log) {
+		t.Errorf("the command writes elsewhere than beside %s: %q", ce.Log, ce.Command)
 	}
 }
 

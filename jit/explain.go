@@ -212,6 +212,14 @@ func (w *world) changes(l *depList, file string) []Change {
 			out = append(out, Change{"names in " + f.path, f.digest, now})
 		}
 	}
+	for _, p := range l.blocked {
+		if now, err := w.digest(p); err == nil {
+			out = append(out, Change{"new file " + p, "", now})
+		}
+	}
+	for _, p := range l.unknown {
+		out = append(out, Change{"files embedded by " + p, "", "their names are made by macros, so that they cannot be watched"})
+	}
 	return out
 }
 

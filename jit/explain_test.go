@@ -224,7 +224,7 @@ func TestTrimAfterABuildOnly(t *testing.T) {
 		}
 		return strings.Contains(strings.Join(r.said, ","), string(jit.Trimmed))
 	}
-	file := b.cacheDir + "/v1/trimmed"
+	file := b.cacheDir + "/v2/trimmed"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

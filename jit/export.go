@@ -41,6 +41,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 	}
 	a := r.Artifact
 	a.LinkKey, a.LastKey, a.Units, a.LinkInputs = r.last.Recent.Link, r.madeKey(), r.last.Refs, r.last.LinkInputs
+	a.Exported = true
 	a, err = to.AddArtifact(stage, library, a)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package jit
 
-import "time"
+import (
+	"debug/elf"
+	"time"
+)
 
 // ShiftClock makes the clock that stamps files differ from the kernel's.
 func ShiftClock(m *Manager, by func() time.Duration) {
@@ -10,3 +13,7 @@ func ShiftClock(m *Manager, by func() time.Duration) {
 		return i
 	}
 }
+
+// CheckLibrary and CheckObject look at what a linker and a compiler made.
+func CheckLibrary(path string) string             { return checkLibrary(path, elf.EM_NONE) }
+func CheckObject(path string, device bool) string { return checkObject(path, device) }

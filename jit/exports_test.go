@@ -24,7 +24,7 @@ func (b *bench) lacks(what string, r jit.Request, words ...string) {
 			b.t.Errorf("%s: the error does not say %q: %s", what, w, failed.Reason)
 		}
 	}
-	if files, err := filepath.Glob(filepath.Join(b.cacheDir, "v1/artifact/*")); err != nil || len(files) > 0 {
+	if files, err := filepath.Glob(filepath.Join(b.cacheDir, "v2/artifact/*")); err != nil || len(files) > 0 {
 		b.t.Errorf("%s: in the cache are %q, %v", what, files, err)
 	}
 }

@@ -19,11 +19,11 @@ import (
 // who waited for it, and, when it is the fault of what was compiled, whoever
 // asks for the same again.
 type failureRecord struct {
-	ID     string        // of this failure: clocks may jump
-	Time   time.Time     // when it was, for people
-	Limit  time.Duration // the time limit, when that was the reason
-	Seen   digests       // files of the source tree, as far as known when it began
-	Inputs *variant      // all that it has read; nil when that or its fault is not certain
+	ID     string            // of this failure: clocks may jump
+	Time   time.Time         // when it was, for people
+	Limit  time.Duration     // the time limit, when that was the reason
+	Seen   map[string]string // files of the source tree, as far as known when it began
+	Inputs *variant          // all that it has read; nil when that or its fault is not certain
 	Error  CompileError
 }
 
@@ -110,7 +110,7 @@ type failedRun struct {
 	root    string
 	command command
 	outcome outcome
-	started instant
+	before  moment
 }
 
 // failedInputs returns what a failed compile depends on, nil when that is not
@@ -123,11 +123,11 @@ func (u *unit) failedInputs(ctx context.Context, r failedRun) *variant {
 	if !ok {
 		return nil
 	}
-	tree, system, err := u.w.record(read, u.plan.Source, u.search(), r.root)
+	tree, system, read, err := u.w.record(readings{headers: read}, u.search(r.root))
 	if err != nil || !u.addMissing(tree, system, read, r.outcome.output) {
 		return nil
 	}
-	if u.known.edited(r.started, u.m.clock(), u.w, read) != "" {
+	if r.before.edited(u.m.clock(), read) != "" {
 		return nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
@@ -187,7 +187,7 @@ func treePaths(read []string, root string) []string {
 func (u *unit) addMissing(tree, system *depList, read []string, output []byte) bool {
 	names, certain := missingHeaders(output)
 	for _, name := range names {
-		dirs := append(treeDirs(append(read, u.plan.Source)), u.search()...)
+		dirs := append(treeDirs(append(read, u.plan.Source)), u.headerFolders()...)
 		for _, p := range read {
 			if d := path.Dir(p); path.IsAbs(p) && !slices.Contains(dirs, d) {
 				dirs = append(dirs, d)

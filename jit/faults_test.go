@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/cache"
 )
@@ -31,7 +32,7 @@ func (b *bench) buildErr(change ...func(*jit.Options)) error {
 // noLitter checks that no stage was left behind.
 func (b *bench) noLitter() {
 	b.t.Helper()
-	left, err := filepath.Glob(filepath.Join(b.cacheDir, "v1", "stage", "*"))
+	left, err := filepath.Glob(filepath.Join(b.cacheDir, "v2", "stage", "*"))
 	if err != nil || len(left) != 0 {
 		b.t.Errorf("left in the stage: %v, %v", left, err)
 	}
@@ -166,7 +167,7 @@ func TestDamagedCacheIsMended(t *testing.T) {
 		{"artifact truncated", func(_ *bench, res jit.Result) error { return os.Truncate(res.Artifact.Path, 100) }, 0},
 		{"artifact gone", func(_ *bench, res jit.Result) error { return os.RemoveAll(filepath.Dir(res.Artifact.Path)) }, 0},
 		{"artifact and objects gone", func(b *bench, res jit.Result) error {
-			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), os.RemoveAll(filepath.Join(b.cacheDir, "v1", "blob")))
+			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "blob")))
 		}, 2},
 		{"artifact gone, objects garbled", func(b *bench, res jit.Result) error {
 			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), b.eachFile("blob", func(p string) error { return os.WriteFile(p, []byte("junk"), 0o600) }))
@@ -175,7 +176,7 @@ func TestDamagedCacheIsMended(t *testing.T) {
 			return b.eachFile("record", func(p string) error { return os.Truncate(p, 70) })
 		}, 2},
 		{"digest memory garbled", func(b *bench, _ jit.Result) error {
-			return os.WriteFile(filepath.Join(b.cacheDir, "v1", "filehash"), []byte("junk"), 0o600)
+			return os.WriteFile(filepath.Join(b.cacheDir, "v2", "filehash"), []byte("junk"), 0o600)
 		}, 0},
 	}
 	for _, tt := range tests {
@@ -198,7 +199,7 @@ func TestDamagedCacheIsMended(t *testing.T) {
 }
 
 func (b *bench) eachFile(sub string, f func(string) error) error {
-	return filepath.WalkDir(filepath.Join(b.cacheDir, "v1", sub), func(p string, e os.DirEntry, err error) error {
+	return filepath.WalkDir(filepath.Join(b.cacheDir, "v2", sub), func(p string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -206,13 +207,10 @@ func (b *bench) eachFile(sub string, f func(string) error) error {
 	})
 }
 
-// cannotMount skips the test, unless AITER_REQUIRE_TOOLS asks for mount.
+// cannotMount is [testenv.CannotMount].
 func (b *bench) cannotMount(why string) {
 	b.t.Helper()
-	if strings.Contains(os.Getenv("AITER_REQUIRE_TOOLS"), "mount") {
-		b.t.Fatal(why + ", and AITER_REQUIRE_TOOLS asks for it")
-	}
-	b.t.Skip(why)
+	testenv.CannotMount(b.t, why)
 }
 
 // mounted makes the cache folder a mount of its own; it needs root.

@@ -134,7 +134,7 @@ func TestUnreadableFiles(t *testing.T) {
 			t.Errorf("%s readable again: another library", file)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", "quarantine", "*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "quarantine", "*")); len(left) != 0 {
 		t.Errorf("put aside for a fault of the disk: %v", left)
 	}
 	b.noLitter()

@@ -185,7 +185,7 @@ func (b *bench) noTrace() {
 	b.t.Helper()
 	b.noLitter()
 	for _, pattern := range []string{"filehash.tmp-*", "source/new-*", "quarantine/*"} {
-		if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", pattern)); len(left) != 0 {
+		if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", pattern)); len(left) != 0 {
 			b.t.Errorf("left: %v", left)
 		}
 	}
@@ -196,7 +196,7 @@ func (b *bench) noTrace() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	locks, _ := os.ReadDir(filepath.Join(b.cacheDir, "v1", "lock"))
+	locks, _ := os.ReadDir(filepath.Join(b.cacheDir, "v2", "lock"))
 	for _, e := range locks {
 		l, err := store.TryLock(cache.LockRequest{Key: cache.Key(e.Name())})
 		if l == nil || err != nil {

@@ -26,11 +26,12 @@ type recordedToolchain struct {
 	Line    string `json:"line"`
 	Digest  string `json:"digest"`
 	Host    string `json:"host"` // digest of what all targets have in common
+	Folders string `json:"folders"`
 }
 
 // toolchain returns a toolchain that makes the same keys and builds nothing.
 func (r recordedToolchain) toolchain(t target.Target) *toolchain.Toolchain {
-	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host}
+	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host, Folders: r.Folders}
 }
 
 func lastKey(r Request) cache.Key {
@@ -54,7 +55,7 @@ func (m *Manager) loadLast(r Request) lastBuild {
 func newLast(res *Result, l *link) lastBuild {
 	now := lastBuild{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.resultLines()}
 	now.Recent = cache.Recent{Artifact: res.Artifact.ID, Link: l.resultKey(), Compiler: partsKey(l.tc.Digest), LinkInputs: l.inputsRef()}
-	now.By = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest}
+	now.By = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest, l.tc.Folders}
 	for _, u := range res.Units {
 		now.Refs = append(now.Refs, u.ref)
 		now.Units[unitName(u.Source, u.Pass)] = u.lines

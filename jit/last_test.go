@@ -43,7 +43,7 @@ func TestLastBuild(t *testing.T) {
 	}
 	edit("1")
 	build()
-	records, err := filepath.Glob(filepath.Join(b.cacheDir, "v1/record/last/*/*"))
+	records, err := filepath.Glob(filepath.Join(b.cacheDir, "v2/record/last/*/*"))
 	if err != nil || len(records) == 0 {
 		t.Fatalf("no record: %v", err)
 	}

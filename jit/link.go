@@ -45,6 +45,7 @@ func (l *link) identify(units []UnitResult) {
 	l.lines.Add("action", "link")
 	l.lines.Add("target", l.target.String())
 	l.lines.Add("toolchain", l.tc.Digest)
+	l.lines.Add("toolchain folders", l.tc.Folders)
 	l.lines.Add("module", l.mod.Name)
 	if !l.part.Whole() {
 		l.lines.Add("spec", l.part.String())
@@ -158,7 +159,11 @@ func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
 
 // runSettled links, again when a file that was read was edited meanwhile.
 func (l *link) runSettled(ctx context.Context, res *Result) (cache.Artifact, error) {
-	known, changed := l.knownDigests(), ""
+	known, err := l.snapshots(ctx)
+	if err != nil {
+		return cache.Artifact{}, err
+	}
+	changed := ""
 	for range maxEdits {
 		var a cache.Artifact
 		var err error
@@ -172,7 +177,7 @@ func (l *link) runSettled(ctx context.Context, res *Result) (cache.Artifact, err
 // runOnce links in a stage: copies of the objects, fixed names, so that the
 // same objects give the same bytes anywhere. It names a file that was edited
 // meanwhile: nothing is published then.
-func (l *link) runOnce(ctx context.Context, res *Result, known digests) (a cache.Artifact, changed string, err error) {
+func (l *link) runOnce(ctx context.Context, res *Result, known *snapshots) (a cache.Artifact, changed string, err error) {
 	stage, err := l.m.opts.Cache.NewStage()
 	if err != nil {
 		return a, "", err
@@ -264,6 +269,9 @@ func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string,
 	}
 	if info, err := os.Stat(stage.File(l.output())); out.reason == "" && (err != nil || info.Size() == 0) {
 		out.reason = "it ended well but wrote no library"
+	}
+	if out.reason == "" {
+		out.reason = checkLibrary(stage.File(l.output()), machineOf(stage.Path, objects))
 	}
 	if out.reason == "" {
 		out.reason = l.wrongExports(stage.File(l.output()))

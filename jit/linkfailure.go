@@ -25,7 +25,7 @@ type failedLink struct {
 func (l *link) fail(ctx context.Context, r failedLink) error {
 	c, out := r.command, r.outcome
 	e := CompileError{Module: l.mod.Name, Target: l.target.String(), Command: c.argv, Dir: c.dir, Reason: out.reason, Output: string(out.output)}
-	e.Log = writeLog(l.m.opts.Cache.LogPath(l.key), &e)
+	e.Log = writeLog(l.m.opts.Cache, l.key, &e)
 	f := failureRecord{Inputs: l.failedInputs(ctx, r), Error: e}
 	if out.late {
 		f.Limit = c.timeout
@@ -47,15 +47,16 @@ func (l *link) failedInputs(ctx context.Context, r failedLink) *variant {
 		return nil
 	}
 	l.w = newWorld(l.w.tree, l.w.memo, l.w.tc)
-	all := inStage(r.tried.Found, r.stage)
+	all, missing, unknown := l.withMembers(inStage(r.tried.Found, r.stage))
 	absent, changed := l.lookedFor(all, r.tried, r.stage)
+	absent = append(absent, absences(missing)...)
 	root, err := l.w.tree.Dir(ctx)
-	if changed != "" || err != nil {
+	if changed != "" || unknown != nil || err != nil {
 		return nil
 	}
 	read := treePaths(l.others(all, r.stage), root)
 	tree, system, readable := l.lists(read, absent, root)
-	if !readable || r.before.known.edited(r.before.started, l.m.clock(), l.w, read) != "" {
+	if !readable || r.before.edited(l.m.clock(), read) != "" {
 		return nil
 	}
 	v, err := storeVariant(l.m.opts.Cache, tree, system)

@@ -84,18 +84,32 @@ func (l *link) stale(v variant) string {
 	return l.w.staleList(store, v.System, aLinked)
 }
 
-// artifact returns what the result's key leads to.
-func (l *link) artifact() (cache.Artifact, bool) {
-	id, err := l.m.opts.Cache.Get(cache.Linked, l.resultKey())
+// artifact returns what the result's key leads to. A record that leads to an artifact of
+// another module, target or part is not used.
+func (l *link) artifact() (a cache.Artifact, ok bool) {
+	store := l.m.opts.Cache
+	err := store.Find(cache.Linked, l.resultKey(), func(id []byte) (err error) {
+		if a, err = store.KnownArtifact(string(id), l.m.opts.Memo.Digest); err != nil {
+			return err
+		}
+		return l.isFor(a)
+	})
 	if err != nil {
 		return cache.Artifact{}, false
 	}
-	a, err := l.m.opts.Cache.KnownArtifact(string(id), l.m.opts.Memo.Digest)
-	if err == nil {
-		l.observe(Event{Step: LinkHit, Action: Hit})
-	}
+	l.observe(Event{Step: LinkHit, Action: Hit})
 	a.Ops = l.ops // as the configuration has them now
-	return a, err == nil
+	return a, true
+}
+
+// isFor fails with [*cache.WrongRecordError] when the artifact is not what the link makes.
+// The artifact's own link key may be another: links of several keys may give one library.
+func (l *link) isFor(a cache.Artifact) error {
+	want := Request{l.mod.Name, l.target, l.part}.String()
+	if a.Name() != want {
+		return &cache.WrongRecordError{Got: a.Name(), Want: want}
+	}
+	return nil
 }
 
 // resultLines are the parts of the key of the artifact.
@@ -131,15 +145,18 @@ func inputsVariant(ref *cache.LinkInputs) variant {
 	return variant{Tree: ref.Deps[0], System: ref.Deps[1]}
 }
 
-// knownDigests are the files that the link probably reads, as they are before
-// it starts.
-func (l *link) knownDigests() digests {
-	known := digests{}
+// snapshots returns the files that the link probably reads, as they are before it starts.
+func (l *link) snapshots(ctx context.Context) (*snapshots, error) {
+	root, err := l.w.tree.Dir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := newSnapshots(l.w, root)
 	vs, _ := loadVariants(l.m.opts.Cache, l.key)
 	for _, v := range vs[:min(len(vs), 1)] {
-		known.lookAt(l.w, l.m.opts.Cache, v)
+		known.takeVariant(l.m.opts.Cache, v)
 	}
-	return known
+	return known, nil
 }
 
 // takeInputs stores the lists of what the link in the stage has read. It names
@@ -148,8 +165,11 @@ func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile
 	l.inputs = nil
 	l.w = newWorld(l.w.tree, l.w.memo, l.w.tc) // what it saw may be of long before
 	all, certain := linkedFiles(stage)
+	all, missing, err := l.withMembers(all)
+	certain = certain && err == nil
 	read := l.others(all, stage)
 	absent, changed := l.lookedFor(all, tried, stage)
+	absent = append(absent, absences(missing)...)
 	if changed != "" || certain && len(read)+len(absent) == 0 {
 		return changed, nil
 	}
@@ -165,7 +185,7 @@ func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile
 		}
 		return "", nil
 	}
-	if changed = before.known.edited(before.started, l.m.clock(), l.w, read); changed != "" {
+	if changed = before.edited(l.m.clock(), read); changed != "" {
 		return changed, nil
 	}
 	v, err := storeVariant(l.m.opts.Cache, tree, system)
@@ -202,6 +222,15 @@ func linkedFiles(stage *cache.Stage) (all []string, certain bool) {
 	}
 	all, err = depfile.ParseLink(data)
 	return inStage(all, stage), err == nil
+}
+
+// absences are paths under which there was nothing.
+func absences(paths []string) []depAbsent {
+	out := make([]depAbsent, len(paths))
+	for i, p := range paths {
+		out[i].dir, out[i].name = splitPath(p)
+	}
+	return out
 }
 
 // others leaves out the files of the stage and those that the toolchain's

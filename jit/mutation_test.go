@@ -144,9 +144,14 @@ func mutationBench(t *testing.T) *bench {
 func (b *bench) apply(m mutation) (undo func()) {
 	b.t.Helper()
 	b.extra = m.env
-	setenv := map[string]string{} // of this process, which the compilers must not inherit either
+	var restore []func() // of this process's environment, which the compilers must not inherit either
 	for name, value := range m.env {
-		setenv[name] = os.Getenv(name)
+		old, had := os.LookupEnv(name)
+		restore = append(restore, func() {
+			if _ = os.Unsetenv(name); had {
+				_ = os.Setenv(name, old)
+			}
+		})
 		_ = os.Setenv(name, value)
 	}
 	path := filepath.Join(b.root, m.file)
@@ -161,8 +166,8 @@ func (b *bench) apply(m mutation) (undo func()) {
 	}
 	return func() {
 		b.extra = nil
-		for name, value := range setenv {
-			_ = os.Setenv(name, value) // empty means absent to all who read these
+		for _, f := range restore {
+			f()
 		}
 		before, had := mutationFiles[m.file]
 		switch {

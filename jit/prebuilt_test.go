@@ -190,7 +190,7 @@ func TestAnotherCompilerIsNotBelieved(t *testing.T) {
 func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
 	b := newBench(t)
 	made := b.prebuild(demo(t))
-	list, err := filepath.Glob(filepath.Join(made, "v1/artifact/*/module_demo.so"))
+	list, err := filepath.Glob(filepath.Join(made, "v2/artifact/*/module_demo.so"))
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
@@ -236,7 +236,7 @@ func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
 	}
 	for _, kind := range []string{"last", "manifest", "object", "linked", "deplist"} {
 		made = b.prebuild(demo(t))
-		if err := os.RemoveAll(filepath.Join(made, "v1/record", kind)); err != nil {
+		if err := os.RemoveAll(filepath.Join(made, "v2/record", kind)); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.manager().CheckPrebuilt(ctx, open(), demo(t)); !errors.As(err, &incomplete) {

@@ -1,7 +1,7 @@
 package jit
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -9,104 +9,72 @@ import (
 	"strings"
 )
 
-// What a compile depends on besides the files that its dependency report names:
-// a name that was asked for with __has_include, and a place beside a file where
-// a quoted #include was looked for first. No compiler reports these, so the
-// text of the files that were read is searched for them. The search adds to the
-// report, it takes nothing away: what it finds in a comment or in a branch not
-// taken is one more name to watch. A name that a macro makes up is in no text:
-// then the names in all folders of the search count.
+// What a compile depends on besides the files that its dependency reports name:
+// a name that was asked for with __has_include, a place where a name was looked
+// for first, and, for assemblers without a report, a file that a directive in
+// inline assembly reads. The text of the files that were read is searched for
+// them. The search only adds to the reports: what it finds in a comment or in a
+// branch not taken is one more name to watch. A name that a macro makes up is in
+// no text: for __has_include the names in all folders of the search count then,
+// and a unit that embeds such a file is compiled at each build.
 
-// probe is a name that the text of a file asks for.
-type probe struct {
-	name   string
-	quoted bool // in quotes: looked for beside the file first
-	has    bool // whether it is there matters, not only where
+// readings are the files that the programs of one compile read, by their reports.
+type readings struct {
+	headers   []string // and the source, by the compiler's report
+	assembled []string // by the assembler's report
+	told      bool     // there is an assembler's report
 }
 
-// probesIn returns what the text of a C++ file asks for with literal names, and
-// whether it asks with others too.
-func probesIn(text []byte) (out []probe, computed bool) {
-	for _, word := range []string{"__has_include", "__has_embed"} {
-		for rest := text; ; {
-			before, after, found := bytes.Cut(rest, []byte(word))
-			if !found {
-				break
-			}
-			rest = after
-			after = bytes.TrimLeft(bytes.TrimPrefix(after, []byte("_next")), " \t")
-			argument, called := bytes.CutPrefix(after, []byte("("))
-			if name, quoted, ok := literalName(argument); ok {
-				out = append(out, probe{name, quoted, true})
-			} else if body, defined := macroBody(before); defined {
-				computed = computed || body
-			} else {
-				computed = computed || called
-			}
-		}
-	}
-	for rest := text; ; {
-		_, after, found := bytes.Cut(rest, []byte("#"))
-		if !found {
-			return out, computed
-		}
-		rest = after
-		directive, ok := bytes.CutPrefix(bytes.TrimLeft(after, " \t"), []byte("include"))
-		if name, quoted, literal := literalName(directive); ok && literal && quoted {
-			out = append(out, probe{name, true, false})
-		}
-	}
+// search is how one unit's names are looked for.
+type search struct {
+	root      string // the source tree on disk
+	source    string
+	folders   []string // of headers, in order
+	assembler []string // folders of .incbin and .include, in order
+	flags     []string // of the configuration
 }
 
-// macroBody says whether a text ends in the line of a #define, and whether that
-// has come to what the macro stands for.
-func macroBody(before []byte) (body, defined bool) {
-	line := before[bytes.LastIndexByte(before, '\n')+1:]
-	if line, defined = bytes.CutPrefix(bytes.TrimLeft(line, " \t"), []byte("#")); defined {
-		line, defined = bytes.CutPrefix(bytes.TrimLeft(line, " \t"), []byte("define"))
-	}
-	return len(bytes.TrimSpace(line)) > 0, defined
-}
-
-// literalName reads "name" or <name> on the same line.
-func literalName(text []byte) (name string, quoted, ok bool) {
-	text = bytes.TrimLeft(text, " \t")
-	if len(text) == 0 || text[0] != '"' && text[0] != '<' {
-		return "", false, false
-	}
-	end := map[byte]byte{'"': '"', '<': '>'}[text[0]]
-	n := bytes.IndexByte(text[1:], end)
-	if n <= 0 || n > 4096 || bytes.ContainsAny(text[1:1+n], "\n\t") {
-		return "", false, false
-	}
-	return string(text[1 : 1+n]), text[0] == '"', true
-}
-
-// prober adds to dependency lists what the texts of files ask for.
+// prober makes the dependency lists of one compile.
 type prober struct {
-	w            *world
-	root         string // the source tree on disk
-	search       []string
+	w *world
+	search
 	tree, system *depList
-	read         map[string]bool
+	told         bool            // the assembler has said what it read
+	read         map[string]bool // files in a list
 	seen         map[depAbsent]bool
+	embedded     []string // files that assembly reads, by the text alone
 }
 
-func newProber(w *world, root string, search []string, tree, system *depList) *prober {
-	p := &prober{w: w, root: root, search: search, tree: tree, system: system, read: map[string]bool{}, seen: map[depAbsent]bool{}}
-	for _, l := range []*depList{tree, system} {
-		for _, f := range l.files {
-			p.read[f.path] = true
+func newProber(w *world, s search, told bool) *prober {
+	return &prober{w: w, search: s, told: told, tree: new(depList), system: new(depList), read: map[string]bool{}, seen: map[depAbsent]bool{}}
+}
+
+// files adds files that were read.
+func (p *prober) files(names []string) error {
+	for _, name := range names {
+		if strings.ContainsAny(name, "\t\n") {
+			return fmt.Errorf("the compiler read %q, whose name has a tab or a line end, which lists of files cannot hold; rename it", name)
 		}
-		for _, a := range l.absent {
-			p.seen[a] = true
+		digest, err := p.w.digest(name)
+		if err != nil {
+			return fmt.Errorf("the compiler says that it read %s: %w; if the compiler is a wrapper into a container, set AITER_TOOLCHAIN_ROOT to the container's root", name, err)
 		}
+		p.add(name, digest)
 	}
-	return p
+	return nil
 }
 
-// file takes one file that was read.
-func (p *prober) file(name string) error {
+func (p *prober) add(name, digest string) {
+	if p.read[name] {
+		return
+	}
+	p.read[name] = true
+	l := listFor(name, p.tree, p.system)
+	l.files = append(l.files, depFile{name, digest})
+}
+
+// text adds what the text of one file asks for. The headers are all that were read.
+func (p *prober) text(name string, headers []string) error {
 	where := filepath.Join(p.root, filepath.FromSlash(name))
 	if path.IsAbs(name) {
 		where = p.w.tc.Resolve(name)
@@ -115,46 +83,121 @@ func (p *prober) file(name string) error {
 	if err != nil {
 		return err
 	}
-	asked, computed := probesIn(text)
-	if computed {
-		p.folders(append([]string{path.Dir(name)}, p.search...))
+	a := asksOf(text)
+	beside := path.Dir(name)
+	if a.anyName {
+		p.listFolders(append([]string{beside}, p.folders...))
 	}
-	for _, x := range asked {
-		dirs := p.search
-		if x.quoted {
-			dirs = append([]string{path.Dir(name)}, dirs...)
+	if a.included {
+		p.besideIncluder(beside, headers)
+	}
+	for _, x := range a.probes {
+		p.probe(x, beside)
+	}
+	for _, e := range a.embeds {
+		if err := p.embed(e, name); err != nil {
+			return err
 		}
-		if path.IsAbs(x.name) {
-			dirs, x.name = []string{path.Dir(x.name)}, path.Base(x.name)
-		}
-		if !x.has {
-			dirs = dirs[:1] // the places after it follow from where the file was found
-		}
-		p.look(x, dirs)
 	}
 	return nil
 }
 
-// look notes the places where the name is not, up to the one where it is.
-func (p *prober) look(x probe, dirs []string) {
+// probe adds the places where a name of a file in the folder beside is looked for.
+func (p *prober) probe(x probe, beside string) {
+	dirs := p.folders
+	if x.quoted {
+		dirs = append([]string{beside}, dirs...)
+	}
+	if path.IsAbs(x.name) {
+		dirs, x.name = []string{path.Dir(x.name)}, path.Base(x.name)
+	}
+	if !x.has {
+		dirs = dirs[:1] // the places after it follow from where the file was found
+	}
 	for _, dir := range dirs {
-		a, absent := p.w.absence(dir, x.name)
-		if !absent {
-			if x.has {
-				p.present(path.Join(dir, x.name))
-			}
-			return
+		found := p.look(dir, x.name)
+		if found && x.has {
+			p.present(path.Join(dir, x.name))
 		}
-		if !p.seen[a] {
-			p.seen[a] = true
-			l := listFor(a.dir, p.tree, p.system)
-			l.absent = append(l.absent, a)
+		if found && !x.next {
+			return
 		}
 	}
 }
 
-// folders notes all names in folders.
-func (p *prober) folders(dirs []string) {
+// besideIncluder adds the places beside a file where a quoted name that a macro
+// makes would be found first: each header may be the one that it named.
+func (p *prober) besideIncluder(beside string, headers []string) {
+	for _, h := range headers {
+		for _, dir := range p.folders {
+			if rel, below := relTo(dir, h); below && h != p.source {
+				p.look(beside, rel)
+			}
+		}
+	}
+}
+
+// flagAsks adds what the flags of the configuration ask for.
+func (p *prober) flagAsks(headers []string) {
+	for i, flag := range p.flags {
+		if strings.Contains(flag, "__has_") {
+			dirs := slices.Clone(p.folders)
+			for _, h := range headers {
+				dirs = append(dirs, path.Dir(h))
+			}
+			p.listFolders(dirs)
+		}
+		if len(embedsIn([]byte(flag))) > 0 {
+			p.unknownEmbed("the flag " + flag)
+		}
+		if i > 0 && slices.Contains([]string{"-include", "-imacros"}, p.flags[i-1]) {
+			p.includedByFlag(flag)
+		}
+		for _, option := range []string{"-include", "-imacros"} {
+			if name, ok := strings.CutPrefix(flag, option); ok && name != "" {
+				p.includedByFlag(strings.TrimPrefix(name, "="))
+			}
+		}
+	}
+}
+
+// includedByFlag adds where a header that a flag includes is looked for first:
+// in the root, and with Clang in a precompiled form beside it.
+func (p *prober) includedByFlag(name string) {
+	p.probe(probe{name: name, quoted: true}, ".")
+	for _, ext := range []string{".pch", ".gch"} {
+		p.probe(probe{name: name + ext, quoted: true, has: true}, ".")
+	}
+}
+
+// look notes the name if it is not in the folder, and reports whether a file is
+// there.
+func (p *prober) look(dir, name string) (found bool) {
+	a, absent := p.w.absence(dir, name)
+	full := path.Join(dir, name)
+	switch {
+	case absent && !p.seen[a]:
+		p.seen[a] = true
+		l := listFor(a.dir, p.tree, p.system)
+		l.absent = append(l.absent, a)
+	case !absent && !p.read[full] && p.blocked(full):
+		if l := listFor(full, p.tree, p.system); !slices.Contains(l.blocked, full) {
+			l.blocked = append(l.blocked, full)
+		}
+		return false
+	}
+	return !absent
+}
+
+// blocked reports whether something is under a name that no compiler reads as a
+// file: a folder, a link to nothing. Compilers pass over it.
+func (p *prober) blocked(name string) bool {
+	_, err := p.w.listed(name)
+	return err != nil
+}
+
+// listFolders notes all names in folders.
+func (p *prober) listFolders(dirs []string) {
 	for _, dir := range dirs {
 		l := listFor(dir, p.tree, p.system)
 		f := depFile{dir, p.w.listing(dir)}
@@ -165,15 +208,10 @@ func (p *prober) folders(dirs []string) {
 }
 
 // present notes a file that was asked for and perhaps never read: its removal
-// counts. What is no file cannot be included either.
+// counts.
 func (p *prober) present(name string) {
 	name = strings.TrimPrefix(name, "./")
-	if p.read[name] {
-		return
-	}
 	if digest, err := p.w.digest(name); err == nil {
-		p.read[name] = true
-		l := listFor(name, p.tree, p.system)
-		l.files = append(l.files, depFile{name, digest})
+		p.add(name, digest)
 	}
 }

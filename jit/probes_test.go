@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -8,41 +9,63 @@ import (
 	"github.com/aiter-go/aiter/jit/depfile"
 )
 
-func TestProbesIn(t *testing.T) {
+func TestAsksOf(t *testing.T) {
+	has := func(name string, quoted bool) probe { return probe{name: name, quoted: quoted, has: true} }
+	quoted := func(name string) probe { return probe{name: name, quoted: true} }
 	for _, tt := range []struct {
-		text     string
-		want     []probe
-		computed bool
+		text string
+		want asks
 	}{
-		{"", nil, false},
-		{"#if __has_include(<a/b.h>)", []probe{{"a/b.h", false, true}}, false},
-		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", []probe{{"c.h", true, true}, {"d.h", false, true}}, false},
-		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", []probe{{"e.bin", true, true}}, false},
-		{"  #  include \"q.h\"\n#include <angled.h>\n#include MACRO\n#include\"tight.h\"", []probe{{"q.h", true, false}, {"tight.h", true, false}}, false},
-		{"#if __has_include(MACRO)", nil, true},
-		{"#if __has_include(\"open\n", nil, true},
-		{"#if __has_include_next(<>)", nil, true},
-		{"# define HAS(x) __has_include(x)", nil, true},
-		{"#define HAS __has_include\n#if HAS(<a>)", nil, true},
-		{"#define HAS __has_include(<a>)", []probe{{"a", false, true}}, false},
-		{"#ifdef __has_include\n#if defined(__has_include) && defined __has_include", nil, false},
-		{"#ifndef __has_include\n # define __has_include(...) 0\n#define __has_include 0", nil, false},
+		{"", asks{}},
+		{"#if __has_include(<a/b.h>)", asks{probes: []probe{has("a/b.h", false)}}},
+		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", asks{probes: []probe{has("c.h", true), {"d.h", false, true, true}}}},
+		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", asks{probes: []probe{has("e.bin", true), quoted("e.bin")}}},
+		{"  #  include \"q.h\"\n#include <angled.h>\n#include\"tight.h\"", asks{probes: []probe{quoted("q.h"), quoted("tight.h")}}},
+		{"#include MACRO", asks{included: true}},
+		{" /* x */ # import MACRO", asks{included: true}},
+		{"// as #include files do", asks{}},
+		{"#includes \"x.h\"\n#define include \"x.h\"", asks{}},
+		{"%:include \"a.h\"\n??=include_next \"b.h\"", asks{probes: []probe{quoted("a.h"), quoted("b.h")}}},
+		{"#in\\\nclude/* \n */ \\ \r\n \"a.h\"", asks{probes: []probe{quoted("a.h")}}},
+		{"#if __has_include(MACRO)", asks{anyName: true}},
+		{"#if __has_include(\"open\n", asks{anyName: true}},
+		{"#if __has_include_next(<>)", asks{anyName: true}},
+		{"# define HAS(x) __has_include(x)", asks{anyName: true}},
+		{"#define HAS __has_include\n#if HAS(<a>)", asks{anyName: true}},
+		{"#define HAS __has_include(<a>)", asks{probes: []probe{has("a", false)}}},
+		{"#ifdef __has_include\n#if defined(__has_include) && defined __has_include", asks{}},
+		{"#ifndef __has_include\n # define __has_include(...) 0\n#define __has_include 0", asks{}},
+		{`asm(".incbin \"a.bin\"");`, asks{embeds: []embed{{"a.bin", false, true}}}},
+		{`asm("x: .incbin\t \"a b.bin\", 4\n.INCLUDE \"c.s\"");`, asks{embeds: []embed{{"a b.bin", false, true}, {"c.s", true, true}}}},
+		{"asm(R\"(.incbin \"a.bin\")\");", asks{embeds: []embed{{"a.bin", false, false}}}},
+		{`asm(".incbin " NAME "\n");`, asks{embeds: []embed{{" NAME ", false, false}}}},
+		{`#define BIN ".incbin"`, asks{embeds: []embed{{}}}},
+		{"asm(\".incbin \" \"\\\"a.bin\\\"\");", asks{embeds: []embed{{" ", false, false}}}},
+		{"o.include(x); \"a.include\"; f().include = 1; \"\\n.include \\\"a\\\"\"", asks{embeds: []embed{{"a", true, true}}}},
+		{"// .incbin x\n/* .include \"y\" */ int n = 1'0; // .incbin \"z\"", asks{}},
+		{"char c = '\"'; // .incbin\n\"//\"; \".incbin\"", asks{embeds: []embed{{}}}},
 	} {
-		if got, computed := probesIn([]byte(tt.text)); !slices.Equal(got, tt.want) || computed != tt.computed {
-			t.Errorf("%q asks for %v, computed %v; want %v, %v", tt.text, got, computed, tt.want, tt.computed)
+		if got := asksOf([]byte(tt.text)); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%q asks for %+v, want %+v", tt.text, got, tt.want)
 		}
 	}
 }
 
-func FuzzProbesIn(f *testing.F) {
-	for _, seed := range []string{"", "#include \"a.h\"", "#if __has_include(<a>)", "__has_include(\"", "#include \"\x00\n\"", "__has_embed ( \"x\""} {
+func FuzzAsksOf(f *testing.F) {
+	for _, seed := range []string{"", "#include \"a.h\"", "#if __has_include(<a>)", "__has_include(\"", "#include \"\x00\n\"", "__has_embed ( \"x\"",
+		"#\\\ninclude /*", "asm(\".incbin \\\"a\\\"\")", "R\"x(.include \"", "'\\", "//", "/*.incbin"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		probes, _ := probesIn(text)
-		for _, p := range probes {
+		a := asksOf(text)
+		for _, p := range a.probes {
 			if p.name == "" || strings.ContainsAny(p.name, "\n\t") {
 				t.Errorf("%q cannot be a line of a dependency list", p.name)
+			}
+		}
+		for _, e := range a.embeds {
+			if strings.ContainsAny(e.name, "\n\t") {
+				t.Errorf("%q cannot be a line of a dependency list", e.name)
 			}
 		}
 	})

@@ -64,7 +64,7 @@ func diskIsFull(err error) bool {
 		return false
 	}
 	words := []string{syscall.ENOSPC.Error(), syscall.EDQUOT.Error()}
-	return containsAny(strings.ToLower(e.Output), words) || killedByBus(err)
+	return containsAny(strings.ToLower(e.Output), words) || containsAny(e.Reason, words) || killedByBus(err)
 }
 
 func isFull(err error) bool {

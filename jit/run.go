@@ -1,14 +1,14 @@
 package jit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/aiter-go/aiter/jit/process"
 )
 
 // command is one compiler or linker run.
@@ -38,30 +38,12 @@ const maxOutput = 4 << 20
 func (c command) run(parent context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(parent, c.timeout)
 	defer cancel()
-	var out limitedBuffer
-	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
-	cmd.Dir, cmd.Env = c.dir, c.env
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	err := runOnThread(cmd)
+	out := process.Buffer{Limit: maxOutput}
+	err := (&process.Command{Argv: c.argv, Dir: c.dir, Env: c.env, Output: &out, Grace: 5 * time.Second}).Run(ctx)
 	if parent.Err() != nil {
 		return outcome{}, context.Cause(parent)
 	}
-	if errors.Is(err, exec.ErrWaitDelay) {
-		// It ended and left a child behind, which kept the group alive.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	}
-	return outcome{output: out.buf.Bytes(), reason: failure(ctx, c, err), late: err != nil && ctx.Err() != nil}, nil
-}
-
-// runOnThread keeps the thread that starts the process until it ends:
-// Pdeathsig fires when that thread dies, not the process.
-func runOnThread(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	return cmd.Run()
+	return outcome{output: out.Bytes(), reason: failure(ctx, c, err), late: err != nil && ctx.Err() != nil}, nil
 }
 
 func failure(ctx context.Context, c command, err error) string {
@@ -81,14 +63,4 @@ func failure(ctx context.Context, c command, err error) string {
 	default:
 		return err.Error()
 	}
-}
-
-// limitedBuffer keeps the first bytes of what is written to it.
-type limitedBuffer struct{ buf bytes.Buffer }
-
-// Write implements io.Writer; it never fails, so that a talkative compiler
-// goes on.
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	b.buf.Write(p[:min(len(p), max(maxOutput-b.buf.Len(), 0))])
-	return len(p), nil
 }

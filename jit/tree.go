@@ -73,7 +73,7 @@ func (t *DirTree) Dir(context.Context) (string, error) { return t.dir, nil }
 // disk when a compiler first needs them.
 type EmbeddedTree struct {
 	files fs.FS
-	below string // folder for the laid-out tree
+	store *cache.Dir // in which the tree is laid out
 
 	mu     sync.Mutex
 	digest string   // of files; "" until it is first needed
@@ -84,10 +84,10 @@ type EmbeddedTree struct {
 
 var _ Tree = (*EmbeddedTree)(nil)
 
-// NewEmbeddedTree returns the tree in files, to be laid out in a folder below
-// the folder below.
-func NewEmbeddedTree(files fs.FS, below string) *EmbeddedTree {
-	return &EmbeddedTree{files: files, below: below}
+// NewEmbeddedTree returns the tree in files, to be laid out in a folder of the
+// cache.
+func NewEmbeddedTree(files fs.FS, store *cache.Dir) *EmbeddedTree {
+	return &EmbeddedTree{files: files, store: store}
 }
 
 // Digest implements [Tree].
@@ -130,7 +130,7 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 		}
 		t.digest = digest
 	}
-	dir := filepath.Join(t.below, t.digest[:32])
+	dir := filepath.Join(t.store.SourcesPath(), t.digest[:treeNameSize])
 	var err error
 	for range placeTries {
 		if t.hold(dir) && t.whole(dir) {
@@ -138,10 +138,15 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 		}
 		err = t.layOut(dir)
 	}
-	return "", &cache.AccessError{Path: t.below, Op: "lay out the sources in", Err: cmp.Or(err, errTaken)}
+	return "", &cache.AccessError{Path: t.store.SourcesPath(), Op: "lay out the sources in", Err: cmp.Or(err, errTaken)}
 }
 
+var errIrregular = errors.New("it is no regular file")
+
 var errTaken = errors.New("it is changed or taken away again and again")
+
+// treeNameSize is how many digits of its digest name a laid-out tree.
+const treeNameSize = 32
 
 // placeTries is how often a tree is laid out when other processes do the same
 // and are quicker.
@@ -161,9 +166,12 @@ func (t *EmbeddedTree) hold(dir string) bool {
 	return t.held != nil
 }
 
-// whole says whether every file of the tree is in dir as it should be, and no
-// other.
+// whole reports whether every file of the tree is in dir as it should be, and no
+// other, and nobody else can change them.
 func (t *EmbeddedTree) whole(dir string) bool {
+	if t.store.CheckTree(dir) != nil {
+		return false
+	}
 	got, err := treeDigest(os.DirFS(dir))
 	return err == nil && got == t.digest
 }
@@ -171,10 +179,11 @@ func (t *EmbeddedTree) whole(dir string) bool {
 // layOut writes the tree to dir, whole or not at all. What is there already,
 // and is not whole, is moved off.
 func (t *EmbeddedTree) layOut(dir string) error {
-	if err := os.MkdirAll(t.below, 0o700); err != nil {
+	below := t.store.SourcesPath()
+	if err := os.MkdirAll(below, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(t.below, "new-")
+	tmp, err := os.MkdirTemp(below, "new-")
 	if err != nil {
 		return err
 	}
@@ -188,11 +197,11 @@ func (t *EmbeddedTree) layOut(dir string) error {
 		return err // the sweep was quicker
 	}
 	tree := filepath.Join(tmp, "tree")
-	if err := os.CopyFS(tree, t.files); err != nil {
+	if err := errors.Join(os.CopyFS(tree, t.files), cache.TakeFromOthers(tree)); err != nil {
 		return err
 	}
 	err = os.Rename(tree, dir)
-	if err == nil || t.whole(dir) {
+	if err == nil || isFolder(dir) && t.whole(dir) {
 		return nil
 	}
 	if err := os.Rename(dir, filepath.Join(tmp, "old")); err != nil {
@@ -201,12 +210,22 @@ func (t *EmbeddedTree) layOut(dir string) error {
 	return os.Rename(tree, dir)
 }
 
-// treeDigest hashes the names and contents of all files.
+// isFolder reports whether a folder lies at path, symlinks not followed.
+func isFolder(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// treeDigest hashes the names and contents of all files. It fails on anything that is
+// neither a file nor a folder: a read of a named pipe would not end.
 func treeDigest(files fs.FS) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
+		}
+		if !e.Type().IsRegular() {
+			return &fs.PathError{Op: "read", Path: path, Err: errIrregular}
 		}
 		data, err := fs.ReadFile(files, path)
 		if err != nil {

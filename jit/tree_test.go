@@ -38,7 +38,7 @@ func TestEmbeddedTreeIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := jit.NewEmbeddedTree(testTree(), store.SourcesPath())
+	tree := jit.NewEmbeddedTree(testTree(), store)
 	dir, err := tree.Dir(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -64,13 +64,55 @@ func TestEmbeddedTreeIsHeld(t *testing.T) {
 	runtime.KeepAlive(tree)
 }
 
+// A tree that others can change is laid out anew, even where its content is right
+// for now.
+func TestEmbeddedTreeIsTheUsersAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("giving files away needs root")
+	}
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	path := t.TempDir()
+	if err := os.Chmod(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lay := func() string {
+		store, err := cache.Open(path, cache.Options{}) // as another process
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, err := jit.NewEmbeddedTree(testTree(), store).Dir(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	dir := lay()
+	spoil := []func(string) error{
+		func(path string) error { return nil },
+		func(path string) error { return os.Chmod(path, 0o777) },
+		func(path string) error { return os.Chown(path, 12345, 12345) },
+	}
+	for _, at := range []string{".", "src", "src/a.cpp"} {
+		for i, f := range spoil {
+			if err := f(filepath.Join(dir, at)); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(filepath.Join(lay(), at))
+			if err != nil || info.Mode().Perm()&0o022 != 0 || info.Sys().(*syscall.Stat_t).Uid != 0 {
+				t.Errorf("%s, spoiled %d: %v, %v", at, i, info.Mode(), err)
+			}
+		}
+	}
+}
+
 // TestCleanDuringBuildOfEmbeddedTree cleans everything while each compiler is
 // about to read its source.
 func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 	b := newBench(t)
 	started, cleaned := filepath.Join(t.TempDir(), "started"), filepath.Join(t.TempDir(), "cleaned")
 	b.compiler("> " + started + "; while ! test -e " + cleaned + "; do sleep 0.01; done")
-	m := b.manager(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(testTree(), o.Cache.SourcesPath()) })
+	m := b.manager(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(testTree(), o.Cache) })
 	done := make(chan error, 1)
 	go func() {
 		_, err := m.Build(context.Background(), demo(t))
@@ -123,12 +165,12 @@ func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
 	b.mounted("mode=0700,size=64k")
 	files := testTree()
 	files["include/large.h"] = &fstest.MapFile{Data: make([]byte, 100<<10), Mode: 0o644}
-	err := b.buildErr(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache.SourcesPath()) })
+	err := b.buildErr(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache) })
 	var access *cache.AccessError
 	if !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
 		t.Errorf("got %v, want an AccessError that says the disk is full", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v1", "source", "*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }

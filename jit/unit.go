@@ -50,7 +50,7 @@ type unit struct {
 
 	lines cache.Lines
 	key   cache.Key
-	known digests // files as they were before the compiler started
+	known *snapshots // files as they were before the compiler started
 }
 
 // Placeholders in the argv of a key for what must not matter: where the tree
@@ -72,6 +72,8 @@ func (u *unit) identify() error {
 	u.lines.Add("action", "compile")
 	u.lines.Add("target", u.pass.For(u.target))
 	u.lines.Add("toolchain", u.tc.Identity(u.pass))
+	// Dependency lists name system headers by path: those of an equal compiler in another folder are other files.
+	u.lines.Add("toolchain folders", u.tc.Folders)
 	argv := u.argv(rootMark, objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.plan.Source, digest)
@@ -108,9 +110,18 @@ func (u *unit) spec(root, object, dep string) toolchain.Unit {
 	}
 }
 
-// search returns the folders in which the unit's headers are looked for, in
-// the order in which they are.
-func (u *unit) search() []string {
+// search returns how the unit's names are looked for. Assemblers look in the
+// folder that the compiler runs in first, and are told the include folders.
+func (u *unit) search(root string) search {
+	return search{
+		root: root, source: u.plan.Source, flags: u.plan.Flags,
+		folders: u.headerFolders(), assembler: append([]string{"."}, u.include...),
+	}
+}
+
+// headerFolders returns the folders in which the unit's headers are looked for,
+// in the order in which they are.
+func (u *unit) headerFolders() []string {
 	quote, system, after := flagDirs(u.plan.Flags)
 	return slices.Concat(quote, u.include, system, u.w.tc.IncludeDirs, after)
 }
@@ -170,7 +181,7 @@ func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
 func (u *unit) whyNew(miss error) string {
 	last := u.last()
 	if last == nil {
-		return "never built for " + u.where()
+		return u.whyUnknown()
 	}
 	for _, l := range u.lines {
 		if before, ok := last.Get(l.Label); !ok || before != l.Value {
@@ -178,6 +189,15 @@ func (u *unit) whyNew(miss error) string {
 		}
 	}
 	return "not in the cache (" + miss.Error() + ")"
+}
+
+// whyUnknown explains a miss of a unit of which the cache remembers no build.
+func (u *unit) whyUnknown() string {
+	whole := lastKey(Request{Module: u.module, Target: u.target, Spec: u.part})
+	if older := u.m.opts.Cache.Outdated(cache.Last, whole); older != "" {
+		return "cache format changed: built by another version of this program (" + older + ")"
+	}
+	return "never built for " + u.where()
 }
 
 func describe(label string) string {

@@ -58,14 +58,3 @@ func rememberVariant(store *cache.Dir, key cache.Key, v variant) error {
 	}
 	return store.Put(cache.Manifest, key, data)
 }
-
-// lookAt adds the files of a variant as they are now.
-func (d digests) lookAt(w *world, store *cache.Dir, v variant) {
-	for _, digest := range []string{v.Tree, v.System} {
-		if l, err := loadDeps(store, digest); err == nil {
-			for _, f := range l.files {
-				d.look(w, f.path)
-			}
-		}
-	}
-}

@@ -66,7 +66,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 // checkNoDevice wants no record of an object but the host pass's, and no artifact.
 func (b *bench) checkNoDevice() {
 	b.t.Helper()
-	for pattern, most := range map[string]int{"v1/artifact/*": 0, "v1/record/object/*/*": 1} {
+	for pattern, most := range map[string]int{"v2/artifact/*": 0, "v2/record/object/*/*": 1} {
 		files, err := filepath.Glob(filepath.Join(b.cacheDir, pattern))
 		if err != nil || len(files) > most {
 			b.t.Errorf("%s: %q, error %v; want at most %d", pattern, files, err, most)

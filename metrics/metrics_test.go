@@ -158,7 +158,7 @@ func TestBuilds(t *testing.T) {
 		},
 			want: []string{lookups("flags", 2)}},
 		{name: "force", do: func() {}, opts: registry.Options{Rebuild: true}, want: []string{lookups("forced", 2)}},
-		{name: "damage", do: func() { damage(t, filepath.Join(b.cache, "v1/record/object")) }, want: []string{
+		{name: "damage", do: func() { damage(t, filepath.Join(b.cache, "v2/record/object")) }, want: []string{
 			lookups("lost", 2),
 		}},
 		{name: "a mistake", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{

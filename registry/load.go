@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/jit"
@@ -66,15 +67,16 @@ func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Reques
 
 // open loads what was built.
 func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
-	a, release, err := r.hold(res.Artifact)
+	a, err := r.hold(res.Artifact)
 	if err != nil {
 		return nil, &LoadError{Request: res.Request, Path: res.Artifact.Path, Err: err}
 	}
-	lib, err := sup.Open(a.Path)
+	defer a.library.Close()
+	lib, err := sup.Open(a.library)
 	if err != nil {
-		return nil, &LoadError{Request: res.Request, Path: a.Path, Err: errors.Join(err, release())}
+		return nil, &LoadError{Request: res.Request, Path: a.Path, Err: errors.Join(err, a.release())}
 	}
-	return &module{support: sup, lib: lib, target: res.Target, artifact: a.Digest, release: release}, nil
+	return &module{support: sup, lib: lib, target: res.Target, artifact: a.Digest, release: a.release}, nil
 }
 
 // loadSupport loads the support library when nobody has, building it side by
@@ -101,15 +103,16 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	case r.support != nil:
 		return r.support, results, nil
 	}
-	a, release, err := r.hold(results[1].Artifact)
+	a, err := r.hold(results[1].Artifact)
 	if err != nil {
 		return nil, nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
 	}
-	sup, err = ffi.LoadSupport(a.Path)
+	defer a.library.Close()
+	sup, err = ffi.LoadSupport(a.library)
 	if err != nil {
-		return nil, nil, &LoadError{Request: support, Path: a.Path, Err: errors.Join(err, release())}
+		return nil, nil, &LoadError{Request: support, Path: a.Path, Err: errors.Join(err, a.release())}
 	}
-	r.support, r.letSupport = sup, release
+	r.support, r.letSupport = sup, a.release
 	r.ready.Store(support, struct{}{})
 	return sup, results, nil
 }
@@ -129,19 +132,26 @@ func supportRequest() jit.Request {
 	return jit.Request{Module: supportModule, Target: hostTarget()}
 }
 
-// hold marks the artifact as in use by this process, and then checks its
-// content: from here on nobody cleans it away until the mark is taken back.
-func (r *Registry) hold(a cache.Artifact) (cache.Artifact, func() error, error) {
+// held is an artifact that nobody cleans away until release is called.
+type held struct {
+	cache.Artifact
+	library *os.File // what was checked; the caller closes it
+	release func() error
+}
+
+// hold marks the artifact as in use by this process, and then opens its library
+// and checks the content of the open file, which is loaded afterwards.
+func (r *Registry) hold(a cache.Artifact) (held, error) {
 	store := r.Manager().Cache()
 	release, err := store.Use(a)
 	if err != nil {
-		return a, nil, err
+		return held{}, err
 	}
-	checked, err := store.Artifact(a.ID)
+	checked, library, err := store.OpenArtifact(a.ID)
 	if err != nil {
-		return a, nil, errors.Join(err, release())
+		return held{}, errors.Join(err, release())
 	}
-	return checked, release, nil
+	return held{checked, library, release}, nil
 }
 
 // hostTarget is the target of code that runs on the CPU.

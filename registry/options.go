@@ -38,7 +38,7 @@ type Options struct {
 	Targets  []target.Target // GPU_ARCHS: what to build for a device, the first that runs there
 	Jobs     int             // MAX_JOBS: compilers at a time
 	Rebuild  bool            // AITER_REBUILD: compile everything once more
-	Trust    bool            // AITER_TRUST_JIT_DIR: use a cache folder that others can write to
+	Trust    bool            // AITER_TRUST_JIT_DIR: use caches that other users can change
 	Timeout  time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
 	Wait     time.Duration   // for what another process builds; 0: three times the time limit of a compiler run
 	Observer jit.Observer    // is told of each step of a build
@@ -235,7 +235,7 @@ func (o Options) tree(store *cache.Dir, memo *filehash.Memo) (jit.Tree, error) {
 	if o.Root != "" {
 		return jit.NewDirTree(o.Root, memo)
 	}
-	return jit.NewEmbeddedTree(aiter.Sources, store.SourcesPath()), nil
+	return jit.NewEmbeddedTree(aiter.Sources, store), nil
 }
 
 // config reads the source tree's configuration.

@@ -212,11 +212,19 @@ func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) e
 	if err != nil {
 		t.Fatal(err)
 	}
-	support, err := ffi.LoadSupport(res[1].Artifact.Path)
+	library := func(r jit.Result) *os.File {
+		f, err := os.Open(r.Artifact.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	support, err := ffi.LoadSupport(library(res[1]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, err := support.Open(res[0].Artifact.Path)
+	lib, err := support.Open(library(res[0]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("AITER_TEST_CALL") != "" {
 		os.Exit(callOnce())
 	}
+	if pair := os.Getenv("AITER_TEST_EXCHANGE"); pair != "" {
+		os.Exit(exchange(pair))
+	}
 	code := m.Run()
 	if dir, err := shared(); err == nil {
 		_ = os.RemoveAll(dir)
@@ -375,7 +378,7 @@ func (c *cleaner) Observe(e jit.Event) {
 	if e.Step != jit.ModuleFinished || e.Module != "module_causal_conv1d" || c.left.Add(-1) < 0 {
 		return
 	}
-	dirs, _ := filepath.Glob(filepath.Join(c.dir, "v1", "artifact", "*", "module_causal_conv1d.so"))
+	dirs, _ := filepath.Glob(filepath.Join(c.dir, "v2", "artifact", "*", "module_causal_conv1d.so"))
 	for _, so := range dirs {
 		_ = os.RemoveAll(filepath.Dir(so))
 	}

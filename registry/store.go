@@ -23,7 +23,7 @@ type CacheOptions struct {
 	Dir    string              // "": see [CacheDir]
 	Path   []string            // caches to read below it
 	Limits cache.Limits        // as they are
-	Trust  bool                // use folders that others can write to
+	Trust  bool                // use folders that other users can change
 	Faulty func(cache.Fault)   // is told of what is found corrupt, as the log is; may be nil
 	Getenv func(string) string // required
 	// Build says that something may have to be stored: a cache that cannot be
@@ -67,7 +67,7 @@ func (o CacheOptions) Folder(ctx context.Context) (string, error) {
 	if err == nil {
 		bad = cache.Probe(dir, o.cache(ctx))
 	}
-	if tmp := o.temporaryDir(); unusable(bad) && cache.Probe(tmp, cache.Options{}) == nil {
+	if tmp := o.temporaryDir(); unusable(bad) && o.checkTMPDIR() == nil && cache.Probe(tmp, cache.Options{}) == nil {
 		return tmp, nil
 	}
 	return dir, err
@@ -110,7 +110,7 @@ func (o CacheOptions) tiers(ctx context.Context) ([]*cache.Dir, error) {
 func unusable(err error) bool {
 	var none *EnvironmentError
 	var foreign *cache.UntrustedError
-	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.Owner == 0 && foreign.Mode&0o022 == 0 {
+	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.OnlyRoots() {
 		return true
 	}
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotBeThere(err)
@@ -172,8 +172,23 @@ func (o CacheOptions) temporaryDir() string {
 	return filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
 }
 
+// checkTMPDIR refuses a folder for temporary files that is not there: nobody else
+// would look for files in it, and other programs fail without it.
+func (o CacheOptions) checkTMPDIR() error {
+	dir := o.Getenv("TMPDIR")
+	if _, err := os.Stat(dir); dir != "" && errors.Is(err, fs.ErrNotExist) {
+		return &EnvironmentError{"TMPDIR", dir, errNoFolder}
+	}
+	return nil
+}
+
+var errNoFolder = errors.New("no such folder; make it, or unset TMPDIR")
+
 // temporary opens that folder.
 func (o CacheOptions) temporary(ctx context.Context) (*cache.Dir, error) {
+	if err := o.checkTMPDIR(); err != nil {
+		return nil, err
+	}
 	dir := o.temporaryDir()
 	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // somebody else was there first
 		return nil, &cache.AccessError{Path: dir, Op: "use", Err: syscall.ENOTDIR}

@@ -243,7 +243,7 @@ func TestPrebuiltOfAnotherUser(t *testing.T) {
 	if err := os.Chown(moved, 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := run(); err == nil || !strings.Contains(out, "run: chown -R root "+moved) {
+	if out, err := run(); err == nil || !strings.Contains(out, "run as root: chown -h root "+moved) {
 		t.Errorf("of a third user: %v: %s", err, out)
 	}
 }

@@ -9,6 +9,7 @@ import (
 var (
 	errEmptyName = errors.New("the name is empty")
 	errNUL       = errors.New("the name contains a NUL byte")
+	errExchanged = errors.New("the path leads to another file than the one that was checked")
 )
 
 // Attempt is one library that did not open.

@@ -46,15 +46,25 @@ var setup = sync.OnceValues(func() (*bench, error) {
 			return b, err
 		}
 	}
-	if b.support, err = ffi.LoadSupport(filepath.Join(dir, "support.so")); err != nil {
+	if b.support, err = withFile(filepath.Join(dir, "support.so"), ffi.LoadSupport); err != nil {
 		return b, err
 	}
-	if b.echo, err = b.support.Open(filepath.Join(dir, "echo.so")); err != nil {
+	if b.echo, err = withFile(filepath.Join(dir, "echo.so"), b.support.Open); err != nil {
 		return b, err
 	}
-	b.conv, err = b.support.Open(filepath.Join(dir, "conv.so"))
+	b.conv, err = withFile(filepath.Join(dir, "conv.so"), b.support.Open)
 	return b, err
 })
+
+// withFile loads the library at path.
+func withFile[T any](path string, load func(*os.File) (*T, error)) (*T, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return load(f)
+}
 
 func compile(out string, sources ...string) error {
 	args := append(append([]string{}, flags...), "-I"+csrc+"include", "-o", out)
@@ -256,7 +266,7 @@ func TestSecondCopyOfTheSupportLibrary(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	second, err := ffi.LoadSupport(path)
+	second, err := withFile(path, ffi.LoadSupport)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,11 +285,15 @@ func TestLoadErrors(t *testing.T) {
 	b := open(t)
 	var load *ffi.LoadError
 	var open *dl.OpenError
-	if _, err := b.support.Open(filepath.Join(t.TempDir(), "none.so")); !errors.As(err, &load) || !errors.As(err, &open) {
-		t.Errorf("missing module: got %v", err)
+	text := filepath.Join(t.TempDir(), "text.so")
+	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withFile(text, b.support.Open); !errors.As(err, &load) || !errors.As(err, &open) || load.Path != text {
+		t.Errorf("a module that is no library: got %v", err)
 	}
 	var symbol *dl.SymbolError
-	if _, err := ffi.LoadSupport(filepath.Join(b.dir, "conv.so")); !errors.As(err, &load) || !errors.As(err, &symbol) {
+	if _, err := withFile(filepath.Join(b.dir, "conv.so"), ffi.LoadSupport); !errors.As(err, &load) || !errors.As(err, &symbol) {
 		t.Errorf("module as support library: got %v", err)
 	}
 	var missing *ffi.MissingSymbolError
@@ -304,7 +318,7 @@ func TestOtherVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var version *ffi.VersionError
-	if _, err := ffi.LoadSupport(out); !errors.As(err, &version) || version.Got != 99 {
+	if _, err := withFile(out, ffi.LoadSupport); !errors.As(err, &version) || version.Got != 99 {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package ffi
 
 import (
+	"os"
 	"sync"
 
 	"github.com/aiter-go/aiter/internal/dl"
@@ -17,20 +18,20 @@ type Support struct {
 	frames sync.Pool
 }
 
-// LoadSupport loads the support library at path and offers its symbols to the
-// modules opened later. It is never unloaded. Errors: *LoadError around
-// *dl.OpenError, *dl.SymbolError or *VersionError.
-func LoadSupport(path string) (*Support, error) {
-	s := &Support{path: path}
+// LoadSupport loads the support library in the open file f and offers its
+// symbols to the modules opened later. It is never unloaded. Errors: *LoadError
+// around *dl.OpenError, *dl.SymbolError or *VersionError.
+func LoadSupport(f *os.File) (*Support, error) {
+	s := &Support{path: f.Name()}
 	s.frames.New = func() any { return new(frame) }
-	if err := s.load(); err != nil {
-		return nil, &LoadError{Path: path, What: "support library", Err: err}
+	if err := s.load(f); err != nil {
+		return nil, &LoadError{Path: s.path, What: "support library", Err: err}
 	}
 	return s, nil
 }
 
-func (s *Support) load() error {
-	lib, err := dl.Open(s.path, dl.Global)
+func (s *Support) load(f *os.File) error {
+	lib, err := dl.OpenFile(f, dl.Global)
 	if err != nil {
 		return err
 	}
@@ -54,12 +55,12 @@ type Module struct {
 	lib *dl.Library
 }
 
-// Open loads the module at path; its symbols stay its own. The error is a
-// *LoadError around *dl.OpenError.
-func (s *Support) Open(path string) (*Module, error) {
-	lib, err := dl.Open(path, dl.Local)
+// Open loads the module in the open file f; its symbols stay its own. The error
+// is a *LoadError around *dl.OpenError.
+func (s *Support) Open(f *os.File) (*Module, error) {
+	lib, err := dl.OpenFile(f, dl.Local)
 	if err != nil {
-		return nil, &LoadError{Path: path, What: "module", Err: err}
+		return nil, &LoadError{Path: f.Name(), What: "module", Err: err}
 	}
 	return &Module{lib: lib}, nil
 }

@@ -1,14 +1,14 @@
 package cache
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Artifact is a finished module or part of one: a shared library for one target, in a folder
@@ -29,6 +29,8 @@ type Artifact struct {
 	Units     []Ref     `json:"units"`
 	// LinkInputs is nil when the link read nothing but its objects and the toolchain.
 	LinkInputs *LinkInputs `json:"link_inputs,omitempty"`
+	// Exported marks a copy without its objects, as in a prebuilt cache.
+	Exported bool `json:"exported,omitempty"`
 
 	// Path of the library; not stored, the folder may be moved.
 	Path string `json:"-"`
@@ -50,6 +52,14 @@ func (a Artifact) identify() string {
 	return string(l.Key())
 }
 
+// Name names what the artifact is for people: "module_a (op dtype=float16) for gfx942".
+func (a Artifact) Name() string {
+	if a.Spec == "" {
+		return a.Module + " for " + a.Target
+	}
+	return a.Module + " (" + a.Spec + ") for " + a.Target
+}
+
 // Ref names what the cache holds for one unit of an artifact, so that the
 // unit can be removed with it.
 type Ref struct {
@@ -66,8 +76,6 @@ type LinkInputs struct {
 	Unit Key      `json:"unit"` // of the link without them: the key of its manifest
 	Deps []string `json:"deps"` // dependency lists; none when nobody knows what it read
 }
-
-const artifactMeta = "artifact.json"
 
 // artifactDir is a folder where nothing ever is when id is none, as read from
 // a damaged record.
@@ -126,14 +134,14 @@ func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
 	if err := os.Rename(path, filepath.Join(dir, a.Module+".so")); err != nil {
 		return err
 	}
-	meta, err := json.MarshalIndent(a, "", "  ")
+	meta, err := encodeArtifact(a)
 	if err != nil {
 		return err
 	}
-	if err := writeSynced(filepath.Join(dir, artifactMeta), append(meta, '\n')); err != nil {
+	if err := writeSynced(filepath.Join(dir, artifactMeta), meta); err != nil {
 		return err
 	}
-	err = publish(dir, d.artifactDir(a.ID))
+	err = d.publish(dir, d.artifactDir(a.ID))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
 		return nil // another process published the same bytes first
 	}
@@ -153,27 +161,49 @@ func writeSynced(path string, data []byte) error {
 // below it, after reading it through and comparing; a corrupt one is put
 // aside, whole, and reported as [*MissError]. It counts as a use.
 func (d *Dir) Artifact(id string) (Artifact, error) {
-	return d.artifactBy(id, hashLibrary)
+	return d.artifactBy(id, (*Dir).hashLibrary)
+}
+
+// OpenArtifact is [Dir.Artifact] with the library open: the digest is that of the
+// file which was opened, whatever its name leads to afterwards.
+func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) {
+	a, err = d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
+		f, err := from.openOwn(a.Path)
+		if err != nil {
+			return "", err
+		}
+		if library != nil { // of a layer above, with another digest
+			_ = library.Close()
+		}
+		library = f
+		return hashReader(f)
+	})
+	if err != nil && library != nil {
+		_ = library.Close()
+		library = nil
+	}
+	return a, library, err
 }
 
 // KnownArtifact is [Dir.Artifact] with another's word for the library's digest,
 // remembered with the file's times and inode: the file is read through only where that
 // word is another than it should be. Whoever loads the library asks Artifact.
 func (d *Dir) KnownArtifact(id string, digest func(path string) (string, error)) (Artifact, error) {
-	return d.artifactBy(id, func(a Artifact) (string, error) {
-		if info, err := os.Lstat(a.Path); err == nil && info.Mode().IsRegular() {
+	return d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
+		st, err := lstat(a.Path)
+		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && from.admit(a.Path, &st) == nil {
 			if got, err := digest(a.Path); err == nil && got == a.Digest {
 				return got, nil
 			}
 		}
-		return hashLibrary(a)
+		return from.hashLibrary(a)
 	})
 }
 
-func hashLibrary(a Artifact) (string, error) { return hashFile(a.Path) }
+func (d *Dir) hashLibrary(a Artifact) (string, error) { return d.hashOwn(a.Path) }
 
 // artifactBy is Artifact, with that way to find the library's digest.
-func (d *Dir) artifactBy(id string, hash func(Artifact) (string, error)) (Artifact, error) {
+func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.checkedArtifact(id, hash)
 	for _, t := range d.tiers {
 		if err == nil {
@@ -190,12 +220,15 @@ func (d *Dir) artifactBy(id string, hash func(Artifact) (string, error)) (Artifa
 }
 
 // checkedArtifact looks in this folder alone.
-func (d *Dir) checkedArtifact(id string, hash func(Artifact) (string, error)) (Artifact, error) {
+func (d *Dir) checkedArtifact(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.readArtifact(id)
 	if err != nil {
 		return a, err
 	}
-	got, err := hash(a)
+	got, err := hash(d, a)
+	if errors.Is(err, fs.ErrNotExist) && !present(filepath.Dir(a.Path)) {
+		return a, &MissError{"artifact", id, absent} // removed meanwhile
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		// Without its library it blocks its successor.
 		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its library is gone")
@@ -207,21 +240,28 @@ func (d *Dir) checkedArtifact(id string, hash func(Artifact) (string, error)) (A
 	if got != a.Digest {
 		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its content has the digest "+Key(got).Short())
 	}
-	return a, d.checkTrust(a)
+	return a, nil
 }
 
 // readArtifact reads the description without checking the library.
 func (d *Dir) readArtifact(id string) (Artifact, error) {
 	var a Artifact
 	dir := d.artifactDir(id)
-	data, err := readRegular(filepath.Join(dir, artifactMeta))
+	info, err := os.Lstat(dir)
+	if err == nil && !info.IsDir() {
+		err = &irregularError{dir, info.Mode(), true}
+	}
+	var data []byte
+	if err == nil {
+		data, err = d.readOwn(filepath.Join(dir, artifactMeta))
+	}
 	if err == nil {
 		err = decodeArtifact(data, id, &a)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist) && !present(dir):
-		return a, &MissError{"artifact", id, "absent"}
+		return a, &MissError{"artifact", id, absent}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, errDescription):
 		// It would block its successor.
 		return a, d.corrupt("artifact", id, dir, "corrupt: "+err.Error())
@@ -233,22 +273,8 @@ func (d *Dir) readArtifact(id string) (Artifact, error) {
 	if d.readOnly {
 		a.Tier = d.path
 	}
-	if info, err := os.Stat(dir); err == nil {
-		a.Used = info.ModTime()
-	}
+	a.Used = info.ModTime()
 	return a, nil
-}
-
-var errDescription = errors.New(artifactMeta + " does not describe it")
-
-func decodeArtifact(data []byte, id string, a *Artifact) error {
-	if err := json.Unmarshal(data, a); err != nil {
-		return fmt.Errorf("%w: %w", errDescription, err)
-	}
-	if a.identify() != id || a.ID != id || a.Module == "" || a.Module != filepath.Base(a.Module) {
-		return errDescription
-	}
-	return nil
 }
 
 func present(path string) bool {

@@ -22,7 +22,7 @@ func (d *Dir) AddBlob(path string) (digest string, err error) {
 	if err != nil {
 		return "", &AccessError{d.path, "write to", err}
 	}
-	if err := publish(path, d.BlobPath(digest)); err != nil {
+	if err := d.publish(path, d.BlobPath(digest)); err != nil {
 		return "", &AccessError{d.path, "write to", err}
 	}
 	return digest, nil
@@ -45,9 +45,9 @@ func (d *Dir) Blob(digest string) (string, error) {
 }
 
 func (d *Dir) verify(path, digest string) error {
-	got, err := hashFile(path)
+	got, err := d.hashOwn(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &MissError{"file", digest, "absent"}
+		return &MissError{"file", digest, absent}
 	}
 	if err != nil {
 		d.quarantineStrange(path, err)
@@ -63,6 +63,17 @@ func (d *Dir) verify(path, digest string) error {
 func HasDigest(path, digest string) bool {
 	got, err := hashFile(path)
 	return err == nil && got == digest
+}
+
+// hashOwn is hashFile for what is loaded or linked: a file that no other user
+// can change.
+func (d *Dir) hashOwn(path string) (string, error) {
+	f, err := d.openOwn(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return hashReader(f)
 }
 
 func hashFile(path string) (string, error) {
@@ -82,13 +93,17 @@ func hashReader(r io.Reader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// syncAndHash makes a file durable before it is published under its digest.
+// syncAndHash makes a file durable, and writable for nobody but its owner, before
+// it is published under its digest. Compilers set the mode that the umask leaves.
 func syncAndHash(path string) (string, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Mode()&0o022 != 0 {
+		_ = f.Chmod(info.Mode() &^ 0o022) // a filesystem without modes is up to TrustForeign
+	}
 	if err := f.Sync(); err != nil {
 		return "", err
 	}

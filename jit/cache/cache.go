@@ -6,16 +6,16 @@
 // Layout below the folder given to [Open]:
 //
 //	CACHEDIR.TAG            tells backup programs to pass by
-//	v1/record/KIND/ab/KEY   records (action results, dependency lists)
-//	v1/blob/ab/SHA256       object files
-//	v1/artifact/ID/         one folder an artifact: NAME.so and artifact.json
-//	v1/lock/KEY             flock files, one a key
-//	v1/stage/               unfinished work, one folder a job
-//	v1/log/                 what the compilers printed, for failed units
-//	v1/quarantine/          what was found corrupt
-//	v1/source/DIGEST/       sources that came inside a program, laid out
-//	v1/counts               what builds found and did; see [Dir.Count]
-//	v1/trimmed              its time is that of the last [Dir.Trim]
+//	v2/record/KIND/ab/KEY   records (action results, dependency lists)
+//	v2/blob/ab/SHA256       object files
+//	v2/artifact/ID/         one folder an artifact: NAME.so and artifact.json
+//	v2/lock/KEY             flock files, one a key
+//	v2/stage/               unfinished work, one folder a job
+//	v2/log/                 what the compilers printed, for failed units
+//	v2/quarantine/          what was found corrupt
+//	v2/source/DIGEST/       sources that came inside a program, laid out
+//	v2/counts               what builds found and did; see [Dir.Count]
+//	v2/trimmed              its time is that of the last [Dir.Trim]
 //
 // A cache may lie over others that are only read; see [Dir.Over].
 package cache
@@ -23,16 +23,14 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
+	"unicode"
 )
-
-// layout names the version of the folder structure; another version lives
-// beside it instead of being converted.
-const layout = "v1"
 
 const tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of compiled GPU kernels (aiter). It can be removed at any time.\n"
 
@@ -40,8 +38,9 @@ const tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a
 // from any number of processes on the same folder.
 type Dir struct {
 	path string // the folder itself
-	base string // path/v1
+	base string // path/v2
 
+	guard        guard
 	trustForeign bool
 	readOnly     bool   // it is a tier, or unwritable
 	unwritable   error  // why there is no folder for it; see [Unwritable]
@@ -54,12 +53,13 @@ type Dir struct {
 	mu    sync.Mutex
 	turns map[Key]chan struct{} // see turn
 	gone  map[string]bool       // records of tiers that are overlooked
+	safe  map[string]bool       // folders in which nobody else can change anything; see admit
 }
 
 // Options of [Open].
 type Options struct {
-	// TrustForeign accepts a folder that another user owns or can write to.
-	// Loading from such a folder runs that user's code.
+	// TrustForeign accepts a folder that another user can change, itself or through
+	// one of its parents. Loading from such a folder runs that user's code.
 	TrustForeign bool
 	// Limits are kept by [Dir.Trim].
 	Limits Limits
@@ -72,33 +72,58 @@ type Options struct {
 }
 
 // Open opens the cache folder path, making it (mode 0700) when it is missing.
-// It fails with [*UntrustedError] when somebody else could have put code
-// there, and with [*AccessError] when it cannot be made or written.
+// It fails with [*UntrustedError] when another user could put code there, and
+// with [*AccessError] when it cannot be made or written.
 func Open(path string, opts Options) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, &AccessError{Path: path, Op: "resolve", Err: err}
 	}
 	d := newDir(abs, opts)
-	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return nil, &AccessError{Path: abs, Op: "make", Err: err}
+	if hasControl(abs) {
+		return nil, &AccessError{Path: abs, Op: "use", Err: errControl}
 	}
-	if !opts.TrustForeign {
-		if err := d.checkOwner(abs, os.Stat); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.prepare(); err != nil {
+	if err := d.prepareSafely(); err != nil {
 		return nil, err
-	}
-	if !opts.TrustForeign {
-		return d, d.checkFolders()
 	}
 	return d, nil
 }
 
+// prepareSafely makes what is missing, and nothing where another user can change it.
+func (d *Dir) prepareSafely() error {
+	missing, unsafe := d.checkTrust()
+	switch {
+	case as[*UntrustedError](unsafe):
+		return unsafe
+	case unsafe == nil && !missing:
+		return d.tag()
+	}
+	if err := os.MkdirAll(d.path, 0o700); err != nil { // which tells best why the folder cannot be read
+		return &AccessError{Path: d.path, Op: "make", Err: err}
+	}
+	if unsafe != nil {
+		return unsafe
+	}
+	return d.remake()
+}
+
+// remake makes the folders of the cache. Another user may have been quicker to
+// make one of them in a shared folder.
+func (d *Dir) remake() error {
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	_, err := d.checkTrust()
+	return err
+}
+
+func as[T error](err error) bool {
+	var target T
+	return errors.As(err, &target)
+}
+
 func newDir(path string, opts Options) *Dir {
-	d := &Dir{path: path, base: filepath.Join(path, layout), trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile}
+	d := &Dir{path: path, base: filepath.Join(path, layout), guard: newGuard(), trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile}
 	if opts.Flock != nil {
 		d.flock = opts.Flock
 	}
@@ -108,18 +133,6 @@ func newDir(path string, opts Options) *Dir {
 // folders are those directly below base that are always there.
 func folders() []string { return []string{"record", "blob", "artifact", "lock", "stage", "log"} }
 
-// checkFolders refuses folders of the cache that somebody else could have put
-// there, such as symlinks to a place that others write to.
-func (d *Dir) checkFolders() error {
-	for _, sub := range append(folders(), "", "source") {
-		err := d.checkOwner(filepath.Join(d.base, sub), os.Lstat)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
 // prepare makes the fixed folders. It writes nothing when they are all there,
 // so that a prebuilt cache on a read-only filesystem opens too.
 func (d *Dir) prepare() error {
@@ -128,6 +141,11 @@ func (d *Dir) prepare() error {
 			return &AccessError{Path: d.path, Op: "make " + sub + " in", Err: err}
 		}
 	}
+	return d.tag()
+}
+
+// tag writes the file by which backup programs know a cache.
+func (d *Dir) tag() error {
 	tag := d.tagPath()
 	if _, err := os.Lstat(tag); err == nil {
 		return nil
@@ -148,13 +166,27 @@ func (d *Dir) LogPath(key Key) string {
 	return filepath.Join(d.base, "log", string(key)+".log")
 }
 
+// WriteLog stores what a compiler printed as the log of the action named key.
+func (d *Dir) WriteLog(key Key, text []byte) error { return d.writeFile(d.LogPath(key), text) }
+
 // MemoPath returns the file in which digests of source files are remembered, ""
 // where none can be.
 func (d *Dir) MemoPath() string {
 	if d.unwritable != nil {
 		return ""
 	}
-	return filepath.Join(d.base, "filehash")
+	path := filepath.Join(d.base, "filehash")
+	st, err := lstat(path)
+	if err != nil {
+		return path
+	}
+	if err := d.admit(path, &st); err != nil { // digests that another user may have written
+		d.quarantineStrange(path, err)
+		if d.readOnly {
+			return ""
+		}
+	}
+	return path
 }
 
 // SourcesPath returns the folder below which source trees that came inside
@@ -172,8 +204,21 @@ func (e *AccessError) Error() string {
 	if errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT) {
 		hint = "free some space (aiterctl clean-cache), or " + hint
 	}
-	return fmt.Sprintf("cannot %s the cache folder %s: %v; %s", e.Op, e.Path, e.Err, hint)
+	return fmt.Sprintf("cannot %s the cache folder %s: %v; %s", e.Op, shown(e.Path), e.Err, hint)
 }
 
 // Unwrap returns the system's error.
 func (e *AccessError) Unwrap() error { return e.Err }
+
+// errControl refuses names that the dependency files of compilers cannot hold.
+var errControl = errors.New("its name has a control character, such as a newline")
+
+func hasControl(path string) bool { return strings.ContainsFunc(path, unicode.IsControl) }
+
+// shown is a path as messages print it: on one line.
+func shown(path string) string {
+	if hasControl(path) {
+		return strconv.Quote(path)
+	}
+	return path
+}

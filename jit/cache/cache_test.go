@@ -157,7 +157,7 @@ func TestArtifacts(t *testing.T) {
 		{"description gone", func() error { return os.Remove(filepath.Join(filepath.Dir(a.Path), artifactMeta)) }, "no such file"},
 		{"description garbled", func() error {
 			return os.WriteFile(filepath.Join(filepath.Dir(a.Path), artifactMeta), []byte("{"), 0o600)
-		}, "unexpected end"},
+		}, "checksum does not match"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestUntrustedFolders(t *testing.T) {
 		if err := os.Chown(dir, 12345, 12345); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(dir, Options{}); !errors.As(err, &bad) || bad.Owner != 12345 {
+		if _, err := Open(dir, Options{}); !errors.As(err, &bad) || bad.Exposed[0].Owner != 12345 {
 			t.Errorf("got %v, want an UntrustedError that names the owner", err)
 		}
 	}

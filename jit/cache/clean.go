@@ -195,7 +195,7 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	if !sameFile(f, path) {
 		return true // another cleaner was quicker
 	}
-	_ = d.Forget(Linked, a.LinkKey)
+	d.forgetLinked(a)
 	if r := d.recent(a.LastKey); r.Artifact == "" || r.Artifact == a.ID {
 		_ = d.Forget(Last, a.LastKey)
 	}
@@ -206,6 +206,14 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	}
 	defer s.Close()
 	return os.Rename(dir, s.File("removed")) == nil
+}
+
+// forgetLinked removes the record that leads to the artifact, unless it leads to
+// another one by now: a forced build may link another library under the same key.
+func (d *Dir) forgetLinked(a Artifact) {
+	if id, err := d.get(Linked, a.LinkKey); err == nil && string(id) == a.ID {
+		_ = d.Forget(Linked, a.LinkKey)
+	}
 }
 
 // Recent is the part of a [Last] record that Clean understands: what the last

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"os"
@@ -35,18 +36,14 @@ const (
 // one write to the end of a file; where that fails, what would be counted is
 // lost and nothing else.
 func (d *Dir) Count(counts ...Count) {
-	var b bytes.Buffer
-	for _, c := range counts {
-		appendCount(&b, c)
-	}
-	if b.Len() == 0 || d.readOnly {
+	if len(counts) == 0 || d.readOnly {
 		return
 	}
 	f := d.openCounts(syscall.LOCK_SH)
 	if f == nil {
 		return
 	}
-	_, _ = f.Write(b.Bytes())
+	_, _ = f.Write(encodeCounts(counts))
 	info, err := f.Stat()
 	_ = f.Close()
 	if err == nil && info.Size() > maxCounts {
@@ -56,9 +53,13 @@ func (d *Dir) Count(counts ...Count) {
 
 func (d *Dir) countsPath() string { return filepath.Join(d.base, "counts") }
 
+// appendCount writes a line: number, seconds, event, reason, and the CRC-32 of these.
 func appendCount(b *bytes.Buffer, c Count) {
-	fmt.Fprintf(b, "%d\t%.3f\t%s\t%s\n", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Reason))
+	text := fmt.Sprintf("%d\t%.3f\t%s\t%s", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Reason))
+	fmt.Fprintf(b, "%s\t%s\n", text, lineSum(text))
 }
+
+func lineSum(text string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text))) }
 
 // plainWord keeps a word on its line and in its column.
 func plainWord(s string) string {
@@ -103,11 +104,15 @@ func (d *Dir) sumCounts() {
 	if err != nil || len(data) <= maxCounts {
 		return
 	}
+	d.replaceCounts(encodeCounts(parseCounts(data)))
+}
+
+func encodeCounts(counts []Count) []byte {
 	var b bytes.Buffer
-	for _, c := range parseCounts(data) {
+	for _, c := range counts {
 		appendCount(&b, c)
 	}
-	d.replaceCounts(b.Bytes())
+	return b.Bytes()
 }
 
 // replaceCounts does not wait for the disk: after a crash of the machine the
@@ -154,8 +159,9 @@ func parseCounts(data []byte) []Count {
 
 func parseCount(line string) (c Count, ok bool) {
 	line, whole := strings.CutSuffix(line, "\n")
-	f := strings.Split(line, "\t")
-	if !whole || len(f) != 4 || f[2] == "" {
+	text, sum, _ := cutLast(line, "\t")
+	f := strings.Split(text, "\t")
+	if !whole || sum != lineSum(text) || len(f) != 4 || f[2] == "" {
 		return c, false
 	}
 	n, errN := strconv.ParseInt(f[0], 10, 64)
@@ -164,6 +170,53 @@ func parseCount(line string) (c Count, ok bool) {
 		return c, false
 	}
 	return Count{Event: f[2], Reason: f[3], N: n, Seconds: s}, true
+}
+
+// cutLast cuts s around the last instance of sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// mendCounts puts the file of counts aside when lines of it are damaged, and writes the sums
+// of the others. It returns what is wrong, "" when nothing is.
+func (d *Dir) mendCounts() (fault string) {
+	data, err := readRegular(d.countsPath())
+	if err != nil {
+		return ""
+	}
+	bad := badLines(data)
+	if bad == 0 {
+		return ""
+	}
+	fault = fmt.Sprintf("corrupt: %d lines have no valid checksum", bad)
+	if d.readOnly {
+		return fault
+	}
+	f := d.openCounts(syscall.LOCK_EX)
+	if f == nil {
+		return fault
+	}
+	defer f.Close()
+	if data, err = io.ReadAll(f); err != nil {
+		return fault
+	}
+	d.Quarantine(d.countsPath())
+	d.replaceCounts(encodeCounts(parseCounts(data)))
+	return fault
+}
+
+// badLines counts the lines that are no counts.
+func badLines(data []byte) (n int) {
+	for line := range strings.Lines(string(data)) {
+		if _, ok := parseCount(line); !ok {
+			n++
+		}
+	}
+	return n
 }
 
 // What is more than a cache can have seen is damage.

@@ -130,7 +130,7 @@ func TestFoldersInsideMustBeOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bad *UntrustedError
-	if _, err := Open(d.path, Options{}); !errors.As(err, &bad) || bad.Path != artifacts {
+	if _, err := Open(d.path, Options{}); !errors.As(err, &bad) || bad.Exposed[0].Path != artifacts {
 		t.Errorf("a folder inside that all may write: got %v", err)
 	}
 }

@@ -191,9 +191,12 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	path := d.lockPath(req.Key)
 	f, err := openLock(path)
 	if errors.Is(err, fs.ErrNotExist) { // somebody removed the whole folder
-		if err := d.prepare(); err != nil {
+		if err := d.remake(); err != nil {
 			return nil, err
 		}
+		f, err = openLock(path)
+	}
+	if err != nil && d.clearLock(path) {
 		f, err = openLock(path)
 	}
 	if err != nil {
@@ -209,6 +212,17 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 		return nil, nil
 	}
 	return nil, &AccessError{d.path, "lock", err}
+}
+
+// clearLock puts aside what is no file in the place of a lock file. It reports whether
+// there was something.
+func (d *Dir) clearLock(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return false
+	}
+	d.quarantineStrange(path, &irregularError{path: path, mode: info.Mode()})
+	return true
 }
 
 func openLock(path string) (*os.File, error) {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Probe says whether [Open] would give a cache in the folder path in which things
+// Probe reports whether [Open] would give a cache in the folder path in which things
 // can be stored, and makes nothing there that stays. It fails as Open does, and
 // [Dir.Writable].
 func Probe(path string, opts Options) error {
@@ -16,11 +16,17 @@ func Probe(path string, opts Options) error {
 		return &AccessError{Path: path, Op: "resolve", Err: err}
 	}
 	d := newDir(abs, opts)
+	if hasControl(abs) {
+		return &AccessError{Path: abs, Op: "use", Err: errControl}
+	}
 	if isFolder(d.base) {
 		if d, err = Open(abs, opts); err != nil {
 			return err
 		}
 		return d.Writable()
+	}
+	if _, err := d.checkTrust(); as[*UntrustedError](err) {
+		return err
 	}
 	at := abs
 	for _, err = os.Stat(at); err != nil && at != filepath.Dir(at); _, err = os.Stat(at) {
@@ -28,11 +34,6 @@ func Probe(path string, opts Options) error {
 			return &AccessError{Path: abs, Op: "make", Err: err}
 		}
 		at = filepath.Dir(at)
-	}
-	if at == abs && !opts.TrustForeign {
-		if err := d.checkOwner(abs, os.Stat); err != nil {
-			return err
-		}
 	}
 	made, err := os.MkdirTemp(at, ".aiter-")
 	if err != nil {

@@ -57,7 +57,7 @@ func Foreign(path string) (name string, err error) {
 		return "", &AccessError{path, "read", err}
 	}
 	d := newDir(path, Options{})
-	if isOurTag(d.tagPath()) || isFolder(filepath.Join(d.base, "record")) && isFolder(filepath.Join(d.base, "artifact")) {
+	if isOurTag(d.tagPath()) || len(otherLayouts(path)) > 0 || isFolder(filepath.Join(d.base, "record")) && isFolder(filepath.Join(d.base, "artifact")) {
 		return "", nil
 	}
 	return entries[0].Name(), nil

@@ -31,6 +31,8 @@ type MissError struct {
 	Reason string // "absent", "corrupt: ..."
 }
 
+const absent = "absent"
+
 func (e *MissError) Error() string {
 	return fmt.Sprintf("cache: no %s %s: %s", e.Kind, Key(e.Key).Short(), e.Reason)
 }
@@ -53,8 +55,9 @@ func isDigest(s string) bool {
 }
 
 // Get returns the record of a kind stored under key, in this cache or in a
-// tier below it, or [*MissError]. Each record carries its own digest; one that
-// does not match is put aside and counts as missing.
+// tier below it, or [*MissError]. Each record carries a checksum of its kind,
+// its key and its body; one that does not match is put aside and counts as
+// missing.
 func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	body, err := d.get(kind, key)
 	if err == nil {
@@ -79,6 +82,41 @@ func (d *Dir) Has(kind Kind, key Key) bool {
 	return false
 }
 
+// Find passes the records stored under key to use, the one of this cache first, then
+// those of the tiers, until use returns nil. A [*WrongRecordError] of use means that
+// the record does not belong under this key: it is put aside. Find returns the first
+// error, or [*MissError] when no record is stored.
+func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
+	var first error
+	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
+		body, err := t.get(kind, key)
+		if err == nil {
+			err = use(body)
+		}
+		var wrong *WrongRecordError
+		if errors.As(err, &wrong) {
+			err = t.corrupt(kind, string(key), t.recordPath(kind, key), "corrupt: "+wrong.Error())
+		}
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// WrongRecordError reports an intact record that leads to something else than what its
+// key stands for.
+type WrongRecordError struct {
+	Got, Want string // "module_a for cpu"
+}
+
+func (e *WrongRecordError) Error() string {
+	return fmt.Sprintf("it leads to %s, expected %s", e.Got, e.Want)
+}
+
 // GetAll returns what this cache and each tier below it has stored under key,
 // in their order.
 func (d *Dir) GetAll(kind Kind, key Key) [][]byte {
@@ -94,25 +132,51 @@ func (d *Dir) GetAll(kind Kind, key Key) [][]byte {
 // get looks in this folder alone.
 func (d *Dir) get(kind Kind, key Key) ([]byte, error) {
 	path := d.recordPath(kind, key)
-	raw, err := readRegular(path)
+	raw, err := d.readOwn(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &MissError{kind, string(key), "absent"}
+		return nil, &MissError{kind, string(key), absent}
 	}
 	if err != nil {
 		d.quarantineStrange(path, err)
 		return nil, &MissError{kind, string(key), err.Error()}
 	}
-	sum, body, ok := bytes.Cut(raw, []byte("\n"))
-	if !ok || string(sum) != SHA256(body) {
-		return nil, d.corrupt(kind, string(key), path, "corrupt: its checksum does not match")
+	body, fault := decodeRecord(kind, key, raw)
+	if fault != "" {
+		return nil, d.corrupt(kind, string(key), path, "corrupt: "+fault)
 	}
 	return body, nil
 }
 
+// A stored record is one line, "CHECKSUM KIND KEY", and the body. The checksum is the
+// SHA-256 of all that follows it, so that a record in the place of another is noticed.
+func encodeRecord(kind Kind, key Key, body []byte) []byte {
+	named := append([]byte(recordName(kind, key)+"\n"), body...)
+	return append([]byte(SHA256(named)+" "), named...)
+}
+
+// decodeRecord returns the body of a stored record. fault says why raw is not the record
+// of that kind and key, "" when it is.
+func decodeRecord(kind Kind, key Key, raw []byte) (body []byte, fault string) {
+	sum, named, ok := bytes.Cut(raw, []byte(" "))
+	if !ok || string(sum) != SHA256(named) {
+		return nil, "its checksum does not match"
+	}
+	name, body, _ := bytes.Cut(named, []byte("\n"))
+	if want := recordName(kind, key); string(name) != want {
+		return nil, fmt.Sprintf("it is the record %q, expected %q", name, want)
+	}
+	// A dependency list is named by its own content.
+	if kind == DepList && SHA256(body) != string(key) {
+		return nil, "its content has the digest " + Key(SHA256(body)).Short()
+	}
+	return body, ""
+}
+
+func recordName(kind Kind, key Key) string { return string(kind) + " " + string(key) }
+
 // Put stores a record, replacing an earlier one.
 func (d *Dir) Put(kind Kind, key Key, body []byte) error {
-	data := append([]byte(SHA256(body)+"\n"), body...)
-	return d.writeFile(d.recordPath(kind, key), data)
+	return d.writeFile(d.recordPath(kind, key), encodeRecord(kind, key, body))
 }
 
 // Forget removes a record; a missing one is no error. What tiers have under
@@ -140,48 +204,8 @@ func (d *Dir) writeFile(path string, data []byte) error {
 	if err := writeSynced(s.File("record"), data); err != nil {
 		return &AccessError{d.path, "write to", err}
 	}
-	if err := publish(s.File("record"), path); err != nil {
+	if err := d.publish(s.File("record"), path); err != nil {
 		return &AccessError{d.path, "write to", err}
 	}
 	return nil
-}
-
-// publishTries is how often the folder above is made again when a cleaner
-// removes it, empty as it is, before the first thing lies in it.
-const publishTries = 20
-
-// publish renames a finished file or folder to its place, making the folder
-// above it when it is the first there.
-func publish(from, to string) error {
-	err := os.Rename(from, to)
-	for try := 0; errors.Is(err, fs.ErrNotExist) && try < publishTries && present(from); try++ {
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		err = os.Rename(from, to)
-	}
-	return err
-}
-
-// Quarantine moves something found corrupt out of the way, keeping it for
-// inspection; when it cannot be kept it is removed. In a tier it stays.
-func (d *Dir) Quarantine(path string) {
-	if d.readOnly {
-		return
-	}
-	dir := filepath.Join(d.base, "quarantine")
-	_ = os.MkdirAll(dir, 0o700)
-	f, err := os.MkdirTemp(dir, filepath.Base(path)+"-")
-	if err == nil && os.Rename(path, filepath.Join(f, filepath.Base(path))) == nil {
-		return
-	}
-	_ = os.RemoveAll(path)
-}
-
-// corrupt puts aside what lies at path, tells whoever watches, and returns the
-// miss that it is.
-func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
-	d.Quarantine(path)
-	d.tell(Fault{Path: path, Reason: reason})
-	return &MissError{kind, key, reason}
 }

@@ -5,34 +5,73 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// irregularError reports something that lies in the place of a file of the
-// cache and is none. The cache makes no links, pipes or devices.
+// irregularError reports something that lies in the place of a file or folder
+// of the cache and is none. The cache makes no links, pipes or devices.
 type irregularError struct {
-	path string
-	mode fs.FileMode
+	path       string
+	mode       fs.FileMode
+	wantFolder bool
 }
 
 func (e *irregularError) Error() string {
-	return fmt.Sprintf("corrupt: %s is no regular file (%s)", e.path, e.mode.Type())
+	if e.wantFolder {
+		return fmt.Sprintf("corrupt: %s is no folder (%s)", e.path, typeName(e.mode))
+	}
+	return fmt.Sprintf("corrupt: %s is no regular file (%s)", e.path, typeName(e.mode))
+}
+
+func typeName(mode fs.FileMode) string {
+	switch mode.Type() {
+	case 0:
+		return "regular file"
+	case fs.ModeDir:
+		return "folder"
+	case fs.ModeSymlink:
+		return "symlink"
+	case fs.ModeNamedPipe:
+		return "named pipe"
+	case fs.ModeSocket:
+		return "socket"
+	}
+	return "device"
 }
 
 // openRegular opens a file of the cache for reading. It follows no symlink and
 // never blocks, whatever lies there.
 func openRegular(path string) (*os.File, error) {
-	fd, _, err := openFD(path)
+	var st unix.Stat_t
+	fd, err := openFD(path, &st)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openFD is openRegular without what an os.File costs beyond the system call.
-func openFD(path string) (fd int, size int64, err error) {
+// openOwn is openRegular for what is loaded or believed: a file that no other
+// user can change.
+func (d *Dir) openOwn(path string) (*os.File, error) {
+	var st unix.Stat_t
+	fd, err := openFD(path, &st)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if err := d.admit(path, &st); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// openFD is openRegular without what an os.File costs beyond the system calls. It
+// describes the file in st.
+func openFD(path string, st *unix.Stat_t) (fd int, err error) {
 	for {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != unix.EINTR {
@@ -40,22 +79,29 @@ func openFD(path string) (fd int, size int64, err error) {
 		}
 	}
 	if err == unix.ELOOP || err == unix.ENXIO {
-		return -1, 0, &irregularError{path, fs.ModeSymlink}
+		return -1, &irregularError{path: path, mode: linkOrSocket(path)}
 	}
 	if err != nil {
-		return -1, 0, &fs.PathError{Op: "open", Path: path, Err: err}
+		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err != nil {
+	if err = unix.Fstat(fd, st); err != nil {
 		err = &fs.PathError{Op: "stat", Path: path, Err: err}
 	} else if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = &irregularError{path, irregularMode(st.Mode)}
+		err = &irregularError{path: path, mode: irregularMode(st.Mode)}
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return -1, 0, err
+		return -1, err
 	}
-	return fd, st.Size, nil
+	return fd, nil
+}
+
+// linkOrSocket is the type of what could not be opened because it is no file.
+func linkOrSocket(path string) fs.FileMode {
+	if info, err := os.Lstat(path); err == nil {
+		return info.Mode()
+	}
+	return fs.ModeSymlink
 }
 
 func irregularMode(mode uint32) fs.FileMode {
@@ -71,11 +117,31 @@ func irregularMode(mode uint32) fs.FileMode {
 }
 
 func readRegular(path string) ([]byte, error) {
-	fd, size, err := openFD(path)
+	var st unix.Stat_t
+	fd, err := openFD(path, &st)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
+	return readFD(fd, path, st.Size)
+}
+
+// readOwn is readRegular for what is believed: a file that no other user can
+// change.
+func (d *Dir) readOwn(path string) ([]byte, error) {
+	var st unix.Stat_t
+	fd, err := openFD(path, &st)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if err := d.admit(path, &st); err != nil {
+		return nil, err
+	}
+	return readFD(fd, path, st.Size)
+}
+
+func readFD(fd int, path string, size int64) ([]byte, error) {
 	// One byte more shows that the file does not go on.
 	data := make([]byte, 0, size+1)
 	for {
@@ -94,12 +160,30 @@ func readRegular(path string) ([]byte, error) {
 	}
 }
 
-// quarantineStrange puts aside what could not be read because it is no file.
-// Any other failure to read (no permission, no file descriptor left, a bad
-// disk) says nothing about the content, which stays.
+// quarantineStrange puts aside what could not be read because it is no file, or
+// because another user can change it. Any other failure to read (no permission,
+// no file descriptor left, a bad disk) says nothing about the content, which stays.
 func (d *Dir) quarantineStrange(path string, err error) {
-	var strange *irregularError
-	if errors.As(err, &strange) {
+	var foreign *UntrustedError
+	switch {
+	case errors.As(err, &foreign):
+		d.quarantineForeign(path, foreign)
+	case as[*irregularError](err):
 		_ = d.corrupt("file", "", path, err.Error())
 	}
+}
+
+// quarantineForeign puts aside what another user can change: path, or a folder
+// above it, in which everything may be exchanged again. The fixed folders stay;
+// the next [Open] refuses them.
+func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
+	at := err.Exposed[0].Path
+	if at != path && filepath.Dir(at) == d.base {
+		d.tell(Fault{Path: at, Reason: err.Error()})
+		return
+	}
+	if strings.HasPrefix(path, at+"/") {
+		path = at
+	}
+	_ = d.corrupt("file", "", path, err.Error())
 }

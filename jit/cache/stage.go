@@ -34,7 +34,7 @@ func (d *Dir) NewStage() (*Stage, error) {
 			return s, nil
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			err = d.prepare() // somebody removed the whole folder
+			err = d.remake() // somebody removed the whole folder
 		}
 		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
 			break

@@ -1,13 +1,10 @@
 package cache
 
 import (
-	"errors"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Stats is what a cache holds, and what builds found in it.
@@ -113,61 +110,4 @@ func (d *Dir) shares(list []Artifact, name func(Artifact) string) []Share {
 		out = append(out, *sums[n])
 	}
 	return out
-}
-
-// Fault is something that was found wrong. It was put aside, but for a tier.
-type Fault struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
-}
-
-// VerifyReport is the result of [Dir.Verify].
-type VerifyReport struct {
-	Checked int     `json:"checked"` // files read through
-	Faults  []Fault `json:"faults"`
-}
-
-// Verify reads every artifact, object and record through, of the tiers too,
-// and compares it with its digest. What does not match is put aside, and the
-// next build makes it anew; in a tier it stays and is not used.
-func (d *Dir) Verify() (VerifyReport, error) {
-	var rep VerifyReport
-	for _, x := range append([]*Dir{d}, d.tiers...) {
-		if err := x.verifyAll(&rep); err != nil {
-			return rep, err
-		}
-	}
-	return rep, nil
-}
-
-func (d *Dir) verifyAll(rep *VerifyReport) error {
-	note := func(path string, err error) {
-		rep.Checked++
-		var miss *MissError
-		if errors.As(err, &miss) {
-			rep.Faults = append(rep.Faults, Fault{path, miss.Reason})
-		}
-	}
-	entries, err := filepath.Glob(filepath.Join(d.base, "artifact", "*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range entries {
-		_, err := d.checkedArtifact(filepath.Base(dir), hashLibrary)
-		note(dir, err)
-	}
-	d.walk(func(path string, _ fs.FileInfo) { d.verifyFile(path, note) })
-	return nil
-}
-
-func (d *Dir) verifyFile(path string, note func(string, error)) {
-	rel, _ := filepath.Rel(d.base, path)
-	part := strings.Split(rel, string(filepath.Separator))
-	switch {
-	case part[0] == "blob" && len(part) == 3:
-		note(path, d.verify(path, part[2]))
-	case part[0] == "record" && len(part) == 4:
-		_, err := d.get(Kind(part[1]), Key(part[3]))
-		note(path, err)
-	}
 }

@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -22,15 +24,12 @@ func OpenTier(path string, opts Options) (*Dir, error) {
 	d := newDir(abs, opts)
 	d.readOnly = true
 	if _, err := os.ReadDir(d.base); err != nil {
+		if others := otherLayouts(abs); errors.Is(err, fs.ErrNotExist) && len(others) > 0 {
+			err = &LayoutError{others[len(others)-1]}
+		}
 		return nil, &TierError{abs, err}
 	}
-	if opts.TrustForeign {
-		return d, nil
-	}
-	if err := d.checkOwner(abs, os.Stat); err != nil {
-		return nil, err
-	}
-	if err := d.checkFolders(); err != nil {
+	if _, err := d.checkTrust(); err != nil {
 		return nil, err
 	}
 	return d, nil

@@ -184,9 +184,9 @@ func TestWhichTiersAreRefused(t *testing.T) {
 		mend   string
 		asRoot bool
 	}{
-		{"others may write", func(f filled) error { return os.Chmod(f.dir.path, 0o777) }, "run: chmod -R go-w %s", false},
-		{"others may write inside", func(f filled) error { return os.Chmod(filepath.Join(f.dir.base, "record"), 0o775) }, "run: chmod -R go-w %s/v1/record", false},
-		{"a third user's", func(f filled) error { return os.Chown(f.dir.path, 12345, 12345) }, "run: chown -R root %s", true},
+		{"others may write", func(f filled) error { return os.Chmod(f.dir.path, 0o777) }, "run: chmod go-w %s;", false},
+		{"others may write inside", func(f filled) error { return os.Chmod(filepath.Join(f.dir.base, "record"), 0o775) }, "run: chmod -R go-w %s/v2;", false},
+		{"a third user's", func(f filled) error { return os.Chown(f.dir.base, 12345, 12345) }, "run: chown -R root %s/v2;", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,79 +1,256 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// checkOwner refuses a folder whose content another user may have written. A
-// tier may belong to root as well.
-func (d *Dir) checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
-	info, err := stat(path)
-	if err != nil {
-		return &AccessError{Path: path, Op: "read", Err: err}
+// checkTrust fails with [*UntrustedError] when another user can change what is
+// read from the cache: through a parent folder, a symlink on the way, or a
+// folder of the cache. It reports whether a folder that should be there may be
+// missing.
+func (d *Dir) checkTrust() (missing bool, err error) {
+	if d.trustForeign {
+		return true, nil
 	}
-	if !info.IsDir() {
-		return &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
+	exposed, missing, err := d.guard.walk(d.path)
+	if err != nil && !missing {
+		return false, &AccessError{Path: d.path, Op: "read", Err: err}
 	}
-	return d.checkWriters(path, info)
-}
-
-func (d *Dir) checkWriters(path string, info fs.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	ours := int(st.Uid) == os.Geteuid() || d.readOnly && st.Uid == 0
-	if ours && info.Mode().Perm()&0o022 == 0 {
-		return nil
-	}
-	return &UntrustedError{Path: path, Owner: int(st.Uid), User: os.Geteuid(), Mode: info.Mode().Perm(), Tier: d.readOnly}
-}
-
-// checkTrust looks at the folder of an artifact of a tier, and at its library:
-// whoever may write there may swap it after it was checked.
-func (d *Dir) checkTrust(a Artifact) error {
-	if !d.readOnly || d.trustForeign {
-		return nil
-	}
-	for _, path := range []string{filepath.Dir(a.Path), a.Path} {
-		info, err := os.Lstat(path)
-		if err == nil {
-			err = d.checkWriters(path, info)
-		}
+	fixed := append(folders(), "", "source", "quarantine")
+	for i, sub := range fixed {
+		fixed[i] = filepath.Join(d.base, sub)
+		more, absent, err := d.inspectFolder(fixed[i])
 		if err != nil {
-			d.tell(Fault{Path: path, Reason: err.Error()})
-			return &MissError{"artifact", a.ID, err.Error()}
+			return false, err
 		}
+		exposed, missing = append(exposed, more...), missing || absent && i < len(folders())
 	}
-	return nil
+	if len(exposed) > 0 {
+		return false, d.untrusted(exposed)
+	}
+	d.noteSafe(fixed...)
+	return missing, nil
 }
 
-// UntrustedError reports a cache folder that another user owns or may write
-// to: loading a kernel from it would run that user's code.
+// inspectFolder looks at a folder of the cache. The folders of the user's own
+// cache belong to the user.
+func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err error) {
+	st, err := lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, &AccessError{Path: path, Op: "read", Err: err}
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return nil, false, &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
+	}
+	x := d.guard.inspect(path, &st, false)
+	if x == nil && !d.readOnly && st.Uid != d.guard.user {
+		x = &Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777, foreign: true}
+	}
+	if x == nil {
+		return nil, false, nil
+	}
+	x.inside = true
+	return []Exposure{*x}, false, nil
+}
+
+func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
+	return &UntrustedError{Path: d.path, User: int(d.guard.user), Tier: d.readOnly, Exposed: exposed, base: d.base}
+}
+
+// admit fails with [*UntrustedError] when another user can change the open file
+// of the cache, or exchange it. [Open] has looked at the folders above; those in
+// between are looked at once.
+func (d *Dir) admit(path string, st *unix.Stat_t) error {
+	if d.trustForeign || d.unwritable != nil {
+		return nil
+	}
+	x := d.guard.inspect(path, st, false)
+	for dir := filepath.Dir(path); x == nil && len(dir) > len(d.base) && !d.isSafe(dir); dir = filepath.Dir(dir) {
+		folder, err := lstat(dir)
+		if err != nil {
+			return &fs.PathError{Op: "stat", Path: dir, Err: err}
+		}
+		if x = d.guard.inspect(dir, &folder, false); x == nil {
+			d.noteSafe(dir)
+		}
+	}
+	if x == nil {
+		return nil
+	}
+	x.inside = true
+	return d.untrusted([]Exposure{*x})
+}
+
+func (d *Dir) isSafe(dir string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.safe[dir]
+}
+
+func (d *Dir) noteSafe(dirs ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.safe == nil {
+		d.safe = map[string]bool{}
+	}
+	for _, dir := range dirs {
+		d.safe[dir] = true
+	}
+}
+
+// CheckTree fails with [*UntrustedError] when another user can change a folder of
+// the cache, or anything in it.
+func (d *Dir) CheckTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := lstat(path)
+		if err != nil {
+			return &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+		return d.admit(path, &st)
+	})
+}
+
+// TakeFromOthers leaves only the owner to write to a folder and to what is in it,
+// whatever the umask is.
+func TakeFromOthers(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil || info.Mode().Perm()&0o022 == 0 {
+			return err
+		}
+		if err := os.Chmod(path, info.Mode()&^0o022); !errors.Is(err, fs.ErrPermission) { // a filesystem without modes
+			return err
+		}
+		return nil
+	})
+}
+
+// Exposure is a file, folder or symlink that users other than root and the
+// user of this process can change.
+type Exposure struct {
+	Path         string
+	Owner, Group int    // numeric ids
+	Mode         uint32 // permission bits, with setuid, setgid and sticky
+
+	foreign  bool // another user owns it
+	writable bool // its mode lets others write
+	inside   bool // it belongs to the cache, as opposed to its parents
+}
+
+// UntrustedError reports a cache that another user can change: loading a kernel
+// from it would run that user's code.
 type UntrustedError struct {
-	Path        string
-	Owner, User int // user ids: of the folder, of this process
-	Mode        fs.FileMode
-	Tier        bool // it is a read-only cache, which may belong to root too
+	Path    string // the cache folder
+	User    int    // user id of this process
+	Tier    bool   // it is a read-only cache, which may belong to root too
+	Exposed []Exposure
+
+	base string
 }
 
 func (e *UntrustedError) Error() string {
-	if e.Mode&0o022 != 0 {
-		return fmt.Sprintf("cache folder %s can be written by other users (mode %04o), and loading from it would run their code; run: chmod %sgo-w %s", e.Path, e.Mode, e.recursive(), e.Path)
-	}
+	alternative := "choose another folder with AITER_JIT_DIR"
 	if e.Tier {
-		return fmt.Sprintf("cache folder %s belongs to user %d, which is neither root nor user %d of this process, and loading from it would run that user's code; run: chown -R root %s, or set AITER_TRUST_JIT_DIR=1", e.Path, e.Owner, e.User, e.Path)
+		alternative = "remove it from AITER_JIT_PATH"
 	}
-	return fmt.Sprintf("cache folder %s belongs to user %d, this process runs as user %d, and loading from it would run that user's code; run: chown -R %d %s, choose another folder with AITER_JIT_DIR, or set AITER_TRUST_JIT_DIR=1", e.Path, e.Owner, e.User, e.User, e.Path)
+	return fmt.Sprintf("%s; %s; or %s; or accept the risk with AITER_TRUST_JIT_DIR=1", e.Reason(), e.Advice(), alternative)
 }
 
-func (e *UntrustedError) recursive() string {
-	if e.Tier {
-		return "-R "
+// Reason is the part of Error that lists what other users can change.
+func (e *UntrustedError) Reason() string {
+	var list []string
+	for _, x := range e.Exposed {
+		list = append(list, fmt.Sprintf("%s (owner %d, group %d, mode %04o)", shown(x.Path), x.Owner, x.Group, x.Mode))
 	}
-	return ""
+	return fmt.Sprintf("users other than root and user %d of this process can change the kernel cache %s, and loading from it would run their code: %s",
+		e.User, shown(e.Path), strings.Join(list, ", "))
+}
+
+// Advice is the part of Error that gives the command of [UntrustedError.Fix].
+func (e *UntrustedError) Advice() string { return e.who() + ": " + e.Fix() }
+
+// who names the user who can run the command of [UntrustedError.Fix].
+func (e *UntrustedError) who() string {
+	has := func(is func(Exposure) bool) bool { return slices.ContainsFunc(e.Exposed, is) }
+	who := "run"
+	if e.User != 0 && has(func(x Exposure) bool { return x.foreign || x.Owner != e.User }) {
+		who = "run as root"
+	}
+	if has(func(x Exposure) bool { return x.foreign && x.inside }) {
+		who = "if what the other user has put there is good, " + who
+	}
+	return who
+}
+
+// Fix returns a shell command after which the cache is trusted.
+func (e *UntrustedError) Fix() string {
+	var owner, mode, cmds []string
+	ownInside, modeInside := false, false
+	for _, x := range e.Exposed {
+		if x.inside {
+			ownInside, modeInside = ownInside || x.foreign, modeInside || x.writable
+			continue
+		}
+		if x.foreign {
+			owner = append(owner, quote(x.Path))
+		}
+		if x.writable {
+			mode = append(mode, quote(x.Path))
+		}
+	}
+	if owner != nil {
+		cmds = append(cmds, "chown -h root "+strings.Join(owner, " "))
+	}
+	if mode != nil {
+		cmds = append(cmds, "chmod go-w "+strings.Join(mode, " "))
+	}
+	if ownInside {
+		cmds = append(cmds, "chown -R "+e.keeper()+" "+quote(e.base))
+	}
+	if modeInside {
+		cmds = append(cmds, "chmod -R go-w "+quote(e.base))
+	}
+	return strings.Join(cmds, " && ")
+}
+
+// keeper is the user to whom the files of the cache should belong.
+func (e *UntrustedError) keeper() string {
+	if e.Tier {
+		return "root"
+	}
+	return fmt.Sprint(e.User)
+}
+
+// OnlyRoots reports whether root keeps the cache for itself: it is safe to read,
+// and this user cannot write to it.
+func (e *UntrustedError) OnlyRoots() bool {
+	return !slices.ContainsFunc(e.Exposed, func(x Exposure) bool { return x.Owner != 0 || x.writable })
+}
+
+// quote quotes a path for the shell where that is needed.
+func quote(path string) string {
+	special := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r))
+	}
+	if !strings.ContainsFunc(path, special) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

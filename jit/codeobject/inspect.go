@@ -3,6 +3,7 @@ package codeobject
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func (o Object) disassemble(ctx context.Context, d Disassembler) (Disassembly, e
 	}
 	dir, err := os.MkdirTemp("", "aiter-inspect-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a folder for temporary files, in TMPDIR: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "code.o")

@@ -4,6 +4,7 @@ package depfile
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -169,6 +170,7 @@ func Merge(a, b []string) []string { return unique(slices.Concat(a, b)) }
 
 // unique cleans the names ("./a.h" is "a.h") and drops repetitions. Names with
 // ".." stay as they are: cleaning them would be wrong behind a symlink.
+// /dev/null, which is always empty, is left out.
 func unique(names []string) []string {
 	seen := make(map[string]bool, len(names))
 	out := names[:0]
@@ -176,7 +178,7 @@ func unique(names []string) []string {
 		if !strings.Contains(n, "..") {
 			n = path.Clean(n)
 		}
-		if !seen[n] {
+		if !seen[n] && n != os.DevNull {
 			seen[n] = true
 			out = append(out, n)
 		}

@@ -1,57 +1,112 @@
-//go:build unix
+//go:build linux
 
 package filehash
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// identity is what tells one state of a file from another without reading it. The change time is in it because the
-// modification time can be set back by anyone who may write the file.
+// identity tells one state of a file from another without reading the file. It holds the change time because anyone
+// with write permission can set the modification time back.
 type identity struct {
 	size, mtime, ctime int64 // bytes; nanoseconds since 1970
 	inode, device      uint64
+	filesystem         uint64 // f_fsid: for most filesystems derived from their UUID
+	mount              uint64 // the mount in this boot of the kernel; 0 if the kernel does not number mounts, or if it does not matter
 }
 
-const recordSize = 5*8 + sha256.Size
+const (
+	storedFields = 7
+	recordSize   = storedFields*8 + sha256.Size
+)
 
-// statFile is the identity of the regular file at path, links followed.
-func statFile(path string) (identity, error) {
-	var st unix.Stat_t
-	err := retry(func() error { return unix.Stat(path, &st) })
+// statFile returns the identity of the regular file at path and its filesystem. Links are followed.
+func (m *mounts) statFile(path string) (identity, filesystem, error) {
+	return m.statRegular(location{unix.AT_FDCWD, path, 0}, path)
+}
+
+// statOpen is statFile of an open file.
+func (m *mounts) statOpen(f *os.File) (identity, filesystem, error) {
+	return m.statRegular(location{int(f.Fd()), "", unix.AT_EMPTY_PATH}, f.Name())
+}
+
+func (m *mounts) statRegular(at location, name string) (identity, filesystem, error) {
+	id, fs, mode, err := m.stat(at, name)
+	if err == nil && mode&unix.S_IFMT != unix.S_IFREG {
+		err = notRegular(name)
+	}
+	return id, fs, err
+}
+
+// location is a file as statx takes it.
+type location struct {
+	dir   int
+	path  string
+	flags int
+}
+
+// stat returns the identity of a file or folder, its filesystem and its mode.
+func (m *mounts) stat(at location, name string) (identity, filesystem, uint32, error) {
+	id, mode, err := at.identity()
 	if err != nil {
-		return identity{}, &os.PathError{Op: "stat", Path: path, Err: err}
+		return identity{}, filesystem{}, 0, &os.PathError{Op: "stat", Path: name, Err: err}
 	}
-	return newIdentity(path, &st)
-}
-
-// statOpen is the identity of an open regular file.
-func statOpen(f *os.File) (identity, error) {
-	var st unix.Stat_t
-	err := retry(func() error { return unix.Fstat(int(f.Fd()), &st) })
+	fs, err := m.filesystem(at, id)
 	if err != nil {
-		return identity{}, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+		return identity{}, filesystem{}, 0, &os.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	return newIdentity(f.Name(), &st)
+	id.filesystem, id.mount = fs.id, fs.mount
+	return id, fs, mode, nil
 }
 
-func newIdentity(path string, st *unix.Stat_t) (identity, error) {
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return identity{}, notRegular(path)
+// identity returns the identity without the filesystem, with the kernel's number of the mount, and the mode.
+func (l location) identity() (identity, uint32, error) {
+	st, err := l.statx(unix.STATX_MNT_ID_UNIQUE)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // as under the system call filters of old container engines
+		return l.oldIdentity()
 	}
+	id := identity{
+		size:   int64(st.Size),
+		mtime:  nanoseconds(st.Mtime),
+		ctime:  nanoseconds(st.Ctime),
+		inode:  st.Ino,
+		device: unix.Mkdev(st.Dev_major, st.Dev_minor),
+	}
+	if st.Mask&unix.STATX_MNT_ID_UNIQUE != 0 {
+		id.mount = st.Mnt_id
+	}
+	return id, uint32(st.Mode), err
+}
+
+// oldIdentity is identity without the number of the mount.
+func (l location) oldIdentity() (identity, uint32, error) {
+	var st unix.Stat_t
+	err := retry(func() error { return unix.Fstatat(l.dir, l.path, &st, l.flags) })
 	return identity{
 		size:   st.Size,
 		mtime:  st.Mtim.Nano(),
 		ctime:  st.Ctim.Nano(),
 		inode:  st.Ino,
-		device: uint64(st.Dev), //nolint:unconvert // 32 bits wide on Darwin
-	}, nil
+		device: uint64(st.Dev), //nolint:unconvert // 32 bits wide on some architectures
+	}, st.Mode, err
 }
+
+// statx asks the server of a network filesystem, which may know of a change that this machine does not.
+func (l location) statx(mount int) (*unix.Statx_t, error) {
+	st := new(unix.Statx_t)
+	err := retry(func() error {
+		return unix.Statx(l.dir, l.path, l.flags|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS|mount, st)
+	})
+	return st, err
+}
+
+func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 
 func notRegular(path string) error {
 	e := &NotRegularError{Path: path, Mode: os.ModeIrregular}
@@ -64,14 +119,17 @@ func notRegular(path string) error {
 // changed is when the file last changed, whatever its modification time was set to.
 func (id identity) changed() time.Time { return time.Unix(0, id.ctime) }
 
-func (id identity) fields() [5]uint64 {
-	return [5]uint64{uint64(id.size), uint64(id.mtime), uint64(id.ctime), id.inode, id.device}
+// stamped reports whether a kernel has set the change time. Tools that build images set whole seconds.
+func (id identity) stamped() bool { return id.ctime%int64(time.Second) != 0 }
+
+func (id identity) stored() [storedFields]uint64 {
+	return [storedFields]uint64{uint64(id.size), uint64(id.mtime), uint64(id.ctime), id.inode, id.device, id.filesystem, id.mount}
 }
 
 // record is the stored form: the identity, then the digest.
 func (id identity) record(sum []byte) []byte {
 	b := make([]byte, 0, recordSize)
-	for _, v := range id.fields() {
+	for _, v := range id.stored() {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return append(b, sum...)
@@ -82,18 +140,18 @@ func (id identity) match(record []byte) ([]byte, bool) {
 	if len(record) != recordSize {
 		return nil, false
 	}
-	for i, v := range id.fields() {
+	for i, v := range id.stored() {
 		if binary.LittleEndian.Uint64(record[8*i:]) != v {
 			return nil, false
 		}
 	}
-	return record[5*8:], true
+	return record[storedFields*8:], true
 }
 
 // retry repeats a system call that a signal interrupted.
 func retry(call func() error) error {
 	for {
-		if err := call(); err != unix.EINTR {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

@@ -1,8 +1,9 @@
 // Package filehash answers "what is the SHA-256 of this file?" without reading the file twice.
 //
-// A Memo remembers the digest of a file together with the file's identity (size, times, inode, device) and gives
-// the remembered digest back only while the identity is unchanged. It can be kept on disk between processes; what is
-// kept there is a hint: damage to it costs time, never correctness, since every record carries its own checksum.
+// A Memo remembers the digest of a file together with the file's identity (size, times, inode, filesystem) and returns
+// the remembered digest only while the identity is unchanged. It remembers a file only where each change of the content
+// changes the identity: see filesystem.reach. A Memo can be kept on disk between processes; damage to that file costs
+// time, never correctness, since every record carries its own checksum.
 package filehash
 
 import (
@@ -14,6 +15,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -42,7 +45,9 @@ type Memo struct {
 	fresh map[string][]byte // stored since Open: wins over disk
 	used  map[string]bool   // keys read or written by this process: what is kept when the memo is full
 	dirty bool
-	now   func() time.Time
+
+	mounts mounts
+	now    func() time.Time
 }
 
 // NotRegularError says that something other than a regular file was to be hashed.
@@ -67,7 +72,7 @@ func (e *ChangingError) Error() string {
 // Open returns the memo kept in the file path. A missing, unreadable or damaged file is an empty memo. With path ""
 // the memo lives in memory only and Save does nothing.
 func Open(path string) *Memo {
-	m := &Memo{path: path, disk: &table{}, fresh: map[string][]byte{}, used: map[string]bool{}, now: time.Now}
+	m := &Memo{path: path, disk: &table{}, fresh: map[string][]byte{}, used: map[string]bool{}, mounts: mounts{boot: sync.OnceValue(bootID)}, now: time.Now}
 	if path != "" {
 		m.disk = readTable(path)
 	}
@@ -82,14 +87,32 @@ func (m *Memo) Digest(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hash %s: %w", path, err)
 	}
-	id, err := statFile(abs)
+	id, fs, err := m.mounts.statFile(abs)
 	if err != nil {
 		return "", fmt.Errorf("hash %s: %w", path, err)
 	}
-	if sum, ok := m.recall(abs, id); ok {
-		return sum, nil
+	if id, ok := fs.memorable(id); ok {
+		if sum, ok := m.recall(abs, id); ok {
+			return sum, nil
+		}
 	}
 	return m.hash(abs)
+}
+
+// Stamp returns a text that changes with the file or folder at path: at each write, even of the same bytes, when another
+// file takes its place, and when a folder gets or loses a name. Stores through a shared mapping change it only at the
+// first store since the page was written to the disk. Symbolic links are followed.
+//
+// lasting reports whether other processes may compare the stamp with theirs. It is false where the times of files prove
+// nothing, and for what changed within the last two seconds.
+func (m *Memo) Stamp(path string) (stamp string, lasting bool, err error) {
+	now := m.now()
+	id, fs, _, err := m.mounts.stat(location{unix.AT_FDCWD, path, 0}, path)
+	if err != nil {
+		return "", false, err
+	}
+	id, lasting = fs.memorable(id)
+	return fmt.Sprintf("%x", id.stored()), lasting && fs.settled(id, now), nil
 }
 
 // Get returns the string stored under key.
@@ -117,42 +140,67 @@ func (m *Memo) recall(abs string, id identity) (string, bool) {
 // hash reads the file until its identity is the same before and after the read, and remembers the digest.
 func (m *Memo) hash(abs string) (string, error) {
 	for range attempts {
-		started := m.now()
-		sum, id, stable, err := hashOnce(abs)
+		r, err := m.hashOnce(abs)
 		if err != nil {
 			return "", fmt.Errorf("hash %s: %w", abs, err)
 		}
-		if !stable {
+		if !r.stable {
 			continue
 		}
-		if started.Sub(id.changed()) >= racyWindow {
-			m.store(kindFile+abs, id.record(sum))
+		if r.memorable {
+			m.store(kindFile+abs, r.id.record(r.sum))
 		}
-		return hex.EncodeToString(sum), nil
+		return hex.EncodeToString(r.sum), nil
 	}
 	return "", &ChangingError{Path: abs}
 }
 
-// hashOnce digests the file and reports whether its identity stayed the same meanwhile.
-func hashOnce(abs string) (sum []byte, id identity, stable bool, err error) {
+// reading is what one reading of a file has brought.
+type reading struct {
+	sum       []byte
+	stable    bool     // the file's identity stayed the same meanwhile
+	memorable bool     // the digest may be remembered
+	id        identity // under which it may be
+}
+
+// hashOnce digests the file.
+func (m *Memo) hashOnce(abs string) (r reading, err error) {
 	f, err := os.Open(abs)
 	if err != nil {
-		return nil, identity{}, false, err
+		return r, err
 	}
 	defer f.Close()
-	before, err := statOpen(f)
+	started := m.now()
+	cleaned, err := m.clean(f, started)
 	if err != nil {
-		return nil, identity{}, false, err
+		return r, err
+	}
+	before, fs, err := m.mounts.statOpen(f)
+	if err != nil {
+		return r, err
 	}
 	h := sha256.New()
 	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{f}, make([]byte, 256<<10)); err != nil {
-		return nil, identity{}, false, err
+		return r, err
 	}
-	after, err := statOpen(f)
-	if err != nil {
-		return nil, identity{}, false, err
+	after, _, err := m.mounts.statOpen(f)
+	r.sum, r.stable = h.Sum(nil), before == after
+	// A file that was stored to through a mapping since the cleaning has a time since then. The next store may leave that
+	// time as it is.
+	if r.id, r.memorable = fs.memorable(after); !cleaned || !fs.settled(after, started) {
+		r.memorable = false
 	}
-	return h.Sum(nil), after, before == after, nil
+	return r, err
+}
+
+// clean makes sure that every later change of the open file changes its identity. It reports whether that is so; files
+// that will not be remembered are left alone.
+func (m *Memo) clean(f *os.File, started time.Time) (bool, error) {
+	id, fs, err := m.mounts.statOpen(f)
+	if err != nil || fs.reach(id) == nowhere || !fs.settled(id, started) {
+		return false, err
+	}
+	return fs.clean(f, id) == nil, nil
 }
 
 func (m *Memo) load(key string) ([]byte, bool) {

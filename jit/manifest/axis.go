@@ -57,14 +57,16 @@ func (d *decoder) axes(m *Module, n *node, where string) {
 			d.fail(n.fields[name].key, "%s has more than %d axes", m.Name, MaxAxes)
 			return
 		}
-		m.Axes = append(m.Axes, d.axis(name, n.fields[name], where+"."+name))
+		m.Axes = append(m.Axes, d.axis(name, n.fields[name], where))
 	}
 }
 
 func (d *decoder) axis(name string, n *node, where string) Axis {
 	a := Axis{Name: name, Pos: d.doc.position(n.key)}
+	where += "." + name
 	if !isIdentifier(name) {
 		d.fail(n.key, "bad axis name %q; expected %s", name, wantOpName)
+		where = "the axis"
 	}
 	values := d.elementType(&a.Values)
 	if n.fields["dimension"] != nil {
@@ -97,11 +99,13 @@ func (d *decoder) words(n *node, what string, read func(s string, n *node)) {
 
 // distinct is a reader that stores words, each once.
 func (d *decoder) distinct(to *[]string, what string) func(string, *node) {
+	seen := set(*to)
 	return func(s string, n *node) {
-		if slices.Contains(*to, s) {
+		if seen[s] {
 			d.fail(n.at, "%s %q is listed twice", what, s)
 			return
 		}
+		seen[s] = true
 		*to = append(*to, s)
 	}
 }
@@ -133,11 +137,12 @@ func (d *decoder) define(n *node) string {
 // is in a source.
 func (d *decoder) checkHolders(m *Module, n *node) {
 	names := m.opNames()
+	defined := set(names)
 	open := len(m.Sources) == 0
 	for i, s := range m.Sources {
 		open = open || n.fields["source"].items[i].fields["ops"] == nil
 		for _, name := range s.Ops {
-			if !slices.Contains(names, name) {
+			if !defined[name] && !d.full() {
 				item := n.fields["source"].items[i].fields["ops"].find(func(n *node) bool { return n.value == name })
 				d.unknown(item.at, fmt.Sprintf("operator %q, which %s does not define", name, m.Name), name, names)
 			}
@@ -145,10 +150,23 @@ func (d *decoder) checkHolders(m *Module, n *node) {
 	}
 	for _, op := range m.Ops {
 		if !open && len(m.holders(op.Name)) == 0 {
-			item := n.fields["op"].find(func(n *node) bool { return n.fields["name"] != nil && n.fields["name"].value == op.Name })
+			item := m.opNode(n, op.Name)
 			d.fail(item.fields["name"].at, "operator %q is in no source: every [[source]] has \"ops\", and none lists it", op.Name)
 		}
 	}
+}
+
+// opNode returns the table of an operator in that of its module.
+func (m *Module) opNode(n *node, name string) *node {
+	return n.fields["op"].find(func(n *node) bool { return n.fields["name"] != nil && n.fields["name"].value == name })
+}
+
+func set(words []string) map[string]bool {
+	s := make(map[string]bool, len(words))
+	for _, w := range words {
+		s[w] = true
+	}
+	return s
 }
 
 // find returns the first item for which is holds; there is one.
@@ -220,16 +238,19 @@ func (m *Module) opNames() []string {
 
 // inOrder returns the named operators, each once, in the order of the config.
 func (m *Module) inOrder(names []string) []string {
-	return slices.DeleteFunc(m.opNames(), func(name string) bool { return !slices.Contains(names, name) })
+	wanted := set(names)
+	return slices.DeleteFunc(m.opNames(), func(name string) bool { return !wanted[name] })
 }
 
 // holders are the positions of the sources that list an operator. An operator that
 // none lists is in those that list nothing.
-func (m *Module) holders(op string) []int {
-	var list []int
+func (m *Module) holders(op string) []int { return m.listed[op] }
+
+func (m *Module) sourcesByOp() map[string][]int {
+	list := map[string][]int{}
 	for i, s := range m.Sources {
-		if slices.Contains(s.Ops, op) {
-			list = append(list, i)
+		for _, op := range s.Ops {
+			list[op] = append(list[op], i)
 		}
 	}
 	return list

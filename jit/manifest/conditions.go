@@ -63,6 +63,9 @@ func (d *decoder) checkPattern(s string, offset int, vendors bool) (string, bool
 	if vendors && slices.Contains(vendorNames(), s) {
 		return s, true
 	}
+	if !d.plain(s, offset, "pattern") {
+		return "", false
+	}
 	if hasMeta(s) {
 		return d.checkGlob(s, offset)
 	}

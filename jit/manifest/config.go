@@ -37,6 +37,8 @@ type Module struct {
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default
 	Pos       Position
+
+	listed map[string][]int // positions of the sources that list an operator, by its name
 }
 
 // Op is an operator that a module exports.

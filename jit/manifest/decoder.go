@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // decoder reads the tree of one file and collects the mistakes. Its methods report
@@ -15,8 +16,11 @@ type decoder struct {
 	doc *document
 }
 
-// add reports a mistake at an offset.
+// add reports a mistake at an offset, unless there are too many already.
 func (d *decoder) add(offset int, e *Error) {
+	if d.full() {
+		return
+	}
 	p := d.doc.position(offset)
 	e.File, e.Line, e.Col = p.File, p.Line, p.Col
 	d.problems = append(d.problems, e)
@@ -28,6 +32,9 @@ func (d *decoder) fail(offset int, format string, args ...any) {
 
 // unknown reports a word that is not among those allowed.
 func (d *decoder) unknown(offset int, what, word string, allowed []string) {
+	if d.full() {
+		return // to find the nearest word takes time
+	}
 	e := &Error{Msg: fmt.Sprintf("unknown %s", what), Suggestion: nearestWord(word, allowed)}
 	if e.Suggestion == "" {
 		e.Msg += "; expected " + oneOf(allowed)
@@ -35,8 +42,12 @@ func (d *decoder) unknown(offset int, what, word string, allowed []string) {
 	d.add(offset, e)
 }
 
-// oneOf lists alternatives: "a, b or c".
+// oneOf lists alternatives: "a, b or c". Of many it lists the first ones.
 func oneOf(words []string) string {
+	const most = 20
+	if len(words) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
+	}
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
@@ -50,6 +61,9 @@ func (d *decoder) table(n *node, where string, fields map[string]func(*node)) {
 		return
 	}
 	for _, name := range n.order {
+		if d.full() {
+			return
+		}
 		if read := fields[name]; read != nil {
 			read(n.fields[name])
 			continue
@@ -64,6 +78,9 @@ func (d *decoder) tables(n *node, where string, read func(*node)) {
 	switch n.value.(type) {
 	case []any, []map[string]any:
 		for _, item := range n.items {
+			if d.full() {
+				return
+			}
 			read(item)
 		}
 	default:
@@ -82,7 +99,28 @@ func (d *decoder) string(n *node, what string) (string, bool) {
 		d.fail(n.at, "%s is empty", what)
 		return "", false
 	}
-	return s, true
+	return s, d.plain(s, n.at, what)
+}
+
+// plain reports a control character: no path, name, flag or pattern has one, and
+// wherever it is printed it could pass for something else.
+func (d *decoder) plain(s string, offset int, what string) bool {
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return true
+	}
+	d.fail(offset, "%s: %q has a control character", what, s)
+	return false
+}
+
+// text returns a string that may be written on several lines, as one line.
+func (d *decoder) text(n *node, what string) string {
+	if s, ok := n.value.(string); ok {
+		one := *n
+		one.value = strings.Join(strings.Fields(s), " ")
+		n = &one
+	}
+	s, _ := d.string(n, what)
+	return s
 }
 
 // strings calls read for every element of an array of strings.
@@ -92,6 +130,9 @@ func (d *decoder) strings(n *node, what string, read func(s string, n *node)) {
 		return
 	}
 	for _, item := range n.items {
+		if d.full() {
+			return
+		}
 		if s, ok := d.string(item, "an element of "+what); ok {
 			read(s, item)
 		}

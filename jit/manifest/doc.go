@@ -51,8 +51,17 @@
 // below the first range are the first's: it starts at the least that the operator takes, which
 // itself says what is wrong with the others.
 //
-// A flag that would name outputs, steps, dependency files, the target or parts of the
-// toolchain is refused: the build gives those itself. Variables stand in paths,
+// Limits keep a hostile configuration from taking time and memory. All files together:
+// 1 MiB, 1000 files, 20,000 names in keys, arrays and array elements, 100,000 folder entries that
+// globs look at, 1 MiB of text from variables. A value: 16 levels of tables and arrays,
+// a key of 1 KiB with the names of its tables, 16 KiB of text; a path 1 KiB. A module: 500
+// sources (a glob is one), 500 operators, 4096 parts. Reading stops after 100 mistakes.
+//
+// A flag is accepted when it is known what it makes the toolchain read and write. One
+// that would name outputs, steps, dependency files, the target or parts of the toolchain is
+// refused: the build gives those itself. So is one that loads plugins, reads files that no
+// report lists, or is unknown; a script named by HIPCC, NVCC or CXX can add such a flag,
+// and its content is in the key. Variables stand in paths,
 // include folders and flags: AITER_*, ROCM_PATH, ROCM_HOME, CUDA_HOME, CUDA_PATH and
 // CK_DIR. "$$" is a dollar sign.
 package manifest

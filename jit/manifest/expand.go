@@ -3,6 +3,7 @@ package manifest
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // allowedVariables may stand in ${NAME}, besides everything that starts with
@@ -23,19 +24,20 @@ func (d *decoder) expand(s string, n *node) (string, bool) {
 		if !found {
 			return b.String(), true
 		}
-		at := rawOffset(d.doc.src, n.at, len(s)-len(after)-1)
+		dollar := len(s) - len(after) - 1
+		at := func() int { return rawOffset(d.doc.src, n.at, dollar) } // looked for only to report a mistake
 		switch {
 		case strings.HasPrefix(after, "$"):
 			b.WriteByte('$')
 			rest = after[1:]
 			continue
 		case !strings.HasPrefix(after, "{"):
-			d.fail(at, "a single $; write ${NAME} for a variable or $$ for a dollar sign")
+			d.fail(at(), "a single $; write ${NAME} for a variable or $$ for a dollar sign")
 			return "", false
 		}
 		inner, tail, closed := strings.Cut(after[1:], "}")
 		if !closed {
-			d.fail(at, "${ without }")
+			d.fail(at(), "${ without }")
 			return "", false
 		}
 		value, ok := d.variable(inner, at)
@@ -48,15 +50,15 @@ func (d *decoder) expand(s string, n *node) (string, bool) {
 }
 
 // variable looks up what stands between the braces.
-func (d *decoder) variable(inner string, at int) (string, bool) {
+func (d *decoder) variable(inner string, at func() int) (string, bool) {
 	name, fallback, hasDefault := strings.Cut(inner, ":-")
 	if !isIdentifier(name) {
-		d.fail(at, "bad variable %q; write ${NAME} or ${NAME:-default}", "${"+inner+"}")
+		d.fail(at(), "bad variable %q; write ${NAME} or ${NAME:-default}", "${"+inner+"}")
 		return "", false
 	}
 	if !strings.HasPrefix(name, "AITER_") && !slices.Contains(allowedVariables(), name) {
 		allowed := append([]string{"AITER_*"}, allowedVariables()...)
-		d.unknown(at, "variable "+name, name, allowed)
+		d.unknown(at(), "variable "+name, name, allowed)
 		return "", false
 	}
 	var value string
@@ -68,7 +70,14 @@ func (d *decoder) variable(inner string, at int) (string, bool) {
 		return fallback, true
 	}
 	if !set {
-		d.fail(at, "variable %s is not set; set it or write ${%s:-default}", name, name)
+		d.fail(at(), "variable %s is not set; set it or write ${%s:-default}", name, name)
+	}
+	if strings.ContainsFunc(value, unicode.IsControl) {
+		return "", d.plain(value, at(), "variable "+name)
+	}
+	if d.expanded += len(value); d.expanded > maxExpanded {
+		d.fail(at(), "variables expand to too much text: expected at most %d bytes in all files", maxExpanded)
+		return "", false
 	}
 	return value, set
 }

@@ -13,9 +13,6 @@ import (
 	"strings"
 )
 
-// maxFileSize is far above any config and far below what would trouble the process.
-const maxFileSize = 1 << 20
-
 // Options are what Load needs to know of its surroundings.
 type Options struct {
 	// Env looks up the variables for ${NAME}; os.LookupEnv fits. nil: none is set.
@@ -25,10 +22,11 @@ type Options struct {
 // Load reads the TOML file at path and those that it includes. fsys is the project's
 // root: sources and include folders are looked for in it, and nothing outside it is
 // looked at. The error joins one *Error for each mistake, in file order; use
-// errors.As for the first, or Unwrap() []error for all.
+// errors.As for the first, or Unwrap() []error for all. Time and memory are bounded by
+// the limits that the package comment lists, whatever the files hold.
 func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 	l := &loader{
-		fsys: fsys,
+		fsys: &countedFS{FS: fsys, left: maxEntries},
 		env:  opts.Env,
 		cfg: &Config{
 			Sums: map[string]string{}, Globs: map[string][]string{},
@@ -49,12 +47,14 @@ func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 }
 
 type loader struct {
-	fsys     fs.FS
+	fsys     *countedFS
 	env      func(string) (string, bool)
 	cfg      *Config
 	problems []*Error
 	chain    []string               // files being read, the including ones first
 	exists   map[string]fs.FileMode // modes of the paths looked at
+
+	bytes, values, expanded int // of all files, as the limits count them
 }
 
 // joined sorts the mistakes: the order of reading interleaves files.
@@ -64,6 +64,11 @@ func (l *loader) joined() error {
 			cmp.Compare(slices.Index(l.cfg.Files, a.File), slices.Index(l.cfg.Files, b.File)),
 			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
+	if l.full() {
+		last := *l.problems[len(l.problems)-1]
+		last.Msg, last.Suggestion, last.cause = fmt.Sprintf("reading stopped after %d mistakes; correct these first", maxMistakes), "", nil
+		l.problems = append(l.problems, &last)
+	}
 	errs := make([]error, len(l.problems))
 	for i, p := range l.problems {
 		errs[i] = p
@@ -77,10 +82,14 @@ func (l *loader) file(name string) error {
 	if slices.Contains(l.cfg.Files, name) {
 		return nil
 	}
-	text, err := readFile(l.fsys, name)
+	if len(l.cfg.Files) == maxFiles {
+		return fmt.Errorf("more than %d files", maxFiles)
+	}
+	text, err := readFile(l.fsys, name, maxBytes-l.bytes)
 	if err != nil {
 		return err
 	}
+	l.bytes += len(text)
 	l.cfg.Files = append(l.cfg.Files, name)
 	sum := sha256.Sum256([]byte(text))
 	l.cfg.Sums[name] = hex.EncodeToString(sum[:])
@@ -93,7 +102,7 @@ func (l *loader) file(name string) error {
 	return nil
 }
 
-func readFile(fsys fs.FS, name string) (string, error) {
+func readFile(fsys fs.FS, name string, room int) (string, error) {
 	if info, err := fs.Stat(fsys, name); err != nil {
 		return "", err
 	} else if !info.Mode().IsRegular() { // to open a pipe would wait for a writer
@@ -104,12 +113,12 @@ func readFile(fsys fs.FS, name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	text, err := io.ReadAll(io.LimitReader(f, int64(room)+1))
 	if err != nil {
 		return "", err
 	}
-	if len(text) > maxFileSize {
-		return "", fmt.Errorf("larger than %d bytes", maxFileSize)
+	if len(text) > room {
+		return "", fmt.Errorf("the configuration is larger than %d bytes, all its files together", maxBytes)
 	}
 	return string(text), nil
 }
@@ -136,6 +145,9 @@ func (d *decoder) includeFile(pattern string, n *node) {
 		return
 	}
 	for _, f := range d.files(full, "include", n) {
+		if d.full() {
+			return
+		}
 		if f == d.doc.file && hasMeta(pattern) {
 			continue // a glob beside the file that holds it
 		}

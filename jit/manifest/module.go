@@ -21,6 +21,9 @@ func (d *decoder) modules(n *node) {
 		return
 	}
 	for _, name := range n.order {
+		if d.full() {
+			return
+		}
 		d.module(name, n.fields[name])
 	}
 }
@@ -28,6 +31,7 @@ func (d *decoder) modules(n *node) {
 func (d *decoder) module(name string, n *node) {
 	m := &Module{Name: name, Pos: d.doc.position(n.key)}
 	if !isModuleName(name) {
+		m.Name = quoteList([]string{name}, "") // in the messages below
 		d.add(n.key, &Error{
 			Msg:        "bad module name " + quoteList([]string{name}, "") + "; expected " + wantModuleName,
 			Suggestion: moduleNameFor(name),
@@ -38,9 +42,9 @@ func (d *decoder) module(name string, n *node) {
 		d.cfg.modules[name] = m
 		d.cfg.Modules = append(d.cfg.Modules, m)
 	}
-	where := "module." + name
+	where := "module." + m.Name
 	d.table(n, where, map[string]func(*node){
-		"doc":        d.into(&m.Doc, "doc"),
+		"doc":        func(n *node) { m.Doc = d.text(n, "doc") },
 		"include":    func(n *node) { d.strings(n, "include", d.includeFolder(m)) },
 		"targets":    func(n *node) { d.names(n, "targets", d.pattern(&m.Targets, true)) },
 		"timeout":    func(n *node) { m.Timeout = d.duration(n) },
@@ -51,6 +55,11 @@ func (d *decoder) module(name string, n *node) {
 		"axis":       func(n *node) { d.axes(m, n, where+".axis") },
 	})
 	d.require(n, "source", where)
+	d.checkSize(m, n)
+	if d.full() {
+		return // the checks below may be long, and nothing would tell what they find
+	}
+	m.listed = m.sourcesByOp()
 	d.checkOverlap(m, n)
 	d.checkHolders(m, n)
 	d.checkAxes(m, n)
@@ -105,7 +114,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 		op := Op{Pos: d.doc.position(n.key)}
 		d.table(n, where, map[string]func(*node){
 			"name":   func(n *node) { op.Name = d.opName(n) },
-			"doc":    d.into(&op.Doc, "doc"),
+			"doc":    func(n *node) { op.Doc = d.text(n, "doc") },
 			"schema": func(n *node) { op.Schema = d.schema(n) },
 			// Read below, when the arguments are known.
 			"tolerance": func(*node) {},
@@ -152,8 +161,9 @@ func isIdentifier(s string) bool {
 }
 
 func (d *decoder) schema(n *node) schema.Schema {
-	text, ok := d.string(n, "schema")
-	if !ok {
+	text, ok := n.value.(string)
+	if !ok || strings.TrimSpace(text) == "" {
+		_, _ = d.string(n, "schema") // it reports the mistake
 		return schema.Schema{}
 	}
 	s, err := schema.Parse(text)
@@ -179,21 +189,32 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 // checkOverlap reports a file that two sources name for the same target. Where a
 // toolchain condition is involved only Resolve can tell.
 func (d *decoder) checkOverlap(m *Module, n *node) {
+	first := map[fileTarget]int{}
 	for i, s := range m.Sources {
-		for _, earlier := range m.Sources[:i] {
-			file, shared := common(s.Files, earlier.Files)
-			if !shared {
-				continue
-			}
-			t, both := bothApply(s.When, earlier.When)
-			if !both {
-				continue
-			}
+		if at, earlier, found := overlap(s, i, first); found {
 			d.fail(n.fields["source"].items[i].key, "%s is a source already at %s, for %s too; make their \"when\" exclude each other",
-				file, earlier.Pos, t)
-			break
+				at.file, m.Sources[earlier].Pos, at.arch)
 		}
 	}
+}
+
+type fileTarget struct{ file, arch string }
+
+// overlap finds a file and a known target that an earlier source has, and enters those
+// of s, the i-th source, into first.
+func overlap(s Source, i int, first map[fileTarget]int) (at fileTarget, earlier int, found bool) {
+	for _, arch := range s.When.architectures() {
+		for _, file := range s.Files {
+			this := fileTarget{file, arch}
+			before, known := first[this]
+			if !known {
+				first[this] = i
+			} else if !found {
+				at, earlier, found = this, before, true
+			}
+		}
+	}
+	return at, earlier, found
 }
 
 func common(a, b []string) (string, bool) {
@@ -205,16 +226,14 @@ func common(a, b []string) (string, bool) {
 	return "", false
 }
 
-// bothApply finds a known target for which both conditions hold.
-func bothApply(a, b When) (target.Target, bool) {
-	if a.Toolchain != "" || b.Toolchain != "" {
-		return target.Target{}, false
+// architectures are the known ones for which the conditions hold; none where they
+// depend on the toolchain.
+func (w When) architectures() []string {
+	if w.Toolchain != "" {
+		return nil
 	}
-	for _, arch := range target.Known() {
+	return slices.DeleteFunc(target.Known(), func(arch string) bool {
 		t, err := target.Parse(arch)
-		if err == nil && a.targets(t) && b.targets(t) {
-			return t, true
-		}
-	}
-	return target.Target{}, false
+		return err != nil || !w.targets(t)
+	})
 }

@@ -35,7 +35,9 @@ func alike(written string, words []string) []string {
 	far := func(w string) int { return distance(strings.ToLower(written), strings.ToLower(w)) }
 	var list []string
 	for _, w := range words {
-		if far(w) <= (max(len(written), len(w))+2)/3 {
+		most := (max(len(written), len(w)) + 2) / 3
+		apart := max(len(written)-len(w), len(w)-len(written))
+		if apart <= most && far(w) <= most { // the first is cheap, and no distance is below it
 			list = append(list, w)
 		}
 	}

@@ -2,16 +2,22 @@ package manifest
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // rootPath cleans a path that is relative to the root. reason says why a path is
 // refused, "" if it is not.
 func rootPath(p string) (clean, reason string) {
 	switch {
+	case len(p) > maxPath:
+		return "", fmt.Sprintf("is too long; expected at most %d bytes", maxPath)
+	case strings.ContainsFunc(p, unicode.IsControl):
+		return "", "has a control character, which compilers' lists of files cannot hold; rename it"
 	case strings.ContainsRune(p, '\\'):
 		return "", "has a backslash; separate folders with /"
 	case path.IsAbs(p) || len(p) > 1 && p[1] == ':':
@@ -55,6 +61,10 @@ func (d *decoder) glob(p, what string, n *node) []string {
 		return nil
 	}
 	found, err := fs.Glob(d.fsys, p)
+	if d.fsys.usedUp() {
+		d.fail(n.at, "%s %q: the globs look at more than %d folder entries; name the folders", what, p, maxEntries)
+		return nil
+	}
 	if err != nil {
 		d.add(n.at, &Error{Msg: what + " " + p + " is not a valid glob: brackets must be closed", cause: err})
 		return nil
@@ -66,6 +76,7 @@ func (d *decoder) glob(p, what string, n *node) []string {
 	if len(found) == 0 {
 		d.fail(n.at, "%s %q matches no file", what, p)
 	}
+	found = slices.DeleteFunc(found, func(f string) bool { return !d.plain(f, n.at, what) })
 	slices.Sort(found)
 	d.cfg.Globs[p] = found
 	return found

@@ -29,25 +29,34 @@ type scanner struct {
 	pos  int
 	root *node
 	dup  *duplicate // the first one
+
+	in     place
+	values int     // so far
+	room   int     // for values
+	over   *excess // the first limit that is exceeded
 }
 
-// scan returns the tree of src and the first key that src defines twice, if any.
-func scan(src string) (*node, *duplicate) {
-	s := &scanner{src: src, root: &node{}}
+// scan reads src into a tree with at most room values.
+func scan(src string, room int) *scanner {
+	s := &scanner{src: src, root: &node{}, room: room}
 	table := s.root
 	for s.skipBlank(); s.pos < len(s.src); s.skipBlank() {
+		at := s.pos
 		switch {
 		case s.take("[["):
+			s.in = place{}
 			table = s.appendTable(s.keyPath())
+			s.enter(at, 0)
 			s.take("]]")
 		case s.take("["):
+			s.in = place{}
 			table = s.openTable(s.keyPath())
 			s.take("]")
 		default:
 			s.pair(table)
 		}
 	}
-	return s.root, s.dup
+	return s
 }
 
 // part is one name of a dotted key.
@@ -56,12 +65,14 @@ type part struct {
 	at   int
 }
 
+// keyPath reads a dotted key and enters the tables that it names.
 func (s *scanner) keyPath() []part {
 	var parts []part
 	for {
 		s.skipSpace()
 		at := s.pos
 		parts = append(parts, part{s.keyName(), at})
+		s.enter(at, s.pos-at+1)
 		s.skipSpace()
 		if !s.take(".") {
 			return parts
@@ -82,7 +93,8 @@ func (s *scanner) keyName() string {
 
 // pair reads "key = value" into table.
 func (s *scanner) pair(table *node) {
-	start := s.pos
+	start, outer := s.pos, s.in
+	defer func() { s.in = outer }()
 	parts := s.keyPath()
 	if !s.take("=") || s.pos == start+1 {
 		s.pos = len(s.src) // not TOML: nothing that follows has a meaning
@@ -106,16 +118,29 @@ func (s *scanner) value() *node {
 	switch s.peek() {
 	case '"', '\'':
 		s.pos = walkString(s.src, s.pos, func(int, string) {})
+		s.measure(n.at)
 	case '[':
 		s.pos++
-		s.elements("]", func() { n.items = append(n.items, s.value()) })
+		s.array(n)
 	case '{':
 		s.pos++
 		s.elements("}", func() { s.pair(n) })
 	default:
 		s.skipTo(",]}#\r\n")
+		s.measure(n.at)
 	}
 	return n
+}
+
+// array reads an array after its opening bracket.
+func (s *scanner) array(n *node) {
+	outer := s.in
+	s.enter(n.at, 0)
+	s.elements("]", func() {
+		s.count(s.pos)
+		n.items = append(n.items, s.value())
+	})
+	s.in = outer
 }
 
 // elements reads what stands between brackets or braces, and the closing one.

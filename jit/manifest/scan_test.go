@@ -65,16 +65,47 @@ func checkStrings(t *testing.T, src string, n *node) {
 
 func checkScan(t *testing.T, src string) {
 	t.Helper()
-	root, dup := scan(src)
+	tree := scan(src, maxValues)
+	if tree.over != nil {
+		return // the library does not get to see it
+	}
+	root := tree.root
 	values, err := decode(src)
-	if err != nil || dup != nil {
+	if err != nil || tree.dup != nil {
 		return // a mistake either way
+	}
+	if deep, n := extent(values); deep > maxDepth+1 || n > 2*tree.values {
+		t.Errorf("%d levels and %d values, the scanner counted %d values\n%s", deep, n, tree.values, src)
 	}
 	if d := compare(root, values, ""); d != "" {
 		t.Errorf("%s\n%s", d, src)
 	}
 	attach(root, values)
 	checkStrings(t, src, root)
+}
+
+// extent returns how many levels a value has, itself among them, and how many values
+// are below it.
+func extent(value any) (levels, values int) {
+	below := func(v any) {
+		l, n := extent(v)
+		levels, values = max(levels, l), values+n+1
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, e := range v {
+			below(e)
+		}
+	case []map[string]any:
+		for _, e := range v {
+			below(e)
+		}
+	case []any:
+		for _, e := range v {
+			below(e)
+		}
+	}
+	return levels + 1, values
 }
 
 func scanSeeds() []string {
@@ -98,7 +129,7 @@ func TestScan(t *testing.T) {
 			t.Errorf("a seed is no TOML: %v\n%s", err, src)
 		}
 		checkScan(t, src)
-		if _, dup := scan(src); dup != nil {
+		if dup := scan(src, maxValues).dup; dup != nil {
 			t.Errorf("%q is no duplicate\n%s", dup.name, src)
 		}
 	}
@@ -108,9 +139,9 @@ func TestScan(t *testing.T) {
 func TestScanInvalid(t *testing.T) {
 	for _, seed := range scanSeeds() {
 		for i := range seed {
-			scan(seed[:i])
-			scan(seed[i:])
-			scan(seed[:i] + "[{\"'=" + seed[i:])
+			scan(seed[:i], maxValues)
+			scan(seed[i:], maxValues)
+			scan(seed[:i]+"[{\"'="+seed[i:], maxValues)
 		}
 	}
 }

@@ -15,7 +15,15 @@ func (d *decoder) parse() *node {
 		d.fail(offset, "%s", msg)
 		return nil
 	}
-	root, dup := scan(d.doc.src)
+	// The library's memory grows with the square of the depth, and it can be neither
+	// limited nor interrupted: text beyond the limits does not reach it.
+	tree := scan(d.doc.src, maxValues-d.values)
+	d.values += tree.values
+	if tree.over != nil {
+		d.fail(tree.over.at, "%s", tree.over.msg)
+		return nil
+	}
+	dup := tree.dup
 	values, err := decode(d.doc.src)
 	switch {
 	case dup != nil && (err == nil || strings.Contains(err.Error(), "already been defined")):
@@ -28,8 +36,8 @@ func (d *decoder) parse() *node {
 		offset, msg := explain(d.doc.src, err)
 		d.add(offset, &Error{Msg: msg, cause: err})
 	default:
-		attach(root, values)
-		return root
+		attach(tree.root, values)
+		return tree.root
 	}
 	return nil
 }

@@ -73,13 +73,17 @@ func numberLen(s string) int {
 	return n
 }
 
-// stringLen measures a quoted string; one that does not end is bad.
+// stringLen measures a quoted string; one that does not end on its line, or holds
+// another control character, is bad.
 func stringLen(s string) (tokenKind, int) {
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case s[0]:
+	escaped := false
+	for i := 1; i < len(s) && s[i] >= ' ' && s[i] != 0x7f; i++ {
+		switch {
+		case escaped:
+			escaped = false
+		case s[i] == '\\':
+			escaped = true
+		case s[i] == s[0]:
 			return str, i + 1
 		}
 	}

@@ -50,12 +50,76 @@ func (tc *Toolchain) CompileArgs(u Unit) []string {
 	default:
 		argv = append(argv, tc.hostCompile(u)...)
 	}
+	argv = append(argv, tc.constantTimes()...)
 	for _, dir := range u.Include {
-		argv = append(argv, "-I"+dir)
+		argv = append(argv, "-I"+tc.includeFolder(dir))
 	}
 	argv = append(argv, u.Flags...)
 	argv = append(argv, dependencies(u)...)
-	return append(argv, "-c", u.Source, "-o", u.Object)
+	argv = append(argv, tc.assemblerDependencies(u)...)
+	return append(argv, "-c", operand(u.Source), "-o", u.Object)
+}
+
+// operand spells a relative path so that it is no option and no file of options.
+func operand(p string) string {
+	if strings.HasPrefix(p, "-") || strings.HasPrefix(p, "@") {
+		return "./" + p
+	}
+	return p
+}
+
+// includeFolder spells a folder for -I, after which "=" stands for the system's root, "-" alone divides the list, and
+// nvcc takes a comma for a separator.
+func (tc *Toolchain) includeFolder(dir string) string {
+	if strings.HasPrefix(dir, "=") || strings.HasPrefix(dir, "$SYSROOT") || dir == "-" {
+		dir = "./" + dir
+	}
+	if tc.Vendor == target.CUDA && strings.Contains(dir, ",") {
+		return `"` + dir + `"`
+	}
+	return dir
+}
+
+// gcc reports whether GCC compiles: as the compiler itself, or for the host behind nvcc.
+func (tc *Toolchain) gcc() bool {
+	if tc.Vendor == target.CUDA {
+		return strings.Contains(tc.VersionLine, "gcc version ")
+	}
+	return !tc.clang()
+}
+
+// constantTimes defines macros of the time as they are in 1970. Compilers take __DATE__ and __TIME__ from SOURCE_DATE_EPOCH,
+// Clang from version 16 on, and Clang takes __TIMESTAMP__ from there too, the time of a source file, which is not part of its
+// content. GCC does not.
+func (tc *Toolchain) constantTimes() []string {
+	old := tc.clangMajor() > 0 && tc.clangMajor() < 16
+	if !tc.gcc() && !old {
+		return nil
+	}
+	argv := []string{"-Wno-builtin-macro-redefined", `-D__TIMESTAMP__="Thu Jan  1 00:00:00 1970"`}
+	if old {
+		argv = append(argv, `-D__DATE__="Jan  1 1970"`, `-D__TIME__="00:00:00"`)
+	}
+	return argv
+}
+
+// AssemblerDepfile is the file beside a unit's Depfile that receives the files which GNU as read, .incbin's and
+// .include's. Clang's assembler writes no such list.
+func AssemblerDepfile(depfile string) string { return depfile + ".as" }
+
+func (tc *Toolchain) assemblerDependencies(u Unit) []string {
+	if !tc.gcc() {
+		return nil
+	}
+	words := []string{"-Xassembler", "--MD", "-Xassembler", AssemblerDepfile(u.Depfile)}
+	if tc.Vendor != target.CUDA {
+		return words
+	}
+	var argv []string
+	for _, word := range words {
+		argv = append(argv, "-Xcompiler", nvccWord(word))
+	}
+	return argv
 }
 
 // dependencies asks for the depfile. A device pass by itself knows no -MD, but the compiler behind the driver does.
@@ -86,8 +150,9 @@ func hipCompile(u Unit) []string {
 
 func (tc *Toolchain) hostCompile(u Unit) []string {
 	argv := []string{"-fPIC", "-ffile-prefix-map=" + u.Root + "=."}
-	if !tc.clang() { // Clang has nothing random to seed, and keeps static data of inline functions a library's own
-		argv = append(argv, "-frandom-seed="+u.ID, "-fno-gnu-unique")
+	if tc.gcc() { // Clang has nothing random to seed, and keeps static data of inline functions a library's own
+		// GCC uses a precompiled header for the first file that is included alone, so an empty one comes first.
+		argv = append(argv, "-frandom-seed="+u.ID, "-fno-gnu-unique", "-include", "/dev/null")
 	}
 	return argv
 }
@@ -104,7 +169,7 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 		"-Xcompiler", nvccWord("-ffile-prefix-map=" + beside + "=."), "-Xcompiler", nvccWord("-ffile-prefix-map=" + u.Root + "=."),
 		"--keep", "--keep-dir", beside,
 	}
-	if strings.Contains(tc.VersionLine, "gcc version ") { // as in hostCompile
+	if tc.gcc() { // as in hostCompile
 		argv = append(argv, "-fno-gnu-unique")
 	}
 	return argv

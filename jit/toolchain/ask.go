@@ -1,19 +1,10 @@
 package toolchain
 
 import (
-	"bytes"
-	"cmp"
-	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -24,6 +15,7 @@ type questions struct {
 	verbose []string // preprocess nothing and print the include folders
 	dry     []string // print the commands of a host compile; none where verbose does
 	link    []string // print the commands of a link
+	trial   []string // make a library of nothing; see search.trial
 }
 
 func questionsFor(v target.Vendor) questions {
@@ -33,6 +25,7 @@ func questionsFor(v target.Vendor) questions {
 		verbose: []string{"-v", "-E", "-x", "c++", null, "-o", null},
 		dry:     []string{"-###", "-c", "-x", "c++", null, "-o", object},
 		link:    []string{"-###", "-shared", null, "-o", library},
+		trial:   []string{"-shared", "-fPIC", "-x", "c++", null, "-o", library},
 	}
 	switch v {
 	case target.HIP:
@@ -43,6 +36,7 @@ func questionsFor(v target.Vendor) questions {
 		q.verbose = []string{"-x", "cu", "-E", "-Xcompiler", "-v", null, "-o", null}
 		q.dry = []string{"-x", "c++", "-c", "-Xcompiler", "-###", null, "-o", object}
 		q.link = []string{"--dryrun", "-shared", "-cudart", "static", "-nodlink", object, "-o", library}
+		q.trial = []string{"-shared", "-Xcompiler", "-fPIC", "-cudart", "static", "-nodlink", "-x", "c++", null, "-o", library}
 	}
 	return q
 }
@@ -63,26 +57,36 @@ func (s *search) askCommon() (*record, error) {
 	if q.dry != nil {
 		asked = append(asked, q.dry)
 	}
-	out, err := s.runAll(asked...)
+	replies, err := s.runAll(asked...)
 	if err != nil {
 		return nil, err
 	}
-	version, out := out[0], out[1:]
+	r, answers, err := s.readCommon(q, replies)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.collect(r, true, answers, replies)
+}
+
+// readCommon reads the replies to the common questions.
+func (s *search) readCommon(q questions, replies []reply) (*record, []answer, error) {
+	version, verbose := replies[0].text, replies[1].text
 	r := &record{VersionLine: versionLine(s.tc.Vendor, version)}
 	if r.Version = versionNumber(r.VersionLine); r.Version == "" {
-		return nil, s.confused(q.version, version, "no version in its answer")
+		return nil, nil, s.confused(q.version, version, "no version in its answer")
 	}
-	if host := hostLine(out[0]); s.tc.Vendor == target.CUDA && host != "" {
+	if host := hostLine(verbose); s.tc.Vendor == target.CUDA && host != "" {
 		r.VersionLine += "; " + host
 	}
-	r.IncludeDirs = includeDirs(out[0])
+	r.IncludeDirs = includeDirs(verbose)
 	var answers []answer
-	for _, text := range out {
-		answers = append(answers, parseAnswer(text))
+	for _, told := range replies[1:] {
+		answers = append(answers, parseAnswer(told.text))
 	}
 	r.LibraryDirs = libraryDirs(answers[0], answers[1])
+	var err error
 	if r.Root, err = s.findRoot(answers); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.tc.Root = r.Root
 	last, asking := 0, q.verbose // the answer that tells what a host compile runs
@@ -90,15 +94,16 @@ func (s *search) askCommon() (*record, error) {
 		last, asking = len(answers)-1, q.dry
 	}
 	if !slices.ContainsFunc(answers[last].commands, func(words []string) bool { return strings.Contains(words[0], "/") }) {
-		return nil, s.confused(asking, out[last], "no command in its answer")
+		return nil, nil, s.confused(asking, replies[1+last].text, "no command in its answer")
 	}
-	return r, s.collect(r, true, answers...)
+	return r, answers, nil
 }
 
 // askTarget learns what device code for the target is made with.
 func (s *search) askTarget() (*record, error) {
 	args := targetQuestion(s.target)
-	out, err := s.early()
+	told, err := s.early()
+	out := told.text
 	complaint := firstComplaint(out)
 	mine := strings.Contains(complaint, s.target.Arch()) || strings.Contains(complaint, "compute_"+smNumber(s.target))
 	var probe *ProbeError
@@ -113,47 +118,11 @@ func (s *search) askTarget() (*record, error) {
 		return nil, s.confused(args, out, "no command in its answer")
 	}
 	r := &record{}
-	return r, s.collect(r, false, a)
+	return r, s.collect(r, false, []answer{a}, []reply{told})
 }
 
 func (s *search) confused(args []string, out, why string) error {
 	return &ProbeError{Command: append([]string{s.tc.Compiler}, args...), Output: out, Err: errors.New(why)}
-}
-
-// runAll asks the compiler several things side by side. Of errors it returns the first question's.
-func (s *search) runAll(questions ...[]string) ([]string, error) {
-	out, errs := make([]string, len(questions)), make([]error, len(questions))
-	var wg sync.WaitGroup
-	for i, args := range questions {
-		wg.Go(func() { out[i], errs[i] = s.run(args) })
-	}
-	wg.Wait()
-	return out, cmp.Or(errs...)
-}
-
-// run asks the compiler and returns all that it prints. A compiler that hangs is ended with all its children.
-func (s *search) run(args []string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, s.tc.Compiler, args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Dir, cmd.Env = os.TempDir(), s.tc.env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second // children just forked hold the pipe until they exec, long on a busy machine
-	err := cmd.Run()
-	if err == nil {
-		return out.String(), nil
-	}
-	if s.ctx.Err() != nil {
-		return "", fmt.Errorf("ask %s what it is: %w", s.tc.Compiler, s.ctx.Err())
-	}
-	failed := &ProbeError{Command: cmd.Args, Output: out.String(), Err: err}
-	if ctx.Err() != nil {
-		failed.Timeout = s.timeout
-	}
-	return out.String(), failed
 }
 
 // versionLine picks the lines that tell the version out of what --version prints.

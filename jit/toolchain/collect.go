@@ -1,7 +1,6 @@
 package toolchain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,50 +9,46 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/aiter-go/aiter/jit/target"
 )
 
 // collector gathers the files that a toolchain consists of. Paths are as the compiler names them.
 type collector struct {
-	s        *search
-	programs []string // folders in which programs are looked up by name
-	libs     []string // folders in which libraries are looked up by name
-	loader   []string // folders of the dynamic loader
-	seen     map[string]bool
-	watched  map[string]bool
-	parts    []*Part
-	digests  *errgroup.Group // on their way: a compiler's libraries are hundreds of megabytes
-	reading  context.Context // ends with the first that fails, and with the search
+	s           *search
+	programs    []string // folders in which programs are looked up by name
+	libs        []string // folders in which libraries are looked up by name
+	loader      []string // folders of the dynamic loader
+	seen        map[string]bool
+	watched     map[string]bool
+	facts       map[fact]bool
+	parts       []*Part
+	outside     []*Part         // see record
+	driver      os.FileInfo     // of the compiler itself, which is identified apart
+	temp        string          // folder for the temporary files of the compiler
+	include     []string        // folders of headers
+	scripted    bool            // see record
+	scriptTools bool            // a program behind the driver, such as the assembler, is a script
+	young       bool            // see record
+	unknown     string          // see Toolchain.Unknown
+	digests     *errgroup.Group // on their way: a compiler's libraries are hundreds of megabytes
+	reading     context.Context // ends with the first that fails, and with the search
 }
 
 func (s *search) collector() *collector {
-	c := &collector{s: s, seen: map[string]bool{}, watched: map[string]bool{}}
+	c := &collector{s: s, seen: map[string]bool{}, watched: map[string]bool{}, facts: map[fact]bool{}}
+	c.driver, _ = os.Stat(s.tc.Compiler) // without it no file is the driver's
 	c.digests, c.reading = errgroup.WithContext(s.ctx)
 	c.digests.SetLimit(runtime.GOMAXPROCS(0))
 	return c
 }
 
-// collect fills r with the files in the answers; common says whether the driver and the link belong to them.
-func (s *search) collect(r *record, common bool, answers ...answer) error {
-	c := s.collector()
-	err := c.walk(r, common, answers)
-	if err = cmp.Or(err, c.digests.Wait()); err != nil {
-		return err
-	}
-	parts := make([]Part, len(c.parts))
-	for i, p := range c.parts {
-		parts[i] = *p
-	}
-	r.Parts, r.Watch = mergeParts(parts), c.stamps()
-	return nil
-}
-
 // walk finds the files.
 func (c *collector) walk(r *record, common bool, answers []answer) error {
 	c.loader = c.loaderDirs()
+	c.scripted = readScript(c.s.tc.Compiler) != ""
+	c.age(c.s.tc.Compiler)
 	for _, a := range answers {
 		c.programs = append(c.programs, a.list("COMPILER_PATH")...)
 		c.libs = append(c.libs, a.list("LIBRARY_PATH")...)
@@ -144,15 +139,20 @@ func (c *collector) arguments(words []string) error {
 // program takes a program by path or by name, in the order in which GCC and nvcc look.
 func (c *collector) program(name string) error {
 	if path.IsAbs(name) {
-		return c.file(name)
+		return c.programFile(name)
 	}
 	for _, dir := range c.programs {
 		c.watch(dir)
 		if p := path.Join(dir, name); path.IsAbs(p) && isFile(c.inside(p)) {
-			return c.file(p)
+			return c.programFile(p)
 		}
 	}
 	return nil
+}
+
+func (c *collector) programFile(p string) error {
+	c.scriptTools = c.scriptTools || readScript(c.inside(p)) != ""
+	return c.file(p)
 }
 
 // library takes what the linker would for -lname.
@@ -173,104 +173,6 @@ func (c *collector) named(name string, dirs []string) string {
 	return ""
 }
 
-// common takes what the answers do not name: the driver inside a root, the scripts beside a HIP driver, the objects
-// and libraries that nvcc's host compiler links, and what options of GCC link.
-func (c *collector) common(include []string) error {
-	tc := c.s.tc
-	dirs := append(filepath.SplitList(defaultPath), "/opt/rocm/bin", "/usr/local/cuda/bin")
-	if tc.Root == "" {
-		real, err := filepath.EvalSymlinks(tc.Compiler)
-		if err != nil {
-			return fmt.Errorf("identify the compiler: %w", err)
-		}
-		dirs = []string{filepath.Dir(tc.Compiler), filepath.Dir(real)}
-	}
-	var names []string
-	switch tc.Vendor {
-	case target.HIP:
-		names = []string{"hipcc", "hipcc.pl", "hipcc.bin", "hipconfig", "hipconfig.pl", "hipconfig.bin", "hipvars.pm"}
-	case target.CUDA:
-		names = []string{"nvcc"}
-		if err := c.glueHeaders(include); err != nil {
-			return err
-		}
-		if err := c.hostLink(); err != nil {
-			return err
-		}
-	default:
-		for _, name := range []string{"gcc_eh", "pthread"} { // of -static-libgcc and -pthread
-			if err := c.library(name, c.libs); err != nil {
-				return err
-			}
-		}
-	}
-	for _, dir := range dirs {
-		for _, name := range names {
-			if err := c.file(path.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// hostLink takes what GCC adds to a link; nvcc's dry run does not show it.
-func (c *collector) hostLink() error {
-	for _, name := range []string{"crti.o", "crtbeginS.o", "crtendS.o", "crtn.o"} {
-		for _, dir := range c.libs {
-			if err := c.file(path.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-	}
-	for _, name := range []string{"stdc++", "m", "gcc_s", "gcc", "c"} {
-		if err := c.library(name, c.libs); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{"collect2", "ld"} {
-		if err := c.program(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// glueHeaders takes the headers that nvcc's generated code includes: no depfile has them.
-func (c *collector) glueHeaders(include []string) error {
-	for _, dir := range include {
-		for _, name := range []string{"crt/host_runtime.h", "crt/storage_class.h"} {
-			if err := c.file(path.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// nvcc takes the driver's own folder and the device library from nvcc's settings.
-func (c *collector) nvcc(a answer) error {
-	if here := a.variables["_HERE_"]; here != "" {
-		for _, name := range []string{"nvcc", "nvcc.profile"} {
-			if err := c.file(path.Join(here, name)); err != nil {
-				return err
-			}
-		}
-	}
-	dir := a.variables["NVVMIR_LIBRARY_DIR"]
-	if dir == "" {
-		return nil
-	}
-	c.watch(dir)
-	names, _ := filepath.Glob(filepath.Join(c.inside(dir), "*.bc"))
-	for _, name := range names {
-		if err := c.file(path.Join(dir, filepath.Base(name))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // file takes one file, once, with the shared libraries it loads or, if it is a linker script, the files it names.
 // What is not there is none: compilers name candidates.
 func (c *collector) file(p string) error {
@@ -284,19 +186,43 @@ func (c *collector) file(p string) error {
 	}
 	c.seen[p] = true
 	c.watch(path.Dir(p))
-	part := &Part{Name: path.Base(p), Path: p}
-	c.parts = append(c.parts, part)
+	c.add(part{name: path.Base(p), path: p, host: host})
+	return c.references(p, host)
+}
+
+// part is a file that is to be a Part.
+type part struct {
+	name, path string
+	host       string // where it is on this machine
+	outside    bool   // of the root
+}
+
+// add takes one file by itself.
+func (c *collector) add(f part) {
+	p := &Part{Name: f.name, Path: f.path}
+	if f.outside {
+		c.outside = append(c.outside, p)
+	} else {
+		c.parts = append(c.parts, p)
+	}
+	c.age(f.host)
 	c.digests.Go(func() error {
 		err := c.reading.Err()
 		if err == nil {
-			part.Digest, err = c.s.memo.Digest(host)
+			p.Digest, err = c.s.memo.Digest(f.host)
 		}
 		if err != nil {
 			return fmt.Errorf("identify the toolchain: %w", err)
 		}
 		return nil
 	})
-	return c.references(p, host)
+}
+
+// age notes whether a file has changed since the search began, or shortly before.
+func (c *collector) age(host string) {
+	if _, st, err := stat(host); err == nil && time.Unix(st.Ctim.Unix()).Add(settled).After(c.s.began) {
+		c.young = true
+	}
 }
 
 // references takes the files that p needs.

@@ -2,12 +2,11 @@ package toolchain
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/aiter-go/aiter/jit/process"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -60,7 +59,7 @@ func (f *Finder) objdumps() []place {
 
 // misses says why it cannot read code of an architecture, "" when it can.
 func (d *Disassembler) misses(ctx context.Context, arch string) string {
-	out, err := d.run(ctx, "/", "--version")
+	out, err := d.run(ctx, "/", maxAnswer, "--version")
 	switch {
 	case err != nil:
 		return err.Error()
@@ -72,28 +71,29 @@ func (d *Disassembler) misses(ctx context.Context, arch string) string {
 
 // Disassemble returns the instructions of the code object in a file. The error is a *ProbeError, or the context's.
 func (d *Disassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
-	return d.run(ctx, filepath.Dir(file), "-d", file)
+	return d.run(ctx, filepath.Dir(file), maxDisassembly, "-d", file)
 }
 
-func (d *Disassembler) run(ctx context.Context, dir string, args ...string) ([]byte, error) {
+// maxDisassembly bounds what is kept of a disassembly, in bytes. The largest of this project's code objects has 40 MB.
+const maxDisassembly = 1 << 30
+
+func (d *Disassembler) run(ctx context.Context, dir string, limit int, args ...string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(limited, d.Path, args...)
-	cmd.Env, cmd.Dir = d.env, dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	var problems strings.Builder
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
+	c := process.Command{
+		Argv: append([]string{d.Path}, args...), Dir: dir, Env: d.env, Grace: 10 * time.Second,
+		Output: &process.Buffer{Limit: limit, Strict: true}, Errors: &process.Buffer{Limit: maxAnswer},
+	}
+	err := c.Run(limited)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		e := &ProbeError{Command: cmd.Args, Output: problems.String(), Err: err}
+		e := &ProbeError{Command: c.Argv, Output: string(c.Errors.Bytes()), Err: err}
 		if limited.Err() != nil {
 			e.Timeout = d.timeout
 		}
 		return nil, e
 	}
-	return out, nil
+	return c.Output.Bytes(), nil
 }

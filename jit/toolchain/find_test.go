@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/jit/filehash"
+	"github.com/aiter-go/aiter/jit/process"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -81,7 +82,6 @@ func TestKnownToolchainSpawnsNothing(t *testing.T) {
 	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
 	bystander := filepath.Join(dir, "include", "new.h")
 	time.Sleep(settled + 100*time.Millisecond)
-	aged(t, dir, filepath.Join(dir, "include"))
 	memo := filehash.Open(filepath.Join(t.TempDir(), "memo"))
 	first := findIn(t, dir, memo)
 	asked := len(read(t, filepath.Join(dir, "calls")))
@@ -272,6 +272,44 @@ func runs(pid string) bool {
 	return err == nil && !strings.Contains(string(state), ") Z ")
 }
 
+// TestEndlessOutput: a compiler that prints without end is killed at once, and its output takes little memory.
+func TestEndlessOutput(t *testing.T) {
+	for _, c := range []struct{ target, variable, name, body string }{
+		{"cpu", "CXX", "g++", "yes; sleep 60"},
+		{"cpu", "CXX", "g++", "case \"$*\" in *-shared*-fPIC*) yes ;; esac\n" + strings.TrimPrefix(fakeCompiler, "#!/bin/sh\n")},
+		{"gfx942", "HIPCC", "hipcc", "yes >&2"},
+		{"gfx942", "HIPCC", "hipcc", "case \"$*\" in *--offload-arch=*) yes ;; esac\n" +
+			strings.NewReplacer("#!/bin/sh\n", "", "g++ (Fake)", "HIP version:", "'#include", "' %s/cc1plus -E\\n#include", `"$here/include"`, `"$here" "$here/include"`).Replace(fakeCompiler)},
+	} {
+		path := filepath.Join(t.TempDir(), c.name)
+		write(t, path, "#!/bin/sh\n"+c.body+"\n", 0o755)
+		write(t, filepath.Join(filepath.Dir(path), "cc1plus"), "#!/bin/sh\n", 0o755)
+		f := &Finder{Env: environment(c.variable, path), Timeout: 20 * time.Second}
+		start := time.Now()
+		_, err := f.Find(context.Background(), parse(t, c.target))
+		var probe *ProbeError
+		var over *process.OverflowError
+		if !errors.As(err, &probe) || !errors.As(err, &over) || len(probe.Output) > maxAnswer {
+			t.Errorf("%s: error is %v, want a ProbeError for too much output", c.body, err)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("%s: took %s", c.body, took)
+		}
+	}
+}
+
+// TestEndlessDisassembler: the same of a disassembler.
+func TestEndlessDisassembler(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "llvm-objdump")
+	write(t, path, "#!/bin/sh\nyes\n", 0o755)
+	f := &Finder{Env: environment("LLVM_OBJDUMP", path), Timeout: 20 * time.Second}
+	_, err := f.Disassembler(context.Background())
+	var missing *NotFoundError
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "printed more than") {
+		t.Errorf("error is %v, want one about the output", err)
+	}
+}
+
 func TestHangingCompiler(t *testing.T) {
 	dir := t.TempDir()
 	path, pid := filepath.Join(dir, "g++"), filepath.Join(dir, "pid")
@@ -303,7 +341,7 @@ func TestHangingCompiler(t *testing.T) {
 func TestSettled(t *testing.T) {
 	began := time.Now()
 	for before, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false, 0: false, -10 * time.Second: false} {
-		r := &record{Watch: []stamp{{"/none", -1}, {"/some", began.Add(-before).UnixNano()}}}
+		r := &record{Watch: []stamp{{Path: "/none", CTime: -1}, {Path: "/some", CTime: began.Add(-before).UnixNano()}}}
 		if got := r.settled(began); got != want {
 			t.Errorf("changed %s before the first question: settled is %t, want %t", before, got, want)
 		}
@@ -318,7 +356,7 @@ func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
 	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
 	change := fmt.Sprintf("if [ -e %s ]; then touch $here/include; sleep %.1f; fi\necho call", slow, (settled + 100*time.Millisecond).Seconds())
 	write(t, filepath.Join(dir, "g++"), strings.Replace(fakeCompiler, "echo call", change, 1), 0o755)
-	aged(t, dir, filepath.Join(dir, "include"))
+	time.Sleep(settled + 100*time.Millisecond)
 	memo := filehash.Open("")
 	findIn(t, dir, memo)
 	asked := len(read(t, filepath.Join(dir, "calls")))

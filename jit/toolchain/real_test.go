@@ -226,19 +226,23 @@ func TestTargetsDifferInDeviceLibrary(t *testing.T) {
 	r := reals()[1]
 	f := r.finder(t)
 	f.Memo = filehash.Open("")
-	digests := map[string]string{}
+	files, hosts := map[string][]Part{}, map[string]string{}
 	for _, name := range []string{"gfx90a", "gfx90a:xnack-", "gfx1030"} {
 		tc, err := f.Find(context.Background(), parse(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		digests[name] = tc.Digest
+		files[name] = slices.DeleteFunc(slices.Clone(tc.Parts), func(p Part) bool { return p.Path == "" })
+		hosts[name] = tc.HostDigest
 	}
-	if digests["gfx90a"] == digests["gfx1030"] {
-		t.Error("gfx90a and gfx1030 have the same toolchain")
+	if slices.Equal(files["gfx90a"], files["gfx1030"]) {
+		t.Error("gfx90a and gfx1030 have the same files")
 	}
-	if digests["gfx90a"] != digests["gfx90a:xnack-"] {
-		t.Error("a feature changed the toolchain")
+	if !slices.Equal(files["gfx90a"], files["gfx90a:xnack-"]) {
+		t.Error("a feature changed the files of the toolchain")
+	}
+	if hosts["gfx90a"] != hosts["gfx1030"] || hosts["gfx90a"] != hosts["gfx90a:xnack-"] {
+		t.Errorf("the host's part differs by target: %v", hosts)
 	}
 }
 

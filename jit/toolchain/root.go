@@ -25,16 +25,20 @@ func (s *search) findRoot(answers []answer) (string, error) {
 	return s.tryRoots(named, append(scriptRoots(s.tc.Compiler), "/"))
 }
 
-// tryRoots returns the first folder that has all the files, "" for "/".
+// tryRoots returns the first folder that has the files, "" for "/". A container shows files of this machine too, outside
+// of the system's folders: they may be the compiler's, but not all.
 func (s *search) tryRoots(named, roots []string) (string, error) {
 	missing := ""
 	for _, root := range roots {
-		absent := func(p string) bool { return !isFile(below(root, p)) }
-		i := slices.IndexFunc(named, absent)
-		if i < 0 {
+		has := func(p string) bool { return isFile(below(root, p)) }
+		shown := func(p string) bool { return !under(p, containerFolders) && isFile(p) }
+		i := slices.IndexFunc(named, func(p string) bool { return !has(p) && !shown(p) })
+		if i < 0 && (len(named) == 0 || slices.ContainsFunc(named, has)) {
 			return strings.TrimSuffix(root, "/"), nil
 		}
-		missing = named[i]
+		if i >= 0 {
+			missing = named[i]
+		}
 	}
 	return "", &RootError{Compiler: s.tc.Compiler, Missing: missing, Tried: roots}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // format names the form of what is kept in the Memo and the rules by which a Digest is made.
-const format = "aiter toolchain 1"
+const format = "aiter toolchain 2"
 
 // search is one identification of one compiler.
 type search struct {
@@ -31,8 +31,9 @@ type search struct {
 	timeout  time.Duration
 	override string // the root folder by the user's word
 	tc       *Toolchain
-	began    time.Time              // what changed since may be in one answer and not in another
-	early    func() (string, error) // what the compiler says of the target, asked along with what is common
+	began    time.Time             // what changed since may be in one answer and not in another
+	early    func() (reply, error) // what the compiler says of the target, asked along with what is common
+	folder   func() string         // makes the folder for temporary files; "" where none can be made
 }
 
 // record is what asking a compiler brought: everything that is not a digest of the driver itself.
@@ -42,18 +43,19 @@ type record struct {
 	Root        string   `json:",omitempty"`
 	IncludeDirs []string `json:",omitempty"`
 	LibraryDirs []string `json:",omitempty"`
+	Commands    string   // digest of the commands that the driver would run
 	Parts       []Part   // with the digests at the time
+	Outside     []Part   // those that are not below the root, by their paths on this machine
 	Watch       []stamp  // folders in which something new could change the answer
-}
+	Facts       []fact   // about names that were looked up
+	Unknown     string   `json:",omitempty"` // see Toolchain.Unknown
 
-// stamp is the state of a folder.
-type stamp struct {
-	Path  string // on this machine
-	MTime int64  // nanoseconds since 1970, -1 if there is no such folder
+	scripted bool // a program among the parts is a script
+	young    bool // a part has changed since the search began, or shortly before
 }
 
 // commonQuestion has a number that changes with what is asked.
-const commonQuestion = "common 4"
+const commonQuestion = "common 5"
 
 // settled is the age from which a folder's modification time can be trusted to change with its contents.
 const settled = 2 * time.Second
@@ -61,6 +63,9 @@ const settled = 2 * time.Second
 // identify fills in the toolchain: what its compiler has in common for all targets, then what it uses for this one.
 func (s *search) identify() error {
 	s.began = time.Now()
+	var remove func()
+	s.folder, remove = s.tempFolder()
+	defer remove()
 	defer s.askEarly()()
 	common, err := s.common()
 	if err != nil {
@@ -68,6 +73,7 @@ func (s *search) identify() error {
 	}
 	s.tc.Version, s.tc.VersionLine = common.Version, common.VersionLine
 	s.tc.Root, s.tc.IncludeDirs, s.tc.LibraryDirs = common.Root, common.IncludeDirs, common.LibraryDirs
+	s.tc.Folders = sum(strings.Join(common.IncludeDirs, "\x00") + "\x00\x00" + strings.Join(common.LibraryDirs, "\x00"))
 	s.tc.folders = s.session.below(common.Root)
 	special := &record{}
 	if s.tc.Vendor != target.CPU {
@@ -79,10 +85,20 @@ func (s *search) identify() error {
 	if err != nil {
 		return err
 	}
-	s.tc.HostDigest = digestOf(s.tc, mergeParts(driver, common.Parts))
-	s.tc.Parts = mergeParts(driver, common.Parts, special.Parts)
+	host := mergeParts(driver, common.parts("commands"))
+	s.tc.HostDigest = digestOf(s.tc, host)
+	s.tc.Parts = mergeParts(host, special.parts("commands for the device"))
+	s.tc.Unknown = cmp.Or(common.Unknown, special.Unknown)
 	s.tc.Digest = digestOf(s.tc, s.tc.Parts)
 	return nil
+}
+
+// parts returns all parts; the commands are one, by that name.
+func (r *record) parts(commands string) []Part {
+	if r.Commands == "" {
+		return nil
+	}
+	return append(slices.Concat(r.Parts, r.Outside), Part{Name: commands, Digest: r.Commands})
 }
 
 // driver is the program that is executed. In a wrapper that starts a container the root's path is replaced by a name:
@@ -112,7 +128,7 @@ func (s *search) special() string { return "target " + s.target.String() }
 
 // askEarly begins to ask about the target beside what is common, if nothing is remembered of it. The caller ends that.
 func (s *search) askEarly() (end func()) {
-	s.early = sync.OnceValues(func() (string, error) { return s.run(targetQuestion(s.target)) })
+	s.early = sync.OnceValues(func() (reply, error) { return s.run(targetQuestion(s.target)) })
 	question, err := s.question(s.special())
 	if _, known := s.memo.Get(question); known || err != nil || s.tc.Vendor == target.CPU {
 		return func() {}
@@ -160,10 +176,16 @@ func (s *search) answerTo(question string, ask func() (*record, error)) (*record
 	if err != nil {
 		return nil, err
 	}
-	if text, err := json.Marshal(fresh); err == nil && fresh.settled(s.began) {
+	if text, err := json.Marshal(fresh); err == nil && fresh.lasting(s.began) {
 		s.memo.Put(question, string(text))
 	}
 	return fresh, nil
+}
+
+// lasting reports whether the answer can be used again. Answers of scripts that could not be traced are not: what the
+// scripts read is not known, and only the answers themselves show a change of it.
+func (r *record) lasting(began time.Time) bool {
+	return r.settled(began) && !r.young && (r.Unknown == "" || !r.scripted)
 }
 
 // question identifies what is asked, of which file's contents, in which environment.
@@ -172,9 +194,13 @@ func (s *search) question(what string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("identify the compiler: %w", err)
 	}
-	lines := []string{format, what, string(s.tc.Vendor), s.tc.Compiler, driver, s.override}
+	real, err := filepath.EvalSymlinks(s.tc.Compiler)
+	if err != nil {
+		return "", fmt.Errorf("identify the compiler: %w", err)
+	}
+	lines := []string{format, what, string(s.tc.Vendor), s.tc.Compiler, real, driver, s.override}
 	for _, entry := range s.tc.env {
-		if !strings.HasPrefix(entry, "HOME=") && !strings.HasPrefix(entry, "TMPDIR=") {
+		if !strings.HasPrefix(entry, "TMPDIR=") { // asked with one of its own
 			lines = append(lines, entry)
 		}
 	}
@@ -195,26 +221,36 @@ func (s *search) recall(question string) (*record, bool) {
 		root = s.tc.Root
 	}
 	inside := &Toolchain{Root: root, folders: s.session.below(root)}
+	same := func(path string, p Part) bool {
+		digest, err := s.session.digest(path)
+		return err == nil && digest == p.Digest
+	}
 	for _, p := range known.Parts {
-		if digest, err := s.session.digest(inside.Resolve(p.Path)); err != nil || digest != p.Digest {
+		if !same(inside.Resolve(p.Path), p) {
 			return nil, false
 		}
 	}
-	return known, !slices.ContainsFunc(known.Watch, func(w stamp) bool { return w != stampOf(w.Path) })
-}
-
-// settled says whether the stamps are old enough for a later change to show.
-func (r *record) settled(now time.Time) bool {
-	young := func(w stamp) bool { return w.MTime >= 0 && now.Sub(time.Unix(0, w.MTime)) < settled }
-	return !slices.ContainsFunc(r.Watch, young)
-}
-
-func stampOf(dir string) stamp {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return stamp{dir, -1}
+	for _, p := range known.Outside {
+		if !same(p.Path, p) {
+			return nil, false
+		}
 	}
-	return stamp{dir, info.ModTime().UnixNano()}
+	return known, known.holds()
+}
+
+// holds reports whether the folders and names are as they were.
+func (r *record) holds() bool {
+	for _, w := range r.Watch {
+		if w != stampOf(w.Path) {
+			return false
+		}
+	}
+	for _, f := range r.Facts {
+		if !f.holds() {
+			return false
+		}
+	}
+	return true
 }
 
 // mergeParts sorts by name and drops repetitions; one file may be reached by several names.

@@ -1,8 +1,9 @@
 // Package toolchain finds the compilers of a target, identifies them by content and says how they are called. It runs
-// them to ask what they are; it never runs a build.
+// them to ask what they are; all that it ever builds is an empty library.
 //
-// A compiler is asked once which programs, libraries and bitcode it uses; the answer is kept in a filehash.Memo and
-// holds as long as the digests of all these files do. Finding a known toolchain again spawns no process.
+// A compiler is asked once which programs, libraries and bitcode it uses, and traced meanwhile: what it reads are the
+// parts of its digest. The answer is kept in a filehash.Memo and holds as long as these files and the names that were
+// looked up are the same. Finding a known toolchain again spawns no process.
 package toolchain
 
 import (
@@ -17,10 +18,10 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Part is one file that takes part in compiling or linking.
+// Part is one file that takes part in compiling or linking, or the commands that the driver would run.
 type Part struct {
-	Name   string // what it is called wherever it is installed: "clang", "ocml.bc", "libLLVM.so.21.1"
-	Path   string // as the compiler names it; see Toolchain.Resolve
+	Name   string // what it is called wherever it is installed: "clang", "ocml.bc", "libLLVM.so.21.1", "commands"
+	Path   string // as the compiler names it, see Toolchain.Resolve; "" for commands
 	Digest string // SHA-256, hexadecimal
 }
 
@@ -37,6 +38,8 @@ type Toolchain struct {
 	Parts       []Part   // what Digest is made of, by name
 	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
 	LibraryDirs []string // where the driver lets the linker look for libraries, in its order and spelling
+	Folders     string   // digest of IncludeDirs and LibraryDirs, hexadecimal
+	Unknown     string   // why not all files that the compiler reads are known, "" when they are; see record.lasting
 
 	env     []string
 	folders *folders

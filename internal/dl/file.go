@@ -1,0 +1,91 @@
+package dl
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// OpenFile loads the library in the open file f, whatever its name leads to by
+// now, and calls it by that name. f stays open and is the caller's. The error is
+// an *OpenError.
+//
+// The dynamic linker opens a name below /proc that stands for the descriptor.
+// Where /proc is not mounted it opens the file's own name, after a look whether
+// that still leads to f; it can be exchanged in between.
+func OpenFile(f *os.File, flags Flags) (*Library, error) {
+	handle, err := openFile(f, flags)
+	if err != nil {
+		return nil, &OpenError{Attempts: []Attempt{{Name: f.Name(), Reason: err.Error()}}}
+	}
+	return &Library{handle: handle, name: f.Name()}, nil
+}
+
+func openFile(f *os.File, flags Flags) (uintptr, error) {
+	fd, err := duplicate(f)
+	if err != nil {
+		return 0, fmt.Errorf("keep the library open: %w", err)
+	}
+	name, ok := procName(f, fd)
+	if !ok {
+		_ = syscall.Close(int(fd))
+		return openByName(f, flags)
+	}
+	// Debuggers open a library by the name that it was loaded with, so the
+	// descriptor is closed only where the process had the library before.
+	handle, err := open(name, flags|Loaded)
+	if err == nil {
+		_ = syscall.Close(int(fd))
+		return handle, nil
+	}
+	if handle, err = open(name, flags); err != nil {
+		_ = syscall.Close(int(fd))
+		return 0, errors.New(strings.ReplaceAll(err.Error(), name, f.Name()))
+	}
+	return handle, nil
+}
+
+func openByName(f *os.File, flags Flags) (uintptr, error) {
+	if !leadsTo(f.Name(), f) {
+		return 0, errExchanged
+	}
+	return open(f.Name(), flags)
+}
+
+// duplicate returns another descriptor of f that programs started later do not get.
+func duplicate(f *os.File) (uintptr, error) {
+	fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return fd, nil
+}
+
+// procName returns a path of the descriptor fd of f, and whether it leads there. It
+// has the number of the process, so that debuggers can open it; "/proc/self" would
+// be theirs. The dynamic linker knows loaded libraries by name and by inode, so
+// slashes and dots spell a random number: no later library gets the same name,
+// even if the host program closes descriptors that are not its own.
+func procName(f *os.File, fd uintptr) (name string, ok bool) {
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return "", false
+	}
+	var b strings.Builder
+	b.WriteString("/proc/" + self + "/fd")
+	for bits := rand.Uint64() | 1<<63; bits > 1; bits >>= 1 {
+		b.WriteString([]string{"/", "/."}[bits&1])
+	}
+	fmt.Fprintf(&b, "/%d", fd)
+	return b.String(), leadsTo(b.String(), f)
+}
+
+// leadsTo reports whether name leads to the file that f has open.
+func leadsTo(name string, f *os.File) bool {
+	at, errA := os.Stat(name)
+	is, errB := f.Stat()
+	return errA == nil && errB == nil && os.SameFile(at, is)
+}

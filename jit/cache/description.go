@@ -1,0 +1,45 @@
+package cache
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+const artifactMeta = "artifact.json"
+
+// The description of an artifact is JSON whose first field is the SHA-256 of all that
+// follows it. The artifact's ID covers the library and what it is for; the checksum covers
+// the other fields, by which [Dir.Clean] finds what belongs to the artifact.
+const (
+	sumStart = "{\n  \"checksum\": \""
+	sumEnd   = "\","
+)
+
+func encodeArtifact(a Artifact) ([]byte, error) {
+	meta, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	rest := append(bytes.TrimPrefix(meta, []byte("{")), '\n')
+	return append([]byte(sumStart+SHA256(rest)+sumEnd), rest...), nil
+}
+
+var errDescription = errors.New(artifactMeta + " does not describe it")
+
+// decodeArtifact reads the description of the artifact with that ID.
+func decodeArtifact(data []byte, id string, a *Artifact) error {
+	sum, rest, ok := bytes.Cut(data, []byte(sumEnd))
+	if !ok || string(sum) != sumStart+SHA256(rest) {
+		return fmt.Errorf("%w: its checksum does not match", errDescription)
+	}
+	if err := json.Unmarshal(data, a); err != nil {
+		return fmt.Errorf("%w: %w", errDescription, err)
+	}
+	if a.identify() != id || a.ID != id || a.Module == "" || a.Module != filepath.Base(a.Module) {
+		return fmt.Errorf("%w: it is of artifact %s (%s for %s)", errDescription, Key(a.ID).Short(), a.Module, a.Target)
+	}
+	return nil
+}

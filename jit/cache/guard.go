@@ -1,0 +1,200 @@
+package cache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// guard finds the files and folders that somebody other than root and one user
+// can change.
+type guard struct {
+	user uint32 // effective user id of the process
+	// root owns "/". It is 65534 instead of 0 in a user namespace that does not
+	// map root. The owner of "/" can replace every file, so it is trusted.
+	root uint32
+	etc  string // folder of passwd and group
+}
+
+func newGuard() guard {
+	g := guard{user: uint32(os.Geteuid()), etc: "/etc"}
+	if st, err := lstat("/"); err == nil {
+		g.root = st.Uid
+	}
+	return g
+}
+
+// inspect returns nil when only root and the user can change the file or
+// folder. Everybody may write to a shared folder, such as /tmp, when its sticky
+// bit keeps users from moving each other's entries.
+func (g guard) inspect(path string, st *unix.Stat_t, mayShare bool) *Exposure {
+	shared := mayShare && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
+	h := Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777}
+	h.foreign = st.Uid != g.user && !g.isRoot(st.Uid)
+	h.writable = !shared && (st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && !g.isPrivateGroup(st.Gid, path))
+	if h.foreign || h.writable {
+		return &h
+	}
+	return nil
+}
+
+func (g guard) isRoot(uid uint32) bool { return uid == 0 || uid == g.root }
+
+// isPrivateGroup reports whether the user is the only member of the group, as
+// on distributions with the umask 002. The group bits are those of the group
+// only when the file has no access control list.
+func (g guard) isPrivateGroup(gid uint32, path string) bool {
+	if gid == 0 { // containers run programs of any user with the group root
+		return false
+	}
+	if n, err := unix.Lgetxattr(path, "system.posix_acl_access", nil); err == nil && n > 0 {
+		return false
+	}
+	passwd, errP := os.ReadFile(filepath.Join(g.etc, "passwd"))
+	group, errG := os.ReadFile(filepath.Join(g.etc, "group"))
+	return errP == nil && errG == nil && isPrivate(string(passwd), string(group), fmt.Sprint(g.user), fmt.Sprint(gid))
+}
+
+// isPrivate reports whether the texts of /etc/passwd and /etc/group show that
+// the group gid has the name of the user uid, is that user's primary group, and
+// has no other member. Users and groups of directory services are not in these
+// files, so that their groups count as shared.
+func isPrivate(passwd, group, uid, gid string) bool {
+	user := ""
+	for line := range strings.Lines(passwd) { // name:password:uid:gid:...
+		f := strings.Split(strings.TrimRight(line, "\n"), ":")
+		switch {
+		case len(f) < 4 || f[3] != gid:
+		case f[2] != uid || user != "" && user != f[0]:
+			return false
+		default:
+			user = f[0]
+		}
+	}
+	found := false
+	for line := range strings.Lines(group) { // name:password:gid:member,member
+		f := strings.Split(strings.TrimRight(line, "\n"), ":")
+		if len(f) < 4 || f[2] != gid {
+			continue
+		}
+		if f[0] != user || f[3] != "" && f[3] != user {
+			return false
+		}
+		found = true
+	}
+	return user != "" && found
+}
+
+// maxLinks is the kernel's limit of symlinks in one path.
+const maxLinks = 40
+
+// pathWalk follows a path as the kernel does.
+type pathWalk struct {
+	guard
+	at      string   // the folder reached, without symlinks
+	shared  bool     // everybody may add entries to it
+	rest    []string // names that follow
+	links   int
+	seen    map[string]bool
+	exposed []Exposure
+}
+
+// walk returns what others can change on the way to path: folders, and symlinks
+// in shared folders. It looks at the parents of both ends of each symlink. The
+// result does not change afterwards without root or the user: each entry is read
+// in a folder that was found safe before. A path that ends early is missing.
+func (g guard) walk(path string) (exposed []Exposure, missing bool, err error) {
+	w := pathWalk{guard: g, rest: split(path), seen: map[string]bool{}}
+	if err := w.enterRoot(); err != nil {
+		return nil, false, err
+	}
+	for len(w.rest) > 0 {
+		if err := w.step(); err != nil {
+			return w.exposed, isMissing(err), err
+		}
+	}
+	return w.exposed, false, nil
+}
+
+func isMissing(err error) bool { return err == unix.ENOENT }
+
+func split(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+}
+
+func (w *pathWalk) step() error {
+	name := w.rest[0]
+	w.rest = w.rest[1:]
+	if name == "." {
+		return nil
+	}
+	next := filepath.Join(w.at, name)
+	st, err := lstat(next)
+	if err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return w.follow(next, &st)
+	}
+	return w.enter(next, &st)
+}
+
+func (w *pathWalk) enterRoot() error {
+	st, err := lstat("/")
+	if err != nil {
+		return err
+	}
+	return w.enter("/", &st)
+}
+
+// enter moves on to a folder.
+func (w *pathWalk) enter(dir string, st *unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	w.at, w.shared = dir, st.Mode&0o022 != 0
+	w.note(dir, st)
+	return nil
+}
+
+// follow replaces a symlink by its target. Only the folder of a symlink decides
+// who can replace it, except that the owner of an entry of a sticky folder can.
+func (w *pathWalk) follow(link string, st *unix.Stat_t) error {
+	if w.links++; w.links > maxLinks {
+		return unix.ELOOP
+	}
+	if w.shared {
+		st.Mode &^= 0o777 // the kernel ignores the mode of a symlink
+		w.note(link, st)
+	}
+	target, err := os.Readlink(link)
+	if err != nil {
+		return err
+	}
+	w.rest = append(split(target), w.rest...)
+	if filepath.IsAbs(target) {
+		return w.enterRoot()
+	}
+	return nil
+}
+
+func (w *pathWalk) note(path string, st *unix.Stat_t) {
+	if w.seen[path] {
+		return
+	}
+	w.seen[path] = true
+	if h := w.inspect(path, st, true); h != nil {
+		w.exposed = append(w.exposed, *h)
+	}
+}
+
+func lstat(path string) (st unix.Stat_t, err error) {
+	for {
+		if err = unix.Lstat(path, &st); err != unix.EINTR {
+			return st, err
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package cache
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// layoutVersion numbers the format of what lies in the cache: folders, records,
+// descriptions, counts. Each version has a folder of its own, so that programs of several
+// versions can share a cache folder.
+//
+//	1: the checksum of a record covered the body alone
+//	2: it covers kind and key as well; artifact.json and the lines of counts have checksums
+const layoutVersion = 2
+
+// layout is the name of the folder of this version.
+const layout = "v2"
+
+// LayoutError reports a cache folder that programs of another version have filled, and
+// that holds nothing for this one.
+type LayoutError struct {
+	Found string // "v1"
+}
+
+func (e *LayoutError) Error() string {
+	return fmt.Sprintf("another version of this program made it (layout %s, expected %s)", e.Found, layout)
+}
+
+// Is makes the error one of something that does not exist.
+func (e *LayoutError) Is(target error) bool { return target == fs.ErrNotExist }
+
+// otherLayouts returns the folders of other versions in the cache folder at path.
+func otherLayouts(path string) (names []string) {
+	entries, _ := os.ReadDir(path)
+	for _, e := range entries {
+		if n := layoutNumber(e.Name()); e.IsDir() && n > 0 && n != layoutVersion && isFolder(filepath.Join(path, e.Name(), "record")) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// layoutNumber is the version that a folder is named after, 0 for any other name.
+func layoutNumber(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "v"))
+	if err != nil || name != fmt.Sprintf("v%d", n) {
+		return 0
+	}
+	return n
+}
+
+// Outdated returns the layout of an older version of this program that has a record of
+// that name in this cache folder, "" when none has.
+func (d *Dir) Outdated(kind Kind, key Key) string {
+	for _, name := range otherLayouts(d.path) {
+		older := &Dir{base: filepath.Join(d.path, name)}
+		if layoutNumber(name) < layoutVersion && present(older.recordPath(kind, key)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// sweepLayouts removes what older versions of this program have stored in the cache
+// folder and not used for that long.
+func (d *Dir) sweepLayouts(age time.Duration, dryRun bool, rep *CleanReport) {
+	for _, name := range otherLayouts(d.path) {
+		path := filepath.Join(d.path, name)
+		if layoutNumber(name) > layoutVersion || time.Since(lastUse(path)) < age {
+			continue
+		}
+		n, size := weigh(path)
+		if dryRun || d.removeFolder(path) == nil {
+			rep.Orphans += n
+			rep.Bytes += size
+		}
+	}
+}
+
+// lastUse is when builds last used the layout folder at path: each appends to counts,
+// and sets the time of an artifact that it uses.
+func lastUse(path string) time.Time {
+	var last time.Time
+	used, _ := filepath.Glob(filepath.Join(path, "artifact", "*")) // a constant pattern is never bad
+	for _, p := range append(used, path, filepath.Join(path, "counts"), filepath.Join(path, "stage")) {
+		if info, err := os.Lstat(p); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}

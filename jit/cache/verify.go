@@ -1,0 +1,241 @@
+package cache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Fault is something that was found wrong.
+type Fault struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+	// Kept is true for what [Dir.Verify] did not put aside: it is in a read-only cache, it
+	// could not be read, or it is missing.
+	Kept bool `json:"kept"`
+}
+
+// VerifyReport is the result of [Dir.Verify].
+type VerifyReport struct {
+	Checked int     `json:"checked"` // entries that were looked at
+	Faults  []Fault `json:"faults"`  // damage
+	// Missing is what an artifact or a record names and what is not there. It is no
+	// damage: a build that is interrupted and a cleaning leave such gaps, and a build
+	// that needs it makes it again.
+	Missing []Fault `json:"missing"`
+}
+
+// Verify checks everything that the cache and its tiers hold: contents against digests,
+// records against the names under which they lie, names against what may lie there. It
+// puts damage aside, so that the next build makes it again; in a tier damage stays and is
+// not used. What is removed while Verify runs is no damage.
+func (d *Dir) Verify() (VerifyReport, error) {
+	var rep VerifyReport
+	for _, x := range append([]*Dir{d}, d.tiers...) {
+		if x.unwritable == nil {
+			v := verification{d: x, rep: &rep, bad: map[string]bool{}, leads: map[string]string{}}
+			v.all()
+		}
+	}
+	return rep, nil
+}
+
+// verification is one cache's part of Verify.
+type verification struct {
+	d     *Dir
+	rep   *VerifyReport
+	bad   map[string]bool   // paths of faults
+	leads map[string]string // path of a good record -> path of what it leads to
+}
+
+func (v *verification) all() {
+	v.top()
+	v.shards("blob", "file", func(path, name string) error { return v.d.verify(path, name) })
+	for _, kind := range v.folder(filepath.Join(v.d.base, "record"), true) {
+		v.shards(filepath.Join("record", kind), Kind(kind), func(path, name string) error { return v.record(Kind(kind), path, name) })
+	}
+	artifacts := v.artifacts()
+	if fault := v.d.mendCounts(); fault != "" {
+		v.fault(v.d.countsPath(), fault, v.d.readOnly)
+	}
+	v.missing(artifacts)
+}
+
+// note counts what was looked at, and reports err. What is absent was removed meanwhile.
+func (v *verification) note(path string, err error) {
+	var miss *MissError
+	if errors.As(err, &miss) && miss.Reason == absent {
+		return
+	}
+	v.rep.Checked++
+	if errors.As(err, &miss) {
+		v.fault(path, miss.Reason, v.d.readOnly || present(path))
+	}
+}
+
+func (v *verification) fault(path, reason string, kept bool) {
+	v.bad[path] = true
+	v.rep.Faults = append(v.rep.Faults, Fault{path, reason, kept})
+}
+
+// misplaced reports what must not lie at path, after putting it aside.
+func (v *verification) misplaced(path, reason string) {
+	v.note(path, v.d.corrupt("file", "", path, "corrupt: "+reason))
+}
+
+// top checks what lies directly in the cache folder, and in its folders of plain files.
+func (v *verification) top() {
+	for _, name := range append(folders(), "quarantine", "source") {
+		v.kind(filepath.Join(v.d.base, name), true)
+	}
+	for _, name := range []string{"counts", "trimmed", "filehash", "filehash.lock"} {
+		v.kind(filepath.Join(v.d.base, name), false)
+	}
+	v.folder(filepath.Join(v.d.base, "lock"), false)
+	v.folder(filepath.Join(v.d.base, "log"), false)
+	if v.kind(v.d.tagPath(), false) {
+		text, err := readRegular(v.d.tagPath())
+		if signature, _, _ := strings.Cut(tagText, "\n"); err == nil && !bytes.HasPrefix(text, []byte(signature)) {
+			v.misplaced(v.d.tagPath(), "it does not begin with the signature of a cache folder")
+		}
+	}
+}
+
+// kind reports whether path is a folder, or a regular file, as wanted. Anything else that
+// lies there is a fault.
+func (v *verification) kind(path string, folder bool) bool {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false
+	case err != nil:
+		v.note(path, &MissError{Reason: err.Error()})
+		return false
+	case info.IsDir() == folder && (folder || info.Mode().IsRegular()):
+		return true
+	}
+	wrong := &irregularError{path, info.Mode(), folder}
+	v.note(path, v.d.corrupt("file", "", path, wrong.Error()))
+	return false
+}
+
+// folder returns the names in a folder, all of which have to be folders, or regular files.
+// NFS keeps removed files that are still open under names of its own.
+func (v *verification) folder(path string, folders bool) (names []string) {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !v.bad[path] {
+		v.note(path, &MissError{Reason: err.Error()})
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".nfs") {
+			continue
+		}
+		if at := filepath.Join(path, e.Name()); e.IsDir() && folders || e.Type().IsRegular() && !folders || v.kind(at, folders) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// shards checks the files below sub, which lie in folders named by the first two digits of
+// their names.
+func (v *verification) shards(sub string, kind Kind, check func(path, name string) error) {
+	at := filepath.Join(v.d.base, sub)
+	for _, dir := range v.folder(at, true) {
+		for _, name := range v.entries(filepath.Join(at, dir)) {
+			path := filepath.Join(at, dir, name)
+			if shard(name) != filepath.Join(dir, name) {
+				v.misplaced(path, fmt.Sprintf("no %s has this name", kind))
+				continue
+			}
+			v.note(path, check(path, name))
+		}
+	}
+}
+
+// entries returns the names in a folder, of whatever type: the check of each tells.
+func (v *verification) entries(path string) (names []string) {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.note(path, &MissError{Reason: err.Error()})
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".nfs") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// record checks a record, and notes what it leads to.
+func (v *verification) record(kind Kind, path, key string) error {
+	body, err := v.d.get(kind, Key(key))
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case Object:
+		digest, _, _ := strings.Cut(string(body), " ")
+		v.leads[path] = v.d.BlobPath(digest)
+	case Linked:
+		v.leads[path] = v.d.artifactDir(string(body))
+	}
+	return nil
+}
+
+// artifacts checks all artifacts, and returns the good ones.
+func (v *verification) artifacts() (good []Artifact) {
+	for _, id := range v.entries(filepath.Join(v.d.base, "artifact")) {
+		dir := filepath.Join(v.d.base, "artifact", id)
+		if !isDigest(id) {
+			v.misplaced(dir, "no artifact has this name")
+			continue
+		}
+		a, err := v.d.checkedArtifact(id, (*Dir).hashLibrary)
+		if err == nil {
+			good = append(good, a)
+		}
+		v.note(dir, err)
+	}
+	return good
+}
+
+// missing notes what artifacts and records name and what is not there. An exported
+// artifact has to have its records: nothing makes them again where it is used.
+func (v *verification) missing(artifacts []Artifact) {
+	gone := map[string]string{} // path -> what needs it
+	for _, a := range artifacts {
+		for path := range v.d.references(a) {
+			if a.Exported {
+				delete(v.leads, path)
+			}
+			switch {
+			case !v.isGone(path) || a.Exported && v.d.part(path) == "blob":
+			case a.Exported:
+				v.fault(path, "missing: without it "+a.Name()+" is not found; export it again", true)
+			default:
+				gone[path] = a.Name()
+			}
+		}
+	}
+	for record, path := range v.leads {
+		if gone[path] == "" && v.isGone(path) {
+			gone[path] = "the record " + record
+		}
+	}
+	for path, user := range gone {
+		v.rep.Missing = append(v.rep.Missing, Fault{Path: path, Reason: "missing: named by " + user + "; a build that needs it makes it again"})
+	}
+	slices.SortFunc(v.rep.Missing, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// isGone reports whether nothing lies at path, which Verify itself has not put aside. What
+// lies in the folder "none" has no valid name, so that nothing is ever there.
+func (v *verification) isGone(path string) bool {
+	return !v.bad[path] && filepath.Base(path) != "none" && !present(path)
+}

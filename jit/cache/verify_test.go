@@ -1,0 +1,201 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestVerifyBesideOthers: what builds publish and cleaners remove meanwhile is no damage.
+func TestVerifyBesideOthers(t *testing.T) {
+	d := open(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for n := range 2 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					publishSome(t, d, fmt.Sprint(n, i%7))
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := d.Clean(CleanRequest{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	checked := 0
+	for start := time.Now(); checked < 2000 && time.Since(start) < 20*time.Second; {
+		rep, err := d.Verify()
+		if err != nil || len(rep.Faults) > 0 {
+			t.Errorf("faults %+v, %v", rep.Faults, err)
+		}
+		checked += rep.Checked
+	}
+	close(stop)
+	wg.Wait()
+	if left, _ := os.ReadDir(filepath.Join(d.base, "quarantine")); len(left) > 0 {
+		t.Errorf("put aside: %v", left)
+	}
+	if checked < 100 {
+		t.Errorf("only %d entries were there: nothing is tested", checked)
+	}
+}
+
+// publishSome does what a build does.
+func publishSome(t *testing.T, d *Dir, content string) {
+	s, err := d.NewStage()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer s.Close()
+	key := Lines{{"content", content}}.Key()
+	if err := os.WriteFile(s.File("object"), []byte(content), 0o600); err != nil {
+		t.Error(err)
+	}
+	digest, err := d.AddBlob(s.File("object"))
+	if err := errors.Join(err, d.Put(Object, key, []byte(digest+" 0.5"))); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(s.File("library"), []byte(content), 0o600); err != nil {
+		t.Error(err)
+	}
+	a, err := d.AddArtifact(s, s.File("library"), Artifact{Module: "m", Target: "cpu", LinkKey: key, Units: []Ref{{Result: key, Object: digest}}})
+	if err := errors.Join(err, d.Put(Linked, key, []byte(a.ID))); err != nil {
+		t.Error(err)
+	}
+	d.Count(Count{Event: UnitMiss, N: 1})
+}
+
+// TestVerifyNotesGaps: what is named and not there, by whom, and whether that is damage.
+func TestVerifyNotesGaps(t *testing.T) {
+	d := open(t)
+	publishSome(t, d, "x")
+	key := Lines{{"content", "x"}}.Key()
+	gaps := func(what string, want ...string) {
+		t.Helper()
+		rep, err := d.Verify()
+		if err != nil || len(rep.Faults) > 0 || len(rep.Missing) != len(want) {
+			t.Fatalf("%s: %+v, %v, want %v missing", what, rep, err, want)
+		}
+		for i, f := range rep.Missing {
+			if !strings.Contains(f.Path+": "+f.Reason, want[i]) {
+				t.Errorf("%s: %+v, want %s", what, f, want[i])
+			}
+		}
+	}
+	gaps("whole")
+	if err := os.Remove(d.BlobPath(SHA256([]byte("x")))); err != nil {
+		t.Fatal(err)
+	}
+	gaps("object gone", "missing: named by m for cpu")
+	if err := d.Forget(Linked, key); err != nil {
+		t.Fatal(err)
+	}
+	gaps("and the link's record", "blob/", "record/linked/")
+	list, err := d.Artifacts()
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Dir(list[0].Path)), d.Put(Linked, key, []byte(list[0].ID))); err != nil {
+		t.Fatal(err)
+	}
+	gaps("and the artifact", "artifact/", "named by the record ")
+	if _, err := d.Clean(CleanRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	gaps("cleaned")
+}
+
+// TestOtherLinkedRecordStays: cleaning an artifact leaves the record that leads to another.
+func TestOtherLinkedRecordStays(t *testing.T) {
+	d := open(t)
+	key := Lines{{"link", "x"}}.Key()
+	var list []Artifact
+	for _, content := range []string{"first", "second"} { // a linker that is not deterministic, and --force
+		s, path := stageFile(t, d, content)
+		a, err := d.AddArtifact(s, path, Artifact{Module: "m", Target: "cpu", LinkKey: key})
+		if err := errors.Join(err, d.Put(Linked, key, []byte(a.ID))); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, a)
+	}
+	if rep, err := d.Clean(CleanRequest{Match: func(a Artifact) bool { return a.ID == list[0].ID }}); err != nil || len(rep.Removed) != 1 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	if id, err := d.Get(Linked, key); err != nil || string(id) != list[1].ID {
+		t.Errorf("the record leads to %q, %v; want %s", id, err, list[1].ID)
+	}
+}
+
+// nobody is a user without rights.
+const nobody = 65534
+
+// TestUnreadableIsReportedAndKept verifies as a user that may not read a file and a folder.
+func TestUnreadableIsReportedAndKept(t *testing.T) {
+	dir, err := os.MkdirTemp("", "aiter-test-") // t.TempDir lies in a folder that is root's alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	d, err := Open(filepath.Join(dir, "cache"), Options{TrustForeign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publishSome(t, d, "x")
+	blob, records := d.BlobPath(SHA256([]byte("x"))), filepath.Join(d.base, "record", "object")
+	err = errors.Join(os.Chmod(dir, 0o755), filepath.WalkDir(d.path, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chmod(path, 0o755))
+	}), os.Chmod(blob, 0), os.Chmod(records, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(records, 0o700)
+	rep, err := asNobody(t, d)
+	if err != nil || len(rep.Faults) != 2 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	for i, path := range []string{blob, records} {
+		if f := rep.Faults[i]; f.Path != path || !f.Kept || !strings.Contains(f.Reason, "permission denied") {
+			t.Errorf("%+v, want %s kept", f, path)
+		}
+	}
+}
+
+// asNobody runs Verify on a thread without root's rights, where this process is root.
+func asNobody(t *testing.T, d *Dir) (rep VerifyReport, err error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if os.Geteuid() == 0 {
+			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETUID, nobody, 0, 0); errno != 0 {
+				err = errno
+				return
+			}
+		}
+		rep, err = d.Verify()
+	}()
+	<-done
+	return rep, err
+}

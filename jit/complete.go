@@ -1,0 +1,246 @@
+package jit
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A compiler or linker that runs out of disk space may end without an error and leave a
+// file that lacks its end. So each file that they make is looked at before it is published:
+// all that its headers name has to lie inside the file.
+
+// checkLibrary returns what is wrong with a shared library that a linker made of objects for
+// that machine ([elf.EM_NONE]: any), "" when nothing is.
+func checkLibrary(path string, machine elf.Machine) string {
+	return damage("library", path, readELF(path, func(file *elf.File) error {
+		switch {
+		case file.Type != elf.ET_DYN:
+			return fmt.Errorf("it is of type %s, expected a shared library (%s)", file.Type, elf.ET_DYN)
+		case machine != elf.EM_NONE && file.Machine != machine:
+			return fmt.Errorf("it is for %s, expected %s as its objects are", file.Machine, machine)
+		}
+		return checkDynamic(file)
+	}))
+}
+
+// checkObject returns what is wrong with the object of a translation unit, "" when nothing
+// is: it has to be a relocatable ELF file, for a device pass a code object, or with -flto
+// LLVM bitcode.
+func checkObject(path string, device bool) string {
+	want := elf.ET_REL
+	if device {
+		want = elf.ET_DYN
+	}
+	err := readELF(path, func(file *elf.File) error {
+		if file.Type != want {
+			return fmt.Errorf("it is of type %s, expected %s", file.Type, want)
+		}
+		return nil
+	})
+	if errors.Is(err, errNoELF) && !device && isBitcode(path) {
+		err = checkBitcode(path)
+	}
+	return damage("object", path, err)
+}
+
+// damage words what is wrong with a file that a compiler made.
+func damage(what, path string, err error) string {
+	if err == nil {
+		return ""
+	}
+	return "it ended well but its " + what + " is damaged: " + err.Error() + spaceWords(path)
+}
+
+// spaceWords explains a damaged file when its filesystem is full.
+func spaceWords(path string) string {
+	if !hasRoom(path) {
+		return "; the filesystem of the cache is full: " + unix.ENOSPC.Error()
+	}
+	return "; run it again, and look whether the compiler is a wrapper that changes its output"
+}
+
+// cutShort is the error of a report beside path whose end is missing.
+func cutShort(path string) error {
+	if !hasRoom(path) {
+		return fmt.Errorf("its end is missing: %w", unix.ENOSPC)
+	}
+	return errors.New("its end is missing; run it again, and look whether the compiler is a wrapper that changes its output")
+}
+
+// hasRoom reports whether the filesystem of path has room for a small file.
+func hasRoom(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) != nil || fs.Bavail*uint64(fs.Bsize) > 1<<20
+}
+
+var errNoELF = errors.New("it is no ELF file")
+
+// readELF passes an ELF file for 64 bits, of which no part is missing, to use.
+func readELF(path string, use func(*elf.File) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
+		return fmt.Errorf("%w (%d bytes)", errNoELF, info.Size())
+	}
+	file, err := elf.NewFile(f)
+	if err != nil {
+		return fmt.Errorf("its headers cannot be read, as in a file of which the end is missing (%d bytes): %w", info.Size(), err)
+	}
+	if file.Class != elf.ELFCLASS64 {
+		return fmt.Errorf("it is of class %s, expected %s", file.Class, elf.ELFCLASS64)
+	}
+	if err := checkExtent(file, uint64(info.Size())); err != nil {
+		return err
+	}
+	return use(file)
+}
+
+// checkExtent fails when a segment or section of the file ends behind its size in bytes, or
+// when the names of the sections are gone.
+func checkExtent(file *elf.File, size uint64) error {
+	for i, p := range file.Progs {
+		if p.Off > size || p.Filesz > size-p.Off {
+			return fmt.Errorf("segment %d (%s) ends at byte %d of a file of %d bytes", i, p.Type, p.Off+p.Filesz, size)
+		}
+	}
+	for i, s := range file.Sections {
+		switch {
+		case s.Type == elf.SHT_NULL:
+		case s.Type != elf.SHT_NOBITS && (s.Offset > size || s.FileSize > size-s.Offset):
+			return fmt.Errorf("section %s ends at byte %d of a file of %d bytes", s.Name, s.Offset+s.FileSize, size)
+		case s.Name == "":
+			return fmt.Errorf("section %d has no name", i)
+		}
+	}
+	if file.Type == elf.ET_REL && len(file.Sections) == 0 {
+		return errors.New("it has no sections")
+	}
+	return nil
+}
+
+// checkDynamic fails when the loader would not find its tables in the file.
+func checkDynamic(file *elf.File) error {
+	entries, err := dynamicEntries(file)
+	if err != nil {
+		return err
+	}
+	for _, tag := range []elf.DynTag{elf.DT_STRTAB, elf.DT_SYMTAB} {
+		if _, ok := entries[tag]; !ok {
+			return fmt.Errorf("its dynamic table has no %s", tag)
+		}
+	}
+	for tag, size := range map[elf.DynTag]elf.DynTag{
+		elf.DT_STRTAB: elf.DT_STRSZ, elf.DT_SYMTAB: elf.DT_SYMENT, elf.DT_RELA: elf.DT_RELASZ, elf.DT_JMPREL: elf.DT_PLTRELSZ,
+		elf.DT_INIT_ARRAY: elf.DT_INIT_ARRAYSZ, elf.DT_FINI_ARRAY: elf.DT_FINI_ARRAYSZ,
+		elf.DT_HASH: 0, elf.DT_GNU_HASH: 0, elf.DT_VERSYM: 0, elf.DT_VERNEED: 0,
+	} {
+		if at, ok := entries[tag]; ok && !loaded(file, at, max(entries[size], 1)) {
+			return fmt.Errorf("%s of its dynamic table, at address %#x, is in no segment of the file", tag, at)
+		}
+	}
+	return nil
+}
+
+// dynamicEntries reads the dynamic table by its segment: a library needs no sections.
+func dynamicEntries(file *elf.File) (map[elf.DynTag]uint64, error) {
+	for _, p := range file.Progs {
+		if p.Type != elf.PT_DYNAMIC {
+			continue
+		}
+		data, err := io.ReadAll(p.Open())
+		if err != nil {
+			return nil, fmt.Errorf("its dynamic table: %w", err)
+		}
+		entries := map[elf.DynTag]uint64{}
+		for ; len(data) >= 16; data = data[16:] {
+			tag := elf.DynTag(file.ByteOrder.Uint64(data))
+			if tag == elf.DT_NULL {
+				break
+			}
+			entries[tag] = file.ByteOrder.Uint64(data[8:])
+		}
+		return entries, nil
+	}
+	return nil, errors.New("it has no dynamic table")
+}
+
+// loaded reports whether so many bytes at an address come from the file.
+func loaded(file *elf.File, at, size uint64) bool {
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_LOAD && at >= p.Vaddr && at-p.Vaddr < p.Filesz && size <= p.Filesz-(at-p.Vaddr) {
+			return true
+		}
+	}
+	return false
+}
+
+// bitcodeMagic begins LLVM bitcode, and its last block is the table of strings.
+const (
+	bitcodeMagic   = "BC\xc0\xde"
+	bitcodeStrings = 23
+)
+
+func isBitcode(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	magic := make([]byte, len(bitcodeMagic))
+	_, err = io.ReadFull(f, magic)
+	return err == nil && string(magic) == bitcodeMagic
+}
+
+// checkBitcode fails when a block of LLVM bitcode ends behind the file, or the file ends
+// before the table of strings, the last block. At the top level there are blocks alone:
+// abbreviation 1 in 2 bits, the block's number in 8, the width of its abbreviations in 4,
+// and, aligned to 32 bits, its length in words.
+func checkBitcode(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	last := -1
+	for at := len(bitcodeMagic); at < len(data); {
+		const head = 8 // bytes
+		if at+head > len(data) || data[at]&3 != 1 {
+			return fmt.Errorf("its bitcode has no block at byte %d of %d", at, len(data))
+		}
+		last = int(binary.LittleEndian.Uint16(data[at:])>>2) & 0xff
+		at += head + 4*int(binary.LittleEndian.Uint32(data[at+4:]))
+		if at > len(data) {
+			return fmt.Errorf("a block of its bitcode ends at byte %d of a file of %d bytes", at, len(data))
+		}
+	}
+	if last != bitcodeStrings {
+		return fmt.Errorf("the last block of its bitcode is %d, expected %d, the table of strings", last, bitcodeStrings)
+	}
+	return nil
+}
+
+// machineOf is the machine that the objects in a folder are for, [elf.EM_NONE] when none of
+// them is an ELF file.
+func machineOf(dir string, objects []string) elf.Machine {
+	for _, name := range objects {
+		if f, err := elf.Open(filepath.Join(dir, name)); err == nil {
+			_ = f.Close()
+			return f.Machine
+		}
+	}
+	return elf.EM_NONE
+}

@@ -1,0 +1,298 @@
+package jit_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// damagedCache is a cache of two modules, a failed build and a laid-out source tree.
+type damagedCache struct {
+	*bench
+	reqs  []jit.Request
+	want  []string // digests of the libraries
+	whole string   // a copy of the cache
+	// places are what damage is done to, by what it is: paths in the cache folder.
+	places map[string]string
+	tree   *jit.EmbeddedTree
+}
+
+func newDamagedCache(t *testing.T) *damagedCache {
+	b, reqs := twins(t)
+	want, err := b.libraries(reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a failed build leaves a record and a log
+		b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n")
+		b.write("src/twin.cpp", "int x = ;\n")
+		if _, err := b.libraries(reqs); err == nil {
+			t.Fatal("the build did not fail")
+		}
+	}
+	b.write("src/a.cpp", testFiles["src/a.cpp"])
+	b.write("src/twin.cpp", "extern \"C\" int demo_a() { return 7; }\n")
+	if _, err := b.libraries(reqs); err != nil {
+		t.Fatal(err)
+	}
+	d := &damagedCache{bench: b, reqs: reqs, want: want}
+	if err := os.WriteFile(b.cacheDir+"/v2/trimmed", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.tree = jit.NewEmbeddedTree(os.DirFS(b.root), openStore(t, b.cacheDir))
+	if _, err := d.tree.Dir(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	d.whole = b.keep()
+	d.findPlaces()
+	return d
+}
+
+// findPlaces notes one path of each sort.
+func (d *damagedCache) findPlaces() {
+	d.t.Helper()
+	d.places = map[string]string{}
+	for name, pattern := range map[string]string{
+		"manifest": "v2/record/manifest/*/*", "deplist": "v2/record/deplist/*/*", "object": "v2/record/object/*/*",
+		"linked": "v2/record/linked/*/*", "failure": "v2/record/failure/*/*", "last": "v2/record/last/*/*", "compiler": "v2/record/compiler/*/*",
+		"blob": "v2/blob/*/*", "library": "v2/artifact/*/*.so", "description": "v2/artifact/*/artifact.json",
+		"counts": "v2/counts", "digests": "v2/filehash", "trimmed": "v2/trimmed", "tag": "CACHEDIR.TAG",
+		"lock": "v2/lock/*", "log": "v2/log/*", "source": "v2/source/*/src/a.cpp",
+		"artifact folder": "v2/artifact/*", "shard": "v2/record/object/*", "kind": "v2/record/object", "source folder": "v2/source/*",
+	} {
+		found, err := filepath.Glob(filepath.Join(d.cacheDir, pattern))
+		if err != nil || len(found) == 0 {
+			d.t.Fatalf("no %s: %v", pattern, err)
+		}
+		d.places[name] = found[0]
+	}
+}
+
+// verdict is what Verify has to say of damage to a place.
+type verdict int
+
+const (
+	fault verdict = iota
+	missing
+	nothing
+)
+
+// expect is the path that has to be reported, and as what.
+func (d *damagedCache) expected(place, what string) (string, verdict) {
+	path := d.places[place]
+	switch {
+	case slices.Contains([]string{"lock", "log", "trimmed"}, place) && irregulars[what] == nil,
+		slices.Contains([]string{"lock", "log", "trimmed", "counts", "digests"}, place) && what == "an empty file" && place != "digests",
+		place == "counts" && slices.Contains([]string{"emptied", "doubled", "without a first line"}, what), // whole lines
+		place == "tag" && slices.Contains([]string{"middle bit flipped", "last bit flipped", "cut by a byte", "cut in half", "appended to", "doubled", "without a byte"}, what):
+		return "", nothing
+	case place == "library", place == "description":
+		return filepath.Dir(path), fault
+	case place == "source":
+		return d.places["source folder"], fault
+	}
+	return path, fault
+}
+
+// gone is the path that has to be reported when the place is removed, and as what.
+func (d *damagedCache) gone(place string) (string, verdict) {
+	switch place {
+	case "manifest", "deplist", "object", "linked", "last", "compiler", "blob":
+		return d.places[place], missing
+	case "library", "description":
+		return filepath.Dir(d.places[place]), fault
+	case "source":
+		return d.places["source folder"], fault
+	}
+	return "", nothing
+}
+
+// check verifies the damaged cache, and then builds with it.
+func (d *damagedCache) check(what, path string, want verdict) {
+	d.t.Helper()
+	rep := within(d.t, what+": verify", func() (r report, err error) {
+		v, err := jit.Verify(openStore(d.t, d.cacheDir))
+		for _, f := range v.Faults {
+			r.faults = append(r.faults, f.Path)
+		}
+		for _, f := range v.Missing {
+			r.missing = append(r.missing, f.Path)
+		}
+		return r, err
+	})
+	if reported := slices.Contains(rep.faults, path); reported != (want == fault) || want != fault && len(rep.faults) > 0 {
+		d.t.Errorf("%s: faults %q, want %q", what, rep.faults, path)
+	}
+	if reported := slices.Contains(rep.missing, path); want != fault && reported != (want == missing) {
+		d.t.Errorf("%s: missing %q, want %q", what, rep.missing, path)
+	}
+	if want == nothing || !*everyPart && rand.IntN(3) > 0 { // builds take long: a sample of them
+		return
+	}
+	d.builds(what + ", put aside")
+	if rep, err := jit.Verify(openStore(d.t, d.cacheDir)); err != nil || len(rep.Faults) > 0 {
+		d.t.Errorf("%s, mended: %v, %v", what, rep.Faults, err)
+	}
+}
+
+type report struct{ faults, missing []string }
+
+// within fails the test when f takes too long: a pipe that is read never ends.
+func within[T any](t *testing.T, what string, f func() (T, error)) T {
+	t.Helper()
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			t.Errorf("%s: %v", what, r.err)
+		}
+		return r.value
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%s: hangs", what)
+		panic("unreachable")
+	}
+}
+
+// builds wants the right libraries and the right source tree.
+func (d *damagedCache) builds(what string) {
+	d.t.Helper()
+	got := within(d.t, what+": a build", func() ([]string, error) { return d.libraries(d.reqs) })
+	if !slices.Equal(got, d.want) {
+		d.t.Errorf("%s: a build gives %q, want %q", what, got, d.want)
+	}
+	within(d.t, what+": the sources", func() (string, error) {
+		return jit.NewEmbeddedTree(os.DirFS(d.root), openStore(d.t, d.cacheDir)).Dir(context.Background())
+	})
+}
+
+func (d *damagedCache) folders() []string {
+	return []string{"artifact folder", "shard", "kind", "source folder"}
+}
+
+// TestVerifyFindsEveryDamage does each kind of damage to each sort of file: Verify reports
+// it, or rightly does not, and a build afterwards gives the right libraries.
+func TestVerifyFindsEveryDamage(t *testing.T) {
+	d := newDamagedCache(t)
+	n := 0
+	for place, path := range d.places {
+		if slices.Contains(d.folders(), place) {
+			continue
+		}
+		all := map[string]func(string) error{"removed": os.Remove, "with other permissions": func(p string) error { return os.Chmod(p, 0o400) },
+			"with another name too": func(p string) error { return os.Link(p, filepath.Join(t.TempDir(), "twin")) }}
+		for _, kinds := range []map[string]func(string) error{contents, irregulars, exchanges} {
+			for what, do := range kinds {
+				all[what] = do
+			}
+		}
+		for what, do := range all {
+			if exchanges[what] != nil && (sibling(path) == "" || slices.Contains([]string{"source", "lock", "log", "trimmed", "counts", "digests", "tag"}, place)) {
+				continue
+			}
+			d.restore(d.whole)
+			if data, err := os.ReadFile(path); err != nil || len(data) == 0 && contents[what] != nil {
+				continue
+			}
+			if err := do(path); err != nil {
+				t.Fatalf("%s %s: %v", place, what, err)
+			}
+			at, want := d.expected(place, what)
+			switch what {
+			case "removed":
+				at, want = d.gone(place)
+			case "with other permissions", "with another name too":
+				at, want = "", nothing
+			case "renamed to another's key":
+				at = d.renamed(place, at)
+			}
+			d.check(place+" "+what, at, want)
+			n++
+		}
+	}
+	t.Logf("%d cases", n)
+}
+
+// renamed is the path that is reported when place was renamed over its sibling.
+func (d *damagedCache) renamed(place, at string) string {
+	if place == "library" || place == "description" {
+		return at
+	}
+	whole := strings.Replace(d.places[place], d.cacheDir, d.whole, 1)
+	return strings.Replace(sibling(whole), d.whole, d.cacheDir, 1)
+}
+
+func TestVerifyFindsEveryDamagedFolder(t *testing.T) {
+	d := newDamagedCache(t)
+	for _, place := range d.folders() {
+		for what, do := range irregulars {
+			if what == "a folder" {
+				continue
+			}
+			d.restore(d.whole)
+			if err := do(d.places[place]); err != nil {
+				t.Fatalf("%s %s: %v", place, what, err)
+			}
+			d.check(place+" "+what, d.places[place], fault)
+		}
+	}
+}
+
+// TestBuildsPassDamageBy builds without a Verify before: nothing is waited for, nothing
+// blocks the way of what is made anew.
+func TestBuildsPassDamageBy(t *testing.T) {
+	d := newDamagedCache(t)
+	for place, path := range d.places {
+		for what, do := range irregulars {
+			d.restore(d.whole)
+			if err := do(path); err != nil {
+				t.Fatalf("%s %s: %v", place, what, err)
+			}
+			d.builds(place + " " + what)
+		}
+	}
+}
+
+// TestBuildsAnewOverDamage: the files that a build would write are blocked, and all that
+// leads to them is gone.
+func TestBuildsAnewOverDamage(t *testing.T) {
+	d := newDamagedCache(t)
+	for what, do := range irregulars {
+		d.restore(d.whole)
+		err := filepath.WalkDir(d.cacheDir, func(p string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || strings.Contains(p, "/source/") || strings.HasSuffix(p, "CACHEDIR.TAG") || strings.Contains(p, "/.nfs/") {
+				return err
+			}
+			return do(p)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.builds("everything is " + what)
+		d.write("src/a.cpp", "int x = ;\n") // a log is written
+		within(t, "a build that fails, everything was "+what, func() ([]string, error) {
+			_, err := d.libraries(d.reqs)
+			if err == nil {
+				return nil, fmt.Errorf("it did not fail")
+			}
+			return nil, nil
+		})
+		d.write("src/a.cpp", testFiles["src/a.cpp"])
+	}
+}

@@ -1,0 +1,243 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/cache"
+)
+
+// Two modules whose records are exchanged.
+const twinConfig = oneUnit + `
+[module.module_twin]
+include = ["include"]
+[[module.module_twin.source]]
+path = "src/twin.cpp"
+`
+
+func twins(t *testing.T) (*bench, []jit.Request) {
+	t.Helper()
+	b := oneUnitBench(t)
+	b.write("config.toml", twinConfig)
+	b.write("src/twin.cpp", "extern \"C\" int demo_a() { return 7; }\n")
+	first := demo(t)
+	second := first
+	second.Module = "module_twin"
+	return b, []jit.Request{first, second}
+}
+
+// libraries are the digests of what a build gives, in the order of the requests.
+func (b *bench) libraries(reqs []jit.Request, change ...func(*jit.Options)) ([]string, error) {
+	b.t.Helper()
+	results, err := b.manager(change...).Build(context.Background(), reqs...)
+	var digests []string
+	for _, r := range results {
+		if r.Err == nil && (r.Artifact.Module != r.Module || filepath.Base(r.Artifact.Path) != r.Module+".so") {
+			b.t.Errorf("%s gave %s of %s", r.Request, r.Artifact.Path, r.Artifact.Module)
+		}
+		digests = append(digests, r.Artifact.Digest)
+	}
+	return digests, err
+}
+
+// records are the paths of all records below a cache folder, by kind.
+func records(t *testing.T, dir string) map[string][]string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "v2/record/*/*/*"))
+	if err != nil || len(paths) < 10 {
+		t.Fatalf("records %q, %v", paths, err)
+	}
+	byKind := map[string][]string{}
+	for _, p := range paths {
+		kind := filepath.Base(filepath.Dir(filepath.Dir(p)))
+		byKind[kind] = append(byKind[kind], p)
+	}
+	return byKind
+}
+
+// pairs are all pairs of one kind, and one of each two kinds.
+func pairs(byKind map[string][]string) (out [][2]string) {
+	var firsts []string
+	for _, paths := range byKind {
+		for i, a := range paths {
+			for _, b := range paths[i+1:] {
+				out = append(out, [2]string{a, b})
+			}
+		}
+		for _, other := range firsts {
+			out = append(out, [2]string{paths[0], other})
+		}
+		firsts = append(firsts, paths[0])
+	}
+	return out
+}
+
+func exchange(t *testing.T, p [2]string) {
+	t.Helper()
+	aside := p[0] + ".aside"
+	if err := errors.Join(os.Rename(p[0], aside), os.Rename(p[1], p[0]), os.Rename(aside, p[1])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// verify wants exactly these paths reported as damaged.
+func verify(t *testing.T, what string, store *cache.Dir, want ...string) {
+	t.Helper()
+	rep, err := jit.Verify(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range rep.Faults {
+		got[f.Path] = f.Reason
+	}
+	for _, path := range want {
+		if got[path] == "" {
+			t.Errorf("%s: %s is not reported; reported are %v", what, path, rep.Faults)
+		}
+		delete(got, path)
+	}
+	if len(got) > 0 {
+		t.Errorf("%s: reported without damage: %v", what, got)
+	}
+}
+
+func openStore(t *testing.T, dir string) *cache.Dir {
+	t.Helper()
+	store, err := cache.Open(dir, cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// TestExchangedRecords exchanges every two records: each build gives its own library, and
+// cache verify reports both.
+func TestExchangedRecords(t *testing.T) {
+	b, reqs := twins(t)
+	want, err := b.libraries(reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"src/a.cpp", "src/twin.cpp"} { // failures are records too
+		good, err := os.ReadFile(filepath.Join(b.root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.write(name, "int x = ;\n")
+		if _, err := b.libraries(reqs); err == nil {
+			t.Fatal("the build did not fail")
+		}
+		b.write(name, string(good))
+	}
+	whole := b.keep()
+	list := pairs(records(t, b.cacheDir))
+	if len(list) < 20 {
+		t.Fatalf("only %d pairs", len(list))
+	}
+	for _, p := range list {
+		what := shortName(p[0]) + " and " + shortName(p[1])
+		b.restore(whole)
+		exchange(t, p)
+		if got, err := b.libraries(reqs); err != nil || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("%s exchanged: a build gives %v, %v; want %v", what, got, err, want)
+		}
+		b.restore(whole)
+		exchange(t, p)
+		verify(t, what, openStore(t, b.cacheDir), p[0], p[1])
+		if got, err := b.libraries(reqs); err != nil || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("%s put aside: a build gives %v, %v; want %v", what, got, err, want)
+		}
+		verify(t, what+" mended", openStore(t, b.cacheDir))
+	}
+	t.Logf("%d pairs", len(list))
+}
+
+// keep copies the cache, and restore puts the copy in its place.
+func (b *bench) keep() (whole string) {
+	b.t.Helper()
+	whole = filepath.Join(b.t.TempDir(), "whole")
+	if err := os.CopyFS(whole, os.DirFS(b.cacheDir)); err != nil {
+		b.t.Fatal(err)
+	}
+	return whole
+}
+
+func (b *bench) restore(whole string) {
+	b.t.Helper()
+	if err := errors.Join(os.RemoveAll(b.cacheDir), os.CopyFS(b.cacheDir, os.DirFS(whole)), os.Chmod(b.cacheDir, 0o700)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// shortName is the kind of a record and the beginning of its key.
+func shortName(path string) string {
+	return filepath.Base(filepath.Dir(filepath.Dir(path))) + " " + filepath.Base(path)[:8]
+}
+
+// TestExchangedRecordsOfPrebuiltCache: without a compiler, a build gives its own library or
+// none.
+func TestExchangedRecordsOfPrebuiltCache(t *testing.T) {
+	b, reqs := twins(t)
+	made := b.prebuild(reqs...)
+	want, err := b.libraries(reqs, b.over(made), without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pairs(records(t, made)) {
+		what := shortName(p[0]) + " and " + shortName(p[1])
+		exchange(t, p)
+		got, err := b.libraries(reqs, b.over(made), without)
+		for i := range want {
+			if got[i] != want[i] && got[i] != "" {
+				t.Errorf("%s exchanged: a build gives %v, %v; want %v or errors", what, got, err, want)
+			}
+		}
+		if got, err := b.libraries(reqs, b.over(made)); err != nil || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("%s exchanged: with a compiler a build gives %v, %v; want %v", what, got, err, want)
+		}
+		store := openStore(t, filepath.Join(t.TempDir(), "cache"))
+		tier, err := cache.OpenTier(made, cache.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Over(tier)
+		verify(t, what, store, p[0], p[1])
+		exchange(t, p)
+	}
+}
+
+// TestLinkedRecordOfAnotherModule: a record that is intact and leads elsewhere is put aside.
+func TestLinkedRecordOfAnotherModule(t *testing.T) {
+	b, reqs := twins(t)
+	want, err := b.libraries(reqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []cache.Fault
+	store, err := cache.Open(b.cacheDir, cache.Options{Faulty: func(f cache.Fault) { told = append(told, f) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := records(t, b.cacheDir)["linked"]
+	key := func(i int) cache.Key { return cache.Key(filepath.Base(linked[i])) }
+	id, err := store.Get(cache.Linked, key(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(cache.Linked, key(1), id); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.libraries(reqs, func(o *jit.Options) { o.Cache = store })
+	if err != nil || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("a build gives %v, %v; want %v", got, err, want)
+	}
+	if len(told) != 1 || told[0].Path != linked[1] || !strings.Contains(told[0].Reason, "it leads to module_") {
+		t.Errorf("told %+v, want the record of another module", told)
+	}
+}

@@ -1,0 +1,46 @@
+package filehash
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Check reports damage to the memo kept in the file path. A missing file is none, and what
+// is no regular file is for the owner of the folder to look at.
+func Check(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t := newTable(data)
+	if t.data == nil {
+		return fmt.Errorf("it does not begin as remembered digests do, or is cut short (%d bytes)", len(data))
+	}
+	return t.check()
+}
+
+// check reports the first record that is damaged, or does not follow the one before it.
+func (t *table) check() error {
+	at := len(magic) + 4 + 4*t.count
+	for i := range t.count {
+		offset := binary.LittleEndian.Uint32(t.data[len(magic)+4+4*i:])
+		_, _, whole := t.record(i)
+		if int64(offset) != int64(at) || !intact(whole) {
+			return fmt.Errorf("record %d of %d is damaged", i+1, t.count)
+		}
+		at += len(whole)
+	}
+	if at != len(t.data) {
+		return fmt.Errorf("%d bytes follow the last of %d records", len(t.data)-at, t.count)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is what a process did with a name in the filesystem.
+type Kind byte
+
+// The kinds of access.
+const (
+	Read    Kind = 'r' // a regular file was opened for reading, or executed
+	Listed  Kind = 'd' // a folder was opened
+	Found   Kind = 'f' // something was there; its content was not asked for
+	Linked  Kind = 'l' // a symbolic link was read
+	Missing Kind = 'm' // nothing was there
+)
+
+// Access is one name that a traced process looked up.
+type Access struct {
+	Kind    Kind
+	Path    string // absolute, as the process sees the filesystem
+	Inside  bool   // the process had another root folder or other mounts than this one
+	Program bool   // the file was executed
+	Dev     uint64 // of the file, for Read
+	Ino     uint64
+}
+
+// Trace is what a command and its children looked up. Names that they wrote themselves are left out.
+type Trace struct {
+	Accesses []Access
+	Lost     string // why it is incomplete; "" when it is complete
+}
+
+// UntraceableError reports that this machine does not let a process trace another. The command has had no effect
+// that an untraced run would not have.
+type UntraceableError struct{ Err error }
+
+func (e *UntraceableError) Error() string { return "trace a process: " + e.Err.Error() }
+
+// Unwrap returns the system's error.
+func (e *UntraceableError) Unwrap() error { return e.Err }
+
+// Trace is like Run, and returns what the command and its children looked up by name. Under a tracer set-user-ID
+// programs run without their privileges. Children that outlive the program are no longer traced and are left alone.
+func (c *Command) Trace(parent context.Context) (*Trace, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	c.bound(cancel)
+	out, err := c.pipes()
+	if err != nil {
+		return nil, err
+	}
+	t := newTracer()
+	err = t.run(ctx, c, out)
+	out.finish(c.Grace)
+	switch over := overflow(ctx); {
+	case over != nil:
+		return nil, over
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return t.trace(), err
+}
+
+// run starts the command on a thread of its own, the only one that may trace it, and waits for its end.
+func (t *tracer) run(ctx context.Context, c *Command, out *pipes) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- t.follow(ctx, c, out)
+	}()
+	return <-done
+}
+
+func (t *tracer) follow(ctx context.Context, c *Command, out *pipes) error {
+	p, err := os.StartProcess(c.Argv[0], c.Argv, &os.ProcAttr{
+		Dir: c.Dir, Env: c.Env, Files: []*os.File{out.null, out.writers[0], out.writers[1]},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL},
+	})
+	out.closeWriters()
+	if err != nil {
+		return &UntraceableError{err}
+	}
+	pid := p.Pid
+	defer func() { _ = p.Release() }()
+	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-pid, unix.SIGKILL) })
+	defer stop()
+	status, err := t.loop(pid)
+	t.leave(err != nil || ctx.Err() != nil)
+	if err != nil {
+		return &UntraceableError{err}
+	}
+	return exitError(status)
+}
+
+func exitError(ws unix.WaitStatus) error {
+	switch {
+	case ws.Signaled():
+		return fmt.Errorf("signal: %s", ws.Signal())
+	case ws.ExitStatus() != 0:
+		return fmt.Errorf("exit status %d", ws.ExitStatus())
+	}
+	return nil
+}
+
+// pipes carry a command's output to its buffers.
+type pipes struct {
+	null    *os.File
+	readers []*os.File
+	writers [2]*os.File
+	copying sync.WaitGroup
+}
+
+func (c *Command) pipes() (*pipes, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	p := &pipes{null: null}
+	buffers := []*Buffer{c.Output, c.Errors}
+	for i, b := range buffers {
+		if b == nil {
+			p.writers[i] = p.writers[0]
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.closeWriters()
+			p.finish(0)
+			return nil, err
+		}
+		p.readers, p.writers[i] = append(p.readers, r), w
+		p.copying.Go(func() { _, _ = io.Copy(b, r) })
+	}
+	return p, nil
+}
+
+func (p *pipes) closeWriters() {
+	p.null.Close()
+	for _, w := range p.writers {
+		if w != nil {
+			w.Close() // one file twice is no harm
+		}
+	}
+}
+
+// finish waits until all output has arrived, for children that keep it open at most that long.
+func (p *pipes) finish(grace time.Duration) {
+	timer := time.AfterFunc(grace, func() {
+		for _, r := range p.readers {
+			_ = r.SetReadDeadline(time.Now())
+		}
+	})
+	p.copying.Wait()
+	timer.Stop()
+	for _, r := range p.readers {
+		r.Close()
+	}
+}
+
+var errNoTracer = errors.New("tracing is not available for this architecture")

@@ -1,0 +1,290 @@
+package process
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// tracer follows a process and its children with ptrace(2). All its methods run on one thread.
+type tracer struct {
+	threads map[int]*thread
+	ended   map[int]bool    // threads that ended before the stop of their parent that reports them
+	rules   map[uint64]rule // system calls of interest, by number
+	seen    map[Access]bool
+	written map[name]bool
+	lost    string
+}
+
+// name is a path as some process sees it.
+type name struct {
+	path   string
+	inside bool
+}
+
+// thread is one traced thread.
+type thread struct {
+	started   bool  // its first stop is over
+	announced bool  // its parent has reported it
+	pending   *call // the system call that it is in, if it is one of interest
+	inside    *bool // see Access.Inside; nil: not known yet
+}
+
+// call is a system call with its arguments.
+type call struct {
+	rule rule
+	path name        // absolute
+	file unix.Stat_t // for execve: what will be executed
+	args [6]uint64
+}
+
+const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
+	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+
+func newTracer() *tracer {
+	return &tracer{rules: platformRules(), threads: map[int]*thread{}, ended: map[int]bool{}, seen: map[Access]bool{}, written: map[name]bool{}}
+}
+
+// loop runs the process, which is stopped at its first instruction, until it ends. The error is of tracing.
+func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
+	var ws unix.WaitStatus
+	if len(t.rules) == 0 {
+		return ws, errNoTracer
+	}
+	if _, err := wait(pid, &ws); err != nil || !ws.Stopped() {
+		return ws, fmt.Errorf("the process did not stop: status %#x, %w", ws, cmp.Or[error](err, unix.ESRCH))
+	}
+	if err := unix.PtraceSetOptions(pid, traceOptions); err != nil {
+		return ws, fmt.Errorf("set options: %w", err)
+	}
+	t.threads[pid] = &thread{started: true, announced: true}
+	if err := unix.PtraceSyscall(pid, 0); err != nil {
+		return ws, fmt.Errorf("continue: %w", err)
+	}
+	for {
+		id, err := t.next(&ws)
+		if err != nil {
+			return ws, fmt.Errorf("wait: %w", err)
+		}
+		if !ws.Stopped() {
+			t.forget(id)
+			if id == pid {
+				return ws, nil
+			}
+			continue
+		}
+		signal, err := t.stopped(id, ws)
+		if err != nil {
+			return ws, err
+		}
+		_ = unix.PtraceSyscall(id, signal) // ESRCH: it was killed meanwhile, and its end will be reported
+	}
+}
+
+// next waits for a stop or the end of a traced thread. This thread may have started other programs before, for which the host
+// program waits itself: their ends are looked at and not taken.
+func (t *tracer) next(ws *unix.WaitStatus) (int, error) {
+	for {
+		id, trapped, err := peek()
+		if err != nil {
+			return 0, err
+		}
+		if trapped || t.threads[id] != nil {
+			return wait(id, ws)
+		}
+		// The kernel reports this child first until the host program has waited for it.
+		for id := range t.threads {
+			if got, err := poll(id, ws); err == nil && got == id {
+				return id, nil
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// peek waits until a child of this thread has something to report, and leaves the report in place. trapped is true of
+// stops that only traced threads make.
+func peek() (id int, trapped bool, err error) {
+	var info unix.Siginfo
+	err = unix.EINTR
+	for err == unix.EINTR {
+		err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+	}
+	// In the union behind the first 16 bytes, si_pid comes first.
+	id = int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), 16)))
+	return id, info.Code == cldTrapped, err
+}
+
+// cldTrapped is CLD_TRAPPED of signal.h.
+const cldTrapped = 4
+
+// wait takes the report of a thread.
+func wait(id int, ws *unix.WaitStatus) (int, error) { return wait4(id, ws, unix.WALL|unix.WNOTHREAD) }
+
+// poll is wait that returns 0 if there is no report.
+func poll(id int, ws *unix.WaitStatus) (int, error) {
+	return wait4(id, ws, unix.WALL|unix.WNOTHREAD|unix.WNOHANG)
+}
+
+func wait4(id int, ws *unix.WaitStatus, options int) (int, error) {
+	for {
+		got, err := unix.Wait4(id, ws, options, nil)
+		if err != unix.EINTR {
+			return got, err
+		}
+	}
+}
+
+// forget removes a thread that has ended.
+func (t *tracer) forget(id int) {
+	if th := t.threads[id]; th == nil || !th.announced {
+		t.ended[id] = true
+	}
+	delete(t.threads, id)
+}
+
+// announce adds the thread that the thread id has just made, and is stopped to report.
+func (t *tracer) announce(id int) {
+	msg, err := unix.PtraceGetEventMsg(id)
+	if err != nil {
+		return // it was killed, and its end will be reported
+	}
+	child := int(msg)
+	if t.ended[child] {
+		delete(t.ended, child)
+		return
+	}
+	if t.threads[child] == nil {
+		t.threads[child] = &thread{}
+	}
+	t.threads[child].announced = true
+}
+
+// stopped handles one stop of a thread and returns the signal to deliver to it.
+func (t *tracer) stopped(id int, ws unix.WaitStatus) (signal int, err error) {
+	th := t.threads[id]
+	if th == nil {
+		th = &thread{}
+		t.threads[id] = th
+	}
+	sig := ws.StopSignal()
+	switch {
+	case sig == unix.SIGTRAP|0x80:
+		return 0, t.syscall(id, th)
+	case sig == unix.SIGTRAP && ws.TrapCause() > 0:
+		switch ws.TrapCause() {
+		case unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK, unix.PTRACE_EVENT_CLONE:
+			t.announce(id)
+		case unix.PTRACE_EVENT_EXEC:
+			th.inside = nil
+			if old, err := unix.PtraceGetEventMsg(id); err == nil && int(old) != id {
+				th.pending = t.pendingOf(int(old)) // a thread other than the first has executed it
+			}
+		}
+		return 0, nil
+	case sig == unix.SIGSTOP && !th.started:
+		th.started = true
+		return 0, nil
+	}
+	return int(sig), nil
+}
+
+func (t *tracer) pendingOf(id int) *call {
+	if th := t.threads[id]; th != nil {
+		delete(t.threads, id)
+		return th.pending
+	}
+	return nil
+}
+
+// leave ends tracing: the threads that are left are killed, or go on by themselves. A thread can be let go of only while
+// it is stopped. One that has just begun stops without being told to.
+func (t *tracer) leave(kill bool) {
+	sig := unix.SIGSTOP
+	if kill {
+		sig = unix.SIGKILL
+	}
+	for id, th := range t.threads {
+		if th.started || kill {
+			_, _, _ = unix.RawSyscall(unix.SYS_TKILL, uintptr(id), uintptr(sig), 0)
+		}
+	}
+	for len(t.threads) > 0 {
+		var ws unix.WaitStatus
+		id, err := t.next(&ws)
+		switch {
+		case err != nil:
+			return
+		case !ws.Stopped():
+			t.forget(id)
+		case kill:
+			_ = unix.PtraceCont(id, int(unix.SIGKILL))
+		case ws.StopSignal() == unix.SIGSTOP:
+			_ = unix.PtraceDetach(id)
+			t.forget(id)
+		case ws.StopSignal() == unix.SIGTRAP|0x80 || ws.TrapCause() > 0:
+			if c := ws.TrapCause(); c == unix.PTRACE_EVENT_FORK || c == unix.PTRACE_EVENT_VFORK || c == unix.PTRACE_EVENT_CLONE {
+				t.announce(id)
+			}
+			_ = unix.PtraceCont(id, 0)
+		default:
+			_ = unix.PtraceCont(id, int(ws.StopSignal()))
+		}
+	}
+}
+
+// syscallInfo is struct ptrace_syscall_info.
+type syscallInfo struct {
+	op   uint8
+	_    [3]uint8
+	arch uint32
+	_    [2]uint64
+	data [8]uint64 // entry: number and arguments; exit: result
+}
+
+// syscall handles the entry into a system call or the return from it.
+func (t *tracer) syscall(id int, th *thread) error {
+	var info syscallInfo
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(id), unsafe.Sizeof(info),
+		uintptr(unsafe.Pointer(&info)), 0, 0)
+	switch {
+	case errno == unix.ESRCH: // killed
+		return nil
+	case errno != 0:
+		return fmt.Errorf("read a system call: %w", errno)
+	case info.op == unix.PTRACE_SYSCALL_INFO_ENTRY:
+		th.pending = nil
+		if info.arch != auditArch {
+			t.lose("a program of another architecture ran")
+			return nil
+		}
+		if r, ok := t.rules[info.data[0]]; ok {
+			th.pending = t.enter(id, th, r, [6]uint64(info.data[1:7]))
+		}
+	case info.op == unix.PTRACE_SYSCALL_INFO_EXIT && th.pending != nil:
+		t.result(id, th, th.pending, int64(info.data[0]))
+		th.pending = nil
+	}
+	return nil
+}
+
+func (t *tracer) lose(why string) {
+	if t.lost == "" {
+		t.lost = why
+	}
+}
+
+// trace returns the accesses in order, without the names that the command wrote.
+func (t *tracer) trace() *Trace {
+	all := slices.SortedFunc(maps.Keys(t.seen), func(a, b Access) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Ino, b.Ino))
+	})
+	all = slices.DeleteFunc(all, func(a Access) bool { return t.written[name{a.Path, a.Inside}] })
+	return &Trace{Accesses: all, Lost: t.lost}
+}

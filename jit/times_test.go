@@ -1,0 +1,177 @@
+package jit_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// The files of these tests change without a change of their times.
+
+// TestHeaderOfARebuiltImage mounts one image after the other at the same place.
+func TestHeaderOfARebuiltImage(t *testing.T) {
+	for name, options := range map[string]string{"read-only": "loop,ro", "writable": "loop"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			at := t.TempDir()
+			b.write("src/b.cpp", "#include \""+at+"/image.h\"\nextern \"C\" int demo_b() { return IMAGE; }\n")
+			living := b.manager()
+			built := map[string]string{} // text -> library
+			for i, text := range []string{"#define IMAGE 1\n", "#define IMAGE 2\n", "#define IMAGE 1\n"} {
+				unmount := testenv.Mount(t, at, "-t", "ext4", "-o", options, testenv.Image(t, "image.h", text))
+				res := b.build()
+				if known, before := built[text]; before != (res.Action == jit.Hit) || before && known != res.Artifact.Digest {
+					t.Errorf("build %d: %s, library %s; built before: %v, %s", i, res.Action, res.Artifact.Digest, before, known)
+				}
+				built[text] = res.Artifact.Digest
+				again, err := living.Build(context.Background(), demo(t))
+				if err != nil || again[0].Artifact.Digest != res.Artifact.Digest {
+					t.Errorf("build %d by a living manager: %s, want %s; error %v", i, again[0].Artifact.Digest, res.Artifact.Digest, err)
+				}
+				unmount()
+			}
+			if len(built) != 2 || built["#define IMAGE 1\n"] == built["#define IMAGE 2\n"] {
+				t.Errorf("libraries %v, want two", built)
+			}
+		})
+	}
+}
+
+// mapHeader makes a header that is mapped and was stored to through the mapping.
+func (b *bench) mapHeader(name, text string) []byte {
+	b.t.Helper()
+	b.write(name, text)
+	f, err := os.OpenFile(filepath.Join(b.root, name), os.O_RDWR, 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer f.Close()
+	mapped, err := unix.Mmap(int(f.Fd()), 0, len(text), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = unix.Munmap(mapped) })
+	copy(mapped, text)
+	return mapped
+}
+
+// TestHeaderEditedThroughAMapping edits the tree after its times are old enough to be believed.
+func TestHeaderEditedThroughAMapping(t *testing.T) {
+	b := newBench(t)
+	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 1\n")
+	time.Sleep(2100 * time.Millisecond)
+	digest := map[string]bool{}
+	for _, value := range "234" {
+		mapped[strings.IndexByte(string(mapped), '\n')-1] = byte(value)
+		digest[b.build().Artifact.Digest] = true
+	}
+	if len(digest) != 3 {
+		t.Errorf("%d libraries of three texts", len(digest))
+	}
+}
+
+// duringCompile has the compiler script run shell code before and after the one compile of a.cpp that follows the call of arm.
+func (b *bench) duringCompile(before, after string) (arm func()) {
+	b.t.Helper()
+	armed := filepath.Join(b.t.TempDir(), "armed")
+	b.compiler("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) + " \"$@\" || exit 1; " + after + "; exit 0; fi;; esac")
+	return func() {
+		if err := os.WriteFile(armed, nil, 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// sameAsFresh builds in an empty cache and compares.
+func (b *bench) sameAsFresh(built jit.Result) {
+	b.t.Helper()
+	b.cacheDir = filepath.Join(b.t.TempDir(), "cache")
+	if fresh := b.build(); fresh.Artifact.Digest != built.Artifact.Digest {
+		b.t.Error("building again gives another library: the text of meanwhile was published for that of before")
+	}
+}
+
+// TestHeaderEditedAndRestoredWhileCompiling: the compiler read a text that was there neither before nor after.
+func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
+	for name, restore := range map[string]string{
+		"by writing":  "printf '#define ONLY_A 3\\n' > HEADER",
+		"by renaming": "mv HEADER.old HEADER",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			replace := strings.NewReplacer("HEADER", filepath.Join(b.root, "include/only_a.h"))
+			arm := b.duringCompile(replace.Replace("cp -p HEADER HEADER.old; printf '#define ONLY_A 7\\n' > HEADER.new; mv HEADER.new HEADER"), replace.Replace(restore))
+			b.build()
+			b.write("include/only_a.h", "#define ONLY_A 3\n") // so that the header's digest is known before the compile
+			arm()
+			res := b.build()
+			b.sameAsFresh(res)
+		})
+	}
+}
+
+// TestHeaderEditedThroughAMappingWhileCompiling edits a header that no compile has read before.
+func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
+	b := newBench(t)
+	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 3\n")
+	time.Sleep(50 * time.Millisecond) // the header was not written after the compiler started
+	dir := t.TempDir()
+	ready, proceed := filepath.Join(dir, "ready"), filepath.Join(dir, "proceed")
+	arm := b.duringCompile(":", ": > "+ready+"; while ! test -e "+proceed+"; do sleep 0.02; done")
+	arm()
+	wait := b.inBackground()
+	for range 1000 {
+		if _, err := os.Stat(ready); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	copy(mapped, "#define ONLY_A 7\n")
+	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	b.sameAsFresh(b.build())
+}
+
+// TestLaidOutSourceEditedAndRestoredWhileCompiling: what is embedded cannot change, but its copy on disk can.
+// There is one unit: a second one would find the copy edited and lay it out again under the first one's compiler.
+func TestLaidOutSourceEditedAndRestoredWhileCompiling(t *testing.T) {
+	b := oneUnitBench(t)
+	embedded := func(o *jit.Options) {
+		o.Tree = jit.NewEmbeddedTree(os.DirFS(b.root), o.Cache)
+	}
+	header := filepath.Join(b.cacheDir, "v2", "source", "*", "include/only_a.h")
+	arm := b.duringCompile("h=$(ls "+header+"); cp -p $h $h.old; printf '#define ONLY_A 7\\n' > $h", "mv $h.old $h")
+	arm()
+	res := b.build(embedded)
+	if value, err := call(res.Artifact.Path); err != nil || value != 3 {
+		t.Errorf("the library gives %d, %v, want 3", value, err)
+	}
+}
+
+// TestLibraryEditedAndRestoredWhileItIsLinked: the linker read a library that was there neither before nor after.
+func TestLibraryEditedAndRestoredWhileItIsLinked(t *testing.T) {
+	b := withLibrary(t)
+	b.write("src/b.cpp", usesValue)
+	b.library("next", 2)
+	lib, next, armed := filepath.Join(b.root, "the libs/libvalue.a"), filepath.Join(b.root, "next/libvalue.a"), filepath.Join(t.TempDir(), "armed")
+	b.linker("if [ -e " + armed + " ]; then rm " + armed + "; cp -p '" + lib + "' '" + lib + ".old'; cp '" + next + "' '" + lib + "'; " +
+		realCompiler(t) + " \"$@\" || exit; mv '" + lib + ".old' '" + lib + "'; exit; fi")
+	b.build()
+	b.library("the libs", 3) // so that its digest is known before the link
+	if err := os.WriteFile(armed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.sameAsFresh(b.build())
+}

@@ -1,0 +1,59 @@
+package toolchain
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// The commands that a driver would run belong to the digest of the toolchain: options that a wrapper adds are in them,
+// wherever they come from, and so is what a driver finds out about the processor. What is different each time, and
+// where the toolchain is installed, is replaced by a name.
+
+// temporaries are the names that drivers give temporary files (GCC, Clang, nvcc) and units (Clang).
+var temporaries = regexp.MustCompile(`-cuid=[0-9a-f]+|/cc[A-Za-z0-9]{6}\b|-[0-9a-f]{6}\b|\btmpxft_[0-9a-f]+_[0-9a-f]+`)
+
+// told are the settings among the answers that show options.
+var told = []string{"COLLECT_GCC_OPTIONS", "COMPILER_PATH", "LIBRARY_PATH"}
+
+// commands returns the digest of what the answers say would be run, and of the folders of headers.
+func (s *search) commands(include []string, answers []answer) string {
+	prefixes := s.prefixes()
+	lines := []string{neutral(strings.Join(include, ":"), prefixes)}
+	for _, a := range answers {
+		for _, words := range a.commands {
+			lines = append(lines, neutral(strings.Join(words, "\x00"), prefixes))
+		}
+		for _, name := range told {
+			lines = append(lines, name+"="+neutral(a.variables[name], prefixes))
+		}
+	}
+	return sum(strings.Join(lines, "\n"))
+}
+
+// prefixes are the folders in which the compiler is installed.
+func (s *search) prefixes() []string {
+	paths := []string{s.tc.Compiler}
+	if real, err := filepath.EvalSymlinks(s.tc.Compiler); err == nil && real != s.tc.Compiler {
+		paths = append(paths, real)
+	}
+	var out []string
+	for _, p := range paths {
+		dir := filepath.Dir(p)
+		if filepath.Base(dir) == "bin" {
+			dir = filepath.Dir(dir)
+		}
+		if dir != "/" {
+			out = append(out, dir+"/")
+		}
+	}
+	return out
+}
+
+func neutral(text string, prefixes []string) string {
+	text = temporaries.ReplaceAllString(text, "$$NAME")
+	for _, prefix := range prefixes {
+		text = strings.ReplaceAll(text, prefix, "$HERE/")
+	}
+	return text
+}

@@ -1,0 +1,118 @@
+package toolchain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// factKind is what a fact says about a name.
+type factKind byte
+
+const (
+	factPresent  factKind = 'f' // something has the name
+	factAbsent   factKind = 'm' // nothing has it
+	factLink     factKind = 'l' // it is a symbolic link with this text
+	factResolved factKind = 'p' // with all links followed it is this path
+)
+
+// fact is something about a name that answers depend on: the kind, the path, and behind a NUL byte its text.
+type fact string
+
+// newFact returns what is true at this moment.
+func newFact(kind factKind, host string) fact {
+	text := ""
+	switch kind {
+	case factLink:
+		text, _ = os.Readlink(host)
+	case factResolved:
+		text, _ = filepath.EvalSymlinks(host)
+	}
+	return fact(string(kind) + host + "\x00" + text)
+}
+
+func (f fact) holds() bool {
+	host, text, ok := strings.Cut(string(f[1:]), "\x00")
+	if !ok {
+		return false
+	}
+	switch kind := factKind(f[0]); kind {
+	case factPresent:
+		_, err := os.Lstat(host)
+		return err == nil
+	case factAbsent:
+		return missing(host)
+	default:
+		return text != "" && newFact(kind, host) == f
+	}
+}
+
+func missing(host string) bool {
+	_, err := os.Stat(host)
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+}
+
+// topmost returns the fact about the first folder on the way that is absent too: many names are looked for in few folders.
+func topmost(f fact) fact {
+	host := strings.TrimSuffix(string(f[1:]), "\x00")
+	for above := filepath.Dir(host); above != host && missing(above); above = filepath.Dir(above) {
+		host = above
+	}
+	return newFact(factAbsent, host)
+}
+
+// stamp is the state of a folder in which new names could change an answer. The change time is in it because the
+// modification time can be set back.
+type stamp struct {
+	Path  string // on this machine
+	CTime int64  // nanoseconds since 1970, -1 if there is no such folder
+	Inode uint64 `json:",omitempty"`
+	Dev   uint64 `json:",omitempty"`
+	Names string `json:",omitempty"` // digest of the listing, where times prove nothing
+}
+
+func stampOf(dir string) stamp {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return stamp{Path: dir, CTime: -1}
+	}
+	s := stamp{Path: dir, CTime: st.Ctim.Nano(), Inode: st.Ino, Dev: uint64(st.Dev)} //nolint:unconvert // 32 bits wide elsewhere
+	if fixedTimes(dir) {
+		s.Names = listing(dir)
+	}
+	return s
+}
+
+// fixedTimes reports whether the folder is on a filesystem that is mounted read-only. Images give all folders one time,
+// and inodes by position, so that another version of an image can have the same.
+func fixedTimes(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+}
+
+func listing(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Sprint("unreadable: ", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return sum(strings.Join(names, "\x00"))
+}
+
+// settled reports whether the stamps are old enough for a later change to show.
+func (r *record) settled(now time.Time) bool {
+	for _, w := range r.Watch {
+		if w.CTime >= 0 && now.Sub(time.Unix(0, w.CTime)) < settled {
+			return false
+		}
+	}
+	return true
+}
