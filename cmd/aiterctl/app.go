@@ -111,7 +111,7 @@ func (a *app) cacheOptions() (registry.CacheOptions, error) {
 	}, err
 }
 
-// trust says whether a cache folder that others can write to may be used.
+// trust reports whether caches that other users can change may be used.
 func (a *app) trust() (bool, error) { return registry.Switch("AITER_TRUST_JIT_DIR", a.getenv) }
 
 // tiers are the folders of the caches to read.
@@ -184,7 +184,7 @@ func (a *app) table(rows [][]string) error {
 			if i == len(row)-1 {
 				end = "\n"
 			}
-			fmt.Fprint(w, cell, end)
+			fmt.Fprint(w, oneLine(cell), end)
 		}
 	}
 	return w.Flush()

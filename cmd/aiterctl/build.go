@@ -105,7 +105,7 @@ func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
 
 func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 	if f.output != "" {
-		if err := checkOutput(f.output); err != nil {
+		if err := a.checkOutput(f.output); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +17,18 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-const verifyLong = `Read every artifact, object and record and compare it with its digest, of the
-read-only caches too. What does not match is put aside, and made anew by the next
-build; in a read-only cache it is passed over.
+const verifyLong = `Check every artifact, object and record, of the read-only caches too: its content
+against its digest, and its place against what it says it is. Checked as well are
+what may lie in a cache folder at all (no pipe, link or folder in the place of a
+file), remembered digests, counts, and laid-out sources.
+
+What is damaged is put aside into the folder quarantine, and the next build makes
+it anew; in a read-only cache it is passed over. The exit code is then 6.
+
+What is missing, that is named by an artifact or a record and not there, is listed
+and is no failure: clean-cache and a build that was killed leave such gaps, and a
+build that needs it makes it again. In a cache made by build --output it is damage,
+since there nothing can make it again.
 
 --rebuild compiles what a build would take from the cache once more, in a scratch
 folder, and compares the bytes. What has changed since it was built is skipped.`
@@ -48,7 +59,7 @@ func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
 		return err
 	}
 	var rep verifyReport
-	if rep.VerifyReport, err = store.Verify(); err != nil {
+	if rep.VerifyReport, err = jit.Verify(store); err != nil {
 		return err
 	}
 	if rebuild {
@@ -56,7 +67,7 @@ func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
 			return err
 		}
 	}
-	rep.Faults, rep.Rebuilt = nonNil(rep.Faults), nonNil(rep.Rebuilt)
+	rep.Faults, rep.Missing, rep.Rebuilt = nonNil(rep.Faults), nonNil(rep.Missing), nonNil(rep.Rebuilt)
 	if a.json {
 		err = a.writeJSON(rep)
 	} else {
@@ -117,11 +128,14 @@ func requestFor(x cache.Artifact, cfg *manifest.Config) (jit.Request, bool) {
 }
 
 func (a *app) printFaults(rep verifyReport) {
-	for _, f := range rep.Faults {
-		fmt.Fprintf(a.out, "%s: %s\n", f.Path, f.Reason)
+	for _, f := range slices.Concat(rep.Faults, rep.Missing) {
+		fmt.Fprintf(a.out, "%s: %s\n", shown(f.Path), shown(f.Reason))
 	}
 	if len(rep.Faults) == 0 {
 		fmt.Fprintf(a.out, "%d entries, all as they were written\n", rep.Checked)
+	}
+	if n := len(rep.Missing); n > 0 {
+		fmt.Fprintf(a.out, "%d missing, which is no damage\n", n)
 	}
 	for _, c := range rep.Rebuilt {
 		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonWords(c))
@@ -131,6 +145,14 @@ func (a *app) printFaults(rep verifyReport) {
 			}
 		}
 	}
+}
+
+// shown quotes text in which a file's name has brought control characters.
+func shown(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func comparisonWords(c jit.Comparison) string {
@@ -146,8 +168,8 @@ func comparisonWords(c jit.Comparison) string {
 // verdict is a [*verifyError] when anything is wrong.
 func (rep verifyReport) verdict() error {
 	var errs []error
-	if len(rep.Faults) > 0 {
-		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache were corrupt and have been put aside (in a read-only cache: are passed over); the next build makes them anew", len(rep.Faults), rep.Checked)})
+	if n := len(rep.Faults); n > 0 {
+		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache are damaged: %s", n, rep.Checked, rep.whatNow())})
 	}
 	different := 0
 	for _, c := range rep.Rebuilt {
@@ -159,4 +181,22 @@ func (rep verifyReport) verdict() error {
 		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d modules are not what building them again gives", different, len(rep.Rebuilt))})
 	}
 	return errors.Join(errs...)
+}
+
+// whatNow tells what became of the damaged entries.
+func (rep verifyReport) whatNow() string {
+	kept := 0
+	for _, f := range rep.Faults {
+		if f.Kept {
+			kept++
+		}
+	}
+	var words []string
+	if n := len(rep.Faults) - kept; n > 0 {
+		words = append(words, fmt.Sprintf("%d put aside, and made again by the next build that needs them", n))
+	}
+	if kept > 0 {
+		words = append(words, fmt.Sprintf("%d left as they are, because the cache is only read or they cannot be read; builds pass them over", kept))
+	}
+	return strings.Join(words, "; ")
 }

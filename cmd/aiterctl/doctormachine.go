@@ -70,6 +70,9 @@ func checkToolchain(ctx context.Context, f *toolchain.Finder, name string, t tar
 	if tc.Root != "" {
 		c.Detail += "; its root is " + tc.Root
 	}
+	if tc.Unknown != "" {
+		c.Detail += "; not all files that it reads are known: " + tc.Unknown
+	}
 	return c
 }
 

@@ -21,11 +21,16 @@ func run(args []string) int {
 	ctx, end := catchEndings()
 	a := newApp(os.Stdout, os.Stderr, os.Getenv)
 	stdout := &output{to: os.Stdout, end: end}
-	a.out = stdout
+	out := &visible{to: stdout}
+	a.out = out
 	a.err.out = &output{to: os.Stderr, end: end}
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := checkLines(args, os.Environ())
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
+	out.flush()
 	switch e := endingOf(ctx); {
 	case e != nil && e.signal == syscall.SIGPIPE:
 		return e.code() // whoever closed it wants to hear no more

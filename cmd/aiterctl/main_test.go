@@ -54,6 +54,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("AITER", root)
+	env.Setenv("NEWLINE", "two\nlines") // scripts cannot spell it
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("AITER_JIT_DIR", filepath.Join(env.WorkDir, "cache"))
 	return nil

@@ -35,8 +35,8 @@ func (e *outputError) Error() string {
 	switch {
 	case errors.As(e.err, &access):
 		return fmt.Sprintf("--output: cannot %s the folder %s: %v; give another folder with --output", access.Op, access.Path, access.Err)
-	case errors.As(e.err, &foreign) && foreign.Mode&0o022 == 0:
-		return fmt.Sprintf("--output: folder %s belongs to user %d, this process runs as user %d; give another folder with --output", foreign.Path, foreign.Owner, foreign.User)
+	case errors.As(e.err, &foreign):
+		return fmt.Sprintf("--output: %s; %s; or give another folder with --output", foreign.Reason(), foreign.Advice())
 	}
 	return fmt.Sprintf("--output: %v", e.err)
 }
@@ -46,7 +46,7 @@ func (e *outputError) Unwrap() error { return e.err }
 // checkOutput refuses a folder that holds something else than a cache: it is
 // made readable for all, and its owner may not think of what others see there; and,
 // before anything is built, one that cannot be written.
-func checkOutput(dir string) error {
+func (a *app) checkOutput(dir string) error {
 	name, err := cache.Foreign(dir)
 	if err != nil {
 		return ofOutput(err)
@@ -54,7 +54,11 @@ func checkOutput(dir string) error {
 	if name != "" {
 		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
 	}
-	if err := cache.Probe(dir, cache.Options{}); err != nil {
+	trust, err := a.trust()
+	if err != nil {
+		return err
+	}
+	if err := cache.Probe(dir, cache.Options{TrustForeign: trust}); err != nil {
 		return ofOutput(err)
 	}
 	return nil
@@ -67,14 +71,18 @@ func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
 	if b.output, err = filepath.Abs(b.output); err != nil {
 		return err
 	}
-	to, err := cache.Open(b.output, cache.Options{})
+	trust, err := b.app.trust()
+	if err != nil {
+		return err
+	}
+	to, err := cache.Open(b.output, cache.Options{TrustForeign: trust})
 	if err != nil {
 		return ofOutput(err)
 	}
 	if err := errors.Join(b.manager.Export(to, results), to.MakeReadable()); err != nil {
 		return ofOutput(err)
 	}
-	made, err := cache.OpenTier(b.output, cache.Options{})
+	made, err := cache.OpenTier(b.output, cache.Options{TrustForeign: trust})
 	if err != nil {
 		return ofOutput(err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -26,7 +25,7 @@ Environment (a flag wins over it, it wins over the configuration):
   AITER_RELOAD            for programs that stay; no command reads it (see watch)
   AITER_NUM_THREADS       threads of the CPU kernels, 1 to 1024
   AITER_CPU_ISA           their instruction set: scalar, avx2, avx512, avx512_bf16 or neon
-  AITER_TRUST_JIT_DIR     use a cache that others can write to
+  AITER_TRUST_JIT_DIR     use a cache that other users can change
   AITER_TOOLCHAIN_ROOT    what is "/" to a compiler that runs in a container
   GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs
   HIPCC, ROCM_PATH, ROCM_HOME, NVCC, CUDA_HOME, CUDA_PATH, CXX   the compilers
@@ -92,8 +91,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	console := zerolog.ConsoleWriter{Out: a.err, NoColor: !colored, TimeFormat: time.TimeOnly}
-	log := zerolog.New(console).Level(level).With().Timestamp().Logger()
+	log := zerolog.New(a.console(colored)).Level(level).With().Timestamp().Logger()
 	cmd.SetContext(log.WithContext(cmd.Context()))
 	return nil
 }

@@ -3,14 +3,14 @@ package main
 import (
 	"io"
 	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/term"
 )
 
 // screen is stderr. On a terminal it can keep a status line below what is
-// written to it.
+// written to it. Like [visible] it writes control characters as escapes; its own,
+// for the status line, are the only others.
 type screen struct {
 	terminal bool
 
@@ -29,13 +29,20 @@ const clearLine = "\r\x1b[K"
 // Write implements io.Writer. What it writes ends lines, or the status line
 // would follow in the middle of one.
 func (s *screen) Write(p []byte) (int, error) {
+	if err := s.writeRaw(appendVisible(nil, p, false)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (s *screen) writeRaw(text []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.status == "" {
-		return s.out.Write(p)
+	if s.status != "" {
+		text = []byte(clearLine + string(text) + s.status)
 	}
-	_, err := io.WriteString(s.out, clearLine+string(p)+s.status)
-	return len(p), err
+	_, err := s.out.Write(text)
+	return err
 }
 
 // setStatus shows a status line in place of the one before; "" shows none.
@@ -45,7 +52,7 @@ func (s *screen) setStatus(text string) {
 	if !s.terminal || text == s.status {
 		return
 	}
-	s.status = fit(text, s.width())
+	s.status = fit(oneLine(text), s.width())
 	// A status line that cannot be shown is not missed.
 	_, _ = io.WriteString(s.out, clearLine+s.status)
 }
@@ -60,7 +67,6 @@ func (s *screen) width() int {
 
 // fit cuts text so that it stays on one line of a terminal.
 func fit(text string, width int) string {
-	text = strings.ReplaceAll(text, "\n", " ")
 	r := []rune(text)
 	if len(r) < width {
 		return text

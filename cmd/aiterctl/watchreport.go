@@ -63,7 +63,7 @@ func (t textTeller) waiting(root string, keys bool) {
 
 func (t textTeller) changed(changes []watch.Change) {
 	for _, c := range changes {
-		fmt.Fprintf(t.app.out, "%s %s\n", c.What, below(t.root, c.Path))
+		fmt.Fprintf(t.app.out, "%s %s\n", c.What, oneLine(below(t.root, c.Path)))
 	}
 }
 

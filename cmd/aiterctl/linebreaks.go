@@ -1,0 +1,33 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// checkLines refuses arguments and variables with a line break. In a path it would begin
+// a line of the output that looks like one of the program's own, and [visible] cannot
+// tell it from those.
+func checkLines(args, environ []string) error {
+	for _, arg := range args {
+		if strings.Contains(arg, "\n") {
+			return usagef("the argument %q has a line break; expected one line (rename the file or folder)", arg)
+		}
+	}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if strings.Contains(value, "\n") && isRead(name) {
+			return usagef("the variable %s has a line break: %q; expected one line", name, value)
+		}
+	}
+	return nil
+}
+
+// isRead reports whether a variable is one that the program or its libraries take a
+// path, a name or a list from.
+func isRead(name string) bool {
+	return strings.HasPrefix(name, "AITER_") || slices.Contains([]string{
+		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_DRIVER_PATH", "CXX", "CK_DIR",
+		"HOME", "XDG_CACHE_HOME", "TMPDIR", "PATH", "PWD", "LD_LIBRARY_PATH",
+	}, name)
+}
