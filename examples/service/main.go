@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -25,8 +26,6 @@ import (
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
-
-const shutdownLimit = 10 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	counts.SetCache(reg.Manager().Cache())
-	svc, err := newService(reg, dev, counts)
+	svc, err := newService(reg, dev, counts, defaultLimits())
 	if err != nil {
 		return errors.Join(err, reg.Close())
 	}
@@ -71,25 +70,43 @@ func run(ctx context.Context, args []string) error {
 			cancel()
 		}
 	})
-	err = serve(ctx, *addr, svc.routes())
+	listener, err := net.Listen("tcp", *addr)
+	if err == nil {
+		err = svc.serve(ctx, listener, svc.routes())
+	}
 	cancel()
 	building.Wait()
 	return errors.Join(failed, err, reg.Close())
 }
 
-// serve answers requests until the context ends, then lets running ones finish.
-func serve(ctx context.Context, addr string, routes http.Handler) error {
-	srv := &http.Server{Addr: addr, Handler: routes, ReadHeaderTimeout: shutdownLimit}
+// serve answers requests until the context ends. Then it takes no more, and lets those
+// whose header it has read finish; others are disconnected unread, and can be sent again.
+// Clients that hang on are cut off by their own deadlines or, at the latest, after
+// limits.forStop.
+func (s *service) serve(ctx context.Context, listener net.Listener, routes http.Handler) error {
+	srv := &http.Server{
+		Handler:           routes,
+		ReadHeaderTimeout: s.limits.forHeader,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
 	finished := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.forStop)
 		defer cancel()
-		finished <- srv.Shutdown(limited)
+		err := srv.Shutdown(limited)
+		if errors.Is(err, context.DeadlineExceeded) {
+			slog.Warn("stop: connections are cut off", "after", s.limits.forStop)
+			err = srv.Close()
+		}
+		finished <- err
 	})
-	slog.Info("listening", "addr", addr)
-	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	slog.Info("listening", "addr", listener.Addr())
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return err
 	}
-	return <-finished
+	err := <-finished
+	// Each request holds memory until it has returned, those that were cut off too.
+	return errors.Join(err, s.memory.Acquire(context.WithoutCancel(ctx), s.limits.memory))
 }

@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/aiter-go/aiter/causalconv1d"
 	"github.com/aiter-go/aiter/jit/target"
@@ -16,9 +21,6 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// maxBody is the largest request, in bytes.
-const maxBody = 16 << 20
-
 // service computes on one device.
 type service struct {
 	reg   *registry.Registry
@@ -26,14 +28,21 @@ type service struct {
 	dev   tensor.Device
 	count *metrics.Collector
 	built atomic.Bool
+
+	limits limits
+	memory *semaphore.Weighted // bytes, of which each request holds some
+	calls  *semaphore.Weighted
 }
 
-func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collector) (*service, error) {
+func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collector, l limits) (*service, error) {
 	conv, err := causalconv1d.New(reg)
 	if err != nil {
 		return nil, err
 	}
-	return &service{reg: reg, conv: conv, dev: dev, count: count}, nil
+	return &service{
+		reg: reg, conv: conv, dev: dev, count: count,
+		limits: l, memory: semaphore.NewWeighted(l.memory), calls: semaphore.NewWeighted(l.calls),
+	}, nil
 }
 
 // warm builds and loads what requests will call on the service's device.
@@ -55,7 +64,7 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("GET /ready", s.ready)
 	mux.HandleFunc("POST /conv1d", s.conv1d)
 	mux.Handle("GET /metrics", s.count.Handler())
-	return mux
+	return s.timed(mux)
 }
 
 // ready is for a load balancer: 200 once nothing needs compiling.
@@ -67,36 +76,19 @@ func (s *service) ready(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// request is one convolution.
-type request struct {
-	X      [][][]float32 `json:"x"`      // batch, dim, seqlen
-	Weight [][]float32   `json:"weight"` // dim, width
-	Bias   []float32     `json:"bias"`   // dim, or left out
-	SiLU   bool          `json:"silu"`
-}
-
 type response struct {
 	Out [][][]float32 `json:"out"` // batch, dim, seqlen
 }
 
 func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
-	var req request
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&req); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	out, err := s.compute(r.Context(), req)
+	held := &reservation{from: s.memory}
+	defer held.release()
+	body, err := s.answer(w, r, held)
+	// The client gets the whole time for the answer, however long the call took.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.forAnswer))
 	if err != nil {
 		slog.Warn("conv1d", "err", err)
-		http.Error(w, err.Error(), status(err))
-		return
-	}
-	// First into memory: once a part is sent, the status cannot say that JSON has no
-	// word for an infinity or a NaN.
-	body, err := json.Marshal(response{out})
-	if err != nil {
-		slog.Warn("conv1d", "err", err)
-		http.Error(w, fmt.Sprintf("the result cannot be written as JSON: %v", err), http.StatusUnprocessableEntity)
+		s.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -105,14 +97,65 @@ func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// status tells what the client got wrong from what the service did.
-func status(err error) int {
-	var refused *registry.OperatorError
-	var ragged *raggedError
-	if errors.As(err, &ragged) || errors.As(err, &refused) && refused.Kind != "RuntimeError" {
-		return http.StatusBadRequest
+// answer returns the whole answer: once a part is sent, the status cannot say that JSON
+// has no word for an infinity or a NaN.
+func (s *service) answer(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
+	body, err := s.readBody(w, r, held)
+	if err != nil {
+		return nil, err
 	}
-	return http.StatusInternalServerError
+	req, err := decode(body)
+	if err != nil {
+		return nil, err
+	}
+	if !s.calls.TryAcquire(1) {
+		return nil, errBusy
+	}
+	defer s.calls.Release(1)
+	out, err := s.compute(r.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(response{out})
+}
+
+// refuse answers with an error. A busy service says when to try again; a body that was not
+// read to its end ends the connection.
+func (s *service) refuse(w http.ResponseWriter, err error) {
+	code, text := status(err)
+	switch code {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge:
+		w.Header().Set("Connection", "close")
+	}
+	http.Error(w, text, code)
+}
+
+// status tells what the client got wrong from what the service did.
+func status(err error) (code int, text string) {
+	var large *http.MaxBytesError
+	var refused *registry.OperatorError
+	var number *json.UnsupportedValueError
+	switch {
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, "the request took too long to arrive"
+	case errors.Is(err, errBusy):
+		return http.StatusServiceUnavailable, err.Error()
+	case errors.As(err, &number):
+		return http.StatusUnprocessableEntity, fmt.Sprintf("the result cannot be written as JSON: %v", err)
+	case as[*requestError](err), as[*raggedError](err), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.As(err, &refused) && refused.Kind != "RuntimeError":
+		return http.StatusBadRequest, err.Error()
+	}
+	return http.StatusInternalServerError, err.Error()
+}
+
+func as[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
 }
 
 // compute takes the arguments to the device, calls, and brings the result back.

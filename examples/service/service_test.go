@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,20 +19,30 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-func TestService(t *testing.T) {
-	t.Setenv("AITER_JIT_DIR", t.TempDir())
-	t.Run("requests", testRequests)
-	t.Run("program", testProgram)
+// TestMain gives all tests one cache, so that the module is compiled once.
+func TestMain(m *testing.M) { os.Exit(withCache(m)) }
+
+func withCache(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "service")
+	if err == nil {
+		err = os.Setenv("AITER_JIT_DIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	return m.Run()
 }
 
-func testRequests(t *testing.T) {
+func TestRequests(t *testing.T) {
 	counts := metrics.New()
 	reg, err := registry.Open(t.Context(), registry.Options{Observer: counts})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = reg.Close() })
-	svc, err := newService(reg, tensor.Host(), counts)
+	svc, err := newService(reg, tensor.Host(), counts, defaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +72,23 @@ func testRequests(t *testing.T) {
 		{"shapes", `{"x": [[[1,2]]], "weight": [[1],[2]]}`, 400, "weight"},
 		{"ragged", `{"x": [[[1,2],[3]]], "weight": [[1],[2]]}`, 400, "x: expected lists of equal length"},
 		{"ragged batch", `{"x": [[[1,2]],[[3]]], "weight": [[1]]}`, 400, "x: expected lists of equal length"},
-		{"no JSON", `{"x": 1}`, 400, "json"},
+		{"no JSON", `{"x": 1}`, 400, "x: json"},
+		{"empty", ``, 400, "expected a JSON object"},
+		{"list", `[1]`, 400, "expected a JSON object"},
+		{"cut off", `{"x": [[[1`, 400, "x: the JSON ends too early"},
+		{"cut off between keys", `{"x": [[[1]]]`, 400, "the JSON ends too early"},
+		{"text after it", `{"x": [[[1]]], "weight": [[1]]} x`, 400, "nothing after the JSON object, which ends at byte 31"},
+		{"another one after it", `{"x": [[[1]]], "weight": [[1]]}{}`, 400, "nothing after the JSON object"},
+		{"white space after it", `{"x": [[[1]]], "weight": [[1]]}` + " \r\n\t", 200, `{"out":[[[1]]]}`},
+		{"unknown key", `{"x": [[[1]]], "weight": [[1]], "bais": [1]}`, 400, `unknown or repeated key "bais"`},
+		{"key in capitals", `{"X": [[[1]]], "weight": [[1]]}`, 400, `unknown or repeated key "X"`},
+		{"key twice", `{"x": [[[1]]], "weight": [[1]], "x": [[[2]]]}`, 400, `unknown or repeated key "x"`},
+		{"NaN", `{"x": [[[NaN]]], "weight": [[1]]}`, 400, "x: invalid character 'N'"},
+		{"Infinity", `{"x": [[[1]]], "weight": [[-Infinity]]}`, 400, "weight: invalid character 'I'"},
+		{"too large for float32", `{"x": [[[1e39]]], "weight": [[1]]}`, 400, "x: json: cannot unmarshal number 1e39"},
+		{"null for a number", `{"x": [[[null]]], "weight": [[1]]}`, 400, "null is no value"},
+		{"null for a list", `{"x": [[[1]]], "weight": [[1]], "bias": null}`, 400, "null is no value"},
+		{"nested too deep", `{"x": ` + strings.Repeat("[", 100_000), 400, "x: "},
 		{"a result beyond all numbers", `{"x": [[[3e38]]], "weight": [[10]]}`, 422, "+Inf"},
 	} {
 		code, body := ask(routes, "POST", "/conv1d", c.body)
@@ -81,7 +110,6 @@ func TestWarmIsForTheDevice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
-	t.Setenv("AITER_JIT_DIR", t.TempDir())
 	t.Setenv("CUDA_DRIVER_PATH", dir)
 	t.Setenv("NVCC", "/nonexistent/nvcc")
 	counts := metrics.New()
@@ -90,7 +118,7 @@ func TestWarmIsForTheDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reg.Close()
-	svc, err := newService(reg, tensor.Host(), counts)
+	svc, err := newService(reg, tensor.Host(), counts, defaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +142,26 @@ func TestWarmThatFails(t *testing.T) {
 }
 
 func ask(h http.Handler, method, path, body string) (int, string) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
-	return w.Code, w.Body.String()
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	req, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
 }
 
 // The whole program serves, and ends when it is told to.
-func testProgram(t *testing.T) {
+func TestProgram(t *testing.T) {
 	listen, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
