@@ -7,7 +7,7 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Real compilers that the tests may not do without.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
-.PHONY: help build demo test test-race test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
+.PHONY: help build demo test test-race test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -19,10 +19,13 @@ demo: build ## build the kernels for the best target found, run them, show times
 	scripts/demo.sh bin/aiterctl
 
 test: python ## set up hipcc and Python (as root) and run the tests
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 30m ./...
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 40m ./...
 
 test-race: ## the same under the race detector; needs what `make test` has set up
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 30m ./...
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m ./...
+
+test-sanitize: ## the CPU kernels under ASan and UBSan between guard pages, and with patterns in uninitialised memory
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize
 
 test-bookworm: rocm-bookworm build ## the toolchain's tests and a build with hipcc 5.2
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc go test -count=1 ./jit/toolchain
