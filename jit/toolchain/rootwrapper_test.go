@@ -38,7 +38,7 @@ func rootWrappers() []rootWrapped {
 	}
 	return []rootWrapped{
 		{"hipcc, sourced script", "gfx90a", "flags.sh", "FLAGS=-DX=1\n", "FLAGS=-DX=2\n", hipcc(`. "$here/flags.sh"; exec INNER $FLAGS "$@"`)},
-		{"hipcc, configuration file of Clang", "gfx90a", "clang.cfg", "-DX=1\n", "-DX=2\n", hipcc(`exec INNER --config="$here/clang.cfg" "$@"`)},
+		{"hipcc, configuration file of Clang", "gfx90a", "clang.cfg", "-DX=1\n", "-DX=2\n", hipcc(`exec INNER --config "$here/clang.cfg" "$@"`)},
 		{"hipcc, response file", "gfx90a", "options", "-DX=1\n", "-DX=2\n", hipcc(`exec INNER @"$here/options" "$@"`)},
 		{"nvcc, host compiler that sources a script", "sm_90", "flags.sh", "FLAGS=-DX=1\n", "FLAGS=-DX=2\n", nvcc},
 	}
