@@ -28,7 +28,7 @@ test-sanitize: ## the CPU kernels under ASan and UBSan between guard pages, and 
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize
 
 test-bookworm: rocm-bookworm build ## the toolchain's tests and a build with hipcc 5.2
-	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc go test -count=1 ./jit/toolchain
+	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc go test -count=1 ./internal/toolchain
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc bin/aiterctl build module_causal_conv1d --arch gfx90a --cache-dir $$(mktemp -d)
 
 lint: ## gofmt, go vet, staticcheck

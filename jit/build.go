@@ -11,17 +11,17 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // Request asks for a module or a part of it, built for a target.
 type Request struct {
 	Module string
 	Target target.Target
-	Spec   manifest.Spec // zero: the whole module
+	Spec   opconfig.Spec // zero: the whole module
 }
 
 func (r Request) String() string {
@@ -192,7 +192,7 @@ func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 }
 
 // planWith resolves what a request needs when tc builds it.
-func (s *session) planWith(ctx context.Context, r Request, mod *manifest.Module, tc *toolchain.Toolchain) ([]*unit, *link, error) {
+func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain) ([]*unit, *link, error) {
 	plan, err := mod.ResolveSpec(r.Target, tc.Version, r.Spec)
 	if err != nil {
 		return nil, nil, err
@@ -229,7 +229,7 @@ func rank(i, n int, pass toolchain.Pass) int {
 }
 
 // timeout is the caller's word, else the module's, else the default.
-func (m *Manager) timeout(mod *manifest.Module) time.Duration {
+func (m *Manager) timeout(mod *opconfig.Module) time.Duration {
 	switch {
 	case m.opts.Timeout > 0:
 		return m.opts.Timeout

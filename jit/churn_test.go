@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/target"
 )
 

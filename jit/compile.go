@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/depfile"
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/depfile"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // maxEdits is how often a compile is repeated because a source changed while

@@ -3,7 +3,7 @@ package jit
 import (
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // counts is what a build adds to the counts of its cache.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/filehash"
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // depList is what one compile read, and what it looked for and did not find:

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // snapshot is a file at one moment.

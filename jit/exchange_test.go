@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // Two modules whose records are exchanged.

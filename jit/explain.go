@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // Explanation says what makes the keys of a module for a target, and what

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // LinkExplanation is the part of an [Explanation] for the link.

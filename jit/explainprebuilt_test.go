@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // TestExplainWithoutACompiler: what was built before, of which nobody can look at

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
 // Export copies what the results are made of into another cache: the artifacts
@@ -63,7 +63,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 func (r Result) madeKey() cache.Key {
 	made := r.Request
 	if r.Artifact.Spec == "" {
-		made.Spec = manifest.Spec{}
+		made.Spec = opconfig.Spec{}
 	}
 	return lastKey(made)
 }

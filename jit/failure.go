@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/depfile"
 )
 
 // failureRecord is what others learn of a compile or link that failed: those

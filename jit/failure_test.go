@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/target"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // buildErr builds and returns the error, which must be there.

@@ -190,7 +190,7 @@ func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(string(text), "#!") {
-		t.Skip("hipcc is no script here; what a swapped program does is tested in jit/toolchain")
+		t.Skip("hipcc is no script here; what a swapped program does is tested in internal/toolchain")
 	}
 	b := gpuBench(t)
 	b.buildFor("HIPCC", hipcc, "gfx90a")

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // wantValue builds and checks what the library computes.

@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // Absent is the content of a name under which there was nothing.

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/filehash"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // The tests build a small module for the CPU with the machine's own C++
@@ -138,7 +138,7 @@ func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 		return nil, err
 	}
 	memo := filehash.Open(store.MemoPath())
-	config, err := manifest.Load(os.DirFS(b.root), "config.toml", manifest.Options{})
+	config, err := opconfig.Load(os.DirFS(b.root), "config.toml", opconfig.Options{})
 	if err != nil {
 		return nil, err
 	}

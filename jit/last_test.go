@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/filehash"
 )
 
 // TestLastBuild: what the last build was made from is stored anew when it was made from

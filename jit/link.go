@@ -10,21 +10,21 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/codeobject"
-	"github.com/aiter-go/aiter/jit/depfile"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/depfile"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // link makes the shared library of a module for a target from its objects.
 type link struct {
 	m       *Manager
 	tc      *toolchain.Toolchain
-	mod     *manifest.Module
+	mod     *opconfig.Module
 	target  target.Target
-	part    manifest.Spec // of the module, that the library is
+	part    opconfig.Spec // of the module, that the library is
 	ops     []string      // that the library holds
 	sources []string      // of its units
 	flags   []string

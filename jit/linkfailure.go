@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/depfile"
 )
 
 // failedLink is a link that has just failed.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/depfile"
 )
 
 // A link may read more than its objects: a library, a script that its flags

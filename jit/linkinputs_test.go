@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // withLibrary is a bench whose module is linked with a static library of a folder

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/depfile"
 )
 
 // A library that appears in a folder where the linker looked in vain would be

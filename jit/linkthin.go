@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/internal/depfile"
 )
 
 // withMembers adds the members of thin archives to the files that a linker reported; linkers leave them out. Members

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/aiter-go/aiter/jit/codeobject"
+	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // wrongTarget says what is wrong with an object that was made for another target than the

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/filehash"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // epoch goes into every key. It changes when the meaning of what is cached
@@ -34,7 +34,7 @@ type sessions interface{ Session() *toolchain.Session }
 
 // Options of [New]. Config, Tree, Cache, Finder and Memo are required.
 type Options struct {
-	Config *manifest.Config
+	Config *opconfig.Config
 	Tree   Tree
 	Cache  *cache.Dir
 	Finder Finder
@@ -97,7 +97,7 @@ func New(opts Options) *Manager {
 
 // With returns a manager that builds from another configuration of the same
 // source tree, with the same cache, and shares the compiler slots with m.
-func (m *Manager) With(config *manifest.Config) *Manager {
+func (m *Manager) With(config *opconfig.Config) *Manager {
 	opts := m.opts
 	opts.Config = config
 	n := New(opts)
@@ -109,7 +109,7 @@ func (m *Manager) With(config *manifest.Config) *Manager {
 }
 
 // Config returns the configuration the manager builds from.
-func (m *Manager) Config() *manifest.Config { return m.opts.Config }
+func (m *Manager) Config() *opconfig.Config { return m.opts.Config }
 
 // Cache returns the cache folder.
 func (m *Manager) Cache() *cache.Dir { return m.opts.Cache }

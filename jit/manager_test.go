@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // slowFinder ends its first search with the context only.

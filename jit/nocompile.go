@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // NoCompileError says that something would have to be compiled under

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // storeObject records which object a compile made, and how many seconds it

@@ -3,8 +3,8 @@ package jit
 import (
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // Observer is told of each step of a build, from several goroutines.

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // The files of a toolchain are changed at their own places: in a mount

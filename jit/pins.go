@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // pins keep the objects of a module from their compile to their link, whoever

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aiter-go/aiter/jit/depfile"
+	"github.com/aiter-go/aiter/internal/depfile"
 )
 
 func TestAsksOf(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/toolchain"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // Comparison holds a stored artifact against one that was built anew.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/process"
+	"github.com/aiter-go/aiter/internal/process"
 )
 
 // command is one compiler or linker run.

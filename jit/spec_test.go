@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 )
 
 // partsConfig has two operators apart, of which one depends on the axis, and a
@@ -53,7 +53,7 @@ func newPartsBench(t *testing.T) *bench {
 
 func part(t testing.TB, op, values string) jit.Request {
 	r := demo(t)
-	r.Spec = manifest.Spec{Op: op, Values: values}
+	r.Spec = opconfig.Spec{Op: op, Values: values}
 	return r
 }
 
@@ -143,7 +143,7 @@ func TestForcedPartIsCompiled(t *testing.T) {
 func TestUnknownPart(t *testing.T) {
 	b := newPartsBench(t)
 	_, err := b.manager().Build(context.Background(), part(t, "typed", "dtype=int8"))
-	var unknown *manifest.UnknownAxisError
+	var unknown *opconfig.UnknownAxisError
 	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "build of module_demo (typed dtype=int8) for cpu: ") {
 		t.Errorf("got %v", err)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 )
 
 // testTree is testFiles as they come inside a program.

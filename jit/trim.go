@@ -5,7 +5,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // trimAfter trims the cache beside whatever comes next, when a build has added

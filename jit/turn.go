@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // turn is the right to build one thing: the lock that keeps all others out,

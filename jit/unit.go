@@ -9,10 +9,10 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // UnitResult is what became of one translation unit.
@@ -37,9 +37,9 @@ type unit struct {
 	tc      *toolchain.Toolchain
 	module  string
 	target  target.Target
-	part    manifest.Spec // of the module, that the build is of
+	part    opconfig.Spec // of the module, that the build is of
 	include []string
-	plan    manifest.Unit
+	plan    opconfig.Unit
 	pass    toolchain.Pass
 	timeout time.Duration
 	queue   place              // for a compiler slot

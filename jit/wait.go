@@ -3,7 +3,7 @@ package jit
 import (
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // wait tells of waiting for a lock that another holds, and of its end.

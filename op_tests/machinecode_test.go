@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/codeobject"
-	"github.com/aiter-go/aiter/jit/manifest"
 	arch "github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 	"github.com/aiter-go/aiter/registry"
 )
 
@@ -156,9 +156,9 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 			if err != nil {
 				t.Fatal(err)
 			}
-			specs := []manifest.Spec{{}}
+			specs := []opconfig.Spec{{}}
 			if *machineTargets == "" {
-				sel := manifest.Selection{Ops: []string{name}, Values: map[string][]string{"dtype": {"bfloat16"}}}
+				sel := opconfig.Selection{Ops: []string{name}, Values: map[string][]string{"dtype": {"bfloat16"}}}
 				if specs, err = mod.Specs(x, sel); err != nil {
 					t.Fatal(err)
 				}
@@ -234,7 +234,7 @@ func holdReachable(t *testing.T, target string, kernels []string) {
 	}
 }
 
-// reachableDecoders is the template arguments of the decoding kernels that causal_conv1d_update.hip chooses for a type with so many
+// reachableDecoders is the template arguments of the decoding kernels that update/update.hip chooses for a type with so many
 // elements in 16 bytes: for widths 2 to 4, states whose values or whose channels are adjacent, or that have no vectors.
 func reachableDecoders(dtype string, vector int) map[string]bool {
 	const dim = 64

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 )
 
 // generation is all that calls see of a registry at one time. It does not
@@ -22,7 +22,7 @@ type generation struct {
 // version is a module as one configuration declares it, and what was built and
 // loaded of it, by target.
 type version struct {
-	mod    *manifest.Module
+	mod    *opconfig.Module
 	using  *jit.Manager
 	builds flights[jit.Request, *module]
 }
@@ -35,7 +35,7 @@ func newGeneration(r *Registry, m *jit.Manager) *generation {
 	return g
 }
 
-func newVersion(m *jit.Manager, mod *manifest.Module) *version {
+func newVersion(m *jit.Manager, mod *opconfig.Module) *version {
 	return &version{mod: mod, using: m}
 }
 

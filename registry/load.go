@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/jit/target"
 )
 

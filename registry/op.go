@@ -6,8 +6,8 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -26,7 +26,7 @@ type Op struct {
 type code struct {
 	reg      *Registry
 	from     *version
-	decl     *manifest.Op
+	decl     *opconfig.Op
 	axes     []choiceAxis
 	required int
 	gone     error                     // a *RemovedError; nil while it is there
@@ -41,7 +41,7 @@ type binding struct {
 	fn      ffi.Func
 }
 
-func newCode(r *Registry, from *version, decl *manifest.Op) *code {
+func newCode(r *Registry, from *version, decl *opconfig.Op) *code {
 	return &code{reg: r, from: from, decl: decl, axes: choiceAxes(from.mod, decl), required: decl.Schema.Required()}
 }
 

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aiter-go/aiter"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/filehash"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 )
 
 // defaultConfig is where a source tree has its configuration.
@@ -196,7 +196,7 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
-	var config *manifest.Config
+	var config *opconfig.Config
 	var reading errgroup.Group // beside what waits for the disk
 	reading.Go(func() (err error) {
 		config, err = o.config()
@@ -239,12 +239,12 @@ func (o Options) tree(store *cache.Dir, memo *filehash.Memo) (jit.Tree, error) {
 }
 
 // config reads the source tree's configuration.
-func (o Options) config() (*manifest.Config, error) {
+func (o Options) config() (*opconfig.Config, error) {
 	var files fs.FS = aiter.Sources
 	if o.Root != "" {
 		files = os.DirFS(o.Root)
 	}
-	return manifest.Load(files, filepath.ToSlash(o.Config), manifest.Options{Env: o.lookupEnv})
+	return opconfig.Load(files, filepath.ToSlash(o.Config), opconfig.Options{Env: o.lookupEnv})
 }
 
 func (o Options) lookupEnv(name string) (string, bool) {

@@ -5,25 +5,25 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
 
 // choice is what a call chooses by the axes of its module: for each that the operator
 // depends on, in the order of code.axes, the element type or which range of sizes.
-type choice [manifest.MaxAxes]uint32
+type choice [opconfig.MaxAxes]uint32
 
 // choiceAxis is an axis of the module that the operator depends on.
 type choiceAxis struct {
 	name      string
 	arg       int             // position of the argument that chooses
 	dimension int             // of it, whose size chooses among ranges
-	ranges    manifest.Ranges // empty where the element type chooses
+	ranges    opconfig.Ranges // empty where the element type chooses
 }
 
-func choiceAxes(mod *manifest.Module, decl *manifest.Op) []choiceAxis {
+func choiceAxes(mod *opconfig.Module, decl *opconfig.Op) []choiceAxis {
 	var list []choiceAxis
 	for _, a := range mod.Axes {
 		for i, arg := range decl.Schema.Args {
@@ -60,7 +60,7 @@ func (a *choiceAxis) of(t *tensor.Tensor) uint32 {
 }
 
 // value is the axis's value that was chosen.
-func (c choice) value(i int, a manifest.Axis) string {
+func (c choice) value(i int, a opconfig.Axis) string {
 	if a.BySize() {
 		return a.Values[c[i]]
 	}
@@ -69,7 +69,7 @@ func (c choice) value(i int, a manifest.Axis) string {
 
 // request asks for what a call with that choice needs.
 func (o *code) request(t target.Target, c choice) (jit.Request, error) {
-	spec, err := o.from.mod.Spec(o.decl, t, func(a manifest.Axis) string {
+	spec, err := o.from.mod.Spec(o.decl, t, func(a opconfig.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
 				return c.value(i, a)
@@ -77,7 +77,7 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 		}
 		return ""
 	})
-	var unknown *manifest.UnknownAxisError
+	var unknown *opconfig.UnknownAxisError
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
@@ -86,7 +86,7 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 
 // dtypeError says what the operator itself says of a type that it does not
 // have: no code has to be built for that. Every size has its range.
-func (o *code) dtypeError(e *manifest.UnknownAxisError) error {
+func (o *code) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {
 		if a.name == e.Axis {
@@ -114,7 +114,7 @@ func (o *code) whole(t target.Target) jit.Request {
 
 // parts asks for all that calls of the operator may need.
 func (o *code) parts(t target.Target) []jit.Request {
-	specs, err := o.from.mod.Specs(t, manifest.Selection{Ops: []string{o.Name()}})
+	specs, err := o.from.mod.Specs(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
 		return nil // it is an operator of this module
 	}

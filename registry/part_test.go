@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
@@ -206,7 +206,7 @@ func TestPartRefusesOtherTypes(t *testing.T) {
 func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) error {
 	t.Helper()
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root})
-	part := manifest.Spec{Op: "causal_conv1d_fwd", Values: values}
+	part := opconfig.Spec{Op: "causal_conv1d_fwd", Values: values}
 	res, err := r.Manager().Build(context.Background(), jit.Request{Module: "module_causal_conv1d", Target: cpu(t), Spec: part},
 		jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})
 	if err != nil {
@@ -296,7 +296,7 @@ func TestPartForAGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	chosen := map[string]string{"dtype": "float16", "width": "1-4"}
-	spec, err := mod.Spec(op, gfx, func(a manifest.Axis) string { return chosen[a.Name] })
+	spec, err := mod.Spec(op, gfx, func(a opconfig.Axis) string { return chosen[a.Name] })
 	if err != nil || spec.String() != "causal_conv1d_fwd dtype=float16,width=1-4" {
 		t.Fatalf("a call needs %q, %v", spec, err)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -46,7 +46,7 @@ type Registry struct {
 
 // Open reads the configuration and returns a registry of its operators.
 // Nothing is compiled or loaded yet. Open fails with the errors of
-// [manifest.Load] and of the cache folder.
+// [opconfig.Load] and of the cache folder.
 func Open(ctx context.Context, opts Options) (*Registry, error) {
 	opts = opts.withEnvironment()
 	manager, err := opts.newManager(ctx)
@@ -81,7 +81,7 @@ func (r *Registry) Devices() *device.Devices { return r.devices }
 
 // UnknownOpError reports a name that no module of the configuration has. It
 // lists the nearest names.
-type UnknownOpError = manifest.UnknownOpError
+type UnknownOpError = opconfig.UnknownOpError
 
 // Lookup returns the operator of that name: a map read. It fails with
 // [*UnknownOpError] and [ErrClosed].

@@ -15,10 +15,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -335,9 +335,9 @@ func TestConfigErrorsCarryTheirPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := registry.Open(context.Background(), registry.Options{CacheDir: t.TempDir(), Root: root})
-	var bad *manifest.Error
+	var bad *opconfig.Error
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "config/opt_compiler.toml:2:1: unknown key \"sorce\"") {
-		t.Errorf("got %v, want a manifest.Error that gives line and column", err)
+		t.Errorf("got %v, want a opconfig.Error that gives line and column", err)
 	}
 }
 

@@ -13,16 +13,16 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
-	"github.com/aiter-go/aiter/jit/watch"
 )
 
 // reloader puts new code in the place of old when files change.
 type reloader struct {
 	reg      *Registry
 	watcher  *watch.Watcher
-	config   func() (*manifest.Config, error)
+	config   func() (*opconfig.Config, error)
 	observer jit.Observer
 	cancel   context.CancelFunc
 	done     chan struct{}
@@ -229,8 +229,8 @@ func (l *reloader) renew(ctx context.Context, m *jit.Manager, old *version, load
 
 // stillAsked says whether calls may need what was loaded: the parts of a module
 // may be others than they were.
-func stillAsked(mod *manifest.Module, r jit.Request) bool {
-	specs, err := mod.Specs(r.Target, manifest.Selection{})
+func stillAsked(mod *opconfig.Module, r jit.Request) bool {
+	specs, err := mod.Specs(r.Target, opconfig.Selection{})
 	return r.Spec.Whole() || err == nil && slices.Contains(specs, r.Spec)
 }
 
@@ -272,9 +272,9 @@ func sameCode(loaded map[jit.Request]*module, results []jit.Result) bool {
 
 // sameOps says whether operators, and the parts that calls need, are declared
 // alike, wherever in the file.
-func sameOps(a, b *manifest.Module) bool {
-	return reflect.DeepEqual(a.Axes, b.Axes) && slices.EqualFunc(a.Ops, b.Ops, func(x, y manifest.Op) bool {
-		x.Pos, y.Pos = manifest.Position{}, manifest.Position{}
+func sameOps(a, b *opconfig.Module) bool {
+	return reflect.DeepEqual(a.Axes, b.Axes) && slices.EqualFunc(a.Ops, b.Ops, func(x, y opconfig.Op) bool {
+		x.Pos, y.Pos = opconfig.Position{}, opconfig.Position{}
 		return reflect.DeepEqual(x, y)
 	})
 }

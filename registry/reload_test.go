@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/registry"
 )
 
@@ -116,7 +116,7 @@ func TestReloadThatFails(t *testing.T) {
 	mended(1)
 
 	c.config(strings.Replace(versionConfig, "schema =", "shema =", 1))
-	fails(as(func(e *manifest.Error) bool { return strings.Contains(r.ReloadErr().Error(), `did you mean "schema"`) }))
+	fails(as(func(e *opconfig.Error) bool { return strings.Contains(r.ReloadErr().Error(), `did you mean "schema"`) }))
 	c.version(2) // the code goes on being reloaded
 	if e := o.wait(t); e.Err != nil || e.Module != "module_version" || r.ReloadErr() == nil {
 		t.Errorf("got %+v, %v", e, r.ReloadErr())
@@ -301,7 +301,7 @@ func TestCloseWhileReloading(t *testing.T) {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		if !strings.Contains(string(stacks), "jit/watch") && !strings.Contains(string(stacks), "fsnotify") && !strings.Contains(string(stacks), "reload)") {
+		if !strings.Contains(string(stacks), "internal/watch") && !strings.Contains(string(stacks), "fsnotify") && !strings.Contains(string(stacks), "reload)") {
 			break
 		}
 		if time.Now().After(end) {

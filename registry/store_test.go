@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/registry"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/verify"
 	"github.com/aiter-go/aiter/jit/schema"
-	"github.com/aiter-go/aiter/registry/verify"
 	"github.com/aiter-go/aiter/tensor"
 )
 

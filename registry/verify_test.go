@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/verify"
 	"github.com/aiter-go/aiter/registry"
-	"github.com/aiter-go/aiter/registry/verify"
 	"github.com/aiter-go/aiter/tensor"
 )
 

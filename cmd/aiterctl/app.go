@@ -15,8 +15,8 @@ import (
 
 	"github.com/aiter-go/aiter"
 	"github.com/aiter-go/aiter/device"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
 )
@@ -73,12 +73,12 @@ func (a *app) sources() (fs.FS, error) {
 }
 
 // loadConfig reads the configuration alone, for commands that need no cache.
-func (a *app) loadConfig() (*manifest.Config, error) {
+func (a *app) loadConfig() (*opconfig.Config, error) {
 	files, err := a.sources()
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Load(files, a.configPath(), manifest.Options{Env: a.lookupEnv})
+	return opconfig.Load(files, a.configPath(), opconfig.Options{Env: a.lookupEnv})
 }
 
 func (a *app) lookupEnv(name string) (string, bool) {

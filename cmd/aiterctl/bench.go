@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/perf"
 	"github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
-	"github.com/aiter-go/aiter/op_tests/perf"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )

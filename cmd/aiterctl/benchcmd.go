@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/report"
 	optests "github.com/aiter-go/aiter/op_tests"
-	"github.com/aiter-go/aiter/op_tests/report"
 	"github.com/aiter-go/aiter/tensor"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 func (a *app) cacheStats(ctx context.Context) error {

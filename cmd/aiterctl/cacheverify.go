@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
 )
@@ -94,7 +94,7 @@ func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, 
 
 // stored are the modules and targets that a cache has, as far as the
 // configuration knows them, each once.
-func stored(store *cache.Dir, cfg *manifest.Config) ([]jit.Request, error) {
+func stored(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
 	var reqs []jit.Request
 	for _, d := range append([]*cache.Dir{store}, store.Tiers()...) {
 		list, err := d.Artifacts()
@@ -112,14 +112,14 @@ func stored(store *cache.Dir, cfg *manifest.Config) ([]jit.Request, error) {
 
 // requestFor is what an artifact was built for, if the configuration still has
 // that.
-func requestFor(x cache.Artifact, cfg *manifest.Config) (jit.Request, bool) {
+func requestFor(x cache.Artifact, cfg *opconfig.Config) (jit.Request, bool) {
 	t, err := target.Parse(x.Target + "!")
 	m, unknown := cfg.Module(x.Module)
 	if err != nil || unknown != nil || !m.Supports(t) {
 		return jit.Request{}, false
 	}
-	parts, err := m.Specs(t, manifest.Selection{})
-	for _, spec := range append(parts, manifest.Spec{}) {
+	parts, err := m.Specs(t, opconfig.Selection{})
+	for _, spec := range append(parts, opconfig.Spec{}) {
 		if spec.String() == x.Spec {
 			return jit.Request{Module: x.Module, Target: t, Spec: spec}, err == nil
 		}

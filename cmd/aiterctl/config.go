@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
 func newConfig(a *app) *cobra.Command {
@@ -92,7 +92,7 @@ type position struct {
 func (a *app) validate() error {
 	v := validation{Root: a.sourceRoot(), Files: []string{}, Errors: []position{}}
 	cfg, err := a.loadConfig()
-	if err != nil && !as[*manifest.Error](err) {
+	if err != nil && !as[*opconfig.Error](err) {
 		return err
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *app) validate() error {
 	default:
 		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.configPath(), number(v.Modules, "module"), number(v.Ops, "operator"), number(len(v.Files), "file"))
 	}
-	if as[*manifest.Error](err) {
+	if as[*opconfig.Error](err) {
 		return &invalidConfig{len(v.Errors), err}
 	}
 	return err
@@ -120,7 +120,7 @@ func (a *app) validate() error {
 // printMistakes prints them as compilers do, with paths that editors find.
 func (a *app) printMistakes(v validation) {
 	for _, e := range v.Errors {
-		mistake := manifest.Error{File: filepath.Join(v.Root, e.File), Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
+		mistake := opconfig.Error{File: filepath.Join(v.Root, e.File), Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
 		fmt.Fprintln(a.err, mistake.Error())
 	}
 }
@@ -154,7 +154,7 @@ func positions(err error) []position {
 		}
 		return list
 	}
-	if e, ok := errors.AsType[*manifest.Error](err); ok {
+	if e, ok := errors.AsType[*opconfig.Error](err); ok {
 		list = append(list, position{e.File, e.Line, e.Col, e.Msg, e.Suggestion})
 	}
 	return list

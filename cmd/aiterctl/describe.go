@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
@@ -42,8 +42,8 @@ func (a *app) describe(name string) error {
 // unknownName picks the error that helps: of the sort that the name looks
 // like.
 func unknownName(name string, errOp, errModule error) error {
-	var op *manifest.UnknownOpError
-	var module *manifest.UnknownModuleError
+	var op *opconfig.UnknownOpError
+	var module *opconfig.UnknownModuleError
 	if strings.HasPrefix(name, "module") || errors.As(errModule, &module) && errors.As(errOp, &op) && len(op.Nearest) == 0 && len(module.Nearest) > 0 {
 		return errModule
 	}
@@ -70,7 +70,7 @@ type argDescription struct {
 	Written bool    `json:"written"` // the operator writes it
 }
 
-func (a *app) describeOp(m *manifest.Module, op *manifest.Op) error {
+func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	d := opDescription{
 		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
 		Args: []argDescription{}, Targets: supported(m), Axes: []axisItem{}, Defined: op.Pos.String(),
@@ -136,7 +136,7 @@ type sourceDescription struct {
 	Flags map[string][]string `json:"flags"`
 }
 
-func (a *app) describeModule(m *manifest.Module) error {
+func (a *app) describeModule(m *opconfig.Module) error {
 	d := moduleDescription{
 		Kind: "module", moduleItem: newModuleItem(m), Include: nonNil(m.Include), Files: []sourceDescription{},
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
@@ -174,7 +174,7 @@ func (a *app) printModule(d moduleDescription) error {
 }
 
 // flagTable is a flag set as data: common, hip, cuda, cpu, and patterns.
-func flagTable(f manifest.FlagSet) map[string][]string {
+func flagTable(f opconfig.FlagSet) map[string][]string {
 	t := map[string][]string{}
 	for name, flags := range map[string][]string{"common": f.Common, "hip": f.HIP, "cuda": f.CUDA, "cpu": f.CPU} {
 		if len(flags) > 0 {
@@ -196,7 +196,7 @@ func flagLines(t map[string][]string) []string {
 	return lines
 }
 
-func whenWords(w manifest.When) string {
+func whenWords(w opconfig.When) string {
 	var parts []string
 	if len(w.Vendor) > 0 {
 		parts = append(parts, strings.Join(w.Vendor, " or "))

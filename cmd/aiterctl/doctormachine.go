@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )

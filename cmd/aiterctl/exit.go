@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/perf"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 	optests "github.com/aiter-go/aiter/op_tests"
-	"github.com/aiter-go/aiter/op_tests/perf"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -44,12 +44,12 @@ type outcome struct {
 func outcomes() []outcome {
 	return []outcome{
 		{exitUsage, "the command line or a variable is wrong: unknown command, flag, operator, module or target", isAny(
-			as[*usageError], as[*manifest.UnknownModuleError], as[*manifest.UnknownOpError], as[*manifest.UnknownAxisError],
+			as[*usageError], as[*opconfig.UnknownModuleError], as[*opconfig.UnknownOpError], as[*opconfig.UnknownAxisError],
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
-			as[*manifest.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], wrongSetting)},
+			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], wrongSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
-			as[*manifest.Error], as[*manifest.NoSourcesError], as[*manifest.DuplicateSourceError], as[*manifest.VersionError])},
+			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.TierError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
@@ -79,7 +79,7 @@ func as[E error](err error) bool {
 
 // outsideConfig leaves out what is wrong inside of the configuration, which has an outcome of its own.
 func outsideConfig(is func(error) bool) func(error) bool {
-	return func(err error) bool { return is(err) && !as[*manifest.Error](err) }
+	return func(err error) bool { return is(err) && !as[*opconfig.Error](err) }
 }
 
 func isAny(checks ...func(error) bool) func(error) bool {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
 	"github.com/aiter-go/aiter/registry"
 )
 

@@ -7,11 +7,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 	"github.com/aiter-go/aiter/registry"
 )
 
@@ -44,13 +44,13 @@ func hints(err error) []string {
 }
 
 func hintNames(err error) string {
-	var axis *manifest.UnknownAxisError
+	var axis *opconfig.UnknownAxisError
 	switch {
 	case errors.As(err, &axis):
 		return "aiterctl describe " + axis.Module
-	case as[*manifest.UnknownOpError](err):
+	case as[*opconfig.UnknownOpError](err):
 		return "aiterctl list ops"
-	case as[*manifest.UnknownModuleError](err):
+	case as[*opconfig.UnknownModuleError](err):
 		return "aiterctl list modules"
 	}
 	return ""
@@ -115,7 +115,7 @@ func hintCache(err error) string {
 }
 
 func hintConfig(err error) string {
-	var bad *manifest.Error
+	var bad *opconfig.Error
 	if errors.As(err, &bad) && bad.Line == 0 {
 		return "--config names a file inside the source tree; --root DIR says which tree"
 	}

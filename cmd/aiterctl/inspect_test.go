@@ -16,7 +16,7 @@ import (
 func TestInspect(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	library := filepath.Join(t.TempDir(), "tiny.so")
-	source := filepath.Join(testenv.Root(t), "jit", "codeobject", "testdata", "tiny.hip")
+	source := filepath.Join(testenv.Root(t), "internal", "codeobject", "testdata", "tiny.hip")
 	cmd := exec.Command(hipcc, "-nogpuinc", "-O2", "-fPIC", "-shared", "--offload-arch=gfx90a:xnack-", "--offload-arch=gfx1030", source, "-o", library)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

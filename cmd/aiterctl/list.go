@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -70,7 +70,7 @@ func (x axisItem) String() string {
 	return fmt.Sprintf("apart by the %s of %s: %s; for %s", what, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
 }
 
-func newAxisItems(m *manifest.Module) []axisItem {
+func newAxisItems(m *opconfig.Module) []axisItem {
 	items := []axisItem{}
 	for _, a := range m.Axes {
 		x := axisItem{Name: a.Name, Argument: a.Argument, Values: a.Values, Define: a.Define, Targets: a.Targets}
@@ -103,7 +103,7 @@ func (a *app) listModules() error {
 	return a.table(rows)
 }
 
-func newModuleItem(m *manifest.Module) moduleItem {
+func newModuleItem(m *opconfig.Module) moduleItem {
 	x := moduleItem{Name: m.Name, Doc: m.Doc, Targets: supported(m), Sources: []string{}, Ops: []string{}, Axes: newAxisItems(m)}
 	for _, s := range m.Sources {
 		for _, f := range s.Files {
@@ -120,7 +120,7 @@ func newModuleItem(m *manifest.Module) moduleItem {
 
 // supported says what a module can be built for: what it lists, else the
 // vendors of the known targets that it has sources for.
-func supported(m *manifest.Module) []string {
+func supported(m *opconfig.Module) []string {
 	if len(m.Targets) > 0 {
 		return m.Targets
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
 // partFilter picks artifacts that are parts of modules.
@@ -43,8 +43,8 @@ func (f partFilter) picks(x cache.Artifact) bool {
 
 // holds says whether a value is a range that holds a size.
 func holds(value, size string) bool {
-	r, isRange := manifest.ParseRange(value)
-	n, isSize := manifest.ParseSize(size)
+	r, isRange := opconfig.ParseRange(value)
+	n, isSize := opconfig.ParseSize(size)
 	return isRange && isSize && r.Holds(n)
 }
 
@@ -61,7 +61,7 @@ func partValues(spec string) map[string]string {
 }
 
 // check refuses what neither the configuration nor the cache has.
-func (f partFilter) check(cfg *manifest.Config, have []cache.Artifact) error {
+func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 	for _, op := range f.ops {
 		if slices.ContainsFunc(have, func(x cache.Artifact) bool { return slices.Contains(x.Ops, op) }) {
 			continue
@@ -86,14 +86,14 @@ func (f partFilter) check(cfg *manifest.Config, have []cache.Artifact) error {
 
 // checkValue refuses a value that no module's axis of that name has, in the words
 // of one that has the axis.
-func checkValue(cfg *manifest.Config, axis, value string) error {
+func checkValue(cfg *opconfig.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {
 		_, err := m.Values(axis, []string{value})
 		if err == nil {
 			return nil
 		}
-		if has := slices.ContainsFunc(m.Axes, func(a manifest.Axis) bool { return a.Name == axis }); has || refusal == nil {
+		if has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis }); has || refusal == nil {
 			refusal = err
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -71,7 +71,7 @@ type request struct {
 
 // wanted returns what to build: the modules for every target or, with all, each
 // module for the targets that it supports; whole, or the parts asked for.
-func (r request) wanted(cfg *manifest.Config) ([]jit.Request, error) {
+func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
 	mods, err := r.named(cfg)
 	if err != nil {
 		return nil, err
@@ -104,12 +104,12 @@ func (r request) wanted(cfg *manifest.Config) ([]jit.Request, error) {
 }
 
 // named returns the modules to build.
-func (r request) named(cfg *manifest.Config) ([]*manifest.Module, error) {
+func (r request) named(cfg *opconfig.Config) ([]*opconfig.Module, error) {
 	if r.all {
-		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *manifest.Module) bool { return m.Name == supportModule }), nil
+		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == supportModule }), nil
 	}
-	var mods []*manifest.Module
-	add := func(m *manifest.Module) {
+	var mods []*opconfig.Module
+	add := func(m *opconfig.Module) {
 		if !slices.Contains(mods, m) {
 			mods = append(mods, m)
 		}
@@ -136,10 +136,10 @@ func (r request) named(cfg *manifest.Config) ([]*manifest.Module, error) {
 
 // checkAxes refuses an axis that no module has. Of all modules some need not
 // have it; they are built whole.
-func (r request) checkAxes(mods []*manifest.Module, values map[string][]string) error {
+func (r request) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
 	for axis := range values {
 		for i, m := range mods {
-			has := slices.ContainsFunc(m.Axes, func(a manifest.Axis) bool { return a.Name == axis })
+			has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis })
 			if has && r.all {
 				break
 			}
@@ -153,11 +153,11 @@ func (r request) checkAxes(mods []*manifest.Module, values map[string][]string) 
 }
 
 // of returns the requests for one module and target.
-func (r request) of(m *manifest.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
+func (r request) of(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
 	if !m.Supports(t) {
-		return nil, &manifest.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supported(m)}
+		return nil, &opconfig.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supported(m)}
 	}
-	sel := manifest.Selection{Values: map[string][]string{}}
+	sel := opconfig.Selection{Values: map[string][]string{}}
 	for _, a := range m.Axes {
 		if v, ok := values[a.Name]; ok {
 			sel.Values[a.Name] = v

@@ -82,7 +82,7 @@ func (p *progress) redraw() {
 	}
 }
 
-// line is the live line: "[3/8] causal_conv1d_fwd.hip for gfx942 12s, ...".
+// line is the live line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

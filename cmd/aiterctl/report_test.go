@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/cache"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/toolchain"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/registry"
 )
@@ -29,7 +29,7 @@ func TestExitCode(t *testing.T) {
 		{usagef("wrong"), exitUsage},
 		{&target.UnknownError{Name: "gfx1"}, exitUsage},
 		{&registry.EnvironmentError{Name: "MAX_JOBS"}, exitUsage},
-		{&manifest.Error{File: "x.toml"}, exitConfig},
+		{&opconfig.Error{File: "x.toml"}, exitConfig},
 		{&toolchain.NotFoundError{Vendor: target.HIP}, exitToolchain},
 		{&jit.CompileError{}, exitCompile},
 		{&verifyError{"wrong"}, exitVerify},

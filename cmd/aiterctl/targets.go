@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -112,7 +112,7 @@ const supportModule = "module_aiter_ffi"
 
 // supportRequest asks for the support library, which is built along with
 // anything else. It is absent when the configuration has none.
-func supportRequest(cfg *manifest.Config) []jit.Request {
+func supportRequest(cfg *opconfig.Config) []jit.Request {
 	cpu, err := target.Parse("cpu")
 	if _, none := cfg.Module(supportModule); err != nil || none != nil {
 		return nil

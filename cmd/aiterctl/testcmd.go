@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/perf"
 	optests "github.com/aiter-go/aiter/op_tests"
-	"github.com/aiter-go/aiter/op_tests/perf"
 	"github.com/aiter-go/aiter/tensor"
 )
 

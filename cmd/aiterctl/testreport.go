@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/aiter-go/aiter/internal/perf"
 	optests "github.com/aiter-go/aiter/op_tests"
-	"github.com/aiter-go/aiter/op_tests/perf"
 )
 
 // The statuses of a case. The words stay.

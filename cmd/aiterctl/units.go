@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aiter-go/aiter/jit/cache"
+	"github.com/aiter-go/aiter/internal/cache"
 )
 
 // parseAge is [cache.ParseAge]; "" is 0, which is no condition.

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/manifest"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/jit/watch"
 	"github.com/aiter-go/aiter/registry"
 )
 
@@ -287,15 +287,15 @@ func (w *watching) modules() []string {
 }
 
 // ops are the operators of modules.
-func (w *watching) ops(modules []string) []manifest.Op {
-	var ops []manifest.Op
+func (w *watching) ops(modules []string) []opconfig.Op {
+	var ops []opconfig.Op
 	for _, name := range modules {
 		if mod, err := w.manager.Config().Module(name); err == nil {
 			ops = append(ops, mod.Ops...)
 		}
 	}
 	if only := w.flags.parts.ops; len(only) > 0 {
-		ops = slices.DeleteFunc(ops, func(op manifest.Op) bool { return !slices.Contains(only, op.Name) })
+		ops = slices.DeleteFunc(ops, func(op opconfig.Op) bool { return !slices.Contains(only, op.Name) })
 	}
 	return ops
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/watch"
 )
 
 // teller says what a watch sees and does.

@@ -2,7 +2,7 @@
 // namespace aiter::LEVEL, behind the vectors of cpu_vector.h. Neither that file nor
 // what it includes may have an include guard.
 //
-//   #define AITER_CPU_FILE <../kernels/causal_conv1d_rows_cpu.h>  // defines kernels(...) in namespace aiter::AITER_LEVEL
+//   #define AITER_CPU_FILE <../kernels/causal_conv1d/cpu/fwd_levels.h>  // defines kernels(...) in namespace aiter::AITER_LEVEL
 //   #include <aiter/cpu_each.h>
 //   AITER_CPU_CALL(conv1d::kernels(dtype))   // avx512::conv1d::kernels(dtype), or another level's
 //

@@ -1,0 +1,242 @@
+// What causal_conv1d_update and causal_conv1d_varlen_fwd share: sequences that
+// continue what a slot of conv_state remembers.
+//
+// X[u] of a sequence is x for u >= 0 and the slot's content, or 0, before. The
+// slot then holds the last S of X. It is read and written by one thread alone.
+//
+// Index tensors lie on the device, so they are checked where they are used. A
+// sequence whose slot is pad_slot_id or not in conv_state, or which does not lie
+// within x, is skipped: its out is 0 and no state is touched. Sequences that
+// share a slot run in the order of the batch, each on what the one before left,
+// as if called one after another, on every device. Starts that decrease other than
+// at the end make out's values unspecified, no more.
+#pragma once
+
+#include "problem.h"
+
+namespace aiter::conv1d {
+
+// Vector is a (n) tensor of indices or flags.
+template <class T> struct Vector {
+  const T* data;  // null: not given
+  int64_t stride;
+
+  AITER_SHARED T operator[](int64_t i) const { return data[i * stride]; }
+};
+
+template <class T> Vector<T> vector(const Optional<TensorView>& t) {
+  return t ? Vector<T>{t->as<const T>(), t->stride(0)} : Vector<T>{};
+}
+
+// Sequence is one of the batch: positions start..start+len of a row of x.
+struct Sequence {
+  int64_t row, start, len;
+  int64_t slot;     // in conv_state
+  int64_t origin;   // where in the slot x[0] would go; history lies before it
+  bool live;        // false: skip it
+  bool remembers;   // the slot's content comes before x
+};
+
+// Stateful is the problem. A row of x is a sequence (update), or there is one
+// row and starts says where its sequences are (varlen).
+struct Stateful : Problem {
+  Array3 out, state;
+  int64_t slots, length;  // N and S
+  int64_t pad;            // pad_slot_id
+  bool keeps;             // a conv_state is given
+  Vector<int32_t> cache_seqlens, indices, starts;
+  Vector<uint8_t> remembered;  // has_initial_state
+
+  AITER_SHARED Sequence sequence(int64_t b) const {
+    Sequence s{starts.data ? 0 : b, 0, seqlen, b, 0, true, keeps};
+    if (starts.data) {
+      s.start = starts[b], s.len = starts[b + 1] - s.start;
+      s.live = s.start >= 0 && s.len >= 0 && s.start + s.len <= seqlen;
+      s.remembers = keeps && remembered.data && remembered[b];
+    }
+    if (indices.data) {
+      s.slot = indices[b];
+      s.live = s.live && s.slot != pad;
+    }
+    if (keeps) s.live = s.live && s.slot >= 0 && s.slot < slots;
+    if (cache_seqlens.data && length > 0) {
+      const int32_t seen = cache_seqlens[b];
+      s.origin = length > INT32_MAX ? seen : seen % int32_t(length);  // division of 64 bits is long on a GPU
+      if (s.origin < 0) s.origin += length;
+    }
+    return s;
+  }
+
+  // history is where X[u], -(W-1) <= u < 0, lies in the slot.
+  AITER_SHARED int64_t history(const Sequence& s, int64_t u) const {
+    return s.origin + u < 0 ? s.origin + u + length : s.origin + u;
+  }
+
+  template <class T> AITER_SHARED T* inputs(const Sequence& s, int64_t d) const {
+    return x.row<T>(s.row, d) + s.start * x.last;
+  }
+  template <class T> AITER_SHARED T* outputs(const Sequence& s, int64_t d) const {
+    return out.row<T>(s.row, d) + s.start * out.last;
+  }
+
+  // before is X[u] for u < 0, bit for bit.
+  template <class T> AITER_SHARED T before(const Sequence& s, int64_t d, int64_t u) const {
+    return s.remembers ? state.row<T>(s.slot, d)[history(s, u) * state.last] : round_to<T>(0.0f);
+  }
+
+  // remember leaves the last S of X in the slot. The outputs that read its old
+  // content must be done.
+  template <class T> AITER_DEVICE void remember(const Sequence& s, int64_t d) const {
+    T* slot = state.row<T>(s.slot, d);
+    const T* from = inputs<T>(s, d);
+    if (cache_seqlens.data) {
+      int64_t u = s.len > length ? s.len - length : 0, at = s.origin + u;
+      if (u < s.len && at >= length && at <= INT32_MAX) at = int32_t(at) % int32_t(length);
+      AITER_ROLLED
+      while (u < s.len && at >= length) at -= length;
+      AITER_ROLLED
+      for (; u < s.len; u++, at = at + 1 < length ? at + 1 : 0) slot[at * state.last] = from[u * x.last];
+      return;
+    }
+    AITER_ROLLED
+    for (int64_t j = 0; j < length; j++) {  // ascending: reads ahead of what it writes
+      const int64_t u = s.len - length + j;
+      slot[j * state.last] = u >= 0 ? from[u * x.last] : s.remembers ? slot[(u + length) * state.last] : round_to<T>(0.0f);
+    }
+  }
+};
+
+inline Status check_vector(const Optional<TensorView>& t, DType dtype, int64_t size, const char* meaning) {
+  if (!t) return Status();
+  AITER_TRY(check_dtype(*t, dtype, ""));
+  const int64_t shape[1] = {size};
+  return check_shape(*t, shape, meaning);
+}
+
+// check_filter checks weight and bias for a dim of channels and fills p in.
+inline Status check_filter(const TensorView& weight, const Optional<TensorView>& bias, int64_t dim, Problem* p) {
+  AITER_TRY(check_rank(weight, 2, "(dim, width)"));
+  AITER_TRY(check_float(weight));
+  const int64_t W = weight.size(1), shape[2] = {dim, W};
+  AITER_TRY(check_width(weight));
+  AITER_TRY(check_shape(weight, shape, "(dim, width)"));
+  if (bias) AITER_TRY(check_float(*bias));
+  AITER_TRY(check_channels(bias, dim));
+  p->dim = dim, p->width = W, p->weight = array2(weight), p->bias = array2(bias);
+  return Status();
+}
+
+// check_slots checks a (N, dim, S) conv_state for so many slots and fills p in.
+inline Status check_slots(const TensorView& state, DType dtype, bool indexed, Stateful* p) {
+  AITER_TRY(check_dtype(state, dtype, " as 'x'"));
+  AITER_TRY(check_rank(state, 3, "(slots, dim, length)"));
+  const int64_t N = state.size(0), S = state.size(2), shape[3] = {N, p->dim, S};
+  AITER_TRY(check_shape(state, shape, "(slots, dim, length)"));
+  if (S < p->width - 1)
+    return value_error("argument '%s': expected a length of at least width-1 = %lld, got shape %s", state.name(),
+                       static_cast<long long>(p->width - 1), shape_text(state).data);
+  if (!indexed && N < p->batch)
+    return value_error("argument '%s': expected at least %lld slots, one for each sequence, got shape %s", state.name(),
+                       static_cast<long long>(p->batch), shape_text(state).data);
+  p->keeps = true, p->slots = N, p->length = S, p->state = array3(state);
+  return Status();
+}
+
+// Arguments are what either operator takes.
+struct Arguments {
+  TensorView out, x, weight;
+  Optional<TensorView> conv_state, bias, cache_seqlens, indices, starts, remembered;
+};
+
+inline Status check_memory(const Arguments& a) {
+  Tensors all;
+  all.output(a.out), all.output(a.conv_state);
+  all.input(a.x), all.input(a.weight), all.input(a.bias), all.input(a.cache_seqlens), all.input(a.indices);
+  all.input(a.starts), all.input(a.remembered);
+  return all.check();
+}
+
+// same_shape checks that out is of x's type and shape.
+inline Status same_shape(const TensorView& out, const TensorView& x) {
+  AITER_TRY(check_dtype(out, x.dtype(), " as 'x'"));
+  bool same = out.rank() == x.rank();
+  for (int i = 0; same && i < x.rank(); i++) same = out.size(i) == x.size(i);
+  if (same) return Status();
+  return value_error("argument 'out': expected shape %s as 'x', got %s", shape_text(x).data, shape_text(out).data);
+}
+
+// check_update checks the arguments of causal_conv1d_update and fills p in.
+inline Status check_update(const Arguments& a, bool silu, int64_t pad, Stateful* p) {
+  const TensorView& x = a.x;
+  AITER_TRY(check_held(x));
+  if (x.rank() != 2) AITER_TRY(check_rank(x, 3, "(batch, dim, seqlen), or 2 (batch, dim)"));
+  AITER_TRY(same_shape(a.out, x));
+  AITER_TRY(check_filter(a.weight, a.bias, x.size(1), p));
+  p->batch = x.size(0), p->seqlen = x.rank() == 3 ? x.size(2) : 1, p->silu = silu, p->pad = pad;
+  AITER_TRY(check_slots(*a.conv_state, x.dtype(), a.indices.given, p));
+  AITER_TRY(check_vector(a.cache_seqlens, DType::I32, p->batch, "(batch,)"));
+  AITER_TRY(check_vector(a.indices, DType::I32, p->batch, "(batch,)"));
+  p->x = {x.data(), x.stride(0), x.stride(1), x.rank() == 3 ? x.stride(2) : 0};
+  p->out = {a.out.data(), a.out.stride(0), a.out.stride(1), x.rank() == 3 ? a.out.stride(2) : 0};
+  p->cache_seqlens = vector<int32_t>(a.cache_seqlens), p->indices = vector<int32_t>(a.indices);
+  return check_memory(a);
+}
+
+// check_varlen checks the arguments of causal_conv1d_varlen_fwd and fills p in.
+inline Status check_varlen(const Arguments& a, bool silu, int64_t pad, Stateful* p) {
+  const TensorView &x = a.x, &starts = *a.starts;
+  AITER_TRY(check_held(x));
+  AITER_TRY(check_rank(x, 2, "(dim, tokens)"));
+  AITER_TRY(same_shape(a.out, x));
+  AITER_TRY(check_filter(a.weight, a.bias, x.size(0), p));
+  AITER_TRY(check_dtype(starts, DType::I32, ""));
+  AITER_TRY(check_rank(starts, 1, "(batch+1,)"));
+  if (starts.size(0) < 1) return value_error("argument '%s': expected batch+1 elements, got none", starts.name());
+  p->batch = starts.size(0) - 1, p->seqlen = x.size(1), p->silu = silu, p->pad = pad;
+  if (a.conv_state) AITER_TRY(check_slots(*a.conv_state, x.dtype(), a.indices.given, p));
+  AITER_TRY(check_vector(a.indices, DType::I32, p->batch, "(batch,)"));
+  AITER_TRY(check_vector(a.remembered, DType::Bool, p->batch, "(batch,)"));
+  p->x = {x.data(), 0, x.stride(0), x.stride(1)}, p->out = {a.out.data(), 0, a.out.stride(0), a.out.stride(1)};
+  const int64_t channel = x.stride(0) < 0 ? -x.stride(0) : x.stride(0), token = x.stride(1) < 0 ? -x.stride(1) : x.stride(1);
+  p->channel_last = x.size(0) > 1 && (x.size(1) == 1 || channel < token);
+  p->starts = vector<int32_t>(a.starts), p->indices = vector<int32_t>(a.indices);
+  p->remembered = vector<uint8_t>(a.remembered);
+  return check_memory(a);
+}
+
+// Tails is the problem of causal_conv1d_varlen_states.
+struct Tails {
+  int64_t batch, dim, tokens, length;
+  const void* x;
+  int64_t x_token, x_dim;  // strides of x
+  Array3 states;
+  Vector<int32_t> starts;
+
+  // copy makes element j of a state: a value of x, or 0 left of a short
+  // sequence. A sequence that does not lie within x counts as empty.
+  template <class U> AITER_SHARED void copy(int64_t b, int64_t d, int64_t j) const {
+    const int64_t first = starts[b], end = starts[b + 1], t = end - length + j;
+    const bool inside = first >= 0 && end <= tokens && t >= first;
+    states.row<U>(b, d)[j * states.last] = inside ? static_cast<const U*>(x)[t * x_token + d * x_dim] : U(0);
+  }
+};
+
+// check_tails checks the arguments of causal_conv1d_varlen_states and fills p in.
+inline Status check_tails(const TensorView& states, const TensorView& x, const TensorView& cu_seqlens, Tails* p) {
+  AITER_TRY(check_rank(x, 2, "(tokens, dim)"));
+  AITER_TRY(check_held(x));
+  AITER_TRY(check_dtype(cu_seqlens, DType::I32, ""));
+  AITER_TRY(check_rank(cu_seqlens, 1, "(batch+1,)"));
+  if (cu_seqlens.size(0) < 1) return value_error("argument 'cu_seqlens': expected batch+1 elements, got none");
+  AITER_TRY(check_dtype(states, x.dtype(), " as 'x'"));
+  AITER_TRY(check_rank(states, 3, "(batch, dim, length)"));
+  const int64_t shape[3] = {cu_seqlens.size(0) - 1, x.size(1), states.size(2)};
+  AITER_TRY(check_shape(states, shape, "(batch, dim, length)"));
+  *p = {shape[0], shape[1], x.size(0), shape[2], x.data(), x.stride(0), x.stride(1), array3(states),
+        {cu_seqlens.as<const int32_t>(), cu_seqlens.stride(0)}};
+  Tensors all;
+  all.output(states), all.input(x), all.input(cu_seqlens);
+  return all.check();
+}
+
+}  // namespace aiter::conv1d

@@ -1,0 +1,176 @@
+// The causal_conv1d kernels on the CPU: what is compiled for each instruction set,
+// as functions behind a table, and what the operators that call them share.
+//
+// Elements are copied as bits of their size, computed with as floats.
+#pragma once
+
+#include <aiter/cpu_parallel.h>
+
+#include "../common/problem.h"
+
+namespace aiter::conv1d {
+
+constexpr int64_t kRowWidth = 64;    // the widest filter for rows
+constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
+constexpr int64_t kMostLanes = 16;   // floats in the widest vector
+constexpr int64_t kBlock = 512;      // the most channels that tokens are computed of at once,
+constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
+constexpr int kChannels = 32;        // channels in a tile
+constexpr int64_t kTokens = 64;      // positions in a tile
+constexpr int64_t kTileWidth = 32;   // the widest filter whose tile lies on the stack
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
+
+// streams says whether an output of x's shape is better written past the caches: what
+// is much larger than they are does not stay there until somebody reads it.
+inline bool streams(const Problem& p, DType dtype) { return p.batch * p.dim * p.seqlen >= (16 << 20) / dtype_size(dtype); }
+
+// Taps are what a row is convolved with.
+struct Taps {
+  float weight[kRowWidth], bias;
+  int64_t width;
+  bool silu, streams = false;  // streams: out is written past the caches
+
+  void read(const Problem& p, int64_t d) {
+    for (int64_t k = 0; k < p.width; k++) weight[k] = p.weight.get(d, k);
+    bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+    width = p.width, silu = p.silu;
+  }
+};
+
+// TokenTaps are those of a block of channels, tap by tap.
+struct TokenTaps {
+  float weight[kTokenWidth * kMostBlock], bias[kMostBlock];
+  int64_t width, channels;
+  bool silu;
+
+  void read(const Problem& p, int64_t d, int64_t count);
+
+ private:
+  template <class T> void column(const Array2& a, int64_t d, int64_t k, float* to) const;
+};
+
+// Side is some of the channels of taps, and what their sums are for.
+struct Side {
+  const TokenTaps& taps;
+  int64_t first, channels;
+  bool brief, streams;  // brief: they are rounded to 16 bits; streams: out is written past the caches
+};
+
+// Buffer is rows of kChannels floats: its own, or the heap's where those do not do.
+template <int64_t kRows> class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_ != room_) free(data_);
+  }
+  bool grow(int64_t rows) {
+    if (rows <= kRows) return true;
+    if (rows > INT64_MAX / int64_t(sizeof(float)) / kChannels) return false;
+    float* more = static_cast<float*>(malloc(rows * kChannels * sizeof(float)));
+    if (more) data_ = more;
+    return more != nullptr;
+  }
+  float* row(int64_t i) const { return data_ + i * kChannels; }
+
+ private:
+  float room_[kRows * kChannels];
+  float* data_ = room_;
+};
+
+// Channels are neighbouring channels of one batch.
+struct Channels {
+  int64_t b, d;
+  int count;  // 1 to kChannels
+};
+
+// Filter is the weight and the bias of a tile's channels.
+struct Filter {
+  Buffer<kTileWidth> taps;
+  float bias[kChannels];
+
+  void read(const Problem& p, const Channels& c) {
+    for (int64_t k = 0; k < p.width; k++) row(p.weight, c, k, taps.row(k));
+    row(p.bias, c, 0, bias);
+  }
+
+ private:
+  static void row(const Array2& a, const Channels& c, int64_t k, float* to) {
+    for (int j = 0; j < kChannels; j++) to[j] = j < c.count && a.data ? a.get(c.d + j, k) : 0.0f;
+  }
+};
+
+// Blocks cuts channels into ranges of block, the last of which has a few more, so
+// that none has fewer than a vector if dim has not.
+struct Blocks {
+  int64_t dim, block, count;
+  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
+  int64_t first(int64_t i) const { return i * block; }
+  int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
+  int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
+};
+
+// Strip is a run of positions of a block of channels.
+struct Strip {
+  const void* x;  // position 0, which may lie behind others
+  void* out;
+  int64_t x_stride, out_stride;  // elements
+  const void* before;            // rows for the positions before 0
+  bool streams;                  // out is written past the caches
+};
+
+// Kernels are those of an element type at one level. Pointers to elements may have
+// any alignment that their type has.
+struct Kernels {
+  // convolve computes n adjacent positions; window is where X of the first, W-1 before it, lies.
+  void (*convolve)(const void* window, void* out, int64_t n, const Taps& taps);
+  // strip computes positions from..to.
+  void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
+  // tokens computes count positions of floats; x is X of the first, W-1 before it.
+  void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const Side& side);
+  // step computes one position of channels whose slots hold three each, and moves these on.
+  void (*step)(void* slots, const void* x, void* out, const TokenTaps& taps);
+  // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
+  void (*widen)(const void* from, int64_t n, float* to);
+  void (*narrow)(const float* from, int64_t n, void* to, bool streams);
+};
+
+// kernels are those of the type for settings().level.
+const Kernels& kernels(DType dtype);
+
+// tile_sums computes n positions from t on of a row's tile: x holds X from t-(W-1)
+// on. activate: with SiLU if the problem has it, and zeros at padding.
+void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate);
+
+// gather reads positions from..from+n of an array into rows.
+void gather(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, float* rows);
+// scatter writes rows to positions from..from+n of an array.
+void scatter(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, const float* rows);
+
+// gather_values reads X[from..from+n], initial states and zeros included.
+inline void gather_values(const Problem& p, DType dtype, const Channels& c, int64_t from, int64_t n, float* rows) {
+  const int64_t before = least(from < 0 ? -from : 0, n);
+  if (before > 0 && p.initial.data) gather(p.initial, dtype, c, from + p.width - 1, before, rows);
+  else memset(rows, 0, before * kChannels * sizeof(float));
+  if (before < n) gather(p.x, dtype, c, from + before, n - before, rows + before * kChannels);
+}
+
+inline Status no_memory() { return runtime_error("out of memory for a tile"); }
+
+// Front is the beginning of a row, computed from a copy behind what comes before it.
+template <class T> struct Front {
+  static constexpr int64_t kPositions = 64;
+  T values[kRowWidth - 1 + kPositions + kMostLanes];
+
+  // row computes n positions of x; values begin with the W-1 that come before.
+  void row(const Kernels& kernels, const T* x, T* out, int64_t n, const Taps& taps) {
+    const int64_t halo = taps.width - 1, m = least(n, kPositions);
+    memcpy(values + halo, x, m * sizeof(T));
+    kernels.convolve(values, out, m, taps);
+    if (n > m) kernels.convolve(x + m - halo, out + m, n - m, taps);
+  }
+};
+
+}  // namespace aiter::conv1d

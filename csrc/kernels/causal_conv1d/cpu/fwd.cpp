@@ -1,0 +1,171 @@
+// causal_conv1d_fwd on the CPU.
+//
+// Tiling: rows where positions are adjacent in memory, tokens where channels are
+// (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as floats for
+// the rest and with sequence numbers. A part of the work is about 64 Ki elements,
+// whichever thread takes it.
+// Bytes: x once (and W-1 positions a tile from cache), out once.
+// Reduction: over the width, in fp32.
+
+#include <aiter/ffi.h>
+
+#include "cpu.h"
+
+namespace aiter::conv1d::fwd {
+
+constexpr int64_t kPart = 64 << 10;  // elements
+
+// Work is a problem, and what its type asks for.
+struct Work {
+  const Forward& p;
+  DType dtype;
+  const Kernels& kernels;
+  bool failed = false;  // atomic: out of memory
+};
+
+// From here on T is any type of the elements' size.
+
+template <class T> void tails(const Forward& p, int64_t b, int64_t d, int64_t count) {
+  if (p.final.data)
+    for (int64_t i = 0; i < count; i++) final_states<T>(p, b, d + i);
+}
+
+// ByRow: parts are some rows, or a segment of a long one.
+template <class T> struct ByRow {
+  Work& work;
+  const Forward& p;
+  int64_t segment, segments, rows;  // positions; segments a row; rows a part
+
+  explicit ByRow(Work& w) : work(w), p(w.p) {
+    segments = pieces(p.seqlen, kPart), segment = pieces(p.seqlen, segments);
+    rows = p.seqlen < kPart ? kPart / p.seqlen : 1;
+  }
+  int64_t parts() const { return pieces(p.batch * p.dim, rows) * segments; }
+
+  void operator()(int64_t part) const {
+    const int64_t first = part / segments * rows, t = part % segments * segment;
+    Taps taps;
+    taps.streams = streams(p, work.dtype);
+    for (int64_t i = first; i < least(first + rows, p.batch * p.dim); i++) {
+      taps.read(p, i % p.dim);
+      row(i / p.dim, i % p.dim, t, least(segment, p.seqlen - t), taps);
+    }
+    cpu::drain();
+  }
+
+  void row(int64_t b, int64_t d, int64_t t, int64_t n, const Taps& taps) const {
+    const T* x = p.x.row<T>(b, d) + t;
+    T* out = p.out.row<T>(b, d) + t;
+    if (t >= p.width - 1) {
+      if (n > 0) work.kernels.convolve(x - (p.width - 1), out, n, taps);
+    } else {
+      Front<T> front;
+      const T* initial = p.initial.data ? p.initial.row<T>(b, d) : nullptr;
+      for (int64_t j = 0; j < p.width - 1; j++)
+        front.values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
+      front.row(work.kernels, x, out, n, taps);
+    }
+    if (t == 0) tails<T>(p, b, d, 1);
+  }
+};
+
+// ByToken: parts are a block of channels, 512 floats or 256 elements of 16 bits, by some
+// positions.
+template <class T> struct ByToken {
+  Work& work;
+  const Forward& p;
+  const Blocks blocks;
+  int64_t segment, segments;
+
+  explicit ByToken(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock * sizeof(T) / sizeof(float)) {
+    segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
+  }
+  int64_t parts() const { return p.batch * blocks.count * segments; }
+
+  void operator()(int64_t part) const {
+    const int64_t block = part % blocks.count, t = part / blocks.count % segments * segment;
+    const int64_t b = part / blocks.count / segments, d = blocks.first(block), count = blocks.size(block);
+    TokenTaps taps;
+    taps.read(p, d, count);
+    T before[(kTokenWidth - 1) * kMostBlock];
+    if (t < p.width - 1) states(b, d, count, before);
+    const Strip strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
+    work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
+    if (t == 0) tails<T>(p, b, d, count);
+    cpu::drain();
+  }
+
+  void states(int64_t b, int64_t d, int64_t count, T* before) const {
+    for (int64_t j = 0; j < p.width - 1; j++)
+      for (int64_t c = 0; c < count; c++)
+        before[j * count + c] = p.initial.data ? p.initial.row<T>(b, d + c)[j * p.initial.last] : round_to<T>(0.0f);
+  }
+};
+
+// ByTile: parts are tiles that follow each other along positions.
+template <class T> struct ByTile {
+  Work& work;
+  const Forward& p;
+  int64_t groups, segment, segments;
+
+  explicit ByTile(Work& w) : work(w), p(w.p), groups(pieces(p.dim, kChannels)) {
+    segment = kPart / kChannels, segments = pieces(p.seqlen, segment);
+  }
+  int64_t parts() const { return p.batch * groups * segments; }
+
+  void operator()(int64_t part) const {
+    const int64_t d = part % groups * kChannels, t = part / groups % segments * segment, b = part / groups / segments;
+    const Channels c{b, d, int(least(kChannels, p.dim - d))};
+    Filter filter;
+    Buffer<kTokens + kTileWidth - 1> x;
+    if (!filter.taps.grow(p.width) || !x.grow(kTokens + p.width - 1)) {
+      __atomic_store_n(&work.failed, true, __ATOMIC_RELAXED);
+      return;
+    }
+    filter.read(p, c);
+    for (int64_t u = t; u < least(t + segment, p.seqlen); u += kTokens) tile(c, u, least(kTokens, p.seqlen - u), filter, x.row(0));
+    if (t == 0) tails<T>(p, b, d, c.count);
+  }
+
+  void tile(const Channels& c, int64_t t, int64_t n, const Filter& filter, float* x) const {
+    float out[kTokens * kChannels];
+    gather_values(p, work.dtype, c, t - (p.width - 1), n + p.width - 1, x);
+    tile_sums(p, filter, c.b, t, n, x, out, true);
+    scatter(p.out, work.dtype, c, t, n, out);
+  }
+};
+
+template <class W> void share(const W& work) { cpu::parallel(work.parts(), work); }
+
+template <class T> void run(Work& work) {
+  const Forward& p = work.p;
+  const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data && p.width <= kRowWidth;
+  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMostLanes && !p.seq.data && p.width <= kTokenWidth;
+  if (p.seqlen == 0) {
+    for (int64_t b = 0; b < p.batch; b++) tails<T>(p, b, 0, p.dim);
+  } else if (tokens && (p.channel_last || !rows)) {
+    share(ByToken<T>(work));
+  } else if (rows) {
+    share(ByRow<T>(work));
+  } else {
+    share(ByTile<T>(work));
+  }
+}
+
+static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
+                      Optional<TensorView> seq_idx, Optional<TensorView> initial_states,
+                      Optional<TensorView> final_states_out) {
+  Forward p{};
+  AITER_TRY(check_forward({x, weight, given(bias), seq_idx, initial_states}, out, final_states_out, use_silu, &p));
+  AITER_TRY(cpu::check_settings());
+  if (p.batch == 0 || p.dim == 0) return Status();
+  Work work{p, x.dtype(), kernels(x.dtype())};
+  if (dtype_size(x.dtype()) == 4) run<float>(work);
+  else run<half_t>(work);
+  return work.failed ? no_memory() : Status();
+}
+
+}  // namespace aiter::conv1d::fwd
+
+AITER_EXPORT(causal_conv1d_fwd, conv1d::fwd::forward, arg("out"), arg("x"), arg("weight"), none("bias"),
+             flag("use_silu", false), none("seq_idx"), none("initial_states"), none("final_states_out"))

@@ -1,0 +1,195 @@
+// The kernels that cpu/cpu.h declares, at one level (aiter/cpu_each.h
+// includes this once a level).
+//
+// Tiling: rows, whose positions are adjacent in memory: vectors of positions, four
+// at a time; X[t-k] is an unaligned load, and the last vector overlaps the one
+// before. Tokens, whose channels are: over 2 KiB of them one or four positions at a
+// time, a vector of channels after another. Tiles: 32 channels.
+// 16 bits are widened once, into the first cache. What is written past the caches
+// is computed there first, if not in whole lines: such stores are fast one behind the
+// other only.
+// Bytes: x once (from the first cache W times), out once.
+// Reduction: over the width, in fp32, from the oldest value on.
+
+namespace aiter::AITER_LEVEL::conv1d {
+
+using namespace aiter::conv1d;
+
+constexpr int64_t kStage = 512;  // positions of a row as floats
+
+// sums computes kCount vectors of positions from p on, where X[t-(W-1)] lies.
+template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, bool brief, float* out) {
+  F y[kCount];
+  for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
+  for (int64_t k = 0; k < taps.width; k++)
+    for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
+  if (taps.silu) silu<kCount>(y, brief);
+  for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
+}
+
+// row computes n >= kLanes positions.
+AITER_ONCE void row(const float* p, float* out, int64_t n, const Taps& taps, bool brief) {
+  int64_t t = -(reinterpret_cast<uintptr_t>(out) / sizeof(float)) % kLanes;  // out is aligned from there on
+  if (t) sums<1>(p, taps, brief, out);
+  for (; t + 4 * kLanes <= n; t += 4 * kLanes) sums<4>(p + t, taps, brief, out + t);
+  for (; t < n; t += kLanes) {
+    if (t > n - kLanes) t = n - kLanes;
+    sums<1>(p + t, taps, brief, out + t);
+  }
+}
+
+// convert: the last vector overlaps the one before.
+template <class From, class To> AITER_HOT void convert(const From* from, int64_t n, To* to) {
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (int j = 0; j < 4; j++) store(to + i + j * kLanes, load(from + i + j * kLanes));
+  for (; i + kLanes <= n; i += kLanes) store(to + i, load(from + i));
+  if (i == n) return;
+  if (n > kLanes) store(to + n - kLanes, load(from + n - kLanes));
+  else store_some(to, load_some(from, n), n);
+}
+
+template <class T> AITER_ONCE void widen(const void* elements, int64_t n, float* to) { convert(static_cast<const T*>(elements), n, to); }
+
+template <class T> AITER_HOT void put(const float* from, int64_t n, T* to, bool streams) {
+  int64_t i = streams ? least(n, -reinterpret_cast<uintptr_t>(to) % 64 / sizeof(T)) : n;
+  convert(from, i, to);
+  for (const int64_t last = n - kLanes; i <= last; i += kLanes) stream(to + i, load(from + i));
+  if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
+}
+
+template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* elements, bool streams) {
+#if AITER_ISA == 3
+  if (kDType<T> == DType::BF16 && cpu::settings_memory()->level == cpu::kAvx512Bf16)
+    return put(from, n, static_cast<native_bf16_t*>(elements), streams);
+#endif
+  put(from, n, static_cast<T*>(elements), streams);
+}
+
+template <class T> void convolve(const void* window, void* output, int64_t n, const Taps& taps) {
+  const T* p = static_cast<const T*>(window);
+  T* out = static_cast<T*>(output);
+  alignas(64) float x[kRowWidth + kStage + kLanes], y[kStage];
+  for (int64_t t = 0, m; t < n; t += m) {
+    const float* from = reinterpret_cast<const float*>(p + t);
+    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, taps, false);
+    m = least(kStage, n - t);
+    if (sizeof(T) != 4 || m < kLanes) {
+      widen<T>(p + t, m + taps.width - 1, x), store(x + m + taps.width - 1, F{});
+      from = x;
+    }
+    row(from, y, m < kLanes ? kLanes : m, taps, sizeof(T) != 4);
+    narrow<T>(y, m, out + t, taps.streams);
+  }
+}
+
+// positions computes kCount of them, rows apart in memory.
+template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const Side& side) {
+  const TokenTaps& taps = side.taps;
+  const int64_t n = side.channels, width = taps.width, next = taps.channels;
+  const bool silus = taps.silu, brief = side.brief, streams = side.streams;
+  const float *weights = taps.weight + side.first, *bias = taps.bias + side.first;
+  for (int64_t c = 0; c < n; c += kLanes) {
+    if (c > n - kLanes) c = n - kLanes;
+    F y[kCount];
+    for (int i = 0; i < kCount; i++) y[i] = load(bias + c);
+    const float *row = x + c, *weight = weights + c;
+    for (int64_t k = 0; k < width; k++, row += x_stride, weight += next)
+      for (int i = 0; i < kCount; i++) y[i] = load(row + i * x_stride) * load(weight) + y[i];
+    if (silus) silu<kCount>(y, brief);
+    for (int i = 0; i < kCount; i++)
+      if (streams) stream(out + i * out_stride + c, y[i]);
+      else store(out + i * out_stride + c, y[i]);
+  }
+}
+
+AITER_ONCE void tokens(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const Side& side) {
+  for (; count >= 4; count -= 4, x += 4 * x_stride, out += 4 * out_stride) positions<4>(x, x_stride, out, out_stride, side);
+  for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, side);
+}
+
+// lines says whether each vector of a strip's floats is a line of the caches: these may go
+// past them one by one.
+inline bool lines(const Strip& s, int64_t n) {
+  return kLanes == kMostLanes && reinterpret_cast<uintptr_t>(s.out) % 64 == 0 && s.out_stride % kLanes == 0 && n % kLanes == 0;
+}
+
+// Span is some positions of a few of a strip's channels, as floats in the first cache.
+template <class T> class Span {
+ public:
+  Span(const Strip& strip, int64_t last, const TokenTaps& taps) : s(strip), end(last), taps(taps), halo(taps.width - 1) {}
+
+  // run computes m positions from t on of n channels from c on.
+  void run(int64_t t, int64_t m, int64_t c, int64_t n) {
+    const bool direct = kFloats && t >= halo;
+    for (int64_t i = t - halo; !direct && i < t + m; i++) widen<T>(i < 0 ? before(i) + c : in(i) + c, n, x + (i - t + halo) * n);
+    const float* from = direct ? reinterpret_cast<const float*>(in(t - halo) + c) : x;
+    tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, !kFloats, false});
+    for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, static_cast<T*>(s.out) + (t + i) * s.out_stride + c, s.streams);
+  }
+
+  // prefetch fetches what run would read; of floats a row is long enough for the processor to do so.
+  void prefetch(int64_t t, int64_t m, int64_t c, int64_t n) const {
+    for (int64_t i = t; !kFloats && i < least(t + m, end); i++)
+      for (int64_t j = 0; j < n; j += 64 / sizeof(T)) __builtin_prefetch(in(i) + c + j);
+  }
+
+  static constexpr bool kFloats = sizeof(T) == 4;
+  static constexpr int64_t kPositions = kFloats ? 4 : 8, kSide = kFloats ? kBlock : 256;
+
+ private:
+  const T* in(int64_t t) const { return static_cast<const T*>(s.x) + t * s.x_stride; }
+  const T* before(int64_t t) const { return static_cast<const T*>(s.before) + (t + halo) * taps.channels; }
+
+  const Strip& s;
+  const int64_t end;
+  const TokenTaps& taps;
+  const int64_t halo;
+  alignas(64) float x[(kTokenWidth - 1 + kPositions) * (kSide + kMostLanes)], y[kPositions * (kSide + kMostLanes)];
+};
+
+template <class T> void strip(const Strip& s, int64_t from, int64_t to, const TokenTaps& taps) {
+  Span<T> span(s, to, taps);
+  const Blocks sides(taps.channels, span.kSide);
+  for (int64_t t = from, m; t < to; t += m) {
+    if (span.kFloats && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
+      const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
+      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, false, s.streams});
+    }
+    m = least(span.kPositions, to - t);
+    for (int64_t i = 0; i < sides.count; i++) {
+      if (i + 1 < sides.count) span.prefetch(t, m, sides.first(i + 1), sides.size(i + 1));
+      else span.prefetch(t + m, span.kPositions, 0, sides.size(0));
+      span.run(t, m, sides.first(i), sides.size(i));
+    }
+  }
+}
+
+}  // namespace aiter::AITER_LEVEL::conv1d
+
+#include "channel_last_step.h"
+
+namespace aiter::AITER_LEVEL::conv1d {
+
+template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+
+inline const Kernels& kernels(DType dtype) {
+  return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
+}
+
+inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate) {
+  for (int64_t i = 0; i < n; i++, t++, x += kChannels, y += kChannels) {
+    const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
+    F sum[kChannels / kLanes];
+    for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(filter.bias + j * kLanes);
+    for (int64_t k = 0; k < p.width; k++) {
+      if (!p.sees(b, s, t - (p.width - 1) + k)) continue;
+      const float *v = x + k * kChannels, *w = filter.taps.row(k);
+      for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(v + j * kLanes) * load(w + j * kLanes) + sum[j];
+    }
+    if (activate && p.silu) silu<kChannels / kLanes>(sum, false);
+    for (int j = 0; j < kChannels / kLanes; j++) store(y + j * kLanes, activate && s < 0 ? F{} : sum[j]);
+  }
+}
+
+}  // namespace aiter::AITER_LEVEL::conv1d

@@ -1,0 +1,146 @@
+// causal_conv1d_update on the GPU, for hipcc and nvcc.
+//
+// Tiling: one new position and a state of width-1 values, 2 to 4 wide, is decoding:
+// update/decode_gpu.h. Anything else: a block takes 64 to 256 channels of one
+// sequence, a thread one channel, one position after another.
+// The grid is one-dimensional; what exceeds it is launched again.
+// Bytes: x, out once; with a state of width-1 values it is read and written once
+// (a longer one that shifts is read and written in full, a circular one only
+// where x goes). With conv_state_indices each block reads all of them once.
+// Reduction: over the width, in one thread's fp32 registers.
+
+#include <aiter/dispatch.h>
+#include <aiter/ffi.h>
+
+#include "decode_gpu.h"
+#include "../common/state_gpu.h"
+
+namespace aiter::conv1d::update {
+
+template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s, int64_t d) {
+  T* out = p.outputs<T>(s, d);
+  AITER_ROLLED
+  for (int64_t t = 0; t < s.len; t++) out[t * p.out.last] = round_to<T>(0.0f);
+}
+
+template <class T, int W> __global__ void __launch_bounds__(256)
+causal_conv1d_update_kernel(Stateful p, Divisor groups, int64_t batch0, uint32_t group0) {
+  const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
+  const int64_t b = batch0 + row, d = int64_t(i - row * groups.by) * blockDim.x + threadIdx.x;
+  const Sequence s = p.sequence(b);
+  if (s.live) run_head<T, W>(p, b, d, s.len);
+  else if (d < p.dim) clear<T>(p, s, d);
+}
+
+// decodes says whether p is a problem for the decoding kernel.
+inline bool decodes(const Stateful& p) {
+  return p.seqlen == 1 && p.width >= 2 && p.width <= 4 && p.length == p.width - 1 && p.dim <= INT32_MAX / 2 &&
+         p.batch <= kMostThreads / kDecodeThreads / ((p.dim + kDecodeThreads - 1) / kDecodeThreads);
+}
+
+inline bool values_adjacent(const Stateful& p) { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
+
+// vectors says whether elements of so many bytes, weights of them or of float32, can all be moved 16 bytes at a time.
+inline bool vectors(const Stateful& p, DType type, int64_t size) {
+  const auto aligned = [=](const void* data, int64_t stride) { return is_aligned(data, 16) && stride * size % 16 == 0; };
+  const bool channels_adjacent = p.state.dim == 1 && (p.length == 1 || p.state.last * size % 16 == 0);
+  const bool rows = p.x.dim == 1 && p.out.dim == 1 && aligned(p.x.data, p.x.batch) && aligned(p.out.data, p.out.batch);
+  const bool slots = aligned(p.state.data, p.state.batch) && (values_adjacent(p) || channels_adjacent);
+  const bool weights = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16) &&
+                       (p.weight.dtype == type || p.weight.dtype == DType::F32);
+  const bool biases = !p.bias.data || (p.bias.first == 1 && is_aligned(p.bias.data, 16) && p.bias.dtype == p.weight.dtype);
+  return rows && slots && weights && biases && p.dim * size % 16 == 0;
+}
+
+// Decode is a decoding kernel, and how many channels a thread of it has.
+struct Decode {
+  void (*kernel)(Decoding);
+  int channels;
+};
+
+// decode_of chooses by width. A state of one value is adjacent whatever its strides.
+template <class T, class TW, int C, bool kValuesAdjacent> Decode decode_of(int64_t width) {
+  switch (width) {
+    case 2: return {causal_conv1d_decode_kernel<T, TW, 1, C, true>, C};
+    case 3: return {causal_conv1d_decode_kernel<T, TW, 2, C, kValuesAdjacent>, C};
+    default: return {causal_conv1d_decode_kernel<T, TW, 3, C, kValuesAdjacent>, C};
+  }
+}
+
+template <class T, class TW> Decode decode_of(const Stateful& p) {
+  return values_adjacent(p) ? decode_of<T, TW, kVector<T>, true>(p.width) : decode_of<T, TW, kVector<T>, false>(p.width);
+}
+
+template <class T> Decode decode_of(const Stateful& p) {
+  if (!vectors(p, kDType<T>, sizeof(T))) return decode_of<T, T, 1, true>(p.width);
+  return p.weight.dtype == kDType<T> ? decode_of<T, T>(p) : decode_of<T, float>(p);
+}
+
+inline void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream) {
+  const int64_t each = kDecodeThreads * decode.channels, chunks = (p.dim + each - 1) / each;
+  Decoding a{};
+  a.x = p.x.data, a.weight = p.weight.data, a.bias = p.bias.data, a.out = p.out.data, a.state = p.state.data;
+  a.indices = p.indices, a.cache_seqlens = p.cache_seqlens;
+  a.x_batch = p.x.batch, a.out_batch = p.out.batch, a.state_batch = p.state.batch, a.state_last = p.state.last;
+  a.x_dim = p.x.dim, a.out_dim = p.out.dim, a.state_dim = p.state.dim;
+  a.weight_dim = p.weight.first, a.weight_last = p.weight.last, a.bias_dim = p.bias.first;
+  a.weight_dtype = p.weight.dtype, a.bias_dtype = p.bias.dtype;
+  a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
+  a.chunks = divisor(chunks);
+  void* args[] = {&a};
+  launch_kernel(reinterpret_cast<const void*>(decode.kernel), unsigned(p.batch * chunks), kDecodeThreads, args, stream);
+}
+
+// Any is the kernel of what is not decoding.
+using Any = void (*)(Stateful, Divisor, int64_t, uint32_t);
+
+template <class T> Any any_of(int64_t width) {
+  if constexpr (kHolds4) {
+    switch (width) {
+      case 2: return causal_conv1d_update_kernel<T, 2>;
+      case 3: return causal_conv1d_update_kernel<T, 3>;
+      case 4: return causal_conv1d_update_kernel<T, 4>;
+    }
+  }
+  return causal_conv1d_update_kernel<T, 0>;
+}
+
+static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
+  const unsigned threads = threads_for(p.dim);
+  const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = p.batch * blocks_of_row;
+  Divisor groups = divisor(blocks_of_row);  // with the blocks of a launch below 2^31
+  for (int64_t i = 0; i < blocks; i += kMostBlocks) {
+    int64_t batch0 = i / blocks_of_row;
+    uint32_t group0 = uint32_t(i % blocks_of_row);
+    void* args[] = {&p, &groups, &batch0, &group0};
+    launch_kernel(reinterpret_cast<const void*>(kernel), unsigned(least(kMostBlocks, blocks - i)), threads, args, stream);
+  }
+}
+
+template <class T> void launch(const Stateful& p, gpu_stream_t stream) {
+  if constexpr (kHolds4)
+    if (decodes(p)) return launch(decode_of<T>(p), p, stream);
+  launch(any_of<T>(p.width), p, stream);
+}
+
+static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
+                     bool use_silu, Optional<TensorView> cache_seqlens, Optional<TensorView> conv_state_indices,
+                     int64_t pad_slot_id) {
+  Stateful p{};
+  AITER_TRY(check_update({out, x, weight, {true, conv_state}, given(bias), cache_seqlens, conv_state_indices, {}, {}},
+                         use_silu, pad_slot_id, &p));
+  if (x.empty()) return Status();
+  DeviceGuard guard;
+  AITER_TRY(guard.enter(x.device()));
+  const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
+  return dispatch_float(x, [&](auto zero) {
+    launch<decltype(zero)>(p, stream);
+    return check_launch("causal_conv1d_update");
+  });
+}
+
+}  // namespace aiter::conv1d::update
+
+AITER_EXPORT(causal_conv1d_update, conv1d::update::update, arg("out"), arg("x"), arg("conv_state"), arg("weight"),
+             none("bias"), flag("use_silu", false), none("cache_seqlens"), none("conv_state_indices"),
+             integer("pad_slot_id", -1))

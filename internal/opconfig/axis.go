@@ -1,0 +1,273 @@
+package opconfig
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// MaxAxes is how many axes a module may have.
+const MaxAxes = 4
+
+// Axis is a choice that a call makes by an argument: by its element type or, where there
+// are Ranges, by the size of one of its dimensions. The code of each value can be built
+// apart from that of the others.
+type Axis struct {
+	Name      string
+	Argument  string   // of the operators; those without it do not depend on the axis
+	Dimension int      // of the argument, from 0, where there are Ranges
+	Values    []string // element types, "float32", or ranges of sizes, "1-4"
+	Ranges    Ranges   // what Values say, one for each; empty where the element type chooses
+	Define    string   // what a unit of one value is compiled with: this macro or, by size, it with _LEAST and _MOST
+	Targets   []string // vendors or patterns; elsewhere all values are built together. Empty: none is
+	Pos       Position
+}
+
+// For reports whether the values of the axis are built apart for t.
+func (a Axis) For(t target.Target) bool { return len(a.Targets) == 0 || anyMatches(a.Targets, t) }
+
+// Of reports whether the operator depends on the axis.
+func (a Axis) Of(op *Op) bool { return op.argument(a.Argument) >= 0 }
+
+// argument is the position of an argument, -1 when there is none of that name.
+func (o *Op) argument(name string) int {
+	return slices.IndexFunc(o.Schema.Args, func(a schema.Arg) bool { return a.Name == name })
+}
+
+// BySize reports whether the size of a dimension chooses, not the element type.
+func (a Axis) BySize() bool { return a.Ranges != nil }
+
+// elementTypes are what an axis may have as values.
+func elementTypes() []string {
+	return []string{
+		"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8",
+		"uint64", "uint32", "uint16", "uint8", "bool",
+	}
+}
+
+func (d *decoder) axes(m *Module, n *node, where string) {
+	if _, ok := n.value.(map[string]any); !ok {
+		d.wrongType(n, "axis", "tables, ["+where+".NAME]")
+		return
+	}
+	for i, name := range n.order {
+		if i == MaxAxes {
+			d.fail(n.fields[name].key, "%s has more than %d axes", m.Name, MaxAxes)
+			return
+		}
+		m.Axes = append(m.Axes, d.axis(name, n.fields[name], where))
+	}
+}
+
+func (d *decoder) axis(name string, n *node, where string) Axis {
+	a := Axis{Name: name, Pos: d.doc.position(n.key)}
+	where += "." + name
+	if !isIdentifier(name) {
+		d.fail(n.key, "bad axis name %q; expected %s", name, wantOpName)
+		where = "the axis"
+	}
+	values := d.elementType(&a.Values)
+	if n.fields["dimension"] != nil {
+		values = d.ranges(&a)
+	}
+	d.table(n, where, map[string]func(*node){
+		"argument":  d.into(&a.Argument, "argument"),
+		"dimension": func(n *node) { a.Dimension = d.dimension(n) },
+		"values":    func(n *node) { d.words(n, "values", values) },
+		"define":    func(n *node) { a.Define = d.define(n) },
+		"targets":   func(n *node) { d.names(n, "targets", d.pattern(&a.Targets, true)) },
+	})
+	if len(a.Ranges) > 0 {
+		d.checkOpen(a, n.fields["values"])
+	}
+	for _, key := range []string{"argument", "values", "define"} {
+		d.require(n, key, where)
+	}
+	return a
+}
+
+// words is strings for an array that must name something.
+func (d *decoder) words(n *node, what string, read func(s string, n *node)) {
+	if list, ok := n.value.([]any); ok && len(list) == 0 {
+		d.fail(n.at, "%s is empty; name at least one", what)
+		return
+	}
+	d.strings(n, what, read)
+}
+
+// distinct is a reader that stores words, each once.
+func (d *decoder) distinct(to *[]string, what string) func(string, *node) {
+	seen := set(*to)
+	return func(s string, n *node) {
+		if seen[s] {
+			d.fail(n.at, "%s %q is listed twice", what, s)
+			return
+		}
+		seen[s] = true
+		*to = append(*to, s)
+	}
+}
+
+func (d *decoder) elementType(to *[]string) func(string, *node) {
+	store := d.distinct(to, "value")
+	return func(s string, n *node) {
+		if _, isRange := ParseRange(s); isRange {
+			d.fail(n.at, "%q is a range of sizes; an axis of them says which \"dimension\" of its argument chooses", s)
+			return
+		}
+		if !slices.Contains(elementTypes(), s) {
+			d.unknown(n.at, fmt.Sprintf("element type %q", s), s, elementTypes())
+			return
+		}
+		store(s, n)
+	}
+}
+
+func (d *decoder) define(n *node) string {
+	s, ok := d.string(n, "define")
+	if ok && !isIdentifier(s) {
+		d.fail(n.at, "bad macro name %q; expected %s", s, wantOpName)
+	}
+	return s
+}
+
+// checkHolders holds that sources list operators of the module, and that each operator
+// is in a source.
+func (d *decoder) checkHolders(m *Module, n *node) {
+	names := m.opNames()
+	defined := set(names)
+	open := len(m.Sources) == 0
+	for i, s := range m.Sources {
+		open = open || n.fields["source"].items[i].fields["ops"] == nil
+		for _, name := range s.Ops {
+			if !defined[name] && !d.full() {
+				item := n.fields["source"].items[i].fields["ops"].find(func(n *node) bool { return n.value == name })
+				d.unknown(item.at, fmt.Sprintf("operator %q, which %s does not define", name, m.Name), name, names)
+			}
+		}
+	}
+	for _, op := range m.Ops {
+		if !open && len(m.holders(op.Name)) == 0 {
+			item := m.opNode(n, op.Name)
+			d.fail(item.fields["name"].at, "operator %q is in no source: every [[source]] has \"ops\", and none lists it", op.Name)
+		}
+	}
+}
+
+// opNode returns the table of an operator in that of its module.
+func (m *Module) opNode(n *node, name string) *node {
+	return n.fields["op"].find(func(n *node) bool { return n.fields["name"] != nil && n.fields["name"].value == name })
+}
+
+func set(words []string) map[string]bool {
+	s := make(map[string]bool, len(words))
+	for _, w := range words {
+		s[w] = true
+	}
+	return s
+}
+
+// find returns the first item for which is holds; there is one.
+func (n *node) find(is func(*node) bool) *node { return n.items[slices.IndexFunc(n.items, is)] }
+
+// checkAxes holds that the operators have the arguments by which axes choose.
+func (d *decoder) checkAxes(m *Module, n *node) {
+	for i, a := range m.Axes {
+		at := n.fields["axis"].fields[a.Name]
+		for _, b := range m.Axes[:i] {
+			d.checkApart(a, b, at)
+		}
+		if a.Argument != "" {
+			d.checkArgument(m, a, at.fields["argument"])
+		}
+	}
+}
+
+// checkApart holds that an axis has another choice and other macros than one before it.
+func (d *decoder) checkApart(a, b Axis, at *node) {
+	macro, shared := common(a.macros(), b.macros())
+	switch {
+	case a.Define == "" || b.Define == "":
+	case a.Define == b.Define:
+		d.fail(at.fields["define"].at, "axis %q has this define already", b.Name)
+	case shared:
+		d.fail(at.fields["define"].at, "axis %q has the macro %s already, which comes of this define", b.Name, macro)
+	}
+	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.Dimension != b.Dimension {
+		return
+	}
+	what := "argument"
+	if a.BySize() {
+		what = "dimension of " + a.Argument
+	}
+	d.fail(at.fields["argument"].at, "axis %q has this %s already", b.Name, what)
+}
+
+func (d *decoder) checkArgument(m *Module, a Axis, at *node) {
+	var names []string
+	for _, op := range m.Ops {
+		for _, arg := range op.Schema.Args {
+			names = append(names, arg.Name)
+		}
+		i := op.argument(a.Argument)
+		if i < 0 {
+			continue
+		}
+		if arg := op.Schema.Args[i]; arg.Type.Kind != schema.Tensor || arg.Type.Optional {
+			d.fail(at.at, "argument %q of %s is %s; an axis chooses by a Tensor that every call gives", a.Argument, op.Name, arg.Type)
+			return
+		}
+	}
+	if !slices.Contains(names, a.Argument) && len(names) > 0 {
+		slices.Sort(names)
+		d.unknown(at.at, fmt.Sprintf("argument %q, which no operator of %s has", a.Argument, m.Name), a.Argument, slices.Compact(names))
+	} else if len(m.Ops) == 0 {
+		d.fail(at.at, "%s has no operator whose argument could choose", m.Name)
+	}
+}
+
+func (m *Module) opNames() []string {
+	names := make([]string, len(m.Ops))
+	for i, op := range m.Ops {
+		names[i] = op.Name
+	}
+	return names
+}
+
+// inOrder returns the named operators, each once, in the order of the config.
+func (m *Module) inOrder(names []string) []string {
+	wanted := set(names)
+	return slices.DeleteFunc(m.opNames(), func(name string) bool { return !wanted[name] })
+}
+
+// holders are the positions of the sources that list an operator. An operator that
+// none lists is in those that list nothing.
+func (m *Module) holders(op string) []int { return m.listed[op] }
+
+func (m *Module) sourcesByOp() map[string][]int {
+	list := map[string][]int{}
+	for i, s := range m.Sources {
+		for _, op := range s.Ops {
+			list[op] = append(list[op], i)
+		}
+	}
+	return list
+}
+
+// Holds returns the operators in a source of the module.
+func (m *Module) Holds(s Source) []string {
+	if len(s.Ops) > 0 {
+		return s.Ops
+	}
+	return slices.DeleteFunc(m.opNames(), func(name string) bool { return len(m.holders(name)) > 0 })
+}
+
+func axisNames(axes []Axis) []string {
+	names := make([]string, len(axes))
+	for i, a := range axes {
+		names[i] = a.Name
+	}
+	return names
+}

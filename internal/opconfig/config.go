@@ -1,0 +1,103 @@
+package opconfig
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/aiter-go/aiter/jit/schema"
+)
+
+// Config is everything that was read. It does not change after Load.
+type Config struct {
+	Modules []*Module // in file order, those of included files first
+	Files   []string  // every TOML file read, relative to the root, Load's first
+
+	Sums  map[string]string   // of each of Files: the SHA-256 in hex of what was read
+	Globs map[string][]string // patterns that name sources or files to include, relative to the root, and what they matched
+
+	modules map[string]*Module
+	ops     map[string]opRef
+}
+
+type opRef struct {
+	module *Module
+	index  int
+}
+
+// Module is a set of sources that are linked into one artifact.
+type Module struct {
+	Name      string
+	Doc       string   // "" when not given
+	Include   []string // folders for the compiler, relative to the root
+	Sources   []Source
+	Flags     FlagSet
+	LinkFlags FlagSet
+	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: whatever has sources
+	Axes      []Axis
+	Ops       []Op
+	Timeout   time.Duration // for one compilation; 0 is the default
+	Pos       Position
+
+	listed map[string][]int // positions of the sources that list an operator, by its name
+}
+
+// Op is an operator that a module exports.
+type Op struct {
+	Name   string
+	Doc    string
+	Schema schema.Schema // its Name is that of the operator
+	// Tolerance is by the name of a written argument; one that is not there has
+	// the tolerance of its type.
+	Tolerance map[string]Tolerance
+	Pos       Position
+}
+
+// Source is one [[source]] of a module.
+type Source struct {
+	Path  string   // as configured, variables replaced: a path or a glob
+	Files []string // what Path names, relative to the root, sorted
+	Ops   []string // the operators in it; empty: those that no source of the module lists
+	Flags FlagSet  // added to the module's
+	When  When
+	Pos   Position
+}
+
+// FlagSet holds flags by what they apply to. Every flag is one argument.
+type FlagSet struct {
+	Common, HIP, CUDA, CPU []string
+	Arch                   map[string][]string // by pattern: "gfx9*", "sm_90a", "gfx90a:xnack+"
+}
+
+// When says what a source is for. An empty part is no condition.
+type When struct {
+	Vendor    []string // any of hip, cuda, cpu
+	Arch      []string // any of these patterns
+	Toolchain string   // all of these comparisons: ">=6.0,<8"
+}
+
+// Position is a place in a TOML file.
+type Position struct {
+	File      string // relative to the root
+	Line, Col int    // from 1; columns count characters
+}
+
+// String returns "file:line:column".
+func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col) }
+
+// Module returns the module called name, or an *UnknownModuleError.
+func (c *Config) Module(name string) (*Module, error) {
+	if m := c.modules[name]; m != nil {
+		return m, nil
+	}
+	return nil, &UnknownModuleError{Name: name, Nearest: nearest(name, keys(c.modules))}
+}
+
+// Op returns the operator called name and the module that holds it, or an
+// *UnknownOpError.
+func (c *Config) Op(name string) (*Module, *Op, error) {
+	ref, ok := c.ops[name]
+	if !ok {
+		return nil, nil, &UnknownOpError{Name: name, Nearest: nearest(name, keys(c.ops))}
+	}
+	return ref.module, &ref.module.Ops[ref.index], nil
+}

@@ -1,0 +1,83 @@
+package opconfig
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// allowedVariables may stand in ${NAME}, besides everything that starts with
+// AITER_. The list is short so that a config cannot depend on a machine unseen.
+func allowedVariables() []string {
+	return []string{"CK_DIR", "CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH"}
+}
+
+// expand replaces ${NAME} and ${NAME:-default} in a string; "$$" is a dollar sign.
+// As in a shell, the default also stands in for a variable that is set but empty.
+// The result is never split into several arguments.
+func (d *decoder) expand(s string, n *node) (string, bool) {
+	var b strings.Builder
+	rest := s
+	for {
+		before, after, found := strings.Cut(rest, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String(), true
+		}
+		dollar := len(s) - len(after) - 1
+		at := func() int { return rawOffset(d.doc.src, n.at, dollar) } // looked for only to report a mistake
+		switch {
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			rest = after[1:]
+			continue
+		case !strings.HasPrefix(after, "{"):
+			d.fail(at(), "a single $; write ${NAME} for a variable or $$ for a dollar sign")
+			return "", false
+		}
+		inner, tail, closed := strings.Cut(after[1:], "}")
+		if !closed {
+			d.fail(at(), "${ without }")
+			return "", false
+		}
+		value, ok := d.variable(inner, at)
+		if !ok {
+			return "", false
+		}
+		b.WriteString(value)
+		rest = tail
+	}
+}
+
+// variable looks up what stands between the braces.
+func (d *decoder) variable(inner string, at func() int) (string, bool) {
+	name, fallback, hasDefault := strings.Cut(inner, ":-")
+	if !isIdentifier(name) {
+		d.fail(at(), "bad variable %q; write ${NAME} or ${NAME:-default}", "${"+inner+"}")
+		return "", false
+	}
+	if !strings.HasPrefix(name, "AITER_") && !slices.Contains(allowedVariables(), name) {
+		allowed := append([]string{"AITER_*"}, allowedVariables()...)
+		d.unknown(at(), "variable "+name, name, allowed)
+		return "", false
+	}
+	var value string
+	set := false
+	if d.env != nil {
+		value, set = d.env(name)
+	}
+	if hasDefault && value == "" {
+		return fallback, true
+	}
+	if !set {
+		d.fail(at(), "variable %s is not set; set it or write ${%s:-default}", name, name)
+	}
+	if strings.ContainsFunc(value, unicode.IsControl) {
+		return "", d.plain(value, at(), "variable "+name)
+	}
+	if d.expanded += len(value); d.expanded > maxExpanded {
+		d.fail(at(), "variables expand to too much text: expected at most %d bytes in all files", maxExpanded)
+		return "", false
+	}
+	return value, set
+}

@@ -1,0 +1,187 @@
+package opconfig
+
+import (
+	"slices"
+	"strings"
+)
+
+// A config may give a flag when it is known what the flag makes a program read
+// and write. Programs accept options under several spellings, GNU ld also
+// abbreviated, so a list of the dangerous ones is never complete.
+
+// flagRules are the flags of one program.
+type flagRules struct {
+	refused []flagRule             // with the reason of each
+	allowed string                 // patterns of all others; see matches
+	bare    func(word string) bool // for words without "-", nil: none
+	files   func(flag string) bool // for flags that name files, nil: none but those refused
+}
+
+type flagRule struct{ reason, patterns string }
+
+// refusal is why a flag may not be given, and the flag that was probably meant.
+type refusal struct{ reason, nearest string }
+
+// refuse returns why a program may not be given an argument; the zero refusal
+// if it may.
+func (r *flagRules) refuse(flag string) refusal {
+	if strings.HasPrefix(flag, "@") {
+		return refusal{reason: reasonFile}
+	}
+	for _, rule := range r.refused {
+		if matchesAny(rule.patterns, flag) {
+			return refusal{reason: rule.reason}
+		}
+	}
+	switch {
+	case r.files != nil && r.files(flag):
+		return refusal{reason: reasonNamesFile}
+	case !strings.HasPrefix(flag, "-") && r.bare != nil && r.bare(flag):
+		return refusal{}
+	case !strings.HasPrefix(flag, "-"):
+		return refusal{reason: reasonNoFlag}
+	case matchesAllowed(r.allowed, flag):
+		return refusal{}
+	}
+	return refusal{reasonUnknown, r.nearest(flag)}
+}
+
+// nearest returns the allowed flag that is written most alike, with the value
+// that was given.
+func (r *flagRules) nearest(flag string) string {
+	name, value, valued := strings.Cut(flag, "=")
+	var names []string
+	for pattern := range strings.FieldsSeq(r.allowed) {
+		known, _, takes := strings.Cut(pattern, "=")
+		if !strings.HasSuffix(known, "*") && takes == valued && known != name {
+			names = append(names, known)
+		}
+	}
+	best := nearestWord(name, names)
+	if best != "" && valued {
+		best += "=" + value
+	}
+	return best
+}
+
+// matchesAny reports whether a flag is one of the patterns, of which "*" at the
+// end stands for any characters.
+func matchesAny(patterns, flag string) bool {
+	for pattern := range strings.FieldsSeq(patterns) {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if flag == pattern || open && strings.HasPrefix(flag, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesAllowed reports whether a flag is one of the patterns. "-x" has no
+// value and "-x=*" has one, "-x*" stands for all names that begin so: a flag
+// with a value, which may name a file, is never covered by one without.
+func matchesAllowed(patterns, flag string) bool {
+	name, _, valued := strings.Cut(flag, "=")
+	for pattern := range strings.FieldsSeq(patterns) {
+		known, _, takes := strings.Cut(pattern, "=")
+		prefix, open := strings.CutSuffix(known, "*")
+		if takes == valued && (name == known || open && strings.HasPrefix(name, prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// passesOn returns the rules of the program that the value of a flag goes to,
+// false for a flag whose value is its own.
+func passesOn(outer string) (rules *flagRules, ok bool) {
+	switch outer {
+	case "-Wl", "-Xlinker", "-Xoffload-linker", "--linker-options":
+		return linkerWords(), true
+	case "-Wa", "-Xassembler":
+		return assemblerWords(), true
+	case "-Wp", "-Xpreprocessor", "-Xcompiler", "--compiler-options":
+		return innerWords(), true
+	case "-Xclang":
+		return cc1Words(), true
+	case "-Xptxas", "--ptxas-options", "-Xcuda-ptxas":
+		return ptxasWords(), true
+	case "-Xnvlink", "--nvlink-options", "-Xcudafe", "-Xfatbin", "--fatbin-options", "-Xcuda-fatbinary":
+		return toolWords(), true
+	case "-mllvm":
+		return llvmWords(), true
+	}
+	if strings.HasPrefix(outer, "-Xarch_") {
+		return innerWords(), true
+	}
+	return nil, false
+}
+
+// flagCheck checks the arguments of a list in their order.
+type flagCheck struct {
+	rules *flagRules
+	outer string // of the last value that was passed on
+	inner string // that value
+}
+
+// flag checks an argument that is no value of the one before.
+func (c *flagCheck) flag(flag string) refusal {
+	if _, passes := passesOn(flag); passes {
+		return refusal{} // its value follows
+	}
+	for _, separator := range []string{",", "="} {
+		outer, value, ok := strings.Cut(flag, separator)
+		isComma := slices.Contains([]string{"-Wl", "-Wa", "-Wp"}, outer)
+		if _, passes := passesOn(outer); ok && passes && isComma == (separator == ",") {
+			return c.value(outer, value)
+		}
+	}
+	return c.rules.refuse(flag)
+}
+
+// value checks the argument that belongs to the flag before it.
+func (c *flagCheck) value(outer, value string) refusal {
+	rules, passes := passesOn(outer)
+	if !passes {
+		if strings.HasPrefix(value, "@") {
+			return refusal{reason: reasonFile} // drivers read it wherever it stands
+		}
+		return refusal{}
+	}
+	words := []string{value}
+	if outer != "-mllvm" && outer != "-Xclang" {
+		words = strings.Split(value, ",")
+	}
+	for _, word := range words {
+		before := c.inner
+		if c.outer != outer {
+			before = ""
+		}
+		c.outer, c.inner = outer, word
+		if r := checkInner(rules, before, word); r.reason != "" {
+			return r
+		}
+	}
+	return refusal{}
+}
+
+// checkInner checks a word for another program after the word before it.
+func checkInner(rules *flagRules, before, word string) refusal {
+	switch before {
+	case "-target-feature":
+		if strings.HasPrefix(word, "+") || strings.HasPrefix(word, "-") {
+			return refusal{}
+		}
+	case "-mllvm":
+		return llvmWords().refuse(word)
+	case "--param":
+		if !strings.HasPrefix(word, "@") {
+			return refusal{}
+		}
+	}
+	for _, outer := range []string{"-mllvm=", "--mllvm=", "-plugin-opt=", "--plugin-opt="} {
+		if option, ok := strings.CutPrefix(word, outer); ok && (strings.HasPrefix(option, "-") || !strings.Contains(outer, "plugin")) {
+			return llvmWords().refuse(option)
+		}
+	}
+	return rules.refuse(word)
+}

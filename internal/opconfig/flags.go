@@ -1,0 +1,89 @@
+package opconfig
+
+import "strings"
+
+// flagSet reads flags by what they apply to, and checks them.
+func (d *decoder) flagSet(n *node, where string, rules *flagRules) FlagSet {
+	var f FlagSet
+	list := func(to *[]string) func(*node) {
+		return func(n *node) { *to = d.flagList(n, where, rules) }
+	}
+	d.table(n, where, map[string]func(*node){
+		"common": list(&f.Common),
+		"hip":    list(&f.HIP),
+		"cuda":   list(&f.CUDA),
+		"cpu":    list(&f.CPU),
+		"arch":   func(n *node) { f.Arch = d.archFlags(n, where+".arch", rules) },
+	})
+	return f
+}
+
+// sourceFlags reads what flagSet does, or a plain list for common flags.
+func (d *decoder) sourceFlags(n *node, where string) FlagSet {
+	if _, ok := n.value.([]any); ok {
+		return FlagSet{Common: d.flagList(n, where, compilerFlags())}
+	}
+	return d.flagSet(n, where, compilerFlags())
+}
+
+func (d *decoder) archFlags(n *node, where string, rules *flagRules) map[string][]string {
+	if _, ok := n.value.(map[string]any); !ok {
+		d.wrongType(n, where, "a table of patterns, such as \"gfx9*\" = [\"-DX\"]")
+		return nil
+	}
+	flags := map[string][]string{}
+	for _, name := range n.order {
+		list := n.fields[name]
+		if pattern, ok := d.checkPattern(name, list.key, false); ok {
+			flags[pattern] = append(flags[pattern], d.flagList(list, where, rules)...)
+		}
+	}
+	return flags
+}
+
+// flagList reads a list of arguments. One that a variable leaves empty is dropped.
+func (d *decoder) flagList(n *node, where string, rules *flagRules) []string {
+	var flags []string
+	var nodes []*node
+	d.strings(n, where, func(s string, n *node) {
+		if s, ok := d.expand(s, n); ok && s != "" {
+			flags, nodes = append(flags, s), append(nodes, n)
+		}
+	})
+	check := flagCheck{rules: rules}
+	for i := 0; i < len(flags); i++ {
+		if refusal := check.flag(flags[i]); refusal.reason != "" {
+			d.refuseFlag(nodes[i].at, flags[i], refusal)
+			continue
+		}
+		if !takesValue(flags[i]) {
+			continue
+		}
+		i++
+		if i == len(flags) {
+			d.fail(nodes[i-1].at, "flag %q needs a value after it in the same list", flags[i-1])
+		} else if refusal := check.value(flags[i-1], flags[i]); refusal.reason != "" {
+			d.refuseFlag(nodes[i].at, flags[i], refusal)
+		}
+	}
+	return flags
+}
+
+func (d *decoder) refuseFlag(at int, flag string, r refusal) {
+	d.fail(at, "flag %q is not allowed: %s", flag, r.reason)
+	d.problems[len(d.problems)-1].Suggestion = r.nearest
+}
+
+// takesValue reports whether the next argument belongs to the flag.
+func takesValue(flag string) bool {
+	if _, passes := passesOn(flag); passes {
+		return true
+	}
+	for word := range strings.FieldsSeq("-D -U -L -l -u -z -T -isystem -iquote -idirafter -include -imacros --param " +
+		"-diag-suppress --diag-suppress -maxrregcount --maxrregcount") {
+		if flag == word {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,110 @@
+package opconfig_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// FuzzLoad holds that a load either gives a config whose modules can be asked
+// anything, or only mistakes whose place exists in the file.
+func FuzzLoad(f *testing.F) {
+	f.Add(full)
+	f.Add(parts)
+	f.Add(sized)
+	f.Add("\ufeff" + strings.ReplaceAll(full, "\n", "\r\n"))
+	for _, m := range mistakes() {
+		text, _ := split(m.text)
+		f.Add(text)
+	}
+	f.Add("'\u3b40") // the file ends within a string, after a character of three bytes
+	f.Add("\xbf0")   // no UTF-8 from its first byte on
+	f.Fuzz(func(t *testing.T, text string) {
+		files := tree(map[string]string{"config/main.toml": text, "config/other.toml": source("")})
+		cfg, err := opconfig.Load(files, "config/main.toml", opconfig.Options{})
+		if err == nil {
+			resolveAll(t, cfg)
+			return
+		}
+		joined, ok := err.(interface{ Unwrap() []error })
+		if !ok || cfg != nil {
+			t.Fatalf("%T, config %v", err, cfg)
+		}
+		for _, e := range joined.Unwrap() {
+			checkPlace(t, text, e)
+		}
+	})
+}
+
+func checkPlace(t *testing.T, text string, err error) {
+	t.Helper()
+	var e *opconfig.Error
+	if !errors.As(err, &e) || e.Msg == "" {
+		t.Fatalf("%T: %v", err, err)
+	}
+	if e.File != "config/main.toml" {
+		return
+	}
+	lines := strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n")
+	if e.Line < 1 || e.Line > len(lines) || e.Col < 1 || e.Col > utf8.RuneCountInString(lines[e.Line-1])+1 {
+		t.Fatalf("no such place: %v\n%q", e, text)
+	}
+}
+
+func resolveAll(t *testing.T, cfg *opconfig.Config) {
+	t.Helper()
+	for _, m := range cfg.Modules {
+		if found, err := cfg.Module(m.Name); err != nil || found != m {
+			t.Fatalf("%s: %v, %v", m.Name, found, err)
+		}
+		for _, op := range m.Ops {
+			if _, found, err := cfg.Op(op.Name); err != nil || found.Schema.Name != op.Name {
+				t.Fatalf("%s: %v, %v", op.Name, found, err)
+			}
+		}
+		for _, name := range []string{"gfx942", "gfx90a:xnack-", "sm_90a", "cpu"} {
+			on, err := target.Parse(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan, err := m.Resolve(on, "7.0.2"); err == nil && len(plan.Units) == 0 {
+				t.Fatalf("%s for %s: nothing to build", m.Name, name)
+			}
+			resolveParts(t, m, on)
+		}
+	}
+}
+
+// resolveParts holds that whatever a call chooses is among the parts of the module, and
+// that each part has what it is for.
+func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
+	t.Helper()
+	for i := range m.Ops {
+		op := &m.Ops[i]
+		specs, err := m.Specs(on, opconfig.Selection{Ops: []string{op.Name}})
+		if err != nil || len(specs) == 0 {
+			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, specs, err)
+		}
+		for _, size := range []int64{0, 4, 1 << 40} {
+			call, err := m.Spec(op, on, func(a opconfig.Axis) string {
+				if a.BySize() {
+					return a.Values[a.Ranges.Of(size)]
+				}
+				return a.Values[len(a.Values)-1]
+			})
+			if err != nil || !slices.Contains(specs, call) {
+				t.Fatalf("%s of %s: a call with %d needs %v, %v, the parts are %v", op.Name, m.Name, size, call, err, specs)
+			}
+		}
+		for _, s := range specs {
+			if plan, err := m.ResolveSpec(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
+				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package opconfig
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Options are what Load needs to know of its surroundings.
+type Options struct {
+	// Env looks up the variables for ${NAME}; os.LookupEnv fits. nil: none is set.
+	Env func(name string) (value string, ok bool)
+}
+
+// Load reads the TOML file at path and those that it includes. fsys is the project's
+// root: sources and include folders are looked for in it, and nothing outside it is
+// looked at. The error joins one *Error for each mistake, in file order; use
+// errors.As for the first, or Unwrap() []error for all. Time and memory are bounded by
+// the limits that the package comment lists, whatever the files hold.
+func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
+	l := &loader{
+		fsys: &countedFS{FS: fsys, left: maxEntries},
+		env:  opts.Env,
+		cfg: &Config{
+			Sums: map[string]string{}, Globs: map[string][]string{},
+			modules: map[string]*Module{}, ops: map[string]opRef{},
+		},
+		exists: map[string]fs.FileMode{},
+	}
+	if err := l.file(path); err != nil {
+		l.problems = append(l.problems, &Error{File: path, Msg: err.Error(), cause: err})
+	}
+	if len(l.cfg.Modules) == 0 && len(l.problems) == 0 {
+		l.problems = append(l.problems, &Error{File: path, Line: 1, Col: 1, Msg: "no module is defined; write a [module.module_NAME]"})
+	}
+	if len(l.problems) > 0 {
+		return nil, l.joined()
+	}
+	return l.cfg, nil
+}
+
+type loader struct {
+	fsys     *countedFS
+	env      func(string) (string, bool)
+	cfg      *Config
+	problems []*Error
+	chain    []string               // files being read, the including ones first
+	exists   map[string]fs.FileMode // modes of the paths looked at
+
+	bytes, values, expanded int // of all files, as the limits count them
+}
+
+// joined sorts the mistakes: the order of reading interleaves files.
+func (l *loader) joined() error {
+	slices.SortStableFunc(l.problems, func(a, b *Error) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(l.cfg.Files, a.File), slices.Index(l.cfg.Files, b.File)),
+			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	if l.full() {
+		last := *l.problems[len(l.problems)-1]
+		last.Msg, last.Suggestion, last.cause = fmt.Sprintf("reading stopped after %d mistakes; correct these first", maxMistakes), "", nil
+		l.problems = append(l.problems, &last)
+	}
+	errs := make([]error, len(l.problems))
+	for i, p := range l.problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}
+
+// file reads one TOML file. Mistakes in it go to l.problems; the error is for one
+// that cannot be read.
+func (l *loader) file(name string) error {
+	if slices.Contains(l.cfg.Files, name) {
+		return nil
+	}
+	if len(l.cfg.Files) == maxFiles {
+		return fmt.Errorf("more than %d files", maxFiles)
+	}
+	text, err := readFile(l.fsys, name, maxBytes-l.bytes)
+	if err != nil {
+		return err
+	}
+	l.bytes += len(text)
+	l.cfg.Files = append(l.cfg.Files, name)
+	sum := sha256.Sum256([]byte(text))
+	l.cfg.Sums[name] = hex.EncodeToString(sum[:])
+	l.chain = append(l.chain, name)
+	defer func() { l.chain = l.chain[:len(l.chain)-1] }()
+	d := &decoder{loader: l, doc: &document{file: name, src: strings.TrimPrefix(text, "\ufeff")}}
+	if root := d.parse(); root != nil {
+		d.config(root)
+	}
+	return nil
+}
+
+func readFile(fsys fs.FS, name string, room int) (string, error) {
+	if info, err := fs.Stat(fsys, name); err != nil {
+		return "", err
+	} else if !info.Mode().IsRegular() { // to open a pipe would wait for a writer
+		return "", fmt.Errorf("not a regular file (%s)", info.Mode())
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(room)+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > room {
+		return "", fmt.Errorf("the configuration is larger than %d bytes, all its files together", maxBytes)
+	}
+	return string(text), nil
+}
+
+// config reads a whole file: what it includes first, so that its own modules follow.
+func (d *decoder) config(root *node) {
+	if inc := root.fields["include"]; inc != nil {
+		d.strings(inc, "include", d.includeFile)
+	}
+	d.table(root, "the file", map[string]func(*node){
+		"include": func(*node) {},
+		"module":  d.modules,
+	})
+}
+
+// includeFile reads the files that an include names, relative to the including one.
+func (d *decoder) includeFile(pattern string, n *node) {
+	full, reason := rootPath(path.Join(path.Dir(d.doc.file), pattern))
+	if reason == "" && path.IsAbs(pattern) {
+		reason = "is absolute; write it relative to this file"
+	}
+	if reason != "" {
+		d.fail(n.at, "include %q %s", pattern, reason)
+		return
+	}
+	for _, f := range d.files(full, "include", n) {
+		if d.full() {
+			return
+		}
+		if f == d.doc.file && hasMeta(pattern) {
+			continue // a glob beside the file that holds it
+		}
+		if i := slices.Index(d.chain, f); i >= 0 {
+			cycle := append(slices.Clone(d.chain[i:]), f)
+			d.fail(n.at, "include cycle: %s", strings.Join(cycle, " -> "))
+			continue
+		}
+		if err := d.file(f); err != nil {
+			d.add(n.at, &Error{Msg: fmt.Sprintf("cannot read %s: %v", f, err), cause: err})
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package opconfig
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// nearest returns up to three of the names that could be meant, best first: those
+// that are written much alike, then those that contain what was written.
+func nearest(written string, names []string) []string {
+	best := alike(written, names)
+	for _, n := range names {
+		if len(written) >= 3 && strings.Contains(n, strings.ToLower(written)) && !slices.Contains(best, n) {
+			best = append(best, n)
+		}
+	}
+	return best[:min(3, len(best))]
+}
+
+// nearestWord returns the word that is written most alike, or "".
+func nearestWord(written string, words []string) string {
+	if best := alike(written, words); len(best) > 0 {
+		return best[0]
+	}
+	return ""
+}
+
+// alike returns the words of which at most a third of the letters differ, whatever
+// their case, best first.
+func alike(written string, words []string) []string {
+	far := func(w string) int { return distance(strings.ToLower(written), strings.ToLower(w)) }
+	var list []string
+	for _, w := range words {
+		most := (max(len(written), len(w)) + 2) / 3
+		apart := max(len(written)-len(w), len(w)-len(written))
+		if apart <= most && far(w) <= most { // the first is cheap, and no distance is below it
+			list = append(list, w)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(far(a), far(b)) })
+	return list
+}
+
+// distance counts the letters to insert, remove, replace or swap with a neighbour.
+func distance(a, b string) int {
+	var before []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

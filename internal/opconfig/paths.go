@@ -1,0 +1,160 @@
+package opconfig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// rootPath cleans a path that is relative to the root. reason says why a path is
+// refused, "" if it is not.
+func rootPath(p string) (clean, reason string) {
+	switch {
+	case len(p) > maxPath:
+		return "", fmt.Sprintf("is too long; expected at most %d bytes", maxPath)
+	case strings.ContainsFunc(p, unicode.IsControl):
+		return "", "has a control character, which compilers' lists of files cannot hold; rename it"
+	case strings.ContainsRune(p, '\\'):
+		return "", "has a backslash; separate folders with /"
+	case path.IsAbs(p) || len(p) > 1 && p[1] == ':':
+		return "", "is absolute; write it relative to the project's root"
+	}
+	clean = path.Clean(p)
+	if clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", "leaves the project's root"
+	}
+	if !fs.ValidPath(clean) {
+		return "", "is not a valid path"
+	}
+	return clean, ""
+}
+
+func hasMeta(p string) bool { return strings.ContainsAny(p, "*?[") }
+
+// files returns the files that a clean path or glob names, after reporting that
+// there are none.
+func (d *decoder) files(p, what string, n *node) []string {
+	if hasMeta(p) {
+		return d.glob(p, what, n)
+	}
+	mode, err := d.mode(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.add(n.at, &Error{Msg: what + " " + p + " does not exist", Suggestion: d.nearestFile(p), cause: err})
+	case err != nil:
+		d.add(n.at, &Error{Msg: what + " " + p + ": " + err.Error(), cause: err})
+	case !mode.IsRegular():
+		d.fail(n.at, "%s %s is not a regular file", what, p)
+	default:
+		return []string{p}
+	}
+	return nil
+}
+
+func (d *decoder) glob(p, what string, n *node) []string {
+	if strings.Contains(p, "**") {
+		d.fail(n.at, "%s %q: ** is not supported; write one pattern for each folder", what, p)
+		return nil
+	}
+	found, err := fs.Glob(d.fsys, p)
+	if d.fsys.usedUp() {
+		d.fail(n.at, "%s %q: the globs look at more than %d folder entries; name the folders", what, p, maxEntries)
+		return nil
+	}
+	if err != nil {
+		d.add(n.at, &Error{Msg: what + " " + p + " is not a valid glob: brackets must be closed", cause: err})
+		return nil
+	}
+	found = slices.DeleteFunc(found, func(f string) bool {
+		mode, err := d.mode(f)
+		return err != nil || !mode.IsRegular()
+	})
+	if len(found) == 0 {
+		d.fail(n.at, "%s %q matches no file", what, p)
+	}
+	found = slices.DeleteFunc(found, func(f string) bool { return !d.plain(f, n.at, what) })
+	slices.Sort(found)
+	d.cfg.Globs[p] = found
+	return found
+}
+
+// mode looks at a path once a load.
+func (l *loader) mode(p string) (fs.FileMode, error) {
+	if mode, ok := l.exists[p]; ok {
+		return mode, nil
+	}
+	info, err := fs.Stat(l.fsys, p)
+	if err != nil {
+		return 0, err
+	}
+	l.exists[p] = info.Mode()
+	return info.Mode(), nil
+}
+
+// nearestFile returns the most similar name in the folder of p, or "".
+func (d *decoder) nearestFile(p string) string {
+	entries, err := fs.ReadDir(d.fsys, path.Dir(p))
+	if err != nil {
+		return ""
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	if best := nearestWord(path.Base(p), names); best != "" {
+		return path.Join(path.Dir(p), best)
+	}
+	return ""
+}
+
+// sourceFiles reads a source's path and finds its files.
+func (d *decoder) sourceFiles(n *node) (string, []string) {
+	p, ok := d.path(n, "source")
+	if !ok {
+		return "", nil
+	}
+	return p, d.files(p, "source", n)
+}
+
+// path reads a path relative to the root and replaces its variables.
+func (d *decoder) path(n *node, what string) (string, bool) {
+	s, ok := d.string(n, what)
+	if !ok {
+		return "", false
+	}
+	s, ok = d.expand(s, n)
+	if !ok {
+		return "", false
+	}
+	p, reason := rootPath(s)
+	if reason != "" {
+		d.fail(n.at, "%s %q %s", what, s, reason)
+	}
+	return p, reason == ""
+}
+
+// includeFolder is a reader for a module's include folders.
+func (d *decoder) includeFolder(m *Module) func(string, *node) {
+	return func(_ string, n *node) {
+		p, ok := d.path(n, "include folder")
+		if !ok {
+			return
+		}
+		mode, err := d.mode(p)
+		if err != nil {
+			d.add(n.at, &Error{Msg: "include folder " + p + " does not exist", Suggestion: d.nearestFile(p), cause: err})
+			return
+		}
+		if !mode.IsDir() {
+			d.fail(n.at, "include folder %s is not a folder", p)
+			return
+		}
+		if !slices.Contains(m.Include, p) {
+			m.Include = append(m.Include, p)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package opconfig
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxDimension is the last one of the tensors of package tensor.
+	maxDimension = 31
+	// maxBound keeps the macros of a range within C's int.
+	maxBound = math.MaxInt32
+)
+
+// Range is the sizes that one value of an axis is for.
+type Range struct {
+	Least, Most int64 // Most is [math.MaxInt64] where there is no end
+}
+
+// Holds reports whether a size is within the range.
+func (r Range) Holds(size int64) bool { return r.Least <= size && size <= r.Most }
+
+func (r Range) open() bool { return r.Most == math.MaxInt64 }
+
+// Ranges ascend, leave no gap, and the last has no end.
+type Ranges []Range
+
+// Of returns which range a size chooses, from 0. Sizes below the first choose the
+// first: the operator itself says what is wrong with them.
+func (rs Ranges) Of(size int64) int {
+	for i := range rs {
+		if size <= rs[i].Most {
+			return i
+		}
+	}
+	return 0 // not reached: the last has no end
+}
+
+// ParseRange reads a range as the config has it: "2-4", "4" for one size, "5-"
+// without an end.
+func ParseRange(s string) (Range, bool) {
+	least, most, more := strings.Cut(s, "-")
+	from, ok := ParseSize(least)
+	ok = ok && from <= maxBound
+	switch {
+	case !more:
+		return Range{from, from}, ok
+	case most == "":
+		return Range{from, math.MaxInt64}, ok
+	}
+	to, end := ParseSize(most)
+	return Range{from, to}, ok && end && from < to && to <= maxBound
+}
+
+// ParseSize reads a plain number: decimal digits without leading zeros.
+func ParseSize(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n >= 0 && s == strconv.FormatInt(n, 10)
+}
+
+// named is the value that a name stands for: where sizes choose, a number is short for
+// the range that holds it.
+func (a Axis) named(name string) string {
+	size, ok := ParseSize(name)
+	i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Holds(size) })
+	if !ok || i < 0 {
+		return name
+	}
+	return a.Values[i]
+}
+
+// macros are those that a unit of one value may be compiled with.
+func (a Axis) macros() []string {
+	if a.BySize() {
+		return []string{a.Define + "_LEAST", a.Define + "_MOST"}
+	}
+	return []string{a.Define}
+}
+
+// defines are the flags of a unit of one value: -DD=float16 or, where sizes choose,
+// -DD_LEAST=1 -DD_MOST=4, without the second where the range has no end.
+func (a Axis) defines(value string) []string {
+	names := a.macros()
+	if !a.BySize() {
+		return []string{"-D" + names[0] + "=" + value}
+	}
+	r := a.Ranges[slices.Index(a.Values, value)]
+	flags := []string{"-D" + names[0] + "=" + strconv.FormatInt(r.Least, 10)}
+	if !r.open() {
+		flags = append(flags, "-D"+names[1]+"="+strconv.FormatInt(r.Most, 10))
+	}
+	return flags
+}
+
+func (d *decoder) dimension(n *node) int {
+	v, ok := n.value.(int64)
+	if !ok {
+		d.wrongType(n, "dimension", "an integer")
+		return 0
+	}
+	if v < 0 || v > maxDimension {
+		d.fail(n.at, "dimension is %d; expected 0, the outermost, to %d", v, maxDimension)
+		return 0
+	}
+	return int(v)
+}
+
+// ranges is a reader that stores the ranges of an axis.
+func (d *decoder) ranges(a *Axis) func(string, *node) {
+	a.Ranges = Ranges{}
+	follows := true // whether the range before is stored, so that this one can be compared with it
+	return func(s string, n *node) {
+		r, ok := ParseRange(s)
+		if !ok {
+			d.fail(n.at, "bad range %q; expected \"N-M\" with N less than M, \"N\", or \"N-\" at the end; sizes are at most %d", s, maxBound)
+			follows = false
+			return
+		}
+		if follows && len(a.Ranges) > 0 {
+			d.checkStart(s, r, a, n)
+		}
+		a.Values, a.Ranges, follows = append(a.Values, s), append(a.Ranges, r), true
+	}
+}
+
+// checkStart holds that a range begins where the last one of the axis ends.
+func (d *decoder) checkStart(s string, r Range, a *Axis, n *node) {
+	last := len(a.Ranges) - 1
+	before, name := a.Ranges[last], a.Values[last]
+	switch {
+	case before.open():
+		d.fail(n.at, "range %q comes after %q, which has no end; only the last range is open", s, name)
+	case r.Least != before.Most+1:
+		d.fail(n.at, "range %q starts at %d; expected %d, after %q", s, r.Least, before.Most+1, name)
+	}
+}
+
+// checkOpen holds that the last range has no end, so that every size has a value.
+func (d *decoder) checkOpen(a Axis, n *node) {
+	last := len(a.Ranges) - 1
+	if last < 0 || len(a.Ranges) < len(n.items) || a.Ranges[last].open() {
+		return
+	}
+	d.fail(n.items[last].at, "the last range %q ends at %d; expected \"%d-\", without an end", a.Values[last], a.Ranges[last].Most, a.Ranges[last].Least)
+}

@@ -1,0 +1,121 @@
+package opconfig
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// Plan is what to compile and link for one target.
+type Plan struct {
+	Units     []Unit   // in file order, a glob's files sorted
+	Include   []string // folders relative to the root, in search order
+	LinkFlags []string
+	Ops       []string // that the result holds, in the order of the config
+}
+
+// Unit is one compilation.
+type Unit struct {
+	Source string   // relative to the root
+	Flags  []string // the module's, then the source's; each: common, vendor, architecture; defines of axes last
+	Values string   // that the defines are for, as in [Spec]; "" when it does not depend on any
+}
+
+// Supports reports whether the module can be built for t: t is among its targets or,
+// when it lists none, one of its sources is for t.
+func (m *Module) Supports(t target.Target) bool {
+	if len(m.Targets) > 0 {
+		return anyMatches(m.Targets, t)
+	}
+	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) })
+}
+
+// Resolve returns what to build for t with a toolchain of the given version, which
+// matters only to sources whose "when" asks for it. The error is an
+// *UnsupportedTargetError, *NoSourcesError, *DuplicateSourceError or *VersionError.
+func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error) {
+	return m.ResolveSpec(t, toolchainVersion, Spec{})
+}
+
+// ResolveSpec is [Module.Resolve] for a part of the module. Besides, the error is an
+// *UnknownOpError or an *UnknownAxisError where the module has no such part.
+func (m *Module) ResolveSpec(t target.Target, toolchainVersion string, spec Spec) (Plan, error) {
+	if !m.Supports(t) {
+		return Plan{}, &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
+	}
+	part, err := m.choice(spec)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{Include: slices.Clone(m.Include), LinkFlags: m.LinkFlags.For(t)}
+	from := map[string]Position{}
+	for _, s := range m.Sources {
+		holds, err := s.When.holds(t, toolchainVersion)
+		if err != nil {
+			return Plan{}, err
+		}
+		if !holds || !part.needs(s) {
+			continue
+		}
+		values, defines := part.values(s)
+		flags := slices.Concat(m.Flags.For(t), s.Flags.For(t), defines)
+		for _, file := range s.Files {
+			if first, twice := from[file]; twice {
+				return Plan{}, &DuplicateSourceError{Module: m.Name, Source: file, Target: t, First: first, Second: s.Pos}
+			}
+			from[file] = s.Pos
+			plan.Units = append(plan.Units, Unit{Source: file, Flags: slices.Clone(flags), Values: values})
+		}
+		plan.Ops = append(plan.Ops, part.ops(s)...)
+	}
+	if len(plan.Units) == 0 || spec.Op != "" && len(plan.Ops) == 0 {
+		return Plan{}, &NoSourcesError{Module: m.Name, Op: spec.Op, Target: t, Toolchain: toolchainVersion}
+	}
+	plan.Ops = m.inOrder(plan.Ops)
+	return plan, nil
+}
+
+// supported says in words of the config what the module can be built for.
+func (m *Module) supported() []string {
+	if len(m.Targets) > 0 {
+		return slices.Clone(m.Targets)
+	}
+	var list []string
+	for _, s := range m.Sources {
+		for _, v := range s.When.vendors() {
+			if !slices.Contains(list, v) {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+// For returns the flags for t: the common ones, the vendor's, and those of every
+// matching architecture pattern, patterns with fewer fixed characters first so that
+// the more specific flag has the last word.
+func (f FlagSet) For(t target.Target) []string {
+	flags := slices.Clone(f.Common)
+	switch t.Vendor() {
+	case target.HIP:
+		flags = append(flags, f.HIP...)
+	case target.CUDA:
+		flags = append(flags, f.CUDA...)
+	case target.CPU:
+		flags = append(flags, f.CPU...)
+	}
+	patterns := keys(f.Arch)
+	slices.SortStableFunc(patterns, func(a, b string) int { return fixed(a) - fixed(b) })
+	for _, p := range patterns {
+		if matches(p, t) {
+			flags = append(flags, f.Arch[p]...)
+		}
+	}
+	return flags
+}
+
+// fixed counts the characters of a pattern that are no wildcards.
+func fixed(pattern string) int {
+	return len(pattern) - strings.Count(pattern, "*") - strings.Count(pattern, "?")
+}

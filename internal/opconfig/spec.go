@@ -1,0 +1,222 @@
+package opconfig
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// Spec names what of a module is built as one library. The zero Spec is the whole
+// module: every operator, every value of each axis. Equal parts have equal Specs.
+type Spec struct {
+	// Op is the first of the operators that share its sources; "" for all.
+	Op string
+	// Values are those of the axes, in the order of the config: "dtype=float16,width=1-4".
+	// An axis that is not there is not chosen by: all its values are held.
+	Values string
+}
+
+// Whole reports whether s is the whole module.
+func (s Spec) Whole() bool { return s == Spec{} }
+
+// String returns such as "causal_conv1d_fwd dtype=float16", "" for the whole module.
+func (s Spec) String() string { return strings.TrimSpace(s.Op + " " + s.Values) }
+
+// Spec returns the part that a call of op on t needs; value says which value of an axis
+// the call chooses. It fails with an *UnknownAxisError when the axis does not have it.
+func (m *Module) Spec(op *Op, t target.Target, value func(Axis) string) (Spec, error) {
+	var values []string
+	for _, a := range m.Axes {
+		if !a.For(t) || !a.Of(op) {
+			continue
+		}
+		v := value(a)
+		if err := m.checkValue(a, v); err != nil {
+			return Spec{}, err
+		}
+		values = append(values, a.Name+"="+v)
+	}
+	return Spec{Op: m.family(op.Name), Values: strings.Join(values, ",")}, nil
+}
+
+// family is the first operator that is in the same sources as op; "" when all of the
+// module's are.
+func (m *Module) family(op string) string {
+	sources := m.holders(op)
+	first, all := "", true
+	for _, other := range m.Ops {
+		same := slices.Equal(m.holders(other.Name), sources)
+		all = all && same
+		if same && first == "" {
+			first = other.Name
+		}
+	}
+	if all {
+		return ""
+	}
+	return first
+}
+
+// Selection chooses parts of a module.
+type Selection struct {
+	Ops []string // empty: all
+	// Values are by axis, as [Module.Values] takes them; all values of one that is
+	// not there.
+	Values map[string][]string
+}
+
+// Specs returns the parts that calls of the selected operators on t need, each once; of
+// all operators, those that have a source for t.
+// It fails with an *UnknownOpError or an *UnknownAxisError.
+func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
+	values := map[string][]string{}
+	for _, axis := range keys(sel.Values) {
+		var err error
+		if values[axis], err = m.Values(axis, sel.Values[axis]); err != nil {
+			return nil, err
+		}
+	}
+	names := sel.Ops
+	if len(names) == 0 {
+		names = slices.DeleteFunc(m.opNames(), func(name string) bool { return !m.has(name, t) })
+	}
+	var specs []Spec
+	for _, name := range names {
+		i := slices.Index(m.opNames(), name)
+		if i < 0 {
+			return nil, &UnknownOpError{Name: name, Nearest: nearest(name, m.opNames())}
+		}
+		for _, v := range m.combinations(&m.Ops[i], t, values) {
+			if s := (Spec{m.family(name), v}); !slices.Contains(specs, s) {
+				specs = append(specs, s)
+			}
+		}
+	}
+	return specs, nil
+}
+
+// has reports whether a source that holds the operator is for t.
+func (m *Module) has(op string, t target.Target) bool {
+	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) && slices.Contains(m.Holds(s), op) })
+}
+
+// combinations are the selected values of all axes that op depends on for t, each with
+// each.
+func (m *Module) combinations(op *Op, t target.Target, selected map[string][]string) []string {
+	list := []string{""}
+	for _, a := range m.Axes {
+		if !a.For(t) || !a.Of(op) {
+			continue
+		}
+		var longer []string
+		for _, before := range list {
+			for _, v := range a.Values {
+				if chosen, some := selected[a.Name]; some && !slices.Contains(chosen, v) {
+					continue
+				}
+				longer = append(longer, strings.TrimPrefix(before+","+a.Name+"="+v, ","))
+			}
+		}
+		list = longer
+	}
+	return list
+}
+
+// Values returns the values of an axis that names stand for: of an axis by size, a number
+// is short for the range that holds it. It fails with an *UnknownAxisError.
+func (m *Module) Values(axis string, names []string) ([]string, error) {
+	a, err := m.axis(axis)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = a.named(name)
+		if err := m.checkValue(a, values[i]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+func (m *Module) axis(name string) (Axis, error) {
+	for _, a := range m.Axes {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return Axis{}, &UnknownAxisError{Module: m.Name, Axis: name, Known: axisNames(m.Axes), Nearest: nearest(name, axisNames(m.Axes))}
+}
+
+func (m *Module) checkValue(a Axis, value string) error {
+	if slices.Contains(a.Values, value) {
+		return nil
+	}
+	e := &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values}
+	if !a.BySize() { // a range is not mistyped: whoever names another needs to see them all
+		e.Nearest = nearest(value, a.Values)
+	}
+	return e
+}
+
+// choice is a Spec together with what it means in its module.
+type choice struct {
+	m      *Module
+	family []string // empty: all operators
+	axes   []Axis
+	chosen []string // a value of each of axes
+}
+
+func (m *Module) choice(s Spec) (choice, error) {
+	p := choice{m: m}
+	if s.Op != "" {
+		sources := m.holders(s.Op)
+		p.family = slices.DeleteFunc(m.opNames(), func(name string) bool { return !slices.Equal(m.holders(name), sources) })
+		if !slices.Contains(p.family, s.Op) {
+			return p, &UnknownOpError{Name: s.Op, Nearest: nearest(s.Op, m.opNames())}
+		}
+	}
+	if s.Values == "" {
+		return p, nil
+	}
+	for pair := range strings.SplitSeq(s.Values, ",") {
+		name, value, _ := strings.Cut(pair, "=")
+		a, err := m.axis(name)
+		if err == nil {
+			err = m.checkValue(a, value)
+		}
+		if err == nil && slices.Contains(axisNames(p.axes), name) {
+			err = &UnknownAxisError{Module: m.Name, Axis: name, Value: s.Values, Known: a.Values} // one value, not two
+		}
+		if err != nil {
+			return p, err
+		}
+		p.axes, p.chosen = append(p.axes, a), append(p.chosen, value)
+	}
+	return p, nil
+}
+
+// ops are the operators of the part that are in a source.
+func (p choice) ops(s Source) []string {
+	held := slices.Clone(p.m.Holds(s))
+	return slices.DeleteFunc(held, func(name string) bool { return len(p.family) > 0 && !slices.Contains(p.family, name) })
+}
+
+// needs reports whether a source belongs to the part: it holds an operator of the part,
+// or none lists what it holds, so that all may need it.
+func (p choice) needs(s Source) bool { return len(s.Ops) == 0 || len(p.ops(s)) > 0 }
+
+// values are those that a source depends on, and the defines for them.
+func (p choice) values(s Source) (values string, defines []string) {
+	var list []string
+	held := p.m.Holds(s)
+	for i, a := range p.axes {
+		depends := slices.ContainsFunc(p.m.Ops, func(op Op) bool { return slices.Contains(held, op.Name) && a.Of(&op) })
+		if depends {
+			list = append(list, a.Name+"="+p.chosen[i])
+			defines = append(defines, a.defines(p.chosen[i])...)
+		}
+	}
+	return strings.Join(list, ","), defines
+}

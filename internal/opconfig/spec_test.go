@@ -1,0 +1,179 @@
+package opconfig_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/opconfig"
+)
+
+// parts is a module with two axes, operators that share a source and one that depends
+// on no axis, and a helper.
+const parts = `
+[module.module_a]
+targets = ["hip", "cpu"]
+flags.common = ["-O3"]
+
+[module.module_a.axis.dtype]
+argument = "x"
+values   = ["float32", "float16"]
+define   = "DT"
+targets  = ["hip"]
+
+[module.module_a.axis.index]
+argument = "i"
+values   = ["int32", "int64"]
+define   = "IT"
+
+[[module.module_a.source]]
+path = "csrc/a.hip"
+ops  = ["both", "one"]
+when = { vendor = ["hip"] }
+
+[[module.module_a.source]]
+path  = "csrc/b.hip"
+ops   = ["fixed"]
+flags = ["-DB"]
+when  = { vendor = ["hip"] }
+
+[[module.module_a.source]]
+path = "csrc/k/1.cpp"
+ops  = ["both", "one"]
+when = { vendor = ["cpu"] }
+
+[[module.module_a.source]]
+path = "csrc/a.cpp"
+
+[[module.module_a.op]]
+name = "both"
+schema = "(Tensor x, Tensor i) -> ()"
+[[module.module_a.op]]
+name = "fixed"
+schema = "(Tensor y) -> ()"
+[[module.module_a.op]]
+name = "one"
+schema = "(Tensor x) -> ()"
+`
+
+func partsModule(t *testing.T) *opconfig.Module {
+	t.Helper()
+	m, err := load(t, map[string]string{"config/main.toml": parts}, nil).Module("module_a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestParts(t *testing.T) {
+	m := partsModule(t)
+	for _, c := range []struct {
+		target, ops string
+		spec        opconfig.Spec
+		want        string
+	}{
+		{"gfx942", "both fixed one", opconfig.Spec{}, "csrc/a.hip -O3; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"gfx942", "both one", opconfig.Spec{Op: "both", Values: "dtype=float16,index=int64"}, "csrc/a.hip -O3 -DDT=float16 -DIT=int64; csrc/a.cpp -O3; link "},
+		{"gfx942", "both one", opconfig.Spec{Op: "both", Values: "dtype=float32"}, "csrc/a.hip -O3 -DDT=float32; csrc/a.cpp -O3; link "},
+		{"gfx942", "fixed", opconfig.Spec{Op: "fixed"}, "csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"gfx942", "both fixed one", opconfig.Spec{Values: "index=int32"}, "csrc/a.hip -O3 -DIT=int32; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"cpu", "both one", opconfig.Spec{Op: "both", Values: "index=int32"}, "csrc/k/1.cpp -O3 -DIT=int32; csrc/a.cpp -O3; link "},
+	} {
+		plan, err := m.ResolveSpec(mustTarget(t, c.target), "7.0", c.spec)
+		if err != nil {
+			t.Errorf("%s: %v", c.spec, err)
+			continue
+		}
+		if got := describe(plan); got != c.want || strings.Join(plan.Ops, " ") != c.ops {
+			t.Errorf("%q for %s\n got %s with %s\nwant %s with %s", c.spec, c.target, got, plan.Ops, c.want, c.ops)
+		}
+		for _, u := range plan.Units {
+			if want := strings.Contains(strings.Join(u.Flags, " "), "T="); (u.Values != "") != want {
+				t.Errorf("%q: %s says it is for %q, its flags are %q", c.spec, u.Source, u.Values, u.Flags)
+			}
+		}
+	}
+}
+
+func TestSelections(t *testing.T) {
+	m := partsModule(t)
+	for _, c := range []struct {
+		target string
+		sel    opconfig.Selection
+		want   string
+	}{
+		{"gfx942", opconfig.Selection{}, "both dtype=float32,index=int32; both dtype=float32,index=int64; both dtype=float16,index=int32; " +
+			"both dtype=float16,index=int64; fixed; both dtype=float32; both dtype=float16"},
+		{"gfx942", opconfig.Selection{Ops: []string{"one", "fixed"}}, "both dtype=float32; both dtype=float16; fixed"},
+		{"gfx942", opconfig.Selection{Ops: []string{"both"}, Values: map[string][]string{"dtype": {"float16"}, "index": {"int64", "int32"}}},
+			"both dtype=float16,index=int32; both dtype=float16,index=int64"},
+		{"gfx942", opconfig.Selection{Ops: []string{"fixed"}, Values: map[string][]string{"dtype": {"float16"}}}, "fixed"},
+		{"cpu", opconfig.Selection{}, "both index=int32; both index=int64; both"},
+		{"cpu", opconfig.Selection{Ops: []string{"both"}, Values: map[string][]string{"dtype": {"float16"}, "index": {"int32"}}}, "both index=int32"},
+	} {
+		specs, err := m.Specs(mustTarget(t, c.target), c.sel)
+		var got []string
+		for _, s := range specs {
+			got = append(got, s.String())
+		}
+		if err != nil || strings.Join(got, "; ") != c.want {
+			t.Errorf("%s %v\n got %s, %v\nwant %s", c.target, c.sel, strings.Join(got, "; "), err, c.want)
+		}
+	}
+}
+
+func TestUnknownParts(t *testing.T) {
+	m := partsModule(t)
+	gfx := mustTarget(t, "gfx942")
+	var axis *opconfig.UnknownAxisError
+	var op *opconfig.UnknownOpError
+	var none *opconfig.NoSourcesError
+	for _, c := range []struct {
+		sel  opconfig.Selection
+		into any
+		want string
+	}{
+		{opconfig.Selection{Ops: []string{"fixd"}}, &op, `unknown operator "fixd"; did you mean "fixed"?`},
+		{opconfig.Selection{Values: map[string][]string{"dtpe": {"float16"}}}, &axis, `module_a has no axis "dtpe"; did you mean "dtype"?`},
+		{opconfig.Selection{Values: map[string][]string{"zz": nil}}, &axis, `module_a has no axis "zz", only dtype, index`},
+		{opconfig.Selection{Values: map[string][]string{"dtype": {"float16", "float61"}}}, &axis, `axis "dtype" of module_a has no value "float61"; did you mean "float16" or "float32"?`},
+		{opconfig.Selection{Values: map[string][]string{"index": {"bool"}}}, &axis, `axis "index" of module_a has no value "bool", only int32, int64`},
+	} {
+		if _, err := m.Specs(gfx, c.sel); !errors.As(err, c.into) || err.Error() != c.want {
+			t.Errorf("%v\n got %v\nwant %s", c.sel, err, c.want)
+		}
+	}
+	for spec, into := range map[opconfig.Spec]any{
+		{Op: "nothing"}:                                     &op,
+		{Op: "both", Values: "dtype"}:                       &axis,
+		{Op: "both", Values: "dtype=float16,x=1"}:           &axis,
+		{Values: "index=int16"}:                             &axis,
+		{Op: "both", Values: "dtype=float16,dtype=float32"}: &axis,
+	} {
+		if _, err := m.ResolveSpec(gfx, "7.0", spec); !errors.As(err, into) {
+			t.Errorf("%+v: %v, want %T", spec, err, into)
+		}
+	}
+	// The helper alone is no part of an operator that has no source for the target.
+	if _, err := m.ResolveSpec(mustTarget(t, "cpu"), "", opconfig.Spec{Op: "fixed"}); !errors.As(err, &none) || none.Op != "fixed" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := m.Spec(&m.Ops[0], gfx, func(opconfig.Axis) string { return "bool" }); !errors.As(err, &axis) || !reflect.DeepEqual(axis.Known, []string{"float32", "float16"}) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestModuleWithoutParts holds that a module whose sources and axes tell nothing apart
+// is always built whole.
+func TestModuleWithoutParts(t *testing.T) {
+	m, err := load(t, map[string]string{"config/main.toml": op("name='f'\nschema='(Tensor x) -> ()'\n[[module.module_a.op]]\nname='g'\nschema='() -> ()'")}, nil).Module("module_a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Ops {
+		if s, err := m.Spec(&m.Ops[i], mustTarget(t, "cpu"), nil); err != nil || !s.Whole() {
+			t.Errorf("%s: %+v, %v", m.Ops[i].Name, s, err)
+		}
+	}
+}

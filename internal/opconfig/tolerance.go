@@ -1,0 +1,69 @@
+package opconfig
+
+import (
+	"fmt"
+	"math"
+)
+
+// Tolerance bounds how far two right results of one written argument may be
+// apart, |a-b| <= Abs + Rel*|b|, besides the rounding of their type.
+type Tolerance struct {
+	Exact    bool // the same values, as for what is only copied
+	Rel, Abs float64
+}
+
+// tolerances reads an operator's tolerance table, whose keys are the arguments
+// that the schema declares as written. Of a schema that was not understood,
+// which is a mistake of its own, nothing can be said.
+func (d *decoder) tolerances(op *Op, n *node) {
+	if n == nil || len(op.Schema.Args) == 0 {
+		return
+	}
+	op.Tolerance = map[string]Tolerance{}
+	fields := map[string]func(*node){}
+	for _, a := range op.Schema.Args {
+		if a.Type.Mutable {
+			fields[a.Name] = func(n *node) { op.Tolerance[a.Name] = d.tolerance(n) }
+		}
+	}
+	if len(fields) == 0 {
+		d.fail(n.key, "%s has a tolerance, but its schema writes no argument; mark outputs as in Tensor(a!) out", op.Name)
+		return
+	}
+	d.table(n, "tolerance of "+op.Name+", whose keys are the arguments it writes", fields)
+}
+
+// tolerance reads "exact", or rel and abs.
+func (d *decoder) tolerance(n *node) (t Tolerance) {
+	switch v := n.value.(type) {
+	case string:
+		if t.Exact = v == "exact"; !t.Exact {
+			d.unknown(n.at, fmt.Sprintf("tolerance %q", v), v, []string{"exact"})
+		}
+	case map[string]any:
+		d.table(n, "a tolerance", map[string]func(*node){
+			"rel": func(n *node) { t.Rel = d.bound(n, "rel") },
+			"abs": func(n *node) { t.Abs = d.bound(n, "abs") },
+		})
+	default:
+		d.wrongType(n, "a tolerance", `"exact" or a table with rel and abs`)
+	}
+	return t
+}
+
+// bound reads a number that can bound an error.
+func (d *decoder) bound(n *node, what string) float64 {
+	v, ok := n.value.(float64)
+	if i, whole := n.value.(int64); whole {
+		v, ok = float64(i), true
+	}
+	if !ok {
+		d.wrongType(n, what, "a number")
+		return 0
+	}
+	if !(v >= 0) || math.IsInf(v, 0) {
+		d.fail(n.at, "%s is %v; expected a finite number, 0 or more", what, v)
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,176 @@
+package report_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/report"
+	"github.com/aiter-go/aiter/internal/testenv"
+)
+
+// browse loads a page in a real browser. It returns the document as it is when
+// the page's script is done, and what the browser wrote to its console.
+func browse(t *testing.T, page string, flags ...string) (dom, console string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	args := append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(), "--enable-logging=stderr", "--dump-dom",
+	}, flags...)
+	cmd := exec.CommandContext(ctx, testenv.Tool(t, "chromium"), append(args, "file://"+page)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("chromium: %v\n%s", err, stderr.String())
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if strings.Contains(line, "CONSOLE") {
+			console += line
+		}
+	}
+	return stdout.String(), console
+}
+
+func writePage(t *testing.T, p report.Page) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := report.WriteHTML(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func count(s, pattern string) int { return len(regexp.MustCompile(pattern).FindAllString(s, -1)) }
+
+// A real browser draws every line and mark, runs the script and has nothing to
+// complain of.
+func TestPageInBrowser(t *testing.T) {
+	now, before := sample(1), sample(1.5)
+	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: now, Before: before})
+	dom, console := browse(t, page)
+	if console != "" {
+		t.Errorf("the console says:\n%s", console)
+	}
+	// Bandwidth and latency of both files, and the speed-up between them.
+	charts, files, lines, sizes := 2, 2, 6, len(sampleSeqlens())
+	drawn := charts*files*lines + lines
+	for _, c := range []struct {
+		what, pattern string
+		want          int
+	}{
+		{"the script ran to its end", `<html[^>]* data-ready="true"`, 1},
+		{"charts", `<svg class="chart"`, charts + 1},
+		{"lines", `<g class="series `, drawn},
+		{"lines of the older file", `<g class="series [a-z0-9 ]*before"`, charts * lines},
+		{"marks", `class="mark"[^>]* tabindex="0" aria-label="`, drawn * sizes},
+		{"marks with the browser's own tooltip", `<title>[^<]*batch`, 0},
+		{"rooflines", `<g class="roofline">`, charts + 1},
+		{"switches in the legend", `<button type="button" aria-pressed="true"`, lines},
+		{"rows of the table", `<td class="n faster"[^>]*>1\.50×`, lines * sizes},
+	} {
+		if got := count(dom, c.pattern); got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, got, c.want)
+		}
+	}
+}
+
+// The test above would notice: a script that fails, and one that never runs.
+func TestBrowserReportsMistakes(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(name, []byte("<!doctype html><p>a</p><script>nothing.at.all()</script>"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dom, console := browse(t, name)
+	if !strings.Contains(dom, "<p>a</p>") || !strings.Contains(console, "nothing is not defined") {
+		t.Errorf("document %q, console %q", dom, console)
+	}
+}
+
+// Clicks do what they promise: the page is driven by a script of its own, added
+// behind it.
+func TestPageAnswersClicks(t *testing.T) {
+	page := writePage(t, report.Page{Title: "clicks", Now: sample(1)})
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const drive = `<script>
+document.querySelector('button[data-series="float16 channel_last"]').click();
+const hidden = document.querySelectorAll('g.series[hidden]');
+const shown = Array.from(hidden).filter((g) => getComputedStyle(g).display !== "none").length;
+const heading = Array.from(document.querySelectorAll("th")).find((th) => th.textContent === "Median");
+heading.click();
+const fastest = document.querySelector("tbody tr td:nth-child(10)").dataset.key;
+heading.click();
+const slowest = document.querySelector("tbody tr td:nth-child(10)").dataset.key;
+document.querySelector("g.series .mark").dispatchEvent(new Event("pointerenter"));
+const tip = document.getElementById("tip");
+document.body.dataset.seen = [hidden.length, shown, Number(fastest) < Number(slowest), tip.hidden, tip.textContent.split("\n")[0]].join("|");
+</script></body>`
+	if err := os.WriteFile(page, []byte(strings.Replace(string(text), "</body>", drive, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dom, console := browse(t, page)
+	seen := regexp.MustCompile(`data-seen="([^"]*)"`).FindStringSubmatch(dom)
+	if want := "2|0|true|false|float32 channel_first"; len(seen) != 2 || seen[1] != want || console != "" {
+		t.Errorf("clicks: %q, want %q; console:\n%s", seen, want, console)
+	}
+}
+
+// The screenshot of AITER_SCREENSHOT=FILE is for people to look at; the test only
+// wants one with more than paper in it.
+func TestScreenshot(t *testing.T) {
+	shot := os.Getenv("AITER_SCREENSHOT")
+	if shot == "" {
+		shot = filepath.Join(t.TempDir(), "page.png")
+	}
+	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: sample(1), Before: sample(1.5)})
+	browse(t, page, "--screenshot="+shot, "--window-size=1400,1000", "--hide-scrollbars")
+	data, err := os.ReadFile(shot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if colors := colorsOf(t, data); colors < 20 {
+		t.Errorf("the screenshot has %d colors", colors)
+	}
+}
+
+// Every drawing is well-formed by itself, in the document's text as in the browser.
+func TestDrawingsAreXML(t *testing.T) {
+	page := writePage(t, report.Page{Title: "x", Now: sample(1)})
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawings := regexp.MustCompile(`(?s)<svg class="chart".*?</svg>`).FindAll(text, -1)
+	if len(drawings) != 2 {
+		t.Fatalf("%d drawings, want 2", len(drawings))
+	}
+	for _, d := range drawings {
+		dec := xml.NewDecoder(bytes.NewReader(d))
+		for {
+			if _, err := dec.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package toolchain
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/process"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// Disassembler prints the instructions of AMD code objects: LLVM's objdump.
+type Disassembler struct {
+	Path string
+
+	env     []string
+	timeout time.Duration
+}
+
+// Disassembler finds llvm-objdump: by LLVM_OBJDUMP, beside hipcc, in the ROCm installation, on PATH. The error is a
+// *NotFoundError that says where it was looked for, or the context's.
+func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
+	missing := &NotFoundError{Vendor: target.HIP, Tool: "disassembler", Hint: "install LLVM's llvm-objdump, or name it by LLVM_OBJDUMP"}
+	for _, p := range f.objdumps() {
+		if p.why == "" {
+			d := &Disassembler{Path: p.path, env: baseEnviron(f.env), timeout: f.Timeout}
+			if d.timeout <= 0 {
+				d.timeout = DefaultTimeout
+			}
+			if p.why = d.misses(ctx, "amdgcn"); p.why == "" {
+				return d, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		missing.Looked = append(missing.Looked, p.from+": "+p.why)
+		if p.last {
+			break
+		}
+	}
+	return nil, missing
+}
+
+func (f *Finder) objdumps() []place {
+	const name, variable = "llvm-objdump", "LLVM_OBJDUMP"
+	if want := f.env(variable); want != "" {
+		return []place{f.named(variable, want)}
+	}
+	var all []place
+	if at, err := f.locate(target.HIP); err == nil {
+		bin := filepath.Dir(at.path)
+		all = append(all, check("beside "+at.path, filepath.Join(bin, name)),
+			check("LLVM of "+at.path, filepath.Join(bin, "..", "llvm", "bin", name)))
+	}
+	return append(all, f.onPath("PATH", name), check("/opt/rocm", "/opt/rocm/llvm/bin/"+name))
+}
+
+// misses says why it cannot read code of an architecture, "" when it can.
+func (d *Disassembler) misses(ctx context.Context, arch string) string {
+	out, err := d.run(ctx, "/", maxAnswer, "--version")
+	switch {
+	case err != nil:
+		return err.Error()
+	case !strings.Contains(string(out), arch):
+		return d.Path + " does not know " + arch
+	}
+	return ""
+}
+
+// Disassemble returns the instructions of the code object in a file. The error is a *ProbeError, or the context's.
+func (d *Disassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
+	return d.run(ctx, filepath.Dir(file), maxDisassembly, "-d", file)
+}
+
+// maxDisassembly bounds what is kept of a disassembly, in bytes. The largest of this project's code objects has 40 MB.
+const maxDisassembly = 1 << 30
+
+func (d *Disassembler) run(ctx context.Context, dir string, limit int, args ...string) ([]byte, error) {
+	limited, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	c := process.Command{
+		Argv: append([]string{d.Path}, args...), Dir: dir, Env: d.env, Grace: 10 * time.Second,
+		Output: &process.Buffer{Limit: limit, Strict: true}, Errors: &process.Buffer{Limit: maxAnswer},
+	}
+	err := c.Run(limited)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		e := &ProbeError{Command: c.Argv, Output: string(c.Errors.Bytes()), Err: err}
+		if limited.Err() != nil {
+			e.Timeout = d.timeout
+		}
+		return nil, e
+	}
+	return c.Output.Bytes(), nil
+}

@@ -1,0 +1,160 @@
+package toolchain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// DefaultTimeout is how long a compiler may take to answer one question.
+const DefaultTimeout = time.Minute
+
+// Finder finds toolchains. The zero value looks at the process's environment, remembers nothing and is ready to use.
+// It is safe for concurrent use if its fields are not changed meanwhile.
+type Finder struct {
+	Env     func(string) string // os.Getenv if nil
+	Memo    *filehash.Memo      // remembers digests and answers; in memory for one call if nil
+	Timeout time.Duration       // for one question to a compiler; DefaultTimeout if 0
+}
+
+// place is somewhere a compiler may be.
+type place struct {
+	from string // what led there: "HIPCC=/x/hipcc", "PATH"
+	path string // "" where there is none
+	why  string // what is wrong, if there is none
+	last bool   // an explicit wish: if it is not there, nothing else will do
+	rocm string // the ROCm folder it belongs to, if that is known
+}
+
+// vendorRules say where a vendor's compiler is looked for.
+type vendorRules struct {
+	program   string   // variable that names the compiler
+	prefixes  []string // variables that name an installation
+	names     []string // programs on PATH
+	installed string   // where it is installed by default
+	hint      string
+}
+
+func rulesFor(v target.Vendor) (vendorRules, bool) {
+	switch v {
+	case target.HIP:
+		return vendorRules{"HIPCC", []string{"ROCM_PATH", "ROCM_HOME"}, []string{"hipcc"}, "/opt/rocm",
+			"install ROCm's hipcc, or name it by HIPCC"}, true
+	case target.CUDA:
+		return vendorRules{"NVCC", []string{"CUDA_HOME", "CUDA_PATH"}, []string{"nvcc"}, "/usr/local/cuda",
+			"install the CUDA toolkit, or name nvcc by NVCC"}, true
+	case target.CPU:
+		return vendorRules{"CXX", nil, []string{"c++", "g++", "clang++"}, "",
+			"install g++ or clang++, or name a C++ compiler by CXX"}, true
+	}
+	return vendorRules{}, false
+}
+
+// Find returns the toolchain for t. The errors are *NotFoundError, *UnsupportedTargetError, *ProbeError, *RootError
+// and those of reading the toolchain's files.
+func (f *Finder) Find(ctx context.Context, t target.Target) (*Toolchain, error) {
+	return f.Session().Find(ctx, t)
+}
+
+func (f *Finder) env(name string) string {
+	if f.Env == nil {
+		return os.Getenv(name)
+	}
+	return f.Env(name)
+}
+
+// locate returns the first place that has the vendor's compiler.
+func (f *Finder) locate(v target.Vendor) (place, error) {
+	rules, ok := rulesFor(v)
+	if !ok {
+		return place{}, fmt.Errorf("find a compiler: %q is no vendor; the target was not made by target.Parse", v)
+	}
+	missing := &NotFoundError{Vendor: v, Hint: rules.hint}
+	for _, p := range f.places(rules) {
+		if p.why == "" {
+			return p, nil
+		}
+		missing.Looked = append(missing.Looked, p.from+": "+p.why)
+		if p.last {
+			missing.Named = p.from
+			break
+		}
+	}
+	return place{}, missing
+}
+
+func (f *Finder) places(rules vendorRules) []place {
+	var all []place
+	if want := f.env(rules.program); want != "" {
+		return []place{f.named(rules.program, want)}
+	}
+	for _, variable := range rules.prefixes {
+		if prefix := f.env(variable); prefix != "" {
+			p := check(variable+"="+prefix, filepath.Join(prefix, "bin", rules.names[0]))
+			p.rocm = prefix
+			all = append(all, p)
+		}
+	}
+	for _, name := range rules.names {
+		all = append(all, f.onPath("PATH", name))
+	}
+	if rules.installed != "" {
+		all = append(all, check(rules.installed, filepath.Join(rules.installed, "bin", rules.names[0])))
+	}
+	return all
+}
+
+// named is the compiler that a variable asks for, by path or by a name on PATH.
+func (f *Finder) named(variable, want string) place {
+	from := variable + "=" + want
+	p := check(from, want)
+	if !strings.ContainsRune(want, filepath.Separator) {
+		p = f.onPath(from, want)
+	}
+	if p.why != "" && strings.ContainsAny(want, " \t") {
+		p.why += " (give one program; flags belong into the config)"
+	}
+	p.last = true
+	return p
+}
+
+// onPath looks a program up as a shell would.
+func (f *Finder) onPath(from, name string) place {
+	for _, dir := range filepath.SplitList(searchPath(f.env)) {
+		if p := check(from, filepath.Join(dir, name)); filepath.IsAbs(dir) && p.why == "" {
+			return p
+		}
+	}
+	return place{from: from, why: "no " + name}
+}
+
+// check says whether path is a program.
+func check(from, path string) place {
+	p := place{from: from}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		p.why = err.Error()
+		return p
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.why = "no " + abs
+	case err != nil:
+		p.why = err.Error()
+	case !info.Mode().IsRegular():
+		p.why = abs + " is not a file"
+	case info.Mode().Perm()&0o111 == 0:
+		p.why = abs + " is not executable"
+	}
+	p.path = abs
+	return p
+}

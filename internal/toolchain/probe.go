@@ -1,0 +1,124 @@
+package toolchain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/process"
+)
+
+// maxAnswer bounds what a compiler may print when it is asked, in bytes. nvcc's longest answer has 20 kB.
+const maxAnswer = 4 << 20
+
+// reply is what a compiler printed, and what it and its children looked up meanwhile.
+type reply struct {
+	text  string
+	trace *process.Trace // nil: it could not be traced
+	why   string         // there is no trace
+}
+
+// run asks the compiler. A compiler that hangs or prints without end is killed with all its children. A run that fails
+// under the tracer is repeated without: set-user-ID programs, such as some installations of bwrap, work only there.
+func (s *search) run(args []string) (reply, error) {
+	dir := s.folder()
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	argv := append([]string{s.tc.Compiler}, args...)
+	ask := func(how func(*process.Command, context.Context) (*process.Trace, error)) (reply, error) {
+		c := &process.Command{
+			Argv: argv, Dir: cmp.Or(dir, "/"), Env: withTemp(s.tc.env, dir), Grace: 10 * time.Second,
+			Output: &process.Buffer{Limit: maxAnswer, Strict: true},
+		}
+		trace, err := how(c, ctx)
+		text := string(c.Output.Bytes())
+		if dir != "" {
+			text = strings.ReplaceAll(text, dir, "/aiter-probe")
+		}
+		return reply{text: text, trace: trace}, err
+	}
+	r, err := ask((*process.Command).Trace)
+	var over *process.OverflowError
+	if err != nil && ctx.Err() == nil && !errors.As(err, &over) {
+		why := err
+		if r, err = ask(untraced); err == nil {
+			r.why = why.Error()
+		}
+	}
+	if err == nil {
+		return r, nil
+	}
+	if s.ctx.Err() != nil {
+		return reply{}, fmt.Errorf("ask %s what it is: %w", s.tc.Compiler, s.ctx.Err())
+	}
+	failed := &ProbeError{Command: argv, Output: r.text, Err: err}
+	if ctx.Err() != nil { // not the context's error: that of a search that was given up is
+		failed.Timeout, failed.Err = s.timeout, errors.New("it was killed")
+	}
+	return r, failed
+}
+
+func untraced(c *process.Command, ctx context.Context) (*process.Trace, error) {
+	return nil, c.Run(ctx)
+}
+
+// runAll asks the compiler several things side by side. Of errors it returns the first question's.
+func (s *search) runAll(questions ...[]string) ([]reply, error) {
+	out, errs := make([]reply, len(questions)), make([]error, len(questions))
+	var wg sync.WaitGroup
+	for i, args := range questions {
+		wg.Go(func() { out[i], errs[i] = s.run(args) })
+	}
+	wg.Wait()
+	return out, cmp.Or(errs...)
+}
+
+// trial has the compiler make a library of nothing. The answers to the questions name programs such as the assembler;
+// the trial runs them, which shows what these look up. A trial that fails tells as much as it got to.
+func (s *search) trial() (reply, error) {
+	r, err := s.run(questionsFor(s.tc.Vendor).trial)
+	var failed *ProbeError
+	if errors.As(err, &failed) && failed.Timeout == 0 && !errors.As(err, new(*process.OverflowError)) {
+		r.why, err = "it cannot make an empty library: "+failed.Error(), nil
+	}
+	return r, err
+}
+
+// tempFolder returns a function that makes the search's own folder for temporary files, and one that removes it. What
+// compilers look up there says nothing about them. The folder is "" where TMPDIR is missing or read-only: most compilers
+// answer without temporary files.
+func (s *search) tempFolder() (folder func() string, remove func()) {
+	made := ""
+	folder = sync.OnceValue(func() string {
+		dir, err := os.MkdirTemp(cmp.Or(lookupEnv(s.tc.env, "TMPDIR"), os.TempDir()), "aiter-probe-")
+		if err != nil {
+			return ""
+		}
+		made = dir
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return real
+		}
+		return dir
+	})
+	return folder, func() {
+		if made != "" {
+			_ = os.RemoveAll(made) // a few small files; whatever cleans TMPDIR takes them
+		}
+	}
+}
+
+// withTemp returns the environment with another folder for temporary files, if dir is one.
+func withTemp(env []string, dir string) []string {
+	if dir == "" {
+		return env
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return strings.HasPrefix(entry, "TMPDIR=") })
+	return append(env, "TMPDIR="+dir)
+}

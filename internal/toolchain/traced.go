@@ -1,0 +1,196 @@
+package toolchain
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/aiter-go/aiter/internal/process"
+)
+
+// What the compiler and its children looked up while they were asked belongs to the answer. Files that they read are
+// parts of the toolchain. The names that they found, or did not find, are facts that have to hold for the answer to
+// be used again. See docs/DECISIONS.md for what is left out.
+
+// unrelated are files and folders that say nothing about a compiler: the kernel's, the cache of the dynamic loader
+// (the libraries themselves count), languages of messages, users and hosts.
+var unrelated = []string{"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
+	"/etc/host.conf", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo"}
+
+// systemFolders hold a machine's own programs and libraries.
+var systemFolders = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr"}
+
+// containerFolders are those of which a container shows its own, if it has them.
+var containerFolders = append([]string{"/etc"}, systemFolders...)
+
+// under reports whether p is one of the folders or files, or below one.
+func under(p string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
+}
+
+// ignored reports whether a name that was looked up says nothing about the compiler. Headers are dependencies of units.
+func (c *collector) ignored(p string) bool {
+	for _, dir := range c.include {
+		if strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {
+			return true
+		}
+	}
+	return under(p, unrelated) || c.temp != "" && under(p, []string{c.temp}) || strings.Contains(p, "/gconv/gconv-modules")
+}
+
+// traced takes what one trace shows.
+func (c *collector) traced(r reply) error {
+	if r.why != "" {
+		c.unknown = r.why
+	}
+	if r.trace == nil {
+		return nil
+	}
+	if r.trace.Lost != "" {
+		c.unknown = r.trace.Lost
+	}
+	c.temp = c.s.folder()
+	for _, a := range r.trace.Accesses {
+		if c.ignored(a.Path) {
+			continue
+		}
+		if err := c.access(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collector) access(a process.Access) error {
+	switch a.Kind {
+	case process.Read:
+		return c.read(a)
+	case process.Listed:
+		for _, host := range c.places(a) {
+			if exists(host) {
+				c.watched[host] = true
+				break
+			}
+		}
+	case process.Linked:
+		c.fact(a, factLink)
+	case process.Found:
+		c.fact(a, factPresent)
+	case process.Missing:
+		c.fact(a, factAbsent)
+	}
+	return nil
+}
+
+// places are where on this machine the file may be that a process looked up: below the root, and outside of it where
+// the container shows the machine's own files. Links below the root are followed there, the last one except where the
+// link itself was looked at.
+func (c *collector) places(a process.Access) []string {
+	root := c.s.tc.Root
+	switch {
+	case !a.Inside || root == "":
+		return []string{a.Path}
+	case a.Kind == process.Linked:
+		return []string{filepath.Join(below(root, path.Dir(a.Path)), path.Base(a.Path)), a.Path}
+	}
+	if under(a.Path, containerFolders) && exists(filepath.Join(root, topFolder(a.Path))) {
+		return []string{below(root, a.Path)}
+	}
+	return []string{below(root, a.Path), a.Path}
+}
+
+func topFolder(p string) string {
+	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
+	return top
+}
+
+// fact notes that a name is in a state: at the first place where it is, or that it is at no place. A name that is in
+// another state by now, or that cannot be found here, such as one in a container's temporary filesystem, is no fact.
+func (c *collector) fact(a process.Access, kind factKind) {
+	for _, host := range c.places(a) {
+		f := newFact(kind, host)
+		if kind == factAbsent {
+			f = topmost(f)
+		}
+		if !f.holds() {
+			continue
+		}
+		c.facts[f] = true
+		if kind != factAbsent {
+			return
+		}
+	}
+}
+
+// read takes a file that was read.
+func (c *collector) read(a process.Access) error {
+	for i, host := range c.places(a) {
+		info, st, err := stat(host)
+		if err != nil || st.Ino != a.Ino || uint64(st.Dev) != a.Dev { //nolint:unconvert // 32 bits wide elsewhere
+			continue
+		}
+		if a.Program {
+			c.facts[newFact(factResolved, host)] = true
+		}
+		switch outside := c.s.tc.Root != "" && (!a.Inside || i > 0); {
+		case os.SameFile(info, c.driver), outside && c.starter(host):
+			return nil
+		case outside:
+			if !c.seen[host] {
+				c.seen[host] = true
+				c.add(part{name: path.Base(host), path: host, host: host, outside: true})
+			}
+			return nil
+		}
+		return c.file(source(c, a.Path))
+	}
+	if a.Inside || exists(a.Path) {
+		c.unknown = a.Path + " was read where this machine does not show it"
+	}
+	return nil
+}
+
+// starter reports whether a file outside of the root is one of the machine's own programs and libraries. There they
+// start the container and are no part of the compiler.
+func (c *collector) starter(host string) bool {
+	real, err := filepath.EvalSymlinks(host)
+	return err == nil && under(real, systemFolders) && isELF(real)
+}
+
+func isELF(host string) bool {
+	f, err := os.Open(host)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [4]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err == nil && bytes.Equal(magic[:], []byte("\x7fELF"))
+}
+
+// source returns the Python source of a compiled file, which holds a time and is only a copy, and p otherwise.
+func source(c *collector, p string) string {
+	dir, name := path.Split(p)
+	stem, _, compiled := strings.Cut(name, ".cpython-")
+	if above, ok := strings.CutSuffix(dir, "/__pycache__/"); ok && compiled {
+		if py := path.Join(above, stem+".py"); isFile(c.inside(py)) {
+			return py
+		}
+	}
+	return p
+}
+
+func stat(host string) (os.FileInfo, *unix.Stat_t, error) {
+	info, err := os.Stat(host)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := new(unix.Stat_t)
+	return info, st, unix.Stat(host, st)
+}

@@ -1,0 +1,149 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// contents is what lies under paths: SHA-256, [jit.Absent], or a word for what
+// has no digest.
+type contents map[string]string
+
+// present stands for a file whose being there counts, not its content.
+const present = "present"
+
+// bulk starts the word for a file that is too large to be read on suspicion.
+const bulk = "large: "
+
+// differences says what is not as it was known.
+func differences(known, now contents) map[string]string {
+	out := map[string]string{}
+	for path, is := range now {
+		was := known[path]
+		switch {
+		case is == was:
+		case was == jit.Absent:
+			out[path] = Appeared
+		case is == jit.Absent:
+			out[path] = Gone
+		default:
+			out[path] = Changed
+		}
+	}
+	for path, was := range known {
+		if _, looked := now[path]; !looked && was != jit.Absent {
+			out[path] = Gone // a match of a glob, a file of a folder
+		}
+	}
+	return out
+}
+
+// look looks at each path once.
+type look struct {
+	memo *filehash.Memo
+	seen contents
+}
+
+func newLook(memo *filehash.Memo) *look { return &look{memo: memo, seen: contents{}} }
+
+// at returns what a group's files are like now.
+func (l *look) at(g *group) contents {
+	now := contents{}
+	for _, glob := range g.globs {
+		// The pattern was tried when the configuration was read.
+		matches, _ := fs.Glob(os.DirFS(glob.Root), glob.Pattern)
+		for _, match := range matches {
+			if info, err := os.Stat(globbed(glob, match)); err == nil && info.Mode().IsRegular() {
+				now[globbed(glob, match)] = present
+			}
+		}
+	}
+	for path, was := range g.known {
+		if was != present && !strings.HasPrefix(was, bulk) {
+			now[path] = l.content(path)
+		}
+	}
+	for _, dir := range g.folders {
+		l.walk(dir, now)
+	}
+	return now
+}
+
+func globbed(g jit.Glob, match string) string {
+	return filepath.Join(g.Root, filepath.FromSlash(match))
+}
+
+func (l *look) content(path string) string {
+	if is, ok := l.seen[path]; ok {
+		return is
+	}
+	is := l.read(path)
+	l.seen[path] = is
+	return is
+}
+
+// read returns a file's digest, or a word for what has none.
+func (l *look) read(path string) string {
+	sum, err := l.memo.Digest(path)
+	if err == nil {
+		return sum
+	}
+	if info, lerr := os.Lstat(path); lerr == nil {
+		return "no file: " + info.Mode().Type().String() // a folder, a link to nothing
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return jit.Absent
+	}
+	return "unreadable: " + err.Error()
+}
+
+// Bounds of what is looked at in a folder, so that a checkout in which data
+// lies does not keep the disk busy. What lies beyond is not seen.
+const (
+	maxFiles = 20_000
+	maxHash  = 4 << 20 // bytes; of a larger file size and time count
+)
+
+// walk adds the files in and below a folder. Hidden ones are editors' and
+// version control's; symlinks to folders are not followed.
+func (l *look) walk(dir string, now contents) {
+	files := 0
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		hidden := e != nil && path != dir && strings.HasPrefix(e.Name(), ".")
+		switch {
+		case err != nil:
+			return nil // gone meanwhile, or not for us
+		case hidden && e.IsDir():
+			return fs.SkipDir
+		case hidden || e.IsDir():
+			return nil
+		}
+		if files++; files > maxFiles {
+			return fs.SkipAll
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			return nil
+		}
+		if _, looked := now[path]; !looked {
+			now[path] = l.inFolder(path, info)
+		}
+		return nil
+	})
+}
+
+// inFolder is the content of a file that may have nothing to do with a build.
+func (l *look) inFolder(path string, info fs.FileInfo) string {
+	if info.Size() > maxHash {
+		return fmt.Sprintf("%s%d bytes of %s", bulk, info.Size(), info.ModTime())
+	}
+	return l.content(path)
+}

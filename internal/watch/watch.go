@@ -1,0 +1,211 @@
+// Package watch tells when what a build was made from changes: the sources, the
+// headers that were read, names that would be read in their place, and the
+// configuration. Contents decide; what the kernel says about folders is only a
+// hint to look, and so nothing is lost when it loses some of it.
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// Defaults of [Options].
+const (
+	DefaultSettle = 30 * time.Millisecond
+	DefaultEvery  = 10 * time.Second
+)
+
+// Options of [New]. The zero value is usable.
+type Options struct {
+	Memo   *filehash.Memo // remembers digests of files; nil: one of its own
+	Settle time.Duration  // editors write in several steps: how long nothing may happen before a change counts; 0: [DefaultSettle]
+	Every  time.Duration  // look unasked, for filesystems that say nothing; 0: [DefaultEvery]
+	Poll   time.Duration  // above 0: ask the kernel for nothing, look that often
+	Report func(error)    // is told of a [*LimitError], after which files are looked at every second; nil: nobody
+}
+
+// Change is a file that is not as the last build read it.
+type Change struct {
+	Path string        `json:"path"`
+	What string        `json:"what"` // "changed", "appeared" or "gone"
+	For  []jit.Request `json:"-"`    // whose builds it concerns; the zero Request is the configuration
+}
+
+// The words of [Change.What].
+const (
+	Changed  = "changed"
+	Appeared = "appeared"
+	Gone     = "gone"
+)
+
+// settles is how many times Options.Settle a file that changes all the time is
+// waited for.
+const settles = 30
+
+// Watcher watches what any number of builds were made from. Its methods may be
+// called from any goroutine, but Next only from one at a time.
+type Watcher struct {
+	opts Options
+	kick chan struct{} // has one when what is watched changed
+
+	mu     sync.Mutex
+	groups map[jit.Request]*group
+
+	notify *notifier // Next's alone; nil before its first call, and without the kernel's help
+	asked  bool      // for the kernel's help
+}
+
+// group is what one build was made from. It is replaced, not changed.
+type group struct {
+	known   contents // as the build saw it
+	globs   []jit.Glob
+	folders []string
+}
+
+// New returns a watcher that watches nothing yet.
+func New(opts Options) *Watcher {
+	if opts.Memo == nil {
+		opts.Memo = filehash.Open("")
+	}
+	if opts.Report == nil {
+		opts.Report = func(error) {}
+	}
+	opts.Settle = cmp.Or(opts.Settle, DefaultSettle)
+	opts.Every = cmp.Or(opts.Every, DefaultEvery)
+	return &Watcher{opts: opts, kick: make(chan struct{}, 1), groups: map[jit.Request]*group{}}
+}
+
+// Set says what a build was made from, in place of what was said before. What
+// is not so on the disk, by now, is a change. The zero Request stands for the
+// configuration.
+func (w *Watcher) Set(r jit.Request, in jit.Inputs) {
+	g := &group{known: contents{}, globs: in.Globs, folders: in.Folders}
+	for _, glob := range in.Globs {
+		for _, match := range glob.Matches {
+			g.known[globbed(glob, match)] = present
+		}
+	}
+	for path, sum := range in.Files {
+		g.known[path] = sum
+	}
+	w.mu.Lock()
+	w.groups[r] = g
+	w.mu.Unlock()
+	w.wake()
+}
+
+// Forget stops watching for a build.
+func (w *Watcher) Forget(r jit.Request) {
+	w.mu.Lock()
+	delete(w.groups, r)
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *Watcher) wake() {
+	select {
+	case w.kick <- struct{}{}:
+	default: // somebody has
+	}
+}
+
+// Next waits until files are not as the builds saw them, and have stopped
+// changing, and returns them sorted by path. They count as seen from then on.
+// The error is the context's.
+func (w *Watcher) Next(ctx context.Context) ([]Change, error) {
+	for {
+		w.listen()
+		if len(w.compare(false)) > 0 {
+			if err := w.settle(ctx); err != nil {
+				return nil, err
+			}
+			if changes := w.compare(true); len(changes) > 0 {
+				return changes, nil
+			}
+			continue // it was put back
+		}
+		if err := w.hint(ctx, w.every()); err != nil && !errors.Is(err, errNothing) {
+			return nil, err
+		}
+	}
+}
+
+// every is how long no hint may come before files are looked at unasked.
+func (w *Watcher) every() time.Duration {
+	switch {
+	case w.opts.Poll > 0:
+		return w.opts.Poll
+	case w.notify == nil:
+		return min(time.Second, w.opts.Every)
+	}
+	return w.opts.Every
+}
+
+// settle waits until nothing happens any more.
+func (w *Watcher) settle(ctx context.Context) error {
+	for end := time.Now().Add(settles * w.opts.Settle); time.Now().Before(end); {
+		err := w.hint(ctx, w.opts.Settle)
+		if errors.Is(err, errNothing) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.listen() // to folders that have just been made, too
+	}
+	return nil
+}
+
+// compare looks at everything and returns what differs; with take that counts
+// as known afterwards.
+func (w *Watcher) compare(take bool) []Change {
+	w.mu.Lock()
+	groups := maps.Clone(w.groups)
+	w.mu.Unlock()
+	look := newLook(w.opts.Memo)
+	found := map[string]*Change{}
+	for r, g := range groups {
+		now := look.at(g)
+		for path, what := range differences(g.known, now) {
+			if found[path] == nil {
+				found[path] = &Change{Path: path, What: what}
+			}
+			found[path].For = append(found[path].For, r)
+		}
+		if take {
+			w.take(r, g, now)
+		}
+	}
+	var out []Change
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, *found[path])
+	}
+	return out
+}
+
+// take makes now what is known, unless a build has said otherwise meanwhile.
+func (w *Watcher) take(r jit.Request, g *group, now contents) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.groups[r] == g {
+		w.groups[r] = &group{known: now, globs: g.globs, folders: g.folders}
+	}
+}
+
+// Close ends the watching. Next must have returned.
+func (w *Watcher) Close() error {
+	if w.notify == nil {
+		return nil
+	}
+	n := w.notify
+	w.notify = nil
+	return n.close()
+}
