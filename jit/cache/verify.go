@@ -100,7 +100,8 @@ func (v *verification) top() {
 	v.folder(filepath.Join(v.d.base, "log"), false)
 	if v.kind(v.d.tagPath(), false) {
 		text, err := readRegular(v.d.tagPath())
-		if signature, _, _ := strings.Cut(tagText, "\n"); err == nil && !bytes.HasPrefix(text, []byte(signature)) {
+		signature, _, _ := strings.Cut(tagText, "\n")
+		if as[*sizeError](err) || err == nil && !bytes.HasPrefix(text, []byte(signature)) {
 			v.misplaced(v.d.tagPath(), "it does not begin with the signature of a cache folder")
 		}
 	}
@@ -158,10 +159,10 @@ func (v *verification) shards(sub string, kind Kind, check func(path, name strin
 	}
 }
 
-// entries returns the names in a folder, of whatever type: the check of each tells.
+// entries returns all names in a folder. The caller checks the type of each.
 func (v *verification) entries(path string) (names []string) {
 	entries, err := os.ReadDir(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !v.bad[path] {
 		v.note(path, &MissError{Reason: err.Error()})
 	}
 	for _, e := range entries {
