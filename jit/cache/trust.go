@@ -53,7 +53,7 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil, false, &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
 	}
-	x := d.guard.inspect(path, &st, false)
+	x := d.inspect(path, &st)
 	if x == nil && !d.readOnly && st.Uid != d.guard.user {
 		x = &Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777, foreign: true}
 	}
@@ -62,6 +62,15 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 	}
 	x.inside = true
 	return []Exposure{*x}, false, nil
+}
+
+// inspect returns nil when no other user can change the file or folder of the
+// cache. Read-only caches may belong to what a user namespace shows as root.
+func (d *Dir) inspect(path string, st *unix.Stat_t) *Exposure {
+	if d.readOnly {
+		return d.guard.inspect(path, st, false)
+	}
+	return d.guard.inspectOwn(path, st, false)
 }
 
 func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
@@ -75,13 +84,13 @@ func (d *Dir) admit(path string, st *unix.Stat_t) error {
 	if d.trustForeign || d.unwritable != nil {
 		return nil
 	}
-	x := d.guard.inspect(path, st, false)
+	x := d.inspect(path, st)
 	for dir := filepath.Dir(path); x == nil && len(dir) > len(d.base) && !d.isSafe(dir); dir = filepath.Dir(dir) {
 		folder, err := lstat(dir)
 		if err != nil {
 			return &fs.PathError{Op: "stat", Path: dir, Err: err}
 		}
-		if x = d.guard.inspect(dir, &folder, false); x == nil {
+		if x = d.inspect(dir, &folder); x == nil {
 			d.noteSafe(dir)
 		}
 	}
