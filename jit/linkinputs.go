@@ -28,7 +28,7 @@ const (
 // for a prebuilt library alone, whose files outside of the tree are believed.
 func unknownInputs() *variant { return &variant{} }
 
-// knowsNoDepfile says whether a linker failed because it is older than the
+// knowsNoDepfile reports whether a linker failed because it is older than the
 // option.
 func knowsNoDepfile(out outcome) bool {
 	if out.reason == "" {

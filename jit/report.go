@@ -24,11 +24,11 @@ func readReport(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: expected a regular file, got %s; look whether the compiler is a wrapper that changes its output", path, info.Mode().Type())
+		return nil, fmt.Errorf("%s: expected a regular file, got %s; check whether the compiler is a wrapper that changes its output", path, info.Mode().Type())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxReport+1))
 	if len(data) > maxReport {
-		return nil, fmt.Errorf("%s: a list of files of more than %d bytes; look whether the compiler is a wrapper that changes its output", path, maxReport)
+		return nil, fmt.Errorf("%s: a list of files of more than %d bytes; check whether the compiler is a wrapper that changes its output", path, maxReport)
 	}
 	return data, err
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// irregularError reports something that lies in the place of a file or folder
-// of the cache and is none. The cache makes no links, pipes or devices.
+// irregularError reports something of another type in the place of a file or folder
+// of the cache. The cache makes no links, pipes or devices.
 type irregularError struct {
 	path       string
 	mode       fs.FileMode
@@ -54,8 +54,8 @@ func openRegular(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openOwn is openRegular for what is loaded or believed: a file that no other
-// user can change.
+// openOwn is openRegular for files that the process loads or trusts. It fails if another
+// user can change the file.
 func (d *Dir) openOwn(path string) (*os.File, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -126,8 +126,8 @@ func readRegular(path string) ([]byte, error) {
 	return readFD(fd, path, st.Size)
 }
 
-// readOwn is readRegular for what is believed: a file that no other user can
-// change.
+// readOwn is readRegular for files that the process trusts. It fails if another user
+// can change the file.
 func (d *Dir) readOwn(path string) ([]byte, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -182,7 +182,7 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 
 // quarantineStrange puts aside what could not be read because it is no file, is too
 // large, or can be changed by another user. Any other failure to read (no permission,
-// no file descriptor left, a bad disk) says nothing about the content, which stays.
+// no file descriptor left, a bad disk) proves nothing about the content, which stays.
 func (d *Dir) quarantineStrange(path string, err error) {
 	var foreign *UntrustedError
 	switch {

@@ -125,7 +125,7 @@ func removeDead(stage string) error {
 	return os.RemoveAll(stage)
 }
 
-// locksExclude says whether a lock in this folder keeps anybody out: on some
+// locksExclude reports whether a lock in this folder keeps anybody out: on some
 // network filesystems every lock succeeds.
 func (d *Dir) locksExclude() bool {
 	s, err := d.NewStage()

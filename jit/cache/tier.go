@@ -77,7 +77,7 @@ func (d *Dir) writeError() error {
 	return &AccessError{d.path, "write to", syscall.EROFS}
 }
 
-// Writable says why nothing can be stored here, nil when that is not known.
+// Writable returns the reason why nothing can be stored here, nil if none is known.
 func (d *Dir) Writable() error {
 	if d.unwritable != nil {
 		return d.unwritable

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkTrust fails with [*UntrustedError] when another user can change what is
-// read from the cache: through a parent folder, a symlink on the way, or a
+// checkTrust fails with [*UntrustedError] when another user can change files of the
+// cache: through a parent folder, a symlink on the way, or a
 // folder of the cache. It reports whether a folder that should be there may be
 // missing.
 func (d *Dir) checkTrust() (missing bool, err error) {
@@ -78,8 +78,8 @@ func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
 }
 
 // admit fails with [*UntrustedError] when another user can change the open file
-// of the cache, or exchange it. [Open] has looked at the folders above; those in
-// between are looked at once.
+// of the cache, or exchange it. [Open] has checked the fixed folders and those above;
+// admit checks each folder in between once.
 func (d *Dir) admit(path string, st *unix.Stat_t) error {
 	if d.trustForeign || d.unwritable != nil {
 		return nil
@@ -133,8 +133,8 @@ func (d *Dir) CheckTree(dir string) error {
 	})
 }
 
-// TakeFromOthers leaves only the owner to write to a folder and to what is in it,
-// whatever the umask is.
+// TakeFromOthers takes the write permission of group and others from a folder and from
+// everything in it. The umask decides the permissions of new files.
 func TakeFromOthers(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
