@@ -182,7 +182,7 @@ func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error)
 		return r, err
 	}
 	r.headers = treePaths(r.headers, root)
-	data, err := os.ReadFile(stage.File(toolchain.AssemblerDepfile(depFileName)))
+	data, err := readReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -208,7 +208,7 @@ func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error)
 
 // readDeps returns what the compiler says that it read.
 func readDeps(stage *cache.Stage) ([]string, error) {
-	data, err := os.ReadFile(stage.File(depFileName))
+	data, err := readReport(stage.File(depFileName))
 	if err != nil {
 		return nil, fmt.Errorf("the compiler wrote no dependency file: %w", err)
 	}
@@ -216,7 +216,7 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := os.ReadFile(stage.File(headersFile))
+	more, err := readReport(stage.File(headersFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // A compiler or linker that runs out of disk space may end without an error and leave a
-// file that lacks its end. So each file that they make is looked at before it is published:
-// all that its headers name has to lie inside the file.
+// file that lacks its end. So the manager checks each file before it publishes it: all
+// that the headers of the file name has to lie inside the file.
 
 // checkLibrary returns what is wrong with a shared library that a linker made of objects for
 // that machine ([elf.EM_NONE]: any), "" when nothing is.
@@ -50,7 +50,7 @@ func checkObject(path string, device bool) string {
 	return damage("object", path, err)
 }
 
-// damage words what is wrong with a file that a compiler made.
+// damage describes the damage of a file that a compiler made, "" if err is nil.
 func damage(what, path string, err error) string {
 	if err == nil {
 		return ""
@@ -63,7 +63,7 @@ func spaceWords(path string) string {
 	if !hasRoom(path) {
 		return "; the filesystem of the cache is full: " + unix.ENOSPC.Error()
 	}
-	return "; run it again, and look whether the compiler is a wrapper that changes its output"
+	return "; run it again, and check whether the compiler is a wrapper that changes its output"
 }
 
 // cutShort is the error of a report beside path whose end is missing.
@@ -71,7 +71,7 @@ func cutShort(path string) error {
 	if !hasRoom(path) {
 		return fmt.Errorf("its end is missing: %w", unix.ENOSPC)
 	}
-	return errors.New("its end is missing; run it again, and look whether the compiler is a wrapper that changes its output")
+	return errors.New("its end is missing; run it again, and check whether the compiler is a wrapper that changes its output")
 }
 
 // hasRoom reports whether the filesystem of path has room for a small file.

@@ -114,7 +114,7 @@ const (
 	aLinked = "linked file"
 )
 
-// say words it, "" when there is none.
+// say describes the drift of a file of that sort, "" if there is none.
 func (d drift) say(file string) string {
 	switch d.how {
 	case "":
@@ -146,7 +146,7 @@ func (w *world) digest(p string) (string, error) {
 	return w.memo.Digest(w.tc.Resolve(p))
 }
 
-// has says whether a folder holds a name.
+// has reports whether a folder holds a name.
 func (w *world) has(dir, name string) bool { return w.namesOf(dir)[name] }
 
 // namesOf are the names in a folder, not to be changed.

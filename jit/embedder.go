@@ -73,8 +73,8 @@ func (p *prober) find(e embed) (name string, ok bool) {
 	return "", false
 }
 
-// unknownEmbed notes that nobody knows which file was embedded, so that the
-// list never holds. A prebuilt library is believed.
+// unknownEmbed notes that the embedded file is not known, so that the list never holds.
+// Builds trust the lists of a prebuilt library.
 func (p *prober) unknownEmbed(where string) {
 	if !slices.Contains(p.system.unknown, where) {
 		p.system.unknown = append(p.system.unknown, where)

@@ -11,8 +11,8 @@ type embed struct {
 }
 
 // embedsIn returns the files that assembler directives in a C++ or assembler
-// text read. Comments do not count: one that speaks of such a directive would
-// make the unit one that is compiled at each build.
+// text read. Comments do not count: a unit with such a directive in a comment would
+// be compiled at each build.
 func embedsIn(text []byte) []embed {
 	if len(assemblerDirectives(text)) == 0 {
 		return nil

@@ -170,7 +170,7 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 
 // readHeaders returns what Clang alone reports.
 func readHeaders(stage *cache.Stage) ([]string, error) {
-	data, err := os.ReadFile(stage.File(headersFile))
+	data, err := readReport(stage.File(headersFile))
 	return depfile.ParseHeaders(data), err
 }
 

@@ -3,7 +3,6 @@ package jit
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ const (
 // for a prebuilt library alone, whose files outside of the tree are believed.
 func unknownInputs() *variant { return &variant{} }
 
-// knowsNoDepfile says whether a linker failed because it is older than the
+// knowsNoDepfile reports whether a linker failed because it is older than the
 // option.
 func knowsNoDepfile(out outcome) bool {
 	if out.reason == "" {
@@ -216,7 +215,7 @@ func (l *link) lists(read []string, absent []depAbsent, root string) (tree, syst
 // linkedFiles are the files that the linker says it read, in absolute paths. It
 // returns false when it does not say.
 func linkedFiles(stage *cache.Stage) (all []string, certain bool) {
-	data, err := os.ReadFile(stage.File(linkDepFile))
+	data, err := readReport(stage.File(linkDepFile))
 	if err != nil {
 		return nil, false
 	}

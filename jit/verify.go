@@ -30,10 +30,10 @@ func Verify(store *cache.Dir) (cache.VerifyReport, error) {
 	if err := filehash.Check(store.MemoPath()); err != nil {
 		note(store.MemoPath(), err.Error())
 	}
-	trees, _ := filepath.Glob(filepath.Join(store.SourcesPath(), "*"))
-	for _, dir := range trees {
-		if name := filepath.Base(dir); isLaidOut(name) {
-			note(dir, wrongTree(dir, name))
+	trees, _ := os.ReadDir(store.SourcesPath()) // there need be none
+	for _, e := range trees {
+		if dir := filepath.Join(store.SourcesPath(), e.Name()); isLaidOut(e.Name()) {
+			note(dir, wrongTree(dir, e.Name()))
 		}
 	}
 	return rep, nil

@@ -12,10 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/device"
-	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -292,78 +289,6 @@ func TestBuildFailureIsTyped(t *testing.T) {
 	var missing *toolchain.NotFoundError
 	if !errors.As(err, &build) || !errors.As(err, &missing) || build.Request.Module != "module_causal_conv1d" {
 		t.Errorf("got %v, want a BuildError around a NotFoundError", err)
-	}
-}
-
-// brokenTree is a source tree whose library lacks the operator it declares.
-func brokenTree(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	for _, dir := range []string{"csrc", "config"} {
-		sub := filepath.Join(root, dir)
-		if err := os.CopyFS(sub, os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	add := "\n[module.module_hollow]\n[[module.module_hollow.source]]\npath = \"csrc/kernels/hollow.cpp\"\n[[module.module_hollow.op]]\nname = \"hollow\"\nschema = \"(Tensor x) -> ()\"\n"
-	config := filepath.Join(root, "config/opt_compiler.toml")
-	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(config, append(text, add...), 0o644),
-		os.WriteFile(filepath.Join(root, "csrc/kernels/hollow.cpp"), []byte("int nothing;\n"), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
-func TestLibraryWithoutTheOperator(t *testing.T) {
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: brokenTree(t)})
-	_, x, _ := small()
-	err := lookup(t, r, "hollow").Call(context.Background(), x)
-	var link *jit.CompileError
-	if !errors.As(err, &link) || !strings.Contains(link.Reason, "hollow in csrc/kernels/hollow.cpp") {
-		t.Errorf("got %v, want a CompileError that names the operator and its source", err)
-	}
-}
-
-func TestConfigErrorsCarryTheirPlace(t *testing.T) {
-	root := brokenTree(t)
-	config := filepath.Join(root, "config/opt_compiler.toml")
-	if err := os.WriteFile(config, []byte("[module.module_x]\nsorce = 1\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, err := registry.Open(context.Background(), registry.Options{CacheDir: t.TempDir(), Root: root})
-	var bad *opconfig.Error
-	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "config/opt_compiler.toml:2:1: unknown key \"sorce\"") {
-		t.Errorf("got %v, want a opconfig.Error that gives line and column", err)
-	}
-}
-
-func TestBadEnvironment(t *testing.T) {
-	for name, value := range map[string]string{"MAX_JOBS": "many", "GPU_ARCHS": "gfx9999"} {
-		_, err := registry.Open(context.Background(), registry.Options{CacheDir: t.TempDir(), Getenv: env(map[string]string{name: value})})
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s=%s: got %v, want an error that names the variable", name, value, err)
-		}
-	}
-}
-
-func TestNoHome(t *testing.T) {
-	var log strings.Builder
-	ctx := zerolog.New(zerolog.SyncWriter(&log)).WithContext(context.Background())
-	tmp := t.TempDir()
-	r, err := registry.Open(ctx, registry.Options{Getenv: env(map[string]string{"TMPDIR": tmp, "HOME": "", "XDG_CACHE_HOME": ""})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if got := r.Manager().Cache().Path(); filepath.Dir(got) != tmp {
-		t.Errorf("the cache is %s", got)
-	}
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "set AITER_JIT_DIR") {
-		t.Errorf("want one warning that says what to set: %s", log.String())
 	}
 }
 

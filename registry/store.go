@@ -105,7 +105,7 @@ func (o CacheOptions) tiers(ctx context.Context) ([]*cache.Dir, error) {
 	return tiers, nil
 }
 
-// unusable says whether the error means that this user can store nothing
+// unusable reports whether the error means that this user can store nothing
 // there.
 func unusable(err error) bool {
 	var none *EnvironmentError
@@ -116,7 +116,7 @@ func unusable(err error) bool {
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotBeThere(err)
 }
 
-// cannotBeThere says whether a folder is not there and its parents cannot be made:
+// cannotBeThere reports whether a folder is not there and its parents cannot be made:
 // a home of /dev/null, as service users have it. What lies in its own place is for
 // its owner to look at.
 func cannotBeThere(err error) bool {
@@ -172,8 +172,8 @@ func (o CacheOptions) temporaryDir() string {
 	return filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
 }
 
-// checkTMPDIR refuses a folder for temporary files that is not there: nobody else
-// would look for files in it, and other programs fail without it.
+// checkTMPDIR returns an error if the folder for temporary files does not exist. A cache
+// that made the folder would hide a mistake on which other programs fail.
 func (o CacheOptions) checkTMPDIR() error {
 	dir := o.Getenv("TMPDIR")
 	if _, err := os.Stat(dir); dir != "" && errors.Is(err, fs.ErrNotExist) {

@@ -17,21 +17,22 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-const verifyLong = `Check every artifact, object and record, of the read-only caches too: its content
-against its digest, and its place against what it says it is. Checked as well are
-what may lie in a cache folder at all (no pipe, link or folder in the place of a
-file), remembered digests, counts, and laid-out sources.
+const verifyLong = `Check every artifact, object and record of the cache and of the read-only caches:
+its content against its digest, and its name against the name inside it. The command
+also checks the types of files (a pipe, link or folder in the place of a file is
+damage), remembered digests, counts, and laid-out sources.
 
-What is damaged is put aside into the folder quarantine, and the next build makes
-it anew; in a read-only cache it is passed over. The exit code is then 6.
+The command moves damaged entries to the folder quarantine, and the next build makes
+them again. In a read-only cache they stay, and builds do not use them. The exit code
+is 6 if it finds damage.
 
-What is missing, that is named by an artifact or a record and not there, is listed
-and is no failure: clean-cache and a build that was killed leave such gaps, and a
-build that needs it makes it again. In a cache made by build --output it is damage,
-since there nothing can make it again.
+The command also lists missing files: those that an artifact or a record names and that
+do not exist. They are no failure: clean-cache and a build that was killed leave such
+gaps, and a build that needs a missing file makes it again. In a cache made by
+build --output a missing file is damage, because no build makes it there.
 
---rebuild compiles what a build would take from the cache once more, in a scratch
-folder, and compares the bytes. What has changed since it was built is skipped.`
+--rebuild compiles all stored modules again, in a scratch folder, and compares the
+bytes. It skips modules whose inputs have changed.`
 
 // verifyReport is what cache verify --json prints.
 type verifyReport struct {
@@ -147,7 +148,7 @@ func (a *app) printFaults(rep verifyReport) {
 	}
 }
 
-// shown quotes text in which a file's name has brought control characters.
+// shown quotes text with control characters, which come from names of files.
 func shown(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -183,7 +184,7 @@ func (rep verifyReport) verdict() error {
 	return errors.Join(errs...)
 }
 
-// whatNow tells what became of the damaged entries.
+// whatNow describes where the damaged entries are now.
 func (rep verifyReport) whatNow() string {
 	kept := 0
 	for _, f := range rep.Faults {
@@ -193,10 +194,10 @@ func (rep verifyReport) whatNow() string {
 	}
 	var words []string
 	if n := len(rep.Faults) - kept; n > 0 {
-		words = append(words, fmt.Sprintf("%d put aside, and made again by the next build that needs them", n))
+		words = append(words, fmt.Sprintf("%d put aside; the next build that needs them makes them again", n))
 	}
 	if kept > 0 {
-		words = append(words, fmt.Sprintf("%d left as they are, because the cache is only read or they cannot be read; builds pass them over", kept))
+		words = append(words, fmt.Sprintf("%d left as they are, because the cache is read-only or they cannot be read; builds do not use them", kept))
 	}
 	return strings.Join(words, "; ")
 }

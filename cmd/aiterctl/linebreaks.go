@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// checkLines refuses arguments and variables with a line break. In a path it would begin
-// a line of the output that looks like one of the program's own, and [visible] cannot
-// tell it from those.
+// checkLines returns an error for arguments and variables with a line break. A line break
+// in a path would begin a line of the output that looks like the program's own, and
+// [visible] cannot tell the two apart.
 func checkLines(args, environ []string) error {
 	for _, arg := range args {
 		if strings.Contains(arg, "\n") {
@@ -23,8 +23,8 @@ func checkLines(args, environ []string) error {
 	return nil
 }
 
-// isRead reports whether a variable is one that the program or its libraries take a
-// path, a name or a list from.
+// isRead reports whether the program or its libraries read a path, a name or a list from
+// the variable.
 func isRead(name string) bool {
 	return strings.HasPrefix(name, "AITER_") || slices.Contains([]string{
 		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_DRIVER_PATH", "CXX", "CK_DIR",

@@ -9,8 +9,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// console writes log lines to the screen. In color they pass the screen's escapes by,
-// so that whatever zerolog does not quote is made visible first.
+// console returns a writer of log lines to the screen. The screen would escape the
+// color codes, so colored lines bypass it. visibleEvent escapes the parts that
+// zerolog does not quote.
 func (a *app) console(colored bool) zerolog.ConsoleWriter {
 	var out io.Writer = a.err
 	if colored {
@@ -19,7 +20,7 @@ func (a *app) console(colored bool) zerolog.ConsoleWriter {
 	return zerolog.ConsoleWriter{Out: out, NoColor: !colored, TimeFormat: time.TimeOnly, FormatPrepare: visibleEvent}
 }
 
-// rawScreen writes to a screen without escapes.
+// rawScreen writes text to a screen as it is.
 type rawScreen struct{ *screen }
 
 // Write implements io.Writer.
@@ -30,8 +31,8 @@ func (s rawScreen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// visibleEvent makes a log event visible on one line: names of fields, the message, and
-// what is in lists and objects. zerolog itself quotes fields that are strings.
+// visibleEvent escapes control characters in a log event: in the names of fields, the
+// message, lists and objects. zerolog itself quotes fields that are strings.
 func visibleEvent(event map[string]any) error {
 	for _, name := range slices.Collect(maps.Keys(event)) {
 		value := event[name]

@@ -9,8 +9,8 @@ import (
 )
 
 // screen is stderr. On a terminal it can keep a status line below what is
-// written to it. Like [visible] it writes control characters as escapes; its own,
-// for the status line, are the only others.
+// written to it. Like [visible] it escapes control characters; it writes only those of
+// the status line as they are.
 type screen struct {
 	terminal bool
 

@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// visible writes text in which every control character but newline and tab is an
-// escape: ESC is \x1b. Names and messages come from outside, and a terminal obeys
-// control characters. It does so on files and pipes too, which end on terminals.
-// Inside the strings of JSON the escapes that it writes are JSON's own.
+// visible writes text to another writer, with escapes for all control characters
+// but newline and tab: ESC becomes \x1b. File names and compiler messages may hold
+// control characters, and a terminal executes them. visible escapes output to files
+// and pipes too, because users print those on terminals. The escapes of characters
+// that a JSON encoder leaves in strings are valid JSON.
 type visible struct {
 	to io.Writer
 
@@ -33,7 +34,7 @@ func (v *visible) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what is left of a character that nothing continued.
+// flush writes the beginning of a character that no write has continued.
 func (v *visible) flush() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -59,8 +60,9 @@ func wholeCharacters(text []byte) int {
 // oneLine is s with newlines and tabs escaped too.
 func oneLine(s string) string { return string(appendVisible(nil, []byte(s), true)) }
 
-// appendVisible appends text to out. Whatever is not graphic is escaped: control
-// characters, those that change the direction of text, and bytes that are not UTF-8.
+// appendVisible appends text to out, and escapes control characters, characters that
+// change the direction of text, and bytes that are not UTF-8. With line set it
+// escapes newlines and tabs too.
 func appendVisible(out, text []byte, line bool) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)

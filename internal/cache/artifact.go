@@ -164,8 +164,8 @@ func (d *Dir) Artifact(id string) (Artifact, error) {
 	return d.artifactBy(id, (*Dir).hashLibrary)
 }
 
-// OpenArtifact is [Dir.Artifact] with the library open: the digest is that of the
-// file which was opened, whatever its name leads to afterwards.
+// OpenArtifact is [Dir.Artifact] and returns the library open. The digest is that of the
+// open file, even if another file gets its name afterwards.
 func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) {
 	a, err = d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
 		f, err := from.openOwn(a.Path)

@@ -59,14 +59,14 @@ func (d *Dir) verify(path, digest string) error {
 	return nil
 }
 
-// HasDigest says whether a file has that SHA-256.
+// HasDigest reports whether a file has that SHA-256.
 func HasDigest(path, digest string) bool {
 	got, err := hashFile(path)
 	return err == nil && got == digest
 }
 
-// hashOwn is hashFile for what is loaded or linked: a file that no other user
-// can change.
+// hashOwn is hashFile for files that a process loads or links. It fails if another
+// user can change the file.
 func (d *Dir) hashOwn(path string) (string, error) {
 	f, err := d.openOwn(path)
 	if err != nil {
@@ -93,8 +93,9 @@ func hashReader(r io.Reader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// syncAndHash makes a file durable, and writable for nobody but its owner, before
-// it is published under its digest. Compilers set the mode that the umask leaves.
+// syncAndHash prepares a file for publication: it takes the write permission from group
+// and others, syncs the file to the disk, and returns its SHA-256. The umask decides
+// the mode that a compiler gives a file.
 func syncAndHash(path string) (string, error) {
 	f, err := openRegular(path)
 	if err != nil {
@@ -102,7 +103,7 @@ func syncAndHash(path string) (string, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Mode()&0o022 != 0 {
-		_ = f.Chmod(info.Mode() &^ 0o022) // a filesystem without modes is up to TrustForeign
+		_ = f.Chmod(info.Mode() &^ 0o022) // a filesystem without modes needs TrustForeign
 	}
 	if err := f.Sync(); err != nil {
 		return "", err

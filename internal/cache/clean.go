@@ -24,7 +24,7 @@ type CleanRequest struct {
 	ages ages // of what no artifact needs
 }
 
-// everything says that the request asks for an empty cache.
+// everything reports whether the request asks for an empty cache.
 func (r CleanRequest) everything() bool {
 	return r.Match == nil && r.OlderThan == 0 && r.MaxSize == 0 && r.MaxCount == 0
 }

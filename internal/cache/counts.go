@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -100,11 +99,24 @@ func (d *Dir) sumCounts() {
 		return // somebody else does it, or will
 	}
 	defer f.Close()
-	data, err := io.ReadAll(f)
+	data, err := d.readCounts(f)
 	if err != nil || len(data) <= maxCounts {
 		return
 	}
 	d.replaceCounts(encodeCounts(parseCounts(data)))
+}
+
+// readCounts reads the open file of counts. One that is too large is put aside.
+func (d *Dir) readCounts(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data, err := readFD(int(f.Fd()), d.countsPath(), info.Size())
+	if as[*sizeError](err) {
+		_ = d.corrupt("file", "", d.countsPath(), err.Error())
+	}
+	return data, err
 }
 
 func encodeCounts(counts []Count) []byte {
@@ -182,9 +194,13 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // mendCounts puts the file of counts aside when lines of it are damaged, and writes the sums
-// of the others. It returns what is wrong, "" when nothing is.
+// of the others. It returns the fault, "" if there is none.
 func (d *Dir) mendCounts() (fault string) {
 	data, err := readRegular(d.countsPath())
+	if as[*sizeError](err) {
+		d.quarantineStrange(d.countsPath(), err)
+		return err.Error()
+	}
 	if err != nil {
 		return ""
 	}
@@ -201,7 +217,7 @@ func (d *Dir) mendCounts() (fault string) {
 		return fault
 	}
 	defer f.Close()
-	if data, err = io.ReadAll(f); err != nil {
+	if data, err = d.readCounts(f); err != nil {
 		return fault
 	}
 	d.Quarantine(d.countsPath())

@@ -14,7 +14,8 @@ import (
 type guard struct {
 	user uint32 // effective user id of the process
 	// root owns "/". It is 65534 instead of 0 in a user namespace that does not
-	// map root. The owner of "/" can replace every file, so it is trusted.
+	// map root. The owner of "/" can replace every file, so it is trusted. Such a
+	// namespace shows the files of all other users with that id too.
 	root uint32
 	etc  string // folder of passwd and group
 }
@@ -42,6 +43,13 @@ func (g guard) inspect(path string, st *unix.Stat_t, mayShare bool) *Exposure {
 }
 
 func (g guard) isRoot(uid uint32) bool { return uid == 0 || uid == g.root }
+
+// inspectOwn is inspect for what lies where other users can make files: only the
+// user and the real root may own it.
+func (g guard) inspectOwn(path string, st *unix.Stat_t, mayShare bool) *Exposure {
+	g.root = 0
+	return g.inspect(path, st, mayShare)
+}
 
 // isPrivateGroup reports whether the user is the only member of the group, as
 // on distributions with the umask 002. The group bits are those of the group
@@ -155,8 +163,8 @@ func (w *pathWalk) enter(dir string, st *unix.Stat_t) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return unix.ENOTDIR
 	}
-	w.at, w.shared = dir, st.Mode&0o022 != 0
 	w.note(dir, st)
+	w.at, w.shared = dir, st.Mode&0o022 != 0
 	return nil
 }
 
@@ -186,7 +194,11 @@ func (w *pathWalk) note(path string, st *unix.Stat_t) {
 		return
 	}
 	w.seen[path] = true
-	if h := w.inspect(path, st, true); h != nil {
+	inspect := w.inspect
+	if w.shared && path != "/" {
+		inspect = w.inspectOwn
+	}
+	if h := inspect(path, st, true); h != nil {
 		w.exposed = append(w.exposed, *h)
 	}
 }

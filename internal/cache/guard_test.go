@@ -204,3 +204,32 @@ func TestAFolderOfThePrivateGroupIsTrusted(t *testing.T) {
 		t.Errorf("of the owner of the root folder: %d exposed", n)
 	}
 }
+
+// A user namespace that does not map root shows the files of root and of all other
+// users with one id. Where others can make files, such a file may be anybody's.
+func TestFilesOfUnmappedUsersInSharedFolders(t *testing.T) {
+	needRoot(t)
+	dir := place(t, "mkdir -p s/cache own/cache; chmod 1777 s; ln -s ../own s/link; chown -h 12345 s s/cache s/link own own/cache")
+	g := guard{user: 54321, root: other, etc: "/etc"}
+	for path, want := range map[string]int{"own/cache": 0, "s": 0, "s/cache": 1, "s/link": 1} {
+		if list, _, err := g.walk(filepath.Join(dir, path)); err != nil || len(list) != want {
+			t.Errorf("%s: %+v, %v, want %d exposed", path, list, err, want)
+		}
+	}
+}
+
+// Only a read-only cache may belong to what a user namespace shows as root.
+func TestTheOwnCacheOfUnmappedUsers(t *testing.T) {
+	needRoot(t)
+	f := newFilled(t)
+	if err := os.Chown(f.dir.BlobPath(f.blob), other, other); err != nil {
+		t.Fatal(err)
+	}
+	for _, tier := range []bool{true, false} { // the second puts the object aside
+		d := newDir(f.dir.path, Options{})
+		d.readOnly, d.guard.root = tier, other
+		if _, err := d.Blob(f.blob); (err == nil) != tier {
+			t.Errorf("read-only %v: %v", tier, err)
+		}
+	}
+}

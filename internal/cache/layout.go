@@ -55,7 +55,7 @@ func layoutNumber(name string) int {
 }
 
 // Outdated returns the layout of an older version of this program that has a record of
-// that name in this cache folder, "" when none has.
+// that name in this cache folder, "" if no layout has one.
 func (d *Dir) Outdated(kind Kind, key Key) string {
 	for _, name := range otherLayouts(d.path) {
 		older := &Dir{base: filepath.Join(d.path, name)}
@@ -82,11 +82,11 @@ func (d *Dir) sweepLayouts(age time.Duration, dryRun bool, rep *CleanReport) {
 	}
 }
 
-// lastUse is when builds last used the layout folder at path: each appends to counts,
-// and sets the time of an artifact that it uses.
+// lastUse returns when builds last used the layout folder at path: each build appends to
+// counts, and sets the time of an artifact that it uses.
 func lastUse(path string) time.Time {
 	var last time.Time
-	used, _ := filepath.Glob(filepath.Join(path, "artifact", "*")) // a constant pattern is never bad
+	used := (&Dir{base: path}).matching("artifact/*")
 	for _, p := range append(used, path, filepath.Join(path, "counts"), filepath.Join(path, "stage")) {
 		if info, err := os.Lstat(p); err == nil && info.ModTime().After(last) {
 			last = info.ModTime()

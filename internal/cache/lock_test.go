@@ -15,7 +15,10 @@ import (
 )
 
 func TestSweepRemovesAllLitter(t *testing.T) {
-	d := open(t)
+	d, err := Open(filepath.Join(t.TempDir(), "a[b]*"), Options{}) // what patterns of names are made of
+	if err != nil {
+		t.Fatal(err)
+	}
 	lock, err := d.Lock(context.Background(), LockRequest{Key: Lines{{"held", ""}}.Key()})
 	if err != nil {
 		t.Fatal(err)

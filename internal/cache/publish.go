@@ -75,8 +75,8 @@ func (d *Dir) Quarantine(path string) {
 	_ = os.RemoveAll(path)
 }
 
-// corrupt puts aside what lies at path, tells whoever watches, and returns the
-// miss that it is.
+// corrupt puts the entry at path aside, reports it to the observer of faults, and
+// returns the miss.
 func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
 	d.Quarantine(path)
 	d.tell(Fault{Path: path, Reason: reason})

@@ -24,7 +24,7 @@ const (
 	Compiler Kind = "compiler" // toolchain digest -> the files that make it
 )
 
-// MissError says that nothing good is stored under a name, and why.
+// MissError reports that the cache has no good entry of a name, and the reason.
 type MissError struct {
 	Kind   Kind
 	Key    string
@@ -71,7 +71,7 @@ func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	return nil, err
 }
 
-// Has says whether this cache, or a tier below it, has something stored under key,
+// Has reports whether this cache, or a tier below it, has something stored under key,
 // without reading it.
 func (d *Dir) Has(kind Kind, key Key) bool {
 	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
@@ -154,8 +154,8 @@ func encodeRecord(kind Kind, key Key, body []byte) []byte {
 	return append([]byte(SHA256(named)+" "), named...)
 }
 
-// decodeRecord returns the body of a stored record. fault says why raw is not the record
-// of that kind and key, "" when it is.
+// decodeRecord returns the body of a stored record. fault is the reason why raw is not
+// the record of that kind and key, "" if it is.
 func decodeRecord(kind Kind, key Key, raw []byte) (body []byte, fault string) {
 	sum, named, ok := bytes.Cut(raw, []byte(" "))
 	if !ok || string(sum) != SHA256(named) {

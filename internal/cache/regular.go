@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// irregularError reports something that lies in the place of a file or folder
-// of the cache and is none. The cache makes no links, pipes or devices.
+// irregularError reports something of another type in the place of a file or folder
+// of the cache. The cache makes no links, pipes or devices.
 type irregularError struct {
 	path       string
 	mode       fs.FileMode
@@ -54,8 +54,8 @@ func openRegular(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openOwn is openRegular for what is loaded or believed: a file that no other
-// user can change.
+// openOwn is openRegular for files that the process loads or trusts. It fails if another
+// user can change the file.
 func (d *Dir) openOwn(path string) (*os.File, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -126,8 +126,8 @@ func readRegular(path string) ([]byte, error) {
 	return readFD(fd, path, st.Size)
 }
 
-// readOwn is readRegular for what is believed: a file that no other user can
-// change.
+// readOwn is readRegular for files that the process trusts. It fails if another user
+// can change the file.
 func (d *Dir) readOwn(path string) ([]byte, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -141,7 +141,24 @@ func (d *Dir) readOwn(path string) ([]byte, error) {
 	return readFD(fd, path, st.Size)
 }
 
+// maxRead bounds what is read into memory of one file. The largest that the cache
+// writes is the record of a failure, with what the compiler printed.
+const maxRead = 64 << 20
+
+// sizeError reports a file that is larger than any that the cache writes.
+type sizeError struct {
+	path string
+	size int64 // bytes
+}
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("corrupt: %s has %d bytes, expected at most %d", e.path, e.size, maxRead)
+}
+
 func readFD(fd int, path string, size int64) ([]byte, error) {
+	if size > maxRead {
+		return nil, &sizeError{path, size}
+	}
 	// One byte more shows that the file does not go on.
 	data := make([]byte, 0, size+1)
 	for {
@@ -154,21 +171,24 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 		case n == 0:
 			return data, nil
 		}
-		if data = data[:len(data)+n]; len(data) == cap(data) {
+		if data = data[:len(data)+n]; len(data) > maxRead {
+			return nil, &sizeError{path, int64(len(data))}
+		}
+		if len(data) == cap(data) {
 			data = slices.Grow(data, 512)
 		}
 	}
 }
 
-// quarantineStrange puts aside what could not be read because it is no file, or
-// because another user can change it. Any other failure to read (no permission,
-// no file descriptor left, a bad disk) says nothing about the content, which stays.
+// quarantineStrange puts aside what could not be read because it is no file, is too
+// large, or can be changed by another user. Any other failure to read (no permission,
+// no file descriptor left, a bad disk) proves nothing about the content, which stays.
 func (d *Dir) quarantineStrange(path string, err error) {
 	var foreign *UntrustedError
 	switch {
 	case errors.As(err, &foreign):
 		d.quarantineForeign(path, foreign)
-	case as[*irregularError](err):
+	case as[*irregularError](err), as[*sizeError](err):
 		_ = d.corrupt("file", "", path, err.Error())
 	}
 }

@@ -125,7 +125,7 @@ func removeDead(stage string) error {
 	return os.RemoveAll(stage)
 }
 
-// locksExclude says whether a lock in this folder keeps anybody out: on some
+// locksExclude reports whether a lock in this folder keeps anybody out: on some
 // network filesystems every lock succeeds.
 func (d *Dir) locksExclude() bool {
 	s, err := d.NewStage()
@@ -143,8 +143,7 @@ func (d *Dir) locksExclude() bool {
 
 // sweepTemp removes what is in the way of being made under a lock.
 func (d *Dir) sweepTemp(pattern string, remove func(string) error) int {
-	paths, _ := filepath.Glob(filepath.Join(d.base, pattern)) // a constant pattern is never bad
-	if len(paths) == 0 {
+	if len(d.matching(pattern)) == 0 {
 		return 0
 	}
 	age := time.Duration(0)
@@ -170,13 +169,25 @@ func (d *Dir) removeUnderMemoLock(path string) error {
 
 func (d *Dir) sweepOld(pattern string, age time.Duration, remove func(string) error) int {
 	n := 0
-	paths, _ := filepath.Glob(filepath.Join(d.base, pattern)) // a constant pattern is never bad
-	for _, path := range paths {
+	for _, path := range d.matching(pattern) {
 		if olderThan(path, age) && remove(path) == nil {
 			n++
 		}
 	}
 	return n
+}
+
+// matching returns the paths of the cache whose last name matches the pattern.
+// filepath.Glob would take a "[" in the name of the cache folder for a pattern.
+func (d *Dir) matching(pattern string) (paths []string) {
+	dir, last := filepath.Split(filepath.Join(d.base, pattern))
+	entries, _ := os.ReadDir(dir) // there need be none
+	for _, e := range entries {
+		if ok, _ := filepath.Match(last, e.Name()); ok { // a constant pattern is never bad
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
 }
 
 func olderThan(path string, age time.Duration) bool {

@@ -42,7 +42,7 @@ type TierError struct {
 }
 
 func (e *TierError) Error() string {
-	return fmt.Sprintf("no cache to read in %s: %v; aiterctl build --output %s makes one, and AITER_JIT_PATH names those to read", e.Path, e.Err, e.Path)
+	return fmt.Sprintf("no cache to read in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, quote(e.Path))
 }
 
 // Unwrap returns the system's error.
@@ -77,7 +77,7 @@ func (d *Dir) writeError() error {
 	return &AccessError{d.path, "write to", syscall.EROFS}
 }
 
-// Writable says why nothing can be stored here, nil when that is not known.
+// Writable returns the reason why nothing can be stored here, nil if none is known.
 func (d *Dir) Writable() error {
 	if d.unwritable != nil {
 		return d.unwritable

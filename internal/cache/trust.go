@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkTrust fails with [*UntrustedError] when another user can change what is
-// read from the cache: through a parent folder, a symlink on the way, or a
+// checkTrust fails with [*UntrustedError] when another user can change files of the
+// cache: through a parent folder, a symlink on the way, or a
 // folder of the cache. It reports whether a folder that should be there may be
 // missing.
 func (d *Dir) checkTrust() (missing bool, err error) {
@@ -53,7 +53,7 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil, false, &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
 	}
-	x := d.guard.inspect(path, &st, false)
+	x := d.inspect(path, &st)
 	if x == nil && !d.readOnly && st.Uid != d.guard.user {
 		x = &Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777, foreign: true}
 	}
@@ -64,24 +64,33 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 	return []Exposure{*x}, false, nil
 }
 
+// inspect returns nil when no other user can change the file or folder of the
+// cache. Read-only caches may belong to what a user namespace shows as root.
+func (d *Dir) inspect(path string, st *unix.Stat_t) *Exposure {
+	if d.readOnly {
+		return d.guard.inspect(path, st, false)
+	}
+	return d.guard.inspectOwn(path, st, false)
+}
+
 func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
 	return &UntrustedError{Path: d.path, User: int(d.guard.user), Tier: d.readOnly, Exposed: exposed, base: d.base}
 }
 
 // admit fails with [*UntrustedError] when another user can change the open file
-// of the cache, or exchange it. [Open] has looked at the folders above; those in
-// between are looked at once.
+// of the cache, or exchange it. [Open] has checked the fixed folders and those above;
+// admit checks each folder in between once.
 func (d *Dir) admit(path string, st *unix.Stat_t) error {
 	if d.trustForeign || d.unwritable != nil {
 		return nil
 	}
-	x := d.guard.inspect(path, st, false)
+	x := d.inspect(path, st)
 	for dir := filepath.Dir(path); x == nil && len(dir) > len(d.base) && !d.isSafe(dir); dir = filepath.Dir(dir) {
 		folder, err := lstat(dir)
 		if err != nil {
 			return &fs.PathError{Op: "stat", Path: dir, Err: err}
 		}
-		if x = d.guard.inspect(dir, &folder, false); x == nil {
+		if x = d.inspect(dir, &folder); x == nil {
 			d.noteSafe(dir)
 		}
 	}
@@ -124,8 +133,8 @@ func (d *Dir) CheckTree(dir string) error {
 	})
 }
 
-// TakeFromOthers leaves only the owner to write to a folder and to what is in it,
-// whatever the umask is.
+// TakeFromOthers takes the write permission of group and others from a folder and from
+// everything in it. The umask decides the permissions of new files.
 func TakeFromOthers(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

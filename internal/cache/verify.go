@@ -24,9 +24,9 @@ type Fault struct {
 type VerifyReport struct {
 	Checked int     `json:"checked"` // entries that were looked at
 	Faults  []Fault `json:"faults"`  // damage
-	// Missing is what an artifact or a record names and what is not there. It is no
-	// damage: a build that is interrupted and a cleaning leave such gaps, and a build
-	// that needs it makes it again.
+	// Missing lists files that an artifact or a record names and that do not exist. They
+	// are no damage: an interrupted build and a cleaning leave such gaps, and a build
+	// that needs such a file makes it again.
 	Missing []Fault `json:"missing"`
 }
 
@@ -66,7 +66,8 @@ func (v *verification) all() {
 	v.missing(artifacts)
 }
 
-// note counts what was looked at, and reports err. What is absent was removed meanwhile.
+// note counts an entry as checked, and reports err. Another process has removed an entry
+// that is absent.
 func (v *verification) note(path string, err error) {
 	var miss *MissError
 	if errors.As(err, &miss) && miss.Reason == absent {
@@ -100,7 +101,8 @@ func (v *verification) top() {
 	v.folder(filepath.Join(v.d.base, "log"), false)
 	if v.kind(v.d.tagPath(), false) {
 		text, err := readRegular(v.d.tagPath())
-		if signature, _, _ := strings.Cut(tagText, "\n"); err == nil && !bytes.HasPrefix(text, []byte(signature)) {
+		signature, _, _ := strings.Cut(tagText, "\n")
+		if as[*sizeError](err) || err == nil && !bytes.HasPrefix(text, []byte(signature)) {
 			v.misplaced(v.d.tagPath(), "it does not begin with the signature of a cache folder")
 		}
 	}
@@ -158,10 +160,10 @@ func (v *verification) shards(sub string, kind Kind, check func(path, name strin
 	}
 }
 
-// entries returns the names in a folder, of whatever type: the check of each tells.
+// entries returns all names in a folder. The caller checks the type of each.
 func (v *verification) entries(path string) (names []string) {
 	entries, err := os.ReadDir(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !v.bad[path] {
 		v.note(path, &MissError{Reason: err.Error()})
 	}
 	for _, e := range entries {
@@ -205,7 +207,7 @@ func (v *verification) artifacts() (good []Artifact) {
 	return good
 }
 
-// missing notes what artifacts and records name and what is not there. An exported
+// missing notes files that artifacts and records name and that do not exist. An exported
 // artifact has to have its records: nothing makes them again where it is used.
 func (v *verification) missing(artifacts []Artifact) {
 	gone := map[string]string{} // path -> what needs it

@@ -199,3 +199,67 @@ func asNobody(t *testing.T, d *Dir) (rep VerifyReport, err error) {
 	<-done
 	return rep, err
 }
+
+// TestHugeFilesAreDamage: a file larger than any that the cache writes is not read into
+// memory, by Verify or by what uses it.
+func TestHugeFilesAreDamage(t *testing.T) {
+	const size = 1 << 40 // bytes, of a file without blocks
+	key := Lines{{"a", "b"}}.Key()
+	places := map[string]func(d *Dir, a Artifact) (path, reported string){
+		"record":      func(d *Dir, _ Artifact) (string, string) { p := d.recordPath(Object, key); return p, p },
+		"description": func(_ *Dir, a Artifact) (string, string) { p := filepath.Dir(a.Path); return p + "/" + artifactMeta, p },
+		"counts":      func(d *Dir, _ Artifact) (string, string) { return d.countsPath(), d.countsPath() },
+		"tag":         func(d *Dir, _ Artifact) (string, string) { return d.tagPath(), d.tagPath() },
+	}
+	uses := map[string]func(d *Dir, a Artifact){
+		"verify": func(*Dir, Artifact) {},
+		"use": func(d *Dir, a Artifact) {
+			if _, err := d.Get(Object, key); err != nil {
+				wantMiss(t, err, "expected at most")
+			}
+			if _, err := d.Artifact(a.ID); err != nil {
+				wantMiss(t, err, "expected at most")
+			}
+			d.Count(Count{Event: UnitHit, N: 1})
+		},
+	}
+	for place, find := range places {
+		for how, use := range uses {
+			var faults []Fault
+			d, err := Open(t.TempDir(), Options{Faulty: func(f Fault) { faults = append(faults, f) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := addArtifact(t, d, "library")
+			d.Count(Count{Event: UnitMiss, N: 1})
+			path, reported := find(d, a)
+			if err := errors.Join(d.Put(Object, key, []byte("x")), os.Truncate(path, size)); err != nil {
+				t.Fatal(err)
+			}
+			use(d, a)
+			if rep, err := d.Verify(); err != nil || how == "verify" && len(rep.Faults) != 1 {
+				t.Errorf("%s: %+v, %v", place, rep, err)
+			}
+			if len(faults) != 1 || faults[0].Path != reported {
+				t.Errorf("%s, %s: told %+v, want %s", place, how, faults, reported)
+			}
+		}
+	}
+}
+
+// TestDamagedFolderInATierIsOneFault: what is below it is not looked for.
+func TestDamagedFolderInATierIsOneFault(t *testing.T) {
+	f := newFilled(t)
+	if err := errors.Join(os.RemoveAll(f.dir.base+"/artifact"), os.WriteFile(f.dir.base+"/artifact", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t)
+	tier, err := OpenTier(f.dir.path, Options{TrustForeign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Over(tier)
+	if rep, err := d.Verify(); err != nil || len(rep.Faults) != 1 {
+		t.Errorf("%+v, %v, want one fault", rep.Faults, err)
+	}
+}

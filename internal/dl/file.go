@@ -9,13 +9,14 @@ import (
 	"syscall"
 )
 
-// OpenFile loads the library in the open file f, whatever its name leads to by
-// now, and calls it by that name. f stays open and is the caller's. The error is
-// an *OpenError.
+// OpenFile loads the library in the open file f, even if another file has its
+// name now. The name of the library is that of f. The caller closes f. The error
+// is an *OpenError.
 //
-// The dynamic linker opens a name below /proc that stands for the descriptor.
-// Where /proc is not mounted it opens the file's own name, after a look whether
-// that still leads to f; it can be exchanged in between.
+// The dynamic linker opens a name below /proc that leads to the descriptor. If
+// /proc is not mounted, OpenFile checks that the file's own name leads to f, and
+// the dynamic linker opens that name. Another process can exchange the file
+// between the two.
 func OpenFile(f *os.File, flags Flags) (*Library, error) {
 	handle, err := openFile(f, flags)
 	if err != nil {
@@ -55,7 +56,7 @@ func openByName(f *os.File, flags Flags) (uintptr, error) {
 	return open(f.Name(), flags)
 }
 
-// duplicate returns another descriptor of f that programs started later do not get.
+// duplicate returns another descriptor of f, which child processes do not inherit.
 func duplicate(f *os.File) (uintptr, error) {
 	fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_DUPFD_CLOEXEC, 0)
 	if errno != 0 {
@@ -64,11 +65,11 @@ func duplicate(f *os.File) (uintptr, error) {
 	return fd, nil
 }
 
-// procName returns a path of the descriptor fd of f, and whether it leads there. It
-// has the number of the process, so that debuggers can open it; "/proc/self" would
-// be theirs. The dynamic linker knows loaded libraries by name and by inode, so
-// slashes and dots spell a random number: no later library gets the same name,
-// even if the host program closes descriptors that are not its own.
+// procName returns a path of the descriptor fd, and reports whether the path leads to
+// f. The path has the number of the process: a debugger that opens "/proc/self" gets
+// its own descriptors. The dynamic linker identifies loaded libraries by name and by
+// inode. Slashes and dots encode a random number, so that no later library gets the
+// same name, even if the host program closes descriptors that are not its own.
 func procName(f *os.File, fd uintptr) (name string, ok bool) {
 	self, err := os.Readlink("/proc/self")
 	if err != nil {

@@ -14,6 +14,9 @@ func Check(path string) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
+	if info.Size() > maxFile {
+		return fmt.Errorf("it has %d bytes, expected at most %d", info.Size(), maxFile)
+	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

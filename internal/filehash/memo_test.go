@@ -310,3 +310,15 @@ func BenchmarkOpen10k(b *testing.B) {
 		}
 	}
 }
+
+// TestCheckOfAHugeFile: Check does not read it into memory.
+func TestCheckOfAHugeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "memo")
+	write(t, path, magic)
+	if err := os.Truncate(path, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(path); err == nil || !strings.Contains(err.Error(), "expected at most") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,34 @@
+package jit
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxReport bounds the lists of files that compilers and linkers write.
+const maxReport = 64 << 20 // bytes
+
+// readReport reads a list of files that a compiler or linker has written. A wrapper may
+// have put anything in its place, such as a named pipe.
+func readReport(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: expected a regular file, got %s; check whether the compiler is a wrapper that changes its output", path, info.Mode().Type())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxReport+1))
+	if len(data) > maxReport {
+		return nil, fmt.Errorf("%s: a list of files of more than %d bytes; check whether the compiler is a wrapper that changes its output", path, maxReport)
+	}
+	return data, err
+}

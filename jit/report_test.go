@@ -1,0 +1,53 @@
+package jit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// TestReportsThatAreNone: a compiler wrapper that puts something else in the place of the
+// dependency file fails the build at once.
+func TestReportsThatAreNone(t *testing.T) {
+	for name, tt := range map[string]struct{ command, want string }{
+		"a pipe":      {`rm "$f"; mkfifo "$f"`, "expected a regular file"},
+		"a huge file": {`truncate -s 1T "$f"`, "of more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.cxx = filepath.Join(t.TempDir(), "cxx")
+			script := "#!/bin/sh\ng++ \"$@\" || exit\nfor f; do case $f in */unit.d) " + tt.command + ";; esac; done\n"
+			if err := os.WriteFile(b.cxx, []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			within(t, name, func() (any, error) {
+				_, err := b.manager().Build(context.Background(), demo(t))
+				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "unit.d") {
+					return nil, errors.Join(errors.New("expected an error with "+tt.want+", got"), err)
+				}
+				return nil, nil
+			})
+		})
+	}
+}
+
+// TestVerifyFindsSourcesInAFolderWithBrackets: the name of the cache folder is no pattern.
+func TestVerifyFindsSourcesInAFolderWithBrackets(t *testing.T) {
+	b := newBench(t)
+	store := openStore(t, filepath.Join(t.TempDir(), "a[b]*"))
+	dir, err := jit.NewEmbeddedTree(os.DirFS(b.root), store).Dir(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "src/a.cpp"), []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := jit.Verify(store); err != nil || len(rep.Faults) != 1 || rep.Faults[0].Path != dir {
+		t.Errorf("%+v, %v, want a fault of %s", rep.Faults, err, dir)
+	}
+}
