@@ -64,7 +64,7 @@ func levels() []string {
 	return []string{"scalar"}
 }
 
-// Every instruction set that this processor has passes the tests named here.
+// testLevels runs part of the suite on each instruction set of this processor.
 func testLevels(t *testing.T) { tryLevels(t) }
 
 // The same with a build that fills local variables without an initial value with a pattern.
@@ -80,21 +80,49 @@ func TestCPUPatterned(t *testing.T) {
 
 func tryLevels(t *testing.T, env ...string) {
 	t.Helper()
-	tests := "(TestWidths|TestSpecialValues|TestSubnormals|TestNotSeenAtTheEnd|TestSuite)"
+	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestNotSeenAtTheEnd", "TestSuite"}
 	all := levels()
 	if testenv.Race {
 		all = all[:1] // the race detector sees Go alone, which is the same at each level
 	}
 	for _, level := range all {
-		out, err := again(t, append([]string{"AITER_CPU_ISA=" + level}, env...), tests, "-samples=25", "-seed=7")
+		out, err := again(t, append([]string{"AITER_CPU_ISA=" + level}, env...), "("+strings.Join(tests, "|")+")", "-samples=25", "-seed=7")
+		if err == nil {
+			err = allPassed(out, tests)
+		}
 		switch {
 		case err == nil:
 			t.Logf("%s: passed", level)
 		case lacks(level, out):
-			t.Logf("%s: this processor has it not", level)
+			t.Logf("%s: this processor does not have it", level)
 		default:
 			t.Errorf("%s: %v\n%.4000s", level, err, out)
 		}
+	}
+}
+
+// allPassed returns an error that names the tests that the output does not list as passed: those
+// that were skipped or do not exist.
+func allPassed(out string, tests []string) error {
+	var missing []string
+	for _, name := range tests {
+		if !strings.Contains(out, "--- PASS: "+name+" (") {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("expected all tests to run and pass; %s did not", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func TestAllPassed(t *testing.T) {
+	const out = "--- PASS: TestA (0.1s)\n    --- PASS: TestA/B (0.1s)\n--- SKIP: TestC (0.0s)\n"
+	if err := allPassed(out, []string{"TestA"}); err != nil {
+		t.Error(err)
+	}
+	if err := allPassed(out, []string{"TestA", "TestC", "TestD"}); err == nil || !strings.Contains(err.Error(), "TestC, TestD did not") {
+		t.Errorf("got %v, want an error that names TestC and TestD", err)
 	}
 }
 
@@ -104,8 +132,8 @@ func lacks(level, out string) bool {
 	return level != "scalar" && strings.Contains(out, "AITER_CPU_ISA: expected one of scalar")
 }
 
-// patternedSources is a copy of the sources whose configuration compiles the CPU kernels so. A value that a kernel reads before it writes it is then wrong
-// at every call, and not only where the stack holds something other than zeros.
+// patternedSources is a copy of the sources whose configuration has that flag. A value that a kernel
+// reads before it writes it is then wrong at every call, whatever the stack holds.
 func patternedSources(t *testing.T) string {
 	t.Helper()
 	root, from := t.TempDir(), testenv.Root(t)

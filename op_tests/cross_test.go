@@ -64,7 +64,7 @@ func TestCPUSanitized(t *testing.T) {
 		case err == nil:
 			t.Logf("%s: %s", level, out)
 		case lacks(level, string(out)):
-			t.Logf("%s: this processor has it not", level)
+			t.Logf("%s: this processor does not have it", level)
 		default:
 			t.Errorf("%s: %v\n%.8000s", level, err, out)
 		}

@@ -296,3 +296,22 @@ func TestStopUnderLoad(t *testing.T) {
 		t.Errorf("of %d requests %d got an answer; %d were refused, expected 8", begun, answered.Load(), refused.Load())
 	}
 }
+
+// TestStopCutsOff holds that a stop cuts off a client whose own deadlines are later than forStop.
+func TestStopCutsOff(t *testing.T) {
+	l := shortLimits()
+	l.forBody, l.forStop = 20*time.Second, 200*time.Millisecond
+	s := start(t, l)
+	s.dial(t, head("Content-Length: 1000")+"{")
+	for deadline := time.Now().Add(5 * time.Second); s.begun.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the request did not reach the service")
+		}
+	}
+	begin := time.Now()
+	s.stop()
+	<-s.stopped
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+}

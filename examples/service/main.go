@@ -79,8 +79,8 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(failed, err, reg.Close())
 }
 
-// serve answers requests until the context ends. Then it takes no more, and lets those
-// whose header it has read finish; others are disconnected unread, and can be sent again.
+// serve answers requests until the context ends. Then it accepts no more and finishes those
+// whose header it has read. It disconnects the others unread; clients can send them again.
 // Clients that hang on are cut off by their own deadlines or, at the latest, after
 // limits.forStop.
 func (s *service) serve(ctx context.Context, listener net.Listener, routes http.Handler) error {

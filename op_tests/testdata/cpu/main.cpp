@@ -32,7 +32,7 @@ static int failures, checks;
 static void near(const Problem& p, const char* what, DType type, double got, double want) {
   const double rel = type == DType::F32 ? 1e-4 : type == DType::F16 ? 4e-3 : 1.6e-2;
   checks++;
-  if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= rel * fabs(want) + rel) return;
+  if (got == want || (isnan(got) && isnan(want)) || (isfinite(want) && fabs(got - want) <= rel * fabs(want) + rel)) return;
   if (failures++ < 20)
     printf("%s %s b%d d%d l%d w%d %s silu %d states %d numbers %d gap %d side %d special %c %g: got %g, want %g\n", what, dtype_name(p.type),
            int(p.batch), int(p.dim), int(p.seqlen), int(p.width), p.last ? "last" : "first", p.silu, p.states, p.numbers, int(p.gap),

@@ -58,8 +58,8 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     bias = taps[W];
   }
 
-  // see looks up what N positions from t on see. Those of a lane that has none of the row see nothing, or,
-  // where it is quicker to ask nobody, all: x and dout are 0.
+  // see looks up what N positions from t on see. Positions outside of the row see nothing on AMD. On NVIDIA they see
+  // all taps, which is faster: x and dout are 0 there.
   template <int N> AITER_DEVICE Sees<W, N> see(int t, bool live) const {
     const Launch& a = again(this->a);
     if (live && t < length && (!kJoint<W> || a.seen)) return Sees<W, N>(a.seen + b * seen_row(length), t);
@@ -225,7 +225,7 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     return tile.left.finite() && tile.x.finite() && tile.dout.finite() && finite(weight) && finite(bias);
   }
 
-  // compute does a chunk. See says which taps see what.
+  // compute does a chunk. sees holds which taps see which positions.
   template <class See> AITER_DEVICE void compute(See sees, Tile& tile, bool live) {
     float x[H + R], g[R + H], out[R];
     [[maybe_unused]] bool exact = false;

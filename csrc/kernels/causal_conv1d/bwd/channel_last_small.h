@@ -70,7 +70,7 @@ template <class T, int N, bool Packed> struct Piece {
 
   AITER_DEVICE bool sees(int i, int k) const { return Packed || (sights >> (i * W + k) & 1) != 0; }
   AITER_DEVICE bool within(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
-  // exists: what lies behind the row has zeros, which are not multiplied: 0 times an infinity is NaN.
+  // exists reports whether position t+i is in the row. The zeros behind the row are not multiplied: 0 times an infinity is NaN.
   AITER_DEVICE bool exists(int i) const { return !Packed || i == 0 || t + i < int(p.seqlen); }
 
   AITER_DEVICE void load() {

@@ -92,8 +92,8 @@ inline Status take_slots(Launch* a, int device, gpu_stream_t stream, Workspaces*
   return Status();
 }
 
-// look launches the kernel that looks up what each position sees, which has to be exact or not. All workspaces are taken before, so
-// that the kernel behind it, which is launched early, is so in a graph, too.
+// look launches the kernel that looks up what each position sees; exact is that kernel's argument. All workspaces are taken
+// before, so that a graph also launches the next kernel early.
 Status look(Launch* a, bool exact, int device, gpu_stream_t stream, Workspaces* w);
 
 // run launches kernel, with so many threads and so much shared memory a block, early if it is behind

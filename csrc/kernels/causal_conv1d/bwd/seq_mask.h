@@ -41,8 +41,8 @@ template <bool Some> struct Exists {
 
 constexpr int kSeenThreads = 256;
 
-// exact: what lies before a row is not seen, and what lies behind it sees nothing. Else both are as if the row's sequences
-// went on there, so that kernels that ask nobody where all see all find more such places; they multiply zeros there.
+// With exact, positions before a row are not seen, and positions behind it see nothing. Without, the row's sequences
+// extend over both. More groups then see all taps, which is the faster path, and the kernels multiply zeros outside of the row.
 __global__ void __launch_bounds__(kSeenThreads) causal_conv1d_bwd_seen_kernel(Backward p, uint8_t* seen, bool exact) {
   start_next();
   const int64_t row = seen_row(p.seqlen), total = p.batch * row, step = int64_t(gridDim.x) * kSeenThreads;
@@ -96,7 +96,7 @@ template <int W, int N> struct Sees {
 #else
   AITER_DEVICE bool operator()(int i, int k, float&) const { return word[i / 4] & (1u << (i % 4 * 8 + W - 1 - k)); }
 #endif
-  // limit leaves of the positions from t on those of a row of length.
+  // limit clears the positions from t on that lie outside of a row of length.
   AITER_DEVICE void limit(int t, int length) {
     AITER_UNROLL
     for (int i = 0; i < kCount; i++) {
@@ -105,7 +105,7 @@ template <int W, int N> struct Sees {
       if (end < 32) word[i] &= end > 0 ? (1u << end) - 1 : 0;
     }
   }
-  // limit_before leaves of what they see, the first of them at position t, that in the row.
+  // limit_before clears the taps that look before the row. The first position is t.
   AITER_DEVICE void limit_before(int t) {
     AITER_UNROLL
     for (int i = 0; i < N; i++)

@@ -74,7 +74,7 @@ template <class T, int W, int N, bool kApart> class PairFilter {
     for (int c = 0; c < N; c++) bias_[c] = load_item(static_cast<const T*>(a.bias) + (kApart ? clamp(d + c, dim - 1) : d + c));
   }
 
-  // finite reports whether no weight is an infinity or NaN, once they are settled.
+  // finite reports whether no weight is an infinity or NaN. settle comes first.
   AITER_DEVICE bool finite() const {
     float sum = 0.0f;
     AITER_UNROLL
@@ -214,7 +214,7 @@ template <int W, int S> class PairSight {
     if (own_) number_ = load_item(static_cast<const int32_t*>(numbers.data) + (b * numbers.first + t * numbers.last));
   }
 
-  // all reports whether they are of one sequence. What is before a row is 0, and counts as of the same one, unless strict.
+  // all reports whether the positions belong to one sequence. Positions before the row belong to it too, unless strict.
   AITER_DEVICE bool all(bool strict) const {
     const int32_t number = __shfl_sync(~0u, number_, W - 1);
     const bool hidden = strict && int(threadIdx.x & 31) < W - 1;
@@ -229,8 +229,7 @@ template <int W, int S> class PairSight {
     sees_ = sees;
   }
 
-  // of is what position i sees: bit m that it sees the one m before it, bit 0 that it has a
-  // sequence.
+  // of is what position i sees: bit m that it sees the one m before it, bit 0 that it has a sequence.
   AITER_DEVICE uint32_t of(int i) const { return __shfl_sync(~0u, sees_, W - 1 + i); }
 
  private:
@@ -284,7 +283,7 @@ template <class T, int W, int S, class Lie> AITER_DEVICE void run_pairs(const Pl
 
   char* out = spot.out + uint64_t(a.out_next) * ((S - 1) * spot.kUnit);
   if constexpr (Lie::kNumbered) {
-    // 0 times a weight that is not finite would be NaN.
+    // The zeros before the row times a weight that is not finite would be NaN.
     const bool strict = spot.first < W - 1 && !filter.finite();
     if (!sight.all(__any_sync(~0u, strict))) return sight.look(), run_seen_pairs<T, W, S>(a, out, x, filter, sight);
   }
@@ -326,7 +325,7 @@ __global__ void __launch_bounds__(kThreads, (kPairBlocks<T, W, Lie>)) causal_con
   if (i < a.total) run_pairs<T, W, S>(a, lie, i);
 }
 
-// pairs_of says whether there is a launch of so many pairs of a position, and fills it in.
+// pairs_of reports whether a launch has so many pairs of a position, and fills it in.
 template <class T, class Lie> bool pairs_of(const Forward& p, const Rows& rows, int64_t pairs, int64_t strip, Plain* a) {
   constexpr int64_t kEach = Lie::kApart ? 1 : 2;
   if (p.seqlen < strip || p.seqlen > INT32_MAX) return false;
@@ -355,7 +354,7 @@ template <class T, int W, class Lie> bool launch_apart(const Forward& p, const R
   return launch_plain(causal_conv1d_fwd_plain_pairs_kernel<T, W, kPairStrip, Lie>, a, Lie{int32_t(p.dim)}, stream), true;
 }
 
-// each_width calls take with the width where it has kernels of its own, and else says that it has none.
+// each_width calls take with the width if the width has its own kernels, else returns false.
 template <class F> bool each_width(int64_t width, F&& take) {
   if constexpr (kHolds4)
     if (width == 4) return take(std::integral_constant<int, 4>());
@@ -372,8 +371,7 @@ template <class F> bool each_width(int64_t width, F&& take) {
 
 inline bool is_little(const Forward& p) { return p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kLittle; }
 
-// launch_numbered_pairs launches a problem with sequence numbers for these kernels, or says
-// that it is none; so is one whose channels leave most of a warp without work.
+// launch_numbered_pairs launches a problem with sequence numbers and at least 48 channels: fewer leave most of a warp idle.
 template <class T> bool launch_numbered_pairs(const Forward& p, const Rows& rows, gpu_stream_t stream) {
   if (p.x.dim != 1 || p.out.dim != 1 || p.dim < 48) return false;
   return each_width(p.width, [&](auto width) {
@@ -384,8 +382,8 @@ template <class T> bool launch_numbered_pairs(const Forward& p, const Rows& rows
   });
 }
 
-// launch_pairs launches a problem for these kernels, or says that it is none. In float32
-// five taps and more of rows that lie anywhere are as fast one channel a thread.
+// launch_pairs launches a problem for these kernels and reports whether it did. In float32, five taps and more of rows that
+// lie anywhere are as fast with one channel a thread.
 template <class T> bool launch_pairs(const Forward& p, const Rows& rows, gpu_stream_t stream) {
   if (p.x.dim != 1 || p.out.dim != 1) return false;
   return each_width(p.width, [&](auto width) {
