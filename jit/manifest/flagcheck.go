@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// A config may give a flag when it is known what the flag makes a program read
-// and write. Programs accept options under several spellings, GNU ld also
+// A config may give a flag whose reads and writes are known. Programs accept options under several spellings, GNU ld also
 // abbreviated, so a list of the dangerous ones is never complete.
 
 // flagRules are the flags of one program.

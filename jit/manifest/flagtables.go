@@ -25,7 +25,7 @@ const (
 	reasonNoFlag    = "it does not start with \"-\"; sources go into [[source]], libraries are written -lNAME"
 	reasonCommand   = "a shell may divide it, or run a command in it whose result the key does not hold"
 	reasonNoNumber  = "it is no number of threads"
-	reasonUnknown   = "it is not known what it makes the toolchain read and write; a script that adds it, named by HIPCC, NVCC or CXX, has its content in the key"
+	reasonUnknown   = "its reads and writes are not known; give it in a wrapper script named by HIPCC, NVCC or CXX, whose content is in the key"
 )
 
 // refusedFlags are those of compilers under all their spellings that are known,

@@ -15,7 +15,7 @@ type action byte
 
 const (
 	opens   action = iota // open(2) and its like
-	looks                 // asks about a file without its content
+	looks                 // stat(2), access(2) and their like
 	follows               // readlink(2)
 	runs                  // execve(2)
 	writes                // makes or removes the name
@@ -35,7 +35,7 @@ const (
 	flagsCreate = -2 // creat: they are fixed
 )
 
-// enter reads the arguments of a system call that begins; nil if it is of no interest.
+// enter reads the arguments of a system call that begins; nil if the tracer ignores it.
 func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
 	text, err := readString(id, args[r.name])
 	if err != nil {

@@ -81,12 +81,12 @@ func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 		if err != nil {
 			return ws, err
 		}
-		_ = unix.PtraceSyscall(id, signal) // ESRCH: it was killed meanwhile, and its end will be reported
+		_ = unix.PtraceSyscall(id, signal) // ESRCH: it was killed, and its end will be reported
 	}
 }
 
-// next waits for a stop or the end of a traced thread. This thread may have started other programs before, for which the host
-// program waits itself: their ends are looked at and not taken.
+// next waits for a stop or the end of a traced thread. The host program may have started other programs on this thread. It
+// waits for them itself, so next leaves their reports in place.
 func (t *tracer) next(ws *unix.WaitStatus) (int, error) {
 	for {
 		id, trapped, err := peek()

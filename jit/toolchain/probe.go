@@ -18,11 +18,11 @@ import (
 // maxAnswer bounds what a compiler may print when it is asked, in bytes. nvcc's longest answer has 20 kB.
 const maxAnswer = 4 << 20
 
-// reply is what a compiler printed, and what it and its children looked up meanwhile.
+// reply is what a compiler printed, and what it and its children looked up while it ran.
 type reply struct {
 	text  string
 	trace *process.Trace // nil: it could not be traced
-	why   string         // there is no trace
+	why   string         // why there is no trace; "" if there is one
 }
 
 // run asks the compiler. A compiler that hangs or prints without end is killed with all its children. A run that fails
