@@ -64,8 +64,7 @@ func TestEmbeddedTreeIsHeld(t *testing.T) {
 	runtime.KeepAlive(tree)
 }
 
-// A tree that others can change is laid out anew, even where its content is right
-// for now.
+// A tree that others can change is laid out anew, even if its content is right.
 func TestEmbeddedTreeIsTheUsersAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("giving files away needs root")

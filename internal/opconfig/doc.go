@@ -57,7 +57,7 @@
 // a key of 1 KiB with the names of its tables, 16 KiB of text; a path 1 KiB. A module: 500
 // sources (a glob is one), 500 operators, 4096 parts. Reading stops after 100 mistakes.
 //
-// A flag is accepted when it is known what it makes the toolchain read and write. One
+// A flag is accepted when its reads and writes are known. One
 // that would name outputs, steps, dependency files, the target or parts of the toolchain is
 // refused: the build gives those itself. So is one that loads plugins, reads files that no
 // report lists, or is unknown; a script named by HIPCC, NVCC or CXX can add such a flag,

@@ -25,7 +25,7 @@ func (d *decoder) expand(s string, n *node) (string, bool) {
 			return b.String(), true
 		}
 		dollar := len(s) - len(after) - 1
-		at := func() int { return rawOffset(d.doc.src, n.at, dollar) } // looked for only to report a mistake
+		at := func() int { return rawOffset(d.doc.src, n.at, dollar) } // found only to report a mistake
 		switch {
 		case strings.HasPrefix(after, "$"):
 			b.WriteByte('$')

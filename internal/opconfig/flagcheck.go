@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// A config may give a flag when it is known what the flag makes a program read
-// and write. Programs accept options under several spellings, GNU ld also
+// A config may give a flag whose reads and writes are known. Programs accept options under several spellings, GNU ld also
 // abbreviated, so a list of the dangerous ones is never complete.
 
 // flagRules are the flags of one program.
@@ -25,8 +24,11 @@ type refusal struct{ reason, nearest string }
 // refuse returns why a program may not be given an argument; the zero refusal
 // if it may.
 func (r *flagRules) refuse(flag string) refusal {
-	if strings.HasPrefix(flag, "@") {
+	switch {
+	case strings.HasPrefix(flag, "@"):
 		return refusal{reason: reasonFile}
+	case isCommand(flag), isDivided(flag):
+		return refusal{reason: reasonCommand}
 	}
 	for _, rule := range r.refused {
 		if matchesAny(rule.patterns, flag) {
@@ -91,6 +93,25 @@ func matchesAllowed(patterns, flag string) bool {
 	return false
 }
 
+// isCommand reports whether a shell would run a command for the value of a flag. nvcc has a shell run its steps.
+func isCommand(flag string) bool { return strings.Contains(flag, "$(") || strings.Contains(flag, "`") }
+
+// shellMarks divide commands of a shell or redirect their files.
+const shellMarks = ";|&<>"
+
+// throughShell reports whether nvcc puts the value of a flag into the command line of a shell without quotes.
+func throughShell(outer string) bool {
+	return !slices.Contains([]string{"-Wp", "-Wa", "-Xpreprocessor", "-Xassembler"}, outer) && !strings.HasPrefix(outer, "-Xarch_")
+}
+
+// isDivided reports whether a shell would divide a flag that nvcc forwards. Names of macros and files it quotes.
+func isDivided(flag string) bool {
+	return strings.HasPrefix(flag, "-") && strings.ContainsAny(flag, shellMarks+" ") && !matchesAny("-D* -U* -i* -L* -l* -T*", flag)
+}
+
+// isThreads reports whether a flag is nvcc's for the number of its threads.
+func isThreads(flag string) bool { return flag == "--threads" || flag == "-threads" || flag == "-t" }
+
 // passesOn returns the rules of the program that the value of a flag goes to,
 // false for a flag whose value is its own.
 func passesOn(outer string) (rules *flagRules, ok bool) {
@@ -142,14 +163,22 @@ func (c *flagCheck) flag(flag string) refusal {
 func (c *flagCheck) value(outer, value string) refusal {
 	rules, passes := passesOn(outer)
 	if !passes {
-		if strings.HasPrefix(value, "@") {
+		switch {
+		case strings.HasPrefix(value, "@"):
 			return refusal{reason: reasonFile} // drivers read it wherever it stands
+		case isCommand(value):
+			return refusal{reason: reasonCommand}
+		case isThreads(outer) && !isPlainWord(value):
+			return refusal{reason: reasonNoNumber}
 		}
 		return refusal{}
 	}
 	words := []string{value}
 	if outer != "-mllvm" && outer != "-Xclang" {
-		words = strings.Split(value, ",")
+		if strings.ContainsAny(value, shellMarks) && throughShell(outer) {
+			return refusal{reason: reasonCommand}
+		}
+		words = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' && throughShell(outer) })
 	}
 	for _, word := range words {
 		before := c.inner

@@ -1,6 +1,9 @@
 package opconfig
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // flagSet reads flags by what they apply to, and checks them.
 func (d *decoder) flagSet(n *node, where string, rules *flagRules) FlagSet {
@@ -70,8 +73,7 @@ func (d *decoder) flagList(n *node, where string, rules *flagRules) []string {
 }
 
 func (d *decoder) refuseFlag(at int, flag string, r refusal) {
-	d.fail(at, "flag %q is not allowed: %s", flag, r.reason)
-	d.problems[len(d.problems)-1].Suggestion = r.nearest
+	d.add(at, &Error{Msg: fmt.Sprintf("flag %q is not allowed: %s", flag, r.reason), Suggestion: r.nearest})
 }
 
 // takesValue reports whether the next argument belongs to the flag.
@@ -80,7 +82,7 @@ func takesValue(flag string) bool {
 		return true
 	}
 	for word := range strings.FieldsSeq("-D -U -L -l -u -z -T -isystem -iquote -idirafter -include -imacros --param " +
-		"-diag-suppress --diag-suppress -maxrregcount --maxrregcount") {
+		"-diag-suppress --diag-suppress -maxrregcount --maxrregcount --threads -threads -t") {
 		if flag == word {
 			return true
 		}

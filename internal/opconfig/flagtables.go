@@ -23,7 +23,9 @@ const (
 	reasonNamesFile = "it names a file, which the build neither watches nor keeps"
 	reasonExtra     = "it writes files beside the object"
 	reasonNoFlag    = "it does not start with \"-\"; sources go into [[source]], libraries are written -lNAME"
-	reasonUnknown   = "it is not known what it makes the toolchain read and write; a script that adds it, named by HIPCC, NVCC or CXX, has its content in the key"
+	reasonCommand   = "a shell may divide it, or run a command in it whose result the key does not hold"
+	reasonNoNumber  = "it is no number of threads"
+	reasonUnknown   = "its reads and writes are not known; give it in a wrapper script named by HIPCC, NVCC or CXX, whose content is in the key"
 )
 
 // refusedFlags are those of compilers under all their spellings that are known,
@@ -46,9 +48,9 @@ func refusedFlags() []flagRule {
 		{reasonToolchain, "--rocm-path* --hip-path* --cuda-path* --rocm-device-lib* --hip-device-lib* --sysroot* -isysroot* --gcc-toolchain* -gcc-* --gcc-install-dir* --gcc-triple* " +
 			"-resource-dir* -ccbin* --compiler-bindir* -B* --prefix* -specs* --specs* -wrapper* -fuse-ld* --ld-path* -foffload=* --driver-mode* --libdevice-directory*"},
 		{reasonUnlisted, "-fprofile-* -fauto-profile* -fbranch-probabilities -fcs-profile-* -fmemory-profile* -fmodule* -fno-implicit-modules -fimplicit-module* -fprebuilt-module* -fbuiltin-module-map " +
-			"-include-pch* -fpch-* -pch* --pch* --use-pch* --create-pch* -fthinlto-index* -mlink-* -mthin* -fcuda-include-* -fembed-*"},
+			"-include-pch* -fpch-* -pch* --pch* --use-pch* --create-pch* -fthinlto-index* -mlink-* -mthin* -module-* -fcuda-include-* -fembed-*"},
 		{reasonExtra, "-save-temps* --save-temps* -save-stats* --save-stats* -keep* --keep* -dumpdir* -dumpbase* -auxbase* -fdump* -ftime-trace* -gsplit-dwarf* -ftest-coverage -fprofile-arcs --coverage -coverage " +
-			"-fstack-usage -fcallgraph-info* -fsave-optimization-record* -foptimization-record* -fproc-stat-report* -fcrash-diagnostics*"},
+			"-fstack-usage -fcallgraph-info* -fsave-optimization-record* -foptimization-record* -fproc-stat-report* -fcrash-diagnostics* -gen-* -fcompare-debug*"},
 	}
 }
 
@@ -60,15 +62,15 @@ const allowedFlags = "-D -D* -D*=* -U -U* " + // macros
 	"-f* -m* -m*=* --param --param=* " + // code generation; -f with a value below
 	"-falign-functions=* -falign-jumps=* -falign-labels=* -falign-loops=* -fabi-version=* -fabi-compat-version=* -fbasic-block-sections=* -fbracket-depth=* -fcf-protection=* -fclang-abi-compat=* " +
 	"-fcomplex-arithmetic=* -fconstexpr-backtrace-limit=* -fconstexpr-cache-depth=* -fconstexpr-depth=* -fconstexpr-loop-limit=* -fconstexpr-ops-limit=* -fconstexpr-steps=* " +
-	"-fdenormal-fp-math=* -fdenormal-fp-math-f32=* -fdiagnostics-color=* -fdiagnostics-show-location=* -fexcess-precision=* -fexec-charset=* -ffp-contract=* -ffp-exception-behavior=* -ffp-eval-method=* -ffp-model=* " +
-	"-fgpu-default-stream=* -fgpu-inline-threshold=* -fhip-kernel-arg-name=* -finline-limit=* -finput-charset=* -flax-vector-conversions=* -flto=* -fmax-errors=* -ferror-limit=* -fmessage-length=* -fopenmp=* -fopenmp-targets=* " +
-	"-fpatchable-function-entry=* -fsanitize=* -fno-sanitize=* -fsanitize-recover=* -fno-sanitize-recover=* -fsanitize-trap=* -fno-sanitize-trap=* -fsimd-cost-model=* -fstack-limit-symbol=* -fstrict-flex-arrays=* " +
+	"-fdenormal-fp-math=* -fdenormal-fp-math-f32=* -fdiagnostics-color=* -fdiagnostics-show-location=* -fdiagnostics-urls=* -faligned-new=* -fcaret-diagnostics-max-lines=* -fexcess-precision=* -fexec-charset=* -fwide-exec-charset=* -ffp-contract=* -ffp-exception-behavior=* -ffp-eval-method=* -ffp-model=* " +
+	"-fgpu-default-stream=* -fgpu-inline-threshold=* -fhip-kernel-arg-name=* -finline-limit=* -finput-charset=* -flax-vector-conversions=* -flto=* -flto-partition=* -fmacro-backtrace-limit=* -fmax-errors=* -ferror-limit=* -fmessage-length=* -fopenmp=* -fopenmp-targets=* " +
+	"-fpatchable-function-entry=* -fsanitize=* -fno-sanitize=* -fsanitize-recover=* -fno-sanitize-recover=* -fsanitize-trap=* -fno-sanitize-trap=* -fsimd-cost-model=* -fspell-checking-limit=* -fstack-limit-symbol=* -fstrict-flex-arrays=* " +
 	"-ftabstop=* -ftemplate-backtrace-limit=* -ftemplate-depth=* -ftls-model=* -ftrivial-auto-var-init=* -ftree-parallelize-loops=* -fvect-cost-model=* -fveclib=* -fvisibility=* -fzero-call-used-regs=* " +
 	"--offload-new-driver --no-offload-new-driver --offload-compress --no-offload-compress --offload-compression-level=* --gpu-max-threads-per-block=* --gpu-bundle-output --no-gpu-bundle-output --hip-link --hipstdpar --hipcc-func-supp --no-hipcc-func-supp -parallel-jobs=* " + // HIP
 	"--cuda-noopt-device-debug --cuda-feature=* --no-cuda-version-check --no-default-config -nogpuinc -nogpulib -nogpulibc -nocudainc -nocudalib -nohipwrapperinc " +
 	"--expt-* -expt-* --extended-lambda -extended-lambda --use_fast_math -use_fast_math --ftz=* -ftz=* -fmad=* --fmad=* -prec-div=* --prec-div=* -prec-sqrt=* --prec-sqrt=* --extra-device-vectorization -extra-device-vectorization " + // nvcc
 	"-maxrregcount -maxrregcount=* --maxrregcount --maxrregcount=* -lineinfo --generate-line-info -G --device-debug --debug --dopt=* -dopt=* --optimize=* -Ofast-compile=* --Ofast-compile=* " +
-	"-t -t* -t=* --threads=* -threads=* --split-compile=* -split-compile=* -rdc=* --relocatable-device-code=* -ewp --extensible-whole-program -default-stream=* --default-stream=* " +
+	"-t -t* -t=* --threads --threads=* -threads -threads=* --split-compile=* -split-compile=* -rdc=* --relocatable-device-code=* -ewp --extensible-whole-program -default-stream=* --default-stream=* " +
 	"--resource-usage -res-usage --disable-warnings --diag-* -diag-* --diag-*=* -diag-*=* --display-error-number -err-no --no-display-error-number -no-err-no --restrict -restrict --source-in-ptx -src-in-ptx " +
 	"--allow-unsupported-compiler -allow-unsupported-compiler --compress-mode=* -compress-mode=* --no-compress -no-compress -static-global-template-stub=* --static-global-template-stub=* --Werror=* --Wno-* --Wreorder --Wext-lambda-captures-this " +
 	"--no-host-device-* -nohdmoveforward -nohdinitlist --device-stack-protector=* -device-stack-protector=* --device-entity-has-hidden-visibility=* -device-entity-has-hidden-visibility=* --brief-diagnostics=* -brief-diag=* " +
@@ -165,8 +167,12 @@ func isPlainWord(word string) bool {
 // llvmWords are for LLVM's own options, which are thousands. Those that name
 // files have it in their name.
 func llvmWords() *flagRules {
-	plugins := flagRule{reasonPlugin, "-load=* --load=* -load -load-pass-plugin* --load-pass-plugin*"}
-	return &flagRules{refused: []flagRule{plugins}, files: namesFile, allowed: "-* -*=*", bare: isPlainWord}
+	plugins := flagRule{reasonPlugin, "-load=* --load=* -load -load-pass-plugin* --load-pass-plugin* -exec-on-* --exec-on-* -print-changed-* --print-changed-*"}
+	files := flagRule{reasonNamesFile, "-print-changed=dot* --print-changed=dot* -use-ctx-profile* --use-ctx-profile* -cs-profile-path* --cs-profile-path* " +
+		"-codegen-data-use-path* --codegen-data-use-path* -forceattrs-csv-path* --forceattrs-csv-path* -instrument-cold-function-only-path* --instrument-cold-function-only-path* " +
+		"-ir2vec-vocab-path* --ir2vec-vocab-path* -chr-function-list* --chr-function-list* -chr-module-list* --chr-module-list* -dataflow-log* --dataflow-log* " +
+		"-thinlto-workload-def* --thinlto-workload-def*"}
+	return &flagRules{refused: []flagRule{plugins, files}, files: namesFile, allowed: "-* -*=*", bare: isPlainWord}
 }
 
 // namesFile reports whether an option of LLVM names a file by the words that its
@@ -174,7 +180,7 @@ func llvmWords() *flagRules {
 func namesFile(option string) bool {
 	name, _, _ := strings.Cut(option, "=")
 	for word := range strings.SplitSeq(name, "-") {
-		if slices.Contains([]string{"o", "file", "filename", "filepath", "files", "output", "dir", "directory", "dot", "view", "trace", "plugin", "model"}, word) {
+		if slices.Contains([]string{"o", "file", "filename", "filepath", "files", "output", "dir", "directory", "dot", "dotcfg", "view", "trace", "plugin", "model", "replay", "abilist", "summary", "summaries", "channel", "fresolution"}, word) {
 			return true
 		}
 	}

@@ -119,3 +119,11 @@ func TestMistakesEnd(t *testing.T) {
 		t.Errorf("%d mistakes, the last: %s", len(got), got[len(got)-1])
 	}
 }
+
+// TestLastMistakeIsItsOwn holds that a flag beyond the last mistake leaves no suggestion with it.
+func TestLastMistakeIsItsOwn(t *testing.T) {
+	got := problems(t, within("["+strings.Repeat("'--zzzzzzzzzzzz',", 100)+"'-pthred']"), nil)
+	if len(got) != 101 || strings.Contains(got[99], "did you mean") {
+		t.Errorf("%d mistakes, the last of a flag: %s", len(got), got[len(got)-2])
+	}
+}

@@ -22,8 +22,8 @@ type Options struct {
 // Load reads the TOML file at path and those that it includes. fsys is the project's
 // root: sources and include folders are looked for in it, and nothing outside it is
 // looked at. The error joins one *Error for each mistake, in file order; use
-// errors.As for the first, or Unwrap() []error for all. Time and memory are bounded by
-// the limits that the package comment lists, whatever the files hold.
+// errors.As for the first, or Unwrap() []error for all. The limits in the package
+// comment bound time and memory for all files.
 func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 	l := &loader{
 		fsys: &countedFS{FS: fsys, left: maxEntries},

@@ -57,7 +57,7 @@ func (d *decoder) module(name string, n *node) {
 	d.require(n, "source", where)
 	d.checkSize(m, n)
 	if d.full() {
-		return // the checks below may be long, and nothing would tell what they find
+		return // the checks below may take long, and their mistakes would not be reported
 	}
 	m.listed = m.sourcesByOp()
 	d.checkOverlap(m, n)

@@ -1,8 +1,7 @@
 package process
 
 import (
-	"bytes"
-	"encoding/binary"
+	"fmt"
 	"os"
 	"path"
 	"strconv"
@@ -16,7 +15,7 @@ type action byte
 
 const (
 	opens   action = iota // open(2) and its like
-	looks                 // asks about a file without its content
+	looks                 // stat(2), access(2) and their like
 	follows               // readlink(2)
 	runs                  // execve(2)
 	writes                // makes or removes the name
@@ -36,12 +35,17 @@ const (
 	flagsCreate = -2 // creat: they are fixed
 )
 
-// enter reads the arguments of a system call that begins; nil if it is of no interest.
+// enter reads the arguments of a system call that begins; nil if the tracer ignores it.
 func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
-	text, ok := readString(id, args[r.name])
-	if !ok || text == "" {
+	text, err := readString(id, args[r.name])
+	if err != nil {
+		t.unreadable(err)
 		return nil
 	}
+	if text == "" {
+		return nil
+	}
+	var ok bool
 	c := &call{rule: r, args: args}
 	if c.path, ok = t.absolute(id, th, r, args, text); !ok {
 		return nil
@@ -50,9 +54,20 @@ func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
 		_ = unix.Stat(proc(id, "root")+c.path.path, &c.file)
 	}
 	if r.flags == flagsBehind {
-		c.args[2], _ = readWord(id, args[2])
+		if c.args[2], err = readWord(id, args[2]); err != nil {
+			t.unreadable(err)
+			return nil
+		}
 	}
 	return c
+}
+
+// unreadable notes that an argument could not be read. At a bad address the system call fails as well, and a thread that
+// was killed makes no system call.
+func (t *tracer) unreadable(err error) {
+	if err != unix.EFAULT && err != unix.ESRCH {
+		t.lose("the memory of a traced process cannot be read: " + err.Error())
+	}
 }
 
 // absolute returns the name with the folder that it is relative to.
@@ -92,7 +107,7 @@ func (t *tracer) result(id int, th *thread, c *call, result int64) {
 		t.note(Missing, c.path)
 	case c.rule.action == writes:
 		if errno == 0 {
-			t.written[c.path] = true
+			t.wrote(c.path)
 		}
 	case c.rule.action == opens:
 		t.opened(id, c, result)
@@ -105,7 +120,30 @@ func (t *tracer) result(id int, th *thread, c *call, result int64) {
 	}
 }
 
-func (t *tracer) note(k Kind, n name) { t.seen[Access{Kind: k, Path: n.path, Inside: n.inside}] = true }
+// maxNames bounds the names that a trace keeps. Compilers look up a few thousand.
+const maxNames = 100_000
+
+func (t *tracer) note(k Kind, n name) { t.add(Access{Kind: k, Path: n.path, Inside: n.inside}) }
+
+func (t *tracer) add(a Access) {
+	if t.room() {
+		t.seen[a] = true
+	}
+}
+
+func (t *tracer) wrote(n name) {
+	if t.room() {
+		t.written[n] = true
+	}
+}
+
+func (t *tracer) room() bool {
+	if len(t.seen)+len(t.written) < maxNames {
+		return true
+	}
+	t.lose(fmt.Sprintf("it looked up more than %d names", maxNames))
+	return false
+}
 
 func (t *tracer) opened(id int, c *call, fd int64) {
 	flags := c.flags()
@@ -114,7 +152,7 @@ func (t *tracer) opened(id int, c *call, fd int64) {
 	case fd < 0 || flags&unix.O_PATH != 0:
 		t.note(Found, c.path)
 	case flags&(unix.O_ACCMODE|unix.O_CREAT|unix.O_TRUNC) != unix.O_RDONLY:
-		t.written[c.path] = true
+		t.wrote(c.path)
 	case unix.Stat(proc(id, "fd", strconv.FormatInt(fd, 10)), &st) != nil:
 		t.lose("a file of a traced process cannot be looked at: " + c.path.path)
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
@@ -125,7 +163,7 @@ func (t *tracer) opened(id int, c *call, fd int64) {
 }
 
 func (t *tracer) read(n name, st *unix.Stat_t, program bool) {
-	t.seen[Access{Kind: Read, Path: n.path, Inside: n.inside, Program: program, Dev: uint64(st.Dev), Ino: st.Ino}] = true //nolint:unconvert // 32 bits wide elsewhere
+	t.add(Access{Kind: Read, Path: n.path, Inside: n.inside, Program: program, Dev: uint64(st.Dev), Ino: st.Ino}) //nolint:unconvert // 32 bits wide elsewhere
 }
 
 // executed notes a program, and its interpreter if it is a script.
@@ -175,35 +213,4 @@ func foreign(id int) bool {
 
 func proc(id int, elements ...string) string {
 	return "/proc/" + strconv.Itoa(id) + "/" + strings.Join(elements, "/")
-}
-
-// readString reads a C string from a stopped thread's memory, page by page: what is behind a page may not be mapped.
-func readString(id int, at uint64) (string, bool) {
-	page := uint64(os.Getpagesize())
-	var out []byte
-	for len(out) < unix.PathMax {
-		chunk := make([]byte, page-at%page)
-		if !readMemory(id, at, chunk) {
-			return "", false
-		}
-		if i := bytes.IndexByte(chunk, 0); i >= 0 {
-			return string(append(out, chunk[:i]...)), true
-		}
-		out = append(out, chunk...)
-		at += uint64(len(chunk))
-	}
-	return "", false
-}
-
-func readWord(id int, at uint64) (uint64, bool) {
-	var b [8]byte
-	ok := readMemory(id, at, b[:])
-	return binary.NativeEndian.Uint64(b[:]), ok
-}
-
-func readMemory(id int, at uint64, to []byte) bool {
-	local := []unix.Iovec{{Base: &to[0]}}
-	local[0].SetLen(len(to))
-	n, err := unix.ProcessVMReadv(id, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(to)}}, 0)
-	return err == nil && n == len(to)
 }

@@ -4,5 +4,5 @@ package process
 
 const auditArch = 0
 
-// platformRules returns none: system calls of this architecture are not known, and nothing can be traced.
+// platformRules returns nil: nothing can be traced on this architecture.
 func platformRules() map[uint64]rule { return nil }

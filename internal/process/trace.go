@@ -85,6 +85,10 @@ func (t *tracer) run(ctx context.Context, c *Command, out *pipes) error {
 }
 
 func (t *tracer) follow(ctx context.Context, c *Command, out *pipes) error {
+	if len(t.rules) == 0 {
+		out.closeWriters()
+		return &UntraceableError{errNoTracer}
+	}
 	p, err := os.StartProcess(c.Argv[0], c.Argv, &os.ProcAttr{
 		Dir: c.Dir, Env: c.Env, Files: []*os.File{out.null, out.writers[0], out.writers[1]},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL},

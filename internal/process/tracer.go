@@ -17,6 +17,7 @@ type tracer struct {
 	threads map[int]*thread
 	ended   map[int]bool    // threads that ended before the stop of their parent that reports them
 	rules   map[uint64]rule // system calls of interest, by number
+	options int             // of ptrace(2)
 	seen    map[Access]bool
 	written map[name]bool
 	lost    string
@@ -48,22 +49,19 @@ const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEFORK | unix
 	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
 
 func newTracer() *tracer {
-	return &tracer{rules: platformRules(), threads: map[int]*thread{}, ended: map[int]bool{}, seen: map[Access]bool{}, written: map[name]bool{}}
+	return &tracer{rules: platformRules(), options: traceOptions, threads: map[int]*thread{}, ended: map[int]bool{}, seen: map[Access]bool{}, written: map[name]bool{}}
 }
 
 // loop runs the process, which is stopped at its first instruction, until it ends. The error is of tracing.
 func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 	var ws unix.WaitStatus
-	if len(t.rules) == 0 {
-		return ws, errNoTracer
-	}
 	if _, err := wait(pid, &ws); err != nil || !ws.Stopped() {
 		return ws, fmt.Errorf("the process did not stop: status %#x, %w", ws, cmp.Or[error](err, unix.ESRCH))
 	}
-	if err := unix.PtraceSetOptions(pid, traceOptions); err != nil {
+	t.threads[pid] = &thread{started: true, announced: true} // leave ends it after an error
+	if err := unix.PtraceSetOptions(pid, t.options); err != nil {
 		return ws, fmt.Errorf("set options: %w", err)
 	}
-	t.threads[pid] = &thread{started: true, announced: true}
 	if err := unix.PtraceSyscall(pid, 0); err != nil {
 		return ws, fmt.Errorf("continue: %w", err)
 	}
@@ -83,12 +81,12 @@ func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 		if err != nil {
 			return ws, err
 		}
-		_ = unix.PtraceSyscall(id, signal) // ESRCH: it was killed meanwhile, and its end will be reported
+		_ = unix.PtraceSyscall(id, signal) // ESRCH: it was killed, and its end will be reported
 	}
 }
 
-// next waits for a stop or the end of a traced thread. This thread may have started other programs before, for which the host
-// program waits itself: their ends are looked at and not taken.
+// next waits for a stop or the end of a traced thread. The host program may have started other programs on this thread. It
+// waits for them itself, so next leaves their reports in place.
 func (t *tracer) next(ws *unix.WaitStatus) (int, error) {
 	for {
 		id, trapped, err := peek()

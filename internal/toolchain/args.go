@@ -32,14 +32,14 @@ type Link struct {
 }
 
 // CompileArgs is the command that makes u.Object, to be run in u.Root with Environ. It is a function of its inputs
-// alone. The object is the same whatever Root, Object and Depfile are: paths are relative or mapped, and what a
-// compiler would otherwise number at random or by path follows ID.
+// alone. The object does not depend on Root, Object and Depfile: paths are relative or mapped, and ID replaces
+// what a compiler would number at random or by path.
 //
 // Depfile receives the files that were read, as a Makefile rule. For a HIP unit in one pass it has those of the host alone;
 // CC_PRINT_HEADERS_FILE in the environment makes Clang list those of host and device.
 //
 // For CUDA the folder of Object takes nvcc's intermediate files, so it must be the unit's own, and nvcc's fatbinary
-// does not accept a comma in its path. Objects that hold absolute paths whatever it does are those of NamesRoot.
+// does not accept a comma in its path. NamesRoot reports the objects that hold absolute paths in spite of it.
 func (tc *Toolchain) CompileArgs(u Unit) []string {
 	argv := []string{tc.Compiler}
 	switch tc.Vendor {
@@ -183,7 +183,7 @@ func nvccWord(s string) string {
 	return `"` + strings.NewReplacer(",", `\,`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(s) + `"`
 }
 
-// NamesRoot says whether the object will hold the absolute path of the source root, so that another root gives other
+// NamesRoot reports whether the object will hold the absolute path of the source root, so that another root gives other
 // bytes: with -lineinfo or -G nvcc writes the sources' paths into device code, and nothing makes it leave them out.
 func (tc *Toolchain) NamesRoot(flags []string) bool {
 	return tc.Vendor == target.CUDA && slices.ContainsFunc(flags, func(f string) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// questions are the command lines, without the compiler, that bring a vendor's compiler to tell what it uses.
+// questions are the command lines, without the compiler, that make a vendor's compiler print what it uses.
 type questions struct {
 	version []string
 	verbose []string // preprocess nothing and print the include folders
@@ -99,7 +99,7 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 	return r, answers, nil
 }
 
-// askTarget learns what device code for the target is made with.
+// askTarget learns what compiles device code for the target.
 func (s *search) askTarget() (*record, error) {
 	args := targetQuestion(s.target)
 	told, err := s.early()
@@ -140,7 +140,7 @@ func versionLine(v target.Vendor, out string) string {
 	return strings.TrimSpace(strings.Join(keep, "; "))
 }
 
-// hostLine is how the C++ compiler behind nvcc words its version.
+// hostLine returns the version line of nvcc's C++ compiler.
 func hostLine(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "gcc version ") || strings.Contains(line, "clang version ") {

@@ -19,7 +19,7 @@ type Disassembler struct {
 }
 
 // Disassembler finds llvm-objdump: by LLVM_OBJDUMP, beside hipcc, in the ROCm installation, on PATH. The error is a
-// *NotFoundError that says where it was looked for, or the context's.
+// *NotFoundError with the places that were searched, or the context's.
 func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
 	missing := &NotFoundError{Vendor: target.HIP, Tool: "disassembler", Hint: "install LLVM's llvm-objdump, or name it by LLVM_OBJDUMP"}
 	for _, p := range f.objdumps() {
@@ -57,7 +57,7 @@ func (f *Finder) objdumps() []place {
 	return append(all, f.onPath("PATH", name), check("/opt/rocm", "/opt/rocm/llvm/bin/"+name))
 }
 
-// misses says why it cannot read code of an architecture, "" when it can.
+// misses returns why it cannot read code of an architecture, "" when it can.
 func (d *Disassembler) misses(ctx context.Context, arch string) string {
 	out, err := d.run(ctx, "/", maxAnswer, "--version")
 	switch {

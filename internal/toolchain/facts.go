@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// factKind is what a fact says about a name.
+// factKind is the state that a fact describes.
 type factKind byte
 
 const (
@@ -21,7 +21,7 @@ const (
 	factResolved factKind = 'p' // with all links followed it is this path
 )
 
-// fact is something about a name that answers depend on: the kind, the path, and behind a NUL byte its text.
+// fact is a state of a name that answers depend on: the kind, the path, a NUL byte and the text.
 type fact string
 
 // newFact returns what is true at this moment.

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// collect fills r with the files in the answers and in the traces of the replies; common says whether the driver and the
+// collect fills r with the files in the answers and in the traces of the replies; common reports whether the driver and the
 // link belong to them.
 func (s *search) collect(r *record, common bool, answers []answer, replies []reply) error {
 	c := s.collector()

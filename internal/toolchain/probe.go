@@ -18,11 +18,11 @@ import (
 // maxAnswer bounds what a compiler may print when it is asked, in bytes. nvcc's longest answer has 20 kB.
 const maxAnswer = 4 << 20
 
-// reply is what a compiler printed, and what it and its children looked up meanwhile.
+// reply is what a compiler printed, and what it and its children looked up while it ran.
 type reply struct {
 	text  string
 	trace *process.Trace // nil: it could not be traced
-	why   string         // there is no trace
+	why   string         // why there is no trace; "" if there is one
 }
 
 // run asks the compiler. A compiler that hangs or prints without end is killed with all its children. A run that fails
@@ -47,9 +47,11 @@ func (s *search) run(args []string) (reply, error) {
 	r, err := ask((*process.Command).Trace)
 	var over *process.OverflowError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &over) {
-		why := err
+		traced, why := r.trace, err
 		if r, err = ask(untraced); err == nil {
 			r.why = why.Error()
+		} else {
+			r.trace = traced
 		}
 	}
 	if err == nil {
@@ -81,7 +83,7 @@ func (s *search) runAll(questions ...[]string) ([]reply, error) {
 }
 
 // trial has the compiler make a library of nothing. The answers to the questions name programs such as the assembler;
-// the trial runs them, which shows what these look up. A trial that fails tells as much as it got to.
+// the trial runs them, which shows what these look up. The trace of a trial that fails counts as far as it goes.
 func (s *search) trial() (reply, error) {
 	r, err := s.run(questionsFor(s.tc.Vendor).trial)
 	var failed *ProbeError
@@ -109,7 +111,7 @@ func (s *search) tempFolder() (folder func() string, remove func()) {
 	})
 	return folder, func() {
 		if made != "" {
-			_ = os.RemoveAll(made) // a few small files; whatever cleans TMPDIR takes them
+			_ = os.RemoveAll(made) // a few small files, which a cleaner of TMPDIR can take
 		}
 	}
 }

@@ -29,14 +29,14 @@ type search struct {
 	session  *Session
 	memo     *filehash.Memo
 	timeout  time.Duration
-	override string // the root folder by the user's word
+	override string // the root folder that the user named
 	tc       *Toolchain
 	began    time.Time             // what changed since may be in one answer and not in another
-	early    func() (reply, error) // what the compiler says of the target, asked along with what is common
-	folder   func() string         // makes the folder for temporary files; "" where none can be made
+	early    func() (reply, error) // the answer about the target, asked for at the same time as the common answers
+	folder   func() string         // makes the folder for temporary files; "" where it cannot be made
 }
 
-// record is what asking a compiler brought: everything that is not a digest of the driver itself.
+// record holds the answers of a compiler: everything except the digest of the driver itself.
 type record struct {
 	Version     string   `json:",omitempty"`
 	VersionLine string   `json:",omitempty"`
@@ -164,7 +164,7 @@ func (s *search) common() (*record, error) {
 		if !cancelled || s.ctx.Err() != nil {
 			return r, err
 		}
-		// Who asked gave up; that is no answer for those who have not.
+		// The search that asked was cancelled. This one asks again.
 	}
 }
 

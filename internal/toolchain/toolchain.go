@@ -1,7 +1,7 @@
-// Package toolchain finds the compilers of a target, identifies them by content and says how they are called. It runs
-// them to ask what they are; all that it ever builds is an empty library.
+// Package toolchain finds the compilers of a target, identifies them by content and makes their command lines. It runs
+// them to ask what they are; it builds nothing but an empty library.
 //
-// A compiler is asked once which programs, libraries and bitcode it uses, and traced meanwhile: what it reads are the
+// A compiler is asked once which programs, libraries and bitcode it uses, and traced at the same time: the files that it reads are
 // parts of its digest. The answer is kept in a filehash.Memo and holds as long as these files and the names that were
 // looked up are the same. Finding a known toolchain again spawns no process.
 package toolchain

@@ -18,7 +18,7 @@ import (
 // parts of the toolchain. The names that they found, or did not find, are facts that have to hold for the answer to
 // be used again. See docs/DECISIONS.md for what is left out.
 
-// unrelated are files and folders that say nothing about a compiler: the kernel's, the cache of the dynamic loader
+// unrelated are files and folders that do not affect a compiler: the kernel's, the cache of the dynamic loader
 // (the libraries themselves count), languages of messages, users and hosts.
 var unrelated = []string{"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
 	"/etc/host.conf", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo"}
@@ -34,7 +34,7 @@ func under(p string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
 }
 
-// ignored reports whether a name that was looked up says nothing about the compiler. Headers are dependencies of units.
+// ignored reports whether a name that was looked up does not affect the compiler. Headers are dependencies of units.
 func (c *collector) ignored(p string) bool {
 	for _, dir := range c.include {
 		if strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {

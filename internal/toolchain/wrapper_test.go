@@ -89,6 +89,9 @@ func wrappers(t *testing.T) []wrapped {
 		{"script that an assembler reads", here + `exec g++ -B"$here/b/" "$@"`,
 			map[string]string{"b/as": "#!/bin/sh\n" + `. "$(dirname "$0")/asflags.sh"; exec as $FLAGS "$@"`, "b/asflags.sh": "FLAGS=\n"},
 			rewrite("b/asflags.sh", "FLAGS=--compress-debug-sections=none\n")},
+		{"script that a failing assembler reads", here + `exec g++ -B"$here/b/" "$@"`,
+			map[string]string{"b/as": "#!/bin/sh\n" + `. "$(dirname "$0")/asflags.sh"; exit 1`, "b/asflags.sh": "FLAGS=\n"},
+			rewrite("b/asflags.sh", "FLAGS=--compress-debug-sections=none\n")},
 	}
 }
 

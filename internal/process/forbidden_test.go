@@ -1,0 +1,125 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// forbid makes a system call fail in this process and its children, as container runtimes do.
+func forbid(t *testing.T, nr uint32) {
+	t.Helper()
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: 1},
+		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+// TestTraceWithoutRemoteReads runs itself in a process in which process_vm_readv(2) is forbidden and ptrace(2) is not.
+func TestTraceWithoutRemoteReads(t *testing.T) {
+	const child = "AITER_TEST_NO_REMOTE_READS"
+	if os.Getenv(child) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestTraceWithoutRemoteReads$", "-test.v")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	forbid(t, unix.SYS_PROCESS_VM_READV)
+	c, dir := shell(t, "cat file")
+	write(t, filepath.Join(dir, "file"), "text", 0o644)
+	trace, err := c.Trace(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(a Access) bool { return a.Kind == Read && a.Path == filepath.Join(dir, "file") }
+	if !slices.ContainsFunc(trace.Accesses, read) || trace.Lost != "" {
+		t.Errorf("the file is not among %d accesses, lost: %q", len(trace.Accesses), trace.Lost)
+	}
+}
+
+// TestUnreadableMemory: a name that cannot be read makes the trace incomplete, a bad address does not.
+func TestUnreadableMemory(t *testing.T) {
+	for err, lost := range map[error]bool{unix.EPERM: true, unix.EIO: true, unix.EFAULT: false, unix.ESRCH: false} {
+		tr := newTracer()
+		if tr.unreadable(err); (tr.lost != "") != lost {
+			t.Errorf("%v: lost %q", err, tr.lost)
+		}
+	}
+}
+
+// TestUntraceableLeavesNothing has the tracer fail where it begins: the error comes at once, and no process stays behind.
+func TestUntraceableLeavesNothing(t *testing.T) {
+	for name, spoil := range map[string]func(tr *tracer){
+		"no system calls": func(tr *tracer) { tr.rules = nil },
+		"no options":      func(tr *tracer) { tr.options = -1 },
+	} {
+		c, dir := shell(t, "")
+		marker := filepath.Join(dir, "marker")
+		c.Argv = []string{"/bin/sh", "-c", "sleep 60", marker}
+		out, err := c.pipes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, start := newTracer(), time.Now()
+		spoil(tr)
+		err = tr.run(t.Context(), c, out)
+		out.finish(c.Grace)
+		var e *UntraceableError
+		if !errors.As(err, &e) || time.Since(start) > c.Grace/2 {
+			t.Errorf("%s: %v after %s", name, err, time.Since(start))
+		}
+		if pid := running(t, marker); pid != "" {
+			t.Errorf("%s: process %s is left", name, pid)
+		}
+	}
+}
+
+// running returns the process that has the argument, "" for none.
+func running(t *testing.T, argument string) string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if text, _ := os.ReadFile(file); strings.Contains(string(text), "\x00"+argument+"\x00") {
+			return filepath.Base(filepath.Dir(file))
+		}
+	}
+	return ""
+}
+
+// TestTraceOfManyNames: a trace keeps a bounded number of names, and tells that it is incomplete.
+func TestTraceOfManyNames(t *testing.T) {
+	tr := newTracer()
+	for i := range maxNames {
+		tr.note(Missing, name{path: fmt.Sprint("/", i)})
+		tr.wrote(name{path: fmt.Sprint("/w", i)})
+	}
+	if n := len(tr.seen) + len(tr.written); n != maxNames || tr.trace().Lost == "" {
+		t.Errorf("%d names, lost: %q", n, tr.lost)
+	}
+}
