@@ -39,8 +39,10 @@ var layers = map[string][]string{
 	"internal/watch":      {"jit", "internal/filehash", "internal/opconfig"},
 	"device":              {"internal/dl", "jit/target", "tensor"},
 	"internal/verify":     {"device", "tensor"},
-	"registry": {"", "device", "internal/ffi", "jit", "internal/cache", "internal/filehash", "internal/opconfig",
-		"jit/schema", "jit/target", "internal/toolchain", "internal/watch", "internal/verify", "tensor"},
+	"internal/settings":   {"", "jit", "internal/cache", "internal/filehash", "internal/opconfig", "internal/toolchain", "jit/target"},
+	"internal/term":       {},
+	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings",
+		"jit/schema", "jit/target", "internal/watch", "internal/verify", "tensor"},
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
 	"examples/service": {"causalconv1d", "device", "jit/target", "metrics", "registry", "tensor"},
@@ -48,7 +50,7 @@ var layers = map[string][]string{
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},
 	"cmd/aiterctl": {"", "device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "jit/schema", "jit/target", "internal/toolchain", "internal/watch",
-		"op_tests", "internal/perf", "internal/report", "registry", "tensor", "tensor/npy"},
+		"op_tests", "internal/perf", "internal/report", "internal/settings", "internal/term", "registry", "tensor", "tensor/npy"},
 }
 
 // owners are outside modules that one package alone may import.
@@ -58,7 +60,7 @@ var owners = map[string]string{
 	"github.com/spf13/cobra":                "cmd/aiterctl",
 	"github.com/vmihailenco/msgpack":        "internal/codeobject",
 	"github.com/ianlancetaylor/demangle":    "internal/codeobject",
-	"golang.org/x/term":                     "cmd/aiterctl",
+	"golang.org/x/term":                     "internal/term",
 	"github.com/cyphar/filepath-securejoin": "internal/toolchain",
 	"github.com/fsnotify/fsnotify":          "internal/watch",
 	"github.com/prometheus/client_golang":   "metrics",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -90,7 +91,7 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	if sup != nil {
 		return sup, nil, nil
 	}
-	support := supportRequest()
+	support := settings.SupportRequest()
 	results, err := m.Build(ctx, along, support)
 	if err != nil {
 		return nil, nil, &BuildError{Request: firstFailed(results), Err: err}
@@ -117,6 +118,15 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	return sup, results, nil
 }
 
+// LoadSupport loads the support library, without which no operator can be called,
+// and builds it if the cache does not have it. Its success shows that code for the
+// CPU can be built and loaded on this machine. The first call of an operator does
+// the same. The error is a [*BuildError] or a [*LoadError].
+func (r *Registry) LoadSupport(ctx context.Context) error {
+	_, _, err := r.loadSupport(ctx, r.Manager(), settings.SupportRequest())
+	return err
+}
+
 // releaseSupport lets others clean the support library's artifact away.
 func (r *Registry) releaseSupport() error {
 	r.mu.Lock()
@@ -125,11 +135,6 @@ func (r *Registry) releaseSupport() error {
 		return nil
 	}
 	return r.letSupport()
-}
-
-// supportRequest asks for the support library.
-func supportRequest() jit.Request {
-	return jit.Request{Module: supportModule, Target: hostTarget()}
 }
 
 // held is an artifact that nobody cleans away until release is called.
@@ -152,15 +157,6 @@ func (r *Registry) hold(a cache.Artifact) (held, error) {
 		return held{}, errors.Join(err, release())
 	}
 	return held{checked, library, release}, nil
-}
-
-// hostTarget is the target of code that runs on the CPU.
-func hostTarget() target.Target {
-	t, err := target.Parse("cpu")
-	if err != nil {
-		return target.Target{} // "cpu" always parses
-	}
-	return t
 }
 
 // BuildError reports a module that could not be built. It wraps what the

@@ -17,14 +17,11 @@ import (
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
-
-// supportModule holds the library that the modules call back into; it is
-// built like any other, for the host.
-const supportModule = "module_aiter_ffi"
 
 // Registry is a set of operators. It is safe for use by many goroutines.
 type Registry struct {
@@ -48,8 +45,11 @@ type Registry struct {
 // Nothing is compiled or loaded yet. Open fails with the errors of
 // [opconfig.Load] and of the cache folder.
 func Open(ctx context.Context, opts Options) (*Registry, error) {
-	opts = opts.withEnvironment()
-	manager, err := opts.newManager(ctx)
+	opts, set, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	manager, err := set.OpenManager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 	r.calls.ended = make(chan struct{}, 1)
 	r.now.Store(newGeneration(r, manager))
 	if opts.Reload {
-		r.startReloading(ctx, opts)
+		r.startReloading(ctx, set)
 	}
 	return r, nil
 }
@@ -144,7 +144,7 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 			return err
 		}
 	}
-	if host := hostTarget(); r.verify && !slices.Contains(targets, host) {
+	if host := settings.HostTarget(); r.verify && !slices.Contains(targets, host) {
 		targets = append(slices.Clone(targets), host)
 	}
 	var reqs []jit.Request
@@ -179,7 +179,7 @@ func (r *Registry) modulesOf(names []string) ([]string, error) {
 // warm builds them, and the support library, without which no call runs.
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
 	now := r.now.Load()
-	support := supportRequest()
+	support := settings.SupportRequest()
 	results, err := now.manager.Build(ctx, append(reqs, support)...)
 	errs := []error{err}
 	for _, res := range results {
@@ -213,10 +213,10 @@ func (r *Registry) Ready(name string, t target.Target) bool {
 	if err != nil {
 		return false
 	}
-	if _, ok := r.ready.Load(supportRequest()); !ok {
+	if _, ok := r.ready.Load(settings.SupportRequest()); !ok {
 		return false
 	}
-	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), hostTarget()))
+	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), settings.HostTarget()))
 }
 
 // built says whether the operator's module was built, or each part that calls

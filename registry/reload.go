@@ -14,6 +14,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
 )
@@ -66,11 +67,11 @@ func (r *Registry) ReloadErr() error {
 }
 
 // startReloading watches from now on, until stop.
-func (r *Registry) startReloading(ctx context.Context, opts Options) {
+func (r *Registry) startReloading(ctx context.Context, set settings.Settings) {
 	log := zerolog.Ctx(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &reloader{
-		reg: r, config: opts.config, observer: opts.Observer, cancel: cancel,
+		reg: r, config: set.LoadConfig, observer: set.Observer, cancel: cancel,
 		done: make(chan struct{}), errs: map[string]error{},
 	}
 	l.watcher = watch.New(watch.Options{

@@ -61,7 +61,7 @@ func (a *app) openBench(ctx context.Context, f placeFlags, name string) (b *benc
 			err = errors.Join(err, b.close())
 		}
 	}()
-	if b.reg, err = a.unverified().openRegistry(ctx, registry.Options{Targets: w.prefer, Observer: b.progress}); err != nil {
+	if b.reg, err = a.unverified().openRegistry(ctx, b.progress, w.prefer...); err != nil {
 		return b, err
 	}
 	if b.op, err = b.reg.Lookup(name); err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/registry"
 )
 
 const buildLong = `Build modules for targets, side by side, and keep them in the cache. What is in
@@ -111,16 +111,18 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 	}
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Rebuild: f.force, Timeout: f.timeout, Wait: f.wait, Observer: p})
+	m, err := a.openManager(ctx, func(s *settings.Settings) {
+		s.Jobs, s.Rebuild, s.Timeout, s.Wait, s.Observer = f.jobs, f.force, f.timeout, f.wait, p
+	})
 	if err != nil {
 		return err
 	}
-	defer reg.Close()
-	targets, err := a.targets(ctx, reg.Devices(), f.arch)
+	defer m.Close()
+	targets, err := a.targets(ctx, f.arch)
 	if err != nil {
 		return err
 	}
-	cfg := reg.Manager().Config()
+	cfg := m.Config()
 	reqs, err := request{names, f.all, &f.parts, targets}.wanted(cfg)
 	if err != nil {
 		return err
@@ -133,7 +135,7 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 			return err
 		}
 	}
-	plan := &buildPlan{app: a, manager: reg.Manager(), asked: reqs, support: supportRequest(cfg), output: f.output}
+	plan := &buildPlan{app: a, manager: m, asked: reqs, support: supportRequest(cfg), output: f.output}
 	if f.dryRun || f.compileCommands != "" {
 		if err := plan.commands(ctx, f); err != nil || f.dryRun {
 			return err

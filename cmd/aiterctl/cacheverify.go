@@ -12,9 +12,9 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/registry"
 )
 
 const verifyLong = `Check every artifact, object and record of the cache and of the read-only caches:
@@ -81,16 +81,16 @@ func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
 func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, error) {
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Observer: p})
+	m, err := a.openManager(ctx, func(s *settings.Settings) { s.Observer = p })
 	if err != nil {
 		return nil, err
 	}
-	defer reg.Close()
-	reqs, err := stored(store, reg.Manager().Config())
+	defer m.Close()
+	reqs, err := stored(store, m.Config())
 	if err != nil {
 		return nil, err
 	}
-	return reg.Manager().Rebuild(ctx, reqs...)
+	return m.Rebuild(ctx, reqs...)
 }
 
 // stored are the modules and targets that a cache has, as far as the

@@ -97,12 +97,7 @@ func (a *app) cleanTargets(ctx context.Context, arch string) ([]target.Target, e
 	if arch == "" { // GPU_ARCHS says what to build, not what to remove
 		return nil, nil
 	}
-	devs, err := a.openDevices()
-	if err != nil {
-		return nil, err
-	}
-	defer devs.Close()
-	return a.targets(ctx, devs, arch)
+	return a.targets(ctx, arch)
 }
 
 // checkNames refuses a name that neither the cache nor the configuration has:

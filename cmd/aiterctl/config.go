@@ -109,7 +109,7 @@ func (a *app) validate() error {
 	case err != nil:
 		a.printMistakes(v)
 	default:
-		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.configPath(), number(v.Modules, "module"), number(v.Ops, "operator"), number(len(v.Files), "file"))
+		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.settings().ConfigPath(), number(v.Modules, "module"), number(v.Ops, "operator"), number(len(v.Files), "file"))
 	}
 	if as[*opconfig.Error](err) {
 		return &invalidConfig{len(v.Errors), err}

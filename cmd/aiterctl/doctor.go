@@ -138,7 +138,7 @@ func (a *app) checkConfig(context.Context) []check {
 		ops += len(m.Ops)
 	}
 	from := firstOf(a.sourceRoot(), "in this program")
-	c.Detail = fmt.Sprintf("%s (%s): %d modules, %d operators", a.configPath(), from, len(cfg.Modules), ops)
+	c.Detail = fmt.Sprintf("%s (%s): %d modules, %d operators", a.settings().ConfigPath(), from, len(cfg.Modules), ops)
 	return []check{c}
 }
 

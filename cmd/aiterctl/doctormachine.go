@@ -11,7 +11,6 @@ import (
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -152,7 +151,7 @@ func (a *app) checkHostPath(ctx context.Context) check {
 	c := check{Name: "build for cpu", Status: statusOK, required: true}
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Observer: p})
+	reg, err := a.openRegistry(ctx, p)
 	if err != nil {
 		c.fail(err)
 		return c

@@ -10,7 +10,6 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/registry"
 )
 
 const explainLong = `Show which parts make the key of each unit of a module, whether a build would
@@ -43,22 +42,22 @@ func newExplain(a *app) *cobra.Command {
 }
 
 func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags) error {
-	reg, err := a.openRegistry(ctx, registry.Options{})
+	m, err := a.openManager(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer reg.Close()
-	targets, err := a.targets(ctx, reg.Devices(), arch)
+	defer m.Close()
+	targets, err := a.targets(ctx, arch)
 	if err != nil {
 		return err
 	}
-	reqs, err := request{[]string{module}, false, parts, targets}.wanted(reg.Manager().Config())
+	reqs, err := request{[]string{module}, false, parts, targets}.wanted(m.Config())
 	if err != nil {
 		return err
 	}
 	list := []*jit.Explanation{}
 	for _, r := range reqs {
-		x, err := reg.Manager().Explain(ctx, r)
+		x, err := m.Explain(ctx, r)
 		if err != nil {
 			return err
 		}

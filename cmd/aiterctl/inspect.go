@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/registry"
 )
 
 const inspectLong = `Show what the machine code of each GPU kernel of a module needs and does: registers,
@@ -108,15 +108,15 @@ func (t *tolerant) Disassemble(ctx context.Context, file string) ([]byte, error)
 func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]string, error) {
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Observer: p})
+	m, err := a.openManager(ctx, func(s *settings.Settings) { s.Observer = p })
 	if err != nil {
 		return nil, err
 	}
-	defer reg.Close()
-	if _, err := reg.Manager().Config().Module(module); err != nil {
+	defer m.Close()
+	if _, err := m.Config().Module(module); err != nil {
 		return nil, err
 	}
-	targets, err := a.targets(ctx, reg.Devices(), arch)
+	targets, err := a.targets(ctx, arch)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]st
 		}
 		reqs = append(reqs, jit.Request{Module: module, Target: t})
 	}
-	results, err := reg.Manager().Build(ctx, reqs...)
+	results, err := m.Build(ctx, reqs...)
 	if err != nil {
 		return nil, err
 	}

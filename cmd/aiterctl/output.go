@@ -54,11 +54,11 @@ func (a *app) checkOutput(dir string) error {
 	if name != "" {
 		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
 	}
-	trust, err := a.trust()
+	o, err := a.cacheOptions()
 	if err != nil {
 		return err
 	}
-	if err := cache.Probe(dir, cache.Options{TrustForeign: trust}); err != nil {
+	if err := cache.Probe(dir, cache.Options{TrustForeign: o.Trust}); err != nil {
 		return ofOutput(err)
 	}
 	return nil
@@ -71,18 +71,19 @@ func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
 	if b.output, err = filepath.Abs(b.output); err != nil {
 		return err
 	}
-	trust, err := b.app.trust()
+	o, err := b.app.cacheOptions()
 	if err != nil {
 		return err
 	}
-	to, err := cache.Open(b.output, cache.Options{TrustForeign: trust})
+	trust := cache.Options{TrustForeign: o.Trust}
+	to, err := cache.Open(b.output, trust)
 	if err != nil {
 		return ofOutput(err)
 	}
 	if err := errors.Join(b.manager.Export(to, results), to.MakeReadable()); err != nil {
 		return ofOutput(err)
 	}
-	made, err := cache.OpenTier(b.output, cache.Options{TrustForeign: trust})
+	made, err := cache.OpenTier(b.output, trust)
 	if err != nil {
 		return ofOutput(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
@@ -106,7 +107,7 @@ func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
 // named returns the modules to build.
 func (r request) named(cfg *opconfig.Config) ([]*opconfig.Module, error) {
 	if r.all {
-		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == supportModule }), nil
+		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == settings.SupportModule }), nil
 	}
 	var mods []*opconfig.Module
 	add := func(m *opconfig.Module) {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
@@ -53,7 +54,7 @@ func (a *app) wish(f placeFlags) (w wish, err error) {
 		w.prefer = []target.Target{w.target}
 		return w, err
 	}
-	for _, item := range archItems(a.getenv("GPU_ARCHS")) {
+	for _, item := range settings.ListItems(a.getenv("GPU_ARCHS")) {
 		if item == native {
 			break // the device's own, which is what the registry takes anyway
 		}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/internal/settings"
 )
 
 const rootLong = `aiterctl builds GPU operators ahead of time, looks after the kernel cache, and
@@ -63,7 +65,7 @@ func newRoot(a *app) *cobra.Command {
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.root, "root", "", "checkout that holds config/ and csrc/ (default: the sources in this program)")
-	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+defaultConfig+")")
+	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+settings.DefaultConfig+")")
 	f.StringVar(&a.cacheDir, "cache-dir", "", "kernel cache")
 	f.StringVar(&a.cachePath, "cache-path", "", "caches that are only read, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
 	f.StringVar(&a.maxSize, "cache-max-size", "", "what the kernel cache may grow to: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")
@@ -81,6 +83,10 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		return usagef("--verbose and --quiet exclude each other")
 	}
 	if err := archGiven(cmd); err != nil {
+		return err
+	}
+	var err error
+	if a.cacheSize, err = parseSize(a.maxSize); err != nil {
 		return err
 	}
 	level, err := a.level()

@@ -34,7 +34,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 	}
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Targets: w.prefer, Observer: p})
+	reg, err := a.openRegistry(ctx, p, w.prefer...)
 	if err != nil {
 		return err
 	}

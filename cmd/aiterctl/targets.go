@@ -10,6 +10,7 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -18,9 +19,14 @@ const native = "native"
 
 const archUsage = "targets: native, or a list such as gfx942,gfx90a:xnack-,sm_90,cpu (default $GPU_ARCHS, else native)"
 
-// targets reads --arch: a list in which native stands for what is in this
-// machine. When the flag is not given GPU_ARCHS is read, and else native.
-func (a *app) targets(ctx context.Context, devs *device.Devices, arch string) ([]target.Target, error) {
+// targets reads --arch, a list in which native stands for the devices of this
+// machine. Without the flag it reads GPU_ARCHS, and else takes native.
+func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error) {
+	devs, err := a.openDevices()
+	if err != nil {
+		return nil, err
+	}
+	defer devs.Close()
 	if list := a.getenv("GPU_ARCHS"); arch == "" && list != "" {
 		out, err := listedTargets(ctx, devs, list)
 		if err != nil {
@@ -42,7 +48,7 @@ func archGiven(cmd *cobra.Command) error {
 
 func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
 	var out []target.Target
-	for _, item := range archItems(list) {
+	for _, item := range settings.ListItems(list) {
 		some, err := archItem(ctx, devs, item)
 		if err != nil {
 			return nil, err
@@ -58,17 +64,6 @@ func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]ta
 		return nil, err
 	}
 	return out, nil
-}
-
-// archItems splits a list of targets.
-func archItems(list string) []string {
-	var items []string
-	for _, item := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ';' }) {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
 }
 
 // archItem is the targets that one item of --arch stands for.
@@ -107,15 +102,11 @@ func plain(t target.Target) (target.Target, error) {
 	return target.Parse(t.Arch() + "!")
 }
 
-// supportModule holds the library that all modules call back into.
-const supportModule = "module_aiter_ffi"
-
-// supportRequest asks for the support library, which is built along with
-// anything else. It is absent when the configuration has none.
+// supportRequest is the part request of the support library, which is built with
+// everything else. It is empty if the configuration has no such module.
 func supportRequest(cfg *opconfig.Config) []jit.Request {
-	cpu, err := target.Parse("cpu")
-	if _, none := cfg.Module(supportModule); err != nil || none != nil {
+	if _, err := cfg.Module(settings.SupportModule); err != nil {
 		return nil
 	}
-	return []jit.Request{{Module: supportModule, Target: cpu}}
+	return []jit.Request{settings.SupportRequest()}
 }

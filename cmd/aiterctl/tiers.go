@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/internal/settings"
 )
 
 // tierItem is a cache folder in a list.
@@ -41,10 +41,11 @@ func (a *app) caches(ctx context.Context) ([]tierItem, error) {
 	if err != nil {
 		return nil, err
 	}
+	readOnly := o.Path
 	o.Path = nil
 	var items []tierItem
-	path, err := a.cacheFolder()
-	store, bad := registry.OpenCache(zerolog.Nop().WithContext(ctx), o) // what it warns of is in the list
+	path, err := settings.CacheDir(a.cacheDir, a.getenv)
+	store, bad := settings.OpenCache(zerolog.Nop().WithContext(ctx), o) // what it warns of is in the list
 	if bad == nil && store.Path() != path && store.Writable() == nil {
 		items = append(items, newTierItem(store.Path(), "read and write", temporaryCache, store, nil))
 	}
@@ -53,10 +54,10 @@ func (a *app) caches(ctx context.Context) ([]tierItem, error) {
 	}
 	if err == nil {
 		o.Build = false
-		store, bad = registry.OpenCache(ctx, o)
+		store, bad = settings.OpenCache(ctx, o)
 		items = append(items, newTierItem(path, "read and write", ownCache, store, bad))
 	}
-	for _, dir := range a.tiers() {
+	for _, dir := range readOnly {
 		t, err := cache.OpenTier(dir, cache.Options{TrustForeign: o.Trust})
 		items = append(items, newTierItem(dir, "read", tierCache, t, err))
 	}
@@ -113,7 +114,7 @@ func (a *app) checkCache(ctx context.Context) []check {
 	if x := items[0]; x.of == temporaryCache {
 		instead = x.Path
 		list = append(list, x.check("temporary cache", true))
-		if _, err := a.cacheFolder(); err != nil {
+		if _, err := settings.CacheDir(a.cacheDir, a.getenv); err != nil {
 			c := check{Name: "cache"}
 			c.fail(err)
 			list = append(list, c.replaced(instead))

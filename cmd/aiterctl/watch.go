@@ -8,12 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/registry"
 )
 
 const watchLong = `Build modules, then again whenever a file changes that they are made from: the
@@ -101,7 +100,6 @@ type watching struct {
 	flags    *watchFlags
 	names    []string
 	targets  []target.Target
-	devices  *device.Devices
 	manager  *jit.Manager
 	watcher  *watch.Watcher
 	tell     teller
@@ -113,13 +111,14 @@ type watching struct {
 func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
 	w := &watching{app: a, flags: f, names: names, tell: a.newTeller(), digests: map[jit.Request]string{}, progress: a.newProgress()}
 	defer w.progress.close()
-	reg, err := a.openRegistry(ctx, registry.Options{Jobs: f.jobs, Timeout: f.timeout, Wait: f.wait, Observer: w.progress})
+	w.manager, err = a.openManager(ctx, func(s *settings.Settings) {
+		s.Jobs, s.Timeout, s.Wait, s.Observer = f.jobs, f.timeout, f.wait, w.progress
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, reg.Close()) }()
-	w.manager, w.devices = reg.Manager(), reg.Devices()
-	if w.targets, err = a.targets(ctx, w.devices, f.arch); err != nil {
+	defer func() { err = errors.Join(err, w.manager.Close()) }()
+	if w.targets, err = a.targets(ctx, f.arch); err != nil {
 		return err
 	}
 	w.watcher = watch.New(watch.Options{Memo: w.manager.Memo(), Poll: f.poll, Report: w.tell.warning})

@@ -1,4 +1,4 @@
-package registry_test
+package settings_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/internal/settings"
 )
 
 // Where the cache cannot be written, the folder in its place has a name that
@@ -24,15 +24,15 @@ func TestTemporaryCacheOfOthersIsRefused(t *testing.T) {
 	if err := errors.Join(os.Mkdir(taken, 0o700), os.Chmod(taken, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	opts := registry.CacheOptions{Dir: unwritable, Build: true, Trust: true, Getenv: env(map[string]string{"TMPDIR": tmp})}
+	opts := settings.CacheOptions{Dir: unwritable, Build: true, Trust: true, Getenv: env(map[string]string{"TMPDIR": tmp})}
 	var untrusted *cache.UntrustedError
-	if store, err := registry.OpenCache(context.Background(), opts); !errors.As(err, &untrusted) {
+	if store, err := settings.OpenCache(context.Background(), opts); !errors.As(err, &untrusted) {
 		t.Fatalf("got %v, %v, want a *cache.UntrustedError", store, err)
 	}
 	if err := os.Chmod(taken, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	store, err := registry.OpenCache(context.Background(), opts)
+	store, err := settings.OpenCache(context.Background(), opts)
 	if err != nil || store.Path() != taken {
 		t.Errorf("of the user alone: %v, %v", store, err)
 	}
@@ -59,7 +59,7 @@ func TestFoldersThatCannotBeMade(t *testing.T) {
 			vars := maps.Clone(bare)
 			maps.Copy(vars, set)
 			vars["TMPDIR"] = t.TempDir()
-			store, err := registry.OpenCache(context.Background(), registry.CacheOptions{Build: true, Getenv: env(vars)})
+			store, err := settings.OpenCache(context.Background(), settings.CacheOptions{Build: true, Getenv: env(vars)})
 			if err != nil || filepath.Dir(store.Path()) != vars["TMPDIR"] {
 				t.Errorf("%v, %v", store, err)
 			}
@@ -71,7 +71,17 @@ func TestFoldersThatCannotBeMade(t *testing.T) {
 	vars := maps.Clone(bare)
 	vars["AITER_JIT_DIR"], vars["TMPDIR"] = file, t.TempDir()
 	var access *cache.AccessError
-	if _, err := registry.OpenCache(context.Background(), registry.CacheOptions{Build: true, Getenv: env(vars)}); !errors.As(err, &access) {
+	if _, err := settings.OpenCache(context.Background(), settings.CacheOptions{Build: true, Getenv: env(vars)}); !errors.As(err, &access) {
 		t.Errorf("the folder that was named is a file: %v", err)
+	}
+}
+
+// env returns the environment with some variables replaced.
+func env(pairs map[string]string) func(string) string {
+	return func(name string) string {
+		if v, ok := pairs[name]; ok {
+			return v
+		}
+		return os.Getenv(name)
 	}
 }
