@@ -15,6 +15,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
@@ -23,8 +24,8 @@ import (
 // app is one run of the program: where it writes, and the flags that all
 // commands share.
 type app struct {
-	out    io.Writer // results
-	err    *screen   // everything else
+	out    io.Writer      // results
+	err    *term.Terminal // everything else
 	getenv func(string) string
 
 	root, config, cacheDir string
@@ -32,10 +33,6 @@ type app struct {
 	cacheSize              int64  // maxSize in bytes, 0 if it is not given
 	json, verbose, quiet   bool
 	logLevel, color        string
-}
-
-func newApp(out, err *os.File, getenv func(string) string) *app {
-	return &app{out: out, err: newScreen(err), getenv: getenv}
 }
 
 // settings are the shared flags, which the environment completes.
@@ -148,7 +145,7 @@ func (a *app) table(rows [][]string) error {
 			if i == len(row)-1 {
 				end = "\n"
 			}
-			fmt.Fprint(w, oneLine(cell), end)
+			fmt.Fprint(w, term.EscapeLine(cell), end)
 		}
 	}
 	return w.Flush()

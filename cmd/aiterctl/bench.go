@@ -149,7 +149,7 @@ func (b *bench) fraction(m perf.Measurement) float64 {
 
 func (b *bench) close() error {
 	b.progress.close()
-	b.app.err.setStatus("")
+	b.app.err.SetStatus("")
 	var errs []error
 	if b.meter != nil {
 		errs = append(errs, b.meter.Close())

@@ -150,7 +150,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 	}
 	file = &report.File{Device: b.info.Name, CopyGBps: b.copyGBps, Rows: []report.Row{}}
 	for i, c := range cases {
-		a.err.setStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op, c.Case))
+		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op, c.Case))
 		row, err := b.row(ctx, c.Case)
 		if err != nil {
 			return nil, err

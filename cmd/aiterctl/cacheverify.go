@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -130,7 +130,7 @@ func requestFor(x cache.Artifact, cfg *opconfig.Config) (jit.Request, bool) {
 
 func (a *app) printFaults(rep verifyReport) {
 	for _, f := range slices.Concat(rep.Faults, rep.Missing) {
-		fmt.Fprintf(a.out, "%s: %s\n", shown(f.Path), shown(f.Reason))
+		fmt.Fprintf(a.out, "%s: %s\n", term.EscapeLine(f.Path), term.EscapeLine(f.Reason))
 	}
 	if len(rep.Faults) == 0 {
 		fmt.Fprintf(a.out, "%d entries, all as they were written\n", rep.Checked)
@@ -146,14 +146,6 @@ func (a *app) printFaults(rep verifyReport) {
 			}
 		}
 	}
-}
-
-// shown quotes text with control characters, which come from names of files.
-func shown(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 func comparisonWords(c jit.Comparison) string {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/internal/term"
 )
 
 const doctorLong = `Look at what this machine has, in the order in which a build needs it, and say
@@ -115,7 +117,7 @@ func (a *app) detail(c check) string {
 		return strings.ReplaceAll(c.Detail, "\n", "; ")
 	}
 	line, _, _ := strings.Cut(c.Detail, "\n")
-	return fit(line, maxDetail)
+	return term.Truncate(line, maxDetail)
 }
 
 func (a *app) checkProgram(context.Context) []check {

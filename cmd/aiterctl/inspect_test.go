@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
@@ -23,7 +24,7 @@ func TestInspect(t *testing.T) {
 	}
 	out, problems := tempFile(t), tempFile(t)
 	env := map[string]string{"HIPCC": hipcc, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
-	root := newRoot(newApp(out, problems, func(name string) string { return env[name] }))
+	root := newRoot(&app{out: out, err: term.New(problems, problems), getenv: func(name string) string { return env[name] }})
 	root.SetArgs([]string{"inspect", library, "--kernel", "^stream$", "--json"})
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/aiter-go/aiter/internal/term"
 )
 
 func main() {
@@ -19,18 +21,16 @@ func main() {
 // run is the whole program; it returns the exit code.
 func run(args []string) int {
 	ctx, end := catchEndings()
-	a := newApp(os.Stdout, os.Stderr, os.Getenv)
 	stdout := &output{to: os.Stdout, end: end}
-	out := &visible{to: stdout}
-	a.out = out
-	a.err.out = &output{to: os.Stderr, end: end}
+	out := term.NewEscaper(stdout)
+	a := &app{out: out, err: term.New(os.Stderr, &output{to: os.Stderr, end: end}), getenv: os.Getenv}
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := checkLines(args, os.Environ())
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
-	out.flush()
+	out.Flush()
 	switch e := endingOf(ctx); {
 	case e != nil && e.signal == syscall.SIGPIPE:
 		return e.code() // whoever closed it wants to hear no more

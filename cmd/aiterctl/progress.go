@@ -10,16 +10,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/jit"
 )
 
 // progress tells how a build goes: lines, or on a terminal one live line.
 type progress struct {
-	screen *screen
+	screen *term.Terminal
 	now    func() time.Time
-	live   bool          // on a terminal
-	stop   chan struct{} // closed to end the live line, nil when there is none
-	done   sync.WaitGroup
+	live   bool // on a terminal
+	stop   func()
 
 	mu       sync.Mutex
 	units    int // of all modules begun
@@ -45,42 +45,20 @@ func (a *app) newProgress() *progress {
 	p := &progress{
 		now:  time.Now,
 		left: map[moduleTarget]int{}, running: map[job]time.Time{},
+		stop: func() {},
 	}
 	if a.json || a.quiet {
 		return p
 	}
 	p.screen = a.err
-	if a.err.terminal {
-		p.live, p.stop = true, make(chan struct{})
-		p.done.Go(p.redraw)
+	if a.err.Interactive() {
+		p.live, p.stop = true, a.err.KeepStatus(p.line)
 	}
 	return p
 }
 
-// close takes the live line away.
-func (p *progress) close() {
-	if p.stop != nil {
-		close(p.stop)
-		p.done.Wait()
-		p.stop = nil
-	}
-}
-
-const redrawEvery = 100 * time.Millisecond
-
-func (p *progress) redraw() {
-	tick := time.NewTicker(redrawEvery)
-	defer tick.Stop()
-	defer p.screen.setStatus("")
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-			p.screen.setStatus(p.line())
-		}
-	}
-}
+// close removes the status line. It may be called more than once.
+func (p *progress) close() { p.stop() }
 
 // line is the live line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
 func (p *progress) line() string {

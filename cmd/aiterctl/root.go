@@ -97,7 +97,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	log := zerolog.New(a.console(colored)).Level(level).With().Timestamp().Logger()
+	log := zerolog.New(a.err.LogWriter(colored)).Level(level).With().Timestamp().Logger()
 	cmd.SetContext(log.WithContext(cmd.Context()))
 	return nil
 }
@@ -126,7 +126,7 @@ func (a *app) colored() (bool, error) {
 	case "never":
 		return false, nil
 	case "auto":
-		return a.err.terminal && a.getenv("NO_COLOR") == "", nil
+		return a.err.Interactive() && a.getenv("NO_COLOR") == "", nil
 	}
 	return false, usagef("--color %q: expected auto, always or never", a.color)
 }

@@ -162,13 +162,13 @@ func (a *app) tryOp(ctx context.Context, f *testFlags, name string, choose func(
 	}
 	rep = b.newTestReport(f)
 	for i, c := range cases {
-		a.err.setStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), name, c.Case))
+		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), name, c.Case))
 		rep.add(b.try(ctx, f, c))
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
-	a.err.setStatus("")
+	a.err.SetStatus("")
 	return rep, nil
 }
 

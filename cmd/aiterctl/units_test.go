@@ -52,17 +52,3 @@ func TestAge(t *testing.T) {
 		}
 	}
 }
-
-func TestFit(t *testing.T) {
-	for _, c := range []struct {
-		text  string
-		width int
-		want  string
-	}{
-		{"short", 80, "short"}, {"12345", 5, "123…"}, {"äöüß", 4, "äö…"}, {"any", 0, "…"}, {"", 80, ""},
-	} {
-		if got := fit(c.text, c.width); got != c.want {
-			t.Errorf("fit(%q, %d) = %q, want %q", c.text, c.width, got, c.want)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -156,7 +157,7 @@ func (w *watching) requests() ([]jit.Request, error) {
 
 // loop goes on until the context ends, which is how a watch should end.
 func (w *watching) loop(ctx context.Context) error {
-	enter := w.app.enterKeys(ctx)
+	enter := term.EnterKey(ctx)
 	for ctx.Err() == nil {
 		w.tell.waiting(w.app.sourceRoot(), enter != nil)
 		changes, pressed, err := w.next(ctx, enter)
@@ -257,7 +258,7 @@ func (w *watching) build(ctx context.Context, reqs []jit.Request) {
 	if ctx.Err() != nil {
 		return
 	}
-	w.app.err.setStatus("")
+	w.app.err.SetStatus("")
 	var fresh []string
 	failed := false
 	for _, r := range results {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
 )
@@ -63,7 +64,7 @@ func (t textTeller) waiting(root string, keys bool) {
 
 func (t textTeller) changed(changes []watch.Change) {
 	for _, c := range changes {
-		fmt.Fprintf(t.app.out, "%s %s\n", c.What, oneLine(below(t.root, c.Path)))
+		fmt.Fprintf(t.app.out, "%s %s\n", c.What, term.EscapeLine(below(t.root, c.Path)))
 	}
 }
 

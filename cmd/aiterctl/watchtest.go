@@ -1,14 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"io"
-	"os"
-
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
@@ -55,30 +48,4 @@ func (w *watching) testArch() string {
 		return w.targets[0].String()
 	}
 	return native
-}
-
-// enterKeys tells each line of the standard input; nil when there is none for
-// this program. A terminal that another job has would stop whoever reads it.
-func (a *app) enterKeys(ctx context.Context) <-chan struct{} {
-	fd := int(os.Stdin.Fd())
-	if term.IsTerminal(fd) {
-		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || group != unix.Getpgrp() {
-			return nil
-		}
-	}
-	in := bufio.NewReader(os.Stdin)
-	keys := make(chan struct{})
-	go func() {
-		for {
-			if _, err := in.ReadString('\n'); errors.Is(err, io.EOF) || err != nil {
-				return
-			}
-			select {
-			case keys <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return keys
 }

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"io"
@@ -9,42 +9,45 @@ import (
 	"unicode/utf8"
 )
 
-// visible writes text to another writer, with escapes for all control characters
-// but newline and tab: ESC becomes \x1b. File names and compiler messages may hold
-// control characters, and a terminal executes them. visible escapes output to files
-// and pipes too, because users print those on terminals. The escapes of characters
-// that a JSON encoder leaves in strings are valid JSON.
-type visible struct {
+// Escaper writes text to another writer and escapes all control characters except
+// newline and tab: ESC becomes \x1b. File names and compiler messages may contain
+// control characters, and a terminal executes them. Output to files and pipes is
+// escaped too, because users print it on terminals. The escapes of characters that
+// a JSON encoder leaves in strings are valid JSON.
+type Escaper struct {
 	to io.Writer
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character that the next write continues
 }
 
+// NewEscaper returns an escaper that writes to w.
+func NewEscaper(w io.Writer) *Escaper { return &Escaper{to: w} }
+
 // Write implements io.Writer.
-func (v *visible) Write(p []byte) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	text := append(v.rest, p...)
+func (e *Escaper) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text := append(e.rest, p...)
 	whole := wholeCharacters(text)
-	v.rest = append([]byte(nil), text[whole:]...)
-	if _, err := v.to.Write(appendVisible(nil, text[:whole], false)); err != nil {
+	e.rest = append([]byte(nil), text[whole:]...)
+	if _, err := e.to.Write(appendEscaped(nil, text[:whole], false)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// flush writes the beginning of a character that no write has continued.
-func (v *visible) flush() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.rest) > 0 {
-		_, _ = v.to.Write(appendVisible(nil, v.rest, false)) // output remembers the error
+// Flush writes the beginning of a character that no write has continued.
+func (e *Escaper) Flush() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.rest) > 0 {
+		_, _ = e.to.Write(appendEscaped(nil, e.rest, false)) // the writer keeps its error
 	}
-	v.rest = nil
+	e.rest = nil
 }
 
-// wholeCharacters returns the length of text without a character that is cut off at its end.
+// wholeCharacters returns the length of text without a truncated last character.
 func wholeCharacters(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if at := len(text) - n; utf8.RuneStart(text[at]) {
@@ -57,13 +60,13 @@ func wholeCharacters(text []byte) int {
 	return len(text)
 }
 
-// oneLine is s with newlines and tabs escaped too.
-func oneLine(s string) string { return string(appendVisible(nil, []byte(s), true)) }
+// EscapeLine escapes control characters in s, newlines and tabs included.
+func EscapeLine(s string) string { return string(appendEscaped(nil, []byte(s), true)) }
 
-// appendVisible appends text to out, and escapes control characters, characters that
+// appendEscaped appends text to out. It escapes control characters, characters that
 // change the direction of text, and bytes that are not UTF-8. With line set it
 // escapes newlines and tabs too.
-func appendVisible(out, text []byte, line bool) []byte {
+func appendEscaped(out, text []byte, line bool) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
 		switch {
