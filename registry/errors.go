@@ -49,11 +49,11 @@ type TypeError struct {
 }
 
 func (e *TypeError) Error() string {
-	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goWords(e.Expected), e.gotWord())
+	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goType(e.Expected), e.gotType())
 }
 
-// goWords says which Go type stands for a schema's type.
-func goWords(t string) string {
+// goType says which Go type stands for a schema's type.
+func goType(t string) string {
 	switch {
 	case strings.HasPrefix(t, "Tensor") && strings.HasSuffix(t, "?"):
 		return t + " (a *tensor.Tensor or nil)"
@@ -63,7 +63,7 @@ func goWords(t string) string {
 	return t
 }
 
-func (e *TypeError) gotWord() string {
+func (e *TypeError) gotType() string {
 	if isNone(e.Got) {
 		return "nil"
 	}
@@ -123,19 +123,19 @@ type OperatorError struct {
 func (e *OperatorError) Error() string { return e.Message }
 
 // operatorError makes a typed error of what came over the C ABI.
-func (o *code) operatorError(err error) error {
+func (o *opVersion) operatorError(err error) error {
 	var call *ffi.CallError
 	if !errors.As(err, &call) {
 		return fmt.Errorf("%s: %w", o.Name(), err)
 	}
 	e := &OperatorError{Op: o.Name(), Kind: call.Kind, Message: call.Message}
-	e.Arg, e.About = blame(call.Message)
+	e.Arg, e.About = faultyArgument(call.Message)
 	return e
 }
 
-// blame reads who is to blame in messages of the form
+// faultyArgument reads who is to blame in messages of the form
 // "op: argument 'x': expected rank 3 ..., got ...".
-func blame(message string) (arg, about string) {
+func faultyArgument(message string) (arg, about string) {
 	_, rest, ok := strings.Cut(message, "'")
 	if !ok {
 		return "", ""

@@ -13,12 +13,12 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// module is a module that was loaded for a target.
-type module struct {
+// loadedModule is a module that was loaded for a target.
+type loadedModule struct {
 	support  *ffi.Support
 	lib      *ffi.Module
 	target   target.Target
-	artifact string       // its digest
+	digest string       // its digest
 	release  func() error // lets others clean the artifact away
 }
 
@@ -27,7 +27,7 @@ type module struct {
 const maxLoads = 3
 
 // load builds the module, and the support library with the first one, and loads them.
-func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *module, err error) {
+func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *loadedModule, err error) {
 	for range maxLoads {
 		var miss *cache.MissError
 		if mod, err = r.loadOnce(ctx, m, req); !errors.As(err, &miss) {
@@ -37,7 +37,7 @@ func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (m
 	return mod, err
 }
 
-func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*module, error) {
+func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*loadedModule, error) {
 	sup, results, err := r.loadSupport(ctx, m, req)
 	if err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Reques
 }
 
 // open loads what was built.
-func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
-	a, err := r.hold(res.Artifact)
+func (r *Registry) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
+	a, err := r.useArtifact(res.Artifact)
 	if err != nil {
 		return nil, &LoadError{Request: res.Request, Path: res.Artifact.Path, Err: err}
 	}
@@ -77,7 +77,7 @@ func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
 	if err != nil {
 		return nil, &LoadError{Request: res.Request, Path: a.Path, Err: errors.Join(err, a.release())}
 	}
-	return &module{support: sup, lib: lib, target: res.Target, artifact: a.Digest, release: a.release}, nil
+	return &loadedModule{support: sup, lib: lib, target: res.Target, digest: a.Digest, release: a.release}, nil
 }
 
 // loadSupport loads the support library when nobody has, building it side by
@@ -104,7 +104,7 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	case r.support != nil:
 		return r.support, results, nil
 	}
-	a, err := r.hold(results[1].Artifact)
+	a, err := r.useArtifact(results[1].Artifact)
 	if err != nil {
 		return nil, nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
 	}
@@ -113,7 +113,7 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	if err != nil {
 		return nil, nil, &LoadError{Request: support, Path: a.Path, Err: errors.Join(err, a.release())}
 	}
-	r.support, r.letSupport = sup, a.release
+	r.support, r.releaseSupport = sup, a.release
 	r.ready.Store(support, struct{}{})
 	return sup, results, nil
 }
@@ -127,36 +127,36 @@ func (r *Registry) LoadSupport(ctx context.Context) error {
 	return err
 }
 
-// releaseSupport lets others clean the support library's artifact away.
-func (r *Registry) releaseSupport() error {
+// releaseSupportLibrary lets others clean the support library's artifact away.
+func (r *Registry) releaseSupportLibrary() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.letSupport == nil {
+	if r.releaseSupport == nil {
 		return nil
 	}
-	return r.letSupport()
+	return r.releaseSupport()
 }
 
-// held is an artifact that nobody cleans away until release is called.
-type held struct {
+// usedArtifact is an artifact that nobody cleans away until release is called.
+type usedArtifact struct {
 	cache.Artifact
 	library *os.File // what was checked; the caller closes it
 	release func() error
 }
 
-// hold marks the artifact as in use by this process, and then opens its library
+// useArtifact marks the artifact as in use by this process, and then opens its library
 // and checks the content of the open file, which is loaded afterwards.
-func (r *Registry) hold(a cache.Artifact) (held, error) {
+func (r *Registry) useArtifact(a cache.Artifact) (usedArtifact, error) {
 	store := r.Manager().Cache()
 	release, err := store.Use(a)
 	if err != nil {
-		return held{}, err
+		return usedArtifact{}, err
 	}
 	checked, library, err := store.OpenArtifact(a.ID)
 	if err != nil {
-		return held{}, errors.Join(err, release())
+		return usedArtifact{}, errors.Join(err, release())
 	}
-	return held{checked, library, release}, nil
+	return usedArtifact{checked, library, release}, nil
 }
 
 // BuildError reports a module that could not be built. It wraps what the

@@ -12,15 +12,15 @@ import (
 // maxArgs is how many arguments are packed without allocating.
 const maxArgs = 24
 
-// space is memory to pack a call in, and where that call is counted.
-type space struct {
+// callBuffer is memory to pack a call in, and where that call is counted.
+type callBuffer struct {
 	args  [maxArgs]ffi.Any
-	calls *counter
+	counter *counter
 }
 
 // packing is the state of packing one call.
 type packing struct {
-	op    *code
+	op    *opVersion
 	dst   []ffi.Any
 	dev   tensor.Device
 	first int // position of the first tensor, -1 before it is met
@@ -28,7 +28,7 @@ type packing struct {
 
 // pack checks the arguments against the schema and appends them to dst. It
 // returns the device of the tensors, the host when there is none.
-func (o *code) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
+func (o *opVersion) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
 	decl := o.decl.Schema.Args
 	if len(args) < o.required || len(args) > len(decl) {
 		return nil, tensor.Device{}, &ArityError{Op: o.Name(), Got: len(args), Min: o.required, Max: len(decl), Schema: o.decl.Schema.String()}

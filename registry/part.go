@@ -11,33 +11,33 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// choice is what a call chooses by the axes of its module: for each that the operator
+// partKey is what a call chooses by the axes of its module: for each that the operator
 // depends on, in the order of code.axes, the element type or which range of sizes.
-type choice [opconfig.MaxAxes]uint32
+type partKey [opconfig.MaxAxes]uint32
 
-// choiceAxis is an axis of the module that the operator depends on.
-type choiceAxis struct {
+// keyAxis is an axis of the module that the operator depends on.
+type keyAxis struct {
 	name      string
 	arg       int             // position of the argument that chooses
 	dimension int             // of it, whose size chooses among ranges
 	ranges    opconfig.Ranges // empty where the element type chooses
 }
 
-func choiceAxes(mod *opconfig.Module, decl *opconfig.Op) []choiceAxis {
-	var list []choiceAxis
+func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
+	var list []keyAxis
 	for _, a := range mod.Axes {
 		for i, arg := range decl.Schema.Args {
 			if arg.Name == a.Argument {
-				list = append(list, choiceAxis{a.Name, i, a.Dimension, a.Ranges})
+				list = append(list, keyAxis{a.Name, i, a.Dimension, a.Ranges})
 			}
 		}
 	}
 	return list
 }
 
-// choose reads the choice off arguments that were packed: they are all there,
+// key reads the choice off arguments that were packed: they are all there,
 // and tensors.
-func (o *code) choose(args []any) (c choice) {
+func (o *opVersion) key(args []any) (c partKey) {
 	for i := range o.axes {
 		a := &o.axes[i]
 		if t, ok := args[a.arg].(*tensor.Tensor); ok {
@@ -49,7 +49,7 @@ func (o *code) choose(args []any) (c choice) {
 
 // of is the axis's part of a choice. A tensor without the dimension chooses the first
 // range, whose code refuses it.
-func (a *choiceAxis) of(t *tensor.Tensor) uint32 {
+func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	switch {
 	case len(a.ranges) == 0:
 		return uint32(t.DType())
@@ -60,7 +60,7 @@ func (a *choiceAxis) of(t *tensor.Tensor) uint32 {
 }
 
 // value is the axis's value that was chosen.
-func (c choice) value(i int, a opconfig.Axis) string {
+func (c partKey) value(i int, a opconfig.Axis) string {
 	if a.BySize() {
 		return a.Values[c[i]]
 	}
@@ -68,8 +68,8 @@ func (c choice) value(i int, a opconfig.Axis) string {
 }
 
 // request asks for what a call with that choice needs.
-func (o *code) request(t target.Target, c choice) (jit.Request, error) {
-	spec, err := o.from.mod.Spec(o.decl, t, func(a opconfig.Axis) string {
+func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
+	spec, err := o.module.decl.Spec(o.decl, t, func(a opconfig.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
 				return c.value(i, a)
@@ -81,12 +81,12 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
-	return jit.Request{Module: o.from.mod.Name, Target: t, Spec: spec}, err
+	return jit.Request{Module: o.module.decl.Name, Target: t, Spec: spec}, err
 }
 
 // dtypeError says what the operator itself says of a type that it does not
 // have: no code has to be built for that. Every size has its range.
-func (o *code) dtypeError(e *opconfig.UnknownAxisError) error {
+func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {
 		if a.name == e.Axis {
@@ -108,19 +108,19 @@ func oneOf(words []string) string {
 }
 
 // whole asks for all that the operator's module has.
-func (o *code) whole(t target.Target) jit.Request {
-	return jit.Request{Module: o.from.mod.Name, Target: t}
+func (o *opVersion) whole(t target.Target) jit.Request {
+	return jit.Request{Module: o.module.decl.Name, Target: t}
 }
 
 // parts asks for all that calls of the operator may need.
-func (o *code) parts(t target.Target) []jit.Request {
-	specs, err := o.from.mod.Specs(t, opconfig.Selection{Ops: []string{o.Name()}})
+func (o *opVersion) parts(t target.Target) []jit.Request {
+	specs, err := o.module.decl.Specs(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
 		return nil // it is an operator of this module
 	}
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: o.from.mod.Name, Target: t, Spec: s})
+		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Spec: s})
 	}
 	return reqs
 }

@@ -25,19 +25,19 @@ import (
 
 // Registry is a set of operators. It is safe for use by many goroutines.
 type Registry struct {
-	now     atomic.Pointer[generation]
+	current     atomic.Pointer[generation]
 	devices *device.Devices
-	prefer  []target.Target // from Options.Targets
+	preferred  []target.Target // from Options.Targets
 	verify  bool            // from Options.Verify
 	reload  *reloader       // nil unless Options.Reload
 
-	spaces sync.Pool // *space, for packing calls
+	buffers sync.Pool // *space, for packing calls
 	calls  calls
 
 	mu         sync.Mutex
 	targets    map[tensor.Device]target.Target
 	support    *ffi.Support // as first loaded; all modules share it
-	letSupport func() error // lets others clean its artifact away; nil until it is loaded
+	releaseSupport func() error // lets others clean its artifact away; nil until it is loaded
 	ready      sync.Map     // jit.Request -> struct{}: built, and loaded where it runs: a call would not compile
 }
 
@@ -59,13 +59,13 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 	}
 	r := &Registry{
 		devices: devices,
-		prefer:  opts.Targets,
+		preferred:  opts.Targets,
 		verify:  opts.Verify,
 		targets: map[tensor.Device]target.Target{},
 	}
-	r.spaces.New = func() any { return &space{calls: r.calls.counter()} }
+	r.buffers.New = func() any { return &callBuffer{counter: r.calls.counter()} }
 	r.calls.ended = make(chan struct{}, 1)
-	r.now.Store(newGeneration(r, manager))
+	r.current.Store(newGeneration(r, manager))
 	if opts.Reload {
 		r.startReloading(ctx, set)
 	}
@@ -74,7 +74,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 
 // Manager returns the build manager below the registry; after a reload of the
 // configuration that is another one.
-func (r *Registry) Manager() *jit.Manager { return r.now.Load().manager }
+func (r *Registry) Manager() *jit.Manager { return r.current.Load().manager }
 
 // Devices returns the devices of this machine.
 func (r *Registry) Devices() *device.Devices { return r.devices }
@@ -89,7 +89,7 @@ func (r *Registry) Lookup(name string) (*Op, error) {
 	if r.calls.closed.Load() {
 		return nil, ErrClosed
 	}
-	now := r.now.Load()
+	now := r.current.Load()
 	if op := now.op(name); op != nil {
 		return op, nil
 	}
@@ -101,7 +101,7 @@ func (r *Registry) Lookup(name string) (*Op, error) {
 
 // Ops returns all operators, sorted by name.
 func (r *Registry) Ops() []*Op {
-	now := r.now.Load()
+	now := r.current.Load()
 	list := make([]*Op, 0, len(now.ops))
 	for name := range now.ops {
 		if op := now.op(name); op != nil {
@@ -140,7 +140,7 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 		return err
 	}
 	if len(targets) == 0 {
-		if targets, err = r.asked(native); err != nil {
+		if targets, err = r.requestedTargets(native); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (r *Registry) modulesOf(names []string) ([]string, error) {
 
 // warm builds them, and the support library, without which no call runs.
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
-	now := r.now.Load()
+	now := r.current.Load()
 	support := settings.SupportRequest()
 	results, err := now.manager.Build(ctx, append(reqs, support)...)
 	errs := []error{err}
@@ -188,7 +188,7 @@ func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target
 		case res.Request == support || !runsHere(res.Target, native):
 			r.ready.Store(res.Request, struct{}{})
 		default:
-			_, err := now.versions[res.Module].load(ctx, r, res.Request) // and it is ready
+			_, err := now.modules[res.Module].load(ctx, r, res.Request) // and it is ready
 			errs = append(errs, err)
 		}
 	}
@@ -205,7 +205,7 @@ func runsHere(t target.Target, native []target.Target) bool {
 // calls are verified. The target is that of a device: what [Registry.Target]
 // returns for it, or the device's own. It never blocks and touches no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
-	op := r.now.Load().op(name)
+	op := r.current.Load().op(name)
 	if op == nil || r.calls.closed.Load() {
 		return false
 	}
@@ -216,12 +216,12 @@ func (r *Registry) Ready(name string, t target.Target) bool {
 	if _, ok := r.ready.Load(settings.SupportRequest()); !ok {
 		return false
 	}
-	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), settings.HostTarget()))
+	return r.isReady(op.current(), t) && (!r.verify || r.isReady(op.current(), settings.HostTarget()))
 }
 
-// built says whether the operator's module was built, or each part that calls
+// isReady says whether the operator's module was built, or each part that calls
 // of the operator may need.
-func (r *Registry) built(op *code, t target.Target) bool {
+func (r *Registry) isReady(op *opVersion, t target.Target) bool {
 	if _, ok := r.ready.Load(op.whole(t)); ok {
 		return true
 	}
@@ -245,9 +245,9 @@ func (r *Registry) Close() error {
 	if r.reload != nil {
 		r.reload.stop()
 	}
-	for _, v := range r.now.Load().versions {
-		v.builds.drain()
+	for _, v := range r.current.Load().modules {
+		v.builds.waitAbandoned()
 	}
 	r.calls.wait()
-	return errors.Join(r.releaseSupport(), r.Manager().Close(), r.devices.Close())
+	return errors.Join(r.releaseSupportLibrary(), r.Manager().Close(), r.devices.Close())
 }

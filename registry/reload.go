@@ -109,7 +109,7 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	for _, c := range changes {
 		for _, r := range c.For {
 			modules[r.Module] = true
-			if v := l.reg.now.Load().versions[r.Module]; v != nil {
+			if v := l.reg.current.Load().modules[r.Module]; v != nil {
 				v.builds.wait(ctx, r) // it is watched since it was built, and may not be loaded yet
 			}
 		}
@@ -117,14 +117,14 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	if modules[""] {
 		delete(modules, "")
 		if l.reconfigure(ctx, start) {
-			for name := range l.reg.now.Load().versions {
+			for name := range l.reg.current.Load().modules {
 				modules[name] = true
 			}
 		}
 	}
 	var wg sync.WaitGroup
 	for name := range modules {
-		wg.Go(func() { l.module(ctx, name, start) })
+		wg.Go(func() { l.reloadModule(ctx, name, start) })
 	}
 	wg.Wait()
 }
@@ -134,34 +134,34 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 	m, err := l.watcher.Reconfigure(l.reg.Manager(), l.config)
 	if err != nil {
-		if !l.isKnown(err) { // any edit of the tree brings it here again
-			l.tell(ctx, "", start, err)
+		if !l.alreadyReported(err) { // any edit of the tree brings it here again
+			l.report(ctx, "", start, err)
 		}
 		return false
 	}
 	l.swap(func(next *generation) {
 		next.manager = m
-		for _, v := range next.versions {
-			mod, err := m.Config().Module(v.mod.Name)
+		for _, v := range next.modules {
+			mod, err := m.Config().Module(v.decl.Name)
 			switch {
 			case err != nil:
 				next.remove(l.reg, v)
 			case len(v.builds.results()) == 0:
-				next.install(l.reg, newVersion(m, mod))
+				next.install(l.reg, newModuleVersion(m, mod))
 			}
 		}
 		for _, mod := range m.Config().Modules {
-			if next.versions[mod.Name] == nil {
-				next.install(l.reg, newVersion(m, mod))
+			if next.modules[mod.Name] == nil {
+				next.install(l.reg, newModuleVersion(m, mod))
 			}
 		}
 	})
-	l.tell(ctx, "", start, nil)
+	l.report(ctx, "", start, nil)
 	return true
 }
 
-// isKnown says whether the configuration failed with the same before.
-func (l *reloader) isKnown(err error) bool {
+// alreadyReported says whether the configuration failed with the same before.
+func (l *reloader) alreadyReported(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.errs[""]
@@ -173,15 +173,15 @@ func (l *reloader) isKnown(err error) bool {
 func (l *reloader) swap(change func(next *generation)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := l.reg.now.Load().next()
+	next := l.reg.current.Load().next()
 	change(next)
-	l.reg.now.Store(next)
+	l.reg.current.Store(next)
 }
 
-// module builds and loads a module anew for all targets it is loaded for.
-func (l *reloader) module(ctx context.Context, name string, start time.Time) {
-	now := l.reg.now.Load()
-	old := now.versions[name]
+// reloadModule builds and loads a module anew for all targets it is loaded for.
+func (l *reloader) reloadModule(ctx context.Context, name string, start time.Time) {
+	now := l.reg.current.Load()
+	old := now.modules[name]
 	if old == nil {
 		return
 	}
@@ -189,48 +189,48 @@ func (l *reloader) module(ctx context.Context, name string, start time.Time) {
 	if len(loaded) == 0 {
 		return // a call builds it from the files as they are then
 	}
-	v, err := l.renew(ctx, now.manager, old, loaded)
+	v, err := l.rebuild(ctx, now.manager, old, loaded)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil || v == nil:
-		l.settle(ctx, name, start, err)
+		l.reportChange(ctx, name, start, err)
 		return
 	}
 	l.swap(func(next *generation) { next.install(l.reg, v) })
-	l.tell(ctx, name, start, nil)
-	release(loaded)
+	l.report(ctx, name, start, nil)
+	releaseAll(loaded)
 }
 
-// renew returns the module's next version, nil when it would be the same.
-func (l *reloader) renew(ctx context.Context, m *jit.Manager, old *version, loaded map[jit.Request]*module) (*version, error) {
-	mod, err := m.Config().Module(old.mod.Name)
+// rebuild returns the module's next version, nil when it would be the same.
+func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersion, loaded map[jit.Request]*loadedModule) (*moduleVersion, error) {
+	mod, err := m.Config().Module(old.decl.Name)
 	if err != nil {
 		return nil, err
 	}
-	reqs := slices.DeleteFunc(slices.Collect(maps.Keys(loaded)), func(r jit.Request) bool { return !stillAsked(mod, r) })
+	reqs := slices.DeleteFunc(slices.Collect(maps.Keys(loaded)), func(r jit.Request) bool { return !stillRequested(mod, r) })
 	results, err := l.reg.build(ctx, m, reqs...)
 	if err != nil {
 		return nil, &BuildError{Request: firstFailed(results), Err: err}
 	}
-	if sameOps(old.mod, mod) && sameCode(loaded, results) {
+	if sameOps(old.decl, mod) && sameCode(loaded, results) {
 		return nil, nil
 	}
-	v := newVersion(m, mod)
+	v := newModuleVersion(m, mod)
 	for _, res := range results {
 		fresh, err := l.open(loaded[res.Request].support, res)
 		if err != nil {
-			release(v.builds.results())
+			releaseAll(v.builds.results())
 			return nil, err
 		}
-		v.builds.put(res.Request, fresh)
+		v.builds.store(res.Request, fresh)
 	}
 	return v, nil
 }
 
-// stillAsked says whether calls may need what was loaded: the parts of a module
+// stillRequested says whether calls may need what was loaded: the parts of a module
 // may be others than they were.
-func stillAsked(mod *opconfig.Module, r jit.Request) bool {
+func stillRequested(mod *opconfig.Module, r jit.Request) bool {
 	specs, err := mod.Specs(r.Target, opconfig.Selection{})
 	return r.Spec.Whole() || err == nil && slices.Contains(specs, r.Spec)
 }
@@ -240,16 +240,16 @@ func firstFailed(results []jit.Result) jit.Request {
 	return results[max(i, 0)].Request
 }
 
-// release lets others clean artifacts away. The code stays in memory: calls
+// releaseAll lets others clean artifacts away. The code stays in memory: calls
 // may still be inside, and a device may still run kernels of it.
-func release(loaded map[jit.Request]*module) {
+func releaseAll(loaded map[jit.Request]*loadedModule) {
 	for _, mod := range loaded {
 		_ = mod.release() // closes a file that was only locked
 	}
 }
 
 // open loads a library, and looks whether all its operators are in it.
-func (l *reloader) open(sup *ffi.Support, res jit.Result) (*module, error) {
+func (l *reloader) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
 	mod, err := l.reg.open(sup, res)
 	if err != nil {
 		return nil, err
@@ -262,9 +262,9 @@ func (l *reloader) open(sup *ffi.Support, res jit.Result) (*module, error) {
 	return mod, nil
 }
 
-func sameCode(loaded map[jit.Request]*module, results []jit.Result) bool {
+func sameCode(loaded map[jit.Request]*loadedModule, results []jit.Result) bool {
 	for _, res := range results {
-		if loaded[res.Request].artifact != res.Artifact.Digest {
+		if loaded[res.Request].digest != res.Artifact.Digest {
 			return false
 		}
 	}
@@ -280,18 +280,18 @@ func sameOps(a, b *opconfig.Module) bool {
 	})
 }
 
-// settle tells of a failure, or that the files are again what is loaded.
-func (l *reloader) settle(ctx context.Context, module string, start time.Time, err error) {
+// reportChange tells of a failure, or that the files are again what is loaded.
+func (l *reloader) reportChange(ctx context.Context, module string, start time.Time, err error) {
 	l.mu.Lock()
 	failed := l.errs[module] != nil
 	l.mu.Unlock()
 	if err != nil || failed {
-		l.tell(ctx, module, start, err)
+		l.report(ctx, module, start, err)
 	}
 }
 
-// tell notes how a reload went.
-func (l *reloader) tell(ctx context.Context, module string, start time.Time, err error) {
+// report notes how a reload went.
+func (l *reloader) report(ctx context.Context, module string, start time.Time, err error) {
 	if err != nil {
 		err = &ReloadError{Module: module, Err: err}
 	}

@@ -33,7 +33,7 @@ func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 
 // targetOf is the one rule for what to build where a device is on.
 func (r *Registry) targetOf(on target.Target) (target.Target, error) {
-	for _, p := range r.prefer {
+	for _, p := range r.preferred {
 		if p.Vendor() == on.Vendor() && p.Runs(on) {
 			return p, nil
 		}
@@ -73,8 +73,8 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	})...), nil
 }
 
-// asked returns what calls on such devices ask for, each once.
-func (r *Registry) asked(native []target.Target) ([]target.Target, error) {
+// requestedTargets returns what calls on such devices ask for, each once.
+func (r *Registry) requestedTargets(native []target.Target) ([]target.Target, error) {
 	var out []target.Target
 	for _, on := range native {
 		t, err := r.targetOf(on)

@@ -53,7 +53,7 @@ func (e *UnverifiedError) Unwrap() error { return e.Err }
 // callVerified calls the operator, then its CPU build on copies of the
 // arguments as they were before, and compares all that the schema says it
 // writes: outputs, states and what else is updated in place.
-func (o *code) callVerified(ctx context.Context, args []any) error {
+func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 	if err := o.usable(); err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func (o *code) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return err
 	}
-	onHost, err := o.binding(ctx, tensor.Host(), o.choose(args))
+	onHost, err := o.binding(ctx, tensor.Host(), o.key(args))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	onDevice, err := o.binding(ctx, dev, o.choose(args))
+	onDevice, err := o.binding(ctx, dev, o.key(args))
 	if err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (o *code) callVerified(ctx context.Context, args []any) error {
 }
 
 // check runs the operator on the copies and compares. The copies are written.
-func (o *code) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor) error {
-	got, err := o.snapshot(queue, o.written(tensorsOf(args)))
+func (o *opVersion) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor) error {
+	got, err := o.snapshot(queue, o.writtenTensors(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
@@ -113,7 +113,7 @@ func (o *code) check(onHost binding, queue device.Stream, args []any, before []*
 }
 
 // snapshot waits for the work queued on the call's stream, then copies tensors.
-func (o *code) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
+func (o *opVersion) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	drv, err := o.reg.devices.Driver(queue.Device.Type)
 	if err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (o *code) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tenso
 	return verify.Copy(o.reg.devices, tensors)
 }
 
-// written leaves the tensors that the schema marks as written, nil elsewhere.
-func (o *code) written(tensors []*tensor.Tensor) []*tensor.Tensor {
+// writtenTensors leaves the tensors that the schema marks as written, nil elsewhere.
+func (o *opVersion) writtenTensors(tensors []*tensor.Tensor) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(tensors))
 	for i, a := range o.decl.Schema.Args[:len(tensors)] {
 		if a.Type.Kind == schema.Tensor && a.Type.Mutable {
@@ -137,7 +137,7 @@ func (o *code) written(tensors []*tensor.Tensor) []*tensor.Tensor {
 
 // compare holds what the device wrote to what the CPU did. The error joins one
 // *VerifyError for each argument that differs.
-func (o *code) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
+func (o *opVersion) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
 	var errs []error
 	for i, g := range got {
 		if g == nil {
@@ -156,7 +156,7 @@ func (o *code) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
 }
 
 // tolerance is what the configuration says of the argument, else its type's.
-func (o *code) tolerance(arg string, dt tensor.DType) verify.Tolerance {
+func (o *opVersion) tolerance(arg string, dt tensor.DType) verify.Tolerance {
 	declared, ok := o.decl.Tolerance[arg]
 	switch {
 	case !ok:

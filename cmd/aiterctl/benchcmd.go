@@ -29,8 +29,8 @@ const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
 
 type benchFlags struct {
 	caseFlags
-	timeFlags
-	placeFlags
+	timingFlags
+	deviceFlags
 	csv                 bool
 	html, compare, from string
 }
@@ -48,7 +48,7 @@ func newBench(a *app) *cobra.Command {
 			if f.csv && a.json {
 				return usagef("--csv and --json exclude each other")
 			}
-			if err := f.timeFlags.check(); err != nil {
+			if err := f.timingFlags.check(); err != nil {
 				return err
 			}
 			return a.benchOp(cmd.Context(), f, args[0])
@@ -56,8 +56,8 @@ func newBench(a *app) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	f.caseFlags.add(fl)
-	f.timeFlags.add(fl)
-	f.placeFlags.add(fl)
+	f.timingFlags.add(fl)
+	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
 	fl.StringVar(&f.html, "html", "", "write a page with charts to a `FILE`")
 	fl.StringVar(&f.compare, "compare", "", "show an older `FILE.json` beside")
@@ -82,7 +82,7 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	}
 	if f.html != "" {
 		page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before}
-		if err := writeWhole(f.html, func(out *os.File) error { return report.WriteHTML(out, page) }); err != nil {
+		if err := writeFile(f.html, func(out *os.File) error { return report.WriteHTML(out, page) }); err != nil {
 			return err
 		}
 	}
@@ -117,8 +117,8 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 	if err != nil {
 		return nil, err
 	}
-	if f.sized() {
-		return f.vary(op, f.sizes(usual), optests.ForTiming)
+	if f.hasSizes() {
+		return f.expand(op, f.sizeCases(usual), optests.ForTiming)
 	}
 	sweep, err := optests.Sweep(op)
 	if err != nil {
@@ -128,7 +128,7 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 	for _, c := range sweep {
 		list = append(list, optests.Config{Name: "-", Case: c})
 	}
-	return f.vary(op, atMost(sweepLimit, dev, list), optests.ForTiming)
+	return f.expand(op, withoutLarger(sweepLimit, dev, list), optests.ForTiming)
 }
 
 // measure times every case on the device.
@@ -136,7 +136,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 	if _, err := f.cases(op, tensor.Host()); err != nil {
 		return nil, err // before anything is compiled
 	}
-	b, err := a.openBench(ctx, f.placeFlags, op)
+	b, err := a.openSession(ctx, f.deviceFlags, op)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 	if err != nil {
 		return nil, err
 	}
-	if err := b.startTiming(ctx, f.timeFlags); err != nil {
+	if err := b.startTiming(ctx, f.timingFlags); err != nil {
 		return nil, err
 	}
 	file = &report.File{Device: b.info.Name, CopyGBps: b.copyGBps, Rows: []report.Row{}}
@@ -160,7 +160,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 	return file, nil
 }
 
-func (b *bench) row(ctx context.Context, c optests.Case) (report.Row, error) {
+func (b *opSession) row(ctx context.Context, c optests.Case) (report.Row, error) {
 	m, err := b.measure(ctx, c)
 	return report.Row{
 		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Layout: c.Layout.String(),

@@ -123,7 +123,7 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 		return err
 	}
 	cfg := m.Config()
-	reqs, err := request{names, f.all, &f.parts, targets}.wanted(cfg)
+	reqs, err := buildRequest{names, f.all, &f.parts, targets}.resolve(cfg)
 	if err != nil {
 		return err
 	}
@@ -131,11 +131,11 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 		return usagef("nothing to build: no module supports %s", join(targets))
 	}
 	if f.output != "" {
-		if err := noneEmpty(reqs, targets); err != nil {
+		if err := checkTargetsUsed(reqs, targets); err != nil {
 			return err
 		}
 	}
-	plan := &buildPlan{app: a, manager: m, asked: reqs, support: supportRequest(cfg), output: f.output}
+	plan := &buildPlan{app: a, manager: m, requested: reqs, support: supportRequest(cfg), output: f.output}
 	if f.dryRun || f.compileCommands != "" {
 		if err := plan.commands(ctx, f); err != nil || f.dryRun {
 			return err
@@ -156,14 +156,14 @@ func join[T fmt.Stringer](list []T) string {
 type buildPlan struct {
 	app     *app
 	manager *jit.Manager
-	asked   []jit.Request
+	requested   []jit.Request
 	support []jit.Request // one or none
 	output  string        // folder of a cache to make; "" for none
 }
 
 // requests is everything to build, each once.
 func (b *buildPlan) requests() []jit.Request {
-	all := slices.Clone(b.asked)
+	all := slices.Clone(b.requested)
 	for _, r := range b.support {
 		if !slices.Contains(all, r) {
 			all = append(all, r)

@@ -32,7 +32,7 @@ func (b *buildPlan) report(results []jit.Result) buildReport {
 	rep := buildReport{Modules: []moduleReport{}, Output: b.output}
 	for _, r := range results {
 		m := newModuleReport(r)
-		if slices.Contains(b.asked, r.Request) {
+		if slices.Contains(b.requested, r.Request) {
 			rep.Modules = append(rep.Modules, m)
 		} else {
 			rep.Support = &m

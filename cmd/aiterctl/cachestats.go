@@ -25,7 +25,7 @@ func (a *app) cacheStats(ctx context.Context) error {
 	}
 	rows := [][]string{{"MODULE", "TARGET", "SIZE", "LAST USED", "DIGEST"}}
 	for _, x := range s.Artifacts {
-		rows = append(rows, []string{partName(x.Module, x.Spec), x.Target, sizeWords(x.Size), age(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
+		rows = append(rows, []string{partName(x.Module, x.Spec), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (a *app) cacheStats(ctx context.Context) error {
 	}
 	a.printCounts(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %d artifacts and %d objects, %.1f s of compiling; %d corrupt, %d unfinished files\n",
-		s.Path, sizeWords(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
+		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
 	if err == nil && len(s.Tiers) > 0 {
 		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.Tiers, ", "))
 	}
@@ -46,7 +46,7 @@ func ofLimit(l cache.Limits) string {
 	if l.Size == 0 {
 		return ""
 	}
-	return " of at most " + sizeWords(l.Size)
+	return " of at most " + formatSize(l.Size)
 }
 
 // printShares tells the sizes by module and by target.
@@ -58,7 +58,7 @@ func (a *app) printShares(s cache.Stats) error {
 	rows := [][]string{{"OF", "ARTIFACTS", "SIZE WITH OBJECTS AND RECORDS"}}
 	for _, list := range [][]cache.Share{s.Modules, s.Targets} {
 		for _, x := range list {
-			rows = append(rows, []string{x.Name, fmt.Sprint(x.Artifacts), sizeWords(x.Bytes)})
+			rows = append(rows, []string{x.Name, fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
 		}
 	}
 	return a.table(rows)

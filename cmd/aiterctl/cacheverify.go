@@ -86,16 +86,16 @@ func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, 
 		return nil, err
 	}
 	defer m.Close()
-	reqs, err := stored(store, m.Config())
+	reqs, err := storedRequests(store, m.Config())
 	if err != nil {
 		return nil, err
 	}
 	return m.Rebuild(ctx, reqs...)
 }
 
-// stored are the modules and targets that a cache has, as far as the
+// storedRequests are the modules and targets that a cache has, as far as the
 // configuration knows them, each once.
-func stored(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
+func storedRequests(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
 	var reqs []jit.Request
 	for _, d := range append([]*cache.Dir{store}, store.Tiers()...) {
 		list, err := d.Artifacts()
@@ -139,7 +139,7 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%d missing, which is no damage\n", n)
 	}
 	for _, c := range rep.Rebuilt {
-		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonWords(c))
+		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonResult(c))
 		for _, u := range c.Units {
 			if c.Skipped == "" && u.Stored != u.Rebuilt {
 				fmt.Fprintf(a.out, "  %s: stored %s, rebuilt %s\n", u.Unit(), cache.Key(u.Stored).Short(), cache.Key(u.Rebuilt).Short())
@@ -148,7 +148,7 @@ func (a *app) printFaults(rep verifyReport) {
 	}
 }
 
-func comparisonWords(c jit.Comparison) string {
+func comparisonResult(c jit.Comparison) string {
 	switch {
 	case c.Skipped != "":
 		return "skipped: " + c.Skipped
@@ -162,7 +162,7 @@ func comparisonWords(c jit.Comparison) string {
 func (rep verifyReport) verdict() error {
 	var errs []error
 	if n := len(rep.Faults); n > 0 {
-		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache are damaged: %s", n, rep.Checked, rep.whatNow())})
+		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d entries of the cache are damaged: %s", n, rep.Checked, rep.disposition())})
 	}
 	different := 0
 	for _, c := range rep.Rebuilt {
@@ -176,8 +176,8 @@ func (rep verifyReport) verdict() error {
 	return errors.Join(errs...)
 }
 
-// whatNow describes where the damaged entries are now.
-func (rep verifyReport) whatNow() string {
+// disposition describes where the damaged entries are now.
+func (rep verifyReport) disposition() string {
 	kept := 0
 	for _, f := range rep.Faults {
 		if f.Kept {

@@ -85,7 +85,7 @@ func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 	if err := a.checkNames(store, names, parts); err != nil {
 		return err
 	}
-	req.Match = matcher(names, targets, parts)
+	req.Match = newMatcher(names, targets, parts)
 	rep, err := store.Clean(req)
 	if err != nil {
 		return err
@@ -122,19 +122,19 @@ func (a *app) checkNames(store *cache.Dir, names []string, parts partFilter) err
 	return parts.check(cfg, have)
 }
 
-// matcher picks artifacts; nil picks all.
-func matcher(names []string, targets []target.Target, parts partFilter) func(cache.Artifact) bool {
+// newMatcher picks artifacts; nil picks all.
+func newMatcher(names []string, targets []target.Target, parts partFilter) func(cache.Artifact) bool {
 	if len(names) == 0 && len(targets) == 0 && parts.empty() {
 		return nil
 	}
 	return func(x cache.Artifact) bool {
-		return (len(names) == 0 || slices.Contains(names, x.Module)) && (len(targets) == 0 || covers(targets, x.Target)) && parts.picks(x)
+		return (len(names) == 0 || slices.Contains(names, x.Module)) && (len(targets) == 0 || matchesTarget(targets, x.Target)) && parts.matches(x)
 	}
 }
 
-// covers says whether a list has a target, or its architecture without any
+// matchesTarget says whether a list has a target, or its architecture without any
 // features.
-func covers(list []target.Target, name string) bool {
+func matchesTarget(list []target.Target, name string) bool {
 	t, err := target.Parse(name + "!")
 	return err == nil && slices.ContainsFunc(list, func(want target.Target) bool {
 		return want == t || want.Features() == "" && want.Arch() == t.Arch()
@@ -151,11 +151,11 @@ func (a *app) printClean(rep cache.CleanReport, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, x := range rep.Removed {
-		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Spec), x.Target, sizeWords(x.Size), age(time.Since(x.Used)))
+		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Spec), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)))
 	}
 	for _, x := range rep.InUse {
 		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Spec), x.Target)
 	}
-	_, err := fmt.Fprintf(a.out, "%s %d artifacts and %d other files, %s\n", verb, len(rep.Removed), rep.Orphans, sizeWords(rep.Bytes))
+	_, err := fmt.Fprintf(a.out, "%s %d artifacts and %d other files, %s\n", verb, len(rep.Removed), rep.Orphans, formatSize(rep.Bytes))
 	return err
 }

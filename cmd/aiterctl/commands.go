@@ -68,18 +68,18 @@ func writeDatabase(path string, list []jit.Command) error {
 	if err != nil {
 		return fmt.Errorf("compilation database: %w", err)
 	}
-	return writeWhole(path, func(f *os.File) error {
+	return writeFile(path, func(f *os.File) error {
 		_, err := f.Write(append(data, '\n'))
 		return err
 	})
 }
 
-// writeWhole writes a file whole or not at all: into a temporary one beside
+// writeFile writes a file whole or not at all: into a temporary one beside
 // it, then renamed. A name that is no regular file, such as /dev/stdout, is
 // written to as it is.
-func writeWhole(path string, write func(*os.File) error) error {
+func writeFile(path string, write func(*os.File) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writePlainly(path, write)
+		return writeInPlace(path, write)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -96,7 +96,7 @@ func writeWhole(path string, write func(*os.File) error) error {
 	return nil
 }
 
-func writePlainly(path string, write func(*os.File) error) error {
+func writeInPlace(path string, write func(*os.File) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

@@ -109,10 +109,10 @@ func (a *app) validate() error {
 	case err != nil:
 		a.printMistakes(v)
 	default:
-		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.settings().ConfigPath(), number(v.Modules, "module"), number(v.Ops, "operator"), number(len(v.Files), "file"))
+		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.settings().ConfigPath(), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
 	}
 	if as[*opconfig.Error](err) {
-		return &invalidConfig{len(v.Errors), err}
+		return &configInvalidError{len(v.Errors), err}
 	}
 	return err
 }
@@ -125,25 +125,25 @@ func (a *app) printMistakes(v validation) {
 	}
 }
 
-// invalidConfig sums up mistakes that have been listed.
-type invalidConfig struct {
+// configInvalidError sums up mistakes that have been listed.
+type configInvalidError struct {
 	mistakes int
 	err      error
 }
 
-func (e *invalidConfig) Error() string {
-	return "the configuration is not valid: " + number(e.mistakes, "mistake")
+func (e *configInvalidError) Error() string {
+	return "the configuration is not valid: " + plural(e.mistakes, "mistake")
 }
 
-// number is "1 mistake", "2 mistakes".
-func number(n int, what string) string {
+// plural is "1 mistake", "2 mistakes".
+func plural(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-func (e *invalidConfig) Unwrap() error { return e.err }
+func (e *configInvalidError) Unwrap() error { return e.err }
 
 // positions takes joined errors apart.
 func positions(err error) []position {

@@ -73,7 +73,7 @@ type argDescription struct {
 func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	d := opDescription{
 		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
-		Args: []argDescription{}, Targets: supported(m), Axes: []axisItem{}, Defined: op.Pos.String(),
+		Args: []argDescription{}, Targets: supportedTargets(m), Axes: []axisItem{}, Defined: op.Pos.String(),
 	}
 	for i, axis := range newAxisItems(m) {
 		if m.Axes[i].Of(op) {
@@ -142,7 +142,7 @@ func (a *app) describeModule(m *opconfig.Module) error {
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
 	}
 	for _, s := range m.Sources {
-		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), whenWords(s.When), flagTable(s.Flags)})
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), formatCondition(s.When), flagTable(s.Flags)})
 	}
 	if a.json {
 		return a.writeJSON(d)
@@ -196,7 +196,7 @@ func flagLines(t map[string][]string) []string {
 	return lines
 }
 
-func whenWords(w opconfig.When) string {
+func formatCondition(w opconfig.When) string {
 	var parts []string
 	if len(w.Vendor) > 0 {
 		parts = append(parts, strings.Join(w.Vendor, " or "))

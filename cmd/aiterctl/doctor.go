@@ -47,7 +47,7 @@ func newDoctor(a *app) *cobra.Command {
 func (a *app) doctor(ctx context.Context) error {
 	var list []check
 	for _, look := range []func(context.Context) []check{
-		a.checkProgram, a.checkCache, a.checkTiers, a.checkConfig, a.checkToolchains, a.checkDevices,
+		a.checkProgram, a.checkCache, a.checkReadOnlyCaches, a.checkConfig, a.checkToolchains, a.checkDevices,
 	} {
 		list = append(list, look(ctx)...)
 	}

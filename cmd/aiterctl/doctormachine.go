@@ -20,9 +20,9 @@ func (a *app) checkToolchains(ctx context.Context) []check {
 	finder := &toolchain.Finder{Env: a.getenv} // without a memo: it looks at everything anew
 	here := a.native(ctx)
 	return []check{
-		checkToolchain(ctx, finder, "C++ compiler", pick(here, target.CPU, "cpu"), true),
-		checkToolchain(ctx, finder, "hipcc", pick(here, target.HIP, "gfx942"), false),
-		checkToolchain(ctx, finder, "nvcc", pick(here, target.CUDA, "sm_90"), false),
+		checkToolchain(ctx, finder, "C++ compiler", firstOfVendor(here, target.CPU, "cpu"), true),
+		checkToolchain(ctx, finder, "hipcc", firstOfVendor(here, target.HIP, "gfx942"), false),
+		checkToolchain(ctx, finder, "nvcc", firstOfVendor(here, target.CUDA, "sm_90"), false),
 	}
 }
 
@@ -39,8 +39,8 @@ func (a *app) native(ctx context.Context) []target.Target {
 	return here
 }
 
-// pick is the first target of a vendor, else the one called preset.
-func pick(list []target.Target, v target.Vendor, preset string) target.Target {
+// firstOfVendor is the first target of a vendor, else the one called preset.
+func firstOfVendor(list []target.Target, v target.Vendor, preset string) target.Target {
 	for _, t := range list {
 		if t.Vendor() == v {
 			return t
@@ -137,7 +137,7 @@ func checkDriver(devs *device.Devices, name string, kind tensor.DeviceType) chec
 			c.fail(err)
 			return c
 		}
-		found = append(found, fmt.Sprintf("%s:%d %s (%s, %s)", kind, i, info.Name, info.Target, sizeWords(info.Memory)))
+		found = append(found, fmt.Sprintf("%s:%d %s (%s, %s)", kind, i, info.Name, info.Target, formatSize(info.Memory)))
 	}
 	if c.Detail = strings.Join(found, ", "); len(found) == 0 {
 		c.Status, c.Detail = statusMissing, "the library "+drv.Library()+" finds none"

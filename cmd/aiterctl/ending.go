@@ -10,37 +10,37 @@ import (
 	"syscall"
 )
 
-// ending is why the program ends before it is done: a signal, or that nobody
+// signalError is why the program ends before it is done: a signal, or that nobody
 // reads what it prints any more, which is SIGPIPE.
-type ending struct{ signal syscall.Signal }
+type signalError struct{ signal syscall.Signal }
 
-func (e *ending) Error() string { return e.signal.String() }
+func (e *signalError) Error() string { return e.signal.String() }
 
 // Unwrap makes it what other cancelled contexts say.
-func (e *ending) Unwrap() error { return context.Canceled }
+func (e *signalError) Unwrap() error { return context.Canceled }
 
-// code is the exit code: as a shell reports a program that the signal ended,
+// exitCode is the exit code: as a shell reports a program that the signal ended,
 // except that SIGTERM has always been told as SIGINT is.
-func (e *ending) code() int {
+func (e *signalError) exitCode() int {
 	if e.signal == syscall.SIGTERM {
 		return exitInterrupted
 	}
 	return 128 + int(e.signal)
 }
 
-// endingOf is why ctx ended, nil when it has not.
-func endingOf(ctx context.Context) *ending {
-	e, _ := errors.AsType[*ending](context.Cause(ctx))
+// signalOf is why ctx ended, nil when it has not.
+func signalOf(ctx context.Context) *signalError {
+	e, _ := errors.AsType[*signalError](context.Cause(ctx))
 	return e
 }
 
-// catchEndings returns a context that ends, with an [*ending], at the first
+// signalContext returns a context that ends, with an [*ending], at the first
 // signal that asks the program to end, or when end is called. So compilers are
 // ended with the program whatever ends it: killed by a signal it would leave
 // them behind.
-func catchEndings() (ctx context.Context, end func(syscall.Signal)) {
+func signalContext() (ctx context.Context, end func(syscall.Signal)) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	end = func(s syscall.Signal) { cancel(&ending{s}) }
+	end = func(s syscall.Signal) { cancel(&signalError{s}) }
 	asked := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, asked...)
@@ -61,9 +61,9 @@ func catchEndings() (ctx context.Context, end func(syscall.Signal)) {
 	return ctx, end
 }
 
-// output is stdout or stderr. It ends the program when nobody reads it any
+// outputWriter is stdout or stderr. It ends the program when nobody reads it any
 // more, and remembers the first write that failed.
-type output struct {
+type outputWriter struct {
 	to  io.Writer
 	end func(syscall.Signal)
 
@@ -72,7 +72,7 @@ type output struct {
 }
 
 // Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
+func (o *outputWriter) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
 	if errors.Is(err, syscall.EPIPE) {
 		o.end(syscall.SIGPIPE)
@@ -85,8 +85,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is the error of the first write that failed.
-func (o *output) failed() error {
+// firstError is the error of the first write that failed.
+func (o *outputWriter) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err

@@ -33,21 +33,21 @@ const (
 	exitInterrupted = 130
 )
 
-// outcome is one exit code and the errors that lead to it.
-type outcome struct {
+// exitStatus is one exit code and the errors that lead to it.
+type exitStatus struct {
 	code    int
 	meaning string
 	is      func(error) bool
 }
 
-// outcomes are in the order in which they win when several apply.
-func outcomes() []outcome {
-	return []outcome{
+// exitStatuses are in the order in which they win when several apply.
+func exitStatuses() []exitStatus {
+	return []exitStatus{
 		{exitUsage, "the command line or a variable is wrong: unknown command, flag, operator, module or target", isAny(
 			as[*usageError], as[*opconfig.UnknownModuleError], as[*opconfig.UnknownOpError], as[*opconfig.UnknownAxisError],
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
-			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], wrongSetting)},
+			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
@@ -64,7 +64,7 @@ func outcomes() []outcome {
 
 // exitCode returns the exit code for an error of a command.
 func exitCode(err error) int {
-	for _, o := range outcomes() {
+	for _, o := range exitStatuses() {
 		if o.is(err) {
 			return o.code
 		}
@@ -115,7 +115,7 @@ func newExitCodes() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("Exit codes of aiterctl. When several apply, the one listed first is used.\n\n")
 	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; by others 128 and their number: 129 SIGHUP, 131 SIGQUIT, 141 nobody reads the output\n", exitInterrupted)
-	for _, o := range outcomes() {
+	for _, o := range exitStatuses() {
 		fmt.Fprintf(&b, "  %3d  %s\n", o.code, o.meaning)
 	}
 	fmt.Fprintf(&b, "  %3d  any other failure\n", exitFailure)

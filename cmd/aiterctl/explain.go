@@ -51,7 +51,7 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 	if err != nil {
 		return err
 	}
-	reqs, err := request{[]string{module}, false, parts, targets}.wanted(m.Config())
+	reqs, err := buildRequest{[]string{module}, false, parts, targets}.resolve(m.Config())
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (a *app) printExplanation(x *jit.Explanation) {
 	}
 	built := "never, as far as this cache knows"
 	if x.LastBuilt != nil {
-		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), age(time.Since(*x.LastBuilt)))
+		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), formatAge(time.Since(*x.LastBuilt)))
 	}
 	fmt.Fprintf(a.out, "  last built  %s\n", built)
 	if x.Whole {
@@ -97,8 +97,8 @@ func (a *app) printExplanation(x *jit.Explanation) {
 	a.printLink(x.Link, x.NoCompiler == "")
 }
 
-// decision says what a build would do with a unit or a link.
-func decision(action jit.Action, reason, work string, compiler bool) string {
+// formatDecision says what a build would do with a unit or a link.
+func formatDecision(action jit.Action, reason, work string, compiler bool) string {
 	switch {
 	case action == jit.Hit:
 		return "hit: " + reason
@@ -109,7 +109,7 @@ func decision(action jit.Action, reason, work string, compiler bool) string {
 }
 
 func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", decision(l.Action, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", formatDecision(l.Action, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
@@ -133,7 +133,7 @@ func (a *app) printChanges(heading string, list []jit.Change) {
 }
 
 func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), decision(u.Action, u.Reason, "compiled", compiler), u.Key.Short())
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), formatDecision(u.Action, u.Reason, "compiled", compiler), u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}
@@ -146,8 +146,8 @@ func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
 	a.printChanges("    changed since the last build:", u.Changes)
 }
 
-// age is a duration in one unit, for people.
-func age(d time.Duration) string {
+// formatAge is a duration in one unit, for people.
+func formatAge(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))

@@ -127,15 +127,15 @@ func hintLoad(err error) string {
 	switch {
 	case !errors.As(err, &load):
 		return ""
-	case neverExecutes(load.Path):
+	case mountedNoexec(load.Path):
 		return "the kernel cache is on a file system mounted noexec, from which nothing can be loaded; " +
 			"another folder can be given with --cache-dir DIR or AITER_JIT_DIR"
 	}
 	return "aiterctl cache verify; aiterctl doctor"
 }
 
-// neverExecutes says whether the file system of path is mounted noexec.
-func neverExecutes(path string) bool {
+// mountedNoexec says whether the file system of path is mounted noexec.
+func mountedNoexec(path string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
 }

@@ -23,7 +23,7 @@ func (m hostMemory) check(op string, c optests.Case, use optests.Use) error {
 	}
 	if m.bytes > 0 && need > m.bytes {
 		return usagef("%s %s needs at least %d bytes of the host's memory (%s), and %d (%s) can be had; give smaller sizes",
-			op, c, need, sizeWords(need), m.bytes, sizeWords(m.bytes))
+			op, c, need, formatSize(need), m.bytes, formatSize(m.bytes))
 	}
 	if m.bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(m.bytes) // what is not used any more is not to be what does not fit

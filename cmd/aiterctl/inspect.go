@@ -84,21 +84,21 @@ func (a *app) disassembler(ctx context.Context) codeobject.Disassembler {
 		fmt.Fprintf(a.err, "no instructions are counted: %v\n", err)
 		return nil
 	}
-	return &tolerant{d, a.err, sync.Once{}}
+	return &lenientDisassembler{d, a.err, sync.Once{}}
 }
 
-// tolerant does without the instructions of code that the disassembler is too old for.
-type tolerant struct {
+// lenientDisassembler does without the instructions of code that the disassembler is too old for.
+type lenientDisassembler struct {
 	*toolchain.Disassembler
-	warn io.Writer
+	warnings io.Writer
 	once sync.Once
 }
 
 // Disassemble implements codeobject.Disassembler; the error is the context's.
-func (t *tolerant) Disassemble(ctx context.Context, file string) ([]byte, error) {
+func (t *lenientDisassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
 	text, err := t.Disassembler.Disassemble(ctx, file)
 	if err != nil && ctx.Err() == nil {
-		t.once.Do(func() { fmt.Fprintf(t.warn, "instructions are not counted: %v\n", err) })
+		t.once.Do(func() { fmt.Fprintf(t.warnings, "instructions are not counted: %v\n", err) })
 		return nil, nil
 	}
 	return text, err

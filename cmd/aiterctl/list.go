@@ -37,7 +37,7 @@ func (a *app) list(ctx context.Context, what string) error {
 	case "targets":
 		return a.listTargets(ctx)
 	case "tiers":
-		return a.listTiers(ctx)
+		return a.listCaches(ctx)
 	}
 	return usagef("list %q: expected modules, ops, targets or tiers", what)
 }
@@ -78,7 +78,7 @@ func newAxisItems(m *opconfig.Module) []axisItem {
 			x.Dimension = &a.Dimension
 		}
 		if len(x.Targets) == 0 {
-			x.Targets = supported(m)
+			x.Targets = supportedTargets(m)
 		}
 		items = append(items, x)
 	}
@@ -104,7 +104,7 @@ func (a *app) listModules() error {
 }
 
 func newModuleItem(m *opconfig.Module) moduleItem {
-	x := moduleItem{Name: m.Name, Doc: m.Doc, Targets: supported(m), Sources: []string{}, Ops: []string{}, Axes: newAxisItems(m)}
+	x := moduleItem{Name: m.Name, Doc: m.Doc, Targets: supportedTargets(m), Sources: []string{}, Ops: []string{}, Axes: newAxisItems(m)}
 	for _, s := range m.Sources {
 		for _, f := range s.Files {
 			if !slices.Contains(x.Sources, f) {
@@ -118,9 +118,9 @@ func newModuleItem(m *opconfig.Module) moduleItem {
 	return x
 }
 
-// supported says what a module can be built for: what it lists, else the
+// supportedTargets says what a module can be built for: what it lists, else the
 // vendors of the known targets that it has sources for.
-func supported(m *opconfig.Module) []string {
+func supportedTargets(m *opconfig.Module) []string {
 	if len(m.Targets) > 0 {
 		return m.Targets
 	}

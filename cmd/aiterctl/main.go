@@ -20,27 +20,27 @@ func main() {
 
 // run is the whole program; it returns the exit code.
 func run(args []string) int {
-	ctx, end := catchEndings()
-	stdout := &output{to: os.Stdout, end: end}
+	ctx, end := signalContext()
+	stdout := &outputWriter{to: os.Stdout, end: end}
 	out := term.NewEscaper(stdout)
-	a := &app{out: out, err: term.New(os.Stderr, &output{to: os.Stderr, end: end}), getenv: os.Getenv}
+	a := &app{out: out, err: term.New(os.Stderr, &outputWriter{to: os.Stderr, end: end}), getenv: os.Getenv}
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := checkLines(args, os.Environ())
+	err := checkLineBreaks(args, os.Environ())
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
 	out.Flush()
-	switch e := endingOf(ctx); {
+	switch e := signalOf(ctx); {
 	case e != nil && e.signal == syscall.SIGPIPE:
-		return e.code() // whoever closed it wants to hear no more
-	case err == nil && stdout.failed() == nil:
+		return e.exitCode() // whoever closed it wants to hear no more
+	case err == nil && stdout.firstError() == nil:
 		return exitOK
 	case err == nil:
-		err = fmt.Errorf("print: %w", stdout.failed())
+		err = fmt.Errorf("print: %w", stdout.firstError())
 	case e != nil:
 		fmt.Fprintln(a.err, "aiterctl: interrupted")
-		return e.code()
+		return e.exitCode()
 	}
 	a.report(err)
 	return exitCode(err)

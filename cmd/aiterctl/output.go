@@ -12,8 +12,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// noneEmpty refuses a target for which a prebuilt cache would hold nothing.
-func noneEmpty(reqs []jit.Request, targets []target.Target) error {
+// checkTargetsUsed refuses a target for which a prebuilt cache would hold nothing.
+func checkTargetsUsed(reqs []jit.Request, targets []target.Target) error {
 	for _, t := range targets {
 		if !slices.ContainsFunc(reqs, func(r jit.Request) bool { return r.Target == t }) {
 			return usagef("--output: no module supports %s, so that the folder would hold nothing for it", t)
@@ -26,8 +26,8 @@ func noneEmpty(reqs []jit.Request, targets []target.Target) error {
 // name other caches do not help.
 type outputError struct{ err error }
 
-// ofOutput says of an error that it is about the folder of --output.
-func ofOutput(err error) error { return &outputError{err} }
+// newOutputError says of an error that it is about the folder of --output.
+func newOutputError(err error) error { return &outputError{err} }
 
 func (e *outputError) Error() string {
 	var access *cache.AccessError
@@ -49,7 +49,7 @@ func (e *outputError) Unwrap() error { return e.err }
 func (a *app) checkOutput(dir string) error {
 	name, err := cache.Foreign(dir)
 	if err != nil {
-		return ofOutput(err)
+		return newOutputError(err)
 	}
 	if name != "" {
 		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
@@ -59,7 +59,7 @@ func (a *app) checkOutput(dir string) error {
 		return err
 	}
 	if err := cache.Probe(dir, cache.Options{TrustForeign: o.Trust}); err != nil {
-		return ofOutput(err)
+		return newOutputError(err)
 	}
 	return nil
 }
@@ -78,14 +78,14 @@ func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
 	trust := cache.Options{TrustForeign: o.Trust}
 	to, err := cache.Open(b.output, trust)
 	if err != nil {
-		return ofOutput(err)
+		return newOutputError(err)
 	}
 	if err := errors.Join(b.manager.Export(to, results), to.MakeReadable()); err != nil {
-		return ofOutput(err)
+		return newOutputError(err)
 	}
 	made, err := cache.OpenTier(b.output, trust)
 	if err != nil {
-		return ofOutput(err)
+		return newOutputError(err)
 	}
 	return b.manager.CheckPrebuilt(ctx, made, b.requests()...)
 }

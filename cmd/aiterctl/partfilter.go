@@ -21,11 +21,11 @@ func (f *partFlags) filter() (partFilter, error) {
 
 func (f partFilter) empty() bool { return len(f.ops)+len(f.values) == 0 }
 
-// picks says whether an artifact holds one of the operators, and was made for
+// matches says whether an artifact holds one of the operators, and was made for
 // one value of each axis, of those that are asked for. A whole module is for all
 // of them, and stays. A size picks every range that holds it, those of an earlier
 // configuration too.
-func (f partFilter) picks(x cache.Artifact) bool {
+func (f partFilter) matches(x cache.Artifact) bool {
 	if f.empty() {
 		return true
 	}
@@ -34,15 +34,15 @@ func (f partFilter) picks(x cache.Artifact) bool {
 	}
 	made := partValues(x.Spec)
 	for axis, wanted := range f.values {
-		if !slices.ContainsFunc(wanted, func(v string) bool { return v == made[axis] || holds(made[axis], v) }) {
+		if !slices.ContainsFunc(wanted, func(v string) bool { return v == made[axis] || rangeContains(made[axis], v) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds says whether a value is a range that holds a size.
-func holds(value, size string) bool {
+// rangeContains says whether a value is a range that holds a size.
+func rangeContains(value, size string) bool {
 	r, isRange := opconfig.ParseRange(value)
 	n, isSize := opconfig.ParseSize(size)
 	return isRange && isSize && r.Holds(n)
@@ -73,7 +73,7 @@ func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 	for axis, values := range f.values {
 		for _, v := range values {
 			one := partFilter{values: map[string][]string{axis: {v}}}
-			if slices.ContainsFunc(have, one.picks) {
+			if slices.ContainsFunc(have, one.matches) {
 				continue
 			}
 			if err := checkValue(cfg, axis, v); err != nil {

@@ -62,18 +62,18 @@ func elementTypes(words []string) []string {
 	return out
 }
 
-// request is what the command line asks for.
-type request struct {
+// buildRequest is what the command line asks for.
+type buildRequest struct {
 	modules []string
 	all     bool // modules, each for the targets that it supports
 	parts   *partFlags
 	targets []target.Target
 }
 
-// wanted returns what to build: the modules for every target or, with all, each
+// resolve returns what to build: the modules for every target or, with all, each
 // module for the targets that it supports; whole, or the parts asked for.
-func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
-	mods, err := r.named(cfg)
+func (r buildRequest) resolve(cfg *opconfig.Config) ([]jit.Request, error) {
+	mods, err := r.selectModules(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
 			if !m.Supports(t) && r.all {
 				continue
 			}
-			some, err := r.of(m, t, values)
+			some, err := r.moduleRequests(m, t, values)
 			if err != nil {
 				return nil, err
 			}
@@ -104,8 +104,8 @@ func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
 	return reqs, nil
 }
 
-// named returns the modules to build.
-func (r request) named(cfg *opconfig.Config) ([]*opconfig.Module, error) {
+// selectModules returns the modules to build.
+func (r buildRequest) selectModules(cfg *opconfig.Config) ([]*opconfig.Module, error) {
 	if r.all {
 		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == settings.SupportModule }), nil
 	}
@@ -137,7 +137,7 @@ func (r request) named(cfg *opconfig.Config) ([]*opconfig.Module, error) {
 
 // checkAxes refuses an axis that no module has. Of all modules some need not
 // have it; they are built whole.
-func (r request) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
+func (r buildRequest) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
 	for axis := range values {
 		for i, m := range mods {
 			has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis })
@@ -153,10 +153,10 @@ func (r request) checkAxes(mods []*opconfig.Module, values map[string][]string) 
 	return nil
 }
 
-// of returns the requests for one module and target.
-func (r request) of(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
+// moduleRequests returns the requests for one module and target.
+func (r buildRequest) moduleRequests(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
 	if !m.Supports(t) {
-		return nil, &opconfig.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supported(m)}
+		return nil, &opconfig.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supportedTargets(m)}
 	}
 	sel := opconfig.Selection{Values: map[string][]string{}}
 	for _, a := range m.Axes {

@@ -16,34 +16,34 @@ import (
 // noDeviceError says that no device of this machine runs code for a target.
 type noDeviceError struct {
 	target target.Target
-	here   []string // devices that were looked at, with their targets
+	found   []string // devices that were looked at, with their targets
 }
 
 func (e *noDeviceError) Error() string {
-	if len(e.here) == 0 {
+	if len(e.found) == 0 {
 		return fmt.Sprintf("no %s device in this machine to run %s on; aiterctl build builds for it without one", e.target.Vendor(), e.target)
 	}
-	return fmt.Sprintf("no device in this machine runs %s: there are %v", e.target, e.here)
+	return fmt.Sprintf("no device in this machine runs %s: there are %v", e.target, e.found)
 }
 
-// placeFlags say where operators run.
-type placeFlags struct{ arch, device string }
+// deviceFlags say where operators run.
+type deviceFlags struct{ arch, device string }
 
-func (f *placeFlags) add(fl *pflag.FlagSet) {
+func (f *deviceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.arch, "arch", "", "target to build for and run on: native, cpu, gfx942, sm_90 (default native)")
 	fl.StringVar(&f.device, "device", "", "device to run on: cpu, cuda:0, rocm:1 (default: the first that runs --arch)")
 }
 
-// wish is where a run should happen: zero fields are open.
-type wish struct {
+// deviceRequest is where a run should happen: zero fields are open.
+type deviceRequest struct {
 	target target.Target
 	device tensor.Device
-	prefer []target.Target // what to build for the device, the first that runs there
+	preferred []target.Target // what to build for the device, the first that runs there
 }
 
-// wish reads --arch and --device. Without --arch the device decides, and
+// deviceRequest reads --arch and --device. Without --arch the device decides, and
 // GPU_ARCHS may say which of the targets that it runs to build.
-func (a *app) wish(f placeFlags) (w wish, err error) {
+func (a *app) deviceRequest(f deviceFlags) (w deviceRequest, err error) {
 	if f.device != "" {
 		if w.device, err = tensor.ParseDevice(f.device); err != nil {
 			return w, err
@@ -51,7 +51,7 @@ func (a *app) wish(f placeFlags) (w wish, err error) {
 	}
 	if f.arch != "" && f.arch != native {
 		w.target, err = target.Parse(f.arch)
-		w.prefer = []target.Target{w.target}
+		w.preferred = []target.Target{w.target}
 		return w, err
 	}
 	for _, item := range settings.ListItems(a.getenv("GPU_ARCHS")) {
@@ -62,37 +62,37 @@ func (a *app) wish(f placeFlags) (w wish, err error) {
 		if err != nil {
 			return w, fmt.Errorf("GPU_ARCHS: %w", err)
 		}
-		w.prefer = append(w.prefer, t)
+		w.preferred = append(w.preferred, t)
 	}
 	return w, nil
 }
 
-// place settles on a device, and on the target to report until something has
+// resolve settles on a device, and on the target to report until something has
 // been built.
-func (w wish) place(ctx context.Context, devs *device.Devices) (tensor.Device, target.Target, error) {
+func (w deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tensor.Device, target.Target, error) {
 	switch {
 	case w.device != tensor.Device{}:
-		return w.onDevice(devs)
+		return w.resolveDevice(devs)
 	case !w.target.IsZero():
-		dev, err := firstRunning(devs, w.target)
+		dev, err := firstDevice(devs, w.target)
 		return dev, w.target, err
 	}
 	here, err := nativeTargets(ctx, devs)
 	if err != nil {
 		return tensor.Device{}, target.Target{}, err
 	}
-	dev, err := firstRunning(devs, here[0])
+	dev, err := firstDevice(devs, here[0])
 	return dev, here[0], err
 }
 
-// onDevice is for a device that was asked for.
-func (w wish) onDevice(devs *device.Devices) (tensor.Device, target.Target, error) {
+// resolveDevice is for a device that was asked for.
+func (w deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, target.Target, error) {
 	on, err := devs.Target(w.device)
 	if err != nil {
 		return w.device, on, err
 	}
 	if w.target.IsZero() {
-		t, err := plain(on)
+		t, err := withoutFeatures(on)
 		return w.device, t, err
 	}
 	if !w.target.Runs(on) {
@@ -101,8 +101,8 @@ func (w wish) onDevice(devs *device.Devices) (tensor.Device, target.Target, erro
 	return w.device, w.target, nil
 }
 
-// firstRunning is the first device that runs code for t.
-func firstRunning(devs *device.Devices, t target.Target) (tensor.Device, error) {
+// firstDevice is the first device that runs code for t.
+func firstDevice(devs *device.Devices, t target.Target) (tensor.Device, error) {
 	missing := &noDeviceError{target: t}
 	kind := map[target.Vendor]tensor.DeviceType{target.CPU: tensor.CPU, target.HIP: tensor.ROCM, target.CUDA: tensor.CUDA}[t.Vendor()]
 	drv, err := devs.Driver(kind)
@@ -118,33 +118,33 @@ func firstRunning(devs *device.Devices, t target.Target) (tensor.Device, error) 
 		if t.Runs(info.Target) {
 			return dev, nil
 		}
-		missing.here = append(missing.here, fmt.Sprintf("%s (%s)", dev, info.Target))
+		missing.found = append(missing.found, fmt.Sprintf("%s (%s)", dev, info.Target))
 	}
 	return tensor.Device{}, missing
 }
 
-// mover carries tensors to a device; nil for the host, where they are already.
-func mover(devs *device.Devices, dev tensor.Device) optests.Device {
+// newTransfer carries tensors to a device; nil for the host, where they are already.
+func newTransfer(devs *device.Devices, dev tensor.Device) optests.Device {
 	if dev.IsHost() {
 		return nil
 	}
-	return deviceMover{devs, dev}
+	return transfer{devs, dev}
 }
 
-type deviceMover struct {
+type transfer struct {
 	devs *device.Devices
 	dev  tensor.Device
 }
 
-var _ optests.Device = deviceMover{}
+var _ optests.Device = transfer{}
 
 // ToDevice implements [optests.Device].
-func (m deviceMover) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
+func (m transfer) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
 	return m.devs.ToDevice(t, m.dev)
 }
 
 // ToHost implements [optests.Device].
-func (m deviceMover) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return m.devs.ToHost(t) }
+func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return m.devs.ToHost(t) }
 
 // Free implements [optests.Device].
-func (m deviceMover) Free(t *tensor.Tensor) error { return m.devs.Free(t) }
+func (m transfer) Free(t *tensor.Tensor) error { return m.devs.Free(t) }

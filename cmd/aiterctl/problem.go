@@ -110,7 +110,7 @@ func (f *runFlags) writeOutputs(p *optests.Problem, got map[string]*tensor.Tenso
 		if !slices.ContainsFunc(p.Outputs, func(o optests.Output) bool { return o.Name == name }) {
 			t = p.Tensor(name)
 		}
-		errs = append(errs, writeWhole(file, func(f *os.File) error { return npy.Write(f, t) }))
+		errs = append(errs, writeFile(file, func(f *os.File) error { return npy.Write(f, t) }))
 	}
 	return errors.Join(errs...)
 }

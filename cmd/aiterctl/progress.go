@@ -16,7 +16,7 @@ import (
 
 // progress tells how a build goes: lines, or on a terminal one live line.
 type progress struct {
-	screen *term.Terminal
+	terminal *term.Terminal
 	now    func() time.Time
 	live   bool // on a terminal
 	stop   func()
@@ -24,15 +24,15 @@ type progress struct {
 	mu       sync.Mutex
 	units    int // of all modules begun
 	finished int // of them
-	left     map[moduleTarget]int
+	unfinished     map[partTarget]int
 	running  map[job]time.Time
 }
 
-type moduleTarget struct{ module, target, spec string }
+type partTarget struct{ module, target, spec string }
 
 // job is one compiler or linker at work.
 type job struct {
-	moduleTarget moduleTarget
+	partTarget partTarget
 	unit         string
 	values       string // of axes that it is compiled for
 }
@@ -44,13 +44,13 @@ var _ jit.Observer = (*progress)(nil)
 func (a *app) newProgress() *progress {
 	p := &progress{
 		now:  time.Now,
-		left: map[moduleTarget]int{}, running: map[job]time.Time{},
+		unfinished: map[partTarget]int{}, running: map[job]time.Time{},
 		stop: func() {},
 	}
 	if a.json || a.quiet {
 		return p
 	}
-	p.screen = a.err
+	p.terminal = a.err
 	if a.err.Interactive() {
 		p.live, p.stop = true, a.err.KeepStatus(p.line)
 	}
@@ -68,7 +68,7 @@ func (p *progress) line() string {
 		return ""
 	}
 	jobs := slices.SortedFunc(maps.Keys(p.running), func(a, b job) int {
-		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target), cmp.Compare(a.values, b.values))
+		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit), cmp.Compare(a.partTarget.target, b.partTarget.target), cmp.Compare(a.values, b.values))
 	})
 	text := fmt.Sprintf("[%d/%d]", p.finished, p.units)
 	for i, j := range jobs {
@@ -76,7 +76,7 @@ func (p *progress) line() string {
 		if i == 0 {
 			sep = " "
 		}
-		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.unit), unitTarget(j.moduleTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
+		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.unit), unitTarget(j.partTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
 	}
 	return text
 }
@@ -84,23 +84,23 @@ func (p *progress) line() string {
 // Observe implements [jit.Observer].
 func (p *progress) Observe(e jit.Event) {
 	p.count(e)
-	if p.screen == nil {
+	if p.terminal == nil {
 		return
 	}
-	if text := words(e, p.live); text != "" {
-		fmt.Fprintln(p.screen, text)
+	if text := eventLine(e, p.live); text != "" {
+		fmt.Fprintln(p.terminal, text)
 	}
 }
 
 func (p *progress) count(e jit.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mt := moduleTarget{e.Module, e.Target, e.Spec}
+	mt := partTarget{e.Module, e.Target, e.Spec}
 	j := job{mt, e.Unit(), e.Values}
 	switch e.Step {
 	case jit.ModuleStarted:
 		p.units += e.Units
-		p.left[mt] = e.Units
+		p.unfinished[mt] = e.Units
 	case jit.UnitStarted:
 		p.running[j] = p.now()
 	case jit.UnitFinished:
@@ -111,19 +111,19 @@ func (p *progress) count(e jit.Event) {
 	case jit.LinkFinished:
 		delete(p.running, job{mt, "link " + partName(e.Module, e.Spec), ""})
 	case jit.ModuleFinished:
-		p.finish(mt, p.left[mt]) // the units that the cache had
+		p.finish(mt, p.unfinished[mt]) // the units that the cache had
 	}
 }
 
-func (p *progress) finish(mt moduleTarget, n int) {
-	n = min(n, p.left[mt])
-	p.left[mt] -= n
+func (p *progress) finish(mt partTarget, n int) {
+	n = min(n, p.unfinished[mt])
+	p.unfinished[mt] -= n
 	p.finished += n
 }
 
-// words is the line for an event, "" for none. The live line shows what is
+// eventLine is the line for an event, "" for none. The live line shows what is
 // running, so that beside it only what is done is told.
-func words(e jit.Event, live bool) string {
+func eventLine(e jit.Event, live bool) string {
 	where := unitTarget(e.Target, e.Values)
 	switch {
 	case e.Step == jit.UnitFinished && e.Err == nil && live:

@@ -51,7 +51,7 @@ func TestWordsOfWaiting(t *testing.T) {
 	unit := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Source: "a.cpp", Values: "dtype=float16"}
 	link := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Spec: "op dtype=float16"}
 	for want, e := range map[string]jit.Event{"a.cpp for cpu dtype=float16": unit, "link of module_a (op dtype=float16) for cpu": link} {
-		if got, full := words(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
+		if got, full := eventLine(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
 			t.Errorf("got %q, want %q", got, full)
 		}
 	}
@@ -67,7 +67,7 @@ func TestReportNames(t *testing.T) {
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
 	wantKeys(t, testCase{}, "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
 		"status", "outputs", "performance", "error")
-	wantKeys(t, speed{}, "mean_us", "min_us", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction")
+	wantKeys(t, timing{}, "mean_us", "min_us", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction")
 	wantKeys(t, outputReport{}, "name", "max_abs_err", "max_rel_err", "mismatches", "elements")
 	wantKeys(t, outputReport{optests.Result{MaxAbsErr: math.Inf(1), MaxRelErr: math.NaN()}, true},
 		"name", "max_abs_err", "max_rel_err", "mismatches", "elements", "beyond_ideal", "unwritten", "canary_broken")
@@ -169,11 +169,11 @@ func TestTargets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := plain(full); err != nil || got.String() != want {
+		if got, err := withoutFeatures(full); err != nil || got.String() != want {
 			t.Errorf("plain(%s) = %s, %v, want %s", in, got, err, want)
 		}
 	}
-	if !covers(got, "gfx942:xnack-") || covers(got, "gfx90a") || covers(got, "gfx950") {
+	if !matchesTarget(got, "gfx942:xnack-") || matchesTarget(got, "gfx90a") || matchesTarget(got, "gfx950") {
 		t.Error("gfx942 covers its features' variants, gfx90a:xnack- itself alone")
 	}
 }

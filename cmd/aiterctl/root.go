@@ -82,7 +82,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if a.verbose && a.quiet {
 		return usagef("--verbose and --quiet exclude each other")
 	}
-	if err := archGiven(cmd); err != nil {
+	if err := checkArchFlag(cmd); err != nil {
 		return err
 	}
 	var err error

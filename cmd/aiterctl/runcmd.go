@@ -30,7 +30,7 @@ type runFlags struct {
 	layout              string
 	silu, noBias, slice bool
 	seed                uint64
-	placeFlags
+	deviceFlags
 	verify bool
 	repeat int
 }
@@ -53,7 +53,7 @@ func newRun(a *app) *cobra.Command {
 	}
 	f.addProblem(cmd.Flags())
 	fl := cmd.Flags()
-	f.placeFlags.add(fl)
+	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.verify, "verify", false, "compare with the float64 reference; fail when wrong")
 	fl.IntVar(&f.repeat, "repeat", 1, "calls to time after the first; 0: none")
 	a.completeRun(cmd)
@@ -76,12 +76,12 @@ func (f *runFlags) addProblem(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.noBias, "no_bias", false, "no bias")
 	fl.BoolVar(&f.slice, "slice", false, "lay tensors out as slices of larger buffers, with odd strides")
 	fl.Uint64Var(&f.seed, "seed", 0, "of the random inputs")
-	fl.SetNormalizeFunc(underscored)
+	fl.SetNormalizeFunc(normalizeFlag)
 }
 
-// underscored takes dashes for underscores in the names that the field writes
+// normalizeFlag takes dashes for underscores in the names that the field writes
 // with underscores.
-func underscored(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+func normalizeFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "weight-dtype", "use-silu", "no-bias":
 		name = strings.ReplaceAll(name, "-", "_")

@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// trial is one use of the run command.
-type trial struct {
+// opRun is one use of the run command.
+type opRun struct {
 	flags    *runFlags
 	reg      *registry.Registry
 	op       *registry.Op
@@ -28,25 +28,25 @@ type trial struct {
 
 func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 	ctx := cmd.Context()
-	w, err := a.wish(f.placeFlags)
+	w, err := a.deviceRequest(f.deviceFlags)
 	if err != nil {
 		return err
 	}
 	p := a.newProgress()
 	defer p.close()
-	reg, err := a.openRegistry(ctx, p, w.prefer...)
+	reg, err := a.openRegistry(ctx, p, w.preferred...)
 	if err != nil {
 		return err
 	}
 	defer reg.Close()
-	t := &trial{flags: f, reg: reg, progress: p}
+	t := &opRun{flags: f, reg: reg, progress: p}
 	if t.op, err = reg.Lookup(name); err != nil {
 		return err
 	}
 	if t.problem, err = f.problem(name, cmd.Flags()); err != nil {
 		return err
 	}
-	if t.device, t.target, err = w.place(ctx, reg.Devices()); err != nil {
+	if t.device, t.target, err = w.resolve(ctx, reg.Devices()); err != nil {
 		return err
 	}
 	rep, err := t.run(ctx)
@@ -56,9 +56,9 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 
 // run places the tensors, calls, and looks at what came back. The report is
 // filled as far as it got.
-func (t *trial) run(ctx context.Context) (rep *runReport, err error) {
+func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, problem: t.problem, device: t.device}
-	runner := optests.Runner{Device: mover(t.reg.Devices(), t.device)}
+	runner := optests.Runner{Device: newTransfer(t.reg.Devices(), t.device)}
 	placed, err := runner.Place(t.problem)
 	if err != nil {
 		return rep, err
@@ -73,7 +73,7 @@ func (t *trial) run(ctx context.Context) (rep *runReport, err error) {
 	if err != nil {
 		return rep, err
 	}
-	if err := t.judge(rep, got); err != nil {
+	if err := t.compareOutputs(rep, got); err != nil {
 		return rep, err
 	}
 	if err := t.timeMore(ctx, placed.Args, rep); err != nil {
@@ -90,8 +90,8 @@ func builtFor(reg *registry.Registry, dev tensor.Device, wished target.Target) s
 	return wished.String()
 }
 
-// judge fills in the outputs: compared with the reference under --verify.
-func (t *trial) judge(rep *runReport, got map[string]*tensor.Tensor) error {
+// compareOutputs fills in the outputs: compared with the reference under --verify.
+func (t *opRun) compareOutputs(rep *runReport, got map[string]*tensor.Tensor) error {
 	if !t.flags.verify {
 		for _, o := range t.problem.Outputs {
 			rep.Outputs = append(rep.Outputs, outputReport{Result: optests.Result{Name: o.Name, Elements: got[o.Name].Numel()}})
@@ -112,7 +112,7 @@ func (t *trial) judge(rep *runReport, got map[string]*tensor.Tensor) error {
 
 // timeFirst is the first call, with everything that it brings about: search of
 // the compiler, build, load.
-func (t *trial) timeFirst(ctx context.Context, args []any) (time.Duration, error) {
+func (t *opRun) timeFirst(ctx context.Context, args []any) (time.Duration, error) {
 	start := time.Now()
 	if err := t.op.Call(ctx, args...); err != nil {
 		return time.Since(start), err
@@ -121,7 +121,7 @@ func (t *trial) timeFirst(ctx context.Context, args []any) (time.Duration, error
 }
 
 // wait waits for the work that was queued.
-func (t *trial) wait() error {
+func (t *opRun) wait() error {
 	drv, err := t.reg.Devices().Driver(t.device.Type)
 	if err != nil {
 		return err
@@ -129,10 +129,10 @@ func (t *trial) wait() error {
 	return drv.Synchronize(device.Stream{Device: t.device})
 }
 
-func (t *trial) timeMore(ctx context.Context, args []any, rep *runReport) error {
-	once := t.onClock
+func (t *opRun) timeMore(ctx context.Context, args []any, rep *runReport) error {
+	once := t.timeByClock
 	if !t.device.IsHost() {
-		once = t.onEvents
+		once = t.timeByEvents
 	}
 	for range t.flags.repeat {
 		if err := ctx.Err(); err != nil {
@@ -148,15 +148,15 @@ func (t *trial) timeMore(ctx context.Context, args []any, rep *runReport) error 
 	return nil
 }
 
-// onClock times a call that is done when it returns.
-func (t *trial) onClock(call func() error) (time.Duration, error) {
+// timeByClock times a call that is done when it returns.
+func (t *opRun) timeByClock(call func() error) (time.Duration, error) {
 	start := time.Now()
 	err := call()
 	return time.Since(start), err
 }
 
-// onEvents times a call by the device's own clock.
-func (t *trial) onEvents(call func() error) (time.Duration, error) {
+// timeByEvents times a call by the device's own clock.
+func (t *opRun) timeByEvents(call func() error) (time.Duration, error) {
 	drv, err := t.reg.Devices().Driver(t.device.Type)
 	if err != nil {
 		return 0, err

@@ -36,7 +36,7 @@ func (f *caseFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.silu, "use_silu", false, "apply SiLU")
 	fl.BoolVar(&f.noBias, "no_bias", false, "no bias")
 	fl.Uint64Var(&f.seed, "seed", 0, "of the random inputs")
-	fl.SetNormalizeFunc(underscored)
+	fl.SetNormalizeFunc(normalizeFlag)
 }
 
 func allDTypes() []string { return []string{"float32", "float16", "bfloat16"} }
@@ -51,15 +51,15 @@ func (a *app) completeCases(cmd *cobra.Command) {
 	a.completeFlag(cmd, "layout", allLayouts()...)
 }
 
-// sized says whether the sizes are given.
-func (f *caseFlags) sized() bool { return len(f.batch)+len(f.dim)+len(f.seqlen) > 0 }
+// hasSizes says whether the sizes are given.
+func (f *caseFlags) hasSizes() bool { return len(f.batch)+len(f.dim)+len(f.seqlen) > 0 }
 
-// sizes are the cases of the given sizes; those left open are usual ones.
-func (f *caseFlags) sizes(usual optests.Case) []optests.Config {
+// sizeCases are the cases of the given sizes; those left open are usual ones.
+func (f *caseFlags) sizeCases(usual optests.Case) []optests.Config {
 	var list []optests.Config
-	for _, b := range orElse(f.batch, usual.Batch) {
-		for _, d := range orElse(f.dim, usual.Dim) {
-			for _, l := range orElse(f.seqlen, usual.Seqlen) {
+	for _, b := range valuesOr(f.batch, usual.Batch) {
+		for _, d := range valuesOr(f.dim, usual.Dim) {
+			for _, l := range valuesOr(f.seqlen, usual.Seqlen) {
 				list = append(list, optests.Config{Name: "-", Case: optests.Case{Batch: b, Dim: d, Seqlen: l, Width: usual.Width}})
 			}
 		}
@@ -67,16 +67,16 @@ func (f *caseFlags) sizes(usual optests.Case) []optests.Config {
 	return list
 }
 
-func orElse(list []int64, usual int64) []int64 {
+func valuesOr(list []int64, usual int64) []int64 {
 	if len(list) == 0 {
 		return []int64{usual}
 	}
 	return list
 }
 
-// vary tries each configuration in the widths, types and layouts asked for, and
+// expand tries each configuration in the widths, types and layouts asked for, and
 // refuses what is no case of the operator or does not fit into memory.
-func (f *caseFlags) vary(op string, list []optests.Config, use optests.Use) ([]optests.Config, error) {
+func (f *caseFlags) expand(op string, list []optests.Config, use optests.Use) ([]optests.Config, error) {
 	memory := availableMemory()
 	types, layouts, err := f.parse()
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *caseFlags) vary(op string, list []optests.Config, use optests.Use) ([]o
 	}
 	var out []optests.Config
 	for _, c := range list {
-		for _, w := range orElse(f.width, c.Case.Width) {
+		for _, w := range valuesOr(f.width, c.Case.Width) {
 			for _, dt := range types {
 				for _, l := range layouts {
 					one := c
@@ -122,9 +122,9 @@ func (f *caseFlags) parse() (types []tensor.DType, layouts []optests.Layout, err
 	return types, layouts, nil
 }
 
-// atMost drops the configurations of more elements than the host is quick with;
+// withoutLarger drops the configurations of more elements than the host is quick with;
 // a GPU takes them all.
-func atMost(limit int64, dev tensor.Device, list []optests.Config) []optests.Config {
+func withoutLarger(limit int64, dev tensor.Device, list []optests.Config) []optests.Config {
 	if !dev.IsHost() {
 		return list
 	}

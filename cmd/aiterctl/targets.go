@@ -28,28 +28,28 @@ func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error)
 	}
 	defer devs.Close()
 	if list := a.getenv("GPU_ARCHS"); arch == "" && list != "" {
-		out, err := listedTargets(ctx, devs, list)
+		out, err := parseTargets(ctx, devs, list)
 		if err != nil {
 			return nil, fmt.Errorf("GPU_ARCHS is %q: %w", list, err)
 		}
 		return out, nil
 	}
-	return listedTargets(ctx, devs, firstOf(arch, native))
+	return parseTargets(ctx, devs, firstOf(arch, native))
 }
 
-// archGiven refuses an --arch without a word in it, as of a variable that is not
+// checkArchFlag refuses an --arch without a word in it, as of a variable that is not
 // set: taken for none it would build for what is in this machine.
-func archGiven(cmd *cobra.Command) error {
+func checkArchFlag(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup("arch"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 		return usagef("--arch %q: expected a target, such as gfx942, cpu or native; leave it out for its default", f.Value)
 	}
 	return nil
 }
 
-func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
+func parseTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
 	var out []target.Target
 	for _, item := range settings.ListItems(list) {
-		some, err := archItem(ctx, devs, item)
+		some, err := parseTarget(ctx, devs, item)
 		if err != nil {
 			return nil, err
 		}
@@ -66,8 +66,8 @@ func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]ta
 	return out, nil
 }
 
-// archItem is the targets that one item of --arch stands for.
-func archItem(ctx context.Context, devs *device.Devices, item string) ([]target.Target, error) {
+// parseTarget is the targets that one item of --arch stands for.
+func parseTarget(ctx context.Context, devs *device.Devices, item string) ([]target.Target, error) {
 	if item == native {
 		return nativeTargets(ctx, devs)
 	}
@@ -84,7 +84,7 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	}
 	var out []target.Target
 	for _, t := range found {
-		if t, err = plain(t); err != nil {
+		if t, err = withoutFeatures(t); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(out, t) {
@@ -94,8 +94,8 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	return out, nil
 }
 
-// plain is t without its features.
-func plain(t target.Target) (target.Target, error) {
+// withoutFeatures is t without its features.
+func withoutFeatures(t target.Target) (target.Target, error) {
 	if t.Vendor() == target.CPU {
 		return t, nil
 	}

@@ -35,8 +35,8 @@ const testExample = `  aiterctl test causal_conv1d_fwd
 
 type testFlags struct {
 	caseFlags
-	timeFlags
-	placeFlags
+	timingFlags
+	deviceFlags
 	configs               []string
 	accuracy, performance bool
 }
@@ -59,8 +59,8 @@ func newTest(a *app) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	f.caseFlags.add(fl)
-	f.timeFlags.add(fl)
-	f.placeFlags.add(fl)
+	f.timingFlags.add(fl)
+	f.deviceFlags.add(fl)
 	fl.StringSliceVar(&f.configs, "config", nil, "named configurations, or all (default: those that are quick on the device)")
 	fl.BoolVar(&f.accuracy, "accuracy", false, "compare with the reference only")
 	fl.BoolVar(&f.performance, "performance", false, "time only")
@@ -72,10 +72,10 @@ func (f *testFlags) check() error {
 	if f.accuracy == f.performance {
 		f.accuracy, f.performance = true, true
 	}
-	if len(f.configs) > 0 && f.sized() {
+	if len(f.configs) > 0 && f.hasSizes() {
 		return usagef("--config names sizes: leave out --batch, --dim and --seqlen, or --config")
 	}
-	return f.timeFlags.check()
+	return f.timingFlags.check()
 }
 
 // testLimit is how many elements the cpu is quick with, reference included.
@@ -92,17 +92,17 @@ func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error
 		return nil, err
 	}
 	switch {
-	case f.sized():
-		named = f.sizes(usual)
+	case f.hasSizes():
+		named = f.sizeCases(usual)
 	case len(f.configs) > 0:
 		named, err = pickConfigs(named, f.configs)
 	default:
-		named = atMost(testLimit, dev, named)
+		named = withoutLarger(testLimit, dev, named)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return f.vary(op, named, f.use())
+	return f.expand(op, named, f.use())
 }
 
 // use is what the cases are made for.
@@ -137,16 +137,16 @@ func (a *app) testOp(ctx context.Context, f *testFlags, name string) error {
 	if _, err := f.cases(name, tensor.Host()); err != nil {
 		return err // before anything is compiled
 	}
-	rep, err := a.tryOp(ctx, f, name, f.cases)
+	rep, err := a.runCases(ctx, f, name, f.cases)
 	if err != nil {
 		return err
 	}
 	return a.printTest(rep)
 }
 
-// tryOp tries an operator's cases on a device.
-func (a *app) tryOp(ctx context.Context, f *testFlags, name string, choose func(string, tensor.Device) ([]optests.Config, error)) (rep *testReport, err error) {
-	b, err := a.openBench(ctx, f.placeFlags, name)
+// runCases tries an operator's cases on a device.
+func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose func(string, tensor.Device) ([]optests.Config, error)) (rep *testReport, err error) {
+	b, err := a.openSession(ctx, f.deviceFlags, name)
 	if err != nil {
 		return nil, err
 	}
@@ -156,14 +156,14 @@ func (a *app) tryOp(ctx context.Context, f *testFlags, name string, choose func(
 		return nil, err
 	}
 	if f.performance {
-		if err := b.startTiming(ctx, f.timeFlags); err != nil {
+		if err := b.startTiming(ctx, f.timingFlags); err != nil {
 			return nil, err
 		}
 	}
 	rep = b.newTestReport(f)
 	for i, c := range cases {
 		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), name, c.Case))
-		rep.add(b.try(ctx, f, c))
+		rep.add(b.runCase(ctx, f, c))
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -172,22 +172,22 @@ func (a *app) tryOp(ctx context.Context, f *testFlags, name string, choose func(
 	return rep, nil
 }
 
-// try checks and times one case. What goes wrong is in the report.
-func (b *bench) try(ctx context.Context, f *testFlags, c optests.Config) testCase {
+// runCase checks and times one case. What goes wrong is in the report.
+func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config) testCase {
 	t := newTestCase(c)
 	if f.accuracy {
 		results, err := b.runner(ctx).RunCase(b.op.Name(), c.Case)
-		t.judge(results, err)
+		t.setAccuracy(results, err)
 	}
 	if f.performance && t.err == nil {
 		m, err := b.measure(ctx, c.Case)
-		t.time(m, b.fraction(m), err)
+		t.setTiming(m, b.fraction(m), err)
 	}
 	return t
 }
 
-// speed is a measurement as test --json prints it. The names stay.
-type speed struct {
+// timing is a measurement as test --json prints it. The names stay.
+type timing struct {
 	Mean         float64 `json:"mean_us"`
 	Min          float64 `json:"min_us"`
 	Median       float64 `json:"median_us"`
@@ -197,6 +197,6 @@ type speed struct {
 	CopyFraction float64 `json:"copy_fraction"`
 }
 
-func newSpeed(m perf.Measurement, fraction float64) *speed {
-	return &speed{m.Mean, m.Min, m.Median, m.P20, m.P80, m.GBps(), fraction}
+func newTiming(m perf.Measurement, fraction float64) *timing {
+	return &timing{m.Mean, m.Min, m.Median, m.P20, m.P80, m.GBps(), fraction}
 }

@@ -42,13 +42,13 @@ type testCase struct {
 	Bias        bool             `json:"bias"`
 	Status      string           `json:"status"`
 	Outputs     []optests.Result `json:"outputs"`
-	Performance *speed           `json:"performance"`
+	Performance *timing           `json:"performance"`
 	Error       *string          `json:"error"`
 
 	err error
 }
 
-func (b *bench) newTestReport(f *testFlags) *testReport {
+func (b *opSession) newTestReport(f *testFlags) *testReport {
 	r := &testReport{
 		Op: b.op.Name(), Target: b.targetName(), Device: b.info.Name, Cases: []testCase{},
 		where: b.device.String(), accurate: f.accuracy, timed: f.performance,
@@ -76,8 +76,8 @@ func newTestCase(c optests.Config) testCase {
 	}
 }
 
-// judge takes the outputs' comparison with the reference.
-func (t *testCase) judge(results []optests.Result, err error) {
+// setAccuracy takes the outputs' comparison with the reference.
+func (t *testCase) setAccuracy(results []optests.Result, err error) {
 	if err != nil {
 		t.fail(err)
 		return
@@ -88,12 +88,12 @@ func (t *testCase) judge(results []optests.Result, err error) {
 	}
 }
 
-func (t *testCase) time(m perf.Measurement, fraction float64, err error) {
+func (t *testCase) setTiming(m perf.Measurement, fraction float64, err error) {
 	if err != nil {
 		t.fail(err)
 		return
 	}
-	t.Performance = newSpeed(m, fraction)
+	t.Performance = newTiming(m, fraction)
 }
 
 func (t *testCase) fail(err error) {
@@ -143,7 +143,7 @@ func (a *app) printTestTables(r *testReport) error {
 	a.printFailures(r)
 	if r.timed {
 		fmt.Fprintf(a.out, "\nPerformance; a copy on the device runs at %.1f GB/s, read and write\n", *r.CopyGBps)
-		if err := a.table(r.speedRows()); err != nil {
+		if err := a.table(r.timingRows()); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func (a *app) printFailures(r *testReport) {
 	}
 }
 
-func (r *testReport) speedRows() [][]string {
+func (r *testReport) timingRows() [][]string {
 	rows := [][]string{append(caseHeading(), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
 	for _, t := range r.Cases {
 		cells := []string{"-", "-", "-", "-", "-"}

@@ -12,8 +12,8 @@ import (
 	"github.com/aiter-go/aiter/internal/settings"
 )
 
-// tierItem is a cache folder in a list.
-type tierItem struct {
+// cacheItem is a cache folder in a list.
+type cacheItem struct {
 	Path      string `json:"path"`
 	Use       string `json:"use"`    // "read and write" or "read"
 	Status    string `json:"status"` // ok, missing or failed
@@ -22,32 +22,32 @@ type tierItem struct {
 	Bytes     int64  `json:"bytes"`
 
 	err error
-	of  layer
+	role  cacheRole
 }
 
-// layer says what a cache is to builds.
-type layer int
+// cacheRole says what a cache is to builds.
+type cacheRole int
 
 const (
-	ownCache       layer = iota // the folder that is asked for
+	ownCache       cacheRole = iota // the folder that is asked for
 	temporaryCache              // in its place, where it cannot be written
-	tierCache                   // of AITER_JIT_PATH
+	readOnlyCache                   // of AITER_JIT_PATH
 )
 
 // caches looks at each cache folder by itself, so that one which is refused
 // does not hide the others. They come in the order in which builds look at them.
-func (a *app) caches(ctx context.Context) ([]tierItem, error) {
+func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	o, err := a.cacheOptions()
 	if err != nil {
 		return nil, err
 	}
 	readOnly := o.Path
 	o.Path = nil
-	var items []tierItem
+	var items []cacheItem
 	path, err := settings.CacheDir(a.cacheDir, a.getenv)
 	store, bad := settings.OpenCache(zerolog.Nop().WithContext(ctx), o) // what it warns of is in the list
 	if bad == nil && store.Path() != path && store.Writable() == nil {
-		items = append(items, newTierItem(store.Path(), "read and write", temporaryCache, store, nil))
+		items = append(items, newCacheItem(store.Path(), "read and write", temporaryCache, store, nil))
 	}
 	if err != nil && len(items) == 0 {
 		return nil, err
@@ -55,17 +55,17 @@ func (a *app) caches(ctx context.Context) ([]tierItem, error) {
 	if err == nil {
 		o.Build = false
 		store, bad = settings.OpenCache(ctx, o)
-		items = append(items, newTierItem(path, "read and write", ownCache, store, bad))
+		items = append(items, newCacheItem(path, "read and write", ownCache, store, bad))
 	}
 	for _, dir := range readOnly {
 		t, err := cache.OpenTier(dir, cache.Options{TrustForeign: o.Trust})
-		items = append(items, newTierItem(dir, "read", tierCache, t, err))
+		items = append(items, newCacheItem(dir, "read", readOnlyCache, t, err))
 	}
 	return items, nil
 }
 
-func newTierItem(path, use string, of layer, d *cache.Dir, err error) tierItem {
-	x := tierItem{Path: path, Use: use, Status: statusOK, err: err, of: of}
+func newCacheItem(path, use string, of cacheRole, d *cache.Dir, err error) cacheItem {
+	x := cacheItem{Path: path, Use: use, Status: statusOK, err: err, role: of}
 	if err == nil {
 		if bad := d.Writable(); bad != nil {
 			x.Use = "read"
@@ -82,7 +82,7 @@ func newTierItem(path, use string, of layer, d *cache.Dir, err error) tierItem {
 	return x
 }
 
-func (a *app) listTiers(ctx context.Context) error {
+func (a *app) listCaches(ctx context.Context) error {
 	items, err := a.caches(ctx)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (a *app) listTiers(ctx context.Context) error {
 	}
 	rows := [][]string{{"CACHE", "USE", "STATUS", "ARTIFACTS", "SIZE"}}
 	for _, x := range items {
-		rows = append(rows, []string{x.Path, x.Use, firstOf(x.Detail, x.Status), fmt.Sprint(x.Artifacts), sizeWords(x.Bytes)})
+		rows = append(rows, []string{x.Path, x.Use, firstOf(x.Detail, x.Status), fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
 	}
 	return a.table(rows)
 }
@@ -111,55 +111,55 @@ func (a *app) checkCache(ctx context.Context) []check {
 	}
 	var list []check
 	instead := ""
-	if x := items[0]; x.of == temporaryCache {
+	if x := items[0]; x.role == temporaryCache {
 		instead = x.Path
 		list = append(list, x.check("temporary cache", true))
 		if _, err := settings.CacheDir(a.cacheDir, a.getenv); err != nil {
 			c := check{Name: "cache"}
 			c.fail(err)
-			list = append(list, c.replaced(instead))
+			list = append(list, c.withFallback(instead))
 		}
 	}
 	for _, x := range items {
-		if c := x.check("cache", instead == ""); x.of == ownCache && instead != "" {
-			list = append(list, c.replaced(instead))
-		} else if x.of == ownCache {
+		if c := x.check("cache", instead == ""); x.role == ownCache && instead != "" {
+			list = append(list, c.withFallback(instead))
+		} else if x.role == ownCache {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// replaced is the check of a cache in whose place builds use another folder.
-func (c check) replaced(instead string) check {
+// withFallback is the check of a cache in whose place builds use another folder.
+func (c check) withFallback(instead string) check {
 	c.Status, c.err = statusWarning, nil
 	c.Detail += "; what is built goes into the temporary folder " + instead
 	c.Hint = "name a folder that lasts with --cache-dir DIR or AITER_JIT_DIR"
 	return c
 }
 
-func (a *app) checkTiers(ctx context.Context) []check {
+func (a *app) checkReadOnlyCaches(ctx context.Context) []check {
 	items, err := a.caches(ctx)
 	if err != nil {
 		return nil // checkCache says so
 	}
 	var list []check
 	for _, x := range items {
-		if x.of == tierCache {
+		if x.role == readOnlyCache {
 			list = append(list, x.check("cache to read", x.Status == statusFailed))
 		}
 	}
 	return list
 }
 
-func (x tierItem) check(name string, required bool) check {
+func (x cacheItem) check(name string, required bool) check {
 	c := check{Name: name, Status: statusOK, required: required}
 	if x.err != nil {
 		c.fail(x.err)
 		c.Status = x.Status
 		return c
 	}
-	c.Detail = fmt.Sprintf("%s (%s, %d artifacts", x.Path, sizeWords(x.Bytes), x.Artifacts)
+	c.Detail = fmt.Sprintf("%s (%s, %d artifacts", x.Path, formatSize(x.Bytes), x.Artifacts)
 	if c.Detail += ")"; x.Use == "read" && name == "cache" {
 		c.Detail += ", only to read"
 	}

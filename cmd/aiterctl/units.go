@@ -23,8 +23,8 @@ func parsed[N any](s string, parse func(string) (N, error)) (n N, err error) {
 	return n, err
 }
 
-// sizeWords is a number of bytes for people.
-func sizeWords(n int64) string {
+// formatSize is a number of bytes for people.
+func formatSize(n int64) string {
 	f, unit := float64(n), "B"
 	for _, next := range []string{"kB", "MB", "GB", "TB"} {
 		if f < 1000 {

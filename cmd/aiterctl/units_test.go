@@ -37,7 +37,7 @@ func TestParseSize(t *testing.T) {
 
 func TestSizeWords(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 1_500_000: "1.5 MB", 5e9: "5.0 GB", 3e15: "3000.0 TB"} {
-		if got := sizeWords(n); got != want {
+		if got := formatSize(n); got != want {
 			t.Errorf("sizeWords(%d) = %q, want %q", n, got, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		3 * time.Second: "3 s", 90 * time.Second: "1 min", 26 * time.Hour: "26 h", 3 * 24 * time.Hour: "3 days",
 	} {
-		if got := age(d); got != want {
+		if got := formatAge(d); got != want {
 			t.Errorf("age(%v) = %q, want %q", d, got, want)
 		}
 	}

@@ -95,22 +95,22 @@ func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
 	return nil
 }
 
-// watching is one run of watch.
-type watching struct {
+// watchRun is one run of watch.
+type watchRun struct {
 	app      *app
 	flags    *watchFlags
 	names    []string
 	targets  []target.Target
 	manager  *jit.Manager
 	watcher  *watch.Watcher
-	tell     teller
+	report     watchReporter
 	digests  map[jit.Request]string // of the artifacts that are built
-	badConf  string                 // what is wrong with the configuration, and was said
+	configError  string                 // what is wrong with the configuration, and was said
 	progress *progress
 }
 
 func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
-	w := &watching{app: a, flags: f, names: names, tell: a.newTeller(), digests: map[jit.Request]string{}, progress: a.newProgress()}
+	w := &watchRun{app: a, flags: f, names: names, report: a.newWatchReporter(), digests: map[jit.Request]string{}, progress: a.newProgress()}
 	defer w.progress.close()
 	w.manager, err = a.openManager(ctx, func(s *settings.Settings) {
 		s.Jobs, s.Timeout, s.Wait, s.Observer = f.jobs, f.timeout, f.wait, w.progress
@@ -122,7 +122,7 @@ func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err err
 	if w.targets, err = a.targets(ctx, f.arch); err != nil {
 		return err
 	}
-	w.watcher = watch.New(watch.Options{Memo: w.manager.Memo(), Poll: f.poll, Report: w.tell.warning})
+	w.watcher = watch.New(watch.Options{Memo: w.manager.Memo(), Poll: f.poll, Report: w.report.warning})
 	w.watcher.Set(jit.Request{}, w.manager.ConfigInputs())
 	if err := w.start(ctx); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err err
 }
 
 // start builds everything once.
-func (w *watching) start(ctx context.Context) error {
+func (w *watchRun) start(ctx context.Context) error {
 	reqs, err := w.requests()
 	if err != nil {
 		return err
@@ -145,8 +145,8 @@ func (w *watching) start(ctx context.Context) error {
 }
 
 // requests is what to build, by the configuration as it is now.
-func (w *watching) requests() ([]jit.Request, error) {
-	reqs, err := request{w.names, w.flags.all, &w.flags.parts, w.targets}.wanted(w.manager.Config())
+func (w *watchRun) requests() ([]jit.Request, error) {
+	reqs, err := buildRequest{w.names, w.flags.all, &w.flags.parts, w.targets}.resolve(w.manager.Config())
 	for _, r := range supportRequest(w.manager.Config()) {
 		if len(reqs) > 0 && !slices.Contains(reqs, r) {
 			reqs = append(reqs, r)
@@ -156,10 +156,10 @@ func (w *watching) requests() ([]jit.Request, error) {
 }
 
 // loop goes on until the context ends, which is how a watch should end.
-func (w *watching) loop(ctx context.Context) error {
+func (w *watchRun) loop(ctx context.Context) error {
 	enter := term.EnterKey(ctx)
 	for ctx.Err() == nil {
-		w.tell.waiting(w.app.sourceRoot(), enter != nil)
+		w.report.waiting(w.app.sourceRoot(), enter != nil)
 		changes, pressed, err := w.next(ctx, enter)
 		switch {
 		case ctx.Err() != nil:
@@ -170,14 +170,14 @@ func (w *watching) loop(ctx context.Context) error {
 			w.test(ctx, w.modules())
 			continue
 		}
-		w.tell.changed(changes)
+		w.report.changed(changes)
 		w.react(ctx, changes)
 	}
 	return nil
 }
 
 // next waits for changes, or for the Enter key.
-func (w *watching) next(ctx context.Context, enter <-chan struct{}) (changes []watch.Change, pressed bool, err error) {
+func (w *watchRun) next(ctx context.Context, enter <-chan struct{}) (changes []watch.Change, pressed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
@@ -199,7 +199,7 @@ func (w *watching) next(ctx context.Context, enter <-chan struct{}) (changes []w
 }
 
 // react builds what the changes concern.
-func (w *watching) react(ctx context.Context, changes []watch.Change) {
+func (w *watchRun) react(ctx context.Context, changes []watch.Change) {
 	var reqs []jit.Request
 	for _, c := range changes {
 		for _, r := range c.For {
@@ -218,7 +218,7 @@ func (w *watching) react(ctx context.Context, changes []watch.Change) {
 
 // reconfigure reads the configuration again and returns what to build: all, or,
 // when it cannot be used, what other changes concern.
-func (w *watching) reconfigure(reqs []jit.Request) []jit.Request {
+func (w *watchRun) reconfigure(reqs []jit.Request) []jit.Request {
 	rest := slices.DeleteFunc(reqs, func(r jit.Request) bool { return r == jit.Request{} })
 	m, err := w.watcher.Reconfigure(w.manager, w.app.loadConfig)
 	if err == nil {
@@ -226,11 +226,11 @@ func (w *watching) reconfigure(reqs []jit.Request) []jit.Request {
 		if reqs, err = w.requests(); err == nil {
 			rest = reqs
 		}
-		w.forgetOthers(rest)
+		w.forgetRemoved(rest)
 	}
-	if text := errorText(err); text != w.badConf {
-		w.badConf = text
-		w.tell.config(err)
+	if text := errorText(err); text != w.configError {
+		w.configError = text
+		w.report.config(err)
 	}
 	return rest
 }
@@ -242,8 +242,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// forgetOthers stops watching for what is not built any more.
-func (w *watching) forgetOthers(reqs []jit.Request) {
+// forgetRemoved stops watching for what is not built any more.
+func (w *watchRun) forgetRemoved(reqs []jit.Request) {
 	for r := range w.digests {
 		if !slices.Contains(reqs, r) {
 			w.watcher.Forget(r)
@@ -253,7 +253,7 @@ func (w *watching) forgetOthers(reqs []jit.Request) {
 }
 
 // build builds and tells how it went; what came out new is tested.
-func (w *watching) build(ctx context.Context, reqs []jit.Request) {
+func (w *watchRun) build(ctx context.Context, reqs []jit.Request) {
 	results, _ := w.watcher.Build(ctx, w.manager, reqs...)
 	if ctx.Err() != nil {
 		return
@@ -262,7 +262,7 @@ func (w *watching) build(ctx context.Context, reqs []jit.Request) {
 	var fresh []string
 	failed := false
 	for _, r := range results {
-		w.tell.built(r)
+		w.report.built(r)
 		failed = failed || r.Err != nil
 		if r.Err == nil && w.digests[r.Request] != r.Artifact.Digest && !slices.Contains(fresh, r.Module) {
 			fresh = append(fresh, r.Module)
@@ -275,7 +275,7 @@ func (w *watching) build(ctx context.Context, reqs []jit.Request) {
 }
 
 // modules are the names of all that is built.
-func (w *watching) modules() []string {
+func (w *watchRun) modules() []string {
 	var names []string
 	for r := range w.digests {
 		if !slices.Contains(names, r.Module) {
@@ -287,7 +287,7 @@ func (w *watching) modules() []string {
 }
 
 // ops are the operators of modules.
-func (w *watching) ops(modules []string) []opconfig.Op {
+func (w *watchRun) ops(modules []string) []opconfig.Op {
 	var ops []opconfig.Op
 	for _, name := range modules {
 		if mod, err := w.manager.Config().Module(name); err == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// teller says what a watch sees and does.
-type teller interface {
+// watchReporter says what a watch sees and does.
+type watchReporter interface {
 	waiting(root string, keys bool)
 	changed(changes []watch.Change)
 	config(err error) // nil: it is good again
@@ -21,7 +21,7 @@ type teller interface {
 	warning(err error)
 }
 
-func (a *app) newTeller() teller {
+func (a *app) newWatchReporter() watchReporter {
 	root, err := filepath.Abs(a.sourceRoot())
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
@@ -32,26 +32,26 @@ func (a *app) newTeller() teller {
 	if a.json {
 		enc := json.NewEncoder(a.out)
 		enc.SetEscapeHTML(false)
-		return jsonTeller{enc, root}
+		return jsonReporter{enc, root}
 	}
-	return textTeller{a, root}
+	return textReporter{a, root}
 }
 
-// below makes a path of the source tree relative to it.
-func below(root, path string) string {
+// relativeTo makes a path of the source tree relative to it.
+func relativeTo(root, path string) string {
 	if rel, err := filepath.Rel(root, path); root != "" && err == nil && filepath.IsLocal(rel) {
 		return rel
 	}
 	return path
 }
 
-// textTeller writes for people.
-type textTeller struct {
+// textReporter writes for people.
+type textReporter struct {
 	app  *app
 	root string
 }
 
-func (t textTeller) waiting(root string, keys bool) {
+func (t textReporter) waiting(root string, keys bool) {
 	if t.app.quiet {
 		return
 	}
@@ -62,13 +62,13 @@ func (t textTeller) waiting(root string, keys bool) {
 	fmt.Fprintf(t.app.err, "watching %s (%s)\n", root, how)
 }
 
-func (t textTeller) changed(changes []watch.Change) {
+func (t textReporter) changed(changes []watch.Change) {
 	for _, c := range changes {
-		fmt.Fprintf(t.app.out, "%s %s\n", c.What, term.EscapeLine(below(t.root, c.Path)))
+		fmt.Fprintf(t.app.out, "%s %s\n", c.What, term.EscapeLine(relativeTo(t.root, c.Path)))
 	}
 }
 
-func (t textTeller) config(err error) {
+func (t textReporter) config(err error) {
 	if err == nil {
 		fmt.Fprintln(t.app.out, "the configuration is good again")
 		return
@@ -76,7 +76,7 @@ func (t textTeller) config(err error) {
 	fmt.Fprintf(t.app.out, "the configuration cannot be used, so the one before stays:\n%v\n", err)
 }
 
-func (t textTeller) built(r jit.Result) {
+func (t textReporter) built(r jit.Result) {
 	if r.Err != nil {
 		fmt.Fprintf(t.app.out, "%s: failed after %.2f s\n%v\n", r.Request, r.Seconds, r.Err)
 		return
@@ -84,7 +84,7 @@ func (t textTeller) built(r jit.Result) {
 	fmt.Fprintf(t.app.out, "%s: %s in %.2f s\n", r.Request, newModuleReport(r).result(), r.Seconds)
 }
 
-func (t textTeller) tested(op string, rep *testReport, err error) {
+func (t textReporter) tested(op string, rep *testReport, err error) {
 	if err != nil {
 		fmt.Fprintf(t.app.out, "%s: not tested: %v\n", op, err)
 		return
@@ -93,7 +93,7 @@ func (t textTeller) tested(op string, rep *testReport, err error) {
 	t.app.printFailures(rep)
 }
 
-func (t textTeller) warning(err error) { fmt.Fprintln(t.app.err, "aiterctl:", err) }
+func (t textReporter) warning(err error) { fmt.Fprintln(t.app.err, "aiterctl:", err) }
 
 // watchEvent is a line of watch --json. The names stay.
 type watchEvent struct {
@@ -110,40 +110,40 @@ type watchEvent struct {
 	Build   *moduleReport `json:"build,omitempty"`
 }
 
-// jsonTeller writes for programs.
-type jsonTeller struct {
+// jsonReporter writes for programs.
+type jsonReporter struct {
 	enc  *json.Encoder
 	root string
 }
 
-// say writes a line; when nobody reads any more the next signal ends the program.
-func (t jsonTeller) say(e watchEvent) { _ = t.enc.Encode(e) }
+// emit writes a line; when nobody reads any more the next signal ends the program.
+func (t jsonReporter) emit(e watchEvent) { _ = t.enc.Encode(e) }
 
-func (t jsonTeller) waiting(root string, _ bool) { t.say(watchEvent{Event: "watching", Root: root}) }
+func (t jsonReporter) waiting(root string, _ bool) { t.emit(watchEvent{Event: "watching", Root: root}) }
 
-func (t jsonTeller) changed(changes []watch.Change) {
+func (t jsonReporter) changed(changes []watch.Change) {
 	for _, c := range changes {
-		t.say(watchEvent{Event: "changed", Path: below(t.root, c.Path), What: c.What})
+		t.emit(watchEvent{Event: "changed", Path: relativeTo(t.root, c.Path), What: c.What})
 	}
 }
 
-func (t jsonTeller) config(err error) { t.say(watchEvent{Event: "config", Error: textOf(err)}) }
+func (t jsonReporter) config(err error) { t.emit(watchEvent{Event: "config", Error: textOf(err)}) }
 
-func (t jsonTeller) built(r jit.Result) {
+func (t jsonReporter) built(r jit.Result) {
 	m := newModuleReport(r)
-	t.say(watchEvent{Event: "built", Result: m.result(), Build: &m})
+	t.emit(watchEvent{Event: "built", Result: m.result(), Build: &m})
 }
 
-func (t jsonTeller) tested(op string, rep *testReport, err error) {
+func (t jsonReporter) tested(op string, rep *testReport, err error) {
 	e := watchEvent{Event: "tested", Op: op, Error: textOf(err)}
 	if err == nil {
 		e.Passed, e.Failed = &rep.Passed, &rep.Failed
 	}
-	t.say(e)
+	t.emit(e)
 }
 
-func (t jsonTeller) warning(err error) {
-	t.say(watchEvent{Event: "warning", Message: strings.TrimSpace(err.Error())})
+func (t jsonReporter) warning(err error) {
+	t.emit(watchEvent{Event: "warning", Message: strings.TrimSpace(err.Error())})
 }
 
 func textOf(err error) *string {

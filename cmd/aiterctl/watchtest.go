@@ -12,7 +12,7 @@ import (
 const watchTestLimit = 64 << 10
 
 // test compares the operators of modules with the reference.
-func (w *watching) test(ctx context.Context, modules []string) {
+func (w *watchRun) test(ctx context.Context, modules []string) {
 	for _, op := range w.ops(modules) {
 		if ctx.Err() != nil {
 			return
@@ -28,22 +28,22 @@ func (w *watching) test(ctx context.Context, modules []string) {
 			if err != nil {
 				return nil, err
 			}
-			return f.vary(name, atMost(watchTestLimit, tensor.Host(), named), optests.ForComparison)
+			return f.expand(name, withoutLarger(watchTestLimit, tensor.Host(), named), optests.ForComparison)
 		}
 		if _, err := small(op.Name, tensor.Host()); as[*optests.UnknownOpError](err) {
 			continue // nobody has written its reference
 		}
 		quiet := *w.app
 		quiet.quiet = true // it is built
-		rep, err := quiet.tryOp(ctx, f, op.Name, small)
+		rep, err := quiet.runCases(ctx, f, op.Name, small)
 		if ctx.Err() == nil {
-			w.tell.tested(op.Name, rep, err)
+			w.report.tested(op.Name, rep, err)
 		}
 	}
 }
 
 // testArch is the target to test: the only one, else what the machine has.
-func (w *watching) testArch() string {
+func (w *watchRun) testArch() string {
 	if len(w.targets) == 1 {
 		return w.targets[0].String()
 	}
