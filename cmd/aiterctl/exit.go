@@ -122,3 +122,11 @@ func newExitCodes() *cobra.Command {
 	fmt.Fprintf(&b, "  %3d  all is well", exitOK)
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
 }
+
+// invalidCPUSetting says whether an operator refused a variable that the CPU kernels
+// themselves read (csrc/include/aiter/cpu_settings.h).
+func invalidCPUSetting(err error) bool {
+	var refused *registry.OperatorError
+	return errors.As(err, &refused) &&
+		(strings.Contains(refused.Message, "AITER_NUM_THREADS: expected ") || strings.Contains(refused.Message, "AITER_CPU_ISA: expected "))
+}

@@ -17,15 +17,15 @@ import (
 // progress tells how a build goes: lines, or on a terminal one live line.
 type progress struct {
 	terminal *term.Terminal
-	now    func() time.Time
-	live   bool // on a terminal
-	stop   func()
+	now      func() time.Time
+	live     bool // on a terminal
+	stop     func()
 
-	mu       sync.Mutex
-	units    int // of all modules begun
-	finished int // of them
-	unfinished     map[partTarget]int
-	running  map[job]time.Time
+	mu         sync.Mutex
+	units      int // of all modules begun
+	finished   int // of them
+	unfinished map[partTarget]int
+	running    map[job]time.Time
 }
 
 type partTarget struct{ module, target, spec string }
@@ -33,8 +33,8 @@ type partTarget struct{ module, target, spec string }
 // job is one compiler or linker at work.
 type job struct {
 	partTarget partTarget
-	unit         string
-	values       string // of axes that it is compiled for
+	unit       string
+	values     string // of axes that it is compiled for
 }
 
 var _ jit.Observer = (*progress)(nil)
@@ -43,7 +43,7 @@ var _ jit.Observer = (*progress)(nil)
 // silent.
 func (a *app) newProgress() *progress {
 	p := &progress{
-		now:  time.Now,
+		now:        time.Now,
 		unfinished: map[partTarget]int{}, running: map[job]time.Time{},
 		stop: func() {},
 	}

@@ -16,7 +16,7 @@ import (
 // noDeviceError says that no device of this machine runs code for a target.
 type noDeviceError struct {
 	target target.Target
-	found   []string // devices that were looked at, with their targets
+	found  []string // devices that were looked at, with their targets
 }
 
 func (e *noDeviceError) Error() string {
@@ -36,8 +36,8 @@ func (f *deviceFlags) add(fl *pflag.FlagSet) {
 
 // deviceRequest is where a run should happen: zero fields are open.
 type deviceRequest struct {
-	target target.Target
-	device tensor.Device
+	target    target.Target
+	device    tensor.Device
 	preferred []target.Target // what to build for the device, the first that runs there
 }
 

@@ -91,7 +91,7 @@ func (a *app) disassembler(ctx context.Context) codeobject.Disassembler {
 type lenientDisassembler struct {
 	*toolchain.Disassembler
 	warnings io.Writer
-	once sync.Once
+	once     sync.Once
 }
 
 // Disassemble implements codeobject.Disassembler; the error is the context's.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aiter-go/aiter/jit"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -129,4 +132,27 @@ func withoutLarger(limit int64, dev tensor.Device, list []optests.Config) []opte
 		return list
 	}
 	return slices.DeleteFunc(list, func(c optests.Config) bool { return c.Case.Elements() > limit })
+}
+
+// hostMemory refuses what does not fit into the host's memory: to ask for more
+// would end the program, or others.
+type hostMemory struct{ bytes int64 } // that can be had, 0 when nobody knows
+
+func availableMemory() hostMemory { return hostMemory{jit.AvailableMemory()} }
+
+// check returns a usage error when there is too little memory for the case, and
+// the errors of [optests.HostBytes].
+func (m hostMemory) check(op string, c optests.Case, use optests.Use) error {
+	need, err := optests.HostBytes(op, c, use)
+	if err != nil {
+		return err
+	}
+	if m.bytes > 0 && need > m.bytes {
+		return usagef("%s %s needs at least %d bytes of the host's memory (%s), and %d (%s) can be had; give smaller sizes",
+			op, c, need, formatSize(need), m.bytes, formatSize(m.bytes))
+	}
+	if m.bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(m.bytes) // what is not used any more is not to be what does not fit
+	}
+	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
 )
 
 const watchLong = `Build modules, then again whenever a file changes that they are made from: the
@@ -97,16 +99,16 @@ func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
 
 // watchRun is one run of watch.
 type watchRun struct {
-	app      *app
-	flags    *watchFlags
-	names    []string
-	targets  []target.Target
-	manager  *jit.Manager
-	watcher  *watch.Watcher
-	report     watchReporter
-	digests  map[jit.Request]string // of the artifacts that are built
-	configError  string                 // what is wrong with the configuration, and was said
-	progress *progress
+	app         *app
+	flags       *watchFlags
+	names       []string
+	targets     []target.Target
+	manager     *jit.Manager
+	watcher     *watch.Watcher
+	report      watchReporter
+	digests     map[jit.Request]string // of the artifacts that are built
+	configError string                 // what is wrong with the configuration, and was said
+	progress    *progress
 }
 
 func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
@@ -298,4 +300,47 @@ func (w *watchRun) ops(modules []string) []opconfig.Op {
 		ops = slices.DeleteFunc(ops, func(op opconfig.Op) bool { return !slices.Contains(only, op.Name) })
 	}
 	return ops
+}
+
+// watchTestLimit is how many elements a configuration may have that is tried
+// after each edit.
+const watchTestLimit = 64 << 10
+
+// test compares the operators of modules with the reference.
+func (w *watchRun) test(ctx context.Context, modules []string) {
+	for _, op := range w.ops(modules) {
+		if ctx.Err() != nil {
+			return
+		}
+		f := &testFlags{accuracy: true}
+		f.dtype, f.layout = w.flags.parts.dtype, allLayouts()
+		if len(f.dtype) == 0 {
+			f.dtype = allDTypes()
+		}
+		f.arch = w.testArch()
+		small := func(name string, _ tensor.Device) ([]optests.Config, error) {
+			named, err := optests.Configs(name)
+			if err != nil {
+				return nil, err
+			}
+			return f.expand(name, withoutLarger(watchTestLimit, tensor.Host(), named), optests.ForComparison)
+		}
+		if _, err := small(op.Name, tensor.Host()); as[*optests.UnknownOpError](err) {
+			continue // nobody has written its reference
+		}
+		quiet := *w.app
+		quiet.quiet = true // it is built
+		rep, err := quiet.runCases(ctx, f, op.Name, small)
+		if ctx.Err() == nil {
+			w.report.tested(op.Name, rep, err)
+		}
+	}
+}
+
+// testArch is the target to test: the only one, else what the machine has.
+func (w *watchRun) testArch() string {
+	if len(w.targets) == 1 {
+		return w.targets[0].String()
+	}
+	return native
 }

@@ -42,7 +42,7 @@ type testCase struct {
 	Bias        bool             `json:"bias"`
 	Status      string           `json:"status"`
 	Outputs     []optests.Result `json:"outputs"`
-	Performance *timing           `json:"performance"`
+	Performance *timing          `json:"performance"`
 	Error       *string          `json:"error"`
 
 	err error

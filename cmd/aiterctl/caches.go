@@ -21,8 +21,8 @@ type cacheItem struct {
 	Artifacts int    `json:"artifacts"`
 	Bytes     int64  `json:"bytes"`
 
-	err error
-	role  cacheRole
+	err  error
+	role cacheRole
 }
 
 // cacheRole says what a cache is to builds.
@@ -30,7 +30,7 @@ type cacheRole int
 
 const (
 	ownCache       cacheRole = iota // the folder that is asked for
-	temporaryCache              // in its place, where it cannot be written
+	temporaryCache                  // in its place, where it cannot be written
 	readOnlyCache                   // of AITER_JIT_PATH
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,105 @@ import (
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
+
+func newCache(a *app) *cobra.Command {
+	cmd := group(&cobra.Command{Use: "cache", Short: "Look into the kernel cache"})
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "path", Short: "Print the cache folder: the one that builds write to", Args: args(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.printCachePath(cmd.Context()) },
+		},
+		&cobra.Command{
+			Use: "stats", Short: "Show what the cache holds, and what builds found in it", Args: args(cobra.NoArgs),
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.cacheStats(cmd.Context()) },
+		},
+		newVerify(a),
+	)
+	return cmd
+}
+
+func (a *app) printCachePath(ctx context.Context) error {
+	o, err := a.cacheOptions()
+	if err != nil {
+		return err
+	}
+	path, err := o.Folder(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.writeJSON(map[string]string{"path": path})
+	}
+	_, err = fmt.Fprintln(a.out, path)
+	return err
+}
+
+func (a *app) cacheStats(ctx context.Context) error {
+	store, err := a.openCache(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := store.Stats()
+	if err != nil {
+		return err
+	}
+	if a.json {
+		s.Artifacts, s.Modules, s.Targets = nonNil(s.Artifacts), nonNil(s.Modules), nonNil(s.Targets)
+		s.Counts, s.Tiers = nonNil(s.Counts), nonNil(s.Tiers)
+		return a.writeJSON(s)
+	}
+	rows := [][]string{{"MODULE", "TARGET", "SIZE", "LAST USED", "DIGEST"}}
+	for _, x := range s.Artifacts {
+		rows = append(rows, []string{partName(x.Module, x.Spec), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
+	}
+	if err := a.table(rows); err != nil {
+		return err
+	}
+	if err := a.printShares(s); err != nil {
+		return err
+	}
+	a.printCounts(s)
+	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %d artifacts and %d objects, %.1f s of compiling; %d corrupt, %d unfinished files\n",
+		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
+	if err == nil && len(s.Tiers) > 0 {
+		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.Tiers, ", "))
+	}
+	return err
+}
+
+func ofLimit(l cache.Limits) string {
+	if l.Size == 0 {
+		return ""
+	}
+	return " of at most " + formatSize(l.Size)
+}
+
+// printShares tells the sizes by module and by target.
+func (a *app) printShares(s cache.Stats) error {
+	if len(s.Artifacts) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	rows := [][]string{{"OF", "ARTIFACTS", "SIZE WITH OBJECTS AND RECORDS"}}
+	for _, list := range [][]cache.Share{s.Modules, s.Targets} {
+		for _, x := range list {
+			rows = append(rows, []string{x.Name, fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
+		}
+	}
+	return a.table(rows)
+}
+
+func (a *app) printCounts(s cache.Stats) {
+	if s.Hits+s.Misses == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\nunits: %d hits, %d misses; %.1f s of compiling saved\n", s.Hits, s.Misses, s.Saved)
+	for _, c := range s.Counts {
+		if c.Event == cache.UnitMiss {
+			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, firstOf(c.Reason, "no reason noted"), c.Seconds)
+		}
+	}
+}
 
 const verifyLong = `Check every artifact, object and record of the cache and of the read-only caches:
 its content against its digest, and its name against the name inside it. The command
