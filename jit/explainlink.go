@@ -11,7 +11,7 @@ import (
 // LinkExplanation is the part of an [Explanation] for the link.
 type LinkExplanation struct {
 	Key     cache.Key   `json:"key"`    // "" until all objects are known
-	Action  Action      `json:"action"` // Hit, or Compiled: what a build would do now
+	Status  Status      `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
 	Lines   cache.Lines `json:"lines"`
 	Files   cache.Lines `json:"files"` // that the last link read beside its objects and the toolchain
@@ -21,9 +21,9 @@ type LinkExplanation struct {
 // unknownObject stands for an object that is still to be compiled.
 const unknownObject = "(to be compiled)"
 
-func (l *link) explain(units []UnitResult, last lastBuild) LinkExplanation {
+func (l *link) explain(units []UnitResult, last buildRecord) LinkExplanation {
 	l.identify(units)
-	x := LinkExplanation{Key: l.key, Action: Compiled}
+	x := LinkExplanation{Key: l.key, Status: Compiled}
 	for i, u := range units {
 		if u.ref.Object == "" {
 			x.Key = ""
@@ -38,7 +38,7 @@ func (l *link) explain(units []UnitResult, last lastBuild) LinkExplanation {
 		_, ok, why := l.find()
 		switch {
 		case ok:
-			x.Action, x.Reason, lines = Hit, "unchanged", l.resultLines()
+			x.Status, x.Reason, lines = Hit, "unchanged", l.resultLines()
 		case why != "":
 			x.Reason = why
 		}
@@ -56,18 +56,18 @@ func (l *link) explainFiles(x *LinkExplanation, lines, last cache.Lines) {
 				x.Files.Add(f.path, f.digest)
 			}
 		}
-		if l.believe && label == systemFiles {
+		if l.trustToolchain && label == systemFiles {
 			continue
 		}
-		x.Changes = append(x.Changes, l.w.changes(listOf(l.m.opts.Cache, last, label), aLinked)...)
+		x.Changes = append(x.Changes, l.view.changes(listOf(l.m.opts.Cache, last, label), linkedFile)...)
 	}
 }
 
 // why is the reason of a link that is to be done.
-func (l *link) why(x LinkExplanation, last lastBuild) string {
+func (l *link) why(x LinkExplanation, last buildRecord) string {
 	switch {
 	case x.Key == "":
-		if l.believe {
+		if l.trustToolchain {
 			return "an object would be another"
 		}
 		return "an object is to be compiled"
@@ -81,7 +81,7 @@ func (l *link) why(x LinkExplanation, last lastBuild) string {
 
 // replaced compares the files of two toolchains by their names. Several may
 // have one name.
-func replaced(before, after []toolchain.Part) []Change {
+func replaced(before, after []toolchain.File) []Change {
 	if len(before) == 0 {
 		return nil // nobody knows
 	}
@@ -96,7 +96,7 @@ func replaced(before, after []toolchain.Part) []Change {
 	return out
 }
 
-func byName(parts []toolchain.Part) map[string]string {
+func byName(parts []toolchain.File) map[string]string {
 	digests := map[string][]string{}
 	for _, p := range parts {
 		digests[p.Name] = append(digests[p.Name], p.Digest)

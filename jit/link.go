@@ -20,23 +20,23 @@ import (
 
 // link makes the shared library of a module for a target from its objects.
 type link struct {
-	m       *Manager
-	tc      *toolchain.Toolchain
-	mod     *opconfig.Module
-	target  target.Target
-	part    opconfig.Spec // of the module, that the library is
-	ops     []string      // that the library holds
-	sources []string      // of its units
-	flags   []string
-	timeout time.Duration
-	log     *zerolog.Logger
-	pins    *pins
-	w       *world
-	believe bool // as of a unit
+	m              *Manager
+	tc             *toolchain.Toolchain
+	mod            *opconfig.Module
+	target         target.Target
+	part           opconfig.Part // of the module, that the library is
+	ops            []string      // that the library holds
+	sources        []string      // of its units
+	flags          []string
+	timeout        time.Duration
+	log            *zerolog.Logger
+	held           *heldObjects
+	view           *fsView
+	trustToolchain bool // as of a unit
 
 	lines  cache.Lines
 	key    cache.Key
-	inputs *variant // what the artifact was linked of beside the objects, once that is known; nil: nothing
+	inputs *depSet // what the artifact was linked of beside the objects, once that is known; nil: nothing
 }
 
 func (l *link) identify(units []UnitResult) {
@@ -81,14 +81,14 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 	l.identify(res.Units)
 	compiled := compiledAny(res.Units)
 	if compiled {
-		res.Action = Compiled
+		res.Status = Compiled
 	}
 	force := compiled && l.m.claimForced(l.key)
 	if a, ok := l.lookup(force); ok {
 		return a, nil
 	}
-	if f := l.lastFailure(); l.repeats(f) && !force {
-		return cache.Artifact{}, f.remembered()
+	if f := l.lastFailure(); l.wouldRepeat(f) && !force {
+		return cache.Artifact{}, f.cachedError()
 	}
 	l.observe(Event{Step: LinkMissed})
 	a, err := l.buildLocked(ctx, res, force)
@@ -101,39 +101,39 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 // buildLocked makes sure that one process alone links.
 func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.Artifact, error) {
 	before := l.lastFailure()
-	wait := &wait{observe: l.observe}
-	turn, err := l.m.take(ctx, place{linkRank, func() {}}, cache.LockRequest{
-		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.wait(l.timeout),
+	wait := &lockWait{observe: l.observe}
+	turn, err := l.m.acquire(ctx, ticket{linkRank, func() {}}, cache.LockRequest{
+		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.lockTimeout(l.timeout),
 		Waiting: wait.begin,
 	})
 	wait.end(err)
 	if err != nil {
 		return cache.Artifact{}, err
 	}
-	defer turn.end()
+	defer turn.release()
 	if a, ok := l.lookup(force); ok {
 		return a, nil
 	}
-	if failed := l.toldFailure(before); failed != nil && !force {
+	if failed := l.failureWhileWaiting(before); failed != nil && !force {
 		return cache.Artifact{}, failed
 	}
-	if err := turn.slot(ctx); err != nil {
+	if err := turn.acquireSlot(ctx); err != nil {
 		return cache.Artifact{}, err
 	}
-	res.Action, res.linked = Compiled, true
+	res.Status, res.linked = Compiled, true
 	return l.run(ctx, res)
 }
 
 // observe tells an event of this link.
 func (l *link) observe(e Event) {
-	e.Module, e.Target, e.Spec = l.mod.Name, l.target.String(), l.part.String()
+	e.Module, e.Target, e.Part = l.mod.Name, l.target.String(), l.part.String()
 	logEvent(l.log, e)
 	l.m.opts.Observer.Observe(e)
 }
 
 func compiledAny(units []UnitResult) bool {
 	for _, u := range units {
-		if u.Action == Compiled {
+		if u.Status == Compiled {
 			return true
 		}
 	}
@@ -153,13 +153,13 @@ func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
 	l.observe(Event{Step: LinkStarted})
 	start := time.Now()
 	a, err := l.runSettled(ctx, res)
-	l.observe(Event{Step: LinkFinished, Action: Compiled, Seconds: since(start), Err: err})
+	l.observe(Event{Step: LinkFinished, Status: Compiled, Seconds: since(start), Err: err})
 	return a, err
 }
 
 // runSettled links, again when a file that was read was edited meanwhile.
 func (l *link) runSettled(ctx context.Context, res *Result) (cache.Artifact, error) {
-	known, err := l.snapshots(ctx)
+	known, err := l.takeSnapshots(ctx)
 	if err != nil {
 		return cache.Artifact{}, err
 	}
@@ -187,7 +187,7 @@ func (l *link) runOnce(ctx context.Context, res *Result, known *snapshots) (a ca
 	if err != nil {
 		return a, "", err
 	}
-	before, clock := moment{nextTick(l.m.clock), known}, time.Now()
+	before, clock := baseline{nextTick(l.m.clock), known}, time.Now()
 	tried, err := l.invoke(ctx, stage, objects, before)
 	if err != nil {
 		return a, "", err
@@ -210,7 +210,7 @@ func (l *link) publish(stage *cache.Stage, res *Result, cost float64) (cache.Art
 	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
 	_ = store.Forget(cache.Failure, l.key)
 	if l.inputs != nil {
-		if err := rememberVariant(store, l.key, *l.inputs); err != nil {
+		if err := addDepSet(store, l.key, *l.inputs); err != nil {
 			return a, err
 		}
 	}
@@ -227,7 +227,7 @@ func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) 
 		if u.Pass == toolchain.Device { // after the host's of the same unit
 			put = l.embed(stage.File(objectName(i - 1)))
 		}
-		if err := l.pins.use(u.ref, stage.File(objectName(i)), put); err != nil {
+		if err := l.held.place(u.ref, stage.File(objectName(i)), put); err != nil {
 			return nil, err
 		}
 		names = append(names, objectName(i))
@@ -257,7 +257,7 @@ func (l *link) embed(host string) func(from, to string) error {
 
 // invoke runs the linker, and returns where it looked for files as far as it
 // says so; whatever is wrong with the outcome is a [*CompileError].
-func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string, before moment) (depfile.Tries, error) {
+func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string, before baseline) (depfile.Tries, error) {
 	c := command{argv: l.argv(stage.Path, objects, l.output(), linkDepFile), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
 	out, tried, err := l.ask(ctx, c)
 	if err == nil && knowsNoDepfile(out) {
@@ -302,8 +302,8 @@ func (l *link) ask(ctx context.Context, c command) (out outcome, tried depfile.T
 
 func (l *link) describe(res *Result, seconds float64) cache.Artifact {
 	a := cache.Artifact{
-		Module: l.mod.Name, Target: l.target.String(), Spec: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
-		LinkKey: l.resultKey(), LinkInputs: l.inputsRef(), LastKey: lastKey(res.Request),
+		Module: l.mod.Name, Target: l.target.String(), Part: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
+		LinkKey: l.resultKey(), LinkInputs: l.inputsRef(), BuildRecordKey: buildRecordKey(res.Request),
 	}
 	for _, u := range res.Units {
 		a.Units = append(a.Units, u.ref)

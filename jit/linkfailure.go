@@ -13,11 +13,11 @@ import (
 
 // failedLink is a link that has just failed.
 type failedLink struct {
-	stage   *cache.Stage
-	command command
-	outcome outcome
-	tried   depfile.Tries
-	before  moment
+	stage    *cache.Stage
+	command  command
+	outcome  outcome
+	tried    depfile.Tries
+	baseline baseline
 }
 
 // fail leaves the linker's words for those who wait, and for those who ask for
@@ -36,30 +36,30 @@ func (l *link) fail(ctx context.Context, r failedLink) error {
 
 // failedInputs returns what a failed link depends on beside its key, nil when
 // that is not certain: then the next one links again.
-func (l *link) failedInputs(ctx context.Context, r failedLink) *variant {
-	if !blamesInputs(r.outcome) {
+func (l *link) failedInputs(ctx context.Context, r failedLink) *depSet {
+	if !isInputError(r.outcome) {
 		return nil
 	}
 	if !l.namesFiles() {
-		return &variant{} // all that was linked is part of the key
+		return &depSet{} // all that was linked is part of the key
 	}
 	if !l.saysAll(r) {
 		return nil
 	}
-	l.w = newWorld(l.w.tree, l.w.memo, l.w.tc)
+	l.view = newFSView(l.view.tree, l.view.memo, l.view.tc)
 	all, missing, unknown := l.withMembers(inStage(r.tried.Found, r.stage))
 	absent, changed := l.lookedFor(all, r.tried, r.stage)
 	absent = append(absent, absences(missing)...)
-	root, err := l.w.tree.Dir(ctx)
+	root, err := l.view.tree.Dir(ctx)
 	if changed != "" || unknown != nil || err != nil {
 		return nil
 	}
 	read := treePaths(l.others(all, r.stage), root)
 	tree, system, readable := l.lists(read, absent, root)
-	if !readable || r.before.edited(l.m.clock(), read) != "" {
+	if !readable || r.baseline.changedFile(l.m.clock(), read) != "" {
 		return nil
 	}
-	v, err := storeVariant(l.m.opts.Cache, tree, system)
+	v, err := storeDepSet(l.m.opts.Cache, tree, system)
 	if err != nil {
 		return nil
 	}
@@ -101,28 +101,28 @@ func namesFile(flag string) bool {
 	return strings.ContainsAny(flag, "./") || strings.HasPrefix(flag, "-l") || strings.HasPrefix(flag, "-L") || strings.HasPrefix(flag, "-T") || !strings.HasPrefix(flag, "-")
 }
 
-// repeats says whether a link now would fail as that one did.
-func (l *link) repeats(f *failureRecord) bool {
+// wouldRepeat says whether a link now would fail as that one did.
+func (l *link) wouldRepeat(f *failureRecord) bool {
 	switch {
 	case f == nil || f.Inputs == nil:
 		return false
-	case *f.Inputs == variant{}:
+	case *f.Inputs == depSet{}:
 		return true
 	}
 	store := l.m.opts.Cache
-	return l.w.staleList(store, f.Inputs.Tree, aLinked) == "" && l.w.staleList(store, f.Inputs.System, aLinked) == ""
+	return l.view.checkStored(store, f.Inputs.Tree, linkedFile) == "" && l.view.checkStored(store, f.Inputs.System, linkedFile) == ""
 }
 
 func (l *link) lastFailure() *failureRecord { return loadFailure(l.m.opts.Cache, l.key) }
 
-// toldFailure is what a link that had to wait for the lock learns.
-func (l *link) toldFailure(before *failureRecord) *CompileError {
+// failureWhileWaiting is what a link that had to wait for the lock learns.
+func (l *link) failureWhileWaiting(before *failureRecord) *CompileError {
 	f := l.lastFailure()
 	switch {
-	case f.isNews(before) && (f.Limit == 0 || l.timeout <= f.Limit):
+	case f.isNewerThan(before) && (f.Limit == 0 || l.timeout <= f.Limit):
 		return &f.Error
-	case l.repeats(f):
-		return f.remembered()
+	case l.wouldRepeat(f):
+		return f.cachedError()
 	}
 	return nil
 }

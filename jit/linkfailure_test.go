@@ -142,9 +142,9 @@ func TestLinksByLLD(t *testing.T) {
 	b.library("libs", 1)
 	b.buildFor("HIPCC", lld, "gfx90a")
 	b.library("early", 2)
-	for _, want := range []jit.Action{jit.Compiled, jit.Hit} {
-		if res := b.buildFor("HIPCC", lld, "gfx90a")[0]; res.Action != want {
-			t.Errorf("with a library in an earlier folder: %s, want %s", res.Action, want)
+	for _, want := range []jit.Status{jit.Compiled, jit.Hit} {
+		if res := b.buildFor("HIPCC", lld, "gfx90a")[0]; res.Status != want {
+			t.Errorf("with a library in an earlier folder: %s, want %s", res.Status, want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 
 // unknownInputs is the variant of a link that read nobody knows what. It holds
 // for a prebuilt library alone, whose files outside of the tree are believed.
-func unknownInputs() *variant { return &variant{} }
+func unknownInputs() *depSet { return &depSet{} }
 
 // knowsNoDepfile reports whether a linker failed because it is older than the
 // option.
@@ -51,7 +51,7 @@ func (l *link) find() (a cache.Artifact, ok bool, why string) {
 	if a, ok = l.artifact(); ok {
 		return a, true, ""
 	}
-	vs, _ := loadVariants(l.m.opts.Cache, l.key)
+	vs, _ := loadDepSets(l.m.opts.Cache, l.key)
 	for i, v := range vs {
 		stale := l.stale(v)
 		if stale == "" {
@@ -69,18 +69,18 @@ func (l *link) find() (a cache.Artifact, ok bool, why string) {
 }
 
 // stale says what is different now from what a link of that variant read.
-func (l *link) stale(v variant) string {
+func (l *link) stale(v depSet) string {
 	store := l.m.opts.Cache
 	switch {
-	case v == *unknownInputs() && l.believe:
+	case v == *unknownInputs() && l.trustToolchain:
 		return ""
 	case v == *unknownInputs():
 		return "the linker did not say which files it read"
 	}
-	if why := l.w.staleList(store, v.Tree, aLinked); why != "" || l.believe {
+	if why := l.view.checkStored(store, v.Tree, linkedFile); why != "" || l.trustToolchain {
 		return why
 	}
-	return l.w.staleList(store, v.System, aLinked)
+	return l.view.checkStored(store, v.System, linkedFile)
 }
 
 // artifact returns what the result's key leads to. A record that leads to an artifact of
@@ -96,7 +96,7 @@ func (l *link) artifact() (a cache.Artifact, ok bool) {
 	if err != nil {
 		return cache.Artifact{}, false
 	}
-	l.observe(Event{Step: LinkHit, Action: Hit})
+	l.observe(Event{Step: LinkHit, Status: Hit})
 	a.Ops = l.ops // as the configuration has them now
 	return a, true
 }
@@ -136,33 +136,33 @@ func (l *link) inputsRef() *cache.LinkInputs {
 	return ref
 }
 
-// inputsVariant undoes inputsRef.
-func inputsVariant(ref *cache.LinkInputs) variant {
+// inputsDepSet undoes inputsRef.
+func inputsDepSet(ref *cache.LinkInputs) depSet {
 	if len(ref.Deps) != 2 {
 		return *unknownInputs()
 	}
-	return variant{Tree: ref.Deps[0], System: ref.Deps[1]}
+	return depSet{Tree: ref.Deps[0], System: ref.Deps[1]}
 }
 
-// snapshots returns the files that the link probably reads, as they are before it starts.
-func (l *link) snapshots(ctx context.Context) (*snapshots, error) {
-	root, err := l.w.tree.Dir(ctx)
+// takeSnapshots returns the files that the link probably reads, as they are before it starts.
+func (l *link) takeSnapshots(ctx context.Context) (*snapshots, error) {
+	root, err := l.view.tree.Dir(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := newSnapshots(l.w, root)
-	vs, _ := loadVariants(l.m.opts.Cache, l.key)
+	known := newSnapshots(l.view, root)
+	vs, _ := loadDepSets(l.m.opts.Cache, l.key)
 	for _, v := range vs[:min(len(vs), 1)] {
-		known.takeVariant(l.m.opts.Cache, v)
+		known.addDepSet(l.m.opts.Cache, v)
 	}
 	return known, nil
 }
 
 // takeInputs stores the lists of what the link in the stage has read. It names
 // a file that was edited meanwhile.
-func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile.Tries, before moment) (changed string, err error) {
+func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile.Tries, before baseline) (changed string, err error) {
 	l.inputs = nil
-	l.w = newWorld(l.w.tree, l.w.memo, l.w.tc) // what it saw may be of long before
+	l.view = newFSView(l.view.tree, l.view.memo, l.view.tc) // what it saw may be of long before
 	all, certain := linkedFiles(stage)
 	all, missing, err := l.withMembers(all)
 	certain = certain && err == nil
@@ -172,7 +172,7 @@ func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile
 	if changed != "" || certain && len(read)+len(absent) == 0 {
 		return changed, nil
 	}
-	root, err := l.w.tree.Dir(ctx)
+	root, err := l.view.tree.Dir(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -184,10 +184,10 @@ func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile
 		}
 		return "", nil
 	}
-	if changed = before.edited(l.m.clock(), read); changed != "" {
+	if changed = before.changedFile(l.m.clock(), read); changed != "" {
 		return changed, nil
 	}
-	v, err := storeVariant(l.m.opts.Cache, tree, system)
+	v, err := storeDepSet(l.m.opts.Cache, tree, system)
 	l.inputs = &v
 	return "", err
 }
@@ -197,7 +197,7 @@ func (l *link) takeInputs(ctx context.Context, stage *cache.Stage, tried depfile
 func (l *link) lists(read []string, absent []depAbsent, root string) (tree, system *depList, ok bool) {
 	tree, system = new(depList), new(depList)
 	for _, p := range read {
-		digest, err := l.w.digest(p)
+		digest, err := l.view.digest(p)
 		if err != nil {
 			return tree, system, false
 		}
@@ -248,7 +248,7 @@ func (l *link) others(all []string, stage *cache.Stage) []string {
 // ownFiles are those of the toolchain's identity.
 func (l *link) ownFiles() map[string]bool {
 	own := map[string]bool{}
-	for _, p := range l.tc.Parts {
+	for _, p := range l.tc.Files {
 		own[l.real(p.Path)] = true
 	}
 	return own

@@ -51,11 +51,11 @@ func (b *bench) library(dir string, value int) {
 const usesValue = "extern \"C\" int value();\nextern \"C\" int demo_b() { return value(); }\n"
 
 // linking builds, and says whether that linked. No unit may be compiled.
-func (b *bench) linking(what string, want jit.Action) jit.Result {
+func (b *bench) linking(what string, want jit.Status) jit.Result {
 	b.t.Helper()
 	res := b.expect(what, nil)
-	if res.Action != want {
-		b.t.Errorf("%s: %s, want %s", what, res.Action, want)
+	if res.Status != want {
+		b.t.Errorf("%s: %s, want %s", what, res.Status, want)
 	}
 	return res
 }
@@ -68,7 +68,7 @@ func TestLibraryOfTheLinkChanges(t *testing.T) {
 	b.linking("again", jit.Hit)
 
 	b.library("the libs", 2)
-	if x := b.explain().Link; x.Action != jit.Compiled || x.Reason != "linked file changed: the libs/libvalue.a" || labels(x.Changes) != "linked file the libs/libvalue.a" {
+	if x := b.explain().Link; x.Status != jit.Compiled || x.Reason != "linked file changed: the libs/libvalue.a" || labels(x.Changes) != "linked file the libs/libvalue.a" {
 		t.Errorf("explained as %+v", x)
 	}
 	second := b.linking("another library", jit.Compiled)
@@ -77,7 +77,7 @@ func TestLibraryOfTheLinkChanges(t *testing.T) {
 	}
 	b.linking("another library again", jit.Hit)
 	x := b.explain().Link
-	if _, ok := x.Files.Get("the libs/libvalue.a"); !ok || x.Action != jit.Hit {
+	if _, ok := x.Files.Get("the libs/libvalue.a"); !ok || x.Status != jit.Hit {
 		t.Errorf("explained as %+v", x)
 	}
 	b.library("the libs", 1)
@@ -141,11 +141,11 @@ func TestLinkerThatDoesNotSay(t *testing.T) {
 		t.Errorf("explained as %+v", x)
 	}
 	made := b.prebuild(demo(t))
-	if res := b.build(b.over(made), without); res.Action != jit.Hit {
-		t.Errorf("without a compiler: %s", res.Action)
+	if res := b.build(b.over(made), without); res.Status != jit.Hit {
+		t.Errorf("without a compiler: %s", res.Status)
 	}
-	if res := b.build(b.over(made)); res.Action != jit.Compiled {
-		t.Errorf("with a compiler: %s", res.Action)
+	if res := b.build(b.over(made)); res.Status != jit.Compiled {
+		t.Errorf("with a compiler: %s", res.Status)
 	}
 
 	plain := newBench(t)
@@ -218,8 +218,8 @@ func TestPrebuiltWithALibrary(t *testing.T) {
 	b.write("src/b.cpp", usesValue)
 	made := b.prebuild(demo(t))
 	for what, change := range map[string]func(*jit.Options){"with": func(*jit.Options) {}, "without": without} {
-		if res := b.build(b.over(made), change); res.Action != jit.Hit || res.Artifact.Tier == "" {
-			t.Errorf("%s a compiler: %s", what, res.Action)
+		if res := b.build(b.over(made), change); res.Status != jit.Hit || res.Artifact.ReadOnly == "" {
+			t.Errorf("%s a compiler: %s", what, res.Status)
 		}
 	}
 	b.library("the libs", 2)
@@ -283,11 +283,11 @@ func TestLibraryOfAGPULinkChanges(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
 			b := gpuBench(t)
 			b.linked(tt.linker + "--undefined=value")
-			build := func(what string, want jit.Action) cache.Artifact {
+			build := func(what string, want jit.Status) cache.Artifact {
 				t.Helper()
 				res := b.buildFor(tt.variable, compiler, tt.target)[0]
-				if res.Action != want {
-					t.Errorf("%s: %s, want %s", what, res.Action, want)
+				if res.Status != want {
+					t.Errorf("%s: %s, want %s", what, res.Status, want)
 				}
 				return res.Artifact
 			}

@@ -29,7 +29,7 @@ func (l *link) lookedFor(read []string, tried depfile.Tries, stage *cache.Stage)
 		at := l.real(dir) + "/" + name
 		switch {
 		case !mine || seen[at]:
-		case !l.w.has(dir, name):
+		case !l.view.has(dir, name):
 			absent = append(absent, depAbsent{dir, name})
 		case tried.Vain && opens(at):
 			return absent, p

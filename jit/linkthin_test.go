@@ -94,11 +94,11 @@ func TestThinArchiveOfAGPULink(t *testing.T) {
 			b.linked(tt.linker + "--undefined=value")
 			b.object("objects", 1)
 			b.shell(`rm "the libs/libvalue.a"; ar rcT "the libs/libvalue.a" objects/value.o`)
-			build := func(what string, want jit.Action) string {
+			build := func(what string, want jit.Status) string {
 				t.Helper()
 				res := b.buildFor(tt.variable, compiler, tt.target)[0]
-				if res.Action != want {
-					t.Errorf("%s: %s, want %s", what, res.Action, want)
+				if res.Status != want {
+					t.Errorf("%s: %s, want %s", what, res.Status, want)
 				}
 				return res.Artifact.Digest
 			}

@@ -40,10 +40,10 @@ type Options struct {
 	Finder Finder
 	Memo   *filehash.Memo
 
-	Jobs    int           // compilers at a time; 0: [DefaultJobs]
-	Timeout time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
-	Wait    time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
-	Force   bool          // compile everything once, whatever is cached
+	Jobs        int           // compilers at a time; 0: [DefaultJobs]
+	Timeout     time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
+	LockTimeout time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
+	Force       bool          // compile everything once, whatever is cached
 	// NoCompile takes what was built before, as where there is no compiler, even
 	// where there is one: Finder is not asked.
 	NoCompile bool
@@ -79,7 +79,7 @@ func New(opts Options) *Manager {
 		opts.Jobs = DefaultJobs()
 	}
 	if opts.Observer == nil {
-		opts.Observer = nobody{}
+		opts.Observer = nopObserver{}
 	}
 	if opts.NoCompile {
 		opts.Finder = neverCompiles{}

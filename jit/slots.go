@@ -27,9 +27,9 @@ const linkRank = -1
 
 func newSlots(n int) *slots { return &slots{free: n} }
 
-// gather keeps free slots back until each of n has called arrived, so that the
+// reserve keeps free slots back until each of n has called arrived, so that the
 // first to come is not served before the one of the least rank.
-func (s *slots) gather(n int) (arrived func()) {
+func (s *slots) reserve(n int) (arrived func()) {
 	if n == 0 {
 		return func() {}
 	}

@@ -36,7 +36,7 @@ func queued(s *slots, arrived func(), ranks ...int) (order func() []int) {
 func TestSlotsByRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1)
-		order := queued(s, s.gather(5), 3, 1, 2, linkRank, 1)
+		order := queued(s, s.reserve(5), 3, 1, 2, linkRank, 1)
 		if got, want := order(), []int{linkRank, 1, 1, 2, 3}; !slices.Equal(got, want) {
 			t.Errorf("served %v, want %v", got, want)
 		}
@@ -60,8 +60,8 @@ func TestSlotsFirstComeOfEqualRank(t *testing.T) {
 func TestSlotsOfTwoGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(2)
-		other := s.gather(1)
-		order := queued(s, s.gather(2), 1, 0)
+		other := s.reserve(1)
+		order := queued(s, s.reserve(2), 1, 0)
 		if s.free != 2 || len(s.waiting) != 2 {
 			t.Errorf("%d free, %d waiting, while a group is not complete", s.free, len(s.waiting))
 		}

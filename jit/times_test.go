@@ -28,8 +28,8 @@ func TestHeaderOfARebuiltImage(t *testing.T) {
 			for i, text := range []string{"#define IMAGE 1\n", "#define IMAGE 2\n", "#define IMAGE 1\n"} {
 				unmount := testenv.Mount(t, at, "-t", "ext4", "-o", options, testenv.Image(t, "image.h", text))
 				res := b.build()
-				if known, before := built[text]; before != (res.Action == jit.Hit) || before && known != res.Artifact.Digest {
-					t.Errorf("build %d: %s, library %s; built before: %v, %s", i, res.Action, res.Artifact.Digest, before, known)
+				if known, before := built[text]; before != (res.Status == jit.Hit) || before && known != res.Artifact.Digest {
+					t.Errorf("build %d: %s, library %s; built before: %v, %s", i, res.Status, res.Artifact.Digest, before, known)
 				}
 				built[text] = res.Artifact.Digest
 				again, err := living.Build(context.Background(), demo(t))

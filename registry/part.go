@@ -69,7 +69,7 @@ func (c partKey) value(i int, a opconfig.Axis) string {
 
 // request asks for what a call with that choice needs.
 func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
-	spec, err := o.module.decl.Spec(o.decl, t, func(a opconfig.Axis) string {
+	spec, err := o.module.decl.Part(o.decl, t, func(a opconfig.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
 				return c.value(i, a)
@@ -81,7 +81,7 @@ func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
-	return jit.Request{Module: o.module.decl.Name, Target: t, Spec: spec}, err
+	return jit.Request{Module: o.module.decl.Name, Target: t, Part: spec}, err
 }
 
 // dtypeError says what the operator itself says of a type that it does not
@@ -114,13 +114,13 @@ func (o *opVersion) whole(t target.Target) jit.Request {
 
 // parts asks for all that calls of the operator may need.
 func (o *opVersion) parts(t target.Target) []jit.Request {
-	specs, err := o.module.decl.Specs(t, opconfig.Selection{Ops: []string{o.Name()}})
+	specs, err := o.module.decl.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
 		return nil // it is an operator of this module
 	}
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Spec: s})
+		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Part: s})
 	}
 	return reqs
 }

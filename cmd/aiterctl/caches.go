@@ -58,7 +58,7 @@ func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 		items = append(items, newCacheItem(path, "read and write", ownCache, store, bad))
 	}
 	for _, dir := range readOnly {
-		t, err := cache.OpenTier(dir, cache.Options{TrustForeign: o.Trust})
+		t, err := cache.OpenReadOnly(dir, cache.Options{TrustForeign: o.Trust})
 		items = append(items, newCacheItem(dir, "read", readOnlyCache, t, err))
 	}
 	return items, nil

@@ -222,7 +222,7 @@ type buildReport struct {
 type moduleReport struct {
 	Module   string           `json:"module"`
 	Target   string           `json:"target"`
-	Spec     string           `json:"spec"`     // the part of the module that was asked for, "" for the whole
+	Part     string           `json:"part"`     // the part of the module that was asked for, "" for the whole
 	Whole    bool             `json:"whole"`    // the artifact is the whole module
 	Artifact string           `json:"artifact"` // path of the library, "" when the build failed
 	Digest   string           `json:"digest"`
@@ -247,9 +247,9 @@ func (b *buildPlan) report(results []jit.Result) buildReport {
 }
 
 func newModuleReport(r jit.Result) moduleReport {
-	m := moduleReport{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Action == jit.Compiled}
+	m := moduleReport{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Status == jit.Compiled}
 	for _, u := range r.Units {
-		if u.Action != "" { // else a failure elsewhere came before its turn
+		if u.Status != "" { // else a failure elsewhere came before its turn
 			m.Units = append(m.Units, u)
 		}
 	}
@@ -258,7 +258,7 @@ func newModuleReport(r jit.Result) moduleReport {
 		m.Error = &text
 		return m
 	}
-	m.Artifact, m.Digest, m.Whole = r.Artifact.Path, r.Artifact.Digest, r.Artifact.Spec == ""
+	m.Artifact, m.Digest, m.Whole = r.Artifact.Path, r.Artifact.Digest, r.Artifact.Part == ""
 	return m
 }
 
@@ -270,7 +270,7 @@ func (rep buildReport) rows() [][]string {
 		all = append(slices.Clone(all), *rep.Support)
 	}
 	for _, m := range all {
-		rows = append(rows, []string{partName(m.Module, m.Spec), m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), firstOf(m.Artifact, "-")})
+		rows = append(rows, []string{partName(m.Module, m.Part), m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), firstOf(m.Artifact, "-")})
 	}
 	return rows
 }
@@ -279,7 +279,7 @@ func (rep buildReport) rows() [][]string {
 func (m moduleReport) result() string {
 	compiled := 0
 	for _, u := range m.Units {
-		if u.Action == jit.Compiled {
+		if u.Status == jit.Compiled {
 			compiled++
 		}
 	}
@@ -288,7 +288,7 @@ func (m moduleReport) result() string {
 		return "failed"
 	case compiled == 0 && m.linked:
 		return "linked"
-	case compiled == 0 && m.Whole && m.Spec != "":
+	case compiled == 0 && m.Whole && m.Part != "":
 		return "hit: the whole module"
 	case compiled == 0:
 		return "hit"

@@ -61,12 +61,12 @@ func (a *app) cacheStats(ctx context.Context) error {
 	}
 	if a.json {
 		s.Artifacts, s.Modules, s.Targets = nonNil(s.Artifacts), nonNil(s.Modules), nonNil(s.Targets)
-		s.Counts, s.Tiers = nonNil(s.Counts), nonNil(s.Tiers)
+		s.Counts, s.ReadOnly = nonNil(s.Counts), nonNil(s.ReadOnly)
 		return a.writeJSON(s)
 	}
 	rows := [][]string{{"MODULE", "TARGET", "SIZE", "LAST USED", "DIGEST"}}
 	for _, x := range s.Artifacts {
-		rows = append(rows, []string{partName(x.Module, x.Spec), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
+		rows = append(rows, []string{partName(x.Module, x.Part), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (a *app) cacheStats(ctx context.Context) error {
 	a.printCounts(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %d artifacts and %d objects, %.1f s of compiling; %d corrupt, %d unfinished files\n",
 		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
-	if err == nil && len(s.Tiers) > 0 {
-		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.Tiers, ", "))
+	if err == nil && len(s.ReadOnly) > 0 {
+		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.ReadOnly, ", "))
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, 
 // configuration knows them, each once.
 func storedRequests(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
 	var reqs []jit.Request
-	for _, d := range append([]*cache.Dir{store}, store.Tiers()...) {
+	for _, d := range append([]*cache.Dir{store}, store.ReadOnly()...) {
 		list, err := d.Artifacts()
 		if err != nil {
 			return nil, err
@@ -219,10 +219,10 @@ func requestFor(x cache.Artifact, cfg *opconfig.Config) (jit.Request, bool) {
 	if err != nil || unknown != nil || !m.Supports(t) {
 		return jit.Request{}, false
 	}
-	parts, err := m.Specs(t, opconfig.Selection{})
-	for _, spec := range append(parts, opconfig.Spec{}) {
-		if spec.String() == x.Spec {
-			return jit.Request{Module: x.Module, Target: t, Spec: spec}, err == nil
+	parts, err := m.Parts(t, opconfig.Selection{})
+	for _, spec := range append(parts, opconfig.Part{}) {
+		if spec.String() == x.Part {
+			return jit.Request{Module: x.Module, Target: t, Part: spec}, err == nil
 		}
 	}
 	return jit.Request{}, false
@@ -239,7 +239,7 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%d missing, which is no damage\n", n)
 	}
 	for _, c := range rep.Rebuilt {
-		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonResult(c))
+		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Part), c.Target, comparisonResult(c))
 		for _, u := range c.Units {
 			if c.Skipped == "" && u.Stored != u.Rebuilt {
 				fmt.Fprintf(a.out, "  %s: stored %s, rebuilt %s\n", u.Unit(), cache.Key(u.Stored).Short(), cache.Key(u.Rebuilt).Short())
@@ -252,7 +252,7 @@ func comparisonResult(c jit.Comparison) string {
 	switch {
 	case c.Skipped != "":
 		return "skipped: " + c.Skipped
-	case c.Same():
+	case c.Identical():
 		return "the same bytes once more"
 	}
 	return fmt.Sprintf("DIFFERENT: stored %s, rebuilt %s", cache.Key(c.Stored).Short(), cache.Key(c.Rebuilt).Short())
@@ -266,7 +266,7 @@ func (rep verifyReport) verdict() error {
 	}
 	different := 0
 	for _, c := range rep.Rebuilt {
-		if c.Skipped == "" && !c.Same() {
+		if c.Skipped == "" && !c.Identical() {
 			different++
 		}
 	}

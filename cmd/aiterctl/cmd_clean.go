@@ -153,10 +153,10 @@ func (a *app) printClean(rep cache.CleanReport, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, x := range rep.Removed {
-		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Spec), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)))
+		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Part), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)))
 	}
 	for _, x := range rep.InUse {
-		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Spec), x.Target)
+		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Part), x.Target)
 	}
 	_, err := fmt.Fprintf(a.out, "%s %d artifacts and %d other files, %s\n", verb, len(rep.Removed), rep.Orphans, formatSize(rep.Bytes))
 	return err
@@ -183,10 +183,10 @@ func (f partFilter) matches(x cache.Artifact) bool {
 	if f.empty() {
 		return true
 	}
-	if x.Spec == "" || len(f.ops) > 0 && !slices.ContainsFunc(x.Ops, func(op string) bool { return slices.Contains(f.ops, op) }) {
+	if x.Part == "" || len(f.ops) > 0 && !slices.ContainsFunc(x.Ops, func(op string) bool { return slices.Contains(f.ops, op) }) {
 		return false
 	}
-	made := partValues(x.Spec)
+	made := partValues(x.Part)
 	for axis, wanted := range f.values {
 		if !slices.ContainsFunc(wanted, func(v string) bool { return v == made[axis] || rangeContains(made[axis], v) }) {
 			return false

@@ -73,7 +73,7 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 }
 
 func (a *app) printExplanation(x *jit.Explanation) {
-	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Spec), x.Target, x.Compiler, len(x.Toolchain))
+	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
 	if x.NoCompiler != "" {
 		fmt.Fprintf(a.out, "  not here    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
 	}
@@ -98,7 +98,7 @@ func (a *app) printExplanation(x *jit.Explanation) {
 }
 
 // formatDecision says what a build would do with a unit or a link.
-func formatDecision(action jit.Action, reason, work string, compiler bool) string {
+func formatDecision(action jit.Status, reason, work string, compiler bool) string {
 	switch {
 	case action == jit.Hit:
 		return "hit: " + reason
@@ -109,7 +109,7 @@ func formatDecision(action jit.Action, reason, work string, compiler bool) strin
 }
 
 func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", formatDecision(l.Action, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", formatDecision(l.Status, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
@@ -133,7 +133,7 @@ func (a *app) printChanges(heading string, list []jit.Change) {
 }
 
 func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), formatDecision(u.Action, u.Reason, "compiled", compiler), u.Key.Short())
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), formatDecision(u.Status, u.Reason, "compiled", compiler), u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}

@@ -175,10 +175,10 @@ func (r buildRequest) moduleRequests(m *opconfig.Module, t target.Target, values
 		}
 		return []jit.Request{{Module: m.Name, Target: t}}, nil
 	}
-	specs, err := m.Specs(t, sel)
+	specs, err := m.Parts(t, sel)
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: m.Name, Target: t, Spec: s})
+		reqs = append(reqs, jit.Request{Module: m.Name, Target: t, Part: s})
 	}
 	return reqs, err
 }

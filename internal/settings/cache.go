@@ -49,7 +49,7 @@ func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	store.Over(readOnly...)
+	store.AddReadOnly(readOnly...)
 	return store, nil
 }
 
@@ -75,7 +75,7 @@ func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 	}
 	store, err := cache.Open(dir, o.cache(ctx))
 	if err != nil && !o.Build && unusable(err) {
-		if readOnly, bad := cache.OpenTier(dir, o.cache(ctx)); bad == nil {
+		if readOnly, bad := cache.OpenReadOnly(dir, o.cache(ctx)); bad == nil {
 			return readOnly, nil
 		}
 	}
@@ -86,8 +86,8 @@ func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 func (o CacheOptions) openReadOnly(ctx context.Context) ([]*cache.Dir, error) {
 	var list []*cache.Dir
 	for _, dir := range o.Path {
-		d, err := cache.OpenTier(dir, o.cache(ctx))
-		var none *cache.TierError
+		d, err := cache.OpenReadOnly(dir, o.cache(ctx))
+		var none *cache.ReadOnlyError
 		switch {
 		case errors.As(err, &none):
 			zerolog.Ctx(ctx).Warn().Str("folder", dir).Err(err).Msg("a read-only cache of AITER_JIT_PATH is not used")
@@ -105,7 +105,7 @@ func (o CacheOptions) openReadOnly(ctx context.Context) ([]*cache.Dir, error) {
 func unusable(err error) bool {
 	var none *EnvironmentError
 	var foreign *cache.UntrustedError
-	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.OnlyRoots() {
+	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.NeedsRoot() {
 		return true
 	}
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotExist(err)
@@ -144,7 +144,7 @@ func (o CacheOptions) openFallback(ctx context.Context, cause error, readOnly bo
 	default:
 		return nil, errors.Join(cause, err)
 	}
-	store.Over(below...)
+	store.AddReadOnly(below...)
 	return store, nil
 }
 
@@ -155,7 +155,7 @@ func (o CacheOptions) openUnwritable(ctx context.Context) (dir string, below []*
 	if err != nil {
 		return o.temporaryDir(), nil
 	}
-	if d, err := cache.OpenTier(dir, o.cache(ctx)); err == nil {
+	if d, err := cache.OpenReadOnly(dir, o.cache(ctx)); err == nil {
 		below = append(below, d)
 	}
 	return dir, below

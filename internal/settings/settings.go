@@ -148,7 +148,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	return jit.New(jit.Options{
 		Config: config, Tree: tree, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
-		Jobs:   s.Jobs, Timeout: s.Timeout, Wait: s.Wait, Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
+		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.Wait, Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
 	}), nil
 }
 
