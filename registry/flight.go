@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// flightGroup does a piece of work once for all who ask for it, and remembers what
-// came out well. The work goes on while at least one of those who asked still
-// waits; when all have given up its context ends.
+// flightGroup runs one function for each key, however many callers ask, and keeps
+// successful results. The function runs while at least one caller waits; when all
+// callers have given up, its context ends.
 type flightGroup[K comparable, V any] struct {
-	mu      sync.Mutex
+	mu        sync.Mutex
 	inFlight  map[K]*flight[V]
-	abandoned    map[*flight[V]]struct{} // those that everybody gave up, and that have not ended yet
-	finished map[K]V
+	abandoned map[*flight[V]]struct{} // running functions that all callers have given up
+	finished  map[K]V
 }
 
 type flight[V any] struct {
@@ -25,7 +25,7 @@ type flight[V any] struct {
 	err     error
 }
 
-// do returns the value for key, working it out if nobody has.
+// do returns the value for key, and runs work if there is none.
 func (f *flightGroup[K, V]) do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
 	f.mu.Lock()
 	if v, ok := f.finished[key]; ok {
@@ -48,7 +48,7 @@ func (f *flightGroup[K, V]) do(ctx context.Context, key K, work func(context.Con
 	}
 }
 
-// result returns the value for key, if it was worked out.
+// result returns the value for key, if there is one.
 func (f *flightGroup[K, V]) result(key K) (V, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ func (f *flightGroup[K, V]) result(key K) (V, bool) {
 	return v, ok
 }
 
-// start begins the work; f.mu is held.
+// start starts the work; f.mu is held.
 func (f *flightGroup[K, V]) start(ctx context.Context, key K, work func(context.Context) (V, error)) *flight[V] {
 	if f.inFlight == nil {
 		f.inFlight, f.finished = map[K]*flight[V]{}, map[K]V{}
@@ -81,7 +81,7 @@ func (f *flightGroup[K, V]) start(ctx context.Context, key K, work func(context.
 	return fl
 }
 
-// abandon is called by one who gives up.
+// abandon removes one caller from a flight, and ends a flight without callers.
 func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +90,7 @@ func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	}
 	fl.cancel()
 	if f.inFlight[key] == fl {
-		delete(f.inFlight, key) // who comes now starts afresh
+		delete(f.inFlight, key) // the next caller starts again
 	}
 	select {
 	case <-fl.done:
@@ -102,7 +102,7 @@ func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	}
 }
 
-// waitAbandoned waits for the end of what everybody gave up.
+// waitAbandoned waits for the functions that all callers have given up.
 func (f *flightGroup[K, V]) waitAbandoned() {
 	f.mu.Lock()
 	left := slices.Collect(maps.Keys(f.abandoned))
@@ -112,14 +112,14 @@ func (f *flightGroup[K, V]) waitAbandoned() {
 	}
 }
 
-// results returns what came out well so far.
+// results returns all successful results.
 func (f *flightGroup[K, V]) results() map[K]V {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.finished)
 }
 
-// store says what came out for a key.
+// store sets the value for a key.
 func (f *flightGroup[K, V]) store(key K, value V) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +129,7 @@ func (f *flightGroup[K, V]) store(key K, value V) {
 	f.finished[key] = value
 }
 
-// wait waits until nobody works on the value for key.
+// wait waits for the function that runs for key, if any.
 func (f *flightGroup[K, V]) wait(ctx context.Context, key K) {
 	f.mu.Lock()
 	fl := f.inFlight[key]

@@ -9,22 +9,21 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// generation is all that calls see of a registry at one time. It does not
-// change: a reload puts another one in its place, at once for every operator of
-// a module.
+// generation is the immutable state that all calls see until a reload replaces it, for
+// all operators of a module at once.
 type generation struct {
 	manager  *jit.Manager
-	modules map[string]*moduleVersion // by module
-	ops      map[string]*Op      // those that a reload took away, too
-	versions    []*opVersion             // by Op.slot
+	modules  map[string]*moduleVersion // by module
+	ops      map[string]*Op            // by name, with the removed ones
+	versions []*opVersion              // by Op.slot
 }
 
-// moduleVersion is a module as one configuration declares it, and what was built and
-// loaded of it, by target.
+// moduleVersion is one declaration of a module, with what was built and loaded from
+// it.
 type moduleVersion struct {
 	decl    *opconfig.Module
-	manager  *jit.Manager
-	builds flightGroup[jit.Request, *loadedModule]
+	manager *jit.Manager
+	builds  flightGroup[jit.Request, *loadedModule]
 }
 
 func newGeneration(r *Registry, m *jit.Manager) *generation {
@@ -39,15 +38,15 @@ func newModuleVersion(m *jit.Manager, mod *opconfig.Module) *moduleVersion {
 	return &moduleVersion{decl: mod, manager: m}
 }
 
-// load returns the module for a target, building and loading it first when
-// nobody has. However many goroutines ask, it is done once; all get the same error.
+// load returns the module for a target, and builds and loads it first if necessary.
+// Concurrent callers share one build and its error.
 func (v *moduleVersion) load(ctx context.Context, r *Registry, req jit.Request) (*loadedModule, error) {
 	return v.builds.do(ctx, req, func(ctx context.Context) (*loadedModule, error) {
 		return r.load(ctx, v.manager, req)
 	})
 }
 
-// op returns the operator, nil when the configuration has none of that name.
+// op returns the operator, nil if the configuration does not declare it.
 func (g *generation) op(name string) *Op {
 	if op := g.ops[name]; op != nil && g.versions[op.slot].removed == nil {
 		return op
@@ -55,12 +54,12 @@ func (g *generation) op(name string) *Op {
 	return nil
 }
 
-// next returns a copy to be changed. Operators keep their slots.
+// next returns a copy for changes. Operators keep their slots.
 func (g *generation) next() *generation {
 	return &generation{manager: g.manager, modules: maps.Clone(g.modules), ops: maps.Clone(g.ops), versions: slices.Clone(g.versions)}
 }
 
-// install puts a version of a module in the place of the one before.
+// install replaces the version of a module.
 func (g *generation) install(r *Registry, v *moduleVersion) {
 	before := g.modules[v.decl.Name]
 	g.modules[v.decl.Name] = v
@@ -82,8 +81,8 @@ func (g *generation) installOp(r *Registry, c *opVersion) {
 	g.versions[op.slot] = c
 }
 
-// remove takes away the operators that still come from a version. Who holds
-// one gets a [*RemovedError] for calls, until it is there again.
+// remove removes the operators that still come from a version. Calls of these
+// operators return a [*RemovedError] until the configuration declares them again.
 func (g *generation) remove(r *Registry, v *moduleVersion) {
 	if g.modules[v.decl.Name] == v {
 		delete(g.modules, v.decl.Name)

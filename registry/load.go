@@ -15,18 +15,18 @@ import (
 
 // loadedModule is a module that was loaded for a target.
 type loadedModule struct {
-	support  *ffi.Support
-	lib      *ffi.Module
-	target   target.Target
-	digest string       // its digest
-	release  func() error // lets others clean the artifact away
+	support *ffi.Support
+	lib     *ffi.Module
+	target  target.Target
+	digest  string       // of the artifact
+	release func() error // allows other processes to remove the artifact
 }
 
-// maxLoads is how often a module is built again because another process
-// cleaned it away between its build and its load.
+// maxLoads is the number of attempts to build and load a module. Another process may
+// remove the artifact between build and load.
 const maxLoads = 3
 
-// load builds the module, and the support library with the first one, and loads them.
+// load builds and loads the module, and with the first module the support library.
 func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *loadedModule, err error) {
 	for range maxLoads {
 		var miss *cache.MissError
@@ -58,7 +58,8 @@ func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request
 	return mod, nil
 }
 
-// build builds modules that are going to be loaded, and has them watched.
+// build builds modules that will be loaded, and watches their inputs if the registry
+// reloads.
 func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Request) ([]jit.Result, error) {
 	if r.reload != nil {
 		return r.reload.watcher.Build(ctx, m, reqs...)
@@ -66,7 +67,7 @@ func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Reques
 	return m.Build(ctx, reqs...)
 }
 
-// open loads what was built.
+// open loads a built library.
 func (r *Registry) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
 	a, err := r.useArtifact(res.Artifact)
 	if err != nil {
@@ -80,10 +81,10 @@ func (r *Registry) open(sup *ffi.Support, res jit.Result) (*loadedModule, error)
 	return &loadedModule{support: sup, lib: lib, target: res.Target, digest: a.Digest, release: a.release}, nil
 }
 
-// loadSupport loads the support library when nobody has, building it side by
-// side with the module that needs it. It is loaded once: modules find its
-// symbols by name, and two of it would not share their streams and errors. The
-// results are nil when nothing was built, else the module's comes first.
+// loadSupport returns the support library. The first call builds it together with the
+// module that needs it, and loads it. It is loaded once: modules find its symbols by
+// name, and two copies would not share their streams and errors. The results are nil
+// if nothing was built; else the module's result is first.
 func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Request) (*ffi.Support, []jit.Result, error) {
 	r.mu.Lock()
 	sup := r.support
@@ -100,7 +101,7 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	defer r.mu.Unlock()
 	switch {
 	case r.calls.closed.Load():
-		return nil, nil, ErrClosed // and whatever is held now would stay so
+		return nil, nil, ErrClosed // else nothing would release the artifact
 	case r.support != nil:
 		return r.support, results, nil
 	}
@@ -127,7 +128,8 @@ func (r *Registry) LoadSupport(ctx context.Context) error {
 	return err
 }
 
-// releaseSupportLibrary lets others clean the support library's artifact away.
+// releaseSupportLibrary allows other processes to remove the support library's
+// artifact.
 func (r *Registry) releaseSupportLibrary() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,15 +139,15 @@ func (r *Registry) releaseSupportLibrary() error {
 	return r.releaseSupport()
 }
 
-// usedArtifact is an artifact that nobody cleans away until release is called.
+// usedArtifact is an artifact that no process removes until release is called.
 type usedArtifact struct {
 	cache.Artifact
-	library *os.File // what was checked; the caller closes it
+	library *os.File // the file whose content was checked; the caller closes it
 	release func() error
 }
 
-// useArtifact marks the artifact as in use by this process, and then opens its library
-// and checks the content of the open file, which is loaded afterwards.
+// useArtifact marks the artifact as in use by this process, then opens its library and
+// checks the content of the open file. The loader maps that file.
 func (r *Registry) useArtifact(a cache.Artifact) (usedArtifact, error) {
 	store := r.Manager().Cache()
 	release, err := store.Use(a)
@@ -159,9 +161,9 @@ func (r *Registry) useArtifact(a cache.Artifact) (usedArtifact, error) {
 	return usedArtifact{checked, library, release}, nil
 }
 
-// BuildError reports a module that could not be built. It wraps what the
-// build manager says: a toolchain that was not found, a compiler's
-// diagnostics, a cache folder that cannot be written.
+// BuildError reports a module that could not be built. It wraps the build manager's
+// error: a missing compiler, compiler diagnostics, a cache folder that cannot be
+// written.
 type BuildError struct {
 	Request jit.Request
 	Err     error

@@ -11,16 +11,16 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// partKey is what a call chooses by the axes of its module: for each that the operator
-// depends on, in the order of code.axes, the element type or which range of sizes.
+// partKey holds the element type or range index of a call for each axis that the
+// operator depends on, in the order of opVersion.axes.
 type partKey [opconfig.MaxAxes]uint32
 
 // keyAxis is an axis of the module that the operator depends on.
 type keyAxis struct {
 	name      string
-	arg       int             // position of the argument that chooses
-	dimension int             // of it, whose size chooses among ranges
-	ranges    opconfig.Ranges // empty where the element type chooses
+	arg       int             // position of the argument
+	dimension int             // of the argument, whose size is in one of the ranges
+	ranges    opconfig.Ranges // empty for an axis of element types
 }
 
 func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
@@ -35,8 +35,7 @@ func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
 	return list
 }
 
-// key reads the choice off arguments that were packed: they are all there,
-// and tensors.
+// key returns the part key of packed arguments. All arguments of axes are tensors.
 func (o *opVersion) key(args []any) (c partKey) {
 	for i := range o.axes {
 		a := &o.axes[i]
@@ -47,8 +46,8 @@ func (o *opVersion) key(args []any) (c partKey) {
 	return c
 }
 
-// of is the axis's part of a choice. A tensor without the dimension chooses the first
-// range, whose code refuses it.
+// of returns the axis's element of a part key. A tensor without the dimension gets the
+// first range, whose code refuses it.
 func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	switch {
 	case len(a.ranges) == 0:
@@ -59,7 +58,7 @@ func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	return uint32(a.ranges.Of(t.Dim(a.dimension)))
 }
 
-// value is the axis's value that was chosen.
+// value returns the key's value of an axis.
 func (c partKey) value(i int, a opconfig.Axis) string {
 	if a.BySize() {
 		return a.Values[c[i]]
@@ -67,7 +66,7 @@ func (c partKey) value(i int, a opconfig.Axis) string {
 	return tensor.DType(c[i]).String()
 }
 
-// request asks for what a call with that choice needs.
+// request returns the part request of a call with that key.
 func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
 	spec, err := o.module.decl.Part(o.decl, t, func(a opconfig.Axis) string {
 		for i, mine := range o.axes {
@@ -84,8 +83,9 @@ func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
 	return jit.Request{Module: o.module.decl.Name, Target: t, Part: spec}, err
 }
 
-// dtypeError says what the operator itself says of a type that it does not
-// have: no code has to be built for that. Every size has its range.
+// dtypeError returns the error that the operator itself returns for an element type
+// that it does not support. No code has to be built for that. Every size is in a
+// range.
 func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {
@@ -107,16 +107,16 @@ func oneOf(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// whole asks for all that the operator's module has.
+// whole requests the operator's whole module.
 func (o *opVersion) whole(t target.Target) jit.Request {
 	return jit.Request{Module: o.module.decl.Name, Target: t}
 }
 
-// parts asks for all that calls of the operator may need.
+// parts requests all parts that calls of the operator may need.
 func (o *opVersion) parts(t target.Target) []jit.Request {
 	specs, err := o.module.decl.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
-		return nil // it is an operator of this module
+		return nil // cannot happen: the operator is in this module
 	}
 	var reqs []jit.Request
 	for _, s := range specs {

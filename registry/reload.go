@@ -19,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// reloader puts new code in the place of old when files change.
+// reloader replaces code when files change.
 type reloader struct {
 	reg      *Registry
 	watcher  *watch.Watcher
@@ -28,12 +28,12 @@ type reloader struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 
-	mu   sync.Mutex       // for putting a generation in its place, too
-	errs map[string]error // by module, "" for the configuration: what the last reload failed with
+	mu   sync.Mutex       // also held while a generation is replaced
+	errs map[string]error // of the last reload, by module, "" for the configuration
 }
 
-// ReloadError reports files that changed and could not be put to use. Calls
-// run the code from before.
+// ReloadError reports changed files that could not be used. Calls run the previous
+// code.
 type ReloadError struct {
 	Module string // "" for the configuration
 	Err    error
@@ -41,17 +41,16 @@ type ReloadError struct {
 
 func (e *ReloadError) Error() string {
 	if e.Module == "" {
-		return fmt.Sprintf("the configuration changed and cannot be used, so the one before stays: %v", e.Err)
+		return fmt.Sprintf("the configuration changed and cannot be used, so the previous configuration stays: %v", e.Err)
 	}
-	return fmt.Sprintf("%s changed and cannot be used, so its code from before stays: %v", e.Module, e.Err)
+	return fmt.Sprintf("%s changed and cannot be used, so its previous code stays: %v", e.Module, e.Err)
 }
 
-// Unwrap returns what is wrong: a configuration error, a [*BuildError] or a
-// [*LoadError].
+// Unwrap returns the cause: a configuration error, a [*BuildError] or a [*LoadError].
 func (e *ReloadError) Unwrap() error { return e.Err }
 
-// ReloadErr returns what keeps the registry from running the files as they are:
-// a [*ReloadError], or several joined; nil when there is nothing, or the
+// ReloadErr returns the reason why the registry does not run the current files: a
+// [*ReloadError], or several joined. It is nil if the files are in use, or the
 // registry does not reload.
 func (r *Registry) ReloadErr() error {
 	if r.reload == nil {
@@ -66,7 +65,7 @@ func (r *Registry) ReloadErr() error {
 	return errors.Join(errs...)
 }
 
-// startReloading watches from now on, until stop.
+// startReloading watches files until stop.
 func (r *Registry) startReloading(ctx context.Context, set settings.Settings) {
 	log := zerolog.Ctx(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -83,7 +82,7 @@ func (r *Registry) startReloading(ctx context.Context, set settings.Settings) {
 	go l.run(ctx)
 }
 
-// stop ends the watching and any reload that is under way.
+// stop ends the watching and a reload in progress.
 func (l *reloader) stop() {
 	l.cancel()
 	<-l.done
@@ -94,15 +93,15 @@ func (l *reloader) run(ctx context.Context) {
 	for {
 		changes, err := l.watcher.Next(ctx)
 		if err != nil {
-			_ = l.watcher.Close() // a descriptor that only gives hints
+			_ = l.watcher.Close() // a descriptor of notifications
 			return
 		}
 		l.reload(ctx, changes)
 	}
 }
 
-// reload builds what the changes concern, each module for itself, so that one
-// that is quick does not wait for one that is slow.
+// reload builds the changed modules side by side, so that a fast one does not wait for
+// a slow one.
 func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	start := time.Now()
 	modules := map[string]bool{}
@@ -110,7 +109,7 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 		for _, r := range c.For {
 			modules[r.Module] = true
 			if v := l.reg.current.Load().modules[r.Module]; v != nil {
-				v.builds.wait(ctx, r) // it is watched since it was built, and may not be loaded yet
+				v.builds.wait(ctx, r) // the module is watched from its build on, and may not be loaded yet
 			}
 		}
 	}
@@ -129,12 +128,12 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	wg.Wait()
 }
 
-// reconfigure puts a changed configuration in place. Modules that are loaded
-// keep their code and operators until they are built from it.
+// reconfigure applies a changed configuration. Loaded modules keep their code and
+// operators until they are built from the new configuration.
 func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 	m, err := l.watcher.Reconfigure(l.reg.Manager(), l.config)
 	if err != nil {
-		if !l.alreadyReported(err) { // any edit of the tree brings it here again
+		if !l.alreadyReported(err) { // any edit of the tree leads here again
 			l.report(ctx, "", start, err)
 		}
 		return false
@@ -160,7 +159,8 @@ func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 	return true
 }
 
-// alreadyReported says whether the configuration failed with the same before.
+// alreadyReported reports whether the last reload of the configuration failed with the
+// same error.
 func (l *reloader) alreadyReported(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,8 +168,7 @@ func (l *reloader) alreadyReported(err error) bool {
 	return before != nil && errors.Unwrap(before).Error() == err.Error()
 }
 
-// swap changes a copy of the generation and puts it in place, unless the
-// registry was closed.
+// swap changes a copy of the generation and makes it the current one.
 func (l *reloader) swap(change func(next *generation)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +177,7 @@ func (l *reloader) swap(change func(next *generation)) {
 	l.reg.current.Store(next)
 }
 
-// reloadModule builds and loads a module anew for all targets it is loaded for.
+// reloadModule builds and loads a module again for all targets for which it is loaded.
 func (l *reloader) reloadModule(ctx context.Context, name string, start time.Time) {
 	now := l.reg.current.Load()
 	old := now.modules[name]
@@ -187,7 +186,7 @@ func (l *reloader) reloadModule(ctx context.Context, name string, start time.Tim
 	}
 	loaded := old.builds.results()
 	if len(loaded) == 0 {
-		return // a call builds it from the files as they are then
+		return // the next call builds it from the current files
 	}
 	v, err := l.rebuild(ctx, now.manager, old, loaded)
 	switch {
@@ -202,7 +201,7 @@ func (l *reloader) reloadModule(ctx context.Context, name string, start time.Tim
 	releaseAll(loaded)
 }
 
-// rebuild returns the module's next version, nil when it would be the same.
+// rebuild returns the module's next version, nil if it equals the current one.
 func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersion, loaded map[jit.Request]*loadedModule) (*moduleVersion, error) {
 	mod, err := m.Config().Module(old.decl.Name)
 	if err != nil {
@@ -228,8 +227,8 @@ func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersi
 	return v, nil
 }
 
-// stillRequested says whether calls may need what was loaded: the parts of a module
-// may be others than they were.
+// stillRequested reports whether calls may need the loaded part: a change may have
+// replaced the parts of a module.
 func stillRequested(mod *opconfig.Module, r jit.Request) bool {
 	specs, err := mod.Parts(r.Target, opconfig.Selection{})
 	return r.Part.Whole() || err == nil && slices.Contains(specs, r.Part)
@@ -240,15 +239,15 @@ func firstFailed(results []jit.Result) jit.Request {
 	return results[max(i, 0)].Request
 }
 
-// releaseAll lets others clean artifacts away. The code stays in memory: calls
-// may still be inside, and a device may still run kernels of it.
+// releaseAll allows other processes to remove artifacts. The code stays in memory:
+// calls may still run it, and so may a device.
 func releaseAll(loaded map[jit.Request]*loadedModule) {
 	for _, mod := range loaded {
-		_ = mod.release() // closes a file that was only locked
+		_ = mod.release() // closes a lock file
 	}
 }
 
-// open loads a library, and looks whether all its operators are in it.
+// open loads a library and checks that it defines all its operators.
 func (l *reloader) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
 	mod, err := l.reg.open(sup, res)
 	if err != nil {
@@ -271,8 +270,8 @@ func sameCode(loaded map[jit.Request]*loadedModule, results []jit.Result) bool {
 	return true
 }
 
-// sameOps says whether operators, and the parts that calls need, are declared
-// alike, wherever in the file.
+// sameOps reports whether two versions declare the same operators and parts. Positions
+// in the file do not count.
 func sameOps(a, b *opconfig.Module) bool {
 	return reflect.DeepEqual(a.Axes, b.Axes) && slices.EqualFunc(a.Ops, b.Ops, func(x, y opconfig.Op) bool {
 		x.Pos, y.Pos = opconfig.Position{}, opconfig.Position{}
@@ -280,7 +279,7 @@ func sameOps(a, b *opconfig.Module) bool {
 	})
 }
 
-// reportChange tells of a failure, or that the files are again what is loaded.
+// reportChange reports a failure, or a success after a failure.
 func (l *reloader) reportChange(ctx context.Context, module string, start time.Time, err error) {
 	l.mu.Lock()
 	failed := l.errs[module] != nil
@@ -290,7 +289,7 @@ func (l *reloader) reportChange(ctx context.Context, module string, start time.T
 	}
 }
 
-// report notes how a reload went.
+// report records the result of a reload, and sends it to the observer and the log.
 func (l *reloader) report(ctx context.Context, module string, start time.Time, err error) {
 	if err != nil {
 		err = &ReloadError{Module: module, Err: err}
