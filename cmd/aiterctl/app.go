@@ -2,14 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"os"
-	"slices"
-	"text/tabwriter"
-
-	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/cache"
@@ -21,11 +15,10 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// app is one run of the program: where it writes, and the flags that all
-// commands share.
+// app is one run of the program: its outputs, and the flags that all commands share.
 type app struct {
 	out    io.Writer      // results
-	err    *term.Terminal // everything else
+	err    *term.Terminal // all other text
 	getenv func(string) string
 
 	root, config, cacheDir string
@@ -111,8 +104,8 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 	})
 }
 
-// withoutReload is the environment with AITER_RELOAD unset. The variable is for
-// services; watch looks at the files itself.
+// withoutReload is the environment without AITER_RELOAD, which is for services. watch
+// itself looks at the files.
 func (a *app) withoutReload(name string) string {
 	if name == "AITER_RELOAD" {
 		return ""
@@ -120,108 +113,7 @@ func (a *app) withoutReload(name string) string {
 	return a.getenv(name)
 }
 
-// openDevices opens the machine's devices alone.
+// openDevices opens the machine's devices.
 func (a *app) openDevices() (*device.Devices, error) {
 	return device.Open(device.Options{Env: a.getenv})
-}
-
-// writeJSON prints v, the only thing a command prints to stdout with --json.
-func (a *app) writeJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("print JSON: %w", err)
-	}
-	return nil
-}
-
-// table prints rows in aligned columns; the first is the heading.
-func (a *app) table(rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			end := "\t"
-			if i == len(row)-1 {
-				end = "\n"
-			}
-			fmt.Fprint(w, term.EscapeLine(cell), end)
-		}
-	}
-	return w.Flush()
-}
-
-// moduleNames completes the names of modules.
-func (a *app) moduleNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.names(true, false), cobra.ShellCompDirectiveNoFileComp
-}
-
-// opNames completes the names of operators.
-func (a *app) opNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.names(false, true), cobra.ShellCompDirectiveNoFileComp
-}
-
-// allNames completes the names of both.
-func (a *app) allNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.names(true, true), cobra.ShellCompDirectiveNoFileComp
-}
-
-func (a *app) names(modules, ops bool) []cobra.Completion {
-	cfg, err := a.loadConfig()
-	if err != nil {
-		return nil
-	}
-	var names []cobra.Completion
-	for _, m := range cfg.Modules {
-		if modules {
-			names = append(names, cobra.CompletionWithDesc(m.Name, m.Doc))
-		}
-		for _, op := range m.Ops {
-			if ops {
-				names = append(names, cobra.CompletionWithDesc(op.Name, op.Doc))
-			}
-		}
-	}
-	return names
-}
-
-// axisValues completes the values of axes: "dtype=float16".
-func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	cfg, err := a.loadConfig()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var words []cobra.Completion
-	for _, m := range cfg.Modules {
-		for _, axis := range m.Axes {
-			for _, v := range axis.Values {
-				if word := axis.Name + "=" + v; !slices.Contains(words, word) {
-					words = append(words, word)
-				}
-			}
-		}
-	}
-	return words, cobra.ShellCompDirectiveNoFileComp
-}
-
-func firstOf(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
-}
-
-// completeArch completes --arch.
-func (a *app) completeArch(cmd *cobra.Command) {
-	a.completeFlag(cmd, "arch", append([]string{native}, target.Known()...)...)
-}
-
-// completeFlag completes a flag from a list of words.
-func (a *app) completeFlag(cmd *cobra.Command, flag string, words ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		fmt.Fprintf(a.err, "aiterctl: completion of --%s: %v\n", flag, err)
-	}
 }

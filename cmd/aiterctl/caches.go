@@ -17,7 +17,7 @@ type cacheItem struct {
 	Path      string `json:"path"`
 	Use       string `json:"use"`    // "read and write" or "read"
 	Status    string `json:"status"` // ok, missing or failed
-	Detail    string `json:"detail"` // what is wrong
+	Detail    string `json:"detail"` // the error
 	Artifacts int    `json:"artifacts"`
 	Bytes     int64  `json:"bytes"`
 
@@ -25,17 +25,17 @@ type cacheItem struct {
 	role cacheRole
 }
 
-// cacheRole says what a cache is to builds.
+// cacheRole is the role of a cache in builds.
 type cacheRole int
 
 const (
-	ownCache       cacheRole = iota // the folder that is asked for
-	temporaryCache                  // in its place, where it cannot be written
+	ownCache       cacheRole = iota // the requested folder
+	temporaryCache                  // replaces it if it cannot be written
 	readOnlyCache                   // of AITER_JIT_PATH
 )
 
-// caches looks at each cache folder by itself, so that one which is refused
-// does not hide the others. They come in the order in which builds look at them.
+// caches opens each cache folder separately, so that an error of one does not hide the
+// others. They are in the order of lookups.
 func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	o, err := a.cacheOptions()
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	o.Path = nil
 	var items []cacheItem
 	path, err := settings.CacheDir(a.cacheDir, a.getenv)
-	store, bad := settings.OpenCache(zerolog.Nop().WithContext(ctx), o) // what it warns of is in the list
+	store, bad := settings.OpenCache(zerolog.Nop().WithContext(ctx), o) // the list shows its warnings
 	if bad == nil && store.Path() != path && store.Writable() == nil {
 		items = append(items, newCacheItem(store.Path(), "read and write", temporaryCache, store, nil))
 	}
@@ -88,80 +88,11 @@ func (a *app) listCaches(ctx context.Context) error {
 		return err
 	}
 	if a.json {
-		return a.writeJSON(map[string]any{"tiers": items})
+		return a.writeJSON(map[string]any{"caches": items})
 	}
 	rows := [][]string{{"CACHE", "USE", "STATUS", "ARTIFACTS", "SIZE"}}
 	for _, x := range items {
 		rows = append(rows, []string{x.Path, x.Use, firstOf(x.Detail, x.Status), fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
 	}
 	return a.table(rows)
-}
-
-// checkCache looks at the cache folder, and at the one in its place, checkTiers at
-// those below it.
-//
-// A cache that cannot be written is no failure where builds go into a temporary
-// folder instead.
-func (a *app) checkCache(ctx context.Context) []check {
-	items, err := a.caches(ctx)
-	if err != nil {
-		c := check{Name: "cache", required: true}
-		c.fail(err)
-		return []check{c}
-	}
-	var list []check
-	instead := ""
-	if x := items[0]; x.role == temporaryCache {
-		instead = x.Path
-		list = append(list, x.check("temporary cache", true))
-		if _, err := settings.CacheDir(a.cacheDir, a.getenv); err != nil {
-			c := check{Name: "cache"}
-			c.fail(err)
-			list = append(list, c.withFallback(instead))
-		}
-	}
-	for _, x := range items {
-		if c := x.check("cache", instead == ""); x.role == ownCache && instead != "" {
-			list = append(list, c.withFallback(instead))
-		} else if x.role == ownCache {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// withFallback is the check of a cache in whose place builds use another folder.
-func (c check) withFallback(instead string) check {
-	c.Status, c.err = statusWarning, nil
-	c.Detail += "; what is built goes into the temporary folder " + instead
-	c.Hint = "name a folder that lasts with --cache-dir DIR or AITER_JIT_DIR"
-	return c
-}
-
-func (a *app) checkReadOnlyCaches(ctx context.Context) []check {
-	items, err := a.caches(ctx)
-	if err != nil {
-		return nil // checkCache says so
-	}
-	var list []check
-	for _, x := range items {
-		if x.role == readOnlyCache {
-			list = append(list, x.check("cache to read", x.Status == statusFailed))
-		}
-	}
-	return list
-}
-
-func (x cacheItem) check(name string, required bool) check {
-	c := check{Name: name, Status: statusOK, required: required}
-	if x.err != nil {
-		c.fail(x.err)
-		c.Status = x.Status
-		return c
-	}
-	c.Detail = fmt.Sprintf("%s (%s, %d artifacts", x.Path, formatSize(x.Bytes), x.Artifacts)
-	if c.Detail += ")"; x.Use == "read" && name == "cache" {
-		c.Detail += ", only to read"
-	}
-	return c
 }

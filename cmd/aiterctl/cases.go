@@ -14,8 +14,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// caseFlags describe the cases of test and bench. Their names are those of the
-// field's op_tests; each list is tried with each other.
+// caseFlags describe the cases of test and bench: all combinations of the lists. The flag
+// names follow aiter's op_tests.
 type caseFlags struct {
 	batch, dim, seqlen, width []int64
 	dtype, layout             []string
@@ -28,17 +28,17 @@ func (f *caseFlags) add(fl *pflag.FlagSet) {
 		list        *[]int64
 		name, usage string
 	}{
-		{&f.batch, "batch", "batch sizes: a `LIST` with commas"}, {&f.dim, "dim", "channels: a `LIST`"},
+		{&f.batch, "batch", "batch sizes: a comma-separated `LIST`"}, {&f.dim, "dim", "channels: a `LIST`"},
 		{&f.seqlen, "seqlen", "sequence lengths: a `LIST`"}, {&f.width, "width", "filter taps: a `LIST` (default 4)"},
 	} {
 		fl.Int64SliceVar(size.list, size.name, nil, size.usage)
-		fl.Lookup(size.name).DefValue = "" // the help would show []
+		fl.Lookup(size.name).DefValue = "" // else the help shows []
 	}
 	fl.StringSliceVar(&f.dtype, "dtype", allDTypes(), "types of the tensors")
 	fl.StringSliceVar(&f.layout, "layout", allLayouts(), "layouts of the activations")
 	fl.BoolVar(&f.silu, "use_silu", false, "apply SiLU")
 	fl.BoolVar(&f.noBias, "no_bias", false, "no bias")
-	fl.Uint64Var(&f.seed, "seed", 0, "of the random inputs")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random inputs")
 	fl.SetNormalizeFunc(normalizeFlag)
 }
 
@@ -54,10 +54,11 @@ func (a *app) completeCases(cmd *cobra.Command) {
 	a.completeFlag(cmd, "layout", allLayouts()...)
 }
 
-// hasSizes says whether the sizes are given.
+// hasSizes reports whether sizes are given.
 func (f *caseFlags) hasSizes() bool { return len(f.batch)+len(f.dim)+len(f.seqlen) > 0 }
 
-// sizeCases are the cases of the given sizes; those left open are usual ones.
+// sizeCases returns the combinations of the given sizes. Usual sizes stand for those
+// that are not given.
 func (f *caseFlags) sizeCases(usual optests.Case) []optests.Config {
 	var list []optests.Config
 	for _, b := range valuesOr(f.batch, usual.Batch) {
@@ -77,8 +78,8 @@ func valuesOr(list []int64, usual int64) []int64 {
 	return list
 }
 
-// expand tries each configuration in the widths, types and layouts asked for, and
-// refuses what is no case of the operator or does not fit into memory.
+// expand combines each configuration with the given widths, types and layouts. It
+// refuses cases that the operator does not support or that do not fit into memory.
 func (f *caseFlags) expand(op string, list []optests.Config, use optests.Use) ([]optests.Config, error) {
 	memory := availableMemory()
 	types, layouts, err := f.parse()
@@ -125,8 +126,8 @@ func (f *caseFlags) parse() (types []tensor.DType, layouts []optests.Layout, err
 	return types, layouts, nil
 }
 
-// withoutLarger drops the configurations of more elements than the host is quick with;
-// a GPU takes them all.
+// withoutLarger drops configurations with more elements than limit. The limit keeps
+// times on the CPU short; a GPU gets all configurations.
 func withoutLarger(limit int64, dev tensor.Device, list []optests.Config) []optests.Config {
 	if !dev.IsHost() {
 		return list
@@ -134,25 +135,25 @@ func withoutLarger(limit int64, dev tensor.Device, list []optests.Config) []opte
 	return slices.DeleteFunc(list, func(c optests.Config) bool { return c.Case.Elements() > limit })
 }
 
-// hostMemory refuses what does not fit into the host's memory: to ask for more
-// would end the program, or others.
-type hostMemory struct{ bytes int64 } // that can be had, 0 when nobody knows
+// hostMemory refuses cases that do not fit into the host's memory. Allocating more
+// would end this program, or others.
+type hostMemory struct{ bytes int64 } // that are available, 0 if unknown
 
 func availableMemory() hostMemory { return hostMemory{jit.AvailableMemory()} }
 
-// check returns a usage error when there is too little memory for the case, and
-// the errors of [optests.HostBytes].
+// check returns a usage error if there is too little memory for the case, and the
+// errors of [optests.HostBytes].
 func (m hostMemory) check(op string, c optests.Case, use optests.Use) error {
 	need, err := optests.HostBytes(op, c, use)
 	if err != nil {
 		return err
 	}
 	if m.bytes > 0 && need > m.bytes {
-		return usagef("%s %s needs at least %d bytes of the host's memory (%s), and %d (%s) can be had; give smaller sizes",
+		return usagef("%s %s needs at least %d bytes of the host's memory (%s), and %d (%s) are available; give smaller sizes",
 			op, c, need, formatSize(need), m.bytes, formatSize(m.bytes))
 	}
 	if m.bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(m.bytes) // what is not used any more is not to be what does not fit
+		debug.SetMemoryLimit(m.bytes) // collect garbage before memory runs out
 	}
 	return nil
 }

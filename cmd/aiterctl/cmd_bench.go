@@ -13,13 +13,13 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-const benchLong = `Measure an operator over sizes, types and layouts, timed as aiterctl test
---performance does it. Sizes are every combination of those given; without any,
-a sweep from tiny tensors to the layers of models, on the cpu up to 16 Mi elements.
+const benchLong = `Measure an operator over sizes, types and layouts, with the method of aiterctl test
+--performance. The sizes are all combinations of the given ones; without any, a
+sweep from tiny tensors to the layers of models, on the CPU up to 16 Mi elements.
 
-The result is a table, or JSON (--json), or CSV (--csv); --html writes a page with
-charts of bandwidth and latency over size beside the limit, the bandwidth of a
-copy. --compare shows an older --json file beside it; --from takes measurements
+The result is a table, JSON (--json) or CSV (--csv). --html writes a page with charts
+of bandwidth and latency over size, with the bandwidth of a copy as the limit.
+--compare adds the measurements of an earlier --json file; --from takes measurements
 from such a file instead of the device.`
 
 const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
@@ -60,14 +60,14 @@ func newBench(a *app) *cobra.Command {
 	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
 	fl.StringVar(&f.html, "html", "", "write a page with charts to a `FILE`")
-	fl.StringVar(&f.compare, "compare", "", "show an older `FILE.json` beside")
-	fl.StringVar(&f.from, "from", "", "take the measurements from a `FILE.json` of --json")
+	fl.StringVar(&f.compare, "compare", "", "compare with the measurements in an earlier `FILE.json`")
+	fl.StringVar(&f.from, "from", "", "take the measurements from `FILE.json`, written by --json")
 	a.completeCases(cmd)
 	return cmd
 }
 
-// benchOp reads the older file first: a wrong name is to show before, not after,
-// a long measurement.
+// benchOp reads the earlier file first, so that a wrong name fails before a long
+// measurement.
 func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	before, err := readMeasurements(f.compare, op)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	return a.printBench(f, now, before)
 }
 
-// readMeasurements reads what a file says of an operator; nil of no file.
+// readMeasurements reads the measurements of an operator from a file; nil for no file.
 func readMeasurements(name, op string) (*report.File, error) {
 	if name == "" {
 		return nil, nil
@@ -109,7 +109,7 @@ func readMeasurements(name, op string) (*report.File, error) {
 	return f, nil
 }
 
-// sweepLimit is how many elements the cpu is measured with unless more are asked for.
+// sweepLimit is the number of elements up to which the sweep measures the CPU.
 const sweepLimit = 16 << 20
 
 func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
@@ -184,7 +184,7 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 	if before == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.out, "\n%.2fx as fast as before (%s), geometric mean of %d cases\n", report.GeoMean(changes), f.compare, len(changes))
+	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes), plural(len(changes), "case"))
 	return err
 }
 
@@ -208,7 +208,7 @@ func benchRows(f *report.File, compared bool, changes []report.Change) [][]strin
 	return rows
 }
 
-// speedup is the row's change, "-" where the older file has nothing like it.
+// speedup returns the row's change, "-" if the earlier file has no such row.
 func speedup(r report.Row, changes []report.Change) string {
 	for _, c := range changes {
 		if c.Now == r {

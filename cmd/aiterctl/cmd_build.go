@@ -5,33 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/target"
 )
 
-const buildLong = `Build modules for targets, side by side, and keep them in the cache. What is in
-the cache and would come out the same is not built again. Building for a GPU
+const buildLong = `Build modules for targets, side by side, and store them in the cache. A module
+that is in the cache with identical inputs is not built again. A build for a GPU
 needs its compiler, not the GPU.
 
-A module is built as one library with every operator for every type, which
-serves all calls. With --op, --dtype or --axis only those parts are built, each
-a library of its own: what a first call of that operator in that type and with
-sizes in that range builds, where the cache does not have the whole module. Where
-types and ranges are not built apart (on the CPU) a part has all of them.
+A whole module is one library with every operator for every type, which serves
+all calls. With --op, --dtype or --axis the command builds only those parts, each
+as a library of its own. A part is what a first call of the operator with that
+type and size builds if the cache does not have the whole module. A target whose
+types and ranges are not built separately (the CPU) has all of them in one part.
 --axis takes a range or a size in it: aiterctl describe OP shows an operator's axes.
 
-The support library that all modules call back into is built along.
+The command also builds the support library, which all modules call.
 
---output DIR writes what was built, and nothing else, into a cache of its own: to
-be moved or copied anywhere, owned by anyone, mounted read-only, and named by
-AITER_JIT_PATH. It serves a machine without any compiler too, as long as the
-configuration and the sources are those it was made from. Building into a folder
-that has other modules or targets adds to it.`
+--output DIR writes the built modules, and nothing else, to a prebuilt cache. It can
+be moved, copied, mounted read-only and owned by any user; AITER_JIT_PATH names it.
+It serves machines without a compiler too, as long as the configuration and the
+sources are identical to those of the build. A build into a folder that has other
+modules or targets adds to them.`
 
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
@@ -40,18 +41,70 @@ const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx942,gfx950 --output /opt/aiter
   aiterctl build --all --dry-run --compile-commands compile_commands.json`
 
+// buildFlags are the flags of build and watch.
 type buildFlags struct {
-	all, force, dryRun    bool
-	arch, compileCommands string
-	output                string
-	jobs                  int
-	timeout               time.Duration
-	wait                  time.Duration
-	parts                 partFlags
+	all     bool
+	arch    string
+	jobs    int
+	timeout time.Duration
+	wait    time.Duration
+	parts   partFlags
+}
+
+func (f *buildFlags) add(a *app, cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.BoolVar(&f.all, "all", false, "every module, for the targets it supports")
+	fl.StringVar(&f.arch, "arch", "", archUsage)
+	fl.IntVarP(&f.jobs, "jobs", "j", 0, "number of compilers at a time (default $MAX_JOBS, else by processors and memory)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one compiler run (default: the module's, else 10m)")
+	fl.DurationVar(&f.wait, "wait", 0, "time limit of the wait for a build of another process (default: three times that of one compiler run)")
+	a.completeArch(cmd)
+	f.parts.add(a, cmd)
+}
+
+// check refuses flags that contradict each other. action is "build" or "watch".
+func (f *buildFlags) check(cmd *cobra.Command, action string, names []string) error {
+	switch {
+	case f.all && len(names) > 0:
+		return usagef("give modules or --all, not both")
+	case f.all && len(f.parts.ops) > 0:
+		return usagef("give --op or --all, not both")
+	case !f.all && len(names)+len(f.parts.ops) == 0:
+		return usagef("nothing to %s: name modules (aiterctl list modules), or give --op or --all", action)
+	case cmd.Flags().Changed("jobs") && f.jobs < 1:
+		return usagef("--jobs %d: expected 1 or more", f.jobs)
+	}
+	return errors.Join(checkPositive(cmd, "timeout", f.timeout, "90s or 20m"), checkPositive(cmd, "wait", f.wait, "90s or 20m"))
+}
+
+// checkPositive refuses a flag with a time of 0 or below.
+func checkPositive(cmd *cobra.Command, flag string, value time.Duration, examples string) error {
+	if cmd.Flags().Changed(flag) && value <= 0 {
+		return usagef("--%s %s: expected a time above 0, such as %s", flag, value, examples)
+	}
+	return nil
+}
+
+// openManager opens the manager that builds with these flags.
+func (f *buildFlags) openManager(ctx context.Context, a *app, rebuild bool, observer jit.Observer) (*jit.Manager, error) {
+	return a.openManager(ctx, func(s *settings.Settings) {
+		s.Jobs, s.Rebuild, s.Timeout, s.Wait, s.Observer = f.jobs, rebuild, f.timeout, f.wait, observer
+	})
+}
+
+// requests returns the part requests for the targets.
+func (f *buildFlags) requests(cfg *opconfig.Config, names []string, targets []target.Target) ([]jit.Request, error) {
+	return buildRequest{names, f.all, &f.parts, targets}.resolve(cfg)
+}
+
+type buildCommandFlags struct {
+	buildFlags
+	force, dryRun           bool
+	compileCommands, output string
 }
 
 func newBuild(a *app) *cobra.Command {
-	f := new(buildFlags)
+	f := new(buildCommandFlags)
 	cmd := &cobra.Command{
 		Use:               "build [MODULE...]",
 		Short:             "Build modules into the cache",
@@ -67,43 +120,25 @@ func newBuild(a *app) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "every module, for the targets it supports")
-	fl.StringVar(&f.arch, "arch", "", archUsage)
-	fl.IntVarP(&f.jobs, "jobs", "j", 0, "compilers at a time (default $MAX_JOBS, else by processors and memory)")
-	fl.BoolVar(&f.force, "force", false, "compile everything once more")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "say what would be compiled, and how")
+	f.buildFlags.add(a, cmd)
+	fl.BoolVar(&f.force, "force", false, "compile everything again")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would be compiled, and the commands; build nothing")
 	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
-	fl.StringVar(&f.output, "output", "", "make a cache of the modules in `DIR`, to be read by AITER_JIT_PATH, that needs no compiler")
-	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
-	fl.DurationVar(&f.wait, "wait", 0, "for what another process builds (default: three times that of one compiler run)")
-	a.completeArch(cmd)
-	f.parts.add(a, cmd)
+	fl.StringVar(&f.output, "output", "", "write the modules to a prebuilt cache in `DIR`, which AITER_JIT_PATH names and which needs no compiler")
 	return cmd
 }
 
-func (f *buildFlags) check(cmd *cobra.Command, names []string) error {
+func (f *buildCommandFlags) check(cmd *cobra.Command, names []string) error {
 	switch {
-	case f.all && len(names) > 0:
-		return usagef("give modules or --all, not both")
-	case f.all && len(f.parts.ops) > 0:
-		return usagef("give --op or --all, not both")
-	case !f.all && len(names)+len(f.parts.ops) == 0:
-		return usagef("nothing to build: name modules (aiterctl list modules), or give --op or --all")
 	case cmd.Flags().Changed("output") && f.output == "":
-		return usagef("--output is empty: expected a folder; if a variable names it, it is not set")
+		return usagef("--output is empty: expected a folder; if a variable names it, the variable is not set")
 	case f.output != "" && f.dryRun:
 		return usagef("--output and --dry-run exclude each other")
-	case cmd.Flags().Changed("jobs") && f.jobs < 1:
-		return usagef("--jobs %d: expected 1 or more", f.jobs)
-	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
-		return usagef("--timeout %s: expected a time above 0, such as 90s or 20m", f.timeout)
-	case cmd.Flags().Changed("wait") && f.wait <= 0:
-		return usagef("--wait %s: expected a time above 0, such as 90s or 20m", f.wait)
 	}
-	return nil
+	return f.buildFlags.check(cmd, "build", names)
 }
 
-func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
+func (a *app) build(ctx context.Context, f *buildCommandFlags, names []string) error {
 	if f.output != "" {
 		if err := a.checkOutput(f.output); err != nil {
 			return err
@@ -111,9 +146,7 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 	}
 	p := a.newProgress()
 	defer p.close()
-	m, err := a.openManager(ctx, func(s *settings.Settings) {
-		s.Jobs, s.Rebuild, s.Timeout, s.Wait, s.Observer = f.jobs, f.force, f.timeout, f.wait, p
-	})
+	m, err := f.openManager(ctx, a, f.force, p)
 	if err != nil {
 		return err
 	}
@@ -123,7 +156,7 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 		return err
 	}
 	cfg := m.Config()
-	reqs, err := buildRequest{names, f.all, &f.parts, targets}.resolve(cfg)
+	reqs, err := f.requests(cfg, names, targets)
 	if err != nil {
 		return err
 	}
@@ -144,24 +177,16 @@ func (a *app) build(ctx context.Context, f *buildFlags, names []string) error {
 	return plan.build(ctx, p)
 }
 
-func join[T fmt.Stringer](list []T) string {
-	var words []string
-	for _, x := range list {
-		words = append(words, x.String())
-	}
-	return strings.Join(words, ", ")
-}
-
-// buildPlan is what one call of build is about.
+// buildPlan is the work of one build command.
 type buildPlan struct {
 	app       *app
 	manager   *jit.Manager
 	requested []jit.Request
 	support   []jit.Request // one or none
-	output    string        // folder of a cache to make; "" for none
+	output    string        // folder of a prebuilt cache; "" for none
 }
 
-// requests is everything to build, each once.
+// requests returns all part requests, each once.
 func (b *buildPlan) requests() []jit.Request {
 	all := slices.Clone(b.requested)
 	for _, r := range b.support {
@@ -192,13 +217,13 @@ func (b *buildPlan) build(ctx context.Context, p *progress) error {
 		return err
 	}
 	if err = errors.Join(b.app.table(rep.rows()), err); err == nil && b.output != "" {
-		_, err = fmt.Fprintf(b.app.out, "\nmade %s; to use it: export AITER_JIT_PATH=%s\n", b.output, b.output)
+		_, err = fmt.Fprintf(b.app.out, "\nwrote %s; to use it: export AITER_JIT_PATH=%s\n", b.output, b.output)
 	}
 	return err
 }
 
-// failures joins what went wrong, the same text only once: a missing compiler
-// fails every module alike.
+// failures joins the errors of a build. Equal texts count once: a missing compiler
+// fails every module.
 func failures(results []jit.Result) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -212,19 +237,19 @@ func failures(results []jit.Result) error {
 	return errors.Join(errs...)
 }
 
-// buildReport is what build --json prints. The names stay.
+// buildReport is the output of build --json. The names are part of the interface.
 type buildReport struct {
 	Modules []moduleReport `json:"modules"`
-	Output  string         `json:"output"`  // folder of the cache that was made, "" for none
-	Support *moduleReport  `json:"support"` // null when it was asked for by name, or there is none
+	Output  string         `json:"output"`  // folder of the prebuilt cache, "" for none
+	Support *moduleReport  `json:"support"` // null if it was requested by name, or there is none
 }
 
 type moduleReport struct {
 	Module   string           `json:"module"`
 	Target   string           `json:"target"`
-	Part     string           `json:"part"`     // the part of the module that was asked for, "" for the whole
+	Part     string           `json:"part"`     // the requested part of the module, "" for the whole
 	Whole    bool             `json:"whole"`    // the artifact is the whole module
-	Artifact string           `json:"artifact"` // path of the library, "" when the build failed
+	Artifact string           `json:"artifact"` // path of the library, "" if the build failed
 	Digest   string           `json:"digest"`
 	Seconds  float64          `json:"seconds"`
 	Units    []jit.UnitResult `json:"units"`
@@ -249,7 +274,7 @@ func (b *buildPlan) report(results []jit.Result) buildReport {
 func newModuleReport(r jit.Result) moduleReport {
 	m := moduleReport{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Status == jit.Compiled}
 	for _, u := range r.Units {
-		if u.Status != "" { // else a failure elsewhere came before its turn
+		if u.Status != "" { // else the build failed before this unit
 			m.Units = append(m.Units, u)
 		}
 	}
@@ -262,7 +287,7 @@ func newModuleReport(r jit.Result) moduleReport {
 	return m
 }
 
-// rows is the report as a table.
+// rows returns the report as a table.
 func (rep buildReport) rows() [][]string {
 	rows := [][]string{{"MODULE", "TARGET", "RESULT", "SECONDS", "ARTIFACT"}}
 	all := rep.Modules

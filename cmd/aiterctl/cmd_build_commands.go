@@ -3,17 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 )
 
-// commands shows the compiler runs of a build, or writes them for editors.
-func (b *buildPlan) commands(ctx context.Context, f *buildFlags) error {
+// commands prints the compiler runs of a build, or writes them for editors.
+func (b *buildPlan) commands(ctx context.Context, f *buildCommandFlags) error {
 	list, err := b.manager.Commands(ctx, b.requests()...)
 	if err != nil {
 		return err
@@ -32,8 +30,8 @@ func (b *buildPlan) commands(ctx context.Context, f *buildFlags) error {
 	return b.app.printCommands(list)
 }
 
-// printCommands lists what a build would do; the commands of what the cache
-// has are left out, unless --verbose.
+// printCommands lists the commands of a build. Without --verbose it leaves out the
+// commands of units in the cache.
 func (a *app) printCommands(list []jit.Command) error {
 	for _, c := range list {
 		if c.Status == jit.Hit && !a.verbose {
@@ -60,7 +58,7 @@ func writeDatabase(path string, list []jit.Command) error {
 	entries := []databaseEntry{}
 	for _, c := range list {
 		if c.Pass == toolchain.Device {
-			continue // editors look at a file in one way: the host's
+			continue // editors take one command for each file: the host's
 		}
 		entries = append(entries, databaseEntry{c.Directory, c.File, c.Arguments})
 	}
@@ -72,45 +70,4 @@ func writeDatabase(path string, list []jit.Command) error {
 		_, err := f.Write(append(data, '\n'))
 		return err
 	})
-}
-
-// writeFile writes a file whole or not at all: into a temporary one beside
-// it, then renamed. A name that is no regular file, such as /dev/stdout, is
-// written to as it is.
-func writeFile(path string, write func(*os.File) error) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeInPlace(path, write)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-func writeInPlace(path string, write func(*os.File) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-// nonNil makes JSON's [] of an empty list.
-func nonNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }

@@ -12,21 +12,22 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// checkTargetsUsed refuses a target for which a prebuilt cache would hold nothing.
+// checkTargetsUsed refuses a target that no module supports: the prebuilt cache would
+// hold nothing for it.
 func checkTargetsUsed(reqs []jit.Request, targets []target.Target) error {
 	for _, t := range targets {
 		if !slices.ContainsFunc(reqs, func(r jit.Request) bool { return r.Target == t }) {
-			return usagef("--output: no module supports %s, so that the folder would hold nothing for it", t)
+			return usagef("--output: no module supports %s, so the folder would hold nothing for it", t)
 		}
 	}
 	return nil
 }
 
-// outputError is what is wrong with the folder of --output; the variables that
-// name other caches do not help.
+// outputError is an error of the --output folder. Its advice differs from that for
+// other caches, which variables name.
 type outputError struct{ err error }
 
-// newOutputError says of an error that it is about the folder of --output.
+// newOutputError marks an error as one of the --output folder.
 func newOutputError(err error) error { return &outputError{err} }
 
 func (e *outputError) Error() string {
@@ -43,16 +44,16 @@ func (e *outputError) Error() string {
 
 func (e *outputError) Unwrap() error { return e.err }
 
-// checkOutput refuses a folder that holds something else than a cache: it is
-// made readable for all, and its owner may not think of what others see there; and,
-// before anything is built, one that cannot be written.
+// checkOutput refuses a folder with files that do not belong to a cache, because all
+// users can read the folder afterwards. It also refuses a folder that cannot be
+// written, before anything is built.
 func (a *app) checkOutput(dir string) error {
 	name, err := cache.FindForeign(dir)
 	if err != nil {
 		return newOutputError(err)
 	}
 	if name != "" {
-		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
+		return usagef("--output %s: expected a new folder, an empty folder or a cache, but it holds %s; give a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
 	}
 	o, err := a.cacheOptions()
 	if err != nil {
@@ -64,8 +65,8 @@ func (a *app) checkOutput(dir string) error {
 	return nil
 }
 
-// export makes the cache of --output, and reads it through as a machine
-// without compilers does.
+// export writes the prebuilt cache, and checks it as a machine without compilers reads
+// it.
 func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
 	var err error
 	if b.output, err = filepath.Abs(b.output); err != nil {

@@ -19,14 +19,14 @@ import (
 )
 
 func newCache(a *app) *cobra.Command {
-	cmd := group(&cobra.Command{Use: "cache", Short: "Look into the kernel cache"})
+	cmd := group(&cobra.Command{Use: "cache", Short: "Inspect the kernel cache"})
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "path", Short: "Print the cache folder: the one that builds write to", Args: args(cobra.NoArgs),
+			Use: "path", Short: "Print the cache folder that builds write to", Args: args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.printCachePath(cmd.Context()) },
 		},
 		&cobra.Command{
-			Use: "stats", Short: "Show what the cache holds, and what builds found in it", Args: args(cobra.NoArgs),
+			Use: "stats", Short: "Show the contents of the cache, and the hits and misses of builds", Args: args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.cacheStats(cmd.Context()) },
 		},
 		newVerify(a),
@@ -75,10 +75,11 @@ func (a *app) cacheStats(ctx context.Context) error {
 		return err
 	}
 	a.printCounts(s)
-	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %d artifacts and %d objects, %.1f s of compiling; %d corrupt, %d unfinished files\n",
-		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
+	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %s and %s, %.1f s of compiling; %s, %s\n",
+		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), plural(len(s.Artifacts), "artifact"), plural(s.Objects, "object"), s.Seconds,
+		plural(s.Corrupt, "corrupt file"), plural(s.Unfinished, "unfinished file"))
 	if err == nil && len(s.ReadOnly) > 0 {
-		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.ReadOnly, ", "))
+		_, err = fmt.Fprintf(a.out, "read-only caches: %s\n", strings.Join(s.ReadOnly, ", "))
 	}
 	return err
 }
@@ -90,13 +91,13 @@ func ofLimit(l cache.Limits) string {
 	return " of at most " + formatSize(l.Size)
 }
 
-// printShares tells the sizes by module and by target.
+// printShares prints the sizes by module and by target.
 func (a *app) printShares(s cache.Stats) error {
 	if len(s.Artifacts) == 0 {
 		return nil
 	}
 	fmt.Fprintln(a.out)
-	rows := [][]string{{"OF", "ARTIFACTS", "SIZE WITH OBJECTS AND RECORDS"}}
+	rows := [][]string{{"MODULE OR TARGET", "ARTIFACTS", "SIZE WITH OBJECTS AND RECORDS"}}
 	for _, list := range [][]cache.Share{s.Modules, s.Targets} {
 		for _, x := range list {
 			rows = append(rows, []string{x.Name, fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
@@ -112,7 +113,7 @@ func (a *app) printCounts(s cache.Stats) {
 	fmt.Fprintf(a.out, "\nunits: %d hits, %d misses; %.1f s of compiling saved\n", s.Hits, s.Misses, s.Saved)
 	for _, c := range s.Counts {
 		if c.Event == cache.UnitMiss {
-			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, firstOf(c.Reason, "no reason noted"), c.Seconds)
+			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, firstOf(c.Reason, "no reason recorded"), c.Seconds)
 		}
 	}
 }
@@ -120,21 +121,21 @@ func (a *app) printCounts(s cache.Stats) {
 const verifyLong = `Check every artifact, object and record of the cache and of the read-only caches:
 its content against its digest, and its name against the name inside it. The command
 also checks the types of files (a pipe, link or folder in the place of a file is
-damage), remembered digests, counts, and laid-out sources.
+damage), stored digests, counts, and extracted sources.
 
 The command moves damaged entries to the folder quarantine, and the next build makes
 them again. In a read-only cache they stay, and builds do not use them. The exit code
-is 6 if it finds damage.
+is 6 if the command finds damage.
 
 The command also lists missing files: those that an artifact or a record names and that
 do not exist. They are no failure: clean-cache and a build that was killed leave such
 gaps, and a build that needs a missing file makes it again. In a cache made by
 build --output a missing file is damage, because no build makes it there.
 
---rebuild compiles all stored modules again, in a scratch folder, and compares the
+--rebuild compiles all stored modules again, in a temporary folder, and compares the
 bytes. It skips modules whose inputs have changed.`
 
-// verifyReport is what cache verify --json prints.
+// verifyReport is the output of cache verify --json.
 type verifyReport struct {
 	cache.VerifyReport
 	Rebuilt []jit.Comparison `json:"rebuilt"`
@@ -144,13 +145,13 @@ func newVerify(a *app) *cobra.Command {
 	var rebuild bool
 	cmd := &cobra.Command{
 		Use:     "verify",
-		Short:   "Read everything through and compare it with its digests",
+		Short:   "Read all entries and compare them with their digests",
 		Long:    verifyLong,
 		Example: "  aiterctl cache verify\n  aiterctl cache verify --rebuild --json",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.cacheVerify(cmd.Context(), rebuild) },
 	}
-	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "compile everything once more and compare the bytes")
+	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "compile everything again and compare the bytes")
 	return cmd
 }
 
@@ -177,7 +178,7 @@ func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
 	return errors.Join(err, rep.verdict())
 }
 
-// rebuild compiles what the cache and the tiers hold once more.
+// rebuild compiles the modules of the cache and the read-only caches again.
 func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, error) {
 	p := a.newProgress()
 	defer p.close()
@@ -193,8 +194,8 @@ func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, 
 	return m.Rebuild(ctx, reqs...)
 }
 
-// storedRequests are the modules and targets that a cache has, as far as the
-// configuration knows them, each once.
+// storedRequests returns the part requests of a cache that the configuration declares,
+// each once.
 func storedRequests(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
 	var reqs []jit.Request
 	for _, d := range append([]*cache.Dir{store}, store.ReadOnly()...) {
@@ -211,8 +212,8 @@ func storedRequests(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, erro
 	return reqs, nil
 }
 
-// requestFor is what an artifact was built for, if the configuration still has
-// that.
+// requestFor returns the part request of an artifact, if the configuration still
+// declares it.
 func requestFor(x cache.Artifact, cfg *opconfig.Config) (jit.Request, bool) {
 	t, err := target.Parse(x.Target + "!")
 	m, unknown := cfg.Module(x.Module)
@@ -233,10 +234,10 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%s: %s\n", term.EscapeLine(f.Path), term.EscapeLine(f.Reason))
 	}
 	if len(rep.Faults) == 0 {
-		fmt.Fprintf(a.out, "%d entries, all as they were written\n", rep.Checked)
+		fmt.Fprintf(a.out, "%d entries, all intact\n", rep.Checked)
 	}
 	if n := len(rep.Missing); n > 0 {
-		fmt.Fprintf(a.out, "%d missing, which is no damage\n", n)
+		fmt.Fprintf(a.out, "%s missing, which is no damage\n", plural(n, "file"))
 	}
 	for _, c := range rep.Rebuilt {
 		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Part), c.Target, comparisonResult(c))
@@ -253,12 +254,12 @@ func comparisonResult(c jit.Comparison) string {
 	case c.Skipped != "":
 		return "skipped: " + c.Skipped
 	case c.Identical():
-		return "the same bytes once more"
+		return "identical"
 	}
 	return fmt.Sprintf("DIFFERENT: stored %s, rebuilt %s", cache.Key(c.Stored).Short(), cache.Key(c.Rebuilt).Short())
 }
 
-// verdict is a [*verifyError] when anything is wrong.
+// verdict returns a [*verifyError] if an entry is damaged or a module differs.
 func (rep verifyReport) verdict() error {
 	var errs []error
 	if n := len(rep.Faults); n > 0 {
@@ -271,12 +272,12 @@ func (rep verifyReport) verdict() error {
 		}
 	}
 	if different > 0 {
-		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d modules are not what building them again gives", different, len(rep.Rebuilt))})
+		errs = append(errs, &verifyError{fmt.Sprintf("%d of %d modules differ from a new build", different, len(rep.Rebuilt))})
 	}
 	return errors.Join(errs...)
 }
 
-// disposition describes where the damaged entries are now.
+// disposition describes where the damaged entries are.
 func (rep verifyReport) disposition() string {
 	kept := 0
 	for _, f := range rep.Faults {
@@ -286,10 +287,10 @@ func (rep verifyReport) disposition() string {
 	}
 	var words []string
 	if n := len(rep.Faults) - kept; n > 0 {
-		words = append(words, fmt.Sprintf("%d put aside; the next build that needs them makes them again", n))
+		words = append(words, fmt.Sprintf("%d in quarantine; the next build that needs them makes them again", n))
 	}
 	if kept > 0 {
-		words = append(words, fmt.Sprintf("%d left as they are, because the cache is read-only or they cannot be read; builds do not use them", kept))
+		words = append(words, fmt.Sprintf("%d in place, because the cache is read-only or they cannot be read; builds do not use them", kept))
 	}
 	return strings.Join(words, "; ")
 }

@@ -15,15 +15,16 @@ import (
 )
 
 const cleanLong = `Remove built modules from the cache, with the objects and records that only they
-need: all of them, or those of the named modules, of the targets of --arch, or
-not used for as long as --older-than says. --op, --dtype and --axis, as build has
-them, choose among what was built in parts; a module built whole stays then. With --max-size the least recently
-used are removed until the whole cache fits, with --max-count until there are no more.
+need: all modules, or the named ones, those for the targets of --arch, or those that
+were not used for the time of --older-than. --op, --dtype and --axis select parts, as
+in build; they never remove a whole module. --max-size and --max-count remove the
+least recently used modules until the cache has that size or number of artifacts.
 
-Beside that it keeps itself small: once an hour, after a build that added to it,
-what exceeds AITER_JIT_MAX_SIZE, _MAX_AGE or _MAX_COUNT goes.
+Builds also limit the cache: at most once an hour, a build that stores something
+removes what exceeds AITER_JIT_MAX_SIZE, AITER_JIT_MAX_AGE or AITER_JIT_MAX_COUNT.
 
-What a living process has loaded stays. It is safe while others build.`
+The command keeps modules that a running process has loaded. It may run while other
+processes build.`
 
 type cleanFlags struct {
 	arch, olderThan, maxSize string
@@ -44,9 +45,9 @@ func newCleanCache(a *app) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, names []string) error { return a.clean(cmd.Context(), f, names) },
 	}
 	cmd.Flags().StringVar(&f.arch, "arch", "", "only these targets: gfx942,sm_90,cpu or native; gfx90a includes gfx90a:xnack-")
-	cmd.Flags().StringVar(&f.olderThan, "older-than", "", "only what was not used for so long: 36h, 30d, 2w")
-	cmd.Flags().StringVar(&f.maxSize, "max-size", "", "only until the cache has this size: 500MB, 5GB, 4GiB")
-	cmd.Flags().IntVar(&f.maxCount, "max-count", 0, "only until the cache has so many artifacts")
+	cmd.Flags().StringVar(&f.olderThan, "older-than", "", "only modules that were not used for this time: 36h, 30d, 2w")
+	cmd.Flags().StringVar(&f.maxSize, "max-size", "", "remove the least recently used until the cache has this size: 500MB, 5GB, 4GiB")
+	cmd.Flags().IntVar(&f.maxCount, "max-count", 0, "remove the least recently used until the cache has this number of artifacts")
 	f.parts.add(a, cmd)
 	for name, usage := range map[string]string{
 		"op":    "only parts with one of these operators",
@@ -55,7 +56,7 @@ func newCleanCache(a *app) *cobra.Command {
 	} {
 		cmd.Flags().Lookup(name).Usage = usage
 	}
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be removed")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
 	a.completeArch(cmd)
 	return cmd
 }
@@ -96,14 +97,14 @@ func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 }
 
 func (a *app) cleanTargets(ctx context.Context, arch string) ([]target.Target, error) {
-	if arch == "" { // GPU_ARCHS says what to build, not what to remove
+	if arch == "" { // GPU_ARCHS selects builds, not removals
 		return nil, nil
 	}
 	return a.targets(ctx, arch)
 }
 
-// checkNames refuses a name that neither the cache nor the configuration has:
-// it is a slip of the pen, and removing nothing would hide it.
+// checkNames refuses a name that neither the cache nor the configuration has. It is a
+// misspelling, which the removal of nothing would hide.
 func (a *app) checkNames(store *cache.Dir, names []string, parts partFilter) error {
 	have, err := store.Artifacts()
 	if err != nil {
@@ -124,7 +125,7 @@ func (a *app) checkNames(store *cache.Dir, names []string, parts partFilter) err
 	return parts.check(cfg, have)
 }
 
-// newMatcher picks artifacts; nil picks all.
+// newMatcher returns a filter of artifacts; nil selects all.
 func newMatcher(names []string, targets []target.Target, parts partFilter) func(cache.Artifact) bool {
 	if len(names) == 0 && len(targets) == 0 && parts.empty() {
 		return nil
@@ -134,7 +135,7 @@ func newMatcher(names []string, targets []target.Target, parts partFilter) func(
 	}
 }
 
-// matchesTarget says whether a list has a target, or its architecture without any
+// matchesTarget reports whether a list has a target, or its architecture without
 // features.
 func matchesTarget(list []target.Target, name string) bool {
 	t, err := target.Parse(name + "!")
@@ -158,11 +159,11 @@ func (a *app) printClean(rep cache.CleanReport, dryRun bool) error {
 	for _, x := range rep.InUse {
 		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Part), x.Target)
 	}
-	_, err := fmt.Fprintf(a.out, "%s %d artifacts and %d other files, %s\n", verb, len(rep.Removed), rep.Orphans, formatSize(rep.Bytes))
+	_, err := fmt.Fprintf(a.out, "%s %s and %s, %s\n", verb, plural(len(rep.Removed), "artifact"), plural(rep.Orphans, "other file"), formatSize(rep.Bytes))
 	return err
 }
 
-// partFilter picks artifacts that are parts of modules.
+// partFilter selects artifacts of parts.
 type partFilter struct {
 	ops    []string
 	values map[string][]string // by axis
@@ -175,10 +176,9 @@ func (f *partFlags) filter() (partFilter, error) {
 
 func (f partFilter) empty() bool { return len(f.ops)+len(f.values) == 0 }
 
-// matches says whether an artifact holds one of the operators, and was made for
-// one value of each axis, of those that are asked for. A whole module is for all
-// of them, and stays. A size picks every range that holds it, those of an earlier
-// configuration too.
+// matches reports whether an artifact is a part with one of the operators, for one of
+// the values of each axis. It selects no whole modules. A size selects every range
+// that contains it, those of an earlier configuration too.
 func (f partFilter) matches(x cache.Artifact) bool {
 	if f.empty() {
 		return true
@@ -195,14 +195,14 @@ func (f partFilter) matches(x cache.Artifact) bool {
 	return true
 }
 
-// rangeContains says whether a value is a range that holds a size.
+// rangeContains reports whether a value is a range that contains a size.
 func rangeContains(value, size string) bool {
 	r, isRange := opconfig.ParseRange(value)
 	n, isSize := opconfig.ParseSize(size)
 	return isRange && isSize && r.Holds(n)
 }
 
-// partValues are the values of axes in the name of a part: "typed dtype=float16".
+// partValues returns the axis values in the name of a part: "typed dtype=float16".
 func partValues(spec string) map[string]string {
 	values := map[string]string{}
 	words := strings.Fields(spec)
@@ -214,7 +214,7 @@ func partValues(spec string) map[string]string {
 	return values
 }
 
-// check refuses what neither the configuration nor the cache has.
+// check refuses operators and values that neither the configuration nor the cache has.
 func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 	for _, op := range f.ops {
 		if slices.ContainsFunc(have, func(x cache.Artifact) bool { return slices.Contains(x.Ops, op) }) {
@@ -238,8 +238,8 @@ func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 	return nil
 }
 
-// checkValue refuses a value that no module's axis of that name has, in the words
-// of one that has the axis.
+// checkValue refuses a value that no module's axis of that name has. The error is that
+// of a module with the axis, if there is one.
 func checkValue(cfg *opconfig.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {

@@ -17,11 +17,11 @@ func newConfig(a *app) *cobra.Command {
 	return cmd
 }
 
-const validateLong = `Read the configuration as a build would, and list every mistake in it with
-file, line and column.
+const validateLong = `Read the configuration as a build does, and list every mistake with file, line
+and column.
 
-The paths in a FILE are relative to the source tree: --root, or else the folder
-above FILE's when that is called config, or else FILE's own folder.`
+Paths in FILE are relative to the source tree: --root, else the parent of FILE's
+folder if that folder is called config, else FILE's folder.`
 
 func newConfigValidate(a *app) *cobra.Command {
 	return &cobra.Command{
@@ -41,7 +41,7 @@ func newConfigValidate(a *app) *cobra.Command {
 	}
 }
 
-// useConfigFile makes file, a path on disk, the configuration.
+// useConfigFile selects a configuration by its path on disk.
 func (a *app) useConfigFile(file string) error {
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *app) useConfigFile(file string) error {
 	return nil
 }
 
-// validation is what config validate --json prints.
+// validation is the output of config validate --json.
 type validation struct {
 	OK      bool       `json:"ok"`
 	Root    string     `json:"root"` // "" for the sources in the program
@@ -117,7 +117,8 @@ func (a *app) validate() error {
 	return err
 }
 
-// printMistakes prints them as compilers do, with paths that editors find.
+// printMistakes prints mistakes in the format of compilers, with paths that editors
+// find.
 func (a *app) printMistakes(v validation) {
 	for _, e := range v.Errors {
 		mistake := opconfig.Error{File: filepath.Join(v.Root, e.File), Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
@@ -125,7 +126,7 @@ func (a *app) printMistakes(v validation) {
 	}
 }
 
-// configInvalidError sums up mistakes that have been listed.
+// configInvalidError reports the number of mistakes, which have been listed.
 type configInvalidError struct {
 	mistakes int
 	err      error
@@ -135,17 +136,9 @@ func (e *configInvalidError) Error() string {
 	return "the configuration is not valid: " + plural(e.mistakes, "mistake")
 }
 
-// plural is "1 mistake", "2 mistakes".
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 func (e *configInvalidError) Unwrap() error { return e.err }
 
-// positions takes joined errors apart.
+// positions splits joined errors.
 func positions(err error) []position {
 	var list []position
 	if many, ok := err.(interface{ Unwrap() []error }); ok {

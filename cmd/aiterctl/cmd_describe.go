@@ -39,8 +39,7 @@ func (a *app) describe(name string) error {
 	return unknownName(name, errOp, errModule)
 }
 
-// unknownName picks the error that helps: of the sort that the name looks
-// like.
+// unknownName returns the error for the kind of name that this name resembles.
 func unknownName(name string, errOp, errModule error) error {
 	var op *opconfig.UnknownOpError
 	var module *opconfig.UnknownModuleError
@@ -50,7 +49,7 @@ func unknownName(name string, errOp, errModule error) error {
 	return errOp
 }
 
-// opDescription is an operator in full.
+// opDescription is the output of describe for an operator.
 type opDescription struct {
 	Kind    string           `json:"kind"` // "op"
 	Name    string           `json:"name"`
@@ -59,15 +58,15 @@ type opDescription struct {
 	Schema  string           `json:"schema"`
 	Args    []argDescription `json:"args"`
 	Targets []string         `json:"targets"`
-	Axes    []axisItem       `json:"axes"`    // that choose among its code
+	Axes    []axisItem       `json:"axes"`    // that select its code
 	Defined string           `json:"defined"` // file:line:column
 }
 
 type argDescription struct {
 	Name    string  `json:"name"`
 	Type    string  `json:"type"`
-	Default *string `json:"default"` // null: must be given
-	Written bool    `json:"written"` // the operator writes it
+	Default *string `json:"default"` // null: the argument is required
+	Written bool    `json:"written"` // the operator writes the argument
 }
 
 func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
@@ -117,21 +116,21 @@ func (d argDescription) row() []string {
 	return []string{d.Name, d.Type, preset, access}
 }
 
-// moduleDescription is a module in full.
+// moduleDescription is the output of describe for a module.
 type moduleDescription struct {
 	Kind string `json:"kind"` // "module"
 	moduleItem
 	Include   []string            `json:"include"`
 	Files     []sourceDescription `json:"source"`
-	Flags     map[string][]string `json:"flags"`      // by what they apply to
-	LinkFlags map[string][]string `json:"link_flags"` // likewise
+	Flags     map[string][]string `json:"flags"`      // by vendor or pattern
+	LinkFlags map[string][]string `json:"link_flags"` // by vendor or pattern
 	Defined   string              `json:"defined"`
 }
 
 type sourceDescription struct {
 	Path  string              `json:"path"`
 	Files []string            `json:"files"`
-	Ops   []string            `json:"ops"` // in it
+	Ops   []string            `json:"ops"` // in the source
 	When  string              `json:"when"`
 	Flags map[string][]string `json:"flags"`
 }
@@ -173,7 +172,7 @@ func (a *app) printModule(d moduleDescription) error {
 	return err
 }
 
-// flagTable is a flag set as data: common, hip, cuda, cpu, and patterns.
+// flagTable returns a flag set by vendor (common, hip, cuda, cpu) and pattern.
 func flagTable(f opconfig.FlagSet) map[string][]string {
 	t := map[string][]string{}
 	for name, flags := range map[string][]string{"common": f.Common, "hip": f.HIP, "cuda": f.CUDA, "cpu": f.CPU} {

@@ -12,24 +12,24 @@ import (
 	"github.com/aiter-go/aiter/internal/term"
 )
 
-const doctorLong = `Look at what this machine has, in the order in which a build needs it, and say
-what is missing and what to type. It fails only when code for the CPU cannot be
-built and loaded; compilers for GPUs and GPUs are not needed for that.`
+const doctorLong = `Check what this machine has, in the order in which a build needs it, and print what
+is missing and what to type. The command fails only if code for the CPU cannot be
+built and loaded, which needs neither GPUs nor their compilers.`
 
-// check is one thing that doctor looked at.
+// check is one check of doctor.
 type check struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // ok, warning, missing or failed
 	Detail string `json:"detail"`
-	Hint   string `json:"hint"` // what to type, "" for nothing
+	Hint   string `json:"hint"` // what to type, "" for no hint
 
 	err      error
-	required bool // without it nothing works
+	required bool // operators need it
 }
 
 const (
 	statusOK      = "ok"
-	statusWarning = "warning" // it works, and not as was asked for
+	statusWarning = "warning" // it works, but not as requested
 	statusMissing = "missing"
 	statusFailed  = "failed"
 )
@@ -37,7 +37,7 @@ const (
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is found, what is missing, and what to type",
+		Short: "Check this machine, and print what is missing and what to type",
 		Long:  doctorLong,
 		Args:  args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
@@ -65,20 +65,19 @@ func (a *app) doctor(ctx context.Context) error {
 	return err
 }
 
-// doctorError says which of the required things fail. The checks have been
-// printed with all details.
+// doctorError reports which required checks fail. The checks have been printed.
 type doctorError struct {
 	names []string
 	errs  []error
 }
 
 func (e *doctorError) Error() string {
-	return "operators cannot be built and loaded for the cpu here: " + strings.Join(e.names, ", ") + " failed"
+	return "operators cannot be built and loaded for the CPU on this machine: " + strings.Join(e.names, ", ") + " failed"
 }
 
 func (e *doctorError) Unwrap() []error { return e.errs }
 
-// verdict is a [*doctorError] when something required fails.
+// verdict returns a [*doctorError] if a required check fails.
 func verdict(list []check) error {
 	e := new(doctorError)
 	for _, c := range list {
@@ -97,9 +96,8 @@ func (a *app) printChecks(list []check) {
 	for _, c := range list {
 		rows = append(rows, []string{c.Status, c.Name, a.detail(c)})
 	}
-	// stdout that is gone is noticed by whoever closed it
-	_ = a.table(rows)
-	heading := "\nto add what is missing, or mend it:\n"
+	_ = a.table(rows) // outputWriter keeps the error
+	heading := "\nto install what is missing, or fix it:\n"
 	for _, c := range list {
 		if c.Hint != "" {
 			fmt.Fprintf(a.out, "%s  %s: %s\n", heading, c.Name, c.Hint)
@@ -108,10 +106,10 @@ func (a *app) printChecks(list []check) {
 	}
 }
 
-// maxDetail is how many characters of a detail fit into the table.
+// maxDetail is the number of characters of a detail in the table.
 const maxDetail = 120
 
-// detail is cut to fit, unless --verbose.
+// detail returns the details of a check, shortened unless --verbose.
 func (a *app) detail(c check) string {
 	if a.verbose {
 		return strings.ReplaceAll(c.Detail, "\n", "; ")
@@ -140,11 +138,11 @@ func (a *app) checkConfig(context.Context) []check {
 		ops += len(m.Ops)
 	}
 	from := firstOf(a.sourceRoot(), "in this program")
-	c.Detail = fmt.Sprintf("%s (%s): %d modules, %d operators", a.settings().ConfigPath(), from, len(cfg.Modules), ops)
+	c.Detail = fmt.Sprintf("%s (%s): %s, %s", a.settings().ConfigPath(), from, plural(len(cfg.Modules), "module"), plural(ops, "operator"))
 	return []check{c}
 }
 
-// fail notes an error, with the hint that the error itself would get.
+// fail records an error, with the hints of that error.
 func (c *check) fail(err error) {
 	c.Status, c.Detail, c.err = statusFailed, err.Error(), err
 	c.Hint = strings.Join(hints(err), "; ")

@@ -12,12 +12,12 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-const explainLong = `Show which parts make the key of each unit of a module, whether a build would
-compile it now, and what changed since the last build. Nothing is built. With
---op, --dtype or --axis it is about those parts of the module.
+const explainLong = `Show the inputs in the key of each unit of a module, whether a build would compile
+the unit now, and what changed since the last build. The command builds nothing.
+With --op, --dtype or --axis it explains those parts of the module.
 
-Where there is no compiler it is about what was built before, here or into a
-cache of AITER_JIT_PATH, and says whether a build would take that.
+Without a compiler it explains the last build in the cache and the read-only
+caches, and whether a build would use its results.
 
 --verbose adds the files of the toolchain and every header of the source tree.`
 
@@ -26,7 +26,7 @@ func newExplain(a *app) *cobra.Command {
 	var parts partFlags
 	cmd := &cobra.Command{
 		Use:               "explain MODULE",
-		Short:             "Show what makes a module's key, and what changed",
+		Short:             "Show the inputs of a module's keys, and what changed",
 		Long:              explainLong,
 		Example:           "  aiterctl explain module_causal_conv1d --arch cpu",
 		Args:              args(cobra.ExactArgs(1)),
@@ -73,11 +73,11 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 }
 
 func (a *app) printExplanation(x *jit.Explanation) {
-	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
+	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (identified by %d files)\n", partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
 	if x.NoCompiler != "" {
 		fmt.Fprintf(a.out, "  not here    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
 	}
-	built := "never, as far as this cache knows"
+	built := "never, according to this cache"
 	if x.LastBuilt != nil {
 		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), formatAge(time.Since(*x.LastBuilt)))
 	}
@@ -90,14 +90,14 @@ func (a *app) printExplanation(x *jit.Explanation) {
 			fmt.Fprintf(a.out, "    %s  %s  %s\n", cache.Key(p.Digest).Short(), p.Name, p.Path)
 		}
 	}
-	a.printChanges("    files of the compiler that are not those of the last build:", x.Replaced)
+	a.printChanges("    files of the compiler that differ from those of the last build:", x.Replaced)
 	for _, u := range x.Units {
 		a.printUnit(u, x.NoCompiler == "")
 	}
 	a.printLink(x.Link, x.NoCompiler == "")
 }
 
-// formatDecision says what a build would do with a unit or a link.
+// formatDecision describes what a build would do with a unit or a link.
 func formatDecision(action jit.Status, reason, work string, compiler bool) string {
 	switch {
 	case action == jit.Hit:
@@ -114,7 +114,7 @@ func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
 	if len(l.Files) > 0 {
-		fmt.Fprintln(a.out, "    files beside the objects and the toolchain:")
+		fmt.Fprintln(a.out, "    files other than the objects and the toolchain:")
 	}
 	for _, f := range l.Files {
 		fmt.Fprintf(a.out, "      %s  %s\n", cache.Key(f.Value).Short(), f.Label)
@@ -144,17 +144,4 @@ func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
 		}
 	}
 	a.printChanges("    changed since the last build:", u.Changes)
-}
-
-// formatAge is a duration in one unit, for people.
-func formatAge(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-const inspectLong = `Show what the machine code of each GPU kernel of a module needs and does: registers,
-spills, local memory, waves a SIMD unit, and the instructions of its hottest loop.
-The module is built for the AMD targets of --arch if the cache does not have it; no
-GPU is needed. A shared library may be named instead of a module.
+const inspectLong = `Show the machine code of each GPU kernel of a module: registers, spills, local
+memory, waves per SIMD unit, and the instructions of its hottest loop. The command
+builds the module for the AMD targets of --arch if the cache does not have it; it
+needs no GPU. It takes a shared library instead of a module too.
 
-The hottest loop is the innermost one that moves most bytes. Its instructions are
-counted when llvm-objdump is found: by LLVM_OBJDUMP, beside hipcc, or on PATH.`
+The hottest loop is the innermost loop that moves the most bytes. The command counts
+its instructions if it finds llvm-objdump: by LLVM_OBJDUMP, next to hipcc, or on PATH.`
 
 type inspectFlags struct {
 	arch   string
@@ -77,17 +77,18 @@ func (a *app) inspect(ctx context.Context, f *inspectFlags, what string) error {
 	return a.table(inspectRows(list))
 }
 
-// disassembler is nil, with a word to the user, when there is none.
+// disassembler returns nil, with a message, if there is none.
 func (a *app) disassembler(ctx context.Context) codeobject.Disassembler {
 	d, err := (&toolchain.Finder{Env: a.getenv}).Disassembler(ctx)
 	if err != nil {
-		fmt.Fprintf(a.err, "no instructions are counted: %v\n", err)
+		fmt.Fprintf(a.err, "instructions are not counted: %v\n", err)
 		return nil
 	}
 	return &lenientDisassembler{d, a.err, sync.Once{}}
 }
 
-// lenientDisassembler does without the instructions of code that the disassembler is too old for.
+// lenientDisassembler leaves out the instructions of code that the disassembler does
+// not support.
 type lenientDisassembler struct {
 	*toolchain.Disassembler
 	warnings io.Writer
@@ -104,7 +105,7 @@ func (t *lenientDisassembler) Disassemble(ctx context.Context, file string) ([]b
 	return text, err
 }
 
-// inspectedLibraries builds the module for the AMD targets among those named.
+// inspectedLibraries builds the module for the AMD targets of --arch.
 func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]string, error) {
 	p := a.newProgress()
 	defer p.close()
@@ -123,7 +124,7 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]st
 	var reqs []jit.Request
 	for _, t := range targets {
 		if t.Vendor() != target.HIP {
-			return nil, usagef("inspect reads AMD code, not that of %s; name a target by --arch, such as --arch gfx942", t)
+			return nil, usagef("inspect reads AMD code, not code for %s; give a target with --arch, such as --arch gfx942", t)
 		}
 		reqs = append(reqs, jit.Request{Module: module, Target: t})
 	}
@@ -178,7 +179,7 @@ type kernelItem struct {
 	Waves      int       `json:"waves_per_simd"` // 0: unknown target
 	Limit      string    `json:"waves_limited_by"`
 	Loop       *loopItem `json:"loop"` // null without a disassembler
-	All        *counts   `json:"all"`  // likewise
+	All        *counts   `json:"all"`  // null without a disassembler
 }
 
 // loopItem is the hottest loop of a kernel.
@@ -187,7 +188,7 @@ type loopItem struct {
 	counts
 }
 
-// counts are instructions; bytes are those of one lane.
+// counts are numbers of instructions; bytes are those of one lane.
 type counts struct {
 	Instructions int `json:"instructions"`
 	WideLoads    int `json:"loads_16"`
@@ -222,10 +223,11 @@ func newCounts(c codeobject.Counts) counts {
 	}
 }
 
-// inspectRows is a table: first what a kernel needs, then what its hottest loop does.
+// inspectRows returns a table: the resources of a kernel, then the instructions of its
+// hottest loop.
 func inspectRows(list []kernelItem) [][]string {
-	rows := [][]string{{"TARGET", "KERNEL", "VGPR", "AGPR", "SGPR", "SPILLS V/S", "SCRATCH", "LDS", "WAVES", "LIMIT", "KERNARG", "CODE",
-		"LOOP", "LOADS 16/<", "STORES 16/<", "LDS", "VALU", "DPP"}}
+	rows := [][]string{{"TARGET", "KERNEL", "VGPR", "AGPR", "SGPR", "VGPR/SGPR SPILLS", "SCRATCH", "LDS", "WAVES", "LIMITED BY", "KERNARG", "CODE",
+		"LOOP", "WIDE/NARROW LOADS", "WIDE/NARROW STORES", "LOOP LDS", "VALU", "DPP"}}
 	n := strconv.Itoa
 	for _, x := range list {
 		row := []string{x.Target, x.Kernel, n(x.VGPRs), n(x.AGPRs), n(x.SGPRs), fmt.Sprintf("%d/%d", x.VGPRSpills, x.SGPRSpills),

@@ -14,13 +14,13 @@ import (
 
 func newList(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "list [modules|ops|targets|tiers]",
+		Use:     "list [modules|ops|targets|caches]",
 		Short:   "List modules, operators, targets or caches",
-		Long:    "List the modules of the configuration (the default), its operators, the targets that can be named,\nor the kernel cache and the read-only ones below it.",
-		Example: "  aiterctl list ops\n  aiterctl list targets --json\n  aiterctl list tiers",
+		Long:    "List the modules of the configuration (the default), its operators, the known targets,\nor the kernel cache and the read-only caches.",
+		Example: "  aiterctl list ops\n  aiterctl list targets --json\n  aiterctl list caches",
 		Args:    args(cobra.MaximumNArgs(1)),
 		ValidArgs: []cobra.Completion{
-			"modules", "ops", "targets", "tiers",
+			"modules", "ops", "targets", "caches",
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.list(cmd.Context(), strings.Join(args, ""))
@@ -36,10 +36,10 @@ func (a *app) list(ctx context.Context, what string) error {
 		return a.listOps()
 	case "targets":
 		return a.listTargets(ctx)
-	case "tiers":
+	case "caches":
 		return a.listCaches(ctx)
 	}
-	return usagef("list %q: expected modules, ops, targets or tiers", what)
+	return usagef("list %q: expected modules, ops, targets or caches", what)
 }
 
 // moduleItem is a module in a list.
@@ -52,14 +52,14 @@ type moduleItem struct {
 	Axes    []axisItem `json:"axes"`
 }
 
-// axisItem is a choice whose values can be built apart.
+// axisItem is an axis of a module.
 type axisItem struct {
 	Name      string   `json:"name"`
-	Argument  string   `json:"argument"`  // that chooses at a call
-	Dimension *int     `json:"dimension"` // of it, whose size chooses; null: its element type does
+	Argument  string   `json:"argument"`  // whose type or size selects the value
+	Dimension *int     `json:"dimension"` // of the argument, whose size selects the value; null: the element type does
 	Values    []string `json:"values"`
 	Define    string   `json:"define"`
-	Targets   []string `json:"targets"` // where they are built apart
+	Targets   []string `json:"targets"` // that build the values separately
 }
 
 func (x axisItem) String() string {
@@ -67,7 +67,7 @@ func (x axisItem) String() string {
 	if x.Dimension != nil {
 		what = fmt.Sprintf("size of dimension %d", *x.Dimension)
 	}
-	return fmt.Sprintf("apart by the %s of %s: %s; for %s", what, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
+	return fmt.Sprintf("separate by %s of %s: %s; for %s", what, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
 }
 
 func newAxisItems(m *opconfig.Module) []axisItem {
@@ -118,8 +118,8 @@ func newModuleItem(m *opconfig.Module) moduleItem {
 	return x
 }
 
-// supportedTargets says what a module can be built for: what it lists, else the
-// vendors of the known targets that it has sources for.
+// supportedTargets returns the targets that a module lists, else the vendors that it
+// has sources for.
 func supportedTargets(m *opconfig.Module) []string {
 	if len(m.Targets) > 0 {
 		return m.Targets
@@ -196,11 +196,11 @@ func (a *app) listTargets(ctx context.Context) error {
 	if err := a.table(rows); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "\nnative is %s here\n", join(here))
+	_, err = fmt.Fprintf(a.out, "\nnative is %s on this machine\n", join(here))
 	return err
 }
 
-// targetItems are the known targets and whatever else this machine has.
+// targetItems returns the known targets and the other targets of this machine.
 func targetItems(here []target.Target) []targetItem {
 	items := []targetItem{}
 	add := func(t target.Target) {

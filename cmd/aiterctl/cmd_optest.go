@@ -15,18 +15,18 @@ import (
 )
 
 const testLong = `Test an operator on a device: --accuracy compares every output with a float64
-reference, --performance times calls, without either flag both are done. The
-command fails with exit code 6 when any output is wrong.
+reference, --performance times calls; without either flag the command does both. It
+fails with exit code 6 if an output is wrong.
 
-Without sizes the named configurations are tried, in every type and layout:
-Tiny, Small, Medium, Large, No Bias, With SiLU, and the layers of models; on the
-cpu only those of at most 4 Mi elements, unless --config names them. With --batch,
---dim or --seqlen every combination of the given sizes is tried.
+Without sizes the command tests the named configurations in every type and layout:
+Tiny, Small, Medium, Large, No Bias, With SiLU, and the layers of models. On the CPU
+it leaves out those of more than 4 Mi elements, unless --config names them. With
+--batch, --dim or --seqlen it tests every combination of the given sizes.
 
-A timed call follows 10 warm-ups and is one of 100; the device's events time it,
-on the cpu the clock. Before each the caches are flushed (GPU) or other tensors
-taken (cpu); --warm leaves them as they are. GB/s counts each input once and each
-output once; the copy's bandwidth, read and write, is measured on the device.`
+The command times 100 calls after 10 warm-up calls, by the device's events (GPU) or
+the clock (CPU). Before each call it flushes the caches (GPU) or changes to other
+tensors (CPU); --warm leaves the caches as they are. GB/s counts each input once and
+each output once. The command measures the device's copy bandwidth, read and write.`
 
 const testExample = `  aiterctl test causal_conv1d_fwd
   aiterctl test causal_conv1d_fwd --batch 4 --dim 512 --seqlen 2048 --width 4 --dtype float16 --use_silu --layout channel_last
@@ -61,9 +61,9 @@ func newTest(a *app) *cobra.Command {
 	f.caseFlags.add(fl)
 	f.timingFlags.add(fl)
 	f.deviceFlags.add(fl)
-	fl.StringSliceVar(&f.configs, "config", nil, "named configurations, or all (default: those that are quick on the device)")
-	fl.BoolVar(&f.accuracy, "accuracy", false, "compare with the reference only")
-	fl.BoolVar(&f.performance, "performance", false, "time only")
+	fl.StringSliceVar(&f.configs, "config", nil, "named configurations, or all (default: on the CPU those of at most 4 Mi elements, else all)")
+	fl.BoolVar(&f.accuracy, "accuracy", false, "only compare with the reference")
+	fl.BoolVar(&f.performance, "performance", false, "only measure times")
 	a.completeCases(cmd)
 	return cmd
 }
@@ -73,15 +73,15 @@ func (f *testFlags) check() error {
 		f.accuracy, f.performance = true, true
 	}
 	if len(f.configs) > 0 && f.hasSizes() {
-		return usagef("--config names sizes: leave out --batch, --dim and --seqlen, or --config")
+		return usagef("--config contradicts --batch, --dim and --seqlen; leave out one of them")
 	}
 	return f.timingFlags.check()
 }
 
-// testLimit is how many elements the cpu is quick with, reference included.
+// testLimit is the number of elements up to which the CPU is fast, reference included.
 const testLimit = 4 << 20
 
-// cases are what to try on the device.
+// cases returns the cases for the device.
 func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
 	named, err := optests.Configs(op)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error
 	return f.expand(op, named, f.use())
 }
 
-// use is what the cases are made for.
+// use is the purpose of the cases.
 func (f *testFlags) use() optests.Use {
 	if f.accuracy {
 		return optests.ForComparison
@@ -113,7 +113,7 @@ func (f *testFlags) use() optests.Use {
 	return optests.ForTiming
 }
 
-// pickConfigs finds configurations by name; all stands for every one.
+// pickConfigs finds configurations by name; all selects every one.
 func pickConfigs(list []optests.Config, names []string) ([]optests.Config, error) {
 	var out []optests.Config
 	for _, name := range names {
@@ -126,7 +126,7 @@ func pickConfigs(list []optests.Config, names []string) ([]optests.Config, error
 			for _, c := range list {
 				known = append(known, c.Name)
 			}
-			return nil, usagef("--config %q: there are all, %s", name, strings.Join(known, ", "))
+			return nil, usagef("--config %q: expected all or one of %s", name, strings.Join(known, ", "))
 		}
 		out = append(out, list[i])
 	}
@@ -144,7 +144,7 @@ func (a *app) testOp(ctx context.Context, f *testFlags, name string) error {
 	return a.printTest(rep)
 }
 
-// runCases tries an operator's cases on a device.
+// runCases runs an operator's cases on a device.
 func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose func(string, tensor.Device) ([]optests.Config, error)) (rep *testReport, err error) {
 	b, err := a.openSession(ctx, f.deviceFlags, name)
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose fu
 	return rep, nil
 }
 
-// runCase checks and times one case. What goes wrong is in the report.
+// runCase checks and times one case. The report has its errors.
 func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config) testCase {
 	t := newTestCase(c)
 	if f.accuracy {
@@ -186,7 +186,7 @@ func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config)
 	return t
 }
 
-// timing is a measurement as test --json prints it. The names stay.
+// timing is a measurement in test --json. The names are part of the interface.
 type timing struct {
 	Mean         float64 `json:"mean_us"`
 	Min          float64 `json:"min_us"`

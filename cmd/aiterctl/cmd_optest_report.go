@@ -8,14 +8,14 @@ import (
 	optests "github.com/aiter-go/aiter/op_tests"
 )
 
-// The statuses of a case. The words stay.
+// The statuses of a case. They are part of the interface.
 const (
 	casePassed = "PASSED"
 	caseFailed = "FAILED" // an output is wrong
 	caseError  = "ERROR"  // the operator could not be called or timed
 )
 
-// testReport is what test --json prints. The names stay.
+// testReport is the output of test --json. The names are part of the interface.
 type testReport struct {
 	Op       string     `json:"op"`
 	Target   string     `json:"target"`
@@ -76,7 +76,7 @@ func newTestCase(c optests.Config) testCase {
 	}
 }
 
-// setAccuracy takes the outputs' comparison with the reference.
+// setAccuracy sets the result of the comparison with the reference.
 func (t *testCase) setAccuracy(results []optests.Result, err error) {
 	if err != nil {
 		t.fail(err)
@@ -101,7 +101,7 @@ func (t *testCase) fail(err error) {
 	t.Status, t.Error, t.err = caseError, &text, err
 }
 
-// name is the case in the first columns of a table.
+// name returns the first columns of a table.
 func (t *testCase) name() []string {
 	return []string{
 		t.Config, fmt.Sprint(t.Batch), fmt.Sprint(t.Dim), fmt.Sprint(t.Seqlen), fmt.Sprint(t.Width),
@@ -113,14 +113,7 @@ func caseHeading() []string {
 	return []string{"CONFIG", "BATCH", "DIM", "SEQLEN", "WIDTH", "DTYPE", "LAYOUT", "SILU", "BIAS"}
 }
 
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-// printTest prints the report and returns what the command fails with.
+// printTest prints the report and returns the error of the command.
 func (a *app) printTest(r *testReport) error {
 	var err error
 	if r.Failed > 0 {
@@ -169,7 +162,7 @@ func (r *testReport) accuracyRows() [][]string {
 	return rows
 }
 
-// printFailures says more of what is wrong.
+// printFailures prints the errors and the wrong outputs.
 func (a *app) printFailures(r *testReport) {
 	for _, t := range r.Cases {
 		if t.err != nil {

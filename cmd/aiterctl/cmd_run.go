@@ -17,12 +17,12 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-const runLong = `Run an operator, building it first when the cache has not got it. The inputs are
-.npy files, or random numbers of the given sizes and types. Outputs that are not
-given are allocated, filled with a pattern, and fenced to catch stray writes.
+const runLong = `Run an operator, and build it first if the cache does not have it. The inputs are
+.npy files, or random numbers of the given sizes and types. The command allocates
+outputs that are not given, fills them with a pattern, and detects writes next to them.
 
---verify compares every output with a float64 reference and fails when one is
-wrong. --out writes any argument, random inputs included, to a .npy file.`
+--verify compares every output with a float64 reference and fails if one is wrong.
+--out writes any argument, random inputs included, to a .npy file.`
 
 const runExample = `  aiterctl run causal_conv1d_fwd --verify
   aiterctl run causal_conv1d_bwd --batch 2 --dim 4128 --seqlen 1134 --dtype bfloat16 --layout channel_last --use_silu --verify
@@ -61,14 +61,14 @@ func newRun(a *app) *cobra.Command {
 	f.addProblem(cmd.Flags())
 	fl := cmd.Flags()
 	f.deviceFlags.add(fl)
-	fl.BoolVar(&f.verify, "verify", false, "compare with the float64 reference; fail when wrong")
-	fl.IntVar(&f.repeat, "repeat", 1, "calls to time after the first; 0: none")
+	fl.BoolVar(&f.verify, "verify", false, "compare with the float64 reference; fail if an output is wrong")
+	fl.IntVar(&f.repeat, "repeat", 1, "number of timed calls after the first; 0: none")
 	a.completeRun(cmd)
 	return cmd
 }
 
-// addProblem adds the flags that describe the inputs. Their names are those of
-// the field's op_tests; dashes are taken for underscores.
+// addProblem adds the flags of the inputs. Their names follow aiter's op_tests; dashes
+// stand for underscores.
 func (f *runFlags) addProblem(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`")
 	fl.StringArrayVar(&f.out, "out", nil, "write an argument to a file: `NAME=FILE.npy`")
@@ -77,17 +77,16 @@ func (f *runFlags) addProblem(fl *pflag.FlagSet) {
 	fl.Int64Var(&f.seqlen, "seqlen", 128, "sequence length")
 	fl.Int64Var(&f.width, "width", 4, "filter taps")
 	fl.StringVar(&f.dtype, "dtype", "float32", "activations: float32, float16 or bfloat16")
-	fl.StringVar(&f.weightDType, "weight_dtype", "", "weight and bias (default: as --dtype)")
+	fl.StringVar(&f.weightDType, "weight_dtype", "", "weight and bias (default: that of --dtype)")
 	fl.StringVar(&f.layout, "layout", optests.ChannelFirst.String(), "channel_first or channel_last")
 	fl.BoolVar(&f.silu, "use_silu", false, "apply SiLU")
 	fl.BoolVar(&f.noBias, "no_bias", false, "no bias")
-	fl.BoolVar(&f.slice, "slice", false, "lay tensors out as slices of larger buffers, with odd strides")
-	fl.Uint64Var(&f.seed, "seed", 0, "of the random inputs")
+	fl.BoolVar(&f.slice, "slice", false, "make tensors slices of larger buffers, with odd strides")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random inputs")
 	fl.SetNormalizeFunc(normalizeFlag)
 }
 
-// normalizeFlag takes dashes for underscores in the names that the field writes
-// with underscores.
+// normalizeFlag accepts dashes in flag names with underscores.
 func normalizeFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "weight-dtype", "use-silu", "no-bias":
@@ -114,13 +113,13 @@ func (f *runFlags) check(fl *pflag.FlagSet) error {
 	}
 	for _, name := range []string{"batch", "dim", "seqlen", "width", "dtype", "weight_dtype", "layout", "no_bias", "slice", "seed"} {
 		if fl.Changed(name) {
-			return usagef("--%s describes random inputs and says nothing beside --in; leave it out, the files decide", name)
+			return usagef("--%s describes random inputs, and --in gives the inputs; leave out one of them", name)
 		}
 	}
 	return nil
 }
 
-// testCase is the case that the flags describe.
+// testCase returns the case of the flags.
 func (f *runFlags) testCase() (optests.Case, error) {
 	c := optests.Case{
 		Batch: f.batch, Dim: f.dim, Seqlen: f.seqlen, Width: f.width,
@@ -139,7 +138,7 @@ func (f *runFlags) testCase() (optests.Case, error) {
 	return c, err
 }
 
-// opRun is one use of the run command.
+// opRun is one run of the run command.
 type opRun struct {
 	flags    *runFlags
 	reg      *registry.Registry
@@ -178,8 +177,8 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 	return a.printRun(rep, err)
 }
 
-// run places the tensors, calls, and looks at what came back. The report is
-// filled as far as it got.
+// run places the tensors, calls the operator, and checks the outputs. After an error
+// the report has the results up to that point.
 func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, problem: t.problem, device: t.device}
 	runner := optests.Runner{Device: newTransfer(t.reg.Devices(), t.device)}
@@ -206,15 +205,16 @@ func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	return rep, t.flags.writeOutputs(t.problem, got)
 }
 
-// builtFor names the target that calls on a device are built for, or else the one that was wished.
-func builtFor(reg *registry.Registry, dev tensor.Device, wished target.Target) string {
+// builtFor names the target that calls on a device are built for, else the requested
+// one.
+func builtFor(reg *registry.Registry, dev tensor.Device, requested target.Target) string {
 	if t, err := reg.Target(dev); err == nil {
 		return t.String()
 	}
-	return wished.String()
+	return requested.String()
 }
 
-// compareOutputs fills in the outputs: compared with the reference under --verify.
+// compareOutputs fills in the outputs, compared with the reference under --verify.
 func (t *opRun) compareOutputs(rep *runReport, got map[string]*tensor.Tensor) error {
 	if !t.flags.verify {
 		for _, o := range t.problem.Outputs {
@@ -234,8 +234,7 @@ func (t *opRun) compareOutputs(rep *runReport, got map[string]*tensor.Tensor) er
 	return nil
 }
 
-// timeFirst is the first call, with everything that it brings about: search of
-// the compiler, build, load.
+// timeFirst times the first call, with the search for the compiler, build and load.
 func (t *opRun) timeFirst(ctx context.Context, args []any) (time.Duration, error) {
 	start := time.Now()
 	if err := t.op.Call(ctx, args...); err != nil {
@@ -244,7 +243,7 @@ func (t *opRun) timeFirst(ctx context.Context, args []any) (time.Duration, error
 	return time.Since(start), t.wait()
 }
 
-// wait waits for the work that was queued.
+// wait waits for the queued work.
 func (t *opRun) wait() error {
 	drv, err := t.reg.Devices().Driver(t.device.Type)
 	if err != nil {
@@ -272,14 +271,14 @@ func (t *opRun) timeMore(ctx context.Context, args []any, rep *runReport) error 
 	return nil
 }
 
-// timeByClock times a call that is done when it returns.
+// timeByClock times a call that is complete when it returns.
 func (t *opRun) timeByClock(call func() error) (time.Duration, error) {
 	start := time.Now()
 	err := call()
 	return time.Since(start), err
 }
 
-// timeByEvents times a call by the device's own clock.
+// timeByEvents times a call by the device's events.
 func (t *opRun) timeByEvents(call func() error) (time.Duration, error) {
 	drv, err := t.reg.Devices().Driver(t.device.Type)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/tensor/npy"
 )
 
-// problem makes the call that the flags ask for.
+// problem returns the inputs and outputs of the call.
 func (f *runFlags) problem(op string, fl *pflag.FlagSet) (*optests.Problem, error) {
 	p, err := f.makeProblem(op, fl)
 	if err != nil {
@@ -26,7 +26,7 @@ func (f *runFlags) problem(op string, fl *pflag.FlagSet) (*optests.Problem, erro
 			return nil, err
 		}
 		if p.Tensor(name) == nil {
-			return nil, usagef("--out %s: %s has no such tensor in this call; there are %s", o, op, strings.Join(tensorNames(p), ", "))
+			return nil, usagef("--out %s: %s has no such tensor in this call; its tensors are %s", o, op, strings.Join(tensorNames(p), ", "))
 		}
 	}
 	return p, nil
@@ -97,8 +97,8 @@ func readTensor(file string) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// writeOutputs writes what --out names: outputs as they came back, other
-// arguments as they were.
+// writeOutputs writes the tensors of --out: outputs as the operator wrote them, other
+// arguments as they were given.
 func (f *runFlags) writeOutputs(p *optests.Problem, got map[string]*tensor.Tensor) error {
 	var errs []error
 	for _, o := range f.out {

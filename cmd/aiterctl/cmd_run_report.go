@@ -11,7 +11,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// runReport is what run --json prints. The names stay.
+// runReport is the output of run --json. The names are part of the interface.
 type runReport struct {
 	Op      string         `json:"op"`
 	Target  string         `json:"target"`
@@ -27,13 +27,13 @@ type runReport struct {
 	times    []time.Duration
 }
 
-// outputReport is one output; without --verify only its size is known.
+// outputReport is one output. Without --verify only its size is known.
 type outputReport struct {
 	optests.Result
 	verified bool
 }
 
-// MarshalJSON writes null for what is not known or no number.
+// MarshalJSON writes null for unknown values.
 func (o outputReport) MarshalJSON() ([]byte, error) {
 	if o.verified {
 		return o.Result.MarshalJSON()
@@ -47,7 +47,7 @@ func (o outputReport) MarshalJSON() ([]byte, error) {
 	}{Name: o.Name, Elements: o.Elements})
 }
 
-// printRun prints the report and returns what the command fails with.
+// printRun prints the report and returns the error of the command.
 func (a *app) printRun(rep *runReport, err error) error {
 	if err == nil && !rep.OK {
 		err = &verifyError{fmt.Sprintf("%s on %s is wrong for %s", rep.Op, rep.device, rep.problem.Case)}
@@ -64,7 +64,7 @@ func (a *app) printRun(rep *runReport, err error) error {
 
 func (a *app) printRunTable(rep *runReport) error {
 	if len(rep.Outputs) == 0 {
-		return nil // it did not get that far
+		return nil // the run failed before the call
 	}
 	fmt.Fprintf(a.out, "%s on %s for %s: %s\n", rep.Op, rep.device, rep.Target, rep.problem.Case)
 	if rep.verified {
@@ -79,7 +79,7 @@ func (a *app) printRunTable(rep *runReport) error {
 	}
 	fmt.Fprintf(a.out, "first call %.3f s", rep.Cold)
 	if rep.Median != nil {
-		fmt.Fprintf(a.out, ", then median %.1f us of %d", *rep.Median, len(rep.times))
+		fmt.Fprintf(a.out, "; median of %s %.1f us", plural(len(rep.times), "call"), *rep.Median)
 	}
 	_, err := fmt.Fprintln(a.out)
 	return err
@@ -99,7 +99,7 @@ func (rep *runReport) rows() [][]string {
 	return rows
 }
 
-// median returns the median in microseconds, nil of nothing.
+// median returns the median in microseconds, nil for an empty list.
 func median(times []time.Duration) *float64 {
 	if len(times) == 0 {
 		return nil

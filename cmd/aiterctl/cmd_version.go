@@ -8,14 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is given by whoever links a release (-ldflags "-X main.version=...")
-// and written by nobody else.
+// version is set by the linker for releases (-ldflags "-X main.version=...").
 var version string
 
-// versionInfo says which program this is.
+// versionInfo identifies this program.
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // "" when it was built outside a repository
+	Revision string `json:"revision"` // "" if it was built outside a repository
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`

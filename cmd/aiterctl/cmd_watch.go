@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
-	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
@@ -18,15 +17,15 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-const watchLong = `Build modules, then again whenever a file changes that they are made from: the
-configuration, sources, headers that the compiler read, a new file that would be
-read in place of one. It says which file changed, what was compiled, and what
-the compiler says. What was wrong is built again when it is mended; a mistake in
-the configuration leaves the one before in use. Ctrl-C ends it.
+const watchLong = `Build modules, and build them again whenever one of their inputs changes: the
+configuration, sources, headers that the compiler read, or a new file that hides one
+of them. The command prints the changed file, the compiled units, and the compiler's
+messages. After a failed build it builds again when a file changes. After a mistake in
+the configuration it uses the previous configuration. Ctrl-C ends it.
 
-Contents decide: a file that was only touched starts nothing. With --test the
-operators of what was built are compared with the reference in their small
-configurations, on this machine; the Enter key does that for all of them.
+Only changes of content count: a file with a new time alone starts no build. With
+--test the command compares the operators of built modules with the reference, in
+small configurations, on this machine. The Enter key tests all operators.
 
 With --json each line on stdout is an object whose "event" is "watching",
 "changed", "built", "config", "tested" or "warning".`
@@ -37,13 +36,9 @@ const watchExample = `  aiterctl watch module_causal_conv1d --root . --arch cpu
   aiterctl watch --all --root . --json | jq -r 'select(.event == "built") | .build.module + " " + .result'`
 
 type watchFlags struct {
-	all, test bool
-	arch      string
-	jobs      int
-	timeout   time.Duration
-	wait      time.Duration
-	poll      time.Duration
-	parts     partFlags
+	buildFlags
+	test bool
+	poll time.Duration
 }
 
 func newWatch(a *app) *cobra.Command {
@@ -62,39 +57,20 @@ func newWatch(a *app) *cobra.Command {
 			return a.watch(cmd.Context(), f, names)
 		},
 	}
-	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "every module, for the targets it supports")
-	fl.BoolVar(&f.test, "test", false, "test the operators after each build that changed something")
-	fl.StringVar(&f.arch, "arch", "", archUsage)
-	fl.IntVarP(&f.jobs, "jobs", "j", 0, "compilers at a time (default $MAX_JOBS, else by processors and memory)")
-	fl.DurationVar(&f.timeout, "timeout", 0, "for one compiler run (default: the module's own, else 10m)")
-	fl.DurationVar(&f.wait, "wait", 0, "for what another process builds (default: three times that of one compiler run)")
-	fl.DurationVar(&f.poll, "poll", 0, "look that often instead of waiting for the kernel to tell (for network filesystems)")
-	a.completeArch(cmd)
-	f.parts.add(a, cmd)
+	f.buildFlags.add(a, cmd)
+	cmd.Flags().BoolVar(&f.test, "test", false, "test the operators after each build that changed a module")
+	cmd.Flags().DurationVar(&f.poll, "poll", 0, "look at the files at this interval instead of waiting for notifications (for network filesystems)")
 	return cmd
 }
 
 func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
-	switch {
-	case a.sourceRoot() == "":
+	if a.sourceRoot() == "" {
 		return usagef("nothing to watch: the sources inside this program do not change; name a checkout with --root DIR or AITER_META_DIR")
-	case f.all && len(names) > 0:
-		return usagef("give modules or --all, not both")
-	case f.all && len(f.parts.ops) > 0:
-		return usagef("give --op or --all, not both")
-	case !f.all && len(names)+len(f.parts.ops) == 0:
-		return usagef("nothing to watch: name modules (aiterctl list modules), or give --op or --all")
-	case cmd.Flags().Changed("jobs") && f.jobs < 1:
-		return usagef("--jobs %d: expected 1 or more", f.jobs)
-	case cmd.Flags().Changed("timeout") && f.timeout <= 0:
-		return usagef("--timeout %s: expected a time above 0, such as 90s or 20m", f.timeout)
-	case cmd.Flags().Changed("wait") && f.wait <= 0:
-		return usagef("--wait %s: expected a time above 0, such as 90s or 20m", f.wait)
-	case cmd.Flags().Changed("poll") && f.poll <= 0:
-		return usagef("--poll %s: expected a time above 0, such as 500ms or 2s", f.poll)
 	}
-	return nil
+	if err := f.buildFlags.check(cmd, "watch", names); err != nil {
+		return err
+	}
+	return checkPositive(cmd, "poll", f.poll, "500ms or 2s")
 }
 
 // watchRun is one run of watch.
@@ -106,17 +82,15 @@ type watchRun struct {
 	manager     *jit.Manager
 	watcher     *watch.Watcher
 	report      watchReporter
-	digests     map[jit.Request]string // of the artifacts that are built
-	configError string                 // what is wrong with the configuration, and was said
+	digests     map[jit.Request]string // of the built artifacts
+	configError string                 // the last reported error of the configuration
 	progress    *progress
 }
 
 func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
 	w := &watchRun{app: a, flags: f, names: names, report: a.newWatchReporter(), digests: map[jit.Request]string{}, progress: a.newProgress()}
 	defer w.progress.close()
-	w.manager, err = a.openManager(ctx, func(s *settings.Settings) {
-		s.Jobs, s.Timeout, s.Wait, s.Observer = f.jobs, f.timeout, f.wait, w.progress
-	})
+	w.manager, err = f.openManager(ctx, a, false, w.progress)
 	if err != nil {
 		return err
 	}
@@ -146,9 +120,9 @@ func (w *watchRun) start(ctx context.Context) error {
 	return nil
 }
 
-// requests is what to build, by the configuration as it is now.
+// requests returns the part requests of the current configuration.
 func (w *watchRun) requests() ([]jit.Request, error) {
-	reqs, err := buildRequest{w.names, w.flags.all, &w.flags.parts, w.targets}.resolve(w.manager.Config())
+	reqs, err := w.flags.requests(w.manager.Config(), w.names, w.targets)
 	for _, r := range supportRequest(w.manager.Config()) {
 		if len(reqs) > 0 && !slices.Contains(reqs, r) {
 			reqs = append(reqs, r)
@@ -157,7 +131,7 @@ func (w *watchRun) requests() ([]jit.Request, error) {
 	return reqs, err
 }
 
-// loop goes on until the context ends, which is how a watch should end.
+// loop runs until the context ends, which is no error.
 func (w *watchRun) loop(ctx context.Context) error {
 	enter := term.EnterKey(ctx)
 	for ctx.Err() == nil {
@@ -192,7 +166,7 @@ func (w *watchRun) next(ctx context.Context, enter <-chan struct{}) (changes []w
 		cancel()
 		<-done
 		if err == nil {
-			return changes, false, nil // a change came first
+			return changes, false, nil // a change came before the key
 		}
 		return nil, true, nil
 	case <-done:
@@ -200,7 +174,7 @@ func (w *watchRun) next(ctx context.Context, enter <-chan struct{}) (changes []w
 	}
 }
 
-// react builds what the changes concern.
+// react builds the requests that the changes affect.
 func (w *watchRun) react(ctx context.Context, changes []watch.Change) {
 	var reqs []jit.Request
 	for _, c := range changes {
@@ -218,8 +192,8 @@ func (w *watchRun) react(ctx context.Context, changes []watch.Change) {
 	}
 }
 
-// reconfigure reads the configuration again and returns what to build: all, or,
-// when it cannot be used, what other changes concern.
+// reconfigure reads the configuration again and returns what to build: everything, or,
+// if it is not valid, the requests that other changes affect.
 func (w *watchRun) reconfigure(reqs []jit.Request) []jit.Request {
 	rest := slices.DeleteFunc(reqs, func(r jit.Request) bool { return r == jit.Request{} })
 	m, err := w.watcher.Reconfigure(w.manager, w.app.loadConfig)
@@ -244,7 +218,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// forgetRemoved stops watching for what is not built any more.
+// forgetRemoved stops watching for requests that the configuration has removed.
 func (w *watchRun) forgetRemoved(reqs []jit.Request) {
 	for r := range w.digests {
 		if !slices.Contains(reqs, r) {
@@ -254,7 +228,7 @@ func (w *watchRun) forgetRemoved(reqs []jit.Request) {
 	}
 }
 
-// build builds and tells how it went; what came out new is tested.
+// build builds, reports the results, and tests changed modules.
 func (w *watchRun) build(ctx context.Context, reqs []jit.Request) {
 	results, _ := w.watcher.Build(ctx, w.manager, reqs...)
 	if ctx.Err() != nil {
@@ -276,7 +250,7 @@ func (w *watchRun) build(ctx context.Context, reqs []jit.Request) {
 	}
 }
 
-// modules are the names of all that is built.
+// modules returns the names of all built modules.
 func (w *watchRun) modules() []string {
 	var names []string
 	for r := range w.digests {
@@ -288,7 +262,7 @@ func (w *watchRun) modules() []string {
 	return names
 }
 
-// ops are the operators of modules.
+// ops returns the operators of modules.
 func (w *watchRun) ops(modules []string) []opconfig.Op {
 	var ops []opconfig.Op
 	for _, name := range modules {
@@ -302,8 +276,8 @@ func (w *watchRun) ops(modules []string) []opconfig.Op {
 	return ops
 }
 
-// watchTestLimit is how many elements a configuration may have that is tried
-// after each edit.
+// watchTestLimit is the number of elements up to which a configuration is tested after
+// each edit.
 const watchTestLimit = 64 << 10
 
 // test compares the operators of modules with the reference.
@@ -326,10 +300,10 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 			return f.expand(name, withoutLarger(watchTestLimit, tensor.Host(), named), optests.ForComparison)
 		}
 		if _, err := small(op.Name, tensor.Host()); as[*optests.UnknownOpError](err) {
-			continue // nobody has written its reference
+			continue // the operator has no reference
 		}
 		quiet := *w.app
-		quiet.quiet = true // it is built
+		quiet.quiet = true // the module is already built
 		rep, err := quiet.runCases(ctx, f, op.Name, small)
 		if ctx.Err() == nil {
 			w.report.tested(op.Name, rep, err)
@@ -337,7 +311,7 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 	}
 }
 
-// testArch is the target to test: the only one, else what the machine has.
+// testArch is the target to test: the only one, else the machine's.
 func (w *watchRun) testArch() string {
 	if len(w.targets) == 1 {
 		return w.targets[0].String()

@@ -11,11 +11,11 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// watchReporter says what a watch sees and does.
+// watchReporter reports the events of a watch.
 type watchReporter interface {
 	waiting(root string, keys bool)
 	changed(changes []watch.Change)
-	config(err error) // nil: it is good again
+	config(err error) // nil: the configuration is valid again
 	built(r jit.Result)
 	tested(op string, rep *testReport, err error)
 	warning(err error)
@@ -45,7 +45,7 @@ func relativeTo(root, path string) string {
 	return path
 }
 
-// textReporter writes for people.
+// textReporter writes text for people.
 type textReporter struct {
 	app  *app
 	root string
@@ -55,9 +55,9 @@ func (t textReporter) waiting(root string, keys bool) {
 	if t.app.quiet {
 		return
 	}
-	how := "Ctrl-C ends"
+	how := "Ctrl-C: end"
 	if keys {
-		how = "Enter tests, " + how
+		how = "Enter: test, " + how
 	}
 	fmt.Fprintf(t.app.err, "watching %s (%s)\n", root, how)
 }
@@ -70,10 +70,10 @@ func (t textReporter) changed(changes []watch.Change) {
 
 func (t textReporter) config(err error) {
 	if err == nil {
-		fmt.Fprintln(t.app.out, "the configuration is good again")
+		fmt.Fprintln(t.app.out, "the configuration is valid again")
 		return
 	}
-	fmt.Fprintf(t.app.out, "the configuration cannot be used, so the one before stays:\n%v\n", err)
+	fmt.Fprintf(t.app.out, "the configuration is not valid, so the previous one stays in use:\n%v\n", err)
 }
 
 func (t textReporter) built(r jit.Result) {
@@ -95,7 +95,7 @@ func (t textReporter) tested(op string, rep *testReport, err error) {
 
 func (t textReporter) warning(err error) { fmt.Fprintln(t.app.err, "aiterctl:", err) }
 
-// watchEvent is a line of watch --json. The names stay.
+// watchEvent is a line of watch --json. The names are part of the interface.
 type watchEvent struct {
 	Event   string        `json:"event"`
 	Root    string        `json:"root,omitempty"`
@@ -110,13 +110,13 @@ type watchEvent struct {
 	Build   *moduleReport `json:"build,omitempty"`
 }
 
-// jsonReporter writes for programs.
+// jsonReporter writes JSON for programs.
 type jsonReporter struct {
 	enc  *json.Encoder
 	root string
 }
 
-// emit writes a line; when nobody reads any more the next signal ends the program.
+// emit writes a line. outputWriter handles errors.
 func (t jsonReporter) emit(e watchEvent) { _ = t.enc.Encode(e) }
 
 func (t jsonReporter) waiting(root string, _ bool) { t.emit(watchEvent{Event: "watching", Root: root}) }

@@ -13,20 +13,20 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// noDeviceError says that no device of this machine runs code for a target.
+// noDeviceError reports that no device of this machine runs code for a target.
 type noDeviceError struct {
 	target target.Target
-	found  []string // devices that were looked at, with their targets
+	found  []string // the devices of this machine with their targets
 }
 
 func (e *noDeviceError) Error() string {
 	if len(e.found) == 0 {
-		return fmt.Sprintf("no %s device in this machine to run %s on; aiterctl build builds for it without one", e.target.Vendor(), e.target)
+		return fmt.Sprintf("this machine has no %s device that runs %s; aiterctl build needs no device", e.target.Vendor(), e.target)
 	}
-	return fmt.Sprintf("no device in this machine runs %s: there are %v", e.target, e.found)
+	return fmt.Sprintf("no device of this machine runs %s; its devices are %v", e.target, e.found)
 }
 
-// deviceFlags say where operators run.
+// deviceFlags select the device that runs operators.
 type deviceFlags struct{ arch, device string }
 
 func (f *deviceFlags) add(fl *pflag.FlagSet) {
@@ -34,15 +34,15 @@ func (f *deviceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.device, "device", "", "device to run on: cpu, cuda:0, rocm:1 (default: the first that runs --arch)")
 }
 
-// deviceRequest is where a run should happen: zero fields are open.
+// deviceRequest is the device and target that the flags request. Zero fields are open.
 type deviceRequest struct {
 	target    target.Target
 	device    tensor.Device
-	preferred []target.Target // what to build for the device, the first that runs there
+	preferred []target.Target // a device gets the first that it runs
 }
 
 // deviceRequest reads --arch and --device. Without --arch the device decides, and
-// GPU_ARCHS may say which of the targets that it runs to build.
+// GPU_ARCHS may prefer one of the targets that it runs.
 func (a *app) deviceRequest(f deviceFlags) (w deviceRequest, err error) {
 	if f.device != "" {
 		if w.device, err = tensor.ParseDevice(f.device); err != nil {
@@ -56,7 +56,7 @@ func (a *app) deviceRequest(f deviceFlags) (w deviceRequest, err error) {
 	}
 	for _, item := range settings.ListItems(a.getenv("GPU_ARCHS")) {
 		if item == native {
-			break // the device's own, which is what the registry takes anyway
+			break // the device's own target, which is the default of the registry
 		}
 		t, err := target.Parse(item)
 		if err != nil {
@@ -67,8 +67,7 @@ func (a *app) deviceRequest(f deviceFlags) (w deviceRequest, err error) {
 	return w, nil
 }
 
-// resolve settles on a device, and on the target to report until something has
-// been built.
+// resolve returns the device, and the target to report until a module has been built.
 func (w deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tensor.Device, target.Target, error) {
 	switch {
 	case w.device != tensor.Device{}:
@@ -85,7 +84,7 @@ func (w deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tenso
 	return dev, here[0], err
 }
 
-// resolveDevice is for a device that was asked for.
+// resolveDevice resolves a request with --device.
 func (w deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, target.Target, error) {
 	on, err := devs.Target(w.device)
 	if err != nil {
@@ -101,7 +100,7 @@ func (w deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, targe
 	return w.device, w.target, nil
 }
 
-// firstDevice is the first device that runs code for t.
+// firstDevice returns the first device that runs code for t.
 func firstDevice(devs *device.Devices, t target.Target) (tensor.Device, error) {
 	missing := &noDeviceError{target: t}
 	kind := map[target.Vendor]tensor.DeviceType{target.CPU: tensor.CPU, target.HIP: tensor.ROCM, target.CUDA: tensor.CUDA}[t.Vendor()]
@@ -123,7 +122,8 @@ func firstDevice(devs *device.Devices, t target.Target) (tensor.Device, error) {
 	return tensor.Device{}, missing
 }
 
-// newTransfer carries tensors to a device; nil for the host, where they are already.
+// newTransfer returns the copies between host and device; nil for the host, which
+// needs none.
 func newTransfer(devs *device.Devices, dev tensor.Device) optests.Device {
 	if dev.IsHost() {
 		return nil

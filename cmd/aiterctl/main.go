@@ -1,5 +1,5 @@
-// Command aiterctl builds GPU operators ahead of time, looks after the kernel
-// cache, and runs and checks operators.
+// Command aiterctl builds GPU operators ahead of time, manages the kernel cache, and
+// runs and checks operators.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // most commands end before a collection would pay
+		debug.SetGCPercent(400) // most commands end before a collection pays off
 	}
 	os.Exit(run(os.Args[1:]))
 }
@@ -35,7 +35,7 @@ func run(args []string) int {
 	out.Flush()
 	switch e := signalOf(ctx); {
 	case e != nil && e.signal == syscall.SIGPIPE:
-		return e.exitCode() // whoever closed it wants to hear no more
+		return e.exitCode() // no process reads the output
 	case err == nil && stdout.firstError() == nil:
 		return exitOK
 	case err == nil:
@@ -48,9 +48,9 @@ func run(args []string) int {
 	return exitCode(err)
 }
 
-// checkLineBreaks returns an error for arguments and variables with a line break. A line break
-// in a path would begin a line of the output that looks like the program's own, and
-// [visible] cannot tell the two apart.
+// checkLineBreaks returns an error for arguments and variables with a line break. A
+// line break in a path would start a line of output that looks like the program's own,
+// and [term.Escaper] cannot tell the two apart.
 func checkLineBreaks(args, environ []string) error {
 	for _, arg := range args {
 		if strings.Contains(arg, "\n") {
@@ -66,8 +66,8 @@ func checkLineBreaks(args, environ []string) error {
 	return nil
 }
 
-// readsVariable reports whether the program or its libraries read a path, a name or a list from
-// the variable.
+// readsVariable reports whether the program or its libraries read a path, a name or a
+// list from the variable.
 func readsVariable(name string) bool {
 	return strings.HasPrefix(name, "AITER_") || slices.Contains([]string{
 		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_DRIVER_PATH", "CXX", "CK_DIR",

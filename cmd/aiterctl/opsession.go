@@ -14,19 +14,19 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// timingFlags say how calls are timed.
+// timingFlags control the timing of calls.
 type timingFlags struct {
 	warmups, iterations int
 	warm                bool
 }
 
 func (f *timingFlags) add(fl *pflag.FlagSet) {
-	fl.IntVar(&f.warmups, "warmup", perf.DefaultWarmups, "calls before those that are timed")
-	fl.IntVar(&f.iterations, "iterations", perf.DefaultIterations, "calls to time")
-	fl.BoolVar(&f.warm, "warm", false, "leave in the caches what the call before left there (default: flush them)")
+	fl.IntVar(&f.warmups, "warmup", perf.DefaultWarmups, "number of calls before the timed ones")
+	fl.IntVar(&f.iterations, "iterations", perf.DefaultIterations, "number of timed calls")
+	fl.BoolVar(&f.warm, "warm", false, "do not flush the caches between calls")
 }
 
-// check refuses what perf.Open would, before anything is compiled.
+// check refuses what perf.Open would refuse, before anything is compiled.
 func (f *timingFlags) check() error {
 	if f.warmups < 0 || f.iterations < 1 {
 		return usagef("--warmup %d, --iterations %d: expected 0 or more, and 1 or more", f.warmups, f.iterations)
@@ -34,7 +34,8 @@ func (f *timingFlags) check() error {
 	return nil
 }
 
-// opSession is an operator on a device, built and ready to be tried.
+// opSession is an operator on a device, built and ready for calls. test and bench use
+// it.
 type opSession struct {
 	app      *app
 	reg      *registry.Registry
@@ -45,11 +46,12 @@ type opSession struct {
 	target   target.Target
 	progress *progress
 
-	meter    *perf.Bench // nil until something is to be timed
+	meter    *perf.Bench // nil until startTiming
 	copyGBps float64
 }
 
-// openSession finds the operator and the device and builds the one for the other.
+// openSession finds the operator and the device, and builds the operator for the
+// device.
 func (a *app) openSession(ctx context.Context, f deviceFlags, name string) (b *opSession, err error) {
 	w, err := a.deviceRequest(f)
 	if err != nil {
@@ -79,8 +81,8 @@ func (a *app) openSession(ctx context.Context, f deviceFlags, name string) (b *o
 	return b, b.build(ctx)
 }
 
-// withoutVerify is the program with AITER_VERIFY unset: a call that the registry
-// checks on the CPU takes the time of the check, and the commands here do their own.
+// withoutVerify is the program without AITER_VERIFY, which would add the time of its
+// checks to each call. The commands here do their own checks.
 func (a *app) withoutVerify() *app {
 	b := *a
 	b.getenv = func(name string) string {
@@ -92,8 +94,8 @@ func (a *app) withoutVerify() *app {
 	return &b
 }
 
-// build calls the operator once, so that what keeps it from being compiled or
-// loaded shows before the first case.
+// build calls the operator once, so that errors of the build appear before the first
+// case.
 func (b *opSession) build(ctx context.Context) error {
 	c, err := optests.Usual(b.op.Name())
 	if err != nil {
@@ -119,10 +121,11 @@ func (b *opSession) runner(ctx context.Context) optests.Runner {
 	}
 }
 
-// targetName is what calls are built for.
+// targetName is the target of the calls.
 func (b *opSession) targetName() string { return builtFor(b.reg, b.device, b.target) }
 
-// startTiming measures the copy bandwidth, which the rest is held against.
+// startTiming opens the meter and measures the copy bandwidth, the reference of all
+// measurements.
 func (b *opSession) startTiming(ctx context.Context, f timingFlags) (err error) {
 	b.meter, err = perf.Open(perf.Options{
 		Driver: b.driver, Device: b.device, Mover: newTransfer(b.reg.Devices(), b.device),
@@ -139,7 +142,7 @@ func (b *opSession) measure(ctx context.Context, c optests.Case) (perf.Measureme
 	return b.meter.Measure(ctx, b.op.Name(), c, func(ctx context.Context, args []any) error { return b.op.Call(ctx, args...) })
 }
 
-// fraction is a bandwidth's share of the copy's.
+// fraction is a bandwidth relative to the copy's.
 func (b *opSession) fraction(m perf.Measurement) float64 {
 	if b.copyGBps <= 0 {
 		return 0

@@ -1,16 +1,90 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/term"
 )
 
-// parseAge is [cache.ParseAge]; "" is 0, which is no condition.
+// writeJSON prints v. With --json a command prints nothing else to stdout.
+func (a *app) writeJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return nil
+}
+
+// table prints rows in aligned columns; the first row is the heading.
+func (a *app) table(rows [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			end := "\t"
+			if i == len(row)-1 {
+				end = "\n"
+			}
+			fmt.Fprint(w, term.EscapeLine(cell), end)
+		}
+	}
+	return w.Flush()
+}
+
+// writeFile writes a file whole or not at all: into a temporary one beside
+// it, then renamed. A name that is no regular file, such as /dev/stdout, is
+// written to as it is.
+func writeFile(path string, write func(*os.File) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeInPlace(path, write)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeInPlace(path string, write func(*os.File) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// nonNil makes JSON's [] of an empty list.
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// parseAge is [cache.ParseAge]; "" is 0, which means no condition.
 func parseAge(s string) (time.Duration, error) { return parsed(s, cache.ParseAge) }
 
-// parseSize is [cache.ParseSize]; "" is 0, which is no limit.
+// parseSize is [cache.ParseSize]; "" is 0, which means no limit.
 func parseSize(s string) (int64, error) { return parsed(s, cache.ParseSize) }
 
 func parsed[N any](s string, parse func(string) (N, error)) (n N, err error) {
@@ -23,7 +97,7 @@ func parsed[N any](s string, parse func(string) (N, error)) (n N, err error) {
 	return n, err
 }
 
-// formatSize is a number of bytes for people.
+// formatSize formats a number of bytes.
 func formatSize(n int64) string {
 	f, unit := float64(n), "B"
 	for _, next := range []string{"kB", "MB", "GB", "TB"} {
@@ -36,4 +110,49 @@ func formatSize(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return fmt.Sprintf("%.1f %s", f, unit)
+}
+
+// formatAge formats a duration in one unit.
+func formatAge(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// plural is "1 mistake", "2 mistakes".
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func firstOf(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+func join[T fmt.Stringer](list []T) string {
+	var words []string
+	for _, x := range list {
+		words = append(words, x.String())
+	}
+	return strings.Join(words, ", ")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// progress tells how a build goes: lines, or on a terminal one live line.
+// progress shows how a build proceeds: as lines, or on a terminal as a status line.
 type progress struct {
 	terminal *term.Terminal
 	now      func() time.Time
@@ -22,25 +22,25 @@ type progress struct {
 	stop     func()
 
 	mu         sync.Mutex
-	units      int // of all modules begun
-	finished   int // of them
+	units      int // of all modules that have started
+	finished   int // of these units
 	unfinished map[partTarget]int
 	running    map[job]time.Time
 }
 
 type partTarget struct{ module, target, spec string }
 
-// job is one compiler or linker at work.
+// job is one running compiler or linker.
 type job struct {
 	partTarget partTarget
 	unit       string
-	values     string // of axes that it is compiled for
+	values     string // of the axes
 }
 
 var _ jit.Observer = (*progress)(nil)
 
-// newProgress returns the observer of a build; with --json or --quiet it keeps
-// silent.
+// newProgress returns the observer of a build. It prints nothing with --json or
+// --quiet.
 func (a *app) newProgress() *progress {
 	p := &progress{
 		now:        time.Now,
@@ -60,7 +60,7 @@ func (a *app) newProgress() *progress {
 // close removes the status line. It may be called more than once.
 func (p *progress) close() { p.stop() }
 
-// line is the live line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
+// line is the status line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *progress) count(e jit.Event) {
 	case jit.LinkFinished:
 		delete(p.running, job{mt, "link " + partName(e.Module, e.Part), ""})
 	case jit.ModuleFinished:
-		p.finish(mt, p.unfinished[mt]) // the units that the cache had
+		p.finish(mt, p.unfinished[mt]) // the units in the cache
 	}
 }
 
@@ -121,8 +121,8 @@ func (p *progress) finish(mt partTarget, n int) {
 	p.finished += n
 }
 
-// eventLine is the line for an event, "" for none. The live line shows what is
-// running, so that beside it only what is done is told.
+// eventLine returns the line for an event, "" for none. A status line shows running
+// jobs, so beside it only finished jobs get a line.
 func eventLine(e jit.Event, live bool) string {
 	where := unitTarget(e.Target, e.Values)
 	switch {
@@ -132,7 +132,7 @@ func eventLine(e jit.Event, live bool) string {
 		return fmt.Sprintf("compile %s for %s: %s", e.Unit(), where, e.Reason)
 	case e.Step == jit.UnitFinished && e.Err == nil:
 		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Unit(), where, e.Seconds)
-	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else the line before says it: targets wait for what they share
+	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else a line above shows it: targets wait for units that they share
 		what := e.Unit()
 		if e.Source == "" {
 			what = "link of " + partName(e.Module, e.Part)

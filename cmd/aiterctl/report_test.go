@@ -61,7 +61,7 @@ func TestWordsOfWaiting(t *testing.T) {
 func TestReportNames(t *testing.T) {
 	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Status: jit.Hit}}})}}
 	wantKeys(t, build, "modules", "output", "support")
-	wantKeys(t, build.Modules[0], "module", "target", "spec", "whole", "artifact", "digest", "seconds", "units", "error")
+	wantKeys(t, build.Modules[0], "module", "target", "part", "whole", "artifact", "digest", "seconds", "units", "error")
 	wantKeys(t, build.Modules[0].Units[0], "source", "values", "status", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")

@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// signalError is why the program ends before it is done: a signal, or that nobody
-// reads what it prints any more, which is SIGPIPE.
+// signalError is the reason for an early end: a signal, or SIGPIPE if no process reads
+// the output.
 type signalError struct{ signal syscall.Signal }
 
 func (e *signalError) Error() string { return e.signal.String() }
 
-// Unwrap makes it what other cancelled contexts say.
+// Unwrap makes it a cancellation.
 func (e *signalError) Unwrap() error { return context.Canceled }
 
-// exitCode is the exit code: as a shell reports a program that the signal ended,
-// except that SIGTERM has always been told as SIGINT is.
+// exitCode is the exit code: 128 and the signal's number, as shells report it, but
+// that of SIGINT for SIGTERM too.
 func (e *signalError) exitCode() int {
 	if e.signal == syscall.SIGTERM {
 		return exitInterrupted
@@ -28,16 +28,15 @@ func (e *signalError) exitCode() int {
 	return 128 + int(e.signal)
 }
 
-// signalOf is why ctx ended, nil when it has not.
+// signalOf returns the signal that ended ctx, nil if none has.
 func signalOf(ctx context.Context) *signalError {
 	e, _ := errors.AsType[*signalError](context.Cause(ctx))
 	return e
 }
 
-// signalContext returns a context that ends, with an [*ending], at the first
-// signal that asks the program to end, or when end is called. So compilers are
-// ended with the program whatever ends it: killed by a signal it would leave
-// them behind.
+// signalContext returns a context that ends with a [*signalError] at the first signal,
+// or when end is called. The program then ends its compilers. A program that a signal
+// kills would leave them behind.
 func signalContext() (ctx context.Context, end func(syscall.Signal)) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	end = func(s syscall.Signal) { cancel(&signalError{s}) }
@@ -47,22 +46,22 @@ func signalContext() (ctx context.Context, end func(syscall.Signal)) {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	// With somebody to tell of SIGPIPE a write into a pipe that nobody reads is an error (see output).
+	// With a receiver of SIGPIPE, a write to a pipe without a reader is an error (see outputWriter).
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		for s := range signals {
 			end(s.(syscall.Signal))
-			// The first signal asks for an orderly end, the second one ends the program though it
-			// may be inside a kernel that nobody can stop. Not so SIGHUP: a terminal that is closed
-			// sends it, and the shell once more.
+			// The first signal requests an orderly end. The second one ends the program, which
+			// may be inside a kernel that cannot be stopped. A second SIGHUP does not: a closed
+			// terminal sends one, and the shell another.
 			signal.Reset(asked...)
 		}
 	}()
 	return ctx, end
 }
 
-// outputWriter is stdout or stderr. It ends the program when nobody reads it any
-// more, and remembers the first write that failed.
+// outputWriter is stdout or stderr. It ends the program when no process reads it, and
+// keeps the error of the first write that failed.
 type outputWriter struct {
 	to  io.Writer
 	end func(syscall.Signal)
@@ -85,7 +84,7 @@ func (o *outputWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// firstError is the error of the first write that failed.
+// firstError returns the error of the first write that failed.
 func (o *outputWriter) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -37,8 +37,8 @@ func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error)
 	return parseTargets(ctx, devs, firstOf(arch, native))
 }
 
-// checkArchFlag refuses an --arch without a word in it, as of a variable that is not
-// set: taken for none it would build for what is in this machine.
+// checkArchFlag refuses an --arch without a target, as from an unset variable. Without
+// this check the command would build for the devices of this machine.
 func checkArchFlag(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup("arch"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 		return usagef("--arch %q: expected a target, such as gfx942, cpu or native; leave it out for its default", f.Value)
@@ -66,7 +66,7 @@ func parseTargets(ctx context.Context, devs *device.Devices, list string) ([]tar
 	return out, nil
 }
 
-// parseTarget is the targets that one item of --arch stands for.
+// parseTarget returns the targets of one item of --arch.
 func parseTarget(ctx context.Context, devs *device.Devices, item string) ([]target.Target, error) {
 	if item == native {
 		return nativeTargets(ctx, devs)
@@ -75,8 +75,8 @@ func parseTarget(ctx context.Context, devs *device.Devices, item string) ([]targ
 	return []target.Target{t}, err
 }
 
-// nativeTargets are what calls on this machine's devices will ask for: their
-// architectures, with any features.
+// nativeTargets returns the targets that calls on this machine's devices request:
+// their architectures without features.
 func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, error) {
 	found, err := devs.Native(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	return out, nil
 }
 
-// withoutFeatures is t without its features.
+// withoutFeatures returns t without its features.
 func withoutFeatures(t target.Target) (target.Target, error) {
 	if t.Vendor() == target.CPU {
 		return t, nil
