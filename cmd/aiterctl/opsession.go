@@ -46,7 +46,7 @@ type opSession struct {
 	target   target.Target
 	progress *progress
 
-	meter    *perf.Bench // nil until startTiming
+	meter    *perf.Meter // nil until startTiming
 	copyGBps float64
 }
 
@@ -128,7 +128,7 @@ func (b *opSession) targetName() string { return builtFor(b.reg, b.device, b.tar
 // measurements.
 func (b *opSession) startTiming(ctx context.Context, f timingFlags) (err error) {
 	b.meter, err = perf.Open(perf.Options{
-		Driver: b.driver, Device: b.device, Mover: newTransfer(b.reg.Devices(), b.device),
+		Driver: b.driver, Device: b.device, Transfer: newTransfer(b.reg.Devices(), b.device),
 		Warmups: f.warmups, Iterations: f.iterations, Warm: f.warm,
 	})
 	if err != nil {

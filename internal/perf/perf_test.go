@@ -145,7 +145,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func openHost(t *testing.T, warm bool) *perf.Bench {
+func openHost(t *testing.T, warm bool) *perf.Meter {
 	t.Helper()
 	b, err := perf.Open(perf.Options{Driver: device.OpenHost(), Device: tensor.Host(), Warmups: 1, Iterations: 5, Warm: warm})
 	if err != nil {
