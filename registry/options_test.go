@@ -41,7 +41,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// holding stands still in the middle of a build.
+// holding blocks in the middle of a build.
 type holding struct {
 	once          sync.Once
 	started, done chan struct{}
@@ -54,7 +54,7 @@ func (h *holding) Observe(e jit.Event) {
 	}
 }
 
-// Options.Wait bounds the wait for what another builds.
+// Options.Wait bounds the wait for a build of another registry.
 func TestWaitIsBounded(t *testing.T) {
 	c, dir := newCheckout(t), t.TempDir()
 	h := &holding{started: make(chan struct{}), done: make(chan struct{})}

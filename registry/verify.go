@@ -26,8 +26,8 @@ func (e *VerifyError) Error() string {
 	if e.Device.IsHost() {
 		other = "a second run"
 	}
-	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, %s says %g (allowed error %s); %d of %d elements are wrong, by up to %.3g",
-		e.Op, e.Arg, e.Index, e.Device, e.Got, other, e.Want, e.Tolerance, e.Mismatches, e.Elements, e.MaxError)
+	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, expected %g from %s (allowed error %s); %d of %d elements are wrong, by up to %.3g",
+		e.Op, e.Arg, e.Index, e.Device, e.Got, e.Want, other, e.Tolerance, e.Mismatches, e.Elements, e.MaxError)
 }
 
 // UnverifiedError reports a call that could not be verified: its arguments could not

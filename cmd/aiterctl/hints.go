@@ -117,7 +117,7 @@ func hintCache(err error) string {
 func hintConfig(err error) string {
 	var bad *opconfig.Error
 	if errors.As(err, &bad) && bad.Line == 0 {
-		return "--config names a file inside the source tree; --root DIR says which tree"
+		return "--config names a file inside the source tree; --root DIR names the tree"
 	}
 	return ""
 }

@@ -40,9 +40,9 @@ func (a *app) table(rows [][]string) error {
 	return w.Flush()
 }
 
-// writeFile writes a file whole or not at all: into a temporary one beside
-// it, then renamed. A name that is no regular file, such as /dev/stdout, is
-// written to as it is.
+// writeFile writes a file completely or not at all: to a temporary file in its folder,
+// which it renames. It writes to a name that is not a regular file, such as
+// /dev/stdout, in place.
 func writeFile(path string, write func(*os.File) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInPlace(path, write)
@@ -73,7 +73,7 @@ func writeInPlace(path string, write func(*os.File) error) error {
 	return nil
 }
 
-// nonNil makes JSON's [] of an empty list.
+// nonNil replaces nil by an empty list, which JSON encodes as [].
 func nonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

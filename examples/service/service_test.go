@@ -98,8 +98,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What is built ahead is for the device of the service, whatever else the machine
-// has: here two GPUs that nothing can be built for.
+// warm builds for the device of the service only: this machine also has two GPUs
+// without a compiler.
 func TestWarmIsForTheDevice(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestWarmIsForTheDevice(t *testing.T) {
 	}
 }
 
-// A service that cannot be built ends.
+// A service whose code cannot be built ends.
 func TestWarmThatFails(t *testing.T) {
 	t.Setenv("AITER_JIT_DIR", t.TempDir())
 	t.Setenv("CXX", "/nonexistent/c++")
@@ -160,7 +160,7 @@ func ask(h http.Handler, method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// The whole program serves, and ends when it is told to.
+// The whole program serves, and ends after a signal.
 func TestProgram(t *testing.T) {
 	listen, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,7 +185,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// waitFor asks until the answer is 200.
+// waitFor sends requests until the answer is 200.
 func waitFor(t *testing.T, url string) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -27,7 +27,7 @@ type CacheOptions struct {
 }
 
 // OpenCache opens the kernel cache and the read-only caches of Path. It warns of a
-// read-only cache that does not exist and goes on without it. It refuses one that
+// read-only cache that does not exist and continues without it. It refuses one that
 // other users can write to.
 //
 // With Build, a cache that cannot be written is replaced by a private folder below

@@ -14,9 +14,8 @@ import (
 	"github.com/aiter-go/aiter/internal/settings"
 )
 
-// Where the cache cannot be written, the folder in its place has a name that
-// anybody may take first. One that others can write to is refused even by who
-// trusts the cache that was asked for.
+// Any user may create the temporary folder first. A folder that other users can write
+// to is refused, even with trust in the requested cache.
 func TestTemporaryCacheOfOthersIsRefused(t *testing.T) {
 	const unwritable = "/sys/aiter" // nobody makes folders there
 	tmp := t.TempDir()
@@ -38,8 +37,8 @@ func TestTemporaryCacheOfOthersIsRefused(t *testing.T) {
 	}
 }
 
-// Folders that cannot be made for any reason are replaced by the temporary one;
-// what lies in the place of a folder that was named is somebody's mistake.
+// A folder that cannot be created is replaced by the temporary one; a file in the
+// place of a named folder is an error.
 func TestFoldersThatCannotBeMade(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
