@@ -13,7 +13,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// TestInspect looks into a library that the real hipcc links, for two targets.
+// TestInspect inspects a library that the real hipcc links, for two targets.
 func TestInspect(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	library := filepath.Join(t.TempDir(), "tiny.so")

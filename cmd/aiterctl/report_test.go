@@ -110,7 +110,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// What fails alike for every module is told once.
+// An error that is the same for every module is printed once.
 func TestFailuresOnce(t *testing.T) {
 	missing := &toolchain.NotFoundError{Vendor: target.CPU}
 	err := failures([]jit.Result{{Err: missing}, {Err: missing}, {}, {Err: errors.New("other")}})
@@ -156,8 +156,7 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// native stands for the machine's architectures without features, since that
-// is what a call asks for.
+// native means the machine's architectures without features, as calls request them.
 func TestTargets(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
 	got, err := a.targets(context.Background(), " gfx942 ;cpu,,gfx90a:xnack-,gfx942")

@@ -27,7 +27,7 @@ Environment (a flag wins over a variable, a variable wins over the configuration
   AITER_VERIFY            run compares each call with the CPU build
   AITER_RELOAD            for services; no command reads it (see watch)
   AITER_NUM_THREADS       threads of the CPU kernels, 1 to 1024
-  AITER_CPU_ISA           their instruction set: scalar, avx2, avx512, avx512_bf16 or neon
+  AITER_CPU_ISA           instruction set of the CPU kernels: scalar, avx2, avx512, avx512_bf16 or neon
   AITER_TRUST_JIT_DIR     use a cache that other users can change
   AITER_TOOLCHAIN_ROOT    the root folder of a compiler that runs in a container
   GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs

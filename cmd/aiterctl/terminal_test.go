@@ -22,8 +22,8 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
-// TestTerminal runs commands on a terminal, where a build shows a status line. Its own two
-// control sequences are the only ones.
+// TestTerminal runs commands on a terminal, where a build shows a status line. The
+// output has no other control sequences than the two of the status line.
 func TestTerminal(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), hostile)
 	buildable := filepath.Join(t.TempDir(), "a\u202e\u2066\u2028\xff") // a cache folder may have no control characters

@@ -86,8 +86,8 @@ func TestRequests(t *testing.T) {
 		{"NaN", `{"x": [[[NaN]]], "weight": [[1]]}`, 400, "x: invalid character 'N'"},
 		{"Infinity", `{"x": [[[1]]], "weight": [[-Infinity]]}`, 400, "weight: invalid character 'I'"},
 		{"too large for float32", `{"x": [[[1e39]]], "weight": [[1]]}`, 400, "x: json: cannot unmarshal number 1e39"},
-		{"null for a number", `{"x": [[[null]]], "weight": [[1]]}`, 400, "null is no value"},
-		{"null for a list", `{"x": [[[1]]], "weight": [[1]], "bias": null}`, 400, "null is no value"},
+		{"null for a number", `{"x": [[[null]]], "weight": [[1]]}`, 400, "null is not allowed"},
+		{"null for a list", `{"x": [[[1]]], "weight": [[1]], "bias": null}`, 400, "null is not allowed"},
 		{"nested too deep", `{"x": ` + strings.Repeat("[", 100_000), 400, "x: "},
 		{"a result beyond all numbers", `{"x": [[[3e38]]], "weight": [[10]]}`, 422, "+Inf"},
 	} {
