@@ -34,7 +34,7 @@ type Artifact struct {
 
 	// Path of the library; not stored, the folder may be moved.
 	Path string `json:"-"`
-	// Tier is the read-only cache in which it lies, "" for the cache itself.
+	// ReadOnly is the read-only cache that holds it, "" for the cache itself.
 	ReadOnly string `json:"-"`
 	// Used is when it was last loaded or built, to the hour.
 	Used time.Time `json:"-"`
