@@ -276,7 +276,7 @@ func benchmarkBuild(b *testing.B, bin, targets string) {
 		if err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}
-		if len(times) > 0 && strings.Contains(string(out), `"action": "compiled"`) {
+		if len(times) > 0 && strings.Contains(string(out), `"status": "compiled"`) {
 			b.Fatalf("something was compiled: %s", out)
 		}
 		return float64(time.Since(start).Nanoseconds()) / 1e6

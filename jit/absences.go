@@ -10,7 +10,7 @@ import (
 // place of a file that was: in each folder of the search path before the one
 // where the file is, and, for files of the source tree, beside the files that
 // may include it.
-func (p *prober) shadows(read []string) {
+func (p *collector) shadows(read []string) {
 	beside := treeDirs(read)
 	for _, name := range read {
 		if name == p.source {
@@ -22,11 +22,11 @@ func (p *prober) shadows(read []string) {
 				continue
 			}
 			for _, earlier := range p.folders[:i] {
-				p.look(earlier, rel)
+				p.lookFor(earlier, rel)
 			}
 			if !path.IsAbs(name) {
 				for _, d := range beside {
-					p.look(d, rel)
+					p.lookFor(d, rel)
 				}
 			}
 		}
@@ -51,7 +51,7 @@ func relTo(dir, p string) (string, bool) {
 
 // absence returns the first part of rel that is missing below dir; absent is
 // false when all of it is there.
-func (w *world) absence(dir, rel string) (a depAbsent, absent bool) {
+func (w *fsView) absence(dir, rel string) (a depAbsent, absent bool) {
 	for rel = path.Clean(rel); strings.HasPrefix(rel, "../"); rel = rel[len("../"):] {
 		dir = path.Join(dir, "..")
 	}

@@ -21,14 +21,14 @@ import (
 type Request struct {
 	Module string
 	Target target.Target
-	Spec   opconfig.Spec // zero: the whole module
+	Part   opconfig.Part // zero: the whole module
 }
 
 func (r Request) String() string {
-	if r.Spec.Whole() {
+	if r.Part.Whole() {
 		return r.Module + " for " + r.Target.String()
 	}
-	return r.Module + " (" + r.Spec.String() + ") for " + r.Target.String()
+	return r.Module + " (" + r.Part.String() + ") for " + r.Target.String()
 }
 
 // Result is what became of a [Request]. Its Err is set instead of Artifact
@@ -36,13 +36,13 @@ func (r Request) String() string {
 type Result struct {
 	Request
 	Artifact cache.Artifact
-	Action   Action // Hit when nothing was compiled or linked
+	Status   Status // Hit when nothing was compiled or linked
 	Seconds  float64
 	Units    []UnitResult
 	Err      error
 
-	last   lastBuild // how it was made, when that went well
-	linked bool      // it was not in the cache
+	record buildRecord // how it was made, when that went well
+	linked bool        // it was not in the cache
 }
 
 // Build builds the requests, all of them side by side, and returns a result
@@ -52,11 +52,11 @@ type Result struct {
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
 	m.refresh()
 	m.opts.Cache.SweepJobs() // the compilers of those who were killed may still run
-	s := &session{m: m, worlds: map[string]*world{}}
+	s := &session{m: m, views: map[string]*fsView{}}
 	results := make([]Result, len(reqs))
 	var wg sync.WaitGroup
 	for i, r := range reqs {
-		wg.Go(func() { results[i] = s.module(ctx, r) })
+		wg.Go(func() { results[i] = s.build(ctx, r) })
 	}
 	wg.Wait()
 	m.retryFull(ctx, results)
@@ -78,53 +78,53 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 // session is one call of Build: what it saw of the filesystem is believed
 // until it ends.
 type session struct {
-	m      *Manager
-	mu     sync.Mutex
-	worlds map[string]*world
+	m     *Manager
+	mu    sync.Mutex
+	views map[string]*fsView
 }
 
-// world returns the view of the filesystem through a toolchain. Toolchains for
+// view returns the view of the filesystem through a toolchain. Toolchains for
 // several targets that see the same files share one.
-func (s *session) world(tc *toolchain.Toolchain) *world {
+func (s *session) view(tc *toolchain.Toolchain) *fsView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := tc.Compiler + "\x00" + tc.Root + "\x00" + strings.Join(tc.IncludeDirs, "\x00")
-	w := s.worlds[key]
+	w := s.views[key]
 	if w == nil {
-		w = newWorld(s.m.opts.Tree, s.m.opts.Memo, tc)
-		s.worlds[key] = w
+		w = newFSView(s.m.opts.Tree, s.m.opts.Memo, tc)
+		s.views[key] = w
 	}
 	return w
 }
 
-// module builds one module for one target.
-func (s *session) module(ctx context.Context, r Request) Result {
+// build builds one module for one target.
+func (s *session) build(ctx context.Context, r Request) Result {
 	start := time.Now()
-	res := Result{Request: r, Action: Hit}
-	res.Err = s.buildModule(ctx, &res)
+	res := Result{Request: r, Status: Hit}
+	res.Err = s.run(ctx, &res)
 	res.Seconds = since(start)
-	s.observe(ctx, r, Event{Step: ModuleFinished, Action: res.Action, Seconds: res.Seconds, Err: res.Err})
+	s.observe(ctx, r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
 	return res
 }
 
 // observe tells an event of a module.
 func (s *session) observe(ctx context.Context, r Request, e Event) {
-	e.Module, e.Target, e.Spec = r.Module, r.Target.String(), r.Spec.String()
+	e.Module, e.Target, e.Part = r.Module, r.Target.String(), r.Part.String()
 	logEvent(zerolog.Ctx(ctx), e)
 	s.m.opts.Observer.Observe(e)
 }
 
-func (s *session) buildModule(ctx context.Context, res *Result) error {
-	if s.takeWhole(ctx, res) {
+func (s *session) run(ctx context.Context, res *Result) error {
+	if s.useWholeModule(ctx, res) {
 		return nil
 	}
 	units, link, err := s.plan(ctx, res.Request)
 	if err != nil {
-		return s.prebuilt(ctx, res, err)
+		return s.usePrebuilt(ctx, res, err)
 	}
 	s.observe(ctx, res.Request, Event{Step: ToolchainFound, Digest: link.tc.Digest, Reason: link.tc.VersionLine})
 	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
-	defer link.pins.close()
+	defer link.held.close()
 	// An object that was cleaned away between its unit and the link is made again.
 	for range maxLost {
 		if res.Units, err = s.buildUnits(ctx, units, res.Units); err != nil {
@@ -135,7 +135,7 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 		if !errors.As(err, &miss) {
 			break
 		}
-		link.pins.save(res.Units)
+		link.held.holdAll(res.Units)
 	}
 	var miss *cache.MissError
 	if errors.As(err, &miss) { // written again and again, and never to be read
@@ -144,8 +144,8 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 	if err != nil {
 		return err
 	}
-	res.last = newLast(res, link)
-	if err := s.m.saveLast(res.Request, res.last, link.tc); err != nil {
+	res.record = newBuildRecord(res, link)
+	if err := s.m.saveBuildRecord(res.Request, res.record, link.tc); err != nil {
 		zerolog.Ctx(ctx).Debug().Err(err).Msg("the next build will not know what changed since this one")
 	}
 	return nil
@@ -156,19 +156,19 @@ func (s *session) buildModule(ctx context.Context, res *Result) error {
 func (s *session) buildUnits(ctx context.Context, units []*unit, before []UnitResult) ([]UnitResult, error) {
 	results := make([]UnitResult, len(units))
 	group, ctx := errgroup.WithContext(ctx)
-	arrived := s.m.slots.gather(len(units))
+	enqueued := s.m.slots.Reserve(len(units))
 	for i, u := range units {
-		u.queue.arrived = sync.OnceFunc(arrived)
+		u.ticket.enqueued = sync.OnceFunc(enqueued)
 		group.Go(func() (err error) {
-			defer u.queue.arrived() // it may need no slot
+			defer u.ticket.enqueued() // it may need no slot
 			results[i], err = u.build(ctx)
 			return err
 		})
 	}
 	err := group.Wait()
 	for i := range before {
-		if before[i].Action == Compiled {
-			results[i].Action, results[i].Reason = Compiled, before[i].Reason
+		if before[i].Status == Compiled {
+			results[i].Status, results[i].Reason = Compiled, before[i].Reason
 		}
 	}
 	return results, err
@@ -181,7 +181,7 @@ func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 		return nil, nil, err
 	}
 	if !mod.Supports(r.Target) {
-		_, err := mod.ResolveSpec(r.Target, "", r.Spec) // says so, and what it does support
+		_, err := mod.ResolvePart(r.Target, "", r.Part) // says so, and what it does support
 		return nil, nil, err
 	}
 	tc, err := s.m.toolchain(ctx, r.Target)
@@ -193,27 +193,27 @@ func (s *session) plan(ctx context.Context, r Request) ([]*unit, *link, error) {
 
 // planWith resolves what a request needs when tc builds it.
 func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain) ([]*unit, *link, error) {
-	plan, err := mod.ResolveSpec(r.Target, tc.Version, r.Spec)
+	plan, err := mod.ResolvePart(r.Target, tc.Version, r.Part)
 	if err != nil {
 		return nil, nil, err
 	}
-	last := sync.OnceValue(func() lastBuild { return s.m.loadLast(r) })
-	w := s.world(tc)
-	log, kept := zerolog.Ctx(ctx), &pins{store: s.m.opts.Cache}
+	last := sync.OnceValue(func() buildRecord { return s.m.loadBuildRecord(r) })
+	w := s.view(tc)
+	log, kept := zerolog.Ctx(ctx), &heldObjects{store: s.m.opts.Cache}
 	var units []*unit
 	var sources []string
 	for i, p := range plan.Units {
 		sources = append(sources, p.Source)
 		for _, pass := range tc.Passes(p.Flags) {
 			units = append(units, &unit{
-				m: s.m, w: w, tc: tc, module: r.Module, target: r.Target, part: r.Spec, include: plan.Include,
-				plan: p, pass: pass, queue: place{rank: rank(i, len(plan.Units), pass)}, timeout: s.m.timeout(mod), last: func() cache.Lines { return last().Units[unitName(p.Source, pass)] }, log: log, pins: kept,
+				m: s.m, view: w, tc: tc, module: r.Module, target: r.Target, part: r.Part, include: plan.Include,
+				plan: p, pass: pass, ticket: ticket{rank: rank(i, len(plan.Units), pass)}, timeout: s.m.timeout(mod), recorded: func() cache.Lines { return last().Units[unitName(p.Source, pass)] }, log: log, held: kept,
 			})
 		}
 	}
 	return units, &link{
-		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Spec, ops: plan.Ops, sources: sources, flags: plan.LinkFlags,
-		timeout: s.m.timeout(mod), log: log, pins: kept, w: w,
+		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Part, ops: plan.Ops, sources: sources, flags: plan.LinkFlags,
+		timeout: s.m.timeout(mod), log: log, held: kept, view: w,
 	}, nil
 }
 

@@ -25,24 +25,24 @@ func (u *unit) compile(ctx context.Context, why string) (UnitResult, error) {
 	start := time.Now()
 	res, err := u.compileSettled(ctx)
 	if err == nil {
-		res.Action, res.Reason = Compiled, why
+		res.Status, res.Reason = Compiled, why
 	}
-	u.observe(Event{Step: UnitFinished, Action: Compiled, Reason: why, Seconds: since(start), Err: err})
+	u.observe(Event{Step: UnitFinished, Status: Compiled, Reason: why, Seconds: since(start), Err: err})
 	return res, err
 }
 
 func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
-	root, err := u.w.tree.Dir(ctx)
+	root, err := u.view.tree.Dir(ctx)
 	if err != nil {
 		return UnitResult{}, err
 	}
-	u.known = u.snapshots(root)
+	u.snapshots = u.takeSnapshots(root)
 	for range maxEdits {
 		res, changed, err := u.compileOnce(ctx)
 		if err != nil || changed == "" {
 			return res, err
 		}
-		u.w = newWorld(u.w.tree, u.w.memo, u.w.tc)
+		u.view = newFSView(u.view.tree, u.view.memo, u.view.tc)
 		if err := u.identify(); err != nil {
 			return UnitResult{}, err
 		}
@@ -50,17 +50,17 @@ func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
 	return UnitResult{}, &ChangingError{u.plan.Source}
 }
 
-// snapshots returns the files that the unit probably reads, as they are before its compiler starts.
-func (u *unit) snapshots(root string) *snapshots {
-	known := newSnapshots(u.w, root)
-	known.take(u.plan.Source)
-	vs, _ := u.variants()
+// takeSnapshots returns the files that the unit probably reads, as they are before its compiler starts.
+func (u *unit) takeSnapshots(root string) *snapshots {
+	known := newSnapshots(u.view, root)
+	known.add(u.plan.Source)
+	vs, _ := u.depSets()
 	for _, v := range vs[:min(len(vs), 1)] {
-		known.takeVariant(u.m.opts.Cache, v)
+		known.addDepSet(u.m.opts.Cache, v)
 	}
 	for _, dir := range append([]string{path.Dir(u.plan.Source)}, u.include...) {
 		if !path.IsAbs(dir) {
-			known.takeFolder(dir)
+			known.addFolder(dir)
 		}
 	}
 	return known
@@ -74,11 +74,11 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", err
 	}
 	defer stage.Close()
-	root, err := u.w.tree.Dir(ctx)
+	root, err := u.view.tree.Dir(ctx)
 	if err != nil {
 		return res, "", err
 	}
-	before, clock := moment{nextTick(u.m.clock), u.known}, time.Now()
+	before, clock := baseline{nextTick(u.m.clock), u.snapshots}, time.Now()
 	if err := u.invoke(ctx, stage, root, before); err != nil {
 		return res, "", err
 	}
@@ -87,11 +87,11 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
 	// The lists first: what is edited after the look at the times is not in them.
-	tree, system, read, err := u.w.record(reported, u.search(root))
+	tree, system, read, err := u.view.record(reported, u.search(root))
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
-	if changed = before.edited(u.m.clock(), read); changed != "" {
+	if changed = before.changedFile(u.m.clock(), read); changed != "" {
 		return res, changed, nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
@@ -109,7 +109,7 @@ const (
 
 // invoke runs the compiler; whatever is wrong with the outcome is a
 // [*CompileError].
-func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, before moment) error {
+func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, before baseline) error {
 	c := command{
 		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
 		dir:     root,
@@ -152,7 +152,7 @@ func (u *unit) fail(ctx context.Context, r failedRun) error {
 		Command: u.argv(c.dir, u.scratch(".o"), u.scratch(".d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
 	}
 	e.Log = writeLog(u.m.opts.Cache, u.key, &e)
-	f := failureRecord{Seen: u.known.ofTree(), Inputs: u.failedInputs(ctx, r), Error: e}
+	f := failureRecord{Seen: u.snapshots.treeDigests(), Inputs: u.failedInputs(ctx, r), Error: e}
 	if out.late {
 		f.Limit = c.timeout
 	}
@@ -191,15 +191,15 @@ func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error)
 	}
 	names, err := depfile.Parse(data)
 	if !bytes.HasSuffix(data, []byte("\n")) { // GNU as goes on when the disk is full
-		err = cutShort(stage.File(objectFile))
+		err = truncatedError(stage.File(objectFile))
 	}
 	if err != nil {
 		return r, fmt.Errorf("the assembler's list of files: %w", err)
 	}
-	r.told = true
+	r.assemblerReported = true
 	for _, p := range treePaths(names, root) {
 		// The report also has the compiler's output, which is gone, and names in #line directives.
-		if _, err := u.w.digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.headers, p) {
+		if _, err := u.view.digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.headers, p) {
 			r.assembled = append(r.assembled, p)
 		}
 	}
@@ -227,8 +227,8 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 // took so many seconds.
 func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) (UnitResult, error) {
 	store := u.m.opts.Cache
-	v, errV := storeVariant(store, tree, system)
-	u.pins.keep(u.key, stage.File(objectFile))
+	v, errV := storeDepSet(store, tree, system)
+	u.held.hold(u.key, stage.File(objectFile))
 	object, errO := store.AddBlob(stage.File(objectFile))
 	if err := errors.Join(errV, errO); err != nil {
 		return UnitResult{}, err
@@ -237,7 +237,7 @@ func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) 
 	if err := storeObject(store, lines.Key(), object, cost); err != nil {
 		return UnitResult{}, err
 	}
-	if err := rememberVariant(store, u.key, v); err != nil {
+	if err := addDepSet(store, u.key, v); err != nil {
 		return UnitResult{}, err
 	}
 	_ = store.Forget(cache.Failure, u.key)

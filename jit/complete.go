@@ -19,7 +19,7 @@ import (
 // checkLibrary returns what is wrong with a shared library that a linker made of objects for
 // that machine ([elf.EM_NONE]: any), "" when nothing is.
 func checkLibrary(path string, machine elf.Machine) string {
-	return damage("library", path, readELF(path, func(file *elf.File) error {
+	return damageReason("library", path, readELF(path, func(file *elf.File) error {
 		switch {
 		case file.Type != elf.ET_DYN:
 			return fmt.Errorf("it is of type %s, expected a shared library (%s)", file.Type, elf.ET_DYN)
@@ -47,35 +47,35 @@ func checkObject(path string, device bool) string {
 	if errors.Is(err, errNoELF) && !device && isBitcode(path) {
 		err = checkBitcode(path)
 	}
-	return damage("object", path, err)
+	return damageReason("object", path, err)
 }
 
-// damage describes the damage of a file that a compiler made, "" if err is nil.
-func damage(what, path string, err error) string {
+// damageReason describes the damage of a file that a compiler made, "" if err is nil.
+func damageReason(what, path string, err error) string {
 	if err == nil {
 		return ""
 	}
-	return "it ended well but its " + what + " is damaged: " + err.Error() + spaceWords(path)
+	return "it ended well but its " + what + " is damaged: " + err.Error() + damageAdvice(path)
 }
 
-// spaceWords explains a damaged file when its filesystem is full.
-func spaceWords(path string) string {
-	if !hasRoom(path) {
+// damageAdvice explains a damaged file when its filesystem is full.
+func damageAdvice(path string) string {
+	if !hasFreeSpace(path) {
 		return "; the filesystem of the cache is full: " + unix.ENOSPC.Error()
 	}
 	return "; run it again, and check whether the compiler is a wrapper that changes its output"
 }
 
-// cutShort is the error of a report beside path whose end is missing.
-func cutShort(path string) error {
-	if !hasRoom(path) {
+// truncatedError is the error of a report beside path whose end is missing.
+func truncatedError(path string) error {
+	if !hasFreeSpace(path) {
 		return fmt.Errorf("its end is missing: %w", unix.ENOSPC)
 	}
 	return errors.New("its end is missing; run it again, and check whether the compiler is a wrapper that changes its output")
 }
 
-// hasRoom reports whether the filesystem of path has room for a small file.
-func hasRoom(path string) bool {
+// hasFreeSpace reports whether the filesystem of path has room for a small file.
+func hasFreeSpace(path string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) != nil || fs.Bavail*uint64(fs.Bsize) > 1<<20
 }

@@ -19,7 +19,7 @@ func counts(results []Result) []cache.Count {
 	}
 	for _, r := range results {
 		for _, u := range r.Units {
-			switch u.Action {
+			switch u.Status {
 			case Hit:
 				add(cache.UnitHit, "", u.cost)
 			case Compiled:

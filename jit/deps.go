@@ -82,10 +82,10 @@ func decodeDeps(data []byte) (*depList, error) {
 	return l, nil
 }
 
-// world is where dependencies are looked at: the source tree, and the rest of
+// fsView is where dependencies are looked at: the source tree, and the rest of
 // the filesystem as a toolchain sees it. It remembers what it saw, and so
 // serves one build only.
-type world struct {
+type fsView struct {
 	tree Tree
 	memo *filehash.Memo
 	tc   *toolchain.Toolchain
@@ -101,22 +101,22 @@ type world struct {
 // that have it in common.
 type listState struct {
 	once sync.Once
-	why  drift // what is stale about it
-	err  error // it could not be read
+	why  staleReason // what is stale about it
+	err  error       // it could not be read
 }
 
-// drift is what is not true any more of a dependency list; zero: all is.
-type drift struct{ how, path string }
+// staleReason is what is not true any more of a dependency list; zero: all is.
+type staleReason struct{ kind, path string }
 
 // What the files of a dependency list are to those who read them.
 const (
-	aHeader = "header"
-	aLinked = "linked file"
+	headerFile = "header"
+	linkedFile = "linked file"
 )
 
-// say describes the drift of a file of that sort, "" if there is none.
-func (d drift) say(file string) string {
-	switch d.how {
+// describe describes the drift of a file of that sort, "" if there is none.
+func (d staleReason) describe(file string) string {
+	switch d.kind {
 	case "":
 		return ""
 	case shadowed:
@@ -126,7 +126,7 @@ func (d drift) say(file string) string {
 	case unlisted:
 		return "file embedded under a name that macros make, so that the unit is compiled at each build: see " + d.path
 	}
-	return file + " " + d.how + ": " + d.path
+	return file + " " + d.kind + ": " + d.path
 }
 
 const (
@@ -135,11 +135,11 @@ const (
 	unlisted = "unlisted"
 )
 
-func newWorld(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *world {
-	return &world{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, listings: map[string]string{}, seen: map[string]string{}}
+func newFSView(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *fsView {
+	return &fsView{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, listings: map[string]string{}, seen: map[string]string{}}
 }
 
-func (w *world) digest(p string) (string, error) {
+func (w *fsView) digest(p string) (string, error) {
 	if !path.IsAbs(p) {
 		return w.tree.Digest(p)
 	}
@@ -147,10 +147,10 @@ func (w *world) digest(p string) (string, error) {
 }
 
 // has reports whether a folder holds a name.
-func (w *world) has(dir, name string) bool { return w.namesOf(dir)[name] }
+func (w *fsView) has(dir, name string) bool { return w.namesOf(dir)[name] }
 
 // namesOf are the names in a folder, not to be changed.
-func (w *world) namesOf(dir string) map[string]bool {
+func (w *fsView) namesOf(dir string) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names, ok := w.names[dir]
@@ -165,9 +165,9 @@ func (w *world) namesOf(dir string) map[string]bool {
 	return names
 }
 
-// staleList is stale for the stored list with that digest, looked at once, and
+// checkStored is stale for the stored list with that digest, looked at once, and
 // says it of files of that sort.
-func (w *world) staleList(store *cache.Dir, digest, file string) string {
+func (w *fsView) checkStored(store *cache.Dir, digest, file string) string {
 	w.mu.Lock()
 	state := w.lists[digest]
 	if state == nil {
@@ -178,11 +178,11 @@ func (w *world) staleList(store *cache.Dir, digest, file string) string {
 	state.once.Do(func() {
 		var l *depList
 		if l, state.err = loadDeps(store, digest); state.err == nil {
-			state.why = w.stale(l)
+			state.why = w.checkList(l)
 		}
 	})
 	if state.err == nil {
-		return state.why.say(file)
+		return state.why.describe(file)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,41 +192,41 @@ func (w *world) staleList(store *cache.Dir, digest, file string) string {
 	return state.err.Error()
 }
 
-// stale says what about the list is not true any more.
-func (w *world) stale(l *depList) drift {
+// checkList says what about the list is not true any more.
+func (w *fsView) checkList(l *depList) staleReason {
 	for _, f := range l.files {
 		got, err := w.listed(f.path)
 		switch {
 		case err != nil:
-			return drift{"gone", f.path}
+			return staleReason{"gone", f.path}
 		case got != f.digest:
-			return drift{"changed", f.path}
+			return staleReason{"changed", f.path}
 		}
 	}
 	for _, a := range l.absent {
 		if w.has(a.dir, a.name) {
-			return drift{shadowed, path.Join(a.dir, a.name)}
+			return staleReason{shadowed, path.Join(a.dir, a.name)}
 		}
 	}
 	for _, f := range l.folders {
 		if w.listing(f.path) != f.digest {
-			return drift{relisted, f.path}
+			return staleReason{relisted, f.path}
 		}
 	}
 	for _, p := range l.blocked {
 		if _, err := w.listed(p); err == nil {
-			return drift{shadowed, p}
+			return staleReason{shadowed, p}
 		}
 	}
 	for _, p := range l.unknown {
-		return drift{unlisted, p}
+		return staleReason{unlisted, p}
 	}
-	return drift{}
+	return staleReason{}
 }
 
 // listed is the digest of a file in a list. Units name the same system headers
 // in different lists; each is looked at once.
-func (w *world) listed(p string) (string, error) {
+func (w *fsView) listed(p string) (string, error) {
 	if !path.IsAbs(p) {
 		return w.digest(p)
 	}
@@ -247,8 +247,8 @@ func (w *world) listed(p string) (string, error) {
 
 // record makes the lists of what a compile read: one of the source tree, one
 // of everything else, which many units share. all are the files that it read.
-func (w *world) record(read readings, s search) (tree, system *depList, all []string, err error) {
-	p := newProber(w, s, read.told)
+func (w *fsView) record(read readings, s search) (tree, system *depList, all []string, err error) {
+	p := newCollector(w, s, read.assemblerReported)
 	if err := p.files(read.headers); err != nil {
 		return nil, nil, nil, err
 	}
@@ -261,7 +261,7 @@ func (w *world) record(read readings, s search) (tree, system *depList, all []st
 			return nil, nil, nil, err
 		}
 	}
-	p.flagAsks(read.headers)
+	p.flagReferences(read.headers)
 	return p.tree, p.system, slices.Concat(read.headers, read.assembled, p.embedded), nil
 }
 

@@ -48,8 +48,8 @@ func TestEachTargetHasItsOwnToolchain(t *testing.T) {
 	b.compiles()
 	for _, r := range reqs {
 		res, err := b.manager(own).Build(context.Background(), r)
-		if err != nil || res[0].Action != jit.Hit {
-			t.Errorf("%s alone, after all together: %s, %v", r, res[0].Action, err)
+		if err != nil || res[0].Status != jit.Hit {
+			t.Errorf("%s alone, after all together: %s, %v", r, res[0].Status, err)
 		}
 		e, err := b.manager(own).Explain(context.Background(), r)
 		if err != nil {
@@ -155,12 +155,12 @@ func TestFailureEndsItsOwnModuleOnly(t *testing.T) {
 	if !errors.As(err, &ce) || ce.Source != "src/a.cpp" || errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the failure of src/a.cpp alone", err)
 	}
-	if res[1].Err != nil || res[1].Action != jit.Compiled {
+	if res[1].Err != nil || res[1].Status != jit.Compiled {
 		t.Errorf("the other module: %+v", res[1])
 	}
 	for _, u := range res[0].Units {
-		if u.Action != "" {
-			t.Errorf("%s counts as %s", u.Source, u.Action)
+		if u.Status != "" {
+			t.Errorf("%s counts as %s", u.Source, u.Status)
 		}
 	}
 	wantGone(t, pidFile)
@@ -176,7 +176,7 @@ type recorder struct {
 func (r *recorder) Observe(e jit.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = append(r.said, strings.Join(strings.Fields(string(e.Step)+" "+e.Source+" "+string(e.Action)), " "))
+	r.said = append(r.said, strings.Join(strings.Fields(string(e.Step)+" "+e.Source+" "+string(e.Status)), " "))
 }
 
 func (r *recorder) count(what string) int {

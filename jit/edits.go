@@ -18,46 +18,46 @@ type snapshot struct {
 
 // snapshots are files as they were before a compiler or linker started, by path. A path in the source tree is relative.
 type snapshots struct {
-	w     *world
+	view  *fsView
 	root  string // folder of the source tree on disk, as the compiler reads it
 	files map[string]snapshot
 }
 
-func newSnapshots(w *world, root string) *snapshots {
-	return &snapshots{w: w, root: root, files: map[string]snapshot{}}
+func newSnapshots(w *fsView, root string) *snapshots {
+	return &snapshots{view: w, root: root, files: map[string]snapshot{}}
 }
 
-// where returns where a file is on disk.
-func (s *snapshots) where(p string) string {
+// hostPath returns where a file is on disk.
+func (s *snapshots) hostPath(p string) string {
 	if path.IsAbs(p) {
-		return s.w.tc.Resolve(p)
+		return s.view.tc.Resolve(p)
 	}
 	return filepath.Join(s.root, filepath.FromSlash(p))
 }
 
-// take adds the file as it is now; one that cannot be read is left out.
-func (s *snapshots) take(p string) {
-	if now, err := s.look(p); err == nil {
+// add adds the file as it is now; one that cannot be read is left out.
+func (s *snapshots) add(p string) {
+	if now, err := s.read(p); err == nil {
 		s.files[p] = now
 	}
 }
 
-// look reads the stamp first: a file that changes between stamp and digest has another stamp the next time.
-func (s *snapshots) look(p string) (snapshot, error) {
-	stamp, _, err := s.w.memo.Stamp(s.where(p))
+// read reads the stamp first: a file that changes between stamp and digest has another stamp the next time.
+func (s *snapshots) read(p string) (snapshot, error) {
+	stamp, _, err := s.view.memo.Stamp(s.hostPath(p))
 	if err != nil {
 		return snapshot{}, err
 	}
-	digest, err := s.w.memo.Digest(s.where(p))
+	digest, err := s.view.memo.Digest(s.hostPath(p))
 	return snapshot{digest, stamp}, err
 }
 
-// takeVariant adds the files of a variant.
-func (s *snapshots) takeVariant(store *cache.Dir, v variant) {
+// addDepSet adds the files of a variant.
+func (s *snapshots) addDepSet(store *cache.Dir, v depSet) {
 	for _, digest := range []string{v.Tree, v.System} {
 		if l, err := loadDeps(store, digest); err == nil {
 			for _, f := range l.files {
-				s.take(f.path)
+				s.add(f.path)
 			}
 		}
 	}
@@ -69,9 +69,9 @@ const (
 	maxSnapshotSize = 1 << 20 // bytes
 )
 
-// takeFolder adds the files in and below a folder of the source tree, up to the bounds.
-func (s *snapshots) takeFolder(dir string) {
-	_ = filepath.WalkDir(s.where(dir), func(p string, e os.DirEntry, err error) error {
+// addFolder adds the files in and below a folder of the source tree, up to the bounds.
+func (s *snapshots) addFolder(dir string) {
+	_ = filepath.WalkDir(s.hostPath(dir), func(p string, e os.DirEntry, err error) error {
 		switch {
 		case err != nil || e.IsDir():
 			return nil
@@ -81,14 +81,14 @@ func (s *snapshots) takeFolder(dir string) {
 		rel, err := filepath.Rel(s.root, p)
 		info, gone := e.Info()
 		if err == nil && gone == nil && info.Mode().IsRegular() && info.Size() <= maxSnapshotSize {
-			s.take(filepath.ToSlash(rel))
+			s.add(filepath.ToSlash(rel))
 		}
 		return nil
 	})
 }
 
-// ofTree returns the digests of the files in the source tree.
-func (s *snapshots) ofTree() map[string]string {
+// treeDigests returns the digests of the files in the source tree.
+func (s *snapshots) treeDigests() map[string]string {
 	digests := map[string]string{}
 	for p, f := range s.files {
 		if !path.IsAbs(p) {
@@ -98,25 +98,25 @@ func (s *snapshots) ofTree() map[string]string {
 	return digests
 }
 
-// moment is the one at which a compiler or linker starts.
-type moment struct {
+// baseline is the one at which a compiler or linker starts.
+type baseline struct {
 	started instant
-	known   *snapshots
+	files   *snapshots
 }
 
-// edited names a file that may have been written since before, so that it is not known which text the compiler read; ""
+// changedFile names a file that may have been written since before, so that it is not known which text the compiler read; ""
 // if there is none. A file with a snapshot must be as in the snapshot. The same text is not enough: the compiler may
 // have read another one in between. Of any other file the times decide, unless the clock was set back meanwhile. edited
 // updates the snapshots for a second try.
-func (before moment) edited(ended instant, read []string) (changed string) {
-	s, setBack := before.known, ended.setBackSince(before.started)
+func (before baseline) changedFile(ended instant, read []string) (changed string) {
+	s, setBack := before.files, ended.setBackSince(before.started)
 	for _, p := range read {
 		was, known := s.files[p]
 		if !known && !setBack && !s.touched(p, before.started.stamp) {
 			continue
 		}
-		now, err := s.look(p)
-		if want, listed := s.w.digest(p); err != nil || listed != nil || now != was || now.digest != want {
+		now, err := s.read(p)
+		if want, listed := s.view.digest(p); err != nil || listed != nil || now != was || now.digest != want {
 			changed = p
 		}
 		s.files[p] = now
@@ -127,7 +127,7 @@ func (before moment) edited(ended instant, read []string) (changed string) {
 // touched reports whether a file was written, or put in its place, after a time. The change time counts too: the
 // modification time can be set back, and is when a file is moved or unpacked.
 func (s *snapshots) touched(p string, since time.Time) bool {
-	info, err := os.Stat(s.where(p))
+	info, err := os.Stat(s.hostPath(p))
 	if err != nil || !info.ModTime().Before(since) {
 		return true
 	}

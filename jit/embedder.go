@@ -9,7 +9,7 @@ import (
 
 // assembly adds the files of the assembler's report, and where they were looked
 // for first.
-func (p *prober) assembly(names []string) error {
+func (p *collector) assembly(names []string) error {
 	if err := p.files(names); err != nil {
 		return err
 	}
@@ -18,7 +18,7 @@ func (p *prober) assembly(names []string) error {
 			rel, below := relTo(dir, name)
 			for _, earlier := range p.assembler[:i] {
 				if below {
-					p.look(earlier, rel)
+					p.lookFor(earlier, rel)
 				}
 			}
 		}
@@ -27,13 +27,13 @@ func (p *prober) assembly(names []string) error {
 }
 
 // embed adds a file that a directive in the text of a file reads.
-func (p *prober) embed(e embed, file string) error {
+func (p *collector) embed(e embed, file string) error {
 	if linkTime(p.flags) {
 		return fmt.Errorf("%s has .incbin or .include in assembly, and with -flto the linker reads that file without a report; give this source the flag -fno-lto", file)
 	}
 	found, ok := p.find(e)
 	switch {
-	case ok && !p.told:
+	case ok && !p.assemblerReported:
 		p.present(found)
 		if !slices.Contains(p.embedded, found) {
 			p.embedded = append(p.embedded, found)
@@ -41,7 +41,7 @@ func (p *prober) embed(e embed, file string) error {
 				return p.text(found, nil)
 			}
 		}
-	case !ok && !p.told && !e.certain:
+	case !ok && !p.assemblerReported && !e.certain:
 		p.unknownEmbed(file)
 	}
 	return nil
@@ -57,7 +57,7 @@ func linkTime(flags []string) bool {
 }
 
 // find looks for an embedded file as assemblers do.
-func (p *prober) find(e embed) (name string, ok bool) {
+func (p *collector) find(e embed) (name string, ok bool) {
 	dirs := p.assembler
 	switch {
 	case e.name == "":
@@ -66,7 +66,7 @@ func (p *prober) find(e embed) (name string, ok bool) {
 		dirs, e.name = []string{path.Dir(e.name)}, path.Base(e.name)
 	}
 	for _, dir := range dirs {
-		if p.look(dir, e.name) {
+		if p.lookFor(dir, e.name) {
 			return path.Join(dir, e.name), true
 		}
 	}
@@ -75,7 +75,7 @@ func (p *prober) find(e embed) (name string, ok bool) {
 
 // unknownEmbed notes that the embedded file is not known, so that the list never holds.
 // Builds trust the lists of a prebuilt library.
-func (p *prober) unknownEmbed(where string) {
+func (p *collector) unknownEmbed(where string) {
 	if !slices.Contains(p.system.unknown, where) {
 		p.system.unknown = append(p.system.unknown, where)
 	}

@@ -202,11 +202,11 @@ func TestExchangedRecordsOfPrebuiltCache(t *testing.T) {
 			t.Errorf("%s exchanged: with a compiler a build gives %v, %v; want %v", what, got, err, want)
 		}
 		store := openStore(t, filepath.Join(t.TempDir(), "cache"))
-		tier, err := cache.OpenTier(made, cache.Options{})
+		tier, err := cache.OpenReadOnly(made, cache.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		store.Over(tier)
+		store.AddReadOnly(tier)
 		verify(t, what, store, p[0], p[1])
 		exchange(t, p)
 	}

@@ -15,11 +15,11 @@ import (
 type Explanation struct {
 	Module    string            `json:"module"`
 	Target    string            `json:"target"`
-	Spec      string            `json:"spec"`       // part of the module, "" for the whole
+	Part      string            `json:"part"`       // part of the module, "" for the whole
 	Whole     bool              `json:"whole"`      // the cache has the whole module, which a call takes then
 	LastBuilt *time.Time        `json:"last_built"` // nil: never with this cache
 	Compiler  string            `json:"compiler"`   // its version line
-	Toolchain []toolchain.Part  `json:"toolchain"`
+	Toolchain []toolchain.File  `json:"toolchain"`
 	Units     []UnitExplanation `json:"units"`
 	Link      LinkExplanation   `json:"link"`
 	// Replaced are the files of the toolchain that are not those of the last
@@ -36,7 +36,7 @@ type UnitExplanation struct {
 	Values  string         `json:"values"` // of axes that it is compiled for
 	Pass    toolchain.Pass `json:"pass,omitempty"`
 	Key     cache.Key      `json:"key"`
-	Action  Action         `json:"action"` // Hit, or Compiled: what a build would do now
+	Status  Status         `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string         `json:"reason"`
 	Lines   cache.Lines    `json:"lines"`   // the labelled parts of the key
 	Headers cache.Lines    `json:"headers"` // files of the source tree that the last compile read
@@ -59,27 +59,27 @@ type Change struct {
 // Explain looks without building anything.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
-	s := &session{m: m, worlds: map[string]*world{}}
+	s := &session{m: m, views: map[string]*fsView{}}
 	units, l, err := s.plan(ctx, r)
 	if err != nil {
 		return s.explainPrebuilt(ctx, r, err)
 	}
-	last := m.loadLast(r)
+	last := m.loadBuildRecord(r)
 	e, err := explain(r, units, l, last)
 	if err != nil {
 		return nil, err
 	}
 	if e.LastBuilt != nil {
-		e.Replaced = replaced(loadParts(m.opts.Cache, last.By.Digest), l.tc.Parts)
+		e.Replaced = replaced(loadParts(m.opts.Cache, last.Toolchain.Digest), l.tc.Files)
 	}
-	e.Whole = s.hasWhole(ctx, r)
+	e.Whole = s.hasWholeModule(ctx, r)
 	_ = m.opts.Memo.Save() // only spares hashing the next time
 	return e, nil
 }
 
 // explain explains the plan of a request.
-func explain(r Request, units []*unit, l *link, last lastBuild) (*Explanation, error) {
-	e := &Explanation{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Parts}
+func explain(r Request, units []*unit, l *link, last buildRecord) (*Explanation, error) {
+	e := &Explanation{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Files}
 	if !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
 	}
@@ -100,13 +100,13 @@ func (u *unit) explain() (UnitExplanation, error) {
 	if err := u.identify(); err != nil {
 		return UnitExplanation{}, err
 	}
-	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Action: Compiled, Lines: readable(u.lines)}
+	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Status: Compiled, Lines: readable(u.lines)}
 	res, found, why := u.lookup()
 	x.Reason = why
-	last := u.last()
+	last := u.recorded()
 	lines := last
 	if found {
-		x.Action, x.Reason, lines = res.Action, res.Reason, res.lines
+		x.Status, x.Reason, lines = res.Status, res.Reason, res.lines
 	}
 	x.found = res
 	x.found.Source, x.found.Pass = u.plan.Source, u.pass
@@ -174,12 +174,12 @@ func changes(before, after cache.Lines) []Change {
 func (u *unit) headerChanges() []Change {
 	var out []Change
 	labels := []string{"headers", "system headers"}
-	if u.believe {
+	if u.trustToolchain {
 		labels = labels[:1]
 	}
 	for _, label := range labels {
-		for _, c := range u.w.changes(u.list(u.last(), label), aHeader) {
-			if c.Label != aHeader+" "+u.plan.Source {
+		for _, c := range u.view.changes(u.list(u.recorded(), label), headerFile) {
+			if c.Label != headerFile+" "+u.plan.Source {
 				out = append(out, c)
 			}
 		}
@@ -188,7 +188,7 @@ func (u *unit) headerChanges() []Change {
 }
 
 // changes holds a list of files of that sort against the files as they are now.
-func (w *world) changes(l *depList, file string) []Change {
+func (w *fsView) changes(l *depList, file string) []Change {
 	var out []Change
 	if l == nil {
 		return nil
@@ -227,13 +227,13 @@ func (w *world) changes(l *depList, file string) []Change {
 type Command struct {
 	Module    string         `json:"module"`
 	Target    string         `json:"target"`
-	Spec      string         `json:"spec"` // part of the module, "" for the whole
+	Part      string         `json:"part"` // part of the module, "" for the whole
 	Directory string         `json:"directory"`
 	File      string         `json:"file"`
 	Values    string         `json:"values"` // of axes that the file is compiled for
 	Pass      toolchain.Pass `json:"pass,omitempty"`
 	Arguments []string       `json:"arguments"`
-	Action    Action         `json:"action"` // what a build would do now
+	Status    Status         `json:"status"` // what a build would do now
 	Reason    string         `json:"reason"`
 }
 
@@ -244,7 +244,7 @@ func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 // cache would spare. Nothing is run.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
-	s := &session{m: m, worlds: map[string]*world{}}
+	s := &session{m: m, views: map[string]*fsView{}}
 	root, err := m.opts.Tree.Dir(ctx)
 	if err != nil {
 		return nil, err
@@ -260,14 +260,14 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Action: Compiled}
+			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Status: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
 			res, found, why := u.lookup()
 			switch made, twice := first[u.key]; {
 			case found && !m.opts.Force:
-				c.Action, c.Reason = res.Action, res.Reason
+				c.Status, c.Reason = res.Status, res.Reason
 			case twice:
-				c.Action, c.Reason = Hit, "compiled with "+made
+				c.Status, c.Reason = Hit, "compiled with "+made
 			default:
 				c.Reason, first[u.key] = why, c.Target
 			}

@@ -34,12 +34,12 @@ func labels(list []jit.Change) string {
 
 func TestExplainTheLink(t *testing.T) {
 	b := newBench(t)
-	if x := b.explain().Link; x.Action != jit.Compiled || x.Key != "" || x.Reason != "an object is to be compiled" {
+	if x := b.explain().Link; x.Status != jit.Compiled || x.Key != "" || x.Reason != "an object is to be compiled" {
 		t.Errorf("before the first build: %+v", x)
 	}
 	b.build()
 	first := b.explain().Link
-	if first.Action != jit.Hit || first.Key == "" || len(first.Changes) != 0 {
+	if first.Status != jit.Hit || first.Key == "" || len(first.Changes) != 0 {
 		t.Errorf("after it: %+v", first)
 	}
 	if got, ok := first.Lines.Get("object src/a.cpp"); !ok || len(got) != 64 {
@@ -48,10 +48,10 @@ func TestExplainTheLink(t *testing.T) {
 
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 	x := b.explain()
-	if x.Link.Action != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" || !strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
+	if x.Link.Status != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" || !strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
 		t.Errorf("a link flag: %+v", x.Link)
 	}
-	if x.Units[0].Action != jit.Hit {
+	if x.Units[0].Status != jit.Hit {
 		t.Errorf("the unit: %+v", x.Units[0])
 	}
 	b.write("config.toml", testConfig)
@@ -91,7 +91,7 @@ func TestWhatAnArtifactStandsFor(t *testing.T) {
 		t.Errorf("two compiles of at least 0.3 s: %g s", first.Artifact.Seconds)
 	}
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
-	if again := b.build(); again.Units[0].Action != jit.Hit || again.Artifact.Digest == first.Artifact.Digest || again.Artifact.Seconds < 0.6 {
+	if again := b.build(); again.Units[0].Status != jit.Hit || again.Artifact.Digest == first.Artifact.Digest || again.Artifact.Seconds < 0.6 {
 		t.Errorf("only linked: %+v", again)
 	}
 }
@@ -155,7 +155,7 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 		"unit missed src/a.cpp": {"reason"}, "unit started src/a.cpp": {"reason"}, "unit finished src/a.cpp": {"seconds"},
 		"unit published src/a.cpp": {"key", "digest"}, "unit missed src/b.cpp": {"reason"},
 		"link missed": {}, "link started": {}, "link finished": {"seconds"}, "link published": {"key", "digest"},
-		"module finished": {"seconds", "action"},
+		"module finished": {"seconds", "status"},
 	}
 	got := steps()
 	for name, fields := range want {
@@ -167,7 +167,7 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 	}
 	got = steps()
 	for _, name := range []string{"unit hit src/a.cpp", "unit hit src/b.cpp", "link hit"} {
-		if got[name]["action"] != "hit" {
+		if got[name]["status"] != "hit" {
 			t.Errorf("%q: %v", name, got[name])
 		}
 	}
@@ -179,7 +179,7 @@ func TestRebuildComparesBytes(t *testing.T) {
 	b.compiles()
 	ctx := context.Background()
 	list, err := b.manager().Rebuild(ctx, demo(t))
-	if err != nil || len(list) != 1 || !list[0].Same() || list[0].Skipped != "" || len(list[0].Units) != 2 || list[0].Rebuilt == "" {
+	if err != nil || len(list) != 1 || !list[0].Identical() || list[0].Skipped != "" || len(list[0].Units) != 2 || list[0].Rebuilt == "" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if n := b.compiles(); n != 2 {
@@ -203,7 +203,7 @@ func TestRebuildComparesBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err = b.manager().Rebuild(ctx, demo(t))
-	if err != nil || list[0].Same() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt || list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
+	if err != nil || list[0].Identical() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt || list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
 		t.Errorf("a compiler that is not reproducible: %+v, %v", list, err)
 	}
 }

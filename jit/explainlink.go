@@ -11,19 +11,18 @@ import (
 // LinkExplanation is the part of an [Explanation] for the link.
 type LinkExplanation struct {
 	Key     cache.Key   `json:"key"`    // "" until all objects are known
-	Action  Action      `json:"action"` // Hit, or Compiled: what a build would do now
+	Status  Status      `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
 	Lines   cache.Lines `json:"lines"`
-	Files   cache.Lines `json:"files"` // that the last link read beside its objects and the toolchain
 	Changes []Change    `json:"changes"`
 }
 
 // unknownObject stands for an object that is still to be compiled.
 const unknownObject = "(to be compiled)"
 
-func (l *link) explain(units []UnitResult, last lastBuild) LinkExplanation {
+func (l *link) explain(units []UnitResult, last buildRecord) LinkExplanation {
 	l.identify(units)
-	x := LinkExplanation{Key: l.key, Action: Compiled}
+	x := LinkExplanation{Key: l.key, Status: Compiled}
 	for i, u := range units {
 		if u.ref.Object == "" {
 			x.Key = ""
@@ -33,41 +32,23 @@ func (l *link) explain(units []UnitResult, last lastBuild) LinkExplanation {
 	x.Lines = readable(l.lines)
 	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
 	x.Reason = l.why(x, last)
-	lines := last.Link
-	if x.Key != "" {
-		_, ok, why := l.find()
-		switch {
-		case ok:
-			x.Action, x.Reason, lines = Hit, "unchanged", l.resultLines()
-		case why != "":
-			x.Reason = why
-		}
+	if x.Key == "" {
+		return x
 	}
-	l.explainFiles(&x, lines, last.Link)
+	switch _, ok, why := l.find(); {
+	case ok:
+		x.Status, x.Reason = Hit, "unchanged"
+	case why != "":
+		x.Reason = why
+	}
 	return x
 }
 
-// explainFiles lists what a link of those lines read, and what has changed of
-// it since the last.
-func (l *link) explainFiles(x *LinkExplanation, lines, last cache.Lines) {
-	for _, label := range []string{treeFiles, systemFiles} {
-		if list := listOf(l.m.opts.Cache, lines, label); list != nil {
-			for _, f := range list.files {
-				x.Files.Add(f.path, f.digest)
-			}
-		}
-		if l.believe && label == systemFiles {
-			continue
-		}
-		x.Changes = append(x.Changes, l.w.changes(listOf(l.m.opts.Cache, last, label), aLinked)...)
-	}
-}
-
 // why is the reason of a link that is to be done.
-func (l *link) why(x LinkExplanation, last lastBuild) string {
+func (l *link) why(x LinkExplanation, last buildRecord) string {
 	switch {
 	case x.Key == "":
-		if l.believe {
+		if l.trustToolchain {
 			return "an object would be another"
 		}
 		return "an object is to be compiled"
@@ -81,7 +62,7 @@ func (l *link) why(x LinkExplanation, last lastBuild) string {
 
 // replaced compares the files of two toolchains by their names. Several may
 // have one name.
-func replaced(before, after []toolchain.Part) []Change {
+func replaced(before, after []toolchain.File) []Change {
 	if len(before) == 0 {
 		return nil // nobody knows
 	}
@@ -96,7 +77,7 @@ func replaced(before, after []toolchain.Part) []Change {
 	return out
 }
 
-func byName(parts []toolchain.Part) map[string]string {
+func byName(parts []toolchain.File) map[string]string {
 	digests := map[string][]string{}
 	for _, p := range parts {
 		digests[p.Name] = append(digests[p.Name], p.Digest)

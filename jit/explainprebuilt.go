@@ -9,16 +9,16 @@ func (s *session) explainPrebuilt(ctx context.Context, r Request, why error) (*E
 		return nil, why
 	}
 	var e *Explanation
-	for q, last := range s.m.lastBuilds(r) {
-		units, link, err := s.planBelieved(ctx, q, last)
+	for q, last := range s.m.buildRecords(r) {
+		units, link, err := s.planPrebuilt(ctx, q, last)
 		if err != nil {
 			return nil, err
 		}
 		if e, err = explain(q, units, link, last); err != nil {
 			return nil, err
 		}
-		e.Toolchain, e.NoCompiler = loadParts(s.m.opts.Cache, last.By.Digest), why.Error()
-		if e.Link.Action == Hit {
+		e.Toolchain, e.NoCompiler = loadParts(s.m.opts.Cache, last.Toolchain.Digest), why.Error()
+		if e.Link.Status == Hit {
 			break
 		}
 	}

@@ -40,7 +40,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 		return err
 	}
 	a := r.Artifact
-	a.LinkKey, a.LastKey, a.Units, a.LinkInputs = r.last.Recent.Link, r.madeKey(), r.last.Refs, r.last.LinkInputs
+	a.LinkKey, a.BuildRecordKey, a.Units = r.record.RecentBuild.Link, r.recordKey(), r.record.Refs
 	a.Exported = true
 	a, err = to.AddArtifact(stage, library, a)
 	if err != nil {
@@ -53,19 +53,19 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 		return err
 	}
 	_, err = to.Clean(cache.CleanRequest{Match: func(old cache.Artifact) bool {
-		return old.Module == a.Module && old.Target == a.Target && old.Spec == a.Spec && old.ID != a.ID
+		return old.Module == a.Module && old.Target == a.Target && old.Part == a.Part && old.ID != a.ID
 	}})
 	return err
 }
 
-// madeKey is the key of the last build of what the artifact is: the whole
+// recordKey is the key of the last build of what the artifact is: the whole
 // module may answer the request for a part.
-func (r Result) madeKey() cache.Key {
+func (r Result) recordKey() cache.Key {
 	made := r.Request
-	if r.Artifact.Spec == "" {
-		made.Spec = opconfig.Spec{}
+	if r.Artifact.Part == "" {
+		made.Part = opconfig.Part{}
 	}
-	return lastKey(made)
+	return buildRecordKey(made)
 }
 
 func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
@@ -80,24 +80,17 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 		data, err := from.Get(kind, key)
 		put(kind, key, data, err)
 	}
-	for _, ref := range r.last.Refs {
+	for _, ref := range r.record.Refs {
 		for _, deps := range ref.Deps {
 			carry(cache.DepList, cache.Key(deps))
 		}
 		carry(cache.Object, ref.Result)
-		data, err := json.Marshal([]variant{{Tree: ref.Deps[0], System: ref.Deps[1]}})
+		data, err := json.Marshal([]depSet{{Tree: ref.Deps[0], System: ref.Deps[1]}})
 		put(cache.Manifest, ref.Unit, data, err)
 	}
-	if in := r.last.LinkInputs; in != nil {
-		for _, deps := range in.Deps {
-			carry(cache.DepList, cache.Key(deps))
-		}
-		data, err := json.Marshal([]variant{inputsVariant(in)})
-		put(cache.Manifest, in.Unit, data, err)
-	}
-	carry(cache.Compiler, r.last.Compiler)
-	put(cache.Linked, r.last.Recent.Link, []byte(r.Artifact.ID), nil)
-	data, err := json.Marshal(r.last)
-	put(cache.Last, r.madeKey(), data, err)
+	carry(cache.Compiler, r.record.Compiler)
+	put(cache.Linked, r.record.RecentBuild.Link, []byte(r.Artifact.ID), nil)
+	data, err := json.Marshal(r.record)
+	put(cache.BuildRecord, r.recordKey(), data, err)
 	return errors.Join(errs...)
 }

@@ -23,61 +23,61 @@ type failureRecord struct {
 	Time   time.Time         // when it was, for people
 	Limit  time.Duration     // the time limit, when that was the reason
 	Seen   map[string]string // files of the source tree, as far as known when it began
-	Inputs *variant          // all that it has read; nil when that or its fault is not certain
+	Inputs *depSet           // all that it has read; nil when that or its fault is not certain
 	Error  CompileError
 }
 
-// isNews says whether the failure came after before was looked at.
-func (f *failureRecord) isNews(before *failureRecord) bool {
+// isNewerThan says whether the failure came after before was looked at.
+func (f *failureRecord) isNewerThan(before *failureRecord) bool {
 	return f != nil && (before == nil || f.ID != before.ID)
 }
 
-// remembered is the error for who asks again.
-func (f *failureRecord) remembered() *CompileError {
+// cachedError is the error for who asks again.
+func (f *failureRecord) cachedError() *CompileError {
 	e := f.Error
 	e.Remembered = f.Time
 	return &e
 }
 
-// concerns says whether this unit would fail likewise: it allows no more time,
+// applies says whether this unit would fail likewise: it allows no more time,
 // and the files have not been mended since.
-func (u *unit) concerns(f *failureRecord) bool {
+func (u *unit) applies(f *failureRecord) bool {
 	if f.Limit > 0 && u.timeout > f.Limit {
 		return false
 	}
 	for p, digest := range f.Seen {
-		if now, err := u.w.digest(p); err != nil || now != digest {
+		if now, err := u.view.digest(p); err != nil || now != digest {
 			return false
 		}
 	}
 	return true
 }
 
-// repeats says whether a compile now would read exactly what the failed one
+// wouldRepeat says whether a compile now would read exactly what the failed one
 // has read, so that it would fail again.
-func (u *unit) repeats(f *failureRecord) bool {
+func (u *unit) wouldRepeat(f *failureRecord) bool {
 	return f != nil && f.Inputs != nil &&
-		u.w.staleList(u.m.opts.Cache, f.Inputs.Tree, aHeader) == "" && u.w.staleList(u.m.opts.Cache, f.Inputs.System, aHeader) == ""
+		u.view.checkStored(u.m.opts.Cache, f.Inputs.Tree, headerFile) == "" && u.view.checkStored(u.m.opts.Cache, f.Inputs.System, headerFile) == ""
 }
 
-// rememberedFailure returns the error of an earlier compile of the same
+// cachedFailure returns the error of an earlier compile of the same
 // inputs, nil when there is none.
-func (u *unit) rememberedFailure() *CompileError {
-	if f := u.lastFailure(); u.repeats(f) {
-		return f.remembered()
+func (u *unit) cachedFailure() *CompileError {
+	if f := u.lastFailure(); u.wouldRepeat(f) {
+		return f.cachedError()
 	}
 	return nil
 }
 
-// toldFailure is what a unit that had to wait for the lock learns: the failure
+// failureWhileWaiting is what a unit that had to wait for the lock learns: the failure
 // of before's successor, or of one that is remembered.
-func (u *unit) toldFailure(before *failureRecord) *CompileError {
+func (u *unit) failureWhileWaiting(before *failureRecord) *CompileError {
 	f := u.lastFailure()
 	switch {
-	case f.isNews(before) && u.concerns(f):
+	case f.isNewerThan(before) && u.applies(f):
 		return &f.Error
-	case u.repeats(f):
-		return f.remembered()
+	case u.wouldRepeat(f):
+		return f.cachedError()
 	}
 	return nil
 }
@@ -106,34 +106,34 @@ func storeFailure(store *cache.Dir, key cache.Key, f failureRecord) {
 
 // failedRun is a compile that has just failed.
 type failedRun struct {
-	stage   *cache.Stage
-	root    string
-	command command
-	outcome outcome
-	before  moment
+	stage    *cache.Stage
+	root     string
+	command  command
+	outcome  outcome
+	baseline baseline
 }
 
 // failedInputs returns what a failed compile depends on, nil when that is not
 // certain: then the next one compiles again.
-func (u *unit) failedInputs(ctx context.Context, r failedRun) *variant {
-	if !blamesInputs(r.outcome) {
+func (u *unit) failedInputs(ctx context.Context, r failedRun) *depSet {
+	if !isInputError(r.outcome) {
 		return nil
 	}
 	read, ok := u.failedReads(ctx, r)
 	if !ok {
 		return nil
 	}
-	tree, system, read, err := u.w.record(readings{headers: read}, u.search(r.root))
+	tree, system, read, err := u.view.record(readings{headers: read}, u.search(r.root))
 	if err != nil || !u.addMissing(tree, system, read, r.outcome.output) {
 		return nil
 	}
-	if r.before.edited(u.m.clock(), read) != "" {
+	if r.baseline.changedFile(u.m.clock(), read) != "" {
 		return nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
 		return nil
 	}
-	v, err := storeVariant(u.m.opts.Cache, tree, system)
+	v, err := storeDepSet(u.m.opts.Cache, tree, system)
 	if err != nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	c.argv = u.argv(r.root, r.stage.File(againObject), r.stage.File(againDepFile))
 	c.argv = slices.Insert(c.argv, 1, "-H")
 	out, err := c.run(ctx)
-	if err != nil || !blamesInputs(out) {
+	if err != nil || !isInputError(out) {
 		return nil, false
 	}
 	read = append(depfile.ParseTrace(out.output), u.plan.Source)
@@ -197,7 +197,7 @@ func (u *unit) addMissing(tree, system *depList, read []string, output []byte) b
 			dirs, name = []string{path.Dir(name)}, path.Base(name)
 		}
 		for _, dir := range dirs {
-			a, absent := u.w.absence(dir, name)
+			a, absent := u.view.absence(dir, name)
 			if !absent {
 				return false
 			}

@@ -76,7 +76,7 @@ func actions(res []jit.Result) string {
 	var words []string
 	for _, r := range res {
 		for _, u := range r.Units {
-			words = append(words, r.Target.String()+string(u.Pass)+":"+string(u.Action))
+			words = append(words, r.Target.String()+string(u.Pass)+":"+string(u.Status))
 		}
 	}
 	return strings.Join(words, " ")
@@ -157,7 +157,7 @@ func TestRealGPUCompilers(t *testing.T) {
 func TestLineInfoNamesTheCheckout(t *testing.T) {
 	tests := []struct {
 		tool, variable, target, flag string
-		want                         jit.Action
+		want                         jit.Status
 	}{
 		{"nvcc", "NVCC", "sm_80", "-lineinfo", jit.Compiled},
 		{"nvcc", "NVCC", "sm_80", "-O2", jit.Hit},
@@ -177,8 +177,8 @@ func TestLineInfoNamesTheCheckout(t *testing.T) {
 			t.Errorf("%s %s in another checkout: %s (%s), want %s", tt.tool, tt.flag, action, why, tt.want)
 		}
 		again := one.buildFor(tt.variable, compiler, tt.target)
-		if again[0].Action != jit.Hit || again[0].Artifact.Digest != first[0].Artifact.Digest {
-			t.Errorf("%s %s in the same checkout: %s", tt.tool, tt.flag, again[0].Action)
+		if again[0].Status != jit.Hit || again[0].Artifact.Digest != first[0].Artifact.Digest {
+			t.Errorf("%s %s in the same checkout: %s", tt.tool, tt.flag, again[0].Status)
 		}
 	}
 }

@@ -222,8 +222,8 @@ func TestTimesJump(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if res := b.wantValue("times moved by "+by.String(), 3); res.Action != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
-			t.Errorf("times moved by %s: %s", by, res.Action)
+		if res := b.wantValue("times moved by "+by.String(), 3); res.Status != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
+			t.Errorf("times moved by %s: %s", by, res.Status)
 		}
 		b.write("include/only_a.h", "#define ONLY_A 7\n")
 		b.wantValue("edited then", 8)

@@ -113,13 +113,13 @@ func (m *Manager) onDisk(tc *toolchain.Toolchain, p string) (string, bool) {
 	return m.opts.Tree.Path(p)
 }
 
-// Surroundings are where a build that fails may be mended: what the last good
+// FailureInputs are where a build that fails may be mended: what the last good
 // build of the request read, whose contents now are for the caller to look at,
 // and the folders of the module's sources and headers.
-func (m *Manager) Surroundings(ctx context.Context, r Request) Inputs {
+func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	in := Inputs{Files: map[string]string{}}
 	if tc, err := m.toolchain(ctx, r.Target); err == nil {
-		for _, ref := range m.loadLast(r).Refs {
+		for _, ref := range m.loadBuildRecord(r).Refs {
 			for _, digest := range ref.Deps {
 				_ = m.addList(&in, tc, digest) // cleaned away: the folders are left
 			}

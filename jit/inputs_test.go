@@ -54,7 +54,7 @@ func TestInputs(t *testing.T) {
 	if got := m.ConfigInputs().Files[filepath.Join(root, "config.toml")]; got != cache.SHA256([]byte(testConfig)) {
 		t.Errorf("the configuration: %q", got)
 	}
-	around := m.Surroundings(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
+	around := m.FailureInputs(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
 	if _, listed := around.Files[filepath.Join(root, "include/both.h")]; !listed || len(around.Folders) != 2 {
 		t.Errorf("around it: %v in %v", listed, around.Folders)
 	}

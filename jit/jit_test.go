@@ -181,8 +181,8 @@ func (b *bench) expect(what string, want map[string]string) jit.Result {
 	res := b.build()
 	for _, u := range res.Units {
 		reason, compiled := want[u.Source]
-		if got := u.Action == jit.Compiled; got != compiled || compiled && !strings.Contains(u.Reason, reason) {
-			b.t.Errorf("%s: %s: %s (%s), want compiled %v, reason %q", what, u.Source, u.Action, u.Reason, compiled, reason)
+		if got := u.Status == jit.Compiled; got != compiled || compiled && !strings.Contains(u.Reason, reason) {
+			b.t.Errorf("%s: %s: %s (%s), want compiled %v, reason %q", what, u.Source, u.Status, u.Reason, compiled, reason)
 		}
 	}
 	if n := b.compiles(); n != len(want) {
@@ -198,8 +198,8 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	}
 	first := b.expect("cold", both("never built"))
 	again := b.expect("unchanged", nil)
-	if first.Artifact.Digest != again.Artifact.Digest || again.Action != jit.Hit {
-		t.Errorf("the second build gave %s (%s), the first %s", again.Artifact.Digest, again.Action, first.Artifact.Digest)
+	if first.Artifact.Digest != again.Artifact.Digest || again.Status != jit.Hit {
+		t.Errorf("the second build gave %s (%s), the first %s", again.Artifact.Digest, again.Status, first.Artifact.Digest)
 	}
 
 	b.write("include/only_a.h", "#define ONLY_A 4\n")
@@ -220,7 +220,7 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1))
 	b.expect("a flag", both("flags changed"))
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1)+"\n[module.module_demo.link_flags]\ncommon = [\"-Wl,-z,now\"]\n")
-	if res := b.expect("a link flag", nil); res.Action != jit.Compiled {
+	if res := b.expect("a link flag", nil); res.Status != jit.Compiled {
 		t.Error("another link flag did not link again")
 	}
 }
@@ -257,7 +257,7 @@ func TestWhatMustNotMatter(t *testing.T) {
 	}
 	b.expect("another time of a file", nil)
 	res := b.build(func(o *jit.Options) { o.Jobs = 7; o.Timeout = time.Hour })
-	if res.Action != jit.Hit {
+	if res.Status != jit.Hit {
 		t.Error("jobs or timeout went into a key")
 	}
 }

@@ -116,31 +116,29 @@ func requestKeys(t *testing.T, out *strings.Builder, m *Manager, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := mod.Specs(arch, opconfig.Selection{})
+	parts, err := mod.Parts(arch, opconfig.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range append([]opconfig.Spec{{}}, parts...) {
-		r := Request{Module: mod.Name, Target: arch, Spec: part}
-		s := &session{m: m, worlds: map[string]*world{}}
+	for _, part := range append([]opconfig.Part{{}}, parts...) {
+		r := Request{Module: mod.Name, Target: arch, Part: part}
+		s := &session{m: m, views: map[string]*fsView{}}
 		units, link, err := s.planWith(context.Background(), r, mod, keyToolchains()[name])
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(out, "%s\n  build record %s\n", r, lastKey(r))
+		fmt.Fprintf(out, "%s\n  build record %s\n", r, buildRecordKey(r))
 		results := make([]UnitResult, len(units))
 		for i, u := range units {
 			if err := u.identify(); err != nil {
 				t.Fatal(err)
 			}
-			object := u.resultLines(variant{Tree: cache.SHA256([]byte("tree")), System: cache.SHA256([]byte("system"))}).Key()
+			object := u.resultLines(depSet{Tree: cache.SHA256([]byte("tree")), System: cache.SHA256([]byte("system"))}).Key()
 			fmt.Fprintf(out, "  unit %s %s %s id %s\n    object %s\n", u.name(), u.plan.Values, u.key, u.id(), object)
 			results[i] = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass}
 			results[i].ref.Object = cache.SHA256([]byte(u.name()))
 		}
 		link.identify(results)
 		fmt.Fprintf(out, "  link %s\n", link.key)
-		link.inputs = &variant{Tree: cache.SHA256([]byte("files")), System: cache.SHA256([]byte("system files"))}
-		fmt.Fprintf(out, "    with files that flags name %s\n", link.resultKey())
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // listing is a digest of all names below a folder, links followed, each folder
 // once.
-func (w *world) listing(dir string) string {
+func (w *fsView) listing(dir string) string {
 	w.mu.Lock()
 	known := w.listings[dir]
 	w.mu.Unlock()
@@ -28,7 +28,7 @@ func (w *world) listing(dir string) string {
 	return known
 }
 
-func (w *world) list(to io.Writer, dir, below string, seen map[string]bool) {
+func (w *fsView) list(to io.Writer, dir, below string, seen map[string]bool) {
 	names := w.namesOf(dir)
 	if len(names) == 0 {
 		return
@@ -45,7 +45,7 @@ func (w *world) list(to io.Writer, dir, below string, seen map[string]bool) {
 }
 
 // realDir tells folders apart that links may give several names.
-func (w *world) realDir(dir string) string {
+func (w *fsView) realDir(dir string) string {
 	where, onDisk := w.tc.Resolve(dir), true
 	if !path.IsAbs(dir) {
 		where, onDisk = w.tree.Path(dir)

@@ -30,7 +30,7 @@ func logEvent(log *zerolog.Logger, e Event) {
 
 func addStrings(line *zerolog.Event, e Event) {
 	for _, f := range []struct{ name, value string }{
-		{"module", e.Module}, {"target", e.Target}, {"spec", e.Spec}, {"source", e.Source}, {"pass", string(e.Pass)}, {"values", e.Values}, {"action", string(e.Action)},
+		{"module", e.Module}, {"target", e.Target}, {"part", e.Part}, {"source", e.Source}, {"pass", string(e.Pass)}, {"values", e.Values}, {"status", string(e.Status)},
 		{"reason", e.Reason}, {"key", e.Key.Short()}, {"digest", e.Digest},
 	} {
 		if f.value != "" {

@@ -120,7 +120,7 @@ func hits() []mutation {
 		{name: "time and log", env: map[string]string{"TZ": "Asia/Tokyo", "SOURCE_DATE_EPOCH": "12345", "AITER_LOG_LEVEL": "trace"}},
 		{name: "no compiler: the one recorded is believed", env: map[string]string{"CXX": "no-such-compiler"}},
 		{name: "jobs", with: func(o *jit.Options) { o.Jobs = 7 }},
-		{name: "time limits", with: func(o *jit.Options) { o.Timeout, o.Wait = time.Hour, time.Hour }},
+		{name: "time limits", with: func(o *jit.Options) { o.Timeout, o.LockTimeout = time.Hour, time.Hour }},
 		{name: "observer", with: func(o *jit.Options) { o.Observer = new(recorder) }},
 	}
 }
@@ -185,7 +185,7 @@ func (b *bench) apply(m mutation) (undo func()) {
 func TestMutations(t *testing.T) {
 	b := mutationBench(t)
 	base := b.build()
-	try := func(m mutation) jit.Action {
+	try := func(m mutation) jit.Status {
 		t.Helper()
 		undo := b.apply(m)
 		defer undo()
@@ -197,7 +197,7 @@ func TestMutations(t *testing.T) {
 		if err != nil {
 			return jit.Compiled // a header in the way that does not fit is a miss as well
 		}
-		return res[0].Action
+		return res[0].Status
 	}
 	for _, m := range misses() {
 		if try(m) != jit.Compiled {
@@ -243,11 +243,11 @@ func TestMutationsOfNoContent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if res := other.build(); res.Action != jit.Hit || res.Artifact.Digest != base.Artifact.Digest {
-		t.Errorf("another path, other times, another order: %s, library %s", res.Action, res.Artifact.Digest)
+	if res := other.build(); res.Status != jit.Hit || res.Artifact.Digest != base.Artifact.Digest {
+		t.Errorf("another path, other times, another order: %s, library %s", res.Status, res.Artifact.Digest)
 	}
 	other.cacheDir = filepath.Join(t.TempDir(), "cache")
-	if res := other.build(); res.Action != jit.Compiled || res.Artifact.Digest != base.Artifact.Digest {
-		t.Errorf("built anew elsewhere: %s, library %s, want %s", res.Action, res.Artifact.Digest, base.Artifact.Digest)
+	if res := other.build(); res.Status != jit.Compiled || res.Artifact.Digest != base.Artifact.Digest {
+		t.Errorf("built anew elsewhere: %s, library %s, want %s", res.Status, res.Artifact.Digest, base.Artifact.Digest)
 	}
 }

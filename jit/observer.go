@@ -42,11 +42,11 @@ type Event struct {
 	Step    Step
 	Module  string
 	Target  string
-	Spec    string         // of the module's part, "" for the whole: "causal_conv1d_fwd dtype=float16"
+	Part    string         // of the module's part, "" for the whole: "causal_conv1d_fwd dtype=float16"
 	Source  string         // of a unit; "" for a link or a module
 	Values  string         // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
 	Pass    toolchain.Pass // of a unit that is compiled in two
-	Action  Action         // of a finished unit, link or module
+	Status  Status         // of a finished unit, link or module
 	Reason  string         // why a unit was compiled, or not
 	Units   int            // of a started module
 	Seconds float64
@@ -66,17 +66,17 @@ func unitName(source string, pass toolchain.Pass) string {
 	return source + " (" + string(pass) + ")"
 }
 
-type nobody struct{}
+type nopObserver struct{}
 
-func (nobody) Observe(Event) {}
+func (nopObserver) Observe(Event) {}
 
-// Action says what was done for a unit.
-type Action string
+// Status says what was done for a unit.
+type Status string
 
 // The actions.
 const (
-	Hit      Action = "hit"      // taken from the cache
-	Compiled Action = "compiled" // made anew
+	Hit      Status = "hit"      // taken from the cache
+	Compiled Status = "compiled" // made anew
 )
 
 func since(start time.Time) float64 { return time.Since(start).Seconds() }

@@ -75,7 +75,7 @@ func overlay(t *testing.T, dir string) {
 }
 
 // action is what a build would do now for any of the units, and why.
-func (b *bench) action(x target.Target) (jit.Action, string) {
+func (b *bench) action(x target.Target) (jit.Status, string) {
 	b.t.Helper()
 	r := demo(b.t)
 	r.Target = x
@@ -84,8 +84,8 @@ func (b *bench) action(x target.Target) (jit.Action, string) {
 		return jit.Compiled, err.Error() // a toolchain that does not answer any more is no hit
 	}
 	for _, u := range e.Units {
-		if u.Action == jit.Compiled {
-			return u.Action, u.Reason
+		if u.Status == jit.Compiled {
+			return u.Status, u.Reason
 		}
 	}
 	return jit.Hit, "unchanged"
@@ -121,13 +121,13 @@ func must[T any](x T, err error) T {
 }
 
 // some picks the parts whose names begin so, or all of them.
-func some(parts []toolchain.Part, names ...string) []toolchain.Part {
+func some(parts []toolchain.File, names ...string) []toolchain.File {
 	if *everyPart {
 		return parts
 	}
-	var out []toolchain.Part
+	var out []toolchain.File
 	for _, name := range names {
-		i := slices.IndexFunc(parts, func(p toolchain.Part) bool { return strings.HasPrefix(p.Name, name) })
+		i := slices.IndexFunc(parts, func(p toolchain.File) bool { return strings.HasPrefix(p.Name, name) })
 		if i >= 0 {
 			out = append(out, parts[i])
 		}
@@ -149,9 +149,9 @@ func TestToolchainMutations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := some(tc.Parts, "g++", "cc1plus", "as", "ld", "collect2", "libbfd", "crti.o", "libstdc++.so")
+	parts := some(tc.Files, "g++", "cc1plus", "as", "ld", "collect2", "libbfd", "crti.o", "libstdc++.so")
 	if len(parts) < 6 {
-		t.Fatalf("of the toolchain only %v is known", tc.Parts)
+		t.Fatalf("of the toolchain only %v is known", tc.Files)
 	}
 	changed := 0
 	for _, p := range parts {
@@ -160,7 +160,7 @@ func TestToolchainMutations(t *testing.T) {
 			changed++
 		}
 	}
-	t.Logf("%d of %d files of the toolchain changed", changed, len(tc.Parts))
+	t.Logf("%d of %d files of the toolchain changed", changed, len(tc.Files))
 	for _, dir := range tc.IncludeDirs {
 		for _, name := range []string{"stdint.h", "stddef.h"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -185,8 +185,8 @@ func TestToolchainMutations(t *testing.T) {
 		}
 	}
 	_ = os.Remove("/usr/local/include/bits")
-	if res := b.build(); res.Action != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
-		t.Errorf("all put back: %s", res.Action)
+	if res := b.build(); res.Status != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
+		t.Errorf("all put back: %s", res.Status)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestDeviceLibraryMutations(t *testing.T) {
 			if action, why := b.action(x); action != jit.Hit {
 				t.Fatalf("built, and then: %s (%s)", action, why)
 			}
-			for _, p := range some(tc.Parts, tt.parts...) {
+			for _, p := range some(tc.Files, tt.parts...) {
 				b.changeAndBack(x, must(filepath.EvalSymlinks(tc.Resolve(p.Path))))
 			}
 			if action, why := b.action(x); action != jit.Hit {

@@ -50,15 +50,15 @@ func noToolchain(err error) bool {
 	return errors.As(err, &missing) || errors.As(err, &other) || errors.As(err, &forbidden)
 }
 
-// prebuilt fills res from a build of before when why says that there is no
+// usePrebuilt fills res from a build of before when why says that there is no
 // toolchain. It returns why when it finds none.
-func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
+func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error {
 	if !noToolchain(why) {
 		return why
 	}
 	stale := ""
-	for r, last := range s.m.lastBuilds(res.Request) {
-		reason, err := s.believe(ctx, r, res, last)
+	for r, last := range s.m.buildRecords(res.Request) {
+		reason, err := s.lookupPrebuilt(ctx, r, res, last)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (s *session) prebuilt(ctx context.Context, res *Result, why error) error {
 
 // warnNamed tells, once, that a compiler which somebody asked for by name is not
 // there: unlike a machine without compilers, that is hardly what was meant.
-func (m *Manager) warnNamed(ctx context.Context, why error, last lastBuild) {
+func (m *Manager) warnNamed(ctx context.Context, why error, last buildRecord) {
 	var missing *toolchain.NotFoundError
 	if !errors.As(why, &missing) || missing.Named == "" {
 		return
@@ -86,19 +86,19 @@ func (m *Manager) warnNamed(ctx context.Context, why error, last lastBuild) {
 	m.warned[missing.Named] = true
 	m.mu.Unlock()
 	if !told {
-		zerolog.Ctx(ctx).Warn().Str("used", "what was built before by "+last.By.Line).
+		zerolog.Ctx(ctx).Warn().Str("used", "what was built before by "+last.Toolchain.Line).
 			Msgf("%s: there is no such compiler; correct it, or unset it", missing.Named)
 	}
 }
 
-// lastBuilds are those of the whole module, then of the part that is asked for:
+// buildRecords are those of the whole module, then of the part that is asked for:
 // the cache's own, then those of its tiers.
-func (m *Manager) lastBuilds(r Request) iter.Seq2[Request, lastBuild] {
-	return func(yield func(Request, lastBuild) bool) {
+func (m *Manager) buildRecords(r Request) iter.Seq2[Request, buildRecord] {
+	return func(yield func(Request, buildRecord) bool) {
 		for _, q := range slices.Compact([]Request{{Module: r.Module, Target: r.Target}, r}) {
-			for _, data := range m.opts.Cache.GetAll(cache.Last, lastKey(q)) {
-				var last lastBuild
-				if json.Unmarshal(data, &last) == nil && last.By.Digest != "" && !yield(q, last) {
+			for _, data := range m.opts.Cache.GetAll(cache.BuildRecord, buildRecordKey(q)) {
+				var last buildRecord
+				if json.Unmarshal(data, &last) == nil && last.Toolchain.Digest != "" && !yield(q, last) {
 					return
 				}
 			}
@@ -106,11 +106,11 @@ func (m *Manager) lastBuilds(r Request) iter.Seq2[Request, lastBuild] {
 	}
 }
 
-// believe looks up what last was made from, as if its toolchain were here: the
+// lookupPrebuilt looks up what last was made from, as if its toolchain were here: the
 // whole module, or the part that res asks for. It says what is different now,
 // "" when res has been filled.
-func (s *session) believe(ctx context.Context, r Request, res *Result, last lastBuild) (stale string, err error) {
-	units, link, err := s.planBelieved(ctx, r, last)
+func (s *session) lookupPrebuilt(ctx context.Context, r Request, res *Result, last buildRecord) (stale string, err error) {
+	units, link, err := s.planPrebuilt(ctx, r, last)
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +123,7 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 		if found[i], ok, stale = u.lookup(); !ok {
 			return u.name() + ": " + stale, nil
 		}
-		found[i].Reason = "prebuilt by " + last.By.Line + ", no compiler used"
+		found[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
 	}
 	link.identify(found)
 	a, ok, why := link.find()
@@ -132,27 +132,27 @@ func (s *session) believe(ctx context.Context, r Request, res *Result, last last
 	}
 	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
 	for i, u := range units {
-		u.observe(Event{Step: UnitHit, Action: Hit, Reason: found[i].Reason})
+		u.observe(Event{Step: UnitHit, Status: Hit, Reason: found[i].Reason})
 	}
 	res.Units, res.Artifact = found, a
-	res.last = newLast(res, link)
+	res.record = newBuildRecord(res, link)
 	return "", nil
 }
 
-// planBelieved resolves what a request needs as if last's toolchain were here.
-func (s *session) planBelieved(ctx context.Context, r Request, last lastBuild) ([]*unit, *link, error) {
+// planPrebuilt resolves what a request needs as if last's toolchain were here.
+func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord) ([]*unit, *link, error) {
 	mod, err := s.m.opts.Config.Module(r.Module)
 	if err != nil {
 		return nil, nil, err
 	}
-	units, link, err := s.planWith(ctx, r, mod, last.By.toolchain(r.Target))
+	units, link, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target))
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, u := range units {
-		u.believe, u.last = true, func() cache.Lines { return last.Units[u.name()] }
+		u.trustToolchain, u.recorded = true, func() cache.Lines { return last.Units[u.name()] }
 	}
-	link.believe = true
+	link.trustToolchain = true
 	return units, link, nil
 }
 
@@ -161,7 +161,7 @@ func (s *session) planBelieved(ctx context.Context, r Request, last lastBuild) (
 // It reads what it finds through.
 func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
 	opts := m.opts
-	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler{}, nobody{}, false
+	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler{}, nopObserver{}, false
 	opts.Memo = filehash.Open("") // what was just written is read
 	ctx = zerolog.Nop().WithContext(ctx)
 	results, err := New(opts).Build(ctx, reqs...)

@@ -48,11 +48,11 @@ func (b *bench) over(tiers ...string) func(*jit.Options) {
 			b.t.Fatal(err)
 		}
 		for _, dir := range tiers {
-			t, err := cache.OpenTier(dir, cache.Options{})
+			t, err := cache.OpenReadOnly(dir, cache.Options{})
 			if err != nil {
 				b.t.Fatal(err)
 			}
-			store.Over(t)
+			store.AddReadOnly(t)
 		}
 		o.Cache = store
 	}
@@ -71,11 +71,11 @@ func TestPrebuiltServesWithCompilerAndWithout(t *testing.T) {
 	built := b.build()
 	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": without} {
 		got := b.build(b.over(made), change)
-		if got.Artifact.Digest != built.Artifact.Digest || got.Action != jit.Hit || filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
+		if got.Artifact.Digest != built.Artifact.Digest || got.Status != jit.Hit || filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for _, u := range got.Units {
-			if u.Action != jit.Hit {
+			if u.Status != jit.Hit {
 				t.Errorf("%s: %+v", name, u)
 			}
 		}
@@ -120,7 +120,7 @@ func TestPrebuiltIsNeverStale(t *testing.T) {
 				return
 			}
 			res := b.build(b.over(made))
-			if res.Action != jit.Compiled {
+			if res.Status != jit.Compiled {
 				t.Errorf("with a compiler: %+v", res)
 			}
 		})
@@ -136,7 +136,7 @@ func TestWhatDoesNotMatterToAPrebuilt(t *testing.T) {
 	}
 	b.root = elsewhere
 	b.write("include/unused.h", "#define UNUSED 4\n")
-	if res := b.build(b.over(made), without); res.Action != jit.Hit {
+	if res := b.build(b.over(made), without); res.Status != jit.Hit {
 		t.Errorf("another checkout, a header that nothing reads: %+v", res)
 	}
 }
@@ -146,12 +146,12 @@ func TestPrebuiltParts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		made jit.Request
 		spec string // of what is used for half
-	}{"the part": {half, half.Spec.String()}, "the whole": {demo(t), ""}} {
+	}{"the part": {half, half.Part.String()}, "the whole": {demo(t), ""}} {
 		b := newPartsBench(t) // a cache that has the whole would give it for the part
 		made := b.prebuild(tt.made)
 		for _, change := range []func(*jit.Options){without, func(*jit.Options) {}} {
 			res, err := b.manager(b.over(made), change).Build(context.Background(), half)
-			if err != nil || res[0].Action != jit.Hit || res[0].Artifact.Tier != made || res[0].Artifact.Spec != tt.spec {
+			if err != nil || res[0].Status != jit.Hit || res[0].Artifact.ReadOnly != made || res[0].Artifact.Part != tt.spec {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
@@ -203,7 +203,7 @@ func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// There are no objects in a prebuilt folder: to link again, they are compiled.
-	if res := b.build(b.over(made)); res.Action != jit.Compiled || res.Artifact.Tier != "" {
+	if res := b.build(b.over(made)); res.Status != jit.Compiled || res.Artifact.ReadOnly != "" {
 		t.Errorf("with a compiler: %+v", res)
 	}
 	if n := b.compiles(); n != 2 {
@@ -215,7 +215,7 @@ func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	made := b.prebuild(demo(t))
 	open := func() *cache.Dir {
-		d, err := cache.OpenTier(made, cache.Options{})
+		d, err := cache.OpenReadOnly(made, cache.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestExportReplacesTheSameModuleAlone(t *testing.T) {
 	export()
 	b.write("include/both.h", "#define BOTH 7\n")
 	export()
-	tier, err := cache.OpenTier(dir, cache.Options{})
+	tier, err := cache.OpenReadOnly(dir, cache.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestPrebuiltForGPU(t *testing.T) {
 	made := b.prebuild(r)
 	for name, change := range map[string]func(*jit.Options){"with hipcc": func(*jit.Options) {}, "without": without} {
 		res, err := b.manager(b.over(made), change).Build(context.Background(), r)
-		if err != nil || res[0].Action != jit.Hit || res[0].Artifact.Tier != made {
+		if err != nil || res[0].Status != jit.Hit || res[0].Artifact.ReadOnly != made {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 	}

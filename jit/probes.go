@@ -20,9 +20,9 @@ import (
 
 // readings are the files that the programs of one compile read, by their reports.
 type readings struct {
-	headers   []string // and the source, by the compiler's report
-	assembled []string // by the assembler's report
-	told      bool     // there is an assembler's report
+	headers           []string // and the source, by the compiler's report
+	assembled         []string // by the assembler's report
+	assemblerReported bool     // there is an assembler's report
 }
 
 // search is how one unit's names are looked for.
@@ -34,28 +34,28 @@ type search struct {
 	flags     []string // of the configuration
 }
 
-// prober makes the dependency lists of one compile.
-type prober struct {
-	w *world
+// collector makes the dependency lists of one compile.
+type collector struct {
+	view *fsView
 	search
-	tree, system *depList
-	told         bool            // the assembler has said what it read
-	read         map[string]bool // files in a list
-	seen         map[depAbsent]bool
-	embedded     []string // files that assembly reads, by the text alone
+	tree, system      *depList
+	assemblerReported bool            // the assembler has said what it read
+	read              map[string]bool // files in a list
+	seen              map[depAbsent]bool
+	embedded          []string // files that assembly reads, by the text alone
 }
 
-func newProber(w *world, s search, told bool) *prober {
-	return &prober{w: w, search: s, told: told, tree: new(depList), system: new(depList), read: map[string]bool{}, seen: map[depAbsent]bool{}}
+func newCollector(w *fsView, s search, told bool) *collector {
+	return &collector{view: w, search: s, assemblerReported: told, tree: new(depList), system: new(depList), read: map[string]bool{}, seen: map[depAbsent]bool{}}
 }
 
 // files adds files that were read.
-func (p *prober) files(names []string) error {
+func (p *collector) files(names []string) error {
 	for _, name := range names {
 		if strings.ContainsAny(name, "\t\n") {
 			return fmt.Errorf("the compiler read %q, whose name has a tab or a line end, which lists of files cannot hold; rename it", name)
 		}
-		digest, err := p.w.digest(name)
+		digest, err := p.view.digest(name)
 		if err != nil {
 			return fmt.Errorf("the compiler says that it read %s: %w; if the compiler is a wrapper into a container, set AITER_TOOLCHAIN_ROOT to the container's root", name, err)
 		}
@@ -64,7 +64,7 @@ func (p *prober) files(names []string) error {
 	return nil
 }
 
-func (p *prober) add(name, digest string) {
+func (p *collector) add(name, digest string) {
 	if p.read[name] {
 		return
 	}
@@ -74,21 +74,21 @@ func (p *prober) add(name, digest string) {
 }
 
 // text adds what the text of one file asks for. The headers are all that were read.
-func (p *prober) text(name string, headers []string) error {
+func (p *collector) text(name string, headers []string) error {
 	where := filepath.Join(p.root, filepath.FromSlash(name))
 	if path.IsAbs(name) {
-		where = p.w.tc.Resolve(name)
+		where = p.view.tc.Resolve(name)
 	}
 	text, err := os.ReadFile(where)
 	if err != nil {
 		return err
 	}
-	a := asksOf(text)
+	a := parseReferences(text)
 	beside := path.Dir(name)
-	if a.anyName {
+	if a.computedProbe {
 		p.listFolders(append([]string{beside}, p.folders...))
 	}
-	if a.included {
+	if a.computedInclude {
 		p.besideIncluder(beside, headers)
 	}
 	for _, x := range a.probes {
@@ -103,7 +103,7 @@ func (p *prober) text(name string, headers []string) error {
 }
 
 // probe adds the places where a name of a file in the folder beside is looked for.
-func (p *prober) probe(x probe, beside string) {
+func (p *collector) probe(x probe, beside string) {
 	dirs := p.folders
 	if x.quoted {
 		dirs = append([]string{beside}, dirs...)
@@ -115,7 +115,7 @@ func (p *prober) probe(x probe, beside string) {
 		dirs = dirs[:1] // the places after it follow from where the file was found
 	}
 	for _, dir := range dirs {
-		found := p.look(dir, x.name)
+		found := p.lookFor(dir, x.name)
 		if found && x.has {
 			p.present(path.Join(dir, x.name))
 		}
@@ -127,18 +127,18 @@ func (p *prober) probe(x probe, beside string) {
 
 // besideIncluder adds the places beside a file where a quoted name that a macro
 // makes would be found first: each header may be the one that it named.
-func (p *prober) besideIncluder(beside string, headers []string) {
+func (p *collector) besideIncluder(beside string, headers []string) {
 	for _, h := range headers {
 		for _, dir := range p.folders {
 			if rel, below := relTo(dir, h); below && h != p.source {
-				p.look(beside, rel)
+				p.lookFor(beside, rel)
 			}
 		}
 	}
 }
 
-// flagAsks adds what the flags of the configuration ask for.
-func (p *prober) flagAsks(headers []string) {
+// flagReferences adds what the flags of the configuration ask for.
+func (p *collector) flagReferences(headers []string) {
 	for i, flag := range p.flags {
 		if strings.Contains(flag, "__has_") {
 			dirs := slices.Clone(p.folders)
@@ -163,17 +163,17 @@ func (p *prober) flagAsks(headers []string) {
 
 // includedByFlag adds where a header that a flag includes is looked for first:
 // in the root, and with Clang in a precompiled form beside it.
-func (p *prober) includedByFlag(name string) {
+func (p *collector) includedByFlag(name string) {
 	p.probe(probe{name: name, quoted: true}, ".")
 	for _, ext := range []string{".pch", ".gch"} {
 		p.probe(probe{name: name + ext, quoted: true, has: true}, ".")
 	}
 }
 
-// look notes the name if it is not in the folder, and reports whether a file is
+// lookFor notes the name if it is not in the folder, and reports whether a file is
 // there.
-func (p *prober) look(dir, name string) (found bool) {
-	a, absent := p.w.absence(dir, name)
+func (p *collector) lookFor(dir, name string) (found bool) {
+	a, absent := p.view.absence(dir, name)
 	full := path.Join(dir, name)
 	switch {
 	case absent && !p.seen[a]:
@@ -191,16 +191,16 @@ func (p *prober) look(dir, name string) (found bool) {
 
 // blocked reports whether something is under a name that no compiler reads as a
 // file: a folder, a link to nothing. Compilers pass over it.
-func (p *prober) blocked(name string) bool {
-	_, err := p.w.listed(name)
+func (p *collector) blocked(name string) bool {
+	_, err := p.view.listed(name)
 	return err != nil
 }
 
 // listFolders notes all names in folders.
-func (p *prober) listFolders(dirs []string) {
+func (p *collector) listFolders(dirs []string) {
 	for _, dir := range dirs {
 		l := listFor(dir, p.tree, p.system)
-		f := depFile{dir, p.w.listing(dir)}
+		f := depFile{dir, p.view.listing(dir)}
 		if !slices.Contains(l.folders, f) {
 			l.folders = append(l.folders, f)
 		}
@@ -209,9 +209,9 @@ func (p *prober) listFolders(dirs []string) {
 
 // present notes a file that was asked for and perhaps never read: its removal
 // counts.
-func (p *prober) present(name string) {
+func (p *collector) present(name string) {
 	name = strings.TrimPrefix(name, "./")
-	if digest, err := p.w.digest(name); err == nil {
+	if digest, err := p.view.digest(name); err == nil {
 		p.add(name, digest)
 	}
 }

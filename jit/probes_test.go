@@ -14,38 +14,38 @@ func TestAsksOf(t *testing.T) {
 	quoted := func(name string) probe { return probe{name: name, quoted: true} }
 	for _, tt := range []struct {
 		text string
-		want asks
+		want references
 	}{
-		{"", asks{}},
-		{"#if __has_include(<a/b.h>)", asks{probes: []probe{has("a/b.h", false)}}},
-		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", asks{probes: []probe{has("c.h", true), {"d.h", false, true, true}}}},
-		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", asks{probes: []probe{has("e.bin", true), quoted("e.bin")}}},
-		{"  #  include \"q.h\"\n#include <angled.h>\n#include\"tight.h\"", asks{probes: []probe{quoted("q.h"), quoted("tight.h")}}},
-		{"#include MACRO", asks{included: true}},
-		{" /* x */ # import MACRO", asks{included: true}},
-		{"// as #include files do", asks{}},
-		{"#includes \"x.h\"\n#define include \"x.h\"", asks{}},
-		{"%:include \"a.h\"\n??=include_next \"b.h\"", asks{probes: []probe{quoted("a.h"), quoted("b.h")}}},
-		{"#in\\\nclude/* \n */ \\ \r\n \"a.h\"", asks{probes: []probe{quoted("a.h")}}},
-		{"#if __has_include(MACRO)", asks{anyName: true}},
-		{"#if __has_include(\"open\n", asks{anyName: true}},
-		{"#if __has_include_next(<>)", asks{anyName: true}},
-		{"# define HAS(x) __has_include(x)", asks{anyName: true}},
-		{"#define HAS __has_include\n#if HAS(<a>)", asks{anyName: true}},
-		{"#define HAS __has_include(<a>)", asks{probes: []probe{has("a", false)}}},
-		{"#ifdef __has_include\n#if defined(__has_include) && defined __has_include", asks{}},
-		{"#ifndef __has_include\n # define __has_include(...) 0\n#define __has_include 0", asks{}},
-		{`asm(".incbin \"a.bin\"");`, asks{embeds: []embed{{"a.bin", false, true}}}},
-		{`asm("x: .incbin\t \"a b.bin\", 4\n.INCLUDE \"c.s\"");`, asks{embeds: []embed{{"a b.bin", false, true}, {"c.s", true, true}}}},
-		{"asm(R\"(.incbin \"a.bin\")\");", asks{embeds: []embed{{"a.bin", false, false}}}},
-		{`asm(".incbin " NAME "\n");`, asks{embeds: []embed{{" NAME ", false, false}}}},
-		{`#define BIN ".incbin"`, asks{embeds: []embed{{}}}},
-		{"asm(\".incbin \" \"\\\"a.bin\\\"\");", asks{embeds: []embed{{" ", false, false}}}},
-		{"o.include(x); \"a.include\"; f().include = 1; \"\\n.include \\\"a\\\"\"", asks{embeds: []embed{{"a", true, true}}}},
-		{"// .incbin x\n/* .include \"y\" */ int n = 1'0; // .incbin \"z\"", asks{}},
-		{"char c = '\"'; // .incbin\n\"//\"; \".incbin\"", asks{embeds: []embed{{}}}},
+		{"", references{}},
+		{"#if __has_include(<a/b.h>)", references{probes: []probe{has("a/b.h", false)}}},
+		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", references{probes: []probe{has("c.h", true), {"d.h", false, true, true}}}},
+		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", references{probes: []probe{has("e.bin", true), quoted("e.bin")}}},
+		{"  #  include \"q.h\"\n#include <angled.h>\n#include\"tight.h\"", references{probes: []probe{quoted("q.h"), quoted("tight.h")}}},
+		{"#include MACRO", references{computedInclude: true}},
+		{" /* x */ # import MACRO", references{computedInclude: true}},
+		{"// as #include files do", references{}},
+		{"#includes \"x.h\"\n#define include \"x.h\"", references{}},
+		{"%:include \"a.h\"\n??=include_next \"b.h\"", references{probes: []probe{quoted("a.h"), quoted("b.h")}}},
+		{"#in\\\nclude/* \n */ \\ \r\n \"a.h\"", references{probes: []probe{quoted("a.h")}}},
+		{"#if __has_include(MACRO)", references{computedProbe: true}},
+		{"#if __has_include(\"open\n", references{computedProbe: true}},
+		{"#if __has_include_next(<>)", references{computedProbe: true}},
+		{"# define HAS(x) __has_include(x)", references{computedProbe: true}},
+		{"#define HAS __has_include\n#if HAS(<a>)", references{computedProbe: true}},
+		{"#define HAS __has_include(<a>)", references{probes: []probe{has("a", false)}}},
+		{"#ifdef __has_include\n#if defined(__has_include) && defined __has_include", references{}},
+		{"#ifndef __has_include\n # define __has_include(...) 0\n#define __has_include 0", references{}},
+		{`asm(".incbin \"a.bin\"");`, references{embeds: []embed{{"a.bin", false, true}}}},
+		{`asm("x: .incbin\t \"a b.bin\", 4\n.INCLUDE \"c.s\"");`, references{embeds: []embed{{"a b.bin", false, true}, {"c.s", true, true}}}},
+		{"asm(R\"(.incbin \"a.bin\")\");", references{embeds: []embed{{"a.bin", false, false}}}},
+		{`asm(".incbin " NAME "\n");`, references{embeds: []embed{{" NAME ", false, false}}}},
+		{`#define BIN ".incbin"`, references{embeds: []embed{{}}}},
+		{"asm(\".incbin \" \"\\\"a.bin\\\"\");", references{embeds: []embed{{" ", false, false}}}},
+		{"o.include(x); \"a.include\"; f().include = 1; \"\\n.include \\\"a\\\"\"", references{embeds: []embed{{"a", true, true}}}},
+		{"// .incbin x\n/* .include \"y\" */ int n = 1'0; // .incbin \"z\"", references{}},
+		{"char c = '\"'; // .incbin\n\"//\"; \".incbin\"", references{embeds: []embed{{}}}},
 	} {
-		if got := asksOf([]byte(tt.text)); !reflect.DeepEqual(got, tt.want) {
+		if got := parseReferences([]byte(tt.text)); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%q asks for %+v, want %+v", tt.text, got, tt.want)
 		}
 	}
@@ -57,7 +57,7 @@ func FuzzAsksOf(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := asksOf(text)
+		a := parseReferences(text)
 		for _, p := range a.probes {
 			if p.name == "" || strings.ContainsAny(p.name, "\n\t") {
 				t.Errorf("%q cannot be a line of a dependency list", p.name)
@@ -100,10 +100,10 @@ var failures = []struct {
 
 func TestBlame(t *testing.T) {
 	for _, tt := range failures {
-		if got := blamesInputs(outcome{output: []byte(tt.words), reason: "exit status 1"}); got != tt.blames {
+		if got := isInputError(outcome{output: []byte(tt.words), reason: "exit status 1"}); got != tt.blames {
 			t.Errorf("%q blames the inputs: %v, want %v", tt.words, got, tt.blames)
 		}
-		if blamesInputs(outcome{output: []byte(tt.words), reason: "it was killed by a signal (killed)"}) {
+		if isInputError(outcome{output: []byte(tt.words), reason: "it was killed by a signal (killed)"}) {
 			t.Errorf("%q, killed, blames the inputs", tt.words)
 		}
 		if !tt.blames {
@@ -122,7 +122,7 @@ func FuzzCompilerOutput(f *testing.F) {
 	}
 	f.Add([]byte(". a.h\n.. b.h\n... c d.h\nx: error: y\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		blamesInputs(outcome{output: text, reason: "exit status 1"})
+		isInputError(outcome{output: text, reason: "exit status 1"})
 		missingHeaders(text)
 		for _, p := range depfile.ParseTrace(text) {
 			if p == "" || strings.Contains(p, "\n") {

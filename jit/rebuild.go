@@ -13,7 +13,7 @@ import (
 type Comparison struct {
 	Module  string           `json:"module"`
 	Target  string           `json:"target"`
-	Spec    string           `json:"spec"`    // the part of the module, "" for the whole
+	Part    string           `json:"part"`    // the part of the module, "" for the whole
 	Stored  string           `json:"stored"`  // digest of the library; "" when it was not compared
 	Rebuilt string           `json:"rebuilt"` // digest of the one made anew
 	Units   []UnitComparison `json:"units"`
@@ -31,8 +31,8 @@ type UnitComparison struct {
 // Unit names what the comparison is of: the source, and the pass when it has two.
 func (c UnitComparison) Unit() string { return unitName(c.Source, c.Pass) }
 
-// Same says whether both are the same to the byte, objects included.
-func (c Comparison) Same() bool {
+// Identical says whether both are the same to the byte, objects included.
+func (c Comparison) Identical() bool {
 	for _, u := range c.Units {
 		if u.Stored != u.Rebuilt {
 			return false
@@ -69,7 +69,7 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 	scratch := New(opts)
 	results, err := scratch.Build(ctx, again...)
 	for i, r := range results {
-		list[at[i]].hold(r)
+		list[at[i]].addRebuilt(r)
 	}
 	return list, errors.Join(err, scratch.Close())
 }
@@ -77,8 +77,8 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 // stored looks up what a build would take from the cache.
 func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 	m.refresh()
-	s := &session{m: m, worlds: map[string]*world{}}
-	c := Comparison{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Units: []UnitComparison{}}
+	s := &session{m: m, views: map[string]*fsView{}}
+	c := Comparison{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Units: []UnitComparison{}}
 	units, link, err := s.plan(ctx, r)
 	if err != nil {
 		if noToolchain(err) {
@@ -107,8 +107,8 @@ func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 	return c, nil
 }
 
-// hold notes what came out anew.
-func (c *Comparison) hold(r Result) {
+// addRebuilt notes what came out anew.
+func (c *Comparison) addRebuilt(r Result) {
 	c.Rebuilt = r.Artifact.Digest
 	for i, u := range r.Units {
 		if i < len(c.Units) {

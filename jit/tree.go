@@ -133,7 +133,7 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	dir := filepath.Join(t.store.SourcesPath(), t.digest[:treeNameSize])
 	var err error
 	for range placeTries {
-		if t.hold(dir) && t.whole(dir) {
+		if t.hold(dir) && t.intact(dir) {
 			return dir, nil
 		}
 		err = t.layOut(dir)
@@ -166,9 +166,9 @@ func (t *EmbeddedTree) hold(dir string) bool {
 	return t.held != nil
 }
 
-// whole reports whether every file of the tree is in dir as it should be, and no
+// intact reports whether every file of the tree is in dir as it should be, and no
 // other, and nobody else can change them.
-func (t *EmbeddedTree) whole(dir string) bool {
+func (t *EmbeddedTree) intact(dir string) bool {
 	if t.store.CheckTree(dir) != nil {
 		return false
 	}
@@ -197,11 +197,11 @@ func (t *EmbeddedTree) layOut(dir string) error {
 		return err // the sweep was quicker
 	}
 	tree := filepath.Join(tmp, "tree")
-	if err := errors.Join(os.CopyFS(tree, t.files), cache.TakeFromOthers(tree)); err != nil {
+	if err := errors.Join(os.CopyFS(tree, t.files), cache.DropSharedWrite(tree)); err != nil {
 		return err
 	}
 	err = os.Rename(tree, dir)
-	if err == nil || isFolder(dir) && t.whole(dir) {
+	if err == nil || isFolder(dir) && t.intact(dir) {
 		return nil
 	}
 	if err := os.Rename(dir, filepath.Join(tmp, "old")); err != nil {

@@ -20,7 +20,7 @@ type UnitResult struct {
 	Source  string         `json:"source"`
 	Values  string         `json:"values"` // of axes that it was compiled for: "dtype=float16"
 	Pass    toolchain.Pass `json:"pass,omitempty"`
-	Action  Action         `json:"action"`
+	Status  Status         `json:"status"`
 	Reason  string         `json:"reason"`
 	Seconds float64        `json:"seconds"`
 
@@ -32,25 +32,25 @@ type UnitResult struct {
 // unit is one translation unit of one module for one target, or one of its two
 // passes.
 type unit struct {
-	m       *Manager
-	w       *world
-	tc      *toolchain.Toolchain
-	module  string
-	target  target.Target
-	part    opconfig.Spec // of the module, that the build is of
-	include []string
-	plan    opconfig.Unit
-	pass    toolchain.Pass
-	timeout time.Duration
-	queue   place              // for a compiler slot
-	last    func() cache.Lines // of the same unit in the last build, none when there was none
-	log     *zerolog.Logger
-	pins    *pins
-	believe bool // the toolchain is not here: its own headers are as they were; see prebuilt
+	m              *Manager
+	view           *fsView
+	tc             *toolchain.Toolchain
+	module         string
+	target         target.Target
+	part           opconfig.Part // of the module, that the build is of
+	include        []string
+	plan           opconfig.Unit
+	pass           toolchain.Pass
+	timeout        time.Duration
+	ticket         ticket             // for a compiler slot
+	recorded       func() cache.Lines // of the same unit in the last build, none when there was none
+	log            *zerolog.Logger
+	held           *heldObjects
+	trustToolchain bool // the toolchain is not here: its own headers are as they were; see prebuilt
 
-	lines cache.Lines
-	key   cache.Key
-	known *snapshots // files as they were before the compiler started
+	lines     cache.Lines
+	key       cache.Key
+	snapshots *snapshots // files as they were before the compiler started
 }
 
 // Placeholders in the argv of a key for what must not matter: where the tree
@@ -63,7 +63,7 @@ const (
 
 // identify computes the unit's key: all that is known before compiling.
 func (u *unit) identify() error {
-	digest, err := u.w.tree.Digest(u.plan.Source)
+	digest, err := u.view.tree.Digest(u.plan.Source)
 	if err != nil {
 		return fmt.Errorf("source %s of %s: %w", u.plan.Source, u.module, err)
 	}
@@ -78,7 +78,7 @@ func (u *unit) identify() error {
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.plan.Source, digest)
 	if u.tc.NamesRoot(u.plan.Flags) {
-		root, err := u.w.tree.Dir(context.Background())
+		root, err := u.view.tree.Dir(context.Background())
 		if err != nil {
 			return err
 		}
@@ -99,10 +99,10 @@ func (u *unit) id() string {
 }
 
 func (u *unit) argv(root, object, dep string) []string {
-	return u.tc.CompileArgs(u.spec(root, object, dep))
+	return u.tc.CompileArgs(u.toolchainUnit(root, object, dep))
 }
 
-func (u *unit) spec(root, object, dep string) toolchain.Unit {
+func (u *unit) toolchainUnit(root, object, dep string) toolchain.Unit {
 	return toolchain.Unit{
 		Source: u.plan.Source, Object: object, Depfile: dep,
 		Include: u.include, Flags: u.plan.Flags,
@@ -123,15 +123,15 @@ func (u *unit) search(root string) search {
 // in the order in which they are.
 func (u *unit) headerFolders() []string {
 	quote, system, after := flagDirs(u.plan.Flags)
-	return slices.Concat(quote, u.include, system, u.w.tc.IncludeDirs, after)
+	return slices.Concat(quote, u.include, system, u.view.tc.IncludeDirs, after)
 }
 
-// variants returns those of the cache, then those of its tiers.
-func (u *unit) variants() ([]variant, error) { return loadVariants(u.m.opts.Cache, u.key) }
+// depSets returns those of the cache, then those of its tiers.
+func (u *unit) depSets() ([]depSet, error) { return loadDepSets(u.m.opts.Cache, u.key) }
 
 // resultLines are the parts of the key of the object: the unit's and its
 // dependencies'.
-func (u *unit) resultLines(v variant) cache.Lines {
+func (u *unit) resultLines(v depSet) cache.Lines {
 	l := append(cache.Lines{}, u.lines...)
 	l.Add("headers", v.Tree)
 	l.Add("system headers", v.System)
@@ -141,14 +141,14 @@ func (u *unit) resultLines(v variant) cache.Lines {
 // lookup finds the object for the sources as they are now. When there is none
 // it says why.
 func (u *unit) lookup() (res UnitResult, found bool, why string) {
-	vs, err := u.variants()
+	vs, err := u.depSets()
 	if err != nil {
 		return res, false, u.whyNew(err)
 	}
 	for i, v := range vs {
-		stale := u.w.staleList(u.m.opts.Cache, v.Tree, aHeader)
-		if stale == "" && !u.believe {
-			stale = u.w.staleList(u.m.opts.Cache, v.System, aHeader)
+		stale := u.view.checkStored(u.m.opts.Cache, v.Tree, headerFile)
+		if stale == "" && !u.trustToolchain {
+			stale = u.view.checkStored(u.m.opts.Cache, v.System, headerFile)
 		}
 		if stale != "" {
 			if i == 0 {
@@ -165,21 +165,21 @@ func (u *unit) lookup() (res UnitResult, found bool, why string) {
 	return res, false, why
 }
 
-func (u *unit) hit(v variant) (res UnitResult, found bool, why string) {
+func (u *unit) hit(v depSet) (res UnitResult, found bool, why string) {
 	lines := u.resultLines(v)
 	key := lines.Key()
 	object, cost, err := loadObject(u.m.opts.Cache, key)
 	if err != nil {
 		return res, false, "object lost: " + err.Error()
 	}
-	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Action: Hit, Reason: "unchanged", lines: lines, cost: cost}
+	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Status: Hit, Reason: "unchanged", lines: lines, cost: cost}
 	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: object, Deps: []string{v.Tree, v.System}}
 	return res, true, ""
 }
 
 // whyNew explains a miss by the first line that differs from the last build.
 func (u *unit) whyNew(miss error) string {
-	last := u.last()
+	last := u.recorded()
 	if last == nil {
 		return u.whyUnknown()
 	}
@@ -193,11 +193,11 @@ func (u *unit) whyNew(miss error) string {
 
 // whyUnknown explains a miss of a unit of which the cache remembers no build.
 func (u *unit) whyUnknown() string {
-	whole := lastKey(Request{Module: u.module, Target: u.target, Spec: u.part})
-	if older := u.m.opts.Cache.Outdated(cache.Last, whole); older != "" {
+	whole := buildRecordKey(Request{Module: u.module, Target: u.target, Part: u.part})
+	if older := u.m.opts.Cache.Outdated(cache.BuildRecord, whole); older != "" {
 		return "cache format changed: built by another version of this program (" + older + ")"
 	}
-	return "never built for " + u.where()
+	return "never built for " + u.variantName()
 }
 
 func describe(label string) string {
@@ -215,8 +215,8 @@ func (u *unit) build(ctx context.Context) (UnitResult, error) {
 	start := time.Now()
 	res, err := u.find(ctx)
 	res.Source, res.Values, res.Pass, res.Seconds = u.plan.Source, u.plan.Values, u.pass, since(start)
-	if err == nil && res.Action == Hit {
-		u.observe(Event{Step: UnitHit, Action: Hit, Reason: res.Reason, Seconds: res.Seconds})
+	if err == nil && res.Status == Hit {
+		u.observe(Event{Step: UnitHit, Status: Hit, Reason: res.Reason, Seconds: res.Seconds})
 	}
 	return res, err
 }
@@ -236,7 +236,7 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 	if found {
 		return res, nil
 	}
-	if failed := u.rememberedFailure(); failed != nil {
+	if failed := u.cachedFailure(); failed != nil {
 		return UnitResult{}, failed
 	}
 	u.observe(Event{Step: UnitMissed, Reason: why})
@@ -246,14 +246,14 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 // name tells the unit from all others of its link.
 func (u *unit) name() string { return unitName(u.plan.Source, u.pass) }
 
-// where says what the unit is compiled for.
-func (u *unit) where() string {
+// variantName says what the unit is compiled for.
+func (u *unit) variantName() string {
 	return strings.TrimSpace(u.pass.For(u.target) + " " + u.plan.Values)
 }
 
 // observe tells an event of this unit.
 func (u *unit) observe(e Event) {
-	e.Module, e.Target, e.Spec = u.module, u.target.String(), u.part.String()
+	e.Module, e.Target, e.Part = u.module, u.target.String(), u.part.String()
 	e.Source, e.Values, e.Pass = u.plan.Source, u.plan.Values, u.pass
 	logEvent(u.log, e)
 	u.m.opts.Observer.Observe(e)
@@ -263,25 +263,25 @@ func (u *unit) observe(e Event) {
 // it is not compiled when another has just done it.
 func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitResult, error) {
 	before := u.lastFailure()
-	wait := &wait{observe: u.observe}
-	turn, err := u.m.take(ctx, u.queue, cache.LockRequest{
-		Key: u.key, What: "compile " + u.plan.Source + " for " + u.where(), Timeout: u.m.wait(u.timeout),
+	wait := &lockWait{observe: u.observe}
+	turn, err := u.m.acquire(ctx, u.ticket, cache.LockRequest{
+		Key: u.key, What: "compile " + u.plan.Source + " for " + u.variantName(), Timeout: u.m.lockTimeout(u.timeout),
 		Waiting: wait.begin,
 	})
 	wait.end(err)
 	if err != nil {
 		return UnitResult{}, err
 	}
-	defer turn.end()
+	defer turn.release()
 	if !force {
 		if res, found, _ := u.lookup(); found {
 			return res, nil
 		}
-		if failed := u.toldFailure(before); failed != nil {
+		if failed := u.failureWhileWaiting(before); failed != nil {
 			return UnitResult{}, failed
 		}
 	}
-	if err := turn.slot(ctx); err != nil {
+	if err := turn.acquireSlot(ctx); err != nil {
 		return UnitResult{}, err
 	}
 	return u.compile(ctx, why)

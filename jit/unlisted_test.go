@@ -144,12 +144,12 @@ func TestUnlistedInputs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := unlistedBench(t, c, "src/a.cpp")
 			first := b.build()
-			if again := b.build(); again.Action != jit.Hit {
-				t.Errorf("unchanged: %s (%s)", again.Action, again.Units[0].Reason)
+			if again := b.build(); again.Status != jit.Hit {
+				t.Errorf("unchanged: %s (%s)", again.Status, again.Units[0].Reason)
 			}
 			b.change(c)
 			if res := b.build(); res.Artifact.Digest == first.Artifact.Digest {
-				t.Errorf("%s is new or changed: %s, the same library", c.changed, res.Action)
+				t.Errorf("%s is new or changed: %s, the same library", c.changed, res.Status)
 			}
 		})
 	}

@@ -65,19 +65,19 @@ func TestWrapperInputsMakeKeys(t *testing.T) {
 			w.put(t, dir, "-DX=1111")
 			made := b.prebuild(demo(t))
 			first := b.build()
-			if first.Action != jit.Hit {
-				t.Fatalf("unchanged: %s (%s)", first.Action, first.Units[0].Reason)
+			if first.Status != jit.Hit {
+				t.Fatalf("unchanged: %s (%s)", first.Status, first.Units[0].Reason)
 			}
 			w.put(t, dir, "-DX=2222")
 			b.explainsToolchain(w.file)
 			for what, res := range map[string]jit.Result{"the same cache": b.build(), "over a prebuilt set": b.build(b.over(made))} {
-				if u := res.Units[0]; u.Action != jit.Compiled || res.Artifact.Digest == first.Artifact.Digest {
-					t.Errorf("%s: %s (%s), library %.12s, before %.12s", what, u.Action, u.Reason, res.Artifact.Digest, first.Artifact.Digest)
+				if u := res.Units[0]; u.Status != jit.Compiled || res.Artifact.Digest == first.Artifact.Digest {
+					t.Errorf("%s: %s (%s), library %.12s, before %.12s", what, u.Status, u.Reason, res.Artifact.Digest, first.Artifact.Digest)
 				}
 			}
 			w.put(t, dir, "-DX=1111")
-			if back := b.build(b.over(made)); back.Action != jit.Hit || back.Artifact.Digest != first.Artifact.Digest {
-				t.Errorf("put back: %s, library %.12s, before %.12s", back.Action, back.Artifact.Digest, first.Artifact.Digest)
+			if back := b.build(b.over(made)); back.Status != jit.Hit || back.Artifact.Digest != first.Artifact.Digest {
+				t.Errorf("put back: %s, library %.12s, before %.12s", back.Status, back.Artifact.Digest, first.Artifact.Digest)
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestEqualCompilersWithOtherHeaders(t *testing.T) {
 		b.cxx = install(in.vendor, in.library)
 		res := b.build()
 		if got, err := call(res.Artifact.Path); err != nil || got != in.want {
-			t.Errorf("header %s, library %s: %s (%s), the function returns %d, %v, want %d", in.vendor, in.library, res.Action, res.Units[0].Reason, got, err, in.want)
+			t.Errorf("header %s, library %s: %s (%s), the function returns %d, %v, want %d", in.vendor, in.library, res.Status, res.Units[0].Reason, got, err, in.want)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (c *Collector) Observe(e jit.Event) {
 }
 
 func buildResult(e jit.Event) string {
-	if e.Err == nil && e.Action == jit.Hit {
+	if e.Err == nil && e.Status == jit.Hit {
 		return hit
 	}
 	return result(e.Err)

@@ -156,15 +156,15 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 			if err != nil {
 				t.Fatal(err)
 			}
-			specs := []opconfig.Spec{{}}
+			specs := []opconfig.Part{{}}
 			if *machineTargets == "" {
 				sel := opconfig.Selection{Ops: []string{name}, Values: map[string][]string{"dtype": {"bfloat16"}}}
-				if specs, err = mod.Specs(x, sel); err != nil {
+				if specs, err = mod.Parts(x, sel); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, s := range specs {
-				reqs = append(reqs, jit.Request{Module: mod.Name, Target: x, Spec: s})
+				reqs = append(reqs, jit.Request{Module: mod.Name, Target: x, Part: s})
 			}
 		}
 	}

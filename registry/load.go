@@ -51,7 +51,7 @@ func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request
 		return nil, err
 	}
 	r.ready.Store(req, struct{}{})
-	if results[0].Artifact.Spec == "" {
+	if results[0].Artifact.Part == "" {
 		r.ready.Store(jit.Request{Module: req.Module, Target: req.Target}, struct{}{})
 	}
 	return mod, nil

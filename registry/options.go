@@ -219,7 +219,7 @@ func (o Options) newManager(ctx context.Context) (*jit.Manager, error) {
 	return jit.New(jit.Options{
 		Config: config, Tree: tree, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: o.Getenv, Memo: memo},
-		Jobs:   o.Jobs, Timeout: o.Timeout, Wait: o.Wait, Force: o.Rebuild, NoCompile: o.NoCompile, Observer: o.Observer,
+		Jobs:   o.Jobs, Timeout: o.Timeout, LockTimeout: o.Wait, Force: o.Rebuild, NoCompile: o.NoCompile, Observer: o.Observer,
 	}), nil
 }
 

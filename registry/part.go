@@ -69,7 +69,7 @@ func (c choice) value(i int, a opconfig.Axis) string {
 
 // request asks for what a call with that choice needs.
 func (o *code) request(t target.Target, c choice) (jit.Request, error) {
-	spec, err := o.from.mod.Spec(o.decl, t, func(a opconfig.Axis) string {
+	spec, err := o.from.mod.Part(o.decl, t, func(a opconfig.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
 				return c.value(i, a)
@@ -81,7 +81,7 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
-	return jit.Request{Module: o.from.mod.Name, Target: t, Spec: spec}, err
+	return jit.Request{Module: o.from.mod.Name, Target: t, Part: spec}, err
 }
 
 // dtypeError says what the operator itself says of a type that it does not
@@ -114,13 +114,13 @@ func (o *code) whole(t target.Target) jit.Request {
 
 // parts asks for all that calls of the operator may need.
 func (o *code) parts(t target.Target) []jit.Request {
-	specs, err := o.from.mod.Specs(t, opconfig.Selection{Ops: []string{o.Name()}})
+	specs, err := o.from.mod.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
 		return nil // it is an operator of this module
 	}
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: o.from.mod.Name, Target: t, Spec: s})
+		reqs = append(reqs, jit.Request{Module: o.from.mod.Name, Target: t, Part: s})
 	}
 	return reqs
 }

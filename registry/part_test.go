@@ -206,8 +206,8 @@ func TestPartRefusesOtherTypes(t *testing.T) {
 func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) error {
 	t.Helper()
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root})
-	part := opconfig.Spec{Op: "causal_conv1d_fwd", Values: values}
-	res, err := r.Manager().Build(context.Background(), jit.Request{Module: "module_causal_conv1d", Target: cpu(t), Spec: part},
+	part := opconfig.Part{Op: "causal_conv1d_fwd", Values: values}
+	res, err := r.Manager().Build(context.Background(), jit.Request{Module: "module_causal_conv1d", Target: cpu(t), Part: part},
 		jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -296,11 +296,11 @@ func TestPartForAGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	chosen := map[string]string{"dtype": "float16", "width": "1-4"}
-	spec, err := mod.Spec(op, gfx, func(a opconfig.Axis) string { return chosen[a.Name] })
+	spec, err := mod.Part(op, gfx, func(a opconfig.Axis) string { return chosen[a.Name] })
 	if err != nil || spec.String() != "causal_conv1d_fwd dtype=float16,width=1-4" {
 		t.Fatalf("a call needs %q, %v", spec, err)
 	}
-	res, err := r.Manager().Build(context.Background(), jit.Request{Module: mod.Name, Target: gfx, Spec: spec})
+	res, err := r.Manager().Build(context.Background(), jit.Request{Module: mod.Name, Target: gfx, Part: spec})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,8 +230,8 @@ func (l *reloader) renew(ctx context.Context, m *jit.Manager, old *version, load
 // stillAsked says whether calls may need what was loaded: the parts of a module
 // may be others than they were.
 func stillAsked(mod *opconfig.Module, r jit.Request) bool {
-	specs, err := mod.Specs(r.Target, opconfig.Selection{})
-	return r.Spec.Whole() || err == nil && slices.Contains(specs, r.Spec)
+	specs, err := mod.Parts(r.Target, opconfig.Selection{})
+	return r.Part.Whole() || err == nil && slices.Contains(specs, r.Part)
 }
 
 func firstFailed(results []jit.Result) jit.Request {

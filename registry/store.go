@@ -54,7 +54,7 @@ func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	store.Over(tiers...)
+	store.AddReadOnly(tiers...)
 	return store, nil
 }
 
@@ -80,7 +80,7 @@ func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 	}
 	store, err := cache.Open(dir, o.cache(ctx))
 	if err != nil && !o.Build && unusable(err) {
-		if tier, bad := cache.OpenTier(dir, o.cache(ctx)); bad == nil {
+		if tier, bad := cache.OpenReadOnly(dir, o.cache(ctx)); bad == nil {
 			return tier, nil
 		}
 	}
@@ -91,8 +91,8 @@ func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 func (o CacheOptions) tiers(ctx context.Context) ([]*cache.Dir, error) {
 	var tiers []*cache.Dir
 	for _, dir := range o.Path {
-		t, err := cache.OpenTier(dir, o.cache(ctx))
-		var none *cache.TierError
+		t, err := cache.OpenReadOnly(dir, o.cache(ctx))
+		var none *cache.ReadOnlyError
 		switch {
 		case errors.As(err, &none):
 			zerolog.Ctx(ctx).Warn().Str("folder", dir).Err(err).Msg("a cache of AITER_JIT_PATH is passed over")
@@ -110,7 +110,7 @@ func (o CacheOptions) tiers(ctx context.Context) ([]*cache.Dir, error) {
 func unusable(err error) bool {
 	var none *EnvironmentError
 	var foreign *cache.UntrustedError
-	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.OnlyRoots() {
+	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.RootOnly() {
 		return true
 	}
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotBeThere(err)
@@ -149,7 +149,7 @@ func (o CacheOptions) instead(ctx context.Context, why error, tiers bool) (*cach
 	default:
 		return nil, errors.Join(why, err)
 	}
-	store.Over(below...)
+	store.AddReadOnly(below...)
 	return store, nil
 }
 
@@ -160,7 +160,7 @@ func (o CacheOptions) readable(ctx context.Context) (dir string, below []*cache.
 	if err != nil {
 		return o.temporaryDir(), nil
 	}
-	if d, err := cache.OpenTier(dir, o.cache(ctx)); err == nil {
+	if d, err := cache.OpenReadOnly(dir, o.cache(ctx)); err == nil {
 		below = append(below, d)
 	}
 	return dir, below

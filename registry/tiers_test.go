@@ -154,7 +154,7 @@ func TestReadOnlyCacheServes(t *testing.T) {
 	vars["CXX"] = ""
 	b := open(t, registry.Options{CacheDir: dir, Getenv: env(vars)})
 	results, err := b.Manager().Build(context.Background(), jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})
-	if err != nil || results[0].Artifact.Tier != dir {
+	if err != nil || results[0].Artifact.ReadOnly != dir {
 		t.Errorf("with a compiler: %+v, %v", results, err)
 	}
 }

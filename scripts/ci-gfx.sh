@@ -8,14 +8,14 @@ export HIPCC; HIPCC=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-compiled() { grep -o '"action": *"compiled"' <<<"$1" | wc -l; }
+compiled() { grep -o '"status": *"compiled"' <<<"$1" | wc -l; }
 digests() { grep -o '"digest": *"[0-9a-f]*"' <<<"$1"; }
 build() { AITER_JIT_DIR="$work/$1" "$aiterctl" build module_causal_conv1d --arch "$2" --json; }
 expect() { test "$2" = "$3" || { echo "$1: $2, expected $3"; exit 1; }; echo "$1: $2"; }
 
 first=$(build a gfx90a,gfx942,gfx1100,gfx1201,cpu)
 count() { grep -oE "$2" <<<"$1" | wc -l; }
-units=$(count "$first" '"action"')
+units=$(count "$first" '"status"')
 hosts=$(count "$first" '"pass": *"host"')
 each=$((($(count "$first" '"source": *"[^"]*\.hip"') - hosts) / 4)) # GPU units a target
 shared=$((hosts * 3 / 4)) # of 4 targets' host passes, those of 3 find the first's

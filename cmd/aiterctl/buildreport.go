@@ -42,9 +42,9 @@ func (b *buildPlan) report(results []jit.Result) buildReport {
 }
 
 func newModuleReport(r jit.Result) moduleReport {
-	m := moduleReport{Module: r.Module, Target: r.Target.String(), Spec: r.Spec.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Action == jit.Compiled}
+	m := moduleReport{Module: r.Module, Target: r.Target.String(), Spec: r.Part.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Status == jit.Compiled}
 	for _, u := range r.Units {
-		if u.Action != "" { // else a failure elsewhere came before its turn
+		if u.Status != "" { // else a failure elsewhere came before its turn
 			m.Units = append(m.Units, u)
 		}
 	}
@@ -53,7 +53,7 @@ func newModuleReport(r jit.Result) moduleReport {
 		m.Error = &text
 		return m
 	}
-	m.Artifact, m.Digest, m.Whole = r.Artifact.Path, r.Artifact.Digest, r.Artifact.Spec == ""
+	m.Artifact, m.Digest, m.Whole = r.Artifact.Path, r.Artifact.Digest, r.Artifact.Part == ""
 	return m
 }
 
@@ -74,7 +74,7 @@ func (rep buildReport) rows() [][]string {
 func (m moduleReport) result() string {
 	compiled := 0
 	for _, u := range m.Units {
-		if u.Action == jit.Compiled {
+		if u.Status == jit.Compiled {
 			compiled++
 		}
 	}

@@ -20,12 +20,12 @@ func (a *app) cacheStats(ctx context.Context) error {
 	}
 	if a.json {
 		s.Artifacts, s.Modules, s.Targets = nonNil(s.Artifacts), nonNil(s.Modules), nonNil(s.Targets)
-		s.Counts, s.Tiers = nonNil(s.Counts), nonNil(s.Tiers)
+		s.Counts, s.ReadOnly = nonNil(s.Counts), nonNil(s.ReadOnly)
 		return a.writeJSON(s)
 	}
 	rows := [][]string{{"MODULE", "TARGET", "SIZE", "LAST USED", "DIGEST"}}
 	for _, x := range s.Artifacts {
-		rows = append(rows, []string{partName(x.Module, x.Spec), x.Target, sizeWords(x.Size), age(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
+		rows = append(rows, []string{partName(x.Module, x.Part), x.Target, sizeWords(x.Size), age(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (a *app) cacheStats(ctx context.Context) error {
 	a.printCounts(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %d artifacts and %d objects, %.1f s of compiling; %d corrupt, %d unfinished files\n",
 		s.Path, sizeWords(s.Bytes), ofLimit(s.Limits), len(s.Artifacts), s.Objects, s.Seconds, s.Corrupt, s.Unfinished)
-	if err == nil && len(s.Tiers) > 0 {
-		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.Tiers, ", "))
+	if err == nil && len(s.ReadOnly) > 0 {
+		_, err = fmt.Fprintf(a.out, "below it, only read: %s\n", strings.Join(s.ReadOnly, ", "))
 	}
 	return err
 }

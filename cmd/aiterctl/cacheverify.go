@@ -97,7 +97,7 @@ func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, 
 // configuration knows them, each once.
 func stored(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
 	var reqs []jit.Request
-	for _, d := range append([]*cache.Dir{store}, store.Tiers()...) {
+	for _, d := range append([]*cache.Dir{store}, store.ReadOnly()...) {
 		list, err := d.Artifacts()
 		if err != nil {
 			return nil, err
@@ -119,10 +119,10 @@ func requestFor(x cache.Artifact, cfg *opconfig.Config) (jit.Request, bool) {
 	if err != nil || unknown != nil || !m.Supports(t) {
 		return jit.Request{}, false
 	}
-	parts, err := m.Specs(t, opconfig.Selection{})
-	for _, spec := range append(parts, opconfig.Spec{}) {
-		if spec.String() == x.Spec {
-			return jit.Request{Module: x.Module, Target: t, Spec: spec}, err == nil
+	parts, err := m.Parts(t, opconfig.Selection{})
+	for _, spec := range append(parts, opconfig.Part{}) {
+		if spec.String() == x.Part {
+			return jit.Request{Module: x.Module, Target: t, Part: spec}, err == nil
 		}
 	}
 	return jit.Request{}, false
@@ -139,7 +139,7 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%d missing, which is no damage\n", n)
 	}
 	for _, c := range rep.Rebuilt {
-		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Spec), c.Target, comparisonWords(c))
+		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Part), c.Target, comparisonWords(c))
 		for _, u := range c.Units {
 			if c.Skipped == "" && u.Stored != u.Rebuilt {
 				fmt.Fprintf(a.out, "  %s: stored %s, rebuilt %s\n", u.Unit(), cache.Key(u.Stored).Short(), cache.Key(u.Rebuilt).Short())
@@ -160,7 +160,7 @@ func comparisonWords(c jit.Comparison) string {
 	switch {
 	case c.Skipped != "":
 		return "skipped: " + c.Skipped
-	case c.Same():
+	case c.Identical():
 		return "the same bytes once more"
 	}
 	return fmt.Sprintf("DIFFERENT: stored %s, rebuilt %s", cache.Key(c.Stored).Short(), cache.Key(c.Rebuilt).Short())
@@ -174,7 +174,7 @@ func (rep verifyReport) verdict() error {
 	}
 	different := 0
 	for _, c := range rep.Rebuilt {
-		if c.Skipped == "" && !c.Same() {
+		if c.Skipped == "" && !c.Identical() {
 			different++
 		}
 	}

@@ -156,10 +156,10 @@ func (a *app) printClean(rep cache.CleanReport, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, x := range rep.Removed {
-		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Spec), x.Target, sizeWords(x.Size), age(time.Since(x.Used)))
+		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Part), x.Target, sizeWords(x.Size), age(time.Since(x.Used)))
 	}
 	for _, x := range rep.InUse {
-		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Spec), x.Target)
+		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Part), x.Target)
 	}
 	_, err := fmt.Fprintf(a.out, "%s %d artifacts and %d other files, %s\n", verb, len(rep.Removed), rep.Orphans, sizeWords(rep.Bytes))
 	return err

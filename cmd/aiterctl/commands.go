@@ -36,12 +36,12 @@ func (b *buildPlan) commands(ctx context.Context, f *buildFlags) error {
 // has are left out, unless --verbose.
 func (a *app) printCommands(list []jit.Command) error {
 	for _, c := range list {
-		if c.Action == jit.Hit && !a.verbose {
+		if c.Status == jit.Hit && !a.verbose {
 			fmt.Fprintf(a.out, "hit      %s for %s\n", c.Unit(), unitTarget(c.Target, c.Values))
 			continue
 		}
 		verb := "compile "
-		if c.Action == jit.Hit {
+		if c.Status == jit.Hit {
 			verb = "hit     "
 		}
 		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))

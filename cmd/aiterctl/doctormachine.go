@@ -165,7 +165,7 @@ func (a *app) checkHostPath(ctx context.Context) check {
 		return c
 	}
 	for _, r := range results {
-		c.Detail = fmt.Sprintf("%s: %s in %.2f s", r.Module, r.Action, r.Seconds)
+		c.Detail = fmt.Sprintf("%s: %s in %.2f s", r.Module, r.Status, r.Seconds)
 		if err := reg.LoadSupport(ctx); err != nil {
 			c.fail(err)
 		}

@@ -51,7 +51,7 @@ func outcomes() []outcome {
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
-			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.TierError])},
+			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.ReadOnlyError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
 		{exitToolchain, "a compiler is missing, does not answer, cannot build for the target, or may not be used", isAny(
 			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},

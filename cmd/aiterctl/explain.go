@@ -74,7 +74,7 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 }
 
 func (a *app) printExplanation(x *jit.Explanation) {
-	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Spec), x.Target, x.Compiler, len(x.Toolchain))
+	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (%d files make its identity)\n", partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
 	if x.NoCompiler != "" {
 		fmt.Fprintf(a.out, "  not here    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
 	}
@@ -99,7 +99,7 @@ func (a *app) printExplanation(x *jit.Explanation) {
 }
 
 // decision says what a build would do with a unit or a link.
-func decision(action jit.Action, reason, work string, compiler bool) string {
+func decision(action jit.Status, reason, work string, compiler bool) string {
 	switch {
 	case action == jit.Hit:
 		return "hit: " + reason
@@ -110,15 +110,9 @@ func decision(action jit.Action, reason, work string, compiler bool) string {
 }
 
 func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", decision(l.Action, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", decision(l.Status, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
-	}
-	if len(l.Files) > 0 {
-		fmt.Fprintln(a.out, "    files beside the objects and the toolchain:")
-	}
-	for _, f := range l.Files {
-		fmt.Fprintf(a.out, "      %s  %s\n", cache.Key(f.Value).Short(), f.Label)
 	}
 	a.printChanges("    changed since the last build:", l.Changes)
 }
@@ -134,7 +128,7 @@ func (a *app) printChanges(heading string, list []jit.Change) {
 }
 
 func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), decision(u.Action, u.Reason, "compiled", compiler), u.Key.Short())
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), decision(u.Status, u.Reason, "compiled", compiler), u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}

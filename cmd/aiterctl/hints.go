@@ -105,7 +105,7 @@ func hintCache(err error) string {
 		return "" // it says what to give
 	}
 	var foreign *cache.UntrustedError
-	if errors.As(err, &foreign) && foreign.Tier {
+	if errors.As(err, &foreign) && foreign.ReadOnly {
 		return "aiterctl list tiers shows the caches that are read"
 	}
 	if foreign != nil || as[*cache.AccessError](err) {

@@ -4,7 +4,7 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/internal/slots"
 	optests "github.com/aiter-go/aiter/op_tests"
 )
 
@@ -12,7 +12,7 @@ import (
 // would end the program, or others.
 type hostMemory struct{ bytes int64 } // that can be had, 0 when nobody knows
 
-func availableMemory() hostMemory { return hostMemory{jit.AvailableMemory()} }
+func availableMemory() hostMemory { return hostMemory{slots.AvailableMemory()} }
 
 // check returns a usage error when there is too little memory for the case, and
 // the errors of [optests.HostBytes].

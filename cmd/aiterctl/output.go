@@ -47,7 +47,7 @@ func (e *outputError) Unwrap() error { return e.err }
 // made readable for all, and its owner may not think of what others see there; and,
 // before anything is built, one that cannot be written.
 func (a *app) checkOutput(dir string) error {
-	name, err := cache.Foreign(dir)
+	name, err := cache.FindForeign(dir)
 	if err != nil {
 		return ofOutput(err)
 	}
@@ -82,7 +82,7 @@ func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
 	if err := errors.Join(b.manager.Export(to, results), to.MakeReadable()); err != nil {
 		return ofOutput(err)
 	}
-	made, err := cache.OpenTier(b.output, cache.Options{TrustForeign: trust})
+	made, err := cache.OpenReadOnly(b.output, cache.Options{TrustForeign: trust})
 	if err != nil {
 		return ofOutput(err)
 	}

@@ -29,10 +29,10 @@ func (f partFilter) picks(x cache.Artifact) bool {
 	if f.empty() {
 		return true
 	}
-	if x.Spec == "" || len(f.ops) > 0 && !slices.ContainsFunc(x.Ops, func(op string) bool { return slices.Contains(f.ops, op) }) {
+	if x.Part == "" || len(f.ops) > 0 && !slices.ContainsFunc(x.Ops, func(op string) bool { return slices.Contains(f.ops, op) }) {
 		return false
 	}
-	made := partValues(x.Spec)
+	made := partValues(x.Part)
 	for axis, wanted := range f.values {
 		if !slices.ContainsFunc(wanted, func(v string) bool { return v == made[axis] || holds(made[axis], v) }) {
 			return false

@@ -174,10 +174,10 @@ func (r request) of(m *opconfig.Module, t target.Target, values map[string][]str
 		}
 		return []jit.Request{{Module: m.Name, Target: t}}, nil
 	}
-	specs, err := m.Specs(t, sel)
+	specs, err := m.Parts(t, sel)
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: m.Name, Target: t, Spec: s})
+		reqs = append(reqs, jit.Request{Module: m.Name, Target: t, Part: s})
 	}
 	return reqs, err
 }

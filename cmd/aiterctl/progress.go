@@ -117,7 +117,7 @@ func (p *progress) Observe(e jit.Event) {
 func (p *progress) count(e jit.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mt := moduleTarget{e.Module, e.Target, e.Spec}
+	mt := moduleTarget{e.Module, e.Target, e.Part}
 	j := job{mt, e.Unit(), e.Values}
 	switch e.Step {
 	case jit.ModuleStarted:
@@ -129,9 +129,9 @@ func (p *progress) count(e jit.Event) {
 		delete(p.running, j)
 		p.finish(mt, 1)
 	case jit.LinkStarted:
-		p.running[job{mt, "link " + partName(e.Module, e.Spec), ""}] = p.now()
+		p.running[job{mt, "link " + partName(e.Module, e.Part), ""}] = p.now()
 	case jit.LinkFinished:
-		delete(p.running, job{mt, "link " + partName(e.Module, e.Spec), ""})
+		delete(p.running, job{mt, "link " + partName(e.Module, e.Part), ""})
 	case jit.ModuleFinished:
 		p.finish(mt, p.left[mt]) // the units that the cache had
 	}
@@ -157,7 +157,7 @@ func words(e jit.Event, live bool) string {
 	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else the line before says it: targets wait for what they share
 		what := e.Unit()
 		if e.Source == "" {
-			what = "link of " + partName(e.Module, e.Spec)
+			what = "link of " + partName(e.Module, e.Part)
 		}
 		return fmt.Sprintf("waiting for %s: %s for %s", e.Holder, what, where)
 	}

@@ -49,7 +49,7 @@ func TestExitCode(t *testing.T) {
 func TestWordsOfWaiting(t *testing.T) {
 	holder := cache.Holder{PID: -1, Host: "there", What: "it", Since: time.Now()}
 	unit := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Source: "a.cpp", Values: "dtype=float16"}
-	link := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Spec: "op dtype=float16"}
+	link := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Part: "op dtype=float16"}
 	for want, e := range map[string]jit.Event{"a.cpp for cpu dtype=float16": unit, "link of module_a (op dtype=float16) for cpu": link} {
 		if got, full := words(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
 			t.Errorf("got %q, want %q", got, full)
@@ -59,10 +59,10 @@ func TestWordsOfWaiting(t *testing.T) {
 
 // The names in the JSON are part of the interface.
 func TestReportNames(t *testing.T) {
-	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Action: jit.Hit}}})}}
+	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Status: jit.Hit}}})}}
 	wantKeys(t, build, "modules", "output", "support")
 	wantKeys(t, build.Modules[0], "module", "target", "spec", "whole", "artifact", "digest", "seconds", "units", "error")
-	wantKeys(t, build.Modules[0].Units[0], "source", "values", "action", "reason", "seconds")
+	wantKeys(t, build.Modules[0].Units[0], "source", "values", "status", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
 	wantKeys(t, testCase{}, "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",

@@ -57,7 +57,7 @@ func (a *app) caches(ctx context.Context) ([]tierItem, error) {
 		items = append(items, newTierItem(path, "read and write", ownCache, store, bad))
 	}
 	for _, dir := range a.tiers() {
-		t, err := cache.OpenTier(dir, cache.Options{TrustForeign: o.Trust})
+		t, err := cache.OpenReadOnly(dir, cache.Options{TrustForeign: o.Trust})
 		items = append(items, newTierItem(dir, "read", tierCache, t, err))
 	}
 	return items, nil

@@ -14,28 +14,26 @@ import (
 // Artifact is a finished module or part of one: a shared library for one target, in a folder
 // of its own that never changes.
 type Artifact struct {
-	ID        string    `json:"id"` // names it in the cache; see [Artifact.identify]
-	Module    string    `json:"module"`
-	Target    string    `json:"target"`
-	Spec      string    `json:"spec"`   // the part of the module that it is, "" for the whole: "causal_conv1d_fwd dtype=float16"
-	Digest    string    `json:"digest"` // SHA-256 of the library
-	Size      int64     `json:"size"`   // bytes
-	Ops       []string  `json:"ops"`
-	Toolchain string    `json:"toolchain"` // version line of the compiler
-	Built     time.Time `json:"built"`
-	Seconds   float64   `json:"seconds"` // compile time spent on its units and link
-	LinkKey   Key       `json:"link_key"`
-	LastKey   Key       `json:"last_key"`
-	Units     []Ref     `json:"units"`
-	// LinkInputs is nil when the link read nothing but its objects and the toolchain.
-	LinkInputs *LinkInputs `json:"link_inputs,omitempty"`
+	ID             string    `json:"id"` // names it in the cache; see [Artifact.identify]
+	Module         string    `json:"module"`
+	Target         string    `json:"target"`
+	Part           string    `json:"spec"`   // the part of the module that it is, "" for the whole: "causal_conv1d_fwd dtype=float16"
+	Digest         string    `json:"digest"` // SHA-256 of the library
+	Size           int64     `json:"size"`   // bytes
+	Ops            []string  `json:"ops"`
+	Toolchain      string    `json:"toolchain"` // version line of the compiler
+	Built          time.Time `json:"built"`
+	Seconds        float64   `json:"seconds"` // compile time spent on its units and link
+	LinkKey        Key       `json:"link_key"`
+	BuildRecordKey Key       `json:"last_key"`
+	Units          []Ref     `json:"units"`
 	// Exported marks a copy without its objects, as in a prebuilt cache.
 	Exported bool `json:"exported,omitempty"`
 
 	// Path of the library; not stored, the folder may be moved.
 	Path string `json:"-"`
-	// Tier is the read-only cache in which it lies, "" for the cache itself.
-	Tier string `json:"-"`
+	// ReadOnly is the read-only cache that holds it, "" for the cache itself.
+	ReadOnly string `json:"-"`
 	// Used is when it was last loaded or built, to the hour.
 	Used time.Time `json:"-"`
 }
@@ -47,17 +45,17 @@ func (a Artifact) identify() string {
 	var l Lines
 	l.Add("module", a.Module)
 	l.Add("target", a.Target)
-	l.Add("spec", a.Spec)
+	l.Add("spec", a.Part)
 	l.Add("library", a.Digest)
 	return string(l.Key())
 }
 
 // Name names what the artifact is for people: "module_a (op dtype=float16) for gfx942".
 func (a Artifact) Name() string {
-	if a.Spec == "" {
+	if a.Part == "" {
 		return a.Module + " for " + a.Target
 	}
-	return a.Module + " (" + a.Spec + ") for " + a.Target
+	return a.Module + " (" + a.Part + ") for " + a.Target
 }
 
 // Ref names what the cache holds for one unit of an artifact, so that the
@@ -68,13 +66,6 @@ type Ref struct {
 	Result Key      `json:"result"`
 	Object string   `json:"object"`
 	Deps   []string `json:"deps"` // dependency lists
-}
-
-// LinkInputs names what the cache holds about the files that a link read beyond
-// its objects and the toolchain.
-type LinkInputs struct {
-	Unit Key      `json:"unit"` // of the link without them: the key of its manifest
-	Deps []string `json:"deps"` // dependency lists; none when nobody knows what it read
 }
 
 // artifactDir is a folder where nothing ever is when id is none, as read from
@@ -205,7 +196,7 @@ func (d *Dir) hashLibrary(a Artifact) (string, error) { return d.hashOwn(a.Path)
 // artifactBy is Artifact, with that way to find the library's digest.
 func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.checkedArtifact(id, hash)
-	for _, t := range d.tiers {
+	for _, t := range d.below {
 		if err == nil {
 			break
 		}
@@ -213,7 +204,7 @@ func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, er
 			a, err = below, nil
 		}
 	}
-	if err == nil && a.Tier == "" {
+	if err == nil && a.ReadOnly == "" {
 		d.touch(filepath.Dir(a.Path), a.Used)
 	}
 	return a, err
@@ -234,7 +225,7 @@ func (d *Dir) checkedArtifact(id string, hash func(from *Dir, a Artifact) (strin
 		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its library is gone")
 	}
 	if err != nil {
-		d.quarantineStrange(d.artifactDir(id), err)
+		d.quarantineIrregular(d.artifactDir(id), err)
 		return a, &MissError{"artifact", id, err.Error()}
 	}
 	if got != a.Digest {
@@ -266,12 +257,12 @@ func (d *Dir) readArtifact(id string) (Artifact, error) {
 		// It would block its successor.
 		return a, d.corrupt("artifact", id, dir, "corrupt: "+err.Error())
 	default:
-		d.quarantineStrange(dir, err)
+		d.quarantineIrregular(dir, err)
 		return a, &MissError{"artifact", id, err.Error()}
 	}
 	a.Path = filepath.Join(dir, a.Module+".so")
 	if d.readOnly {
-		a.Tier = d.path
+		a.ReadOnly = d.path
 	}
 	a.Used = info.ModTime()
 	return a, nil
@@ -318,7 +309,7 @@ func (d *Dir) Use(a Artifact) (release func() error, err error) {
 			return f.Close, nil
 		}
 		_ = f.Close()
-		if err != nil && a.Tier != "" {
+		if err != nil && a.ReadOnly != "" {
 			return func() error { return nil }, nil
 		}
 		if err != nil && (!errors.Is(err, syscall.EWOULDBLOCK) || time.Since(start) > useWait) {

@@ -36,7 +36,7 @@ func (d *Dir) Blob(digest string) (string, error) {
 	if err == nil {
 		return d.BlobPath(digest), nil
 	}
-	for _, t := range d.tiers {
+	for _, t := range d.below {
 		if path := t.BlobPath(digest); t.verify(path, digest) == nil {
 			return path, nil
 		}
@@ -50,7 +50,7 @@ func (d *Dir) verify(path, digest string) error {
 		return &MissError{"file", digest, absent}
 	}
 	if err != nil {
-		d.quarantineStrange(path, err)
+		d.quarantineIrregular(path, err)
 		return &MissError{"file", digest, err.Error()}
 	}
 	if got != digest {

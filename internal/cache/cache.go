@@ -44,7 +44,7 @@ type Dir struct {
 	trustForeign bool
 	readOnly     bool   // it is a tier, or unwritable
 	unwritable   error  // why there is no folder for it; see [Unwritable]
-	tiers        []*Dir // below it, in the order in which they are looked at
+	below        []*Dir // below it, in the order in which they are looked at
 	limits       Limits
 	faulty       func(Fault)
 
@@ -181,7 +181,7 @@ func (d *Dir) MemoPath() string {
 		return path
 	}
 	if err := d.admit(path, &st); err != nil { // digests that another user may have written
-		d.quarantineStrange(path, err)
+		d.quarantineIrregular(path, err)
 		if d.readOnly {
 			return ""
 		}

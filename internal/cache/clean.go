@@ -40,14 +40,14 @@ type CleanReport struct {
 // ages are how old things must be to go that belong to no artifact.
 type ages struct {
 	orphan time.Duration // objects and records
-	aside  time.Duration // logs, quarantine, failures: kept for people to look at
+	kept   time.Duration // logs, quarantine, failures: kept for people to look at
 	source time.Duration // laid-out source trees, since a compiler last ran in them
 }
 
 // cleanAges keep Clean off what a build under way has published and not yet
 // tied to an artifact. A clean of everything does not wait: a build that
 // loses an object under its hands compiles it again.
-var cleanAges = ages{orphan: orphanAge, aside: 7 * day, source: day}
+var cleanAges = ages{orphan: orphanAge, kept: 7 * day, source: day}
 
 const orphanAge = time.Hour
 
@@ -100,7 +100,7 @@ func (d *Dir) newCleaning(req CleanRequest, all []Artifact) *cleaning {
 
 func (c *cleaning) clean() {
 	c.sweepOrphans()
-	c.d.sweepAside(c.req.ages, c.req.DryRun, &c.rep)
+	c.d.sweepKept(c.req.ages, c.req.DryRun, &c.rep)
 	c.size = c.d.size()
 	if c.req.DryRun {
 		c.size -= c.rep.Bytes
@@ -155,7 +155,7 @@ func (c *cleaning) sweepOrphans() {
 		c.d.walkBelow(sub, func(path string, info fs.FileInfo) {
 			age := c.req.ages.orphan
 			if filepath.Base(filepath.Dir(filepath.Dir(path))) == string(Failure) {
-				age = c.req.ages.aside
+				age = c.req.ages.kept
 			}
 			if c.needs[path] > 0 || time.Since(info.ModTime()) < age {
 				return
@@ -196,8 +196,8 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 		return true // another cleaner was quicker
 	}
 	d.forgetLinked(a)
-	if r := d.recent(a.LastKey); r.Artifact == "" || r.Artifact == a.ID {
-		_ = d.Forget(Last, a.LastKey)
+	if r := d.recent(a.BuildRecordKey); r.Artifact == "" || r.Artifact == a.ID {
+		_ = d.Forget(BuildRecord, a.BuildRecordKey)
 	}
 	// Renamed away first: nobody may find half of it.
 	s, err := d.NewStage()
@@ -216,22 +216,20 @@ func (d *Dir) forgetLinked(a Artifact) {
 	}
 }
 
-// Recent is the part of a [Last] record that Clean understands: what the last
+// RecentBuild is the part of a [Last] record that Clean understands: what the last
 // build of a module for a target made, and what it consists of. It may differ
 // from what the artifact says: an edit of a comment gives other keys and the
 // same library.
-type Recent struct {
+type RecentBuild struct {
 	Artifact string `json:"artifact"` // ID
 	Link     Key    `json:"link_key"`
 	Refs     []Ref  `json:"refs"`
 	Compiler Key    `json:"compiler"` // digest of the toolchain
-
-	LinkInputs *LinkInputs `json:"link_inputs,omitempty"` // as in [Artifact]
 }
 
-func (d *Dir) recent(key Key) Recent {
-	var r Recent
-	if data, err := d.get(Last, key); err == nil {
+func (d *Dir) recent(key Key) RecentBuild {
+	var r RecentBuild
+	if data, err := d.get(BuildRecord, key); err == nil {
 		_ = json.Unmarshal(data, &r) // what cannot be read refers to nothing
 	}
 	return r
@@ -243,10 +241,10 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 	paths := map[string]struct{}{}
 	add := func(path string) { paths[path] = struct{}{} }
 	add(d.recordPath(Linked, a.LinkKey))
-	add(d.recordPath(Last, a.LastKey))
-	units, inputs := a.Units, []*LinkInputs{a.LinkInputs}
-	if r := d.recent(a.LastKey); r.Artifact == a.ID {
-		units, inputs = slices.Concat(units, r.Refs), append(inputs, r.LinkInputs)
+	add(d.recordPath(BuildRecord, a.BuildRecordKey))
+	units := a.Units
+	if r := d.recent(a.BuildRecordKey); r.Artifact == a.ID {
+		units = slices.Concat(units, r.Refs)
 		add(d.recordPath(Compiler, r.Compiler))
 		add(d.recordPath(Linked, r.Link))
 	}
@@ -255,15 +253,6 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 		add(d.recordPath(Object, u.Result))
 		add(d.BlobPath(u.Object))
 		for _, k := range u.Deps {
-			add(d.recordPath(DepList, Key(k)))
-		}
-	}
-	for _, in := range inputs {
-		if in == nil {
-			continue
-		}
-		add(d.recordPath(Manifest, in.Unit))
-		for _, k := range in.Deps {
 			add(d.recordPath(DepList, Key(k)))
 		}
 	}

@@ -193,12 +193,12 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// mendCounts puts the file of counts aside when lines of it are damaged, and writes the sums
+// repairCounts puts the file of counts aside when lines of it are damaged, and writes the sums
 // of the others. It returns the fault, "" if there is none.
-func (d *Dir) mendCounts() (fault string) {
+func (d *Dir) repairCounts() (fault string) {
 	data, err := readRegular(d.countsPath())
 	if as[*sizeError](err) {
-		d.quarantineStrange(d.countsPath(), err)
+		d.quarantineIrregular(d.countsPath(), err)
 		return err.Error()
 	}
 	if err != nil {

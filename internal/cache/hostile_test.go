@@ -199,14 +199,14 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 	d := open(t)
 	lastKey := Lines{{"module", "x"}}.Key()
 	s, path := stageFile(t, d, "library")
-	a, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", LastKey: lastKey})
+	a, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: lastKey})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The same library, made once more from an object of another key.
 	unit := Lines{{"unit", "edited"}}.Key()
 	body := `{"artifact":"` + a.ID + `","refs":[{"unit":"` + string(unit) + `"}]}`
-	if err := errors.Join(d.Put(Last, lastKey, []byte(body)), d.Put(Manifest, unit, []byte("[]"))); err != nil {
+	if err := errors.Join(d.Put(BuildRecord, lastKey, []byte(body)), d.Put(Manifest, unit, []byte("[]"))); err != nil {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * orphanAge)
@@ -221,7 +221,7 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 	}
 	// An older artifact of the same module goes; the memory of the last build stays.
 	s, path = stageFile(t, d, "older library")
-	older, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", LastKey: lastKey})
+	older, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: lastKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 	if rep, err := d.Clean(CleanRequest{Match: pick}); err != nil || len(rep.Removed) != 1 {
 		t.Fatalf("%+v, %v", rep, err)
 	}
-	if _, err := d.Get(Last, lastKey); err != nil {
+	if _, err := d.Get(BuildRecord, lastKey); err != nil {
 		t.Errorf("the memory of the last build: %v", err)
 	}
 	if rep, err := d.Clean(CleanRequest{Match: func(Artifact) bool { return true }}); err != nil || rep.Orphans != 1 {

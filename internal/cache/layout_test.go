@@ -15,7 +15,7 @@ import (
 func olderLayout(t *testing.T, path string, key Key) (base string) {
 	t.Helper()
 	base = filepath.Join(path, "v1")
-	record := filepath.Join(base, "record", string(Last), string(key[:2]), string(key))
+	record := filepath.Join(base, "record", string(BuildRecord), string(key[:2]), string(key))
 	body := `{"artifact":"x"}`
 	err := errors.Join(
 		os.MkdirAll(filepath.Dir(record), 0o700), os.MkdirAll(filepath.Join(base, "artifact", string(key)), 0o700),
@@ -33,9 +33,9 @@ func TestOlderLayoutIsAMiss(t *testing.T) {
 	key := Lines{{"module", "x"}}.Key()
 	base := olderLayout(t, d.path, key)
 	before := snapshot(t, base)
-	_, err := d.Get(Last, key)
+	_, err := d.Get(BuildRecord, key)
 	wantMiss(t, err, absent)
-	if got := d.Outdated(Last, key); got != "v1" {
+	if got := d.Outdated(BuildRecord, key); got != "v1" {
 		t.Errorf("outdated %q, want v1", got)
 	}
 	if got := d.Outdated(Object, key); got != "" {
@@ -88,8 +88,8 @@ func TestOlderLayoutIsCleaned(t *testing.T) {
 func TestTierOfAnotherLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made")
 	olderLayout(t, path, Lines{{"module", "x"}}.Key())
-	_, err := OpenTier(path, Options{})
-	var none *TierError
+	_, err := OpenReadOnly(path, Options{})
+	var none *ReadOnlyError
 	var layout *LayoutError
 	if !errors.As(err, &none) || !errors.As(err, &layout) || layout.Found != "v1" || !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("got %v, want a TierError of another layout", err)
@@ -99,7 +99,7 @@ func TestTierOfAnotherLayout(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
-	if name, err := Foreign(path); name != "" || err != nil {
+	if name, err := FindForeign(path); name != "" || err != nil {
 		t.Errorf("foreign: %q, %v", name, err)
 	}
 }

@@ -221,7 +221,7 @@ func (d *Dir) clearLock(path string) bool {
 	if err != nil || info.Mode().IsRegular() {
 		return false
 	}
-	d.quarantineStrange(path, &irregularError{path: path, mode: info.Mode()})
+	d.quarantineIrregular(path, &irregularError{path: path, mode: info.Mode()})
 	return true
 }
 

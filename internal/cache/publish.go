@@ -16,16 +16,16 @@ const publishTries = 20
 // way, such as a file in the place of a folder, is put aside.
 func (d *Dir) publish(from, to string) error {
 	err := rename(from, to)
-	if err != nil && present(from) && d.clearWay(from, to) {
+	if err != nil && present(from) && d.moveObstacle(from, to) {
 		err = rename(from, to)
 	}
 	return err
 }
 
-// clearWay puts aside the first thing that keeps from from being renamed to to: something
+// moveObstacle puts aside the first thing that keeps from from being renamed to to: something
 // that is no folder above to, or a folder in the place of a file and the reverse. It
 // reports whether there was one.
-func (d *Dir) clearWay(from, to string) bool {
+func (d *Dir) moveObstacle(from, to string) bool {
 	rel, err := filepath.Rel(d.base, to)
 	if err != nil || !filepath.IsLocal(rel) {
 		return false
@@ -79,6 +79,6 @@ func (d *Dir) Quarantine(path string) {
 // returns the miss.
 func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
 	d.Quarantine(path)
-	d.tell(Fault{Path: path, Reason: reason})
+	d.reportFault(Fault{Path: path, Reason: reason})
 	return &MissError{kind, key, reason}
 }

@@ -14,7 +14,7 @@ func (d *Dir) MakeReadable() error {
 	for _, sub := range []string{"lock", "stage", "log", "blob"} {
 		_ = os.Remove(filepath.Join(d.base, sub)) // fails when something is in it
 	}
-	errs := []error{d.letIn()}
+	errs := []error{d.makePathSearchable()}
 	if tag := d.tagPath(); isOurTag(tag) {
 		errs = append(errs, os.Chmod(tag, 0o644))
 	}
@@ -35,9 +35,9 @@ func (d *Dir) MakeReadable() error {
 	return nil
 }
 
-// letIn lets every user into the folder itself, and changes nothing else of its
+// makePathSearchable lets every user into the folder itself, and changes nothing else of its
 // mode.
-func (d *Dir) letIn() error {
+func (d *Dir) makePathSearchable() error {
 	info, err := os.Stat(d.path)
 	if err != nil || info.Mode().Perm()&0o555 == 0o555 {
 		return err
@@ -45,10 +45,10 @@ func (d *Dir) letIn() error {
 	return os.Chmod(d.path, info.Mode()|0o555)
 }
 
-// Foreign returns the name of something that lies in the folder at path, when
+// FindForeign returns the name of something that lies in the folder at path, when
 // that holds no cache; "" when it is one, is empty, or is not there. A cache
 // has this package's tag, or its folders.
-func Foreign(path string) (name string, err error) {
+func FindForeign(path string) (name string, err error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return "", nil

@@ -15,13 +15,13 @@ type Kind string
 
 // The kinds of records.
 const (
-	Manifest Kind = "manifest" // unit key -> the dependency lists seen so far
-	DepList  Kind = "deplist"  // digest -> files a compile read
-	Object   Kind = "object"   // result key -> digest of an object file
-	Linked   Kind = "linked"   // link key -> digest of an artifact
-	Failure  Kind = "failure"  // unit key -> the diagnostics of a failed compile
-	Last     Kind = "last"     // module and target -> the lines of the last build
-	Compiler Kind = "compiler" // toolchain digest -> the files that make it
+	Manifest    Kind = "manifest" // unit key -> the dependency lists seen so far
+	DepList     Kind = "deplist"  // digest -> files a compile read
+	Object      Kind = "object"   // result key -> digest of an object file
+	Linked      Kind = "linked"   // link key -> digest of an artifact
+	Failure     Kind = "failure"  // unit key -> the diagnostics of a failed compile
+	BuildRecord Kind = "last"     // module and target -> the lines of the last build
+	Compiler    Kind = "compiler" // toolchain digest -> the files that make it
 )
 
 // MissError reports that the cache has no good entry of a name, and the reason.
@@ -63,7 +63,7 @@ func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	if err == nil {
 		return body, nil
 	}
-	for _, t := range d.tiersWith(kind, key) {
+	for _, t := range d.readOnlyWith(kind, key) {
 		if body, miss := t.get(kind, key); miss == nil {
 			return body, nil
 		}
@@ -74,7 +74,7 @@ func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 // Has reports whether this cache, or a tier below it, has something stored under key,
 // without reading it.
 func (d *Dir) Has(kind Kind, key Key) bool {
-	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
+	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
 		if info, err := os.Lstat(t.recordPath(kind, key)); err == nil && info.Mode().IsRegular() {
 			return true
 		}
@@ -88,7 +88,7 @@ func (d *Dir) Has(kind Kind, key Key) bool {
 // error, or [*MissError] when no record is stored.
 func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
 	var first error
-	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
+	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
 		body, err := t.get(kind, key)
 		if err == nil {
 			err = use(body)
@@ -121,7 +121,7 @@ func (e *WrongRecordError) Error() string {
 // in their order.
 func (d *Dir) GetAll(kind Kind, key Key) [][]byte {
 	var all [][]byte
-	for _, t := range append([]*Dir{d}, d.tiersWith(kind, key)...) {
+	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
 		if body, err := t.get(kind, key); err == nil {
 			all = append(all, body)
 		}
@@ -137,7 +137,7 @@ func (d *Dir) get(kind Kind, key Key) ([]byte, error) {
 		return nil, &MissError{kind, string(key), absent}
 	}
 	if err != nil {
-		d.quarantineStrange(path, err)
+		d.quarantineIrregular(path, err)
 		return nil, &MissError{kind, string(key), err.Error()}
 	}
 	body, fault := decodeRecord(kind, key, raw)
@@ -182,7 +182,7 @@ func (d *Dir) Put(kind Kind, key Key, body []byte) error {
 // Forget removes a record; a missing one is no error. What tiers have under
 // that key is not looked at any more by this process.
 func (d *Dir) Forget(kind Kind, key Key) error {
-	d.overlook(kind, key)
+	d.ignoreBelow(kind, key)
 	if d.readOnly {
 		return nil
 	}

@@ -180,10 +180,10 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 	}
 }
 
-// quarantineStrange puts aside what could not be read because it is no file, is too
+// quarantineIrregular puts aside what could not be read because it is no file, is too
 // large, or can be changed by another user. Any other failure to read (no permission,
 // no file descriptor left, a bad disk) proves nothing about the content, which stays.
-func (d *Dir) quarantineStrange(path string, err error) {
+func (d *Dir) quarantineIrregular(path string, err error) {
 	var foreign *UntrustedError
 	switch {
 	case errors.As(err, &foreign):
@@ -199,7 +199,7 @@ func (d *Dir) quarantineStrange(path string, err error) {
 func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
 	at := err.Exposed[0].Path
 	if at != path && filepath.Dir(at) == d.base {
-		d.tell(Fault{Path: at, Reason: err.Error()})
+		d.reportFault(Fault{Path: at, Reason: err.Error()})
 		return
 	}
 	if strings.HasPrefix(path, at+"/") {

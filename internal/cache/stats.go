@@ -23,7 +23,7 @@ type Stats struct {
 	Misses     int64      `json:"misses"` // units that were compiled
 	Saved      float64    `json:"saved"`  // seconds of compiling that hits spared
 	Limits     Limits     `json:"limits"`
-	Tiers      []string   `json:"tiers"` // folders of the caches below
+	ReadOnly   []string   `json:"read_only"` // folders of the caches below
 }
 
 // Share is what one module or target has of a cache. What several have in
@@ -45,8 +45,8 @@ func (d *Dir) Stats() (Stats, error) {
 	for _, a := range list {
 		s.Seconds += a.Seconds
 	}
-	for _, t := range d.tiers {
-		s.Tiers = append(s.Tiers, t.path)
+	for _, t := range d.below {
+		s.ReadOnly = append(s.ReadOnly, t.path)
 	}
 	s.count()
 	d.walk(func(path string, info fs.FileInfo) {

@@ -14,7 +14,7 @@ import (
 const trimEvery = time.Hour
 
 // trimAges are those of [Dir.Trim], which nobody has asked for.
-var trimAges = ages{orphan: day, aside: 7 * day, source: day}
+var trimAges = ages{orphan: day, kept: 7 * day, source: day}
 
 // TrimReport says what [Dir.Trim] did.
 type TrimReport struct {
@@ -70,11 +70,11 @@ func (d *Dir) Trim() (TrimReport, error) {
 	return TrimReport{rep, true}, err
 }
 
-// MakeRoom is [Dir.Trim] for a disk that is full: at once, and down to half of
+// FreeSpace is [Dir.Trim] for a disk that is full: at once, and down to half of
 // what the cache holds, where its limits are not lower. Due is false when there
 // was nothing to remove; it is true as well when another process has trimmed
 // meanwhile.
-func (d *Dir) MakeRoom(ctx context.Context) (TrimReport, error) {
+func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
 	d.TrimDue() // makes the file whose time tells others
 	start := time.Now()
 	lock, err := d.Lock(ctx, LockRequest{Key: trimKey(), What: "make room in the cache", Timeout: time.Minute})

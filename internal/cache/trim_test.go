@@ -129,7 +129,7 @@ func TestMakeRoom(t *testing.T) {
 					aged(t, a, time.Duration(5-i)*12*time.Hour)
 				}
 			}
-			rep, err := d.MakeRoom(context.Background())
+			rep, err := d.FreeSpace(context.Background())
 			left, _ := d.Artifacts()
 			if err != nil || rep.Due == tt.young || len(left) != tt.left || len(rep.Removed) != 5-tt.left {
 				t.Errorf("%d left, %v, %d removed, %v; want %d", len(left), rep.Due, len(rep.Removed), err, tt.left)
@@ -152,7 +152,7 @@ func TestMakeRoomBesideAnother(t *testing.T) {
 		setAge(t, d.trimmed(), 0)
 		_ = lock.Unlock()
 	}()
-	rep, err := d.MakeRoom(context.Background())
+	rep, err := d.FreeSpace(context.Background())
 	if left, _ := d.Artifacts(); err != nil || !rep.Due || len(left) != 1 {
 		t.Errorf("%+v, %v, %d left", rep, err, len(left))
 	}
@@ -162,7 +162,7 @@ func TestMakeRoomWhereLocksExcludeNobody(t *testing.T) {
 	d := open(t)
 	d.flock = func(*os.File, int) error { return nil }
 	aged(t, addArtifact(t, d, "old"), 2*time.Hour)
-	rep, err := d.MakeRoom(context.Background())
+	rep, err := d.FreeSpace(context.Background())
 	if left, _ := d.Artifacts(); err != nil || rep.Due || len(left) != 1 {
 		t.Errorf("%+v, %v, %d left", rep, err, len(left))
 	}

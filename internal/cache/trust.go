@@ -74,7 +74,7 @@ func (d *Dir) inspect(path string, st *unix.Stat_t) *Exposure {
 }
 
 func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
-	return &UntrustedError{Path: d.path, User: int(d.guard.user), Tier: d.readOnly, Exposed: exposed, base: d.base}
+	return &UntrustedError{Path: d.path, User: int(d.guard.user), ReadOnly: d.readOnly, Exposed: exposed, base: d.base}
 }
 
 // admit fails with [*UntrustedError] when another user can change the open file
@@ -133,9 +133,9 @@ func (d *Dir) CheckTree(dir string) error {
 	})
 }
 
-// TakeFromOthers takes the write permission of group and others from a folder and from
+// DropSharedWrite takes the write permission of group and others from a folder and from
 // everything in it. The umask decides the permissions of new files.
-func TakeFromOthers(dir string) error {
+func DropSharedWrite(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -166,17 +166,17 @@ type Exposure struct {
 // UntrustedError reports a cache that another user can change: loading a kernel
 // from it would run that user's code.
 type UntrustedError struct {
-	Path    string // the cache folder
-	User    int    // user id of this process
-	Tier    bool   // it is a read-only cache, which may belong to root too
-	Exposed []Exposure
+	Path     string // the cache folder
+	User     int    // user id of this process
+	ReadOnly bool   // it is a read-only cache, which may belong to root too
+	Exposed  []Exposure
 
 	base string
 }
 
 func (e *UntrustedError) Error() string {
 	alternative := "choose another folder with AITER_JIT_DIR"
-	if e.Tier {
+	if e.ReadOnly {
 		alternative = "remove it from AITER_JIT_PATH"
 	}
 	return fmt.Sprintf("%s; %s; or %s; or accept the risk with AITER_TRUST_JIT_DIR=1", e.Reason(), e.Advice(), alternative)
@@ -241,15 +241,15 @@ func (e *UntrustedError) Fix() string {
 
 // keeper is the user to whom the files of the cache should belong.
 func (e *UntrustedError) keeper() string {
-	if e.Tier {
+	if e.ReadOnly {
 		return "root"
 	}
 	return fmt.Sprint(e.User)
 }
 
-// OnlyRoots reports whether root keeps the cache for itself: it is safe to read,
+// RootOnly reports whether root keeps the cache for itself: it is safe to read,
 // and this user cannot write to it.
-func (e *UntrustedError) OnlyRoots() bool {
+func (e *UntrustedError) RootOnly() bool {
 	return !slices.ContainsFunc(e.Exposed, func(x Exposure) bool { return x.Owner != 0 || x.writable })
 }
 

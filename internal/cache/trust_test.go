@@ -50,7 +50,7 @@ func checkPlanted(t *testing.T, at func(filled) string, spoil func(string) error
 	opts := Options{Faulty: func(x Fault) { faults = append(faults, x) }}
 	d, err := Open(f.dir.path, opts)
 	if tier {
-		d, err = OpenTier(f.dir.path, opts)
+		d, err = OpenReadOnly(f.dir.path, opts)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestAForeignMemoIsPutAside(t *testing.T) {
 	if err := errors.Join(os.WriteFile(memo, []byte("lies"), 0o600), os.Chown(memo, other, other)); err != nil {
 		t.Fatal(err)
 	}
-	tier, err := OpenTier(f.dir.path, Options{})
+	tier, err := OpenReadOnly(f.dir.path, Options{})
 	if err != nil || tier.MemoPath() != "" {
 		t.Errorf("of a tier: %q, %v", tier.MemoPath(), err)
 	}
@@ -130,7 +130,7 @@ func TestPublishedFilesAreTheOwnersToWrite(t *testing.T) {
 // was hashed.
 func TestOpenArtifactReadsTheFileThatItHashed(t *testing.T) {
 	f := newFilled(t)
-	d, err := OpenTier(f.dir.path, Options{TrustForeign: true}) // which puts nothing aside
+	d, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true}) // which puts nothing aside
 	if err != nil {
 		t.Fatal(err)
 	}

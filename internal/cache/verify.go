@@ -36,7 +36,7 @@ type VerifyReport struct {
 // not used. What is removed while Verify runs is no damage.
 func (d *Dir) Verify() (VerifyReport, error) {
 	var rep VerifyReport
-	for _, x := range append([]*Dir{d}, d.tiers...) {
+	for _, x := range append([]*Dir{d}, d.below...) {
 		if x.unwritable == nil {
 			v := verification{d: x, rep: &rep, bad: map[string]bool{}, leads: map[string]string{}}
 			v.all()
@@ -60,7 +60,7 @@ func (v *verification) all() {
 		v.shards(filepath.Join("record", kind), Kind(kind), func(path, name string) error { return v.record(Kind(kind), path, name) })
 	}
 	artifacts := v.artifacts()
-	if fault := v.d.mendCounts(); fault != "" {
+	if fault := v.d.repairCounts(); fault != "" {
 		v.fault(v.d.countsPath(), fault, v.d.readOnly)
 	}
 	v.missing(artifacts)

@@ -254,11 +254,11 @@ func TestDamagedFolderInATierIsOneFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := open(t)
-	tier, err := OpenTier(f.dir.path, Options{TrustForeign: true})
+	tier, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Over(tier)
+	d.AddReadOnly(tier)
 	if rep, err := d.Verify(); err != nil || len(rep.Faults) != 1 {
 		t.Errorf("%+v, %v, want one fault", rep.Faults, err)
 	}

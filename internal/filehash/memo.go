@@ -197,7 +197,7 @@ func (m *Memo) hashOnce(abs string) (r reading, err error) {
 // that will not be remembered are left alone.
 func (m *Memo) clean(f *os.File, started time.Time) (bool, error) {
 	id, fs, err := m.mounts.statOpen(f)
-	if err != nil || fs.reach(id) == nowhere || !fs.settled(id, started) {
+	if err != nil || fs.lifetime(id) == nowhere || !fs.settled(id, started) {
 		return false, err
 	}
 	return fs.clean(f, id) == nil, nil

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reach is how long a digest may be remembered.
-type reach int
+// lifetime is how long a digest may be remembered.
+type lifetime int
 
 const (
-	nowhere    reach = iota // not at all
-	mounted                 // until the filesystem is unmounted or the machine boots again
-	everywhere              // for good
+	nowhere    lifetime = iota // not at all
+	mounted                    // until the filesystem is unmounted or the machine boots again
+	everywhere                 // for good
 )
 
 // kind is what is known of a type of filesystem.
@@ -63,13 +63,13 @@ type filesystem struct {
 	readOnly bool   // as a whole; a read-only view of a writable filesystem is not
 }
 
-// reach returns how long the digest of a file with this identity may be remembered.
+// lifetime returns how long the digest of a file with this identity may be remembered.
 //
 // Tools that build images give all files times of their choice: in whole seconds, or copied from the modification time.
 // Only a kernel that has written the file itself gives it a change time with nanoseconds. Such a tool may build a second
 // image that differs from the first in nothing but the text of a file. The number of the mount tells the two apart. That
 // a foreign filesystem is read-only here says nothing about its server.
-func (fs filesystem) reach(id identity) reach {
+func (fs filesystem) lifetime(id identity) lifetime {
 	k := kindOf(fs.magic)
 	stamped := id.stamped()
 	copied := id.ctime == id.mtime // or the last change wrote the content
@@ -86,7 +86,7 @@ func (fs filesystem) reach(id identity) reach {
 
 // memorable returns the identity under which the file's digest may be remembered; false if it may not.
 func (fs filesystem) memorable(id identity) (identity, bool) {
-	switch fs.reach(id) {
+	switch fs.lifetime(id) {
 	case nowhere:
 		return id, false
 	case everywhere:

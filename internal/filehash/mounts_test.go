@@ -128,11 +128,11 @@ func TestOverlayIsRemembered(t *testing.T) {
 	if err := os.Chtimes(unpacked, old, old); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]reach{written: mounted, unpacked: everywhere} {
+	for path, want := range map[string]lifetime{written: mounted, unpacked: everywhere} {
 		digest(t, m, path)
 		id, fs, err := m.mounts.statFile(path)
-		if err != nil || fs.reach(id) != want || m.fresh[kindFile+path] == nil {
-			t.Errorf("%s: reach %d, want %d; remembered: %v; error %v", path, fs.reach(id), want, m.fresh[kindFile+path] != nil, err)
+		if err != nil || fs.lifetime(id) != want || m.fresh[kindFile+path] == nil {
+			t.Errorf("%s: reach %d, want %d; remembered: %v; error %v", path, fs.lifetime(id), want, m.fresh[kindFile+path] != nil, err)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestReach(t *testing.T) {
 		magic    uint32
 		readOnly bool
 		id       identity
-		want     reach
+		want     lifetime
 	}{
 		{"local", ext4, false, fresh, everywhere},
 		{"local, times in whole seconds", ext4, false, clamped, mounted},
@@ -239,7 +239,7 @@ func TestReach(t *testing.T) {
 		{"sshfs", fuse, false, written, nowhere},
 		{"tmpfs", tmpfs, false, fresh, nowhere},
 	} {
-		if got := (filesystem{magic: tt.magic, readOnly: tt.readOnly}).reach(tt.id); got != tt.want {
+		if got := (filesystem{magic: tt.magic, readOnly: tt.readOnly}).lifetime(tt.id); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -86,12 +86,12 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 	t.Helper()
 	for i := range m.Ops {
 		op := &m.Ops[i]
-		specs, err := m.Specs(on, opconfig.Selection{Ops: []string{op.Name}})
+		specs, err := m.Parts(on, opconfig.Selection{Ops: []string{op.Name}})
 		if err != nil || len(specs) == 0 {
 			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, specs, err)
 		}
 		for _, size := range []int64{0, 4, 1 << 40} {
-			call, err := m.Spec(op, on, func(a opconfig.Axis) string {
+			call, err := m.Part(op, on, func(a opconfig.Axis) string {
 				if a.BySize() {
 					return a.Values[a.Ranges.Of(size)]
 				}
@@ -102,7 +102,7 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 			}
 		}
 		for _, s := range specs {
-			if plan, err := m.ResolveSpec(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
+			if plan, err := m.ResolvePart(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
 				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
 			}
 		}

@@ -73,7 +73,7 @@ func TestSizeChoosesPart(t *testing.T) {
 		6:             {"6-", "-DTAPS_LEAST=6"},
 		math.MaxInt64: {"6-", "-DTAPS_LEAST=6"},
 	} {
-		spec, err := m.Spec(&m.Ops[0], gfx, func(a opconfig.Axis) string {
+		spec, err := m.Part(&m.Ops[0], gfx, func(a opconfig.Axis) string {
 			if a.BySize() {
 				return a.Values[a.Ranges.Of(size)]
 			}
@@ -82,12 +82,12 @@ func TestSizeChoosesPart(t *testing.T) {
 		if want := "f dtype=float16,taps=" + want[0] + ",rows=1-"; err != nil || spec.String() != want {
 			t.Errorf("a size of %d needs %q, %v; want %q", size, spec, err, want)
 		}
-		plan, err := m.ResolveSpec(gfx, "7.0", spec)
+		plan, err := m.ResolvePart(gfx, "7.0", spec)
 		if want := "csrc/a.hip -DDT=float16 " + want[1] + " -DROWS_LEAST=1; link "; err != nil || describe(plan) != want {
 			t.Errorf("%s is built by %q, %v; want %q", spec, describe(plan), err, want)
 		}
 	}
-	if spec, err := m.Spec(&m.Ops[1], gfx, nil); err != nil || spec.String() != "g" {
+	if spec, err := m.Part(&m.Ops[1], gfx, nil); err != nil || spec.String() != "g" {
 		t.Errorf("an operator without the argument needs %q, %v", spec, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestSizesSelectRanges(t *testing.T) {
 		if c.taps != "" {
 			sel.Values["taps"] = strings.Split(c.taps, ",")
 		}
-		specs, err := m.Specs(mustTarget(t, c.target), sel)
+		specs, err := m.Parts(mustTarget(t, c.target), sel)
 		var got []string
 		for _, s := range specs {
 			got = append(got, s.String())
@@ -127,13 +127,13 @@ func TestUnknownRanges(t *testing.T) {
 	m := sizedModule(t)
 	var axis *opconfig.UnknownAxisError
 	for _, name := range []string{"1", "2-5", "6-8", "-3", "05", "four", "9223372036854775808"} {
-		_, err := m.Specs(mustTarget(t, "gfx942"), opconfig.Selection{Values: map[string][]string{"taps": {name}}})
+		_, err := m.Parts(mustTarget(t, "gfx942"), opconfig.Selection{Values: map[string][]string{"taps": {name}}})
 		if want := `axis "taps" of module_a has no value "` + name + `", only 2-4, 5, 6-`; !errors.As(err, &axis) || err.Error() != want {
 			t.Errorf("%q\n got %v\nwant %s", name, err, want)
 		}
 	}
 	// A number is for people: the name of a part has one way to be written.
-	if _, err := m.ResolveSpec(mustTarget(t, "gfx942"), "7.0", opconfig.Spec{Op: "f", Values: "taps=3"}); !errors.As(err, &axis) {
+	if _, err := m.ResolvePart(mustTarget(t, "gfx942"), "7.0", opconfig.Part{Op: "f", Values: "taps=3"}); !errors.As(err, &axis) {
 		t.Errorf("got %v, want that taps has no value 3", err)
 	}
 }

@@ -35,16 +35,16 @@ func (m *Module) Supports(t target.Target) bool {
 // matters only to sources whose "when" asks for it. The error is an
 // *UnsupportedTargetError, *NoSourcesError, *DuplicateSourceError or *VersionError.
 func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error) {
-	return m.ResolveSpec(t, toolchainVersion, Spec{})
+	return m.ResolvePart(t, toolchainVersion, Part{})
 }
 
-// ResolveSpec is [Module.Resolve] for a part of the module. Besides, the error is an
+// ResolvePart is [Module.Resolve] for a part of the module. Besides, the error is an
 // *UnknownOpError or an *UnknownAxisError where the module has no such part.
-func (m *Module) ResolveSpec(t target.Target, toolchainVersion string, spec Spec) (Plan, error) {
+func (m *Module) ResolvePart(t target.Target, toolchainVersion string, spec Part) (Plan, error) {
 	if !m.Supports(t) {
 		return Plan{}, &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
 	}
-	part, err := m.choice(spec)
+	part, err := m.resolvePart(spec)
 	if err != nil {
 		return Plan{}, err
 	}

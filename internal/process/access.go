@@ -126,18 +126,18 @@ const maxNames = 100_000
 func (t *tracer) note(k Kind, n name) { t.add(Access{Kind: k, Path: n.path, Inside: n.inside}) }
 
 func (t *tracer) add(a Access) {
-	if t.room() {
+	if t.hasRoom() {
 		t.seen[a] = true
 	}
 }
 
 func (t *tracer) wrote(n name) {
-	if t.room() {
+	if t.hasRoom() {
 		t.written[n] = true
 	}
 }
 
-func (t *tracer) room() bool {
+func (t *tracer) hasRoom() bool {
 	if len(t.seen)+len(t.written) < maxNames {
 		return true
 	}

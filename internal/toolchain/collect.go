@@ -23,8 +23,8 @@ type collector struct {
 	seen        map[string]bool
 	watched     map[string]bool
 	facts       map[fact]bool
-	parts       []*Part
-	outside     []*Part         // see record
+	parts       []*File
+	outside     []*File         // see record
 	driver      os.FileInfo     // of the compiler itself, which is identified apart
 	temp        string          // folder for the temporary files of the compiler
 	include     []string        // folders of headers
@@ -199,7 +199,7 @@ type part struct {
 
 // add takes one file by itself.
 func (c *collector) add(f part) {
-	p := &Part{Name: f.name, Path: f.path}
+	p := &File{Name: f.name, Path: f.path}
 	if f.outside {
 		c.outside = append(c.outside, p)
 	} else {

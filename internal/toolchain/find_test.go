@@ -51,7 +51,7 @@ func findIn(t *testing.T, dir string, memo *filehash.Memo) *Toolchain {
 func TestSameFilesElsewhereAreTheSameToolchain(t *testing.T) {
 	one, two := findIn(t, fake(t), nil), findIn(t, fake(t), nil)
 	if one.Digest != two.Digest {
-		t.Errorf("digests differ: %+v and %+v", one.Parts, two.Parts)
+		t.Errorf("digests differ: %+v and %+v", one.Files, two.Files)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestKnownToolchainSpawnsNothing(t *testing.T) {
 	if again := len(read(t, filepath.Join(dir, "calls"))); again != asked {
 		t.Errorf("a known compiler was asked again")
 	}
-	if first.Digest != second.Digest || !slices.Equal(first.Parts, second.Parts) || !slices.Equal(first.IncludeDirs, second.IncludeDirs) {
+	if first.Digest != second.Digest || !slices.Equal(first.Files, second.Files) || !slices.Equal(first.IncludeDirs, second.IncludeDirs) {
 		t.Errorf("remembered %+v, found %+v", second, first)
 	}
 	write(t, bystander, "", 0o644)

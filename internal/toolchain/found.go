@@ -57,8 +57,8 @@ func (c *collector) remaining() []fact {
 	return slices.Sorted(maps.Keys(c.facts))
 }
 
-func values(parts []*Part) []Part {
-	out := make([]Part, len(parts))
+func values(parts []*File) []File {
+	out := make([]File, len(parts))
 	for i, p := range parts {
 		out[i] = *p
 	}

@@ -89,7 +89,7 @@ func TestAskingReadsNoHeaders(t *testing.T) {
 func TestGlueHeaders(t *testing.T) {
 	tc := reals()[2].find(t)
 	for _, name := range []string{"host_runtime.h", "storage_class.h", "ptxas", "cicc", "cudafe++", "fatbinary", "cc1plus", "collect2", "as", "ld", "libdevice.10.bc", "libcudart_static.a"} {
-		if !slices.ContainsFunc(tc.Parts, func(p Part) bool { return p.Name == name }) {
+		if !slices.ContainsFunc(tc.Files, func(p File) bool { return p.Name == name }) {
 			t.Errorf("no part %s", name)
 		}
 	}
@@ -226,13 +226,13 @@ func TestTargetsDifferInDeviceLibrary(t *testing.T) {
 	r := reals()[1]
 	f := r.finder(t)
 	f.Memo = filehash.Open("")
-	files, hosts := map[string][]Part{}, map[string]string{}
+	files, hosts := map[string][]File{}, map[string]string{}
 	for _, name := range []string{"gfx90a", "gfx90a:xnack-", "gfx1030"} {
 		tc, err := f.Find(context.Background(), parse(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[name] = slices.DeleteFunc(slices.Clone(tc.Parts), func(p Part) bool { return p.Path == "" })
+		files[name] = slices.DeleteFunc(slices.Clone(tc.Files), func(p File) bool { return p.Path == "" })
 		hosts[name] = tc.HostDigest
 	}
 	if slices.Equal(files["gfx90a"], files["gfx1030"]) {

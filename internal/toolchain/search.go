@@ -44,8 +44,8 @@ type record struct {
 	IncludeDirs []string `json:",omitempty"`
 	LibraryDirs []string `json:",omitempty"`
 	Commands    string   // digest of the commands that the driver would run
-	Parts       []Part   // with the digests at the time
-	Outside     []Part   // those that are not below the root, by their paths on this machine
+	Parts       []File   // with the digests at the time
+	Outside     []File   // those that are not below the root, by their paths on this machine
 	Watch       []stamp  // folders in which something new could change the answer
 	Facts       []fact   // about names that were looked up
 	Unknown     string   `json:",omitempty"` // see Toolchain.Unknown
@@ -87,32 +87,32 @@ func (s *search) identify() error {
 	}
 	host := mergeParts(driver, common.parts("commands"))
 	s.tc.HostDigest = digestOf(s.tc, host)
-	s.tc.Parts = mergeParts(host, special.parts("commands for the device"))
+	s.tc.Files = mergeParts(host, special.parts("commands for the device"))
 	s.tc.Unknown = cmp.Or(common.Unknown, special.Unknown)
-	s.tc.Digest = digestOf(s.tc, s.tc.Parts)
+	s.tc.Digest = digestOf(s.tc, s.tc.Files)
 	return nil
 }
 
 // parts returns all parts; the commands are one, by that name.
-func (r *record) parts(commands string) []Part {
+func (r *record) parts(commands string) []File {
 	if r.Commands == "" {
 		return nil
 	}
-	return append(slices.Concat(r.Parts, r.Outside), Part{Name: commands, Digest: r.Commands})
+	return append(slices.Concat(r.Parts, r.Outside), File{Name: commands, Digest: r.Commands})
 }
 
 // driver is the program that is executed. In a wrapper that starts a container the root's path is replaced by a name:
 // where a root lies does not change what is in it.
-func (s *search) driver() ([]Part, error) {
+func (s *search) driver() ([]File, error) {
 	path := s.tc.Compiler
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	part := Part{Name: filepath.Base(path), Path: s.tc.Compiler}
+	part := File{Name: filepath.Base(path), Path: s.tc.Compiler}
 	if s.tc.Root == "" {
 		var err error
 		part.Digest, err = s.session.digest(path)
-		return []Part{part}, err
+		return []File{part}, err
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *search) driver() ([]Part, error) {
 	}
 	part.Name = "wrapper"
 	part.Digest = sum(strings.ReplaceAll(string(text), s.tc.Root, "$ROOT"))
-	return []Part{part}, nil
+	return []File{part}, nil
 }
 
 // special names the question about the target.
@@ -221,7 +221,7 @@ func (s *search) recall(question string) (*record, bool) {
 		root = s.tc.Root
 	}
 	inside := &Toolchain{Root: root, folders: s.session.below(root)}
-	same := func(path string, p Part) bool {
+	same := func(path string, p File) bool {
 		digest, err := s.session.digest(path)
 		return err == nil && digest == p.Digest
 	}
@@ -254,16 +254,16 @@ func (r *record) holds() bool {
 }
 
 // mergeParts sorts by name and drops repetitions; one file may be reached by several names.
-func mergeParts(lists ...[]Part) []Part {
+func mergeParts(lists ...[]File) []File {
 	all := slices.Concat(lists...)
-	slices.SortFunc(all, func(a, b Part) int {
+	slices.SortFunc(all, func(a, b File) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest), strings.Compare(a.Path, b.Path))
 	})
-	return slices.CompactFunc(all, func(a, b Part) bool { return a.Name == b.Name && a.Digest == b.Digest })
+	return slices.CompactFunc(all, func(a, b File) bool { return a.Name == b.Name && a.Digest == b.Digest })
 }
 
 // digestOf leaves paths out, so that the same compiler installed elsewhere is the same.
-func digestOf(tc *Toolchain, parts []Part) string {
+func digestOf(tc *Toolchain, parts []File) string {
 	lines := []string{format, string(tc.Vendor), tc.Version}
 	for _, p := range parts {
 		lines = append(lines, p.Name+" "+p.Digest)

@@ -18,8 +18,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Part is one file that takes part in compiling or linking, or the commands that the driver would run.
-type Part struct {
+// File is one file that takes part in compiling or linking, or the commands that the driver would run.
+type File struct {
 	Name   string // what it is called wherever it is installed: "clang", "ocml.bc", "libLLVM.so.21.1", "commands"
 	Path   string // as the compiler names it, see Toolchain.Resolve; "" for commands
 	Digest string // SHA-256, hexadecimal
@@ -35,7 +35,7 @@ type Toolchain struct {
 	Root        string   // folder that is "/" to the compiler, "" when it sees this machine's own
 	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
 	HostDigest  string   // of what all targets have in common; see Identity
-	Parts       []Part   // what Digest is made of, by name
+	Files       []File   // what Digest is made of, by name
 	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
 	LibraryDirs []string // where the driver lets the linker look for libraries, in its order and spelling
 	Folders     string   // digest of IncludeDirs and LibraryDirs, hexadecimal

@@ -187,7 +187,7 @@ func TestDigestIsStable(t *testing.T) {
 					t.Fatal(err)
 				}
 				if again.Digest != first.Digest {
-					t.Errorf("the digest changed: %+v", difference(first.Parts, again.Parts))
+					t.Errorf("the digest changed: %+v", difference(first.Files, again.Files))
 				}
 				if again.Unknown != "" {
 					t.Errorf("unknown: %s", again.Unknown)
@@ -198,9 +198,9 @@ func TestDigestIsStable(t *testing.T) {
 }
 
 // difference returns the parts that only one of the lists has.
-func difference(a, b []Part) []Part {
-	only := func(a, b []Part) []Part {
-		return slices.DeleteFunc(slices.Clone(a), func(p Part) bool { return slices.Contains(b, p) })
+func difference(a, b []File) []File {
+	only := func(a, b []File) []File {
+		return slices.DeleteFunc(slices.Clone(a), func(p File) bool { return slices.Contains(b, p) })
 	}
 	return append(only(a, b), only(b, a)...)
 }
@@ -244,6 +244,6 @@ func TestSameRootElsewhere(t *testing.T) {
 		found = append(found, tc)
 	}
 	if found[0].Digest != found[1].Digest || found[0].Root == found[1].Root {
-		t.Errorf("roots %s and %s, the difference is %+v", found[0].Root, found[1].Root, difference(found[0].Parts, found[1].Parts))
+		t.Errorf("roots %s and %s, the difference is %+v", found[0].Root, found[1].Root, difference(found[0].Files, found[1].Files))
 	}
 }

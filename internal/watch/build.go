@@ -13,7 +13,7 @@ import (
 func (w *Watcher) Build(ctx context.Context, m *jit.Manager, reqs ...jit.Request) ([]jit.Result, error) {
 	before := make([]jit.Inputs, len(reqs))
 	for i, r := range reqs {
-		before[i] = w.Look(m.Surroundings(ctx, r))
+		before[i] = w.Look(m.FailureInputs(ctx, r))
 	}
 	results, err := m.Build(ctx, reqs...)
 	for i, r := range results {

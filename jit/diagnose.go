@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// blamesInputs says whether a run failed because of what it was given, so that
+// isInputError says whether a run failed because of what it was given, so that
 // it would fail again: it ended by itself, says so in the words of a compiler,
 // and speaks of no trouble with the machine.
-func blamesInputs(out outcome) bool {
+func isInputError(out outcome) bool {
 	if !strings.HasPrefix(out.reason, "exit status ") {
 		return false
 	}
-	blamed, located, fault, machine := false, located(), faultWords(), machineWords()
+	blamed, located, fault, machine := false, locatedError(), inputErrorWords(), machineErrorWords()
 	for line := range bytes.Lines(out.output) {
 		text := strings.TrimRight(string(line), "\r\n")
 		switch {
@@ -29,15 +29,15 @@ func blamesInputs(out outcome) bool {
 	return blamed
 }
 
-// located matches an error in a file: "a.cpp:3:9: error: ..." of GCC and Clang,
+// locatedError matches an error in a file: "a.cpp:3:9: error: ..." of GCC and Clang,
 // "a.cu(3): error: ..." of nvcc.
-func located() *regexp.Regexp {
+func locatedError() *regexp.Regexp {
 	return regexp.MustCompile(`^[^ ].*?(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b`)
 }
 
-// faultWords are those of code generators, linkers and drivers for errors that
+// inputErrorWords are those of code generators, linkers and drivers for errors that
 // follow from their input alone.
-func faultWords() []string {
+func inputErrorWords() []string {
 	return []string{
 		"ptxas error", "ptxas fatal", "nvcc fatal   : Unknown option", "error: <unknown>:0:0:", "<inline asm>:",
 		"unrecognized command-line option", "unrecognized command line option", "unknown argument", "unsupported option",
@@ -46,10 +46,10 @@ func faultWords() []string {
 	}
 }
 
-// machineWords are those of a failure for reasons outside of the inputs, in
+// machineErrorWords are those of a failure for reasons outside of the inputs, in
 // small letters: a crash, a kill, an error of the system other than a file that
 // is not there.
-func machineWords() []string {
+func machineErrorWords() []string {
 	words := []string{
 		"internal compiler error", "internal error", "bug report", "out of memory", "memory exhausted", "bad_alloc",
 		"killed", "terminated by signal", "terminated due to signal", "died due to signal", "segmentation fault",

@@ -9,9 +9,9 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// pins keep the objects of a module from their compile to their link, whoever
+// heldObjects keep the objects of a module from their compile to their link, whoever
 // cleans the cache meanwhile: as further names in a stage, which is locked.
-type pins struct {
+type heldObjects struct {
 	store *cache.Dir
 
 	mu    sync.Mutex
@@ -22,9 +22,9 @@ type pins struct {
 // was cleaned away before its link.
 const maxLost = 10
 
-// keep keeps the object at path for the unit; where that fails the cache's own
+// hold keeps the object at path for the unit; where that fails the cache's own
 // has to do.
-func (p *pins) keep(unit cache.Key, path string) {
+func (p *heldObjects) hold(unit cache.Key, path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stage == nil {
@@ -39,8 +39,8 @@ func (p *pins) keep(unit cache.Key, path string) {
 	_ = linkOrCopy(path, name)
 }
 
-// object returns where the object of a unit is.
-func (p *pins) object(ref cache.Ref) (string, error) {
+// path returns where the object of a unit is.
+func (p *heldObjects) path(ref cache.Ref) (string, error) {
 	p.mu.Lock()
 	stage := p.stage
 	p.mu.Unlock()
@@ -52,10 +52,10 @@ func (p *pins) object(ref cache.Ref) (string, error) {
 	return p.store.Blob(ref.Object)
 }
 
-// use has put make a file of a unit's object. One that was cleaned away between the
+// place has put make a file of a unit's object. One that was cleaned away between the
 // look at it and put is missing like one that was gone before.
-func (p *pins) use(ref cache.Ref, to string, put func(from, to string) error) error {
-	path, err := p.object(ref)
+func (p *heldObjects) place(ref cache.Ref, to string, put func(from, to string) error) error {
+	path, err := p.path(ref)
 	if err != nil {
 		return err
 	}
@@ -65,22 +65,22 @@ func (p *pins) use(ref cache.Ref, to string, put func(from, to string) error) er
 	return err
 }
 
-// save keeps what is still there of the objects that were found, and has those
+// holdAll keeps what is still there of the objects that were found, and has those
 // compiled that are lost.
-func (p *pins) save(units []UnitResult) {
+func (p *heldObjects) holdAll(units []UnitResult) {
 	for _, u := range units {
-		path, err := p.object(u.ref)
+		path, err := p.path(u.ref)
 		if err != nil {
 			_ = p.store.Forget(cache.Object, u.ref.Result)
 			continue
 		}
 		if p.stage == nil || path != p.stage.File(string(u.ref.Unit)) {
-			p.keep(u.ref.Unit, path)
+			p.hold(u.ref.Unit, path)
 		}
 	}
 }
 
-func (p *pins) close() {
+func (p *heldObjects) close() {
 	if p.stage != nil {
 		_ = p.stage.Close() // else swept away later
 	}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// sweepAside removes logs, what was put aside, laid-out source trees that no
+// sweepKept removes logs, what was put aside, laid-out source trees that no
 // process holds, and what older versions have stored, when they are old enough.
-func (d *Dir) sweepAside(a ages, dryRun bool, rep *CleanReport) {
-	d.sweepFolder("log", a.aside, dryRun, rep, os.Remove)
-	d.sweepFolder("quarantine", a.aside, dryRun, rep, os.RemoveAll)
+func (d *Dir) sweepKept(a ages, dryRun bool, rep *CleanReport) {
+	d.sweepFolder("log", a.kept, dryRun, rep, os.Remove)
+	d.sweepFolder("quarantine", a.kept, dryRun, rep, os.RemoveAll)
 	d.sweepFolder("source", a.source, dryRun, rep, func(path string) error {
 		return d.removeFree(path, d.removeFolder)
 	})
-	d.sweepLayouts(a.aside, dryRun, rep)
+	d.sweepLayouts(a.kept, dryRun, rep)
 }
 
 // sweepFolder removes the entries of a folder whose own time is older than age.

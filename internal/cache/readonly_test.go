@@ -36,12 +36,12 @@ func newFilled(t *testing.T) filled {
 // over opens an empty cache over f, read-only, and notes what is found faulty.
 func (f filled) over(t *testing.T, faults *[]Fault) *Dir {
 	t.Helper()
-	tier, err := OpenTier(f.dir.path, Options{Faulty: func(x Fault) { *faults = append(*faults, x) }})
+	tier, err := OpenReadOnly(f.dir.path, Options{Faulty: func(x Fault) { *faults = append(*faults, x) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := open(t)
-	d.Over(tier)
+	d.AddReadOnly(tier)
 	return d
 }
 
@@ -77,7 +77,7 @@ func TestTiersAreReadAndNeverWritten(t *testing.T) {
 		t.Errorf("object: %s, %v", path, err)
 	}
 	a, err := d.Artifact(f.artifact.ID)
-	if err != nil || a.Path != f.artifact.Path || a.Tier != f.dir.path {
+	if err != nil || a.Path != f.artifact.Path || a.ReadOnly != f.dir.path {
 		t.Errorf("artifact: %+v, %v", a, err)
 	}
 	release, err := d.Use(a)
@@ -86,7 +86,7 @@ func TestTiersAreReadAndNeverWritten(t *testing.T) {
 	} else if err := release(); err != nil {
 		t.Error(err)
 	}
-	if have := addArtifact(t, d, "library"); have.Tier == "" {
+	if have := addArtifact(t, d, "library"); have.ReadOnly == "" {
 		t.Errorf("what a tier has was stored again: %+v", have)
 	}
 	if rep, err := d.Clean(CleanRequest{}); err != nil || len(rep.Removed) != 0 {
@@ -108,7 +108,7 @@ func TestTiersAreReadAndNeverWritten(t *testing.T) {
 
 func TestATierRefusesToBeWritten(t *testing.T) {
 	f := newFilled(t)
-	tier, err := OpenTier(f.dir.path, Options{})
+	tier, err := OpenReadOnly(f.dir.path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestDamageInATierIsPassedOver(t *testing.T) {
 	if rep, err := d.Verify(); err != nil || len(rep.Faults) != 3 {
 		t.Errorf("verify: %+v, %v", rep, err)
 	}
-	if own := addArtifact(t, d, "library"); own.Tier != "" {
+	if own := addArtifact(t, d, "library"); own.ReadOnly != "" {
 		t.Errorf("made anew: %+v", own)
 	}
 }
@@ -197,18 +197,18 @@ func TestWhichTiersAreRefused(t *testing.T) {
 			if err := tt.spoil(f); err != nil {
 				t.Fatal(err)
 			}
-			_, err := OpenTier(f.dir.path, Options{})
+			_, err := OpenReadOnly(f.dir.path, Options{})
 			var bad *UntrustedError
-			if want := fmt.Sprintf(tt.mend, f.dir.path); !errors.As(err, &bad) || !bad.Tier || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf(tt.mend, f.dir.path); !errors.As(err, &bad) || !bad.ReadOnly || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want an UntrustedError that says %q", err, want)
 			}
-			if _, err := OpenTier(f.dir.path, Options{TrustForeign: true}); err != nil {
+			if _, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true}); err != nil {
 				t.Errorf("trusted explicitly: %v", err)
 			}
 		})
 	}
-	var none *TierError
-	if _, err := OpenTier(t.TempDir(), Options{}); !errors.As(err, &none) || !errors.Is(err, fs.ErrNotExist) {
+	var none *ReadOnlyError
+	if _, err := OpenReadOnly(t.TempDir(), Options{}); !errors.As(err, &none) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is no cache: %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func TestAPrebuiltFolderIsReadableByAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenTier(f.dir.path, Options{}); err != nil {
+	if _, err := OpenReadOnly(f.dir.path, Options{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -53,7 +53,7 @@ func newPartsBench(t *testing.T) *bench {
 
 func part(t testing.TB, op, values string) jit.Request {
 	r := demo(t)
-	r.Spec = opconfig.Spec{Op: op, Values: values}
+	r.Part = opconfig.Part{Op: op, Values: values}
 	return r
 }
 
@@ -66,7 +66,7 @@ func (b *bench) expectPart(what string, r jit.Request, want ...string) jit.Resul
 	}
 	var got []string
 	for _, u := range res[0].Units {
-		if u.Action == jit.Compiled {
+		if u.Status == jit.Compiled {
 			got = append(got, strings.TrimSpace(u.Source+" "+u.Values))
 		}
 	}
@@ -86,15 +86,15 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 	b.expectPart("again", part(t, "typed", "dtype=float16"))
 	fixed := b.expectPart("the operator without the axis", part(t, "fixed", ""), "src/b.cpp")
 	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed", &fixed: "fixed: fixed"} {
-		if got := r.Artifact.Spec + ": " + strings.Join(r.Artifact.Ops, " "); got != want {
+		if got := r.Artifact.Part + ": " + strings.Join(r.Artifact.Ops, " "); got != want {
 			t.Errorf("the artifact says it is %q, want %q", got, want)
 		}
 	}
 
 	// Another value is no part of the keys of those that are there.
 	b.write("config.toml", strings.Replace(partsConfig, `"float16"]`, `"float16", "bfloat16"]`, 1))
-	if now := b.expectPart("a value more", part(t, "typed", "dtype=float16")); now.Action != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
-		t.Errorf("another value changed what is there: %s", now.Action)
+	if now := b.expectPart("a value more", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+		t.Errorf("another value changed what is there: %s", now.Status)
 	}
 	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
 	b.write("src/a.cpp", typedSource+"// more\n")
@@ -105,24 +105,24 @@ func TestWholeModuleStandsForItsParts(t *testing.T) {
 	b := newPartsBench(t)
 	b.expectPart("a part", part(t, "fixed", ""), "src/b.cpp", "src/help.cpp")
 	whole := b.expectPart("the whole has the units of the part", demo(t), "src/a.cpp")
-	if whole.Artifact.Spec != "" || strings.Join(whole.Artifact.Ops, " ") != "typed fixed" {
-		t.Errorf("the whole says it is %q with %q", whole.Artifact.Spec, whole.Artifact.Ops)
+	if whole.Artifact.Part != "" || strings.Join(whole.Artifact.Ops, " ") != "typed fixed" {
+		t.Errorf("the whole says it is %q with %q", whole.Artifact.Part, whole.Artifact.Ops)
 	}
 	for _, r := range []jit.Request{part(t, "typed", "dtype=float16"), part(t, "fixed", "")} {
-		if res := b.expectPart("a part of what is there", r); res.Action != jit.Hit || res.Artifact.Digest != whole.Artifact.Digest {
-			t.Errorf("%s: %s %s, want the whole module", r, res.Action, res.Artifact.Spec)
+		if res := b.expectPart("a part of what is there", r); res.Status != jit.Hit || res.Artifact.Digest != whole.Artifact.Digest {
+			t.Errorf("%s: %s %s, want the whole module", r, res.Status, res.Artifact.Part)
 		}
 	}
 	x, err := b.manager().Explain(context.Background(), part(t, "typed", "dtype=float16"))
-	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Action != jit.Compiled || x.LastBuilt != nil {
+	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Status != jit.Compiled || x.LastBuilt != nil {
 		t.Errorf("explanation %+v, %v", x, err)
 	}
 
 	// An edit makes the whole old: a call builds its part, not the rest.
 	b.write("include/only_a.h", "#define ONLY_A 40\n")
 	edited := b.expectPart("after an edit", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
-	if edited.Artifact.Spec != "typed dtype=float16" {
-		t.Errorf("got %q", edited.Artifact.Spec)
+	if edited.Artifact.Part != "typed dtype=float16" {
+		t.Errorf("got %q", edited.Artifact.Part)
 	}
 	b.expectPart("what the edit does not concern", part(t, "fixed", ""))
 }

@@ -27,16 +27,16 @@ func (u *unit) wrongTarget(object string) string {
 	defer f.Close()
 	found, err := codeobject.MadeFor(f)
 	if err != nil {
-		return fmt.Sprintf("it ended well but what it wrote is no code object that says its target (%v), expected one for %s; %s", err, u.target, u.suspects())
+		return fmt.Sprintf("it ended well but what it wrote is no code object that says its target (%v), expected one for %s; %s", err, u.target, u.targetAdvice())
 	}
 	if !sameTarget(found, u.target) {
-		return fmt.Sprintf("it ended well but made code for %s, expected %s; %s", found, u.target, u.suspects())
+		return fmt.Sprintf("it ended well but made code for %s, expected %s; %s", found, u.target, u.targetAdvice())
 	}
 	return ""
 }
 
-// suspects says where to look for who changed the target.
-func (u *unit) suspects() string {
+// targetAdvice says where to look for who changed the target.
+func (u *unit) targetAdvice() string {
 	return fmt.Sprintf("look whether %s is a wrapper that changes --offload-arch, and whether flags of %s in the configuration or a configuration file of the compiler set an architecture (--offload-arch, -mcpu)", u.tc.Compiler, u.module)
 }
 

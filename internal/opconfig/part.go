@@ -7,9 +7,9 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Spec names what of a module is built as one library. The zero Spec is the whole
+// Part names what of a module is built as one library. The zero Spec is the whole
 // module: every operator, every value of each axis. Equal parts have equal Specs.
-type Spec struct {
+type Part struct {
 	// Op is the first of the operators that share its sources; "" for all.
 	Op string
 	// Values are those of the axes, in the order of the config: "dtype=float16,width=1-4".
@@ -18,14 +18,14 @@ type Spec struct {
 }
 
 // Whole reports whether s is the whole module.
-func (s Spec) Whole() bool { return s == Spec{} }
+func (s Part) Whole() bool { return s == Part{} }
 
 // String returns such as "causal_conv1d_fwd dtype=float16", "" for the whole module.
-func (s Spec) String() string { return strings.TrimSpace(s.Op + " " + s.Values) }
+func (s Part) String() string { return strings.TrimSpace(s.Op + " " + s.Values) }
 
-// Spec returns the part that a call of op on t needs; value says which value of an axis
+// Part returns the part that a call of op on t needs; value says which value of an axis
 // the call chooses. It fails with an *UnknownAxisError when the axis does not have it.
-func (m *Module) Spec(op *Op, t target.Target, value func(Axis) string) (Spec, error) {
+func (m *Module) Part(op *Op, t target.Target, value func(Axis) string) (Part, error) {
 	var values []string
 	for _, a := range m.Axes {
 		if !a.For(t) || !a.Of(op) {
@@ -33,11 +33,11 @@ func (m *Module) Spec(op *Op, t target.Target, value func(Axis) string) (Spec, e
 		}
 		v := value(a)
 		if err := m.checkValue(a, v); err != nil {
-			return Spec{}, err
+			return Part{}, err
 		}
 		values = append(values, a.Name+"="+v)
 	}
-	return Spec{Op: m.family(op.Name), Values: strings.Join(values, ",")}, nil
+	return Part{Op: m.family(op.Name), Values: strings.Join(values, ",")}, nil
 }
 
 // family is the first operator that is in the same sources as op; "" when all of the
@@ -66,10 +66,10 @@ type Selection struct {
 	Values map[string][]string
 }
 
-// Specs returns the parts that calls of the selected operators on t need, each once; of
+// Parts returns the parts that calls of the selected operators on t need, each once; of
 // all operators, those that have a source for t.
 // It fails with an *UnknownOpError or an *UnknownAxisError.
-func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
+func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	values := map[string][]string{}
 	for _, axis := range keys(sel.Values) {
 		var err error
@@ -81,14 +81,14 @@ func (m *Module) Specs(t target.Target, sel Selection) ([]Spec, error) {
 	if len(names) == 0 {
 		names = slices.DeleteFunc(m.opNames(), func(name string) bool { return !m.has(name, t) })
 	}
-	var specs []Spec
+	var specs []Part
 	for _, name := range names {
 		i := slices.Index(m.opNames(), name)
 		if i < 0 {
 			return nil, &UnknownOpError{Name: name, Nearest: nearest(name, m.opNames())}
 		}
 		for _, v := range m.combinations(&m.Ops[i], t, values) {
-			if s := (Spec{m.family(name), v}); !slices.Contains(specs, s) {
+			if s := (Part{m.family(name), v}); !slices.Contains(specs, s) {
 				specs = append(specs, s)
 			}
 		}
@@ -160,16 +160,16 @@ func (m *Module) checkValue(a Axis, value string) error {
 	return e
 }
 
-// choice is a Spec together with what it means in its module.
-type choice struct {
+// resolvedPart is a Spec together with what it means in its module.
+type resolvedPart struct {
 	m      *Module
 	family []string // empty: all operators
 	axes   []Axis
 	chosen []string // a value of each of axes
 }
 
-func (m *Module) choice(s Spec) (choice, error) {
-	p := choice{m: m}
+func (m *Module) resolvePart(s Part) (resolvedPart, error) {
+	p := resolvedPart{m: m}
 	if s.Op != "" {
 		sources := m.holders(s.Op)
 		p.family = slices.DeleteFunc(m.opNames(), func(name string) bool { return !slices.Equal(m.holders(name), sources) })
@@ -198,17 +198,17 @@ func (m *Module) choice(s Spec) (choice, error) {
 }
 
 // ops are the operators of the part that are in a source.
-func (p choice) ops(s Source) []string {
+func (p resolvedPart) ops(s Source) []string {
 	held := slices.Clone(p.m.Holds(s))
 	return slices.DeleteFunc(held, func(name string) bool { return len(p.family) > 0 && !slices.Contains(p.family, name) })
 }
 
 // needs reports whether a source belongs to the part: it holds an operator of the part,
 // or none lists what it holds, so that all may need it.
-func (p choice) needs(s Source) bool { return len(s.Ops) == 0 || len(p.ops(s)) > 0 }
+func (p resolvedPart) needs(s Source) bool { return len(s.Ops) == 0 || len(p.ops(s)) > 0 }
 
 // values are those that a source depends on, and the defines for them.
-func (p choice) values(s Source) (values string, defines []string) {
+func (p resolvedPart) values(s Source) (values string, defines []string) {
 	var list []string
 	held := p.m.Holds(s)
 	for i, a := range p.axes {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// asks is what the text of a file asks for.
-type asks struct {
-	probes   []probe
-	anyName  bool // __has_include or __has_embed of a name that a macro makes
-	included bool // #include of a name that a macro makes
-	embeds   []embed
+// references is what the text of a file asks for.
+type references struct {
+	probes          []probe
+	computedProbe   bool // __has_include or __has_embed of a name that a macro makes
+	computedInclude bool // #include of a name that a macro makes
+	embeds          []embed
 }
 
 // probe is a name that the text of a file asks for.
@@ -21,10 +21,10 @@ type probe struct {
 	next   bool // a later folder of the search may count although an earlier one has the name
 }
 
-// asksOf returns what the text of a C++ file asks for. It also finds names in
+// parseReferences returns what the text of a C++ file asks for. It also finds names in
 // comments and in branches that are not taken.
-func asksOf(text []byte) asks {
-	var a asks
+func parseReferences(text []byte) references {
+	var a references
 	text = spliced(text)
 	a.conditions(text)
 	for _, mark := range []string{"#", "%:", "??="} {
@@ -35,7 +35,7 @@ func asksOf(text []byte) asks {
 }
 
 // conditions adds what __has_include and __has_embed ask for.
-func (a *asks) conditions(text []byte) {
+func (a *references) conditions(text []byte) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte("__has_"))
 		if i < 0 {
@@ -51,21 +51,21 @@ func (a *asks) conditions(text []byte) {
 	}
 }
 
-func (a *asks) condition(before, after []byte, next bool) {
+func (a *references) condition(before, after []byte, next bool) {
 	argument, called := bytes.CutPrefix(skipBlanks(after), []byte("("))
 	if name, quoted, ok := literalName(argument); ok {
 		a.probes = append(a.probes, probe{name, quoted, true, next})
 	} else if body, defined := macroBody(before); defined {
-		a.anyName = a.anyName || body
+		a.computedProbe = a.computedProbe || body
 	} else {
-		a.anyName = a.anyName || called
+		a.computedProbe = a.computedProbe || called
 	}
 }
 
 // directives adds the quoted names of directives that begin with the mark. Names
 // in angle brackets need no text: the folders before the one where such a file
 // was found are known.
-func (a *asks) directives(text []byte, mark string) {
+func (a *references) directives(text []byte, mark string) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte(mark))
 		if i < 0 {
@@ -83,7 +83,7 @@ func (a *asks) directives(text []byte, mark string) {
 		case ok && quoted:
 			a.probes = append(a.probes, probe{name: name, quoted: true})
 		case !ok && startsLine(before):
-			a.included = true
+			a.computedInclude = true
 		}
 	}
 }

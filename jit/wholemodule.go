@@ -4,34 +4,34 @@ import (
 	"context"
 )
 
-// takeWhole answers a request for a part of a module with the whole, where the cache
+// useWholeModule answers a request for a part of a module with the whole, where the cache
 // has all of that: what was built ahead of time is not compiled again, and a process
 // that calls many operators loads one library.
-func (s *session) takeWhole(ctx context.Context, res *Result) bool {
+func (s *session) useWholeModule(ctx context.Context, res *Result) bool {
 	if s.m.opts.Force {
 		return false
 	}
-	found, ok := s.findWhole(ctx, res.Request)
+	found, ok := s.lookupWholeModule(ctx, res.Request)
 	if ok {
-		res.Artifact, res.Units, res.last = found.Artifact, found.Units, found.last
+		res.Artifact, res.Units, res.record = found.Artifact, found.Units, found.record
 	}
 	return ok
 }
 
-// hasWhole says whether takeWhole would find the whole module.
-func (s *session) hasWhole(ctx context.Context, r Request) bool {
-	_, ok := s.findWhole(ctx, r)
+// hasWholeModule says whether takeWhole would find the whole module.
+func (s *session) hasWholeModule(ctx context.Context, r Request) bool {
+	_, ok := s.lookupWholeModule(ctx, r)
 	return ok
 }
 
-// findWhole looks the whole module up of which a request asks for a part. Nothing is
+// lookupWholeModule looks the whole module up of which a request asks for a part. Nothing is
 // built.
-func (s *session) findWhole(ctx context.Context, r Request) (res Result, ok bool) {
+func (s *session) lookupWholeModule(ctx context.Context, r Request) (res Result, ok bool) {
 	whole := Request{Module: r.Module, Target: r.Target}
 	if r == whole {
 		return res, false
 	}
-	if s.m.loadLast(whole).Artifact == "" {
+	if s.m.loadBuildRecord(whole).Artifact == "" {
 		return res, false // it was never built
 	}
 	units, link, err := s.plan(ctx, whole)
@@ -49,7 +49,7 @@ func (s *session) findWhole(ctx context.Context, r Request) (res Result, ok bool
 	}
 	link.identify(res.Units)
 	if res.Artifact, ok = link.lookup(false); ok {
-		res.last = newLast(&res, link)
+		res.record = newBuildRecord(&res, link)
 	}
 	return res, ok
 }

@@ -70,17 +70,17 @@ func TestParts(t *testing.T) {
 	m := partsModule(t)
 	for _, c := range []struct {
 		target, ops string
-		spec        opconfig.Spec
+		spec        opconfig.Part
 		want        string
 	}{
-		{"gfx942", "both fixed one", opconfig.Spec{}, "csrc/a.hip -O3; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
-		{"gfx942", "both one", opconfig.Spec{Op: "both", Values: "dtype=float16,index=int64"}, "csrc/a.hip -O3 -DDT=float16 -DIT=int64; csrc/a.cpp -O3; link "},
-		{"gfx942", "both one", opconfig.Spec{Op: "both", Values: "dtype=float32"}, "csrc/a.hip -O3 -DDT=float32; csrc/a.cpp -O3; link "},
-		{"gfx942", "fixed", opconfig.Spec{Op: "fixed"}, "csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
-		{"gfx942", "both fixed one", opconfig.Spec{Values: "index=int32"}, "csrc/a.hip -O3 -DIT=int32; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
-		{"cpu", "both one", opconfig.Spec{Op: "both", Values: "index=int32"}, "csrc/k/1.cpp -O3 -DIT=int32; csrc/a.cpp -O3; link "},
+		{"gfx942", "both fixed one", opconfig.Part{}, "csrc/a.hip -O3; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"gfx942", "both one", opconfig.Part{Op: "both", Values: "dtype=float16,index=int64"}, "csrc/a.hip -O3 -DDT=float16 -DIT=int64; csrc/a.cpp -O3; link "},
+		{"gfx942", "both one", opconfig.Part{Op: "both", Values: "dtype=float32"}, "csrc/a.hip -O3 -DDT=float32; csrc/a.cpp -O3; link "},
+		{"gfx942", "fixed", opconfig.Part{Op: "fixed"}, "csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"gfx942", "both fixed one", opconfig.Part{Values: "index=int32"}, "csrc/a.hip -O3 -DIT=int32; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"cpu", "both one", opconfig.Part{Op: "both", Values: "index=int32"}, "csrc/k/1.cpp -O3 -DIT=int32; csrc/a.cpp -O3; link "},
 	} {
-		plan, err := m.ResolveSpec(mustTarget(t, c.target), "7.0", c.spec)
+		plan, err := m.ResolvePart(mustTarget(t, c.target), "7.0", c.spec)
 		if err != nil {
 			t.Errorf("%s: %v", c.spec, err)
 			continue
@@ -112,7 +112,7 @@ func TestSelections(t *testing.T) {
 		{"cpu", opconfig.Selection{}, "both index=int32; both index=int64; both"},
 		{"cpu", opconfig.Selection{Ops: []string{"both"}, Values: map[string][]string{"dtype": {"float16"}, "index": {"int32"}}}, "both index=int32"},
 	} {
-		specs, err := m.Specs(mustTarget(t, c.target), c.sel)
+		specs, err := m.Parts(mustTarget(t, c.target), c.sel)
 		var got []string
 		for _, s := range specs {
 			got = append(got, s.String())
@@ -140,26 +140,26 @@ func TestUnknownParts(t *testing.T) {
 		{opconfig.Selection{Values: map[string][]string{"dtype": {"float16", "float61"}}}, &axis, `axis "dtype" of module_a has no value "float61"; did you mean "float16" or "float32"?`},
 		{opconfig.Selection{Values: map[string][]string{"index": {"bool"}}}, &axis, `axis "index" of module_a has no value "bool", only int32, int64`},
 	} {
-		if _, err := m.Specs(gfx, c.sel); !errors.As(err, c.into) || err.Error() != c.want {
+		if _, err := m.Parts(gfx, c.sel); !errors.As(err, c.into) || err.Error() != c.want {
 			t.Errorf("%v\n got %v\nwant %s", c.sel, err, c.want)
 		}
 	}
-	for spec, into := range map[opconfig.Spec]any{
+	for spec, into := range map[opconfig.Part]any{
 		{Op: "nothing"}:                                     &op,
 		{Op: "both", Values: "dtype"}:                       &axis,
 		{Op: "both", Values: "dtype=float16,x=1"}:           &axis,
 		{Values: "index=int16"}:                             &axis,
 		{Op: "both", Values: "dtype=float16,dtype=float32"}: &axis,
 	} {
-		if _, err := m.ResolveSpec(gfx, "7.0", spec); !errors.As(err, into) {
+		if _, err := m.ResolvePart(gfx, "7.0", spec); !errors.As(err, into) {
 			t.Errorf("%+v: %v, want %T", spec, err, into)
 		}
 	}
 	// The helper alone is no part of an operator that has no source for the target.
-	if _, err := m.ResolveSpec(mustTarget(t, "cpu"), "", opconfig.Spec{Op: "fixed"}); !errors.As(err, &none) || none.Op != "fixed" {
+	if _, err := m.ResolvePart(mustTarget(t, "cpu"), "", opconfig.Part{Op: "fixed"}); !errors.As(err, &none) || none.Op != "fixed" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := m.Spec(&m.Ops[0], gfx, func(opconfig.Axis) string { return "bool" }); !errors.As(err, &axis) || !reflect.DeepEqual(axis.Known, []string{"float32", "float16"}) {
+	if _, err := m.Part(&m.Ops[0], gfx, func(opconfig.Axis) string { return "bool" }); !errors.As(err, &axis) || !reflect.DeepEqual(axis.Known, []string{"float32", "float16"}) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestModuleWithoutParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range m.Ops {
-		if s, err := m.Spec(&m.Ops[i], mustTarget(t, "cpu"), nil); err != nil || !s.Whole() {
+		if s, err := m.Part(&m.Ops[i], mustTarget(t, "cpu"), nil); err != nil || !s.Whole() {
 			t.Errorf("%s: %+v, %v", m.Ops[i].Name, s, err)
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTier opens a cache that is only read: one that another process, another
+// OpenReadOnly opens a cache that is only read: one that another process, another
 // user or the build of a container image has filled. It may lie on a read-only
 // filesystem and belong to root. It fails with [*TierError] when no cache is
 // there (errors.Is fs.ErrNotExist) or it cannot be read, and with
 // [*UntrustedError].
-func OpenTier(path string, opts Options) (*Dir, error) {
+func OpenReadOnly(path string, opts Options) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, &TierError{path, err}
+		return nil, &ReadOnlyError{path, err}
 	}
 	d := newDir(abs, opts)
 	d.readOnly = true
@@ -27,7 +27,7 @@ func OpenTier(path string, opts Options) (*Dir, error) {
 		if others := otherLayouts(abs); errors.Is(err, fs.ErrNotExist) && len(others) > 0 {
 			err = &LayoutError{others[len(others)-1]}
 		}
-		return nil, &TierError{abs, err}
+		return nil, &ReadOnlyError{abs, err}
 	}
 	if _, err := d.checkTrust(); err != nil {
 		return nil, err
@@ -35,26 +35,26 @@ func OpenTier(path string, opts Options) (*Dir, error) {
 	return d, nil
 }
 
-// TierError reports a folder that is to be read as a cache and is none.
-type TierError struct {
+// ReadOnlyError reports a folder that is to be read as a cache and is none.
+type ReadOnlyError struct {
 	Path string
 	Err  error
 }
 
-func (e *TierError) Error() string {
+func (e *ReadOnlyError) Error() string {
 	return fmt.Sprintf("no cache to read in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, quote(e.Path))
 }
 
 // Unwrap returns the system's error.
-func (e *TierError) Unwrap() error { return e.Err }
+func (e *ReadOnlyError) Unwrap() error { return e.Err }
 
-// Over lays the cache over tiers: what it has not got is looked for in them,
+// AddReadOnly lays the cache over tiers: what it has not got is looked for in them,
 // in their order, checked against its digest, and used where it is. Nothing is
 // ever written there. It is to be called before anything else.
-func (d *Dir) Over(tiers ...*Dir) { d.tiers = append(d.tiers, tiers...) }
+func (d *Dir) AddReadOnly(tiers ...*Dir) { d.below = append(d.below, tiers...) }
 
-// Tiers returns the caches below this one.
-func (d *Dir) Tiers() []*Dir { return d.tiers }
+// ReadOnly returns the caches below this one.
+func (d *Dir) ReadOnly() []*Dir { return d.below }
 
 // nowhere is a folder that nobody can make.
 const nowhere = "/proc/aiter-no-cache"
@@ -90,10 +90,10 @@ func (d *Dir) Writable() error {
 	return nil
 }
 
-// tiersWith returns the tiers in which a record may be looked for. What failed
+// readOnlyWith returns the tiers in which a record may be looked for. What failed
 // elsewhere need not fail here.
-func (d *Dir) tiersWith(kind Kind, key Key) []*Dir {
-	if len(d.tiers) == 0 || kind == Failure {
+func (d *Dir) readOnlyWith(kind Kind, key Key) []*Dir {
+	if len(d.below) == 0 || kind == Failure {
 		return nil
 	}
 	d.mu.Lock()
@@ -101,13 +101,13 @@ func (d *Dir) tiersWith(kind Kind, key Key) []*Dir {
 	if d.gone[string(kind)+"/"+string(key)] {
 		return nil
 	}
-	return d.tiers
+	return d.below
 }
 
-// overlook has the tiers' records of that name passed over from now on: they
+// ignoreBelow has the tiers' records of that name passed over from now on: they
 // lead to something that is not there.
-func (d *Dir) overlook(kind Kind, key Key) {
-	if len(d.tiers) == 0 {
+func (d *Dir) ignoreBelow(kind Kind, key Key) {
+	if len(d.below) == 0 {
 		return
 	}
 	d.mu.Lock()
@@ -118,7 +118,7 @@ func (d *Dir) overlook(kind Kind, key Key) {
 	d.gone[string(kind)+"/"+string(key)] = true
 }
 
-func (d *Dir) tell(f Fault) {
+func (d *Dir) reportFault(f Fault) {
 	if d.faulty != nil {
 		d.faulty(f)
 	}

@@ -28,23 +28,23 @@ func TestObjectCleanedWhileUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pins{store: store}
+	p := &heldObjects{store: store}
 	ref, to := cache.Ref{Unit: "unit", Object: digest}, filepath.Join(t.TempDir(), "unit0.o")
-	if err := p.use(ref, to, linkOrCopy); err != nil {
+	if err := p.place(ref, to, linkOrCopy); err != nil {
 		t.Fatal(err)
 	}
 	other := errors.New("disk full")
-	if err := p.use(ref, to, func(string, string) error { return other }); err != other {
+	if err := p.place(ref, to, func(string, string) error { return other }); err != other {
 		t.Errorf("another failure: %v, want it as it is", err)
 	}
-	err = p.use(ref, to+"2", func(from, to string) error {
+	err = p.place(ref, to+"2", func(from, to string) error {
 		return errors.Join(os.Remove(from), linkOrCopy(from, to))
 	})
 	var miss *cache.MissError
 	if !errors.As(err, &miss) || miss.Key != digest {
 		t.Errorf("cleaned away meanwhile: %v, want a *cache.MissError of %s", err, digest)
 	}
-	if err := p.use(ref, to, linkOrCopy); !errors.As(err, &miss) {
+	if err := p.place(ref, to, linkOrCopy); !errors.As(err, &miss) {
 		t.Errorf("cleaned away before: %v, want a *cache.MissError", err)
 	}
 }

@@ -26,25 +26,25 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	}
 	defer func() {
 		for _, i := range full {
-			results[i].Err = m.blameDisk(results[i].Err)
+			results[i].Err = m.addDiskFullError(results[i].Err)
 		}
 	}()
-	rep, err := m.opts.Cache.MakeRoom(ctx)
+	rep, err := m.opts.Cache.FreeSpace(ctx)
 	m.observeTrim(zerolog.Ctx(ctx), rep, err)
 	if !rep.Due {
 		return
 	}
-	s := &session{m: m, worlds: map[string]*world{}}
+	s := &session{m: m, views: map[string]*fsView{}}
 	var wg sync.WaitGroup
 	for _, i := range full {
-		wg.Go(func() { results[i] = s.module(ctx, results[i].Request) })
+		wg.Go(func() { results[i] = s.build(ctx, results[i].Request) })
 	}
 	wg.Wait()
 }
 
-// blameDisk adds to what a compiler says of a full disk that it is the cache's, and
+// addDiskFullError adds to what a compiler says of a full disk that it is the cache's, and
 // what to do. After a signal that is a guess, and not said.
-func (m *Manager) blameDisk(err error) error {
+func (m *Manager) addDiskFullError(err error) error {
 	var access *cache.AccessError
 	if errors.As(err, &access) || !diskIsFull(err) || killedByBus(err) {
 		return err
