@@ -33,9 +33,10 @@ var layers = map[string][]string{
 	"internal/cache":      {},
 	"internal/opconfig":   {"jit/target", "jit/schema"},
 	"internal/process":    {},
+	"internal/slots":      {},
 	"internal/toolchain":  {"jit/target", "internal/filehash", "internal/process"},
 	"internal/codeobject": {},
-	"jit":                 {"internal/cache", "internal/codeobject", "internal/depfile", "internal/filehash", "internal/opconfig", "internal/process", "jit/target", "internal/toolchain"},
+	"jit":                 {"internal/cache", "internal/codeobject", "internal/depfile", "internal/filehash", "internal/opconfig", "internal/process", "internal/slots", "jit/target", "internal/toolchain"},
 	"internal/watch":      {"jit", "internal/filehash", "internal/opconfig"},
 	"device":              {"internal/dl", "jit/target", "tensor"},
 	"internal/verify":     {"device", "tensor"},
@@ -49,7 +50,7 @@ var layers = map[string][]string{
 	"op_tests":         {"tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},
-	"cmd/aiterctl": {"", "device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "jit/schema", "jit/target", "internal/toolchain", "internal/watch",
+	"cmd/aiterctl": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/slots", "jit/schema", "jit/target", "internal/toolchain", "internal/watch",
 		"op_tests", "internal/perf", "internal/report", "internal/settings", "internal/term", "registry", "tensor", "tensor/npy"},
 }
 

@@ -158,7 +158,8 @@ type VarlenForward struct {
 }
 
 // VarlenForward convolves sequences of different lengths that are packed into
-// one row (causal_conv1d_varlen_fwd).
+// one row (causal_conv1d_varlen_fwd). A sequence begins as a row of [Ops.Forward] does:
+// before it is its state, or zeros that the taps multiply.
 func (o *Ops) VarlenForward(ctx context.Context, a VarlenForward) error {
 	return o.varlenForward.Call(ctx, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.QueryStartLoc, a.ConvStates, a.CacheIndices,
 		a.HasInitialState, slot(a.PadSlot))

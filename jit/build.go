@@ -156,9 +156,9 @@ func (s *session) run(ctx context.Context, res *Result) error {
 func (s *session) buildUnits(ctx context.Context, units []*unit, before []UnitResult) ([]UnitResult, error) {
 	results := make([]UnitResult, len(units))
 	group, ctx := errgroup.WithContext(ctx)
-	arrived := s.m.slots.reserve(len(units))
+	enqueued := s.m.slots.Reserve(len(units))
 	for i, u := range units {
-		u.ticket.enqueued = sync.OnceFunc(arrived)
+		u.ticket.enqueued = sync.OnceFunc(enqueued)
 		group.Go(func() (err error) {
 			defer u.ticket.enqueued() // it may need no slot
 			results[i], err = u.build(ctx)

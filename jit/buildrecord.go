@@ -53,8 +53,8 @@ func (m *Manager) loadBuildRecord(r Request) buildRecord {
 }
 
 func newBuildRecord(res *Result, l *link) buildRecord {
-	now := buildRecord{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.resultLines()}
-	now.RecentBuild = cache.RecentBuild{Artifact: res.Artifact.ID, Link: l.resultKey(), Compiler: partsKey(l.tc.Digest), LinkInputs: l.inputsRef()}
+	now := buildRecord{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
+	now.RecentBuild = cache.RecentBuild{Artifact: res.Artifact.ID, Link: l.key, Compiler: partsKey(l.tc.Digest)}
 	now.Toolchain = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest, l.tc.Folders}
 	for _, u := range res.Units {
 		now.Refs = append(now.Refs, u.ref)

@@ -14,7 +14,6 @@ type LinkExplanation struct {
 	Status  Status      `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
 	Lines   cache.Lines `json:"lines"`
-	Files   cache.Lines `json:"files"` // that the last link read beside its objects and the toolchain
 	Changes []Change    `json:"changes"`
 }
 
@@ -33,34 +32,16 @@ func (l *link) explain(units []UnitResult, last buildRecord) LinkExplanation {
 	x.Lines = readable(l.lines)
 	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
 	x.Reason = l.why(x, last)
-	lines := last.Link
-	if x.Key != "" {
-		_, ok, why := l.find()
-		switch {
-		case ok:
-			x.Status, x.Reason, lines = Hit, "unchanged", l.resultLines()
-		case why != "":
-			x.Reason = why
-		}
+	if x.Key == "" {
+		return x
 	}
-	l.explainFiles(&x, lines, last.Link)
+	switch _, ok, why := l.find(); {
+	case ok:
+		x.Status, x.Reason = Hit, "unchanged"
+	case why != "":
+		x.Reason = why
+	}
 	return x
-}
-
-// explainFiles lists what a link of those lines read, and what has changed of
-// it since the last.
-func (l *link) explainFiles(x *LinkExplanation, lines, last cache.Lines) {
-	for _, label := range []string{treeFiles, systemFiles} {
-		if list := listOf(l.m.opts.Cache, lines, label); list != nil {
-			for _, f := range list.files {
-				x.Files.Add(f.path, f.digest)
-			}
-		}
-		if l.trustToolchain && label == systemFiles {
-			continue
-		}
-		x.Changes = append(x.Changes, l.view.changes(listOf(l.m.opts.Cache, last, label), linkedFile)...)
-	}
 }
 
 // why is the reason of a link that is to be done.

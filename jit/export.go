@@ -40,7 +40,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 		return err
 	}
 	a := r.Artifact
-	a.LinkKey, a.BuildRecordKey, a.Units, a.LinkInputs = r.record.RecentBuild.Link, r.recordKey(), r.record.Refs, r.record.LinkInputs
+	a.LinkKey, a.BuildRecordKey, a.Units = r.record.RecentBuild.Link, r.recordKey(), r.record.Refs
 	a.Exported = true
 	a, err = to.AddArtifact(stage, library, a)
 	if err != nil {
@@ -87,13 +87,6 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 		carry(cache.Object, ref.Result)
 		data, err := json.Marshal([]depSet{{Tree: ref.Deps[0], System: ref.Deps[1]}})
 		put(cache.Manifest, ref.Unit, data, err)
-	}
-	if in := r.record.LinkInputs; in != nil {
-		for _, deps := range in.Deps {
-			carry(cache.DepList, cache.Key(deps))
-		}
-		data, err := json.Marshal([]depSet{inputsDepSet(in)})
-		put(cache.Manifest, in.Unit, data, err)
 	}
 	carry(cache.Compiler, r.record.Compiler)
 	put(cache.Linked, r.record.RecentBuild.Link, []byte(r.Artifact.ID), nil)

@@ -140,7 +140,5 @@ func requestKeys(t *testing.T, out *strings.Builder, m *Manager, name string) {
 		}
 		link.identify(results)
 		fmt.Fprintf(out, "  link %s\n", link.key)
-		link.inputs = &depSet{Tree: cache.SHA256([]byte("files")), System: cache.SHA256([]byte("system files"))}
-		fmt.Fprintf(out, "    with files that flags name %s\n", link.resultKey())
 	}
 }

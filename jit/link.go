@@ -12,7 +12,6 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/codeobject"
-	"github.com/aiter-go/aiter/internal/depfile"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
@@ -34,13 +33,12 @@ type link struct {
 	view           *fsView
 	trustToolchain bool // as of a unit
 
-	lines  cache.Lines
-	key    cache.Key
-	inputs *depSet // what the artifact was linked of beside the objects, once that is known; nil: nothing
+	lines cache.Lines
+	key   cache.Key
 }
 
 func (l *link) identify(units []UnitResult) {
-	l.lines, l.inputs = nil, nil
+	l.lines = nil
 	l.lines.Add("epoch", epoch)
 	l.lines.Add("action", "link")
 	l.lines.Add("target", l.target.String())
@@ -57,7 +55,9 @@ func (l *link) identify(units []UnitResult) {
 	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass == toolchain.Device }) {
 		l.lines.Add("embedding", codeobject.Format)
 	}
-	argv := l.argv(rootMark, names, objectMark, depMark)
+	argv := l.argv(rootMark, names, objectMark)
+	// Keys have an option that linkers are not given, so that caches stay valid.
+	argv = slices.Insert(argv, slices.Index(argv, "--build-id=sha1")+1, "-Xlinker", "--dependency-file="+depMark)
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	if len(l.ops) > 0 { // that the library was seen to have
 		l.lines.Add("operators", strings.Join(slices.Sorted(slices.Values(l.ops)), " "))
@@ -72,8 +72,8 @@ func (l *link) identify(units []UnitResult) {
 // not show in the library.
 func objectName(i int) string { return fmt.Sprintf("unit%d.o", i) }
 
-func (l *link) argv(root string, objects []string, output, dep string) []string {
-	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Depfile: dep, Flags: l.flags, Target: l.target, Root: root})
+func (l *link) argv(root string, objects []string, output string) []string {
+	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Flags: l.flags, Target: l.target, Root: root})
 }
 
 // build returns the artifact, linking when the cache has none.
@@ -140,7 +140,7 @@ func compiledAny(units []UnitResult) bool {
 	return false
 }
 
-// lookup finds the artifact, unless it is to be made anew all the same.
+// lookup finds the artifact unless force asks for another link.
 func (l *link) lookup(force bool) (cache.Artifact, bool) {
 	if force {
 		return cache.Artifact{}, false
@@ -149,55 +149,65 @@ func (l *link) lookup(force bool) (cache.Artifact, bool) {
 	return a, ok
 }
 
+// find finds the artifact. If there is none, it returns the reason where it
+// knows it. The key leads to the artifact: objects and flags decide its bytes,
+// except where flags name files, whose content no key has. Such a link runs at
+// each build. A prebuilt library is used with the files that its build read.
+func (l *link) find() (a cache.Artifact, ok bool, why string) {
+	if l.namesFiles() && !l.trustToolchain {
+		return a, false, "flags name files, so that the link runs at each build"
+	}
+	store := l.m.opts.Cache
+	err := store.Find(cache.Linked, l.key, func(id []byte) (err error) {
+		if a, err = store.KnownArtifact(string(id), l.m.opts.Memo.Digest); err != nil {
+			return err
+		}
+		return l.isFor(a)
+	})
+	if err != nil {
+		return cache.Artifact{}, false, ""
+	}
+	l.observe(Event{Step: LinkHit, Status: Hit})
+	a.Ops = l.ops // as the configuration has them now
+	return a, true, ""
+}
+
+// isFor fails with [*cache.WrongRecordError] when the artifact is not of the link's
+// module, target and part. The artifact's own link key may differ: links of several
+// keys may give one library.
+func (l *link) isFor(a cache.Artifact) error {
+	want := Request{l.mod.Name, l.target, l.part}.String()
+	if a.Name() != want {
+		return &cache.WrongRecordError{Got: a.Name(), Want: want}
+	}
+	return nil
+}
+
 func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
 	l.observe(Event{Step: LinkStarted})
 	start := time.Now()
-	a, err := l.runSettled(ctx, res)
+	a, err := l.runOnce(ctx, res)
 	l.observe(Event{Step: LinkFinished, Status: Compiled, Seconds: since(start), Err: err})
 	return a, err
 }
 
-// runSettled links, again when a file that was read was edited meanwhile.
-func (l *link) runSettled(ctx context.Context, res *Result) (cache.Artifact, error) {
-	known, err := l.takeSnapshots(ctx)
-	if err != nil {
-		return cache.Artifact{}, err
-	}
-	changed := ""
-	for range maxEdits {
-		var a cache.Artifact
-		var err error
-		if a, changed, err = l.runOnce(ctx, res, known); err != nil || changed == "" {
-			return a, err
-		}
-	}
-	return cache.Artifact{}, &ChangingError{changed}
-}
-
-// runOnce links in a stage: copies of the objects, fixed names, so that the
-// same objects give the same bytes anywhere. It names a file that was edited
-// meanwhile: nothing is published then.
-func (l *link) runOnce(ctx context.Context, res *Result, known *snapshots) (a cache.Artifact, changed string, err error) {
+// runOnce links copies of the objects in a stage. Their fixed names make equal
+// objects give equal bytes anywhere.
+func (l *link) runOnce(ctx context.Context, res *Result) (a cache.Artifact, err error) {
 	stage, err := l.m.opts.Cache.NewStage()
 	if err != nil {
-		return a, "", err
+		return a, err
 	}
 	defer stage.Close()
 	objects, err := l.gather(stage, res.Units)
 	if err != nil {
-		return a, "", err
+		return a, err
 	}
-	before, clock := baseline{nextTick(l.m.clock), known}, time.Now()
-	tried, err := l.invoke(ctx, stage, objects, before)
-	if err != nil {
-		return a, "", err
+	start := time.Now()
+	if err := l.invoke(ctx, stage, objects); err != nil {
+		return a, err
 	}
-	cost := since(clock)
-	if changed, err = l.takeInputs(ctx, stage, tried, before); err != nil || changed != "" {
-		return a, changed, err
-	}
-	a, err = l.publish(stage, res, cost)
-	return a, "", err
+	return l.publish(stage, res, since(start))
 }
 
 // publish stores the library, then the records that lead to it.
@@ -209,12 +219,7 @@ func (l *link) publish(stage *cache.Stage, res *Result, cost float64) (cache.Art
 	}
 	l.observe(Event{Step: LinkPublished, Key: l.key, Digest: a.Digest})
 	_ = store.Forget(cache.Failure, l.key)
-	if l.inputs != nil {
-		if err := addDepSet(store, l.key, *l.inputs); err != nil {
-			return a, err
-		}
-	}
-	return a, store.Put(cache.Linked, l.resultKey(), []byte(a.ID))
+	return a, store.Put(cache.Linked, l.key, []byte(a.ID))
 }
 
 func (l *link) output() string { return l.mod.Name + ".so" }
@@ -255,17 +260,12 @@ func (l *link) embed(host string) func(from, to string) error {
 	}
 }
 
-// invoke runs the linker, and returns where it looked for files as far as it
-// says so; whatever is wrong with the outcome is a [*CompileError].
-func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string, before baseline) (depfile.Tries, error) {
-	c := command{argv: l.argv(stage.Path, objects, l.output(), linkDepFile), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
-	out, tried, err := l.ask(ctx, c)
-	if err == nil && knowsNoDepfile(out) {
-		c.argv = l.argv(stage.Path, objects, l.output(), "")
-		out, tried, err = l.ask(ctx, c)
-	}
+// invoke runs the linker and checks the library. A failure is a [*CompileError].
+func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string) error {
+	c := command{argv: l.argv(stage.Path, objects, l.output()), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
+	out, err := c.run(ctx)
 	if err != nil {
-		return tried, err
+		return err
 	}
 	if info, err := os.Stat(stage.File(l.output())); out.reason == "" && (err != nil || info.Size() == 0) {
 		out.reason = "it ended well but wrote no library"
@@ -277,33 +277,15 @@ func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string,
 		out.reason = l.wrongExports(stage.File(l.output()))
 	}
 	if out.reason == "" {
-		return tried, nil
+		return nil
 	}
-	return tried, l.fail(ctx, failedLink{stage, c, out, tried, before})
-}
-
-// ask runs the linker. One whose flags name files tells where it looks for
-// them; when it fails, it is run once more for the words that people read.
-func (l *link) ask(ctx context.Context, c command) (out outcome, tried depfile.Tries, err error) {
-	if l.namesFiles() {
-		v := c
-		v.argv = slices.Insert(slices.Clone(c.argv), 1, "-Xlinker", "--verbose")
-		out, err = v.run(ctx)
-		if len(out.output) < maxOutput { // else the end is missing
-			tried = depfile.ParseTries(out.output)
-		}
-		if err != nil || out.reason == "" || out.late {
-			return out, tried, err
-		}
-	}
-	out, err = c.run(ctx)
-	return out, tried, err
+	return l.fail(c, out)
 }
 
 func (l *link) describe(res *Result, seconds float64) cache.Artifact {
 	a := cache.Artifact{
 		Module: l.mod.Name, Target: l.target.String(), Part: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
-		LinkKey: l.resultKey(), LinkInputs: l.inputsRef(), BuildRecordKey: buildRecordKey(res.Request),
+		LinkKey: l.key, BuildRecordKey: buildRecordKey(res.Request),
 	}
 	for _, u := range res.Units {
 		a.Units = append(a.Units, u.ref)

@@ -13,6 +13,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/slots"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -40,7 +41,7 @@ type Options struct {
 	Finder Finder
 	Memo   *filehash.Memo
 
-	Jobs        int           // compilers at a time; 0: [DefaultJobs]
+	Jobs        int           // compilers at a time; 0: [slots.DefaultJobs]
 	Timeout     time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
 	LockTimeout time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
 	Force       bool          // compile everything once, whatever is cached
@@ -54,7 +55,7 @@ type Options struct {
 // managers, in any number of processes, may share a cache folder.
 type Manager struct {
 	opts  Options
-	slots *slots         // one a compiler that may run
+	slots *slots.Pool    // of compilers
 	clock func() instant // now, or a test's
 
 	mu         sync.Mutex
@@ -76,7 +77,7 @@ type foundToolchain struct {
 // New returns a manager; it touches no file.
 func New(opts Options) *Manager {
 	if opts.Jobs <= 0 {
-		opts.Jobs = DefaultJobs()
+		opts.Jobs = slots.DefaultJobs()
 	}
 	if opts.Observer == nil {
 		opts.Observer = nopObserver{}
@@ -87,7 +88,7 @@ func New(opts Options) *Manager {
 	return &Manager{
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
-		slots:      newSlots(opts.Jobs),
+		slots:      slots.New(opts.Jobs),
 		clock:      now,
 		toolchains: map[target.Target]*foundToolchain{},
 		forced:     map[cache.Key]bool{},

@@ -7,8 +7,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// permit is the right to build one thing: the lock that keeps all others out,
-// and a compiler slot.
+// permit is the right to run one action: the lock of its key and a compiler slot.
 type permit struct {
 	m       *Manager
 	ticket  ticket
@@ -16,15 +15,18 @@ type permit struct {
 	hasSlot bool
 }
 
-// ticket is where somebody stands in the queue for a compiler slot.
+// ticket is a place in the queue for a compiler slot.
 type ticket struct {
 	rank     int
-	enqueued func() // called in the queue; see slots
+	enqueued func() // see slots.Pool.Acquire
 }
 
-// acquire gets the lock. A slot is taken first and given back when somebody else
-// has the lock, so that whoever holds a lock is at work, and whoever waits for
-// one keeps no slot from others.
+// linkRank is lower than the rank of each unit: a link ends a build.
+const linkRank = -1
+
+// acquire gets the lock. It takes a slot first and returns it when another builder
+// has the lock. So the holder of a lock also has a slot, and a builder that waits
+// for a lock occupies none.
 func (m *Manager) acquire(ctx context.Context, queue ticket, req cache.LockRequest) (*permit, error) {
 	t := &permit{m: m, ticket: queue}
 	if err := t.acquireSlot(ctx); err != nil {
@@ -44,32 +46,32 @@ func (m *Manager) acquire(ctx context.Context, queue ticket, req cache.LockReque
 	return t, nil
 }
 
-// acquireSlot makes sure that there is a compiler slot.
+// acquireSlot waits for a compiler slot unless the permit has one.
 func (t *permit) acquireSlot(ctx context.Context) error {
 	if t.hasSlot {
 		return nil
 	}
-	err := t.m.slots.take(ctx, t.ticket.rank, t.ticket.enqueued)
+	err := t.m.slots.Acquire(ctx, t.ticket.rank, t.ticket.enqueued)
 	t.hasSlot = err == nil
 	return err
 }
 
-// releaseSlot returns the slot, if there is one.
+// releaseSlot frees the slot if the permit has one.
 func (t *permit) releaseSlot() {
 	if t.hasSlot {
-		t.m.slots.release()
+		t.m.slots.Release()
 	}
 	t.hasSlot = false
 }
 
-// release gives everything back.
+// release frees the slot and the lock.
 func (t *permit) release() {
 	t.releaseSlot()
-	_ = t.lock.Unlock() // the kernel drops it in any case
+	_ = t.lock.Unlock() // the kernel unlocks it when the file is closed
 }
 
-// lockTimeout is how long to wait for a lock: for a builder that may take as long as
-// timeout, and again.
+// lockTimeout returns how long to wait for a lock whose holder may run a compiler for
+// as long as timeout, more than once.
 func (m *Manager) lockTimeout(timeout time.Duration) time.Duration {
 	if m.opts.LockTimeout > 0 {
 		return m.opts.LockTimeout

@@ -159,19 +159,3 @@ func TestLaidOutSourceEditedAndRestoredWhileCompiling(t *testing.T) {
 		t.Errorf("the library gives %d, %v, want 3", value, err)
 	}
 }
-
-// TestLibraryEditedAndRestoredWhileItIsLinked: the linker read a library that was there neither before nor after.
-func TestLibraryEditedAndRestoredWhileItIsLinked(t *testing.T) {
-	b := withLibrary(t)
-	b.write("src/b.cpp", usesValue)
-	b.library("next", 2)
-	lib, next, armed := filepath.Join(b.root, "the libs/libvalue.a"), filepath.Join(b.root, "next/libvalue.a"), filepath.Join(t.TempDir(), "armed")
-	b.linker("if [ -e " + armed + " ]; then rm " + armed + "; cp -p '" + lib + "' '" + lib + ".old'; cp '" + next + "' '" + lib + "'; " +
-		realCompiler(t) + " \"$@\" || exit; mv '" + lib + ".old' '" + lib + "'; exit; fi")
-	b.build()
-	b.library("the libs", 3) // so that its digest is known before the link
-	if err := os.WriteFile(armed, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b.sameAsFresh(b.build())
-}

@@ -8,6 +8,9 @@ import (
 
 // causalConv1dVarlenFwd declares forward over sequences packed into one row.
 //
+// A sequence begins as a row of causal_conv1d_fwd does: what lies before it is its state, or
+// zeros, which the taps multiply.
+//
 // Of a grid's options, WithInitial lets some sequences start from their states,
 // WithFinal passes conv_states, longer ones than the filter needs, and WithSeqIdx
 // finds slots by index. Batch is the number of sequences, Seqlen their mean length.

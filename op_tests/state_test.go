@@ -2,6 +2,7 @@ package optests
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -84,6 +85,18 @@ func TestVarlenByHand(t *testing.T) {
 	})
 	closeTo(t, "out", want["out"], []float64{0, 892, 923, 4, 5, 56, 0}, 1e-12)
 	closeTo(t, "conv_states", want["conv_states"], []float64{9, 2, 3, 0, 0, 4, 7, 8, 9, 0, 5, 6}, 0)
+}
+
+// A sequence without a state begins as a row does: an infinite tap times the zeros before it is NaN.
+func TestVarlenInfiniteTapByHand(t *testing.T) {
+	p := generate(t, "causal_conv1d_varlen_fwd", Case{Batch: 2, Dim: 1, Width: 3, NoBias: true, State: State{Tokens: 6}})
+	inf, nan := math.Inf(1), math.NaN()
+	want := reference(t, p, map[string][]float64{"weight": {inf, 10, 1}, "x": {1, 2, 3, 4, 5, 6}, "query_start_loc": {0, 4, 6}})
+	for i, w := range []float64{nan, nan, inf, inf, nan, nan} {
+		if got := want["out"][i]; got != w && !(math.IsNaN(got) && math.IsNaN(w)) {
+			t.Errorf("output %d: got %v, want %v", i, got, w)
+		}
+	}
 }
 
 func TestVarlenStatesByHand(t *testing.T) {

@@ -99,6 +99,45 @@ func TestInfiniteTap(t *testing.T) {
 	}
 }
 
+// The zeros in front of a packed sequence are multiplied, as those before a row are: a tap that is not finite makes NaN of the
+// outputs that look before their sequence. Positions lie in a kernel's vectors and strips or not, with sequences that begin within.
+func TestInfiniteTapOfSequences(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
+	for n, size := range [][3]int64{{1, 1, 1}, {3, 2, 2}, {4, 8, 5}, {9, 16, 7}, {5, 3, 32}, {8, 66, 40}} {
+		for width := range int64(9) {
+			for layout := range optests.Layout(2) {
+				i := n*18 + int(width)*2 + int(layout)
+				target.infiniteTaps(t, optests.Case{
+					Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[(i/2+n)%3], Layout: layout,
+					SiLU: i%3 == 0, NoBias: i%5 == 1, WithInitial: i%4 == 3, WithFinal: i%8 == 3, Slice: i%7 == 6, Seed: uint64(i),
+				})
+			}
+		}
+	}
+}
+
+// The same where a GPU has its large kernels.
+func TestInfiniteTapOfSequencesLarge(t *testing.T) {
+	target := open(t)
+	types := []tensor.DType{tensor.BFloat16, tensor.Float16, tensor.Float32}
+	for i := range 14 {
+		for _, c := range gpuCases(optests.Case{
+			Batch: 50, Dim: 528, Seqlen: 160, Width: int64(2 + i/2), DType: types[i/2%3], Layout: optests.Layout(i % 2), SiLU: i%3 == 0, Seed: uint64(i),
+		}) {
+			target.infiniteTaps(t, c)
+		}
+	}
+}
+
+// infiniteTaps tries a case of causal_conv1d_varlen_fwd with one tap of all channels, and with one of some, that is not finite.
+func (g target) infiniteTaps(t *testing.T, c optests.Case) {
+	t.Helper()
+	const op = "causal_conv1d_varlen_fwd"
+	g.unseen(t, op, c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
+	g.unseen(t, op, c, []string{"weight"}, oneOf(math.NaN(), 3*c.Width, 0))
+}
+
 // SiLU and its slope far out: PyTorch's values, which are NaN at -inf, and of the slope at +inf too, and finite wherever p is.
 func TestSiLUAtInfinity(t *testing.T) {
 	target := open(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/internal/slots"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -139,7 +139,7 @@ func withoutLarger(limit int64, dev tensor.Device, list []optests.Config) []opte
 // would end this program, or others.
 type hostMemory struct{ bytes int64 } // that are available, 0 if unknown
 
-func availableMemory() hostMemory { return hostMemory{jit.AvailableMemory()} }
+func availableMemory() hostMemory { return hostMemory{slots.AvailableMemory()} }
 
 // check returns a usage error if there is too little memory for the case, and the
 // errors of [optests.HostBytes].

@@ -113,12 +113,6 @@ func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
-	if len(l.Files) > 0 {
-		fmt.Fprintln(a.out, "    files other than the objects and the toolchain:")
-	}
-	for _, f := range l.Files {
-		fmt.Fprintf(a.out, "      %s  %s\n", cache.Key(f.Value).Short(), f.Label)
-	}
 	a.printChanges("    changed since the last build:", l.Changes)
 }
 

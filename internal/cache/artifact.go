@@ -27,14 +27,12 @@ type Artifact struct {
 	LinkKey        Key       `json:"link_key"`
 	BuildRecordKey Key       `json:"last_key"`
 	Units          []Ref     `json:"units"`
-	// LinkInputs is nil when the link read nothing but its objects and the toolchain.
-	LinkInputs *LinkInputs `json:"link_inputs,omitempty"`
 	// Exported marks a copy without its objects, as in a prebuilt cache.
 	Exported bool `json:"exported,omitempty"`
 
 	// Path of the library; not stored, the folder may be moved.
 	Path string `json:"-"`
-	// Tier is the read-only cache in which it lies, "" for the cache itself.
+	// ReadOnly is the read-only cache that holds it, "" for the cache itself.
 	ReadOnly string `json:"-"`
 	// Used is when it was last loaded or built, to the hour.
 	Used time.Time `json:"-"`
@@ -68,13 +66,6 @@ type Ref struct {
 	Result Key      `json:"result"`
 	Object string   `json:"object"`
 	Deps   []string `json:"deps"` // dependency lists
-}
-
-// LinkInputs names what the cache holds about the files that a link read beyond
-// its objects and the toolchain.
-type LinkInputs struct {
-	Unit Key      `json:"unit"` // of the link without them: the key of its manifest
-	Deps []string `json:"deps"` // dependency lists; none when nobody knows what it read
 }
 
 // artifactDir is a folder where nothing ever is when id is none, as read from

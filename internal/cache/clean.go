@@ -225,8 +225,6 @@ type RecentBuild struct {
 	Link     Key    `json:"link_key"`
 	Refs     []Ref  `json:"refs"`
 	Compiler Key    `json:"compiler"` // digest of the toolchain
-
-	LinkInputs *LinkInputs `json:"link_inputs,omitempty"` // as in [Artifact]
 }
 
 func (d *Dir) recent(key Key) RecentBuild {
@@ -244,9 +242,9 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 	add := func(path string) { paths[path] = struct{}{} }
 	add(d.recordPath(Linked, a.LinkKey))
 	add(d.recordPath(BuildRecord, a.BuildRecordKey))
-	units, inputs := a.Units, []*LinkInputs{a.LinkInputs}
+	units := a.Units
 	if r := d.recent(a.BuildRecordKey); r.Artifact == a.ID {
-		units, inputs = slices.Concat(units, r.Refs), append(inputs, r.LinkInputs)
+		units = slices.Concat(units, r.Refs)
 		add(d.recordPath(Compiler, r.Compiler))
 		add(d.recordPath(Linked, r.Link))
 	}
@@ -255,15 +253,6 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 		add(d.recordPath(Object, u.Result))
 		add(d.BlobPath(u.Object))
 		for _, k := range u.Deps {
-			add(d.recordPath(DepList, Key(k)))
-		}
-	}
-	for _, in := range inputs {
-		if in == nil {
-			continue
-		}
-		add(d.recordPath(Manifest, in.Unit))
-		for _, k := range in.Deps {
 			add(d.recordPath(DepList, Key(k)))
 		}
 	}

@@ -247,9 +247,9 @@ func (e *UntrustedError) keeper() string {
 	return fmt.Sprint(e.User)
 }
 
-// NeedsRoot reports whether root keeps the cache for itself: it is safe to read,
+// RootOnly reports whether root keeps the cache for itself: it is safe to read,
 // and this user cannot write to it.
-func (e *UntrustedError) NeedsRoot() bool {
+func (e *UntrustedError) RootOnly() bool {
 	return !slices.ContainsFunc(e.Exposed, func(x Exposure) bool { return x.Owner != 0 || x.writable })
 }
 

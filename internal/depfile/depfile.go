@@ -139,32 +139,6 @@ func ParseHeaders(data []byte) []string {
 	return unique(names)
 }
 
-// ParseLink returns the prerequisites in the rule that a linker writes for
-// --dependency-file, one a line. GNU ld does not escape blanks in them.
-func ParseLink(data []byte) ([]string, error) {
-	rule, _, _ := bytes.Cut(data, []byte("\n\n")) // the rest are phony rules
-	first, rest, _ := strings.Cut(string(rule), "\n")
-	if !strings.HasSuffix(lineName(first), ":") {
-		return Parse(rule)
-	}
-	var names []string
-	for line := range strings.Lines(rest) {
-		if name := linkEscapes.Replace(lineName(line)); name != "" {
-			names = append(names, name)
-		}
-	}
-	return unique(names), nil
-}
-
-// lineName is a line of a rule without what continues it.
-func lineName(line string) string {
-	line = strings.TrimRight(line, "\r\n")
-	return strings.TrimLeft(strings.TrimSuffix(line, " \\"), " \t")
-}
-
-// linkEscapes undoes what LLD does to names.
-var linkEscapes = strings.NewReplacer(`\ `, " ", `\#`, "#", "$$", "$")
-
 // Merge returns the names of both lists, each once.
 func Merge(a, b []string) []string { return unique(slices.Concat(a, b)) }
 

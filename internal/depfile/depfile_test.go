@@ -61,37 +61,3 @@ func TestParseTrace(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
-
-func TestParseLink(t *testing.T) {
-	tests := []struct {
-		name, in string
-		want     []string
-	}{
-		{"GNU ld", "o.so: \\\n  a.o \\\n  /x y/libf.a \\\n  /a#b$c\n\na.o:\n\n/x y/libf.a:\n", []string{"a.o", "/x y/libf.a", "/a#b$c"}},
-		{"LLD", "o.so: \\\n  a.o \\\n  /x\\ y/libf.a \\\n  /a\\#b$$c\n\na.o:\n", []string{"a.o", "/x y/libf.a", "/a#b$c"}},
-		{"one line", "o.so: a.o b.o\n\na.o:\n", []string{"a.o", "b.o"}},
-		{"nothing read", "o.so:\n", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := ParseLink([]byte(tt.in))
-			if err != nil || !slices.Equal(got, tt.want) {
-				t.Errorf("got %q, %v; want %q", got, err, tt.want)
-			}
-		})
-	}
-	if _, err := ParseLink([]byte("no rule\n")); err == nil {
-		t.Error("what is no rule was read")
-	}
-}
-
-func FuzzParseLink(f *testing.F) {
-	f.Add([]byte("o.so: \\\n  a.o \\\n  /x y/libf.a\n\na.o:\n"))
-	f.Add([]byte("o.so: a.o b.o\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		names, err := ParseLink(data)
-		if err == nil && slices.Contains(names, "") {
-			t.Errorf("an empty name in %q", data)
-		}
-	})
-}

@@ -105,7 +105,7 @@ func (o CacheOptions) openReadOnly(ctx context.Context) ([]*cache.Dir, error) {
 func unusable(err error) bool {
 	var none *EnvironmentError
 	var foreign *cache.UntrustedError
-	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.NeedsRoot() {
+	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.RootOnly() {
 		return true
 	}
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotExist(err)

@@ -25,7 +25,6 @@ type Unit struct {
 type Link struct {
 	Objects []string
 	Output  string
-	Depfile string // receives the files that were read, as a Makefile rule; "": not asked for
 	Flags   []string
 	Target  target.Target
 	Root    string // the command's working directory
@@ -205,9 +204,6 @@ func (tc *Toolchain) LinkArgs(l Link) []string {
 		linker = []string{"--exclude-libs=ALL"} // the CUDA runtime linked in is this library's own
 	}
 	linker = append(linker, "--as-needed", "--build-id=sha1")
-	if l.Depfile != "" { // GNU ld 2.35, LLD 12
-		linker = append(linker, "--dependency-file="+l.Depfile)
-	}
 	for _, word := range linker {
 		argv = append(argv, "-Xlinker", word)
 	}

@@ -105,9 +105,22 @@ func (c *collector) included(pattern string, depth int) []string {
 		pattern = path.Join("/etc", pattern)
 	}
 	var dirs []string
-	names, _ := filepath.Glob(filepath.Join(c.inside(path.Dir(pattern)), path.Base(pattern)))
-	for _, name := range names {
-		dirs = append(dirs, c.loaderConf(path.Join(path.Dir(pattern), filepath.Base(name)), depth+1)...)
+	for _, p := range c.matching(path.Dir(pattern), path.Base(pattern)) {
+		dirs = append(dirs, c.loaderConf(p, depth+1)...)
 	}
 	return dirs
+}
+
+// matching returns the paths of the files in a folder whose names match a
+// pattern, sorted. filepath.Glob would take a "[" in the folder's path for a
+// pattern.
+func (c *collector) matching(dir, pattern string) []string {
+	entries, _ := os.ReadDir(c.inside(dir)) // a folder that does not exist has no files
+	var paths []string
+	for _, e := range entries {
+		if ok, _ := path.Match(pattern, e.Name()); ok {
+			paths = append(paths, path.Join(dir, e.Name()))
+		}
+	}
+	return paths
 }

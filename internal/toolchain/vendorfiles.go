@@ -97,9 +97,8 @@ func (c *collector) nvcc(a answer) error {
 		return nil
 	}
 	c.watch(dir)
-	names, _ := filepath.Glob(filepath.Join(c.inside(dir), "*.bc"))
-	for _, name := range names {
-		if err := c.file(path.Join(dir, filepath.Base(name))); err != nil {
+	for _, p := range c.matching(dir, "*.bc") {
+		if err := c.file(p); err != nil {
 			return err
 		}
 	}

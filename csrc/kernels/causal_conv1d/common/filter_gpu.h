@@ -148,6 +148,32 @@ template <class T, int W, int C> class Filter {
   bool packed_, packed_bias_;
 };
 
+// all_finite reports whether no tap of one channel is an infinity or NaN, but for the newest, which no position hides.
+template <int W> AITER_DEVICE bool all_finite(const float (&weight)[1][W]) {
+  float zero = 0.0f;
+  AITER_UNROLL
+  for (int k = 0; k < W - 1; k++) zero = fmaf(weight[0][k], 0.0f, zero);
+  return zero == 0.0f;
+}
+
+// add_padding adds to the outputs of a vector, whose positions see what seen says, the products of taps and the zeros in
+// front of packed sequences. Sums leave these products out: they are 0, or NaN if a tap is not finite, which is rare.
+template <int N, class Filter, class Sees> AITER_DEVICE void add_padding(const Filter& filter, const Sees& seen, float* y) {
+  constexpr int W = int(sizeof filter.weight[0] / sizeof(float));
+  if (__builtin_expect(all_finite(filter.weight), 1)) return;
+  uint32_t hidden = 0;  // of positions for which such a tap is in front of the sequence
+  AITER_UNROLL
+  for (int k = 0; k < W - 1; k++)
+    if (filter.has(k) && filter.weight[0][k] * 0.0f != 0.0f) hidden |= seen.hides(W - 1 - k);
+  AITER_ROLLED
+  for (int i = 0; i < N; i++) {  // registers have no index: all move on by one
+    const float v = hidden >> i & 1 ? __builtin_nanf("") : y[0];
+    AITER_UNROLL
+    for (int j = 0; j + 1 < N; j++) y[j] = y[j + 1];
+    y[N - 1] = v;
+  }
+}
+
 inline bool is_aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
 
 // rows_of is a launch of everything: the problem in the words of the kernels.

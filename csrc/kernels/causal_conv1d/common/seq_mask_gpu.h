@@ -16,6 +16,11 @@ AITER_DEVICE uint32_t bits_from(int n) { return n < 0 ? ~0u : n > 31 ? 0 : ~0u <
 template <int W> struct Sight {
   uint32_t see[W - 1], live, skip;
 
+  AITER_DEVICE bool sees(int i, int m) const { return see[m - 1] >> i & 1; }
+
+  // hides has the positions that do not see the one m before them.
+  AITER_DEVICE uint32_t hides(int m) const { return ~see[m - 1]; }
+
   // add puts in what other positions see, from the at-th on.
   AITER_DEVICE void add(const Sight& s, int at) {
     AITER_UNROLL
@@ -81,6 +86,10 @@ class Gate {
 
   // hides says whether a position may not see one that there is.
   AITER_SHARED bool hides() const { return p_.seq.data || packed_.starts.data; }
+
+  // pads reports whether positions that one does not see are zeros to it, which taps multiply: those in front of a
+  // packed sequence are. With those that a sequence number hides there is no product.
+  AITER_SHARED bool pads() const { return packed_.starts.data; }
 
   // keeps says whether there are states.
   AITER_SHARED bool keeps() const { return p_.initial.data || p_.final.data; }
@@ -150,16 +159,17 @@ class Gate {
    public:
     // look looks up n positions from t on.
     AITER_DEVICE void look(const Gate& gate, int64_t b, int64_t t, int n) {
+      pads_ = gate.pads() ? 1u << 8 : 0;
       sight_ = Sight<W>::all(gate.hides() ? 0 : ~0u);
       if (gate.hides()) gate.look<W, 8>(b, t, 0, n, {int(larger(-t, -32)), n}, int(t & 31), &sight_);
       hidden_ = ~sight_.clear();
     }
 
     // whole says whether the A positions from t on see all, next what one sees: a bit a
-    // tap, bit 7 that it has a sequence.
+    // tap, bit 7 that it has a sequence, bit 8 that the others are zeros to it.
     template <int A> AITER_DEVICE bool whole(int64_t t) const { return !(hidden_ >> (t & 31) & ((1u << A) - 1)); }
     AITER_DEVICE uint32_t next(int64_t t, bool* skip) const {
-      uint32_t see = (sight_.live >> (t & 31) & 1) << 7;
+      uint32_t see = (sight_.live >> (t & 31) & 1) << 7 | pads_;
       AITER_UNROLL
       for (int k = 0; k < W - 1; k++) see |= (sight_.see[W - 2 - k] >> (t & 31) & 1) << k;
       *skip = sight_.skip >> (t & 31) & 1;
@@ -168,7 +178,7 @@ class Gate {
 
    private:
     Sight<W> sight_;
-    uint32_t hidden_;
+    uint32_t hidden_, pads_;
   };
 
  private:

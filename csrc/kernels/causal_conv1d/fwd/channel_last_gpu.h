@@ -168,7 +168,13 @@ template <class T, int W, int C, class Gate> class Walk {
     for (int c = 0; c < C; c++) y[c] = filter_.bias[c];
     AITER_UNROLL
     for (int k = W - 1; k >= 0; k--) {
-      if (!filter_.has(k) || (kGated && k < W - 1 && !(see >> k & 1))) continue;
+      if (!filter_.has(k)) continue;
+      if (kGated && k < W - 1 && !(see >> k & 1)) {
+        if (!(see >> 8)) continue;  // else a tap that is not finite makes NaN
+        AITER_UNROLL
+        for (int c = 0; c < C; c++) y[c] = fmaf(filter_.weight[c][k], 0.0f, y[c]);
+        continue;
+      }
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[c] = fmaf(filter_.weight[c][k], x_[k][c], y[c]);
     }

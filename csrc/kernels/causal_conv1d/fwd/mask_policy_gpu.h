@@ -30,6 +30,14 @@ template <int W, int N> struct Sights {
     return w == ~0u;
   }
   AITER_DEVICE bool sees(int i, int m) const { return word[i / kMany] >> (kMany * (m - 1) + i % kMany) & 1; }
+
+  // hides has the positions that do not see the one m before them.
+  AITER_DEVICE uint32_t hides(int m) const {
+    uint32_t bits = 0;
+    AITER_UNROLL
+    for (int n = 0; n < kCount; n++) bits |= (~word[n] >> (kMany * (m - 1)) & kPlane) << (n * kMany);
+    return bits;
+  }
   AITER_DEVICE bool live() const {
     uint32_t w = ~0u;
     AITER_UNROLL
@@ -53,10 +61,11 @@ template <int W, int N> struct Sights {
 
 // Seen is rows of which a kernel before has looked up what their positions see.
 struct Seen {
-  static constexpr bool kSeen = true, kStates = false;
+  static constexpr bool kSeen = true, kPads = true, kStates = false;
   static constexpr int kBlocks = 10;  // of kRowBlocks
   template <int W, int N> using Sees = Sights<W, N>;
   const uint32_t* words;  // Sights of each vector of a row, or of each strip
+  bool pads;              // Gate::pads
 
   AITER_DEVICE void wait() const { await_last(); }
 
@@ -73,7 +82,7 @@ struct Seen {
 // Numbers is rows with sequence numbers, which are adjacent and aligned to 16 bytes:
 // threads look at them themselves.
 struct Numbers {
-  static constexpr bool kSeen = true, kStates = false;
+  static constexpr bool kSeen = true, kPads = false, kStates = false;
   static constexpr int kBlocks = 6;
   const int32_t* data;
   int64_t batch;  // stride, in elements
@@ -117,7 +126,7 @@ struct Numbers {
 
 // States is rows with states, whose positions are adjacent.
 struct States {
-  static constexpr bool kSeen = false, kStates = true;
+  static constexpr bool kSeen = false, kPads = false, kStates = true;
   static constexpr int kBlocks = 12;
   template <int W, int N> using Sees = Alone::Sees<W, N>;
   Array3 initial, final;

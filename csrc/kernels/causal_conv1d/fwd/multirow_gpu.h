@@ -32,7 +32,7 @@ AITER_DEVICE void sum_seen(const Filter<T, W, 1>& filter, const float* x, const 
     if (!filter.has(k)) continue;
     AITER_UNROLL
     for (int i = 0; i < N; i++)
-      if (k == W - 1 || sight.see[W - 2 - k] >> i & 1) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
+      if (k == W - 1 || sight.sees(i, W - 1 - k)) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
   }
 }
 
@@ -60,7 +60,7 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
   AITER_ROLLED
   for (int r = 0; r < kAsked && r < rows; r++, ahead += x_row) prefetch(ahead);
   constexpr uint32_t kAll = (1u << N) - 1;
-  const bool hides = again_after<Rows>(gates).hides();
+  const bool hides = again_after<Rows>(gates).hides(), pads = again_after<Rows>(gates).pads();
   Sight<W> sight = Sight<W>::all(hides ? 0 : kAll);
   if (hides) again_after<Rows>(gates).template look<W, N>(tile.b, tile.start, t, N, tile.has, 0, &sight);
   const bool whole = whole_wave(sight.clear() == kAll);
@@ -87,6 +87,7 @@ template <class T, int W> AITER_DEVICE void run_groups(const Rows& all, const Ga
     }
     if (whole) sum<T, W>(filter, value, y);
     else sum_seen<T, W>(filter, value, sight, y);
+    if (!whole && pads) add_padding<N>(filter, sight, y);
     activate<T>(a, y);
     if (!whole) {
       AITER_UNROLL

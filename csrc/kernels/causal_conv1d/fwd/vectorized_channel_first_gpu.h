@@ -16,9 +16,14 @@ constexpr int kPlainVectors = 2;
 
 // kRowBlocks blocks of a multiprocessor leave a thread the registers that it needs. In
 // 16-bit types wide filters and states take so many instructions that it is faster with
-// fewer than the compiler would like, as far as it has enough.
-template <class T, class Filter, class Beside>
-constexpr int kRowBlocks = AITER_CUDA && sizeof(T) == 2 && (Filter::kWidth > kTaps || Beside::kStates) ? Beside::kBlocks : 8;
+// fewer than the compiler would like, as far as it has enough. add_padding, which is rare,
+// takes none.
+template <class T, class Filter, class Beside> constexpr int row_blocks() {
+  if (!AITER_CUDA || sizeof(T) != 2) return 8;
+  if (Filter::kWidth > kTaps || Beside::kStates) return Beside::kBlocks;
+  return Beside::kPads ? 12 : 8;
+}
+template <class T, class Filter, class Beside> constexpr int kRowBlocks = row_blocks<T, Filter, Beside>();
 
 // sum_plain makes the outputs of a vector, if kSeen of what its positions see.
 template <class T, bool kSeen, class Filter, class Sees>
@@ -109,6 +114,8 @@ template <class T, class Filter, class Beside> AITER_DEVICE void run_plain_rows(
     if constexpr (Beside::kSeen) all = whole_wave(seen[v].all());
     if (all) sum_plain<T, false>(filter, value, seen[v], y);
     else sum_plain<T, true>(filter, value, seen[v], y);
+    if constexpr (Beside::kPads)
+      if (!all && beside.pads) add_padding<N>(filter, seen[v], y);
     if (a.silu) {
       AITER_UNROLL
       for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);

@@ -23,7 +23,7 @@ constexpr int kStripBlocks = AITER_HIP ? 3 : !kNarrow ? 7 : Beside::kSeen ? 6 : 
 
 // run_seen_strip is what one thread does of a strip whose positions do not see all, one
 // by one: it is rare, and nothing of it is in registers that others could have.
-template <class T, int C, bool kNarrow> AITER_DEVICE void run_seen_strip(const Plain& a, uint32_t index, Sights<kTaps, kStrip> seen) {
+template <class T, int C, bool kNarrow> AITER_DEVICE void run_seen_strip(const Plain& a, uint32_t index, Sights<kTaps, kStrip> seen, bool pads) {
   constexpr int W = kTaps;
   opaque(index);
   const uint32_t q = a.inner.quotient(index), group = index - q * a.inner.by, b = a.outer.quotient(q);
@@ -48,9 +48,10 @@ template <class T, int C, bool kNarrow> AITER_DEVICE void run_seen_strip(const P
     AITER_UNROLL
     for (int k = W - 1; k >= 0; k--) {
       if (!filter.has(k)) break;
-      if (k < W - 1 && !seen.sees(0, W - 1 - k)) continue;
+      const bool hidden = k < W - 1 && !seen.sees(0, W - 1 - k);
+      if (hidden && !pads) continue;
       AITER_UNROLL
-      for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], value[k][c], y[c]);
+      for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], hidden ? 0.0f : value[k][c], y[c]);
     }
     AITER_UNROLL
     for (int c = 0; c < C; c++) y[c] = !seen.live(0) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
@@ -79,7 +80,7 @@ template <class T, int C, bool kNarrow, class Beside> AITER_DEVICE void run_plai
   if constexpr (Beside::kSeen) {
     beside.wait();
     const Sights<W, S> seen = {{beside.words[q]}};
-    if (!whole_wave(seen.all())) return run_seen_strip<T, C, kNarrow>(a, index, seen);
+    if (!whole_wave(seen.all())) return run_seen_strip<T, C, kNarrow>(a, index, seen, beside.pads);
     AITER_UNROLL
     for (int i = 0; i < W - 1 + S; i++)
       AITER_UNROLL

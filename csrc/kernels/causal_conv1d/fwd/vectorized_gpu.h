@@ -60,6 +60,7 @@ template <class T, int C, bool kNarrow> class PlainFilter {
       AITER_UNROLL
       for (int k = 0; k < kTaps; k++) {
         if (!kNarrow) weight[c][k] = v[c * 4 + k];
+        else if (k == 0) weight[c][k] = 0.0f;  // for all_finite
         else if (k == 1) weight[c][k] = v[c * 3];
         else if (k > 1) {
           // Both, and then a choice: hipcc would choose an index, and keep v in scratch memory.
@@ -143,7 +144,7 @@ template <class T> class WideFilter {
 
 // Alone is rows that are one sequence each, with nothing before or after them.
 struct Alone {
-  static constexpr bool kSeen = false, kStates = false;
+  static constexpr bool kSeen = false, kPads = false, kStates = false;
   static constexpr int kBlocks = 12;  // of kRowBlocks
   template <int W, int N> struct Sees {
     AITER_DEVICE bool sees(int, int) const { return true; }

@@ -100,7 +100,7 @@ template <class T> Status launch_seen_rows(const TensorView& x, const Forward& p
     if constexpr (W == kTaps)
       if (!hides) return launch_rows<T, W>(a, States{p.initial, p.final}, stream), Status();
     if (own) return launch_rows<T, W>(a, numbers, stream), Status();
-    return launch_ahead<W, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T, W>(a, Seen{words}, stream); });
+    return launch_ahead<W, N>(x, p, gate, stream, [&](uint32_t* words) { launch_rows<T, W>(a, Seen{words, gate.pads()}, stream); });
   });
 }
 
@@ -112,7 +112,7 @@ template <class T> Status launch_seen_tokens(const TensorView& x, const Forward&
     if (p.width > kTaps || !gate.hides() || !worth<T>(p) || !plain_strips<T, kChannels<T, kTaps>>(p, rows, &a)) return Status();
     *found = true;
     return launch_ahead<kTaps, kStrip>(x, p, gate, stream, [&](uint32_t* words) {
-      const Seen seen{words};
+      const Seen seen{words, gate.pads()};
       a.width < kTaps ? launch_strips<T, true>(a, seen, stream) : launch_strips<T, false>(a, seen, stream);
     });
   }

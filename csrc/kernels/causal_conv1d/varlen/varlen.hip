@@ -45,7 +45,7 @@ template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_var
     AITER_ROLLED
     for (int64_t k = p.width - 1; s.live && k >= 0; k--) {
       const int64_t u = t - (p.width - 1) + k;
-      if (u >= s.first) y = fmaf(p.weight.get(d, k), to_float(x[u * p.x.last]), y);
+      y = fmaf(p.weight.get(d, k), u < s.first ? 0.0f : to_float(x[u * p.x.last]), y);
     }
     out[t * p.out.last] = round_to<T>(finish(p.silu, y));
   }

@@ -1,23 +1,21 @@
-package jit
+package slots
 
 import (
 	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
-
-	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// queued starts a taker for each rank, which come in this order, and returns
-// the ranks in the order in which they get a slot.
-func queued(s *slots, arrived func(), ranks ...int) (order func() []int) {
+// queued starts a goroutine for each rank, in this order, and returns the ranks
+// in the order in which they get a slot.
+func queued(s *Pool, enqueued func(), ranks ...int) (order func() []int) {
 	got := make(chan int, len(ranks))
 	for _, rank := range ranks {
 		go func() {
-			if err := s.take(context.Background(), rank, arrived); err == nil {
+			if err := s.Acquire(context.Background(), rank, enqueued); err == nil {
 				got <- rank
-				s.release()
+				s.Release()
 			}
 		}()
 		synctest.Wait()
@@ -35,9 +33,9 @@ func queued(s *slots, arrived func(), ranks ...int) (order func() []int) {
 
 func TestSlotsByRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		order := queued(s, s.reserve(5), 3, 1, 2, linkRank, 1)
-		if got, want := order(), []int{linkRank, 1, 1, 2, 3}; !slices.Equal(got, want) {
+		s := New(1)
+		order := queued(s, s.Reserve(5), 3, 1, 2, -1, 1)
+		if got, want := order(), []int{-1, 1, 1, 2, 3}; !slices.Equal(got, want) {
 			t.Errorf("served %v, want %v", got, want)
 		}
 	})
@@ -45,8 +43,8 @@ func TestSlotsByRank(t *testing.T) {
 
 func TestSlotsFirstComeOfEqualRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		first, second := s.enter(4), s.enter(4)
+		s := New(1)
+		first, second := s.enqueue(4), s.enqueue(4)
 		synctest.Wait()
 		select {
 		case <-second.ready:
@@ -56,12 +54,12 @@ func TestSlotsFirstComeOfEqualRank(t *testing.T) {
 	})
 }
 
-// TestSlotsOfTwoGroups has one group that is not complete: nobody is served.
+// TestSlotsOfTwoGroups has an incomplete group, so that no waiter gets a slot.
 func TestSlotsOfTwoGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(2)
-		other := s.reserve(1)
-		order := queued(s, s.reserve(2), 1, 0)
+		s := New(2)
+		other := s.Reserve(1)
+		order := queued(s, s.Reserve(2), 1, 0)
 		if s.free != 2 || len(s.waiting) != 2 {
 			t.Errorf("%d free, %d waiting, while a group is not complete", s.free, len(s.waiting))
 		}
@@ -74,34 +72,24 @@ func TestSlotsOfTwoGroups(t *testing.T) {
 
 func TestSlotsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		nobody := func() {}
-		if err := s.take(context.Background(), 0, nobody); err != nil {
+		s := New(1)
+		ignore := func() {}
+		if err := s.Acquire(context.Background(), 0, ignore); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		end := make(chan error)
-		go func() { end <- s.take(ctx, 0, nobody) }()
+		go func() { end <- s.Acquire(ctx, 0, ignore) }()
 		synctest.Wait()
 		cancel()
 		if err := <-end; err == nil {
 			t.Error("a cancelled wait ended with a slot")
 		}
-		s.release()
-		w := s.enter(0) // served at once, and gives up all the same
-		s.leave(w)
+		s.Release()
+		w := s.enqueue(0) // served at once, and cancelled
+		s.cancel(w)
 		if s.free != 1 || len(s.waiting) != 0 {
 			t.Errorf("%d free, %d waiting, want one and none", s.free, len(s.waiting))
 		}
 	})
-}
-
-func TestRankOfPasses(t *testing.T) {
-	var ranks []int
-	for i := range 3 {
-		ranks = append(ranks, rank(i, 3, toolchain.Host), rank(i, 3, toolchain.Device))
-	}
-	if want := []int{5, 0, 4, 1, 3, 2}; !slices.Equal(ranks, want) {
-		t.Errorf("ranks %v, want %v: device passes first, host passes from the last one on", ranks, want)
-	}
 }

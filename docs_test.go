@@ -1,0 +1,138 @@
+package aiter_test
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+var (
+	diagramNode  = regexp.MustCompile(`(?m)^ +(\w+)\["([^"]+)"\]$`)
+	diagramArrow = regexp.MustCompile(`(?m)^ +(\w+) --> ([\w &]+)$`)
+)
+
+// TestDiagram compares the diagram in ARCHITECTURE.md with layers: each arrow is an import, and each
+// import is an arrow or follows from several.
+func TestDiagram(t *testing.T) {
+	text := readText(t, "ARCHITECTURE.md")
+	names, arrows := map[string]string{}, map[string][]string{}
+	for _, m := range diagramNode.FindAllStringSubmatch(text, -1) {
+		pkg := strings.TrimPrefix(m[2], "aiter")
+		names[m[1]], arrows[pkg] = pkg, nil
+	}
+	for _, m := range diagramArrow.FindAllStringSubmatch(text, -1) {
+		for id := range strings.SplitSeq(m[2], " & ") {
+			from, to := names[m[1]], names[id]
+			if !slices.Contains(layers[from], to) {
+				t.Errorf("the diagram has %s --> %s, which layers_test.go does not allow", m[1], id)
+			}
+			arrows[from] = append(arrows[from], to)
+		}
+	}
+	for pkg, imports := range layers {
+		if _, drawn := arrows[pkg]; !drawn {
+			t.Errorf("the diagram has no node %q", pkg)
+		}
+		for _, to := range imports {
+			if !reaches(arrows, pkg, to) {
+				t.Errorf("the diagram has no path from %q to %q, which it may import; add an arrow", pkg, to)
+			}
+		}
+	}
+	if len(arrows) != len(layers) {
+		t.Errorf("the diagram has %d nodes, layers_test.go %d packages", len(arrows), len(layers))
+	}
+}
+
+func reaches(arrows map[string][]string, from, to string) bool {
+	return slices.ContainsFunc(arrows[from], func(next string) bool {
+		return next == to || reaches(arrows, next, to)
+	})
+}
+
+var (
+	walkRow = regexp.MustCompile("(?m)^\\| `([\\w.]+)` \\| `([\\w./]+)` \\|")
+	docLink = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	docPath = regexp.MustCompile("`([\\w.]+(?:/[\\w.]+)+/?)`")
+)
+
+// TestWalks looks for each function of ARCHITECTURE.md's walks in the file that the walk names.
+func TestWalks(t *testing.T) {
+	rows := walkRow.FindAllStringSubmatch(readText(t, "ARCHITECTURE.md"), -1)
+	if len(rows) < 10 {
+		t.Fatalf("ARCHITECTURE.md has %d rows of walks, expected at least 10", len(rows))
+	}
+	for _, row := range rows {
+		function, file := row[1], row[2]
+		text, declaration := readText(t, file), regexp.QuoteMeta(function)+`\(`
+		if path.Ext(file) == ".go" {
+			declaration = `func ` + declaration
+			if owner, method, is := strings.Cut(function, "."); is {
+				declaration = `func \(\w+ \*?` + owner + `\) ` + method + `\(`
+			}
+		}
+		if !regexp.MustCompile(`(?m)` + declaration).MatchString(text) {
+			t.Errorf("ARCHITECTURE.md names %s in %s, which does not declare it", function, file)
+		}
+	}
+}
+
+// TestDocsPaths looks for the files that the documentation links to, and for those that it names from a
+// folder of the checkout on.
+func TestDocsPaths(t *testing.T) {
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range append(docs, "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") {
+		text := readText(t, doc)
+		for _, m := range docLink.FindAllStringSubmatch(text, -1) {
+			wantPath(t, doc, filepath.Join(filepath.Dir(doc), m[1]))
+		}
+		for _, m := range docPath.FindAllStringSubmatch(text, -1) {
+			top, _, _ := strings.Cut(m[1], "/")
+			if _, err := os.Stat(top); err == nil && !strings.HasPrefix(top, ".") && top != "bin" {
+				wantPath(t, doc, m[1])
+			}
+		}
+	}
+}
+
+func wantPath(t *testing.T, doc, name string) {
+	t.Helper()
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("%s names %s: %v", doc, name, err)
+	}
+}
+
+// TestReadmeProgram runs the first program of README.md and compares what it prints with its comment.
+func TestReadmeProgram(t *testing.T) {
+	_, rest, _ := strings.Cut(readText(t, "README.md"), "```go\n")
+	program, _, found := strings.Cut(rest, "```")
+	want := regexp.MustCompile(`Println\(values\) // (.*)`).FindStringSubmatch(program)
+	if !found || want == nil {
+		t.Fatal("README.md has no Go program with a comment on what it prints")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(got)) != want[1] {
+		t.Errorf("the program of README.md printed %q (%v), expected %q", got, err, want[1])
+	}
+}

@@ -1,0 +1,52 @@
+package jit
+
+import (
+	"slices"
+	"strings"
+)
+
+// namesFiles reports whether the flags may name files: a library, a script, a
+// folder of libraries.
+func (l *link) namesFiles() bool { return flagsNameFiles(l.flags) }
+
+func flagsNameFiles(flags []string) bool {
+	words := linkerWords(flags)
+	for i, w := range words {
+		keyword := i > 0 && words[i-1] == "-z" // "-z now"
+		if namesFile(w) && !keyword {
+			return true
+		}
+	}
+	return false
+}
+
+// linkerWords returns the flags without the options of the compiler driver that
+// pass words on to the linker.
+func linkerWords(flags []string) []string {
+	var words []string
+	for _, f := range flags {
+		switch option, inner, _ := strings.Cut(f, "="); {
+		case strings.HasPrefix(f, "-Wl,"):
+			words = append(words, strings.Split(f[len("-Wl,"):], ",")...)
+		case slices.Contains(passedOn(), option):
+			words = append(words, strings.FieldsFunc(inner, func(r rune) bool { return r == ',' })...)
+		default:
+			words = append(words, f)
+		}
+	}
+	return words
+}
+
+// passedOn are the options of compiler drivers whose values go to the linker, with
+// "=" or in the next word.
+func passedOn() []string {
+	return []string{"-Xlinker", "-Xoffload-linker", "--linker-options", "-Xcompiler", "--compiler-options"}
+}
+
+// namesFile reports whether a word of a linker's command line may name a file. It
+// takes a word that it does not know, such as the value of an option, for a name.
+func namesFile(word string) bool {
+	options := []string{"-l", "-L", "-T", "-R", "--library", "--script", "--version-script", "--dynamic-list", "--just-symbols", "--retain-symbols-file", "--symbol-ordering-file"}
+	return !strings.HasPrefix(word, "-") || strings.ContainsAny(word, "./") ||
+		slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(word, o) })
+}
