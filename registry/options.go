@@ -75,7 +75,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	s, err := settings.Settings{
 		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Root: o.Root, Config: o.Config,
 		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
-		Timeout: o.Timeout, Wait: o.Wait, Observer: o.Observer, Getenv: o.Getenv,
+		Timeout: o.Timeout, LockTimeout: o.Wait, Observer: o.Observer, Getenv: o.Getenv,
 	}.Resolve()
 	errs := []error{err}
 	if !o.Verify {

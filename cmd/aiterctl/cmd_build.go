@@ -88,7 +88,7 @@ func checkPositive(cmd *cobra.Command, flag string, value time.Duration, example
 // openManager opens the manager that builds with these flags.
 func (f *buildFlags) openManager(ctx context.Context, a *app, rebuild bool, observer jit.Observer) (*jit.Manager, error) {
 	return a.openManager(ctx, func(s *settings.Settings) {
-		s.Jobs, s.Rebuild, s.Timeout, s.Wait, s.Observer = f.jobs, rebuild, f.timeout, f.wait, observer
+		s.Jobs, s.Rebuild, s.Timeout, s.LockTimeout, s.Observer = f.jobs, rebuild, f.timeout, f.wait, observer
 	})
 }
 

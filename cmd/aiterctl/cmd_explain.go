@@ -75,7 +75,7 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 func (a *app) printExplanation(x *jit.Explanation) {
 	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (identified by %d files)\n", partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
 	if x.NoCompiler != "" {
-		fmt.Fprintf(a.out, "  not here    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
+		fmt.Fprintf(a.out, "  unusable    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
 	}
 	built := "never, according to this cache"
 	if x.LastBuilt != nil {

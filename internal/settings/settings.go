@@ -54,7 +54,7 @@ type Settings struct {
 	NoCompile bool          // AITER_NO_COMPILE: never run a compiler
 	Trust     bool          // AITER_TRUST_JIT_DIR: use caches that other users can change
 	Timeout   time.Duration // of one compiler run
-	Wait      time.Duration // for a lock of another process
+	LockTimeout      time.Duration // for a lock of another process
 	Observer  jit.Observer  // receives the events of builds; may be nil
 
 	// Getenv reads an environment variable; nil: os.Getenv.
@@ -148,7 +148,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	return jit.New(jit.Options{
 		Config: config, Tree: tree, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
-		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.Wait, Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
+		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout, Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
 	}), nil
 }
 
