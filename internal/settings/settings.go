@@ -44,18 +44,18 @@ func HostTarget() target.Target {
 // Settings of a build manager. A field that is set wins over its environment
 // variable, and the variable wins over the default.
 type Settings struct {
-	CacheDir  string        // AITER_JIT_DIR; see [CacheDir]
-	Path      []string      // AITER_JIT_PATH: read-only caches; nil: the variable decides
-	Limits    cache.Limits  // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; see [Limits]
-	Root      string        // AITER_META_DIR: the checkout; "": the sources in the program
-	Config    string        // AITER_CONFIG: the configuration, relative to the source tree
-	Jobs      int           // MAX_JOBS: compilers at a time
-	Rebuild   bool          // AITER_REBUILD: compile everything again
-	NoCompile bool          // AITER_NO_COMPILE: never run a compiler
-	Trust     bool          // AITER_TRUST_JIT_DIR: use caches that other users can change
-	Timeout   time.Duration // of one compiler run
-	LockTimeout      time.Duration // for a lock of another process
-	Observer  jit.Observer  // receives the events of builds; may be nil
+	CacheDir    string        // AITER_JIT_DIR; see [CacheDir]
+	Path        []string      // AITER_JIT_PATH: read-only caches; nil: the variable decides
+	Limits      cache.Limits  // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; see [Limits]
+	Root        string        // AITER_META_DIR: the checkout; "": the sources in the program
+	Config      string        // AITER_CONFIG: the configuration, relative to the source tree
+	Jobs        int           // MAX_JOBS: compilers at a time
+	Rebuild     bool          // AITER_REBUILD: compile everything again
+	NoCompile   bool          // AITER_NO_COMPILE: never run a compiler
+	Trust       bool          // AITER_TRUST_JIT_DIR: use caches that other users can change
+	Timeout     time.Duration // of one compiler run
+	LockTimeout time.Duration // for a lock of another process
+	Observer    jit.Observer  // receives the events of builds; may be nil
 
 	// Getenv reads an environment variable; nil: os.Getenv.
 	Getenv func(string) string
