@@ -84,7 +84,7 @@ func BenchmarkCall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			placed, err := run.Place(p)
+			placed, err := run.Upload(p)
 			if err != nil {
 				b.Fatal(err)
 			}

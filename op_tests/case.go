@@ -70,15 +70,15 @@ type Case struct {
 	Slice bool
 	// Read and Written are where the activations lie that are read and written, Dout where backward's
 	// dout does, which is not as Read says; the weights lie as ever.
-	Read, Dout, Written Lie
+	Inputs, Dout, Outputs Placement
 	// Mixed gives the outputs the layout that the inputs do not have.
 	Mixed bool
 	Seed  uint64
 }
 
-// Lie is how an activation lies in memory: so many elements off alignment, its rows, or in channel-last its positions,
+// Placement is how an activation lies in memory: so many elements off alignment, its rows, or in channel-last its positions,
 // so many further apart than what they have.
-type Lie struct{ Off, Apart int64 }
+type Placement struct{ Offset, RowGap int64 }
 
 // normal is the case with every default written out.
 func (c Case) normal() Case {
@@ -154,10 +154,10 @@ func (c Case) String() string {
 	}
 	for _, l := range []struct {
 		word string
-		lie  Lie
-	}{{"read", c.Read}, {"dout", c.Dout}, {"written", c.Written}} {
-		if l.lie != (Lie{}) {
-			fmt.Fprintf(&b, "_%s-%d-%d", l.word, l.lie.Off, l.lie.Apart)
+		lie  Placement
+	}{{"read", c.Inputs}, {"dout", c.Dout}, {"written", c.Outputs}} {
+		if l.lie != (Placement{}) {
+			fmt.Fprintf(&b, "_%s-%d-%d", l.word, l.lie.Offset, l.lie.RowGap)
 		}
 	}
 	c.State.write(&b)

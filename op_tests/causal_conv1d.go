@@ -43,9 +43,9 @@ func (c *conv1d) sees(row, t, u int) bool {
 	return u >= 0 && s[t] >= 0 && s[t] == s[u]
 }
 
-// pre is p[t], the sum before the activation. Zeros before the row count as values of X, so that
+// preactivation is p[t], the sum before the activation. Zeros before the row count as values of X, so that
 // an infinite weight makes p NaN there.
-func (c *conv1d) pre(row, t int) float64 {
+func (c *conv1d) preactivation(row, t int) float64 {
 	d, p := row%c.dim, 0.0
 	if c.bias != nil {
 		p = c.bias[d]
@@ -64,7 +64,7 @@ func (c *conv1d) out() []float64 {
 	parallel(c.batch*c.dim, func(row int) {
 		for t := range c.seqlen {
 			if !c.padding(row, t) {
-				y[row*c.seqlen+t] = c.activate(c.pre(row, t))
+				y[row*c.seqlen+t] = c.activate(c.preactivation(row, t))
 			}
 		}
 	})
@@ -99,7 +99,7 @@ type conv1dGrads struct{ x, weight, bias, initial []float64 }
 // inputs. dfinal may be nil.
 func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 	rows, n := c.batch*c.dim, c.width-1
-	g := c.preGrad(dout)
+	g := c.preactivationGrad(dout)
 	r := conv1dGrads{
 		x: make([]float64, len(c.x)), initial: make([]float64, rows*n),
 		weight: make([]float64, c.dim*c.width), bias: make([]float64, c.dim),
@@ -118,26 +118,26 @@ func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 	return r
 }
 
-// preGrad is g, the gradient with respect to p.
-func (c *conv1d) preGrad(dout []float64) []float64 {
+// preactivationGrad is g, the gradient with respect to p.
+func (c *conv1d) preactivationGrad(dout []float64) []float64 {
 	g := make([]float64, len(dout))
 	parallel(c.batch*c.dim, func(row int) {
 		for t := range c.seqlen {
 			if !c.padding(row, t) {
 				i := row*c.seqlen + t
-				g[i] = dout[i] * c.slope(row, t)
+				g[i] = dout[i] * c.activationGrad(row, t)
 			}
 		}
 	})
 	return g
 }
 
-// slope is dy/dp at t.
-func (c *conv1d) slope(row, t int) float64 {
+// activationGrad is dy/dp at t.
+func (c *conv1d) activationGrad(row, t int) float64 {
 	if !c.silu {
 		return 1
 	}
-	p := c.pre(row, t)
+	p := c.preactivation(row, t)
 	s := sigmoid(p)
 	return s * (1 + p*(1-s))
 }

@@ -7,14 +7,14 @@ func causalConv1dFwd() operator {
 	return operator{
 		name: "causal_conv1d_fwd",
 		args: []argument{
-			{name: "out", role: output, shape: shapeX, dtype: typeX, streams: true},
-			{name: "x", shape: shapeX, dtype: typeX, streams: true, fill: normals},
-			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
-			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
+			{name: "out", role: output, shape: shapeX, dtype: typeX, activation: true},
+			{name: "x", shape: shapeX, dtype: typeX, activation: true, fill: randomNormals},
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: func(c Case) any { return c.SiLU }},
-			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: sequences, present: passesSeqIdx},
-			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: normals, present: passesInitial},
-			{name: "final_states_out", role: output, shape: shapeStates, dtype: typeX, kind: exact, present: passesFinal},
+			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: randomSequences, present: passesSeqIdx},
+			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: randomNormals, present: passesInitial},
+			{name: "final_states_out", role: output, shape: shapeStates, dtype: typeX, tolerance: copied, present: passesFinal},
 		},
 		infer: func(given args) (Case, error) { return inferConv1d(given, "final_states_out") },
 		reference: func(in inputs) map[string][]float64 {

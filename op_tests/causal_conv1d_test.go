@@ -12,7 +12,7 @@ func randomConv1d(c Case) *conv1d {
 	c = c.normal()
 	draw := func(name string, n int64) []float64 {
 		v := make([]float64, n)
-		normals(c, random(c.Seed, name), v)
+		randomNormals(c, random(c.Seed, name), v)
 		return v
 	}
 	r := &conv1d{
@@ -27,7 +27,7 @@ func randomConv1d(c Case) *conv1d {
 	}
 	if c.WithSeqIdx {
 		r.seq = make([]float64, c.Batch*c.Seqlen)
-		sequences(c, random(c.Seed, "seq"), r.seq)
+		randomSequences(c, random(c.Seed, "seq"), r.seq)
 	}
 	return r
 }
@@ -86,8 +86,8 @@ func TestBackwardEqualsFiniteDifferences(t *testing.T) {
 			c := randomConv1d(k)
 			r := random(k.Seed, "loss")
 			dout, dfinal := make([]float64, len(c.x)), make([]float64, c.batch*c.dim*(c.width-1))
-			normals(k, r, dout)
-			normals(k, r, dfinal)
+			randomNormals(k, r, dout)
+			randomNormals(k, r, dfinal)
 			loss := func() float64 { return dot(c.out(), dout) + dot(c.final(), dfinal) }
 			g := c.grads(dout, dfinal)
 			closeTo(t, "dx", g.x, differences(c.x, loss), 1e-6)
@@ -177,7 +177,7 @@ func TestSplitAndResume(t *testing.T) {
 }
 
 // Each sequence of a packed row gives what it gives in a row of its own.
-func TestPackedSequencesStandAlone(t *testing.T) {
+func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
 	packed := randomConv1d(Case{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true, Seed: 7})
 	packed.seq = []float64{3, 3, 0, 0, 0, 0, -1, 8, 8}
 	out := packed.out()
@@ -203,7 +203,7 @@ func TestPaddingHasNoGradient(t *testing.T) {
 	closeTo(t, "dbias", now.bias, was.bias, 0)
 }
 
-func TestSiLUFarOut(t *testing.T) {
+func TestSiLUOfLargeValues(t *testing.T) {
 	c := conv1d{batch: 1, dim: 1, seqlen: 2, width: 1, x: []float64{-2000, 2000}, weight: []float64{1}, silu: true}
 	closeTo(t, "out", c.out(), []float64{0, 2000}, 0)
 	closeTo(t, "dx", c.grads([]float64{1, 1}, nil).x, []float64{0, 1}, 0)
@@ -276,7 +276,7 @@ func redrawn(v []float64, c Case) []float64 {
 		return nil
 	}
 	out := make([]float64, len(v))
-	normals(c, random(c.Seed, "other"), out)
+	randomNormals(c, random(c.Seed, "other"), out)
 	return out
 }
 
@@ -287,15 +287,6 @@ func combine(a float64, u []float64, b float64, v []float64) []float64 {
 	out := make([]float64, len(u))
 	for i := range out {
 		out[i] = a*u[i] + b*v[i]
-	}
-	return out
-}
-
-// columns is v[:, from:to] of rows of n values.
-func columns(v []float64, n, from, to int) []float64 {
-	var out []float64
-	for at := 0; n > 0 && at < len(v); at += n {
-		out = append(out, v[at+from:at+to]...)
 	}
 	return out
 }

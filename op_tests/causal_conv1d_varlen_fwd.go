@@ -15,15 +15,15 @@ func causalConv1dVarlenFwd() operator {
 	return operator{
 		name: "causal_conv1d_varlen_fwd",
 		args: []argument{
-			{name: "out", role: output, shape: shapeTokens, dtype: typeX, streams: true},
-			{name: "x", shape: shapeTokens, dtype: typeX, streams: true, fill: normals},
-			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
-			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
+			{name: "out", role: output, shape: shapeTokens, dtype: typeX, activation: true},
+			{name: "x", shape: shapeTokens, dtype: typeX, activation: true, fill: randomNormals},
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
-			{name: "query_start_loc", shape: shapeStarts, dtype: typeInt32, fill: sequenceStarts, steady: evenStarts},
-			{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, streams: true, kind: exact, fill: normals, present: keepsStates, moves: stateElements},
-			{name: "cache_indices", shape: shapeSequences, dtype: typeInt32, fill: slotIndices, present: isIndexed},
-			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: flags, present: passesInitial},
+			{name: "query_start_loc", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
+			{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, activation: true, tolerance: copied, fill: randomNormals, present: passesStates, elementsMoved: stateElements},
+			{name: "cache_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
+			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: randomBools, present: passesInitial},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
 		adapt:     func(c Case) Case { return c.drawState(c.WithFinal, c.WithSeqIdx) },
@@ -33,7 +33,7 @@ func causalConv1dVarlenFwd() operator {
 }
 
 func shapeTokens(c Case) []int64 { return []int64{c.Dim, c.tokens()} }
-func keepsStates(c Case) bool    { return c.WithInitial || c.WithFinal }
+func passesStates(c Case) bool   { return c.WithInitial || c.WithFinal }
 
 func inferVarlen(given args) (Case, error) {
 	x, err := given.ranked("x", 2, "(dim, tokens)")
@@ -91,7 +91,7 @@ func (s *State) inferSlots(given args, states *tensor.Tensor, indices string) {
 }
 
 func referenceVarlen(in inputs) map[string][]float64 {
-	s, x := newSlotted(in, "conv_states"), in.values["x"]
+	s, x := newStatefulConv1d(in, "conv_states"), in.values["x"]
 	p := packed{in.values["query_start_loc"], int(in.tokens())}
 	out := make([]float64, len(x))
 	for b := range s.batch {
@@ -100,11 +100,11 @@ func referenceVarlen(in inputs) map[string][]float64 {
 		if !within || !ok {
 			continue
 		}
-		v := visit{x: cut(x, p.tokens, from, to), n: to - from, slot: slot}
+		v := slotSequence{x: columns(x, p.tokens, from, to), n: to - from, slot: slot}
 		if has := in.values["has_initial_state"]; has != nil {
-			v.remembers = s.state != nil && has[b] != 0
+			v.readsState = s.state != nil && has[b] != 0
 		}
-		paste(out, p.tokens, from, to, s.run(v))
+		setColumns(out, p.tokens, from, to, s.run(v))
 	}
 	return map[string][]float64{"out": out, "conv_states": s.state}
 }

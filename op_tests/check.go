@@ -143,7 +143,7 @@ func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
 	if !o.guarded {
 		return r, nil
 	}
-	at, err := strayWrite(t)
+	at, err := firstStrayWrite(t)
 	if at >= 0 {
 		r.CanaryBroken, r.CanaryByte = true, at-t.ByteOffset()
 	}
@@ -151,7 +151,7 @@ func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
 }
 
 func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
-	limit, best := allowed(o.kind, t.DType()), ideal(o.kind, t.DType(), want)
+	limit, best := toleranceOf(o.tolerance, t.DType()), idealTolerance(o.tolerance, t.DType(), want)
 	r := Result{Name: o.Name, Elements: t.Numel()}
 	for i, w := range want {
 		abs := distance(t.DType(), got[i], w)

@@ -26,8 +26,8 @@ import (
 
 const childVariable = "AITER_TEST_CHILD"
 
-// again runs a test of this program in a process of its own and returns its output.
-func again(t *testing.T, env []string, run string, args ...string) (string, error) {
+// runChild runs a test of this program in a process of its own and returns its output.
+func runChild(t *testing.T, env []string, run string, args ...string) (string, error) {
 	t.Helper()
 	argv := append([]string{"-test.run=^" + run + "$", "-test.v", "-test.timeout=10m"}, args...)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], argv...)
@@ -65,7 +65,7 @@ func levels() []string {
 }
 
 // testLevels runs part of the suite on each instruction set of this processor.
-func testLevels(t *testing.T) { tryLevels(t) }
+func testLevels(t *testing.T) { runLevels(t) }
 
 // The same with a build that fills local variables without an initial value with a pattern.
 func TestCPUPatterned(t *testing.T) {
@@ -75,25 +75,25 @@ func TestCPUPatterned(t *testing.T) {
 	if os.Getenv("AITER_JIT_DIR") == "" {
 		t.Setenv("AITER_JIT_DIR", t.TempDir())
 	}
-	tryLevels(t, "AITER_META_DIR="+patternedSources(t))
+	runLevels(t, "AITER_META_DIR="+patternedSources(t))
 }
 
-func tryLevels(t *testing.T, env ...string) {
+func runLevels(t *testing.T, env ...string) {
 	t.Helper()
-	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestNotSeenAtTheEnd", "TestSuite"}
+	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestRowEnds", "TestSuite"}
 	all := levels()
 	if testenv.Race {
 		all = all[:1] // the race detector sees Go alone, which is the same at each level
 	}
 	for _, level := range all {
-		out, err := again(t, append([]string{"AITER_CPU_ISA=" + level}, env...), "("+strings.Join(tests, "|")+")", "-samples=25", "-seed=7")
+		out, err := runChild(t, append([]string{"AITER_CPU_ISA=" + level}, env...), "("+strings.Join(tests, "|")+")", "-samples=25", "-seed=7")
 		if err == nil {
 			err = allPassed(out, tests)
 		}
 		switch {
 		case err == nil:
 			t.Logf("%s: passed", level)
-		case lacks(level, out):
+		case unsupportedLevel(level, out):
 			t.Logf("%s: this processor does not have it", level)
 		default:
 			t.Errorf("%s: %v\n%.4000s", level, err, out)
@@ -126,9 +126,9 @@ func TestAllPassed(t *testing.T) {
 	}
 }
 
-// lacks reports whether the output is the kernels' refusal of an instruction set that the
+// unsupportedLevel reports whether the output is the kernels' refusal of an instruction set that the
 // processor does not have.
-func lacks(level, out string) bool {
+func unsupportedLevel(level, out string) bool {
 	return level != "scalar" && strings.Contains(out, "AITER_CPU_ISA: expected one of scalar")
 }
 
@@ -151,7 +151,7 @@ func patternedSources(t *testing.T) string {
 	if bytes.Count(text, []byte(flags)) != 1 {
 		t.Fatalf("%s: expected the CPU kernels' flags to begin with %s", path, flags)
 	}
-	text = bytes.Replace(text, []byte(flags), []byte(flags+`"`+uninitialised+`", `), 1)
+	text = bytes.Replace(text, []byte(flags), []byte(flags+`"`+patternInit+`", `), 1)
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func testEnvironmentErrors(t *testing.T) {
 		"AITER_NUM_THREADS=many":   "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got many",
 		"AITER_NUM_THREADS=100000": "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got 100000",
 	} {
-		if out, err := again(t, []string{variable}, "TestCPURefusal"); err == nil || !strings.Contains(out, want) {
+		if out, err := runChild(t, []string{variable}, "TestCPURefusal"); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%s: want %q, got %v\n%.2000s", variable, want, err, out)
 		}
 	}
@@ -191,7 +191,7 @@ func TestCPURefusal(t *testing.T) {
 func testThreads(t *testing.T) {
 	var first string
 	for _, n := range []int{1, 2, 3, 8} {
-		out, err := again(t, []string{fmt.Sprintf("AITER_NUM_THREADS=%d", n)}, "TestCPUDigests")
+		out, err := runChild(t, []string{fmt.Sprintf("AITER_NUM_THREADS=%d", n)}, "TestCPUDigests")
 		digests := lines(out, "digest ")
 		if err != nil || len(digests) == 0 {
 			t.Fatalf("%d threads: %v\n%.4000s", n, err, out)

@@ -13,17 +13,17 @@ func random(seed uint64, name string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// normals draws from the standard normal distribution.
-func normals(_ Case, r *rand.Rand, values []float64) {
+// randomNormals draws from the standard normal distribution.
+func randomNormals(_ Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = r.NormFloat64()
 	}
 }
 
-// sequences cuts each row of (batch, seqlen) into runs of one sequence number
+// randomSequences cuts each row of (batch, seqlen) into runs of one sequence number
 // each. About one run in four is padding, numbered below zero, and a sequence may
 // go on after it.
-func sequences(c Case, r *rand.Rand, values []float64) {
+func randomSequences(c Case, r *rand.Rand, values []float64) {
 	for b := range c.Batch {
 		row := values[b*c.Seqlen : (b+1)*c.Seqlen]
 		for at, number := 0, 0; at < len(row); number++ {

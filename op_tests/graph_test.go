@@ -17,9 +17,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// graphs calls operators by graphs: what a call queues is captured, and then run. It uses the NVIDIA driver's
+// graphCaller calls operators by graphs: what a call queues is captured, and then run. It uses the NVIDIA driver's
 // functions, names of cuda.h.
-type graphs struct {
+type graphCaller struct {
 	reg    *registry.Registry
 	driver device.Driver
 	stream device.Stream
@@ -31,7 +31,7 @@ var graphRoutines = []string{
 	"cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
 }
 
-func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs {
+func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphCaller {
 	t.Helper()
 	driver, err := reg.Devices().Driver(dev.Type)
 	if err != nil {
@@ -41,7 +41,7 @@ func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &graphs{reg: reg, driver: driver, of: map[string]uintptr{}}
+	g := &graphCaller{reg: reg, driver: driver, of: map[string]uintptr{}}
 	for _, name := range graphRoutines {
 		if g.of[name], err = lib.Sym(name); err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs
 // do calls a function of the driver, as dl.Call does.
 //
 //go:uintptrescapes
-func (g *graphs) do(name string, args ...uintptr) error {
+func (g *graphCaller) do(name string, args ...uintptr) error {
 	if code := int32(dl.Call(g.of[name], args...)); code != 0 {
 		return fmt.Errorf("%s: error %d of the driver", name, code)
 	}
@@ -65,7 +65,7 @@ func (g *graphs) do(name string, args ...uintptr) error {
 }
 
 // call captures a call and runs what was captured so many times.
-func (g *graphs) call(ctx context.Context, times int, op string, args []any) error {
+func (g *graphCaller) call(ctx context.Context, times int, op string, args []any) error {
 	runtime.LockOSThread() // which has a current context
 	defer runtime.UnlockOSThread()
 	var current, graph, exec uintptr
@@ -120,16 +120,16 @@ func TestGraphs(t *testing.T) {
 		}
 		target.runner.Call = func(op string, args []any) error { return g.call(t.Context(), times, op, args) }
 		t.Run(op, func(t *testing.T) {
-			target.try(t, op, gridCases(t))
+			target.checkIdeal(t, op, gridCases(t))
 			if op == "causal_conv1d_bwd" {
-				target.try(t, op, slices.Values(foldedCases()))
+				target.checkIdeal(t, op, slices.Values(reducedCases()))
 			}
 		})
 	}
 }
 
-// foldedCases are large enough for dweight to be summed by a kernel behind the first, which is launched before that ends.
-func foldedCases() []optests.Case {
+// reducedCases are large enough for dweight to be summed by a kernel behind the first, which is launched before that ends.
+func reducedCases() []optests.Case {
 	var cases []optests.Case
 	for n, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {

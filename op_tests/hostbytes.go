@@ -21,7 +21,7 @@ func HostBytes(op string, c Case, use Use) (int64, error) {
 	}
 	total, largest := 0.0, 0.0
 	for _, a := range decl.args {
-		if a.role == option || !a.wanted(c) {
+		if a.role == option || !a.isPassed(c) {
 			continue
 		}
 		bytes, doubles := a.hostBytes(c)
@@ -51,5 +51,5 @@ func (a argument) hostBytes(c Case) (bytes, doubles float64) {
 	if extent > exact {
 		return extent * float64(a.dtype(c).Size()), 8 * elements
 	}
-	return float64(a.place(c).bytes), 8 * elements
+	return float64(a.storageLayout(c).bytes), 8 * elements
 }

@@ -27,8 +27,8 @@ func TestLargeSequences(t *testing.T) {
 		c.WithInitial, c.WithFinal = n%4 > 1, n%2 > 0
 		varlen = append(varlen, c)
 	}
-	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_fwd", slices.Values(fwd)) })
-	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
+	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_fwd", slices.Values(fwd)) })
+	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
 }
 
 // gpuCases are for GPUs alone: on the CPU such sizes are nothing special, and the reference takes seconds.
@@ -54,10 +54,10 @@ func largeBackward(n int) optests.Case {
 	return c
 }
 
-// largeNumbered is the n-th of 18 problems with sequence numbers, channel-last, hardly larger than what the kernel for small ones
+// largeWithSequences is the n-th of 18 problems with sequence numbers, channel-last, hardly larger than what the kernel for small ones
 // takes: of each width in 16 bits, then in float32, then of channels that do not lie in vectors. A filter of one tap has the same
 // kernel without numbers.
-func largeNumbered(n int) optests.Case {
+func largeWithSequences(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
 	c := optests.Case{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), DType: types[n%2], Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0, Seed: uint64(n)}
 	if n == 7 {
@@ -92,20 +92,20 @@ func TestLargeBackward(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13} {
 		cases = append(cases, gpuCases(largeBackward(n))...)
 	}
-	for _, lie := range [][3]optests.Lie{{{Off: 1}, {Apart: 3}, {}}, {{Apart: 4}, {Off: 1}, {Off: 2}}, {{Apart: 8}, {Apart: 24}, {Apart: 16}}} {
+	for _, lie := range [][3]optests.Placement{{{Offset: 1}, {RowGap: 3}, {}}, {{RowGap: 4}, {Offset: 1}, {Offset: 2}}, {{RowGap: 8}, {RowGap: 24}, {RowGap: 16}}} {
 		for _, n := range []int{2, 8} {
 			c := largeBackward(n)
-			c.Read, c.Dout, c.Written = lie[0], lie[1], lie[2]
+			c.Inputs, c.Dout, c.Outputs = lie[0], lie[1], lie[2]
 			cases = append(cases, gpuCases(c)...)
 		}
 	}
 	for n := range 18 {
-		cases = append(cases, gpuCases(largeNumbered(n))...)
+		cases = append(cases, gpuCases(largeWithSequences(n))...)
 	}
 	states := longStrips(tensor.BFloat16, 4)
 	states.WithStates = true
 	cases = append(cases, gpuCases(states, longStrips(tensor.Float32, 4), longStrips(tensor.Float32, 7))...)
-	target.try(t, "causal_conv1d_bwd", slices.Values(cases))
+	target.checkIdeal(t, "causal_conv1d_bwd", slices.Values(cases))
 }
 
 // Two runs of the same problem are bit-equal, whatever the order of threads.
@@ -117,18 +117,18 @@ func TestDeterminism(t *testing.T) {
 	numbers.WithStates, numbers.WithSeqIdx, wholeNumbers.WithSeqIdx, wide.Width, wholeWide.Width = false, true, true, 7, 5
 	for layout := range optests.Layout(2) {
 		for _, op := range optests.Operators() {
-			target.repeat(t, op, 3, layout, ragged, whole)
+			target.checkRepeatable(t, op, 3, layout, ragged, whole)
 		}
 		for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
-			target.repeat(t, op, 1, layout, numbers, wholeNumbers, wide, wholeWide)
+			target.checkRepeatable(t, op, 1, layout, numbers, wholeNumbers, wide, wholeWide)
 		}
 	}
 	large := gpuCases(longStrips(tensor.BFloat16, 4), longStrips(tensor.Float32, 7), largeBackward(3), largeBackward(5), largeBackward(6))
-	target.repeat(t, "causal_conv1d_bwd", 2, optests.ChannelLast, large...)
+	target.checkRepeatable(t, "causal_conv1d_bwd", 2, optests.ChannelLast, large...)
 }
 
-// repeat runs each case in the layout once, and so many times again.
-func (g target) repeat(t *testing.T, op string, times int, layout optests.Layout, cases ...optests.Case) {
+// checkRepeatable runs each case in the layout once, and so many times again.
+func (g target) checkRepeatable(t *testing.T, op string, times int, layout optests.Layout, cases ...optests.Case) {
 	t.Helper()
 	for _, c := range cases {
 		c.Layout = layout

@@ -7,12 +7,12 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// fence is the number of bytes kept free on either side of a tensor. It is a
+// guardBytes is the number of bytes kept free on either side of a tensor. It is a
 // multiple of the host's alignment, so that unsliced tensors stay aligned.
-const fence = 256
+const guardBytes = 256
 
-// placement is where a tensor's elements lie in a storage of their own.
-type placement struct {
+// storageLayout is where a tensor's elements lie in a storage of their own.
+type storageLayout struct {
 	dtype   tensor.DType
 	shape   []int64
 	strides []int64
@@ -20,50 +20,50 @@ type placement struct {
 	bytes   int64 // of the whole storage
 }
 
-// place lays an argument out as the case says, with a fence on either side.
-func (a argument) place(c Case) placement {
-	p := placement{dtype: a.dtype(c), shape: a.shape(c)}
+// storageLayout lays an argument out as the case says, with a fence on either side.
+func (a argument) storageLayout(c Case) storageLayout {
+	p := storageLayout{dtype: a.dtype(c), shape: a.shape(c)}
 	p.strides = make([]int64, len(p.shape))
 	extent, step := int64(1), int64(1)
-	if c.Slice && !a.streams && c.Seed%2 == 0 {
+	if c.Slice && !a.activation && c.Seed%2 == 0 {
 		step = 2 // of the streams alone, one dimension must be dense
 	}
-	lie := a.lies(c)
+	lie := a.placement(c)
 	for i, dim := range a.order(c, len(p.shape)) {
 		if i == 1 {
-			step += lie.Apart
+			step += lie.RowGap
 		}
 		p.strides[dim] = step
 		extent += (max(p.shape[dim], 1) - 1) * step
 		step = extent
 		if c.Slice {
-			step = oddOne(extent + a.gap())
+			step = nextOddStride(extent + a.strideGap())
 		}
 	}
-	p.offset = fence/p.dtype.Size() + lie.Off
+	p.offset = guardBytes/p.dtype.Size() + lie.Offset
 	if c.Slice {
 		p.offset++
 	}
-	p.bytes = (p.offset+extent)*p.dtype.Size() + fence
+	p.bytes = (p.offset+extent)*p.dtype.Size() + guardBytes
 	return p
 }
 
-// lies says where the case wants the argument, if it is an activation.
-func (a argument) lies(c Case) Lie {
+// placement says where the case wants the argument, if it is an activation.
+func (a argument) placement(c Case) Placement {
 	switch {
-	case !a.streams:
-		return Lie{}
-	case a.lie != nil:
-		return a.lie(c)
+	case !a.activation:
+		return Placement{}
+	case a.placementOf != nil:
+		return a.placementOf(c)
 	case a.written():
-		return c.Written
+		return c.Outputs
 	}
-	return c.Read
+	return c.Inputs
 }
 
-// gap differs from argument to argument, so that one's strides do not serve
+// strideGap differs from argument to argument, so that one's strides do not serve
 // for another.
-func (a argument) gap() int64 { return int64(random(0, a.name).Uint64() % 48) }
+func (a argument) strideGap() int64 { return int64(random(0, a.name).Uint64() % 48) }
 
 // order lists the dimensions from the densest outwards.
 func (a argument) order(c Case, rank int) []int {
@@ -71,7 +71,7 @@ func (a argument) order(c Case, rank int) []int {
 	if c.Mixed && a.written() {
 		last = !last
 	}
-	if a.streams && last {
+	if a.activation && last {
 		return [][]int{{}, {0}, {0, 1}, {1, 2, 0}}[rank]
 	}
 	dims := make([]int, rank)
@@ -81,15 +81,15 @@ func (a argument) order(c Case, rank int) []int {
 	return dims
 }
 
-// oddOne is a stride above n that is a multiple of no small number.
-func oddOne(n int64) int64 {
+// nextOddStride is a stride above n that is a multiple of no small number.
+func nextOddStride(n int64) int64 {
 	for n++; n%2 == 0 || n%3 == 0 || n%5 == 0 || n%7 == 0; n++ {
 	}
 	return n
 }
 
 // allocate makes the tensor, its storage filled by pattern.
-func (p placement) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
+func (p storageLayout) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
 	s, err := tensor.HostStorage(p.bytes)
 	if err != nil {
 		return nil, err
@@ -110,16 +110,16 @@ func canary(raw []byte) {
 	}
 }
 
-// strayFloats fills the memory around an input with NaNs, which spread to the
+// fillNaN fills the memory around an input with NaNs, which spread to the
 // result of whoever reads them.
-func strayFloats(raw []byte) {
+func fillNaN(raw []byte) {
 	for i := range raw {
 		raw[i] = [...]byte{0xff, 0x7f}[i%2]
 	}
 }
 
-// strayZeros fills the memory around an input of integers.
-func strayZeros([]byte) {}
+// fillNothing fills the memory around an input of integers.
+func fillNothing([]byte) {}
 
 // poison sets every element to all ones, a NaN that no machine computes.
 func poison(t *tensor.Tensor) error { return setBits(t, ^uint64(0)) }
@@ -159,14 +159,14 @@ func allOnes(element []byte) bool {
 	return !slices.ContainsFunc(element, func(b byte) bool { return b != 0xff })
 }
 
-// strayWrite finds the first byte of t's storage, outside t's elements, that is
+// firstStrayWrite finds the first byte of t's storage, outside t's elements, that is
 // no longer as canary left it; -1 if there is none.
-func strayWrite(t *tensor.Tensor) (int64, error) {
-	now, err := blanked(t, func(raw []byte) { copyStorage(raw, t) })
+func firstStrayWrite(t *tensor.Tensor) (int64, error) {
+	now, err := storageWithoutElements(t, func(raw []byte) { copyStorage(raw, t) })
 	if err != nil {
 		return 0, err
 	}
-	then, err := blanked(t, canary)
+	then, err := storageWithoutElements(t, canary)
 	if err != nil {
 		return 0, err
 	}
@@ -186,9 +186,9 @@ func copyStorage(raw []byte, t *tensor.Tensor) {
 	}
 }
 
-// blanked is a storage like t's, filled by pattern, with t's elements zeroed.
-func blanked(t *tensor.Tensor, pattern func([]byte)) ([]byte, error) {
-	p := placement{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
+// storageWithoutElements is a storage like t's, filled by pattern, with t's elements zeroed.
+func storageWithoutElements(t *tensor.Tensor, pattern func([]byte)) ([]byte, error) {
+	p := storageLayout{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
 	c, err := p.allocate(pattern)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type operator struct {
 	// reference computes every output from the inputs, row-major, by name.
 	reference func(in inputs) map[string][]float64
 	// models are the sizes that models call it with; nil for whole sequences.
-	models func() []Config
+	modelConfigs func() []Config
 }
 
 // argument declares one argument of an operator. A tensor has shape, an option
@@ -41,18 +41,18 @@ type argument struct {
 	dtype func(Case) tensor.DType
 	// streams marks a (batch, dim, seqlen) or (dim, seqlen) tensor, laid out as
 	// the case says.
-	streams bool
+	activation bool
 	// lie is where the case wants a stream; nil for where it wants all that are read, or written.
-	lie func(Case) Lie
+	placementOf func(Case) Placement
 	// fill makes an input's values, row-major.
 	fill func(c Case, r *rand.Rand, values []float64)
 	// steady makes an input's values where calls are timed and random ones would
 	// change how much there is to do.
-	steady func(c Case, values []float64)
+	timingFill func(c Case, values []float64)
 	// moves is how many elements a call has to touch; nil for all of them.
-	moves func(Case) int64
+	elementsMoved func(Case) int64
 	// kind picks an output's row of the tolerance table.
-	kind kind
+	tolerance toleranceClass
 
 	value func(Case) any
 }
@@ -69,7 +69,7 @@ const (
 
 func (a argument) written() bool { return a.role == output || a.role == updated }
 
-func (a argument) wanted(c Case) bool { return a.present == nil || a.present(c) }
+func (a argument) isPassed(c Case) bool { return a.present == nil || a.present(c) }
 
 // args are arguments by name, as given: *tensor.Tensor, bool, int64, Wanted or
 // nil.

@@ -20,7 +20,7 @@ type Problem struct {
 	ArgNames []string
 	Outputs  []Output
 
-	want func() (map[string][]float64, error)
+	reference func() (map[string][]float64, error)
 }
 
 // Output says which argument the operator writes.
@@ -28,9 +28,9 @@ type Output struct {
 	Name string
 	Arg  int // index into Args
 
-	kind     kind
-	guarded  bool // the storage is ours: poisoned, and fenced with canaries
-	poisoned bool
+	tolerance toleranceClass
+	guarded   bool // the storage is ours: poisoned, and fenced with canaries
+	poisoned  bool
 }
 
 // Generate makes a problem of the case: random inputs rounded to their types,
@@ -90,11 +90,11 @@ func (op operator) build(c Case, given args) (*Problem, error) {
 		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.name)
 		if v != nil && a.written() {
 			p.Outputs = append(p.Outputs, Output{
-				Name: a.name, Arg: i, kind: a.kind, guarded: made, poisoned: made && a.role == output,
+				Name: a.name, Arg: i, tolerance: a.tolerance, guarded: made, poisoned: made && a.role == output,
 			})
 		}
 	}
-	return p, p.remember(op)
+	return p, p.captureInputs(op)
 }
 
 // supply returns the argument's value, and whether it had to be made.
@@ -105,7 +105,7 @@ func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 		return a.value(c), false, nil
 	case given.has(a.name) && !asked:
 		return given[a.name], false, a.fits(c, given.tensor(a.name))
-	case !asked && !a.wanted(c):
+	case !asked && !a.isPassed(c):
 		return nil, false, nil
 	case given != nil && a.role != output:
 		return nil, false, &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: "none"}
@@ -116,8 +116,8 @@ func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 
 // generate makes a tensor for the argument: random, or poisoned.
 func (a argument) generate(c Case) (*tensor.Tensor, error) {
-	p := a.place(c)
-	t, err := p.allocate(a.surroundings(p.dtype))
+	p := a.storageLayout(c)
+	t, err := p.allocate(a.surroundingFill(p.dtype))
 	if err != nil {
 		return nil, err
 	}
@@ -129,20 +129,20 @@ func (a argument) generate(c Case) (*tensor.Tensor, error) {
 	return t, t.SetFloat64s(values)
 }
 
-// surroundings fills the memory that the argument's elements leave free.
-func (a argument) surroundings(dt tensor.DType) func([]byte) {
+// surroundingFill fills the memory that the argument's elements leave free.
+func (a argument) surroundingFill(dt tensor.DType) func([]byte) {
 	switch {
 	case a.written():
 		return canary
 	case dt.IsFloat():
-		return strayFloats
+		return fillNaN
 	}
-	return strayZeros
+	return fillNothing
 }
 
-// remember keeps what the reference needs. Arguments updated in place are read
+// captureInputs keeps what the reference needs. Arguments updated in place are read
 // now, before the operator changes them.
-func (p *Problem) remember(op operator) error {
+func (p *Problem) captureInputs(op operator) error {
 	before := map[string][]float64{}
 	for i, a := range op.args {
 		t, ok := p.Args[i].(*tensor.Tensor)
@@ -155,13 +155,13 @@ func (p *Problem) remember(op operator) error {
 		}
 		before[a.name] = v
 	}
-	p.want = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(op, before) })
+	p.reference = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(op, before) })
 	return nil
 }
 
 // Reference returns what every output should hold, row-major, computed once in
 // float64. The error says which input could not be read.
-func (p *Problem) Reference() (map[string][]float64, error) { return p.want() }
+func (p *Problem) Reference() (map[string][]float64, error) { return p.reference() }
 
 func (p *Problem) compute(op operator, before map[string][]float64) (map[string][]float64, error) {
 	in := inputs{Case: p.Case, values: before}
@@ -208,7 +208,7 @@ func (p *Problem) Replace(name string, values []float64) error {
 	if err := t.SetFloat64s(values); err != nil {
 		return fmt.Errorf("%s: argument %s: %w", p.Op, name, err)
 	}
-	return p.remember(decl)
+	return p.captureInputs(decl)
 }
 
 // String names the problem: the operator and its case.

@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// everything is a case that passes every argument of both operators.
-func everything() Case {
+// caseWithAllArguments is a case that passes every argument of both operators.
+func caseWithAllArguments() Case {
 	return Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true, Slice: true, Seed: 1}
 }
 
@@ -42,7 +42,7 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		"causal_conv1d_varlen_states": "states x cu_seqlens",
 	}
 	for _, op := range Operators() {
-		p := generate(t, op, everything())
+		p := generate(t, op, caseWithAllArguments())
 		if got := strings.Join(p.ArgNames, " "); got != want[op] {
 			t.Errorf("%s takes %s, want %s", op, got, want[op])
 		}
@@ -61,8 +61,8 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 }
 
 func TestGenerateIsRepeatable(t *testing.T) {
-	a, b := generate(t, "causal_conv1d_fwd", everything()), generate(t, "causal_conv1d_fwd", everything())
-	other := everything()
+	a, b := generate(t, "causal_conv1d_fwd", caseWithAllArguments()), generate(t, "causal_conv1d_fwd", caseWithAllArguments())
+	other := caseWithAllArguments()
 	other.Seed, other.WithStates = 2, false
 	c := generate(t, "causal_conv1d_fwd", other)
 	other.Seed = 1
@@ -79,7 +79,7 @@ func TestGenerateIsRepeatable(t *testing.T) {
 	}
 }
 
-func TestGenerateLaysOut(t *testing.T) {
+func TestGenerateLayout(t *testing.T) {
 	tests := []struct {
 		name      string
 		c         Case
@@ -90,8 +90,8 @@ func TestGenerateLaysOut(t *testing.T) {
 		{"channel last", Case{Layout: ChannelLast}, []int64{21, 1, 3}, []int64{4, 1}, true},
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
 		{"channel last slice", Case{Slice: true, Layout: ChannelLast}, []int64{97, 1, 13}, []int64{19, 2}, false},
-		{"off", Case{Read: Lie{Off: 1}, Written: Lie{Apart: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
-		{"channel last apart", Case{Layout: ChannelLast, Read: Lie{Apart: 2}, Written: Lie{Apart: 1}}, []int64{33, 1, 5}, []int64{4, 1}, true},
+		{"off", Case{Inputs: Placement{Offset: 1}, Outputs: Placement{RowGap: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
+		{"channel last apart", Case{Layout: ChannelLast, Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}}, []int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
@@ -104,7 +104,7 @@ func TestGenerateLaysOut(t *testing.T) {
 		if aligned := x.Ptr()%64 == 0; aligned != test.aligned {
 			t.Errorf("%s: x at %#x", test.name, x.Ptr())
 		}
-		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Read != c.Written) {
+		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Inputs != c.Outputs) {
 			t.Errorf("%s: out strides %v", test.name, p.Tensor("out").Strides())
 		}
 		c.Mixed = true
@@ -119,8 +119,8 @@ func TestGenerateLaysOut(t *testing.T) {
 }
 
 // Backward's x, dout and dx lie each as the case says of it.
-func TestGenerateLaysOutGradients(t *testing.T) {
-	c := Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Read: Lie{Apart: 1}, Dout: Lie{Off: 2, Apart: 4}, Written: Lie{Off: 1}}
+func TestGenerateGradientPlacement(t *testing.T) {
+	c := Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Inputs: Placement{RowGap: 1}, Dout: Placement{Offset: 2, RowGap: 4}, Outputs: Placement{Offset: 1}}
 	p := generate(t, "causal_conv1d_bwd", c)
 	for name, want := range map[string]struct{ off, apart int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
 		v := p.Tensor(name)
@@ -131,9 +131,9 @@ func TestGenerateLaysOutGradients(t *testing.T) {
 }
 
 // What lies around an input must spoil the result of whoever reads it.
-func TestInputsLieAmongNaNs(t *testing.T) {
+func TestInputsAreSurroundedByNaNs(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
-		c := everything()
+		c := caseWithAllArguments()
 		c.DType = dt
 		x := generate(t, "causal_conv1d_fwd", c).Tensor("x")
 		all, err := tensor.View(x.Storage(), dt, []int64{x.Storage().Size() / dt.Size()}, nil, 0)
@@ -155,7 +155,7 @@ func TestInputsLieAmongNaNs(t *testing.T) {
 func TestSequences(t *testing.T) {
 	c := Case{Batch: 40, Seqlen: 30, Width: 4}
 	v := make([]float64, c.Batch*c.Seqlen)
-	sequences(c, random(1, "seq_idx"), v)
+	randomSequences(c, random(1, "seq_idx"), v)
 	again, padded := false, false
 	for b := range int(c.Batch) {
 		row := v[b*30 : b*30+30]
@@ -224,7 +224,7 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 	bare := Case{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast, DType: tensor.Float16, WeightDType: tensor.Float32}
 	emptyBias := Case{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}
 	for _, op := range Operators() {
-		for _, c := range []Case{everything(), bare, emptyBias} {
+		for _, c := range []Case{caseWithAllArguments(), bare, emptyBias} {
 			p := generate(t, op, c)
 			given := map[string]any{}
 			for i, name := range p.ArgNames {
@@ -243,12 +243,12 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			samePlan(t, p, q)
+			checkSameReference(t, p, q)
 		}
 	}
 }
 
-func samePlan(t *testing.T, p, q *Problem) {
+func checkSameReference(t *testing.T, p, q *Problem) {
 	t.Helper()
 	a, errA := p.Reference()
 	b, errB := q.Reference()
@@ -268,8 +268,8 @@ func TestUpdatedInPlace(t *testing.T) {
 	op := operator{
 		name: "accumulate",
 		args: []argument{
-			{name: "state", role: updated, shape: shapeWeight, dtype: typeX, kind: exact, fill: normals},
-			{name: "x", shape: shapeWeight, dtype: typeX, fill: normals},
+			{name: "state", role: updated, shape: shapeWeight, dtype: typeX, tolerance: copied, fill: randomNormals},
+			{name: "x", shape: shapeWeight, dtype: typeX, fill: randomNormals},
 			{name: "again", role: option, value: func(Case) any { return int64(3) }},
 		},
 		reference: func(in inputs) map[string][]float64 {

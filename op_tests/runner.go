@@ -38,7 +38,7 @@ func (r Runner) RunCase(op string, c Case) ([]Result, error) {
 // Run calls the problem's operator once and checks every output. The error says
 // what kept it from that; outputs that are wrong are in the results.
 func (r Runner) Run(p *Problem) ([]Result, error) {
-	placed, err := r.Place(p)
+	placed, err := r.Upload(p)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func (r Runner) Run(p *Problem) ([]Result, error) {
 	return results, err
 }
 
-// Placed is a problem whose tensors are where the operator runs.
-type Placed struct {
+// Uploaded is a problem whose tensors are where the operator runs.
+type Uploaded struct {
 	Problem *Problem
 	// Args are the problem's, with moved tensors.
 	Args []any
@@ -59,11 +59,11 @@ type Placed struct {
 	moved  []*tensor.Tensor
 }
 
-// Place moves the problem's tensors to the device. On error nothing stays there.
-func (r Runner) Place(p *Problem) (*Placed, error) {
-	q := &Placed{Problem: p, device: r.Device, Args: make([]any, len(p.Args))}
+// Upload moves the problem's tensors to the device. On error nothing stays there.
+func (r Runner) Upload(p *Problem) (*Uploaded, error) {
+	q := &Uploaded{Problem: p, device: r.Device, Args: make([]any, len(p.Args))}
 	for i, a := range p.Args {
-		v, err := q.move(a)
+		v, err := q.moveArg(a)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: move argument %s: %w", p.Op, p.ArgNames[i], err), q.Free())
 		}
@@ -72,7 +72,7 @@ func (r Runner) Place(p *Problem) (*Placed, error) {
 	return q, nil
 }
 
-func (q *Placed) move(arg any) (any, error) {
+func (q *Uploaded) moveArg(arg any) (any, error) {
 	t, ok := arg.(*tensor.Tensor)
 	if !ok || q.device == nil {
 		return arg, nil
@@ -85,7 +85,7 @@ func (q *Placed) move(arg any) (any, error) {
 	return d, nil
 }
 
-func (q *Placed) callAndCheck(r Runner) ([]Result, error) {
+func (q *Uploaded) callAndCheck(r Runner) ([]Result, error) {
 	if err := r.Call(q.Problem.Op, q.Args); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (q *Placed) callAndCheck(r Runner) ([]Result, error) {
 }
 
 // Outputs brings the outputs back to the host, by name.
-func (q *Placed) Outputs() (map[string]*tensor.Tensor, error) {
+func (q *Uploaded) Outputs() (map[string]*tensor.Tensor, error) {
 	got := map[string]*tensor.Tensor{}
 	for _, o := range q.Problem.Outputs {
 		t := q.Args[o.Arg].(*tensor.Tensor)
@@ -113,7 +113,7 @@ func (q *Placed) Outputs() (map[string]*tensor.Tensor, error) {
 }
 
 // Free gives the device's memory back; the host's tensors stay.
-func (q *Placed) Free() error {
+func (q *Uploaded) Free() error {
 	var errs []error
 	for _, t := range q.moved {
 		errs = append(errs, q.device.Free(t))

@@ -11,9 +11,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// perfect is an operator that writes what the reference says into the outputs
+// writeReference is an operator that writes what the reference says into the outputs
 // among args, which stand where p's stand.
-func perfect(t *testing.T, p *Problem, args []any) {
+func writeReference(t *testing.T, p *Problem, args []any) {
 	t.Helper()
 	want, err := p.Reference()
 	if err != nil {
@@ -26,14 +26,14 @@ func perfect(t *testing.T, p *Problem, args []any) {
 	}
 }
 
-func TestPerfectOperatorPasses(t *testing.T) {
+func TestReferencePasses(t *testing.T) {
 	for _, op := range Operators() {
 		for c := range StandardGrid().Sample(100, 2000, 1) {
 			if c.Batch*c.Dim*c.Seqlen > 20000 {
 				continue
 			}
 			p := generate(t, op, c)
-			results, err := Runner{Call: func(_ string, args []any) error { perfect(t, p, args); return nil }}.Run(p)
+			results, err := Runner{Call: func(_ string, args []any) error { writeReference(t, p, args); return nil }}.Run(p)
 			if err != nil || !Passed(results) || len(results) != len(p.Outputs) {
 				t.Fatalf("%s: %v %v", p, results, err)
 			}
@@ -47,7 +47,7 @@ func TestPerfectOperatorPasses(t *testing.T) {
 }
 
 // Each mistake must fail, and say what it was.
-func TestMistakesAreSeen(t *testing.T) {
+func TestMistakesFail(t *testing.T) {
 	write := func(o *tensor.Tensor, at int64, b byte) {
 		raw, _ := o.Storage().Bytes()
 		raw[o.ByteOffset()+at] ^= b
@@ -65,7 +65,7 @@ func TestMistakesAreSeen(t *testing.T) {
 		{"one before the start", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, -1, 1) }, "wrote outside the output at byte -1"},
 		{"between rows", Case{Slice: true}, func(o *tensor.Tensor, _ []float64) { write(o, 7*4, 1) }, "wrote outside the output at byte 28"},
 		{"between channels", Case{Slice: true, Layout: ChannelLast}, func(o *tensor.Tensor, _ []float64) { write(o, 3*4, 1) }, "at byte 12"},
-		{"last of the storage", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, 42*4+fence-1, 128) }, "at byte 423"},
+		{"last of the storage", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, 42*4+guardBytes-1, 128) }, "at byte 423"},
 		{"nothing written", Case{}, func(o *tensor.Tensor, _ []float64) { poison(o) }, "errors 42/42, first at [0 0 0]: got NaN, want"},
 		{"tail not written", Case{DType: tensor.BFloat16}, func(o *tensor.Tensor, _ []float64) {
 			tail, _ := o.Slice(2, 6, 7)
@@ -78,7 +78,7 @@ func TestMistakesAreSeen(t *testing.T) {
 			c.Batch, c.Dim, c.Seqlen, c.Width, c.Seed = 2, 3, 7, 4, 5
 			p := generate(t, "causal_conv1d_fwd", c)
 			results, err := Runner{Call: func(_ string, args []any) error {
-				perfect(t, p, args)
+				writeReference(t, p, args)
 				out := args[0].(*tensor.Tensor)
 				test.mistake(out, values(t, out))
 				return nil
@@ -113,7 +113,7 @@ func TestTruncationIsBeyondIdeal(t *testing.T) {
 // States are copies: the last bit counts.
 func TestStatesAreExact(t *testing.T) {
 	p := generate(t, "causal_conv1d_fwd", Case{Batch: 1, Dim: 2, Seqlen: 9, Width: 3, WithFinal: true})
-	perfect(t, p, p.Args)
+	writeReference(t, p, p.Args)
 	f := p.Tensor("final_states_out")
 	raw, _ := f.Storage().Bytes()
 	raw[f.ByteOffset()] ^= 1
@@ -150,26 +150,26 @@ func TestOverflowToInfinityIsRight(t *testing.T) {
 	}
 }
 
-// memory is a device of its own: copies of host tensors, counted.
-type memory struct{ live int }
+// memoryDevice is a device of its own: copies of host tensors, counted.
+type memoryDevice struct{ live int }
 
-func (m *memory) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) { m.live++; return copyOf(t) }
-func (m *memory) ToHost(t *tensor.Tensor) (*tensor.Tensor, error)   { return copyOf(t) }
-func (m *memory) Free(*tensor.Tensor) error                         { m.live--; return nil }
+func (m *memoryDevice) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) { m.live++; return copyOf(t) }
+func (m *memoryDevice) ToHost(t *tensor.Tensor) (*tensor.Tensor, error)   { return copyOf(t) }
+func (m *memoryDevice) Free(*tensor.Tensor) error                         { m.live--; return nil }
 
 func copyOf(t *tensor.Tensor) (*tensor.Tensor, error) {
-	p := placement{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
+	p := storageLayout{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
 	return p.allocate(func(raw []byte) { copyStorage(raw, t) })
 }
 
 func TestRunnerMovesTensors(t *testing.T) {
-	m := &memory{}
-	p := generate(t, "causal_conv1d_bwd", everything())
+	m := &memoryDevice{}
+	p := generate(t, "causal_conv1d_bwd", caseWithAllArguments())
 	run := Runner{Device: m, Call: func(_ string, args []any) error {
 		if m.live != 11 {
 			t.Errorf("%d tensors on the device, want 11", m.live)
 		}
-		perfect(t, p, args)
+		writeReference(t, p, args)
 		return nil
 	}}
 	results, err := run.Run(p)
@@ -186,8 +186,8 @@ func TestRunnerMovesTensors(t *testing.T) {
 	}
 }
 
-func TestCheckWantsTheWholeStorage(t *testing.T) {
-	p := generate(t, "causal_conv1d_fwd", everything())
+func TestCheckNeedsWholeStorage(t *testing.T) {
+	p := generate(t, "causal_conv1d_fwd", caseWithAllArguments())
 	got := map[string]*tensor.Tensor{}
 	if _, err := p.Check(got); !isType[*ArgumentError](err) {
 		t.Errorf("no outputs: %v", err)

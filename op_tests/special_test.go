@@ -29,7 +29,7 @@ func TestSpecialValues(t *testing.T) {
 			for i, c := range specialCases() {
 				for j, name := range specialInputs[op] {
 					if (i+j)%2 == 0 {
-						target.special(t, op, c, name, i/2+j)
+						target.checkSpecial(t, op, c, name, i/2+j)
 					}
 				}
 				if t.Failed() {
@@ -63,8 +63,8 @@ func specialCases() []optests.Case {
 	return cases
 }
 
-// special replaces one value in most rows of the named argument and runs the problem.
-func (g target) special(t *testing.T, op string, c optests.Case, name string, turn int) {
+// checkSpecial replaces one value in most rows of the named argument and runs the problem.
+func (g target) checkSpecial(t *testing.T, op string, c optests.Case, name string, turn int) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {
@@ -79,7 +79,7 @@ func (g target) special(t *testing.T, op string, c optests.Case, name string, tu
 	if name == "bias" || op == "causal_conv1d_varlen_states" || v.Rank() == 2 && op == "causal_conv1d_update" {
 		row = 1 // the last dimension is that of channels
 	}
-	replaceInRows(values, row, spots(t, p, row), turn)
+	replaceInRows(values, row, specialPositions(t, p, row), turn)
 	if err := p.Replace(name, values); err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func replaceInRows(values []float64, row int, spots []int, turn int) {
 	}
 }
 
-// spots are positions of a row of n: its start and its end as far as the filter reaches, and both
+// specialPositions are positions of a row of n: its start and its end as far as the filter reaches, and both
 // sides of where vectors, tiles, chunks, and sequences end.
-func spots(t *testing.T, p *optests.Problem, n int) []int {
+func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 	t.Helper()
 	w := int(p.Case.Width)
 	all := []int{0, 1, w - 2, w - 1, w, n - 1, n - 2, n - w, n - w + 1, 15, 16, 31, 32, 63, 64, 65, 127, 128, 511, 512, 513, 1023, 1024}
@@ -142,16 +142,16 @@ func TestSubnormals(t *testing.T) {
 						Batch: 2, Dim: []int64{3, 33, 64}[(i+flags)%3], Seqlen: seqlen, Width: 1 + int64(i+flags)%5, DType: dtype, Layout: optests.Layout(flags % 2),
 						SiLU: flags&2 != 0, WithSeqIdx: flags&4 != 0, NoBias: true, Seed: uint64(i),
 					}
-					target.subnormal(t, op, c, argument, unit)
+					target.checkSubnormal(t, op, c, argument, unit)
 				}
 			}
 		}
 	}
 }
 
-// subnormal passes multiples of unit, the smallest number of the type, through a filter of one tap
+// checkSubnormal passes multiples of unit, the smallest number of the type, through a filter of one tap
 // of 1, the latest. The gradient of SiLU is taken at 0, where it is 1/2.
-func (g target) subnormal(t *testing.T, op string, c optests.Case, argument string, unit float64) {
+func (g target) checkSubnormal(t *testing.T, op string, c optests.Case, argument string, unit float64) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {

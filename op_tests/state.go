@@ -112,13 +112,13 @@ func shapeSlots(c Case) []int64     { return []int64{c.slots(), c.Dim, c.stateLe
 func shapeSequences(c Case) []int64 { return []int64{c.Batch} }
 func shapeStarts(c Case) []int64    { return []int64{c.Batch + 1} }
 func typeBool(Case) tensor.DType    { return tensor.Bool }
-func isIndexed(c Case) bool         { return c.State.Indexed }
+func passesIndices(c Case) bool     { return c.State.Indexed }
 func padSlotOption(c Case) any      { return c.padSlot() }
 func siluOption(c Case) any         { return c.SiLU }
 
-// slotIndices names a slot of its own for most sequences. The others are padding,
+// randomSlotIndices names a slot of its own for most sequences. The others are padding,
 // have a number that is no slot's, or share one with a sequence before.
-func slotIndices(c Case, r *rand.Rand, values []float64) {
+func randomSlotIndices(c Case, r *rand.Rand, values []float64) {
 	for i, slot := range r.Perm(int(max(c.slots(), c.Batch)))[:len(values)] {
 		values[i] = float64(slot)
 		switch r.IntN(12) {
@@ -134,23 +134,23 @@ func slotIndices(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// ringPositions counts what each sequence has seen: anything from nothing on.
-func ringPositions(c Case, r *rand.Rand, values []float64) {
+// randomRingPositions counts what each sequence has seen: anything from nothing on.
+func randomRingPositions(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(r.Int64N([]int64{1, 4*c.stateLen() + 1, 1 << 31}[r.IntN(3)]))
 	}
 }
 
-func flags(_ Case, r *rand.Rand, values []float64) {
+func randomBools(_ Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(min(r.IntN(4), 1))
 	}
 }
 
-// sequenceStarts cuts the tokens into sequences, some of them short or empty.
+// randomStarts cuts the tokens into sequences, some of them short or empty.
 // There may be tokens before the first and behind the last; one case in eight
 // ends with a sequence that does not lie within the tokens.
-func sequenceStarts(c Case, r *rand.Rand, values []float64) {
+func randomStarts(c Case, r *rand.Rand, values []float64) {
 	tokens := c.tokens()
 	for i := range values {
 		values[i] = float64(r.Int64N(tokens + 1))

@@ -59,7 +59,7 @@ func TestUpdateByHand(t *testing.T) {
 			if err := p.Tensor("conv_state").SetFloat64s(test.before); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.remember(causalConv1dUpdate()); err != nil {
+			if err := p.captureInputs(causalConv1dUpdate()); err != nil {
 				t.Fatal(err)
 			}
 			want := reference(t, p, replace)
@@ -75,7 +75,7 @@ func TestVarlenByHand(t *testing.T) {
 	if err := p.Tensor("conv_states").SetFloat64s([]float64{7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.remember(causalConv1dVarlenFwd()); err != nil {
+	if err := p.captureInputs(causalConv1dVarlenFwd()); err != nil {
 		t.Fatal(err)
 	}
 	want := reference(t, p, map[string][]float64{
@@ -96,10 +96,10 @@ func TestVarlenStatesByHand(t *testing.T) {
 }
 
 // What the generators promise: every kind of sequence and of slot turns up.
-func TestStateInputsCoverTheOddOnes(t *testing.T) {
+func TestStateInputsCoverUnusualValues(t *testing.T) {
 	c := Case{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}
 	slots, seen := make([]float64, c.Batch), map[string]int{}
-	slotIndices(c, random(1, "conv_state_indices"), slots)
+	randomSlotIndices(c, random(1, "conv_state_indices"), slots)
 	for i, s := range slots {
 		switch {
 		case s == -1:
@@ -116,7 +116,7 @@ func TestStateInputsCoverTheOddOnes(t *testing.T) {
 	}
 	for seed := range uint64(64) {
 		starts := make([]float64, c.Batch+1)
-		sequenceStarts(c, rand.New(rand.NewPCG(seed, 0)), starts)
+		randomStarts(c, rand.New(rand.NewPCG(seed, 0)), starts)
 		p := packed{starts, int(c.tokens())}
 		for b := range int(c.Batch) {
 			from, to, ok := p.bounds(b)

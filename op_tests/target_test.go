@@ -58,10 +58,10 @@ func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
 	return r.Devices.ToDevice(t, r.dev)
 }
 
-// try reports every case that is not as good as float32 sums rounded once.
-func (g target) try(t *testing.T, op string, cases iter.Seq[optests.Case]) {
+// checkIdeal reports every case that is not as good as float32 sums rounded once.
+func (g target) checkIdeal(t *testing.T, op string, cases iter.Seq[optests.Case]) {
 	start, n, failed := time.Now(), 0, 0
-	for trial := range g.runner.Try(op, cases) {
+	for trial := range g.runner.RunCases(op, cases) {
 		n++
 		if trial.Ideal() {
 			continue
@@ -80,7 +80,7 @@ func (g target) try(t *testing.T, op string, cases iter.Seq[optests.Case]) {
 // run calls the problem's operator once and returns its outputs, on the host.
 func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor {
 	t.Helper()
-	placed, err := g.runner.Place(p)
+	placed, err := g.runner.Upload(p)
 	if err != nil {
 		t.Fatal(err)
 	}

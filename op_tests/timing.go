@@ -18,7 +18,7 @@ func Traffic(op string, c Case) (int64, error) {
 	}
 	bytes := int64(0)
 	for _, a := range decl.args {
-		if a.role != option && a.wanted(c) {
+		if a.role != option && a.isPassed(c) {
 			bytes += a.elements(c) * a.dtype(c).Size()
 		}
 	}
@@ -47,8 +47,8 @@ func (a argument) elements(c Case) int64 {
 	for _, size := range a.shape(c) {
 		n *= size
 	}
-	if a.moves != nil {
-		n = min(n, a.moves(c))
+	if a.elementsMoved != nil {
+		n = min(n, a.elementsMoved(c))
 	}
 	if a.role == updated {
 		n *= 2
@@ -59,8 +59,8 @@ func (a argument) elements(c Case) int64 {
 // stateElements are those of one slot for each sequence.
 func stateElements(c Case) int64 { return c.Batch * c.Dim * c.stateLen() }
 
-// tailElements are those that end up in a state.
-func tailElements(c Case) int64 { return min(c.tokens()*c.Dim, stateElements(c)) }
+// varlenStateElements are those that end up in a state.
+func varlenStateElements(c Case) int64 { return min(c.tokens()*c.Dim, stateElements(c)) }
 
 // evenStarts cuts the tokens into sequences of one length.
 func evenStarts(c Case, values []float64) {
@@ -77,7 +77,7 @@ func GenerateForTiming(op string, c Case) (*Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Problem{Op: op, Case: c, want: noReference}
+	p := &Problem{Op: op, Case: c, reference: noReference}
 	for i, a := range decl.args {
 		v, err := a.supplyForTiming(c)
 		if err != nil {
@@ -85,7 +85,7 @@ func GenerateForTiming(op string, c Case) (*Problem, error) {
 		}
 		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.name)
 		if v != nil && a.written() {
-			p.Outputs = append(p.Outputs, Output{Name: a.name, Arg: i, kind: a.kind})
+			p.Outputs = append(p.Outputs, Output{Name: a.name, Arg: i, tolerance: a.tolerance})
 		}
 	}
 	return p, nil
@@ -99,11 +99,11 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 	switch {
 	case a.role == option:
 		return a.value(c), nil
-	case !a.wanted(c):
+	case !a.isPassed(c):
 		return nil, nil
 	}
-	if a.steady != nil {
-		steady := a.steady
+	if a.timingFill != nil {
+		steady := a.timingFill
 		a.fill = func(c Case, _ *rand.Rand, values []float64) { steady(c, values) }
 	}
 	if !a.dtype(c).IsFloat() {
@@ -113,7 +113,7 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.place(c).allocate(func(raw []byte) {
+	return a.storageLayout(c).allocate(func(raw []byte) {
 		for at := 0; at < len(raw); {
 			at += copy(raw[at:], block)
 		}
@@ -130,7 +130,7 @@ func randomBlock(dt tensor.DType, r *rand.Rand) ([]byte, error) {
 		return nil, err
 	}
 	values := make([]float64, blockElements)
-	normals(Case{}, r, values)
+	randomNormals(Case{}, r, values)
 	if err := t.SetFloat64s(values); err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func TestConfigs(t *testing.T) {
 	}
 	for _, list := range []func(string) error{
 		func(op string) error { _, err := Configs(op); return err },
-		func(op string) error { _, err := Usual(op); return err },
+		func(op string) error { _, err := DefaultCase(op); return err },
 		func(op string) error { _, err := Sweep(op); return err },
 	} {
 		if list("nothing") == nil {
@@ -151,7 +151,7 @@ func TestSweep(t *testing.T) {
 				t.Errorf("%s: %s comes after %s", op, c, cases[i-1])
 			}
 		}
-		if usual, err := Usual(op); err != nil || usual.Seqlen != seqlen {
+		if usual, err := DefaultCase(op); err != nil || usual.Seqlen != seqlen {
 			t.Errorf("%s: usually %s, %v", op, usual, err)
 		}
 	}

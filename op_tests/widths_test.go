@@ -24,7 +24,7 @@ func widths() []int64 {
 func TestWidths(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
-		t.Run(op, func(t *testing.T) { target.pass(t, op, widthCases()) })
+		t.Run(op, func(t *testing.T) { target.checkTolerance(t, op, widthCases()) })
 	}
 }
 
@@ -54,12 +54,12 @@ func widthCases() []optests.Case {
 	return cases
 }
 
-// pass reports the cases with an output beyond its tolerance. Of a wide filter's sums some are
+// checkTolerance reports the cases with an output beyond its tolerance. Of a wide filter's sums some are
 // near nothing, so that they are not held to one rounding.
-func (g target) pass(t *testing.T, op string, cases []optests.Case) {
+func (g target) checkTolerance(t *testing.T, op string, cases []optests.Case) {
 	t.Helper()
 	failed := 0
-	for trial := range g.runner.Try(op, slices.Values(cases)) {
+	for trial := range g.runner.RunCases(op, slices.Values(cases)) {
 		if trial.OK() {
 			continue
 		}

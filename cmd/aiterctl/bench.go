@@ -95,7 +95,7 @@ func (a *app) unverified() *app {
 // build calls the operator once, so that what keeps it from being compiled or
 // loaded shows before the first case.
 func (b *bench) build(ctx context.Context) error {
-	c, err := optests.Usual(b.op.Name())
+	c, err := optests.DefaultCase(b.op.Name())
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (b *bench) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	placed, err := b.runner(ctx).Place(p)
+	placed, err := b.runner(ctx).Upload(p)
 	if err != nil {
 		return err
 	}

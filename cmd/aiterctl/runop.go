@@ -59,7 +59,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 func (t *trial) run(ctx context.Context) (rep *runReport, err error) {
 	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, problem: t.problem, device: t.device}
 	runner := optests.Runner{Device: mover(t.reg.Devices(), t.device)}
-	placed, err := runner.Place(t.problem)
+	placed, err := runner.Upload(t.problem)
 	if err != nil {
 		return rep, err
 	}

@@ -156,14 +156,14 @@ func (b *Bench) setsFor(bytes int64) int {
 }
 
 // place makes sets of tensors on the device; on error those that are made.
-func (b *Bench) place(op string, c optests.Case, n int) ([]*optests.Placed, error) {
-	var sets []*optests.Placed
+func (b *Bench) place(op string, c optests.Case, n int) ([]*optests.Uploaded, error) {
+	var sets []*optests.Uploaded
 	for range n {
 		p, err := optests.GenerateForTiming(op, c)
 		if err != nil {
 			return sets, err
 		}
-		s, err := optests.Runner{Device: b.opts.Mover}.Place(p)
+		s, err := optests.Runner{Device: b.opts.Mover}.Upload(p)
 		if err != nil {
 			return sets, err
 		}
@@ -172,7 +172,7 @@ func (b *Bench) place(op string, c optests.Case, n int) ([]*optests.Placed, erro
 	return sets, nil
 }
 
-func free(sets []*optests.Placed) error {
+func free(sets []*optests.Uploaded) error {
 	var errs []error
 	for _, s := range sets {
 		errs = append(errs, s.Free())

@@ -9,7 +9,7 @@ import (
 )
 
 // Padding that is not a number, and a tap that does not exist beside infinity: neither may be seen.
-func TestNotSeen(t *testing.T) {
+func TestMaskedValues(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	for op, of := range map[string][]string{"causal_conv1d_fwd": {"x"}, "causal_conv1d_bwd": {"x", "dout"}} {
@@ -19,9 +19,9 @@ func TestNotSeen(t *testing.T) {
 					for layout := range optests.Layout(2) {
 						i := n*14 + int(width)*2 + int(layout)
 						c := optests.Case{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, DType: types[i/2%3], Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true, Seed: uint64(i)}
-						target.unseen(t, op, c, of, padding)
+						target.checkReplaced(t, op, c, of, padding)
 						if c.WithSeqIdx, c.SiLU = false, false; seqlen > 15 {
-							target.unseen(t, op, c, of[len(of)-1:], infinity)
+							target.checkReplaced(t, op, c, of[len(of)-1:], infinity)
 						}
 					}
 				}
@@ -31,12 +31,12 @@ func TestNotSeen(t *testing.T) {
 }
 
 // The same where a GPU has its large kernels.
-func TestNotSeenLarge(t *testing.T) {
+func TestMaskedValuesLarge(t *testing.T) {
 	target := open(t)
 	for n := range 15 {
-		for _, c := range gpuCases(largeNumbered(n)) {
+		for _, c := range gpuCases(largeWithSequences(n)) {
 			if c.WithSeqIdx {
-				target.unseen(t, "causal_conv1d_bwd", c, []string{"x", "dout"}, padding)
+				target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"x", "dout"}, padding)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func TestNotSeenLarge(t *testing.T) {
 // What lies beside a row's ends exists for nobody: products are of a tap and of a position that there is. An infinity or
 // NaN in x, weight, dout or the states reaches the outputs that see it, and no others. Rows end within a kernel's vector,
 // within its group of positions, and with them.
-func TestNotSeenAtTheEnd(t *testing.T) {
+func TestRowEnds(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	for n, seqlen := range []int64{1, 3, 5, 16, 31, 32, 33, 65, 130, 511, 513, 517} {
@@ -53,29 +53,29 @@ func TestNotSeenAtTheEnd(t *testing.T) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
 				c := optests.Case{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, SiLU: i%5 == 4, Seed: uint64(i)}
-				t.Run(c.String(), func(t *testing.T) { target.unseenAtTheEnd(t, c) })
+				t.Run(c.String(), func(t *testing.T) { target.checkRowEnds(t, c) })
 			}
 		}
 	}
 }
 
-// unseenAtTheEnd tries a case of backward, and those near it.
-func (g target) unseenAtTheEnd(t *testing.T, c optests.Case) {
+// checkRowEnds tries a case of backward, and those near it.
+func (g target) checkRowEnds(t *testing.T, c optests.Case) {
 	const op = "causal_conv1d_bwd"
 	inf := math.Inf(1)
-	g.unseen(t, op, c, []string{"x"}, lastOf(math.NaN(), 1))
+	g.checkReplaced(t, op, c, []string{"x"}, lastOf(math.NaN(), 1))
 	silu := c.SiLU
 	c.SiLU = false
-	g.unseen(t, op, c, []string{"x"}, lastOf(inf, c.Width-1))
-	g.unseen(t, op, c, []string{"dout"}, firstOf(-inf, 1))
+	g.checkReplaced(t, op, c, []string{"x"}, lastOf(inf, c.Width-1))
+	g.checkReplaced(t, op, c, []string{"dout"}, firstOf(-inf, 1))
 	if c.Width > 1 {
 		before := c
-		before.WithInitial, before.Read.Off, before.Dout.Off, before.Written.Off = true, 1, 1, 1
-		g.unseen(t, op, before, []string{"initial_states"}, oneOf(inf, c.Width-1, int64(c.Seed)%(c.Width-1)))
+		before.WithInitial, before.Inputs.Offset, before.Dout.Offset, before.Outputs.Offset = true, 1, 1, 1
+		g.checkReplaced(t, op, before, []string{"initial_states"}, oneOf(inf, c.Width-1, int64(c.Seed)%(c.Width-1)))
 	}
 	c.WithSeqIdx, c.SiLU = true, silu
-	g.unseen(t, op, c, []string{"x"}, lastOf(-inf, 1))
-	g.unseen(t, op, c, []string{"dout"}, firstOf(inf, 1))
+	g.checkReplaced(t, op, c, []string{"x"}, lastOf(-inf, 1))
+	g.checkReplaced(t, op, c, []string{"dout"}, firstOf(inf, 1))
 }
 
 // A tap that is not finite reaches dx of the positions that it carries a gradient to: not those from which it looks beyond the row's
@@ -89,10 +89,10 @@ func TestInfiniteTap(t *testing.T) {
 				i := n*16 + int(width)*2 + int(layout)
 				c := optests.Case{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, Seed: uint64(i)}
 				t.Run(c.String(), func(t *testing.T) {
-					target.unseen(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
+					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
 					c.WithSeqIdx, c.SiLU = true, i%3 > 0
-					target.unseen(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.NaN(), c.Width, 0))
-					target.unseen(t, "causal_conv1d_fwd", c, []string{"weight"}, oneOf(math.Inf(-1), c.Width, 0))
+					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.NaN(), c.Width, 0))
+					target.checkReplaced(t, "causal_conv1d_fwd", c, []string{"weight"}, oneOf(math.Inf(-1), c.Width, 0))
 				})
 			}
 		}
@@ -100,7 +100,7 @@ func TestInfiniteTap(t *testing.T) {
 }
 
 // SiLU and its slope far out: PyTorch's values, which are NaN at -inf, and of the slope at +inf too, and finite wherever p is.
-func TestSiLUAtInfinity(t *testing.T) {
+func TestSiLUExtremes(t *testing.T) {
 	target := open(t)
 	far := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
 	for i, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
@@ -114,7 +114,7 @@ func TestSiLUAtInfinity(t *testing.T) {
 					t.Run(op+"/"+c.String(), func(t *testing.T) {
 						c := c
 						c.State = state
-						target.changed(t, op, c, map[string]change{"x": values, "weight": lastTap, "dout": ones})
+						target.checkChanged(t, op, c, map[string]replacement{"x": values, "weight": lastTap, "dout": ones})
 					})
 				}
 			}
@@ -131,34 +131,34 @@ func lastTap(c optests.Case, _ []float64, i int64) (float64, bool) {
 }
 
 // lastOf is v at the last n positions of each row, firstOf at the first n.
-func lastOf(v float64, n int64) change {
+func lastOf(v float64, n int64) replacement {
 	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen >= c.Seqlen-n }
 }
 
-func firstOf(v float64, n int64) change {
+func firstOf(v float64, n int64) replacement {
 	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen < n }
 }
 
 // oneOf is v at one place of each n values.
-func oneOf(v float64, n, place int64) change {
+func oneOf(v float64, n, place int64) replacement {
 	return func(_ optests.Case, _ []float64, i int64) (float64, bool) { return v, i%n == place }
 }
 
-// change is what an element of a tensor becomes, by its index in row-major order, and whether it changes.
-type change func(c optests.Case, seq []float64, i int64) (float64, bool)
+// replacement is what an element of a tensor becomes, by its index in row-major order, and whether it changes.
+type replacement func(c optests.Case, seq []float64, i int64) (float64, bool)
 
-// unseen replaces values of some of a problem's tensors and runs it.
-func (g target) unseen(t *testing.T, op string, c optests.Case, names []string, replace change) {
+// checkReplaced replaces values of some of a problem's tensors and runs it.
+func (g target) checkReplaced(t *testing.T, op string, c optests.Case, names []string, replace replacement) {
 	t.Helper()
-	changes := map[string]change{}
+	changes := map[string]replacement{}
 	for _, name := range names {
 		changes[name] = replace
 	}
-	g.changed(t, op, c, changes)
+	g.checkChanged(t, op, c, changes)
 }
 
-// changed replaces values of a problem's tensors, of those that it has, and runs it.
-func (g target) changed(t *testing.T, op string, c optests.Case, changes map[string]change) {
+// checkChanged replaces values of a problem's tensors, of those that it has, and runs it.
+func (g target) checkChanged(t *testing.T, op string, c optests.Case, changes map[string]replacement) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 var sanitizeFlag = flag.Bool("sanitize", false, "also run the CPU kernels with patterns in uninitialised memory, and under ASan and UBSan")
 
-// uninitialised makes compilers fill local variables that have no initial value.
-const uninitialised = "-ftrivial-auto-var-init=pattern"
+// patternInit makes compilers fill local variables that have no initial value.
+const patternInit = "-ftrivial-auto-var-init=pattern"
 
 // buildDriver compiles testdata/cpu, a program that holds the CPU kernels to a reference of its
 // own, with the tensors at the edges of inaccessible pages.
@@ -23,9 +23,11 @@ func buildDriver(t *testing.T, compiler string, flags ...string) string {
 	csrc := filepath.Join(testenv.Root(t), "csrc")
 	argv := append(flags, "-std=c++17", "-fno-exceptions", "-fno-rtti", "-pthread", "-I"+filepath.Join(csrc, "include"),
 		"-o", program, "testdata/cpu/main.cpp", filepath.Join(csrc, "support/aiter_ffi.cpp"))
-	for _, unit := range []string{"cpu", "fwd", "bwd", "update", "varlen"} {
-		argv = append(argv, filepath.Join(csrc, "kernels/causal_conv1d_"+unit+".cpp"))
+	units, err := filepath.Glob(filepath.Join(csrc, "kernels/causal_conv1d/cpu/*.cpp"))
+	if err != nil || len(units) == 0 {
+		t.Fatalf("expected the CPU kernels' sources in csrc/kernels/causal_conv1d/cpu, found %v, %v", units, err)
 	}
+	argv = append(argv, units...)
 	if out, err := exec.CommandContext(t.Context(), compiler, argv...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -36,7 +38,7 @@ func buildDriver(t *testing.T, compiler string, flags ...string) string {
 // aarch64` installs that and the compiler.
 func TestCPUOnAarch64(t *testing.T) {
 	compiler, emulator := testenv.Tool(t, "aarch64-linux-gnu-g++"), testenv.Tool(t, "qemu-aarch64")
-	program := buildDriver(t, compiler, "-O2", "-static", uninitialised)
+	program := buildDriver(t, compiler, "-O2", "-static", patternInit)
 	for _, level := range []string{"neon", "scalar"} {
 		out, err := exec.CommandContext(t.Context(), emulator, "-E", "AITER_CPU_ISA="+level, "-E", "AITER_NUM_THREADS=3", program).CombinedOutput()
 		t.Logf("%s: %s", level, out)
@@ -63,7 +65,7 @@ func TestCPUSanitized(t *testing.T) {
 		switch {
 		case err == nil:
 			t.Logf("%s: %s", level, out)
-		case lacks(level, string(out)):
+		case unsupportedLevel(level, string(out)):
 			t.Logf("%s: this processor does not have it", level)
 		default:
 			t.Errorf("%s: %v\n%.8000s", level, err, out)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Trial is one case of an operator, tried.
-type Trial struct {
+// CaseResult is one case of an operator, tried.
+type CaseResult struct {
 	Op      string
 	Case    Case
 	Results []Result
@@ -16,10 +16,10 @@ type Trial struct {
 }
 
 // OK reports whether the case ran and every output is right.
-func (t Trial) OK() bool { return t.Err == nil && Passed(t.Results) }
+func (t CaseResult) OK() bool { return t.Err == nil && Passed(t.Results) }
 
 // Ideal reports whether no output is worse than float32 sums rounded once.
-func (t Trial) Ideal() bool {
+func (t CaseResult) Ideal() bool {
 	for _, r := range t.Results {
 		if r.BeyondIdeal > 0 {
 			return false
@@ -29,7 +29,7 @@ func (t Trial) Ideal() bool {
 }
 
 // String is the case and how it went, a line for each output.
-func (t Trial) String() string {
+func (t CaseResult) String() string {
 	if t.Err != nil {
 		return fmt.Sprintf("%s %s: %v", t.Op, t.Case, t.Err)
 	}
@@ -41,12 +41,12 @@ func (t Trial) String() string {
 	return b.String()
 }
 
-// Try runs the cases one after another and yields how each went.
-func (r Runner) Try(op string, cases iter.Seq[Case]) iter.Seq[Trial] {
-	return func(yield func(Trial) bool) {
+// RunCases runs the cases one after another and yields how each went.
+func (r Runner) RunCases(op string, cases iter.Seq[Case]) iter.Seq[CaseResult] {
+	return func(yield func(CaseResult) bool) {
 		for c := range cases {
 			results, err := r.RunCase(op, c)
-			if !yield(Trial{Op: op, Case: c, Results: results, Err: err}) {
+			if !yield(CaseResult{Op: op, Case: c, Results: results, Err: err}) {
 				return
 			}
 		}
