@@ -1,17 +1,17 @@
 package optests
 
-// causalConv1dUpdate declares the next outputs of sequences whose past is in
-// conv_state, which moves on.
+// causalConv1dUpdate declares the next outputs of sequences whose last positions
+// are in conv_state; the call appends the new positions to conv_state.
 //
-// Of a grid's options, WithInitial makes the state longer than the filter needs,
-// WithFinal makes it circular and WithSeqIdx finds slots by index.
+// Of the grid's options, WithInitial makes the state longer than the filter needs,
+// WithFinal makes it circular and WithSeqIdx passes slot indices.
 func causalConv1dUpdate() operator {
 	return operator{
 		name: "causal_conv1d_update",
 		args: []argument{
-			{name: "out", role: output, shape: shapeUpdate, dtype: typeX, activation: true},
-			{name: "x", shape: shapeUpdate, dtype: typeX, activation: true, fill: randomNormals},
-			{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, activation: true, tolerance: copied, fill: randomNormals, elementsMoved: stateElements},
+			activation(argument{name: "out", role: output, shape: shapeUpdate, dtype: typeX}),
+			activation(argument{name: "x", shape: shapeUpdate, dtype: typeX, fill: randomNormals}),
+			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, elementsMoved: stateElements}),
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
@@ -19,10 +19,11 @@ func causalConv1dUpdate() operator {
 			{name: "conv_state_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
-		adapt:        adaptUpdate,
-		infer:        inferUpdate,
-		reference:    referenceUpdate,
-		modelConfigs: decodeModelConfigs,
+		params:    conv1dParams,
+		cases:     decodeCases,
+		adapt:     adaptUpdate,
+		infer:     inferUpdate,
+		reference: referenceUpdate,
 	}
 }
 

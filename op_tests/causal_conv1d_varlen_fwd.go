@@ -6,26 +6,29 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// causalConv1dVarlenFwd declares forward over sequences packed into one row.
+// causalConv1dVarlenFwd declares forward over sequences packed into one row. Batch
+// is the number of sequences, Seqlen their mean length.
 //
-// Of a grid's options, WithInitial lets some sequences start from their states,
-// WithFinal passes conv_states, longer ones than the filter needs, and WithSeqIdx
-// finds slots by index. Batch is the number of sequences, Seqlen their mean length.
+// Of the grid's options, WithInitial makes some sequences start from their states,
+// WithFinal passes conv_states that are longer than the filter needs, and
+// WithSeqIdx passes slot indices.
 func causalConv1dVarlenFwd() operator {
 	return operator{
 		name: "causal_conv1d_varlen_fwd",
 		args: []argument{
-			{name: "out", role: output, shape: shapeTokens, dtype: typeX, activation: true},
-			{name: "x", shape: shapeTokens, dtype: typeX, activation: true, fill: randomNormals},
+			activation(argument{name: "out", role: output, shape: shapeTokens, dtype: typeX}),
+			activation(argument{name: "x", shape: shapeTokens, dtype: typeX, fill: randomNormals}),
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
 			{name: "query_start_loc", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
-			{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, activation: true, tolerance: copied, fill: randomNormals, present: passesStates, elementsMoved: stateElements},
+			activation(argument{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, present: passesStates, elementsMoved: stateElements}),
 			{name: "cache_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
 			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: randomBools, present: passesInitial},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
+		params:    conv1dParams,
+		cases:     wholeSequenceCases,
 		adapt:     func(c Case) Case { return c.drawState(c.WithFinal, c.WithSeqIdx) },
 		infer:     inferVarlen,
 		reference: referenceVarlen,
@@ -66,7 +69,7 @@ func (a args) starts(name string) (*tensor.Tensor, error) {
 	return t, err
 }
 
-// inferFilter reads what weight, bias and the options say.
+// inferFilter determines the case's part that weight, bias and use_silu define.
 func inferFilter(given args) (Case, error) {
 	w, err := given.ranked("weight", 2, "(dim, width)")
 	if err != nil {
@@ -74,7 +77,7 @@ func inferFilter(given args) (Case, error) {
 	}
 	bias := given.tensor("bias")
 	silu, _ := given["use_silu"].(bool)
-	c := Case{Width: w.Dim(1), WeightDType: w.DType(), SiLU: silu, NoBias: bias == nil}
+	c := Case{WeightDType: w.DType(), Conv1d: Conv1d{Width: w.Dim(1), SiLU: silu, NoBias: bias == nil}}
 	c.EmptyBias = bias != nil && bias.Numel() == 0 && w.Dim(0) != 0
 	if bias != nil {
 		c.BiasDType = bias.DType()
@@ -82,7 +85,7 @@ func inferFilter(given args) (Case, error) {
 	return c, nil
 }
 
-// inferSlots reads off a (slots, dim, length) tensor.
+// inferSlots determines the slots from a (slots, dim, length) tensor.
 func (s *State) inferSlots(given args, states *tensor.Tensor, indices string) {
 	s.Slots, s.Len, s.Indexed = states.Dim(0), states.Dim(2), given.has(indices)
 	if pad, ok := given["pad_slot_id"].(int64); ok {

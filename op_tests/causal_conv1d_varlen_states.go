@@ -1,18 +1,19 @@
 package optests
 
-// defaultWidth is the filter's whose states are made where none are given.
+// defaultWidth is the filter width if no states are given.
 const defaultWidth = 4
 
-// causalConv1dVarlenStates declares the last values of packed sequences. Of a
-// grid's sizes, Width-1 is the length of a state.
+// causalConv1dVarlenStates declares the last Width-1 values of packed sequences.
 func causalConv1dVarlenStates() operator {
 	return operator{
 		name: "causal_conv1d_varlen_states",
 		args: []argument{
 			{name: "states", role: output, shape: shapeVarlenStates, dtype: typeX, tolerance: copied},
-			{name: "x", shape: func(c Case) []int64 { return []int64{c.tokens(), c.Dim} }, dtype: typeX, activation: true, fill: randomNormals, elementsMoved: varlenStateElements},
+			activation(argument{name: "x", shape: func(c Case) []int64 { return []int64{c.tokens(), c.Dim} }, dtype: typeX, fill: randomNormals, elementsMoved: varlenStateElements}),
 			{name: "cu_seqlens", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
 		},
+		params:    conv1dParams,
+		cases:     wholeSequenceCases,
 		adapt:     func(c Case) Case { c.SiLU = false; return c.drawState(c.WithFinal, false) },
 		infer:     inferVarlenStates,
 		reference: referenceVarlenStates,
@@ -30,7 +31,7 @@ func inferVarlenStates(given args) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	c := Case{Batch: starts.Dim(0) - 1, Dim: x.Dim(1), Width: defaultWidth, DType: x.DType(), Layout: layoutOf(x)}
+	c := Case{DType: x.DType(), Conv1d: Conv1d{Batch: starts.Dim(0) - 1, Dim: x.Dim(1), Width: defaultWidth, Layout: layoutOf(x)}}
 	c.setTokens(x.Dim(0))
 	if states := given.tensor("states"); states != nil && states.Rank() == 3 {
 		c.Width = states.Dim(2) + 1

@@ -43,9 +43,6 @@ func TestCPU(t *testing.T) {
 	if *deviceFlag != "cpu" {
 		t.Skip("these are of the CPU kernels")
 	}
-	if os.Getenv("AITER_JIT_DIR") == "" {
-		t.Setenv("AITER_JIT_DIR", t.TempDir())
-	}
 	t.Run("Concurrent", testConcurrentCalls)
 	t.Run("SiLU", testSiLU)
 	t.Run("Levels", testLevels)
@@ -71,9 +68,6 @@ func testLevels(t *testing.T) { runLevels(t) }
 func TestCPUPatterned(t *testing.T) {
 	if !*sanitizeFlag {
 		t.Skip("make test-sanitize runs it")
-	}
-	if os.Getenv("AITER_JIT_DIR") == "" {
-		t.Setenv("AITER_JIT_DIR", t.TempDir())
 	}
 	runLevels(t, "AITER_META_DIR="+patternedSources(t))
 }
@@ -177,7 +171,7 @@ func TestCPURefusal(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("started by other tests")
 	}
-	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Batch: 1, Dim: 1, Seqlen: 1, Width: 1})
+	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Conv1d: optests.Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,10 +218,10 @@ func TestCPUDigests(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
 		for i, c := range []optests.Case{
-			{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true},
-			{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true, DType: tensor.BFloat16},
-			{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true, DType: tensor.Float16},
-			{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true, DType: tensor.BFloat16},
+			{Conv1d: optests.Conv1d{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true}},
+			{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true}},
+			{DType: tensor.Float16, Conv1d: optests.Conv1d{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true}},
+			{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true}},
 		} {
 			for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 				c.Layout, c.Seed = layout, uint64(i)
@@ -307,7 +301,7 @@ func testSiLU(t *testing.T) {
 // Calls of many goroutines at once give what each gives alone.
 func testConcurrentCalls(t *testing.T) {
 	target := open(t)
-	c := optests.Case{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true, Seed: 3}
+	c := optests.Case{Seed: 3, Conv1d: optests.Conv1d{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true}}
 	want := target.outputs(t, "causal_conv1d_bwd", c)
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -120,7 +120,7 @@ func TestGraphs(t *testing.T) {
 		}
 		target.runner.Call = func(op string, args []any) error { return g.call(t.Context(), times, op, args) }
 		t.Run(op, func(t *testing.T) {
-			target.checkIdeal(t, op, gridCases(t))
+			target.checkIdeal(t, op, gridCases(t, op))
 			if op == "causal_conv1d_bwd" {
 				target.checkIdeal(t, op, slices.Values(reducedCases()))
 			}
@@ -134,8 +134,10 @@ func reducedCases() []optests.Case {
 	for n, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 			cases = append(cases, optests.Case{
-				Batch: 2, Dim: 48, Seqlen: 16384, Width: 4 + 2*int64(n), DType: dtype, WeightDType: dtype, SiLU: true, Layout: layout,
-				WithSeqIdx: n == 1, Seed: uint64(n),
+				DType: dtype, WeightDType: dtype, Seed: uint64(n),
+				Conv1d: optests.Conv1d{
+					Batch: 2, Dim: 48, Seqlen: 16384, Width: 4 + 2*int64(n), SiLU: true, Layout: layout, WithSeqIdx: n == 1,
+				},
 			})
 		}
 	}

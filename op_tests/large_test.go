@@ -17,7 +17,7 @@ func TestLargeSequences(t *testing.T) {
 		if *deviceFlag == "cpu" && n%5 != 1 {
 			continue // there such sizes are nothing special, and the reference takes a second each
 		}
-		c := optests.Case{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, DType: types[n%3], Layout: optests.Layout(n / 3 % 2)}
+		c := optests.Case{DType: types[n%3], Conv1d: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, Layout: optests.Layout(n / 3 % 2)}}
 		c.SiLU, c.Seed = n%5 > 0, uint64(n)
 		if c.Layout == optests.ChannelLast {
 			c.Seqlen += 3
@@ -43,7 +43,7 @@ func gpuCases(cases ...optests.Case) []optests.Case {
 // in float32.
 func largeBackward(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), DType: types[n%2], Layout: optests.ChannelLast, Seed: uint64(n)}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), Layout: optests.ChannelLast}}
 	if n >= 7 {
 		c.DType = tensor.Float32
 	}
@@ -59,7 +59,7 @@ func largeBackward(n int) optests.Case {
 // kernel without numbers.
 func largeWithSequences(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), DType: types[n%2], Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0, Seed: uint64(n)}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0}}
 	if n == 7 {
 		c.Width = 8
 	}
@@ -75,7 +75,7 @@ func largeWithSequences(n int) optests.Case {
 // longStrips is hardly larger than what makes the strips of a GPU with 132 multiprocessors, channel-last, so long that brief ones
 // follow them and that they go on in the next row: there are 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
-	c := optests.Case{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, DType: dt, Layout: optests.ChannelLast, SiLU: true}
+	c := optests.Case{DType: dt, Conv1d: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast, SiLU: true}}
 	if dt == tensor.Float32 {
 		c.Batch = 39
 		if width > 4 {
@@ -111,8 +111,8 @@ func TestLargeBackward(t *testing.T) {
 // Two runs of the same problem are bit-equal, whatever the order of threads.
 func TestDeterminism(t *testing.T) {
 	target := open(t)
-	ragged := optests.Case{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.Float32, WithStates: true, Seed: 11}
-	whole := optests.Case{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true, DType: tensor.BFloat16, Seed: 12}
+	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11, Conv1d: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}
+	whole := optests.Case{DType: tensor.BFloat16, Seed: 12, Conv1d: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true}}
 	numbers, wholeNumbers, wide, wholeWide := ragged, whole, ragged, whole
 	numbers.WithStates, numbers.WithSeqIdx, wholeNumbers.WithSeqIdx, wide.Width, wholeWide.Width = false, true, true, 7, 5
 	for layout := range optests.Layout(2) {

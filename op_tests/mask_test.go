@@ -18,7 +18,7 @@ func TestMaskedValues(t *testing.T) {
 				for width := range int64(7) {
 					for layout := range optests.Layout(2) {
 						i := n*14 + int(width)*2 + int(layout)
-						c := optests.Case{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, DType: types[i/2%3], Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true, Seed: uint64(i)}
+						c := optests.Case{DType: types[i/2%3], Seed: uint64(i), Conv1d: optests.Conv1d{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true}}
 						target.checkReplaced(t, op, c, of, padding)
 						if c.WithSeqIdx, c.SiLU = false, false; seqlen > 15 {
 							target.checkReplaced(t, op, c, of[len(of)-1:], infinity)
@@ -52,7 +52,7 @@ func TestRowEnds(t *testing.T) {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, SiLU: i%5 == 4, Seed: uint64(i)}
+				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout, SiLU: i%5 == 4}}
 				t.Run(c.String(), func(t *testing.T) { target.checkRowEnds(t, c) })
 			}
 		}
@@ -87,7 +87,7 @@ func TestInfiniteTap(t *testing.T) {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, DType: types[(i/2+n)%3], Layout: layout, Seed: uint64(i)}
+				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout}}
 				t.Run(c.String(), func(t *testing.T) {
 					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
 					c.WithSeqIdx, c.SiLU = true, i%3 > 0
@@ -105,7 +105,7 @@ func TestSiLUExtremes(t *testing.T) {
 	far := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
 	for i, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for layout := range optests.Layout(2) {
-			c := optests.Case{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, DType: dtype, Layout: layout, SiLU: true, NoBias: true, Seed: uint64(i)}
+			c := optests.Case{DType: dtype, Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, Layout: layout, SiLU: true, NoBias: true}}
 			values := func(_ optests.Case, _ []float64, i int64) (float64, bool) { return far[i%int64(len(far))], true }
 			ones := func(optests.Case, []float64, int64) (float64, bool) { return 1, true }
 			for _, width := range []int64{1, 4, 8} {

@@ -20,18 +20,21 @@ type storageLayout struct {
 	bytes   int64 // of the whole storage
 }
 
-// storageLayout lays an argument out as the case says, with a fence on either side.
+// storageLayout lays an argument out as the case asks, with guard bytes on either side.
 func (a argument) storageLayout(c Case) storageLayout {
 	p := storageLayout{dtype: a.dtype(c), shape: a.shape(c)}
 	p.strides = make([]int64, len(p.shape))
 	extent, step := int64(1), int64(1)
-	if c.Slice && !a.activation && c.Seed%2 == 0 {
-		step = 2 // of the streams alone, one dimension must be dense
+	if c.Slice && !a.unitStride && c.Seed%2 == 0 {
+		step = 2
 	}
-	lie := a.placement(c)
-	for i, dim := range a.order(c, len(p.shape)) {
+	at := Placement{}
+	if a.placement != nil {
+		at = a.placement(c)
+	}
+	for i, dim := range a.dimensions(c, len(p.shape)) {
 		if i == 1 {
-			step += lie.RowGap
+			step += at.RowGap
 		}
 		p.strides[dim] = step
 		extent += (max(p.shape[dim], 1) - 1) * step
@@ -40,7 +43,7 @@ func (a argument) storageLayout(c Case) storageLayout {
 			step = nextOddStride(extent + a.strideGap())
 		}
 	}
-	p.offset = guardBytes/p.dtype.Size() + lie.Offset
+	p.offset = guardBytes/p.dtype.Size() + at.Offset
 	if c.Slice {
 		p.offset++
 	}
@@ -48,32 +51,28 @@ func (a argument) storageLayout(c Case) storageLayout {
 	return p
 }
 
-// placement says where the case wants the argument, if it is an activation.
-func (a argument) placement(c Case) Placement {
-	switch {
-	case !a.activation:
-		return Placement{}
-	case a.placementOf != nil:
-		return a.placementOf(c)
-	case a.written():
+// activationPlacement is the case's placement of what is read, or of what is written.
+func (a argument) activationPlacement(c Case) Placement {
+	if a.written() {
 		return c.Outputs
 	}
 	return c.Inputs
 }
 
-// strideGap differs from argument to argument, so that one's strides do not serve
-// for another.
+// strideGap differs from argument to argument, so that a kernel that takes the
+// strides of the wrong argument fails.
 func (a argument) strideGap() int64 { return int64(random(0, a.name).Uint64() % 48) }
 
-// order lists the dimensions from the densest outwards.
-func (a argument) order(c Case, rank int) []int {
-	last := c.Layout == ChannelLast
-	if c.Mixed && a.written() {
-		last = !last
+// dimensions lists the dimensions from the one with the smallest stride to the one
+// with the largest.
+func (a argument) dimensions(c Case, rank int) []int {
+	if a.order != nil {
+		return a.order(c, rank)
 	}
-	if a.activation && last {
-		return [][]int{{}, {0}, {0, 1}, {1, 2, 0}}[rank]
-	}
+	return rowMajor(rank)
+}
+
+func rowMajor(rank int) []int {
 	dims := make([]int, rank)
 	for i := range dims {
 		dims[i] = rank - 1 - i
@@ -81,14 +80,14 @@ func (a argument) order(c Case, rank int) []int {
 	return dims
 }
 
-// nextOddStride is a stride above n that is a multiple of no small number.
+// nextOddStride is the next stride above n that 2, 3, 5 and 7 do not divide.
 func nextOddStride(n int64) int64 {
 	for n++; n%2 == 0 || n%3 == 0 || n%5 == 0 || n%7 == 0; n++ {
 	}
 	return n
 }
 
-// allocate makes the tensor, its storage filled by pattern.
+// allocate makes the tensor; pattern fills its storage.
 func (p storageLayout) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
 	s, err := tensor.HostStorage(p.bytes)
 	if err != nil {
@@ -102,26 +101,26 @@ func (p storageLayout) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
 	return tensor.View(s, p.dtype, p.shape, p.strides, p.offset)
 }
 
-// canary fills memory that nobody may write. The bytes differ from place to
-// place, so that one canary copied over another shows.
+// canary fills memory that an operator must not write. The bytes differ from place
+// to place, so that a canary copied over another one is found.
 func canary(raw []byte) {
 	for i := range raw {
 		raw[i] = byte(uint32(i)*2654435761>>24) | 1
 	}
 }
 
-// fillNaN fills the memory around an input with NaNs, which spread to the
-// result of whoever reads them.
+// fillNaN fills the memory around an input with NaNs: a kernel that reads them
+// computes NaN.
 func fillNaN(raw []byte) {
 	for i := range raw {
 		raw[i] = [...]byte{0xff, 0x7f}[i%2]
 	}
 }
 
-// fillNothing fills the memory around an input of integers.
+// fillNothing leaves the memory around an input of integers zero.
 func fillNothing([]byte) {}
 
-// poison sets every element to all ones, a NaN that no machine computes.
+// poison sets all bits of every element: a NaN that no arithmetic yields.
 func poison(t *tensor.Tensor) error { return setBits(t, ^uint64(0)) }
 
 // setBits sets every element's bits to the lowest of bits.
@@ -136,7 +135,7 @@ func setBits(t *tensor.Tensor, bits uint64) error {
 	return v.SetFloat64s(slices.Repeat([]float64{value}, int(t.Numel())))
 }
 
-// countPoison counts the elements that are still as poison left them.
+// countPoison counts the elements that still hold the poison.
 func countPoison(t *tensor.Tensor) (int64, error) {
 	c, err := t.Compact()
 	if err != nil {
@@ -159,8 +158,8 @@ func allOnes(element []byte) bool {
 	return !slices.ContainsFunc(element, func(b byte) bool { return b != 0xff })
 }
 
-// firstStrayWrite finds the first byte of t's storage, outside t's elements, that is
-// no longer as canary left it; -1 if there is none.
+// firstStrayWrite finds the first byte of t's storage outside t's elements that
+// differs from the canary; -1 if there is none.
 func firstStrayWrite(t *tensor.Tensor) (int64, error) {
 	now, err := storageWithoutElements(t, func(raw []byte) { copyStorage(raw, t) })
 	if err != nil {
@@ -178,15 +177,16 @@ func firstStrayWrite(t *tensor.Tensor) (int64, error) {
 	return -1, nil
 }
 
-// copyStorage copies what t's storage holds. What cannot be read stays zero,
-// which no canary is.
+// copyStorage copies the bytes of t's storage. If the storage cannot be read, raw
+// stays zero, which differs from every canary.
 func copyStorage(raw []byte, t *tensor.Tensor) {
 	if from, err := t.Storage().Bytes(); err == nil {
 		copy(raw, from)
 	}
 }
 
-// storageWithoutElements is a storage like t's, filled by pattern, with t's elements zeroed.
+// storageWithoutElements is a storage of t's layout, filled by pattern, in which
+// t's elements are zero.
 func storageWithoutElements(t *tensor.Tensor, pattern func([]byte)) ([]byte, error) {
 	p := storageLayout{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
 	c, err := p.allocate(pattern)

@@ -12,7 +12,7 @@ import (
 
 // caseWithAllArguments is a case that passes every argument of both operators.
 func caseWithAllArguments() Case {
-	return Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true, Slice: true, Seed: 1}
+	return Case{Slice: true, Seed: 1, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true}}
 }
 
 func generate(t *testing.T, op string, c Case) *Problem {
@@ -49,7 +49,7 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		if i := slices.Index(p.Args, nil); i >= 0 {
 			t.Errorf("%s: %s is missing", op, p.ArgNames[i])
 		}
-		bare := generate(t, op, Case{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true})
+		bare := generate(t, op, Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true}})
 		for i, name := range bare.ArgNames {
 			optional := slices.Contains([]string{"bias", "dbias", "seq_idx", "cache_seqlens", "final_states_out", "has_initial_state"}, name) ||
 				strings.HasSuffix(name, "_states") || strings.HasSuffix(name, "_indices")
@@ -87,11 +87,11 @@ func TestGenerateLayout(t *testing.T) {
 		aligned   bool
 	}{
 		{"channel first", Case{}, []int64{21, 7, 1}, []int64{4, 1}, true},
-		{"channel last", Case{Layout: ChannelLast}, []int64{21, 1, 3}, []int64{4, 1}, true},
+		{"channel last", Case{Conv1d: Conv1d{Layout: ChannelLast}}, []int64{21, 1, 3}, []int64{4, 1}, true},
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
-		{"channel last slice", Case{Slice: true, Layout: ChannelLast}, []int64{97, 1, 13}, []int64{19, 2}, false},
+		{"channel last slice", Case{Slice: true, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{97, 1, 13}, []int64{19, 2}, false},
 		{"off", Case{Inputs: Placement{Offset: 1}, Outputs: Placement{RowGap: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
-		{"channel last apart", Case{Layout: ChannelLast, Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}}, []int64{33, 1, 5}, []int64{4, 1}, true},
+		{"channel last apart", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
@@ -107,7 +107,7 @@ func TestGenerateLayout(t *testing.T) {
 		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Inputs != c.Outputs) {
 			t.Errorf("%s: out strides %v", test.name, p.Tensor("out").Strides())
 		}
-		c.Mixed = true
+		c.MixedLayout = true
 		dense := 2
 		if c.Layout == ChannelFirst {
 			dense = 1
@@ -120,7 +120,7 @@ func TestGenerateLayout(t *testing.T) {
 
 // Backward's x, dout and dx lie each as the case says of it.
 func TestGenerateGradientPlacement(t *testing.T) {
-	c := Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Inputs: Placement{RowGap: 1}, Dout: Placement{Offset: 2, RowGap: 4}, Outputs: Placement{Offset: 1}}
+	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Dout: Placement{Offset: 2, RowGap: 4}}}
 	p := generate(t, "causal_conv1d_bwd", c)
 	for name, want := range map[string]struct{ off, apart int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
 		v := p.Tensor(name)
@@ -153,7 +153,7 @@ func TestInputsAreSurroundedByNaNs(t *testing.T) {
 }
 
 func TestSequences(t *testing.T) {
-	c := Case{Batch: 40, Seqlen: 30, Width: 4}
+	c := Case{Conv1d: Conv1d{Batch: 40, Seqlen: 30, Width: 4}}
 	v := make([]float64, c.Batch*c.Seqlen)
 	randomSequences(c, random(1, "seq_idx"), v)
 	again, padded := false, false
@@ -204,10 +204,10 @@ func TestRefusals(t *testing.T) {
 	if e, ok := errors.AsType[*ArgumentError](err); !ok || e.Arg != "dout" || e.Op != "causal_conv1d_bwd" {
 		t.Errorf("missing dout: %v", err)
 	}
-	if _, err := Generate("causal_conv2d", Case{Width: 1}); !isType[*UnknownOpError](err) {
+	if _, err := Generate("causal_conv2d", Case{Conv1d: Conv1d{Width: 1}}); !isType[*UnknownOpError](err) {
 		t.Errorf("unknown operator: %v", err)
 	}
-	for _, c := range []Case{{Batch: -1, Width: 1}, {}, {Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}, {Width: 1, DType: tensor.Int32}} {
+	for _, c := range []Case{{Conv1d: Conv1d{Batch: -1, Width: 1}}, {}, {Conv1d: Conv1d{Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}}, {DType: tensor.Int32, Conv1d: Conv1d{Width: 1}}} {
 		if _, err := Generate("causal_conv1d_fwd", c); !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -221,8 +221,8 @@ func isType[E error](err error) bool {
 
 // Tensors that a person supplies make the problem that their case makes.
 func TestFromTensorsMatchesGenerate(t *testing.T) {
-	bare := Case{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast, DType: tensor.Float16, WeightDType: tensor.Float32}
-	emptyBias := Case{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}
+	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
+	emptyBias := Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
 	for _, op := range Operators() {
 		for _, c := range []Case{caseWithAllArguments(), bare, emptyBias} {
 			p := generate(t, op, c)
@@ -276,7 +276,7 @@ func TestUpdatedInPlace(t *testing.T) {
 			return map[string][]float64{"state": combine(1, in.values["state"], 1, in.values["x"])}
 		},
 	}
-	p, err := op.build(Case{Dim: 3, Width: 4, Slice: true}.normal(), nil)
+	p, err := op.build(Case{Slice: true, Conv1d: Conv1d{Dim: 3, Width: 4}}.withDefaults(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,9 +49,11 @@ func specialCases() []optests.Case {
 			for flags := range 4 {
 				n := len(cases)
 				c := optests.Case{
-					Batch: 2, Dim: []int64{3, 18, 33}[n/5%3], Seqlen: seqlen, Width: width, DType: types[n/2%3],
-					Layout: optests.Layout(flags % 2), SiLU: flags > 1, Seed: uint64(n),
-					WithInitial: n%3 > 0, WithFinal: n%5 > 2, WithSeqIdx: n%4 == 3, Slice: n%7 == 6,
+					DType: types[n/2%3], Seed: uint64(n), Slice: n%7 == 6,
+					Conv1d: optests.Conv1d{
+						Batch: 2, Dim: []int64{3, 18, 33}[n/5%3], Seqlen: seqlen, Width: width, Layout: optests.Layout(flags % 2),
+						SiLU: flags > 1, WithInitial: n%3 > 0, WithFinal: n%5 > 2, WithSeqIdx: n%4 == 3,
+					},
 				}
 				if n%6 == 5 {
 					c.WeightDType = tensor.Float32
@@ -139,8 +141,11 @@ func TestSubnormals(t *testing.T) {
 			for i, seqlen := range []int64{1, 3, 16, 31, 64, 65, 543} {
 				for flags := range 8 {
 					c := optests.Case{
-						Batch: 2, Dim: []int64{3, 33, 64}[(i+flags)%3], Seqlen: seqlen, Width: 1 + int64(i+flags)%5, DType: dtype, Layout: optests.Layout(flags % 2),
-						SiLU: flags&2 != 0, WithSeqIdx: flags&4 != 0, NoBias: true, Seed: uint64(i),
+						DType: dtype, Seed: uint64(i),
+						Conv1d: optests.Conv1d{
+							Batch: 2, Dim: []int64{3, 33, 64}[(i+flags)%3], Seqlen: seqlen, Width: 1 + int64(i+flags)%5,
+							Layout: optests.Layout(flags % 2), SiLU: flags&2 != 0, WithSeqIdx: flags&4 != 0, NoBias: true,
+						},
 					}
 					target.checkSubnormal(t, op, c, argument, unit)
 				}

@@ -46,7 +46,7 @@ func TestUpdateByHand(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := Case{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}
+			c := Case{Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}}
 			c.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.seen != nil, Indexed: test.index != nil}
 			p := generate(t, "causal_conv1d_update", c)
 			replace := map[string][]float64{"weight": weight, "x": test.x}
@@ -70,7 +70,7 @@ func TestUpdateByHand(t *testing.T) {
 }
 
 func TestVarlenByHand(t *testing.T) {
-	c := Case{Batch: 4, Dim: 1, Width: 3, NoBias: true, WithInitial: true, WithFinal: true, State: State{Len: 3, Tokens: 7}}
+	c := Case{Conv1d: Conv1d{Batch: 4, Dim: 1, Width: 3, NoBias: true, WithInitial: true, WithFinal: true, State: State{Len: 3, Tokens: 7}}}
 	p := generate(t, "causal_conv1d_varlen_fwd", c)
 	if err := p.Tensor("conv_states").SetFloat64s([]float64{7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9}); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestVarlenByHand(t *testing.T) {
 }
 
 func TestVarlenStatesByHand(t *testing.T) {
-	c := Case{Batch: 3, Dim: 2, Width: 4, State: State{Tokens: 6}}
+	c := Case{Conv1d: Conv1d{Batch: 3, Dim: 2, Width: 4, State: State{Tokens: 6}}}
 	p := generate(t, "causal_conv1d_varlen_states", c)
 	want := reference(t, p, map[string][]float64{
 		"x": {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, "cu_seqlens": {0, 4, 5, 9},
@@ -97,7 +97,7 @@ func TestVarlenStatesByHand(t *testing.T) {
 
 // What the generators promise: every kind of sequence and of slot turns up.
 func TestStateInputsCoverUnusualValues(t *testing.T) {
-	c := Case{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}
+	c := Case{Conv1d: Conv1d{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}}
 	slots, seen := make([]float64, c.Batch), map[string]int{}
 	randomSlotIndices(c, random(1, "conv_state_indices"), slots)
 	for i, s := range slots {
@@ -144,7 +144,7 @@ func TestStateInputsCoverUnusualValues(t *testing.T) {
 
 func TestStateRefusals(t *testing.T) {
 	for _, s := range []State{{Len: 2}, {Slots: -1}, {Tokens: -1}} {
-		_, err := Generate("causal_conv1d_update", Case{Batch: 1, Dim: 1, Seqlen: 1, Width: 4, State: s})
+		_, err := Generate("causal_conv1d_update", Case{Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 4, State: s}})
 		if !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", s, err)
 		}

@@ -27,7 +27,7 @@ var (
 func TestSuite(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
-		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, gridCases(t)) })
+		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, gridCases(t, op)) })
 	}
 }
 
@@ -35,7 +35,11 @@ func TestSuite(t *testing.T) {
 func TestEdges(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
-		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(optests.EdgeCases())) })
+		cases, err := optests.EdgeCases(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
 	}
 }
 
@@ -52,8 +56,11 @@ func TestVectorizedRows(t *testing.T) {
 		for width := range int64(7) {
 			n := len(cases)
 			cases = append(cases, optests.Case{
-				Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[n%3], SiLU: n%4 > 0, NoBias: n%5 == 1,
-				WithInitial: n%5 == 2, WithFinal: n%3 == 2, Seed: uint64(n),
+				DType: types[n%3], Seed: uint64(n),
+				Conv1d: optests.Conv1d{
+					Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, SiLU: n%4 > 0, NoBias: n%5 == 1,
+					WithInitial: n%5 == 2, WithFinal: n%3 == 2,
+				},
 			})
 			switch n % 7 {
 			case 3:
@@ -66,7 +73,7 @@ func TestVectorizedRows(t *testing.T) {
 			}
 		}
 		for n := range 3 {
-			plain := optests.Case{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, DType: types[n], SiLU: true, Seed: uint64(n)}
+			plain := optests.Case{DType: types[n], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, SiLU: true}}
 			states, numbers := plain, plain
 			states.WithStates, numbers.WithSeqIdx, numbers.Width = true, true, int64(2+(n+len(cases))%3)
 			numbers.Inputs.RowGap, numbers.Dout.RowGap, numbers.Outputs.RowGap = 16, 8, 24
@@ -89,8 +96,11 @@ func TestSequenceNumbers(t *testing.T) {
 			for layout := range optests.Layout(2) {
 				n := len(cases)
 				cases = append(cases, optests.Case{
-					Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[n/2%3], Layout: layout, SiLU: n%4 > 0,
-					NoBias: n%5 == 1, WithSeqIdx: true, WithFinal: n%17 == 3, Slice: n%11 == 5, Seed: uint64(n),
+					DType: types[n/2%3], Slice: n%11 == 5, Seed: uint64(n),
+					Conv1d: optests.Conv1d{
+						Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout, SiLU: n%4 > 0,
+						NoBias: n%5 == 1, WithSeqIdx: true, WithFinal: n%17 == 3,
+					},
 				})
 			}
 		}
@@ -115,8 +125,11 @@ func TestPlacements(t *testing.T) {
 				for layout := range optests.Layout(2) {
 					i := len(cases)
 					cases = append(cases, optests.Case{
-						Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, DType: types[(n+int(width)+i/14)%3], Layout: layout,
-						Inputs: lie[0], Dout: lie[1], Outputs: lie[2], SiLU: i%3 > 0, NoBias: i%7 == 1, WithSeqIdx: i%5 == 4, Seed: uint64(i),
+						DType: types[(n+int(width)+i/14)%3], Inputs: lie[0], Outputs: lie[2], Seed: uint64(i),
+						Conv1d: optests.Conv1d{
+							Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout, Dout: lie[1], SiLU: i%3 > 0,
+							NoBias: i%7 == 1, WithSeqIdx: i%5 == 4,
+						},
 					})
 				}
 			}
@@ -128,9 +141,12 @@ func TestPlacements(t *testing.T) {
 	t.Run("causal_conv1d_bwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_bwd", slices.Values(many)) })
 }
 
-func gridCases(t *testing.T) iter.Seq[optests.Case] {
+func gridCases(t *testing.T, op string) iter.Seq[optests.Case] {
 	t.Helper()
-	grid := optests.StandardGrid()
+	grid, err := optests.StandardGrid(op)
+	if err != nil {
+		t.Fatal(err)
+	}
 	switch *gridFlag {
 	case "full":
 		return grid.All()

@@ -1,8 +1,9 @@
 package optests_test
 
 import (
-	"cmp"
 	"context"
+	"flag"
+	"fmt"
 	"iter"
 	"os"
 	"testing"
@@ -20,9 +21,36 @@ type target struct {
 	runner optests.Runner
 }
 
+// sharedCache is the cache folder of all tests: the kernels are compiled once. The
+// processes that tests start find it in AITER_JIT_DIR.
+var sharedCache string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(withSharedCache(m.Run))
+}
+
+func withSharedCache(run func() int) int {
+	if sharedCache = os.Getenv("AITER_JIT_DIR"); sharedCache != "" {
+		return run()
+	}
+	dir, err := os.MkdirTemp("", "op_tests-cache-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Setenv("AITER_JIT_DIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "op_tests: make a cache folder:", err)
+		return 1
+	}
+	sharedCache = dir
+	return run()
+}
+
+// open opens a registry for the device that -device names.
 func open(t *testing.T) target {
 	t.Helper()
-	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: cmp.Or(os.Getenv("AITER_JIT_DIR"), t.TempDir())})
+	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: sharedCache})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,14 @@ package optests
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Traffic is the number of bytes that one call has to move: each input read
-// once, each output written once, what is updated in place both. The error is an
-// *UnknownOpError or a *CaseError.
+// Traffic is the number of bytes that one call reads and writes at least: each
+// input once, each output once, an argument updated in place twice. The error is
+// an *UnknownOpError or a *CaseError.
 func Traffic(op string, c Case) (int64, error) {
 	decl, c, err := prepare(op, c)
 	if err != nil {
@@ -25,23 +24,7 @@ func Traffic(op string, c Case) (int64, error) {
 	return bytes, nil
 }
 
-// prepare finds the declaration and writes the case out in full.
-func prepare(op string, c Case) (operator, Case, error) {
-	decl, err := lookup(op)
-	if err != nil {
-		return decl, c, err
-	}
-	c = c.normal()
-	if err := c.check(); err != nil {
-		return decl, c, fmt.Errorf("%s: %w", op, err)
-	}
-	if decl.adapt != nil {
-		c = decl.adapt(c)
-	}
-	return decl, c, nil
-}
-
-// elements counts what a call moves of an argument, one way or both.
+// elements is the number of elements of an argument that a call reads and writes.
 func (a argument) elements(c Case) int64 {
 	n := int64(1)
 	for _, size := range a.shape(c) {
@@ -56,22 +39,9 @@ func (a argument) elements(c Case) int64 {
 	return n
 }
 
-// stateElements are those of one slot for each sequence.
-func stateElements(c Case) int64 { return c.Batch * c.Dim * c.stateLen() }
-
-// varlenStateElements are those that end up in a state.
-func varlenStateElements(c Case) int64 { return min(c.tokens()*c.Dim, stateElements(c)) }
-
-// evenStarts cuts the tokens into sequences of one length.
-func evenStarts(c Case, values []float64) {
-	for i := range values {
-		values[i] = float64(int64(i) * c.tokens() / max(c.Batch, 1))
-	}
-}
-
-// GenerateForTiming makes a problem as [Generate] does, except that it is quick
-// at any size: a few random numbers fill the inputs over and over, outputs are
-// not poisoned, packed sequences have one length, and there is no reference.
+// GenerateForTiming is like [Generate] but fast at any size: the inputs repeat a
+// few random numbers, outputs are not poisoned, packed sequences have equal
+// lengths, and there is no reference.
 func GenerateForTiming(op string, c Case) (*Problem, error) {
 	decl, c, err := prepare(op, c)
 	if err != nil {
@@ -120,10 +90,10 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 	})
 }
 
-// blockElements are enough for no two neighbours to be alike.
+// blockElements is the number of random values that an input repeats.
 const blockElements = 1 << 12
 
-// randomBlock is the bytes of some normally distributed numbers.
+// randomBlock is the bytes of blockElements normally distributed numbers.
 func randomBlock(dt tensor.DType, r *rand.Rand) ([]byte, error) {
 	t, err := tensor.New(dt, blockElements)
 	if err != nil {

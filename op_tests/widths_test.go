@@ -40,9 +40,11 @@ func widthCases() []optests.Case {
 					seqlen = lengths[n*5%len(lengths)]
 				}
 				c := optests.Case{
-					Batch: 2, Dim: []int64{3, 18, 1, 33}[n%4], Seqlen: seqlen, Width: width, DType: types[n/2%3],
-					Layout: optests.Layout(flags % 2), SiLU: flags > 1, NoBias: n%7 == 1, Slice: n%5 == 3, Seed: uint64(n),
-					WithInitial: n%3 == 1, WithFinal: n%4 == 2, WithSeqIdx: n%11 == 5,
+					DType: types[n/2%3], Slice: n%5 == 3, Seed: uint64(n),
+					Conv1d: optests.Conv1d{
+						Batch: 2, Dim: []int64{3, 18, 1, 33}[n%4], Seqlen: seqlen, Width: width, Layout: optests.Layout(flags % 2),
+						SiLU: flags > 1, NoBias: n%7 == 1, WithInitial: n%3 == 1, WithFinal: n%4 == 2, WithSeqIdx: n%11 == 5,
+					},
 				}
 				if c.Layout == optests.ChannelFirst {
 					c.Dim = 1 + c.Dim%4

@@ -116,8 +116,10 @@ func (f *runFlags) check(fl *pflag.FlagSet) error {
 // testCase is the case that the flags describe.
 func (f *runFlags) testCase() (optests.Case, error) {
 	c := optests.Case{
-		Batch: f.batch, Dim: f.dim, Seqlen: f.seqlen, Width: f.width,
-		SiLU: f.silu, NoBias: f.noBias, Slice: f.slice, Seed: f.seed,
+		Slice: f.slice, Seed: f.seed,
+		Conv1d: optests.Conv1d{
+			Batch: f.batch, Dim: f.dim, Seqlen: f.seqlen, Width: f.width, SiLU: f.silu, NoBias: f.noBias,
+		},
 	}
 	var err error
 	if c.DType, err = tensor.ParseDType(f.dtype); err != nil {

@@ -60,7 +60,7 @@ func (f *caseFlags) sizes(usual optests.Case) []optests.Config {
 	for _, b := range orElse(f.batch, usual.Batch) {
 		for _, d := range orElse(f.dim, usual.Dim) {
 			for _, l := range orElse(f.seqlen, usual.Seqlen) {
-				list = append(list, optests.Config{Name: "-", Case: optests.Case{Batch: b, Dim: d, Seqlen: l, Width: usual.Width}})
+				list = append(list, optests.Config{Name: "-", Case: optests.Case{Conv1d: optests.Conv1d{Batch: b, Dim: d, Seqlen: l, Width: usual.Width}}})
 			}
 		}
 	}

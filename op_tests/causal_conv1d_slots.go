@@ -4,73 +4,54 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// State is the part of a case that concerns sequences with a state in a slot.
-// The zero value is the usual choice.
+// State holds the options of the operators that keep sequences' states in slots.
+// The zero value of a field is its default.
 type State struct {
-	// Len is how many positions a slot keeps; zero means Width-1.
+	// Len is the number of positions in a slot; default Width-1.
 	Len int64
-	// Slots is how many there are; zero means one for each sequence, or a few more
-	// with Indexed.
+	// Slots is the number of slots; default one for each sequence, with Indexed
+	// three more.
 	Slots int64
-	// Indexed passes the slots' indices: some are padding, some name no slot, some
-	// name another sequence's.
+	// Indexed passes the slots' indices: some are padding, some are out of range,
+	// some are those of another sequence.
 	Indexed bool
-	// Pad is pad_slot_id counted from -1, its usual value: 1 is slot 0.
+	// Pad is pad_slot_id + 1; the default is therefore -1, and 1 stands for slot 0.
 	Pad int64
 	// Circular passes cache_seqlens.
 	Circular bool
-	// Flat passes x as (batch, dim), where Seqlen is 1.
+	// Flat passes x as (batch, dim); Seqlen is 1.
 	Flat bool
-	// Tokens is the number of positions that packed sequences lie in; zero means
+	// Tokens is the number of positions that the packed sequences share; default
 	// Batch*Seqlen, or Seqlen without any sequence.
 	Tokens int64
 }
 
-func (s State) write(b *strings.Builder) {
+// words are the parts of a case's name.
+func (s State) words() []string {
+	var words []string
 	for _, f := range []struct {
 		name  string
 		value int64
 	}{{"s", s.Len}, {"slots", s.Slots}, {"t", s.Tokens}, {"pad", s.Pad}} {
 		if f.value != 0 {
-			fmt.Fprintf(b, "_%s%d", f.name, f.value)
+			words = append(words, fmt.Sprintf("%s%d", f.name, f.value))
 		}
 	}
-	for _, f := range []struct {
-		on   bool
-		word string
-	}{{s.Indexed, "indexed"}, {s.Circular, "circular"}, {s.Flat, "flat"}} {
-		if f.on {
-			fmt.Fprintf(b, "_%s", f.word)
-		}
-	}
+	return append(words, setWords(flagWord{s.Indexed, "indexed"}, flagWord{s.Circular, "circular"}, flagWord{s.Flat, "flat"})...)
 }
 
-// checkState refuses a state too short for the filter.
-func (c Case) checkState() error {
-	for _, f := range []struct {
-		name       string
-		value, min int64
-	}{{"slots", c.State.Slots, 0}, {"tokens", c.State.Tokens, 0}, {"state length", c.stateLen(), c.Width - 1}} {
-		if f.value < f.min {
-			return &CaseError{Field: f.name, Got: fmt.Sprint(f.value), Expected: fmt.Sprintf("at least %d", f.min)}
-		}
-	}
-	return nil
-}
-
-func (c Case) stateLen() int64 {
+func (c Conv1d) stateLen() int64 {
 	if c.State.Len == 0 {
 		return c.Width - 1
 	}
 	return c.State.Len
 }
 
-func (c Case) slots() int64 {
+func (c Conv1d) slots() int64 {
 	switch {
 	case c.State.Slots != 0:
 		return c.State.Slots
@@ -80,20 +61,20 @@ func (c Case) slots() int64 {
 	return c.Batch
 }
 
-func (c Case) tokens() int64 {
+func (c Conv1d) tokens() int64 {
 	if c.State.Tokens == 0 {
 		return max(c.Batch, 1) * c.Seqlen
 	}
 	return c.State.Tokens
 }
 
-// setTokens packs the sequences into n tokens.
-func (c *Case) setTokens(n int64) { c.State.Tokens, c.Seqlen = n, n/max(c.Batch, 1) }
+// setTokens sets the number of tokens and the mean length of a sequence.
+func (c *Conv1d) setTokens(n int64) { c.State.Tokens, c.Seqlen = n, n/max(c.Batch, 1) }
 
-func (c Case) padSlot() int64 { return c.State.Pad - 1 }
+func (c Conv1d) padSlot() int64 { return c.State.Pad - 1 }
 
-// drawState gives a case without a State of its own one that its seed decides:
-// a state longer than the filter needs where long, slots by index where indexed.
+// drawState returns a case with a State if it has none: with long a state that is
+// longer than the filter needs, by the seed, with indexed slot indices.
 func (c Case) drawState(long, indexed bool) Case {
 	if c.State != (State{}) {
 		return c
@@ -116,8 +97,8 @@ func passesIndices(c Case) bool     { return c.State.Indexed }
 func padSlotOption(c Case) any      { return c.padSlot() }
 func siluOption(c Case) any         { return c.SiLU }
 
-// randomSlotIndices names a slot of its own for most sequences. The others are padding,
-// have a number that is no slot's, or share one with a sequence before.
+// randomSlotIndices gives most sequences a slot of their own. The other indices are
+// padding, out of range, or those of an earlier sequence.
 func randomSlotIndices(c Case, r *rand.Rand, values []float64) {
 	for i, slot := range r.Perm(int(max(c.slots(), c.Batch)))[:len(values)] {
 		values[i] = float64(slot)
@@ -134,22 +115,23 @@ func randomSlotIndices(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomRingPositions counts what each sequence has seen: anything from nothing on.
+// randomRingPositions are numbers of positions that each sequence has processed, from 0.
 func randomRingPositions(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(r.Int64N([]int64{1, 4*c.stateLen() + 1, 1 << 31}[r.IntN(3)]))
 	}
 }
 
+// randomBools are 1 in three of four places.
 func randomBools(_ Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(min(r.IntN(4), 1))
 	}
 }
 
-// randomStarts cuts the tokens into sequences, some of them short or empty.
-// There may be tokens before the first and behind the last; one case in eight
-// ends with a sequence that does not lie within the tokens.
+// randomStarts divides the tokens into sequences, some of them short or empty.
+// Tokens may precede the first and follow the last; in one case in eight the last
+// sequence does not lie within the tokens.
 func randomStarts(c Case, r *rand.Rand, values []float64) {
 	tokens := c.tokens()
 	for i := range values {
@@ -167,3 +149,16 @@ func randomStarts(c Case, r *rand.Rand, values []float64) {
 		values[last] = float64(-r.Int64N(1 << 20))
 	}
 }
+
+// evenStarts divides the tokens into sequences of equal length.
+func evenStarts(c Case, values []float64) {
+	for i := range values {
+		values[i] = float64(int64(i) * c.tokens() / max(c.Batch, 1))
+	}
+}
+
+// stateElements is the number of elements of one slot for each sequence.
+func stateElements(c Case) int64 { return c.Batch * c.Dim * c.stateLen() }
+
+// varlenStateElements is the number of elements that are copied to states.
+func varlenStateElements(c Case) int64 { return min(c.tokens()*c.Dim, stateElements(c)) }
