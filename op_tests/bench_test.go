@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkHarness is what the suite itself costs for each element of a case.
+// BenchmarkHarness measures the suite's own time for each element of a case.
 func BenchmarkHarness(b *testing.B) {
 	for _, op := range Operators() {
 		for _, c := range []Case{

@@ -2,7 +2,7 @@ package optests
 
 import "slices"
 
-// statefulConv1d is a convolution whose sequences continue what a slot of state holds.
+// statefulConv1d is a convolution of sequences that continue from the states in slots.
 type statefulConv1d struct {
 	conv1d                  // weight, bias, dim, width and silu of every sequence
 	state         []float64 // (slots, dim, length), or nil
@@ -10,14 +10,14 @@ type statefulConv1d struct {
 	pad           int
 }
 
-// slotSequence is one sequence: its x and where its state is.
+// slotSequence is one sequence and its slot.
 type slotSequence struct {
 	x          []float64 // (dim, n)
 	n          int
 	slot       int
-	ringStart  int  // where in the slot x[0] goes, if it is a ring
-	circular   bool // it is a ring
-	readsState bool // the slot's content comes before x
+	ringStart  int  // index in the slot at which x[0] is stored, if circular
+	circular   bool // the slot is a ring buffer
+	readsState bool // the slot holds the positions before x
 }
 
 func newStatefulConv1d(in inputs, state string) *statefulConv1d {
@@ -27,7 +27,7 @@ func newStatefulConv1d(in inputs, state string) *statefulConv1d {
 	}
 }
 
-// slotOf is sequence b's slot, and whether there is one: padding has none.
+// slotOf returns the slot of sequence b and reports whether it exists; padding has none.
 func (s *statefulConv1d) slotOf(b int, indices []float64) (int, bool) {
 	slot := b
 	if indices != nil {
@@ -38,7 +38,7 @@ func (s *statefulConv1d) slotOf(b int, indices []float64) (int, bool) {
 	return slot, s.state == nil || slot >= 0 && slot < s.slots
 }
 
-// run computes a sequence's out, (dim, n), and leaves its state.
+// run computes a sequence's out, (dim, n), and updates its slot.
 func (s *statefulConv1d) run(v slotSequence) []float64 {
 	c := s.conv1d
 	c.batch, c.seqlen, c.x, c.initial = 1, v.n, v.x, nil
@@ -54,7 +54,7 @@ func (s *statefulConv1d) run(v slotSequence) []float64 {
 	return out
 }
 
-// slotValues is what a slot holds of a channel.
+// slotValues are the values of a channel in a slot.
 func (s *statefulConv1d) slotValues(slot, d int) []float64 {
 	at := (slot*s.dim + d) * s.length
 	return s.state[at : at+s.length]
@@ -70,7 +70,7 @@ func (s *statefulConv1d) history(v slotSequence) []float64 {
 	return h
 }
 
-// storeState leaves the last values of cat(cells, x) in cells.
+// storeState stores the last values of (cells, x) in cells.
 func (s *statefulConv1d) storeState(v slotSequence, cells, x []float64) {
 	if v.circular {
 		for i := range x {
@@ -87,7 +87,7 @@ func (s *statefulConv1d) storeState(v slotSequence, cells, x []float64) {
 	copy(cells, all[len(all)-len(cells):])
 }
 
-// modulo is a mod n, not negative; 0 for n = 0.
+// modulo is a mod n, never negative; 0 for n = 0.
 func modulo(a, n int) int {
 	if n == 0 {
 		return 0
@@ -95,20 +95,20 @@ func modulo(a, n int) int {
 	return (a%n + n) % n
 }
 
-// packed is what sequences within one row of tokens share.
+// packed describes sequences packed into one row of tokens.
 type packed struct {
 	starts []float64 // (batch+1)
 	tokens int
 }
 
-// bounds are sequence b's first position and the one behind its last; ok is false
-// if it does not lie within the tokens.
+// bounds returns sequence b's first position and the position after its last; ok
+// reports whether the sequence lies within the tokens.
 func (p packed) bounds(b int) (from, to int, ok bool) {
 	from, to = int(p.starts[b]), int(p.starts[b+1])
 	return from, to, from >= 0 && from <= to && to <= p.tokens
 }
 
-// columns is v[:, from:to] of rows of n values; paste writes it.
+// columns is v[:, from:to] of rows of n values; setColumns writes part there.
 func columns(v []float64, n, from, to int) []float64 {
 	var out []float64
 	for at := 0; n > 0 && at < len(v); at += n {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// randomConv1d is a small problem with every part that the case asks for.
+// randomConv1d is a small problem with the optional inputs of the case.
 func randomConv1d(c Case) *conv1d {
 	c = c.withDefaults()
 	draw := func(name string, n int64) []float64 {
@@ -32,7 +32,7 @@ func randomConv1d(c Case) *conv1d {
 	return r
 }
 
-// smallCases crosses the flags with sizes around the width.
+// smallCases are all combinations of options at sizes around the width.
 func smallCases() []Case {
 	var cases []Case
 	for bits := range 1 << 5 {
@@ -119,7 +119,7 @@ func TestForwardIsLinear(t *testing.T) {
 	}
 }
 
-// Shifting x right by n, with zeros moving in, shifts the output by n.
+// Shifting x right by n, with zeros at the left, shifts the output by n.
 func TestForwardShifts(t *testing.T) {
 	const n = 2
 	for _, k := range smallCases() {
@@ -141,7 +141,7 @@ func TestForwardShifts(t *testing.T) {
 	}
 }
 
-// Nothing before a position depends on what comes after it.
+// No output depends on later positions.
 func TestForwardIsCausal(t *testing.T) {
 	for _, k := range smallCases() {
 		c := randomConv1d(k)
@@ -159,7 +159,8 @@ func TestForwardIsCausal(t *testing.T) {
 	}
 }
 
-// A row cut in two, the states handed on, gives what the whole row gives.
+// The two halves of a row, the second one with the first one's final states, give the results of
+// the whole row.
 func TestSplitAndResume(t *testing.T) {
 	for _, k := range smallCases() {
 		if k.WithSeqIdx {
@@ -178,7 +179,7 @@ func TestSplitAndResume(t *testing.T) {
 	}
 }
 
-// Each sequence of a packed row gives what it gives in a row of its own.
+// Each sequence of a packed row gives the results of a row of its own.
 func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
 	packed := randomConv1d(Case{Seed: 7, Conv1d: Conv1d{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true}})
 	packed.seq = []float64{3, 3, 0, 0, 0, 0, -1, 8, 8}
@@ -192,7 +193,7 @@ func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
 	closeTo(t, "padding", columns(out, packed.seqlen, 6, 7), []float64{0, 0, 0}, 0)
 }
 
-// Whatever lies in padding, no gradient of a parameter sees it.
+// Values in padding do not change a parameter's gradient.
 func TestPaddingHasNoGradient(t *testing.T) {
 	c := randomConv1d(Case{Seed: 3, Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: 6, Width: 3, SiLU: true}})
 	c.seq = []float64{0, 0, -1, -1, 1, 1}
@@ -211,7 +212,7 @@ func TestSiLUOfLargeValues(t *testing.T) {
 	closeTo(t, "dx", c.grads([]float64{1, 1}, nil).x, []float64{0, 1}, 0)
 }
 
-// The values are those of torch.nn.functional.silu and of its gradient.
+// The expected values are those of torch.nn.functional.silu and of its gradient.
 func TestSiLUOfInfinities(t *testing.T) {
 	inf := math.Inf(1)
 	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 1, x: []float64{inf, -inf, math.NaN()}, weight: []float64{1}, silu: true}
@@ -226,7 +227,8 @@ func TestSiLUOfInfinities(t *testing.T) {
 	}
 }
 
-// An infinite weight is seen before a row, where X is 0, and not behind it, where there is no g.
+// An infinite weight takes part before a row, where X is 0, but not after it, where no gradient
+// exists.
 func TestInfiniteWeightAtTheEndsOfARow(t *testing.T) {
 	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}
 	if y := c.out(); !math.IsNaN(y[0]) || !math.IsInf(y[1], 1) {
@@ -272,7 +274,7 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// redrawn is other random values, as many as v has; nil for nil.
+// redrawn returns other random values, as many as v has; nil for nil.
 func redrawn(v []float64, c Case) []float64 {
 	if v == nil {
 		return nil

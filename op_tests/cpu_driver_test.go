@@ -15,8 +15,8 @@ var sanitizeFlag = flag.Bool("sanitize", false, "also run the CPU kernels with p
 // patternInit makes compilers fill local variables that have no initial value.
 const patternInit = "-ftrivial-auto-var-init=pattern"
 
-// buildDriver compiles testdata/cpu, a program that holds the CPU kernels to a reference of its
-// own, with the tensors at the edges of inaccessible pages.
+// buildDriver compiles testdata/cpu: a program that compares the CPU kernels with its own
+// reference, on tensors that border inaccessible pages.
 func buildDriver(t *testing.T, compiler string, flags ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "driver")
@@ -34,8 +34,8 @@ func buildDriver(t *testing.T, compiler string, flags ...string) string {
 	return program
 }
 
-// The kernels for aarch64 are right under an emulator, at both of its levels: `make
-// aarch64` installs that and the compiler.
+// TestCPUOnAarch64 runs the kernels for aarch64 under an emulator at each level; `make aarch64`
+// installs the emulator and the compiler.
 func TestCPUOnAarch64(t *testing.T) {
 	compiler, emulator := testenv.Tool(t, "aarch64-linux-gnu-g++"), testenv.Tool(t, "qemu-aarch64")
 	program := buildDriver(t, compiler, "-O2", "-static", patternInit)
@@ -48,7 +48,8 @@ func TestCPUOnAarch64(t *testing.T) {
 	}
 }
 
-// Every instruction set that this processor has runs without a report of ASan or UBSan.
+// TestCPUSanitized runs the kernels of every instruction set of this processor under ASan and
+// UBSan.
 func TestCPUSanitized(t *testing.T) {
 	if !*sanitizeFlag {
 		t.Skip("make test-sanitize runs it")

@@ -21,12 +21,12 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The CPU kernels read their environment once a process, so these tests start this
-// test program again with another one. All share one build.
+// The CPU kernels read their environment once in a process. Tests of other environments start this
+// test program again. All processes share one cache.
 
 const childVariable = "AITER_TEST_CHILD"
 
-// runChild runs a test of this program in a process of its own and returns its output.
+// runChild runs a test of this program in another process and returns its output.
 func runChild(t *testing.T, env []string, run string, args ...string) (string, error) {
 	t.Helper()
 	argv := append([]string{"-test.run=^" + run + "$", "-test.v", "-test.timeout=10m"}, args...)
@@ -38,10 +38,11 @@ func runChild(t *testing.T, env []string, run string, args ...string) (string, e
 	return out.String(), err
 }
 
-// TestCPU holds what only the CPU's build has: instruction sets, threads, its own exponential.
+// TestCPU tests the parts that only the CPU's build has: instruction sets, threads, its own
+// exponential.
 func TestCPU(t *testing.T) {
 	if *deviceFlag != "cpu" {
-		t.Skip("these are of the CPU kernels")
+		t.Skip("needs -device=cpu")
 	}
 	t.Run("Concurrent", testConcurrentCalls)
 	t.Run("SiLU", testSiLU)
@@ -50,7 +51,7 @@ func TestCPU(t *testing.T) {
 	t.Run("Environment", testEnvironmentErrors)
 }
 
-// levels are the instruction sets that kernels exist for on this architecture.
+// levels are the instruction sets for which this architecture has kernels.
 func levels() []string {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -64,7 +65,8 @@ func levels() []string {
 // testLevels runs part of the suite on each instruction set of this processor.
 func testLevels(t *testing.T) { runLevels(t) }
 
-// The same with a build that fills local variables without an initial value with a pattern.
+// TestCPUPatterned is testLevels with a build that fills uninitialized local variables with a
+// pattern.
 func TestCPUPatterned(t *testing.T) {
 	if !*sanitizeFlag {
 		t.Skip("make test-sanitize runs it")
@@ -95,8 +97,7 @@ func runLevels(t *testing.T, env ...string) {
 	}
 }
 
-// allPassed returns an error that names the tests that the output does not list as passed: those
-// that were skipped or do not exist.
+// allPassed returns an error that names the tests that were skipped, failed or do not exist.
 func allPassed(out string, tests []string) error {
 	var missing []string
 	for _, name := range tests {
@@ -120,14 +121,14 @@ func TestAllPassed(t *testing.T) {
 	}
 }
 
-// unsupportedLevel reports whether the output is the kernels' refusal of an instruction set that the
-// processor does not have.
+// unsupportedLevel reports whether the output is the kernels' error for an instruction set that
+// the processor does not have.
 func unsupportedLevel(level, out string) bool {
 	return level != "scalar" && strings.Contains(out, "AITER_CPU_ISA: expected one of scalar")
 }
 
-// patternedSources is a copy of the sources whose configuration has that flag. A value that a kernel
-// reads before it writes it is then wrong at every call, whatever the stack holds.
+// patternedSources returns a copy of the sources whose configuration has that flag: a value that a
+// kernel reads before writing it is wrong at every call.
 func patternedSources(t *testing.T) string {
 	t.Helper()
 	root, from := t.TempDir(), testenv.Root(t)
@@ -152,7 +153,7 @@ func patternedSources(t *testing.T) string {
 	return root
 }
 
-// What is wrong with the environment is no fault of the call's arguments: no ValueError.
+// An error of the environment is a RuntimeError; a ValueError would blame the call's arguments.
 func testEnvironmentErrors(t *testing.T) {
 	for variable, want := range map[string]string{
 		"AITER_CPU_ISA=sse9":       "RuntimeError: causal_conv1d_fwd: AITER_CPU_ISA: expected one of scalar",
@@ -166,7 +167,7 @@ func testEnvironmentErrors(t *testing.T) {
 	}
 }
 
-// TestCPURefusal prints the error of a call that nothing is wrong with, and its kind.
+// TestCPURefusal prints the kind and the text of the error of a valid call.
 func TestCPURefusal(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("started by other tests")
@@ -181,7 +182,7 @@ func TestCPURefusal(t *testing.T) {
 	}
 }
 
-// The bits of all results are the same for any number of threads, at every level.
+// All results are bit-identical for any number of threads, at every level.
 func testThreads(t *testing.T) {
 	var first string
 	for _, n := range []int{1, 2, 3, 8} {
@@ -210,7 +211,8 @@ func lines(text, mark string) []string {
 	return found
 }
 
-// TestCPUDigests prints what a few problems, large enough for several threads, give.
+// TestCPUDigests prints digests of the results of a few problems that are large enough for several
+// threads.
 func TestCPUDigests(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("started by other tests")
@@ -239,7 +241,8 @@ func TestCPUDigests(t *testing.T) {
 	}
 }
 
-// SiLU of the forward pass is within 3 ulp of float64's, also far out; of infinities and NaN it is PyTorch's.
+// SiLU of the forward pass is within 3 ulp of float64's, for large arguments too; for infinities
+// and NaN it is PyTorch's.
 func testSiLU(t *testing.T) {
 	target := open(t)
 	var xs []float64
@@ -284,7 +287,7 @@ func testSiLU(t *testing.T) {
 			}
 			continue
 		}
-		// Below e^-88 the exponential is beyond a float: what is left is 0 or less than 1e-35.
+		// Below e^-88 the exponential exceeds float32's range: the result is 0 or less than 1e-35.
 		err := math.Abs(got[i] - want)
 		if math.Abs(want) > 1e-35 {
 			worst = max(worst, err/math.Abs(want)*(1<<24))
@@ -298,7 +301,7 @@ func testSiLU(t *testing.T) {
 	}
 }
 
-// Calls of many goroutines at once give what each gives alone.
+// Concurrent calls give the results of single ones.
 func testConcurrentCalls(t *testing.T) {
 	target := open(t)
 	c := optests.Case{Seed: 3, Conv1d: optests.Conv1d{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true}}

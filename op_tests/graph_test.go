@@ -17,8 +17,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// graphCaller calls operators by graphs: what a call queues is captured, and then run. It uses the NVIDIA driver's
-// functions, names of cuda.h.
+// graphCaller calls operators through graphs: it captures the work that a call queues and runs the
+// graph. It uses functions of the NVIDIA driver, named as in cuda.h.
 type graphCaller struct {
 	reg    *registry.Registry
 	driver device.Driver
@@ -64,7 +64,7 @@ func (g *graphCaller) do(name string, args ...uintptr) error {
 	return nil
 }
 
-// call captures a call and runs what was captured so many times.
+// call captures a call in a graph and runs the graph the given number of times.
 func (g *graphCaller) call(ctx context.Context, times int, op string, args []any) error {
 	runtime.LockOSThread() // which has a current context
 	defer runtime.UnlockOSThread()
@@ -101,8 +101,9 @@ func (g *graphCaller) call(ctx context.Context, times int, op string, args []any
 	return g.driver.Synchronize(g.stream)
 }
 
-// TestGraphs holds calls that are captured in a graph, and run from it, to the reference: what they queue waits for
-// nothing, allocates in the order of the stream, and finds in its workspace what the run before left there.
+// TestGraphs compares calls that were captured in a graph with the reference. A captured call must
+// not wait, must allocate in stream order, and must find in its workspace what the previous run
+// left there.
 func TestGraphs(t *testing.T) {
 	target := open(t)
 	dev, err := tensor.ParseDevice(*deviceFlag)
@@ -128,7 +129,8 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// reducedCases are large enough for dweight to be summed by a kernel behind the first, which is launched before that ends.
+// reducedCases are large enough for backward to sum dweight in a second kernel, which is launched
+// before the first one ends.
 func reducedCases() []optests.Case {
 	var cases []optests.Case
 	for n, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {

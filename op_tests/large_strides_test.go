@@ -9,21 +9,22 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// offsetBeyond32Bits is an element offset that no 32-bit number holds, signed or not.
+// offsetBeyond32Bits is an element offset beyond the range of 32-bit integers, signed or not.
 const offsetBeyond32Bits = 1<<32 + 5
 
-// largePitch is whole vectors, of which 16 are more elements than a 32-bit number holds.
+// largePitch is a multiple of a vector; 16 times it exceeds the range of a 32-bit integer.
 const largePitch = 9 << 25
 
-// Offsets of more than 2^31 elements, along each dimension in turn, for kernels that take any strides and for forward's plain
-// ones, which are for weights in x's type: they count in elements or in vectors of them, up to 2^32. On the host the memory
-// between the elements is never touched, so it costs nothing.
+// TestLargeStrides tests offsets of more than 2^31 elements along each dimension, for the kernels
+// that take any strides and for forward's vectorized ones, which need weights of x's type and
+// count elements or vectors up to 2^32. On the host the memory between the elements is never
+// touched and takes no space.
 func TestLargeStrides(t *testing.T) {
 	if *deviceFlag != "cpu" && !*largeStridesFlag {
-		t.Skip("on a GPU this takes tens of gigabytes of memory that is really there: ask for it with -large-strides")
+		t.Skip("a GPU needs tens of gigabytes of physical memory for it: run it with -large-strides")
 	}
 	target := open(t)
-	for _, far := range []struct {
+	for _, test := range []struct {
 		name           string
 		weight         tensor.DType
 		width          int64
@@ -44,13 +45,13 @@ func TestLargeStrides(t *testing.T) {
 		{"level pairs", tensor.Float16, 5, []int64{2, 3, 16}, []int64{offsetBeyond32Bits - 6, 1, 4}},
 		{"turning pairs", tensor.Float16, 4, []int64{2, 3, 16}, []int64{offsetBeyond32Bits - 6, 1, 3}},
 		{"turning pairs of positions", tensor.Float16, 7, []int64{1, 3, 24}, []int64{0, 1, largePitch + 1}},
-		{"too far for pairs", tensor.Float16, 4, []int64{2, 3, 16}, []int64{offsetBeyond32Bits, 1, 3}},
+		{"too test for pairs", tensor.Float16, 4, []int64{2, 3, 16}, []int64{offsetBeyond32Bits, 1, 3}},
 	} {
-		for op, streams := range map[string][]string{"causal_conv1d_fwd": {"out", "x"}, "causal_conv1d_bwd": {"dx", "x", "dout"}} {
-			t.Run(far.name+"/"+op, func(t *testing.T) {
-				given := map[string]any{"use_silu": true, "weight": newSparseTensor(t, far.weight, []int64{far.shape[1], far.width}, nil)}
-				for _, arg := range streams {
-					given[arg] = newSparseTensor(t, tensor.Float16, far.shape, far.strides)
+		for op, activations := range map[string][]string{"causal_conv1d_fwd": {"out", "x"}, "causal_conv1d_bwd": {"dx", "x", "dout"}} {
+			t.Run(test.name+"/"+op, func(t *testing.T) {
+				given := map[string]any{"use_silu": true, "weight": newSparseTensor(t, test.weight, []int64{test.shape[1], test.width}, nil)}
+				for _, arg := range activations {
+					given[arg] = newSparseTensor(t, tensor.Float16, test.shape, test.strides)
 				}
 				p, err := optests.FromTensors(op, given)
 				if err != nil {
@@ -64,8 +65,8 @@ func TestLargeStrides(t *testing.T) {
 	}
 }
 
-// newSparseTensor makes a tensor of 0.5, 0.75, 1, ... 6, and again, whose storage may be huge:
-// only the pages of its elements exist.
+// newSparseTensor makes a tensor of the repeated values 0.5, 0.75, 1, ... 6. Its storage may be
+// huge: only the pages of its elements take memory.
 func newSparseTensor(t *testing.T, dt tensor.DType, shape, strides []int64) *tensor.Tensor {
 	t.Helper()
 	size := int64(4096)

@@ -8,7 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Padding that is not a number, and a tap that does not exist beside infinity: neither may be seen.
+// TestMaskedValues puts NaN into padding, and infinity where a filter has no tap: neither may
+// reach a result.
 func TestMaskedValues(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -30,7 +31,7 @@ func TestMaskedValues(t *testing.T) {
 	}
 }
 
-// The same where a GPU has its large kernels.
+// TestMaskedValuesLarge is the same for the kernels for large problems of a GPU.
 func TestMaskedValuesLarge(t *testing.T) {
 	target := open(t)
 	for n := range 15 {
@@ -42,9 +43,9 @@ func TestMaskedValuesLarge(t *testing.T) {
 	}
 }
 
-// What lies beside a row's ends exists for nobody: products are of a tap and of a position that there is. An infinity or
-// NaN in x, weight, dout or the states reaches the outputs that see it, and no others. Rows end within a kernel's vector,
-// within its group of positions, and with them.
+// TestRowEnds tests the ends of rows, which lie within a kernel's vector, within its group of
+// positions, and at their ends. No product has a position outside of the row: an infinity or NaN
+// in x, weight, dout or the states reaches only the outputs that use it.
 func TestRowEnds(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -59,7 +60,7 @@ func TestRowEnds(t *testing.T) {
 	}
 }
 
-// checkRowEnds tries a case of backward, and those near it.
+// checkRowEnds runs a case of backward and its variants.
 func (g target) checkRowEnds(t *testing.T, c optests.Case) {
 	const op = "causal_conv1d_bwd"
 	inf := math.Inf(1)
@@ -78,8 +79,9 @@ func (g target) checkRowEnds(t *testing.T, c optests.Case) {
 	g.checkReplaced(t, op, c, []string{"dout"}, firstOf(inf, 1))
 }
 
-// A tap that is not finite reaches dx of the positions that it carries a gradient to: not those from which it looks beyond the row's
-// end or, by the sequence numbers, at another sequence.
+// TestInfiniteTap tests taps that are not finite. Such a tap reaches dx of the positions to which
+// it carries a gradient: not from a position beyond the row's end or, by the sequence numbers, of
+// another sequence.
 func TestInfiniteTap(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -99,14 +101,17 @@ func TestInfiniteTap(t *testing.T) {
 	}
 }
 
-// SiLU and its slope far out: PyTorch's values, which are NaN at -inf, and of the slope at +inf too, and finite wherever p is.
+// TestSiLUExtremes compares SiLU and its derivative at extreme values with PyTorch's: NaN at -Inf,
+// the derivative also at +Inf, and finite for finite arguments.
 func TestSiLUExtremes(t *testing.T) {
 	target := open(t)
-	far := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
+	extremes := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
 	for i, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for layout := range optests.Layout(2) {
 			c := optests.Case{DType: dtype, Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, Layout: layout, SiLU: true, NoBias: true}}
-			values := func(_ optests.Case, _ []float64, i int64) (float64, bool) { return far[i%int64(len(far))], true }
+			values := func(_ optests.Case, _ []float64, i int64) (float64, bool) {
+				return extremes[i%int64(len(extremes))], true
+			}
 			ones := func(optests.Case, []float64, int64) (float64, bool) { return 1, true }
 			for _, width := range []int64{1, 4, 8} {
 				c.Width = width
@@ -130,7 +135,7 @@ func lastTap(c optests.Case, _ []float64, i int64) (float64, bool) {
 	return 0, true
 }
 
-// lastOf is v at the last n positions of each row, firstOf at the first n.
+// lastOf puts v at the last n positions of each row, firstOf at the first n.
 func lastOf(v float64, n int64) replacement {
 	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen >= c.Seqlen-n }
 }
@@ -139,15 +144,16 @@ func firstOf(v float64, n int64) replacement {
 	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen < n }
 }
 
-// oneOf is v at one place of each n values.
+// oneOf puts v at one place of each n values.
 func oneOf(v float64, n, place int64) replacement {
 	return func(_ optests.Case, _ []float64, i int64) (float64, bool) { return v, i%n == place }
 }
 
-// replacement is what an element of a tensor becomes, by its index in row-major order, and whether it changes.
+// replacement returns the new value of an element, by its index in row-major order, and reports
+// whether it changes.
 type replacement func(c optests.Case, seq []float64, i int64) (float64, bool)
 
-// checkReplaced replaces values of some of a problem's tensors and runs it.
+// checkReplaced replaces values of some of a problem's tensors and compares the outputs.
 func (g target) checkReplaced(t *testing.T, op string, c optests.Case, names []string, replace replacement) {
 	t.Helper()
 	changes := map[string]replacement{}
@@ -157,7 +163,7 @@ func (g target) checkReplaced(t *testing.T, op string, c optests.Case, names []s
 	g.checkChanged(t, op, c, changes)
 }
 
-// checkChanged replaces values of a problem's tensors, of those that it has, and runs it.
+// checkChanged replaces values of the tensors that the problem has and compares the outputs.
 func (g target) checkChanged(t *testing.T, op string, c optests.Case, changes map[string]replacement) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
@@ -196,12 +202,12 @@ func (g target) checkChanged(t *testing.T, op string, c optests.Case, changes ma
 	}
 }
 
-// padding is not a number.
+// padding puts NaN into padding.
 func padding(c optests.Case, seq []float64, i int64) (float64, bool) {
 	return math.NaN(), seq[i/(c.Dim*c.Seqlen)*c.Seqlen+i%c.Seqlen] < 0
 }
 
-// infinity is at one position of each row.
+// infinity puts +Inf at one position of each row.
 func infinity(c optests.Case, _ []float64, i int64) (float64, bool) {
 	return math.Inf(1), i%c.Seqlen == c.Seqlen/2
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestPartsRefuse holds that code of one element type or of some widths says so when it is called with another one. Calls
-// never do that: here the axes choose by arguments that they should not look at, and on the CPU too, where else all is built
-// together.
+// TestPartsRefuse tests that code built for one element type or for some widths refuses others.
+// Calls select the right code; here a changed configuration selects it by the wrong argument, and
+// builds parts for the CPU too, which otherwise has the whole module.
 func TestPartsRefuse(t *testing.T) {
 	reg := openWithConfig(t, map[string]string{
 		`argument = "x"`:              `argument = "weight"`,
@@ -48,7 +48,8 @@ func TestPartsRefuse(t *testing.T) {
 	}
 }
 
-// openWithConfig opens a registry of the project's operators with words of the configuration replaced.
+// openWithConfig opens a registry of the project's operators with a changed configuration; words
+// maps old text to new.
 func openWithConfig(t *testing.T, words map[string]string) *registry.Registry {
 	t.Helper()
 	root := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// caseWithAllArguments is a case that passes every argument of both operators.
+// caseWithAllArguments is a case that passes every argument of every operator.
 func caseWithAllArguments() Case {
 	return Case{Slice: true, Seed: 1, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true}}
 }
@@ -91,7 +91,7 @@ func TestGenerateLayout(t *testing.T) {
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
 		{"channel last slice", Case{Slice: true, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{97, 1, 13}, []int64{19, 2}, false},
 		{"off", Case{Inputs: Placement{Offset: 1}, Outputs: Placement{RowGap: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
-		{"channel last apart", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
+		{"channel last with row gaps", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
@@ -118,19 +118,19 @@ func TestGenerateLayout(t *testing.T) {
 	}
 }
 
-// Backward's x, dout and dx lie each as the case says of it.
+// Each of backward's x, dout and dx has its own placement.
 func TestGenerateGradientPlacement(t *testing.T) {
 	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Dout: Placement{Offset: 2, RowGap: 4}}}
 	p := generate(t, "causal_conv1d_bwd", c)
-	for name, want := range map[string]struct{ off, apart int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
+	for name, want := range map[string]struct{ off, rowStride int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
 		v := p.Tensor(name)
-		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off || !slices.Equal(v.Strides(), []int64{2*want.apart + 7, want.apart, 1}) {
+		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off || !slices.Equal(v.Strides(), []int64{2*want.rowStride + 7, want.rowStride, 1}) {
 			t.Errorf("%s: %d elements off, strides %v", name, off, v.Strides())
 		}
 	}
 }
 
-// What lies around an input must spoil the result of whoever reads it.
+// A kernel that reads the memory around an input must compute a wrong result.
 func TestInputsAreSurroundedByNaNs(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
 		c := caseWithAllArguments()
@@ -219,7 +219,7 @@ func isType[E error](err error) bool {
 	return ok
 }
 
-// Tensors that a person supplies make the problem that their case makes.
+// Given tensors make the same problem as their case.
 func TestFromTensorsMatchesGenerate(t *testing.T) {
 	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
 	emptyBias := Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
@@ -263,7 +263,7 @@ func checkSameReference(t *testing.T, p, q *Problem) {
 	}
 }
 
-// An argument updated in place is compared with what was in it before the call.
+// The reference reads an argument updated in place before the call.
 func TestUpdatedInPlace(t *testing.T) {
 	op := operator{
 		name: "accumulate",

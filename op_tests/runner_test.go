@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// writeReference is an operator that writes what the reference says into the outputs
-// among args, which stand where p's stand.
+// writeReference writes the reference's results into the outputs among args, which are in the
+// order of p.Args.
 func writeReference(t *testing.T, p *Problem, args []any) {
 	t.Helper()
 	want, err := p.Reference()
@@ -46,7 +46,7 @@ func TestReferencePasses(t *testing.T) {
 	}
 }
 
-// Each mistake must fail, and say what it was.
+// Each mistake must fail with its description.
 func TestMistakesFail(t *testing.T) {
 	write := func(o *tensor.Tensor, at int64, b byte) {
 		raw, _ := o.Storage().Bytes()
@@ -90,7 +90,7 @@ func TestMistakesFail(t *testing.T) {
 	}
 }
 
-// A truncating bfloat16 store is within the field's tolerance, but not ideal.
+// A truncating bfloat16 store is within the tolerance but not ideal.
 func TestTruncationIsBeyondIdeal(t *testing.T) {
 	p := generate(t, "causal_conv1d_fwd", Case{DType: tensor.BFloat16, Conv1d: Conv1d{Batch: 1, Dim: 8, Seqlen: 64, Width: 4}})
 	want, err := p.Reference()
@@ -110,7 +110,7 @@ func TestTruncationIsBeyondIdeal(t *testing.T) {
 	}
 }
 
-// States are copies: the last bit counts.
+// States are copies and compare bit by bit.
 func TestStatesAreExact(t *testing.T) {
 	p := generate(t, "causal_conv1d_fwd", Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 9, Width: 3, WithFinal: true}})
 	writeReference(t, p, p.Args)
@@ -150,7 +150,7 @@ func TestOverflowToInfinityIsRight(t *testing.T) {
 	}
 }
 
-// memoryDevice is a device of its own: copies of host tensors, counted.
+// memoryDevice is a device that copies host tensors and counts the copies.
 type memoryDevice struct{ live int }
 
 func (m *memoryDevice) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) { m.live++; return copyOf(t) }

@@ -19,9 +19,9 @@ var specialInputs = map[string][]string{
 }
 
 // TestSpecialValues places infinities and NaN at the starts and ends of rows and sequences and
-// around the ends of tiles, in one argument at a time. An output is special where the float64
-// reference says so: where a product with the special value exists, the zeros before a row
-// included, and nowhere else.
+// around the ends of tiles, in one argument at a time. An output must be special exactly where the
+// float64 reference is: where a product with the special value exists, including the zeros before
+// a row.
 func TestSpecialValues(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
@@ -33,14 +33,15 @@ func TestSpecialValues(t *testing.T) {
 					}
 				}
 				if t.Failed() {
-					t.FailNow() // one case shows the fault, the others would bury it
+					t.FailNow() // further cases mostly repeat the failure
 				}
 			}
 		})
 	}
 }
 
-// specialCases are in both layouts, narrow and wide, with and without everything that chooses another kernel.
+// specialCases are in both layouts, narrow and wide, with and without each option that selects
+// another kernel.
 func specialCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case
@@ -66,7 +67,7 @@ func specialCases() []optests.Case {
 }
 
 // checkSpecial replaces one value in most rows of the named argument and runs the problem.
-func (g target) checkSpecial(t *testing.T, op string, c optests.Case, name string, turn int) {
+func (g target) checkSpecial(t *testing.T, op string, c optests.Case, name string, variant int) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {
@@ -81,7 +82,7 @@ func (g target) checkSpecial(t *testing.T, op string, c optests.Case, name strin
 	if name == "bias" || op == "causal_conv1d_varlen_states" || v.Rank() == 2 && op == "causal_conv1d_update" {
 		row = 1 // the last dimension is that of channels
 	}
-	replaceInRows(values, row, specialPositions(t, p, row), turn)
+	replaceInRows(values, row, specialPositions(t, p, row), variant)
 	if err := p.Replace(name, values); err != nil {
 		t.Fatal(err)
 	}
@@ -90,22 +91,22 @@ func (g target) checkSpecial(t *testing.T, op string, c optests.Case, name strin
 		t.Fatal(err)
 	}
 	if !optests.Passed(results) {
-		t.Errorf("special %s, turn %d: %s: %v", name, turn, p, results)
+		t.Errorf("special %s, variant %d: %s: %v", name, variant, p, results)
 	}
 }
 
-// replaceInRows puts a special value at one of the spots of two rows out of three.
-func replaceInRows(values []float64, row int, spots []int, turn int) {
+// replaceInRows puts a special value at one of the positions of two rows out of three.
+func replaceInRows(values []float64, row int, positions []int, variant int) {
 	special := []float64{math.Inf(1), math.NaN(), math.Inf(-1)}
 	for r := range len(values) / row {
-		if k := r + turn; k%3 > 0 {
-			values[r*row+spots[k%len(spots)]] = special[k/3%3]
+		if k := r + variant; k%3 > 0 {
+			values[r*row+positions[k%len(positions)]] = special[k/3%3]
 		}
 	}
 }
 
-// specialPositions are positions of a row of n: its start and its end as far as the filter reaches, and both
-// sides of where vectors, tiles, chunks, and sequences end.
+// specialPositions are positions of a row of n: its start and its end as far as the filter
+// reaches, and both sides of the ends of vectors, tiles, chunks and sequences.
 func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 	t.Helper()
 	w := int(p.Case.Width)
@@ -129,8 +130,8 @@ func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 	return slices.DeleteFunc(slices.Compact(all), func(i int) bool { return i < 0 || i >= n })
 }
 
-// TestSubnormals holds sums of subnormal numbers of each type to the last bit, and those with SiLU
-// to the last but one: no instruction set may take them for 0.
+// TestSubnormals compares sums of subnormal numbers of each type exactly, and those with SiLU up
+// to the last bit: no instruction set may flush them to 0.
 func TestSubnormals(t *testing.T) {
 	target := open(t)
 	smallest := map[tensor.DType]float64{tensor.Float32: 0x1p-149, tensor.Float16: 0x1p-24, tensor.BFloat16: 0x1p-133}
@@ -154,8 +155,8 @@ func TestSubnormals(t *testing.T) {
 	}
 }
 
-// checkSubnormal passes multiples of unit, the smallest number of the type, through a filter of one tap
-// of 1, the latest. The gradient of SiLU is taken at 0, where it is 1/2.
+// checkSubnormal passes multiples of unit, the smallest number of the type, through a filter whose
+// only tap is 1 at the current position. The gradient of SiLU is taken at 0, where it is 1/2.
 func (g target) checkSubnormal(t *testing.T, op string, c optests.Case, argument string, unit float64) {
 	t.Helper()
 	p, err := optests.Generate(op, c)

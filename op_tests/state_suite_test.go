@@ -12,7 +12,7 @@ import (
 
 var statefulOps = []string{"causal_conv1d_update", "causal_conv1d_varlen_fwd", "causal_conv1d_varlen_states"}
 
-// stateCases are small, so that an emulated device can run them too.
+// stateCases are small enough for an emulated device.
 func stateCases() []optests.Case {
 	sizes := []optests.Case{
 		{Conv1d: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}}, {Conv1d: optests.Conv1d{Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true}},
@@ -31,9 +31,8 @@ func stateCases() []optests.Case {
 	return cases
 }
 
-// decodingCases are one position each, with states no longer than the filter needs:
-// on a GPU that has a kernel of its own, for what lies in whole vectors and what
-// does not.
+// decodingCases have one position of each sequence and states no longer than the filter needs. On
+// a GPU they have a kernel of their own, vectorized and not.
 func decodingCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	dims := []int64{16, 528, 8, 5}
@@ -64,10 +63,10 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Sequences that share a slot run in the order of the batch, on every device.
+// Sequences that share a slot run in batch order on every device.
 func (g target) checkSharedSlots(t *testing.T) {
 	for op, indices := range map[string]string{"causal_conv1d_update": "conv_state_indices", "causal_conv1d_varlen_fwd": "cache_indices"} {
-		many := make([]float64, 700) // more than a GPU's threads look at once, each two 350 apart
+		many := make([]float64, 700) // more than a GPU's threads compare at once; i and i+350 share a slot
 		for i := range many {
 			many[i] = float64(i % 350)
 		}
@@ -84,8 +83,8 @@ func (g target) checkSharedSlots(t *testing.T) {
 	}
 }
 
-// Whatever the index tensors hold, nothing but out and states is written, and all
-// of them is. What out is where starts decrease is nobody's promise.
+// Invalid values in index tensors change nothing but out and states, and every element of these is
+// written. Where starts decrease, the values of out are unspecified.
 func (g target) checkInvalidIndices(t *testing.T) {
 	const low, high = -1 << 31, 1<<31 - 1
 	wild := map[string][][]float64{
@@ -118,8 +117,8 @@ func (g target) checkInvalidIndices(t *testing.T) {
 	}
 }
 
-// One position after another through the state gives what forward gives at once,
-// whether the state shifts or goes round.
+// Updates with one position at a time give the results of forward, for shifting and for circular
+// states.
 func (g target) checkStepByStep(t *testing.T) {
 	const batch, dim, seqlen, width, length = 2, 5, 11, 4, 6
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
@@ -147,8 +146,8 @@ func (g target) checkStepByStep(t *testing.T) {
 	}
 }
 
-// Packed sequences give what each gives in a call of its own, also when they
-// are handed over in two parts.
+// Packed sequences give the results of separate calls, and so do two calls with half of each
+// sequence.
 func (g target) checkOneCallPerSequence(t *testing.T) {
 	const dim, width = 5, 4
 	starts := []int64{0, 1, 3, 3, 12, 30}
@@ -174,7 +173,7 @@ func (g target) checkOneCallPerSequence(t *testing.T) {
 	}
 }
 
-// inTwoParts runs the first half of each sequence, then the rest from its state.
+// inTwoParts runs the first half of each sequence, then the second half from its state.
 func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []int64) map[string]*tensor.Tensor {
 	t.Helper()
 	var out map[string]*tensor.Tensor
@@ -194,7 +193,7 @@ func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []i
 	return out
 }
 
-// What an entry point refuses, and how it says so.
+// checkRefusals tests the errors of the entry points.
 func (g target) checkRefusals(t *testing.T) {
 	f32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float32, shape...) }
 	i32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Int32, shape...) }
@@ -231,10 +230,10 @@ func (g target) checkRefusals(t *testing.T) {
 	}
 }
 
-// States more than 2^31 elements apart, along each dimension in turn.
-func TestFarStates(t *testing.T) {
+// TestLargeStateStrides tests states with strides of more than 2^31 elements, along each dimension.
+func TestLargeStateStrides(t *testing.T) {
 	if *deviceFlag != "cpu" && !*largeStridesFlag {
-		t.Skip("on a GPU this takes tens of gigabytes of memory that is really there: ask for it with -far")
+		t.Skip("a GPU needs tens of gigabytes of physical memory for it: run it with -large-strides")
 	}
 	target := open(t)
 	for name, strides := range map[string][]int64{"slot": {offsetBeyond32Bits, 9, 1}, "dim": {20, offsetBeyond32Bits, 1}, "length": {3, 1, offsetBeyond32Bits}} {

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// reference computes what the problem's outputs should be, its inputs replaced.
+// reference replaces inputs and returns the expected outputs.
 func reference(t *testing.T, p *Problem, replace map[string][]float64) map[string][]float64 {
 	t.Helper()
 	for name, v := range replace {
@@ -95,7 +95,7 @@ func TestVarlenStatesByHand(t *testing.T) {
 	closeTo(t, "states", want["states"], []float64{2, 3, 4, 20, 30, 40, 0, 0, 5, 0, 0, 50, 0, 0, 0, 0, 0, 0}, 0)
 }
 
-// What the generators promise: every kind of sequence and of slot turns up.
+// The generators make every kind of sequence and of slot.
 func TestStateInputsCoverUnusualValues(t *testing.T) {
 	c := Case{Conv1d: Conv1d{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}}
 	slots, seen := make([]float64, c.Batch), map[string]int{}

@@ -23,7 +23,7 @@ var (
 	deviceFlag       = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
 )
 
-// TestSuite holds every operator to the reference over the standard grid.
+// TestSuite compares every operator with the reference over the standard grid.
 func TestSuite(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
@@ -31,7 +31,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestEdges holds every operator to the reference at the sizes that break kernels.
+// TestEdges compares every operator with the reference at the edge cases.
 func TestEdges(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
@@ -43,8 +43,9 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// Rows of whole vectors, of all widths that have kernels of their own, with as many waves a
-// channel and channels a block as a GPU's kernel for small problems has, and one more; some further apart than they are long.
+// TestVectorizedRows tests rows of whole vectors at all widths with specialized kernels: as many
+// waves a channel and channels a block as a GPU's kernel for small problems has, and one more;
+// some rows have gaps.
 func TestVectorizedRows(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -85,8 +86,8 @@ func TestVectorizedRows(t *testing.T) {
 	}
 }
 
-// Sequence numbers, of all widths that have kernels of their own, in both layouts: few channels and many, for whole warps or not, and
-// rows of few positions, of whole vectors and of others.
+// TestSequenceNumbers tests sequence numbers at all widths with specialized kernels, in both
+// layouts: few and many channels, whole warps and not, and short rows, of whole vectors and not.
 func TestSequenceNumbers(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -108,13 +109,14 @@ func TestSequenceNumbers(t *testing.T) {
 	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_fwd", slices.Values(cases)) })
 }
 
-// Activations that lie anywhere while weights are packed, for each width that has kernels for such: one of x, dout and what is
-// written off or with its rows further apart, all of them, alike or not, and whole vectors with three distances.
+// TestPlacements tests activations at every placement with compact weights, at each width with
+// kernels for it: one of x, dout and the output with an offset or a row gap, all of them with
+// equal or different ones, and whole vectors with three row gaps.
 func TestPlacements(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case
-	for n, lie := range [][3]optests.Placement{
+	for n, at := range [][3]optests.Placement{
 		{{}, {}, {}}, {{Offset: 1}, {Offset: 1}, {Offset: 1}}, {{Offset: 1}, {}, {}}, {{}, {Offset: 1}, {}}, {{}, {}, {Offset: 1}},
 		{{RowGap: 1}, {RowGap: 1}, {RowGap: 1}}, {{RowGap: 1}, {}, {}}, {{}, {RowGap: 1}, {}}, {{}, {}, {RowGap: 1}},
 		{{RowGap: 8}, {RowGap: 16}, {RowGap: 24}}, {{Offset: 1}, {Offset: 2}, {Offset: 3}}, {{Offset: 3, RowGap: 2}, {Offset: 2, RowGap: 3}, {Offset: 1, RowGap: 2}},
@@ -125,9 +127,9 @@ func TestPlacements(t *testing.T) {
 				for layout := range optests.Layout(2) {
 					i := len(cases)
 					cases = append(cases, optests.Case{
-						DType: types[(n+int(width)+i/14)%3], Inputs: lie[0], Outputs: lie[2], Seed: uint64(i),
+						DType: types[(n+int(width)+i/14)%3], Inputs: at[0], Outputs: at[2], Seed: uint64(i),
 						Conv1d: optests.Conv1d{
-							Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout, Dout: lie[1], SiLU: i%3 > 0,
+							Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout, Dout: at[1], SiLU: i%3 > 0,
 							NoBias: i%7 == 1, WithSeqIdx: i%5 == 4,
 						},
 					})
@@ -136,7 +138,7 @@ func TestPlacements(t *testing.T) {
 		}
 	}
 	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_fwd", slices.Values(cases)) })
-	// Sums over few positions of one channel are near nothing too often to be judged by how many are off.
+	// Sums over a few positions of one channel often cancel; checkIdeal does not apply to them.
 	many := slices.DeleteFunc(cases, func(c optests.Case) bool { return c.Dim < 3 })
 	t.Run("causal_conv1d_bwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_bwd", slices.Values(many)) })
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// target is a place where operators run.
+// target is a registry and a runner for one device.
 type target struct {
 	reg    *registry.Registry
 	runner optests.Runner
 }
 
-// sharedCache is the cache folder of all tests: the kernels are compiled once. The
-// processes that tests start find it in AITER_JIT_DIR.
+// sharedCache is the cache folder of all tests, so that the kernels are compiled once. Child
+// processes find it in AITER_JIT_DIR.
 var sharedCache string
 
 func TestMain(m *testing.M) {
@@ -86,15 +86,15 @@ func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
 	return r.Devices.ToDevice(t, r.dev)
 }
 
-// checkIdeal reports every case that is not as good as float32 sums rounded once.
+// checkIdeal reports every case that is less accurate than float32 sums rounded once.
 func (g target) checkIdeal(t *testing.T, op string, cases iter.Seq[optests.Case]) {
 	start, n, failed := time.Now(), 0, 0
-	for trial := range g.runner.RunCases(op, cases) {
+	for result := range g.runner.RunCases(op, cases) {
 		n++
-		if trial.Ideal() {
+		if result.Ideal() {
 			continue
 		}
-		t.Error(trial)
+		t.Error(result)
 		if failed++; failed == 10 {
 			t.Fatalf("stopped after %d failures in %d cases", failed, n)
 		}
@@ -123,7 +123,7 @@ func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor 
 	return out
 }
 
-// outputs runs the case once and returns the bits of what came out.
+// outputs runs the case once and returns the bytes of the outputs.
 func (g target) outputs(t *testing.T, op string, c optests.Case) map[string][]byte {
 	t.Helper()
 	p, err := optests.Generate(op, c)

@@ -122,7 +122,7 @@ func transposed(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	return out
 }
 
-// row is a (dim, n) tensor as (1, dim, n).
+// row views a (dim, n) tensor as (1, dim, n).
 func row(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	t.Helper()
 	shape, strides := append([]int64{1}, v.Shape()...), append([]int64{0}, v.Strides()...)
@@ -133,7 +133,7 @@ func row(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	return out
 }
 
-// joined puts (dim, n) tensors side by side.
+// joined concatenates (dim, n) tensors along n.
 func joined(t *testing.T, parts []*tensor.Tensor) *tensor.Tensor {
 	t.Helper()
 	n := int64(0)
@@ -149,7 +149,7 @@ func joined(t *testing.T, parts []*tensor.Tensor) *tensor.Tensor {
 	return out
 }
 
-// checkNear compares outputs that two kernels may sum and round each in its way.
+// checkNear compares outputs of two kernels, which may sum and round in different orders.
 func checkNear(t *testing.T, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	tol := map[tensor.DType]float64{tensor.Float32: 1e-5, tensor.Float16: 2e-3, tensor.BFloat16: 1.6e-2}[got.DType()]
@@ -162,7 +162,7 @@ func checkNear(t *testing.T, what string, got, want *tensor.Tensor) {
 	}
 }
 
-// checkSame compares values, to the last bit.
+// checkSame compares values exactly.
 func checkSame(t *testing.T, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	if g, w := floats(t, got), floats(t, want); !slices.Equal(g, w) {

@@ -41,7 +41,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// A problem for timing has the arguments that a random one has, laid out alike.
+// A problem for timing has the arguments and the layouts of a random one.
 func TestGenerateForTiming(t *testing.T) {
 	for _, op := range Operators() {
 		for _, c := range []Case{

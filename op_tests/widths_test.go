@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// widths are all filters up to a few more taps than any kernel's stack has room for, and those
-// around and beyond the widest one that rows are computed with.
+// widths are all widths up to a few more than any kernel's stack array holds, and those around and
+// above the largest one for which rows are computed at once.
 func widths() []int64 {
 	var all []int64
 	for w := range int64(40) {
@@ -18,9 +18,9 @@ func widths() []int64 {
 	return append(all, 63, 64, 65, 100)
 }
 
-// TestWidths holds every operator to the reference at every width, in both layouts, with and
-// without SiLU, at lengths around those of vectors, tiles and chunks. The other properties of a
-// case take turns.
+// TestWidths compares every operator with the reference at every width, in both layouts, with and
+// without SiLU, at lengths around those of vectors, tiles and chunks. The other options vary from
+// case to case.
 func TestWidths(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Operators() {
@@ -56,16 +56,16 @@ func widthCases() []optests.Case {
 	return cases
 }
 
-// checkTolerance reports the cases with an output beyond its tolerance. Of a wide filter's sums some are
-// near nothing, so that they are not held to one rounding.
+// checkTolerance reports the cases with an output beyond its tolerance. Sums of wide filters can
+// cancel; they need not be ideal.
 func (g target) checkTolerance(t *testing.T, op string, cases []optests.Case) {
 	t.Helper()
 	failed := 0
-	for trial := range g.runner.RunCases(op, slices.Values(cases)) {
-		if trial.OK() {
+	for result := range g.runner.RunCases(op, slices.Values(cases)) {
+		if result.OK() {
 			continue
 		}
-		t.Error(trial)
+		t.Error(result)
 		if failed++; failed == 10 {
 			t.Fatalf("stopped after %d failures", failed)
 		}
