@@ -41,7 +41,7 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		"causal_conv1d_varlen_fwd":    "out x weight bias use_silu query_start_loc conv_states cache_indices has_initial_state pad_slot_id",
 		"causal_conv1d_varlen_states": "states x cu_seqlens",
 	}
-	for _, op := range Operators() {
+	for _, op := range Conv1dOperators() {
 		p := generate(t, op, caseWithAllArguments())
 		if got := strings.Join(p.ArgNames, " "); got != want[op] {
 			t.Errorf("%s takes %s, want %s", op, got, want[op])
@@ -223,7 +223,7 @@ func isType[E error](err error) bool {
 func TestFromTensorsMatchesGenerate(t *testing.T) {
 	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
 	emptyBias := Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
-	for _, op := range Operators() {
+	for _, op := range Conv1dOperators() {
 		for _, c := range []Case{caseWithAllArguments(), bare, emptyBias} {
 			p := generate(t, op, c)
 			given := map[string]any{}

@@ -28,8 +28,12 @@ func writeReference(t *testing.T, p *Problem, args []any) {
 
 func TestReferencePasses(t *testing.T) {
 	for _, op := range Operators() {
-		for c := range conv1dGrid().Sample(100, 2000, 1) {
-			if c.Batch*c.Dim*c.Seqlen > 20000 {
+		grid, err := StandardGrid(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := range grid.Sample(100, 2000, 1) {
+			if c.Elements() > 20000 {
 				continue
 			}
 			p := generate(t, op, c)

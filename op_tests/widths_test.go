@@ -18,12 +18,12 @@ func widths() []int64 {
 	return append(all, 63, 64, 65, 100)
 }
 
-// TestWidths compares every operator with the reference at every width, in both layouts, with and
+// TestWidths compares every causal_conv1d operator with the reference at every width, in both layouts, with and
 // without SiLU, at lengths around those of vectors, tiles and chunks. The other options vary from
 // case to case.
 func TestWidths(t *testing.T) {
 	target := open(t)
-	for _, op := range optests.Operators() {
+	for _, op := range optests.Conv1dOperators() {
 		t.Run(op, func(t *testing.T) { target.checkTolerance(t, op, widthCases()) })
 	}
 }
