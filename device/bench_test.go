@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/device"
 )
 
-// BenchmarkDriver measures what the wrappers add; the machine's GPU if it has
-// one, else a fake library.
+// BenchmarkDriver measures the overhead of the wrappers, on the machine's GPU or on a fake
+// library.
 func BenchmarkDriver(b *testing.B) {
 	drv, err := device.OpenCUDA(device.CUDALibraries(os.Getenv)...)
 	var missing *device.UnavailableError

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// binding asks for a C function by name.
+// binding is a C function to look up by name.
 type binding struct {
 	to   *routine
 	name string
@@ -26,8 +26,8 @@ func bind(lib *dl.Library, list []binding) error {
 	return nil
 }
 
-// openLibrary prefers one that the process has already: two versions of a
-// vendor's runtime in one process would not know each other's memory.
+// openLibrary prefers a library that the process has loaded: two versions of a vendor's runtime in
+// one process do not share their memory.
 func openLibrary(v target.Vendor, names []string) (*dl.Library, error) {
 	if lib, err := dl.First(dl.Local|dl.Loaded, names...); err == nil {
 		return lib, nil
@@ -39,14 +39,14 @@ func openLibrary(v target.Vendor, names []string) (*dl.Library, error) {
 	return lib, nil
 }
 
-// cString reads a C string out of a buffer that it ends in.
+// cString returns the C string at the beginning of a buffer.
 func cString(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s
 }
 
-// parseTarget takes what a vendor's library says. A device that is newer than
-// the known ones is still a device.
+// parseTarget parses the name that a vendor's library reports. An unknown name is a newer device,
+// not an error.
 func parseTarget(name string) (target.Target, error) {
 	t, err := target.Parse(name)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 
 // Info describes one device.
 type Info struct {
-	Name   string        // as its vendor calls it, such as "NVIDIA H200"
-	Target target.Target // what code is built for to run on it
+	Name   string        // the vendor's name, such as "NVIDIA H200"
+	Target target.Target // the target of code for the device
 	Memory int64         // bytes, 0 if unknown
-	Index  int           // place among the driver's devices
+	Index  int           // among the driver's devices
 }
 
 // Stream is a queue of work on one device. The zero handle is the device's
@@ -35,11 +35,10 @@ type Region struct {
 // Whole returns the region of all bytes of s.
 func Whole(s *tensor.Storage) Region { return Region{Storage: s, Size: s.Size()} }
 
-// Driver is the devices of one type. All methods may be called by several
-// goroutines; none needs a particular OS thread. They return *ClosedError after
-// Close, *IndexError for a device that is not there, *tensor.FreedError for
-// freed memory, *RegionError for memory of another device or a size that does
-// not fit, and *Error when the vendor's library reports one.
+// Driver gives access to the devices of one type. All methods may be called by several goroutines;
+// none needs a particular OS thread. They return *ClosedError after Close, *IndexError for a
+// device that does not exist, *tensor.FreedError for freed memory, *RegionError for memory of
+// another device or a size that does not fit, and *Error when the vendor's library reports one.
 type Driver interface {
 	Describer
 	Memory
@@ -50,30 +49,28 @@ type Driver interface {
 	Close() error
 }
 
-// Describer says which devices there are.
+// Describer lists the devices.
 type Describer interface {
 	Vendor() target.Vendor
 	Type() tensor.DeviceType
-	// Library is the name that the vendor's library was opened by; "" for the host.
+	// Library is the name by which the vendor's library was opened; "" for the host.
 	Library() string
 	// Count is the number of devices; their indices begin with 0.
 	Count() int
 	Info(dev int) (Info, error)
 }
 
-// Memory allocates and copies. Copies other than CopyAsync have happened when
-// they return, and come after work queued before on the default stream and on
-// streams made by NewStream. Streams that other libraries made non-blocking
-// must be synchronized first.
+// Memory allocates and copies. Copies other than CopyAsync are complete when they return; they run
+// after the work that was queued earlier on the default stream and on streams made by NewStream.
+// Synchronize streams that other libraries made non-blocking first.
 type Memory interface {
 	// Alloc returns n bytes of device memory with arbitrary contents, aligned to
 	// 256 bytes on GPUs and to 64 on the host. They stay until Free.
 	Alloc(dev int, n int64) (*tensor.Storage, error)
-	// AllocHost returns n bytes of host memory that the devices reach directly
-	// (pinned), which CopyAsync needs to overlap with other work. Free gives it back.
+	// AllocHost returns n bytes of pinned host memory, which the devices access directly. CopyAsync
+	// needs it to overlap with other work. Free frees it.
 	AllocHost(n int64) (*tensor.Storage, error)
-	// Free gives back memory of Alloc or AllocHost, once. Other memory is an
-	// *OwnerError.
+	// Free frees memory of Alloc or AllocHost, once. The error for other memory is an *OwnerError.
 	Free(s *tensor.Storage) error
 	// CopyToDevice copies all of src to the beginning of dst.
 	CopyToDevice(dst *tensor.Storage, src []byte) error
@@ -84,36 +81,34 @@ type Memory interface {
 	CopyDevice(dst, src *tensor.Storage) error
 	// Memset sets every byte.
 	Memset(dst *tensor.Storage, value byte) error
-	// CopyAsync queues a copy on a stream. Both regions have the same size and are
-	// on the stream's device or the host. They must stay alive, and not be
-	// freed, until the stream got that far.
+	// CopyAsync queues a copy on a stream. Both regions have the same size and are on the stream's
+	// device or the host. They must not be freed until the stream has executed the copy.
 	CopyAsync(s Stream, dst, src Region) error
 }
 
-// Queue orders work in time.
+// Queue orders the work of a device.
 type Queue interface {
-	// NewStream makes a stream that is ordered with the default stream, as
-	// streams are by default.
+	// NewStream makes a stream that synchronizes with the default stream.
 	NewStream(dev int) (Stream, error)
-	// DestroyStream gives back a stream of NewStream, once; queued work still runs.
+	// DestroyStream destroys a stream of NewStream, once; queued work still runs.
 	DestroyStream(s Stream) error
-	// Synchronize waits for all work queued on the stream so far. Errors of
-	// kernels queued before show here.
+	// Synchronize waits for all work queued on the stream so far. It returns the errors of kernels
+	// queued earlier.
 	Synchronize(s Stream) error
 	// SynchronizeDevice waits for all work queued on a device so far.
 	SynchronizeDevice(dev int) error
 	// NewEvent makes an event that can be recorded on streams of the device.
 	NewEvent(dev int) (*Event, error)
-	// DestroyEvent gives back an event, once.
+	// DestroyEvent destroys an event, once.
 	DestroyEvent(e *Event) error
-	// Record makes the event happen when the work queued on the stream so far is
-	// done. Recording it again forgets the time before.
+	// Record queues the event behind the work queued on the stream so far. Recording again replaces
+	// the earlier time.
 	Record(e *Event, s Stream) error
 	// Wait makes work queued later on the stream wait for the event.
 	Wait(s Stream, e *Event) error
 	// SynchronizeEvent waits until the event has happened.
 	SynchronizeEvent(e *Event) error
-	// Elapsed is the time from one event to the other, both recorded before; it
-	// waits for the second. The resolution of GPUs is about 1 us.
+	// Elapsed is the time between two recorded events; it waits for the second. The resolution of GPUs
+	// is about 1 us.
 	Elapsed(from, to *Event) (time.Duration, error)
 }

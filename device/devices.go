@@ -11,7 +11,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Options say where to look for devices. The zero value is right for a program.
+// Options configure Open. The zero value suits a program.
 type Options struct {
 	// Env looks up environment variables; nil is os.Getenv.
 	Env func(string) string
@@ -34,7 +34,7 @@ type Devices struct {
 	opened []Driver
 }
 
-// Open returns the machine's devices. Nothing is loaded yet.
+// Open returns the machine's devices. It loads no library.
 func Open(opts Options) (*Devices, error) {
 	if opts.Env == nil {
 		opts.Env = os.Getenv
@@ -59,7 +59,7 @@ func Open(opts Options) (*Devices, error) {
 	return d, nil
 }
 
-// open holds the lock, so that Close sees every driver.
+// open holds the lock, so that Close closes every driver.
 func (d *Devices) open(with func(...string) (Driver, error), libraries []string) (Driver, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,8 +93,8 @@ func (d *Devices) Driver(t tensor.DeviceType) (Driver, error) {
 	return nil, &TypeError{Type: t}
 }
 
-// Target returns what code for a device is built for. The errors are those of
-// Driver and *IndexError.
+// Target returns the target for which code for a device is built. The errors are those of Driver
+// and *IndexError.
 func (d *Devices) Target(dev tensor.Device) (target.Target, error) {
 	drv, err := d.Driver(dev.Type)
 	if err != nil {
@@ -118,8 +118,7 @@ func (d *Devices) Close() error {
 	return errors.Join(errs...)
 }
 
-// New allocates a row-major tensor on a device, with arbitrary contents. Free
-// gives it back.
+// New allocates a row-major tensor on a device, with arbitrary contents. Free frees it.
 func (d *Devices) New(dev tensor.Device, dt tensor.DType, shape ...int64) (*tensor.Tensor, error) {
 	n, err := tensor.ByteSize(dt, shape...)
 	if err != nil {
@@ -136,9 +135,8 @@ func (d *Devices) New(dev tensor.Device, dt tensor.DType, shape ...int64) (*tens
 	return tensor.View(s, dt, shape, nil, 0)
 }
 
-// Free gives back the memory that t views; other views of it are then invalid.
-// Memory of a driver's AllocHost goes back to that driver: a view of it is on the
-// host, whose driver has an *OwnerError for it.
+// Free frees the memory of t; other views of it become invalid. Memory of a driver's AllocHost
+// must be freed by that driver: a view of it is on the host, whose driver returns an *OwnerError.
 func (d *Devices) Free(t *tensor.Tensor) error {
 	drv, err := d.Driver(t.Device().Type)
 	if err != nil {
@@ -152,9 +150,9 @@ func (d *Devices) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) {
 	return d.ToDevice(t, tensor.Host())
 }
 
-// ToDevice copies the whole storage of t to memory of dev and returns the view
-// of it with t's shape, strides and offset. The copy has happened when it
-// returns; it is made even if t is on dev already. Free gives it back.
+// ToDevice copies the whole storage of t to memory of dev and returns a view of the copy with t's
+// shape, strides and offset. The copy is complete when it returns; it is made even if t is on dev
+// already. Free frees it.
 func (d *Devices) ToDevice(t *tensor.Tensor, dev tensor.Device) (*tensor.Tensor, error) {
 	drv, err := d.Driver(dev.Type)
 	if err != nil {
@@ -171,8 +169,7 @@ func (d *Devices) ToDevice(t *tensor.Tensor, dev tensor.Device) (*tensor.Tensor,
 	return tensor.View(dst, t.DType(), t.Shape(), t.Strides(), t.Offset())
 }
 
-// copyStorage takes the direct way where there is one. Between vendors the
-// bytes go through the host.
+// copyStorage copies directly if it can. Between vendors the bytes pass through the host.
 func (d *Devices) copyStorage(to Driver, dst, src *tensor.Storage) error {
 	if src.Device().Type == to.Type() {
 		return to.CopyDevice(dst, src)

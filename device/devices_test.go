@@ -101,7 +101,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// all gives one device of every kind, on fake libraries.
+// all returns one device of every type, on fake libraries.
 func all(t *testing.T) (*device.Devices, []tensor.Device) {
 	t.Helper()
 	d := devices(t, device.Options{HIPLibraries: []string{fake(t, "fakehip")}, CUDALibraries: []string{fake(t, "fakecuda")}})
@@ -110,7 +110,7 @@ func all(t *testing.T) (*device.Devices, []tensor.Device) {
 	}
 }
 
-// A view with odd strides goes from every kind of device to every other.
+// A view with odd strides is copied between devices of all types.
 func TestToDevice(t *testing.T) {
 	d, devs := all(t)
 	base, err := tensor.FromFloat32([]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 3, 4)
@@ -203,7 +203,7 @@ func TestLibraryNames(t *testing.T) {
 	}
 }
 
-// TestMachine goes through everything on the GPUs that this machine has.
+// TestMachine tests the GPUs of this machine.
 func TestMachine(t *testing.T) {
 	d, err := device.Open(device.Options{})
 	must(t, err)

@@ -19,7 +19,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
 }
 
-// UnavailableError says why there is no driver of a vendor on this machine.
+// UnavailableError is the error for a vendor without a driver on this machine.
 type UnavailableError struct {
 	Vendor  target.Vendor
 	Tried   []string // libraries looked for
@@ -44,7 +44,7 @@ func provider(v target.Vendor) string {
 	return "NVIDIA driver"
 }
 
-// IndexError says that a driver has no device of that number.
+// IndexError is the error for a device index that a driver does not have.
 type IndexError struct {
 	Type         tensor.DeviceType
 	Index, Count int
@@ -57,14 +57,14 @@ func (e *IndexError) Error() string {
 	return fmt.Sprintf("there is no device %s:%d: expected 0 to %d", e.Type, e.Index, e.Count-1)
 }
 
-// TypeError says that no driver exists for a type of device.
+// TypeError is the error for a type of device without a driver.
 type TypeError struct{ Type tensor.DeviceType }
 
 func (e *TypeError) Error() string {
 	return fmt.Sprintf("no driver for devices of type %s: expected cpu, cuda or rocm", e.Type)
 }
 
-// RegionError says that memory cannot take part in a call.
+// RegionError is the error for memory that a call cannot use.
 type RegionError struct {
 	Call   string // the method
 	What   string // "source", "destination", "size"
@@ -76,7 +76,7 @@ func (e *RegionError) Error() string {
 	return fmt.Sprintf("%s: %s is %s, expected %s", e.Call, e.What, e.Got, e.Expect)
 }
 
-// OwnerError says that something given back was not made by the driver.
+// OwnerError is the error for an object that the driver did not make or that was freed.
 type OwnerError struct {
 	Call   string // the method
 	What   string // "storage", "stream", "event"
@@ -88,7 +88,7 @@ func (e *OwnerError) Error() string {
 		e.Call, e.What, e.Device)
 }
 
-// EventError says that an event is not in the state a call needs.
+// EventError is the error for an event in the wrong state.
 type EventError struct {
 	Call   string
 	Reason string
@@ -96,7 +96,7 @@ type EventError struct {
 
 func (e *EventError) Error() string { return e.Call + ": " + e.Reason }
 
-// ClosedError says that a driver or the devices were closed before the call.
+// ClosedError is the error for a call after Close.
 type ClosedError struct{ What string }
 
 func (e *ClosedError) Error() string { return e.What + " was closed: open it again to use it" }

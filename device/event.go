@@ -16,10 +16,10 @@ type Event struct {
 	at       atomic.Pointer[time.Time] // the host's events have no handle
 }
 
-// Device is where the event can be recorded.
+// Device is the device whose streams can record the event.
 func (e *Event) Device() tensor.Device { return e.dev }
 
-// check refuses events that were given back, or belong to another driver.
+// check refuses destroyed events and events of another driver.
 func (e *Event) check(call string, t tensor.DeviceType) error {
 	if e == nil {
 		return &EventError{Call: call, Reason: "there is no event: make one with NewEvent"}
@@ -33,7 +33,7 @@ func (e *Event) check(call string, t tensor.DeviceType) error {
 	return nil
 }
 
-// checkTimed verifies that two events have times to compare.
+// checkTimed verifies that both events were recorded.
 func checkTimed(t tensor.DeviceType, from, to *Event) error {
 	if err := errorsFirst(from.check("Elapsed", t), to.check("Elapsed", t)); err != nil {
 		return err

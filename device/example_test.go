@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A tensor goes to a device and comes back. Replace tensor.Host() by a GPU,
-// tensor.Device{Type: tensor.ROCM, ID: 1} say, where there is one.
+// The example copies a tensor to a device and back. With a GPU, replace tensor.Host() by
+// tensor.Device{Type: tensor.ROCM, ID: 1}, for example.
 func ExampleDevices() {
 	devices, err := device.Open(device.Options{})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/internal/dl"
 )
 
-// fake compiles testdata/NAME.c, a vendor library over host memory. Each call
-// gives a library of its own, so that counts and devices do not mix.
+// fake compiles testdata/NAME.c, a vendor library over host memory. Each call makes another
+// library, so that tests do not share devices.
 func fake(t testing.TB, name string, flags ...string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -26,7 +26,7 @@ func fake(t testing.TB, name string, flags ...string) string {
 	return lib
 }
 
-// ask calls a function of a fake library that the driver does not know of.
+// ask calls a function of a fake library that the vendor's library does not have.
 func ask(t testing.TB, lib, fn string, args ...uintptr) int {
 	t.Helper()
 	l, err := dl.Open(lib, dl.Local)
@@ -59,8 +59,8 @@ func closeDriver(t testing.TB, drv device.Driver) {
 	}
 }
 
-// real opens the machine's driver, or skips; with the variable set, a missing
-// one is a failure.
+// real opens the machine's driver. Without one the test is skipped, or fails if the variable is
+// set.
 func real(t testing.TB, open opener, libraries []string, required string) device.Driver {
 	t.Helper()
 	drv, err := open(libraries...)

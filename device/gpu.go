@@ -10,16 +10,15 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// routine is a C function of a vendor's library. Its tail is added to the
-// arguments of every call: HIP names the direction of a copy with an argument,
-// CUDA by the function.
+// routine is a C function of a vendor's library. Its tail is appended to the arguments of every
+// call: HIP has an argument for the direction of a copy, CUDA one function for each direction.
 type routine struct {
 	name string
 	fn   uintptr
 	tail []uintptr
 }
 
-// routines are the calls that HIP and CUDA have in common but for their names.
+// routines are the functions that HIP and CUDA have in common under different names.
 type routines struct {
 	malloc, free, mallocHost, freeHost          routine
 	toDevice, toHost, within, memset            routine
@@ -28,17 +27,17 @@ type routines struct {
 	record, elapsed, syncDevice                 routine
 }
 
-// vendor is what differs between HIP and CUDA.
+// vendor is the part that differs between HIP and CUDA.
 type vendor interface {
 	// enter makes a device the current one of this OS thread.
 	enter(dev int) error
 	// peer copies between two devices.
 	peer(dst, src *tensor.Storage) error
-	// async queues a copy of n bytes, any way, on a stream.
+	// async queues a copy of n bytes, in any direction, on a stream.
 	async(dst, src, n, stream uintptr) error
 	// failure turns a code other than 0 into an error.
 	failure(call string, code int32) error
-	// leave gives back what enter acquired.
+	// leave releases what enter acquired.
 	leave() error
 }
 
@@ -53,8 +52,8 @@ type gpu struct {
 
 	state  sync.RWMutex // held for reading by running calls
 	closed bool
-	// copying is held for reading by copies and for writing by Free, so that a
-	// storage cannot go while a copy reads it.
+	// copying is held for reading by copies and for writing by Free, so that no storage is freed while
+	// a copy reads it.
 	copying sync.RWMutex
 
 	mu      sync.Mutex
@@ -65,19 +64,19 @@ type gpu struct {
 
 var _ Driver = (*gpu)(nil)
 
-// infoResult keeps the error of one device apart from the others.
+// infoResult is the result for one device: an error of one device does not hide the others.
 type infoResult struct {
 	info Info
 	err  error
 }
 
-// allocation says how a storage is given back.
+// allocation is the device of a storage and the function that frees it.
 type allocation struct {
 	dev  int
 	free routine
 }
 
-// newGPU takes a library that is ready for calls and describes its devices.
+// newGPU returns a driver without devices; describe adds them.
 func newGPU(v target.Vendor, kind tensor.DeviceType, lib string) *gpu {
 	return &gpu{
 		vendor: v, kind: kind, lib: lib,
@@ -87,7 +86,7 @@ func newGPU(v target.Vendor, kind tensor.DeviceType, lib string) *gpu {
 	}
 }
 
-// describe asks for every device once; devices do not change while we run.
+// describe queries every device once; the devices of a process do not change.
 func (g *gpu) describe(count int, ask func(dev int) (Info, error)) {
 	for i := range count {
 		info, err := ask(i)
@@ -114,9 +113,9 @@ func (g *gpu) checkIndex(dev int) error {
 	return nil
 }
 
-// on runs work on an OS thread whose current device is dev. Both vendors keep
-// the current device, and HIP its last error, per thread, and goroutines move
-// between threads, so every call sets it and stays where it did.
+// on runs work on an OS thread whose current device is dev. Both vendors keep the current device,
+// and HIP its last error, per thread, and goroutines move between threads: every call sets the
+// device and stays on its thread.
 func (g *gpu) on(dev int, work func() error) error {
 	g.state.RLock()
 	defer g.state.RUnlock()
@@ -157,8 +156,8 @@ func check(v vendor, r routine, args ...uintptr) error {
 	return nil
 }
 
-// settle waits for the default stream: the vendors' plain copies and memsets
-// may return before they are done, which streams of others would not notice.
+// settle waits for the default stream: the vendors' plain copies and memsets may return early, and
+// non-blocking streams do not wait for them.
 func (g *gpu) settle() error { return g.call(g.c.syncStream, 0) }
 
 func (g *gpu) device(dev int) tensor.Device {

@@ -15,8 +15,8 @@ func (g *gpu) AllocHost(n int64) (*tensor.Storage, error) {
 	return g.alloc(0, n, tensor.Host(), g.c.mallocHost, g.c.freeHost)
 }
 
-// alloc makes memory that belongs to dev's context and is addressed as where.
-// Nothing is asked of the library for 0 bytes; the address is 0 then.
+// alloc allocates memory in dev's context; where is the device of the storage. It does not call
+// the library for 0 bytes; the address is then 0.
 func (g *gpu) alloc(dev int, n int64, where tensor.Device, malloc, free routine) (*tensor.Storage, error) {
 	if n < 0 {
 		return nil, &RegionError{Call: "Alloc", What: "size", Got: fmt.Sprint(n), Expect: "0 or more"}
@@ -56,7 +56,7 @@ func (g *gpu) Free(s *tensor.Storage) error {
 	})
 }
 
-// owned finds a storage in the books.
+// owned returns the allocation of a storage of this driver.
 func (g *gpu) owned(s *tensor.Storage) (allocation, error) {
 	if err := s.Check(); err != nil {
 		return allocation{}, err
@@ -187,7 +187,7 @@ func checkRegion(s Stream, what string, r Region) error {
 	return nil
 }
 
-// errorsFirst returns the first error there is.
+// errorsFirst returns the first error that is not nil.
 func errorsFirst(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

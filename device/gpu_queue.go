@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// checkStream refuses streams of other drivers; the zero handle is fine.
+// checkStream refuses streams of other drivers; it accepts the zero handle.
 func (g *gpu) checkStream(call string, s Stream) error {
 	if s.Device.Type != g.kind {
 		return &OwnerError{Call: call, What: "stream", Device: s.Device}
@@ -41,7 +41,8 @@ func (g *gpu) DestroyStream(s Stream) error {
 	})
 }
 
-// takeStream takes a stream out of the books; only one of several callers can.
+// takeStream removes a stream from the driver's list; it succeeds for one of several concurrent
+// callers.
 func (g *gpu) takeStream(s Stream) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +94,8 @@ func (g *gpu) DestroyEvent(e *Event) error {
 	})
 }
 
-// takeEvent takes an event out of the books; only one of several callers can.
+// takeEvent removes an event from the driver's list; it succeeds for one of several concurrent
+// callers.
 func (g *gpu) takeEvent(e *Event) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

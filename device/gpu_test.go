@@ -106,7 +106,7 @@ func TestDriverErrors(t *testing.T) {
 	}
 }
 
-// An error of ours must not be found by an operator's hipGetLastError later.
+// An error of the driver must not remain for an operator's hipGetLastError.
 func TestHIPLastErrorIsCleared(t *testing.T) {
 	lib := fake(t, "fakehip")
 	drv := openFake(t, device.OpenHIP, lib)
@@ -120,7 +120,7 @@ func TestHIPLastErrorIsCleared(t *testing.T) {
 	}
 }
 
-// The vendors' plain copies may return early; ours wait for the default stream.
+// The vendors' plain copies may return early; the driver's wait for the default stream.
 func TestCopiesSettle(t *testing.T) {
 	lib := fake(t, "fakecuda")
 	drv := openFake(t, device.OpenCUDA, lib)
@@ -237,8 +237,7 @@ func TestPinnedMemoryIsNotTheHostDrivers(t *testing.T) {
 	}
 }
 
-// Close in the middle of other calls: each either happens or says that the
-// driver is closed, and nothing is left behind.
+// Close during other calls: each call succeeds or returns *ClosedError, and nothing leaks.
 func TestCloseWhileBusy(t *testing.T) {
 	lib := fake(t, "fakehip")
 	drv := openFake(t, device.OpenHIP, lib)

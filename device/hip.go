@@ -19,8 +19,8 @@ const (
 	hipDefault        = 4 // by the addresses
 )
 
-// hipLayout says where hipDeviceProp_t keeps what we read. The structure
-// changed with ROCM 6, which got a new function and kept the old one.
+// hipLayout is the place of fields in hipDeviceProp_t. ROCm 6 changed the structure: it has a new
+// function and keeps the old one.
 type hipLayout struct{ name, memory, arch int }
 
 const (
@@ -129,7 +129,7 @@ func hipRoutines(c *routines) []binding {
 	}
 }
 
-// bindProperties prefers ROCM 6's function. The plain name is ROCM 5's layout
+// bindProperties prefers ROCm 6's function. The function without a suffix returns ROCm 5's layout
 // in every version: newer headers redirect it with a macro.
 func (h *hip) bindProperties(lib *dl.Library) error {
 	h.layout = hipLayout{name: 0, memory: 288, arch: 1160}
@@ -166,8 +166,8 @@ func (h *hip) async(dst, src, n, stream uintptr) error {
 	return check(h, h.copyAsync, dst, src, n, hipDefault, stream)
 }
 
-// failure also clears the thread's last error, which an operator that checks its
-// launch with hipGetLastError would take for its own.
+// failure also clears the thread's last error; otherwise an operator that checks its launch with
+// hipGetLastError would report it.
 func (h *hip) failure(call string, code int32) error {
 	dl.Call(h.lastError.fn)
 	return &Error{

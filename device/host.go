@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// host is the Driver of the CPU: one device, memory of Go's heap. Its streams
-// do their work at once.
+// host is the Driver of the CPU: one device with memory of Go's heap. Its streams run work
+// immediately.
 type host struct{ info Info }
 
 var _ Driver = (*host)(nil)
@@ -45,7 +45,7 @@ func (h *host) Alloc(dev int, n int64) (*tensor.Storage, error) {
 
 func (h *host) AllocHost(n int64) (*tensor.Storage, error) { return h.Alloc(0, n) }
 
-// Free marks the storage; the collector takes the memory when nobody sees it.
+// Free marks the storage as freed; the garbage collector frees the memory.
 func (h *host) Free(s *tensor.Storage) error {
 	if !s.Managed() {
 		return &OwnerError{Call: "Free", What: "storage", Device: s.Device()}
@@ -56,7 +56,7 @@ func (h *host) Free(s *tensor.Storage) error {
 	return nil
 }
 
-// hostBytes gives the first n bytes of host memory.
+// hostBytes returns the first n bytes of host memory.
 func hostBytes(call string, s *tensor.Storage, n int64) ([]byte, error) {
 	if !s.Device().IsHost() {
 		return nil, &RegionError{Call: call, What: "memory", Got: "on " + s.Device().String(), Expect: "on the host"}
@@ -171,7 +171,7 @@ func (h *host) Elapsed(from, to *Event) (time.Duration, error) {
 	return to.at.Load().Sub(*from.at.Load()), nil
 }
 
-// Close does nothing: the host stays.
+// Close does nothing.
 func (h *host) Close() error { return nil }
 
 // cpuName is the processor's name, as /proc/cpuinfo has it on x86, or "cpu".

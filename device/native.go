@@ -11,11 +11,10 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Native returns what code for this machine is built for: each distinct target
-// once, AMD GPUs first, in device order, and cpu alone when there is no GPU. No
-// process is started; AMD GPUs are read from the kernel driver's files where
-// there are any. A vendor library that is missing or finds no device counts as
-// no GPU; Driver tells the reason.
+// Native returns the targets of this machine: each distinct one once, AMD GPUs first, in device
+// order, and cpu alone without a GPU. It starts no process and prefers the AMD kernel driver's
+// files to the HIP library. A vendor library that is missing or finds no device counts as no GPU;
+// Driver returns the reason.
 func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
 	found, err := d.kfd()
 	if err != nil {
@@ -41,8 +40,7 @@ func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
 	return distinct(found), nil
 }
 
-// kfd reads the kernel driver's files. That there are none, or none that may be
-// read, only means that it cannot help.
+// kfd reads the kernel driver's files. Missing or unreadable files are no error.
 func (d *Devices) kfd() ([]target.Target, error) {
 	found, err := target.FromKFD(d.opts.KFD)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -51,7 +49,7 @@ func (d *Devices) kfd() ([]target.Target, error) {
 	return found, err
 }
 
-// targets asks a vendor's library.
+// targets queries a vendor's library.
 func (d *Devices) targets(t tensor.DeviceType) ([]target.Target, error) {
 	drv, err := d.Driver(t)
 	var missing *UnavailableError

@@ -26,7 +26,7 @@ func TestCUDA(t *testing.T) {
 	suite(t, real(t, device.OpenCUDA, device.CUDALibraries(os.Getenv), "AITER_TEST_CUDA"))
 }
 
-// suite is what every driver must do.
+// suite is the tests that every driver must pass.
 func suite(t *testing.T, drv device.Driver) {
 	for name, test := range map[string]func(*testing.T, device.Driver){
 		"describe": testDescribe, "copies": testCopies, "memset": testMemset, "async": testAsync,
@@ -258,8 +258,8 @@ func testStreams(t *testing.T, drv device.Driver) {
 	}
 }
 
-// testConcurrent moves goroutines between threads and devices: a call that ran
-// on a thread with another current device would fail in a real library.
+// testConcurrent moves goroutines between threads and devices: a call on a thread with another
+// current device would fail in a real library.
 func testConcurrent(t *testing.T, drv device.Driver) {
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -13,7 +13,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// inBackground builds in a manager of its own; the function waits for the end.
+// inBackground builds in another manager; the function waits for the end.
 func (b *bench) inBackground(change ...func(*jit.Options)) func() error {
 	m := b.manager(change...)
 	done := make(chan error, 1)
@@ -27,14 +27,25 @@ func (b *bench) inBackground(change ...func(*jit.Options)) func() error {
 // started waits until the compiler script has run n times.
 func (b *bench) started(n int) {
 	b.t.Helper()
-	for range 1000 {
+	waitFor(b.t, "the compiler", func() bool {
 		data, _ := os.ReadFile(b.count)
-		if strings.Count(string(data), "\n") >= n {
-			return
+		return strings.Count(string(data), "\n") >= n
+	})
+}
+
+// stepSeen signals the first event of a step.
+type stepSeen struct {
+	step jit.Step
+	seen chan struct{}
+}
+
+func (s stepSeen) Observe(e jit.Event) {
+	if e.Step == s.step {
+		select {
+		case s.seen <- struct{}{}:
+		default:
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	b.t.Fatal("the compiler does not start")
 }
 
 func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
@@ -42,16 +53,23 @@ func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
 		b := newBench(t)
 		b.build()
 		b.compiles()
-		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { sleep 1; exit 1; }; exit 0;; esac"
+		dir := t.TempDir()
+		failed, proceed := filepath.Join(dir, "failed"), filepath.Join(dir, "proceed")
+		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { : > " + failed + "; while ! test -e " + proceed + "; do sleep 0.02; done; exit 1; }; exit 0;; esac"
 		b.compiler(slow)
 		b.build()
 		b.compiles()
 		b.write("include/only_a.h", "#error broken\n")
 		first := b.inBackground()
 		b.started(1)
-		time.Sleep(300 * time.Millisecond) // it has read the broken header, and fails later
+		waitFor(t, "the compiler's failure", exists(failed)) // of which the build does not know yet
 		b.write("include/only_a.h", "#define ONLY_A 9\n")
-		second := b.inBackground()
+		waiting := stepSeen{step: jit.Waiting, seen: make(chan struct{}, 1)}
+		second := b.inBackground(func(o *jit.Options) { o.Observer = waiting })
+		<-waiting.seen
+		if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if err := first(); err == nil {
 			t.Error("the broken header compiled")
 		}
@@ -87,8 +105,29 @@ func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
 	})
 }
 
-// TestEditsWhileCompiling has files change between the start of the compiler
-// and its end: the build must give what building again would give.
+// waitForTick waits until a new file below dir gets a later time than those that exist.
+func waitForTick(t *testing.T, dir string) {
+	t.Helper()
+	probe := filepath.Join(dir, "tick")
+	modified := func() time.Time {
+		if err := os.WriteFile(probe, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ModTime()
+	}
+	first := modified()
+	waitFor(t, "the clock of the filesystem", func() bool { return modified().After(first) })
+	if err := os.Remove(probe); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEditsWhileCompiling changes files between the start of the compiler and its
+// end: the build must give the library of a later build.
 func TestEditsWhileCompiling(t *testing.T) {
 	tests := []struct{ name, header, edit string }{
 		{"written", "include/only_a.h", "printf '#define ONLY_A 7\\n' > %s"},
@@ -106,7 +145,7 @@ func TestEditsWhileCompiling(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n"+demoOp)
-			time.Sleep(50 * time.Millisecond) // files that look freshly written are compiled twice
+			waitForTick(t, b.root) // files as new as the compile are compiled twice
 			once := filepath.Join(t.TempDir(), "once")
 			edit := strings.ReplaceAll(tt.edit, "%s", header)
 			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")

@@ -16,7 +16,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// wantValue builds and checks what the library computes.
+// wantValue builds and checks the value that the library computes.
 func (b *bench) wantValue(what string, want int) jit.Result {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), demo(b.t))
@@ -39,8 +39,8 @@ func (b *bench) cacheFiles() (files []string) {
 	return append(files, filepath.Join(b.cacheDir, "CACHEDIR.TAG"))
 }
 
-// TestAnyFileDamaged flips a bit in each file of the cache, one after another,
-// and cuts each short: the right library comes out.
+// TestAnyFileDamaged flips a bit in each file of the cache, one after another, and
+// cuts some short: the build gives the right library.
 func TestAnyFileDamaged(t *testing.T) {
 	b := oneUnitBench(t)
 	first := b.wantValue("cold", 3)
@@ -55,8 +55,9 @@ func TestAnyFileDamaged(t *testing.T) {
 	if len(files) < 10 {
 		t.Fatalf("only %v are in the cache", files)
 	}
+	random := newRandom(t)
 	for _, file := range files {
-		for name, damage := range damages() {
+		for _, d := range damages(random) {
 			if err := errors.Join(os.RemoveAll(b.cacheDir), os.CopyFS(b.cacheDir, os.DirFS(whole)), os.Chmod(b.cacheDir, 0o700)); err != nil {
 				t.Fatal(err)
 			}
@@ -64,45 +65,51 @@ func TestAnyFileDamaged(t *testing.T) {
 			if err != nil || len(data) == 0 { // a lock file of the remembered digests
 				continue
 			}
-			if err := os.WriteFile(file, damage(data), 0o600); err != nil {
+			if err := os.WriteFile(file, d.do(data), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			rel, _ := filepath.Rel(b.cacheDir, file)
-			if res := b.wantValue(rel+" "+name, 3); res.Artifact.Digest != first.Artifact.Digest {
-				t.Errorf("%s %s: another library", rel, name)
+			if res := b.wantValue(rel+" "+d.name, 3); res.Artifact.Digest != first.Artifact.Digest {
+				t.Errorf("%s %s: another library", rel, d.name)
 			}
 		}
 	}
 }
 
-// damages are ways to spoil a file: at one random place, or with -every-part
-// at more of them.
-func damages() map[string]func([]byte) []byte {
-	flip := func(at func(n int) int) func([]byte) []byte {
-		return func(data []byte) []byte {
-			data[at(len(data))] ^= 1 << rand.IntN(8)
+// damage is a way to spoil the content of a file.
+type damage struct {
+	name string
+	do   func([]byte) []byte
+}
+
+// damages are at one random place, or with -every-part at more of them. They are a
+// list, so that a seed determines which random number each of them draws.
+func damages(random *rand.Rand) []damage {
+	flip := func(name string, at func(n int) int) damage {
+		return damage{name, func(data []byte) []byte {
+			data[at(len(data))] ^= 1 << random.IntN(8)
 			return data
-		}
+		}}
 	}
-	cut := func(at func(n int) int) func([]byte) []byte {
-		return func(data []byte) []byte { return data[:at(len(data))] }
+	cut := func(name string, at func(n int) int) damage {
+		return damage{name, func(data []byte) []byte { return data[:at(len(data))] }}
 	}
-	all := map[string]func([]byte) []byte{"flipped anywhere": flip(rand.IntN)}
-	if *everyPart || rand.IntN(3) == 0 {
-		all["cut anywhere"] = cut(rand.IntN)
+	all := []damage{flip("flipped anywhere", random.IntN)}
+	if *everyPart || random.IntN(3) == 0 {
+		all = append(all, cut("cut anywhere", random.IntN))
 	}
 	if *everyPart {
 		first, last := func(int) int { return 0 }, func(n int) int { return n - 1 }
-		all["flipped first"], all["flipped last"], all["emptied"], all["cut last"] = flip(first), flip(last), cut(first), cut(last)
+		all = append(all, flip("flipped first", first), flip("flipped last", last), cut("emptied", first), cut("cut last", last))
 		for i := range 10 {
-			all[fmt.Sprint("flipped again ", i)], all[fmt.Sprint("cut again ", i)] = flip(rand.IntN), cut(rand.IntN)
+			all = append(all, flip(fmt.Sprint("flipped again ", i), random.IntN), cut(fmt.Sprint("cut again ", i), random.IntN))
 		}
 	}
 	return all
 }
 
-// TestUnreadableFiles makes the disk answer EIO: the kernel's own, of a file
-// that cannot be read at its beginning, mounted in the place of each.
+// TestUnreadableFiles mounts a file whose beginning the kernel refuses to read (EIO)
+// over each file, as a faulty disk would.
 func TestUnreadableFiles(t *testing.T) {
 	b := oneUnitBench(t)
 	b.mounted("mode=0700,size=16m")
@@ -135,14 +142,14 @@ func TestUnreadableFiles(t *testing.T) {
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "quarantine", "*")); len(left) != 0 {
-		t.Errorf("put aside for a fault of the disk: %v", left)
+		t.Errorf("quarantined for a fault of the disk: %v", left)
 	}
 	b.noLitter()
 	t.Logf("%d builds failed, the others worked around it", failed)
 }
 
-// TestDiskFullAnywhere gives the cache a little more room each time, so that
-// it is full at another step of the build.
+// TestDiskFullAnywhere gives the cache a little more space each time, so that each
+// time another step of the build fails.
 func TestDiskFullAnywhere(t *testing.T) {
 	b := oneUnitBench(t)
 	b.mounted("mode=0700,size=64k")
@@ -179,7 +186,7 @@ func TestDiskFullAnywhere(t *testing.T) {
 	b.noTrace()
 }
 
-// TestFewDescriptors builds in processes that may open a few files only.
+// TestFewDescriptors builds in processes that may open only a few files.
 func TestFewDescriptors(t *testing.T) {
 	b := oneUnitBench(t)
 	b.build()
@@ -207,8 +214,8 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
-// TestTimesJump sets every time in the cache and the tree to the past and the
-// future, as after the clock was wrong.
+// TestTimesJump sets every time in the cache and the tree to the past and to the
+// future, as a wrong clock does.
 func TestTimesJump(t *testing.T) {
 	b := newBench(t)
 	first := b.wantValue("cold", 3)
@@ -240,8 +247,8 @@ func TestTimesJump(t *testing.T) {
 	}
 }
 
-// TestClockSetWhileCompiling has a header change behind the compiler's back
-// while the clock that stamps files is wrong.
+// TestClockSetWhileCompiling changes a header after the compiler has read it, while
+// the clock that stamps files is wrong.
 func TestClockSetWhileCompiling(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

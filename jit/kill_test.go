@@ -20,7 +20,35 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-var kills = flag.Int("kills", 6, "how often a builder or a compiler is killed")
+var (
+	kills    = flag.Int("kills", 6, "how often a builder or a compiler is killed")
+	seedFlag = flag.Uint64("seed", 0, "seed of random kills and damage; 0 for a new one, which the test prints")
+)
+
+// newRandom returns the test's random numbers and prints their seed.
+func newRandom(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	for seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("random numbers of -seed=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// waitFor waits until the condition holds.
+func waitFor(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+func exists(path string) func() bool {
+	return func() bool { _, err := os.Stat(path); return err == nil }
+}
 
 // call loads a library and calls its function demo_a.
 func call(path string) (int, error) {
@@ -36,8 +64,8 @@ func call(path string) (int, error) {
 	return int(int32(dl.Call(f))), nil
 }
 
-// worksBelow lists the processes whose temporary files lie below a folder, of
-// all, or of those with a parent. Compilers are known by that.
+// worksBelow lists the processes whose TMPDIR is below a folder, which compilers'
+// is; with a parent only its children.
 func worksBelow(dir string, parent int) []int {
 	var pids []int
 	entries, _ := os.ReadDir("/proc")
@@ -65,7 +93,7 @@ func parentOf(pid int) int {
 	return n
 }
 
-// firstStep notes when a build first does something for a unit.
+// firstStep sends the time of the first event of a unit.
 type firstStep struct{ at chan time.Time }
 
 func (f firstStep) Observe(e jit.Event) {
@@ -77,25 +105,26 @@ func (f firstStep) Observe(e jit.Event) {
 	}
 }
 
-// toll is what a run of TestKills has seen.
-type toll struct {
+// killCounts are the results of a run of TestKills.
+type killCounts struct {
 	builders, compilers int // killed
 	orphans             int
 	slowest             time.Duration
 }
 
-// TestKills kills builders and compilers at random moments while others wait.
-// Nothing bad is ever loaded, the next build starts at once, and leaves nothing
-// of the dead behind. Its long version: -kills=1000.
+// TestKills kills builders and compilers at random moments while others wait. No
+// wrong library is loaded, the next build starts at once, and nothing of the killed
+// processes remains. Its long version: -kills=1000.
 func TestKills(t *testing.T) {
 	b := newBench(t)
 	if *kills > 100 { // a compiler that works for longer, so that more of the kills meet one
 		b.write("src/a.cpp", "#include <string>\n"+testFiles["src/a.cpp"])
 	}
 	b.build()
-	var sum toll
+	var sum killCounts
+	random := newRandom(t)
 	for i := range *kills {
-		b.killRound(i, &sum)
+		b.killRound(i, random, &sum)
 		if t.Failed() {
 			t.Fatalf("in round %d", i)
 		}
@@ -107,7 +136,7 @@ func TestKills(t *testing.T) {
 	}
 }
 
-func (b *bench) killRound(i int, sum *toll) {
+func (b *bench) killRound(i int, random *rand.Rand, sum *killCounts) {
 	b.t.Helper()
 	// Another value for each round; now and then the kill finds a link only.
 	b.write("include/only_a.h", fmt.Sprintf("#define ONLY_A %d\n", 10+i))
@@ -121,20 +150,20 @@ func (b *bench) killRound(i int, sum *toll) {
 			b.t.Fatal(err)
 		}
 	}
-	for range rand.IntN(2) * 500 { // every second kill comes when somebody has begun to compile
+	// Every second kill happens after a compiler has started.
+	for end := time.Now().Add(time.Duration(random.IntN(2)) * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if len(worksBelow(b.cacheDir, 0)) > 0 {
 			break
 		}
-		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+	time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // the random moment
 	compilers := worksBelow(b.cacheDir, 0)
 	if i%2 == 0 && len(compilers) > 0 {
-		if syscall.Kill(compilers[rand.IntN(len(compilers))], syscall.SIGKILL) == nil {
+		if syscall.Kill(compilers[random.IntN(len(compilers))], syscall.SIGKILL) == nil {
 			sum.compilers++
 		}
 	} else {
-		// Of those who build, when there is one: waiters are killed too, at times.
+		// A builder if one has a compiler, else perhaps a waiting process.
 		victim := procs[0].Process.Pid
 		for _, p := range procs {
 			if len(worksBelow(b.cacheDir, p.Process.Pid)) > 0 {
@@ -160,8 +189,9 @@ func (b *bench) killRound(i int, sum *toll) {
 	b.noTrace()
 }
 
-// checkSurvivor checks what a process says that was not killed, or too late:
-// the right value, or that a compiler was killed.
+// checkSurvivor checks the output of a process that was not killed, or too late: the
+// right value, or the error of a killed compiler. It reports whether the process was
+// killed.
 func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
 	b.t.Helper()
 	ended, exited := err.(*exec.ExitError)
@@ -179,8 +209,8 @@ func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
 	return false
 }
 
-// noTrace checks that nothing of a dead builder is left: no stage, temporary
-// file, lock that is held, process, or file found corrupt.
+// noTrace checks that nothing of a killed builder remains: no staging folder,
+// temporary file, held lock, process or quarantined file.
 func (b *bench) noTrace() {
 	b.t.Helper()
 	b.noLitter()
@@ -190,7 +220,7 @@ func (b *bench) noTrace() {
 		}
 	}
 	if pids := worksBelow(b.cacheDir, 0); len(pids) != 0 {
-		b.t.Errorf("compilers of the dead still run: %v", pids)
+		b.t.Errorf("compilers of killed builders still run: %v", pids)
 	}
 	store, err := cache.Open(b.cacheDir, cache.Options{})
 	if err != nil {
@@ -207,8 +237,8 @@ func (b *bench) noTrace() {
 	}
 }
 
-// TestOrphansOfAKilledBuilder has the compiler start a process that outlives
-// both: the next build ends it.
+// TestOrphansOfAKilledBuilder: the next build ends a process that the compiler
+// started and that outlives both.
 func TestOrphansOfAKilledBuilder(t *testing.T) {
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
@@ -217,12 +247,7 @@ func TestOrphansOfAKilledBuilder(t *testing.T) {
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 {
-		if _, err := os.Stat(pidFile); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitFor(t, "the compiler's child", exists(pidFile))
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

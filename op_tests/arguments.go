@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// checkNames verifies that every given argument is one of the operator's, and of
-// the right kind.
+// checkNames verifies that the operator has every given argument, and that each is
+// of the right kind.
 func (op operator) checkNames(given args) error {
 	var names []string
 	for _, a := range op.args {
@@ -44,8 +44,8 @@ func (a argument) kindName() string {
 	return fmt.Sprintf("%T", a.value(Case{}))
 }
 
-// fits verifies a given tensor's shape and its kind of elements. Finer points of
-// type are the operator's own to refuse.
+// fits verifies a given tensor's shape and that its elements are floats or not. The
+// operator itself checks which floats it accepts.
 func (a argument) fits(c Case, t *tensor.Tensor) error {
 	if slices.Equal(t.Shape(), a.shape(c)) && (t.DType() == a.dtype(c) || isFloat(t.DType()) && isFloat(a.dtype(c))) {
 		return nil
@@ -53,10 +53,10 @@ func (a argument) fits(c Case, t *tensor.Tensor) error {
 	return &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: fmt.Sprintf("%s%v", t.DType(), t.Shape())}
 }
 
-// describe is the tensor that the case expects, such as "float16[2 64 128]".
+// describe is the tensor that the case needs, such as "float16[2 64 128]".
 func (a argument) describe(c Case) string { return fmt.Sprintf("%s%v", a.dtype(c), a.shape(c)) }
 
-// ranked is a given tensor of so many dimensions, which are called shape.
+// ranked returns a given tensor of this rank; shape names its dimensions in errors.
 func (a args) ranked(name string, rank int, shape string) (*tensor.Tensor, error) {
 	t := a.tensor(name)
 	if t == nil {
@@ -68,7 +68,7 @@ func (a args) ranked(name string, rank int, shape string) (*tensor.Tensor, error
 	return t, nil
 }
 
-// named puts the operator's name into an *ArgumentError, and before any other.
+// named sets the operator of an *ArgumentError and prefixes other errors with it.
 func (op operator) named(err error) error {
 	if e, ok := errors.AsType[*ArgumentError](err); ok {
 		e.Op = op.name

@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// launchConfig and launchSource are an operator that launches an empty kernel n
-// times: what a C++ program pays for a launch.
+// launchConfig and launchSource are an operator that launches an empty kernel n times. Its time is
+// that of a launch from C++.
 const launchConfig = `
 [module.module_launch]
 include = ["csrc/include"]
@@ -42,9 +42,8 @@ static Status launch(TensorView x, int64_t n) {
 AITER_EXPORT(launch, launch, arg("x"), arg("n"))
 `
 
-// BenchmarkCall is the host's time for calling an operator on a GPU, beside that
-// of launching an empty kernel from C++, in turn. "of-goal" is the difference over
-// the 2 us that it may be at most.
+// BenchmarkCall measures the host's time for calling an operator on a GPU and, in turn, for
+// launching an empty kernel from C++. "of-goal" is the difference divided by its goal of 2 us.
 //
 //	go test ./op_tests -run '^$' -bench Call -device=cuda:0
 func BenchmarkCall(b *testing.B) {
@@ -53,7 +52,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Fatal(err)
 	}
 	if dev.IsHost() {
-		b.Skip("nothing is launched on the host: -device=cuda:0 or rocm:0")
+		b.Skip("needs a GPU: -device=cuda:0 or -device=rocm:0")
 	}
 	reg := openLaunch(b)
 	run := optests.Runner{Device: remote{reg.Devices(), dev}}
@@ -80,11 +79,11 @@ func BenchmarkCall(b *testing.B) {
 	launches := caller(b, reg, "launch", []any{x, batch})
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_update"} {
 		b.Run(op, func(b *testing.B) {
-			p, err := optests.Generate(op, optests.Case{Batch: 1, Dim: 64, Seqlen: 64, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.BFloat16})
+			p, err := optests.Generate(op, optests.Case{DType: tensor.BFloat16, WeightDType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 1, Dim: 64, Seqlen: 64, Width: 4, SiLU: true}})
 			if err != nil {
 				b.Fatal(err)
 			}
-			placed, err := run.Place(p)
+			placed, err := run.Upload(p)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -109,7 +108,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// caller returns a call of the operator, after the first.
+// caller calls the operator once and returns a function that calls it again.
 func caller(b *testing.B, reg *registry.Registry, name string, args []any) func() {
 	b.Helper()
 	op, err := reg.Lookup(name)
@@ -126,7 +125,7 @@ func caller(b *testing.B, reg *registry.Registry, name string, args []any) func(
 	return call
 }
 
-// openLaunch opens a registry of the project's operators and the launching one.
+// openLaunch opens a registry of the project's operators and of the launch operator.
 func openLaunch(b *testing.B) *registry.Registry {
 	b.Helper()
 	root := b.TempDir()

@@ -8,112 +8,96 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Layout says which dimension of a (batch, dim, seqlen) tensor has stride 1.
-type Layout int
-
-const (
-	// ChannelFirst keeps a channel's positions together: seqlen has stride 1.
-	ChannelFirst Layout = iota
-	// ChannelLast keeps a position's channels together: dim has stride 1.
-	ChannelLast
-)
-
-// String is the layout as the command line spells it.
-func (l Layout) String() string {
-	if l == ChannelLast {
-		return "channel_last"
-	}
-	return "channel_first"
-}
-
-// ParseLayout reads channel_first or channel_last.
-func ParseLayout(s string) (Layout, error) {
-	switch s {
-	case "channel_first":
-		return ChannelFirst, nil
-	case "channel_last":
-		return ChannelLast, nil
-	}
-	return 0, &CaseError{Field: "layout", Got: s, Expected: "channel_first or channel_last"}
-}
-
-// Case describes one problem. Sizes count elements and may be 0, except Width,
-// which is at least 1. The zero value of an optional field is its usual choice.
+// Case describes one problem. The fields of Case itself apply to operators of
+// every family; an operator reads the sizes and options of its own family alone.
+// The zero value of an optional field is its default.
 type Case struct {
-	Batch, Dim, Seqlen, Width int64
+	DType       tensor.DType // activations; default float32
+	WeightDType tensor.DType // weight; default DType
+	BiasDType   tensor.DType // bias; default WeightDType
+	GradDType   tensor.DType // gradients of weight and bias; default WeightDType
 
-	DType       tensor.DType // activations; zero means float32
-	WeightDType tensor.DType // weight; zero means DType
-	BiasDType   tensor.DType // bias; zero means WeightDType
-	GradDType   tensor.DType // dweight and dbias; zero means WeightDType
-
-	Layout Layout
-	SiLU   bool
-	NoBias bool
-	// EmptyBias passes a bias of no elements, which means the same as none.
-	EmptyBias bool
-
-	// WithSeqIdx packs several sequences, and some padding, into each row.
-	WithSeqIdx bool
-	// WithStates is WithInitial and WithFinal together.
-	WithStates bool
-	// WithInitial passes initial_states, and asks backward for their gradient.
-	WithInitial bool
-	// WithFinal asks forward for final states, and gives backward their gradient.
-	WithFinal bool
-
-	// State is for the operators that keep states from call to call.
-	State State
-
-	// Slice lays every tensor out as a slice of a larger buffer: odd strides,
-	// pointers aligned to an element only.
+	// Slice makes every tensor a slice of a larger buffer: odd strides, pointers
+	// aligned to an element only.
 	Slice bool
-	// Read and Written are where the activations lie that are read and written, Dout where backward's
-	// dout does, which is not as Read says; the weights lie as ever.
-	Read, Dout, Written Lie
-	// Mixed gives the outputs the layout that the inputs do not have.
-	Mixed bool
-	Seed  uint64
+	// Inputs and Outputs place the activations that are read and written.
+	Inputs, Outputs Placement
+	// Seed determines the random inputs.
+	Seed uint64
+
+	// The sizes and options of each family.
+	Conv1d
 }
 
-// Lie is how an activation lies in memory: so many elements off alignment, its rows, or in channel-last its positions,
-// so many further apart than what they have.
-type Lie struct{ Off, Apart int64 }
+// Placement is where an activation lies in its storage.
+type Placement struct {
+	Offset int64 // elements between an aligned address and the first element
+	RowGap int64 // elements between rows, or between positions in channel-last
+}
 
-// normal is the case with every default written out.
-func (c Case) normal() Case {
+// params are the sizes and options of a family.
+type params interface {
+	isZero() bool
+	setDefaults()
+	// check returns a *CaseError for sizes and options that no problem has.
+	check() error
+	// elements is the number of activations.
+	elements() int64
+	// sizeWords and optionWords are parts of the case's name.
+	sizeWords() []string
+	optionWords() []string
+}
+
+// families lists the parameters of all families.
+func (c *Case) families() []params { return []params{&c.Conv1d} }
+
+// withDefaults returns the case with every default written out.
+func (c Case) withDefaults() Case {
 	c.DType = cmp.Or(c.DType, tensor.Float32)
 	c.WeightDType = cmp.Or(c.WeightDType, c.DType)
 	c.BiasDType = cmp.Or(c.BiasDType, c.WeightDType)
 	c.GradDType = cmp.Or(c.GradDType, c.WeightDType)
-	c.WithInitial = c.WithInitial || c.WithStates
-	c.WithFinal = c.WithFinal || c.WithStates
-	c.WithStates = c.WithInitial && c.WithFinal
+	for _, f := range c.families() {
+		f.setDefaults()
+	}
 	return c
 }
 
-// check refuses sizes that no tensor can have.
-func (c Case) check() error {
-	for _, f := range []struct {
-		name       string
-		value, min int64
-	}{{"batch", c.Batch, 0}, {"dim", c.Dim, 0}, {"seqlen", c.Seqlen, 0}, {"width", c.Width, 1}} {
-		if f.value < f.min {
-			return &CaseError{Field: f.name, Got: fmt.Sprint(f.value), Expected: fmt.Sprintf("at least %d", f.min)}
-		}
+// Elements is the number of activations.
+func (c Case) Elements() int64 {
+	n := int64(0)
+	for _, f := range c.families() {
+		n += f.elements()
 	}
-	if n := float64(c.Batch) * float64(c.Dim) * float64(c.Seqlen+c.Width); n > maxElements {
-		return &CaseError{Field: "batch*dim*seqlen", Got: fmt.Sprintf("%.3g", n), Expected: fmt.Sprintf("at most %d", maxElements)}
-	}
-	if err := c.checkState(); err != nil {
-		return err
-	}
-	return c.checkTypes()
+	return n
 }
 
-// maxElements keeps products of sizes far from overflow; whether there is memory
-// for a case is for the caller to ask, by HostBytes.
+// maxElements keeps products of sizes far from overflow. Callers ask HostBytes
+// whether the memory suffices.
 const maxElements = 1 << 36
+
+// checkMaxElements refuses a problem of too many elements; sizes names the factors.
+func checkMaxElements(sizes string, n float64) error {
+	if n > maxElements {
+		return &CaseError{Field: sizes, Got: fmt.Sprintf("%.3g", n), Expected: fmt.Sprintf("at most %d", int64(maxElements))}
+	}
+	return nil
+}
+
+// atLeast is the smallest value that a size may have.
+type atLeast struct {
+	name       string
+	value, min int64
+}
+
+func checkAtLeast(sizes ...atLeast) error {
+	for _, s := range sizes {
+		if s.value < s.min {
+			return &CaseError{Field: s.name, Got: fmt.Sprint(s.value), Expected: fmt.Sprintf("at least %d", s.min)}
+		}
+	}
+	return nil
+}
 
 func (c Case) checkTypes() error {
 	for _, f := range []struct {
@@ -131,47 +115,60 @@ func isFloat(d tensor.DType) bool {
 	return d == tensor.Float32 || d == tensor.Float16 || d == tensor.BFloat16
 }
 
-// hasBias reports whether a bias takes part in the sum.
-func (c Case) hasBias() bool { return !c.NoBias && !c.EmptyBias }
-
-// String names the case in words fit for a test's name: sizes, types, options.
+// String is a name of the case for tests: sizes, types, options, placement.
 func (c Case) String() string {
-	c = c.normal()
-	var b strings.Builder
-	fmt.Fprintf(&b, "b%d_d%d_l%d_w%d_%s", c.Batch, c.Dim, c.Seqlen, c.Width, c.DType)
-	c.writeTypes(&b)
-	fmt.Fprintf(&b, "_%s", c.Layout)
-	for _, f := range []struct {
-		on   bool
-		word string
-	}{
-		{c.SiLU, "silu"}, {c.NoBias, "nobias"}, {c.EmptyBias, "emptybias"}, {c.WithSeqIdx, "seqidx"},
-		{c.WithInitial, "initial"}, {c.WithFinal, "final"}, {c.Slice, "slice"}, {c.Mixed, "mixed"},
-	} {
-		if f.on {
-			fmt.Fprintf(&b, "_%s", f.word)
+	c = c.withDefaults()
+	var sizes, options []string
+	for _, f := range c.families() {
+		if !f.isZero() {
+			sizes, options = append(sizes, f.sizeWords()...), append(options, f.optionWords()...)
 		}
 	}
-	for _, l := range []struct {
-		word string
-		lie  Lie
-	}{{"read", c.Read}, {"dout", c.Dout}, {"written", c.Written}} {
-		if l.lie != (Lie{}) {
-			fmt.Fprintf(&b, "_%s-%d-%d", l.word, l.lie.Off, l.lie.Apart)
-		}
-	}
-	c.State.write(&b)
-	return b.String()
+	return strings.Join(append(append(sizes, c.typeWords()...), append(options, c.placementWords()...)...), "_")
 }
 
-// writeTypes adds the types that are not what the activations' type implies.
-func (c Case) writeTypes(b *strings.Builder) {
+// typeWords are the type of the activations and the types that differ from their defaults.
+func (c Case) typeWords() []string {
+	words := []string{c.DType.String()}
 	for _, t := range []struct {
-		name        string
-		dtype, base tensor.DType
+		name            string
+		dtype, fallback tensor.DType
 	}{{"w", c.WeightDType, c.DType}, {"b", c.BiasDType, c.WeightDType}, {"g", c.GradDType, c.WeightDType}} {
-		if t.dtype != t.base {
-			fmt.Fprintf(b, "_%s-%s", t.name, t.dtype)
+		if t.dtype != t.fallback {
+			words = append(words, fmt.Sprintf("%s-%s", t.name, t.dtype))
 		}
 	}
+	return words
+}
+
+func (c Case) placementWords() []string {
+	var words []string
+	if c.Slice {
+		words = append(words, "slice")
+	}
+	return append(append(words, c.Inputs.words("in")...), c.Outputs.words("out")...)
+}
+
+// words are the placement's part of a case's name, none for the default.
+func (p Placement) words(name string) []string {
+	if p == (Placement{}) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s-%d-%d", name, p.Offset, p.RowGap)}
+}
+
+// flagWord is a flag with its word in a case's name.
+type flagWord struct {
+	on   bool
+	word string
+}
+
+func setWords(list ...flagWord) []string {
+	var words []string
+	for _, o := range list {
+		if o.on {
+			words = append(words, o.word)
+		}
+	}
+	return words
 }

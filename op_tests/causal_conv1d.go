@@ -2,9 +2,9 @@ package optests
 
 import "math"
 
-// conv1d is one causal depthwise convolution, every value in float64 and every
-// slice row-major. Position t of a row runs from -(width-1), the oldest initial
-// state, to seqlen-1. A row is one (batch, channel) pair.
+// conv1d is one causal depthwise convolution in float64; every slice is row-major.
+// A row is one (batch, channel) pair. The positions of a row are -(width-1), the
+// oldest initial state, to seqlen-1.
 type conv1d struct {
 	batch, dim, seqlen, width int
 
@@ -16,7 +16,7 @@ type conv1d struct {
 	silu    bool
 }
 
-// at is X[t].
+// at is X[t]: x, or before position 0 the initial state.
 func (c *conv1d) at(row, t int) float64 {
 	switch {
 	case t >= 0:
@@ -27,14 +27,14 @@ func (c *conv1d) at(row, t int) float64 {
 	return 0
 }
 
-// padding reports whether t belongs to no sequence.
+// padding reports whether position t belongs to no sequence.
 func (c *conv1d) padding(row, t int) bool {
 	return c.seq != nil && c.seq[row/c.dim*c.seqlen+t] < 0
 }
 
-// sees is Gate(t, u) for u <= t. What came before position 0 is a sequence of
-// its own: with sequence numbers, nothing sees it. Padding sees nothing, so that
-// no value there, be it a NaN, reaches a gradient.
+// sees is the sequence mask: it reports whether position t uses position u <= t.
+// With sequence numbers no position uses the positions before 0, and padding uses
+// none: a NaN in padding reaches no gradient.
 func (c *conv1d) sees(row, t, u int) bool {
 	if c.seq == nil {
 		return true
@@ -43,9 +43,9 @@ func (c *conv1d) sees(row, t, u int) bool {
 	return u >= 0 && s[t] >= 0 && s[t] == s[u]
 }
 
-// pre is p[t], the sum before the activation. Zeros before the row count as values of X, so that
-// an infinite weight makes p NaN there.
-func (c *conv1d) pre(row, t int) float64 {
+// preactivation is p[t], the sum before the activation. The zeros before a row are
+// values of X: an infinite weight times such a zero is NaN.
+func (c *conv1d) preactivation(row, t int) float64 {
 	d, p := row%c.dim, 0.0
 	if c.bias != nil {
 		p = c.bias[d]
@@ -58,21 +58,21 @@ func (c *conv1d) pre(row, t int) float64 {
 	return p
 }
 
-// out is y, (batch, dim, seqlen).
+// out is y, (batch, dim, seqlen); it is 0 in padding.
 func (c *conv1d) out() []float64 {
 	y := make([]float64, len(c.x))
 	parallel(c.batch*c.dim, func(row int) {
 		for t := range c.seqlen {
 			if !c.padding(row, t) {
-				y[row*c.seqlen+t] = c.activate(c.pre(row, t))
+				y[row*c.seqlen+t] = c.activate(c.preactivation(row, t))
 			}
 		}
 	})
 	return y
 }
 
-// activate follows PyTorch at infinities: silu(+Inf) is +Inf, and silu(-Inf), which is -Inf * 0,
-// is NaN. The slope is NaN at both.
+// activate is y of p. At infinities it follows PyTorch: silu(+Inf) is +Inf and
+// silu(-Inf), which is -Inf * 0, is NaN; the derivative is NaN at both.
 func (c *conv1d) activate(p float64) float64 {
 	if c.silu {
 		return p * sigmoid(p)
@@ -90,16 +90,15 @@ func (c *conv1d) final() []float64 {
 	return f
 }
 
-// conv1dGrads are the gradients of a loss with respect to what conv1d reads,
-// each shaped as the value it belongs to. bias and initial are filled in
-// whether or not conv1d has them.
+// conv1dGrads are the gradients of a loss with respect to the inputs of conv1d, in
+// the inputs' shapes. bias and initial are present even if conv1d has none.
 type conv1dGrads struct{ x, weight, bias, initial []float64 }
 
-// grads carries the loss's gradients with respect to out and final back to the
-// inputs. dfinal may be nil.
+// grads computes them from the loss's gradients with respect to out and final;
+// dfinal may be nil.
 func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 	rows, n := c.batch*c.dim, c.width-1
-	g := c.preGrad(dout)
+	g := c.preactivationGrad(dout)
 	r := conv1dGrads{
 		x: make([]float64, len(c.x)), initial: make([]float64, rows*n),
 		weight: make([]float64, c.dim*c.width), bias: make([]float64, c.dim),
@@ -118,32 +117,33 @@ func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 	return r
 }
 
-// preGrad is g, the gradient with respect to p.
-func (c *conv1d) preGrad(dout []float64) []float64 {
+// preactivationGrad is g, the gradient with respect to p.
+func (c *conv1d) preactivationGrad(dout []float64) []float64 {
 	g := make([]float64, len(dout))
 	parallel(c.batch*c.dim, func(row int) {
 		for t := range c.seqlen {
 			if !c.padding(row, t) {
 				i := row*c.seqlen + t
-				g[i] = dout[i] * c.slope(row, t)
+				g[i] = dout[i] * c.activationGrad(row, t)
 			}
 		}
 	})
 	return g
 }
 
-// slope is dy/dp at t.
-func (c *conv1d) slope(row, t int) float64 {
+// activationGrad is dy/dp at position t.
+func (c *conv1d) activationGrad(row, t int) float64 {
 	if !c.silu {
 		return 1
 	}
-	p := c.pre(row, t)
+	p := c.preactivation(row, t)
 	s := sigmoid(p)
 	return s * (1 + p*(1-s))
 }
 
-// inputGrad is the gradient with respect to X[u]: dx for u >= 0, dinitial below. It has no product
-// for a t outside of the row, so that an infinite weight is seen only where g is.
+// inputGrad is the gradient with respect to X[u]: dx for u >= 0, dinitial for u < 0.
+// It has no product for a t outside the row: an infinite weight reaches a gradient
+// only through an existing g.
 func (c *conv1d) inputGrad(g, dfinal []float64, row, u int) float64 {
 	w, sum := c.weight[row%c.dim*c.width:], 0.0
 	for k := range c.width {
@@ -157,7 +157,7 @@ func (c *conv1d) inputGrad(g, dfinal []float64, row, u int) float64 {
 	return sum
 }
 
-// weightGrad adds channel d's gradients into dweight (width) and dbias.
+// weightGrad adds the gradients of channel d to dweight (width) and dbias.
 func (c *conv1d) weightGrad(g []float64, d int, dweight []float64, dbias *float64) {
 	for b := range c.batch {
 		row := b*c.dim + d

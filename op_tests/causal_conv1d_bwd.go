@@ -5,20 +5,22 @@ func causalConv1dBwd() operator {
 	return operator{
 		name: "causal_conv1d_bwd",
 		args: []argument{
-			{name: "dx", role: output, shape: shapeX, dtype: typeX, streams: true},
-			{name: "dweight", role: output, shape: shapeWeight, dtype: typeGrad, kind: weightGrad},
-			{name: "dbias", role: output, shape: shapeBias, dtype: typeGrad, kind: weightGrad, present: Case.hasBias},
-			{name: "x", shape: shapeX, dtype: typeX, streams: true, fill: normals},
-			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
-			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
-			{name: "dout", shape: shapeX, dtype: typeX, streams: true, lie: func(c Case) Lie { return c.Dout }, fill: normals},
+			activation(argument{name: "dx", role: output, shape: shapeX, dtype: typeX}),
+			{name: "dweight", role: output, shape: shapeWeight, dtype: typeGrad, tolerance: longSum},
+			{name: "dbias", role: output, shape: shapeBias, dtype: typeGrad, tolerance: longSum, present: hasBias},
+			activation(argument{name: "x", shape: shapeX, dtype: typeX, fill: randomNormals}),
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
+			activation(argument{name: "dout", shape: shapeX, dtype: typeX, placement: func(c Case) Placement { return c.Dout }, fill: randomNormals}),
 			{name: "use_silu", role: option, value: func(c Case) any { return c.SiLU }},
-			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: sequences, present: passesSeqIdx},
-			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: normals, present: passesInitial},
-			{name: "dfinal_states", shape: shapeStates, dtype: typeX, fill: normals, present: passesFinal},
+			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: randomSequences, present: passesSeqIdx},
+			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: randomNormals, present: passesInitial},
+			{name: "dfinal_states", shape: shapeStates, dtype: typeX, fill: randomNormals, present: passesFinal},
 			{name: "dinitial_states", role: output, shape: shapeStates, dtype: typeX, present: passesInitial},
 		},
-		infer: inferConv1dBwd,
+		params: conv1dParams,
+		cases:  wholeSequenceCases,
+		infer:  inferConv1dBwd,
 		reference: func(in inputs) map[string][]float64 {
 			g := newConv1d(in).grads(in.values["dout"], in.values["dfinal_states"])
 			return map[string][]float64{"dx": g.x, "dweight": g.weight, "dbias": g.bias, "dinitial_states": g.initial}
@@ -26,7 +28,7 @@ func causalConv1dBwd() operator {
 	}
 }
 
-// inferConv1dBwd is inferConv1d, with the gradients' type from a given dweight.
+// inferConv1dBwd is like inferConv1d; a given dweight determines GradDType.
 func inferConv1dBwd(given args) (Case, error) {
 	c, err := inferConv1d(given, "dfinal_states")
 	if dw := given.tensor("dweight"); dw != nil {

@@ -1,22 +1,22 @@
 package optests
 
-import "github.com/aiter-go/aiter/tensor"
-
-// causalConv1dFwd declares y = conv(x), or silu(conv(x)), and the last states.
+// causalConv1dFwd declares y = conv(x), or silu(conv(x)), and the final states.
 func causalConv1dFwd() operator {
 	return operator{
 		name: "causal_conv1d_fwd",
 		args: []argument{
-			{name: "out", role: output, shape: shapeX, dtype: typeX, streams: true},
-			{name: "x", shape: shapeX, dtype: typeX, streams: true, fill: normals},
-			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
-			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
+			activation(argument{name: "out", role: output, shape: shapeX, dtype: typeX}),
+			activation(argument{name: "x", shape: shapeX, dtype: typeX, fill: randomNormals}),
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: func(c Case) any { return c.SiLU }},
-			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: sequences, present: passesSeqIdx},
-			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: normals, present: passesInitial},
-			{name: "final_states_out", role: output, shape: shapeStates, dtype: typeX, kind: exact, present: passesFinal},
+			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: randomSequences, present: passesSeqIdx},
+			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: randomNormals, present: passesInitial},
+			{name: "final_states_out", role: output, shape: shapeStates, dtype: typeX, tolerance: copied, present: passesFinal},
 		},
-		infer: func(given args) (Case, error) { return inferConv1d(given, "final_states_out") },
+		params: conv1dParams,
+		cases:  wholeSequenceCases,
+		infer:  func(given args) (Case, error) { return inferConv1d(given, "final_states_out") },
 		reference: func(in inputs) map[string][]float64 {
 			c := newConv1d(in)
 			return map[string][]float64{"out": c.out(), "final_states_out": c.final()}
@@ -24,7 +24,7 @@ func causalConv1dFwd() operator {
 	}
 }
 
-// newConv1d gathers what the forward and the backward operators both read.
+// newConv1d gathers the inputs that forward and backward have in common.
 func newConv1d(in inputs) *conv1d {
 	c := &conv1d{
 		batch: int(in.Batch), dim: int(in.Dim), seqlen: int(in.Seqlen), width: int(in.Width),
@@ -37,31 +37,8 @@ func newConv1d(in inputs) *conv1d {
 	return c
 }
 
-func shapeX(c Case) []int64      { return []int64{c.Batch, c.Dim, c.Seqlen} }
-func shapeWeight(c Case) []int64 { return []int64{c.Dim, c.Width} }
-func shapeSeqIdx(c Case) []int64 { return []int64{c.Batch, c.Seqlen} }
-func shapeStates(c Case) []int64 { return []int64{c.Batch, c.Dim, c.Width - 1} }
-
-func shapeBias(c Case) []int64 {
-	if c.EmptyBias {
-		return []int64{0}
-	}
-	return []int64{c.Dim}
-}
-
-func typeX(c Case) tensor.DType      { return c.DType }
-func typeWeight(c Case) tensor.DType { return c.WeightDType }
-func typeBias(c Case) tensor.DType   { return c.BiasDType }
-func typeGrad(c Case) tensor.DType   { return c.GradDType }
-func typeInt32(Case) tensor.DType    { return tensor.Int32 }
-
-func passesBias(c Case) bool    { return !c.NoBias }
-func passesSeqIdx(c Case) bool  { return c.WithSeqIdx }
-func passesInitial(c Case) bool { return c.WithInitial }
-func passesFinal(c Case) bool   { return c.WithFinal }
-
-// inferConv1d reads a case off x, weight and the optional arguments; final names
-// the argument whose presence means that final states take part.
+// inferConv1d determines the case from x, weight and the optional arguments; final
+// names the argument that is given if final states are.
 func inferConv1d(given args, final string) (Case, error) {
 	x, err := given.ranked("x", 3, "(batch, dim, seqlen)")
 	if err != nil {
@@ -74,23 +51,16 @@ func inferConv1d(given args, final string) (Case, error) {
 	bias := given.tensor("bias")
 	silu, _ := given["use_silu"].(bool)
 	c := Case{
-		Batch: x.Dim(0), Dim: x.Dim(1), Seqlen: x.Dim(2), Width: w.Dim(1),
-		DType: x.DType(), WeightDType: w.DType(), SiLU: silu, Layout: layoutOf(x),
-		NoBias: bias == nil, EmptyBias: bias != nil && bias.Numel() == 0 && x.Dim(1) != 0,
-		WithSeqIdx:  given.tensor("seq_idx") != nil,
-		WithInitial: given.tensor("initial_states") != nil,
-		WithFinal:   given.has(final),
+		DType: x.DType(), WeightDType: w.DType(),
+		Conv1d: Conv1d{
+			Batch: x.Dim(0), Dim: x.Dim(1), Seqlen: x.Dim(2), Width: w.Dim(1), SiLU: silu, Layout: layoutOf(x),
+			NoBias: bias == nil, EmptyBias: bias != nil && bias.Numel() == 0 && x.Dim(1) != 0,
+			WithSeqIdx: given.tensor("seq_idx") != nil, WithInitial: given.tensor("initial_states") != nil,
+			WithFinal: given.has(final),
+		},
 	}
 	if bias != nil {
 		c.BiasDType = bias.DType()
 	}
 	return c, nil
-}
-
-// layoutOf is channel-last if that is the only way to read the strides.
-func layoutOf(x *tensor.Tensor) Layout {
-	if last := x.Rank() - 1; x.Stride(last-1) == 1 && x.Stride(last) != 1 {
-		return ChannelLast
-	}
-	return ChannelFirst
 }

@@ -2,33 +2,33 @@ package optests
 
 import "slices"
 
-// slotted is a convolution whose sequences continue what a slot of state holds.
-type slotted struct {
+// statefulConv1d is a convolution of sequences that continue from the states in slots.
+type statefulConv1d struct {
 	conv1d                  // weight, bias, dim, width and silu of every sequence
 	state         []float64 // (slots, dim, length), or nil
 	slots, length int
 	pad           int
 }
 
-// visit is one sequence: its x and where its state is.
-type visit struct {
-	x         []float64 // (dim, n)
-	n         int
-	slot      int
-	origin    int  // where in the slot x[0] goes, if it is a ring
-	circular  bool // it is a ring
-	remembers bool // the slot's content comes before x
+// slotSequence is one sequence and its slot.
+type slotSequence struct {
+	x          []float64 // (dim, n)
+	n          int
+	slot       int
+	ringStart  int  // index in the slot at which x[0] is stored, if circular
+	circular   bool // the slot is a ring buffer
+	readsState bool // the slot holds the positions before x
 }
 
-func newSlotted(in inputs, state string) *slotted {
-	return &slotted{
+func newStatefulConv1d(in inputs, state string) *statefulConv1d {
+	return &statefulConv1d{
 		conv1d: *newConv1d(in), state: slices.Clone(in.values[state]),
 		slots: int(in.slots()), length: int(in.stateLen()), pad: int(in.padSlot()),
 	}
 }
 
-// slotOf is sequence b's slot, and whether there is one: padding has none.
-func (s *slotted) slotOf(b int, indices []float64) (int, bool) {
+// slotOf returns the slot of sequence b and reports whether it exists; padding has none.
+func (s *statefulConv1d) slotOf(b int, indices []float64) (int, bool) {
 	slot := b
 	if indices != nil {
 		if slot = int(indices[b]); slot == s.pad {
@@ -38,56 +38,56 @@ func (s *slotted) slotOf(b int, indices []float64) (int, bool) {
 	return slot, s.state == nil || slot >= 0 && slot < s.slots
 }
 
-// run computes a sequence's out, (dim, n), and leaves its state.
-func (s *slotted) run(v visit) []float64 {
+// run computes a sequence's out, (dim, n), and updates its slot.
+func (s *statefulConv1d) run(v slotSequence) []float64 {
 	c := s.conv1d
 	c.batch, c.seqlen, c.x, c.initial = 1, v.n, v.x, nil
-	if v.remembers {
+	if v.readsState {
 		c.initial = s.history(v)
 	}
 	out := c.out()
 	if s.state != nil {
 		for d := range s.dim {
-			s.keep(v, s.cells(v.slot, d), v.x[d*v.n:(d+1)*v.n])
+			s.storeState(v, s.slotValues(v.slot, d), v.x[d*v.n:(d+1)*v.n])
 		}
 	}
 	return out
 }
 
-// cells is what a slot holds of a channel.
-func (s *slotted) cells(slot, d int) []float64 {
+// slotValues are the values of a channel in a slot.
+func (s *statefulConv1d) slotValues(slot, d int) []float64 {
 	at := (slot*s.dim + d) * s.length
 	return s.state[at : at+s.length]
 }
 
 // history is the width-1 values before x, (dim, width-1).
-func (s *slotted) history(v visit) []float64 {
+func (s *statefulConv1d) history(v slotSequence) []float64 {
 	n := s.width - 1
 	h := make([]float64, s.dim*n)
 	for i := range h {
-		h[i] = s.cells(v.slot, i/n)[modulo(v.origin-n+i%n, s.length)]
+		h[i] = s.slotValues(v.slot, i/n)[modulo(v.ringStart-n+i%n, s.length)]
 	}
 	return h
 }
 
-// keep leaves the last values of cat(cells, x) in cells.
-func (s *slotted) keep(v visit, cells, x []float64) {
+// storeState stores the last values of (cells, x) in cells.
+func (s *statefulConv1d) storeState(v slotSequence, cells, x []float64) {
 	if v.circular {
 		for i := range x {
 			if len(cells) > 0 {
-				cells[modulo(v.origin+i, len(cells))] = x[i]
+				cells[modulo(v.ringStart+i, len(cells))] = x[i]
 			}
 		}
 		return
 	}
-	if !v.remembers {
+	if !v.readsState {
 		clear(cells)
 	}
 	all := slices.Concat(cells, x)
 	copy(cells, all[len(all)-len(cells):])
 }
 
-// modulo is a mod n, not negative; 0 for n = 0.
+// modulo is a mod n, never negative; 0 for n = 0.
 func modulo(a, n int) int {
 	if n == 0 {
 		return 0
@@ -95,21 +95,21 @@ func modulo(a, n int) int {
 	return (a%n + n) % n
 }
 
-// packed is what sequences within one row of tokens share.
+// packed describes sequences packed into one row of tokens.
 type packed struct {
 	starts []float64 // (batch+1)
 	tokens int
 }
 
-// bounds are sequence b's first position and the one behind its last; ok is false
-// if it does not lie within the tokens.
+// bounds returns sequence b's first position and the position after its last; ok
+// reports whether the sequence lies within the tokens.
 func (p packed) bounds(b int) (from, to int, ok bool) {
 	from, to = int(p.starts[b]), int(p.starts[b+1])
 	return from, to, from >= 0 && from <= to && to <= p.tokens
 }
 
-// cut is v[:, from:to] of rows of n values; paste writes it.
-func cut(v []float64, n, from, to int) []float64 {
+// columns is v[:, from:to] of rows of n values; setColumns writes part there.
+func columns(v []float64, n, from, to int) []float64 {
 	var out []float64
 	for at := 0; n > 0 && at < len(v); at += n {
 		out = append(out, v[at+from:at+to]...)
@@ -117,7 +117,7 @@ func cut(v []float64, n, from, to int) []float64 {
 	return out
 }
 
-func paste(v []float64, n, from, to int, part []float64) {
+func setColumns(v []float64, n, from, to int, part []float64) {
 	for row := 0; row*n < len(v) && to > from; row++ {
 		copy(v[row*n+from:row*n+to], part[row*(to-from):])
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// randomConv1d is a small problem with every part that the case asks for.
+// randomConv1d is a small problem with the optional inputs of the case.
 func randomConv1d(c Case) *conv1d {
-	c = c.normal()
+	c = c.withDefaults()
 	draw := func(name string, n int64) []float64 {
 		v := make([]float64, n)
-		normals(c, random(c.Seed, name), v)
+		randomNormals(c, random(c.Seed, name), v)
 		return v
 	}
 	r := &conv1d{
@@ -27,15 +27,17 @@ func randomConv1d(c Case) *conv1d {
 	}
 	if c.WithSeqIdx {
 		r.seq = make([]float64, c.Batch*c.Seqlen)
-		sequences(c, random(c.Seed, "seq"), r.seq)
+		randomSequences(c, random(c.Seed, "seq"), r.seq)
 	}
 	return r
 }
 
-// smallCases crosses the flags with sizes around the width.
+// smallCases are all combinations of options at sizes around the width.
 func smallCases() []Case {
 	var cases []Case
-	for _, flags := range flagSets() {
+	for bits := range 1 << 5 {
+		var flags Case
+		setFlags(&flags, bits)
 		for _, size := range [][2]int64{{1, 5}, {4, 1}, {4, 2}, {4, 3}, {3, 9}, {8, 5}, {2, 0}} {
 			c := flags
 			c.Batch, c.Dim, c.Width, c.Seqlen, c.Seed = 2, 3, size[0], size[1], uint64(len(cases))
@@ -86,8 +88,8 @@ func TestBackwardEqualsFiniteDifferences(t *testing.T) {
 			c := randomConv1d(k)
 			r := random(k.Seed, "loss")
 			dout, dfinal := make([]float64, len(c.x)), make([]float64, c.batch*c.dim*(c.width-1))
-			normals(k, r, dout)
-			normals(k, r, dfinal)
+			randomNormals(k, r, dout)
+			randomNormals(k, r, dfinal)
 			loss := func() float64 { return dot(c.out(), dout) + dot(c.final(), dfinal) }
 			g := c.grads(dout, dfinal)
 			closeTo(t, "dx", g.x, differences(c.x, loss), 1e-6)
@@ -117,7 +119,7 @@ func TestForwardIsLinear(t *testing.T) {
 	}
 }
 
-// Shifting x right by n, with zeros moving in, shifts the output by n.
+// Shifting x right by n, with zeros at the left, shifts the output by n.
 func TestForwardShifts(t *testing.T) {
 	const n = 2
 	for _, k := range smallCases() {
@@ -139,7 +141,7 @@ func TestForwardShifts(t *testing.T) {
 	}
 }
 
-// Nothing before a position depends on what comes after it.
+// No output depends on later positions.
 func TestForwardIsCausal(t *testing.T) {
 	for _, k := range smallCases() {
 		c := randomConv1d(k)
@@ -157,7 +159,8 @@ func TestForwardIsCausal(t *testing.T) {
 	}
 }
 
-// A row cut in two, the states handed on, gives what the whole row gives.
+// The two halves of a row, the second one with the first one's final states, give the results of
+// the whole row.
 func TestSplitAndResume(t *testing.T) {
 	for _, k := range smallCases() {
 		if k.WithSeqIdx {
@@ -176,9 +179,9 @@ func TestSplitAndResume(t *testing.T) {
 	}
 }
 
-// Each sequence of a packed row gives what it gives in a row of its own.
-func TestPackedSequencesStandAlone(t *testing.T) {
-	packed := randomConv1d(Case{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true, Seed: 7})
+// Each sequence of a packed row gives the results of a row of its own.
+func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
+	packed := randomConv1d(Case{Seed: 7, Conv1d: Conv1d{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true}})
 	packed.seq = []float64{3, 3, 0, 0, 0, 0, -1, 8, 8}
 	out := packed.out()
 	for _, part := range [][2]int{{0, 2}, {2, 6}, {7, 9}} {
@@ -190,9 +193,9 @@ func TestPackedSequencesStandAlone(t *testing.T) {
 	closeTo(t, "padding", columns(out, packed.seqlen, 6, 7), []float64{0, 0, 0}, 0)
 }
 
-// Whatever lies in padding, no gradient of a parameter sees it.
+// Values in padding do not change a parameter's gradient.
 func TestPaddingHasNoGradient(t *testing.T) {
-	c := randomConv1d(Case{Batch: 1, Dim: 1, Seqlen: 6, Width: 3, SiLU: true, Seed: 3})
+	c := randomConv1d(Case{Seed: 3, Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: 6, Width: 3, SiLU: true}})
 	c.seq = []float64{0, 0, -1, -1, 1, 1}
 	dout := []float64{1, 2, 3, 4, 5, 6}
 	was := c.grads(dout, nil)
@@ -203,13 +206,13 @@ func TestPaddingHasNoGradient(t *testing.T) {
 	closeTo(t, "dbias", now.bias, was.bias, 0)
 }
 
-func TestSiLUFarOut(t *testing.T) {
+func TestSiLUOfLargeValues(t *testing.T) {
 	c := conv1d{batch: 1, dim: 1, seqlen: 2, width: 1, x: []float64{-2000, 2000}, weight: []float64{1}, silu: true}
 	closeTo(t, "out", c.out(), []float64{0, 2000}, 0)
 	closeTo(t, "dx", c.grads([]float64{1, 1}, nil).x, []float64{0, 1}, 0)
 }
 
-// The values are those of torch.nn.functional.silu and of its gradient.
+// The expected values are those of torch.nn.functional.silu and of its gradient.
 func TestSiLUOfInfinities(t *testing.T) {
 	inf := math.Inf(1)
 	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 1, x: []float64{inf, -inf, math.NaN()}, weight: []float64{1}, silu: true}
@@ -224,7 +227,8 @@ func TestSiLUOfInfinities(t *testing.T) {
 	}
 }
 
-// An infinite weight is seen before a row, where X is 0, and not behind it, where there is no g.
+// An infinite weight takes part before a row, where X is 0, but not after it, where no gradient
+// exists.
 func TestInfiniteWeightAtTheEndsOfARow(t *testing.T) {
 	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}
 	if y := c.out(); !math.IsNaN(y[0]) || !math.IsInf(y[1], 1) {
@@ -270,13 +274,13 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// redrawn is other random values, as many as v has; nil for nil.
+// redrawn returns other random values, as many as v has; nil for nil.
 func redrawn(v []float64, c Case) []float64 {
 	if v == nil {
 		return nil
 	}
 	out := make([]float64, len(v))
-	normals(c, random(c.Seed, "other"), out)
+	randomNormals(c, random(c.Seed, "other"), out)
 	return out
 }
 
@@ -287,15 +291,6 @@ func combine(a float64, u []float64, b float64, v []float64) []float64 {
 	out := make([]float64, len(u))
 	for i := range out {
 		out[i] = a*u[i] + b*v[i]
-	}
-	return out
-}
-
-// columns is v[:, from:to] of rows of n values.
-func columns(v []float64, n, from, to int) []float64 {
-	var out []float64
-	for at := 0; n > 0 && at < len(v); at += n {
-		out = append(out, v[at+from:at+to]...)
 	}
 	return out
 }

@@ -1,39 +1,40 @@
 package optests
 
-// causalConv1dUpdate declares the next outputs of sequences whose past is in
-// conv_state, which moves on.
+// causalConv1dUpdate declares the next outputs of sequences whose last positions
+// are in conv_state; the call appends the new positions to conv_state.
 //
-// Of a grid's options, WithInitial makes the state longer than the filter needs,
-// WithFinal makes it circular and WithSeqIdx finds slots by index.
+// Of the grid's options, WithInitial makes the state longer than the filter needs,
+// WithFinal makes it circular and WithSeqIdx passes slot indices.
 func causalConv1dUpdate() operator {
 	return operator{
 		name: "causal_conv1d_update",
 		args: []argument{
-			{name: "out", role: output, shape: shapeNext, dtype: typeX, streams: true},
-			{name: "x", shape: shapeNext, dtype: typeX, streams: true, fill: normals},
-			{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, streams: true, kind: exact, fill: normals, moves: stateElements},
-			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
-			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
+			activation(argument{name: "out", role: output, shape: shapeUpdate, dtype: typeX}),
+			activation(argument{name: "x", shape: shapeUpdate, dtype: typeX, fill: randomNormals}),
+			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, elementsMoved: stateElements}),
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
-			{name: "cache_seqlens", shape: shapeSequences, dtype: typeInt32, fill: ringPositions, present: isCircular},
-			{name: "conv_state_indices", shape: shapeSequences, dtype: typeInt32, fill: slotIndices, present: isIndexed},
+			{name: "cache_seqlens", shape: shapeSequences, dtype: typeInt32, fill: randomRingPositions, present: passesCacheSeqlens},
+			{name: "conv_state_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
+		params:    conv1dParams,
+		cases:     decodeCases,
 		adapt:     adaptUpdate,
 		infer:     inferUpdate,
 		reference: referenceUpdate,
-		models:    decodeModels,
 	}
 }
 
-func shapeNext(c Case) []int64 {
+func shapeUpdate(c Case) []int64 {
 	if c.State.Flat {
 		return []int64{c.Batch, c.Dim}
 	}
 	return shapeX(c)
 }
 
-func isCircular(c Case) bool { return c.State.Circular }
+func passesCacheSeqlens(c Case) bool { return c.State.Circular }
 
 func adaptUpdate(c Case) Case {
 	given := c.State != (State{})
@@ -68,7 +69,7 @@ func inferUpdate(given args) (Case, error) {
 }
 
 func referenceUpdate(in inputs) map[string][]float64 {
-	s := newSlotted(in, "conv_state")
+	s := newStatefulConv1d(in, "conv_state")
 	row, x := s.dim*int(in.Seqlen), in.values["x"]
 	out := make([]float64, len(x))
 	for b := range s.batch {
@@ -76,9 +77,9 @@ func referenceUpdate(in inputs) map[string][]float64 {
 		if !ok {
 			continue
 		}
-		v := visit{x: x[b*row : (b+1)*row], n: int(in.Seqlen), slot: slot, remembers: true}
+		v := slotSequence{x: x[b*row : (b+1)*row], n: int(in.Seqlen), slot: slot, readsState: true}
 		if seen := in.values["cache_seqlens"]; seen != nil {
-			v.circular, v.origin = true, modulo(int(seen[b]), s.length)
+			v.circular, v.ringStart = true, modulo(int(seen[b]), s.length)
 		}
 		copy(out[b*row:], s.run(v))
 	}

@@ -6,29 +6,32 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// causalConv1dVarlenFwd declares forward over sequences packed into one row.
+// causalConv1dVarlenFwd declares forward over sequences packed into one row. Batch
+// is the number of sequences, Seqlen their mean length.
 //
-// A sequence begins as a row of causal_conv1d_fwd does: what lies before it is its state, or
-// zeros, which the taps multiply.
+// A sequence begins as a row of causal_conv1d_fwd does: its state, or zeros that
+// the taps multiply, lies before it.
 //
-// Of a grid's options, WithInitial lets some sequences start from their states,
-// WithFinal passes conv_states, longer ones than the filter needs, and WithSeqIdx
-// finds slots by index. Batch is the number of sequences, Seqlen their mean length.
+// Of the grid's options, WithInitial makes some sequences start from their states,
+// WithFinal passes conv_states that are longer than the filter needs, and
+// WithSeqIdx passes slot indices.
 func causalConv1dVarlenFwd() operator {
 	return operator{
 		name: "causal_conv1d_varlen_fwd",
 		args: []argument{
-			{name: "out", role: output, shape: shapeTokens, dtype: typeX, streams: true},
-			{name: "x", shape: shapeTokens, dtype: typeX, streams: true, fill: normals},
-			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: normals},
-			{name: "bias", shape: shapeBias, dtype: typeBias, fill: normals, present: passesBias},
+			activation(argument{name: "out", role: output, shape: shapeTokens, dtype: typeX}),
+			activation(argument{name: "x", shape: shapeTokens, dtype: typeX, fill: randomNormals}),
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
-			{name: "query_start_loc", shape: shapeStarts, dtype: typeInt32, fill: sequenceStarts, steady: evenStarts},
-			{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, streams: true, kind: exact, fill: normals, present: keepsStates, moves: stateElements},
-			{name: "cache_indices", shape: shapeSequences, dtype: typeInt32, fill: slotIndices, present: isIndexed},
-			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: flags, present: passesInitial},
+			{name: "query_start_loc", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
+			activation(argument{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, present: passesStates, elementsMoved: stateElements}),
+			{name: "cache_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
+			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: randomBools, present: passesInitial},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
+		params:    conv1dParams,
+		cases:     wholeSequenceCases,
 		adapt:     func(c Case) Case { return c.drawState(c.WithFinal, c.WithSeqIdx) },
 		infer:     inferVarlen,
 		reference: referenceVarlen,
@@ -36,7 +39,7 @@ func causalConv1dVarlenFwd() operator {
 }
 
 func shapeTokens(c Case) []int64 { return []int64{c.Dim, c.tokens()} }
-func keepsStates(c Case) bool    { return c.WithInitial || c.WithFinal }
+func passesStates(c Case) bool   { return c.WithInitial || c.WithFinal }
 
 func inferVarlen(given args) (Case, error) {
 	x, err := given.ranked("x", 2, "(dim, tokens)")
@@ -69,7 +72,7 @@ func (a args) starts(name string) (*tensor.Tensor, error) {
 	return t, err
 }
 
-// inferFilter reads what weight, bias and the options say.
+// inferFilter determines the case's part that weight, bias and use_silu define.
 func inferFilter(given args) (Case, error) {
 	w, err := given.ranked("weight", 2, "(dim, width)")
 	if err != nil {
@@ -77,7 +80,7 @@ func inferFilter(given args) (Case, error) {
 	}
 	bias := given.tensor("bias")
 	silu, _ := given["use_silu"].(bool)
-	c := Case{Width: w.Dim(1), WeightDType: w.DType(), SiLU: silu, NoBias: bias == nil}
+	c := Case{WeightDType: w.DType(), Conv1d: Conv1d{Width: w.Dim(1), SiLU: silu, NoBias: bias == nil}}
 	c.EmptyBias = bias != nil && bias.Numel() == 0 && w.Dim(0) != 0
 	if bias != nil {
 		c.BiasDType = bias.DType()
@@ -85,7 +88,7 @@ func inferFilter(given args) (Case, error) {
 	return c, nil
 }
 
-// inferSlots reads off a (slots, dim, length) tensor.
+// inferSlots determines the slots from a (slots, dim, length) tensor.
 func (s *State) inferSlots(given args, states *tensor.Tensor, indices string) {
 	s.Slots, s.Len, s.Indexed = states.Dim(0), states.Dim(2), given.has(indices)
 	if pad, ok := given["pad_slot_id"].(int64); ok {
@@ -94,7 +97,7 @@ func (s *State) inferSlots(given args, states *tensor.Tensor, indices string) {
 }
 
 func referenceVarlen(in inputs) map[string][]float64 {
-	s, x := newSlotted(in, "conv_states"), in.values["x"]
+	s, x := newStatefulConv1d(in, "conv_states"), in.values["x"]
 	p := packed{in.values["query_start_loc"], int(in.tokens())}
 	out := make([]float64, len(x))
 	for b := range s.batch {
@@ -103,11 +106,11 @@ func referenceVarlen(in inputs) map[string][]float64 {
 		if !within || !ok {
 			continue
 		}
-		v := visit{x: cut(x, p.tokens, from, to), n: to - from, slot: slot}
+		v := slotSequence{x: columns(x, p.tokens, from, to), n: to - from, slot: slot}
 		if has := in.values["has_initial_state"]; has != nil {
-			v.remembers = s.state != nil && has[b] != 0
+			v.readsState = s.state != nil && has[b] != 0
 		}
-		paste(out, p.tokens, from, to, s.run(v))
+		setColumns(out, p.tokens, from, to, s.run(v))
 	}
 	return map[string][]float64{"out": out, "conv_states": s.state}
 }

@@ -1,27 +1,28 @@
 package optests
 
-// usualWidth is the filter's whose states are made where none are given.
-const usualWidth = 4
+// defaultWidth is the filter width if no states are given.
+const defaultWidth = 4
 
-// causalConv1dVarlenStates declares the last values of packed sequences. Of a
-// grid's sizes, Width-1 is the length of a state.
+// causalConv1dVarlenStates declares the last Width-1 values of packed sequences.
 func causalConv1dVarlenStates() operator {
 	return operator{
 		name: "causal_conv1d_varlen_states",
 		args: []argument{
-			{name: "states", role: output, shape: shapeTails, dtype: typeX, kind: exact},
-			{name: "x", shape: func(c Case) []int64 { return []int64{c.tokens(), c.Dim} }, dtype: typeX, streams: true, fill: normals, moves: tailElements},
-			{name: "cu_seqlens", shape: shapeStarts, dtype: typeInt32, fill: sequenceStarts, steady: evenStarts},
+			{name: "states", role: output, shape: shapeVarlenStates, dtype: typeX, tolerance: copied},
+			activation(argument{name: "x", shape: func(c Case) []int64 { return []int64{c.tokens(), c.Dim} }, dtype: typeX, fill: randomNormals, elementsMoved: varlenStateElements}),
+			{name: "cu_seqlens", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
 		},
+		params:    conv1dParams,
+		cases:     wholeSequenceCases,
 		adapt:     func(c Case) Case { c.SiLU = false; return c.drawState(c.WithFinal, false) },
-		infer:     inferTails,
-		reference: referenceTails,
+		infer:     inferVarlenStates,
+		reference: referenceVarlenStates,
 	}
 }
 
-func shapeTails(c Case) []int64 { return []int64{c.Batch, c.Dim, c.stateLen()} }
+func shapeVarlenStates(c Case) []int64 { return []int64{c.Batch, c.Dim, c.stateLen()} }
 
-func inferTails(given args) (Case, error) {
+func inferVarlenStates(given args) (Case, error) {
 	x, err := given.ranked("x", 2, "(tokens, dim)")
 	if err != nil {
 		return Case{}, err
@@ -30,7 +31,7 @@ func inferTails(given args) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	c := Case{Batch: starts.Dim(0) - 1, Dim: x.Dim(1), Width: usualWidth, DType: x.DType(), Layout: layoutOf(x)}
+	c := Case{DType: x.DType(), Conv1d: Conv1d{Batch: starts.Dim(0) - 1, Dim: x.Dim(1), Width: defaultWidth, Layout: layoutOf(x)}}
 	c.setTokens(x.Dim(0))
 	if states := given.tensor("states"); states != nil && states.Rank() == 3 {
 		c.Width = states.Dim(2) + 1
@@ -38,7 +39,7 @@ func inferTails(given args) (Case, error) {
 	return c, nil
 }
 
-func referenceTails(in inputs) map[string][]float64 {
+func referenceVarlenStates(in inputs) map[string][]float64 {
 	length, dim, x := int(in.stateLen()), int(in.Dim), in.values["x"]
 	p := packed{in.values["cu_seqlens"], int(in.tokens())}
 	states := make([]float64, int(in.Batch)*dim*length)

@@ -10,31 +10,31 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Result is how one output compares with the reference.
+// Result is the comparison of one output with the reference.
 type Result struct {
 	Name     string
 	Elements int64
-	// MaxAbsErr is the largest |got-want|; +Inf if some element is no number.
+	// MaxAbsErr is the largest |got-want|; +Inf if got or want alone is NaN.
 	MaxAbsErr float64
 	// MaxRelErr is the largest |got-want| / max(|want|, the absolute tolerance).
 	MaxRelErr float64
-	// Mismatches counts elements beyond the operator's tolerance.
+	// Mismatches is the number of elements beyond the operator's tolerance.
 	Mismatches int64
-	// BeyondIdeal counts elements worse than float32 sums rounded once.
+	// BeyondIdeal is the number of elements less accurate than a float32 sum rounded once.
 	BeyondIdeal int64
-	// Unwritten counts elements that still hold the poison.
+	// Unwritten is the number of elements that still hold the poison.
 	Unwritten int64
 	// FirstBad is the index of the first mismatch, nil if there is none; Got and
 	// Want are the values there.
 	FirstBad  []int64
 	Got, Want float64
-	// CanaryBroken says that memory outside the output was written, first at
-	// CanaryByte, counted from the output's first element (before it: negative).
+	// CanaryBroken reports whether memory outside the output was written. CanaryByte
+	// is the first such byte, relative to the output's first element.
 	CanaryBroken bool
 	CanaryByte   int64
 }
 
-// OK reports whether the output is right and nothing beside it was touched.
+// OK reports whether the output is right and no memory around it was written.
 func (r Result) OK() bool { return r.Mismatches == 0 && !r.CanaryBroken }
 
 // Passed reports whether every result is OK.
@@ -42,7 +42,7 @@ func Passed(results []Result) bool {
 	return !slices.ContainsFunc(results, func(r Result) bool { return !r.OK() })
 }
 
-// String is one line for a person.
+// String is one line of text.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: max abs err %.3g, max rel err %.3g, errors %d/%d", r.Name, r.MaxAbsErr, r.MaxRelErr, r.Mismatches, r.Elements)
@@ -61,8 +61,7 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// MarshalJSON writes the fields that tools read. An error that is no number is
-// null, since JSON has no infinity.
+// MarshalJSON writes an infinite error as null: JSON has no infinity.
 func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Name         string   `json:"name"`
@@ -88,9 +87,9 @@ func finite(v float64) *float64 {
 }
 
 // Check compares outputs, by name and on the host, with the reference. A tensor
-// that came back from a device must lie in a copy of its whole storage, so that
-// the canaries can be looked at. One result for each output, in the schema's
-// order. The error is an *ArgumentError, or says what could not be read.
+// copied from a device must lie in a copy of its whole storage, because Check reads
+// the canaries. It returns one result for each output, in the schema's order. The
+// error is an *ArgumentError or that of a tensor that could not be read.
 func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {
 	want, err := p.Reference()
 	if err != nil {
@@ -110,7 +109,7 @@ func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {
 	return results, nil
 }
 
-// sameLayout verifies that t is the output o, where it was when it was made.
+// sameLayout verifies that t has the type, the shape and the storage layout of output o.
 func (p *Problem) sameLayout(o Output, t *tensor.Tensor) error {
 	mine := p.Args[o.Arg].(*tensor.Tensor)
 	switch {
@@ -128,7 +127,7 @@ func layoutName(t *tensor.Tensor) string {
 	return fmt.Sprintf("%s%v, strides %v, at element %d of %d bytes", t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size())
 }
 
-// compare looks at every element of t, then at the memory around them.
+// compare checks every element of t, then the memory around them.
 func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
 	got, err := t.Float64s()
 	if err != nil {
@@ -143,7 +142,7 @@ func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
 	if !o.guarded {
 		return r, nil
 	}
-	at, err := strayWrite(t)
+	at, err := firstStrayWrite(t)
 	if at >= 0 {
 		r.CanaryBroken, r.CanaryByte = true, at-t.ByteOffset()
 	}
@@ -151,7 +150,7 @@ func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
 }
 
 func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
-	limit, best := allowed(o.kind, t.DType()), ideal(o.kind, t.DType(), want)
+	limit, best := toleranceOf(o.tolerance, t.DType()), idealTolerance(o.tolerance, t.DType(), want)
 	r := Result{Name: o.Name, Elements: t.Numel()}
 	for i, w := range want {
 		abs := distance(t.DType(), got[i], w)
@@ -170,8 +169,9 @@ func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
 	return r
 }
 
-// distance is |got-want|, 0 if both are the same infinity or no number at all,
-// +Inf if only one is. A want beyond the type's range is an infinity in it.
+// distance is |got-want|: 0 for two equal infinities and for two NaNs, +Inf if one
+// alone is infinite or NaN. A want beyond the type's range counts as infinite if
+// got is.
 func distance(dt tensor.DType, got, want float64) float64 {
 	if math.IsInf(got, 0) {
 		want = round(dt, want)

@@ -1,115 +1,68 @@
 package optests
 
-import (
-	"cmp"
-	"slices"
-)
-
 // Config is a case that has a name.
 type Config struct {
 	Name string
 	Case Case
 }
 
+// caseLists are the cases that an operator is tested and measured with.
+type caseLists struct {
+	defaults Case     // sizes for a caller who gives none
+	configs  []Config // named: small ones first, then the sizes that models use
+	sweep    []Case   // from small to large
+	edges    []Case   // sizes at which kernels fail
+	grid     Grid
+}
+
 // Configs lists the named configurations of an operator: small ones that every
-// target runs at once, then the sizes that models call it with. Types, layout
-// and seed are left open. The error is an *UnknownOpError.
+// target runs quickly, then the sizes that models use. Types and seed have their
+// defaults. The error is an *UnknownOpError.
 func Configs(op string) ([]Config, error) {
 	decl, err := lookup(op)
 	if err != nil {
 		return nil, err
 	}
-	models := decl.models
-	if models == nil {
-		models = sequenceModels
-	}
-	return append(smallConfigs(), models()...), nil
+	return decl.cases().configs, nil
 }
 
-// Usual is the small case of an operator from which sizes come that nobody gave.
-// The error is an *UnknownOpError.
-func Usual(op string) (Case, error) {
+// DefaultCase is a small case of an operator; its sizes replace those that a
+// caller leaves out. The error is an *UnknownOpError.
+func DefaultCase(op string) (Case, error) {
 	decl, err := lookup(op)
 	if err != nil {
 		return Case{}, err
 	}
-	if decl.models != nil {
-		return sized(2, 64, decl.models()[0].Case.Seqlen), nil
-	}
-	return sized(2, 64, 128), nil
+	return decl.cases().defaults, nil
 }
 
-// Sweep lists cases of an operator from small to large, for showing how speed
-// grows with size: those of [Configs] and some between them, all without SiLU.
-// The error is an *UnknownOpError.
+// Sweep lists cases of an operator from small to large, to show how speed grows
+// with size. The error is an *UnknownOpError.
 func Sweep(op string) ([]Case, error) {
-	list, err := Configs(op)
+	decl, err := lookup(op)
 	if err != nil {
 		return nil, err
 	}
-	usual, err := Usual(op)
+	return decl.cases().sweep, nil
+}
+
+// EdgeCases lists the sizes of an operator at which kernels fail: no elements,
+// and one more than a block, a launch grid or a tile holds. The error is an
+// *UnknownOpError.
+func EdgeCases(op string) ([]Case, error) {
+	decl, err := lookup(op)
 	if err != nil {
 		return nil, err
 	}
-	cases := []Case{sized(2, 256, 1024), sized(4, 512, 2048), sized(2, 4096, 4096)}
-	if usual.Seqlen == 1 {
-		cases = []Case{sized(1, 256, 1), sized(1, 1024, 1), sized(4, 5120, 1), sized(4096, 5120, 1)}
-	}
-	for _, c := range list {
-		small := sized(c.Case.Batch, c.Case.Dim, c.Case.Seqlen)
-		// One step of many sequences and whole ones do not lie on one curve.
-		if !slices.Contains(cases, small) && (usual.Seqlen == 1) == (small.Seqlen == 1) {
-			cases = append(cases, small)
-		}
-	}
-	slices.SortStableFunc(cases, func(a, b Case) int { return cmp.Compare(a.Elements(), b.Elements()) })
-	return cases, nil
+	return decl.cases().edges, nil
 }
 
-// Elements is the number of activations, batch*dim*seqlen.
-func (c Case) Elements() int64 { return c.Batch * c.Dim * c.Seqlen }
-
-// smallConfigs are those of the field's own tests.
-func smallConfigs() []Config {
-	return []Config{
-		{"Tiny", sized(1, 32, 64)},
-		{"Small", sized(2, 64, 256)},
-		{"Medium", sized(4, 64, 512)},
-		{"Large", sized(4, 64, 1024)},
-		{"No Bias", Case{Batch: 2, Dim: 64, Seqlen: 256, Width: 4, NoBias: true}},
-		{"With SiLU", Case{Batch: 2, Dim: 64, Seqlen: 256, Width: 4, SiLU: true}},
+// StandardGrid is the grid of cases on which an operator must pass on every
+// target. The error is an *UnknownOpError.
+func StandardGrid(op string) (Grid, error) {
+	decl, err := lookup(op)
+	if err != nil {
+		return Grid{}, err
 	}
-}
-
-// sequenceModels are layers of models that see whole sequences, by the number of
-// their channels.
-func sequenceModels() []Config {
-	return []Config{
-		{"Mamba 130M", model(16, 1536, 512)},
-		{"Mamba 370M", model(8, 2048, 1024)},
-		{"Mamba 2.8B", model(8, 5120, 2048)},
-		{"Falcon Mamba 7B", model(1, 8192, 16384)},
-	}
-}
-
-// decodeModels are layers of models that see one position of many sequences.
-func decodeModels() []Config {
-	return []Config{
-		{"Decode 1", model(1, 5120, 1)},
-		{"Decode 16", model(16, 5120, 1)},
-		{"Decode 64", model(64, 5120, 1)},
-		{"Decode 256", model(256, 5120, 1)},
-		{"Decode 1024", model(1024, 5120, 1)},
-	}
-}
-
-func sized(batch, dim, seqlen int64) Case {
-	return Case{Batch: batch, Dim: dim, Seqlen: seqlen, Width: 4}
-}
-
-// model is a layer's case: with bias and SiLU, as the models have it.
-func model(batch, dim, seqlen int64) Case {
-	c := sized(batch, dim, seqlen)
-	c.SiLU = true
-	return c
+	return decl.cases().grid, nil
 }

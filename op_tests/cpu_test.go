@@ -21,13 +21,13 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The CPU kernels read their environment once a process, so these tests start this
-// test program again with another one. All share one build.
+// The CPU kernels read their environment once in a process. Tests of other environments start this
+// test program again. All processes share one cache.
 
 const childVariable = "AITER_TEST_CHILD"
 
-// again runs a test of this program in a process of its own and returns its output.
-func again(t *testing.T, env []string, run string, args ...string) (string, error) {
+// runChild runs a test of this program in another process and returns its output.
+func runChild(t *testing.T, env []string, run string, args ...string) (string, error) {
 	t.Helper()
 	argv := append([]string{"-test.run=^" + run + "$", "-test.v", "-test.timeout=10m"}, args...)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], argv...)
@@ -38,13 +38,11 @@ func again(t *testing.T, env []string, run string, args ...string) (string, erro
 	return out.String(), err
 }
 
-// TestCPU holds what only the CPU's build has: instruction sets, threads, its own exponential.
+// TestCPU tests the parts that only the CPU's build has: instruction sets, threads, its own
+// exponential.
 func TestCPU(t *testing.T) {
 	if *deviceFlag != "cpu" {
-		t.Skip("these are of the CPU kernels")
-	}
-	if os.Getenv("AITER_JIT_DIR") == "" {
-		t.Setenv("AITER_JIT_DIR", t.TempDir())
+		t.Skip("needs -device=cpu")
 	}
 	t.Run("Concurrent", testConcurrentCalls)
 	t.Run("SiLU", testSiLU)
@@ -53,7 +51,7 @@ func TestCPU(t *testing.T) {
 	t.Run("Environment", testEnvironmentErrors)
 }
 
-// levels are the instruction sets that kernels exist for on this architecture.
+// levels are the instruction sets for which this architecture has kernels.
 func levels() []string {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -64,45 +62,60 @@ func levels() []string {
 	return []string{"scalar"}
 }
 
-// testLevels runs part of the suite on each instruction set of this processor.
-func testLevels(t *testing.T) { tryLevels(t) }
+// testLevels runs part of the suite on each instruction set of this processor below the
+// best one, which the tests of this process use.
+func testLevels(t *testing.T) {
+	all := supportedLevels(t)
+	runLevels(t, all[:max(len(all)-1, 1)])
+}
 
-// The same with a build that fills local variables without an initial value with a pattern.
+// TestCPUPatterned is testLevels with a build that fills uninitialized local variables with a
+// pattern.
 func TestCPUPatterned(t *testing.T) {
 	if !*sanitizeFlag {
 		t.Skip("make test-sanitize runs it")
 	}
-	if os.Getenv("AITER_JIT_DIR") == "" {
-		t.Setenv("AITER_JIT_DIR", t.TempDir())
-	}
-	tryLevels(t, "AITER_META_DIR="+patternedSources(t))
+	runLevels(t, supportedLevels(t), "AITER_META_DIR="+patternedSources(t))
 }
 
-func tryLevels(t *testing.T, env ...string) {
+// supportedLevels are the levels that this processor has, the best one last.
+func supportedLevels(t *testing.T) []string {
 	t.Helper()
-	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestNotSeenAtTheEnd", "TestSuite"}
-	all := levels()
-	if testenv.Race {
-		all = all[:1] // the race detector sees Go alone, which is the same at each level
+	var supported []string
+	for _, level := range levels() {
+		out, err := runChild(t, []string{"AITER_CPU_ISA=" + level}, "TestCPURefusal")
+		switch {
+		case err == nil:
+			supported = append(supported, level)
+		case unsupportedLevel(level, out):
+			t.Logf("%s: this processor does not have it", level)
+		default:
+			t.Fatalf("%s: %v\n%.4000s", level, err, out)
+		}
 	}
-	for _, level := range all {
-		out, err := again(t, append([]string{"AITER_CPU_ISA=" + level}, env...), "("+strings.Join(tests, "|")+")", "-samples=25", "-seed=7")
+	return supported
+}
+
+func runLevels(t *testing.T, levels []string, env ...string) {
+	t.Helper()
+	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestRowEnds", "TestSuite"}
+	if testenv.Race {
+		levels = levels[:1] // the race detector sees Go alone, which is the same at each level
+	}
+	for _, level := range levels {
+		out, err := runChild(t, append([]string{"AITER_CPU_ISA=" + level}, env...), "("+strings.Join(tests, "|")+")", "-samples=25", "-seed=7")
 		if err == nil {
 			err = allPassed(out, tests)
 		}
-		switch {
-		case err == nil:
-			t.Logf("%s: passed", level)
-		case lacks(level, out):
-			t.Logf("%s: this processor does not have it", level)
-		default:
+		if err != nil {
 			t.Errorf("%s: %v\n%.4000s", level, err, out)
+			continue
 		}
+		t.Logf("%s: passed", level)
 	}
 }
 
-// allPassed returns an error that names the tests that the output does not list as passed: those
-// that were skipped or do not exist.
+// allPassed returns an error that names the tests that were skipped, failed or do not exist.
 func allPassed(out string, tests []string) error {
 	var missing []string
 	for _, name := range tests {
@@ -126,14 +139,14 @@ func TestAllPassed(t *testing.T) {
 	}
 }
 
-// lacks reports whether the output is the kernels' refusal of an instruction set that the
-// processor does not have.
-func lacks(level, out string) bool {
+// unsupportedLevel reports whether the output is the kernels' error for an instruction set that
+// the processor does not have.
+func unsupportedLevel(level, out string) bool {
 	return level != "scalar" && strings.Contains(out, "AITER_CPU_ISA: expected one of scalar")
 }
 
-// patternedSources is a copy of the sources whose configuration has that flag. A value that a kernel
-// reads before it writes it is then wrong at every call, whatever the stack holds.
+// patternedSources returns a copy of the sources whose configuration has that flag: a value that a
+// kernel reads before writing it is wrong at every call.
 func patternedSources(t *testing.T) string {
 	t.Helper()
 	root, from := t.TempDir(), testenv.Root(t)
@@ -151,14 +164,14 @@ func patternedSources(t *testing.T) string {
 	if bytes.Count(text, []byte(flags)) != 1 {
 		t.Fatalf("%s: expected the CPU kernels' flags to begin with %s", path, flags)
 	}
-	text = bytes.Replace(text, []byte(flags), []byte(flags+`"`+uninitialised+`", `), 1)
+	text = bytes.Replace(text, []byte(flags), []byte(flags+`"`+patternInit+`", `), 1)
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return root
 }
 
-// What is wrong with the environment is no fault of the call's arguments: no ValueError.
+// An error of the environment is a RuntimeError; a ValueError would blame the call's arguments.
 func testEnvironmentErrors(t *testing.T) {
 	for variable, want := range map[string]string{
 		"AITER_CPU_ISA=sse9":       "RuntimeError: causal_conv1d_fwd: AITER_CPU_ISA: expected one of scalar",
@@ -166,18 +179,18 @@ func testEnvironmentErrors(t *testing.T) {
 		"AITER_NUM_THREADS=many":   "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got many",
 		"AITER_NUM_THREADS=100000": "RuntimeError: causal_conv1d_fwd: AITER_NUM_THREADS: expected a number from 1 to 1024, got 100000",
 	} {
-		if out, err := again(t, []string{variable}, "TestCPURefusal"); err == nil || !strings.Contains(out, want) {
+		if out, err := runChild(t, []string{variable}, "TestCPURefusal"); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%s: want %q, got %v\n%.2000s", variable, want, err, out)
 		}
 	}
 }
 
-// TestCPURefusal prints the error of a call that nothing is wrong with, and its kind.
+// TestCPURefusal prints the kind and the text of the error of a valid call.
 func TestCPURefusal(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("started by other tests")
 	}
-	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Batch: 1, Dim: 1, Seqlen: 1, Width: 1})
+	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Conv1d: optests.Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,11 +200,11 @@ func TestCPURefusal(t *testing.T) {
 	}
 }
 
-// The bits of all results are the same for any number of threads, at every level.
+// All results are bit-identical for any number of threads, at every level.
 func testThreads(t *testing.T) {
 	var first string
 	for _, n := range []int{1, 2, 3, 8} {
-		out, err := again(t, []string{fmt.Sprintf("AITER_NUM_THREADS=%d", n)}, "TestCPUDigests")
+		out, err := runChild(t, []string{fmt.Sprintf("AITER_NUM_THREADS=%d", n)}, "TestCPUDigests")
 		digests := lines(out, "digest ")
 		if err != nil || len(digests) == 0 {
 			t.Fatalf("%d threads: %v\n%.4000s", n, err, out)
@@ -216,18 +229,19 @@ func lines(text, mark string) []string {
 	return found
 }
 
-// TestCPUDigests prints what a few problems, large enough for several threads, give.
+// TestCPUDigests prints digests of the results of a few problems that are large enough for several
+// threads.
 func TestCPUDigests(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("started by other tests")
 	}
 	target := open(t)
-	for _, op := range optests.Operators() {
+	for _, op := range optests.Conv1dOperators() {
 		for i, c := range []optests.Case{
-			{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true},
-			{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true, DType: tensor.BFloat16},
-			{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true, DType: tensor.Float16},
-			{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true, DType: tensor.BFloat16},
+			{Conv1d: optests.Conv1d{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true}},
+			{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true}},
+			{DType: tensor.Float16, Conv1d: optests.Conv1d{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true}},
+			{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true}},
 		} {
 			for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 				c.Layout, c.Seed = layout, uint64(i)
@@ -245,7 +259,8 @@ func TestCPUDigests(t *testing.T) {
 	}
 }
 
-// SiLU of the forward pass is within 3 ulp of float64's, also far out; of infinities and NaN it is PyTorch's.
+// SiLU of the forward pass is within 3 ulp of float64's, for large arguments too; for infinities
+// and NaN it is PyTorch's.
 func testSiLU(t *testing.T) {
 	target := open(t)
 	var xs []float64
@@ -290,7 +305,7 @@ func testSiLU(t *testing.T) {
 			}
 			continue
 		}
-		// Below e^-88 the exponential is beyond a float: what is left is 0 or less than 1e-35.
+		// Below e^-88 the exponential exceeds float32's range: the result is 0 or less than 1e-35.
 		err := math.Abs(got[i] - want)
 		if math.Abs(want) > 1e-35 {
 			worst = max(worst, err/math.Abs(want)*(1<<24))
@@ -304,10 +319,10 @@ func testSiLU(t *testing.T) {
 	}
 }
 
-// Calls of many goroutines at once give what each gives alone.
+// Concurrent calls give the results of single ones.
 func testConcurrentCalls(t *testing.T) {
 	target := open(t)
-	c := optests.Case{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true, Seed: 3}
+	c := optests.Case{Seed: 3, Conv1d: optests.Conv1d{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true}}
 	want := target.outputs(t, "causal_conv1d_bwd", c)
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -1,12 +1,12 @@
-// Package optests is the operators' own test bench: what each operator should
-// compute, the inputs to try it with, and how near is near enough.
+// Package optests tests operators against float64 references written in Go.
 //
-// A [Case] names a problem's sizes, types and options. [Generate] turns it into
-// a [Problem]: random inputs, outputs poisoned and fenced with canaries. A
-// [Runner] carries the problem to a device, calls the operator and checks what
-// came back against a float64 reference written from the formulas alone.
-// [FromTensors] makes the same kind of problem from tensors a person supplies.
+// A [Case] holds a problem's element types, memory placement, sizes and options.
+// [Generate] makes a [Problem] of it: random inputs, and outputs filled with a
+// poison value between canary bytes. A [Runner] copies the problem to a device,
+// calls the operator and compares every output with the reference.
+// [FromTensors] makes a problem from tensors that the caller supplies.
 //
-// Each operator is one declaration in one file (its arguments, their shapes,
-// types and contents, its reference) and one line in the list of operators.
+// Operators with the same sizes and options form a family. A family is a struct
+// of those sizes and options in [Case], such as [Conv1d], and one declaration for
+// each operator: arguments with shapes, types and values, reference, tolerances.
 package optests

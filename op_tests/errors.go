@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// UnknownOpError says that the suite has no declaration of an operator.
+// UnknownOpError is the error for an operator without a reference.
 type UnknownOpError struct {
 	Op    string
 	Known []string
@@ -15,15 +15,15 @@ func (e *UnknownOpError) Error() string {
 	return fmt.Sprintf("no reference for operator %q; there is one for %s", e.Op, strings.Join(e.Known, ", "))
 }
 
-// CaseError says that a case describes no possible problem.
+// CaseError is the error for a case that no problem can have.
 type CaseError struct{ Field, Got, Expected string }
 
 func (e *CaseError) Error() string {
 	return fmt.Sprintf("%s: expected %s, got %s", e.Field, e.Expected, e.Got)
 }
 
-// ArgumentError says that an argument does not fit its operator, or the other
-// arguments.
+// ArgumentError is the error for an argument that does not fit its operator or the
+// other arguments.
 type ArgumentError struct{ Op, Arg, Expected, Got string }
 
 func (e *ArgumentError) Error() string {

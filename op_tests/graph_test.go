@@ -17,9 +17,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// graphs calls operators by graphs: what a call queues is captured, and then run. It uses the NVIDIA driver's
-// functions, names of cuda.h.
-type graphs struct {
+// graphCaller calls operators through graphs: it captures the work that a call queues and runs the
+// graph. It uses functions of the NVIDIA driver, named as in cuda.h.
+type graphCaller struct {
 	reg    *registry.Registry
 	driver device.Driver
 	stream device.Stream
@@ -31,7 +31,7 @@ var graphRoutines = []string{
 	"cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
 }
 
-func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs {
+func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphCaller {
 	t.Helper()
 	driver, err := reg.Devices().Driver(dev.Type)
 	if err != nil {
@@ -41,7 +41,7 @@ func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &graphs{reg: reg, driver: driver, of: map[string]uintptr{}}
+	g := &graphCaller{reg: reg, driver: driver, of: map[string]uintptr{}}
 	for _, name := range graphRoutines {
 		if g.of[name], err = lib.Sym(name); err != nil {
 			t.Fatal(err)
@@ -57,15 +57,15 @@ func openGraphs(t *testing.T, reg *registry.Registry, dev tensor.Device) *graphs
 // do calls a function of the driver, as dl.Call does.
 //
 //go:uintptrescapes
-func (g *graphs) do(name string, args ...uintptr) error {
+func (g *graphCaller) do(name string, args ...uintptr) error {
 	if code := int32(dl.Call(g.of[name], args...)); code != 0 {
 		return fmt.Errorf("%s: error %d of the driver", name, code)
 	}
 	return nil
 }
 
-// call captures a call and runs what was captured so many times.
-func (g *graphs) call(ctx context.Context, times int, op string, args []any) error {
+// call captures a call in a graph and runs the graph the given number of times.
+func (g *graphCaller) call(ctx context.Context, times int, op string, args []any) error {
 	runtime.LockOSThread() // which has a current context
 	defer runtime.UnlockOSThread()
 	var current, graph, exec uintptr
@@ -101,8 +101,9 @@ func (g *graphs) call(ctx context.Context, times int, op string, args []any) err
 	return g.driver.Synchronize(g.stream)
 }
 
-// TestGraphs holds calls that are captured in a graph, and run from it, to the reference: what they queue waits for
-// nothing, allocates in the order of the stream, and finds in its workspace what the run before left there.
+// TestGraphs compares calls that were captured in a graph with the reference. A captured call must
+// not wait, must allocate in stream order, and must find in its workspace what the previous run
+// left there.
 func TestGraphs(t *testing.T) {
 	target := open(t)
 	dev, err := tensor.ParseDevice(*deviceFlag)
@@ -120,22 +121,25 @@ func TestGraphs(t *testing.T) {
 		}
 		target.runner.Call = func(op string, args []any) error { return g.call(t.Context(), times, op, args) }
 		t.Run(op, func(t *testing.T) {
-			target.try(t, op, gridCases(t))
+			target.checkIdeal(t, op, gridCases(t, op))
 			if op == "causal_conv1d_bwd" {
-				target.try(t, op, slices.Values(foldedCases()))
+				target.checkIdeal(t, op, slices.Values(reducedCases()))
 			}
 		})
 	}
 }
 
-// foldedCases are large enough for dweight to be summed by a kernel behind the first, which is launched before that ends.
-func foldedCases() []optests.Case {
+// reducedCases are large enough for backward to sum dweight in a second kernel, which is launched
+// before the first one ends.
+func reducedCases() []optests.Case {
 	var cases []optests.Case
 	for n, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16} {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 			cases = append(cases, optests.Case{
-				Batch: 2, Dim: 48, Seqlen: 16384, Width: 4 + 2*int64(n), DType: dtype, WeightDType: dtype, SiLU: true, Layout: layout,
-				WithSeqIdx: n == 1, Seed: uint64(n),
+				DType: dtype, WeightDType: dtype, Seed: uint64(n),
+				Conv1d: optests.Conv1d{
+					Batch: 2, Dim: 48, Seqlen: 16384, Width: 4 + 2*int64(n), SiLU: true, Layout: layout, WithSeqIdx: n == 1,
+				},
 			})
 		}
 	}

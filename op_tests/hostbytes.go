@@ -2,7 +2,7 @@ package optests
 
 import "math"
 
-// Use is what a problem is made for.
+// Use is the purpose of a problem.
 type Use int
 
 const (
@@ -11,9 +11,8 @@ const (
 	ForComparison            // [Generate], and Check against the reference
 )
 
-// HostBytes is how many bytes of the host's memory a problem of the case takes
-// at least, wherever the operator runs. The error is an *UnknownOpError or a
-// *CaseError.
+// HostBytes is the number of bytes of the host's memory that a problem of the case
+// takes at least, on any device. The error is an *UnknownOpError or a *CaseError.
 func HostBytes(op string, c Case, use Use) (int64, error) {
 	decl, c, err := prepare(op, c)
 	if err != nil {
@@ -21,7 +20,7 @@ func HostBytes(op string, c Case, use Use) (int64, error) {
 	}
 	total, largest := 0.0, 0.0
 	for _, a := range decl.args {
-		if a.role == option || !a.wanted(c) {
+		if a.role == option || !a.isPassed(c) {
 			continue
 		}
 		bytes, doubles := a.hostBytes(c)
@@ -40,16 +39,16 @@ func HostBytes(op string, c Case, use Use) (int64, error) {
 	return int64(total), nil
 }
 
-// hostBytes are those of the argument's storage, and of its elements as float64.
+// hostBytes are the bytes of the argument's storage and of its elements as float64.
 func (a argument) hostBytes(c Case) (bytes, doubles float64) {
 	elements, extent := 1.0, 1.0
 	for _, size := range a.shape(c) {
 		elements *= float64(size)
-		extent *= float64(max(size, 1)) // as place has it
+		extent *= float64(max(size, 1)) // as storageLayout counts
 	}
-	const exact = 1 << 40 // elements with which no product of place overflows
+	const exact = 1 << 40 // elements with which no product of storageLayout overflows
 	if extent > exact {
 		return extent * float64(a.dtype(c).Size()), 8 * elements
 	}
-	return float64(a.place(c).bytes), 8 * elements
+	return float64(a.storageLayout(c).bytes), 8 * elements
 }

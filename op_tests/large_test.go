@@ -8,7 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Sequences in so much memory that a GPU looks them up once for all channels.
+// TestLargeSequences tests problems so large that a GPU computes the sequence mask once for all
+// channels.
 func TestLargeSequences(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
@@ -17,7 +18,7 @@ func TestLargeSequences(t *testing.T) {
 		if *deviceFlag == "cpu" && n%5 != 1 {
 			continue // there such sizes are nothing special, and the reference takes a second each
 		}
-		c := optests.Case{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, DType: types[n%3], Layout: optests.Layout(n / 3 % 2)}
+		c := optests.Case{DType: types[n%3], Conv1d: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, Layout: optests.Layout(n / 3 % 2)}}
 		c.SiLU, c.Seed = n%5 > 0, uint64(n)
 		if c.Layout == optests.ChannelLast {
 			c.Seqlen += 3
@@ -27,11 +28,12 @@ func TestLargeSequences(t *testing.T) {
 		c.WithInitial, c.WithFinal = n%4 > 1, n%2 > 0
 		varlen = append(varlen, c)
 	}
-	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_fwd", slices.Values(fwd)) })
-	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.try(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
+	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_fwd", slices.Values(fwd)) })
+	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
 }
 
-// gpuCases are for GPUs alone: on the CPU such sizes are nothing special, and the reference takes seconds.
+// gpuCases returns the cases on a GPU alone: the CPU has no kernels for large sizes, and the
+// reference takes seconds.
 func gpuCases(cases ...optests.Case) []optests.Case {
 	if *deviceFlag == "cpu" {
 		return nil
@@ -39,11 +41,11 @@ func gpuCases(cases ...optests.Case) []optests.Case {
 	return cases
 }
 
-// largeBackward is the n-th of 14 problems in so much memory that a GPU has its large kernels: of each width in 16 bits, then
-// in float32.
+// largeBackward is the n-th of 14 problems for which a GPU runs its kernels for large problems:
+// all widths in 16 bits, then in float32.
 func largeBackward(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), DType: types[n%2], Layout: optests.ChannelLast, Seed: uint64(n)}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), Layout: optests.ChannelLast}}
 	if n >= 7 {
 		c.DType = tensor.Float32
 	}
@@ -54,12 +56,13 @@ func largeBackward(n int) optests.Case {
 	return c
 }
 
-// largeNumbered is the n-th of 18 problems with sequence numbers, channel-last, hardly larger than what the kernel for small ones
-// takes: of each width in 16 bits, then in float32, then of channels that do not lie in vectors. A filter of one tap has the same
-// kernel without numbers.
-func largeNumbered(n int) optests.Case {
+// largeWithSequences is the n-th of 18 channel-last problems with sequence numbers, slightly
+// larger than the limit of the kernel for small problems: all widths in 16 bits, then in float32,
+// then with channels that do not fill vectors. A filter of one tap uses the kernel without
+// sequence numbers.
+func largeWithSequences(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), DType: types[n%2], Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0, Seed: uint64(n)}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0}}
 	if n == 7 {
 		c.Width = 8
 	}
@@ -72,10 +75,11 @@ func largeNumbered(n int) optests.Case {
 	return c
 }
 
-// longStrips is hardly larger than what makes the strips of a GPU with 132 multiprocessors, channel-last, so long that brief ones
-// follow them and that they go on in the next row: there are 33 vectors of channels for 64 threads.
+// longStrips is a channel-last problem slightly above the size at which a GPU of 132
+// multiprocessors uses strips so long that short ones follow them and that they continue in the
+// next row: 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
-	c := optests.Case{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, DType: dt, Layout: optests.ChannelLast, SiLU: true}
+	c := optests.Case{DType: dt, Conv1d: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast, SiLU: true}}
 	if dt == tensor.Float32 {
 		c.Batch = 39
 		if width > 4 {
@@ -85,50 +89,52 @@ func longStrips(dt tensor.DType, width int64) optests.Case {
 	return c
 }
 
-// Backward's large kernels, of tensors that lie alike and not, and of long strips.
+// TestLargeBackward tests backward's kernels for large problems, with equal and different
+// placements, and long strips.
 func TestLargeBackward(t *testing.T) {
 	target := open(t)
 	cases := []optests.Case{largeBackward(4), largeBackward(6)}
 	for _, n := range []int{0, 1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13} {
 		cases = append(cases, gpuCases(largeBackward(n))...)
 	}
-	for _, lie := range [][3]optests.Lie{{{Off: 1}, {Apart: 3}, {}}, {{Apart: 4}, {Off: 1}, {Off: 2}}, {{Apart: 8}, {Apart: 24}, {Apart: 16}}} {
+	for _, at := range [][3]optests.Placement{{{Offset: 1}, {RowGap: 3}, {}}, {{RowGap: 4}, {Offset: 1}, {Offset: 2}}, {{RowGap: 8}, {RowGap: 24}, {RowGap: 16}}} {
 		for _, n := range []int{2, 8} {
 			c := largeBackward(n)
-			c.Read, c.Dout, c.Written = lie[0], lie[1], lie[2]
+			c.Inputs, c.Dout, c.Outputs = at[0], at[1], at[2]
 			cases = append(cases, gpuCases(c)...)
 		}
 	}
 	for n := range 18 {
-		cases = append(cases, gpuCases(largeNumbered(n))...)
+		cases = append(cases, gpuCases(largeWithSequences(n))...)
 	}
 	states := longStrips(tensor.BFloat16, 4)
 	states.WithStates = true
 	cases = append(cases, gpuCases(states, longStrips(tensor.Float32, 4), longStrips(tensor.Float32, 7))...)
-	target.try(t, "causal_conv1d_bwd", slices.Values(cases))
+	target.checkIdeal(t, "causal_conv1d_bwd", slices.Values(cases))
 }
 
-// Two runs of the same problem are bit-equal, whatever the order of threads.
+// TestDeterminism compares runs of the same problem bit by bit: the order of threads must not
+// matter.
 func TestDeterminism(t *testing.T) {
 	target := open(t)
-	ragged := optests.Case{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, DType: tensor.BFloat16, WeightDType: tensor.Float32, WithStates: true, Seed: 11}
-	whole := optests.Case{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true, DType: tensor.BFloat16, Seed: 12}
+	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11, Conv1d: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}
+	whole := optests.Case{DType: tensor.BFloat16, Seed: 12, Conv1d: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true}}
 	numbers, wholeNumbers, wide, wholeWide := ragged, whole, ragged, whole
 	numbers.WithStates, numbers.WithSeqIdx, wholeNumbers.WithSeqIdx, wide.Width, wholeWide.Width = false, true, true, 7, 5
 	for layout := range optests.Layout(2) {
-		for _, op := range optests.Operators() {
-			target.repeat(t, op, 3, layout, ragged, whole)
+		for _, op := range optests.Conv1dOperators() {
+			target.checkRepeatable(t, op, 3, layout, ragged, whole)
 		}
 		for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
-			target.repeat(t, op, 1, layout, numbers, wholeNumbers, wide, wholeWide)
+			target.checkRepeatable(t, op, 1, layout, numbers, wholeNumbers, wide, wholeWide)
 		}
 	}
 	large := gpuCases(longStrips(tensor.BFloat16, 4), longStrips(tensor.Float32, 7), largeBackward(3), largeBackward(5), largeBackward(6))
-	target.repeat(t, "causal_conv1d_bwd", 2, optests.ChannelLast, large...)
+	target.checkRepeatable(t, "causal_conv1d_bwd", 2, optests.ChannelLast, large...)
 }
 
-// repeat runs each case in the layout once, and so many times again.
-func (g target) repeat(t *testing.T, op string, times int, layout optests.Layout, cases ...optests.Case) {
+// checkRepeatable runs each case in the layout once, then compares further runs with it.
+func (g target) checkRepeatable(t *testing.T, op string, times int, layout optests.Layout, cases ...optests.Case) {
 	t.Helper()
 	for _, c := range cases {
 		c.Layout = layout

@@ -7,12 +7,12 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// fence is the number of bytes kept free on either side of a tensor. It is a
+// guardBytes is the number of bytes kept free on either side of a tensor. It is a
 // multiple of the host's alignment, so that unsliced tensors stay aligned.
-const fence = 256
+const guardBytes = 256
 
-// placement is where a tensor's elements lie in a storage of their own.
-type placement struct {
+// storageLayout is where a tensor's elements lie in a storage of their own.
+type storageLayout struct {
 	dtype   tensor.DType
 	shape   []int64
 	strides []int64
@@ -20,60 +20,59 @@ type placement struct {
 	bytes   int64 // of the whole storage
 }
 
-// place lays an argument out as the case says, with a fence on either side.
-func (a argument) place(c Case) placement {
-	p := placement{dtype: a.dtype(c), shape: a.shape(c)}
+// storageLayout lays an argument out as the case asks, with guard bytes on either side.
+func (a argument) storageLayout(c Case) storageLayout {
+	p := storageLayout{dtype: a.dtype(c), shape: a.shape(c)}
 	p.strides = make([]int64, len(p.shape))
 	extent, step := int64(1), int64(1)
-	if c.Slice && !a.streams && c.Seed%2 == 0 {
-		step = 2 // of the streams alone, one dimension must be dense
+	if c.Slice && !a.unitStride && c.Seed%2 == 0 {
+		step = 2
 	}
-	lie := a.lies(c)
-	for i, dim := range a.order(c, len(p.shape)) {
+	at := Placement{}
+	if a.placement != nil {
+		at = a.placement(c)
+	}
+	for i, dim := range a.dimensions(c, len(p.shape)) {
 		if i == 1 {
-			step += lie.Apart
+			step += at.RowGap
 		}
 		p.strides[dim] = step
 		extent += (max(p.shape[dim], 1) - 1) * step
 		step = extent
 		if c.Slice {
-			step = oddOne(extent + a.gap())
+			step = nextOddStride(extent + a.strideGap())
 		}
 	}
-	p.offset = fence/p.dtype.Size() + lie.Off
+	p.offset = guardBytes/p.dtype.Size() + at.Offset
 	if c.Slice {
 		p.offset++
 	}
-	p.bytes = (p.offset+extent)*p.dtype.Size() + fence
+	p.bytes = (p.offset+extent)*p.dtype.Size() + guardBytes
 	return p
 }
 
-// lies says where the case wants the argument, if it is an activation.
-func (a argument) lies(c Case) Lie {
-	switch {
-	case !a.streams:
-		return Lie{}
-	case a.lie != nil:
-		return a.lie(c)
-	case a.written():
-		return c.Written
+// activationPlacement is the case's placement of what is read, or of what is written.
+func (a argument) activationPlacement(c Case) Placement {
+	if a.written() {
+		return c.Outputs
 	}
-	return c.Read
+	return c.Inputs
 }
 
-// gap differs from argument to argument, so that one's strides do not serve
-// for another.
-func (a argument) gap() int64 { return int64(random(0, a.name).Uint64() % 48) }
+// strideGap differs from argument to argument, so that a kernel that takes the
+// strides of the wrong argument fails.
+func (a argument) strideGap() int64 { return int64(random(0, a.name).Uint64() % 48) }
 
-// order lists the dimensions from the densest outwards.
-func (a argument) order(c Case, rank int) []int {
-	last := c.Layout == ChannelLast
-	if c.Mixed && a.written() {
-		last = !last
+// dimensions lists the dimensions from the one with the smallest stride to the one
+// with the largest.
+func (a argument) dimensions(c Case, rank int) []int {
+	if a.order != nil {
+		return a.order(c, rank)
 	}
-	if a.streams && last {
-		return [][]int{{}, {0}, {0, 1}, {1, 2, 0}}[rank]
-	}
+	return rowMajor(rank)
+}
+
+func rowMajor(rank int) []int {
 	dims := make([]int, rank)
 	for i := range dims {
 		dims[i] = rank - 1 - i
@@ -81,15 +80,15 @@ func (a argument) order(c Case, rank int) []int {
 	return dims
 }
 
-// oddOne is a stride above n that is a multiple of no small number.
-func oddOne(n int64) int64 {
+// nextOddStride is the next stride above n that 2, 3, 5 and 7 do not divide.
+func nextOddStride(n int64) int64 {
 	for n++; n%2 == 0 || n%3 == 0 || n%5 == 0 || n%7 == 0; n++ {
 	}
 	return n
 }
 
-// allocate makes the tensor, its storage filled by pattern.
-func (p placement) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
+// allocate makes the tensor; pattern fills its storage.
+func (p storageLayout) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
 	s, err := tensor.HostStorage(p.bytes)
 	if err != nil {
 		return nil, err
@@ -102,26 +101,26 @@ func (p placement) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
 	return tensor.View(s, p.dtype, p.shape, p.strides, p.offset)
 }
 
-// canary fills memory that nobody may write. The bytes differ from place to
-// place, so that one canary copied over another shows.
+// canary fills memory that an operator must not write. The bytes differ from place
+// to place, so that a canary copied over another one is found.
 func canary(raw []byte) {
 	for i := range raw {
 		raw[i] = byte(uint32(i)*2654435761>>24) | 1
 	}
 }
 
-// strayFloats fills the memory around an input with NaNs, which spread to the
-// result of whoever reads them.
-func strayFloats(raw []byte) {
+// fillNaN fills the memory around an input with NaNs: a kernel that reads them
+// computes NaN.
+func fillNaN(raw []byte) {
 	for i := range raw {
 		raw[i] = [...]byte{0xff, 0x7f}[i%2]
 	}
 }
 
-// strayZeros fills the memory around an input of integers.
-func strayZeros([]byte) {}
+// fillNothing leaves the memory around an input of integers zero.
+func fillNothing([]byte) {}
 
-// poison sets every element to all ones, a NaN that no machine computes.
+// poison sets all bits of every element: a NaN that no arithmetic yields.
 func poison(t *tensor.Tensor) error { return setBits(t, ^uint64(0)) }
 
 // setBits sets every element's bits to the lowest of bits.
@@ -136,7 +135,7 @@ func setBits(t *tensor.Tensor, bits uint64) error {
 	return v.SetFloat64s(slices.Repeat([]float64{value}, int(t.Numel())))
 }
 
-// countPoison counts the elements that are still as poison left them.
+// countPoison counts the elements that still hold the poison.
 func countPoison(t *tensor.Tensor) (int64, error) {
 	c, err := t.Compact()
 	if err != nil {
@@ -159,14 +158,14 @@ func allOnes(element []byte) bool {
 	return !slices.ContainsFunc(element, func(b byte) bool { return b != 0xff })
 }
 
-// strayWrite finds the first byte of t's storage, outside t's elements, that is
-// no longer as canary left it; -1 if there is none.
-func strayWrite(t *tensor.Tensor) (int64, error) {
-	now, err := blanked(t, func(raw []byte) { copyStorage(raw, t) })
+// firstStrayWrite finds the first byte of t's storage outside t's elements that
+// differs from the canary; -1 if there is none.
+func firstStrayWrite(t *tensor.Tensor) (int64, error) {
+	now, err := storageWithoutElements(t, func(raw []byte) { copyStorage(raw, t) })
 	if err != nil {
 		return 0, err
 	}
-	then, err := blanked(t, canary)
+	then, err := storageWithoutElements(t, canary)
 	if err != nil {
 		return 0, err
 	}
@@ -178,17 +177,18 @@ func strayWrite(t *tensor.Tensor) (int64, error) {
 	return -1, nil
 }
 
-// copyStorage copies what t's storage holds. What cannot be read stays zero,
-// which no canary is.
+// copyStorage copies the bytes of t's storage. If the storage cannot be read, raw
+// stays zero, which differs from every canary.
 func copyStorage(raw []byte, t *tensor.Tensor) {
 	if from, err := t.Storage().Bytes(); err == nil {
 		copy(raw, from)
 	}
 }
 
-// blanked is a storage like t's, filled by pattern, with t's elements zeroed.
-func blanked(t *tensor.Tensor, pattern func([]byte)) ([]byte, error) {
-	p := placement{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
+// storageWithoutElements is a storage of t's layout, filled by pattern, in which
+// t's elements are zero.
+func storageWithoutElements(t *tensor.Tensor, pattern func([]byte)) ([]byte, error) {
+	p := storageLayout{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}
 	c, err := p.allocate(pattern)
 	if err != nil {
 		return nil, err

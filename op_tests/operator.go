@@ -6,70 +6,74 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// operators lists every operator the suite knows.
+// operators lists every operator that has a reference.
 func operators() []operator {
 	return []operator{
 		causalConv1dFwd(), causalConv1dBwd(), causalConv1dUpdate(), causalConv1dVarlenFwd(), causalConv1dVarlenStates(),
 	}
 }
 
-// operator declares one operator to the suite.
+// operator declares one operator.
 type operator struct {
 	name string
 	args []argument // in the schema's order
-	// adapt says what the options of a grid mean to this operator; nil for what
-	// they are called.
+	// params returns the family's part of a case.
+	params func(*Case) params
+	// cases returns the cases for tests and measurements.
+	cases func() caseLists
+	// adapt translates the options of a grid, which serves the whole family, to this
+	// operator's; nil if none differs.
 	adapt func(Case) Case
-	// infer reads sizes, types and options off given arguments.
+	// infer determines sizes, types and options from given arguments.
 	infer func(given args) (Case, error)
 	// reference computes every output from the inputs, row-major, by name.
 	reference func(in inputs) map[string][]float64
-	// models are the sizes that models call it with; nil for whole sequences.
-	models func() []Config
 }
 
-// argument declares one argument of an operator. A tensor has shape, an option
-// has value.
+// argument declares one argument of an operator. A tensor has shape and dtype, an
+// option has value.
 type argument struct {
 	name string
 	role role
-	// present says whether the case passes it; nil for always. One that is not
-	// present is passed as nil.
+	// present reports whether the case passes the argument; nil if every case does.
+	// Without it the call passes nil.
 	present func(Case) bool
 
 	shape func(Case) []int64
 	dtype func(Case) tensor.DType
-	// streams marks a (batch, dim, seqlen) or (dim, seqlen) tensor, laid out as
-	// the case says.
-	streams bool
-	// lie is where the case wants a stream; nil for where it wants all that are read, or written.
-	lie func(Case) Lie
+	// order lists the dimensions from the smallest stride to the largest; nil for
+	// row-major.
+	order func(c Case, rank int) []int
+	// unitStride keeps the first of them at stride 1 in sliced tensors too.
+	unitStride bool
+	// placement is the tensor's place in its storage; nil for an aligned one without gaps.
+	placement func(Case) Placement
 	// fill makes an input's values, row-major.
 	fill func(c Case, r *rand.Rand, values []float64)
-	// steady makes an input's values where calls are timed and random ones would
-	// change how much there is to do.
-	steady func(c Case, values []float64)
-	// moves is how many elements a call has to touch; nil for all of them.
-	moves func(Case) int64
-	// kind picks an output's row of the tolerance table.
-	kind kind
+	// timingFill makes an input's values for timing if random ones would change the
+	// amount of work; nil for fill.
+	timingFill func(c Case, values []float64)
+	// elementsMoved is the number of elements that a call reads or writes; nil for all.
+	elementsMoved func(Case) int64
+	// tolerance is an output's row of the tolerance table.
+	tolerance toleranceClass
 
 	value func(Case) any
 }
 
-// role says who writes an argument.
+// role is how an operator uses an argument.
 type role int
 
 const (
 	input   role = iota
-	output       // written in full, whatever was there
+	output       // every element is written, none is read
 	updated      // read, then written in place
 	option       // a number or a flag, no tensor
 )
 
 func (a argument) written() bool { return a.role == output || a.role == updated }
 
-func (a argument) wanted(c Case) bool { return a.present == nil || a.present(c) }
+func (a argument) isPassed(c Case) bool { return a.present == nil || a.present(c) }
 
 // args are arguments by name, as given: *tensor.Tensor, bool, int64, Wanted or
 // nil.
@@ -81,16 +85,16 @@ func (a args) tensor(name string) *tensor.Tensor {
 	return t
 }
 
-// has reports whether an argument takes part: a tensor, or a wanted output.
+// has reports whether an argument is given: a tensor, or Wanted.
 func (a args) has(name string) bool { return a[name] != nil }
 
-// inputs is what a reference reads.
+// inputs are what a reference reads.
 type inputs struct {
 	Case
 	values map[string][]float64 // row-major; absent for arguments not passed
 }
 
-// Operators lists the names of the operators that the suite can try.
+// Operators lists the names of the operators that have a reference.
 func Operators() []string {
 	var names []string
 	for _, op := range operators() {

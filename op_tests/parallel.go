@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// parallel calls each for 0 to n-1, several at a time. The calls must not write
+// parallel calls each for 0 to n-1 on several goroutines. The calls must not write
 // the same memory.
 func parallel(n int, each func(i int)) {
 	var next atomic.Int64

@@ -11,18 +11,18 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestPartsRefuse holds that code of one element type or of some widths says so when it is called with another one. Calls
-// never do that: here the axes choose by arguments that they should not look at, and on the CPU too, where else all is built
-// together.
+// TestPartsRefuse tests that code built for one element type or for some widths refuses others.
+// Calls select the right code; here a changed configuration selects it by the wrong argument, and
+// builds parts for the CPU too, which otherwise has the whole module.
 func TestPartsRefuse(t *testing.T) {
-	reg := openChanged(t, map[string]string{
+	reg := openWithConfig(t, map[string]string{
 		`argument = "x"`:              `argument = "weight"`,
 		"dimension = 1":               "dimension = 0",
 		`targets  = ["hip", "cuda"]`:  `targets  = ["cpu"]`,
 		`targets   = ["hip", "cuda"]`: `targets   = ["cpu"]`,
 	})
-	f32 := func(shape ...int64) *tensor.Tensor { return made(t, tensor.Float32, shape...) }
-	f16 := func(shape ...int64) *tensor.Tensor { return made(t, tensor.Float16, shape...) }
+	f32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float32, shape...) }
+	f16 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float16, shape...) }
 	for name, c := range map[string]struct {
 		op   string
 		args []any
@@ -48,8 +48,9 @@ func TestPartsRefuse(t *testing.T) {
 	}
 }
 
-// openChanged opens a registry of the project's operators with words of the configuration replaced.
-func openChanged(t *testing.T, words map[string]string) *registry.Registry {
+// openWithConfig opens a registry of the project's operators with a changed configuration; words
+// maps old text to new.
+func openWithConfig(t *testing.T, words map[string]string) *registry.Registry {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.CopyFS(root, aiter.Sources); err != nil {

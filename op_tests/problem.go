@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Problem is one call to make: arguments ready on the host, and what should
-// come of it. A problem is for one run at a time.
+// Problem is one call: its arguments on the host and the expected outputs. Only one
+// run at a time may use it.
 type Problem struct {
 	Op   string
 	Case Case
@@ -20,46 +20,65 @@ type Problem struct {
 	ArgNames []string
 	Outputs  []Output
 
-	want func() (map[string][]float64, error)
+	reference func() (map[string][]float64, error)
 }
 
-// Output says which argument the operator writes.
+// Output is an argument that the operator writes.
 type Output struct {
 	Name string
 	Arg  int // index into Args
 
-	kind     kind
-	guarded  bool // the storage is ours: poisoned, and fenced with canaries
-	poisoned bool
+	tolerance toleranceClass
+	guarded   bool // the storage is ours: poisoned, and fenced with canaries
+	poisoned  bool
 }
 
 // Generate makes a problem of the case: random inputs rounded to their types,
-// every output poisoned, canaries around each. Equal cases give equal problems.
+// poisoned outputs, canaries around each output. Equal cases give equal problems.
 // The error is an *UnknownOpError or a *CaseError.
 func Generate(op string, c Case) (*Problem, error) {
-	decl, err := lookup(op)
+	decl, c, err := prepare(op, c)
 	if err != nil {
 		return nil, err
-	}
-	c = c.normal()
-	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	if decl.adapt != nil {
-		c = decl.adapt(c)
 	}
 	return decl.build(c, nil)
 }
 
-// Wanted stands for a tensor given to FromTensors: it asks for an optional
-// output to be made.
+// prepare finds the declaration, checks the case and writes its defaults out.
+func prepare(op string, c Case) (operator, Case, error) {
+	decl, err := lookup(op)
+	if err != nil {
+		return decl, c, err
+	}
+	if c, err = decl.complete(c); err != nil {
+		return decl, c, err
+	}
+	if decl.adapt != nil {
+		c = decl.adapt(c)
+	}
+	return decl, c, nil
+}
+
+// complete writes the case's defaults out and checks it.
+func (op operator) complete(c Case) (Case, error) {
+	c = c.withDefaults()
+	err := op.params(&c).check()
+	if err == nil {
+		err = c.checkTypes()
+	}
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", op.name, err)
+	}
+	return c, nil
+}
+
+// Wanted is given to FromTensors in place of a tensor to have an optional output made.
 type Wanted struct{}
 
 // FromTensors makes a problem of arguments given by name: host tensors, bool,
-// int64. Options left out have the value they have by default, and outputs left
-// out are made, poisoned and guarded: those that the inputs call for, and any
-// that is given as Wanted. The error is an *UnknownOpError, a *CaseError or an
-// *ArgumentError.
+// int64. Missing options have their defaults. Missing outputs are made, poisoned
+// and guarded: those that the inputs require, and those given as Wanted. The error
+// is an *UnknownOpError, a *CaseError or an *ArgumentError.
 func FromTensors(op string, given map[string]any) (*Problem, error) {
 	decl, err := lookup(op)
 	if err != nil {
@@ -72,14 +91,13 @@ func FromTensors(op string, given map[string]any) (*Problem, error) {
 	if err != nil {
 		return nil, decl.named(err)
 	}
-	c = c.normal()
-	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
+	if c, err = decl.complete(c); err != nil {
+		return nil, err
 	}
 	return decl.build(c, given)
 }
 
-// build takes what is given and makes the rest; given is nil for random inputs.
+// build uses the given arguments and makes the others; given is nil for random inputs.
 func (op operator) build(c Case, given args) (*Problem, error) {
 	p := &Problem{Op: op.name, Case: c}
 	for i, a := range op.args {
@@ -90,14 +108,14 @@ func (op operator) build(c Case, given args) (*Problem, error) {
 		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.name)
 		if v != nil && a.written() {
 			p.Outputs = append(p.Outputs, Output{
-				Name: a.name, Arg: i, kind: a.kind, guarded: made, poisoned: made && a.role == output,
+				Name: a.name, Arg: i, tolerance: a.tolerance, guarded: made, poisoned: made && a.role == output,
 			})
 		}
 	}
-	return p, p.remember(op)
+	return p, p.captureInputs(op)
 }
 
-// supply returns the argument's value, and whether it had to be made.
+// supply returns the argument's value and reports whether it was made.
 func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 	asked := given[a.name] == any(Wanted{})
 	switch {
@@ -105,7 +123,7 @@ func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 		return a.value(c), false, nil
 	case given.has(a.name) && !asked:
 		return given[a.name], false, a.fits(c, given.tensor(a.name))
-	case !asked && !a.wanted(c):
+	case !asked && !a.isPassed(c):
 		return nil, false, nil
 	case given != nil && a.role != output:
 		return nil, false, &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: "none"}
@@ -116,8 +134,8 @@ func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 
 // generate makes a tensor for the argument: random, or poisoned.
 func (a argument) generate(c Case) (*tensor.Tensor, error) {
-	p := a.place(c)
-	t, err := p.allocate(a.surroundings(p.dtype))
+	p := a.storageLayout(c)
+	t, err := p.allocate(a.surroundingFill(p.dtype))
 	if err != nil {
 		return nil, err
 	}
@@ -129,20 +147,20 @@ func (a argument) generate(c Case) (*tensor.Tensor, error) {
 	return t, t.SetFloat64s(values)
 }
 
-// surroundings fills the memory that the argument's elements leave free.
-func (a argument) surroundings(dt tensor.DType) func([]byte) {
+// surroundingFill returns the pattern of the memory around the argument's elements.
+func (a argument) surroundingFill(dt tensor.DType) func([]byte) {
 	switch {
 	case a.written():
 		return canary
 	case dt.IsFloat():
-		return strayFloats
+		return fillNaN
 	}
-	return strayZeros
+	return fillNothing
 }
 
-// remember keeps what the reference needs. Arguments updated in place are read
-// now, before the operator changes them.
-func (p *Problem) remember(op operator) error {
+// captureInputs prepares the reference. It reads arguments updated in place, before
+// the operator changes them.
+func (p *Problem) captureInputs(op operator) error {
 	before := map[string][]float64{}
 	for i, a := range op.args {
 		t, ok := p.Args[i].(*tensor.Tensor)
@@ -155,13 +173,13 @@ func (p *Problem) remember(op operator) error {
 		}
 		before[a.name] = v
 	}
-	p.want = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(op, before) })
+	p.reference = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(op, before) })
 	return nil
 }
 
-// Reference returns what every output should hold, row-major, computed once in
-// float64. The error says which input could not be read.
-func (p *Problem) Reference() (map[string][]float64, error) { return p.want() }
+// Reference returns the expected values of every output, row-major, computed once
+// in float64. The error names the input that could not be read.
+func (p *Problem) Reference() (map[string][]float64, error) { return p.reference() }
 
 func (p *Problem) compute(op operator, before map[string][]float64) (map[string][]float64, error) {
 	in := inputs{Case: p.Case, values: before}
@@ -194,8 +212,8 @@ func (p *Problem) Tensor(name string) *tensor.Tensor {
 	return nil
 }
 
-// Replace gives the named tensor other values, row-major, before the problem is run. The error is
-// an *ArgumentError or an *UnknownOpError, or says why the values do not fit.
+// Replace sets the values of the named tensor, row-major, before the problem is
+// run. The error is an *ArgumentError, an *UnknownOpError or that of the tensor.
 func (p *Problem) Replace(name string, values []float64) error {
 	decl, err := lookup(p.Op)
 	if err != nil {
@@ -208,8 +226,8 @@ func (p *Problem) Replace(name string, values []float64) error {
 	if err := t.SetFloat64s(values); err != nil {
 		return fmt.Errorf("%s: argument %s: %w", p.Op, name, err)
 	}
-	return p.remember(decl)
+	return p.captureInputs(decl)
 }
 
-// String names the problem: the operator and its case.
+// String is the operator's name and the case.
 func (p *Problem) String() string { return strings.TrimSpace(p.Op + " " + p.Case.String()) }

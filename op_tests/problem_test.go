@@ -10,9 +10,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// everything is a case that passes every argument of both operators.
-func everything() Case {
-	return Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true, Slice: true, Seed: 1}
+// caseWithAllArguments is a case that passes every argument of every operator.
+func caseWithAllArguments() Case {
+	return Case{Slice: true, Seed: 1, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true}}
 }
 
 func generate(t *testing.T, op string, c Case) *Problem {
@@ -41,15 +41,15 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		"causal_conv1d_varlen_fwd":    "out x weight bias use_silu query_start_loc conv_states cache_indices has_initial_state pad_slot_id",
 		"causal_conv1d_varlen_states": "states x cu_seqlens",
 	}
-	for _, op := range Operators() {
-		p := generate(t, op, everything())
+	for _, op := range Conv1dOperators() {
+		p := generate(t, op, caseWithAllArguments())
 		if got := strings.Join(p.ArgNames, " "); got != want[op] {
 			t.Errorf("%s takes %s, want %s", op, got, want[op])
 		}
 		if i := slices.Index(p.Args, nil); i >= 0 {
 			t.Errorf("%s: %s is missing", op, p.ArgNames[i])
 		}
-		bare := generate(t, op, Case{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true})
+		bare := generate(t, op, Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true}})
 		for i, name := range bare.ArgNames {
 			optional := slices.Contains([]string{"bias", "dbias", "seq_idx", "cache_seqlens", "final_states_out", "has_initial_state"}, name) ||
 				strings.HasSuffix(name, "_states") || strings.HasSuffix(name, "_indices")
@@ -61,8 +61,8 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 }
 
 func TestGenerateIsRepeatable(t *testing.T) {
-	a, b := generate(t, "causal_conv1d_fwd", everything()), generate(t, "causal_conv1d_fwd", everything())
-	other := everything()
+	a, b := generate(t, "causal_conv1d_fwd", caseWithAllArguments()), generate(t, "causal_conv1d_fwd", caseWithAllArguments())
+	other := caseWithAllArguments()
 	other.Seed, other.WithStates = 2, false
 	c := generate(t, "causal_conv1d_fwd", other)
 	other.Seed = 1
@@ -79,7 +79,7 @@ func TestGenerateIsRepeatable(t *testing.T) {
 	}
 }
 
-func TestGenerateLaysOut(t *testing.T) {
+func TestGenerateLayout(t *testing.T) {
 	tests := []struct {
 		name      string
 		c         Case
@@ -87,11 +87,11 @@ func TestGenerateLaysOut(t *testing.T) {
 		aligned   bool
 	}{
 		{"channel first", Case{}, []int64{21, 7, 1}, []int64{4, 1}, true},
-		{"channel last", Case{Layout: ChannelLast}, []int64{21, 1, 3}, []int64{4, 1}, true},
+		{"channel last", Case{Conv1d: Conv1d{Layout: ChannelLast}}, []int64{21, 1, 3}, []int64{4, 1}, true},
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
-		{"channel last slice", Case{Slice: true, Layout: ChannelLast}, []int64{97, 1, 13}, []int64{19, 2}, false},
-		{"off", Case{Read: Lie{Off: 1}, Written: Lie{Apart: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
-		{"channel last apart", Case{Layout: ChannelLast, Read: Lie{Apart: 2}, Written: Lie{Apart: 1}}, []int64{33, 1, 5}, []int64{4, 1}, true},
+		{"channel last slice", Case{Slice: true, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{97, 1, 13}, []int64{19, 2}, false},
+		{"off", Case{Inputs: Placement{Offset: 1}, Outputs: Placement{RowGap: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
+		{"channel last with row gaps", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
@@ -104,10 +104,10 @@ func TestGenerateLaysOut(t *testing.T) {
 		if aligned := x.Ptr()%64 == 0; aligned != test.aligned {
 			t.Errorf("%s: x at %#x", test.name, x.Ptr())
 		}
-		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Read != c.Written) {
+		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Inputs != c.Outputs) {
 			t.Errorf("%s: out strides %v", test.name, p.Tensor("out").Strides())
 		}
-		c.Mixed = true
+		c.MixedLayout = true
 		dense := 2
 		if c.Layout == ChannelFirst {
 			dense = 1
@@ -118,22 +118,22 @@ func TestGenerateLaysOut(t *testing.T) {
 	}
 }
 
-// Backward's x, dout and dx lie each as the case says of it.
-func TestGenerateLaysOutGradients(t *testing.T) {
-	c := Case{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Read: Lie{Apart: 1}, Dout: Lie{Off: 2, Apart: 4}, Written: Lie{Off: 1}}
+// Each of backward's x, dout and dx has its own placement.
+func TestGenerateGradientPlacement(t *testing.T) {
+	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Dout: Placement{Offset: 2, RowGap: 4}}}
 	p := generate(t, "causal_conv1d_bwd", c)
-	for name, want := range map[string]struct{ off, apart int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
+	for name, want := range map[string]struct{ off, rowStride int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
 		v := p.Tensor(name)
-		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off || !slices.Equal(v.Strides(), []int64{2*want.apart + 7, want.apart, 1}) {
+		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off || !slices.Equal(v.Strides(), []int64{2*want.rowStride + 7, want.rowStride, 1}) {
 			t.Errorf("%s: %d elements off, strides %v", name, off, v.Strides())
 		}
 	}
 }
 
-// What lies around an input must spoil the result of whoever reads it.
-func TestInputsLieAmongNaNs(t *testing.T) {
+// A kernel that reads the memory around an input must compute a wrong result.
+func TestInputsAreSurroundedByNaNs(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
-		c := everything()
+		c := caseWithAllArguments()
 		c.DType = dt
 		x := generate(t, "causal_conv1d_fwd", c).Tensor("x")
 		all, err := tensor.View(x.Storage(), dt, []int64{x.Storage().Size() / dt.Size()}, nil, 0)
@@ -153,9 +153,9 @@ func TestInputsLieAmongNaNs(t *testing.T) {
 }
 
 func TestSequences(t *testing.T) {
-	c := Case{Batch: 40, Seqlen: 30, Width: 4}
+	c := Case{Conv1d: Conv1d{Batch: 40, Seqlen: 30, Width: 4}}
 	v := make([]float64, c.Batch*c.Seqlen)
-	sequences(c, random(1, "seq_idx"), v)
+	randomSequences(c, random(1, "seq_idx"), v)
 	again, padded := false, false
 	for b := range int(c.Batch) {
 		row := v[b*30 : b*30+30]
@@ -204,10 +204,10 @@ func TestRefusals(t *testing.T) {
 	if e, ok := errors.AsType[*ArgumentError](err); !ok || e.Arg != "dout" || e.Op != "causal_conv1d_bwd" {
 		t.Errorf("missing dout: %v", err)
 	}
-	if _, err := Generate("causal_conv2d", Case{Width: 1}); !isType[*UnknownOpError](err) {
+	if _, err := Generate("causal_conv2d", Case{Conv1d: Conv1d{Width: 1}}); !isType[*UnknownOpError](err) {
 		t.Errorf("unknown operator: %v", err)
 	}
-	for _, c := range []Case{{Batch: -1, Width: 1}, {}, {Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}, {Width: 1, DType: tensor.Int32}} {
+	for _, c := range []Case{{Conv1d: Conv1d{Batch: -1, Width: 1}}, {}, {Conv1d: Conv1d{Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}}, {DType: tensor.Int32, Conv1d: Conv1d{Width: 1}}} {
 		if _, err := Generate("causal_conv1d_fwd", c); !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -219,12 +219,12 @@ func isType[E error](err error) bool {
 	return ok
 }
 
-// Tensors that a person supplies make the problem that their case makes.
+// Given tensors make the same problem as their case.
 func TestFromTensorsMatchesGenerate(t *testing.T) {
-	bare := Case{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast, DType: tensor.Float16, WeightDType: tensor.Float32}
-	emptyBias := Case{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}
-	for _, op := range Operators() {
-		for _, c := range []Case{everything(), bare, emptyBias} {
+	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
+	emptyBias := Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
+	for _, op := range Conv1dOperators() {
+		for _, c := range []Case{caseWithAllArguments(), bare, emptyBias} {
 			p := generate(t, op, c)
 			given := map[string]any{}
 			for i, name := range p.ArgNames {
@@ -243,12 +243,12 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			samePlan(t, p, q)
+			checkSameReference(t, p, q)
 		}
 	}
 }
 
-func samePlan(t *testing.T, p, q *Problem) {
+func checkSameReference(t *testing.T, p, q *Problem) {
 	t.Helper()
 	a, errA := p.Reference()
 	b, errB := q.Reference()
@@ -263,20 +263,20 @@ func samePlan(t *testing.T, p, q *Problem) {
 	}
 }
 
-// An argument updated in place is compared with what was in it before the call.
+// The reference reads an argument updated in place before the call.
 func TestUpdatedInPlace(t *testing.T) {
 	op := operator{
 		name: "accumulate",
 		args: []argument{
-			{name: "state", role: updated, shape: shapeWeight, dtype: typeX, kind: exact, fill: normals},
-			{name: "x", shape: shapeWeight, dtype: typeX, fill: normals},
+			{name: "state", role: updated, shape: shapeWeight, dtype: typeX, tolerance: copied, fill: randomNormals},
+			{name: "x", shape: shapeWeight, dtype: typeX, fill: randomNormals},
 			{name: "again", role: option, value: func(Case) any { return int64(3) }},
 		},
 		reference: func(in inputs) map[string][]float64 {
 			return map[string][]float64{"state": combine(1, in.values["state"], 1, in.values["x"])}
 		},
 	}
-	p, err := op.build(Case{Dim: 3, Width: 4, Slice: true}.normal(), nil)
+	p, err := op.build(Case{Slice: true, Conv1d: Conv1d{Dim: 3, Width: 4}}.withDefaults(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

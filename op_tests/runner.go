@@ -7,22 +7,22 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Device moves tensors to where an operator runs. A moved tensor keeps its
-// strides and its place in its storage, and the whole storage moves with it.
+// Device copies tensors to the device on which an operator runs. The whole storage
+// is copied; the tensor keeps its strides and its offset.
 type Device interface {
 	// ToDevice copies a host tensor. The copy is complete when it returns.
 	ToDevice(t *tensor.Tensor) (*tensor.Tensor, error)
-	// ToHost waits for the work queued before it, then copies back.
+	// ToHost waits for the work queued earlier, then copies back.
 	ToHost(t *tensor.Tensor) (*tensor.Tensor, error)
-	// Free gives a moved tensor's memory back.
+	// Free frees the memory of a tensor that ToDevice returned.
 	Free(t *tensor.Tensor) error
 }
 
-// Runner tries problems on one target.
+// Runner runs problems on one device.
 type Runner struct {
 	// Call runs the operator of that name; args are in the schema's order.
 	Call func(op string, args []any) error
-	// Device is where Call expects its tensors; nil for the host.
+	// Device holds the tensors of Call; nil for the host.
 	Device Device
 }
 
@@ -35,10 +35,10 @@ func (r Runner) RunCase(op string, c Case) ([]Result, error) {
 	return r.Run(p)
 }
 
-// Run calls the problem's operator once and checks every output. The error says
-// what kept it from that; outputs that are wrong are in the results.
+// Run calls the problem's operator once and checks every output. Wrong outputs are
+// in the results; the error is that of a call or a copy that failed.
 func (r Runner) Run(p *Problem) ([]Result, error) {
-	placed, err := r.Place(p)
+	placed, err := r.Upload(p)
 	if err != nil {
 		return nil, err
 	}
@@ -49,30 +49,30 @@ func (r Runner) Run(p *Problem) ([]Result, error) {
 	return results, err
 }
 
-// Placed is a problem whose tensors are where the operator runs.
-type Placed struct {
+// Uploaded is a problem whose tensors were copied to the device.
+type Uploaded struct {
 	Problem *Problem
-	// Args are the problem's, with moved tensors.
+	// Args are the problem's arguments with the tensors on the device.
 	Args []any
 
 	device Device
-	moved  []*tensor.Tensor
+	copies []*tensor.Tensor
 }
 
-// Place moves the problem's tensors to the device. On error nothing stays there.
-func (r Runner) Place(p *Problem) (*Placed, error) {
-	q := &Placed{Problem: p, device: r.Device, Args: make([]any, len(p.Args))}
+// Upload copies the problem's tensors to the device. On error it frees those copied.
+func (r Runner) Upload(p *Problem) (*Uploaded, error) {
+	q := &Uploaded{Problem: p, device: r.Device, Args: make([]any, len(p.Args))}
 	for i, a := range p.Args {
-		v, err := q.move(a)
+		v, err := q.uploadArg(a)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: move argument %s: %w", p.Op, p.ArgNames[i], err), q.Free())
+			return nil, errors.Join(fmt.Errorf("%s: copy argument %s to the device: %w", p.Op, p.ArgNames[i], err), q.Free())
 		}
 		q.Args[i] = v
 	}
 	return q, nil
 }
 
-func (q *Placed) move(arg any) (any, error) {
+func (q *Uploaded) uploadArg(arg any) (any, error) {
 	t, ok := arg.(*tensor.Tensor)
 	if !ok || q.device == nil {
 		return arg, nil
@@ -81,11 +81,11 @@ func (q *Placed) move(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.moved = append(q.moved, d)
+	q.copies = append(q.copies, d)
 	return d, nil
 }
 
-func (q *Placed) callAndCheck(r Runner) ([]Result, error) {
+func (q *Uploaded) callAndCheck(r Runner) ([]Result, error) {
 	if err := r.Call(q.Problem.Op, q.Args); err != nil {
 		return nil, err
 	}
@@ -96,15 +96,15 @@ func (q *Placed) callAndCheck(r Runner) ([]Result, error) {
 	return q.Problem.Check(got)
 }
 
-// Outputs brings the outputs back to the host, by name.
-func (q *Placed) Outputs() (map[string]*tensor.Tensor, error) {
+// Outputs copies the outputs to the host, by name.
+func (q *Uploaded) Outputs() (map[string]*tensor.Tensor, error) {
 	got := map[string]*tensor.Tensor{}
 	for _, o := range q.Problem.Outputs {
 		t := q.Args[o.Arg].(*tensor.Tensor)
 		if q.device != nil {
 			var err error
 			if t, err = q.device.ToHost(t); err != nil {
-				return nil, fmt.Errorf("%s: fetch output %s: %w", q.Problem.Op, o.Name, err)
+				return nil, fmt.Errorf("%s: copy output %s to the host: %w", q.Problem.Op, o.Name, err)
 			}
 		}
 		got[o.Name] = t
@@ -112,12 +112,12 @@ func (q *Placed) Outputs() (map[string]*tensor.Tensor, error) {
 	return got, nil
 }
 
-// Free gives the device's memory back; the host's tensors stay.
-func (q *Placed) Free() error {
+// Free frees the device's memory; the host's tensors stay valid.
+func (q *Uploaded) Free() error {
 	var errs []error
-	for _, t := range q.moved {
+	for _, t := range q.copies {
 		errs = append(errs, q.device.Free(t))
 	}
-	q.moved = nil
+	q.copies = nil
 	return errors.Join(errs...)
 }

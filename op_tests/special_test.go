@@ -19,28 +19,29 @@ var specialInputs = map[string][]string{
 }
 
 // TestSpecialValues places infinities and NaN at the starts and ends of rows and sequences and
-// around the ends of tiles, in one argument at a time. An output is special where the float64
-// reference says so: where a product with the special value exists, the zeros before a row
-// included, and nowhere else.
+// around the ends of tiles, in one argument at a time. An output must be special exactly where the
+// float64 reference is: where a product with the special value exists, including the zeros before
+// a row.
 func TestSpecialValues(t *testing.T) {
 	target := open(t)
-	for _, op := range optests.Operators() {
+	for _, op := range optests.Conv1dOperators() {
 		t.Run(op, func(t *testing.T) {
 			for i, c := range specialCases() {
 				for j, name := range specialInputs[op] {
 					if (i+j)%2 == 0 {
-						target.special(t, op, c, name, i/2+j)
+						target.checkSpecial(t, op, c, name, i/2+j)
 					}
 				}
 				if t.Failed() {
-					t.FailNow() // one case shows the fault, the others would bury it
+					t.FailNow() // further cases mostly repeat the failure
 				}
 			}
 		})
 	}
 }
 
-// specialCases are in both layouts, narrow and wide, with and without everything that chooses another kernel.
+// specialCases are in both layouts, narrow and wide, with and without each option that selects
+// another kernel.
 func specialCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case
@@ -49,9 +50,11 @@ func specialCases() []optests.Case {
 			for flags := range 4 {
 				n := len(cases)
 				c := optests.Case{
-					Batch: 2, Dim: []int64{3, 18, 33}[n/5%3], Seqlen: seqlen, Width: width, DType: types[n/2%3],
-					Layout: optests.Layout(flags % 2), SiLU: flags > 1, Seed: uint64(n),
-					WithInitial: n%3 > 0, WithFinal: n%5 > 2, WithSeqIdx: n%4 == 3, Slice: n%7 == 6,
+					DType: types[n/2%3], Seed: uint64(n), Slice: n%7 == 6,
+					Conv1d: optests.Conv1d{
+						Batch: 2, Dim: []int64{3, 18, 33}[n/5%3], Seqlen: seqlen, Width: width, Layout: optests.Layout(flags % 2),
+						SiLU: flags > 1, WithInitial: n%3 > 0, WithFinal: n%5 > 2, WithSeqIdx: n%4 == 3,
+					},
 				}
 				if n%6 == 5 {
 					c.WeightDType = tensor.Float32
@@ -63,8 +66,8 @@ func specialCases() []optests.Case {
 	return cases
 }
 
-// special replaces one value in most rows of the named argument and runs the problem.
-func (g target) special(t *testing.T, op string, c optests.Case, name string, turn int) {
+// checkSpecial replaces one value in most rows of the named argument and runs the problem.
+func (g target) checkSpecial(t *testing.T, op string, c optests.Case, name string, variant int) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {
@@ -79,7 +82,7 @@ func (g target) special(t *testing.T, op string, c optests.Case, name string, tu
 	if name == "bias" || op == "causal_conv1d_varlen_states" || v.Rank() == 2 && op == "causal_conv1d_update" {
 		row = 1 // the last dimension is that of channels
 	}
-	replaceInRows(values, row, spots(t, p, row), turn)
+	replaceInRows(values, row, specialPositions(t, p, row), variant)
 	if err := p.Replace(name, values); err != nil {
 		t.Fatal(err)
 	}
@@ -88,23 +91,23 @@ func (g target) special(t *testing.T, op string, c optests.Case, name string, tu
 		t.Fatal(err)
 	}
 	if !optests.Passed(results) {
-		t.Errorf("special %s, turn %d: %s: %v", name, turn, p, results)
+		t.Errorf("special %s, variant %d: %s: %v", name, variant, p, results)
 	}
 }
 
-// replaceInRows puts a special value at one of the spots of two rows out of three.
-func replaceInRows(values []float64, row int, spots []int, turn int) {
+// replaceInRows puts a special value at one of the positions of two rows out of three.
+func replaceInRows(values []float64, row int, positions []int, variant int) {
 	special := []float64{math.Inf(1), math.NaN(), math.Inf(-1)}
 	for r := range len(values) / row {
-		if k := r + turn; k%3 > 0 {
-			values[r*row+spots[k%len(spots)]] = special[k/3%3]
+		if k := r + variant; k%3 > 0 {
+			values[r*row+positions[k%len(positions)]] = special[k/3%3]
 		}
 	}
 }
 
-// spots are positions of a row of n: its start and its end as far as the filter reaches, and both
-// sides of where vectors, tiles, chunks, and sequences end.
-func spots(t *testing.T, p *optests.Problem, n int) []int {
+// specialPositions are positions of a row of n: its start and its end as far as the filter
+// reaches, and both sides of the ends of vectors, tiles, chunks and sequences.
+func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 	t.Helper()
 	w := int(p.Case.Width)
 	all := []int{0, 1, w - 2, w - 1, w, n - 1, n - 2, n - w, n - w + 1, 15, 16, 31, 32, 63, 64, 65, 127, 128, 511, 512, 513, 1023, 1024}
@@ -127,8 +130,8 @@ func spots(t *testing.T, p *optests.Problem, n int) []int {
 	return slices.DeleteFunc(slices.Compact(all), func(i int) bool { return i < 0 || i >= n })
 }
 
-// TestSubnormals holds sums of subnormal numbers of each type to the last bit, and those with SiLU
-// to the last but one: no instruction set may take them for 0.
+// TestSubnormals compares sums of subnormal numbers of each type exactly, and those with SiLU up
+// to the last bit: no instruction set may flush them to 0.
 func TestSubnormals(t *testing.T) {
 	target := open(t)
 	smallest := map[tensor.DType]float64{tensor.Float32: 0x1p-149, tensor.Float16: 0x1p-24, tensor.BFloat16: 0x1p-133}
@@ -139,19 +142,22 @@ func TestSubnormals(t *testing.T) {
 			for i, seqlen := range []int64{1, 3, 16, 31, 64, 65, 543} {
 				for flags := range 8 {
 					c := optests.Case{
-						Batch: 2, Dim: []int64{3, 33, 64}[(i+flags)%3], Seqlen: seqlen, Width: 1 + int64(i+flags)%5, DType: dtype, Layout: optests.Layout(flags % 2),
-						SiLU: flags&2 != 0, WithSeqIdx: flags&4 != 0, NoBias: true, Seed: uint64(i),
+						DType: dtype, Seed: uint64(i),
+						Conv1d: optests.Conv1d{
+							Batch: 2, Dim: []int64{3, 33, 64}[(i+flags)%3], Seqlen: seqlen, Width: 1 + int64(i+flags)%5,
+							Layout: optests.Layout(flags % 2), SiLU: flags&2 != 0, WithSeqIdx: flags&4 != 0, NoBias: true,
+						},
 					}
-					target.subnormal(t, op, c, argument, unit)
+					target.checkSubnormal(t, op, c, argument, unit)
 				}
 			}
 		}
 	}
 }
 
-// subnormal passes multiples of unit, the smallest number of the type, through a filter of one tap
-// of 1, the latest. The gradient of SiLU is taken at 0, where it is 1/2.
-func (g target) subnormal(t *testing.T, op string, c optests.Case, argument string, unit float64) {
+// checkSubnormal passes multiples of unit, the smallest number of the type, through a filter whose
+// only tap is 1 at the current position. The gradient of SiLU is taken at 0, where it is 1/2.
+func (g target) checkSubnormal(t *testing.T, op string, c optests.Case, argument string, unit float64) {
 	t.Helper()
 	p, err := optests.Generate(op, c)
 	if err != nil {

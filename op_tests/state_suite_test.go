@@ -12,18 +12,18 @@ import (
 
 var statefulOps = []string{"causal_conv1d_update", "causal_conv1d_varlen_fwd", "causal_conv1d_varlen_states"}
 
-// stateCases are small, so that an emulated device can run them too.
+// stateCases are small enough for an emulated device.
 func stateCases() []optests.Case {
 	sizes := []optests.Case{
-		{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}, {Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true},
-		{Batch: 2, Dim: 3, Seqlen: 21, Width: 2, DType: tensor.BFloat16}, {Batch: 5, Dim: 4, Seqlen: 9, Width: 4, DType: tensor.Float16, WeightDType: tensor.Float32},
-		{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true, DType: tensor.BFloat16}, {Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true},
+		{Conv1d: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}}, {Conv1d: optests.Conv1d{Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true}},
+		{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 21, Width: 2}}, {DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: optests.Conv1d{Batch: 5, Dim: 4, Seqlen: 9, Width: 4}},
+		{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true}}, {Conv1d: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true}},
 	}
 	var cases []optests.Case
 	for i, c := range sizes {
 		for flags := range 8 {
 			c.WithInitial, c.WithFinal, c.WithSeqIdx = flags&1 != 0, flags&2 != 0, flags&4 != 0
-			c.Layout, c.Slice, c.Mixed = optests.Layout((i+flags)%2), flags%3 == 1, flags%5 == 4
+			c.Layout, c.Slice, c.MixedLayout = optests.Layout((i+flags)%2), flags%3 == 1, flags%5 == 4
 			c.Seed = uint64(len(cases))
 			cases = append(cases, c)
 		}
@@ -31,15 +31,14 @@ func stateCases() []optests.Case {
 	return cases
 }
 
-// decodingCases are one position each, with states no longer than the filter needs:
-// on a GPU that has a kernel of its own, for what lies in whole vectors and what
-// does not.
+// decodingCases have one position of each sequence and states no longer than the filter needs. On
+// a GPU they have a kernel of their own, vectorized and not.
 func decodingCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	dims := []int64{16, 528, 8, 5}
 	var cases []optests.Case
 	for n := range 3 * 2 * 4 * 3 { // width, layout, flags, type
-		c := optests.Case{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24), SiLU: n%5 > 0, NoBias: n%7 == 3, Seed: uint64(n)}
+		c := optests.Case{Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24), SiLU: n%5 > 0, NoBias: n%7 == 3}}
 		c.Layout = optests.Layout(n / 12 % 2)
 		c.State = optests.State{Len: c.Width - 1, Circular: n/6%2 == 1, Indexed: n/3%2 == 1, Flat: n%3 > 0}
 		c.DType, c.WeightDType, c.Slice = types[n%3], types[(n%3+[]int{0, 0, 1, 2}[n/3%4])%3], n%11 == 10
@@ -52,28 +51,28 @@ func decodingCases() []optests.Case {
 func TestStates(t *testing.T) {
 	target := open(t)
 	for _, op := range statefulOps {
-		t.Run(op, func(t *testing.T) { target.try(t, op, slices.Values(stateCases())) })
+		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(stateCases())) })
 	}
-	t.Run("decoding", func(t *testing.T) { target.try(t, "causal_conv1d_update", slices.Values(decodingCases())) })
-	t.Run("shared slots", target.sharedSlots)
-	t.Run("wild indices", target.wildIndices)
-	t.Run("update step by step equals forward", target.stepByStep)
-	t.Run("varlen equals one call each", target.oneCallEach)
+	t.Run("decoding", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(decodingCases())) })
+	t.Run("shared slots", target.checkSharedSlots)
+	t.Run("wild indices", target.checkInvalidIndices)
+	t.Run("update step by step equals forward", target.checkStepByStep)
+	t.Run("varlen equals one call each", target.checkOneCallPerSequence)
 	if *deviceFlag == "cpu" {
-		t.Run("refusals", target.refusals)
+		t.Run("refusals", target.checkRefusals)
 	}
 }
 
-// Sequences that share a slot run in the order of the batch, on every device.
-func (g target) sharedSlots(t *testing.T) {
+// Sequences that share a slot run in batch order on every device.
+func (g target) checkSharedSlots(t *testing.T) {
 	for op, indices := range map[string]string{"causal_conv1d_update": "conv_state_indices", "causal_conv1d_varlen_fwd": "cache_indices"} {
-		many := make([]float64, 700) // more than a GPU's threads look at once, each two 350 apart
+		many := make([]float64, 700) // more than a GPU's threads compare at once; i and i+350 share a slot
 		for i := range many {
 			many[i] = float64(i % 350)
 		}
 		for _, slots := range [][]float64{{1, 2, 1, -1, 2, 1}, many} {
 			for _, seqlen := range []int64{3, 1} { // one position each is decoding
-				c := optests.Case{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true, Seed: 2}
+				c := optests.Case{Seed: 2, Conv1d: optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
 				p := generate(t, op, c)
 				set(t, p, indices, slots)
 				if results, err := g.runner.Run(p); err != nil || !optests.Passed(results) {
@@ -84,9 +83,9 @@ func (g target) sharedSlots(t *testing.T) {
 	}
 }
 
-// Whatever the index tensors hold, nothing but out and states is written, and all
-// of them is. What out is where starts decrease is nobody's promise.
-func (g target) wildIndices(t *testing.T) {
+// Invalid values in index tensors change nothing but out and states, and every element of these is
+// written. Where starts decrease, the values of out are unspecified.
+func (g target) checkInvalidIndices(t *testing.T) {
 	const low, high = -1 << 31, 1<<31 - 1
 	wild := map[string][][]float64{
 		"conv_state_indices": {{low, high, 99, -2, 7, 7}, {high, high, high, high, high, high}},
@@ -97,7 +96,7 @@ func (g target) wildIndices(t *testing.T) {
 	}
 	for _, op := range statefulOps {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
-			c := optests.Case{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, Slice: true, WithInitial: true, WithFinal: true, WithSeqIdx: true, Seed: 4}
+			c := optests.Case{Slice: true, Seed: 4, Conv1d: optests.Conv1d{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
 			for i, name := range generate(t, op, c).ArgNames {
 				for n, v := range wild[name] {
 					p := generate(t, op, c)
@@ -118,9 +117,9 @@ func (g target) wildIndices(t *testing.T) {
 	}
 }
 
-// One position after another through the state gives what forward gives at once,
-// whether the state shifts or goes round.
-func (g target) stepByStep(t *testing.T) {
+// Updates with one position at a time give the results of forward, for shifting and for circular
+// states.
+func (g target) checkStepByStep(t *testing.T) {
 	const batch, dim, seqlen, width, length = 2, 5, 11, 4, 6
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		x, w := random(t, dt, 1, batch, dim, seqlen), random(t, dt, 2, dim, width)
@@ -138,18 +137,18 @@ func (g target) stepByStep(t *testing.T) {
 				}
 				got := g.apply(t, "causal_conv1d_update", given)
 				state = got["conv_state"]
-				near(t, fmt.Sprintf("%s, circular %v, out of step %d", dt, circular, i), got["out"], slice(t, want["out"], 2, i, i+1))
+				checkNear(t, fmt.Sprintf("%s, circular %v, out of step %d", dt, circular, i), got["out"], slice(t, want["out"], 2, i, i+1))
 			}
 			if !circular {
-				same(t, "final state", slice(t, state, 2, length-width+1, length), want["final_states_out"])
+				checkSame(t, "final state", slice(t, state, 2, length-width+1, length), want["final_states_out"])
 			}
 		}
 	}
 }
 
-// Packed sequences give what each gives in a call of its own, also when they
-// are handed over in two parts.
-func (g target) oneCallEach(t *testing.T) {
+// Packed sequences give the results of separate calls, and so do two calls with half of each
+// sequence.
+func (g target) checkOneCallPerSequence(t *testing.T) {
 	const dim, width = 5, 4
 	starts := []int64{0, 1, 3, 3, 12, 30}
 	tokens, batch := starts[len(starts)-1], int64(len(starts)-1)
@@ -160,21 +159,21 @@ func (g target) oneCallEach(t *testing.T) {
 	})
 	parts := g.inTwoParts(t, x, w, copied(t, initial), starts)
 	tails := g.apply(t, "causal_conv1d_varlen_states", map[string]any{"x": transposed(t, x), "cu_seqlens": ints(t, starts)})["states"]
-	same(t, "states of two parts", parts["conv_states"], got["conv_states"])
+	checkSame(t, "states of two parts", parts["conv_states"], got["conv_states"])
 	for b := range batch {
 		from, to := starts[b], starts[b+1]
 		alone := g.apply(t, "causal_conv1d_fwd", map[string]any{
 			"x": row(t, slice(t, x, 1, from, to)), "weight": w, "initial_states": slice(t, initial, 0, b, b+1), "final_states_out": optests.Wanted{},
 		})
-		near(t, fmt.Sprintf("out of sequence %d", b), row(t, slice(t, got["out"], 1, from, to)), alone["out"])
-		same(t, fmt.Sprintf("state of sequence %d", b), slice(t, got["conv_states"], 0, b, b+1), alone["final_states_out"])
+		checkNear(t, fmt.Sprintf("out of sequence %d", b), row(t, slice(t, got["out"], 1, from, to)), alone["out"])
+		checkSame(t, fmt.Sprintf("state of sequence %d", b), slice(t, got["conv_states"], 0, b, b+1), alone["final_states_out"])
 		if n := min(to-from, width-1); n > 0 {
-			same(t, fmt.Sprintf("tail of sequence %d", b), slice(t, slice(t, tails, 0, b, b+1), 2, width-1-n, width-1), row(t, slice(t, x, 1, to-n, to)))
+			checkSame(t, fmt.Sprintf("tail of sequence %d", b), slice(t, slice(t, tails, 0, b, b+1), 2, width-1-n, width-1), row(t, slice(t, x, 1, to-n, to)))
 		}
 	}
 }
 
-// inTwoParts runs the first half of each sequence, then the rest from its state.
+// inTwoParts runs the first half of each sequence, then the second half from its state.
 func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []int64) map[string]*tensor.Tensor {
 	t.Helper()
 	var out map[string]*tensor.Tensor
@@ -194,10 +193,10 @@ func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []i
 	return out
 }
 
-// What an entry point refuses, and how it says so.
-func (g target) refusals(t *testing.T) {
-	f32 := func(shape ...int64) *tensor.Tensor { return made(t, tensor.Float32, shape...) }
-	i32 := func(shape ...int64) *tensor.Tensor { return made(t, tensor.Int32, shape...) }
+// checkRefusals tests the errors of the entry points.
+func (g target) checkRefusals(t *testing.T) {
+	f32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float32, shape...) }
+	i32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Int32, shape...) }
 	x, w, state := f32(2, 3, 5), f32(3, 4), f32(2, 3, 4)
 	tokens, starts := f32(3, 9), i32(3)
 	tests := []struct {
@@ -207,7 +206,7 @@ func (g target) refusals(t *testing.T) {
 	}{
 		{"causal_conv1d_update", []any{x, f32(2), state, w}, "argument 'x': expected rank 3 (batch, dim, seqlen), or 2 (batch, dim), got rank 1, shape (2,)"},
 		{"causal_conv1d_update", []any{f32(2, 3), x, state, w}, "argument 'out': expected shape (2, 3, 5) as 'x', got (2, 3)"},
-		{"causal_conv1d_update", []any{made(t, tensor.Float16, 2, 3, 5), x, state, w}, "argument 'out': expected dtype float32 as 'x', got float16"},
+		{"causal_conv1d_update", []any{newTensor(t, tensor.Float16, 2, 3, 5), x, state, w}, "argument 'out': expected dtype float32 as 'x', got float16"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least width-1 = 3, got shape (2, 3, 2)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(1, 3, 4), w}, "argument 'conv_state': expected at least 2 slots, one for each sequence, got shape (1, 3, 4)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w}, "argument 'conv_state': expected shape (2, 3, 4) (slots, dim, length), got (2, 4, 4)"},
@@ -231,16 +230,16 @@ func (g target) refusals(t *testing.T) {
 	}
 }
 
-// States more than 2^31 elements apart, along each dimension in turn.
-func TestFarStates(t *testing.T) {
-	if *deviceFlag != "cpu" && !*farFlag {
-		t.Skip("on a GPU this takes tens of gigabytes of memory that is really there: ask for it with -far")
+// TestLargeStateStrides tests states with strides of more than 2^31 elements, along each dimension.
+func TestLargeStateStrides(t *testing.T) {
+	if *deviceFlag != "cpu" && !*largeStridesFlag {
+		t.Skip("a GPU needs tens of gigabytes of physical memory for it: run it with -large-strides")
 	}
 	target := open(t)
-	for name, strides := range map[string][]int64{"slot": {beyond32, 9, 1}, "dim": {20, beyond32, 1}, "length": {3, 1, beyond32}} {
+	for name, strides := range map[string][]int64{"slot": {offsetBeyond32Bits, 9, 1}, "dim": {20, offsetBeyond32Bits, 1}, "length": {3, 1, offsetBeyond32Bits}} {
 		given := map[string]any{
 			"x": random(t, tensor.Float16, 1, 2, 2, 3), "weight": random(t, tensor.Float32, 2, 2, 3),
-			"conv_state": filled(t, tensor.Float16, []int64{2, 2, 2}, strides), "conv_state_indices": ints(t, []int64{1, 0}),
+			"conv_state": newSparseTensor(t, tensor.Float16, []int64{2, 2, 2}, strides), "conv_state_indices": ints(t, []int64{1, 0}),
 		}
 		p, err := optests.FromTensors("causal_conv1d_update", given)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// reference computes what the problem's outputs should be, its inputs replaced.
+// reference replaces inputs and returns the expected outputs.
 func reference(t *testing.T, p *Problem, replace map[string][]float64) map[string][]float64 {
 	t.Helper()
 	for name, v := range replace {
@@ -47,7 +47,7 @@ func TestUpdateByHand(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := Case{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}
+			c := Case{Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}}
 			c.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.seen != nil, Indexed: test.index != nil}
 			p := generate(t, "causal_conv1d_update", c)
 			replace := map[string][]float64{"weight": weight, "x": test.x}
@@ -60,7 +60,7 @@ func TestUpdateByHand(t *testing.T) {
 			if err := p.Tensor("conv_state").SetFloat64s(test.before); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.remember(causalConv1dUpdate()); err != nil {
+			if err := p.captureInputs(causalConv1dUpdate()); err != nil {
 				t.Fatal(err)
 			}
 			want := reference(t, p, replace)
@@ -71,12 +71,12 @@ func TestUpdateByHand(t *testing.T) {
 }
 
 func TestVarlenByHand(t *testing.T) {
-	c := Case{Batch: 4, Dim: 1, Width: 3, NoBias: true, WithInitial: true, WithFinal: true, State: State{Len: 3, Tokens: 7}}
+	c := Case{Conv1d: Conv1d{Batch: 4, Dim: 1, Width: 3, NoBias: true, WithInitial: true, WithFinal: true, State: State{Len: 3, Tokens: 7}}}
 	p := generate(t, "causal_conv1d_varlen_fwd", c)
 	if err := p.Tensor("conv_states").SetFloat64s([]float64{7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.remember(causalConv1dVarlenFwd()); err != nil {
+	if err := p.captureInputs(causalConv1dVarlenFwd()); err != nil {
 		t.Fatal(err)
 	}
 	want := reference(t, p, map[string][]float64{
@@ -89,7 +89,7 @@ func TestVarlenByHand(t *testing.T) {
 
 // A sequence without a state begins as a row does: an infinite tap times the zeros before it is NaN.
 func TestVarlenInfiniteTapByHand(t *testing.T) {
-	p := generate(t, "causal_conv1d_varlen_fwd", Case{Batch: 2, Dim: 1, Width: 3, NoBias: true, State: State{Tokens: 6}})
+	p := generate(t, "causal_conv1d_varlen_fwd", Case{Conv1d: Conv1d{Batch: 2, Dim: 1, Width: 3, NoBias: true, State: State{Tokens: 6}}})
 	inf, nan := math.Inf(1), math.NaN()
 	want := reference(t, p, map[string][]float64{"weight": {inf, 10, 1}, "x": {1, 2, 3, 4, 5, 6}, "query_start_loc": {0, 4, 6}})
 	for i, w := range []float64{nan, nan, inf, inf, nan, nan} {
@@ -100,7 +100,7 @@ func TestVarlenInfiniteTapByHand(t *testing.T) {
 }
 
 func TestVarlenStatesByHand(t *testing.T) {
-	c := Case{Batch: 3, Dim: 2, Width: 4, State: State{Tokens: 6}}
+	c := Case{Conv1d: Conv1d{Batch: 3, Dim: 2, Width: 4, State: State{Tokens: 6}}}
 	p := generate(t, "causal_conv1d_varlen_states", c)
 	want := reference(t, p, map[string][]float64{
 		"x": {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, "cu_seqlens": {0, 4, 5, 9},
@@ -108,11 +108,11 @@ func TestVarlenStatesByHand(t *testing.T) {
 	closeTo(t, "states", want["states"], []float64{2, 3, 4, 20, 30, 40, 0, 0, 5, 0, 0, 50, 0, 0, 0, 0, 0, 0}, 0)
 }
 
-// What the generators promise: every kind of sequence and of slot turns up.
-func TestStateInputsCoverTheOddOnes(t *testing.T) {
-	c := Case{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}
+// The generators make every kind of sequence and of slot.
+func TestStateInputsCoverUnusualValues(t *testing.T) {
+	c := Case{Conv1d: Conv1d{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}}
 	slots, seen := make([]float64, c.Batch), map[string]int{}
-	slotIndices(c, random(1, "conv_state_indices"), slots)
+	randomSlotIndices(c, random(1, "conv_state_indices"), slots)
 	for i, s := range slots {
 		switch {
 		case s == -1:
@@ -129,7 +129,7 @@ func TestStateInputsCoverTheOddOnes(t *testing.T) {
 	}
 	for seed := range uint64(64) {
 		starts := make([]float64, c.Batch+1)
-		sequenceStarts(c, rand.New(rand.NewPCG(seed, 0)), starts)
+		randomStarts(c, rand.New(rand.NewPCG(seed, 0)), starts)
 		p := packed{starts, int(c.tokens())}
 		for b := range int(c.Batch) {
 			from, to, ok := p.bounds(b)
@@ -157,7 +157,7 @@ func TestStateInputsCoverTheOddOnes(t *testing.T) {
 
 func TestStateRefusals(t *testing.T) {
 	for _, s := range []State{{Len: 2}, {Slots: -1}, {Tokens: -1}} {
-		_, err := Generate("causal_conv1d_update", Case{Batch: 1, Dim: 1, Seqlen: 1, Width: 4, State: s})
+		_, err := Generate("causal_conv1d_update", Case{Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 4, State: s}})
 		if !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", s, err)
 		}

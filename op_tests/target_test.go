@@ -1,8 +1,9 @@
 package optests_test
 
 import (
-	"cmp"
 	"context"
+	"flag"
+	"fmt"
 	"iter"
 	"os"
 	"testing"
@@ -14,15 +15,42 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// target is a place where operators run.
+// target is a registry and a runner for one device.
 type target struct {
 	reg    *registry.Registry
 	runner optests.Runner
 }
 
+// sharedCache is the cache folder of all tests, so that the kernels are compiled once. Child
+// processes find it in AITER_JIT_DIR.
+var sharedCache string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(withSharedCache(m.Run))
+}
+
+func withSharedCache(run func() int) int {
+	if sharedCache = os.Getenv("AITER_JIT_DIR"); sharedCache != "" {
+		return run()
+	}
+	dir, err := os.MkdirTemp("", "op_tests-cache-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Setenv("AITER_JIT_DIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "op_tests: make a cache folder:", err)
+		return 1
+	}
+	sharedCache = dir
+	return run()
+}
+
+// open opens a registry for the device that -device names.
 func open(t *testing.T) target {
 	t.Helper()
-	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: cmp.Or(os.Getenv("AITER_JIT_DIR"), t.TempDir())})
+	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: sharedCache})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +86,15 @@ func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
 	return r.Devices.ToDevice(t, r.dev)
 }
 
-// try reports every case that is not as good as float32 sums rounded once.
-func (g target) try(t *testing.T, op string, cases iter.Seq[optests.Case]) {
+// checkIdeal reports every case that is less accurate than float32 sums rounded once.
+func (g target) checkIdeal(t *testing.T, op string, cases iter.Seq[optests.Case]) {
 	start, n, failed := time.Now(), 0, 0
-	for trial := range g.runner.Try(op, cases) {
+	for result := range g.runner.RunCases(op, cases) {
 		n++
-		if trial.Ideal() {
+		if result.Ideal() {
 			continue
 		}
-		t.Error(trial)
+		t.Error(result)
 		if failed++; failed == 10 {
 			t.Fatalf("stopped after %d failures in %d cases", failed, n)
 		}
@@ -80,7 +108,7 @@ func (g target) try(t *testing.T, op string, cases iter.Seq[optests.Case]) {
 // run calls the problem's operator once and returns its outputs, on the host.
 func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor {
 	t.Helper()
-	placed, err := g.runner.Place(p)
+	placed, err := g.runner.Upload(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +123,7 @@ func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor 
 	return out
 }
 
-// outputs runs the case once and returns the bits of what came out.
+// outputs runs the case once and returns the bytes of the outputs.
 func (g target) outputs(t *testing.T, op string, c optests.Case) map[string][]byte {
 	t.Helper()
 	p, err := optests.Generate(op, c)

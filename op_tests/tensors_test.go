@@ -40,7 +40,7 @@ func set(t *testing.T, p *optests.Problem, name string, v []float64) {
 
 func random(t *testing.T, dt tensor.DType, seed uint64, shape ...int64) *tensor.Tensor {
 	t.Helper()
-	v := made(t, dt, shape...)
+	v := newTensor(t, dt, shape...)
 	values, r := make([]float64, v.Numel()), rand.New(rand.NewPCG(seed, 1))
 	for i := range values {
 		values[i] = r.NormFloat64()
@@ -49,7 +49,7 @@ func random(t *testing.T, dt tensor.DType, seed uint64, shape ...int64) *tensor.
 	return v
 }
 
-func made(t *testing.T, dt tensor.DType, shape ...int64) *tensor.Tensor {
+func newTensor(t *testing.T, dt tensor.DType, shape ...int64) *tensor.Tensor {
 	t.Helper()
 	v, err := tensor.New(dt, shape...)
 	if err != nil {
@@ -60,7 +60,7 @@ func made(t *testing.T, dt tensor.DType, shape ...int64) *tensor.Tensor {
 
 func ints(t *testing.T, v []int64) *tensor.Tensor {
 	t.Helper()
-	out := made(t, tensor.Int32, int64(len(v)))
+	out := newTensor(t, tensor.Int32, int64(len(v)))
 	values := make([]float64, len(v))
 	for i := range v {
 		values[i] = float64(v[i])
@@ -71,7 +71,7 @@ func ints(t *testing.T, v []int64) *tensor.Tensor {
 
 func trues(t *testing.T, n int64) *tensor.Tensor {
 	t.Helper()
-	v := made(t, tensor.Bool, n)
+	v := newTensor(t, tensor.Bool, n)
 	fill(t, v, slices.Repeat([]float64{1}, int(n)))
 	return v
 }
@@ -99,7 +99,7 @@ func copyInto(t *testing.T, to, from *tensor.Tensor) {
 
 func copied(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	t.Helper()
-	out := made(t, v.DType(), v.Shape()...)
+	out := newTensor(t, v.DType(), v.Shape()...)
 	copyInto(t, out, v)
 	return out
 }
@@ -122,7 +122,7 @@ func transposed(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	return out
 }
 
-// row is a (dim, n) tensor as (1, dim, n).
+// row views a (dim, n) tensor as (1, dim, n).
 func row(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	t.Helper()
 	shape, strides := append([]int64{1}, v.Shape()...), append([]int64{0}, v.Strides()...)
@@ -133,14 +133,14 @@ func row(t *testing.T, v *tensor.Tensor) *tensor.Tensor {
 	return out
 }
 
-// joined puts (dim, n) tensors side by side.
+// joined concatenates (dim, n) tensors along n.
 func joined(t *testing.T, parts []*tensor.Tensor) *tensor.Tensor {
 	t.Helper()
 	n := int64(0)
 	for _, p := range parts {
 		n += p.Dim(1)
 	}
-	out := made(t, parts[0].DType(), parts[0].Dim(0), n)
+	out := newTensor(t, parts[0].DType(), parts[0].Dim(0), n)
 	at := int64(0)
 	for _, p := range parts {
 		copyInto(t, slice(t, out, 1, at, at+p.Dim(1)), p)
@@ -149,8 +149,8 @@ func joined(t *testing.T, parts []*tensor.Tensor) *tensor.Tensor {
 	return out
 }
 
-// near compares outputs that two kernels may sum and round each in its way.
-func near(t *testing.T, what string, got, want *tensor.Tensor) {
+// checkNear compares outputs of two kernels, which may sum and round in different orders.
+func checkNear(t *testing.T, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	tol := map[tensor.DType]float64{tensor.Float32: 1e-5, tensor.Float16: 2e-3, tensor.BFloat16: 1.6e-2}[got.DType()]
 	g, w := floats(t, got), floats(t, want)
@@ -162,8 +162,8 @@ func near(t *testing.T, what string, got, want *tensor.Tensor) {
 	}
 }
 
-// same compares values, to the last bit.
-func same(t *testing.T, what string, got, want *tensor.Tensor) {
+// checkSame compares values exactly.
+func checkSame(t *testing.T, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	if g, w := floats(t, got), floats(t, want); !slices.Equal(g, w) {
 		t.Errorf("%s: got %v, want %v", what, g, w)

@@ -2,15 +2,14 @@ package optests
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Traffic is the number of bytes that one call has to move: each input read
-// once, each output written once, what is updated in place both. The error is an
-// *UnknownOpError or a *CaseError.
+// Traffic is the number of bytes that one call reads and writes at least: each
+// input once, each output once, an argument updated in place twice. The error is
+// an *UnknownOpError or a *CaseError.
 func Traffic(op string, c Case) (int64, error) {
 	decl, c, err := prepare(op, c)
 	if err != nil {
@@ -18,37 +17,21 @@ func Traffic(op string, c Case) (int64, error) {
 	}
 	bytes := int64(0)
 	for _, a := range decl.args {
-		if a.role != option && a.wanted(c) {
+		if a.role != option && a.isPassed(c) {
 			bytes += a.elements(c) * a.dtype(c).Size()
 		}
 	}
 	return bytes, nil
 }
 
-// prepare finds the declaration and writes the case out in full.
-func prepare(op string, c Case) (operator, Case, error) {
-	decl, err := lookup(op)
-	if err != nil {
-		return decl, c, err
-	}
-	c = c.normal()
-	if err := c.check(); err != nil {
-		return decl, c, fmt.Errorf("%s: %w", op, err)
-	}
-	if decl.adapt != nil {
-		c = decl.adapt(c)
-	}
-	return decl, c, nil
-}
-
-// elements counts what a call moves of an argument, one way or both.
+// elements is the number of elements of an argument that a call reads and writes.
 func (a argument) elements(c Case) int64 {
 	n := int64(1)
 	for _, size := range a.shape(c) {
 		n *= size
 	}
-	if a.moves != nil {
-		n = min(n, a.moves(c))
+	if a.elementsMoved != nil {
+		n = min(n, a.elementsMoved(c))
 	}
 	if a.role == updated {
 		n *= 2
@@ -56,28 +39,15 @@ func (a argument) elements(c Case) int64 {
 	return n
 }
 
-// stateElements are those of one slot for each sequence.
-func stateElements(c Case) int64 { return c.Batch * c.Dim * c.stateLen() }
-
-// tailElements are those that end up in a state.
-func tailElements(c Case) int64 { return min(c.tokens()*c.Dim, stateElements(c)) }
-
-// evenStarts cuts the tokens into sequences of one length.
-func evenStarts(c Case, values []float64) {
-	for i := range values {
-		values[i] = float64(int64(i) * c.tokens() / max(c.Batch, 1))
-	}
-}
-
-// GenerateForTiming makes a problem as [Generate] does, except that it is quick
-// at any size: a few random numbers fill the inputs over and over, outputs are
-// not poisoned, packed sequences have one length, and there is no reference.
+// GenerateForTiming is like [Generate] but fast at any size: the inputs repeat a
+// few random numbers, outputs are not poisoned, packed sequences have equal
+// lengths, and there is no reference.
 func GenerateForTiming(op string, c Case) (*Problem, error) {
 	decl, c, err := prepare(op, c)
 	if err != nil {
 		return nil, err
 	}
-	p := &Problem{Op: op, Case: c, want: noReference}
+	p := &Problem{Op: op, Case: c, reference: noReference}
 	for i, a := range decl.args {
 		v, err := a.supplyForTiming(c)
 		if err != nil {
@@ -85,7 +55,7 @@ func GenerateForTiming(op string, c Case) (*Problem, error) {
 		}
 		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.name)
 		if v != nil && a.written() {
-			p.Outputs = append(p.Outputs, Output{Name: a.name, Arg: i, kind: a.kind})
+			p.Outputs = append(p.Outputs, Output{Name: a.name, Arg: i, tolerance: a.tolerance})
 		}
 	}
 	return p, nil
@@ -99,11 +69,11 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 	switch {
 	case a.role == option:
 		return a.value(c), nil
-	case !a.wanted(c):
+	case !a.isPassed(c):
 		return nil, nil
 	}
-	if a.steady != nil {
-		steady := a.steady
+	if a.timingFill != nil {
+		steady := a.timingFill
 		a.fill = func(c Case, _ *rand.Rand, values []float64) { steady(c, values) }
 	}
 	if !a.dtype(c).IsFloat() {
@@ -113,24 +83,24 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.place(c).allocate(func(raw []byte) {
+	return a.storageLayout(c).allocate(func(raw []byte) {
 		for at := 0; at < len(raw); {
 			at += copy(raw[at:], block)
 		}
 	})
 }
 
-// blockElements are enough for no two neighbours to be alike.
+// blockElements is the number of random values that an input repeats.
 const blockElements = 1 << 12
 
-// randomBlock is the bytes of some normally distributed numbers.
+// randomBlock is the bytes of blockElements normally distributed numbers.
 func randomBlock(dt tensor.DType, r *rand.Rand) ([]byte, error) {
 	t, err := tensor.New(dt, blockElements)
 	if err != nil {
 		return nil, err
 	}
 	values := make([]float64, blockElements)
-	normals(Case{}, r, values)
+	randomNormals(Case{}, r, values)
 	if err := t.SetFloat64s(values); err != nil {
 		return nil, err
 	}

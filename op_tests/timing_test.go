@@ -9,12 +9,12 @@ import (
 
 func TestTraffic(t *testing.T) {
 	const b, d, l, w = 2, 64, 256, 4
-	plain := Case{Batch: b, Dim: d, Seqlen: l, Width: w}
+	plain := Case{Conv1d: Conv1d{Batch: b, Dim: d, Seqlen: l, Width: w}}
 	half := plain
 	half.DType, half.WeightDType = tensor.Float16, tensor.Float32
 	states := plain
 	states.NoBias, states.WithStates = true, true
-	slots := Case{Batch: b, Dim: d, Seqlen: 1, Width: w, NoBias: true, State: State{Slots: 100}}
+	slots := Case{Conv1d: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w, NoBias: true, State: State{Slots: 100}}}
 	for _, c := range []struct {
 		op   string
 		c    Case
@@ -26,7 +26,7 @@ func TestTraffic(t *testing.T) {
 		{"causal_conv1d_bwd", plain, 4 * (3*b*d*l + 2*(d*w+d))},
 		{"causal_conv1d_update", slots, 4 * (b*d*(2+2*(w-1)) + d*w)},
 		{"causal_conv1d_varlen_states", plain, 4 * (2*b*d*(w-1) + b + 1)},
-		{"causal_conv1d_varlen_states", Case{Batch: b, Dim: d, Seqlen: 1, Width: w}, 4 * (b*d*(w-1) + b*d + b + 1)},
+		{"causal_conv1d_varlen_states", Case{Conv1d: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w}}, 4 * (b*d*(w-1) + b*d + b + 1)},
 	} {
 		got, err := Traffic(c.op, c.c)
 		if err != nil || got != c.want {
@@ -41,12 +41,12 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// A problem for timing has the arguments that a random one has, laid out alike.
+// A problem for timing has the arguments and the layouts of a random one.
 func TestGenerateForTiming(t *testing.T) {
-	for _, op := range Operators() {
+	for _, op := range Conv1dOperators() {
 		for _, c := range []Case{
-			{Batch: 3, Dim: 16, Seqlen: 300, Width: 4},
-			{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, DType: tensor.BFloat16, Layout: ChannelLast, Slice: true, NoBias: true, WithSeqIdx: true},
+			{Conv1d: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4}},
+			{DType: tensor.BFloat16, Slice: true, Conv1d: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, Layout: ChannelLast, NoBias: true, WithSeqIdx: true}},
 		} {
 			want, err := Generate(op, c)
 			if err != nil {
@@ -91,7 +91,7 @@ func sameArguments(t *testing.T, got, want *Problem) {
 }
 
 func TestEvenStarts(t *testing.T) {
-	p, err := GenerateForTiming("causal_conv1d_varlen_fwd", Case{Batch: 4, Dim: 2, Seqlen: 8, Width: 3})
+	p, err := GenerateForTiming("causal_conv1d_varlen_fwd", Case{Conv1d: Conv1d{Batch: 4, Dim: 2, Seqlen: 8, Width: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,17 +118,17 @@ func TestConfigs(t *testing.T) {
 				t.Errorf("%s has %q twice", op, c.Name)
 			}
 			names[c.Name] = true
-			if err := c.Case.normal().check(); err != nil {
+			if _, _, err := prepare(op, c.Case); err != nil {
 				t.Errorf("%s %s: %v", op, c.Name, err)
 			}
 		}
-		if !names["Tiny"] || !names["With SiLU"] || len(list) < 8 {
-			t.Errorf("%s has the configurations %v", op, names)
+		if len(list) < 4 {
+			t.Errorf("%s has the configurations %v, want small ones and those of models", op, names)
 		}
 	}
 	for _, list := range []func(string) error{
 		func(op string) error { _, err := Configs(op); return err },
-		func(op string) error { _, err := Usual(op); return err },
+		func(op string) error { _, err := DefaultCase(op); return err },
 		func(op string) error { _, err := Sweep(op); return err },
 	} {
 		if list("nothing") == nil {
@@ -151,7 +151,7 @@ func TestSweep(t *testing.T) {
 				t.Errorf("%s: %s comes after %s", op, c, cases[i-1])
 			}
 		}
-		if usual, err := Usual(op); err != nil || usual.Seqlen != seqlen {
+		if usual, err := DefaultCase(op); err != nil || usual.Seqlen != seqlen {
 			t.Errorf("%s: usually %s, %v", op, usual, err)
 		}
 	}

@@ -9,51 +9,51 @@ import (
 // Tolerance bounds an error: |got-want| <= Abs + Rel*|want|.
 type Tolerance struct{ Rel, Abs float64 }
 
-// allows reports whether an error is within bounds. An infinite one never is;
-// no error always is, also where NaN was wanted and came.
+// allows reports whether an error is within the bounds. An infinite error never
+// is; an error of 0, which two NaNs have, always is.
 func (t Tolerance) allows(abs, want float64) bool {
 	return abs == 0 || !math.IsInf(abs, 0) && abs <= t.Abs+t.Rel*math.Abs(want)
 }
 
-// kind is a row of the tolerance table: what an output is made of.
-type kind int
+// toleranceClass is a row of the tolerance table: how an output is computed.
+type toleranceClass int
 
 const (
-	rounded    kind = iota // a short sum, rounded to the output's type
-	weightGrad             // a sum over all positions of all rows
-	exact                  // copied, bit for bit
+	shortSum toleranceClass = iota // a short sum, rounded to the output's type
+	longSum                        // a sum over all positions of all rows
+	copied                         // copied, bit for bit
 )
 
-// The largest relative error of one rounding to nearest.
+// The largest relative errors of one rounding to nearest.
 const (
 	unitFloat32  = 1.0 / (1 << 24)
 	unitFloat16  = 1.0 / (1 << 11)
 	unitBFloat16 = 1.0 / (1 << 8)
 )
 
-// allowed is the table of the worst error an output may have. A sum over all
-// positions is held to 1e-3 besides the rounding of its type.
-func allowed(k kind, dt tensor.DType) Tolerance {
-	return map[kind]map[tensor.DType]Tolerance{
-		rounded: {
+// toleranceOf is the largest error that an output may have. A sum over all positions
+// may be off by 1e-3 besides the rounding to its type.
+func toleranceOf(k toleranceClass, dt tensor.DType) Tolerance {
+	return map[toleranceClass]map[tensor.DType]Tolerance{
+		shortSum: {
 			tensor.Float32:  {Rel: 3e-4, Abs: 1e-3},
 			tensor.Float16:  {Rel: 3e-3, Abs: 5e-3},
 			tensor.BFloat16: {Rel: 1e-2, Abs: 5e-2},
 		},
-		weightGrad: {
+		longSum: {
 			tensor.Float32:  {Rel: 1e-3, Abs: 1e-3},
 			tensor.Float16:  {Rel: 1e-3 + unitFloat16, Abs: 1e-3},
 			tensor.BFloat16: {Rel: 1e-3 + unitBFloat16, Abs: 1e-3},
 		},
-		exact: {},
+		copied: {},
 	}[k][dt]
 }
 
-// ideal is what a careful kernel reaches: sums in float32 and one rounding of
-// the output's type. The 1e-5 beyond that is relative to the element or to the
-// output's root mean square, whichever is larger, for sums that cancel.
-func ideal(k kind, dt tensor.DType, want []float64) Tolerance {
-	if k == exact {
+// idealTolerance is the accuracy of sums in float32 that are rounded once to the
+// output's type. It adds 1e-5, relative to the element or to the output's root mean
+// square, whichever is larger, for sums that cancel.
+func idealTolerance(k toleranceClass, dt tensor.DType, want []float64) Tolerance {
+	if k == copied {
 		return Tolerance{}
 	}
 	unit := map[tensor.DType]float64{

@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// widths are all filters up to a few more taps than any kernel's stack has room for, and those
-// around and beyond the widest one that rows are computed with.
+// widths are all widths up to a few more than any kernel's stack array holds, and those around and
+// above the largest one for which rows are computed at once.
 func widths() []int64 {
 	var all []int64
 	for w := range int64(40) {
@@ -18,13 +18,13 @@ func widths() []int64 {
 	return append(all, 63, 64, 65, 100)
 }
 
-// TestWidths holds every operator to the reference at every width, in both layouts, with and
-// without SiLU, at lengths around those of vectors, tiles and chunks. The other properties of a
-// case take turns.
+// TestWidths compares every causal_conv1d operator with the reference at every width, in both layouts, with and
+// without SiLU, at lengths around those of vectors, tiles and chunks. The other options vary from
+// case to case.
 func TestWidths(t *testing.T) {
 	target := open(t)
-	for _, op := range optests.Operators() {
-		t.Run(op, func(t *testing.T) { target.pass(t, op, widthCases()) })
+	for _, op := range optests.Conv1dOperators() {
+		t.Run(op, func(t *testing.T) { target.checkTolerance(t, op, widthCases()) })
 	}
 }
 
@@ -40,9 +40,11 @@ func widthCases() []optests.Case {
 					seqlen = lengths[n*5%len(lengths)]
 				}
 				c := optests.Case{
-					Batch: 2, Dim: []int64{3, 18, 1, 33}[n%4], Seqlen: seqlen, Width: width, DType: types[n/2%3],
-					Layout: optests.Layout(flags % 2), SiLU: flags > 1, NoBias: n%7 == 1, Slice: n%5 == 3, Seed: uint64(n),
-					WithInitial: n%3 == 1, WithFinal: n%4 == 2, WithSeqIdx: n%11 == 5,
+					DType: types[n/2%3], Slice: n%5 == 3, Seed: uint64(n),
+					Conv1d: optests.Conv1d{
+						Batch: 2, Dim: []int64{3, 18, 1, 33}[n%4], Seqlen: seqlen, Width: width, Layout: optests.Layout(flags % 2),
+						SiLU: flags > 1, NoBias: n%7 == 1, WithInitial: n%3 == 1, WithFinal: n%4 == 2, WithSeqIdx: n%11 == 5,
+					},
 				}
 				if c.Layout == optests.ChannelFirst {
 					c.Dim = 1 + c.Dim%4
@@ -54,16 +56,16 @@ func widthCases() []optests.Case {
 	return cases
 }
 
-// pass reports the cases with an output beyond its tolerance. Of a wide filter's sums some are
-// near nothing, so that they are not held to one rounding.
-func (g target) pass(t *testing.T, op string, cases []optests.Case) {
+// checkTolerance reports the cases with an output beyond its tolerance. Sums of wide filters can
+// cancel; they need not be ideal.
+func (g target) checkTolerance(t *testing.T, op string, cases []optests.Case) {
 	t.Helper()
 	failed := 0
-	for trial := range g.runner.Try(op, slices.Values(cases)) {
-		if trial.OK() {
+	for result := range g.runner.RunCases(op, slices.Values(cases)) {
+		if result.OK() {
 			continue
 		}
-		t.Error(trial)
+		t.Error(result)
 		if failed++; failed == 10 {
 			t.Fatalf("stopped after %d failures", failed)
 		}

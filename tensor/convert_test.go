@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// format is a 16-bit format under test, with its definition kept apart from
-// the code: value says what a pattern means by IEEE 754.
+// format is a 16-bit format under test. Its definition is independent of the code: value follows
+// IEEE 754.
 type format struct {
 	name             string
 	expBits, manBits int
@@ -27,8 +27,8 @@ func (f format) fields(p uint16) (sign bool, exp, man int) {
 	return p>>15 == 1, int(p) >> f.manBits & (1<<f.expBits - 1), int(p) & (1<<f.manBits - 1)
 }
 
-// value is the pattern's value; the largest exponent is taken as one more
-// binade, which is what rounding to infinity compares with.
+// value is the pattern's value. The largest exponent counts as one more binade: rounding to
+// infinity compares with it.
 func (f format) value(p uint16) float64 {
 	sign, exp, man := f.fields(p)
 	bias := 1<<(f.expBits-1) - 1
@@ -74,8 +74,8 @@ func TestEveryPattern(t *testing.T) {
 	}
 }
 
-// Between each two neighbours: the middle goes to the even one, everything else
-// to the nearer one. That covers subnormals and the step to infinity.
+// Between two neighbours, the middle rounds to the even one and every other value to the nearer
+// one. This covers subnormals and the step to infinity.
 func TestEveryRounding(t *testing.T) {
 	for _, f := range formats() {
 		for p := uint16(0); p < f.infinity(); p++ {
@@ -124,7 +124,8 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// float32 and float64 ways agree on all kinds of float32 values, NaN included.
+// The conversions from float32 and from float64 agree on all kinds of float32 values, NaN
+// included.
 func TestWaysAgree(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 500000 {

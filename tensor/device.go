@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// DeviceType is DLPack's kind of device.
+// DeviceType is DLPack's type of a device.
 type DeviceType int32
 
-// The kinds of device that tensors live on.
+// The types of devices that hold tensors.
 const (
 	CPU  DeviceType = 1
 	CUDA DeviceType = 2

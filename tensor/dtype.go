@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// DType is an element type, packed as DLPack's DLDataType lies in memory: code
-// in the low byte, then bits, then the number of lanes (16 bits).
+// DType is an element type, packed as DLPack's DLDataType is in memory: code in the low byte, then
+// bits, then the number of lanes (16 bits).
 type DType uint32
 
 // Type codes of DLPack.
@@ -95,9 +95,8 @@ func DTypes() []DType {
 	}
 }
 
-// ParseDType reads a type's name as NumPy and PyTorch write it ("float32",
-// "bfloat16") or as people shorten it ("fp32", "f32", "half", "bf16", "i32").
-// The error is a *DTypeError.
+// ParseDType parses a type's name as NumPy and PyTorch write it ("float32", "bfloat16") or a usual
+// short form ("fp32", "f32", "half", "bf16", "i32"). The error is a *DTypeError.
 func ParseDType(s string) (DType, error) {
 	name := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "torch.")
 	for _, d := range DTypes() {
@@ -131,7 +130,7 @@ func shortDType(name string) (DType, bool) {
 	return shortInt(name)
 }
 
-// shortInt reads i8 to i64 and u8 to u64.
+// shortInt parses i8 to i64 and u8 to u64.
 func shortInt(name string) (DType, bool) {
 	for _, d := range DTypes() {
 		if (d.Code() == CodeInt || d.Code() == CodeUInt) && name == fmt.Sprintf("%c%d", codeName(d.Code())[0], d.Bits()) {

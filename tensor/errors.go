@@ -4,21 +4,21 @@ import (
 	"fmt"
 )
 
-// DTypeError says that a word names no element type.
+// DTypeError is the error for a word that is no element type.
 type DTypeError struct{ Input string }
 
 func (e *DTypeError) Error() string {
 	return fmt.Sprintf("unknown element type %q: write one of %v", e.Input, DTypes())
 }
 
-// DeviceError says that a word names no device.
+// DeviceError is the error for a word that is no device.
 type DeviceError struct{ Input string }
 
 func (e *DeviceError) Error() string {
 	return fmt.Sprintf("unknown device %q: write cpu, cuda:N or rocm:N", e.Input)
 }
 
-// ShapeError says that a shape, strides or an index cannot be used.
+// ShapeError is the error for an invalid shape, stride or index.
 type ShapeError struct {
 	Shape  []int64
 	Reason string // what is wrong and what was expected
@@ -26,7 +26,7 @@ type ShapeError struct {
 
 func (e *ShapeError) Error() string { return fmt.Sprintf("shape %v: %s", e.Shape, e.Reason) }
 
-// MemoryError says that something is larger than all memory of the machine.
+// MemoryError is the error for a size beyond the machine's memory.
 type MemoryError struct {
 	Size   int64 // bytes that were asked for
 	Memory int64 // bytes that the machine has, swap included
@@ -36,7 +36,7 @@ func (e *MemoryError) Error() string {
 	return fmt.Sprintf("%d bytes of host memory: expected at most %d, the machine's memory and swap; make the tensor smaller or work on parts of it", e.Size, e.Memory)
 }
 
-// BoundsError says that a view reaches outside its storage.
+// BoundsError is the error for a view that reaches outside its storage.
 type BoundsError struct {
 	DType          DType
 	Shape, Strides []int64 // strides in elements
@@ -49,14 +49,14 @@ func (e *BoundsError) Error() string {
 		e.DType, e.Shape, e.Strides, e.First, e.End, e.Size)
 }
 
-// HostError says that Go code asked for the elements of a tensor on a device.
+// HostError is the error for access from Go to elements on a device.
 type HostError struct{ Device Device }
 
 func (e *HostError) Error() string {
 	return fmt.Sprintf("the tensor is on %s, its elements can be read only on the host: copy it there first", e.Device)
 }
 
-// FreedError says that a tensor's memory was freed.
+// FreedError is the error for a tensor whose memory was freed.
 type FreedError struct {
 	Device Device
 	Size   int64 // bytes the storage had
@@ -66,17 +66,17 @@ func (e *FreedError) Error() string {
 	return fmt.Sprintf("the storage of %d bytes on %s was freed: do not use its tensors afterwards", e.Size, e.Device)
 }
 
-// ElementError says that elements of this type cannot be read or written here.
+// ElementError is the error for an element type that this package cannot read or write.
 type ElementError struct {
 	DType DType
-	Want  string // the types that would do
+	Want  string // the types that are accepted
 }
 
 func (e *ElementError) Error() string {
 	return fmt.Sprintf("elements of type %s are not supported here: expected %s", e.DType, e.Want)
 }
 
-// CountError says that the number of values does not fit the shape.
+// CountError is the error for a number of values that does not fit the shape.
 type CountError struct {
 	Shape     []int64
 	Want, Got int64 // elements
@@ -86,10 +86,10 @@ func (e *CountError) Error() string {
 	return fmt.Sprintf("shape %v has %d elements, got %d values", e.Shape, e.Want, e.Got)
 }
 
-// ValueError says that a value has no representation in an integer type.
+// ValueError is the error for a value that an integer type cannot represent.
 type ValueError struct {
 	DType DType
-	Index int64 // place among the values given
+	Index int64 // index among the given values
 	Value float64
 }
 
@@ -97,7 +97,7 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("value %v at index %d is not a value of %s", e.Value, e.Index, e.DType)
 }
 
-// LayoutError says that a tensor is not contiguous where it has to be.
+// LayoutError is the error for a tensor that has to be contiguous and is not.
 type LayoutError struct{ Shape, Strides []int64 }
 
 func (e *LayoutError) Error() string {

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Channel-last memory seen in channel-first order, as operators want it.
+// The example views channel-last memory in the order of channel-first, as operators expect it.
 func ExampleTensor_Transpose() {
 	rows, err := tensor.FromFloat64s(tensor.BFloat16, []float64{1, 2, 3, 4, 5, 6}, 1, 3, 2) // batch, seqlen, dim
 	if err != nil {

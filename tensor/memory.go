@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkMemory refuses what this machine cannot hold at all: Go ends the process
-// when such memory is asked for. What other programs use is not looked at, and a
-// machine that does not tell its memory sets no limit.
+// checkMemory refuses sizes beyond the machine's memory, because Go ends the process at such an
+// allocation. It ignores the memory that other programs use. Without information about memory
+// there is no limit.
 func checkMemory(n int64) error {
 	if there := physicalMemory(); n > there {
 		return &MemoryError{Size: n, Memory: there}

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor/npy"
 )
 
-// What no machine can hold is an error: Go would panic, or end the process.
+// A size that no machine has is an error; Go would panic or end the process.
 func TestMoreThanTheMachineHas(t *testing.T) {
 	one, err := tensor.HostStorage(4)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestMoreThanTheMachineHas(t *testing.T) {
 	}
 }
 
-// Memory that cannot be there is cut off, and a view of it an error.
+// Memory beyond the last address is cut off; a view of it is an error.
 func TestForeignMemoryThatCannotBe(t *testing.T) {
 	for _, c := range []struct {
 		ptr  uintptr

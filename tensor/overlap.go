@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// searchBudget bounds the work of Overlaps. Views made by slicing need a few
-// dozen steps; what takes more is answered with "may overlap".
+// searchBudget bounds the work of Overlaps. Views made by slicing need a few dozen steps; a search
+// beyond the budget returns "may overlap".
 const searchBudget = 10000
 
-// Overlaps reports whether a and b may have a byte in common. It is exact for
-// views made by slicing, transposing and permuting dense tensors, halves of the
-// same rows included; for odd strides it may say true without need.
+// Overlaps reports whether a and b may have a byte in common. It is exact for views made by
+// slicing, transposing and permuting dense tensors, halves of the same rows included; for other
+// strides it may return true for disjoint views.
 func Overlaps(a, b *Tensor) bool {
 	if a.Device() != b.Device() || a.numel == 0 || b.numel == 0 || a.Ptr() == 0 || b.Ptr() == 0 {
 		return false
@@ -52,7 +52,7 @@ func (t *Tensor) terms(sign int64) []term {
 	return out
 }
 
-// mergeTerms joins terms of equal step and sorts by falling step.
+// mergeTerms joins terms of equal step and sorts by decreasing step.
 func mergeTerms(terms []term) []term {
 	slices.SortFunc(terms, func(x, y term) int { return cmp.Compare(y.step, x.step) })
 	out := terms[:1]
@@ -66,8 +66,8 @@ func mergeTerms(terms []term) []term {
 	return out
 }
 
-// reachable reports whether the terms can add up to sum, or whether the budget
-// ran out before that was known.
+// reachable reports whether the terms can add up to sum; it returns true if the budget does not
+// suffice.
 func reachable(sum int64, terms []term, budget *int) bool {
 	if *budget--; *budget < 0 {
 		return true

@@ -78,7 +78,7 @@ func shareByte(a, b [96]bool) bool {
 	return false
 }
 
-// On small random views the answer equals that of looking at every byte.
+// On small random views the result equals that of comparing every byte.
 func TestOverlapsExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	s := must(tensor.HostStorage(96))

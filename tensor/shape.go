@@ -73,8 +73,8 @@ func span(shape, strides []int64) (low, high int64, ok bool) {
 	return low, high, true
 }
 
-// checkBounds verifies that all elements lie inside the storage. A tensor
-// without elements reaches nothing, but its offset must still be inside.
+// checkBounds verifies that all elements lie inside the storage. A tensor without elements covers
+// no bytes, but its offset must be inside.
 func checkBounds(s *Storage, dt DType, shape, strides []int64, offset int64) error {
 	low, high, end, ok := int64(0), int64(0), offset, true
 	if numel(shape) > 0 {
@@ -93,7 +93,7 @@ func checkBounds(s *Storage, dt DType, shape, strides []int64, offset int64) err
 	}
 }
 
-// saturate multiplies for a message, where an overflow says "very far".
+// saturate multiplies for a message; on overflow it returns the largest value.
 func saturate(n, size int64) int64 {
 	if v, ok := mul(n, size); ok {
 		return v

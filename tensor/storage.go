@@ -6,26 +6,26 @@ import (
 	"unsafe"
 )
 
-// hostAlignment suits the widest vector loads and a cache line, in bytes.
+// hostAlignment is the alignment for the widest vector loads and a cache line, in bytes.
 const hostAlignment = 64
 
-// Storage is a range of memory on one device. Tensors are views of it. It may
-// be used by several goroutines; who writes its bytes is up to its users.
+// Storage is a range of memory on one device. Tensors are views of it. Several goroutines may use
+// it; its users synchronize writes to its bytes.
 type Storage struct {
 	ptr   uintptr
 	size  int64
 	dev   Device
-	host  []byte // the memory itself, for host memory
-	keep  any    // whatever must stay alive with it
+	host  []byte // the bytes of host memory
+	keep  any    // stays alive with the storage
 	freed atomic.Bool
 }
 
-// heap is what a HostStorage keeps.
+// heap is the keep value of a HostStorage.
 type heap []byte
 
-// HostStorage returns n zeroed bytes of Go memory, aligned to 64 bytes. They go
-// when nothing refers to them any more. The error is a *ShapeError for n < 0, and
-// a *MemoryError for more than the machine has.
+// HostStorage returns n zeroed bytes of Go memory, aligned to 64 bytes. The garbage collector
+// frees them. The error is a *ShapeError for n < 0, and a *MemoryError for more than the machine
+// has.
 func HostStorage(n int64) (*Storage, error) {
 	if n < 0 || n > maxBytes {
 		return nil, &ShapeError{Reason: fmt.Sprintf("a storage of %d bytes: expected 0 to %d", n, int64(maxBytes))}
@@ -40,10 +40,9 @@ func HostStorage(n int64) (*Storage, error) {
 	return &Storage{ptr: base + uintptr(skip), size: n, dev: Host(), host: host, keep: heap(raw)}, nil
 }
 
-// ForeignStorage describes size bytes at ptr on dev that somebody else owns.
-// keep is held as long as the storage is, and may be what owns the memory. There
-// is no memory at address 0, and none beyond the last address: the size is cut to
-// what can be there, so that a view of more is a [*BoundsError].
+// ForeignStorage describes size bytes at ptr on dev that the caller owns. The storage keeps keep
+// alive, which may be the owner of the memory. The size is cut at the last address and is 0 at
+// address 0, so that a view of more is a [*BoundsError].
 func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 	size = min(max(size, 0), maxBytes)
 	if left := uint64(-ptr); uint64(size) > left { // 0 for no address
@@ -56,8 +55,8 @@ func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 	return s
 }
 
-// foreign turns an address outside Go's heap, or one kept alive by the storage,
-// into a pointer.
+// foreign converts an address outside Go's heap, or one that the storage keeps alive, to a
+// pointer.
 func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // Ptr is the address of the first byte on the storage's device; 0 if empty.
@@ -76,7 +75,7 @@ func (s *Storage) Size() int64 {
 	return s.size
 }
 
-// Device is where the memory is; the zero Device for no storage.
+// Device is the device of the memory; the zero Device for no storage.
 func (s *Storage) Device() Device {
 	if s == nil {
 		return Device{}
@@ -84,14 +83,14 @@ func (s *Storage) Device() Device {
 	return s.dev
 }
 
-// Freed reports whether the memory was given back.
+// Freed reports whether the memory was freed.
 func (s *Storage) Freed() bool { return s != nil && s.freed.Load() }
 
-// MarkFreed is for the owner of the memory, about to give it back. It reports
-// false if that was done before; whoever gets true frees the memory, once.
+// MarkFreed marks the memory as freed; its owner calls it before freeing. It returns true once:
+// that caller frees the memory.
 func (s *Storage) MarkFreed() bool { return s != nil && s.freed.CompareAndSwap(false, true) }
 
-// Check returns a *FreedError if the memory was given back.
+// Check returns a *FreedError if the memory was freed.
 func (s *Storage) Check() error {
 	if s.Freed() {
 		return &FreedError{Device: s.Device(), Size: s.Size()}
@@ -110,7 +109,7 @@ func (s *Storage) Bytes() ([]byte, error) {
 	return s.host, nil
 }
 
-// Managed reports whether the memory is of Go's heap, as HostStorage makes it.
+// Managed reports whether the memory belongs to Go's heap, as HostStorage's does.
 func (s *Storage) Managed() bool {
 	if s == nil {
 		return false

@@ -1,6 +1,6 @@
-// Package tensor describes arrays for operators as DLPack does: an element type,
-// a shape and strides over memory of some device. Shapes and strides count
-// elements. Tensors are immutable descriptions; the memory below them is not.
+// Package tensor describes arrays for operators as DLPack does: an element type, a shape and
+// strides over memory of a device. Shapes and strides count elements. Tensors are immutable; the
+// memory that they describe is not.
 package tensor
 
 import (
@@ -13,7 +13,7 @@ import (
 // MaxRank is the largest number of dimensions of a tensor.
 const MaxRank = 32
 
-// maxBytes leaves room so that sums of a few byte offsets cannot overflow.
+// maxBytes is a limit below which sums of a few byte offsets cannot overflow.
 const maxBytes = 1 << 60
 
 // dlTensor is DLPack's DLTensor on 64-bit machines.
@@ -96,8 +96,8 @@ func View(s *Storage, dt DType, shape, strides []int64, offset int64) (*Tensor, 
 	return build(s, dt, shape, strides, offset), nil
 }
 
-// build makes the tensor; everything was checked. Shape and strides share one
-// array that never moves or changes, for C to read.
+// build makes the tensor without checks. Shape and strides share one array that never moves or
+// changes, because C reads it.
 func build(s *Storage, dt DType, shape, strides []int64, offset int64) *Tensor {
 	rank := len(shape)
 	dims := make([]int64, 2*rank)
@@ -139,7 +139,7 @@ func (t *Tensor) Stride(i int) int64 { return t.strides[i] }
 // Numel is the number of elements.
 func (t *Tensor) Numel() int64 { return t.numel }
 
-// Device is where the elements are.
+// Device is the device of the elements.
 func (t *Tensor) Device() Device { return t.dl.device }
 
 // Storage is the memory that the tensor views.
@@ -166,16 +166,16 @@ func (t *Tensor) Contiguous() bool {
 	return true
 }
 
-// Check returns a *FreedError if the tensor's memory was given back.
+// Check returns a *FreedError if the tensor's memory was freed.
 func (t *Tensor) Check() error { return t.storage.Check() }
 
-// DL returns the tensor's DLTensor, 48 bytes as DLPack lays them out, made once
-// with the tensor. The data pointer is that of element 0 and the byte offset 0,
-// which callees that ignore the offset read rightly too. It is valid while t is
-// alive: keep t with runtime.KeepAlive until the callee has returned.
+// DL returns the tensor's DLTensor, 48 bytes as DLPack defines them, made once with the tensor.
+// The data pointer is that of element 0 and the byte offset is 0, so that callees that ignore the
+// offset read the right elements. It is valid while t is alive: keep t with runtime.KeepAlive
+// until the callee has returned.
 func (t *Tensor) DL() unsafe.Pointer { return unsafe.Pointer(&t.dl) }
 
-// Pin keeps all Go memory that DL leads to in place until p.Unpin.
+// Pin keeps the Go memory to which DL points in place until p.Unpin.
 func (t *Tensor) Pin(p *runtime.Pinner) {
 	p.Pin(t)
 	if t.dl.shape != nil {

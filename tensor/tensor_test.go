@@ -263,8 +263,7 @@ func TestBytesNeedsContiguous(t *testing.T) {
 	}
 }
 
-// FuzzView: whatever the numbers, a view that is made can be read, so every
-// element of it lies inside the storage.
+// FuzzView: every element of a view that View accepts can be read, so it lies inside the storage.
 func FuzzView(f *testing.F) {
 	f.Add(int64(5), int64(5), int64(5), int64(1), int64(0))
 	f.Add(int64(2), int64(2), int64(math.MaxInt64), int64(math.MinInt64), int64(3))

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Number lists the Go types that tensors are made from.
+// Number is the constraint of the Go types from which tensors are made.
 type Number interface {
 	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
@@ -15,19 +15,19 @@ type Number interface {
 // The error is a *ShapeError or a *CountError.
 func FromFloat32(data []float32, shape ...int64) (*Tensor, error) { return from(Float32, data, shape) }
 
-// FromFloat64 is FromFloat32 for float64.
+// FromFloat64 is like FromFloat32 for float64.
 func FromFloat64(data []float64, shape ...int64) (*Tensor, error) { return from(Float64, data, shape) }
 
-// FromInt32 is FromFloat32 for int32.
+// FromInt32 is like FromFloat32 for int32.
 func FromInt32(data []int32, shape ...int64) (*Tensor, error) { return from(Int32, data, shape) }
 
-// FromInt64 is FromFloat32 for int64.
+// FromInt64 is like FromFloat32 for int64.
 func FromInt64(data []int64, shape ...int64) (*Tensor, error) { return from(Int64, data, shape) }
 
-// FromUInt8 is FromFloat32 for uint8.
+// FromUInt8 is like FromFloat32 for uint8.
 func FromUInt8(data []uint8, shape ...int64) (*Tensor, error) { return from(UInt8, data, shape) }
 
-// FromBool is FromFloat32 for bool.
+// FromBool is like FromFloat32 for bool.
 func FromBool(data []bool, shape ...int64) (*Tensor, error) { return from(Bool, data, shape) }
 
 // FromFloat64s makes a host tensor of any readable type, rounding each value
@@ -59,17 +59,16 @@ func (t *Tensor) checkCount(n int) error {
 	return nil
 }
 
-// elements sees memory as elements of T.
+// elements views memory as elements of T.
 func elements[T any](mem []byte) []T {
 	var zero T
 	p := (*T)(unsafe.Pointer(unsafe.SliceData(mem)))
 	return unsafe.Slice(p, len(mem)/int(unsafe.Sizeof(zero)))
 }
 
-// Float64s returns the elements in row-major order of the shape, whatever the
-// strides; bool gives 0 and 1. Integers beyond 2^53 are rounded. The errors are
-// *HostError, *FreedError, *ElementError and, for a small storage that is seen
-// many times over, *MemoryError.
+// Float64s returns the elements in row-major order of the shape for any strides; bool gives 0 and
+// 1. Integers beyond 2^53 are rounded. The errors are *HostError, *FreedError, *ElementError and,
+// for a view with more elements than memory, *MemoryError.
 func (t *Tensor) Float64s() ([]float64, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
@@ -154,8 +153,8 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	return mem[from : from+t.numel*t.DType().Size()], nil
 }
 
-// Compact returns a row-major copy of a host tensor in memory of its own, bit
-// for bit. The errors are *HostError, *FreedError, *ElementError and those of New.
+// Compact returns a row-major copy of a host tensor in its own memory, bit for bit. The errors are
+// *HostError, *FreedError, *ElementError and those of New.
 func (t *Tensor) Compact() (*Tensor, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {

@@ -32,7 +32,7 @@ func (t *Tensor) rows(visit func(first, n, step int64)) {
 	}
 }
 
-// gather converts the elements of t, which lie in mem, into out.
+// gather converts the elements of t, whose storage is mem, to float64 in out.
 func gather[From, To any](t *Tensor, mem []From, out []To, convert func(From) To) {
 	next := 0
 	t.rows(func(first, n, step int64) {
@@ -43,7 +43,7 @@ func gather[From, To any](t *Tensor, mem []From, out []To, convert func(From) To
 	})
 }
 
-// scatter converts values into the elements of t, which lie in mem.
+// scatter converts values to the elements of t, whose storage is mem.
 func scatter[From, To any](t *Tensor, mem []To, values []From, convert func(From) To) {
 	next := 0
 	t.rows(func(first, n, step int64) {
@@ -67,7 +67,7 @@ func writeAs[T Number](t *Tensor, mem []byte, values []float64) {
 	scatter(t, elements[T](mem), values, narrowTo[T])
 }
 
-// read widens all elements. The type is one of DTypes.
+// read converts all elements to float64. The type is one of DTypes.
 func (t *Tensor) read(mem []byte, out []float64) {
 	switch t.DType() {
 	case Float16:
@@ -106,8 +106,7 @@ func (t *Tensor) readInts(mem []byte, out []float64) {
 	}
 }
 
-// write rounds all values. The type is one of DTypes and, unless it is a
-// floating-point one, holds them.
+// write rounds all values. The type is one of DTypes; an integer type can hold the values.
 func (t *Tensor) write(mem []byte, values []float64) {
 	switch t.DType() {
 	case Float16:

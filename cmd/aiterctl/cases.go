@@ -64,7 +64,7 @@ func (f *caseFlags) sizeCases(usual optests.Case) []optests.Config {
 	for _, b := range valuesOr(f.batch, usual.Batch) {
 		for _, d := range valuesOr(f.dim, usual.Dim) {
 			for _, l := range valuesOr(f.seqlen, usual.Seqlen) {
-				list = append(list, optests.Config{Name: "-", Case: optests.Case{Batch: b, Dim: d, Seqlen: l, Width: usual.Width}})
+				list = append(list, optests.Config{Name: "-", Case: optests.Case{Conv1d: optests.Conv1d{Batch: b, Dim: d, Seqlen: l, Width: usual.Width}}})
 			}
 		}
 	}

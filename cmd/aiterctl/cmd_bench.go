@@ -113,7 +113,7 @@ func readMeasurements(name, op string) (*report.File, error) {
 const sweepLimit = 16 << 20
 
 func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
-	usual, err := optests.Usual(op)
+	usual, err := optests.DefaultCase(op)
 	if err != nil {
 		return nil, err
 	}

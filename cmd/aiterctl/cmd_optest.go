@@ -87,7 +87,7 @@ func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error
 	if err != nil {
 		return nil, err
 	}
-	usual, err := optests.Usual(op)
+	usual, err := optests.DefaultCase(op)
 	if err != nil {
 		return nil, err
 	}

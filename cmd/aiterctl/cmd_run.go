@@ -122,8 +122,10 @@ func (f *runFlags) check(fl *pflag.FlagSet) error {
 // testCase returns the case of the flags.
 func (f *runFlags) testCase() (optests.Case, error) {
 	c := optests.Case{
-		Batch: f.batch, Dim: f.dim, Seqlen: f.seqlen, Width: f.width,
-		SiLU: f.silu, NoBias: f.noBias, Slice: f.slice, Seed: f.seed,
+		Slice: f.slice, Seed: f.seed,
+		Conv1d: optests.Conv1d{
+			Batch: f.batch, Dim: f.dim, Seqlen: f.seqlen, Width: f.width, SiLU: f.silu, NoBias: f.noBias,
+		},
 	}
 	var err error
 	if c.DType, err = tensor.ParseDType(f.dtype); err != nil {
@@ -182,7 +184,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, problem: t.problem, device: t.device}
 	runner := optests.Runner{Device: newTransfer(t.reg.Devices(), t.device)}
-	placed, err := runner.Place(t.problem)
+	placed, err := runner.Upload(t.problem)
 	if err != nil {
 		return rep, err
 	}

@@ -97,7 +97,7 @@ func (a *app) withoutVerify() *app {
 // build calls the operator once, so that errors of the build appear before the first
 // case.
 func (b *opSession) build(ctx context.Context) error {
-	c, err := optests.Usual(b.op.Name())
+	c, err := optests.DefaultCase(b.op.Name())
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (b *opSession) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	placed, err := b.runner(ctx).Place(p)
+	placed, err := b.runner(ctx).Upload(p)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package dl opens shared libraries and calls C functions in them without cgo.
-// It is the only package that knows how that is done.
+// Package dl opens shared libraries and calls C functions in them without cgo. No other package
+// does.
 package dl
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Flags say who may see the symbols of a library. Symbols are always resolved
-// when the library is opened, so a broken library fails there and not later.
+// Flags define the visibility of a library's symbols. Symbols are resolved when the library is
+// opened, so that a broken library fails there.
 type Flags int
 
 const (
-	// Local keeps a library's symbols to itself.
+	// Local hides a library's symbols from other libraries.
 	Local Flags = purego.RTLD_NOW | purego.RTLD_LOCAL
-	// Global offers a library's symbols to libraries opened after it.
+	// Global makes a library's symbols visible to libraries opened after it.
 	Global Flags = purego.RTLD_NOW | purego.RTLD_GLOBAL
-	// Loaded, combined with the others, opens a library only if the process
-	// has it already (RTLD_NOLOAD of glibc and musl).
+	// Loaded, combined with the others, opens a library only if the process has loaded it (RTLD_NOLOAD
+	// of glibc and musl).
 	Loaded Flags = 0x4
 )
 
@@ -48,7 +48,7 @@ func First(flags Flags, names ...string) (*Library, error) {
 	return nil, failed
 }
 
-// open keeps to one thread: dlerror's text belongs to the thread that failed.
+// open stays on one thread: dlerror's text belongs to the thread that failed.
 func open(name string, flags Flags) (uintptr, error) {
 	if err := checkName(name); err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Name returns the name or path that the library was opened by.
+// Name returns the name or path by which the library was opened.
 func (l *Library) Name() string { return l.name }
 
 // Sym returns the address of a symbol, never 0. The error is a *SymbolError.
@@ -85,8 +85,8 @@ func (l *Library) Sym(name string) (uintptr, error) {
 	return addr, nil
 }
 
-// Close gives the library back. Addresses taken from it are invalid afterwards,
-// so only a library that nothing was ever called in should be closed.
+// Close closes the library. Its symbols' addresses become invalid, so close only a library whose
+// functions were never called.
 func (l *Library) Close() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -121,8 +121,7 @@ func GoString(addr uintptr) string {
 	return strings.Clone(unsafe.String(p, n))
 }
 
-// CString returns s as NUL-terminated bytes; pass &b[0]. Bytes after a NUL
-// inside s are cut off, as C would read it.
+// CString returns s as NUL-terminated bytes; pass &b[0]. Bytes after a NUL inside s are cut off.
 func CString(s string) []byte {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -130,6 +129,6 @@ func CString(s string) []byte {
 	return append([]byte(s), 0)
 }
 
-// Pointer turns an address that C returned into a pointer. The memory must not
-// be Go's: the collector does not know about the address.
+// Pointer converts an address that C returned to a pointer. The memory must not be Go's: the
+// garbage collector does not know the address.
 func Pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

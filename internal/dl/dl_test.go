@@ -27,7 +27,7 @@ const char* greet(void) { return "hello"; }
 int64_t length(const char* s) { return (int64_t)strlen(s); }
 `
 
-// build compiles the C source above into a shared library, or skips.
+// build compiles the C source above to a shared library, or skips the test.
 func build(t testing.TB) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -125,7 +125,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// A library that is there but lacks one that it needs is not a missing one.
+// A library that exists but lacks a dependency is not a missing library.
 func TestOpenBroken(t *testing.T) {
 	lib := build(t)
 	needy := filepath.Join(t.TempDir(), "libneedy.so")
@@ -182,8 +182,8 @@ func TestSymErrors(t *testing.T) {
 	}
 }
 
-// The loader's error text is per thread: with many goroutines failing at once
-// every one must get the text about its own symbol.
+// The loader's error text is per thread: of many goroutines that fail at once each must get the
+// text about its own symbol.
 func TestConcurrentErrors(t *testing.T) {
 	lib := open(t)
 	var wg sync.WaitGroup

@@ -14,11 +14,11 @@ var (
 
 // Attempt is one library that did not open.
 type Attempt struct {
-	Name   string // as asked for
-	Reason string // the dynamic loader's words
+	Name   string // the name tried
+	Reason string // the dynamic loader's text
 }
 
-// OpenError says that no library opened, and why for each that was tried.
+// OpenError is the error if no library opened, with the reason for each.
 type OpenError struct {
 	Attempts []Attempt // in the order tried
 }
@@ -41,13 +41,13 @@ func (e *OpenError) Error() string {
 	return "open shared library: " + strings.Join(parts, "; ")
 }
 
-// Missing reports whether there is no such library, as opposed to one that is
-// broken or lacks a library that it needs itself.
+// Missing reports whether the library does not exist, as opposed to one that is broken or lacks a
+// dependency.
 func (a Attempt) Missing() bool {
 	return a.Name != "" && strings.Contains(a.Reason, a.Name) && strings.Contains(a.Reason, "No such file")
 }
 
-// String gives the name once: the loader's own words often begin with it.
+// String contains the name once: the loader's text often begins with it.
 func (a Attempt) String() string {
 	if a.Name != "" && strings.HasPrefix(a.Reason, a.Name) {
 		return a.Reason
@@ -55,18 +55,18 @@ func (a Attempt) String() string {
 	return fmt.Sprintf("%q: %s", a.Name, a.Reason)
 }
 
-// SymbolError says that a library lacks a symbol.
+// SymbolError is the error for a symbol that a library lacks.
 type SymbolError struct {
 	Library string // as opened
 	Symbol  string
-	Reason  string // the dynamic loader's words
+	Reason  string // the dynamic loader's text
 }
 
 func (e *SymbolError) Error() string {
 	return fmt.Sprintf("%s has no symbol %q: %s", e.Library, e.Symbol, e.Reason)
 }
 
-// CloseError says that the dynamic loader refused to close a library.
+// CloseError is the error if the dynamic loader refuses to close a library.
 type CloseError struct {
 	Library string
 	Reason  string

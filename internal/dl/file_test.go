@@ -59,9 +59,8 @@ func TestOpenFileLoadsWhatWasOpened(t *testing.T) {
 	}
 }
 
-// The dynamic linker knows libraries by the name that they were loaded by, and
-// descriptors have the same numbers again, even those that a program closes
-// which are not its own.
+// The dynamic linker identifies libraries by the name under which they were loaded. Descriptors
+// get the same numbers again, even if a program closes descriptors that are not its own.
 func TestOpenFileWhenDescriptorsAreUsedAgain(t *testing.T) {
 	for n := 10; n < 20; n++ {
 		before := descriptors(t)
@@ -78,7 +77,7 @@ func TestOpenFileWhenDescriptorsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// A library that the process has already takes no more descriptors.
+// A library that the process has loaded takes no more descriptors.
 func TestOpenFileAgainTakesNoDescriptor(t *testing.T) {
 	f := file(t, buildAnswer(t, 30))
 	answer(t, f)
@@ -104,7 +103,7 @@ func descriptors(t *testing.T) map[int]bool {
 	return open
 }
 
-// Profilers see the file's own name, and so do messages.
+// Profilers and messages show the file's own name.
 func TestOpenFileKeepsTheName(t *testing.T) {
 	path := buildAnswer(t, 40)
 	answer(t, file(t, path))
@@ -127,7 +126,7 @@ func TestOpenFileKeepsTheName(t *testing.T) {
 	}
 }
 
-// Without /proc the file's own name is used, unless it leads to another file.
+// Without /proc the file's own name is used unless it leads to another file.
 func TestOpenFileWithoutProc(t *testing.T) {
 	if path := os.Getenv("AITER_TEST_WITHOUT_PROC"); path != "" {
 		if _, err := os.Stat("/proc/self"); err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TypeIndex says what an Any holds, numbered as TVM FFI does.
+// TypeIndex is the type of an Any's payload, numbered as in TVM FFI.
 type TypeIndex int32
 
 // The type indices that a call from Go can carry.
@@ -21,16 +21,16 @@ const (
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
 )
 
-// Any is one packed argument, TVMFFIAny. Its payload is hidden from the garbage
-// collector: whoever makes an Any of a tensor keeps the tensor alive, with
-// runtime.KeepAlive, until the call has returned.
+// Any is one packed argument, TVMFFIAny. The garbage collector does not see its payload: the code
+// that makes an Any of a tensor keeps the tensor alive with runtime.KeepAlive until the call has
+// returned.
 type Any struct {
 	Type TypeIndex
 	_    uint32
 	Bits uint64
 }
 
-// None is an optional argument that is not given.
+// None is a missing optional argument.
 func None() Any { return Any{} }
 
 // Int packs an integer.
@@ -39,7 +39,7 @@ func Int(v int64) Any { return Any{Type: TypeInt, Bits: uint64(v)} }
 // Float packs a float.
 func Float(v float64) Any { return Any{Type: TypeFloat, Bits: math.Float64bits(v)} }
 
-// Bool packs a truth value.
+// Bool packs a boolean.
 func Bool(v bool) Any {
 	a := Any{Type: TypeBool}
 	if v {
@@ -48,7 +48,7 @@ func Bool(v bool) Any {
 	return a
 }
 
-// Opaque packs an address that means something to the operator alone.
+// Opaque packs an address that only the operator interprets.
 func Opaque(p uintptr) Any { return Any{Type: TypeOpaque, Bits: uint64(p)} }
 
 // DLTensor packs a pointer to a DLTensor. The memory behind it, shape and strides

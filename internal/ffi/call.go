@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/internal/dl"
 )
 
-// Stream is the queue a call puts its work on. With Set false the operator uses
-// the device's default stream.
+// Stream is the queue for a call's work. If Set is false the operator uses the device's default
+// stream.
 type Stream struct {
 	DeviceType int32
 	DeviceID   int32
@@ -34,11 +34,11 @@ type cCall struct {
 	err        uintptr
 }
 
-// inline is how many arguments fit in a frame without another allocation.
+// inline is the number of arguments that a frame holds without another allocation.
 const inline = 16
 
-// frame is the memory of one call that C reads and writes. The collector does
-// not move it: it is on the heap.
+// frame is the memory of one call that C reads and writes. It is on the heap, so that the garbage
+// collector does not move it.
 type frame struct {
 	call cCall
 	args [inline]Any
@@ -47,10 +47,9 @@ type frame struct {
 // errNoFunc is returned for a call of the zero Func.
 var errNoFunc = errors.New("call of no operator: Func is its zero value")
 
-// Call calls f on stream s and returns when the operator has queued its work, or
-// done it where the device is the host. Tensors among args must be kept alive by
-// the caller until Call returns. An error that the operator raised is a
-// *CallError.
+// Call calls f on stream s. It returns when the operator has queued its work, on the host when the
+// work is done. The caller keeps tensors among args alive until Call returns. An error that the
+// operator raised is a *CallError.
 func (s *Support) Call(f Func, stream Stream, args []Any) error {
 	if f.addr == 0 {
 		return errNoFunc
@@ -78,7 +77,7 @@ func (fr *frame) fill(f Func, stream Stream, args []Any) {
 	fr.call.args = unsafe.Pointer(unsafe.SliceData(packed))
 }
 
-// finish takes the result or the error out of the frame.
+// finish returns the result or the error of the frame.
 func (s *Support) finish(f Func, fr *frame, status int32) error {
 	fr.call.args = nil
 	if fr.call.result.Type >= typeHeapFirst {

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The C++ conversions agree with package tensor's in every bit.
+// The C++ conversions equal those of package tensor bit by bit.
 func TestConversionsAgree(t *testing.T) {
 	b := open(t)
 	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
@@ -58,7 +58,7 @@ func compare(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// The search for shared memory agrees with looking at every element.
+// The search for shared memory equals a comparison of every element.
 func TestOverlapAgreesWithCounting(t *testing.T) {
 	b := open(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -121,7 +121,7 @@ func TestOverlapAgreesWithCounting(t *testing.T) {
 	}
 }
 
-// Of all that DLPack can say five are element types here, each by its code, its bits and one lane.
+// Five of DLPack's types are element types here, each with its code, its bits and one lane.
 func TestElementTypes(t *testing.T) {
 	b := open(t)
 	type dlpack struct{ code, bits, lanes int }
@@ -145,7 +145,7 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// Sizes and strides that no memory can have are refused, whatever a caller's tensor says.
+// Sizes and strides that no memory can have are refused.
 func TestLayout(t *testing.T) {
 	b := open(t)
 	const far = int64(math.MaxInt64 >> 4)
@@ -185,7 +185,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// A shape without strides, whose own strides may not fit in 64 bits.
+// A shape without strides, whose row-major strides may not fit in 64 bits.
 func TestPackedLayout(t *testing.T) {
 	b := open(t)
 	const big = 1 << 40
@@ -211,7 +211,7 @@ func TestPackedLayout(t *testing.T) {
 	}
 }
 
-// Bad calls of the convolution: the error names the argument and says why.
+// Invalid calls of the convolution: the error names the argument and the reason.
 func TestConvolutionErrors(t *testing.T) {
 	b := open(t)
 	f32, f16, i32 := tensor.Float32, tensor.Float16, tensor.Int32
@@ -252,7 +252,7 @@ func TestConvolutionErrors(t *testing.T) {
 	}
 }
 
-// Slices of one buffer that interleave are no overlap.
+// Interleaved slices of one buffer do not overlap.
 func TestInterleavedSlices(t *testing.T) {
 	b := open(t)
 	store, err := tensor.HostStorage(4 * 2 * 8 * 6)
@@ -271,7 +271,7 @@ func TestInterleavedSlices(t *testing.T) {
 	}
 }
 
-// Forward and backward against the formulas in float64, for odd strides.
+// Forward and backward equal the formulas in float64 for odd strides.
 func TestConvolutionAgainstFormulas(t *testing.T) {
 	b := open(t)
 	r := rand.New(rand.NewPCG(3, 4))

@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A batch, a dim or a length of zero is no error, and what has elements left is
-// written: gradients become zero, final states what the initial ones were.
+// A batch, dim or length of 0 is no error. Outputs that have elements are written: gradients
+// become zero, final states equal the initial ones.
 func TestEmptyProblems(t *testing.T) {
 	b := open(t)
 	poisoned := func(shape ...int64) *tensor.Tensor {

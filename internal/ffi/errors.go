@@ -2,8 +2,8 @@ package ffi
 
 import "fmt"
 
-// CallError is an error that an operator raised. Kind names the Python exception
-// it is elsewhere: TypeError, ValueError, RuntimeError.
+// CallError is an error that an operator raised. Kind is the name of the corresponding Python
+// exception: TypeError, ValueError, RuntimeError.
 type CallError struct {
 	Op      string
 	Kind    string
@@ -12,12 +12,12 @@ type CallError struct {
 
 func (e *CallError) Error() string { return e.Kind + ": " + e.Message }
 
-// MissingSymbolError says that a module does not export an operator.
+// MissingSymbolError is the error for an operator that a module does not export.
 type MissingSymbolError struct {
 	Path   string // the module's file
 	Op     string
 	Symbol string // the symbol looked for
-	Err    error  // what the dynamic linker said
+	Err    error  // the dynamic linker's error
 }
 
 func (e *MissingSymbolError) Error() string {
@@ -27,7 +27,7 @@ func (e *MissingSymbolError) Error() string {
 
 func (e *MissingSymbolError) Unwrap() error { return e.Err }
 
-// LoadError says that a file could not be loaded as what it should be.
+// LoadError is the error for a file that could not be loaded.
 type LoadError struct {
 	Path string
 	What string // "support library" or "module"
@@ -38,8 +38,7 @@ func (e *LoadError) Error() string { return fmt.Sprintf("load %s %s: %v", e.What
 
 func (e *LoadError) Unwrap() error { return e.Err }
 
-// VersionError says that a support library speaks another version of the calling
-// convention between it and this package.
+// VersionError is the error for a support library with another version of the calling convention.
 type VersionError struct{ Got, Expected int32 }
 
 func (e *VersionError) Error() string {

@@ -16,8 +16,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// bench is what the tests call through: the support library and two modules,
-// compiled once for all tests.
+// bench is the support library and two modules, compiled once for all tests.
 type bench struct {
 	dir     string
 	support *ffi.Support
@@ -29,7 +28,7 @@ var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions",
 
 const csrc = "../../csrc/"
 
-// setup compiles and loads once; the directory lives as long as the tests.
+// setup compiles and loads once; the folder exists as long as the tests run.
 var setup = sync.OnceValues(func() (*bench, error) {
 	dir, err := os.MkdirTemp("", "aiter-ffi")
 	if err != nil {
@@ -254,8 +253,8 @@ func TestConcurrentErrorsAndStreamsStayApart(t *testing.T) {
 	wg.Wait()
 }
 
-// Modules are bound to the support library that was loaded first. A second copy,
-// from another cache say, must see their errors and streams all the same.
+// Modules are bound to the support library that was loaded first. A second copy, for example from
+// another cache, must see their errors and streams too.
 func TestSecondCopyOfTheSupportLibrary(t *testing.T) {
 	b := open(t)
 	text, err := os.ReadFile(filepath.Join(b.dir, "support.so"))
@@ -323,7 +322,7 @@ func TestOtherVersionIsRefused(t *testing.T) {
 	}
 }
 
-// One call with 8 arguments, beside the bare call into C that it cannot do without.
+// BenchmarkCall measures one call with 8 arguments and the bare call into C.
 func BenchmarkCall(b *testing.B) {
 	m := open(b)
 	x := zeros(b, tensor.Float32, 4)

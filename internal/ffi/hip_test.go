@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// passOf compiles testdata/hip_names.hip and returns what hipcc made of it.
+// passOf compiles testdata/hip_names.hip and returns hipcc's output.
 func passOf(t *testing.T, flags ...string) []byte {
 	t.Helper()
 	for _, file := range []string{filepath.Join("testdata", "hip_names.hip"), filepath.Join(testenv.Root(t), "csrc", "include", "aiter", "hip.h")} {
@@ -31,7 +31,8 @@ func passOf(t *testing.T, flags ...string) []byte {
 	return data
 }
 
-// aiter/hip.h says what HIP's own headers say: the same code for waves of 64 and of 32, and the same for the host.
+// aiter/hip.h is equivalent to HIP's own headers: the same code for waves of 64 and of 32, and for
+// the host.
 func TestHIPWithoutItsHeaders(t *testing.T) {
 	for _, arch := range []string{"gfx90a", "gfx1030"} {
 		flags := []string{"--offload-arch=" + arch, "--cuda-device-only"}

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/internal/dl"
 )
 
-// version is what aiter_ffi_version returns for the layout of cCall.
+// version is aiter_ffi_version's result for the layout of cCall.
 const version = 1
 
 // Support is the loaded support library. It may be used by several goroutines.
@@ -18,9 +18,8 @@ type Support struct {
 	frames sync.Pool
 }
 
-// LoadSupport loads the support library in the open file f and offers its
-// symbols to the modules opened later. It is never unloaded. Errors: *LoadError
-// around *dl.OpenError, *dl.SymbolError or *VersionError.
+// LoadSupport loads the support library in the open file f; modules opened later use its symbols.
+// It is never unloaded. Errors: *LoadError around *dl.OpenError, *dl.SymbolError or *VersionError.
 func LoadSupport(f *os.File) (*Support, error) {
 	s := &Support{path: f.Name()}
 	s.frames.New = func() any { return new(frame) }
@@ -55,8 +54,8 @@ type Module struct {
 	lib *dl.Library
 }
 
-// Open loads the module in the open file f; its symbols stay its own. The error
-// is a *LoadError around *dl.OpenError.
+// Open loads the module in the open file f; other modules do not see its symbols. The error is a
+// *LoadError around *dl.OpenError.
 func (s *Support) Open(f *os.File) (*Module, error) {
 	lib, err := dl.OpenFile(f, dl.Local)
 	if err != nil {

@@ -158,14 +158,14 @@ func (b *Meter) tensorSets(bytes int64) int {
 
 // place makes sets of tensors on the device. With an error it returns those made so
 // far.
-func (b *Meter) place(op string, c optests.Case, n int) ([]*optests.Placed, error) {
-	var sets []*optests.Placed
+func (b *Meter) place(op string, c optests.Case, n int) ([]*optests.Uploaded, error) {
+	var sets []*optests.Uploaded
 	for range n {
 		p, err := optests.GenerateForTiming(op, c)
 		if err != nil {
 			return sets, err
 		}
-		s, err := optests.Runner{Device: b.opts.Transfer}.Place(p)
+		s, err := optests.Runner{Device: b.opts.Transfer}.Upload(p)
 		if err != nil {
 			return sets, err
 		}
@@ -174,7 +174,7 @@ func (b *Meter) place(op string, c optests.Case, n int) ([]*optests.Placed, erro
 	return sets, nil
 }
 
-func free(sets []*optests.Placed) error {
+func free(sets []*optests.Uploaded) error {
 	var errs []error
 	for _, s := range sets {
 		errs = append(errs, s.Free())

@@ -77,7 +77,9 @@ func (s *spy) Elapsed(from, to *device.Event) (time.Duration, error) {
 	return time.Duration(s.at[to]-s.at[from]) * time.Microsecond, nil
 }
 
-func tiny() optests.Case { return optests.Case{Batch: 1, Dim: 2, Seqlen: 4, Width: 2} }
+func tiny() optests.Case {
+	return optests.Case{Conv1d: optests.Conv1d{Batch: 1, Dim: 2, Seqlen: 4, Width: 2}}
+}
 
 const fwd = "causal_conv1d_fwd"
 

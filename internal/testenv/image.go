@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// CannotMount skips the test, unless AITER_REQUIRE_TOOLS names mount: then the test fails.
+// CannotMount skips the test; if AITER_REQUIRE_TOOLS names mount, the test fails.
 func CannotMount(t testing.TB, why string) {
 	t.Helper()
 	if strings.Contains(os.Getenv("AITER_REQUIRE_TOOLS"), "mount") {
@@ -49,9 +49,9 @@ func Mount(t testing.TB, at string, args ...string) (unmount func()) {
 // imageTime is the time of every file in an [Image], as debugfs reads it.
 const imageTime = "19800101000000"
 
-// Image returns an ext4 image that holds the file name with that text. Images of texts of one length differ in
-// nothing else: inode numbers, times and the filesystem's UUID are equal. Tools that build images reproducibly make such
-// pairs.
+// Image returns an ext4 image that holds the file name with that text. Images whose texts have
+// equal lengths differ only in the text: inode numbers, times and the filesystem's UUID are equal,
+// as in images that tools build reproducibly.
 func Image(t testing.TB, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func Image(t testing.TB, name, text string) string {
 	return image
 }
 
-// tool returns the path of a program of e2fsprogs, which are often outside of the PATH of users.
+// tool returns the path of a program of e2fsprogs, which the PATH of users often lacks.
 func tool(t testing.TB, name string) string {
 	t.Helper()
 	for _, candidate := range []string{name, "/usr/sbin/" + name, "/sbin/" + name} {

@@ -2,6 +2,6 @@
 
 package testenv
 
-// Race reports whether the race detector is on. A sync.Pool then loses things at
-// random, so that allocations cannot be counted.
+// Race reports whether the race detector is on. A sync.Pool then drops items at random, so that
+// tests cannot count allocations.
 const Race = true

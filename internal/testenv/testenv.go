@@ -1,4 +1,4 @@
-// Package testenv finds the real tools that tests run.
+// Package testenv finds the tools that tests need.
 package testenv
 
 import (
@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium): the variable
-// of its name in capitals (AARCH64_LINUX_GNU_GXX), else .toolchain/bin of the checkout, which `make rocm`,
-// `make python` and `make cuda` fill, else for a browser and for aarch64 the PATH. Without it the
-// test is skipped, unless AITER_REQUIRE_TOOLS, a list with commas, names the tool:
-// then it fails.
+// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium). It looks at the
+// variable of its name in capitals (AARCH64_LINUX_GNU_GXX), then in .toolchain/bin of the
+// checkout, which `make rocm`, `make python` and `make cuda` fill, then, for a browser and for
+// aarch64, in PATH. Without the tool the test is skipped; if AITER_REQUIRE_TOOLS, a list with
+// commas, names the tool, the test fails.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	variable := strings.NewReplacer("-", "_", "+", "X").Replace(strings.ToUpper(name))
@@ -25,8 +25,7 @@ func Tool(t testing.TB, name string) string {
 	if _, err := os.Stat(local); err == nil {
 		return local
 	}
-	// Any of these will do, while another compiler or Python on the PATH may lack
-	// what the tests need.
+	// Any version of these suffices. Another compiler or Python in PATH may lack what the tests need.
 	anyWillDo := []string{"chromium", "aarch64-linux-gnu-g++", "qemu-aarch64"}
 	if onPath, err := exec.LookPath(name); err == nil && slices.Contains(anyWillDo, name) {
 		return onPath

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,13 +76,36 @@ func TestSwappedFilesMiss(t *testing.T) {
 	}
 }
 
-// TestKnownToolchainSpawnsNothing also checks that what could change the answer makes it ask again.
+// waitSettled waits until every file and folder below dir is old enough for its times to be trusted.
+func waitSettled(t *testing.T, dir string) {
+	t.Helper()
+	var newest time.Time
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if changed := time.Unix(info.Sys().(*syscall.Stat_t).Ctim.Unix()); changed.After(newest) {
+			newest = changed
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Until(newest.Add(settled)) + time.Millisecond)
+}
+
+// TestKnownToolchainSpawnsNothing also checks that a change of the compiler's folders makes it ask again.
 func TestKnownToolchainSpawnsNothing(t *testing.T) {
 	t.Parallel()
 	dir := fake(t)
 	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
 	bystander := filepath.Join(dir, "include", "new.h")
-	time.Sleep(settled + 100*time.Millisecond)
+	waitSettled(t, dir)
 	memo := filehash.Open(filepath.Join(t.TempDir(), "memo"))
 	first := findIn(t, dir, memo)
 	asked := len(read(t, filepath.Join(dir, "calls")))
@@ -264,7 +289,7 @@ func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
 	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
 	change := fmt.Sprintf("if [ -e %s ]; then touch $here/include; sleep %.1f; fi\necho call", slow, (settled + 100*time.Millisecond).Seconds())
 	write(t, filepath.Join(dir, "g++"), strings.Replace(fakeCompiler, "echo call", change, 1), 0o755)
-	time.Sleep(settled + 100*time.Millisecond)
+	waitSettled(t, dir)
 	memo := filehash.Open("")
 	findIn(t, dir, memo)
 	asked := len(read(t, filepath.Join(dir, "calls")))

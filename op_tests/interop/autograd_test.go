@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// The Python example is differentiable, and its gradients are torch's.
+// The Python example is differentiable; its gradients equal torch's.
 func TestPythonAutograd(t *testing.T) {
 	python := testenv.Tool(t, "python3")
 	module := build(t, "module_causal_conv1d")
@@ -26,15 +26,15 @@ func TestPythonAutograd(t *testing.T) {
 		}
 	}
 
-	// Where no library is named it asks aiterctl, which here has built already:
-	// Python's container has no compiler.
+	// Without the name of a library the example runs aiterctl. Python's container has no compiler, so
+	// a script stands in for aiterctl.
 	env := []string{"AITER_CAUSAL_CONV1D_SO=", "AITERCTL=" + reporter(t, module)}
 	if out := run(t, env, python, filepath.Join(examples, "causal_conv1d.py")); !strings.Contains(out, "largest difference") {
 		t.Errorf("the example alone prints %q", out)
 	}
 }
 
-// reporter is a program that says what `aiterctl build --json` said of the module.
+// reporter writes a script that prints what `aiterctl build --json` prints for the module.
 func reporter(t *testing.T, module string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "aiterctl")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +17,27 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// limit bounds each program that the tests start: a cold build, then torch.
+// limit is the time limit of each program that the tests start: a cold build, then torch.
 const limit = 10 * time.Minute
 
-// The .so that Go calls is the one that Python loads.
+// cacheDir is the cache folder of all tests.
+var cacheDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(withCache(m.Run))
+}
+
+func withCache(run func() int) int {
+	var err error
+	if cacheDir, err = os.MkdirTemp("", "interop-cache-"); err != nil {
+		fmt.Fprintln(os.Stderr, "interop: make a cache folder:", err)
+		return 1
+	}
+	defer os.RemoveAll(cacheDir)
+	return run()
+}
+
+// Python loads the same library as Go.
 func TestPythonCausalConv1d(t *testing.T) {
 	python := testenv.Tool(t, "python3") // with torch and tvm_ffi: `make python`
 	module := build(t, "module_causal_conv1d")
@@ -35,7 +53,7 @@ func TestPythonCausalConv1d(t *testing.T) {
 	}
 }
 
-// The kernels' threads sleep in the artifact's code, so dlclose must not take it away.
+// The kernels' threads run code of the library: dlclose must not unload it.
 func TestNeverUnloaded(t *testing.T) {
 	f, err := elf.Open(build(t, "module_causal_conv1d"))
 	if err != nil {
@@ -57,11 +75,16 @@ func TestNeverUnloaded(t *testing.T) {
 	}
 }
 
-// build makes the module for the host into a cache of its own and returns the
-// path of its shared library.
+// built caches the paths that build returns: the module is compiled once.
+var built = map[string]string{}
+
+// build builds the module for the host and returns the path of its shared library.
 func build(t *testing.T, module string) string {
 	t.Helper()
-	env := []string{"AITER_JIT_DIR=" + t.TempDir(), "CGO_ENABLED=0"}
+	if path, ok := built[module]; ok {
+		return path
+	}
+	env := []string{"AITER_JIT_DIR=" + cacheDir, "CGO_ENABLED=0"}
 	out := run(t, env, "go", "run", "./cmd/aiterctl", "build", module, "--arch", "cpu", "--json")
 	var report struct {
 		Modules []struct{ Module, Artifact, Error string }
@@ -72,7 +95,8 @@ func build(t *testing.T, module string) string {
 	if len(report.Modules) != 1 || report.Modules[0].Error != "" || report.Modules[0].Artifact == "" {
 		t.Fatalf("aiterctl build --json: want one artifact of %s\n%s", module, out)
 	}
-	return report.Modules[0].Artifact
+	built[module] = report.Modules[0].Artifact
+	return built[module]
 }
 
 // run returns a program's standard output. It runs at the project's root.

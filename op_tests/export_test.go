@@ -1,0 +1,11 @@
+package optests
+
+import (
+	"slices"
+	"strings"
+)
+
+// Conv1dOperators lists the operators of the causal_conv1d family.
+func Conv1dOperators() []string {
+	return slices.DeleteFunc(Operators(), func(op string) bool { return !strings.HasPrefix(op, "causal_conv1d_") })
+}
