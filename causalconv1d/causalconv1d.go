@@ -1,21 +1,21 @@
 // Package causalconv1d calls the causal depthwise 1-D convolutions of a
 // registry with named arguments.
 //
-//	y[t] = bias + sum over k of weight[k] x[t-(W-1)+k], then SiLU if asked
+//	y[t] = bias + sum over k of weight[k] x[t-(W-1)+k], then SiLU if requested
 //
 // for each channel. In shapes, B is the batch, D the channels (dim), L the
 // positions (seqlen), W the width, N the slots and S the length of a decoding
 // state, T the tokens of packed sequences.
 //
-// Activations and states are float32, float16 or bfloat16, all of one call of
-// the same type; weight and bias are any of the three. Strides are free;
-// channel-last is a (B, D, L) view whose D has stride 1. Indices are int32. All
-// tensors of a call lie on one device, and outputs share no memory with other
-// arguments. Outputs are written in full, whatever was in them.
+// Activations and states are float32, float16 or bfloat16, all of the same type in one
+// call; weight and bias are any of the three. Any strides are allowed; channel-last is
+// a (B, D, L) view whose D has stride 1. Indices are int32. All tensors of a call are on
+// one device, and outputs share no memory with other arguments. Outputs are overwritten
+// in full.
 //
-// Calls go through [registry.Op.Call]: built on first use, queued on the stream
-// of [github.com/aiter-go/aiter/device.WithStream], with its errors. A nil
-// tensor that is required is a [*registry.TypeError].
+// Calls use [registry.Op.Call]: it builds the operator on first use, queues the work on
+// the stream of [github.com/aiter-go/aiter/device.WithStream], and returns its errors. A
+// required tensor that is nil is a [*registry.TypeError].
 package causalconv1d
 
 import (
@@ -25,15 +25,14 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Ops is the family of operators of one registry. It is safe for use by many
-// goroutines.
+// Ops is the family of operators of one registry. It is safe for concurrent use.
 type Ops struct {
 	forward, backward, update, varlenForward, varlenStates *registry.Op
 }
 
-// New looks the operators up. Nothing is built yet; [registry.Registry.Warm]
-// does that ahead of calls. The errors are [*registry.UnknownOpError], for a
-// configuration without them, and [registry.ErrClosed].
+// New looks the operators up. It builds nothing; [registry.Registry.Warm] builds
+// before the first call. The errors are [*registry.UnknownOpError], for a
+// configuration without the operators, and [registry.ErrClosed].
 func New(reg *registry.Registry) (*Ops, error) {
 	o := &Ops{}
 	for _, want := range []struct {
@@ -63,14 +62,15 @@ type Forward struct {
 	Bias   *tensor.Tensor // (D), or nil for none
 	SiLU   bool
 
-	// SeqIdx is (B, L) int32, or nil: the sequence of each position, which sees
-	// only positions of its own. Negative ones are padding, where Out is 0.
+	// SeqIdx is (B, L) int32, or nil: the sequence number of each position, which
+	// depends only on positions of its own sequence. Negative numbers are padding,
+	// where Out is 0.
 	SeqIdx *tensor.Tensor
-	// InitialStates is (B, D, W-1), X's type: what comes before X; nil for zeros.
-	// With SeqIdx it is a sequence of its own, which no position sees.
+	// InitialStates is (B, D, W-1), X's type: the positions before X; nil for zeros.
+	// With SeqIdx no position depends on it.
 	InitialStates *tensor.Tensor
 	// FinalStates is written: (B, D, W-1), X's type, the last W-1 positions of
-	// InitialStates followed by X; nil if not wanted.
+	// InitialStates followed by X; nil if not needed.
 	FinalStates *tensor.Tensor
 }
 
@@ -95,17 +95,17 @@ type Backward struct {
 	SeqIdx         *tensor.Tensor // (B, L) int32 or nil
 	InitialStates  *tensor.Tensor // (B, D, W-1), X's type, or nil
 	DFinalStates   *tensor.Tensor // (B, D, W-1), X's type: the gradient of FinalStates, or nil for zero
-	DInitialStates *tensor.Tensor // written: (B, D, W-1), X's type; nil if not wanted
+	DInitialStates *tensor.Tensor // written: (B, D, W-1), X's type; nil if not needed
 }
 
-// Backward computes the gradients of [Ops.Forward] (causal_conv1d_bwd). Two
-// calls on the same arguments give the same bits.
+// Backward computes the gradients of [Ops.Forward] (causal_conv1d_bwd). Two calls with
+// equal arguments return equal bits.
 func (o *Ops) Backward(ctx context.Context, a Backward) error {
 	return o.backward.Call(ctx, a.DX, a.DWeight, a.DBias, a.X, a.Weight, a.Bias, a.DOut, a.SiLU,
 		a.SeqIdx, a.InitialStates, a.DFinalStates, a.DInitialStates)
 }
 
-// NoSlot is the slot index of padding rows where PadSlot says nothing else.
+// NoSlot is the default slot index of padding rows.
 const NoSlot int64 = -1
 
 // Update are the arguments of [Ops.Update].
@@ -117,19 +117,19 @@ type Update struct {
 	Bias      *tensor.Tensor // (D), or nil for none
 	SiLU      bool
 
-	// CacheSeqlens is (B) int32: ConvState is a circular buffer, and the new
-	// positions begin at CacheSeqlens modulo S. It is not advanced. nil: the state
-	// is shifted, its newest position last.
+	// CacheSeqlens is (B) int32: ConvState is a circular buffer, and the new positions
+	// begin at CacheSeqlens modulo S. The call does not change CacheSeqlens. nil: the
+	// call shifts the state, whose last position is the newest.
 	CacheSeqlens *tensor.Tensor
 	// ConvStateIndices is (B) int32: the slot of each row; nil: row b has slot b.
 	ConvStateIndices *tensor.Tensor
-	// PadSlot is the index of rows to skip: their Out is 0, no state changes. nil
-	// is [NoSlot].
+	// PadSlot is the slot index of rows to skip: their Out is 0, and no state changes.
+	// nil is [NoSlot].
 	PadSlot *int64
 }
 
-// Update convolves the next positions of each sequence, from its state and into
-// it: a step of decoding (causal_conv1d_update).
+// Update convolves the next positions of each sequence, and reads and writes its
+// state: a step of decoding (causal_conv1d_update).
 func (o *Ops) Update(ctx context.Context, a Update) error {
 	return o.update.Call(ctx, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.CacheSeqlens, a.ConvStateIndices, slot(a.PadSlot))
 }
@@ -142,18 +142,18 @@ type VarlenForward struct {
 	Bias   *tensor.Tensor // (D), or nil for none
 	SiLU   bool
 
-	// QueryStartLoc is (B+1) int32: sequence b is tokens QueryStartLoc[b] up to
-	// QueryStartLoc[b+1].
+	// QueryStartLoc is (B+1) int32: sequence b has the tokens from QueryStartLoc[b] up
+	// to QueryStartLoc[b+1].
 	QueryStartLoc *tensor.Tensor
-	// ConvStates is read and written: (N, D, S), X's type, S of W-1 or more; each
-	// sequence leaves its last S positions in its slot. nil: no states.
+	// ConvStates is read and written: (N, D, S), X's type, S of W-1 or more; the slot
+	// of each sequence receives its last S positions. nil: no states.
 	ConvStates *tensor.Tensor
 	// CacheIndices is (B) int32: the slot of each sequence; nil: b has slot b.
 	CacheIndices *tensor.Tensor
-	// HasInitialState is (B) bool: which sequences continue what their slot holds;
-	// nil: none does.
+	// HasInitialState is (B) bool: whether a sequence continues the state of its slot;
+	// nil: no sequence does.
 	HasInitialState *tensor.Tensor
-	// PadSlot is the index of sequences to skip, as in [Update].
+	// PadSlot is the slot index of sequences to skip, as in [Update].
 	PadSlot *int64
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestMain gives the examples, which use the defaults, a cache of their own.
+// TestMain gives the examples, which use the defaults, their own cache.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "aiter-causalconv1d-test-")
 	if err == nil {
@@ -58,8 +58,8 @@ func snake(name string) string {
 	return b.String()
 }
 
-// Fields are the schema's arguments in its order: a changed schema must not
-// shift arguments silently.
+// Fields are the schema's arguments in its order: a changed schema must not shift
+// arguments silently.
 func TestFieldsAreTheSchemas(t *testing.T) {
 	reg := open(t)
 	for name, args := range map[string]any{
@@ -84,7 +84,7 @@ func TestFieldsAreTheSchemas(t *testing.T) {
 	}
 }
 
-// Every argument reaches its own place: each optional one changes what comes out.
+// Every argument reaches its own parameter: each optional argument changes the result.
 func TestEveryArgumentArrives(t *testing.T) {
 	conv, ctx := family(t)
 	x, w := floats([]float32{1, 2, 3, 4}, 1, 1, 4), floats([]float32{10, 1}, 1, 2)
@@ -127,7 +127,7 @@ func TestBackwardWithStates(t *testing.T) {
 	same(t, "dinitial", a.DInitialStates, []float64{10})
 }
 
-// Slot 0 is a slot: only what PadSlot names is skipped.
+// Slot 0 is a slot: only the index in PadSlot is skipped.
 func TestPadSlot(t *testing.T) {
 	conv, ctx := family(t)
 	seven := int64(7)

@@ -62,7 +62,8 @@ func ExampleOps_Backward() {
 	// [6 10] <nil>
 }
 
-// A prompt in one call, then a token at a time: the same as all at once.
+// A prompt in one call, then one token at a time: the results equal those of one call
+// for all.
 func ExampleOps_Update() {
 	ctx, conv, done := setUp()
 	defer done()
@@ -89,7 +90,7 @@ func ExampleOps_Update() {
 	// [234] <nil>
 }
 
-// Two sequences, of 3 and 2 tokens, that do not see each other.
+// Two sequences, of 3 and 2 tokens, that do not depend on each other.
 func ExampleOps_VarlenForward() {
 	ctx, conv, done := setUp()
 	defer done()
@@ -108,7 +109,7 @@ func ExampleOps_VarlenForward() {
 	// [3 5] <nil>
 }
 
-// What each of two packed sequences leaves behind for decoding.
+// The states that two packed sequences leave for decoding.
 func ExampleOps_VarlenStates() {
 	ctx, conv, done := setUp()
 	defer done()

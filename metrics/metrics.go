@@ -1,12 +1,12 @@
-// Package metrics counts what builds do, for Prometheus.
+// Package metrics exports counts and times of builds to Prometheus.
 //
 //	m := metrics.New()
 //	reg, err := registry.Open(ctx, registry.Options{Observer: m})
 //	m.SetCache(reg.Manager().Cache())
 //	http.Handle("GET /metrics", m.Handler())
 //
-// Labels have few values: what became of something, the kind of reason, the
-// target. Calls of operators are not counted: that would cost each of them.
+// Labels have few values: result, cause, target. Calls of operators are not counted,
+// because counting would slow each call.
 package metrics
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// Collector is told of builds and tells Prometheus. It is safe for use by many
-// goroutines, and several registries may share one.
+// Collector receives the events of builds and exports them to Prometheus. It is safe
+// for concurrent use, and several registries may share one.
 type Collector struct {
 	builds      *prometheus.HistogramVec // by result
 	units       *prometheus.CounterVec   // by result and cause
@@ -33,7 +33,7 @@ type Collector struct {
 	reloads     *prometheus.HistogramVec // by result
 	quarantined prometheus.Counter
 	trimmed     prometheus.Counter
-	content     content
+	cache       cacheSize
 }
 
 var (
@@ -49,7 +49,7 @@ const (
 	miss   = "miss"
 )
 
-// New returns a collector that has seen nothing. Register it, or serve its
+// New returns a collector without events. Register it, or serve its
 // [Collector.Handler].
 func New() *Collector {
 	compile := prometheus.ExponentialBuckets(0.05, 2, 14) // seconds: to 7 minutes
@@ -58,7 +58,7 @@ func New() *Collector {
 		builds: histogram("build", "duration_seconds", "Time to get a module for a target, compiled or from the cache.", short, "result"),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "unit", Name: "lookups_total",
-			Help: "Translation units that were found in the cache, and those that were not, by the kind of reason.",
+			Help: "Lookups of translation units in the cache, by result and cause of a miss.",
 		}, []string{"result", "cause"}),
 		compiles: histogram("compile", "duration_seconds", "Time of one compiler run.", compile, "target", "result"),
 		links:    histogram("link", "duration_seconds", "Time of one link.", compile, "result"),
@@ -68,17 +68,17 @@ func New() *Collector {
 		compilers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
 		}),
-		waits:   histogram("lock_wait", "duration_seconds", "Time spent waiting for another who builds the same.", short, "result"),
-		reloads: histogram("reload", "duration_seconds", "Time from the notice of a changed file until calls run the new code, or until it failed.", short, "result"),
+		waits:   histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "result"),
+		reloads: histogram("reload", "duration_seconds", "Time from a changed file until calls run the new code, or until the reload failed.", short, "result"),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total", Help: "Files of the cache that were found corrupt and put aside.",
+			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total", Help: "Damaged files of the cache that were moved to quarantine.",
 		}),
 		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "cache", Name: "trimmed_artifacts_total", Help: "Libraries that were removed to keep the limits of the cache.",
 		}),
-		content: newContent(),
+		cache: newCacheSize(),
 	}
-	c.fill()
+	c.initialize()
 	return c
 }
 
@@ -88,9 +88,8 @@ func histogram(subsystem, name, help string, buckets []float64, labels ...string
 	}, labels)
 }
 
-// fill makes the series whose labels are known, so that they are 0 before they
-// are anything else.
-func (c *Collector) fill() {
+// initialize creates the series with known labels, so that they start at 0.
+func (c *Collector) initialize() {
 	for _, result := range []string{hit, ok, failed} {
 		c.builds.WithLabelValues(result)
 	}
@@ -143,32 +142,32 @@ func result(err error) string {
 	return ok
 }
 
-// SetCache has the size of a cache told, too.
-func (c *Collector) SetCache(d *cache.Dir) { c.content.set(d.Stats) }
+// SetCache adds the size of a cache to the metrics.
+func (c *Collector) SetCache(d *cache.Dir) { c.cache.set(d.Stats) }
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, p := range c.parts() {
+	for _, p := range c.collectors() {
 		p.Describe(to)
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	for _, p := range c.parts() {
+	for _, p := range c.collectors() {
 		p.Collect(to)
 	}
 }
 
-func (c *Collector) parts() []prometheus.Collector {
+func (c *Collector) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.content,
+		c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.cache,
 	}
 }
 
-// Handler serves the metrics of the collector, of Go and of the process, for
-// programs that have no Prometheus registry of their own. A cache folder that
-// cannot be read leaves out what is in it, nothing else.
+// Handler serves the metrics of the collector, of Go and of the process, for programs
+// without a Prometheus registry. If the cache folder cannot be read, only its metrics
+// are missing.
 func (c *Collector) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -40,7 +40,7 @@ flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
 path = "csrc/support/*.cpp"
 `
 
-// bench is a source tree with a small module, a cache, and what is counted.
+// bench is a source tree with a small module, a cache, and a collector.
 type bench struct {
 	t      *testing.T
 	root   string
@@ -84,7 +84,7 @@ func (b *bench) open(opts registry.Options) *registry.Registry {
 	return r
 }
 
-// build builds the small module with a registry of its own, as another process would.
+// build builds the small module with a new registry, as another process does.
 func (b *bench) build(opts registry.Options) error {
 	b.t.Helper()
 	cpu, err := target.Parse("cpu")
@@ -95,7 +95,7 @@ func (b *bench) build(opts registry.Options) error {
 	return err
 }
 
-// text is what a scrape gives.
+// text is the response of a scrape.
 func (b *bench) text() string {
 	b.t.Helper()
 	srv := httptest.NewServer(b.counts.Handler())
@@ -112,7 +112,7 @@ func (b *bench) text() string {
 	return string(body)
 }
 
-// expect wants the series to have these values, each in a line "series value".
+// expect checks the values of series, each in a line "series value".
 func (b *bench) expect(after string, lines ...string) {
 	b.t.Helper()
 	text := strings.Split(b.text(), "\n")
@@ -199,7 +199,7 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-// Names, help and labels are as Prometheus wants them, also of what is scraped.
+// Names, help and labels satisfy Prometheus, also those of a scrape.
 func TestConventions(t *testing.T) {
 	b := newBench(t)
 	r := b.open(registry.Options{})
@@ -225,7 +225,7 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// Two builders of the same: one waits for the other.
+// Two registries build the same module: one waits for the other.
 func TestWaits(t *testing.T) {
 	b := newBench(t)
 	cxx := filepath.Join(t.TempDir(), "cxx")
@@ -277,7 +277,7 @@ func TestReloads(t *testing.T) {
 	counted("ok")
 }
 
-// A cache folder that is gone takes what was in it from the metrics, nothing else.
+// A missing cache folder removes only the metrics of its size.
 func TestUnreadableCache(t *testing.T) {
 	counts := metrics.New()
 	dir := filepath.Join(t.TempDir(), "cache")

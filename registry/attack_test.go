@@ -20,11 +20,11 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// attacker is a user who owns nothing that the tests use.
+// attacker is a user who owns no file of the tests.
 const attacker = 12345
 
-// victim is a folder that everybody may write to, as project folders often are,
-// with a cache in it, and the library that the attacker wants to have loaded.
+// victim is a folder that all users may write to, as project folders often are, with a
+// cache in it, and the library that the attacker wants the victim to load.
 type victim struct {
 	t       *testing.T
 	project string
@@ -69,7 +69,7 @@ func (v *victim) asAttacker(script string) {
 }
 
 // evilCache makes a cache in which the key of the support library leads to the
-// attacker's library, and gives it to her.
+// attacker's library, owned by the attacker.
 func (v *victim) evilCache(dir string) {
 	v.t.Helper()
 	r := open(v.t, registry.Options{CacheDir: dir, Trust: true})
@@ -109,7 +109,7 @@ func supportLibrary(t *testing.T) jit.Request {
 	return jit.Request{Module: "module_aiter_ffi", Target: cpu(t)}
 }
 
-// The attacker exchanges the whole cache after the victim has opened it.
+// The attacker replaces the whole cache after the victim has opened it.
 func TestACacheThatAnotherUserCanSwapIsNotLoadedFrom(t *testing.T) {
 	v := newVictim(t)
 	ours, hers := filepath.Join(v.project, "jit"), filepath.Join(v.project, "hers")
@@ -126,7 +126,7 @@ func TestACacheThatAnotherUserCanSwapIsNotLoadedFrom(t *testing.T) {
 	}
 }
 
-// exchange is the attacker's process: it exchanges two files until it is ended.
+// exchange is the attacker's process: it exchanges two files until it is killed.
 func exchange(pair string) int {
 	one, two, _ := strings.Cut(pair, ":")
 	for {
@@ -164,8 +164,8 @@ func (v *victim) asAttackerUntil(variable string) (end func()) {
 	}
 }
 
-// The attacker exchanges the library all the time, in a cache that the user has
-// said to trust: what is loaded is what was hashed.
+// The attacker exchanges the library continuously, in a cache that the user trusts
+// explicitly. The loader must map the bytes that were hashed.
 func TestTheLibraryThatWasCheckedIsLoaded(t *testing.T) {
 	v := newVictim(t)
 	dir := filepath.Join(v.project, "jit")
@@ -182,7 +182,7 @@ func TestTheLibraryThatWasCheckedIsLoaded(t *testing.T) {
 	end := v.asAttackerUntil("AITER_TEST_EXCHANGE=" + library + ":" + hers)
 	loaded := 0
 	for start := time.Now(); time.Since(start) < 3*time.Second; {
-		// The dynamic linker does not open again what it has loaded by the same name.
+		// The dynamic linker does not open a loaded library of the same name again.
 		link := filepath.Join(t.TempDir(), "link")
 		if err := os.Symlink(dir, link); err != nil {
 			t.Fatal(err)

@@ -2,16 +2,16 @@ package registry
 
 import "sync/atomic"
 
-// calls counts the calls that run an operator, so that Close can wait for them:
-// they use devices and memory that it frees. A call that waits for a build is not
-// among them, and checks again afterwards.
+// calls counts the calls that run an operator, so that Close can wait for them: they
+// use devices and memory that Close frees. A call that waits for a build is not
+// counted; it checks again after the build.
 type calls struct {
-	closed atomic.Bool // nobody enters any more
+	closed atomic.Bool // enter fails
 
-	// Several, each on a cache line of its own: all cores would fight for one.
+	// Several counters, each on its own cache line, so that cores do not share one.
 	counters [16]counter
 	next     atomic.Uint32
-	ended    chan struct{} // of capacity 1: holds one when a call ended after the closing
+	ended    chan struct{} // of capacity 1: holds a value if a call ended after closed was set
 }
 
 type counter struct {
@@ -19,15 +19,16 @@ type counter struct {
 	_ [56]byte
 }
 
-// counter returns one to count a call with.
+// counter returns a counter for one call.
 func (c *calls) counter() *counter {
 	return &c.counters[c.next.Add(1)%uint32(len(c.counters))]
 }
 
-// enter says whether the call may go on; it leaves when it has ended.
+// enter counts a call and reports whether it may run. A call that may run ends with
+// leave.
 func (c *calls) enter(n *counter) bool {
 	n.n.Add(1)
-	if c.closed.Load() { // after the counting: who closes sees one or the other
+	if c.closed.Load() { // after counting: either this sees closed, or Close sees the count
 		c.leave(n)
 		return false
 	}
@@ -39,12 +40,12 @@ func (c *calls) leave(n *counter) {
 	if c.closed.Load() {
 		select {
 		case c.ended <- struct{}{}:
-		default: // one is there, and who takes it counts anew
+		default: // wait has a value to receive, and then counts again
 		}
 	}
 }
 
-// wait waits, after the closing, for the calls that entered before it.
+// wait waits for the calls that entered before closed was set.
 func (c *calls) wait() {
 	for i := range c.counters {
 		for c.counters[i].n.Load() != 0 {

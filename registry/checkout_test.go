@@ -17,11 +17,11 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// patience bounds waits that end at once when all is well.
+// patience bounds waits that end immediately on success.
 const patience = 2 * time.Minute
 
-// versionConfig declares an operator that writes its version in several ways,
-// which must agree.
+// versionConfig declares an operator that writes its version in several ways, which
+// must agree.
 const versionConfig = `
 [module.module_version]
 include = ["csrc/version"]
@@ -33,9 +33,9 @@ name = "version"
 schema = "(Tensor(a!) out) -> ()"
 `
 
-// The operator speaks the C ABI itself: without headers a unit compiles in no
-// time. It gives way between its writes. What is not static is what tools make
-// one in a process, were they let.
+// The operator uses the C ABI without headers, so that its unit compiles fast. It
+// yields between its writes. Symbols that are not static are those that tools merge
+// within a process.
 const versionSource = `
 #include "version.h"
 extern "C" int sched_yield(void);
@@ -94,7 +94,7 @@ path = "csrc/support/*.cpp"
 `+more)
 }
 
-// write replaces a file as editors do.
+// write replaces a file as editors do: by rename.
 func (c *checkout) write(name, text string) {
 	c.t.Helper()
 	path := filepath.Join(c.root, name)
@@ -138,14 +138,14 @@ func (o *told) Observe(e jit.Event) {
 	}
 }
 
-// built returns how many builds of modules there were.
+// built returns the number of builds of modules.
 func (o *told) built() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.builds
 }
 
-// compiling says whether the compiler is at the second unit.
+// compiling reports whether the compiler is at the second unit.
 func (o *told) compiling() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -169,7 +169,7 @@ func (c *checkout) open(o *told) *registry.Registry {
 	return open(c.t, registry.Options{Root: c.root, Reload: true, Observer: o, CacheDir: c.t.TempDir()})
 }
 
-// callVersion returns what the operator wrote.
+// callVersion returns the operator's results.
 func callVersion(op *registry.Op, more ...any) ([]float64, error) {
 	out, err := tensor.FromInt32(make([]int32, 4), 4)
 	if err != nil {
@@ -181,7 +181,7 @@ func callVersion(op *registry.Op, more ...any) ([]float64, error) {
 	return out.Float64s()
 }
 
-// expect wants all of the operator to be of one version.
+// expect checks that all results of the operator are of one version.
 func expect(t *testing.T, op *registry.Op, want float64, more ...any) {
 	t.Helper()
 	got, err := callVersion(op, more...)
@@ -190,7 +190,8 @@ func expect(t *testing.T, op *registry.Op, want float64, more ...any) {
 	}
 }
 
-// heldArtifacts counts the module's artifacts that cleaning passes over.
+// heldArtifacts counts the module's artifacts that clean-cache keeps because they are
+// in use.
 func heldArtifacts(t *testing.T, r *registry.Registry) int {
 	t.Helper()
 	rep, err := r.Manager().Cache().Clean(cache.CleanRequest{

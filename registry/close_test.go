@@ -27,7 +27,7 @@ name = "linger"
 schema = "(Tensor(a!) out, Tensor gate) -> ()"
 `
 
-// The operator says that it runs, and, the first time, waits to be let go.
+// The operator reports that it runs, and waits during its first call.
 const lingerSource = `
 extern "C" int sched_yield(void);
 struct Any { int type; int pad; int** tensor; };
@@ -42,8 +42,8 @@ static int entry(const Any* args) {
 extern "C" __attribute__((visibility("default"))) int __tvm_ffi_linger(void*, const Any* args, int, Any*) { return entry(args); }
 `
 
-// cell is a tensor of one number that the operator and the test look at together,
-// in memory that the race detector, which sees one of them, does not watch.
+// cell is a tensor of one number that the operator and the test share, in memory that
+// the race detector does not watch: it sees only one of them.
 func cell(t *testing.T) (*tensor.Tensor, *int32) {
 	t.Helper()
 	page, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
@@ -56,8 +56,8 @@ func cell(t *testing.T) (*tensor.Tensor, *int32) {
 	return must(tensor.View(store, tensor.Int32, []int64{1}, nil, 0)), (*int32)(at)
 }
 
-// Close waits for a call that is inside its operator, verified or not, and frees
-// the devices after it.
+// Close waits for a call inside its operator, verified or not, and frees the devices
+// afterwards.
 func TestCloseWaitsForCalls(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		c := newCheckout(t)
@@ -97,7 +97,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
-// onBuild does something once, when the module is being built.
+// onBuild runs a function once, when the module is built.
 type onBuild struct {
 	once sync.Once
 	do   func()
@@ -109,8 +109,8 @@ func (o *onBuild) Observe(e jit.Event) {
 	}
 }
 
-// What a build outlasts is looked at again: memory that was freed is an error, and
-// so is a registry that was closed, by the very observer of the build too.
+// A call checks again after a build: freed memory is an error, and so is a registry
+// that was closed, also by the observer of that build.
 func TestCallLooksAgainAfterABuild(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		var o onBuild
@@ -143,7 +143,8 @@ func TestCallLooksAgainAfterABuild(t *testing.T) {
 	}
 }
 
-// heldSupport counts the support library's artifacts that cleaning passes over.
+// heldSupport counts the support library's artifacts that clean-cache keeps because
+// they are in use.
 func heldSupport(t *testing.T, store *cache.Dir) int {
 	t.Helper()
 	rep, err := store.Clean(cache.CleanRequest{
@@ -155,8 +156,8 @@ func heldSupport(t *testing.T, store *cache.Dir) int {
 	return len(rep.InUse)
 }
 
-// The support library is marked as in use as long as the registry is open,
-// whatever the collector does with what nobody names.
+// The support library is marked as in use while the registry is open, whatever the
+// garbage collector frees.
 func TestSupportLibraryIsHeld(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir()})
 	store := r.Manager().Cache()

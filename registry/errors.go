@@ -11,17 +11,17 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// ErrClosed is returned by a registry that was closed, and by its operators.
+// ErrClosed is returned by a closed registry and by its operators.
 var ErrClosed = errors.New("the registry is closed; open another with registry.Open")
 
-// RemovedError reports a call of an operator that is not in the configuration
-// any more: a reload took it away.
+// RemovedError reports a call of an operator that a reload of the configuration
+// removed.
 type RemovedError struct {
-	Op, Module string // the module that had it
+	Op, Module string // the module that declared it
 }
 
 func (e *RemovedError) Error() string {
-	return fmt.Sprintf("%s: the configuration has no such operator any more (it was in %s); put it back, and it can be called again", e.Op, e.Module)
+	return fmt.Sprintf("%s: a change of the configuration removed this operator (from %s); to call it, add it again", e.Op, e.Module)
 }
 
 // ArityError reports a call with too few or too many arguments.
@@ -39,8 +39,8 @@ func (e *ArityError) Error() string {
 	return fmt.Sprintf("%s: expected %s arguments, got %d; its schema is %s", e.Op, want, e.Got, e.Schema)
 }
 
-// TypeError reports an argument whose Go type the schema does not allow, or a
-// number that its type cannot hold.
+// TypeError reports an argument whose Go type the schema does not allow, or a number
+// that the schema's type cannot represent.
 type TypeError struct {
 	Op, Arg  string
 	Position int    // from 0
@@ -49,11 +49,11 @@ type TypeError struct {
 }
 
 func (e *TypeError) Error() string {
-	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goWords(e.Expected), e.gotWord())
+	return fmt.Sprintf("%s: argument %d (%s): expected %s, got %s", e.Op, e.Position+1, e.Arg, goType(e.Expected), e.gotType())
 }
 
-// goWords says which Go type stands for a schema's type.
-func goWords(t string) string {
+// goType names a schema's type and its Go type.
+func goType(t string) string {
 	switch {
 	case strings.HasPrefix(t, "Tensor") && strings.HasSuffix(t, "?"):
 		return t + " (a *tensor.Tensor or nil)"
@@ -63,7 +63,7 @@ func goWords(t string) string {
 	return t
 }
 
-func (e *TypeError) gotWord() string {
+func (e *TypeError) gotType() string {
 	if isNone(e.Got) {
 		return "nil"
 	}
@@ -74,8 +74,7 @@ func (e *TypeError) gotWord() string {
 	return fmt.Sprintf("%T", e.Got)
 }
 
-// TensorError reports a tensor that cannot be used at all, such as one whose
-// memory was freed.
+// TensorError reports an invalid tensor, such as one whose memory was freed.
 type TensorError struct {
 	Op, Arg string
 	Err     error
@@ -96,7 +95,7 @@ type MixedDevicesError struct {
 }
 
 func (e *MixedDevicesError) Error() string {
-	return fmt.Sprintf("%s: argument %s is on %s, but %s is on %s; copy one of them, all tensors of a call lie on one device", e.Op, e.Arg, e.Device, e.First, e.FirstDevice)
+	return fmt.Sprintf("%s: argument %s is on %s, but %s is on %s; copy one of them; all tensors of a call must be on one device", e.Op, e.Arg, e.Device, e.First, e.FirstDevice)
 }
 
 // StreamDeviceError reports a call on a stream of another device.
@@ -106,36 +105,36 @@ type StreamDeviceError struct {
 }
 
 func (e *StreamDeviceError) Error() string {
-	return fmt.Sprintf("%s: the stream belongs to %s, the tensors are on %s; give a stream of the tensors' device", e.Op, e.Stream, e.Tensors)
+	return fmt.Sprintf("%s: the stream belongs to %s, the tensors are on %s; use a stream of the tensors' device", e.Op, e.Stream, e.Tensors)
 }
 
-// OperatorError reports a call that the operator itself refused or failed.
+// OperatorError reports arguments that the operator refused, or a call that failed.
 type OperatorError struct {
 	Op      string
-	Kind    string // as in other languages: "TypeError", "ValueError", "RuntimeError"
-	Message string // names the argument, what was expected and what came
-	// Arg and About say which argument was wrong and in what respect ("dtype",
-	// "rank", "shape", "device", "overlap", or "value" for all else); both are
-	// "" when no single argument is to blame.
+	Kind    string // a Python exception name: "TypeError", "ValueError", "RuntimeError"
+	Message string // names the argument, what was expected, and what was given
+	// Arg and About name the wrong argument and the wrong property ("dtype", "rank",
+	// "shape", "device", "overlap", else "value"). Both are "" if no single argument
+	// is wrong.
 	Arg, About string
 }
 
 func (e *OperatorError) Error() string { return e.Message }
 
-// operatorError makes a typed error of what came over the C ABI.
-func (o *code) operatorError(err error) error {
+// operatorError converts an error of the C ABI.
+func (o *opVersion) operatorError(err error) error {
 	var call *ffi.CallError
 	if !errors.As(err, &call) {
 		return fmt.Errorf("%s: %w", o.Name(), err)
 	}
 	e := &OperatorError{Op: o.Name(), Kind: call.Kind, Message: call.Message}
-	e.Arg, e.About = blame(call.Message)
+	e.Arg, e.About = faultyArgument(call.Message)
 	return e
 }
 
-// blame reads who is to blame in messages of the form
-// "op: argument 'x': expected rank 3 ..., got ...".
-func blame(message string) (arg, about string) {
+// faultyArgument extracts the argument and the property from messages of the form "op:
+// argument 'x': expected rank 3 ..., got ...".
+func faultyArgument(message string) (arg, about string) {
 	_, rest, ok := strings.Cut(message, "'")
 	if !ok {
 		return "", ""

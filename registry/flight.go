@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// flights does a piece of work once for all who ask for it, and remembers what
-// came out well. The work goes on while at least one of those who asked still
-// waits; when all have given up its context ends.
-type flights[K comparable, V any] struct {
-	mu      sync.Mutex
-	flying  map[K]*flight[V]
-	left    map[*flight[V]]struct{} // those that everybody gave up, and that have not ended yet
-	arrived map[K]V
+// flightGroup runs one function for each key, however many callers ask, and keeps
+// successful results. The function runs while at least one caller waits; when all
+// callers have given up, its context ends.
+type flightGroup[K comparable, V any] struct {
+	mu        sync.Mutex
+	inFlight  map[K]*flight[V]
+	abandoned map[*flight[V]]struct{} // running functions that all callers have given up
+	finished  map[K]V
 }
 
 type flight[V any] struct {
@@ -25,14 +25,14 @@ type flight[V any] struct {
 	err     error
 }
 
-// do returns the value for key, working it out if nobody has.
-func (f *flights[K, V]) do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
+// do returns the value for key, and runs work if there is none.
+func (f *flightGroup[K, V]) do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
 	f.mu.Lock()
-	if v, ok := f.arrived[key]; ok {
+	if v, ok := f.finished[key]; ok {
 		f.mu.Unlock()
 		return v, nil
 	}
-	fl := f.flying[key]
+	fl := f.inFlight[key]
 	if fl == nil {
 		fl = f.start(ctx, key, work)
 	}
@@ -42,97 +42,97 @@ func (f *flights[K, V]) do(ctx context.Context, key K, work func(context.Context
 	case <-fl.done:
 		return fl.value, fl.err
 	case <-ctx.Done():
-		f.leave(key, fl)
+		f.abandon(key, fl)
 		var zero V
 		return zero, context.Cause(ctx)
 	}
 }
 
-// have returns the value for key, if it was worked out.
-func (f *flights[K, V]) have(key K) (V, bool) {
+// result returns the value for key, if there is one.
+func (f *flightGroup[K, V]) result(key K) (V, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v, ok := f.arrived[key]
+	v, ok := f.finished[key]
 	return v, ok
 }
 
-// start begins the work; f.mu is held.
-func (f *flights[K, V]) start(ctx context.Context, key K, work func(context.Context) (V, error)) *flight[V] {
-	if f.flying == nil {
-		f.flying, f.arrived = map[K]*flight[V]{}, map[K]V{}
+// start starts the work; f.mu is held.
+func (f *flightGroup[K, V]) start(ctx context.Context, key K, work func(context.Context) (V, error)) *flight[V] {
+	if f.inFlight == nil {
+		f.inFlight, f.finished = map[K]*flight[V]{}, map[K]V{}
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	fl := &flight[V]{done: make(chan struct{}), cancel: cancel}
-	f.flying[key] = fl
+	f.inFlight[key] = fl
 	go func() {
 		defer cancel()
 		fl.value, fl.err = work(own)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.flying[key] == fl {
-			delete(f.flying, key)
+		if f.inFlight[key] == fl {
+			delete(f.inFlight, key)
 		}
 		if fl.err == nil {
-			f.arrived[key] = fl.value
+			f.finished[key] = fl.value
 		}
-		delete(f.left, fl)
+		delete(f.abandoned, fl)
 		close(fl.done)
 	}()
 	return fl
 }
 
-// leave is called by one who gives up.
-func (f *flights[K, V]) leave(key K, fl *flight[V]) {
+// abandon removes one caller from a flight, and ends a flight without callers.
+func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl.waiting--; fl.waiting > 0 {
 		return
 	}
 	fl.cancel()
-	if f.flying[key] == fl {
-		delete(f.flying, key) // who comes now starts afresh
+	if f.inFlight[key] == fl {
+		delete(f.inFlight, key) // the next caller starts again
 	}
 	select {
 	case <-fl.done:
 	default:
-		if f.left == nil {
-			f.left = map[*flight[V]]struct{}{}
+		if f.abandoned == nil {
+			f.abandoned = map[*flight[V]]struct{}{}
 		}
-		f.left[fl] = struct{}{}
+		f.abandoned[fl] = struct{}{}
 	}
 }
 
-// drain waits for the end of what everybody gave up.
-func (f *flights[K, V]) drain() {
+// waitAbandoned waits for the functions that all callers have given up.
+func (f *flightGroup[K, V]) waitAbandoned() {
 	f.mu.Lock()
-	left := slices.Collect(maps.Keys(f.left))
+	left := slices.Collect(maps.Keys(f.abandoned))
 	f.mu.Unlock()
 	for _, fl := range left {
 		<-fl.done
 	}
 }
 
-// results returns what came out well so far.
-func (f *flights[K, V]) results() map[K]V {
+// results returns all successful results.
+func (f *flightGroup[K, V]) results() map[K]V {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.arrived)
+	return maps.Clone(f.finished)
 }
 
-// put says what came out for a key.
-func (f *flights[K, V]) put(key K, value V) {
+// store sets the value for a key.
+func (f *flightGroup[K, V]) store(key K, value V) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.arrived == nil {
-		f.flying, f.arrived = map[K]*flight[V]{}, map[K]V{}
+	if f.finished == nil {
+		f.inFlight, f.finished = map[K]*flight[V]{}, map[K]V{}
 	}
-	f.arrived[key] = value
+	f.finished[key] = value
 }
 
-// wait waits until nobody works on the value for key.
-func (f *flights[K, V]) wait(ctx context.Context, key K) {
+// wait waits for the function that runs for key, if any.
+func (f *flightGroup[K, V]) wait(ctx context.Context, key K) {
 	f.mu.Lock()
-	fl := f.flying[key]
+	fl := f.inFlight[key]
 	f.mu.Unlock()
 	if fl == nil {
 		return

@@ -9,91 +9,90 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// generation is all that calls see of a registry at one time. It does not
-// change: a reload puts another one in its place, at once for every operator of
-// a module.
+// generation is the immutable state that all calls see until a reload replaces it, for
+// all operators of a module at once.
 type generation struct {
 	manager  *jit.Manager
-	versions map[string]*version // by module
-	ops      map[string]*Op      // those that a reload took away, too
-	codes    []*code             // by Op.slot
+	modules  map[string]*moduleVersion // by module
+	ops      map[string]*Op            // by name, with the removed ones
+	versions []*opVersion              // by Op.slot
 }
 
-// version is a module as one configuration declares it, and what was built and
-// loaded of it, by target.
-type version struct {
-	mod    *opconfig.Module
-	using  *jit.Manager
-	builds flights[jit.Request, *module]
+// moduleVersion is one declaration of a module, with what was built and loaded from
+// it.
+type moduleVersion struct {
+	decl    *opconfig.Module
+	manager *jit.Manager
+	builds  flightGroup[jit.Request, *loadedModule]
 }
 
 func newGeneration(r *Registry, m *jit.Manager) *generation {
-	g := &generation{manager: m, versions: map[string]*version{}, ops: map[string]*Op{}}
+	g := &generation{manager: m, modules: map[string]*moduleVersion{}, ops: map[string]*Op{}}
 	for _, mod := range m.Config().Modules {
-		g.install(r, newVersion(m, mod))
+		g.install(r, newModuleVersion(m, mod))
 	}
 	return g
 }
 
-func newVersion(m *jit.Manager, mod *opconfig.Module) *version {
-	return &version{mod: mod, using: m}
+func newModuleVersion(m *jit.Manager, mod *opconfig.Module) *moduleVersion {
+	return &moduleVersion{decl: mod, manager: m}
 }
 
-// load returns the module for a target, building and loading it first when
-// nobody has. However many goroutines ask, it is done once; all get the same error.
-func (v *version) load(ctx context.Context, r *Registry, req jit.Request) (*module, error) {
-	return v.builds.do(ctx, req, func(ctx context.Context) (*module, error) {
-		return r.load(ctx, v.using, req)
+// load returns the module for a target, and builds and loads it first if necessary.
+// Concurrent callers share one build and its error.
+func (v *moduleVersion) load(ctx context.Context, r *Registry, req jit.Request) (*loadedModule, error) {
+	return v.builds.do(ctx, req, func(ctx context.Context) (*loadedModule, error) {
+		return r.load(ctx, v.manager, req)
 	})
 }
 
-// op returns the operator, nil when the configuration has none of that name.
+// op returns the operator, nil if the configuration does not declare it.
 func (g *generation) op(name string) *Op {
-	if op := g.ops[name]; op != nil && g.codes[op.slot].gone == nil {
+	if op := g.ops[name]; op != nil && g.versions[op.slot].removed == nil {
 		return op
 	}
 	return nil
 }
 
-// next returns a copy to be changed. Operators keep their slots.
+// next returns a copy for changes. Operators keep their slots.
 func (g *generation) next() *generation {
-	return &generation{manager: g.manager, versions: maps.Clone(g.versions), ops: maps.Clone(g.ops), codes: slices.Clone(g.codes)}
+	return &generation{manager: g.manager, modules: maps.Clone(g.modules), ops: maps.Clone(g.ops), versions: slices.Clone(g.versions)}
 }
 
-// install puts a version of a module in the place of the one before.
-func (g *generation) install(r *Registry, v *version) {
-	before := g.versions[v.mod.Name]
-	g.versions[v.mod.Name] = v
-	for i := range v.mod.Ops {
-		g.installOp(r, newCode(r, v, &v.mod.Ops[i]))
+// install replaces the version of a module.
+func (g *generation) install(r *Registry, v *moduleVersion) {
+	before := g.modules[v.decl.Name]
+	g.modules[v.decl.Name] = v
+	for i := range v.decl.Ops {
+		g.installOp(r, newOpVersion(r, v, &v.decl.Ops[i]))
 	}
 	if before != nil {
 		g.remove(r, before)
 	}
 }
 
-func (g *generation) installOp(r *Registry, c *code) {
+func (g *generation) installOp(r *Registry, c *opVersion) {
 	op := g.ops[c.Name()]
 	if op == nil {
-		op = &Op{reg: r, name: c.Name(), slot: len(g.codes)}
+		op = &Op{reg: r, name: c.Name(), slot: len(g.versions)}
 		g.ops[op.name] = op
-		g.codes = append(g.codes, nil)
+		g.versions = append(g.versions, nil)
 	}
-	g.codes[op.slot] = c
+	g.versions[op.slot] = c
 }
 
-// remove takes away the operators that still come from a version. Who holds
-// one gets a [*RemovedError] for calls, until it is there again.
-func (g *generation) remove(r *Registry, v *version) {
-	if g.versions[v.mod.Name] == v {
-		delete(g.versions, v.mod.Name)
+// remove removes the operators that still come from a version. Calls of these
+// operators return a [*RemovedError] until the configuration declares them again.
+func (g *generation) remove(r *Registry, v *moduleVersion) {
+	if g.modules[v.decl.Name] == v {
+		delete(g.modules, v.decl.Name)
 	}
-	for i := range v.mod.Ops {
-		slot := g.ops[v.mod.Ops[i].Name].slot
-		if g.codes[slot].from == v {
-			last := newCode(r, v, &v.mod.Ops[i])
-			last.gone = &RemovedError{Op: last.Name(), Module: v.mod.Name}
-			g.codes[slot] = last
+	for i := range v.decl.Ops {
+		slot := g.ops[v.decl.Ops[i].Name].slot
+		if g.versions[slot].module == v {
+			last := newOpVersion(r, v, &v.decl.Ops[i])
+			last.removed = &RemovedError{Op: last.Name(), Module: v.decl.Name}
+			g.versions[slot] = last
 		}
 	}
 }

@@ -8,25 +8,26 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// module is a module that was loaded for a target.
-type module struct {
-	support  *ffi.Support
-	lib      *ffi.Module
-	target   target.Target
-	artifact string       // its digest
-	release  func() error // lets others clean the artifact away
+// loadedModule is a module that was loaded for a target.
+type loadedModule struct {
+	support *ffi.Support
+	lib     *ffi.Module
+	target  target.Target
+	digest  string       // of the artifact
+	release func() error // allows other processes to remove the artifact
 }
 
-// maxLoads is how often a module is built again because another process
-// cleaned it away between its build and its load.
+// maxLoads is the number of attempts to build and load a module. Another process may
+// remove the artifact between build and load.
 const maxLoads = 3
 
-// load builds the module, and the support library with the first one, and loads them.
-func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *module, err error) {
+// load builds and loads the module, and with the first module the support library.
+func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *loadedModule, err error) {
 	for range maxLoads {
 		var miss *cache.MissError
 		if mod, err = r.loadOnce(ctx, m, req); !errors.As(err, &miss) {
@@ -36,7 +37,7 @@ func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (m
 	return mod, err
 }
 
-func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*module, error) {
+func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*loadedModule, error) {
 	sup, results, err := r.loadSupport(ctx, m, req)
 	if err != nil {
 		return nil, err
@@ -57,7 +58,8 @@ func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request
 	return mod, nil
 }
 
-// build builds modules that are going to be loaded, and has them watched.
+// build builds modules that will be loaded, and watches their inputs if the registry
+// reloads.
 func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Request) ([]jit.Result, error) {
 	if r.reload != nil {
 		return r.reload.watcher.Build(ctx, m, reqs...)
@@ -65,9 +67,9 @@ func (r *Registry) build(ctx context.Context, m *jit.Manager, reqs ...jit.Reques
 	return m.Build(ctx, reqs...)
 }
 
-// open loads what was built.
-func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
-	a, err := r.hold(res.Artifact)
+// open loads a built library.
+func (r *Registry) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
+	a, err := r.useArtifact(res.Artifact)
 	if err != nil {
 		return nil, &LoadError{Request: res.Request, Path: res.Artifact.Path, Err: err}
 	}
@@ -76,13 +78,13 @@ func (r *Registry) open(sup *ffi.Support, res jit.Result) (*module, error) {
 	if err != nil {
 		return nil, &LoadError{Request: res.Request, Path: a.Path, Err: errors.Join(err, a.release())}
 	}
-	return &module{support: sup, lib: lib, target: res.Target, artifact: a.Digest, release: a.release}, nil
+	return &loadedModule{support: sup, lib: lib, target: res.Target, digest: a.Digest, release: a.release}, nil
 }
 
-// loadSupport loads the support library when nobody has, building it side by
-// side with the module that needs it. It is loaded once: modules find its
-// symbols by name, and two of it would not share their streams and errors. The
-// results are nil when nothing was built, else the module's comes first.
+// loadSupport returns the support library. The first call builds it together with the
+// module that needs it, and loads it. It is loaded once: modules find its symbols by
+// name, and two copies would not share their streams and errors. The results are nil
+// if nothing was built; else the module's result is first.
 func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Request) (*ffi.Support, []jit.Result, error) {
 	r.mu.Lock()
 	sup := r.support
@@ -90,7 +92,7 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	if sup != nil {
 		return sup, nil, nil
 	}
-	support := supportRequest()
+	support := settings.SupportRequest()
 	results, err := m.Build(ctx, along, support)
 	if err != nil {
 		return nil, nil, &BuildError{Request: firstFailed(results), Err: err}
@@ -99,11 +101,11 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	defer r.mu.Unlock()
 	switch {
 	case r.calls.closed.Load():
-		return nil, nil, ErrClosed // and whatever is held now would stay so
+		return nil, nil, ErrClosed // else nothing would release the artifact
 	case r.support != nil:
 		return r.support, results, nil
 	}
-	a, err := r.hold(results[1].Artifact)
+	a, err := r.useArtifact(results[1].Artifact)
 	if err != nil {
 		return nil, nil, &LoadError{Request: support, Path: results[1].Artifact.Path, Err: err}
 	}
@@ -112,60 +114,56 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	if err != nil {
 		return nil, nil, &LoadError{Request: support, Path: a.Path, Err: errors.Join(err, a.release())}
 	}
-	r.support, r.letSupport = sup, a.release
+	r.support, r.releaseSupport = sup, a.release
 	r.ready.Store(support, struct{}{})
 	return sup, results, nil
 }
 
-// releaseSupport lets others clean the support library's artifact away.
-func (r *Registry) releaseSupport() error {
+// LoadSupport loads the support library, without which no operator can be called,
+// and builds it if the cache does not have it. Its success shows that code for the
+// CPU can be built and loaded on this machine. The first call of an operator does
+// the same. The error is a [*BuildError] or a [*LoadError].
+func (r *Registry) LoadSupport(ctx context.Context) error {
+	_, _, err := r.loadSupport(ctx, r.Manager(), settings.SupportRequest())
+	return err
+}
+
+// releaseSupportLibrary allows other processes to remove the support library's
+// artifact.
+func (r *Registry) releaseSupportLibrary() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.letSupport == nil {
+	if r.releaseSupport == nil {
 		return nil
 	}
-	return r.letSupport()
+	return r.releaseSupport()
 }
 
-// supportRequest asks for the support library.
-func supportRequest() jit.Request {
-	return jit.Request{Module: supportModule, Target: hostTarget()}
-}
-
-// held is an artifact that nobody cleans away until release is called.
-type held struct {
+// usedArtifact is an artifact that no process removes until release is called.
+type usedArtifact struct {
 	cache.Artifact
-	library *os.File // what was checked; the caller closes it
+	library *os.File // the file whose content was checked; the caller closes it
 	release func() error
 }
 
-// hold marks the artifact as in use by this process, and then opens its library
-// and checks the content of the open file, which is loaded afterwards.
-func (r *Registry) hold(a cache.Artifact) (held, error) {
+// useArtifact marks the artifact as in use by this process, then opens its library and
+// checks the content of the open file. The loader maps that file.
+func (r *Registry) useArtifact(a cache.Artifact) (usedArtifact, error) {
 	store := r.Manager().Cache()
 	release, err := store.Use(a)
 	if err != nil {
-		return held{}, err
+		return usedArtifact{}, err
 	}
 	checked, library, err := store.OpenArtifact(a.ID)
 	if err != nil {
-		return held{}, errors.Join(err, release())
+		return usedArtifact{}, errors.Join(err, release())
 	}
-	return held{checked, library, release}, nil
+	return usedArtifact{checked, library, release}, nil
 }
 
-// hostTarget is the target of code that runs on the CPU.
-func hostTarget() target.Target {
-	t, err := target.Parse("cpu")
-	if err != nil {
-		return target.Target{} // "cpu" always parses
-	}
-	return t
-}
-
-// BuildError reports a module that could not be built. It wraps what the
-// build manager says: a toolchain that was not found, a compiler's
-// diagnostics, a cache folder that cannot be written.
+// BuildError reports a module that could not be built. It wraps the build manager's
+// error: a missing compiler, compiler diagnostics, a cache folder that cannot be
+// written.
 type BuildError struct {
 	Request jit.Request
 	Err     error

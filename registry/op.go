@@ -12,72 +12,71 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Op is an operator. It is safe for use by many goroutines. In a registry that
-// reloads, whoever holds it calls the newest good version of its code, each call
-// one version.
+// Op is an operator. It is safe for concurrent use. In a registry that reloads, each
+// call uses the newest version whose build succeeded.
 type Op struct {
 	reg  *Registry
 	name string
-	slot int // its place in each generation's codes
+	slot int // index in generation.versions
 }
 
-// code is one version of an operator: its declaration, and what was loaded of
-// it. An operator that went from the configuration keeps the last one.
-type code struct {
+// opVersion is one declaration of an operator with its loaded code. A removed operator
+// keeps its last version.
+type opVersion struct {
 	reg      *Registry
-	from     *version
+	module   *moduleVersion
 	decl     *opconfig.Op
-	axes     []choiceAxis
+	axes     []keyAxis
 	required int
-	gone     error                     // a *RemovedError; nil while it is there
-	bound    atomic.Pointer[[]binding] // one a device and choice it was called with
+	removed  error                     // a *RemovedError, else nil
+	bindings atomic.Pointer[[]binding] // one for each device and part key of a call
 }
 
-// binding is the operator's code for one device and choice.
+// binding is the operator's code for one device and part key.
 type binding struct {
 	dev     tensor.Device
-	choice  choice
+	key     partKey
 	support *ffi.Support
 	fn      ffi.Func
 }
 
-func newCode(r *Registry, from *version, decl *opconfig.Op) *code {
-	return &code{reg: r, from: from, decl: decl, axes: choiceAxes(from.mod, decl), required: decl.Schema.Required()}
+func newOpVersion(r *Registry, from *moduleVersion, decl *opconfig.Op) *opVersion {
+	return &opVersion{reg: r, module: from, decl: decl, axes: keyAxes(from.decl, decl), required: decl.Schema.Required()}
 }
 
-// code returns the newest version.
-func (o *Op) code() *code { return o.reg.now.Load().codes[o.slot] }
+// current returns the newest version.
+func (o *Op) current() *opVersion { return o.reg.current.Load().versions[o.slot] }
 
 // Name returns the operator's name.
 func (o *Op) Name() string { return o.name }
 
-// Module returns the name of the module that holds the operator.
-func (o *Op) Module() string { return o.code().from.mod.Name }
+// Module returns the name of the operator's module.
+func (o *Op) Module() string { return o.current().module.decl.Name }
 
-// Doc returns what the configuration says about the operator.
-func (o *Op) Doc() string { return o.code().decl.Doc }
+// Doc returns the operator's description in the configuration.
+func (o *Op) Doc() string { return o.current().decl.Doc }
 
 // Schema returns the operator's arguments.
-func (o *Op) Schema() schema.Schema { return o.code().decl.Schema }
+func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 
-// Call calls the operator with arguments in the schema's order; trailing ones
-// that have defaults may be left out. A Tensor is given as *tensor.Tensor, an
-// optional one may be nil, an int as any Go integer, a float as float64 or
-// float32, a bool as bool. All tensors lie on one device; the code for it, and for
-// the element types and sizes by which the module's axes choose, is built on first use.
+// Call calls the operator with arguments in the schema's order. Trailing arguments
+// with defaults may be left out. A Tensor is given as *tensor.Tensor (nil for an
+// absent optional tensor), an int as any Go integer type, a float as float64 or
+// float32, a bool as bool. All tensors must be on one device. Call builds the code for
+// the device, the element types and the sizes on first use.
 //
-// The work is queued on the stream of [device.WithStream], else on the
-// device's default stream, and Call returns; on the CPU it is done then.
+// Call queues the work on the stream of [device.WithStream], else on the device's
+// default stream, and returns. On the CPU the work is done when Call returns.
 //
-// Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or,
-// when the operator itself refuses them, [*OperatorError]; a module that
-// cannot be built or loaded [*BuildError] or [*LoadError]; a closed registry
-// [ErrClosed]; an operator that a reload took away [*RemovedError].
+// Wrong arguments give [*ArityError], [*TypeError] or [*MixedDevicesError]; arguments
+// that the operator refuses give [*OperatorError]; a module that cannot be built or
+// loaded gives [*BuildError] or [*LoadError]; a closed registry gives [ErrClosed]; an
+// operator that a reload removed gives [*RemovedError].
 //
-// Where [Options.Verify] asks for it, the call is checked against the CPU and
-// has happened when Call returns; a difference is a [*VerifyError].
+// With [Options.Verify] Call waits for the result and compares it with the CPU's; a
+// difference is a [*VerifyError].
 func (o *Op) Call(ctx context.Context, args ...any) error {
-	c := o.code()
+	c := o.current()
 	if o.reg.verify {
 		return c.callVerified(ctx, args)
 	}
@@ -85,39 +84,39 @@ func (o *Op) Call(ctx context.Context, args ...any) error {
 }
 
 // Name returns the operator's name.
-func (o *code) Name() string { return o.decl.Name }
+func (o *opVersion) Name() string { return o.decl.Name }
 
-// usable says why the operator cannot be called at all.
-func (o *code) usable() error {
+// usable returns the error of a closed registry or a removed operator.
+func (o *opVersion) usable() error {
 	if o.reg.calls.closed.Load() {
 		return ErrClosed
 	}
-	return o.gone
+	return o.removed
 }
 
-func (o *code) call(ctx context.Context, args []any) error {
+func (o *opVersion) call(ctx context.Context, args []any) error {
 	if err := o.usable(); err != nil {
 		return err
 	}
-	space := o.reg.spaces.Get().(*space)
-	defer o.reg.spaces.Put(space)
-	packed, dev, err := o.pack(space.args[:0], args)
+	buffer := o.reg.buffers.Get().(*callBuffer)
+	defer o.reg.buffers.Put(buffer)
+	packed, dev, err := o.pack(buffer.args[:0], args)
 	if err != nil {
 		return err
 	}
-	choice := o.choose(args)
-	b := o.known(dev, choice)
+	key := o.key(args)
+	b := o.findBinding(dev, key)
 	if b == nil {
-		bound, err := o.bind(ctx, dev, choice)
+		bound, err := o.bind(ctx, dev, key)
 		if err != nil {
 			return err
 		}
 		b = &bound
-		// That may have taken minutes, and what was checked before it may be freed.
+		// The build may have taken minutes, and the checked tensors may be freed.
 		if err := o.usable(); err != nil {
 			return err
 		}
-		if packed, _, err = o.pack(space.args[:0], args); err != nil {
+		if packed, _, err = o.pack(buffer.args[:0], args); err != nil {
 			return err
 		}
 	}
@@ -125,16 +124,16 @@ func (o *code) call(ctx context.Context, args []any) error {
 	if err != nil {
 		return err
 	}
-	if !o.reg.calls.enter(space.calls) {
+	if !o.reg.calls.enter(buffer.counter) {
 		return ErrClosed
 	}
 	err = o.run(b, stream, packed, args)
-	o.reg.calls.leave(space.calls)
+	o.reg.calls.leave(buffer.counter)
 	return err
 }
 
-// run calls the operator with arguments that were packed, in a call that Close waits for.
-func (o *code) run(b *binding, stream ffi.Stream, packed []ffi.Any, args []any) error {
+// run calls the operator with packed arguments. Close waits for it.
+func (o *opVersion) run(b *binding, stream ffi.Stream, packed []ffi.Any, args []any) error {
 	err := b.support.Call(b.fn, stream, packed)
 	keepAlive(args)
 	if err != nil {
@@ -143,19 +142,19 @@ func (o *code) run(b *binding, stream ffi.Stream, packed []ffi.Any, args []any) 
 	return nil
 }
 
-// binding returns the code for the device and choice, building it on first use.
-func (o *code) binding(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
-	if b := o.known(dev, c); b != nil {
+// binding returns the code for the device and part key, and builds it on first use.
+func (o *opVersion) binding(ctx context.Context, dev tensor.Device, c partKey) (binding, error) {
+	if b := o.findBinding(dev, c); b != nil {
 		return *b, nil
 	}
 	return o.bind(ctx, dev, c)
 }
 
-// known returns the code for the device and choice, nil if it was not called before.
-func (o *code) known(dev tensor.Device, c choice) *binding {
-	if list := o.bound.Load(); list != nil {
+// findBinding returns the code for the device and part key, nil before the first call.
+func (o *opVersion) findBinding(dev tensor.Device, c partKey) *binding {
+	if list := o.bindings.Load(); list != nil {
 		for i := range *list {
-			if b := &(*list)[i]; b.dev == dev && b.choice == c {
+			if b := &(*list)[i]; b.dev == dev && b.key == c {
 				return b
 			}
 		}
@@ -163,7 +162,7 @@ func (o *code) known(dev tensor.Device, c choice) *binding {
 	return nil
 }
 
-func (o *code) bind(ctx context.Context, dev tensor.Device, c choice) (binding, error) {
+func (o *opVersion) bind(ctx context.Context, dev tensor.Device, c partKey) (binding, error) {
 	t, err := o.reg.Target(dev)
 	if err != nil {
 		return binding{}, err
@@ -181,41 +180,41 @@ func (o *code) bind(ctx context.Context, dev tensor.Device, c choice) (binding, 
 		return binding{}, &LoadError{Request: req, Path: mod.lib.Path(), Err: err}
 	}
 	b := binding{dev, c, mod.support, fn}
-	o.remember(b)
+	o.addBinding(b)
 	return b, nil
 }
 
-// load returns the module that a call needs: the whole, where this process has
-// it, else what was asked for.
-func (o *code) load(ctx context.Context, req jit.Request) (*module, error) {
-	if mod, ok := o.from.builds.have(o.whole(req.Target)); ok {
+// load returns the whole module if this process has loaded it, else the requested
+// part.
+func (o *opVersion) load(ctx context.Context, req jit.Request) (*loadedModule, error) {
+	if mod, ok := o.module.builds.result(o.whole(req.Target)); ok {
 		return mod, nil
 	}
-	return o.from.load(ctx, o.reg, req)
+	return o.module.load(ctx, o.reg, req)
 }
 
-// remember adds b to the bindings, unless another goroutine has done so.
-func (o *code) remember(b binding) {
+// addBinding adds b to the bindings, unless another goroutine has added it.
+func (o *opVersion) addBinding(b binding) {
 	for {
-		old := o.bound.Load()
+		old := o.bindings.Load()
 		var list []binding
 		if old != nil {
 			list = append(list, *old...)
 		}
 		for _, have := range list {
-			if have.dev == b.dev && have.choice == b.choice {
+			if have.dev == b.dev && have.key == b.key {
 				return
 			}
 		}
 		list = append(list, b)
-		if o.bound.CompareAndSwap(old, &list) {
+		if o.bindings.CompareAndSwap(old, &list) {
 			return
 		}
 	}
 }
 
-// stream is the stream to queue the work on.
-func (o *code) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
+// stream returns the stream for the work.
+func (o *opVersion) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
 	s := ffi.Stream{DeviceType: int32(dev.Type), DeviceID: dev.ID}
 	given, ok := device.StreamFrom(ctx)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/registry"
 )
@@ -19,7 +20,7 @@ func TestSwitches(t *testing.T) {
 	names := []string{"AITER_TRUST_JIT_DIR", "AITER_REBUILD", "AITER_VERIFY", "AITER_RELOAD", "AITER_NO_COMPILE"}
 	on, off := []string{"1", "true", "TRUE", "yes", "On", " 1 "}, []string{"", "0", "false", "no", "No", "OFF"}
 	for _, word := range slices.Concat(on, off, []string{"2", "-1", "y", "enabled"}) {
-		got, err := registry.Switch("AITER_X", func(string) string { return word })
+		got, err := settings.Switch("AITER_X", func(string) string { return word })
 		known := slices.Contains(on, word) || slices.Contains(off, word)
 		if got != slices.Contains(on, word) || (err == nil) != known {
 			t.Errorf("%q: %t, %v", word, got, err)
@@ -40,7 +41,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// holding stands still in the middle of a build.
+// holding blocks in the middle of a build.
 type holding struct {
 	once          sync.Once
 	started, done chan struct{}
@@ -53,7 +54,7 @@ func (h *holding) Observe(e jit.Event) {
 	}
 }
 
-// Options.Wait bounds the wait for what another builds.
+// Options.Wait bounds the wait for a build of another registry.
 func TestWaitIsBounded(t *testing.T) {
 	c, dir := newCheckout(t), t.TempDir()
 	h := &holding{started: make(chan struct{}), done: make(chan struct{})}

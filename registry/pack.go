@@ -9,26 +9,27 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// maxArgs is how many arguments are packed without allocating.
+// maxArgs is the number of arguments that are packed without allocation.
 const maxArgs = 24
 
-// space is memory to pack a call in, and where that call is counted.
-type space struct {
-	args  [maxArgs]ffi.Any
-	calls *counter
+// callBuffer is reusable memory in which a call packs its arguments, and the counter
+// of that call.
+type callBuffer struct {
+	args    [maxArgs]ffi.Any
+	counter *counter
 }
 
-// packing is the state of packing one call.
+// packing is the state while one call is packed.
 type packing struct {
-	op    *code
+	op    *opVersion
 	dst   []ffi.Any
 	dev   tensor.Device
-	first int // position of the first tensor, -1 before it is met
+	first int // position of the first tensor, -1 if there is none yet
 }
 
-// pack checks the arguments against the schema and appends them to dst. It
-// returns the device of the tensors, the host when there is none.
-func (o *code) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
+// pack checks the arguments against the schema and appends them to dst. It returns the
+// device of the tensors, the host if there is none.
+func (o *opVersion) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
 	decl := o.decl.Schema.Args
 	if len(args) < o.required || len(args) > len(decl) {
 		return nil, tensor.Device{}, &ArityError{Op: o.Name(), Got: len(args), Min: o.required, Max: len(decl), Schema: o.decl.Schema.String()}
@@ -61,8 +62,8 @@ func (p *packing) add(i int, want schema.Type, arg any) error {
 	return nil
 }
 
-// isNone takes a nil *tensor.Tensor for none too: that is what an unset
-// variable of the type gives.
+// isNone reports whether the argument is nil. A nil *tensor.Tensor counts: an unset
+// variable of the type holds it.
 func isNone(arg any) bool {
 	t, ok := arg.(*tensor.Tensor)
 	return arg == nil || ok && t == nil
@@ -86,7 +87,7 @@ func (p *packing) addTensor(i int, arg any) error {
 	return nil
 }
 
-// scalar packs a number or a switch; ok is false for a wrong Go type.
+// scalar packs a number or a bool; ok is false for a wrong Go type.
 func scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) {
 	switch kind {
 	case schema.Bool:
@@ -145,6 +146,6 @@ func (p *packing) typeError(i int, arg any) error {
 	return &TypeError{Op: p.op.Name(), Arg: p.name(i), Position: i, Expected: p.op.decl.Schema.Args[i].Type.String(), Got: arg}
 }
 
-// keepAlive keeps the tensors of a call from the collector until it returned:
-// the C side holds only addresses.
+// keepAlive keeps the tensors of a call reachable until the call has returned: C code
+// holds only addresses.
 func keepAlive(args []any) { runtime.KeepAlive(args) }

@@ -11,33 +11,32 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// choice is what a call chooses by the axes of its module: for each that the operator
-// depends on, in the order of code.axes, the element type or which range of sizes.
-type choice [opconfig.MaxAxes]uint32
+// partKey holds the element type or range index of a call for each axis that the
+// operator depends on, in the order of opVersion.axes.
+type partKey [opconfig.MaxAxes]uint32
 
-// choiceAxis is an axis of the module that the operator depends on.
-type choiceAxis struct {
+// keyAxis is an axis of the module that the operator depends on.
+type keyAxis struct {
 	name      string
-	arg       int             // position of the argument that chooses
-	dimension int             // of it, whose size chooses among ranges
-	ranges    opconfig.Ranges // empty where the element type chooses
+	arg       int             // position of the argument
+	dimension int             // of the argument, whose size is in one of the ranges
+	ranges    opconfig.Ranges // empty for an axis of element types
 }
 
-func choiceAxes(mod *opconfig.Module, decl *opconfig.Op) []choiceAxis {
-	var list []choiceAxis
+func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
+	var list []keyAxis
 	for _, a := range mod.Axes {
 		for i, arg := range decl.Schema.Args {
 			if arg.Name == a.Argument {
-				list = append(list, choiceAxis{a.Name, i, a.Dimension, a.Ranges})
+				list = append(list, keyAxis{a.Name, i, a.Dimension, a.Ranges})
 			}
 		}
 	}
 	return list
 }
 
-// choose reads the choice off arguments that were packed: they are all there,
-// and tensors.
-func (o *code) choose(args []any) (c choice) {
+// key returns the part key of packed arguments. All arguments of axes are tensors.
+func (o *opVersion) key(args []any) (c partKey) {
 	for i := range o.axes {
 		a := &o.axes[i]
 		if t, ok := args[a.arg].(*tensor.Tensor); ok {
@@ -47,9 +46,9 @@ func (o *code) choose(args []any) (c choice) {
 	return c
 }
 
-// of is the axis's part of a choice. A tensor without the dimension chooses the first
-// range, whose code refuses it.
-func (a *choiceAxis) of(t *tensor.Tensor) uint32 {
+// of returns the axis's element of a part key. A tensor without the dimension gets the
+// first range, whose code refuses it.
+func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	switch {
 	case len(a.ranges) == 0:
 		return uint32(t.DType())
@@ -59,17 +58,17 @@ func (a *choiceAxis) of(t *tensor.Tensor) uint32 {
 	return uint32(a.ranges.Of(t.Dim(a.dimension)))
 }
 
-// value is the axis's value that was chosen.
-func (c choice) value(i int, a opconfig.Axis) string {
+// value returns the key's value of an axis.
+func (c partKey) value(i int, a opconfig.Axis) string {
 	if a.BySize() {
 		return a.Values[c[i]]
 	}
 	return tensor.DType(c[i]).String()
 }
 
-// request asks for what a call with that choice needs.
-func (o *code) request(t target.Target, c choice) (jit.Request, error) {
-	spec, err := o.from.mod.Part(o.decl, t, func(a opconfig.Axis) string {
+// request returns the part request of a call with that key.
+func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
+	spec, err := o.module.decl.Part(o.decl, t, func(a opconfig.Axis) string {
 		for i, mine := range o.axes {
 			if mine.name == a.Name {
 				return c.value(i, a)
@@ -81,12 +80,13 @@ func (o *code) request(t target.Target, c choice) (jit.Request, error) {
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
-	return jit.Request{Module: o.from.mod.Name, Target: t, Part: spec}, err
+	return jit.Request{Module: o.module.decl.Name, Target: t, Part: spec}, err
 }
 
-// dtypeError says what the operator itself says of a type that it does not
-// have: no code has to be built for that. Every size has its range.
-func (o *code) dtypeError(e *opconfig.UnknownAxisError) error {
+// dtypeError returns the error that the operator itself returns for an element type
+// that it does not support. No code has to be built for that. Every size is in a
+// range.
+func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {
 		if a.name == e.Axis {
@@ -107,20 +107,20 @@ func oneOf(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// whole asks for all that the operator's module has.
-func (o *code) whole(t target.Target) jit.Request {
-	return jit.Request{Module: o.from.mod.Name, Target: t}
+// whole requests the operator's whole module.
+func (o *opVersion) whole(t target.Target) jit.Request {
+	return jit.Request{Module: o.module.decl.Name, Target: t}
 }
 
-// parts asks for all that calls of the operator may need.
-func (o *code) parts(t target.Target) []jit.Request {
-	specs, err := o.from.mod.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
+// parts requests all parts that calls of the operator may need.
+func (o *opVersion) parts(t target.Target) []jit.Request {
+	specs, err := o.module.decl.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
-		return nil // it is an operator of this module
+		return nil // cannot happen: the operator is in this module
 	}
 	var reqs []jit.Request
 	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: o.from.mod.Name, Target: t, Part: s})
+		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Part: s})
 	}
 	return reqs
 }

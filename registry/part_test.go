@@ -38,7 +38,7 @@ func (u *units) Observe(e jit.Event) {
 	u.n[strings.Join(strings.Fields(name+" "+e.Values+" "+string(e.Pass)), " ")]++
 }
 
-// expect checks what was compiled since the last call.
+// expect checks the compiles since the last call.
 func (u *units) expect(t *testing.T, when string, names ...string) {
 	t.Helper()
 	u.mu.Lock()
@@ -53,15 +53,15 @@ func (u *units) expect(t *testing.T, when string, names ...string) {
 	u.n = nil
 }
 
-// apartOnCPU is the project's tree with its types built apart on the CPU too,
-// as they are on GPUs.
+// apartOnCPU is the project's tree with element types built separately on the CPU, as
+// on GPUs.
 func apartOnCPU(t *testing.T) string {
 	t.Helper()
 	return quickTree(t, "define   = \"AITER_DTYPE\"\ntargets  = [\"hip\", \"cuda\"]\n", "define   = \"AITER_DTYPE\"\n")
 }
 
-// quickTree is the project's tree, compiled without optimization, and with
-// something replaced in its configuration.
+// quickTree is the project's tree, compiled without optimization and with text
+// replaced in its configuration.
 func quickTree(t *testing.T, before, after string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -163,8 +163,8 @@ func TestManyGoroutinesCompileEachTypeOnce(t *testing.T) {
 	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "aiter_ffi.cpp")
 }
 
-// TestUnknownTypeBuildsNothing holds that a type which an axis does not have is
-// refused in the operator's own words.
+// TestUnknownTypeBuildsNothing checks that a type outside of an axis is refused with
+// the operator's own message.
 func TestUnknownTypeBuildsNothing(t *testing.T) {
 	seen := new(units)
 	ints := func() []any {
@@ -185,8 +185,8 @@ func TestUnknownTypeBuildsNothing(t *testing.T) {
 	}
 }
 
-// TestPartRefusesOtherTypes holds that the library of one type says so to whoever
-// calls it with another, from whatever language.
+// TestPartRefusesOtherTypes checks that the library of one type refuses calls with
+// another type, in every language.
 func TestPartRefusesOtherTypes(t *testing.T) {
 	callFwd := forwardOf(t, apartOnCPU(t), "dtype=float16")
 	for dt, want := range map[tensor.DType]string{
@@ -201,8 +201,8 @@ func TestPartRefusesOtherTypes(t *testing.T) {
 	}
 }
 
-// forwardOf builds one part of forward and returns its function, which no registry
-// chooses.
+// forwardOf builds one part of forward and returns its function, without the
+// registry's choice of the part.
 func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) error {
 	t.Helper()
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root})
@@ -250,8 +250,8 @@ func expectRefusal(t *testing.T, err error, kind, want string) {
 	}
 }
 
-// TestWholeModuleServesEveryCall holds that what was built ahead of time is not
-// compiled again in parts, in the same process or another.
+// TestWholeModuleServesEveryCall checks that a whole module is not compiled again in
+// parts, in the same process or another.
 func TestWholeModuleServesEveryCall(t *testing.T) {
 	seen := new(units)
 	opts := registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen}
@@ -281,8 +281,8 @@ func TestVerifiedCallsOfParts(t *testing.T) {
 	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "cpu.cpp", "aiter_ffi.cpp")
 }
 
-// TestPartForAGPU holds that what a first call on a GPU builds is two units with
-// the kernels of one type.
+// TestPartForAGPU checks that a first call on a GPU builds two units, with the kernels
+// of one type.
 func TestPartForAGPU(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	seen := new(units)

@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// An operator is not ready where what every call needs cannot be built, and the
-// error says which module that is.
+// An operator is not ready if the support library cannot be built, and the error names
+// that module.
 func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 	c := newCheckout(t)
 	c.write("csrc/support/broken.cpp", "oops\n")
@@ -28,7 +28,7 @@ func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 	}
 }
 
-// Nor where it was built and could not be loaded.
+// Nor is it ready if the support library was built and could not be loaded.
 func TestNotReadyWithoutTheLibrary(t *testing.T) {
 	c := &cleaner{dir: t.TempDir()}
 	c.left.Store(1000)

@@ -1,6 +1,6 @@
-// Package registry finds GPU operators by name and calls them. The module that
-// holds an operator is compiled for exactly the device of the tensors on first
-// use, cached on disk, loaded and kept.
+// Package registry finds GPU operators by name and calls them. The first call builds
+// the operator's module for the device of the tensors, or takes it from the disk
+// cache, and loads it.
 //
 //	reg, err := registry.Open(ctx, registry.Options{})
 //	op, err := reg.Lookup("causal_conv1d_fwd")
@@ -17,39 +17,38 @@ import (
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// supportModule holds the library that the modules call back into; it is
-// built like any other, for the host.
-const supportModule = "module_aiter_ffi"
-
-// Registry is a set of operators. It is safe for use by many goroutines.
+// Registry is a set of operators. It is safe for concurrent use.
 type Registry struct {
-	now     atomic.Pointer[generation]
-	devices *device.Devices
-	prefer  []target.Target // from Options.Targets
-	verify  bool            // from Options.Verify
-	reload  *reloader       // nil unless Options.Reload
+	current   atomic.Pointer[generation]
+	devices   *device.Devices
+	preferred []target.Target // from Options.Targets
+	verify    bool            // from Options.Verify
+	reload    *reloader       // nil unless Options.Reload
 
-	spaces sync.Pool // *space, for packing calls
-	calls  calls
+	buffers sync.Pool // *callBuffer
+	calls   calls
 
-	mu         sync.Mutex
-	targets    map[tensor.Device]target.Target
-	support    *ffi.Support // as first loaded; all modules share it
-	letSupport func() error // lets others clean its artifact away; nil until it is loaded
-	ready      sync.Map     // jit.Request -> struct{}: built, and loaded where it runs: a call would not compile
+	mu             sync.Mutex
+	targets        map[tensor.Device]target.Target
+	support        *ffi.Support // shared by all modules
+	releaseSupport func() error // allows other processes to remove its artifact; nil until it is loaded
+	ready          sync.Map     // jit.Request -> struct{}: built, and loaded if this machine runs it; a call does not compile
 }
 
-// Open reads the configuration and returns a registry of its operators.
-// Nothing is compiled or loaded yet. Open fails with the errors of
-// [opconfig.Load] and of the cache folder.
+// Open reads the configuration and returns a registry of its operators. It compiles
+// and loads nothing. Its errors are those of [opconfig.Load] and of the cache folder.
 func Open(ctx context.Context, opts Options) (*Registry, error) {
-	opts = opts.withEnvironment()
-	manager, err := opts.newManager(ctx)
+	opts, set, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	manager, err := set.OpenManager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,50 +57,50 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		devices: devices,
-		prefer:  opts.Targets,
-		verify:  opts.Verify,
-		targets: map[tensor.Device]target.Target{},
+		devices:   devices,
+		preferred: opts.Targets,
+		verify:    opts.Verify,
+		targets:   map[tensor.Device]target.Target{},
 	}
-	r.spaces.New = func() any { return &space{calls: r.calls.counter()} }
+	r.buffers.New = func() any { return &callBuffer{counter: r.calls.counter()} }
 	r.calls.ended = make(chan struct{}, 1)
-	r.now.Store(newGeneration(r, manager))
+	r.current.Store(newGeneration(r, manager))
 	if opts.Reload {
-		r.startReloading(ctx, opts)
+		r.startReloading(ctx, set)
 	}
 	return r, nil
 }
 
-// Manager returns the build manager below the registry; after a reload of the
-// configuration that is another one.
-func (r *Registry) Manager() *jit.Manager { return r.now.Load().manager }
+// Manager returns the registry's build manager. A reload of the configuration replaces
+// the manager.
+func (r *Registry) Manager() *jit.Manager { return r.current.Load().manager }
 
 // Devices returns the devices of this machine.
 func (r *Registry) Devices() *device.Devices { return r.devices }
 
-// UnknownOpError reports a name that no module of the configuration has. It
-// lists the nearest names.
+// UnknownOpError reports a name that the configuration does not declare. It lists the
+// nearest names.
 type UnknownOpError = opconfig.UnknownOpError
 
-// Lookup returns the operator of that name: a map read. It fails with
-// [*UnknownOpError] and [ErrClosed].
+// Lookup returns an operator by name: a map read. Its errors are [*UnknownOpError] and
+// [ErrClosed].
 func (r *Registry) Lookup(name string) (*Op, error) {
 	if r.calls.closed.Load() {
 		return nil, ErrClosed
 	}
-	now := r.now.Load()
+	now := r.current.Load()
 	if op := now.op(name); op != nil {
 		return op, nil
 	}
 	if _, _, err := now.manager.Config().Op(name); err != nil {
 		return nil, err
 	}
-	return nil, &UnknownOpError{Name: name} // declared a moment ago, and its module is being built
+	return nil, &UnknownOpError{Name: name} // a reload declared it, and its module is not built yet
 }
 
 // Ops returns all operators, sorted by name.
 func (r *Registry) Ops() []*Op {
-	now := r.now.Load()
+	now := r.current.Load()
 	list := make([]*Op, 0, len(now.ops))
 	for name := range now.ops {
 		if op := now.op(name); op != nil {
@@ -122,11 +121,10 @@ func compareStrings(a, b string) int {
 	return 0
 }
 
-// Warm builds the modules of the named operators (all, when none is named) for
-// the targets side by side, whole: every operator for every type. When no target
-// is given it takes those that calls on this machine's GPUs ask for, as
-// [Registry.Target] says, and cpu where there is no GPU. It loads those that this
-// machine can run. The error joins all failures.
+// Warm builds the modules of the named operators (of all operators without a name) for
+// the targets: whole modules, side by side. Without targets it builds for the targets
+// that [Registry.Target] returns for the GPUs of this machine, or for cpu if there is
+// none. It loads the modules that this machine can run. The error joins all failures.
 func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
 	if r.calls.closed.Load() {
 		return ErrClosed
@@ -140,11 +138,11 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 		return err
 	}
 	if len(targets) == 0 {
-		if targets, err = r.asked(native); err != nil {
+		if targets, err = r.requestedTargets(native); err != nil {
 			return err
 		}
 	}
-	if host := hostTarget(); r.verify && !slices.Contains(targets, host) {
+	if host := settings.HostTarget(); r.verify && !slices.Contains(targets, host) {
 		targets = append(slices.Clone(targets), host)
 	}
 	var reqs []jit.Request
@@ -156,7 +154,7 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 	return r.warm(ctx, reqs, native)
 }
 
-// modulesOf returns the modules that hold the named operators, each once.
+// modulesOf returns the modules of the named operators, each once.
 func (r *Registry) modulesOf(names []string) ([]string, error) {
 	if len(names) == 0 {
 		for _, op := range r.Ops() {
@@ -176,10 +174,10 @@ func (r *Registry) modulesOf(names []string) ([]string, error) {
 	return mods, nil
 }
 
-// warm builds them, and the support library, without which no call runs.
+// warm builds the requests and the support library, which all calls need.
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
-	now := r.now.Load()
-	support := supportRequest()
+	now := r.current.Load()
+	support := settings.SupportRequest()
 	results, err := now.manager.Build(ctx, append(reqs, support)...)
 	errs := []error{err}
 	for _, res := range results {
@@ -188,7 +186,7 @@ func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target
 		case res.Request == support || !runsHere(res.Target, native):
 			r.ready.Store(res.Request, struct{}{})
 		default:
-			_, err := now.versions[res.Module].load(ctx, r, res.Request) // and it is ready
+			_, err := now.modules[res.Module].load(ctx, r, res.Request) // which marks it as ready
 			errs = append(errs, err)
 		}
 	}
@@ -199,13 +197,13 @@ func runsHere(t target.Target, native []target.Target) bool {
 	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
 }
 
-// Ready says whether any call of the operator on the target would start without
-// compiling, whatever its tensors' types, as far as this process knows: it was
-// built by [Registry.Warm] or by calls with each type; for the CPU too, if
-// calls are verified. The target is that of a device: what [Registry.Target]
-// returns for it, or the device's own. It never blocks and touches no file.
+// Ready reports whether any call of the operator on the target would start without
+// compiling, as far as this process knows: [Registry.Warm] or calls with each element
+// type have built it (for the CPU too, if calls are verified). The target is what
+// [Registry.Target] returns for a device, or the device's own. Ready never blocks and
+// reads no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
-	op := r.now.Load().op(name)
+	op := r.current.Load().op(name)
 	if op == nil || r.calls.closed.Load() {
 		return false
 	}
@@ -213,15 +211,15 @@ func (r *Registry) Ready(name string, t target.Target) bool {
 	if err != nil {
 		return false
 	}
-	if _, ok := r.ready.Load(supportRequest()); !ok {
+	if _, ok := r.ready.Load(settings.SupportRequest()); !ok {
 		return false
 	}
-	return r.built(op.code(), t) && (!r.verify || r.built(op.code(), hostTarget()))
+	return r.isReady(op.current(), t) && (!r.verify || r.isReady(op.current(), settings.HostTarget()))
 }
 
-// built says whether the operator's module was built, or each part that calls
-// of the operator may need.
-func (r *Registry) built(op *code, t target.Target) bool {
+// isReady reports whether the operator's module was built, or each part that calls of
+// the operator may need.
+func (r *Registry) isReady(op *opVersion, t target.Target) bool {
 	if _, ok := r.ready.Load(op.whole(t)); ok {
 		return true
 	}
@@ -232,12 +230,11 @@ func (r *Registry) built(op *code, t target.Target) bool {
 	})
 }
 
-// Close closes the registry: later lookups and calls fail with [ErrClosed], and
-// so do calls that still wait for a build. Calls that run the operator already
-// finish, and Close waits for them before it frees the devices' memory. Code that
-// was loaded stays in memory, since a device may still run it. A reload that is
-// under way ends without effect, and so do builds that nobody waits for any more;
-// an observer that is told of one of these must leave Close to another goroutine.
+// Close closes the registry. Later lookups and calls fail with [ErrClosed], and so do
+// calls that wait for a build. Close waits for calls that run an operator, then frees
+// the devices' memory. Loaded code stays in memory, because a device may still run it.
+// A reload in progress ends without effect, and so do builds that no caller waits for.
+// An observer must not call Close from its own goroutine during such an event.
 func (r *Registry) Close() error {
 	if r.calls.closed.Swap(true) {
 		return nil
@@ -245,9 +242,9 @@ func (r *Registry) Close() error {
 	if r.reload != nil {
 		r.reload.stop()
 	}
-	for _, v := range r.now.Load().versions {
-		v.builds.drain()
+	for _, v := range r.current.Load().modules {
+		v.builds.waitAbandoned()
 	}
 	r.calls.wait()
-	return errors.Join(r.releaseSupport(), r.Manager().Close(), r.devices.Close())
+	return errors.Join(r.releaseSupportLibrary(), r.Manager().Close(), r.devices.Close())
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// shared is a cache folder for the tests that need a built module, not a build.
+// shared is a cache folder for tests that need a built module.
 var shared = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "aiter-registry-test-") })
 
 func TestMain(m *testing.M) {
@@ -67,7 +67,7 @@ func lookup(t testing.TB, r *registry.Registry, name string) *registry.Op {
 	return op
 }
 
-// must returns a tensor that can be made.
+// must returns a tensor or panics.
 func must(x *tensor.Tensor, err error) *tensor.Tensor {
 	if err != nil {
 		panic(err)
@@ -271,7 +271,7 @@ func TestDeviceThatIsNotThere(t *testing.T) {
 	}
 }
 
-// env is an environment for Options.Getenv over the real one.
+// env returns the environment with some variables replaced.
 func env(pairs map[string]string) func(string) string {
 	return func(name string) string {
 		if v, ok := pairs[name]; ok {
@@ -292,8 +292,8 @@ func TestBuildFailureIsTyped(t *testing.T) {
 	}
 }
 
-// cleaner removes the library right after it was built, as another process's
-// clean-cache may.
+// cleaner removes the library right after its build, as clean-cache in another process
+// may.
 type cleaner struct {
 	dir  string
 	left atomic.Int64 // how many times still

@@ -14,11 +14,12 @@ import (
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/watch"
 	"github.com/aiter-go/aiter/jit"
 )
 
-// reloader puts new code in the place of old when files change.
+// reloader replaces code when files change.
 type reloader struct {
 	reg      *Registry
 	watcher  *watch.Watcher
@@ -27,12 +28,12 @@ type reloader struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 
-	mu   sync.Mutex       // for putting a generation in its place, too
-	errs map[string]error // by module, "" for the configuration: what the last reload failed with
+	mu   sync.Mutex       // also held while a generation is replaced
+	errs map[string]error // of the last reload, by module, "" for the configuration
 }
 
-// ReloadError reports files that changed and could not be put to use. Calls
-// run the code from before.
+// ReloadError reports changed files that could not be used. Calls run the previous
+// code.
 type ReloadError struct {
 	Module string // "" for the configuration
 	Err    error
@@ -40,17 +41,16 @@ type ReloadError struct {
 
 func (e *ReloadError) Error() string {
 	if e.Module == "" {
-		return fmt.Sprintf("the configuration changed and cannot be used, so the one before stays: %v", e.Err)
+		return fmt.Sprintf("the configuration changed and cannot be used, so the previous configuration stays: %v", e.Err)
 	}
-	return fmt.Sprintf("%s changed and cannot be used, so its code from before stays: %v", e.Module, e.Err)
+	return fmt.Sprintf("%s changed and cannot be used, so its previous code stays: %v", e.Module, e.Err)
 }
 
-// Unwrap returns what is wrong: a configuration error, a [*BuildError] or a
-// [*LoadError].
+// Unwrap returns the cause: a configuration error, a [*BuildError] or a [*LoadError].
 func (e *ReloadError) Unwrap() error { return e.Err }
 
-// ReloadErr returns what keeps the registry from running the files as they are:
-// a [*ReloadError], or several joined; nil when there is nothing, or the
+// ReloadErr returns the reason why the registry does not run the current files: a
+// [*ReloadError], or several joined. It is nil if the files are in use, or the
 // registry does not reload.
 func (r *Registry) ReloadErr() error {
 	if r.reload == nil {
@@ -65,12 +65,12 @@ func (r *Registry) ReloadErr() error {
 	return errors.Join(errs...)
 }
 
-// startReloading watches from now on, until stop.
-func (r *Registry) startReloading(ctx context.Context, opts Options) {
+// startReloading watches files until stop.
+func (r *Registry) startReloading(ctx context.Context, set settings.Settings) {
 	log := zerolog.Ctx(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &reloader{
-		reg: r, config: opts.config, observer: opts.Observer, cancel: cancel,
+		reg: r, config: set.LoadConfig, observer: set.Observer, cancel: cancel,
 		done: make(chan struct{}), errs: map[string]error{},
 	}
 	l.watcher = watch.New(watch.Options{
@@ -82,7 +82,7 @@ func (r *Registry) startReloading(ctx context.Context, opts Options) {
 	go l.run(ctx)
 }
 
-// stop ends the watching and any reload that is under way.
+// stop ends the watching and a reload in progress.
 func (l *reloader) stop() {
 	l.cancel()
 	<-l.done
@@ -93,143 +93,143 @@ func (l *reloader) run(ctx context.Context) {
 	for {
 		changes, err := l.watcher.Next(ctx)
 		if err != nil {
-			_ = l.watcher.Close() // a descriptor that only gives hints
+			_ = l.watcher.Close() // a descriptor of notifications
 			return
 		}
 		l.reload(ctx, changes)
 	}
 }
 
-// reload builds what the changes concern, each module for itself, so that one
-// that is quick does not wait for one that is slow.
+// reload builds the changed modules side by side, so that a fast one does not wait for
+// a slow one.
 func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	start := time.Now()
 	modules := map[string]bool{}
 	for _, c := range changes {
 		for _, r := range c.For {
 			modules[r.Module] = true
-			if v := l.reg.now.Load().versions[r.Module]; v != nil {
-				v.builds.wait(ctx, r) // it is watched since it was built, and may not be loaded yet
+			if v := l.reg.current.Load().modules[r.Module]; v != nil {
+				v.builds.wait(ctx, r) // the module is watched from its build on, and may not be loaded yet
 			}
 		}
 	}
 	if modules[""] {
 		delete(modules, "")
 		if l.reconfigure(ctx, start) {
-			for name := range l.reg.now.Load().versions {
+			for name := range l.reg.current.Load().modules {
 				modules[name] = true
 			}
 		}
 	}
 	var wg sync.WaitGroup
 	for name := range modules {
-		wg.Go(func() { l.module(ctx, name, start) })
+		wg.Go(func() { l.reloadModule(ctx, name, start) })
 	}
 	wg.Wait()
 }
 
-// reconfigure puts a changed configuration in place. Modules that are loaded
-// keep their code and operators until they are built from it.
+// reconfigure applies a changed configuration. Loaded modules keep their code and
+// operators until they are built from the new configuration.
 func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 	m, err := l.watcher.Reconfigure(l.reg.Manager(), l.config)
 	if err != nil {
-		if !l.isKnown(err) { // any edit of the tree brings it here again
-			l.tell(ctx, "", start, err)
+		if !l.alreadyReported(err) { // any edit of the tree leads here again
+			l.report(ctx, "", start, err)
 		}
 		return false
 	}
 	l.swap(func(next *generation) {
 		next.manager = m
-		for _, v := range next.versions {
-			mod, err := m.Config().Module(v.mod.Name)
+		for _, v := range next.modules {
+			mod, err := m.Config().Module(v.decl.Name)
 			switch {
 			case err != nil:
 				next.remove(l.reg, v)
 			case len(v.builds.results()) == 0:
-				next.install(l.reg, newVersion(m, mod))
+				next.install(l.reg, newModuleVersion(m, mod))
 			}
 		}
 		for _, mod := range m.Config().Modules {
-			if next.versions[mod.Name] == nil {
-				next.install(l.reg, newVersion(m, mod))
+			if next.modules[mod.Name] == nil {
+				next.install(l.reg, newModuleVersion(m, mod))
 			}
 		}
 	})
-	l.tell(ctx, "", start, nil)
+	l.report(ctx, "", start, nil)
 	return true
 }
 
-// isKnown says whether the configuration failed with the same before.
-func (l *reloader) isKnown(err error) bool {
+// alreadyReported reports whether the last reload of the configuration failed with the
+// same error.
+func (l *reloader) alreadyReported(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.errs[""]
 	return before != nil && errors.Unwrap(before).Error() == err.Error()
 }
 
-// swap changes a copy of the generation and puts it in place, unless the
-// registry was closed.
+// swap changes a copy of the generation and makes it the current one.
 func (l *reloader) swap(change func(next *generation)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := l.reg.now.Load().next()
+	next := l.reg.current.Load().next()
 	change(next)
-	l.reg.now.Store(next)
+	l.reg.current.Store(next)
 }
 
-// module builds and loads a module anew for all targets it is loaded for.
-func (l *reloader) module(ctx context.Context, name string, start time.Time) {
-	now := l.reg.now.Load()
-	old := now.versions[name]
+// reloadModule builds and loads a module again for all targets for which it is loaded.
+func (l *reloader) reloadModule(ctx context.Context, name string, start time.Time) {
+	now := l.reg.current.Load()
+	old := now.modules[name]
 	if old == nil {
 		return
 	}
 	loaded := old.builds.results()
 	if len(loaded) == 0 {
-		return // a call builds it from the files as they are then
+		return // the next call builds it from the current files
 	}
-	v, err := l.renew(ctx, now.manager, old, loaded)
+	v, err := l.rebuild(ctx, now.manager, old, loaded)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil || v == nil:
-		l.settle(ctx, name, start, err)
+		l.reportChange(ctx, name, start, err)
 		return
 	}
 	l.swap(func(next *generation) { next.install(l.reg, v) })
-	l.tell(ctx, name, start, nil)
-	release(loaded)
+	l.report(ctx, name, start, nil)
+	releaseAll(loaded)
 }
 
-// renew returns the module's next version, nil when it would be the same.
-func (l *reloader) renew(ctx context.Context, m *jit.Manager, old *version, loaded map[jit.Request]*module) (*version, error) {
-	mod, err := m.Config().Module(old.mod.Name)
+// rebuild returns the module's next version, nil if it equals the current one.
+func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersion, loaded map[jit.Request]*loadedModule) (*moduleVersion, error) {
+	mod, err := m.Config().Module(old.decl.Name)
 	if err != nil {
 		return nil, err
 	}
-	reqs := slices.DeleteFunc(slices.Collect(maps.Keys(loaded)), func(r jit.Request) bool { return !stillAsked(mod, r) })
+	reqs := slices.DeleteFunc(slices.Collect(maps.Keys(loaded)), func(r jit.Request) bool { return !stillRequested(mod, r) })
 	results, err := l.reg.build(ctx, m, reqs...)
 	if err != nil {
 		return nil, &BuildError{Request: firstFailed(results), Err: err}
 	}
-	if sameOps(old.mod, mod) && sameCode(loaded, results) {
+	if sameOps(old.decl, mod) && sameCode(loaded, results) {
 		return nil, nil
 	}
-	v := newVersion(m, mod)
+	v := newModuleVersion(m, mod)
 	for _, res := range results {
 		fresh, err := l.open(loaded[res.Request].support, res)
 		if err != nil {
-			release(v.builds.results())
+			releaseAll(v.builds.results())
 			return nil, err
 		}
-		v.builds.put(res.Request, fresh)
+		v.builds.store(res.Request, fresh)
 	}
 	return v, nil
 }
 
-// stillAsked says whether calls may need what was loaded: the parts of a module
-// may be others than they were.
-func stillAsked(mod *opconfig.Module, r jit.Request) bool {
+// stillRequested reports whether calls may need the loaded part: a change may have
+// replaced the parts of a module.
+func stillRequested(mod *opconfig.Module, r jit.Request) bool {
 	specs, err := mod.Parts(r.Target, opconfig.Selection{})
 	return r.Part.Whole() || err == nil && slices.Contains(specs, r.Part)
 }
@@ -239,16 +239,16 @@ func firstFailed(results []jit.Result) jit.Request {
 	return results[max(i, 0)].Request
 }
 
-// release lets others clean artifacts away. The code stays in memory: calls
-// may still be inside, and a device may still run kernels of it.
-func release(loaded map[jit.Request]*module) {
+// releaseAll allows other processes to remove artifacts. The code stays in memory:
+// calls may still run it, and so may a device.
+func releaseAll(loaded map[jit.Request]*loadedModule) {
 	for _, mod := range loaded {
-		_ = mod.release() // closes a file that was only locked
+		_ = mod.release() // closes a lock file
 	}
 }
 
-// open loads a library, and looks whether all its operators are in it.
-func (l *reloader) open(sup *ffi.Support, res jit.Result) (*module, error) {
+// open loads a library and checks that it defines all its operators.
+func (l *reloader) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
 	mod, err := l.reg.open(sup, res)
 	if err != nil {
 		return nil, err
@@ -261,17 +261,17 @@ func (l *reloader) open(sup *ffi.Support, res jit.Result) (*module, error) {
 	return mod, nil
 }
 
-func sameCode(loaded map[jit.Request]*module, results []jit.Result) bool {
+func sameCode(loaded map[jit.Request]*loadedModule, results []jit.Result) bool {
 	for _, res := range results {
-		if loaded[res.Request].artifact != res.Artifact.Digest {
+		if loaded[res.Request].digest != res.Artifact.Digest {
 			return false
 		}
 	}
 	return true
 }
 
-// sameOps says whether operators, and the parts that calls need, are declared
-// alike, wherever in the file.
+// sameOps reports whether two versions declare the same operators and parts. Positions
+// in the file do not count.
 func sameOps(a, b *opconfig.Module) bool {
 	return reflect.DeepEqual(a.Axes, b.Axes) && slices.EqualFunc(a.Ops, b.Ops, func(x, y opconfig.Op) bool {
 		x.Pos, y.Pos = opconfig.Position{}, opconfig.Position{}
@@ -279,18 +279,18 @@ func sameOps(a, b *opconfig.Module) bool {
 	})
 }
 
-// settle tells of a failure, or that the files are again what is loaded.
-func (l *reloader) settle(ctx context.Context, module string, start time.Time, err error) {
+// reportChange reports a failure, or a success after a failure.
+func (l *reloader) reportChange(ctx context.Context, module string, start time.Time, err error) {
 	l.mu.Lock()
 	failed := l.errs[module] != nil
 	l.mu.Unlock()
 	if err != nil || failed {
-		l.tell(ctx, module, start, err)
+		l.report(ctx, module, start, err)
 	}
 }
 
-// tell notes how a reload went.
-func (l *reloader) tell(ctx context.Context, module string, start time.Time, err error) {
+// report records the result of a reload, and sends it to the observer and the log.
+func (l *reloader) report(ctx context.Context, module string, start time.Time, err error) {
 	if err != nil {
 		err = &ReloadError{Module: module, Err: err}
 	}

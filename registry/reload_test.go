@@ -21,8 +21,8 @@ import (
 
 var reloads = flag.Int("reloads", 12, "how many versions TestReloadUnderCalls goes through")
 
-// Eight goroutines call while the code under them is replaced again and again:
-// no call fails, none sees two versions, none goes back to an older one.
+// Eight goroutines call while the code is replaced repeatedly: no call fails, none
+// mixes two versions, none returns to an older version.
 func TestReloadUnderCalls(t *testing.T) {
 	c, o := newCheckout(t), newTold()
 	r := c.open(o)
@@ -71,7 +71,8 @@ func TestReloadUnderCalls(t *testing.T) {
 	}
 }
 
-// What cannot be used changes nothing, is told, and is forgotten once mended.
+// A change that cannot be used has no effect and is reported; the error disappears
+// after a fix.
 func TestReloadThatFails(t *testing.T) {
 	c, o := newCheckout(t), newTold()
 	r := c.open(o)
@@ -123,8 +124,8 @@ func TestReloadThatFails(t *testing.T) {
 	}
 }
 
-// An operator's arguments may change, it may go and come back: who holds it
-// sees that, and a call with other arguments gets a typed error.
+// A reload may change, remove and restore an operator: its calls follow, and a call
+// with the wrong arguments gets a typed error.
 func TestReloadOfTheConfiguration(t *testing.T) {
 	c, o := newCheckout(t), newTold()
 	r := c.open(o)
@@ -179,14 +180,14 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// The parts of a module may be others than those that are loaded.
+// A reload may replace the parts of a module.
 func TestReloadOfTheParts(t *testing.T) {
 	const byType = "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n"
 	const bySize = "[module.module_version.axis.size]\nargument = \"out\"\ndimension = 0\nvalues = [\"1\", \"2-\"]\ndefine = \"SIZE\"\n"
 	for name, axes := range map[string][2]string{
-		"an axis less":   {byType, ""},
-		"another choice": {byType, bySize},
-		"other ranges":   {bySize, strings.Replace(bySize, `"1", "2-"`, `"1-4", "5-"`, 1)},
+		"an axis less":     {byType, ""},
+		"another part key": {byType, bySize},
+		"other ranges":     {bySize, strings.Replace(bySize, `"1", "2-"`, `"1-4", "5-"`, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, o := newCheckout(t), newTold()
@@ -225,7 +226,7 @@ func TestReloadWhileLoading(t *testing.T) {
 	expect(t, op, 2)
 }
 
-// Old code may be cleaned away as soon as it is replaced, not when memory is short.
+// The artifact of old code may be removed as soon as the code is replaced.
 func TestReloadLetsGoOfTheOld(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	c, o := newCheckout(t), newTold()
@@ -245,7 +246,7 @@ func TestReloadLetsGoOfTheOld(t *testing.T) {
 	}
 }
 
-// Nothing is built, and nothing told, for what leaves the content as it is.
+// A file with unchanged content starts no build and no report.
 func TestReloadOfNothing(t *testing.T) {
 	c, o := newCheckout(t), newTold()
 	r := c.open(o)
@@ -274,7 +275,7 @@ func TestReloadOfNothing(t *testing.T) {
 	}
 }
 
-// Close ends a compile that is under way, and nothing of the watching is left.
+// Close ends a running compile, and leaves no watching goroutine or descriptor.
 func TestCloseWhileReloading(t *testing.T) {
 	c, o := newCheckout(t), newTold()
 	r := c.open(o)

@@ -10,9 +10,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Target returns what calls on a device are built for, and what to give
-// [Registry.Warm] and [Registry.Ready] for it: the first of [Options.Targets] that
-// runs there, else the device's architecture with any features. The errors are
+// Target returns the target that calls on a device are built for: the first of
+// [Options.Targets] that the device runs, else the device's architecture without
+// features. [Registry.Warm] and [Registry.Ready] take this target. The errors are
 // those of [device.Devices.Target].
 func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	r.mu.Lock()
@@ -31,9 +31,9 @@ func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	return t, err
 }
 
-// targetOf is the one rule for what to build where a device is on.
+// targetOf returns the target to build for a device of target on.
 func (r *Registry) targetOf(on target.Target) (target.Target, error) {
-	for _, p := range r.prefer {
+	for _, p := range r.preferred {
 		if p.Vendor() == on.Vendor() && p.Runs(on) {
 			return p, nil
 		}
@@ -44,9 +44,9 @@ func (r *Registry) targetOf(on target.Target) (target.Target, error) {
 	return target.Parse(on.Arch() + "!")
 }
 
-// native returns what the GPUs of this machine are, cpu where there is none. The
-// kernel's files do not tell the features of AMD GPUs, by which a preferred target
-// is chosen, so they stand only for devices that no library knows.
+// native returns the targets of this machine's GPUs, cpu if there is none. The kernel
+// driver's files do not contain the features of AMD GPUs, which select a preferred
+// target, so they count only for devices that no library lists.
 func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	found, err := r.devices.Native(ctx)
 	if err != nil || !slices.ContainsFunc(found, func(t target.Target) bool { return t.Vendor() == target.HIP }) {
@@ -73,8 +73,8 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	})...), nil
 }
 
-// asked returns what calls on such devices ask for, each once.
-func (r *Registry) asked(native []target.Target) ([]target.Target, error) {
+// requestedTargets returns the targets that calls on such devices request, each once.
+func (r *Registry) requestedTargets(native []target.Target) ([]target.Target, error) {
 	var out []target.Target
 	for _, on := range native {
 		t, err := r.targetOf(on)

@@ -13,8 +13,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// fakeDriver compiles a vendor's library of package device's tests, which says
-// that there are devices, into a folder under the name by which it is looked for.
+// fakeDriver compiles a vendor's library of package device's tests, which reports
+// devices, into a folder under the name that the program looks for.
 func fakeDriver(t *testing.T, source, as string) (dir string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -33,9 +33,8 @@ func fakeDriver(t *testing.T, source, as string) (dir string) {
 	return dir
 }
 
-// What Warm builds for the devices of the machine, what Ready is asked and what
-// calls build are the same, whatever is preferred and whatever features a device
-// has. Nothing is compiled: the errors say what was asked for.
+// Warm, Ready and calls use the same target for a device, for all preferences and
+// features. Nothing is compiled: the errors name the requested target.
 func TestWarmAsksForWhatCallsAskFor(t *testing.T) {
 	cuda := fakeDriver(t, "fakecuda.c", "libcuda.so.1")
 	rocm := fakeDriver(t, "fakehip.c", "lib/libamdhip64.so.7")

@@ -20,13 +20,13 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// noCompilers is a machine without any, and with nothing else set.
+// noCompilers is a machine without compilers, and without other variables.
 var noCompilers = map[string]string{
 	"CXX": "/nonexistent/c++", "HIPCC": "/nonexistent/hipcc", "NVCC": "/nonexistent/nvcc",
 	"AITER_JIT_DIR": "", "AITER_JIT_PATH": "", "AITER_META_DIR": "",
 }
 
-// prebuilt exports the operators for the CPU into a folder that all may read.
+// prebuilt exports the operators for the CPU to a folder that all users may read.
 func prebuilt(t *testing.T) string {
 	t.Helper()
 	r := open(t, registry.Options{})
@@ -54,7 +54,7 @@ func prebuilt(t *testing.T) string {
 	return moved
 }
 
-// convolve calls an operator whose result is known.
+// convolve calls an operator with a known result.
 func convolve(r *registry.Registry) error {
 	op, err := r.Lookup("causal_conv1d_fwd")
 	if err != nil {
@@ -91,7 +91,7 @@ func TestPrebuiltOperatorsWithoutCompilers(t *testing.T) {
 	}
 }
 
-// TestNoCompile has compilers that must not be used.
+// TestNoCompile has compilers that the registry must not use.
 func TestNoCompile(t *testing.T) {
 	moved := prebuilt(t)
 	forbidden := env(map[string]string{"AITER_NO_COMPILE": "1"})
@@ -116,8 +116,8 @@ func TestNoCompile(t *testing.T) {
 	}
 }
 
-// TestReadOnlyCacheServes has the user's own cache on a filesystem that has
-// become read-only: it is used, and what is missing is built elsewhere.
+// TestReadOnlyCacheServes has the user's own cache on a filesystem that became
+// read-only: its code is used, and missing code is built elsewhere.
 func TestReadOnlyCacheServes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a filesystem needs root")
@@ -159,8 +159,8 @@ func TestReadOnlyCacheServes(t *testing.T) {
 	}
 }
 
-// TestPrebuiltWhereNothingIsWritable needs no folder of its own for what is in
-// the prebuilt cache, and one for what is not.
+// TestPrebuiltWhereNothingIsWritable needs no writable folder for code in the prebuilt
+// cache, and a temporary one for other code.
 func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
 	const unwritable = "/sys"                // nobody makes folders there
 	moved, taken := prebuilt(t), t.TempDir() // g++ wants a folder for its own files
@@ -210,7 +210,7 @@ func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
 	}
 }
 
-// TestPrebuiltOfAnotherUser calls an operator as a user who owns nothing.
+// TestPrebuiltOfAnotherUser calls an operator as a user who owns no file.
 func TestPrebuiltOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
@@ -248,7 +248,7 @@ func TestPrebuiltOfAnotherUser(t *testing.T) {
 	}
 }
 
-// callOnce is a process that opens the registry by its environment alone.
+// callOnce is a process that opens the registry by its environment only.
 func callOnce() int {
 	ctx := zerolog.New(os.Stdout).WithContext(context.Background())
 	r, err := registry.Open(ctx, registry.Options{})

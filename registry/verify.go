@@ -12,11 +12,11 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// VerifyError reports that an operator wrote one thing on the device of its
-// arguments and another on the CPU. The arguments hold what the device wrote.
+// VerifyError reports that an operator wrote different results on the device of its
+// arguments and on the CPU. The arguments hold the device's results.
 type VerifyError struct {
 	Op, Arg string
-	Device  tensor.Device // where Got comes from; Want is the CPU's
+	Device  tensor.Device // that computed Got; Want is the CPU's
 	verify.Difference
 	Tolerance verify.Tolerance
 }
@@ -26,16 +26,15 @@ func (e *VerifyError) Error() string {
 	if e.Device.IsHost() {
 		other = "a second run"
 	}
-	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, %s says %g (allowed error %s); %d of %d elements are wrong, by up to %.3g",
-		e.Op, e.Arg, e.Index, e.Device, e.Got, other, e.Want, e.Tolerance, e.Mismatches, e.Elements, e.MaxError)
+	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, expected %g from %s (allowed error %s); %d of %d elements are wrong, by up to %.3g",
+		e.Op, e.Arg, e.Index, e.Device, e.Got, e.Want, other, e.Tolerance, e.Mismatches, e.Elements, e.MaxError)
 }
 
-// UnverifiedError reports a call that could not be verified: its arguments
-// could not be copied to the host, or the operator's CPU build is missing or
-// fails.
+// UnverifiedError reports a call that could not be verified: its arguments could not
+// be copied to the host, or the operator's CPU build is missing or fails.
 type UnverifiedError struct {
 	Op     string
-	Called bool // the operator has run, and its arguments hold what it wrote
+	Called bool // the operator has run, and its arguments hold the results
 	Err    error
 }
 
@@ -44,16 +43,16 @@ func (e *UnverifiedError) Error() string {
 	if e.Called {
 		state = "was called"
 	}
-	return fmt.Sprintf("%s: %s, but cannot be verified on the CPU: %v; unset AITER_VERIFY (Options.Verify) to call it without", e.Op, state, e.Err)
+	return fmt.Sprintf("%s: %s, but cannot be verified on the CPU: %v; unset AITER_VERIFY (Options.Verify) to call it without verification", e.Op, state, e.Err)
 }
 
-// Unwrap returns what was in the way.
+// Unwrap returns the cause.
 func (e *UnverifiedError) Unwrap() error { return e.Err }
 
-// callVerified calls the operator, then its CPU build on copies of the
-// arguments as they were before, and compares all that the schema says it
-// writes: outputs, states and what else is updated in place.
-func (o *code) callVerified(ctx context.Context, args []any) error {
+// callVerified calls the operator, then its CPU build on copies of the original
+// arguments, and compares all arguments that the schema marks as written: outputs,
+// states and in-place arguments.
+func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 	if err := o.usable(); err != nil {
 		return err
 	}
@@ -65,15 +64,15 @@ func (o *code) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return err
 	}
-	onHost, err := o.binding(ctx, tensor.Host(), o.choose(args))
+	onHost, err := o.binding(ctx, tensor.Host(), o.key(args))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	onDevice, err := o.binding(ctx, dev, o.choose(args))
+	onDevice, err := o.binding(ctx, dev, o.key(args))
 	if err != nil {
 		return err
 	}
-	// Both may have been built, as in call. From here on Close waits.
+	// A build may have taken minutes, as in call. From here on Close waits.
 	counter := o.reg.calls.counter()
 	if !o.reg.calls.enter(counter) {
 		return ErrClosed
@@ -94,9 +93,10 @@ func (o *code) callVerified(ctx context.Context, args []any) error {
 	return o.check(onHost, queue, args, before)
 }
 
-// check runs the operator on the copies and compares. The copies are written.
-func (o *code) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor) error {
-	got, err := o.snapshot(queue, o.written(tensorsOf(args)))
+// check runs the CPU build on the copies, which it overwrites, and compares the
+// results.
+func (o *opVersion) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor) error {
+	got, err := o.snapshot(queue, o.writtenTensors(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
@@ -112,8 +112,8 @@ func (o *code) check(onHost binding, queue device.Stream, args []any, before []*
 	return o.compare(queue.Device, got, before)
 }
 
-// snapshot waits for the work queued on the call's stream, then copies tensors.
-func (o *code) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
+// snapshot waits for the call's stream, then copies tensors to the host.
+func (o *opVersion) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	drv, err := o.reg.devices.Driver(queue.Device.Type)
 	if err != nil {
 		return nil, err
@@ -124,8 +124,9 @@ func (o *code) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*tenso
 	return verify.Copy(o.reg.devices, tensors)
 }
 
-// written leaves the tensors that the schema marks as written, nil elsewhere.
-func (o *code) written(tensors []*tensor.Tensor) []*tensor.Tensor {
+// writtenTensors keeps the tensors that the schema marks as written, nil in place of
+// the others.
+func (o *opVersion) writtenTensors(tensors []*tensor.Tensor) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(tensors))
 	for i, a := range o.decl.Schema.Args[:len(tensors)] {
 		if a.Type.Kind == schema.Tensor && a.Type.Mutable {
@@ -135,9 +136,9 @@ func (o *code) written(tensors []*tensor.Tensor) []*tensor.Tensor {
 	return out
 }
 
-// compare holds what the device wrote to what the CPU did. The error joins one
+// compare compares the device's results with the CPU's. The error joins one
 // *VerifyError for each argument that differs.
-func (o *code) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
+func (o *opVersion) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
 	var errs []error
 	for i, g := range got {
 		if g == nil {
@@ -155,8 +156,9 @@ func (o *code) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// tolerance is what the configuration says of the argument, else its type's.
-func (o *code) tolerance(arg string, dt tensor.DType) verify.Tolerance {
+// tolerance returns the argument's tolerance in the configuration, else that of the
+// element type.
+func (o *opVersion) tolerance(arg string, dt tensor.DType) verify.Tolerance {
 	declared, ok := o.decl.Tolerance[arg]
 	switch {
 	case !ok:
@@ -167,7 +169,7 @@ func (o *code) tolerance(arg string, dt tensor.DType) verify.Tolerance {
 	return verify.Tolerance{Rel: declared.Rel, Abs: declared.Abs}.Rounded(dt)
 }
 
-// tensorsOf returns the tensors among args in their places.
+// tensorsOf returns the tensors among args at their positions, nil elsewhere.
 func tensorsOf(args []any) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(args))
 	for i, a := range args {
@@ -176,7 +178,7 @@ func tensorsOf(args []any) []*tensor.Tensor {
 	return out
 }
 
-// replaceTensors returns args with other tensors in the places of theirs.
+// replaceTensors returns args with the given tensors in place of its own.
 func replaceTensors(args []any, tensors []*tensor.Tensor) []any {
 	out := make([]any, len(args))
 	for i, a := range args {

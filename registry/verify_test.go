@@ -182,7 +182,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyReportsEveryArgument(t *testing.T) {
 	err := lookup(t, shaky(t), "shaky_both").Call(context.Background(), ramp(4), ramp(4), 2, 1.5)
 	want := []string{
-		"shaky_both: verification: argument first: element [2] on cpu is 3.5, a second run says 2 (allowed error 0.001 + 0.0003*|want|); 1 of 4 elements are wrong, by up to 1.5",
+		"shaky_both: verification: argument first: element [2] on cpu is 3.5, expected 2 from a second run (allowed error 0.001 + 0.0003*|want|); 1 of 4 elements are wrong, by up to 1.5",
 		"argument second",
 	}
 	for _, w := range want {
@@ -209,7 +209,7 @@ func TestVerifyThatCannot(t *testing.T) {
 	}
 }
 
-// Mistakes of the caller are told as without verification.
+// Errors of the caller are the same as without verification.
 func TestVerifyKeepsOtherErrors(t *testing.T) {
 	r := shaky(t)
 	op := lookup(t, r, "causal_conv1d_fwd")

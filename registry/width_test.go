@@ -10,16 +10,16 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// widthsApartOnCPU is the project's tree with ranges of widths built apart on
-// the CPU too.
+// widthsApartOnCPU is the project's tree with ranges of widths built separately on the
+// CPU.
 func widthsApartOnCPU(t *testing.T) string {
 	t.Helper()
 	const define = "define    = \"AITER_WIDTH\" # with _LEAST and _MOST\n"
 	return quickTree(t, define+"targets   = [\"hip\", \"cuda\"]\n", define)
 }
 
-// TestEachRangeIsCompiledWhenItIsCalled holds that the size of the weight's second
-// dimension chooses, and nothing else about it.
+// TestEachRangeIsCompiledWhenItIsCalled checks that the size of the weight's second
+// dimension, and nothing else, selects the range.
 func TestEachRangeIsCompiledWhenItIsCalled(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen})
@@ -49,8 +49,9 @@ func TestEachRangeIsCompiledWhenItIsCalled(t *testing.T) {
 	}
 }
 
-// TestOperatorRefusesSizes holds that a tensor without the dimension, or with too
-// small a one, is given to the code of the first range, and so to the operator.
+// TestOperatorRefusesSizes checks that a tensor without the dimension, or with a size
+// below all ranges, reaches the code of the first range, and so the operator's own
+// check.
 func TestOperatorRefusesSizes(t *testing.T) {
 	seen := new(units)
 	apart := lookup(t, open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen}), "causal_conv1d_fwd")
@@ -71,8 +72,8 @@ func TestOperatorRefusesSizes(t *testing.T) {
 	seen.expect(t, "other wrong weights")
 }
 
-// TestChoosingAllocatesNothing holds that calls which choose by type and by size
-// make as many allocations as the call itself may, which is one.
+// TestChoosingAllocatesNothing checks that the selection by type and size adds no
+// allocation to the one of a call.
 func TestChoosingAllocatesNothing(t *testing.T) {
 	if testenv.Race {
 		t.Skip("under the race detector the pool of a call's arguments loses some of them")
@@ -98,8 +99,8 @@ func TestChoosingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestPartRefusesOtherWidths holds that the library of one range says so to whoever
-// calls it with a size of another.
+// TestPartRefusesOtherWidths checks that the library of one range refuses calls with a
+// size of another range.
 func TestPartRefusesOtherWidths(t *testing.T) {
 	callFwd := forwardOf(t, widthsApartOnCPU(t), "width=1-4")
 	for width, want := range map[int64]string{

@@ -58,7 +58,8 @@ func blames(arg, about, kind string) func(error) bool {
 	return as(func(e *registry.OperatorError) bool { return e.Arg == arg && e.About == about && e.Kind == kind })
 }
 
-// A number that the schema's type cannot hold is told from a wrong type.
+// A number that the schema's type cannot represent has an error other than that of a
+// wrong type.
 func TestNumberOutOfRange(t *testing.T) {
 	op := lookup(t, open(t, registry.Options{}), "causal_conv1d_update")
 	x := must(tensor.New(tensor.Float32, 1, 1))

@@ -19,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The exit codes. They stay: scripts depend on them.
+// The exit codes are part of the interface: scripts depend on them.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -33,29 +33,29 @@ const (
 	exitInterrupted = 130
 )
 
-// outcome is one exit code and the errors that lead to it.
-type outcome struct {
+// exitStatus is an exit code with the errors that lead to it.
+type exitStatus struct {
 	code    int
 	meaning string
 	is      func(error) bool
 }
 
-// outcomes are in the order in which they win when several apply.
-func outcomes() []outcome {
-	return []outcome{
+// exitStatuses returns the exit codes in the order of their precedence.
+func exitStatuses() []exitStatus {
+	return []exitStatus{
 		{exitUsage, "the command line or a variable is wrong: unknown command, flag, operator, module or target", isAny(
 			as[*usageError], as[*opconfig.UnknownModuleError], as[*opconfig.UnknownOpError], as[*opconfig.UnknownAxisError],
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
-			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], wrongSetting)},
+			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.ReadOnlyError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
-		{exitToolchain, "a compiler is missing, does not answer, cannot build for the target, or may not be used", isAny(
+		{exitToolchain, "a compiler is missing, does not respond, cannot build for the target, or must not be used", isAny(
 			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},
-		{exitVerify, "what came out is wrong: an operator's result, or an entry of the cache", isAny(
+		{exitVerify, "a result of an operator is wrong, or an entry of the cache is damaged", isAny(
 			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
 		{exitDevice, "no device of this machine can run the operator", isAny(
 			as[*noDeviceError], as[*device.UnavailableError], as[*device.IndexError])},
@@ -64,7 +64,7 @@ func outcomes() []outcome {
 
 // exitCode returns the exit code for an error of a command.
 func exitCode(err error) int {
-	for _, o := range outcomes() {
+	for _, o := range exitStatuses() {
 		if o.is(err) {
 			return o.code
 		}
@@ -77,7 +77,8 @@ func as[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// outsideConfig leaves out what is wrong inside of the configuration, which has an outcome of its own.
+// outsideConfig excludes errors inside the configuration, which have their own exit
+// code.
 func outsideConfig(is func(error) bool) func(error) bool {
 	return func(err error) bool { return is(err) && !as[*opconfig.Error](err) }
 }
@@ -104,21 +105,28 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// verifyError says that something was computed or stored wrongly. What it was
-// has been printed already.
+// verifyError reports wrong results or damaged entries. The details have been printed.
 type verifyError struct{ what string }
 
 func (e *verifyError) Error() string { return e.what }
 
-// newExitCodes is a help topic: a command that cannot be run.
+// newExitCodes is a help topic: a command that does not run.
 func newExitCodes() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("Exit codes of aiterctl. When several apply, the one listed first is used.\n\n")
-	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; by others 128 and their number: 129 SIGHUP, 131 SIGQUIT, 141 nobody reads the output\n", exitInterrupted)
-	for _, o := range outcomes() {
+	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; by other signals 128 and their number: 129 SIGHUP, 131 SIGQUIT, 141 no process reads the output\n", exitInterrupted)
+	for _, o := range exitStatuses() {
 		fmt.Fprintf(&b, "  %3d  %s\n", o.code, o.meaning)
 	}
 	fmt.Fprintf(&b, "  %3d  any other failure\n", exitFailure)
-	fmt.Fprintf(&b, "  %3d  all is well", exitOK)
+	fmt.Fprintf(&b, "  %3d  success", exitOK)
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
+}
+
+// invalidCPUSetting reports whether an operator refused a variable that the CPU
+// kernels read (csrc/include/aiter/cpu_settings.h).
+func invalidCPUSetting(err error) bool {
+	var refused *registry.OperatorError
+	return errors.As(err, &refused) &&
+		(strings.Contains(refused.Message, "AITER_NUM_THREADS: expected ") || strings.Contains(refused.Message, "AITER_CPU_ISA: expected "))
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// report prints an error, and what to type next where there is something.
+// report prints an error and its hints.
 func (a *app) report(err error) {
 	var use *usageError
 	fmt.Fprintf(a.err, "aiterctl: %s\n", err)
 	if as[*doctorError](err) {
-		return // it has given its hints
+		return // doctor has printed its hints
 	}
 	for _, h := range hints(err) {
 		fmt.Fprintf(a.err, "hint: %s\n", h)
@@ -30,7 +30,7 @@ func (a *app) report(err error) {
 	}
 }
 
-// hints says what to type after an error.
+// hints returns what to type after an error.
 func hints(err error) []string {
 	var out []string
 	for _, h := range []func(error) string{
@@ -75,7 +75,7 @@ func hintToolchain(err error) string {
 	return installHint(missing.Vendor) + "; aiterctl doctor shows what is found"
 }
 
-// installHint says how to get a compiler.
+// installHint describes how to install a compiler.
 func installHint(v target.Vendor) string {
 	switch v {
 	case target.HIP:
@@ -102,14 +102,14 @@ func hintCompile(err error) string {
 
 func hintCache(err error) string {
 	if as[*outputError](err) {
-		return "" // it says what to give
+		return "" // the error says what to type
 	}
 	var foreign *cache.UntrustedError
 	if errors.As(err, &foreign) && foreign.ReadOnly {
-		return "aiterctl list tiers shows the caches that are read"
+		return "aiterctl list caches shows the caches in use"
 	}
 	if foreign != nil || as[*cache.AccessError](err) {
-		return "another folder can be given with --cache-dir DIR or AITER_JIT_DIR"
+		return "give another folder with --cache-dir DIR or AITER_JIT_DIR"
 	}
 	return ""
 }
@@ -117,7 +117,7 @@ func hintCache(err error) string {
 func hintConfig(err error) string {
 	var bad *opconfig.Error
 	if errors.As(err, &bad) && bad.Line == 0 {
-		return "--config names a file inside the source tree; --root DIR says which tree"
+		return "--config names a file inside the source tree; --root DIR names the tree"
 	}
 	return ""
 }
@@ -127,15 +127,15 @@ func hintLoad(err error) string {
 	switch {
 	case !errors.As(err, &load):
 		return ""
-	case neverExecutes(load.Path):
-		return "the kernel cache is on a file system mounted noexec, from which nothing can be loaded; " +
-			"another folder can be given with --cache-dir DIR or AITER_JIT_DIR"
+	case mountedNoexec(load.Path):
+		return "the kernel cache is on a file system mounted noexec, from which no library can be loaded; " +
+			"give another folder with --cache-dir DIR or AITER_JIT_DIR"
 	}
 	return "aiterctl cache verify; aiterctl doctor"
 }
 
-// neverExecutes says whether the file system of path is mounted noexec.
-func neverExecutes(path string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
+// mountedNoexec reports whether the file system of path is mounted noexec.
+func mountedNoexec(path string) bool {
+	var stat unix.Statfs_t
+	return unix.Statfs(path, &stat) == nil && stat.Flags&unix.ST_NOEXEC != 0
 }

@@ -1,47 +1,76 @@
-// Command aiterctl builds GPU operators ahead of time, looks after the kernel
-// cache, and runs and checks operators.
+// Command aiterctl builds GPU operators ahead of time, manages the kernel cache, and
+// runs and checks operators.
 package main
 
 import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
+
+	"github.com/aiter-go/aiter/internal/term"
 )
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // most commands end before a collection would pay
+		debug.SetGCPercent(400) // most commands end before a collection pays off
 	}
 	os.Exit(run(os.Args[1:]))
 }
 
 // run is the whole program; it returns the exit code.
 func run(args []string) int {
-	ctx, end := catchEndings()
-	a := newApp(os.Stdout, os.Stderr, os.Getenv)
-	stdout := &output{to: os.Stdout, end: end}
-	out := &visible{to: stdout}
-	a.out = out
-	a.err.out = &output{to: os.Stderr, end: end}
+	ctx, end := signalContext()
+	stdout := &outputWriter{to: os.Stdout, end: end}
+	out := term.NewEscaper(stdout)
+	a := &app{out: out, err: term.New(os.Stderr, &outputWriter{to: os.Stderr, end: end}), getenv: os.Getenv}
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := checkLines(args, os.Environ())
+	err := checkLineBreaks(args, os.Environ())
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
-	out.flush()
-	switch e := endingOf(ctx); {
+	out.Flush()
+	switch e := signalOf(ctx); {
 	case e != nil && e.signal == syscall.SIGPIPE:
-		return e.code() // whoever closed it wants to hear no more
-	case err == nil && stdout.failed() == nil:
+		return e.exitCode() // no process reads the output
+	case err == nil && stdout.firstError() == nil:
 		return exitOK
 	case err == nil:
-		err = fmt.Errorf("print: %w", stdout.failed())
+		err = fmt.Errorf("print: %w", stdout.firstError())
 	case e != nil:
 		fmt.Fprintln(a.err, "aiterctl: interrupted")
-		return e.code()
+		return e.exitCode()
 	}
 	a.report(err)
 	return exitCode(err)
+}
+
+// checkLineBreaks returns an error for arguments and variables with a line break. A
+// line break in a path would start a line of output that looks like the program's own,
+// and [term.Escaper] cannot tell the two apart.
+func checkLineBreaks(args, environ []string) error {
+	for _, arg := range args {
+		if strings.Contains(arg, "\n") {
+			return usagef("the argument %q has a line break; expected one line (rename the file or folder)", arg)
+		}
+	}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if strings.Contains(value, "\n") && readsVariable(name) {
+			return usagef("the variable %s has a line break: %q; expected one line", name, value)
+		}
+	}
+	return nil
+}
+
+// readsVariable reports whether the program or its libraries read a path, a name or a
+// list from the variable.
+func readsVariable(name string) bool {
+	return strings.HasPrefix(name, "AITER_") || slices.Contains([]string{
+		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_DRIVER_PATH", "CXX", "CK_DIR",
+		"HOME", "XDG_CACHE_HOME", "TMPDIR", "PATH", "PWD", "LD_LIBRARY_PATH",
+	}, name)
 }

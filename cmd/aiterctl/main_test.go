@@ -23,11 +23,11 @@ func TestMain(m *testing.M) {
 // testscript's own commands they have:
 //
 //	exits CODE PROGRAM ARG...   the program ends with that exit code
-//	waitfor FILE                wait until the file is there
-//	waitline FILE REGEXP [N]    wait until so many lines of the file match (1)
+//	waitfor FILE                wait until the file exists
+//	waitline FILE REGEXP [N]    wait until N lines of the file match (default 1)
 //	replace FILE OLD NEW        replace text in a file
 //
-// The condition [mounts] says that unshare may mount file systems.
+// The condition [mounts] is true if unshare may mount file systems.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
@@ -40,8 +40,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// setup gives each script a home of its own, none of the variables that
-// aiterctl reads, and the checkout as $AITER.
+// setup gives each script its own home, unsets the variables that aiterctl reads, and
+// sets $AITER to the checkout.
 func setup(env *testscript.Env) error {
 	for _, name := range []string{
 		"AITER_META_DIR", "AITER_CONFIG", "AITER_JIT_PATH", "AITER_JIT_MAX_SIZE", "AITER_JIT_MAX_AGE", "AITER_JIT_MAX_COUNT", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY", "AITER_RELOAD", "AITER_NO_COMPILE", "AITER_NUM_THREADS", "AITER_CPU_ISA",
@@ -54,7 +54,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("AITER", root)
-	env.Setenv("NEWLINE", "two\nlines") // scripts cannot spell it
+	env.Setenv("NEWLINE", "two\nlines") // scripts cannot contain it
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("AITER_JIT_DIR", filepath.Join(env.WorkDir, "cache"))
 	return nil

@@ -1,90 +1,158 @@
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/jit"
-	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/internal/term"
 )
 
-// noneEmpty refuses a target for which a prebuilt cache would hold nothing.
-func noneEmpty(reqs []jit.Request, targets []target.Target) error {
-	for _, t := range targets {
-		if !slices.ContainsFunc(reqs, func(r jit.Request) bool { return r.Target == t }) {
-			return usagef("--output: no module supports %s, so that the folder would hold nothing for it", t)
+// writeJSON prints v. With --json a command prints nothing else to stdout.
+func (a *app) writeJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return nil
+}
+
+// table prints rows in aligned columns; the first row is the heading.
+func (a *app) table(rows [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			end := "\t"
+			if i == len(row)-1 {
+				end = "\n"
+			}
+			fmt.Fprint(w, term.EscapeLine(cell), end)
 		}
 	}
+	return w.Flush()
+}
+
+// writeFile writes a file completely or not at all: to a temporary file in its folder,
+// which it renames. It writes to a name that is not a regular file, such as
+// /dev/stdout, in place.
+func writeFile(path string, write func(*os.File) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeInPlace(path, write)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
 	return nil
 }
 
-// outputError is what is wrong with the folder of --output; the variables that
-// name other caches do not help.
-type outputError struct{ err error }
+func writeInPlace(path string, write func(*os.File) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
 
-// ofOutput says of an error that it is about the folder of --output.
-func ofOutput(err error) error { return &outputError{err} }
+// nonNil replaces nil by an empty list, which JSON encodes as [].
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
 
-func (e *outputError) Error() string {
-	var access *cache.AccessError
-	var foreign *cache.UntrustedError
+// parseAge is [cache.ParseAge]; "" is 0, which means no condition.
+func parseAge(s string) (time.Duration, error) { return parsed(s, cache.ParseAge) }
+
+// parseSize is [cache.ParseSize]; "" is 0, which means no limit.
+func parseSize(s string) (int64, error) { return parsed(s, cache.ParseSize) }
+
+func parsed[N any](s string, parse func(string) (N, error)) (n N, err error) {
+	if s == "" {
+		return n, nil
+	}
+	if n, err = parse(s); err != nil {
+		err = &usageError{err}
+	}
+	return n, err
+}
+
+// formatSize formats a number of bytes.
+func formatSize(n int64) string {
+	f, unit := float64(n), "B"
+	for _, next := range []string{"kB", "MB", "GB", "TB"} {
+		if f < 1000 {
+			break
+		}
+		f, unit = f/1000, next
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, unit)
+}
+
+// formatAge formats a duration in one unit.
+func formatAge(d time.Duration) string {
 	switch {
-	case errors.As(e.err, &access):
-		return fmt.Sprintf("--output: cannot %s the folder %s: %v; give another folder with --output", access.Op, access.Path, access.Err)
-	case errors.As(e.err, &foreign):
-		return fmt.Sprintf("--output: %s; %s; or give another folder with --output", foreign.Reason(), foreign.Advice())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
-	return fmt.Sprintf("--output: %v", e.err)
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-func (e *outputError) Unwrap() error { return e.err }
-
-// checkOutput refuses a folder that holds something else than a cache: it is
-// made readable for all, and its owner may not think of what others see there; and,
-// before anything is built, one that cannot be written.
-func (a *app) checkOutput(dir string) error {
-	name, err := cache.FindForeign(dir)
-	if err != nil {
-		return ofOutput(err)
+// plural is "1 mistake", "2 mistakes".
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
 	}
-	if name != "" {
-		return usagef("--output %s: expected a new or empty folder, or a cache, and it holds %s; name a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
-	}
-	trust, err := a.trust()
-	if err != nil {
-		return err
-	}
-	if err := cache.Probe(dir, cache.Options{TrustForeign: trust}); err != nil {
-		return ofOutput(err)
-	}
-	return nil
+	return fmt.Sprintf("%d %s", n, what)
 }
 
-// export makes the cache of --output, and reads it through as a machine
-// without compilers does.
-func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
-	var err error
-	if b.output, err = filepath.Abs(b.output); err != nil {
-		return err
+func yesNo(b bool) string {
+	if b {
+		return "yes"
 	}
-	trust, err := b.app.trust()
-	if err != nil {
-		return err
+	return "no"
+}
+
+func firstOf(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
 	}
-	to, err := cache.Open(b.output, cache.Options{TrustForeign: trust})
-	if err != nil {
-		return ofOutput(err)
+	return ""
+}
+
+func join[T fmt.Stringer](list []T) string {
+	var words []string
+	for _, x := range list {
+		words = append(words, x.String())
 	}
-	if err := errors.Join(b.manager.Export(to, results), to.MakeReadable()); err != nil {
-		return ofOutput(err)
-	}
-	made, err := cache.OpenReadOnly(b.output, cache.Options{TrustForeign: trust})
-	if err != nil {
-		return ofOutput(err)
-	}
-	return b.manager.CheckPrebuilt(ctx, made, b.requests()...)
+	return strings.Join(words, ", ")
 }

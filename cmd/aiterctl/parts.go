@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// partFlags choose parts of modules. Without them a module is built whole.
+// partFlags select parts of modules. Without them a module is built whole.
 type partFlags struct {
 	ops   []string
 	dtype []string
@@ -22,9 +23,9 @@ type partFlags struct {
 
 func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringSliceVar(&f.ops, "op", nil, "only these operators, apart: what a first call compiles")
-	fl.StringSliceVar(&f.dtype, "dtype", nil, "only code for these element types, apart: short for --axis dtype=...")
-	fl.StringArrayVar(&f.axes, "axis", nil, "only these values of an axis (aiterctl describe MODULE), apart; a size stands for its range: `NAME=VALUE,...`")
+	fl.StringSliceVar(&f.ops, "op", nil, "only the parts of these operators, as a first call builds them")
+	fl.StringSliceVar(&f.dtype, "dtype", nil, "only the parts for these element types: short for --axis dtype=...")
+	fl.StringArrayVar(&f.axes, "axis", nil, "only the parts for these values of an axis (aiterctl describe MODULE); a size stands for its range: `NAME=VALUE,...`")
 	a.completeFlag(cmd, "dtype", "float32", "float16", "bfloat16")
 	for flag, names := range map[string]cobra.CompletionFunc{"op": a.opNames, "axis": a.axisValues} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, names); err != nil {
@@ -33,7 +34,7 @@ func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	}
 }
 
-// values are the chosen values by axis.
+// values returns the selected values by axis.
 func (f *partFlags) values() (map[string][]string, error) {
 	values := map[string][]string{}
 	for _, text := range f.axes {
@@ -49,8 +50,8 @@ func (f *partFlags) values() (map[string][]string, error) {
 	return values, nil
 }
 
-// elementTypes writes short names of types in full; what is no type stays, for
-// the axis to refuse.
+// elementTypes replaces short names of element types by full names. Other words stay,
+// and the axis refuses them.
 func elementTypes(words []string) []string {
 	out := slices.Clone(words)
 	for i, w := range words {
@@ -61,18 +62,18 @@ func elementTypes(words []string) []string {
 	return out
 }
 
-// request is what the command line asks for.
-type request struct {
+// buildRequest is the modules, parts and targets of a command line.
+type buildRequest struct {
 	modules []string
-	all     bool // modules, each for the targets that it supports
+	all     bool // all modules, each for the targets that it supports
 	parts   *partFlags
 	targets []target.Target
 }
 
-// wanted returns what to build: the modules for every target or, with all, each
-// module for the targets that it supports; whole, or the parts asked for.
-func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
-	mods, err := r.named(cfg)
+// resolve returns the part requests: the modules or their selected parts, for every
+// target or, with all, for the targets that each module supports.
+func (r buildRequest) resolve(cfg *opconfig.Config) ([]jit.Request, error) {
+	mods, err := r.selectModules(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
 			if !m.Supports(t) && r.all {
 				continue
 			}
-			some, err := r.of(m, t, values)
+			some, err := r.moduleRequests(m, t, values)
 			if err != nil {
 				return nil, err
 			}
@@ -103,10 +104,10 @@ func (r request) wanted(cfg *opconfig.Config) ([]jit.Request, error) {
 	return reqs, nil
 }
 
-// named returns the modules to build.
-func (r request) named(cfg *opconfig.Config) ([]*opconfig.Module, error) {
+// selectModules returns the modules to build.
+func (r buildRequest) selectModules(cfg *opconfig.Config) ([]*opconfig.Module, error) {
 	if r.all {
-		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == supportModule }), nil
+		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == settings.SupportModule }), nil
 	}
 	var mods []*opconfig.Module
 	add := func(m *opconfig.Module) {
@@ -127,16 +128,16 @@ func (r request) named(cfg *opconfig.Config) ([]*opconfig.Module, error) {
 			return nil, err
 		}
 		if len(r.modules) > 0 && !slices.Contains(mods, m) {
-			return nil, usagef("--op %s is in %s, which is not among the modules to build; leave the modules out", name, m.Name)
+			return nil, usagef("--op %s is in %s, which is not one of the modules to build; leave the modules out", name, m.Name)
 		}
 		add(m)
 	}
 	return mods, nil
 }
 
-// checkAxes refuses an axis that no module has. Of all modules some need not
-// have it; they are built whole.
-func (r request) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
+// checkAxes refuses an axis that no module has. With all, modules without the axis are
+// built whole.
+func (r buildRequest) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
 	for axis := range values {
 		for i, m := range mods {
 			has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis })
@@ -152,10 +153,10 @@ func (r request) checkAxes(mods []*opconfig.Module, values map[string][]string) 
 	return nil
 }
 
-// of returns the requests for one module and target.
-func (r request) of(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
+// moduleRequests returns the requests for one module and target.
+func (r buildRequest) moduleRequests(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
 	if !m.Supports(t) {
-		return nil, &opconfig.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supported(m)}
+		return nil, &opconfig.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supportedTargets(m)}
 	}
 	sel := opconfig.Selection{Values: map[string][]string{}}
 	for _, a := range m.Axes {
@@ -182,7 +183,7 @@ func (r request) of(m *opconfig.Module, t target.Target, values map[string][]str
 	return reqs, err
 }
 
-// partName is a module, and the part of it in brackets.
+// partName is a module with its part in brackets.
 func partName(module, spec string) string {
 	if spec == "" {
 		return module
@@ -190,5 +191,5 @@ func partName(module, spec string) string {
 	return module + " (" + spec + ")"
 }
 
-// unitTarget is what a unit is compiled for.
+// unitTarget is the target and the axis values of a unit.
 func unitTarget(target, values string) string { return strings.TrimSpace(target + " " + values) }

@@ -10,79 +10,57 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/jit"
 )
 
-// progress tells how a build goes: lines, or on a terminal one live line.
+// progress shows how a build proceeds: as lines, or on a terminal as a status line.
 type progress struct {
-	screen *screen
-	now    func() time.Time
-	live   bool          // on a terminal
-	stop   chan struct{} // closed to end the live line, nil when there is none
-	done   sync.WaitGroup
+	terminal *term.Terminal
+	now      func() time.Time
+	live     bool // on a terminal
+	stop     func()
 
-	mu       sync.Mutex
-	units    int // of all modules begun
-	finished int // of them
-	left     map[moduleTarget]int
-	running  map[job]time.Time
+	mu         sync.Mutex
+	units      int // of all modules that have started
+	finished   int // of these units
+	unfinished map[partTarget]int
+	running    map[job]time.Time
 }
 
-type moduleTarget struct{ module, target, spec string }
+type partTarget struct{ module, target, spec string }
 
-// job is one compiler or linker at work.
+// job is one running compiler or linker.
 type job struct {
-	moduleTarget moduleTarget
-	unit         string
-	values       string // of axes that it is compiled for
+	partTarget partTarget
+	unit       string
+	values     string // of the axes
 }
 
 var _ jit.Observer = (*progress)(nil)
 
-// newProgress returns the observer of a build; with --json or --quiet it keeps
-// silent.
+// newProgress returns the observer of a build. It prints nothing with --json or
+// --quiet.
 func (a *app) newProgress() *progress {
 	p := &progress{
-		now:  time.Now,
-		left: map[moduleTarget]int{}, running: map[job]time.Time{},
+		now:        time.Now,
+		unfinished: map[partTarget]int{}, running: map[job]time.Time{},
+		stop: func() {},
 	}
 	if a.json || a.quiet {
 		return p
 	}
-	p.screen = a.err
-	if a.err.terminal {
-		p.live, p.stop = true, make(chan struct{})
-		p.done.Go(p.redraw)
+	p.terminal = a.err
+	if a.err.Interactive() {
+		p.live, p.stop = true, a.err.KeepStatus(p.line)
 	}
 	return p
 }
 
-// close takes the live line away.
-func (p *progress) close() {
-	if p.stop != nil {
-		close(p.stop)
-		p.done.Wait()
-		p.stop = nil
-	}
-}
+// close removes the status line. It may be called more than once.
+func (p *progress) close() { p.stop() }
 
-const redrawEvery = 100 * time.Millisecond
-
-func (p *progress) redraw() {
-	tick := time.NewTicker(redrawEvery)
-	defer tick.Stop()
-	defer p.screen.setStatus("")
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-			p.screen.setStatus(p.line())
-		}
-	}
-}
-
-// line is the live line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
+// line is the status line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +68,7 @@ func (p *progress) line() string {
 		return ""
 	}
 	jobs := slices.SortedFunc(maps.Keys(p.running), func(a, b job) int {
-		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit), cmp.Compare(a.moduleTarget.target, b.moduleTarget.target), cmp.Compare(a.values, b.values))
+		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit), cmp.Compare(a.partTarget.target, b.partTarget.target), cmp.Compare(a.values, b.values))
 	})
 	text := fmt.Sprintf("[%d/%d]", p.finished, p.units)
 	for i, j := range jobs {
@@ -98,7 +76,7 @@ func (p *progress) line() string {
 		if i == 0 {
 			sep = " "
 		}
-		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.unit), unitTarget(j.moduleTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
+		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.unit), unitTarget(j.partTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
 	}
 	return text
 }
@@ -106,23 +84,23 @@ func (p *progress) line() string {
 // Observe implements [jit.Observer].
 func (p *progress) Observe(e jit.Event) {
 	p.count(e)
-	if p.screen == nil {
+	if p.terminal == nil {
 		return
 	}
-	if text := words(e, p.live); text != "" {
-		fmt.Fprintln(p.screen, text)
+	if text := eventLine(e, p.live); text != "" {
+		fmt.Fprintln(p.terminal, text)
 	}
 }
 
 func (p *progress) count(e jit.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mt := moduleTarget{e.Module, e.Target, e.Part}
+	mt := partTarget{e.Module, e.Target, e.Part}
 	j := job{mt, e.Unit(), e.Values}
 	switch e.Step {
 	case jit.ModuleStarted:
 		p.units += e.Units
-		p.left[mt] = e.Units
+		p.unfinished[mt] = e.Units
 	case jit.UnitStarted:
 		p.running[j] = p.now()
 	case jit.UnitFinished:
@@ -133,19 +111,19 @@ func (p *progress) count(e jit.Event) {
 	case jit.LinkFinished:
 		delete(p.running, job{mt, "link " + partName(e.Module, e.Part), ""})
 	case jit.ModuleFinished:
-		p.finish(mt, p.left[mt]) // the units that the cache had
+		p.finish(mt, p.unfinished[mt]) // the units in the cache
 	}
 }
 
-func (p *progress) finish(mt moduleTarget, n int) {
-	n = min(n, p.left[mt])
-	p.left[mt] -= n
+func (p *progress) finish(mt partTarget, n int) {
+	n = min(n, p.unfinished[mt])
+	p.unfinished[mt] -= n
 	p.finished += n
 }
 
-// words is the line for an event, "" for none. The live line shows what is
-// running, so that beside it only what is done is told.
-func words(e jit.Event, live bool) string {
+// eventLine returns the line for an event, "" for none. A status line shows running
+// jobs, so beside it only finished jobs get a line.
+func eventLine(e jit.Event, live bool) string {
 	where := unitTarget(e.Target, e.Values)
 	switch {
 	case e.Step == jit.UnitFinished && e.Err == nil && live:
@@ -154,7 +132,7 @@ func words(e jit.Event, live bool) string {
 		return fmt.Sprintf("compile %s for %s: %s", e.Unit(), where, e.Reason)
 	case e.Step == jit.UnitFinished && e.Err == nil:
 		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Unit(), where, e.Seconds)
-	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else the line before says it: targets wait for what they share
+	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else a line above shows it: targets wait for units that they share
 		what := e.Unit()
 		if e.Source == "" {
 			what = "link of " + partName(e.Module, e.Part)

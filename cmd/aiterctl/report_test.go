@@ -51,7 +51,7 @@ func TestWordsOfWaiting(t *testing.T) {
 	unit := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Source: "a.cpp", Values: "dtype=float16"}
 	link := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Part: "op dtype=float16"}
 	for want, e := range map[string]jit.Event{"a.cpp for cpu dtype=float16": unit, "link of module_a (op dtype=float16) for cpu": link} {
-		if got, full := words(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
+		if got, full := eventLine(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
 			t.Errorf("got %q, want %q", got, full)
 		}
 	}
@@ -61,13 +61,13 @@ func TestWordsOfWaiting(t *testing.T) {
 func TestReportNames(t *testing.T) {
 	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Status: jit.Hit}}})}}
 	wantKeys(t, build, "modules", "output", "support")
-	wantKeys(t, build.Modules[0], "module", "target", "spec", "whole", "artifact", "digest", "seconds", "units", "error")
+	wantKeys(t, build.Modules[0], "module", "target", "part", "whole", "artifact", "digest", "seconds", "units", "error")
 	wantKeys(t, build.Modules[0].Units[0], "source", "values", "status", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
 	wantKeys(t, testCase{}, "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
 		"status", "outputs", "performance", "error")
-	wantKeys(t, speed{}, "mean_us", "min_us", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction")
+	wantKeys(t, timing{}, "mean_us", "min_us", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction")
 	wantKeys(t, outputReport{}, "name", "max_abs_err", "max_rel_err", "mismatches", "elements")
 	wantKeys(t, outputReport{optests.Result{MaxAbsErr: math.Inf(1), MaxRelErr: math.NaN()}, true},
 		"name", "max_abs_err", "max_rel_err", "mismatches", "elements", "beyond_ideal", "unwritten", "canary_broken")
@@ -110,7 +110,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// What fails alike for every module is told once.
+// An error that is the same for every module is printed once.
 func TestFailuresOnce(t *testing.T) {
 	missing := &toolchain.NotFoundError{Vendor: target.CPU}
 	err := failures([]jit.Result{{Err: missing}, {Err: missing}, {}, {Err: errors.New("other")}})
@@ -156,16 +156,10 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// native stands for the machine's architectures without features, since that
-// is what a call asks for.
+// native means the machine's architectures without features, as calls request them.
 func TestTargets(t *testing.T) {
 	a := &app{getenv: func(string) string { return "" }}
-	devs, err := device.Open(device.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer devs.Close()
-	got, err := a.targets(context.Background(), devs, " gfx942 ;cpu,,gfx90a:xnack-,gfx942")
+	got, err := a.targets(context.Background(), " gfx942 ;cpu,,gfx90a:xnack-,gfx942")
 	if want := "gfx942, cpu, gfx90a:xnack-"; err != nil || join(got) != want {
 		t.Errorf("targets = %s, %v, want %s", join(got), err, want)
 	}
@@ -174,11 +168,11 @@ func TestTargets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := plain(full); err != nil || got.String() != want {
+		if got, err := withoutFeatures(full); err != nil || got.String() != want {
 			t.Errorf("plain(%s) = %s, %v, want %s", in, got, err, want)
 		}
 	}
-	if !covers(got, "gfx942:xnack-") || covers(got, "gfx90a") || covers(got, "gfx950") {
+	if !matchesTarget(got, "gfx942:xnack-") || matchesTarget(got, "gfx90a") || matchesTarget(got, "gfx950") {
 		t.Error("gfx942 covers its features' variants, gfx90a:xnack- itself alone")
 	}
 }

@@ -6,27 +6,30 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/internal/settings"
 )
 
-const rootLong = `aiterctl builds GPU operators ahead of time, looks after the kernel cache, and
-runs and checks operators.
+const rootLong = `aiterctl builds GPU operators ahead of time, manages the kernel cache, and runs
+and checks operators.
 
-Environment (a flag wins over it, it wins over the configuration):
+Environment (a flag wins over a variable, a variable wins over the configuration):
   AITER_JIT_DIR           the kernel cache; default $XDG_CACHE_HOME/aiter/jit
-  AITER_JIT_PATH          caches that are only read, with colons between them
-  AITER_JIT_MAX_SIZE      what the kernel cache may grow to (default 10GB; 0: no limit)
-  AITER_JIT_MAX_AGE, AITER_JIT_MAX_COUNT   likewise: unused for so long, artifacts; no limit
-  AITER_META_DIR          a checkout to take config/ and csrc/ from
+  AITER_JIT_PATH          read-only caches: a list of folders, separated by colons
+  AITER_JIT_MAX_SIZE      size limit of the kernel cache (default 10GB; 0: no limit)
+  AITER_JIT_MAX_AGE       limit of the time since an artifact was used (default: none)
+  AITER_JIT_MAX_COUNT     limit of the number of artifacts (default: none)
+  AITER_META_DIR          a checkout that holds config/ and csrc/
   AITER_CONFIG            the configuration, relative to the source tree
   AITER_LOG_LEVEL         trace, debug, info, warn or error
-  AITER_REBUILD           compile everything once more
-  AITER_NO_COMPILE        take what was built before, never run a compiler
-  AITER_VERIFY            run checks each call against the CPU build too
-  AITER_RELOAD            for programs that stay; no command reads it (see watch)
+  AITER_REBUILD           compile everything again
+  AITER_NO_COMPILE        use prebuilt code, never run a compiler
+  AITER_VERIFY            run compares each call with the CPU build
+  AITER_RELOAD            for services; no command reads it (see watch)
   AITER_NUM_THREADS       threads of the CPU kernels, 1 to 1024
-  AITER_CPU_ISA           their instruction set: scalar, avx2, avx512, avx512_bf16 or neon
+  AITER_CPU_ISA           instruction set of the CPU kernels: scalar, avx2, avx512, avx512_bf16 or neon
   AITER_TRUST_JIT_DIR     use a cache that other users can change
-  AITER_TOOLCHAIN_ROOT    what is "/" to a compiler that runs in a container
+  AITER_TOOLCHAIN_ROOT    the root folder of a compiler that runs in a container
   GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs
   HIPCC, ROCM_PATH, ROCM_HOME, NVCC, CUDA_HOME, CUDA_PATH, CXX   the compilers
   NO_COLOR                no colors`
@@ -63,24 +66,28 @@ func newRoot(a *app) *cobra.Command {
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.root, "root", "", "checkout that holds config/ and csrc/ (default: the sources in this program)")
-	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+defaultConfig+")")
+	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+settings.DefaultConfig+")")
 	f.StringVar(&a.cacheDir, "cache-dir", "", "kernel cache")
-	f.StringVar(&a.cachePath, "cache-path", "", "caches that are only read, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
-	f.StringVar(&a.maxSize, "cache-max-size", "", "what the kernel cache may grow to: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")
+	f.StringVar(&a.cachePath, "cache-path", "", "read-only caches, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
+	f.StringVar(&a.maxSize, "cache-max-size", "", "size limit of the kernel cache: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")
 	f.BoolVar(&a.json, "json", false, "print JSON to stdout")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more: log level debug, longer explanations")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "print more: log level debug, longer explanations")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, errors only")
 	f.StringVar(&a.logLevel, "log-level", "", "trace, debug, info, warn or error (default warn)")
 	f.StringVar(&a.color, "color", "auto", "auto, always or never")
 	root.MarkFlagsMutuallyExclusive("verbose", "quiet")
 }
 
-// prepare sets up the logger; it runs before every command.
+// prepare reads the shared flags and sets up the logger. It runs before every command.
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if a.verbose && a.quiet {
 		return usagef("--verbose and --quiet exclude each other")
 	}
-	if err := archGiven(cmd); err != nil {
+	if err := checkArchFlag(cmd); err != nil {
+		return err
+	}
+	var err error
+	if a.cacheSize, err = parseSize(a.maxSize); err != nil {
 		return err
 	}
 	level, err := a.level()
@@ -91,7 +98,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	log := zerolog.New(a.console(colored)).Level(level).With().Timestamp().Logger()
+	log := zerolog.New(a.err.LogWriter(colored)).Level(level).With().Timestamp().Logger()
 	cmd.SetContext(log.WithContext(cmd.Context()))
 	return nil
 }
@@ -120,12 +127,12 @@ func (a *app) colored() (bool, error) {
 	case "never":
 		return false, nil
 	case "auto":
-		return a.err.terminal && a.getenv("NO_COLOR") == "", nil
+		return a.err.Interactive() && a.getenv("NO_COLOR") == "", nil
 	}
 	return false, usagef("--color %q: expected auto, always or never", a.color)
 }
 
-// group makes a command that only holds others.
+// group makes a command that only has subcommands.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -141,12 +148,35 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// args makes the errors of cobra's argument checks usage errors.
+// args turns the errors of cobra's argument checks into usage errors.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return &usageError{fmt.Errorf("%s: %w", cmd.CommandPath(), err)}
 		}
 		return nil
+	}
+}
+
+// newHelp is cobra's help command, but an unknown topic is an error.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show help for a command or topic",
+		RunE: func(_ *cobra.Command, topic []string) error {
+			cmd, rest, err := root.Find(topic)
+			if err != nil || len(rest) > 0 {
+				return usagef("unknown help topic %q", strings.Join(topic, " "))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			for _, c := range root.Commands() {
+				names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -18,32 +19,37 @@ const native = "native"
 
 const archUsage = "targets: native, or a list such as gfx942,gfx90a:xnack-,sm_90,cpu (default $GPU_ARCHS, else native)"
 
-// targets reads --arch: a list in which native stands for what is in this
-// machine. When the flag is not given GPU_ARCHS is read, and else native.
-func (a *app) targets(ctx context.Context, devs *device.Devices, arch string) ([]target.Target, error) {
+// targets reads --arch, a list in which native stands for the devices of this
+// machine. Without the flag it reads GPU_ARCHS, and else takes native.
+func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error) {
+	devs, err := a.openDevices()
+	if err != nil {
+		return nil, err
+	}
+	defer devs.Close()
 	if list := a.getenv("GPU_ARCHS"); arch == "" && list != "" {
-		out, err := listedTargets(ctx, devs, list)
+		out, err := parseTargets(ctx, devs, list)
 		if err != nil {
 			return nil, fmt.Errorf("GPU_ARCHS is %q: %w", list, err)
 		}
 		return out, nil
 	}
-	return listedTargets(ctx, devs, firstOf(arch, native))
+	return parseTargets(ctx, devs, firstOf(arch, native))
 }
 
-// archGiven refuses an --arch without a word in it, as of a variable that is not
-// set: taken for none it would build for what is in this machine.
-func archGiven(cmd *cobra.Command) error {
+// checkArchFlag refuses an --arch without a target, as from an unset variable. Without
+// this check the command would build for the devices of this machine.
+func checkArchFlag(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup("arch"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 		return usagef("--arch %q: expected a target, such as gfx942, cpu or native; leave it out for its default", f.Value)
 	}
 	return nil
 }
 
-func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
+func parseTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
 	var out []target.Target
-	for _, item := range archItems(list) {
-		some, err := archItem(ctx, devs, item)
+	for _, item := range settings.ListItems(list) {
+		some, err := parseTarget(ctx, devs, item)
 		if err != nil {
 			return nil, err
 		}
@@ -60,19 +66,8 @@ func listedTargets(ctx context.Context, devs *device.Devices, list string) ([]ta
 	return out, nil
 }
 
-// archItems splits a list of targets.
-func archItems(list string) []string {
-	var items []string
-	for _, item := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ';' }) {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
-}
-
-// archItem is the targets that one item of --arch stands for.
-func archItem(ctx context.Context, devs *device.Devices, item string) ([]target.Target, error) {
+// parseTarget returns the targets of one item of --arch.
+func parseTarget(ctx context.Context, devs *device.Devices, item string) ([]target.Target, error) {
 	if item == native {
 		return nativeTargets(ctx, devs)
 	}
@@ -80,8 +75,8 @@ func archItem(ctx context.Context, devs *device.Devices, item string) ([]target.
 	return []target.Target{t}, err
 }
 
-// nativeTargets are what calls on this machine's devices will ask for: their
-// architectures, with any features.
+// nativeTargets returns the targets that calls on this machine's devices request:
+// their architectures without features.
 func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, error) {
 	found, err := devs.Native(ctx)
 	if err != nil {
@@ -89,7 +84,7 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	}
 	var out []target.Target
 	for _, t := range found {
-		if t, err = plain(t); err != nil {
+		if t, err = withoutFeatures(t); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(out, t) {
@@ -99,23 +94,19 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	return out, nil
 }
 
-// plain is t without its features.
-func plain(t target.Target) (target.Target, error) {
+// withoutFeatures returns t without its features.
+func withoutFeatures(t target.Target) (target.Target, error) {
 	if t.Vendor() == target.CPU {
 		return t, nil
 	}
 	return target.Parse(t.Arch() + "!")
 }
 
-// supportModule holds the library that all modules call back into.
-const supportModule = "module_aiter_ffi"
-
-// supportRequest asks for the support library, which is built along with
-// anything else. It is absent when the configuration has none.
+// supportRequest is the part request of the support library, which is built with
+// everything else. It is empty if the configuration has no such module.
 func supportRequest(cfg *opconfig.Config) []jit.Request {
-	cpu, err := target.Parse("cpu")
-	if _, none := cfg.Module(supportModule); err != nil || none != nil {
+	if _, err := cfg.Module(settings.SupportModule); err != nil {
 		return nil
 	}
-	return []jit.Request{{Module: supportModule, Target: cpu}}
+	return []jit.Request{settings.SupportRequest()}
 }

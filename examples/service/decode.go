@@ -16,14 +16,14 @@ type request struct {
 	SiLU   bool
 }
 
-// requestError is a body that is no request.
+// requestError reports a body that is not a valid request.
 type requestError struct{ reason string }
 
 func (e *requestError) Error() string { return "request: " + e.reason }
 
-// decode reads a request: one JSON object of known keys, each at most once. What
-// encoding/json alone would let pass is a mistake: other keys, a key twice, text after
-// the object, and null, which it reads as 0.
+// decode reads a request: one JSON object with known keys, each at most once. It
+// refuses what encoding/json accepts: unknown keys, repeated keys, text after the
+// object, and null.
 func decode(body []byte) (request, error) {
 	var req request
 	fields := map[string]any{"x": &req.X, "weight": &req.Weight, "bias": &req.Bias, "silu": &req.SiLU}
@@ -44,18 +44,18 @@ func decode(body []byte) (request, error) {
 		return req, &requestError{fmt.Sprintf("expected nothing after the JSON object, which ends at byte %d", end)}
 	}
 	if bytes.Contains(body, []byte("null")) {
-		return req, &requestError{"null is no value; leave the key out"}
+		return req, &requestError{"null is not allowed; leave the key out"}
 	}
 	return req, nil
 }
 
-// decodeField reads a key and its value, and takes the key out of fields.
+// decodeField reads a key and its value, and removes the key from fields.
 func decodeField(in *json.Decoder, fields map[string]any) error {
 	token, err := in.Token()
 	if err != nil {
 		return &requestError{jsonReason(err)}
 	}
-	key, _ := token.(string) // in an object it is one
+	key, _ := token.(string) // keys of objects are strings
 	field := fields[key]
 	if field == nil {
 		return &requestError{fmt.Sprintf("unknown or repeated key %.40q; expected x, weight, bias and silu, each at most once", key)}

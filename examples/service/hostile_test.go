@@ -22,14 +22,14 @@ import (
 
 const small = `{"x": [[[1,2,3,4]]], "weight": [[10,1]]}`
 
-// shortLimits are those of the program but for times that a test can wait for.
+// shortLimits are the program's limits with times that a test can wait for.
 func shortLimits() limits {
 	l := defaultLimits()
 	l.forHeader, l.forBody, l.forAnswer, l.forStop = time.Second, time.Second, time.Second, 10*time.Second
 	return l
 }
 
-// server is a service that listens, and what it was asked.
+// server is a listening service that counts its requests.
 type server struct {
 	*service
 	addr    string
@@ -112,8 +112,8 @@ func head(lines string) string {
 	return "POST /conv1d HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n\r\n"
 }
 
-// TestSlowAndEndless are clients whose request does not end. Each gets an answer and is
-// disconnected, and its memory is free again.
+// TestSlowAndEndless has clients whose request does not end. Each gets an answer and
+// is disconnected, and its memory is freed.
 func TestSlowAndEndless(t *testing.T) {
 	l := shortLimits()
 	l.body = 1 << 20
@@ -163,7 +163,7 @@ func TestSlowAndEndless(t *testing.T) {
 	t.Cleanup(func() { s.checkFree(t) })
 }
 
-// checkFree holds that requests give back what they hold, in time.
+// checkFree checks that requests release their memory in time.
 func (s *server) checkFree(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -183,8 +183,8 @@ func wide(values int) string {
 	return `{"weight": [[0.1234567]], "x": [[[` + strings.Repeat("1,", values-1) + `1]]]}`
 }
 
-// TestStalledReader is a client that sends a request and does not read the answer, which
-// is larger than what the kernel buffers: the request must end all the same.
+// TestStalledReader has a client that sends a request and does not read the answer,
+// which exceeds the kernel's buffers: the request must end all the same.
 func TestStalledReader(t *testing.T) {
 	s := start(t, shortLimits())
 	body := wide(1 << 20)
@@ -196,8 +196,9 @@ func TestStalledReader(t *testing.T) {
 	s.checkFree(t)
 }
 
-// TestBusy holds that requests beyond the limits are told to come again, that those within
-// are answered, and that the memory of one is within what is reserved for it.
+// TestBusy checks that requests beyond the limits are told to come again, that
+// requests within the limits are answered, and that the memory of a request stays
+// within its reservation.
 func TestBusy(t *testing.T) {
 	l := shortLimits()
 	l.calls, l.memory = 1, 96<<20
@@ -229,8 +230,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestMemoryPerByte holds that a request allocates, in all, no more for each byte of its
-// body than is reserved for it.
+// TestMemoryPerByte checks that a request allocates no more memory for each byte of
+// its body than is reserved for it.
 func TestMemoryPerByte(t *testing.T) {
 	s := start(t, defaultLimits())
 	for name, body := range map[string]string{
@@ -258,8 +259,8 @@ func TestMemoryPerByte(t *testing.T) {
 	}
 }
 
-// TestStopUnderLoad holds that each request that has reached the service gets an answer, and
-// that a stop ends in time though slow clients hang on.
+// TestStopUnderLoad checks that each request that has reached the service gets an
+// answer, and that a stop ends in time despite slow clients.
 func TestStopUnderLoad(t *testing.T) {
 	s := start(t, shortLimits())
 	s.dial(t, "POST /conv1d HTTP/1.1\r\n")
@@ -297,7 +298,8 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 }
 
-// TestStopCutsOff holds that a stop cuts off a client whose own deadlines are later than forStop.
+// TestStopCutsOff checks that a stop disconnects a client whose own deadlines are
+// later than forStop.
 func TestStopCutsOff(t *testing.T) {
 	l := shortLimits()
 	l.forBody, l.forStop = 20*time.Second, 200*time.Millisecond

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// limits keep clients from taking the service's memory and time. A stop takes longer
-// than what a client may take for a request: header, body, and reading the answer.
+// limits bound the memory and time of requests. forStop exceeds the time of a request:
+// its header, its body and the reading of its answer.
 type limits struct {
 	body   int64 // bytes of a request
-	memory int64 // bytes that all requests hold at once: at least memoryPerByte times body
-	calls  int64 // at once
+	memory int64 // bytes of all requests at once: at least memoryPerByte times body
+	calls  int64 // number at once
 
-	forHeader, forBody, forAnswer time.Duration // that a client may take
-	forStop                       time.Duration // after which a stop cuts off who is left
+	forHeader, forBody, forAnswer time.Duration // time limits of a client
+	forStop                       time.Duration // after which a stop disconnects the remaining clients
 }
 
 func defaultLimits() limits {
@@ -31,15 +31,15 @@ func defaultLimits() limits {
 }
 
 const (
-	// memoryPerByte is what a request takes for each byte of its body: the numbers, of
-	// which one takes two bytes of a body or more, on the host and on the device, the
-	// result, and the answer.
+	// memoryPerByte is the memory of a request for each byte of its body: the numbers
+	// (two bytes of body or more each) on the host and on the device, the result, and
+	// the answer.
 	memoryPerByte = 96
-	// bodyChunk is how much of a body is read before memory is reserved for more.
+	// bodyChunk is the number of bytes read before more memory is reserved.
 	bodyChunk = 4 << 10
 )
 
-// errBusy is a request that has to wait: others have the memory, or make the calls.
+// errBusy refuses a request while others use all memory or calls.
 var errBusy = errors.New("too many requests at once; try again later")
 
 // reservation is memory that one request has reserved.
@@ -61,8 +61,8 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// readBody reads a request's body. Memory is reserved as it comes, not as it is
-// announced: a client that sends nothing holds next to nothing.
+// readBody reads a request's body. It reserves memory for the bytes that arrive, not
+// for the announced length: a client that sends nothing holds almost no memory.
 func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
 	if r.ContentLength > s.limits.body {
 		return nil, &http.MaxBytesError{Limit: s.limits.body}
@@ -72,12 +72,12 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reserva
 	for {
 		if err := held.grow(bodyChunk * memoryPerByte); err != nil {
 			held.release()
-			_, _ = io.Copy(io.Discard, in) // a client that still sends would not see the answer
+			_, _ = io.Copy(io.Discard, in) // a client reads the answer after it has sent the body
 			return nil, err
 		}
 		_, err := io.CopyN(&body, in, bodyChunk)
 		if errors.Is(err, io.EOF) {
-			// The connection is watched from here on, for a client that goes away.
+			// From here on the server detects a disconnected client.
 			return body.Bytes(), http.NewResponseController(w).SetReadDeadline(time.Time{})
 		}
 		if err != nil {
@@ -86,8 +86,8 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reserva
 	}
 }
 
-// timed gives each request its deadlines. They are not those of http.Server, which has
-// one for the answer that begins before the call, and a first call compiles.
+// timed sets the deadlines of each request. http.Server has one deadline for the
+// answer, which begins before the call, and a first call compiles.
 func (s *service) timed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, now := http.NewResponseController(w), time.Now()

@@ -1,6 +1,6 @@
-// Command service answers causal convolutions over HTTP: how a program opens a
-// registry, builds ahead of its first request, calls operators on a device and
-// tells a client's mistakes from its own.
+// Command service computes causal convolutions over HTTP. It shows how a program opens a
+// registry, builds before its first request, calls operators on a device, and
+// distinguishes errors of clients from its own.
 //
 //	go run ./examples/service -addr localhost:8080 -device cpu
 //	curl -d '{"x": [[[1,2,3,4]]], "weight": [[10,1]]}' localhost:8080/conv1d
@@ -40,8 +40,8 @@ func main() {
 // run serves until the context ends.
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("service", flag.ContinueOnError)
-	addr := flags.String("addr", "localhost:8080", "where to listen")
-	name := flags.String("device", "cpu", "where to compute: cpu, rocm:0, cuda:0")
+	addr := flags.String("addr", "localhost:8080", "address to listen on")
+	name := flags.String("device", "cpu", "device: cpu, rocm:0, cuda:0")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 	var building sync.WaitGroup
 	var failed error
 	building.Go(func() {
-		// A service that never gets ready ends, and says why.
+		// A service that cannot become ready ends with an error.
 		if err := svc.warm(ctx); err != nil && ctx.Err() == nil {
 			failed = fmt.Errorf("build ahead of the first request: %w", err)
 			cancel()
@@ -79,10 +79,10 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(failed, err, reg.Close())
 }
 
-// serve answers requests until the context ends. Then it accepts no more and finishes those
-// whose header it has read. It disconnects the others unread; clients can send them again.
-// Clients that hang on are cut off by their own deadlines or, at the latest, after
-// limits.forStop.
+// serve answers requests until the context ends. Then it accepts no more requests,
+// finishes those whose header it has read, and disconnects the other clients, which
+// can send their requests again. Their own deadlines disconnect slow clients, at the
+// latest after limits.forStop.
 func (s *service) serve(ctx context.Context, listener net.Listener, routes http.Handler) error {
 	srv := &http.Server{
 		Handler:           routes,
@@ -107,6 +107,6 @@ func (s *service) serve(ctx context.Context, listener net.Listener, routes http.
 		return err
 	}
 	err := <-finished
-	// Each request holds memory until it has returned, those that were cut off too.
+	// Wait until all requests have returned: each holds memory until then.
 	return errors.Join(err, s.memory.Acquire(context.WithoutCancel(ctx), s.limits.memory))
 }

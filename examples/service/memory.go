@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// memory is what one request has on the device. Device memory is not garbage
-// collected: free gives it back.
+// memory holds the tensors of one request. Device memory is not garbage collected:
+// free releases it.
 type memory struct {
 	devices *device.Devices
 	dev     tensor.Device
@@ -92,7 +92,7 @@ func (e *raggedError) Error() string {
 	return fmt.Sprintf("%s: expected lists of equal length", e.name)
 }
 
-// array is nested lists in row-major order.
+// array is a nested list in row-major order.
 type array struct {
 	values []float32
 	shape  []int64

@@ -30,7 +30,7 @@ type service struct {
 	built atomic.Bool
 
 	limits limits
-	memory *semaphore.Weighted // bytes, of which each request holds some
+	memory *semaphore.Weighted // in bytes
 	calls  *semaphore.Weighted
 }
 
@@ -45,7 +45,7 @@ func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collec
 	}, nil
 }
 
-// warm builds and loads what requests will call on the service's device.
+// warm builds and loads the code of requests for the service's device.
 func (s *service) warm(ctx context.Context) error {
 	t, err := s.reg.Target(s.dev)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *service) routes() http.Handler {
 	return s.timed(mux)
 }
 
-// ready is for a load balancer: 200 once nothing needs compiling.
+// ready serves a load balancer: 200 after warm.
 func (s *service) ready(w http.ResponseWriter, _ *http.Request) {
 	if !s.built.Load() {
 		http.Error(w, "building", http.StatusServiceUnavailable)
@@ -84,7 +84,7 @@ func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
 	held := &reservation{from: s.memory}
 	defer held.release()
 	body, err := s.answer(w, r, held)
-	// The client gets the whole time for the answer, however long the call took.
+	// The deadline of the answer begins after the call.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.forAnswer))
 	if err != nil {
 		slog.Warn("conv1d", "err", err)
@@ -97,8 +97,8 @@ func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer returns the whole answer: once a part is sent, the status cannot say that JSON
-// has no word for an infinity or a NaN.
+// answer returns the whole answer. JSON cannot represent infinities and NaN, and after
+// the first byte the status could not report that.
 func (s *service) answer(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
 	body, err := s.readBody(w, r, held)
 	if err != nil {
@@ -119,8 +119,8 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, held *reservati
 	return json.Marshal(response{out})
 }
 
-// refuse answers with an error. A busy service says when to try again; a body that was not
-// read to its end ends the connection.
+// refuse answers with an error. A busy service sends Retry-After; a body that was not
+// read completely closes the connection.
 func (s *service) refuse(w http.ResponseWriter, err error) {
 	code, text := status(err)
 	switch code {
@@ -132,7 +132,7 @@ func (s *service) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, text, code)
 }
 
-// status tells what the client got wrong from what the service did.
+// status distinguishes errors of the client from errors of the service.
 func status(err error) (code int, text string) {
 	var large *http.MaxBytesError
 	var refused *registry.OperatorError
@@ -158,7 +158,8 @@ func as[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// compute takes the arguments to the device, calls, and brings the result back.
+// compute copies the arguments to the device, calls the operator, and copies the
+// result back.
 func (s *service) compute(ctx context.Context, req request) (out [][][]float32, err error) {
 	m := &memory{devices: s.reg.Devices(), dev: s.dev}
 	defer func() { err = errors.Join(err, m.free()) }()

@@ -86,8 +86,8 @@ func TestRequests(t *testing.T) {
 		{"NaN", `{"x": [[[NaN]]], "weight": [[1]]}`, 400, "x: invalid character 'N'"},
 		{"Infinity", `{"x": [[[1]]], "weight": [[-Infinity]]}`, 400, "weight: invalid character 'I'"},
 		{"too large for float32", `{"x": [[[1e39]]], "weight": [[1]]}`, 400, "x: json: cannot unmarshal number 1e39"},
-		{"null for a number", `{"x": [[[null]]], "weight": [[1]]}`, 400, "null is no value"},
-		{"null for a list", `{"x": [[[1]]], "weight": [[1]], "bias": null}`, 400, "null is no value"},
+		{"null for a number", `{"x": [[[null]]], "weight": [[1]]}`, 400, "null is not allowed"},
+		{"null for a list", `{"x": [[[1]]], "weight": [[1]], "bias": null}`, 400, "null is not allowed"},
 		{"nested too deep", `{"x": ` + strings.Repeat("[", 100_000), 400, "x: "},
 		{"a result beyond all numbers", `{"x": [[[3e38]]], "weight": [[10]]}`, 422, "+Inf"},
 	} {
@@ -98,8 +98,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What is built ahead is for the device of the service, whatever else the machine
-// has: here two GPUs that nothing can be built for.
+// warm builds for the device of the service only: this machine also has two GPUs
+// without a compiler.
 func TestWarmIsForTheDevice(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestWarmIsForTheDevice(t *testing.T) {
 	}
 }
 
-// A service that cannot be built ends.
+// A service whose code cannot be built ends.
 func TestWarmThatFails(t *testing.T) {
 	t.Setenv("AITER_JIT_DIR", t.TempDir())
 	t.Setenv("CXX", "/nonexistent/c++")
@@ -160,7 +160,7 @@ func ask(h http.Handler, method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// The whole program serves, and ends when it is told to.
+// The whole program serves, and ends after a signal.
 func TestProgram(t *testing.T) {
 	listen, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,7 +185,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// waitFor asks until the answer is 200.
+// waitFor sends requests until the answer is 200.
 func waitFor(t *testing.T, url string) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

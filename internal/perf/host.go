@@ -11,18 +11,18 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// defaultCache is assumed where the system does not tell; maxCache bounds what
-// is believed.
+// defaultCache is the cache size if the system does not report one; maxCache limits a
+// reported size.
 const (
 	defaultCache = 32 << 20
 	maxCache     = 512 << 20
 )
 
-// cacheFiles is where Linux describes the caches of the first processor.
+// cacheFiles is the folder in which Linux describes the caches of the first processor.
 func cacheFiles() fs.FS { return os.DirFS("/sys/devices/system/cpu/cpu0/cache") }
 
-// cacheSize is twice the largest cache, so that reading as much leaves nothing of
-// what was there before.
+// cacheSize is twice the largest cache: a read of that many bytes replaces its
+// contents.
 func cacheSize(files fs.FS) int64 {
 	names, _ := fs.Glob(files, "index*/size") // the pattern is valid
 	largest := int64(0)
@@ -42,8 +42,8 @@ func cacheSize(files fs.FS) int64 {
 	return 2 * min(largest, maxCache)
 }
 
-// evict fills the CPU's caches with something else.
-func (b *Bench) evict() {
+// evict fills the CPU's caches with other data.
+func (b *Meter) evict() {
 	const line = 64
 	other := make([]byte, b.caches)
 	for i := 0; i < len(other); i += line {
@@ -52,8 +52,8 @@ func (b *Bench) evict() {
 	runtime.KeepAlive(other)
 }
 
-// touch writes to every page: those that were never written are one page of
-// zeros to the system, which a copy would read again and again.
+// touch writes to every page. Pages that were never written share one page of zeros,
+// which a copy would read from the cache.
 func touch(s *tensor.Storage) error {
 	bytes, err := s.Bytes()
 	for i := 0; i < len(bytes); i += os.Getpagesize() {
@@ -62,7 +62,7 @@ func touch(s *tensor.Storage) error {
 	return err
 }
 
-// copyHost copies with all processors, as an operator would.
+// copyHost copies with all processors, as operators do.
 func copyHost(dst, src *tensor.Storage) error {
 	to, err := dst.Bytes()
 	if err != nil {

@@ -8,38 +8,38 @@ import (
 	"github.com/aiter-go/aiter/device"
 )
 
-// loop is how often to call, and what happens to a GPU's caches in between.
-type loop struct {
+// schedule is the number of calls, and what happens to a GPU's caches between them.
+type schedule struct {
 	warmups, iterations int
-	// every so many timed calls the scratch memory is copied: 0 for never, 1 for
-	// before each. The copy keeps the device busy while the host queues what
-	// follows.
-	every int
-	// again calls once, untimed, after each such copy.
-	again bool
+	// flushEvery is the number of timed calls between copies of the scratch memory: 0
+	// for no copy, 1 for a copy before each call. The copy keeps the device busy while
+	// the host queues the following work.
+	flushEvery int
+	// repeat adds one untimed call after each copy.
+	repeat bool
 }
 
-// warmBatch is as many calls as the host can queue during one copy.
+// warmBatch is the number of calls that the host can queue during one copy.
 const warmBatch = 16
 
-func (o Options) loop() loop {
-	l := loop{warmups: o.Warmups, iterations: o.Iterations}
+func (o Options) schedule() schedule {
+	l := schedule{warmups: o.Warmups, iterations: o.Iterations}
 	switch {
 	case o.Device.IsHost():
 	case o.Warm:
-		l.every, l.again = warmBatch, true
+		l.flushEvery, l.repeat = warmBatch, true
 	default:
-		l.every = 1
+		l.flushEvery = 1
 	}
 	return l
 }
 
-// time makes the calls and returns the times of those after the warm-ups. The
-// calls are numbered from 0.
-func (b *Bench) time(ctx context.Context, l loop, call func(i int) error) (times []time.Duration, err error) {
-	var marks []mark
+// time runs the calls and returns the times of those after the warm-ups. The calls are
+// numbered from 0.
+func (b *Meter) time(ctx context.Context, l schedule, call func(i int) error) (times []time.Duration, err error) {
+	var marks []eventPair
 	defer func() { err = errors.Join(err, b.destroy(marks)) }()
-	if marks, err = b.newMarks(l.iterations); err != nil {
+	if marks, err = b.newEventPairs(l.iterations); err != nil {
 		return nil, err
 	}
 	checked := func(i int) error {
@@ -57,20 +57,20 @@ func (b *Bench) time(ctx context.Context, l loop, call func(i int) error) (times
 		return nil, err
 	}
 	for i, m := range marks {
-		if err := b.once(l, i, m, func() error { return checked(l.warmups + i) }); err != nil {
+		if err := b.timeCall(l, i, m, func() error { return checked(l.warmups + i) }); err != nil {
 			return nil, err
 		}
 	}
 	return b.elapsed(marks)
 }
 
-// once queues the i-th timed call.
-func (b *Bench) once(l loop, i int, m mark, call func() error) error {
-	if l.every > 0 && i%l.every == 0 {
+// timeCall queues the i-th timed call.
+func (b *Meter) timeCall(l schedule, i int, m eventPair, call func() error) error {
+	if l.flushEvery > 0 && i%l.flushEvery == 0 {
 		if err := b.copy(b.scratch[1], b.scratch[0]); err != nil {
 			return err
 		}
-		if l.again {
+		if l.repeat {
 			if err := call(); err != nil {
 				return err
 			}
@@ -85,14 +85,14 @@ func (b *Bench) once(l loop, i int, m mark, call func() error) error {
 	return b.opts.Driver.Record(m.to, b.stream)
 }
 
-// mark is the two ends of a timed call.
-type mark struct{ from, to *device.Event }
+// eventPair holds the events before and after a timed call.
+type eventPair struct{ from, to *device.Event }
 
-// newMarks makes n of them; on error those that are made.
-func (b *Bench) newMarks(n int) ([]mark, error) {
-	var marks []mark
+// newEventPairs makes n pairs. With an error it returns those made so far.
+func (b *Meter) newEventPairs(n int) ([]eventPair, error) {
+	var marks []eventPair
 	for range n {
-		var m mark
+		var m eventPair
 		for _, e := range []**device.Event{&m.from, &m.to} {
 			var err error
 			if *e, err = b.opts.Driver.NewEvent(int(b.opts.Device.ID)); err != nil {
@@ -104,7 +104,7 @@ func (b *Bench) newMarks(n int) ([]mark, error) {
 	return marks, nil
 }
 
-func (b *Bench) destroy(marks []mark) error {
+func (b *Meter) destroy(marks []eventPair) error {
 	var errs []error
 	for _, m := range marks {
 		for _, e := range []*device.Event{m.from, m.to} {
@@ -117,7 +117,7 @@ func (b *Bench) destroy(marks []mark) error {
 }
 
 // elapsed waits for the queued calls and reads their times.
-func (b *Bench) elapsed(marks []mark) ([]time.Duration, error) {
+func (b *Meter) elapsed(marks []eventPair) ([]time.Duration, error) {
 	if err := b.opts.Driver.Synchronize(b.stream); err != nil {
 		return nil, err
 	}

@@ -1,11 +1,11 @@
-// Package perf measures how fast an operator is on a device, and how fast the
-// device copies memory, which is the limit of an operator that moves bytes.
+// Package perf measures the time of an operator on a device, and the copy bandwidth of
+// the device, which limits operators that move bytes.
 //
-// Calls are queued between two events and timed by the device, on the CPU by the
-// clock. Before each timed call the caches are made to hold nothing of its
-// tensors: on a GPU other memory is copied, which also lets the host run ahead,
-// so that launching costs nothing; on the CPU calls take turns with as many sets
-// of tensors as it takes. With Options.Warm the caches stay as they are.
+// The device times calls by events before and after each call; on the CPU the clock
+// does. The caches hold none of a call's tensors: on a GPU a copy of other memory
+// replaces their contents, which also lets the host queue calls ahead, so that
+// launches add no time. On the CPU calls alternate between several sets of tensors.
+// With Options.Warm the caches stay as they are.
 package perf
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// What is usual in the field.
+// The defaults of kernel benchmarks elsewhere.
 const (
 	DefaultWarmups    = 10
 	DefaultIterations = 100
@@ -29,42 +29,43 @@ const (
 type Options struct {
 	Driver device.Driver
 	Device tensor.Device
-	// Mover carries tensors to the device; nil for the host.
-	Mover optests.Device
-	// Warmups are calls that are not timed, Iterations those that are, 1 or more.
+	// Transfer copies tensors to and from the device; nil for the host.
+	Transfer optests.Device
+	// Warmups is the number of untimed calls. Iterations is the number of timed calls,
+	// 1 or more.
 	Warmups, Iterations int
-	// Warm leaves in the caches what the call before left there.
+	// Warm leaves the caches as the previous call left them.
 	Warm bool
 }
 
 // Call queues one call of the operator on the device's default stream.
 type Call func(ctx context.Context, args []any) error
 
-// Bench measures on one device, one thing at a time.
-type Bench struct {
+// Meter measures operators on one device, one at a time.
+type Meter struct {
 	opts    Options
 	stream  device.Stream
 	caches  int64              // bytes that the CPU's caches hold
 	scratch [2]*tensor.Storage // copied from one to the other; none on the CPU
 }
 
-// OptionsError says that a bench cannot be made so.
+// OptionsError reports invalid options.
 type OptionsError struct{ Field, Got, Expected string }
 
 func (e *OptionsError) Error() string {
 	return fmt.Sprintf("%s: expected %s, got %s", e.Field, e.Expected, e.Got)
 }
 
-// Open prepares for measuring. The errors are an *OptionsError and those of
-// allocating memory on the device. Close gives the memory back.
-func Open(opts Options) (*Bench, error) {
+// Open allocates the memory of measurements. Its errors are an *OptionsError and those
+// of the device's allocator. Close frees the memory.
+func Open(opts Options) (*Meter, error) {
 	if opts.Warmups < 0 {
 		return nil, &OptionsError{"warm-ups", fmt.Sprint(opts.Warmups), "0 or more"}
 	}
 	if opts.Iterations < 1 {
 		return nil, &OptionsError{"iterations", fmt.Sprint(opts.Iterations), "1 or more"}
 	}
-	b := &Bench{opts: opts, stream: device.Stream{Device: opts.Device}, caches: cacheSize(cacheFiles())}
+	b := &Meter{opts: opts, stream: device.Stream{Device: opts.Device}, caches: cacheSize(cacheFiles())}
 	if opts.Device.IsHost() {
 		return b, nil
 	}
@@ -72,32 +73,32 @@ func Open(opts Options) (*Bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.scratch, err = b.pair(share(scratchBytes, info.Memory))
+	b.scratch, err = b.allocatePair(limitToMemory(scratchBytes, info.Memory))
 	return b, err
 }
 
-// scratchBytes is more than any GPU's last cache holds; twice that is touched.
+// scratchBytes is larger than the last cache of any GPU; a copy touches twice that.
 const scratchBytes = 256 << 20
 
-// share is so many bytes, or a part of the device's memory if that is small.
-func share(bytes, memory int64) int64 {
+// limitToMemory limits a number of bytes to a part of the device's memory.
+func limitToMemory(bytes, memory int64) int64 {
 	if memory <= 0 {
 		return bytes
 	}
 	return min(bytes, memory/8)
 }
 
-// pair allocates two storages.
-func (b *Bench) pair(bytes int64) (p [2]*tensor.Storage, err error) {
+// allocatePair allocates two storages.
+func (b *Meter) allocatePair(bytes int64) (p [2]*tensor.Storage, err error) {
 	for i := range p {
 		if p[i], err = b.opts.Driver.Alloc(int(b.opts.Device.ID), bytes); err != nil {
-			return p, errors.Join(fmt.Errorf("allocate memory to measure with: %w", err), b.free(p))
+			return p, errors.Join(fmt.Errorf("allocate memory for measurements: %w", err), b.free(p))
 		}
 	}
 	return p, nil
 }
 
-func (b *Bench) free(p [2]*tensor.Storage) error {
+func (b *Meter) free(p [2]*tensor.Storage) error {
 	var errs []error
 	for _, s := range p {
 		if s != nil {
@@ -107,29 +108,29 @@ func (b *Bench) free(p [2]*tensor.Storage) error {
 	return errors.Join(errs...)
 }
 
-// Close gives back the memory that Open took.
-func (b *Bench) Close() error {
+// Close frees the memory that Open allocated.
+func (b *Meter) Close() error {
 	err := b.free(b.scratch)
 	b.scratch = [2]*tensor.Storage{}
 	return err
 }
 
-// Measurement is how long an operator takes and what it moves in that time.
+// Measurement is the time of an operator and the bytes that it moves.
 type Measurement struct {
 	Stats
 	Bytes int64 // see [optests.Traffic]
 }
 
-// GBps is the bandwidth of the median call, in 10^9 bytes a second.
-func (m Measurement) GBps() float64 { return m.Stats.rate(m.Bytes) }
+// GBps is the bandwidth of the median call, in 10^9 bytes per second.
+func (m Measurement) GBps() float64 { return m.Stats.bandwidth(m.Bytes) }
 
-// Measure times an operator on a case. The errors are those of making the
-// tensors, of the call, of the device, and the context's.
-func (b *Bench) Measure(ctx context.Context, op string, c optests.Case, call Call) (m Measurement, err error) {
+// Measure times an operator on a case. The errors are those of the tensors, the call,
+// the device and the context.
+func (b *Meter) Measure(ctx context.Context, op string, c optests.Case, call Call) (m Measurement, err error) {
 	if m.Bytes, err = optests.Traffic(op, c); err != nil {
 		return m, err
 	}
-	sets, err := b.place(op, c, b.setsFor(m.Bytes))
+	sets, err := b.place(op, c, b.tensorSets(m.Bytes))
 	defer func() { err = errors.Join(err, free(sets)) }()
 	if err != nil {
 		return m, err
@@ -137,7 +138,7 @@ func (b *Bench) Measure(ctx context.Context, op string, c optests.Case, call Cal
 	if b.opts.Device.IsHost() && !b.opts.Warm {
 		b.evict()
 	}
-	times, err := b.time(ctx, b.opts.loop(), func(i int) error { return call(ctx, sets[i%len(sets)].Args) })
+	times, err := b.time(ctx, b.opts.schedule(), func(i int) error { return call(ctx, sets[i%len(sets)].Args) })
 	if err != nil {
 		return m, fmt.Errorf("time %s: %w", op, err)
 	}
@@ -145,9 +146,9 @@ func (b *Bench) Measure(ctx context.Context, op string, c optests.Case, call Cal
 	return m, nil
 }
 
-// setsFor is the number of sets of tensors to call with in turn, so that none is
-// in the CPU's caches when its turn comes.
-func (b *Bench) setsFor(bytes int64) int {
+// tensorSets is the number of tensor sets to alternate between, so that the CPU's
+// caches never hold the next set.
+func (b *Meter) tensorSets(bytes int64) int {
 	if b.opts.Warm || !b.opts.Device.IsHost() {
 		return 1
 	}
@@ -155,15 +156,16 @@ func (b *Bench) setsFor(bytes int64) int {
 	return int(min(need, int64(b.opts.Warmups+b.opts.Iterations)) + 1)
 }
 
-// place makes sets of tensors on the device; on error those that are made.
-func (b *Bench) place(op string, c optests.Case, n int) ([]*optests.Placed, error) {
+// place makes sets of tensors on the device. With an error it returns those made so
+// far.
+func (b *Meter) place(op string, c optests.Case, n int) ([]*optests.Placed, error) {
 	var sets []*optests.Placed
 	for range n {
 		p, err := optests.GenerateForTiming(op, c)
 		if err != nil {
 			return sets, err
 		}
-		s, err := optests.Runner{Device: b.opts.Mover}.Place(p)
+		s, err := optests.Runner{Device: b.opts.Transfer}.Place(p)
 		if err != nil {
 			return sets, err
 		}
@@ -180,15 +182,15 @@ func free(sets []*optests.Placed) error {
 	return errors.Join(errs...)
 }
 
-// CopyGBps measures a large copy within the device's memory, in 10^9 bytes read
-// and written a second.
-func (b *Bench) CopyGBps(ctx context.Context) (rate float64, err error) {
+// CopyGBps measures a large copy within the device's memory, in 10^9 bytes read and
+// written per second.
+func (b *Meter) CopyGBps(ctx context.Context) (rate float64, err error) {
 	info, err := b.opts.Driver.Info(int(b.opts.Device.ID))
 	if err != nil {
 		return 0, err
 	}
-	bytes := share(b.copyBytes(), info.Memory)
-	p, err := b.pair(bytes)
+	bytes := limitToMemory(b.copyBytes(), info.Memory)
+	p, err := b.allocatePair(bytes)
 	if err != nil {
 		return 0, err
 	}
@@ -200,15 +202,15 @@ func (b *Bench) CopyGBps(ctx context.Context) (rate float64, err error) {
 			return 0, err
 		}
 	}
-	times, err := b.time(ctx, loop{warmups: 3, iterations: 20}, move)
+	times, err := b.time(ctx, schedule{warmups: 3, iterations: 20}, move)
 	if err != nil {
 		return 0, fmt.Errorf("time a copy on %s: %w", b.opts.Device, err)
 	}
-	return NewStats(times).rate(2 * bytes), nil
+	return NewStats(times).bandwidth(2 * bytes), nil
 }
 
-// copyBytes is more than the caches hold, and long enough to time well.
-func (b *Bench) copyBytes() int64 {
+// copyBytes is larger than the caches, and long enough for exact timing.
+func (b *Meter) copyBytes() int64 {
 	if b.opts.Device.IsHost() {
 		return max(128<<20, b.caches)
 	}
@@ -216,9 +218,9 @@ func (b *Bench) copyBytes() int64 {
 }
 
 // copy queues a copy of all of src.
-func (b *Bench) copy(dst, src *tensor.Storage) error {
+func (b *Meter) copy(dst, src *tensor.Storage) error {
 	return b.opts.Driver.CopyAsync(b.stream, device.Whole(dst), device.Whole(src))
 }
 
-// microseconds is a time as the tables have it.
+// microseconds converts a time to the unit of the tables.
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

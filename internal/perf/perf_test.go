@@ -40,7 +40,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// spy is a GPU that notes what is queued. Its clock shows how many things were.
+// spy is a GPU that records the queued work. Its clock counts the entries.
 type spy struct {
 	device.Driver
 	log    []string
@@ -83,8 +83,8 @@ const fwd = "causal_conv1d_fwd"
 
 func gpu() tensor.Device { return tensor.Device{Type: tensor.CUDA} }
 
-// The order of what is queued on a GPU: the caches flushed before each timed
-// call and outside of the time, or left alone.
+// The order of the queued work on a GPU: the caches are flushed before each timed call
+// and outside of the measured time, or left alone.
 func TestQueueOrder(t *testing.T) {
 	for _, c := range []struct {
 		warm bool
@@ -145,7 +145,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func openHost(t *testing.T, warm bool) *perf.Bench {
+func openHost(t *testing.T, warm bool) *perf.Meter {
 	t.Helper()
 	b, err := perf.Open(perf.Options{Driver: device.OpenHost(), Device: tensor.Host(), Warmups: 1, Iterations: 5, Warm: warm})
 	if err != nil {
@@ -154,7 +154,7 @@ func openHost(t *testing.T, warm bool) *perf.Bench {
 	return b
 }
 
-// On the CPU a cold call does not see the tensors of the call before.
+// On the CPU a cold call does not use the tensors of the previous call.
 func TestHostRotates(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		var seen []*tensor.Tensor

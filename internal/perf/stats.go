@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Stats sums up the times of equal calls, in microseconds.
+// Stats summarizes the times of equal calls, in microseconds.
 type Stats struct {
 	Mean, Min, Median, P20, P80 float64
 	Calls                       int
 }
 
-// NewStats sums up times; of none, all is 0.
+// NewStats summarizes times. Without times all fields are 0.
 func NewStats(times []time.Duration) Stats {
 	if len(times) == 0 {
 		return Stats{}
@@ -30,8 +30,7 @@ func NewStats(times []time.Duration) Stats {
 	}
 }
 
-// quantile is the value below which a share q of sorted values lies, between two
-// of them in proportion.
+// quantile returns the q-quantile of sorted values, with linear interpolation.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	low := int(math.Floor(at))
@@ -39,9 +38,9 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
-// rate is the bandwidth at which so many bytes move in the median time, in GB/s.
-// A median below the clock's resolution counts as no bandwidth.
-func (s Stats) rate(bytes int64) float64 {
+// bandwidth is the bandwidth of a number of bytes in the median time, in GB/s. It is 0
+// if the median is below the clock's resolution.
+func (s Stats) bandwidth(bytes int64) float64 {
 	if s.Median <= 0 {
 		return 0
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// browse loads a page in a real browser. It returns the document as it is when
-// the page's script is done, and what the browser wrote to its console.
+// browse loads a page in a real browser. It returns the document after the page's
+// script, and the browser's console output.
 func browse(t *testing.T, page string, flags ...string) (dom, console string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -59,8 +59,7 @@ func writePage(t *testing.T, p report.Page) string {
 
 func count(s, pattern string) int { return len(regexp.MustCompile(pattern).FindAllString(s, -1)) }
 
-// A real browser draws every line and mark, runs the script and has nothing to
-// complain of.
+// A real browser draws every line and mark, runs the script, and reports no error.
 func TestPageInBrowser(t *testing.T) {
 	now, before := sample(1), sample(1.5)
 	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: now, Before: before})
@@ -91,7 +90,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// The test above would notice: a script that fails, and one that never runs.
+// The test above detects a script that fails, and one that never runs.
 func TestBrowserReportsMistakes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(name, []byte("<!doctype html><p>a</p><script>nothing.at.all()</script>"), 0o644); err != nil {
@@ -103,8 +102,7 @@ func TestBrowserReportsMistakes(t *testing.T) {
 	}
 }
 
-// Clicks do what they promise: the page is driven by a script of its own, added
-// behind it.
+// Clicks work: a script that the test appends drives the page.
 func TestPageAnswersClicks(t *testing.T) {
 	page := writePage(t, report.Page{Title: "clicks", Now: sample(1)})
 	text, err := os.ReadFile(page)
@@ -134,8 +132,8 @@ document.body.dataset.seen = [hidden.length, shown, Number(fastest) < Number(slo
 	}
 }
 
-// The screenshot of AITER_SCREENSHOT=FILE is for people to look at; the test only
-// wants one with more than paper in it.
+// AITER_SCREENSHOT=FILE keeps the screenshot for inspection; the test only checks that
+// it is not blank.
 func TestScreenshot(t *testing.T) {
 	shot := os.Getenv("AITER_SCREENSHOT")
 	if shot == "" {
@@ -152,7 +150,7 @@ func TestScreenshot(t *testing.T) {
 	}
 }
 
-// Every drawing is well-formed by itself, in the document's text as in the browser.
+// Every drawing is well-formed XML, in the document's text as in the browser.
 func TestDrawingsAreXML(t *testing.T) {
 	page := writePage(t, report.Page{Title: "x", Now: sample(1)})
 	text, err := os.ReadFile(page)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The size of a chart, and where its axes cross, in CSS pixels at full width.
+// The size of a chart and the position of its axes, in CSS pixels at full width.
 const (
 	chartWidth, chartHeight  = 640.0, 360.0
 	plotLeft, plotRight      = 62.0, 622.0
@@ -16,19 +16,19 @@ const (
 	rooflineLabelUp, endRoom = 6.0, 4.0
 )
 
-// metric is what a chart shows of a row.
+// metric is a value of rows that a chart shows.
 type metric struct {
 	name, unit string
 	value      func(Row) float64
 	low, high  func(Row) float64 // the 20th and 80th percentile of calls
-	words      func(float64) string
+	format     func(float64) string
 	log        bool
-	// limit is the line that the values are held against, or nil.
+	// limit returns the line of the values' limit, or nil.
 	limit func(p panel, x, y scale) *line
-	// reach is what a scale that begins at 0 must hold besides the values.
-	reach func(p panel) float64
-	// has says whether a row has the value; nil for every row.
-	has func(group, Row) bool
+	// minTop is a value that a scale from 0 must include.
+	minTop func(p panel) float64
+	// applies reports whether a row has the value; nil for every row.
+	applies func(group, Row) bool
 }
 
 func bandwidth() metric {
@@ -41,21 +41,21 @@ func bandwidth() metric {
 		}
 	}
 	return metric{
-		name: "Bandwidth", unit: "GB/s", words: digits, value: func(r Row) float64 { return r.GBps },
-		limit: copyLevel, reach: func(p panel) float64 { return p.CopyGBps },
+		name: "Bandwidth", unit: "GB/s", format: digits, value: func(r Row) float64 { return r.GBps },
+		limit: copyBandwidthLine, minTop: func(p panel) float64 { return p.CopyGBps },
 		low: rate(func(r Row) float64 { return r.P80US }), high: rate(func(r Row) float64 { return r.P20US }),
 	}
 }
 
 func latency() metric {
 	return metric{
-		name: "Latency", unit: "median time of a call", words: timeWords, log: true, limit: copyTime,
+		name: "Latency", unit: "median time of a call", format: formatTime, log: true, limit: copyTimeLine,
 		value: func(r Row) float64 { return r.MedianUS },
 		low:   func(r Row) float64 { return r.P20US }, high: func(r Row) float64 { return r.P80US },
 	}
 }
 
-// speedup is how many times as fast rows are as before.
+// speedup is the metric of the rows' speed-ups.
 func speedup(changes []Change) metric {
 	of := map[key]float64{}
 	for _, c := range changes {
@@ -63,10 +63,10 @@ func speedup(changes []Change) metric {
 	}
 	value := func(r Row) float64 { return of[r.key()] }
 	return metric{
-		name: "Speed-up", unit: "times as fast as before", words: func(v float64) string { return digits(v) + "×" }, value: value, low: value, high: value,
-		limit: func(_ panel, _, y scale) *line { return level("as before", 1, y) },
-		reach: func(panel) float64 { return 1 },
-		has:   func(g group, r Row) bool { return !g.before && of[r.key()] > 0 },
+		name: "Speed-up", unit: "times as fast as before", format: func(v float64) string { return digits(v) + "×" }, value: value, low: value, high: value,
+		limit:   func(_ panel, _, y scale) *line { return horizontalLine("as before", 1, y) },
+		minTop:  func(panel) float64 { return 1 },
+		applies: func(g group, r Row) bool { return !g.before && of[r.key()] > 0 },
 	}
 }
 
@@ -80,10 +80,10 @@ type chart struct {
 	XTicks, YTicks []tick
 	Series         []series
 	Roofline       *line
-	Slanted        bool // the roofline is, and named at its end
+	Slanted        bool // the limit is slanted, with its name at its end
 }
 
-// tick is a value at an axis: Place is where, X and Y where its words begin.
+// tick is a value at an axis: its place, and the position (X, Y) of its text.
 type tick struct {
 	Words       string
 	Place, X, Y float64
@@ -95,24 +95,24 @@ type line struct {
 	X, Y         float64 // of the name
 }
 
-// series is the points of one type and layout.
+// series is the points of one element type and layout.
 type series struct {
-	Key    string // the same in all charts of the page: what the legend switches
+	Key    string // equal in all charts of the page: the legend switches it
 	Class  string // color, dash, and "before"
 	Points string // of the line
 	Band   string // outline of the 20th to 80th percentile
 	Marks  []point
 }
 
-// point is a measured row. Square marks channel-last.
+// point is a measured row. Square marks channel-last rows.
 type point struct {
 	X, Y   float64
 	Square bool
 	Words  string
 }
 
-// draw makes the chart of a metric for the rows of a panel that have it; there is
-// none if no row has.
+// draw returns the chart of a metric for the rows of a panel that have it. ok is false
+// if no row has it.
 func draw(m metric, p panel) (chart, bool) {
 	if p = p.with(m); len(p.groups) == 0 {
 		return chart{}, false
@@ -121,7 +121,7 @@ func draw(m metric, p panel) (chart, bool) {
 	c := chart{
 		Name: m.name, Unit: m.unit, Width: chartWidth, Height: chartHeight,
 		Left: plotLeft, Right: plotRight, Top: plotTop, Bottom: plotBottom, AxisTitleY: axisTitleY, Slanted: m.log,
-		XTicks: ticks(x, byteWords, true), YTicks: ticks(y, m.words, false),
+		XTicks: ticks(x, formatBytes, true), YTicks: ticks(y, m.format, false),
 	}
 	c.Roofline = m.limit(p, x, y)
 	for _, g := range p.groups {
@@ -130,9 +130,9 @@ func draw(m metric, p panel) (chart, bool) {
 	return c, true
 }
 
-// with is the part of the panel that has the metric.
+// with returns the rows of the panel that have the metric.
 func (p panel) with(m metric) panel {
-	if m.has == nil {
+	if m.applies == nil {
 		return p
 	}
 	part := panel{CopyGBps: p.CopyGBps, id: p.id}
@@ -140,7 +140,7 @@ func (p panel) with(m metric) panel {
 		all := g.rows
 		g.rows = nil
 		for _, r := range all {
-			if m.has(g, r) {
+			if m.applies(g, r) {
 				g.rows = append(g.rows, r)
 			}
 		}
@@ -151,7 +151,7 @@ func (p panel) with(m metric) panel {
 	return part
 }
 
-// scales cover every row of the panel, and the roofline.
+// scales cover every row of the panel, and the limit.
 func (p panel) scales(m metric) (x, y scale) {
 	var bytes, values []float64
 	for _, g := range p.groups {
@@ -164,7 +164,7 @@ func (p panel) scales(m metric) (x, y scale) {
 	if m.log {
 		return x, logScale(slices.Min(values), slices.Max(values), plotBottom, plotTop)
 	}
-	return x, linearScale(max(slices.Max(values), m.reach(p)), plotBottom, plotTop)
+	return x, linearScale(max(slices.Max(values), m.minTop(p)), plotBottom, plotTop)
 }
 
 func ticks(s scale, words func(float64) string, below bool) []tick {
@@ -179,16 +179,16 @@ func ticks(s scale, words func(float64) string, below bool) []tick {
 	return list
 }
 
-// copyLevel is the best bandwidth of a device that only copies.
-func copyLevel(p panel, _, y scale) *line {
+// copyBandwidthLine is the bandwidth of a copy.
+func copyBandwidthLine(p panel, _, y scale) *line {
 	if p.CopyGBps <= 0 {
 		return nil
 	}
-	return level("copy "+digits(p.CopyGBps)+" GB/s", p.CopyGBps, y)
+	return horizontalLine("copy "+digits(p.CopyGBps)+" GB/s", p.CopyGBps, y)
 }
 
-// level is a line across the plot.
-func level(name string, value float64, y scale) *line {
+// horizontalLine is a horizontal line across the plot.
+func horizontalLine(name string, value float64, y scale) *line {
 	at := y.at(value)
 	return &line{
 		Name: name, Points: path([]float64{plotLeft, plotRight}, []float64{at, at}),
@@ -196,9 +196,8 @@ func level(name string, value float64, y scale) *line {
 	}
 }
 
-// copyTime is the time in which a device that only copies moves the bytes, from
-// where it enters the plot.
-func copyTime(p panel, x, y scale) *line {
+// copyTimeLine is the time of a copy of the same number of bytes, clipped to the plot.
+func copyTimeLine(p panel, x, y scale) *line {
 	if p.CopyGBps <= 0 {
 		return nil
 	}
@@ -214,7 +213,7 @@ func copyTime(p panel, x, y scale) *line {
 	}
 }
 
-// path writes points as SVG has them.
+// path formats points for SVG.
 func path(x, y []float64) string {
 	var b strings.Builder
 	for i := range x {
@@ -234,7 +233,7 @@ func (g group) series(m metric, x, y scale) series {
 		at := x.at(r.Bytes())
 		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
 		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
-		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Words: g.words(r)})
+		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Words: g.tooltip(r)})
 	}
 	s.Points = path(xs, ys)
 	back := slices.Clone(xs)

@@ -10,13 +10,13 @@ import (
 	"github.com/aiter-go/aiter/internal/report"
 )
 
-// endless is a file that does not end.
+// endless is a reader without end.
 type endless struct{ text string }
 
 func (e endless) Read(p []byte) (int, error) { return copy(p, e.text), nil }
 
-// TestReadLimits holds that files of any size and content are refused before they take
-// much memory.
+// TestReadLimits checks that files of any size and content are refused before they
+// take much memory.
 func TestReadLimits(t *testing.T) {
 	for name, in := range map[string]io.Reader{
 		"endless":        endless{strings.Repeat(" ", 512)},

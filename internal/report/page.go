@@ -19,14 +19,14 @@ var pageStyle string
 //go:embed page.js
 var pageScript string
 
-// Page is what WriteHTML shows.
+// Page is the content of WriteHTML.
 type Page struct {
 	Title  string
 	Now    *File
 	Before *File // an older file to compare with, or nil
 }
 
-// content is the page as the template reads it.
+// content is the data of the template.
 type content struct {
 	Title   string
 	Style   template.CSS
@@ -38,7 +38,7 @@ type content struct {
 	Compare bool
 }
 
-// fact is a number worth reading first.
+// fact is a number at the top of the page.
 type fact struct{ Name, Value, Note string }
 
 type drawnPanel struct {
@@ -46,7 +46,7 @@ type drawnPanel struct {
 	Charts []chart
 }
 
-// tableRow is a measured row in words. Sort keys are the plain numbers.
+// tableRow is a formatted row. The keys for sorting are the plain numbers.
 type tableRow struct {
 	Row
 	Share, Speedup      string
@@ -57,7 +57,7 @@ type tableRow struct {
 	Faster, Slower      bool
 }
 
-// WriteHTML writes the page: one file, with no reference to any other.
+// WriteHTML writes the page: one file without references to other files.
 func WriteHTML(w io.Writer, p Page) error {
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p Page) targets() string {
 	return cmp.Or(strings.Join(names, ", "), "nothing")
 }
 
-// notable is how much faster or slower something must be to say so.
+// notable is the relative change from which a row is marked as faster or slower.
 const notable = 0.03
 
 func tableRows(f *File, changes []Change) []tableRow {
@@ -138,7 +138,7 @@ func tableRows(f *File, changes []Change) []tableRow {
 	for _, r := range f.Rows {
 		t := tableRow{
 			Row: r, Share: percent(r.CopyFraction), BarWidth: 60 * min(r.CopyFraction, 1),
-			MedianWords: timeWords(r.MedianUS), Spread: timeWords(r.P20US) + " to " + timeWords(r.P80US), GBpsWords: digits(r.GBps),
+			MedianWords: formatTime(r.MedianUS), Spread: formatTime(r.P20US) + " to " + formatTime(r.P80US), GBpsWords: digits(r.GBps),
 			Speedup: "–",
 		}
 		if s, ok := speedups[r.key()]; ok {

@@ -9,8 +9,8 @@ import (
 
 const channelLast = "channel_last"
 
-// panel is what one pair of charts shows: an operator on a target, with one
-// width and activation. Types and layouts are its lines.
+// panel is the data of one group of charts: an operator with one width and activation.
+// Its lines are element types and layouts.
 type panel struct {
 	CopyGBps float64
 	id       panelID
@@ -40,8 +40,8 @@ type group struct {
 
 func (g group) key() string { return g.dtype + " " + g.layout }
 
-// class names the line's color after its type, so that a type keeps its color
-// whatever else is in the file.
+// class returns the CSS classes of the line. The element type alone determines the
+// color.
 func (g group) class() string {
 	class := "other"
 	if slices.Contains(dtypes(), g.dtype) {
@@ -56,23 +56,24 @@ func (g group) class() string {
 	return class
 }
 
-// words tell about a row: what it is, how fast, and how near the limit.
-func (g group) words(r Row) string {
+// tooltip describes a row: the case, its time, and its bandwidth relative to the
+// limit.
+func (g group) tooltip(r Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", r.DType, r.Layout)
 	if g.before {
 		b.WriteString(" (before)")
 	}
-	fmt.Fprintf(&b, "\nbatch %d, dim %d, seqlen %d, width %d: %s", r.Batch, r.Dim, r.Seqlen, r.Width, byteWords(r.Bytes()))
-	fmt.Fprintf(&b, "\n%s, 20 to 80%% of calls %s to %s", timeWords(r.MedianUS), timeWords(r.P20US), timeWords(r.P80US))
+	fmt.Fprintf(&b, "\nbatch %d, dim %d, seqlen %d, width %d: %s", r.Batch, r.Dim, r.Seqlen, r.Width, formatBytes(r.Bytes()))
+	fmt.Fprintf(&b, "\n%s, 20 to 80%% of calls %s to %s", formatTime(r.MedianUS), formatTime(r.P20US), formatTime(r.P80US))
 	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy", digits(r.GBps), percent(r.CopyFraction))
 	return b.String()
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
-// panels sorts the rows of both files into panels. Rows that moved nothing have
-// no place on a chart.
+// panels groups the rows of both files into panels. It leaves out rows that moved no
+// bytes.
 func panels(now, before *File) []panel {
 	byID := map[panelID]*panel{}
 	add := func(f *File, old bool) {
@@ -122,10 +123,10 @@ func (p *panel) add(r Row, before bool) {
 	p.groups = append(p.groups, group{dtype: r.DType, layout: r.Layout, before: before, rows: []Row{r}})
 }
 
-// dtypes are the types that have a color, in the order of the legend.
+// dtypes are the element types with a color, in the order of the legend.
 func dtypes() []string { return []string{"float32", "float16", "bfloat16"} }
 
-// compareGroups puts older lines below newer ones.
+// compareGroups draws earlier lines below current ones.
 func compareGroups(a, b group) int {
 	age := func(g group) int {
 		if g.before {
@@ -137,11 +138,11 @@ func compareGroups(a, b group) int {
 	return cmp.Or(age(a)-age(b), order(a)-order(b), cmp.Compare(a.dtype, b.dtype), cmp.Compare(a.layout, b.layout))
 }
 
-// sort orders the lines, and the rows of each from left to right.
+// sort orders the lines, and the rows of each line from left to right.
 func (p *panel) sort() {
 	slices.SortStableFunc(p.groups, compareGroups)
 	for _, g := range p.groups {
-		slices.SortStableFunc(g.rows, bySize)
+		slices.SortStableFunc(g.rows, compareSizes)
 	}
 }
 

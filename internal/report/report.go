@@ -1,7 +1,6 @@
-// Package report keeps measurements of operators in files (JSON, CSV) and shows
-// them as one HTML page that needs nothing but itself: charts of bandwidth and
-// latency over size against the device's copy bandwidth, and against an older
-// file.
+// Package report stores measurements of operators in files (JSON, CSV) and shows them
+// as one self-contained HTML page: charts of bandwidth and latency over size, with the
+// device's copy bandwidth and the measurements of an earlier file.
 package report
 
 import (
@@ -17,17 +16,17 @@ import (
 	"unicode"
 )
 
-// File is what one device reached.
+// File holds the measurements of one device.
 type File struct {
 	Device string `json:"device"`
-	// CopyGBps is the bandwidth of a large copy in the device's memory, read and
-	// write together, in 10^9 bytes a second.
+	// CopyGBps is the bandwidth of a large copy in the device's memory, read and write
+	// together, in 10^9 bytes per second.
 	CopyGBps float64 `json:"copy_gbps"`
 	Rows     []Row   `json:"rows"`
 }
 
-// Row is one operator on one case. Times are in microseconds, bandwidths in 10^9
-// bytes a second.
+// Row is the measurement of one operator on one case. Times are in microseconds,
+// bandwidths in 10^9 bytes per second.
 type Row struct {
 	Op           string  `json:"op"`
 	Target       string  `json:"target"`
@@ -45,11 +44,11 @@ type Row struct {
 	CopyFraction float64 `json:"copy_fraction"`
 }
 
-// Bytes is what the call moved, read off its bandwidth.
+// Bytes is the number of bytes that the call moved, computed from its bandwidth.
 func (r Row) Bytes() float64 { return r.GBps * r.MedianUS * 1e3 }
 
-// key is what two measurements of the same thing share. The target is not in
-// it: before and after may be two devices.
+// key identifies a measured case. It leaves out the target: the earlier file may be of
+// another device.
 type key struct {
 	op, dtype, layout         string
 	batch, dim, seqlen, width int64
@@ -60,7 +59,7 @@ func (r Row) key() key {
 	return key{r.Op, r.DType, r.Layout, r.Batch, r.Dim, r.Seqlen, r.Width, r.SiLU}
 }
 
-// FormatError says that a file does not hold measurements.
+// FormatError reports a file that does not hold measurements.
 type FormatError struct {
 	Row    int // from 0; -1 for the file as a whole
 	Reason string
@@ -84,12 +83,12 @@ func (e *FormatError) Unwrap() error { return e.Err }
 const (
 	// MaxFile is the largest file that Read accepts, in bytes.
 	MaxFile = 16 << 20
-	// MaxRows is how many rows it may have.
+	// MaxRows is the largest number of rows that Read accepts.
 	MaxRows = 20_000
 )
 
-// Read reads a file that aiterctl bench --json has written. The errors are
-// *FormatError and those of r.
+// Read reads a file of aiterctl bench --json. The errors are *FormatError and those of
+// r.
 func Read(r io.Reader) (*File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -109,8 +108,8 @@ func Read(r io.Reader) (*File, error) {
 	return &f.File, f.File.check()
 }
 
-// rows counts the rows while it reads them: an empty one takes 3 bytes in a file and
-// many times that in memory.
+// rows limits the number of rows while it reads them: an empty row takes 3 bytes in a
+// file and many times that in memory.
 type rows []Row
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -135,16 +134,16 @@ func (list *rows) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// check refuses what cannot be drawn.
+// check refuses measurements that cannot be drawn.
 func (f *File) check() error {
 	if f.CopyGBps < 0 || f.Rows == nil {
 		return &FormatError{Row: -1, Reason: `expected "rows" and a "copy_gbps" of 0 or more`}
 	}
-	if !plain(f.Device) {
+	if !printable(f.Device) {
 		return &FormatError{Row: -1, Reason: fmt.Sprintf("the device's name %q has a control character", f.Device)}
 	}
 	for i, r := range f.Rows {
-		if !plain(r.Op + r.Target + r.DType + r.Layout) {
+		if !printable(r.Op + r.Target + r.DType + r.Layout) {
 			return &FormatError{Row: i, Reason: "a name has a control character"}
 		}
 		if r.Op == "" || r.MedianUS <= 0 || r.GBps < 0 || r.P20US < 0 || r.P80US < 0 {
@@ -154,12 +153,12 @@ func (f *File) check() error {
 	return nil
 }
 
-// plain reports whether a name can be printed as it is.
-func plain(name string) bool {
+// printable reports whether a name has no control characters.
+func printable(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) })
 }
 
-// Of is the part of the file that is about one operator.
+// Of returns the measurements of one operator.
 func (f *File) Of(op string) *File {
 	part := &File{Device: f.Device, CopyGBps: f.CopyGBps, Rows: []Row{}}
 	for _, r := range f.Rows {
@@ -170,7 +169,7 @@ func (f *File) Of(op string) *File {
 	return part
 }
 
-// columns are the names of a row's values, as in the JSON.
+// columns returns the names of a row's values, as in the JSON.
 func columns() []string {
 	return []string{
 		"op", "target", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu",
@@ -187,7 +186,7 @@ func (r Row) cells() []string {
 	}
 }
 
-// WriteCSV writes a line of names, then a line for each row.
+// WriteCSV writes a line of column names, then a line for each row.
 func (f *File) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	// The writer keeps its first error, which Error returns.
@@ -199,10 +198,10 @@ func (f *File) WriteCSV(w io.Writer) error {
 	return out.Error()
 }
 
-// Change is one row beside the row of an older file that measured the same.
+// Change is one row with the row of an earlier file for the same case.
 type Change struct {
 	Now, Before Row
-	// Speedup is how many times as fast it is now.
+	// Speedup is the earlier median time divided by the current one.
 	Speedup float64
 }
 
@@ -223,7 +222,7 @@ func Changes(now, before *File) []Change {
 	return list
 }
 
-// GeoMean is the geometric mean of the speed-ups, 0 of none.
+// GeoMean is the geometric mean of the speed-ups, 0 for an empty list.
 func GeoMean(list []Change) float64 {
 	sum := 0.0
 	for _, c := range list {
@@ -235,7 +234,7 @@ func GeoMean(list []Change) float64 {
 	return math.Exp(sum / float64(len(list)))
 }
 
-// bySize orders rows from left to right in a chart.
-func bySize(a, b Row) int {
+// compareSizes orders rows from left to right in a chart.
+func compareSizes(a, b Row) int {
 	return cmp.Or(cmp.Compare(a.Bytes(), b.Bytes()), cmp.Compare(a.MedianUS, b.MedianUS))
 }

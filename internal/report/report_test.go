@@ -18,7 +18,7 @@ import (
 
 func sampleSeqlens() []int64 { return []int64{64, 256, 1024, 4096, 16384} }
 
-// sample is a file of believable numbers; a slow one has greater times.
+// sample is a file of plausible numbers; slow multiplies its times.
 func sample(slow float64) *report.File {
 	const copyGBps = 4200.0
 	f := &report.File{Device: "Test GPU", CopyGBps: copyGBps}
@@ -111,7 +111,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// The page refers to nothing outside of itself, and shows names as they are.
+// The page has no references to other files, and escapes names.
 func TestPageStandsAlone(t *testing.T) {
 	f := sample(1)
 	f.Device = `<script>alert("x")</script>`
@@ -131,7 +131,8 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
-// Nothing to show, one row, rows without any bandwidth or roofline: still a page.
+// Without rows, with one row, and with rows without any bandwidth there is still a
+// page.
 func TestPagesOfLittle(t *testing.T) {
 	one, none, zero, roofless := sample(1), sample(1), sample(1), sample(1)
 	one.Rows = one.Rows[:1]
@@ -162,7 +163,7 @@ func TestPagesOfLittle(t *testing.T) {
 	}
 }
 
-// Widths and activations get charts of their own.
+// Each width and activation has its own charts.
 func TestPanels(t *testing.T) {
 	f := sample(1)
 	for i := range f.Rows {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// scale maps values to places along an axis.
+// scale maps values to positions along an axis.
 type scale struct {
 	log      bool
 	min, max float64 // values
@@ -20,7 +20,7 @@ func logScale(lo, hi, from, to float64) scale {
 	return scale{log: true, min: lo, max: hi, from: from, to: to}
 }
 
-// snapDown is the next of ..., 1, 2, 5, 10, ... that is not above v.
+// snapDown is the largest of ..., 1, 2, 5, 10, ... that is at most v.
 func snapDown(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	switch digit := v / power; {
@@ -32,7 +32,7 @@ func snapDown(v float64) float64 {
 	return power
 }
 
-// snapUp is the next of them that is not below v.
+// snapUp is the smallest of them that is at least v.
 func snapUp(v float64) float64 {
 	down := snapDown(v)
 	if down == v {
@@ -41,13 +41,13 @@ func snapUp(v float64) float64 {
 	return snapDown(down * 2.6) // to the next: 1, 2.6; 2, 5.2; 5, 13
 }
 
-// linearScale goes from 0 to a little above the highest value.
+// linearScale goes from 0 to slightly above the highest value.
 func linearScale(hi, from, to float64) scale {
 	return scale{max: hi * 1.06, from: from, to: to}
 }
 
-// at is the place of a value, rounded to a tenth; what lies outside of the scale
-// is drawn at its end.
+// at is the position of a value, rounded to a tenth. Values outside of the scale are
+// drawn at its ends.
 func (s scale) at(v float64) float64 {
 	v = min(max(v, s.min), s.max)
 	share := (v - s.min) / (s.max - s.min)
@@ -57,7 +57,7 @@ func (s scale) at(v float64) float64 {
 	return math.Round(10*(s.from+share*(s.to-s.from))) / 10
 }
 
-// ticks are the values to write at the axis.
+// ticks returns the values with text at the axis.
 func (s scale) ticks() []float64 {
 	if !s.log {
 		return linearTicks(s.max)
@@ -77,7 +77,7 @@ func (s scale) ticks() []float64 {
 	return list
 }
 
-// linearTicks are four to eight round numbers.
+// linearTicks returns four to eight round numbers.
 func linearTicks(hi float64) []float64 {
 	step := snapUp(hi / 8)
 	var list []float64
@@ -87,16 +87,16 @@ func linearTicks(hi float64) []float64 {
 	return list
 }
 
-// byteWords is a number of bytes for people: "20 kB".
-func byteWords(v float64) string {
-	return words(v, []string{"B", "kB", "MB", "GB", "TB"})
+// formatBytes formats a number of bytes: "20 kB".
+func formatBytes(v float64) string {
+	return formatUnit(v, []string{"B", "kB", "MB", "GB", "TB"})
 }
 
-// timeWords is a number of microseconds for people: "20 µs".
-func timeWords(us float64) string { return words(us*1e3, []string{"ns", "µs", "ms", "s"}) }
+// formatTime formats a number of microseconds: "20 µs".
+func formatTime(us float64) string { return formatUnit(us*1e3, []string{"ns", "µs", "ms", "s"}) }
 
-// words writes v with three digits and the unit that fits.
-func words(v float64, units []string) string {
+// formatUnit writes v with three digits and a unit.
+func formatUnit(v float64, units []string) string {
 	unit := 0
 	for v >= 999.5 && unit < len(units)-1 {
 		v /= 1000
@@ -105,7 +105,8 @@ func words(v float64, units []string) string {
 	return digits(v) + " " + units[unit]
 }
 
-// digits writes a number with three digits, or all before the point.
+// digits writes a number with three digits, or with all digits before the decimal
+// point.
 func digits(v float64) string {
 	switch {
 	case v >= 99.95:
@@ -116,10 +117,10 @@ func digits(v float64) string {
 	return trimmed(fmt.Sprintf("%.2f", v))
 }
 
-// trimmed drops zeros behind the point: 2.50 is 2.5.
+// trimmed removes zeros behind the decimal point: 2.50 is 2.5.
 func trimmed(s string) string { return strings.TrimRight(strings.TrimRight(s, "0"), ".") }
 
-// grouped writes a whole number with commas.
+// grouped writes an integer with commas.
 func grouped(v int64) string {
 	s := strconv.FormatInt(v, 10)
 	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {

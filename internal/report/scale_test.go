@@ -35,8 +35,8 @@ func TestScales(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{byteWords(1), "1 B"}, {byteWords(20e3), "20 kB"}, {byteWords(1.048576e6), "1.05 MB"}, {byteWords(999.6e6), "1 GB"},
-		{timeWords(0.5), "500 ns"}, {timeWords(2.5), "2.5 µs"}, {timeWords(37700), "37.7 ms"}, {timeWords(2e6), "2 s"},
+		{formatBytes(1), "1 B"}, {formatBytes(20e3), "20 kB"}, {formatBytes(1.048576e6), "1.05 MB"}, {formatBytes(999.6e6), "1 GB"},
+		{formatTime(0.5), "500 ns"}, {formatTime(2.5), "2.5 µs"}, {formatTime(37700), "37.7 ms"}, {formatTime(2e6), "2 s"},
 		{digits(4265.8), "4,266"}, {digits(99.96), "100"}, {digits(12.34), "12.3"}, {digits(0), "0"}, {digits(0.126), "0.13"},
 		{grouped(-1234567), "-1,234,567"}, {grouped(999), "999"}, {grouped(-100), "-100"},
 	} {

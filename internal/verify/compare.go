@@ -1,5 +1,5 @@
-// Package verify compares what an operator wrote on one device with what it
-// writes on another: copies of its arguments, tolerances, differences.
+// Package verify compares the results of an operator on two devices: it copies
+// arguments, applies tolerances, and reports differences.
 package verify
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Tolerance bounds how far two right results may be apart:
-// |got-want| <= Abs + Rel*|want|. The zero value asks for the same values.
+// Tolerance bounds the difference of two correct results: |got-want| <= Abs +
+// Rel*|want|. The zero value requires equal values.
 type Tolerance struct{ Rel, Abs float64 }
 
-// Default is the tolerance of an element type: what a short sum in float32,
-// rounded to the type, may be off. Types without fractions have none.
+// Default is the tolerance of an element type: the error of a short sum in float32,
+// rounded to the type. Types without fractions have none.
 func Default(dt tensor.DType) Tolerance {
 	switch dt {
 	case tensor.Float64, tensor.Float32:
@@ -29,7 +29,7 @@ func Default(dt tensor.DType) Tolerance {
 	return Tolerance{}
 }
 
-// Rounded widens a tolerance by a rounding to nearest of either result.
+// Rounded widens a tolerance by one rounding to nearest of either result.
 func (t Tolerance) Rounded(dt tensor.DType) Tolerance {
 	switch dt {
 	case tensor.Float16:
@@ -40,8 +40,8 @@ func (t Tolerance) Rounded(dt tensor.DType) Tolerance {
 	return t
 }
 
-// Allows reports whether got may stand for want. NaN stands for NaN alone, an
-// infinity for itself.
+// Allows reports whether got is within the tolerance of want. NaN equals only NaN, and
+// an infinity only itself.
 func (t Tolerance) Allows(got, want float64) bool {
 	if got == want || math.IsNaN(got) && math.IsNaN(want) {
 		return true
@@ -57,7 +57,7 @@ func (t Tolerance) String() string {
 	return fmt.Sprintf("%.3g + %.3g*|want|", t.Abs, t.Rel)
 }
 
-// Difference says how two tensors differ.
+// Difference describes how two tensors differ.
 type Difference struct {
 	Index                []int64 // of the first wrong element
 	Got, Want            float64 // its values
@@ -65,16 +65,16 @@ type Difference struct {
 	MaxError             float64 // largest |got-want| of wrong elements; +Inf if one is no number
 }
 
-// Compare compares two host tensors of the same type and shape and returns the
-// first and the largest difference beyond the tolerance, nil if there is none.
-// Elements of the same bits are the same. The errors are those of
-// [tensor.Tensor.Compact], for types that cannot be read.
+// Compare compares two host tensors of the same type and shape. It returns the first
+// and the largest difference beyond the tolerance, nil if there is none. Elements with
+// equal bits are equal. The errors are those of [tensor.Tensor.Compact] for types that
+// cannot be read.
 func Compare(got, want *tensor.Tensor, tol Tolerance) (*Difference, error) {
-	g, err := compact(got)
+	g, err := newOperand(got)
 	if err != nil {
 		return nil, err
 	}
-	w, err := compact(want)
+	w, err := newOperand(want)
 	if err != nil || bytes.Equal(g.bits, w.bits) {
 		return nil, err
 	}
@@ -93,31 +93,31 @@ func Compare(got, want *tensor.Tensor, tol Tolerance) (*Difference, error) {
 	return d, nil
 }
 
-// side is one of two tensors, row-major.
-type side struct {
+// operand is one of two compared tensors, in row-major order.
+type operand struct {
 	*tensor.Tensor
 	bits   []byte
 	values []float64
 }
 
-func compact(t *tensor.Tensor) (*side, error) {
+func newOperand(t *tensor.Tensor) (*operand, error) {
 	c, err := t.Compact()
 	if err != nil {
 		return nil, err
 	}
 	bits, err := c.Bytes()
-	return &side{Tensor: c, bits: bits}, err
+	return &operand{Tensor: c, bits: bits}, err
 }
 
-// read fills in the values, which equal tensors do without.
-func (s *side) read() (err error) {
+// read decodes the values. Tensors with equal bits need no values.
+func (s *operand) read() (err error) {
 	s.values, err = s.Float64s()
 	return err
 }
 
-// same reports whether element i may stand for the other's. Integers are told
-// apart by their bits, since float64 does not hold all of them.
-func (s *side) same(want *side, i int, tol Tolerance) bool {
+// same reports whether element i equals the other's within the tolerance. Integers are
+// compared by their bits, because float64 does not represent all of them.
+func (s *operand) same(want *operand, i int, tol Tolerance) bool {
 	size := int(s.DType().Size())
 	if bytes.Equal(s.bits[i*size:(i+1)*size], want.bits[i*size:(i+1)*size]) {
 		return true
@@ -136,7 +136,7 @@ func (d *Difference) add(shape []int64, i int64, got, want float64) {
 	}
 }
 
-// unravel is the index of the i-th element in row-major order.
+// unravel returns the index of the i-th element in row-major order.
 func unravel(i int64, shape []int64) []int64 {
 	index := make([]int64, len(shape))
 	for dim := len(shape) - 1; dim >= 0; dim-- {

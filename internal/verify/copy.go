@@ -10,21 +10,20 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// alignment is what host copies keep of an address: kernels choose their paths
-// by it.
+// alignment is the alignment that host copies keep. Kernels select their code by
+// alignment.
 const alignment = 64
 
-// Copy copies tensors of one device to the host, each with its shape and
-// strides, and returns the copies in the same order; nil stays nil. Only bytes
-// that a tensor reaches, from its first element in memory to its last, are
-// copied, and those that several of them reach are copied once: tensors that
-// shared memory still do. Work queued on streams other than the driver's own
-// must be done. The errors are those of the device's driver.
+// Copy copies tensors of one device to the host, each with its shape and strides, and
+// returns the copies in the same order; nil stays nil. It copies the bytes from a
+// tensor's first element in memory to its last. Tensors that share memory share their
+// copies. Work on streams other than the driver's own must be complete. The errors are
+// those of the device's driver.
 func Copy(devices *device.Devices, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	defer runtime.KeepAlive(tensors)
 	ranges := merge(tensors)
 	for i := range ranges {
-		if err := ranges[i].fetch(devices); err != nil {
+		if err := ranges[i].copyToHost(devices); err != nil {
 			return nil, fmt.Errorf("copy %d bytes from %s to the host: %w", ranges[i].size(), ranges[i].dev, err)
 		}
 	}
@@ -41,18 +40,18 @@ func Copy(devices *device.Devices, tensors []*tensor.Tensor) ([]*tensor.Tensor, 
 	return out, nil
 }
 
-// extent is a range of addresses, [first, end), on a device.
-type extent struct {
+// addressRange is a range of addresses, [first, end), on a device.
+type addressRange struct {
 	dev        tensor.Device
 	first, end uintptr
-	host       *tensor.Storage // its copy, from lead bytes on
+	host       *tensor.Storage // the copy, which starts at byte lead
 	lead       uintptr
 }
 
-func (e *extent) size() int64 { return int64(e.end - e.first) }
+func (e *addressRange) size() int64 { return int64(e.end - e.first) }
 
-// fetch makes the copy.
-func (e *extent) fetch(devices *device.Devices) error {
+// copyToHost copies the range.
+func (e *addressRange) copyToHost(devices *device.Devices) error {
 	drv, err := devices.Driver(e.dev.Type)
 	if err != nil {
 		return err
@@ -68,27 +67,27 @@ func (e *extent) fetch(devices *device.Devices) error {
 	return drv.CopyToHost(bytes[e.lead:], tensor.ForeignStorage(e.first, e.size(), e.dev, nil))
 }
 
-// reach is the range of addresses that the elements of t, which has some, lie in.
-func reach(t *tensor.Tensor) extent {
+// addressRangeOf returns the range of addresses of t's elements. t is not empty.
+func addressRangeOf(t *tensor.Tensor) addressRange {
 	size := t.DType().Size()
 	low, high := int64(0), size
 	for i := range t.Rank() {
 		step := (t.Dim(i) - 1) * t.Stride(i) * size
 		low, high = low+min(step, 0), high+max(step, 0)
 	}
-	return extent{dev: t.Device(), first: t.Ptr() + uintptr(low), end: t.Ptr() + uintptr(high)}
+	return addressRange{dev: t.Device(), first: t.Ptr() + uintptr(low), end: t.Ptr() + uintptr(high)}
 }
 
-// merge returns the ranges of all tensors, those that meet as one, sorted.
-func merge(tensors []*tensor.Tensor) []extent {
-	var all []extent
+// merge returns the ranges of all tensors, sorted. Overlapping ranges become one.
+func merge(tensors []*tensor.Tensor) []addressRange {
+	var all []addressRange
 	for _, t := range tensors {
 		if t != nil && t.Numel() > 0 {
-			all = append(all, reach(t))
+			all = append(all, addressRangeOf(t))
 		}
 	}
-	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.first, b.first) })
-	var out []extent
+	slices.SortFunc(all, func(a, b addressRange) int { return cmp.Compare(a.first, b.first) })
+	var out []addressRange
 	for _, e := range all {
 		if n := len(out); n > 0 && e.first < out[n-1].end {
 			out[n-1].end = max(out[n-1].end, e.end)
@@ -99,8 +98,8 @@ func merge(tensors []*tensor.Tensor) []extent {
 	return out
 }
 
-// view is t in the copy of the range it lies in.
-func view(t *tensor.Tensor, ranges []extent) (*tensor.Tensor, error) {
+// view returns t in the copy of its range.
+func view(t *tensor.Tensor, ranges []addressRange) (*tensor.Tensor, error) {
 	if t.Numel() == 0 {
 		none, err := tensor.HostStorage(0)
 		if err != nil {
@@ -108,8 +107,8 @@ func view(t *tensor.Tensor, ranges []extent) (*tensor.Tensor, error) {
 		}
 		return tensor.View(none, t.DType(), t.Shape(), t.Strides(), 0)
 	}
-	mine := reach(t)
-	i := slices.IndexFunc(ranges, func(e extent) bool { return e.first <= mine.first && mine.end <= e.end })
+	mine := addressRangeOf(t)
+	i := slices.IndexFunc(ranges, func(e addressRange) bool { return e.first <= mine.first && mine.end <= e.end })
 	e := &ranges[i]
 	at := e.host.Ptr() + e.lead + (mine.first - e.first)
 	part := tensor.ForeignStorage(at, mine.size(), tensor.Host(), e.host)

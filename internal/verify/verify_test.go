@@ -138,7 +138,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A large integer that float64 cannot tell from its neighbour is still wrong.
+// A difference of large integers that float64 cannot represent is still wrong.
 func TestCompareIntegersByTheirBits(t *testing.T) {
 	got := must[*tensor.Tensor](t)(tensor.FromInt64([]int64{0, 1<<53 + 1}, 2))
 	want := must[*tensor.Tensor](t)(tensor.FromInt64([]int64{0, 1 << 53}, 2))
@@ -175,7 +175,7 @@ func TestTolerances(t *testing.T) {
 			t.Errorf("%s: %q", dt, tol)
 		}
 	}
-	// Two results that a rounding apart puts on neighbouring values.
+	// Two results on neighbouring values, one rounding apart.
 	for dt, next := range map[tensor.DType]float64{tensor.Float16: 1 + 1.0/1024, tensor.BFloat16: 1 + 1.0/128} {
 		if (verify.Tolerance{}).Allows(next, 1) || !(verify.Tolerance{}).Rounded(dt).Allows(next, 1) {
 			t.Errorf("%s: one rounding is not what Rounded allows", dt)

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/internal/report"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+const benchLong = `Measure an operator over sizes, types and layouts, with the method of aiterctl test
+--performance. The sizes are all combinations of the given ones; without any, a
+sweep from tiny tensors to the layers of models, on the CPU up to 16 Mi elements.
+
+The result is a table, JSON (--json) or CSV (--csv). --html writes a page with charts
+of bandwidth and latency over size, with the bandwidth of a copy as the limit.
+--compare adds the measurements of an earlier --json file; --from takes measurements
+from such a file instead of the device.`
+
+const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
+  aiterctl bench causal_conv1d_fwd --compare before.json --html report.html
+  aiterctl bench causal_conv1d_bwd --batch 8 --dim 2048 --seqlen 512,1024,2048,4096 --dtype bfloat16 --use_silu --csv
+  aiterctl bench causal_conv1d_fwd --from h200.json --html h200.html`
+
+type benchFlags struct {
+	caseFlags
+	timingFlags
+	deviceFlags
+	csv                 bool
+	html, compare, from string
+}
+
+func newBench(a *app) *cobra.Command {
+	f := new(benchFlags)
+	cmd := &cobra.Command{
+		Use:               "bench OP",
+		Short:             "Measure an operator over sizes, types and layouts",
+		Long:              benchLong,
+		Example:           benchExample,
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.opNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.csv && a.json {
+				return usagef("--csv and --json exclude each other")
+			}
+			if err := f.timingFlags.check(); err != nil {
+				return err
+			}
+			return a.benchOp(cmd.Context(), f, args[0])
+		},
+	}
+	fl := cmd.Flags()
+	f.caseFlags.add(fl)
+	f.timingFlags.add(fl)
+	f.deviceFlags.add(fl)
+	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
+	fl.StringVar(&f.html, "html", "", "write a page with charts to a `FILE`")
+	fl.StringVar(&f.compare, "compare", "", "compare with the measurements in an earlier `FILE.json`")
+	fl.StringVar(&f.from, "from", "", "take the measurements from `FILE.json`, written by --json")
+	a.completeCases(cmd)
+	return cmd
+}
+
+// benchOp reads the earlier file first, so that a wrong name fails before a long
+// measurement.
+func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
+	before, err := readMeasurements(f.compare, op)
+	if err != nil {
+		return err
+	}
+	now, err := readMeasurements(f.from, op)
+	if f.from == "" {
+		now, err = a.measure(ctx, f, op)
+	}
+	if err != nil {
+		return err
+	}
+	if f.html != "" {
+		page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before}
+		if err := writeFile(f.html, func(out *os.File) error { return report.WriteHTML(out, page) }); err != nil {
+			return err
+		}
+	}
+	return a.printBench(f, now, before)
+}
+
+// readMeasurements reads the measurements of an operator from a file; nil for no file.
+func readMeasurements(name, op string) (*report.File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	in, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read measurements: %w", err)
+	}
+	defer in.Close()
+	f, err := report.Read(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if f = f.Of(op); len(f.Rows) == 0 {
+		return nil, usagef("%s holds no measurements of %s", name, op)
+	}
+	return f, nil
+}
+
+// sweepLimit is the number of elements up to which the sweep measures the CPU.
+const sweepLimit = 16 << 20
+
+func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
+	usual, err := optests.Usual(op)
+	if err != nil {
+		return nil, err
+	}
+	if f.hasSizes() {
+		return f.expand(op, f.sizeCases(usual), optests.ForTiming)
+	}
+	sweep, err := optests.Sweep(op)
+	if err != nil {
+		return nil, err
+	}
+	var list []optests.Config
+	for _, c := range sweep {
+		list = append(list, optests.Config{Name: "-", Case: c})
+	}
+	return f.expand(op, withoutLarger(sweepLimit, dev, list), optests.ForTiming)
+}
+
+// measure times every case on the device.
+func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *report.File, err error) {
+	if _, err := f.cases(op, tensor.Host()); err != nil {
+		return nil, err // before anything is compiled
+	}
+	b, err := a.openSession(ctx, f.deviceFlags, op)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	cases, err := f.cases(op, b.device)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.startTiming(ctx, f.timingFlags); err != nil {
+		return nil, err
+	}
+	file = &report.File{Device: b.info.Name, CopyGBps: b.copyGBps, Rows: []report.Row{}}
+	for i, c := range cases {
+		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op, c.Case))
+		row, err := b.row(ctx, c.Case)
+		if err != nil {
+			return nil, err
+		}
+		file.Rows = append(file.Rows, row)
+	}
+	return file, nil
+}
+
+func (b *opSession) row(ctx context.Context, c optests.Case) (report.Row, error) {
+	m, err := b.measure(ctx, c)
+	return report.Row{
+		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Layout: c.Layout.String(),
+		Batch: c.Batch, Dim: c.Dim, Seqlen: c.Seqlen, Width: c.Width, SiLU: c.SiLU,
+		MedianUS: m.Median, P20US: m.P20, P80US: m.P80, GBps: m.GBps(), CopyFraction: b.fraction(m),
+	}, err
+}
+
+func (a *app) printBench(f *benchFlags, now, before *report.File) error {
+	switch {
+	case a.json:
+		return a.writeJSON(now)
+	case f.csv:
+		return now.WriteCSV(a.out)
+	}
+	fmt.Fprintf(a.out, "%s; a copy on the device runs at %.1f GB/s, read and write\n", now.Device, now.CopyGBps)
+	changes := report.Changes(now, before)
+	if err := a.table(benchRows(now, before != nil, changes)); err != nil {
+		return err
+	}
+	if before == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes), plural(len(changes), "case"))
+	return err
+}
+
+func benchRows(f *report.File, compared bool, changes []report.Change) [][]string {
+	heading := []string{"TARGET", "DTYPE", "LAYOUT", "BATCH", "DIM", "SEQLEN", "WIDTH", "SILU", "MEDIAN us", "P20 us", "P80 us", "GB/s", "% OF COPY"}
+	if compared {
+		heading = append(heading, "SPEED-UP")
+	}
+	rows := [][]string{heading}
+	for _, r := range f.Rows {
+		row := []string{
+			r.Target, r.DType, r.Layout, fmt.Sprint(r.Batch), fmt.Sprint(r.Dim), fmt.Sprint(r.Seqlen), fmt.Sprint(r.Width), yesNo(r.SiLU),
+			fmt.Sprintf("%.1f", r.MedianUS), fmt.Sprintf("%.1f", r.P20US), fmt.Sprintf("%.1f", r.P80US),
+			fmt.Sprintf("%.1f", r.GBps), fmt.Sprintf("%.1f", 100*r.CopyFraction),
+		}
+		if compared {
+			row = append(row, speedup(r, changes))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// speedup returns the row's change, "-" if the earlier file has no such row.
+func speedup(r report.Row, changes []report.Change) string {
+	for _, c := range changes {
+		if c.Now == r {
+			return fmt.Sprintf("%.2fx", c.Speedup)
+		}
+	}
+	return "-"
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/aiter-go/aiter/internal/toolchain"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// commands prints the compiler runs of a build, or writes them for editors.
+func (b *buildPlan) commands(ctx context.Context, f *buildCommandFlags) error {
+	list, err := b.manager.Commands(ctx, b.requests()...)
+	if err != nil {
+		return err
+	}
+	if f.compileCommands != "" {
+		if err := writeDatabase(f.compileCommands, list); err != nil {
+			return err
+		}
+	}
+	if !f.dryRun {
+		return nil
+	}
+	if b.app.json {
+		return b.app.writeJSON(map[string][]jit.Command{"commands": nonNil(list)})
+	}
+	return b.app.printCommands(list)
+}
+
+// printCommands lists the commands of a build. Without --verbose it leaves out the
+// commands of units in the cache.
+func (a *app) printCommands(list []jit.Command) error {
+	for _, c := range list {
+		if c.Status == jit.Hit && !a.verbose {
+			fmt.Fprintf(a.out, "hit      %s for %s\n", c.Unit(), unitTarget(c.Target, c.Values))
+			continue
+		}
+		verb := "compile "
+		if c.Status == jit.Hit {
+			verb = "hit     "
+		}
+		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
+	}
+	return nil
+}
+
+// databaseEntry is an entry of Clang's JSON compilation database.
+type databaseEntry struct {
+	Directory string   `json:"directory"`
+	File      string   `json:"file"`
+	Arguments []string `json:"arguments"`
+}
+
+func writeDatabase(path string, list []jit.Command) error {
+	entries := []databaseEntry{}
+	for _, c := range list {
+		if c.Pass == toolchain.Device {
+			continue // editors take one command for each file: the host's
+		}
+		entries = append(entries, databaseEntry{c.Directory, c.File, c.Arguments})
+	}
+	data, err := json.MarshalIndent(entries, "", "  ")
+	if err != nil {
+		return fmt.Errorf("compilation database: %w", err)
+	}
+	return writeFile(path, func(f *os.File) error {
+		_, err := f.Write(append(data, '\n'))
+		return err
+	})
+}

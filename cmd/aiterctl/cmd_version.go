@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker for releases (-ldflags "-X main.version=...").
+var version string
+
+// versionInfo identifies this program.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // "" if it was built outside a repository
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			v := thisVersion()
+			if a.json {
+				return a.writeJSON(v)
+			}
+			_, err := fmt.Fprintf(a.out, "aiterctl %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+			return err
+		},
+	}
+}
+
+func thisVersion() versionInfo {
+	v := versionInfo{Version: firstOf(version, "(devel)"), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Version = firstOf(version, info.Main.Version, v.Version)
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/jit/target"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// noDeviceError reports that no device of this machine runs code for a target.
+type noDeviceError struct {
+	target target.Target
+	found  []string // the devices of this machine with their targets
+}
+
+func (e *noDeviceError) Error() string {
+	if len(e.found) == 0 {
+		return fmt.Sprintf("this machine has no %s device that runs %s; aiterctl build needs no device", e.target.Vendor(), e.target)
+	}
+	return fmt.Sprintf("no device of this machine runs %s; its devices are %v", e.target, e.found)
+}
+
+// deviceFlags select the device that runs operators.
+type deviceFlags struct{ arch, device string }
+
+func (f *deviceFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.arch, "arch", "", "target to build for and run on: native, cpu, gfx942, sm_90 (default native)")
+	fl.StringVar(&f.device, "device", "", "device to run on: cpu, cuda:0, rocm:1 (default: the first that runs --arch)")
+}
+
+// deviceRequest is the device and target that the flags request. Zero fields are open.
+type deviceRequest struct {
+	target    target.Target
+	device    tensor.Device
+	preferred []target.Target // a device gets the first that it runs
+}
+
+// deviceRequest reads --arch and --device. Without --arch the device decides, and
+// GPU_ARCHS may prefer one of the targets that it runs.
+func (a *app) deviceRequest(f deviceFlags) (w deviceRequest, err error) {
+	if f.device != "" {
+		if w.device, err = tensor.ParseDevice(f.device); err != nil {
+			return w, err
+		}
+	}
+	if f.arch != "" && f.arch != native {
+		w.target, err = target.Parse(f.arch)
+		w.preferred = []target.Target{w.target}
+		return w, err
+	}
+	for _, item := range settings.ListItems(a.getenv("GPU_ARCHS")) {
+		if item == native {
+			break // the device's own target, which is the default of the registry
+		}
+		t, err := target.Parse(item)
+		if err != nil {
+			return w, fmt.Errorf("GPU_ARCHS: %w", err)
+		}
+		w.preferred = append(w.preferred, t)
+	}
+	return w, nil
+}
+
+// resolve returns the device, and the target to report until a module has been built.
+func (w deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tensor.Device, target.Target, error) {
+	switch {
+	case w.device != tensor.Device{}:
+		return w.resolveDevice(devs)
+	case !w.target.IsZero():
+		dev, err := firstDevice(devs, w.target)
+		return dev, w.target, err
+	}
+	here, err := nativeTargets(ctx, devs)
+	if err != nil {
+		return tensor.Device{}, target.Target{}, err
+	}
+	dev, err := firstDevice(devs, here[0])
+	return dev, here[0], err
+}
+
+// resolveDevice resolves a request with --device.
+func (w deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, target.Target, error) {
+	on, err := devs.Target(w.device)
+	if err != nil {
+		return w.device, on, err
+	}
+	if w.target.IsZero() {
+		t, err := withoutFeatures(on)
+		return w.device, t, err
+	}
+	if !w.target.Runs(on) {
+		return w.device, on, &noDeviceError{w.target, []string{fmt.Sprintf("%s (%s)", w.device, on)}}
+	}
+	return w.device, w.target, nil
+}
+
+// firstDevice returns the first device that runs code for t.
+func firstDevice(devs *device.Devices, t target.Target) (tensor.Device, error) {
+	missing := &noDeviceError{target: t}
+	kind := map[target.Vendor]tensor.DeviceType{target.CPU: tensor.CPU, target.HIP: tensor.ROCM, target.CUDA: tensor.CUDA}[t.Vendor()]
+	drv, err := devs.Driver(kind)
+	if err != nil {
+		return tensor.Device{}, fmt.Errorf("%w: %w", missing, err)
+	}
+	for i := range drv.Count() {
+		info, err := drv.Info(i)
+		if err != nil {
+			return tensor.Device{}, err
+		}
+		dev := tensor.Device{Type: kind, ID: int32(i)}
+		if t.Runs(info.Target) {
+			return dev, nil
+		}
+		missing.found = append(missing.found, fmt.Sprintf("%s (%s)", dev, info.Target))
+	}
+	return tensor.Device{}, missing
+}
+
+// newTransfer returns the copies between host and device; nil for the host, which
+// needs none.
+func newTransfer(devs *device.Devices, dev tensor.Device) optests.Device {
+	if dev.IsHost() {
+		return nil
+	}
+	return transfer{devs, dev}
+}
+
+type transfer struct {
+	devs *device.Devices
+	dev  tensor.Device
+}
+
+var _ optests.Device = transfer{}
+
+// ToDevice implements [optests.Device].
+func (m transfer) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
+	return m.devs.ToDevice(t, m.dev)
+}
+
+// ToHost implements [optests.Device].
+func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return m.devs.ToHost(t) }
+
+// Free implements [optests.Device].
+func (m transfer) Free(t *tensor.Tensor) error { return m.devs.Free(t) }

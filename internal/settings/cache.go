@@ -1,0 +1,209 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/internal/cache"
+)
+
+// CacheOptions of [OpenCache].
+type CacheOptions struct {
+	Dir    string              // see [CacheDir]
+	Path   []string            // read-only caches
+	Limits cache.Limits        // not filled from the environment
+	Trust  bool                // use folders that other users can change
+	Faulty func(cache.Fault)   // receives damage that is found; may be nil
+	Getenv func(string) string // required
+	Build  bool                // the caller may store something: fall back to another folder if Dir cannot be written
+}
+
+// OpenCache opens the kernel cache and the read-only caches of Path. It warns of a
+// read-only cache that does not exist and continues without it. It refuses one that
+// other users can write to.
+//
+// With Build, a cache that cannot be written is replaced by a private folder below
+// the folder for temporary files, with one warning. If that folder cannot be
+// written either, and there is a cache to read, OpenCache returns a cache in which
+// only storing fails.
+func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
+	readOnly, err := o.openReadOnly(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := o.open(ctx)
+	if o.Build && err == nil {
+		err = store.Writable()
+	}
+	if o.Build && unusable(err) {
+		store, err = o.openFallback(ctx, err, len(readOnly) > 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	store.AddReadOnly(readOnly...)
+	return store, nil
+}
+
+// Folder returns the folder of the cache that [OpenCache] opens with Build, and
+// creates nothing. If no folder can be written it returns the requested one. The
+// error is an *EnvironmentError if none is requested.
+func (o CacheOptions) Folder(ctx context.Context) (string, error) {
+	dir, err := CacheDir(o.Dir, o.Getenv)
+	bad := err
+	if err == nil {
+		bad = cache.Probe(dir, o.cache(ctx))
+	}
+	if tmp := o.temporaryDir(); unusable(bad) && o.checkTMPDIR() == nil && cache.Probe(tmp, cache.Options{}) == nil {
+		return tmp, nil
+	}
+	return dir, err
+}
+
+func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
+	dir, err := CacheDir(o.Dir, o.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	store, err := cache.Open(dir, o.cache(ctx))
+	if err != nil && !o.Build && unusable(err) {
+		if readOnly, bad := cache.OpenReadOnly(dir, o.cache(ctx)); bad == nil {
+			return readOnly, nil
+		}
+	}
+	return store, err
+}
+
+// openReadOnly opens the read-only caches of Path.
+func (o CacheOptions) openReadOnly(ctx context.Context) ([]*cache.Dir, error) {
+	var list []*cache.Dir
+	for _, dir := range o.Path {
+		d, err := cache.OpenReadOnly(dir, o.cache(ctx))
+		var none *cache.ReadOnlyError
+		switch {
+		case errors.As(err, &none):
+			zerolog.Ctx(ctx).Warn().Str("folder", dir).Err(err).Msg("a read-only cache of AITER_JIT_PATH is not used")
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, d)
+		}
+	}
+	return list, nil
+}
+
+// unusable reports whether the error means that this user cannot store anything in
+// the folder.
+func unusable(err error) bool {
+	var none *EnvironmentError
+	var foreign *cache.UntrustedError
+	if errors.As(err, &none) || errors.As(err, &foreign) && foreign.RootOnly() {
+		return true
+	}
+	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || cannotExist(err)
+}
+
+// cannotExist reports whether a folder does not exist and its parents cannot be
+// created, as with the home /dev/null of service users. A file in the place of the
+// folder is a mistake that the user has to see.
+func cannotExist(err error) bool {
+	var access *cache.AccessError
+	if !errors.As(err, &access) || !isAny(err, syscall.ENOTDIR, syscall.ENOENT, syscall.ENAMETOOLONG) {
+		return false
+	}
+	_, err = os.Lstat(access.Path)
+	return err != nil
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
+}
+
+// openFallback opens a private temporary folder above the cache that cannot be
+// written. If that fails too, and there is a cache to read, it returns a cache that
+// stores nothing.
+func (o CacheOptions) openFallback(ctx context.Context, cause error, readOnly bool) (*cache.Dir, error) {
+	dir, below := o.openUnwritable(ctx)
+	store, err := o.openTemporary(ctx)
+	switch {
+	case err == nil:
+		zerolog.Ctx(ctx).Warn().Str("folder", store.Path()).AnErr("cause", cause).
+			Msg("the kernel cache cannot be written: builds go to a temporary folder; set AITER_JIT_DIR to a permanent folder, and AITER_JIT_PATH to read-only caches")
+	case readOnly || len(below) > 0:
+		cause = errors.Join(cause, err)
+		store = cache.Unwritable(dir, cause, o.cache(ctx))
+		zerolog.Ctx(ctx).Debug().Err(cause).Msg("no folder can be written: kernels are read from the read-only caches, and nothing can be built")
+	default:
+		return nil, errors.Join(cause, err)
+	}
+	store.AddReadOnly(below...)
+	return store, nil
+}
+
+// openUnwritable returns the folder of the cache that cannot be written, and opens
+// that cache read-only if it can be read.
+func (o CacheOptions) openUnwritable(ctx context.Context) (dir string, below []*cache.Dir) {
+	dir, err := CacheDir(o.Dir, o.Getenv)
+	if err != nil {
+		return o.temporaryDir(), nil
+	}
+	if d, err := cache.OpenReadOnly(dir, o.cache(ctx)); err == nil {
+		below = append(below, d)
+	}
+	return dir, below
+}
+
+// temporaryDir is the folder that replaces a cache that cannot be written.
+func (o CacheOptions) temporaryDir() string {
+	return filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
+}
+
+// checkTMPDIR returns an error if the folder for temporary files does not exist.
+// Creating it would hide a mistake that makes other programs fail.
+func (o CacheOptions) checkTMPDIR() error {
+	dir := o.Getenv("TMPDIR")
+	if _, err := os.Stat(dir); dir != "" && errors.Is(err, fs.ErrNotExist) {
+		return &EnvironmentError{"TMPDIR", dir, errNoFolder}
+	}
+	return nil
+}
+
+var errNoFolder = errors.New("no such folder; create it, or unset TMPDIR")
+
+func (o CacheOptions) openTemporary(ctx context.Context) (*cache.Dir, error) {
+	if err := o.checkTMPDIR(); err != nil {
+		return nil, err
+	}
+	dir := o.temporaryDir()
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // another user created it
+		return nil, &cache.AccessError{Path: dir, Op: "use", Err: syscall.ENOTDIR}
+	}
+	// All users know the name, and any of them may create the folder first. Trust in
+	// the requested cache does not extend to this folder.
+	own := o.cache(ctx)
+	own.TrustForeign = false
+	store, err := cache.Open(dir, own)
+	if err == nil {
+		err = store.Writable()
+	}
+	return store, err
+}
+
+// cache returns the options of one cache folder.
+func (o CacheOptions) cache(ctx context.Context) cache.Options {
+	log := zerolog.Ctx(ctx)
+	return cache.Options{TrustForeign: o.Trust, Limits: o.Limits, Faulty: func(f cache.Fault) {
+		log.Warn().Str("path", f.Path).Str("reason", f.Reason).Msg("quarantine")
+		if o.Faulty != nil {
+			o.Faulty(f)
+		}
+	}}
+}

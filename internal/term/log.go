@@ -1,0 +1,64 @@
+package term
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// LogWriter returns a writer of log lines to the terminal. The terminal would escape
+// the color codes, so colored lines bypass the escaping, and LogWriter escapes the
+// parts that zerolog does not quote.
+func (t *Terminal) LogWriter(colored bool) zerolog.ConsoleWriter {
+	var out io.Writer = t
+	if colored {
+		out = rawWriter{t}
+	}
+	return zerolog.ConsoleWriter{Out: out, NoColor: !colored, TimeFormat: time.TimeOnly, FormatPrepare: escapeEvent}
+}
+
+// rawWriter writes text to a terminal without escaping it.
+type rawWriter struct{ *Terminal }
+
+// Write implements io.Writer.
+func (w rawWriter) Write(p []byte) (int, error) {
+	if err := w.writeRaw(p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// escapeEvent escapes control characters in a log event: in the names of fields, the
+// message, lists and objects. zerolog itself quotes fields that are strings.
+func escapeEvent(event map[string]any) error {
+	for _, name := range slices.Collect(maps.Keys(event)) {
+		value := event[name]
+		if _, quoted := value.(string); !quoted || name == zerolog.MessageFieldName {
+			value = escapeValue(value)
+		}
+		delete(event, name)
+		event[EscapeLine(name)] = value
+	}
+	return nil
+}
+
+func escapeValue(value any) any {
+	switch v := value.(type) {
+	case string:
+		return EscapeLine(v)
+	case []any:
+		for i := range v {
+			v[i] = escapeValue(v[i])
+		}
+	case map[string]any:
+		for _, name := range slices.Collect(maps.Keys(v)) {
+			inner := v[name]
+			delete(v, name)
+			v[EscapeLine(name)] = escapeValue(inner)
+		}
+	}
+	return value
+}
