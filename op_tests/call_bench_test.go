@@ -33,13 +33,13 @@ const launchSource = `#include <aiter/ffi.h>
 #include <aiter/gpu.h>
 namespace aiter {
 __global__ void empty_kernel() {}
-static Status launch(TensorView x, int64_t n) {
-  const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  for (int64_t i = 0; i < n; i++) empty_kernel<<<1, 64, 0, stream>>>();
-  return check_launch("empty_kernel");
+static Status launch_many(TensorView x, int64_t n) {
+  const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "launch"};
+  for (int64_t i = 0; i < n; i++) AITER_TRY(launch(stream, empty_kernel, {1, 64}));
+  return Status();
 }
 }
-AITER_EXPORT(launch, launch, arg("x"), arg("n"))
+AITER_EXPORT(launch, launch_many, arg("x"), arg("n"))
 `
 
 // BenchmarkCall measures the host's time for calling an operator on a GPU and, in turn, for

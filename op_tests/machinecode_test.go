@@ -34,56 +34,56 @@ var limits = []limit{
 	{".", "no scratch memory", func(r codeobject.Report) bool { return r.Scratch == 0 && r.All.Scratch == 0 }},
 	{".", "no spilled registers", func(r codeobject.Report) bool { return r.VGPRSpills == 0 && r.SGPRSpills == 0 }},
 	{".", "at least 2 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 2 }},
-	{`fwd::.*(_plain_|_first_|Everything)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
-	{`causal_conv1d_groups_kernel`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
-	{`fwd::causal_conv1d_fwd_first_kernel<.*, \d, false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`fwd::.*(_vectorized_|_channel_first_|NoMask)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
+	{`causal_conv1d_multirow_kernel`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
+	{`fwd::causal_conv1d_fwd_channel_first_kernel<.*, \d, false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
 	}},
-	{`fwd::causal_conv1d_fwd_last_kernel<.*, 4, 8, .*Everything`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`fwd::causal_conv1d_fwd_channel_last_kernel<.*, 4, 8, .*NoMask`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
 	}},
-	{`fwd::causal_conv1d_fwd_plain_rows_kernel`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 2 && r.All.WideStores >= 2
 	}},
 	// 8 positions and the 3 or 2 before them; weights and biases.
-	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 13 && r.All.WideStores >= 8
 	}},
-	{`fwd::causal_conv1d_fwd_plain_strip_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 16 && r.All.WideStores >= 8
 	}},
 	// An MI300X has about 38 instructions an element at its memory's limit; of a thread's elements there are 16, 64 and 32.
-	{`fwd::causal_conv1d_fwd_plain_rows_kernel<aiter::(bf16_t|half_t), .*PlainFilter`, "at most 20 vector instructions an element",
+	{`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*VectorizedFilter`, "at most 20 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 16*20 }},
-	{`fwd::causal_conv1d_fwd_plain_rows_kernel<aiter::(bf16_t|half_t), .*WideFilter`, "at most 24 vector instructions an element",
+	{`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*WideFilter`, "at most 24 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 16*24 }},
-	{`fwd::causal_conv1d_fwd_plain_strip_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
+	{`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 64*20 }},
-	{`fwd::causal_conv1d_fwd_first_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 38 vector instructions an element",
+	{`fwd::causal_conv1d_fwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 38 vector instructions an element",
 		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
 	// x, three of state, weights and a bias; out and three of state, and the zeros of padding.
 	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
 	}},
 	// In float16 and float32 a thread's values take more registers than in bfloat16.
-	{`bwd::causal_conv1d_bwd_columns_kernel<.*, 2, 4, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	{`bwd::causal_conv1d_bwd_columns_kernel<.*, 8, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
-	{`bwd::causal_conv1d_bwd_columns_kernel<.*, 4, 4, false, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
-	{`bwd::causal_conv1d_bwd_columns_kernel<aiter::bf16_t, [34], 4, false, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	{`bwd::causal_conv1d_bwd_columns_kernel<(aiter::(bf16_t|half_t), 2, 4|.*, 4, 1), `, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
-	{`bwd::causal_conv1d_bwd_columns_kernel<aiter::(bf16_t|half_t), 8, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	// Rows: 0 whole ones, 1 the others, 2 those with sequence numbers.
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, (4, .*1|8, .*0)>`, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, 4, .*2>`, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "16-byte loads and stores", func(r codeobject.Report) bool {
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 2, 4, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 4, false, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::bf16_t, [34], 4, false, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<(aiter::(bf16_t|half_t), 2, 4|.*, 4, 1), `, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 8, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	// The last argument is the RowKind: 0 kWhole, 1 kRagged, 2 kSeqIdx.
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, (4, .*1|8, .*0)>`, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, 4, .*2>`, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.Loop.WideLoads >= 2 && r.Loop.WideStores >= 1
 	}},
-	{`bwd::causal_conv1d_bwd_rows_kernel<.*, [234], .*0>`, "nothing of the loop through the local data share, its crossbar neither", func(r codeobject.Report) bool {
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "nothing of the loop through the local data share, its crossbar neither", func(r codeobject.Report) bool {
 		return r.Loop.LDS == 0
 	}},
 	// 8 elements of a lane; at its memory's limit an MI300X has time for half as many again as forward.
-	{`bwd::causal_conv1d_bwd_rows_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions an element",
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions an element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
 }
 

@@ -202,14 +202,13 @@ struct AiterCall {
 };
 static_assert(sizeof(AiterCall) == 64, "internal/ffi has the same layout");
 
-// A process may hold several copies of this library, or libtvm_ffi as well. Then
-// modules are bound to the first one, and its threads' state is what counts: the
-// dynamic linker puts its functions here. Volatile, or the compiler would not ask.
+// A process may hold several copies of this library, or libtvm_ffi as well. Modules are then bound to the first one, and its
+// threads' state counts: the dynamic linker puts its functions here. Volatile prevents direct calls.
 static int (*volatile env_set_stream)(int32_t, int32_t, void*, void**) = TVMFFIEnvSetStream;
 static void (*volatile error_move_from_raised)(void**) = TVMFFIErrorMoveFromRaised;
 
-// aiter_ffi_call sets the stream, calls, puts the stream back and takes the
-// error, all on the thread it is called on. Returns what the operator returned.
+// aiter_ffi_call sets the stream, calls, restores the stream and takes the error, all on the calling thread. It returns what
+// the operator returned.
 AITER_API int32_t aiter_ffi_call(AiterCall* c) {
   c->result = Any{};
   c->error = nullptr;

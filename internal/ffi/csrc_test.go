@@ -185,6 +185,29 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// The checks of a call's tensors take a bounded number of them.
+func TestNumberOfTensors(t *testing.T) {
+	b := open(t)
+	x := zeros(t, tensor.Float32, 2)
+	for n, want := range map[int]string{0: "", 1: "", 16: "", 17: "more than 16 tensors", 1000: "more than 16 tensors"} {
+		err := b.call(t, b.echo, ffi.Stream{}, "crowd", x, n)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d tensors: got %v, want %q", n, err, want)
+		}
+	}
+}
+
+// Elements of a type that no operator computes with have their own size: an overlap shows wherever it lies in an element.
+func TestOverlapOfWideElements(t *testing.T) {
+	b := open(t)
+	for distance, want := range map[int]bool{4: true, 8: true, 12: true, 15: true, 16: false, 24: false} {
+		err := b.call(t, b.echo, ffi.Stream{}, "wide", distance)
+		if got := err != nil && strings.Contains(err.Error(), "must not overlap"); got != want || (err != nil) != want {
+			t.Errorf("%d bytes apart: got %v, want an overlap: %v", distance, err, want)
+		}
+	}
+}
+
 // A shape without strides, whose row-major strides may not fit in 64 bits.
 func TestPackedLayout(t *testing.T) {
 	b := open(t)

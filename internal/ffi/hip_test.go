@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/testenv"
@@ -46,4 +47,82 @@ func TestHIPWithoutItsHeaders(t *testing.T) {
 		t.Error("the host's object differs from that with HIP's headers")
 	}
 	passOf(t, "--offload-arch=gfx90a", "--cuda-device-only", "-nogpuinc", "-DDOWN", "-Wall", "-Wextra")
+}
+
+// A launch returns its own error: not one that another library has left behind, which stays for that library.
+func TestLaunchErrors(t *testing.T) {
+	include := filepath.Join(testenv.Root(t), "csrc", "include")
+	source, program := filepath.Join("testdata", "launch_error.hip"), filepath.Join(t.TempDir(), "launch_error")
+	for _, file := range []string{source, filepath.Join(include, "aiter", "gpu", "launch.h")} {
+		if _, err := os.ReadFile(file); err != nil { // also tells `go test` what a cached result depends on
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-std=c++17", "-nogpuinc", "-nogpulib", "--cuda-host-only", "--offload-arch=gfx90a", "-I" + include, "-c", source, "-o", program + ".o"}
+	if out, err := exec.Command(testenv.Tool(t, "hipcc"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("hipcc %q: %v\n%s", args, err, out)
+	}
+	if out, err := exec.Command("c++", program+".o", "-o", program).CombinedOutput(); err != nil {
+		t.Fatalf("link: %v\n%s", err, out)
+	}
+	out, err := exec.Command(program).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const want = `0 0: ok, last error 0
+0 98: ok, last error 98
+98 0: launch of operator failed: error 98, last error 0
+98 719: launch of operator failed: error 98, last error 0
+`
+	if string(out) != want {
+		t.Errorf("got:\n%swant:\n%s", out, want)
+	}
+}
+
+// compileGPU runs a compiler on a file of testdata and returns the path of its output, and what it printed if it failed.
+func compileGPU(t *testing.T, tool, file string, flags ...string) (output, failure string) {
+	t.Helper()
+	source := filepath.Join("testdata", file)
+	headers, err := filepath.Glob(filepath.Join(testenv.Root(t), "csrc", "include", "aiter", "gpu", "*.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range append(headers, source) {
+		if _, err := os.ReadFile(read); err != nil { // also tells `go test` what a cached result depends on
+			t.Fatal(err)
+		}
+	}
+	output = filepath.Join(t.TempDir(), "output")
+	args := append([]string{"-std=c++17", "-O3", "-I" + filepath.Join(testenv.Root(t), "csrc", "include"), source, "-o", output}, flags...)
+	if text, err := exec.Command(testenv.Tool(t, tool), args...).CombinedOutput(); err != nil {
+		return output, string(text)
+	}
+	return output, ""
+}
+
+// reload_kernarg reads the kernel's arguments from memory, so it takes a kernel's parameter and nothing else.
+func TestReloadOfACopy(t *testing.T) {
+	flags := []string{"-nogpuinc", "-nogpulib", "--offload-arch=gfx90a", "--cuda-device-only", "-c"}
+	if _, failure := compileGPU(t, "hipcc", "reload_kernarg.hip", flags...); failure != "" {
+		t.Errorf("a parameter: %s", failure)
+	}
+	if _, failure := compileGPU(t, "hipcc", "reload_kernarg.hip", append(flags, "-DCOPY")...); !strings.Contains(failure, "no matching function for call to 'reload_kernarg'") {
+		t.Errorf("a copy: want an error, got %q", failure)
+	}
+}
+
+// No compiler may move a read-only load in front of the wait for the previous grid, which may have written its memory.
+func TestReadOnlyLoadBehindTheWait(t *testing.T) {
+	output, failure := compileGPU(t, "nvcc", "readonly_load.cu", "-arch=sm_90", "-ptx")
+	if failure != "" {
+		t.Fatal(failure)
+	}
+	text, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, load := bytes.Index(text, []byte("griddepcontrol.wait")), bytes.Index(text, []byte("ld.global.nc"))
+	if wait < 0 || load < wait {
+		t.Errorf("the wait is at %d, the load at %d of\n%s", wait, load, text)
+	}
 }

@@ -1,5 +1,4 @@
-// Checks that entry points make on their tensors. Each error names the argument,
-// what was expected and what came.
+// Checks of an entry point's tensors. Each error names the argument, the expected and the actual value.
 #pragma once
 
 #include "dispatch.h"
@@ -7,8 +6,7 @@
 
 namespace aiter {
 
-// check_layout: sizes and strides describe memory that can exist, and element 0
-// lies where its type may lie.
+// check_layout checks that sizes and strides describe memory that can exist, and that element 0 is aligned to its type.
 inline Status check_layout(const TensorView& t) {
   if (t.rank() < 0 || t.rank() > 8) return value_error("argument '%s': expected rank 0 to 8, got %d", t.name(), t.rank());
   bool negative = false, empty = false;
@@ -29,7 +27,7 @@ inline Status check_layout(const TensorView& t) {
                        static_cast<long long>(t.stride(far)), far);
   if (!t.data()) return value_error("argument '%s': data is null but shape is %s", t.name(), shape_text(t).data);
   const int64_t size = dtype_size(t.dtype());
-  if (reinterpret_cast<uintptr_t>(t.data()) & uintptr_t(size - 1))
+  if (size > 0 && (reinterpret_cast<uintptr_t>(t.data()) & uintptr_t(size - 1)))
     return value_error("argument '%s': data is not aligned to its %d-byte elements", t.name(), int(size));
   return Status();
 }
@@ -40,7 +38,7 @@ inline Status check_float(const TensorView& t) {
   return type_error("argument '%s': expected dtype float32, float16 or bfloat16, got %s", t.name(), dtype_text(t).data);
 }
 
-// check_held is check_float of the tensor whose element type chooses the code.
+// check_held is check_float of the tensor whose element type selects the code.
 inline Status check_held(const TensorView& t) {
   AITER_TRY(check_float(t));
   return holds(t.dtype()) ? Status() : not_held(t);
@@ -86,8 +84,8 @@ inline Status check_device(const TensorView& t, const TensorView& like) {
                      device_text(a).data);
 }
 
-// Tensors gathers a call's tensors for the checks that concern all of them: those that
-// check_layout has passed, which outlive it.
+// Tensors collects a call's tensors, at most kMost, for the checks that concern all of them. check_layout has passed the
+// tensors, and they outlive it.
 class Tensors {
  public:
   void output(TensorView&&) = delete;
@@ -99,8 +97,10 @@ class Tensors {
   void output(const Optional<TensorView>& t) { if (t) output(*t); }
   void input(const Optional<TensorView>& t) { if (t) input(*t); }
 
-  // check: one device, and no output shares memory with anything else.
+  // check checks that all tensors are on one device, and that no output shares memory with another tensor.
   Status check() const {
+    if (full_) return runtime_error("the operator has more than %d tensors: raise Tensors::kMost in aiter/check.h", kMost);
+    if (n_ == 0) return Status();
     AITER_TRY(check_module_device(*all_[0].t));
     for (int i = 1; i < n_; i++) AITER_TRY(check_device(*all_[i].t, *all_[0].t));
     for (int i = 0; i < n_; i++)
@@ -119,7 +119,11 @@ class Tensors {
   };
 
   void add(const TensorView& t, bool written) {
-    const int64_t size = dtype_size(t.dtype());
+    if (n_ == kMost) {
+      full_ = true;
+      return;
+    }
+    const int64_t size = t.element_size();
     all_[n_++] = {&t, size, byte_range(t, size), written};
   }
 
@@ -139,6 +143,7 @@ class Tensors {
 
   Tensor all_[kMost];
   int n_ = 0;
+  bool full_ = false;
 };
 
 }  // namespace aiter

@@ -14,7 +14,7 @@
 
 namespace aiter {
 
-// Lanes are the numbers 0 to n-1: MakeLanes<n>.
+// Lanes is the numbers 0 to n-1: MakeLanes<n>.
 template <int... i> struct Lanes {};
 template <int n, int... i> struct LanesTo : LanesTo<n - 1, n - 1, i...> {};
 template <int... i> struct LanesTo<0, i...> { typedef Lanes<i...> type; };

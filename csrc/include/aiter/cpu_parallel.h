@@ -1,12 +1,10 @@
-// Work shared out among threads. A process has one pool for each loaded module;
-// its threads start when first needed, sleep in between, and never take a signal.
+// Work for several threads. A process has one pool for each loaded module. Its threads start when first needed, sleep in between,
+// and take no signals.
 //
-// No more threads run at once than settings() allows, or than there are callers:
-// each caller works on its own job, and idle threads join whichever job has the
-// fewest, while processors are left. No call allocates, but the first in a process.
-// Idle threads do not spin; a caller that is done looks out for its helpers for a moment
-// before it sleeps. After fork the child makes a pool of its own when it needs one. The
-// module must not be unloaded (-z nodelete), since threads sleep in its code.
+// No more threads run at once than settings() allows, unless there are more callers: each caller works on its own job, and idle
+// threads join the job with the fewest, while processors are free. Only the first call in a process allocates memory. Idle
+// threads do not spin; a caller that is done polls for its helpers briefly before it sleeps. After fork the child makes its
+// own pool when it needs one. The module must not be unloaded (-z nodelete), since threads sleep in its code.
 #pragma once
 
 #include <signal.h>
@@ -16,8 +14,8 @@
 
 namespace aiter::cpu {
 
-// FloatMode is how a thread rounds and whether it flushes subnormals: a job's
-// helpers do as its caller does, so that results do not depend on who computes.
+// FloatMode is a thread's rounding mode and its flushing of subnormals. A job's helpers take its caller's, so that results do
+// not depend on the thread.
 class FloatMode {
  public:
 #if defined(__x86_64__)
@@ -47,10 +45,10 @@ struct Job {
   const void* context;
   int64_t parts, next;  // next is claimed atomically
   FloatMode mode;
-  int helpers;  // threads of the pool that are in it; written under the lock, atomically
+  int helpers;  // threads of the pool in the job; written under the lock, atomically
   Job* after;
 
-  // helped: no thread is in it any more, and what they wrote is seen.
+  // helped reports whether all helpers have left; their writes are then visible.
   bool helped() const { return __atomic_load_n(&helpers, __ATOMIC_ACQUIRE) == 0; }
   bool pending() const { return __atomic_load_n(&next, __ATOMIC_RELAXED) < parts; }
   void work() {
@@ -64,7 +62,7 @@ struct Job {
 
 class Pool {
  public:
-  // of_process is null when there is no memory for one.
+  // of_process returns the process's pool, null without memory for one.
   static Pool* of_process();
 
   // run does all parts of the job before it returns.
@@ -74,7 +72,7 @@ class Pool {
     job->after = jobs_, jobs_ = job;
     const int awake = invite(job->parts - 1);
     pthread_mutex_unlock(&lock_);
-    for (int i = 0; i < awake; i++) pthread_cond_signal(&wake_);  // whom the lock would only stop again
+    for (int i = 0; i < awake; i++) pthread_cond_signal(&wake_);  // outside of the lock, which would stop them again
     job->work();
     pthread_mutex_lock(&lock_);
     running_--;
@@ -90,7 +88,7 @@ class Pool {
     return nullptr;
   }
 
-  // soon waits a moment for the helpers' last parts: less than it takes to be woken.
+  // soon polls for the helpers' last parts for less time than a wake-up takes.
   static bool soon(const Job* job) {
     timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -118,10 +116,10 @@ class Pool {
     pthread_mutex_unlock(&lock_);
   }
 
-  // serve is the life of a thread.
+  // serve is a thread's loop.
   void serve() {
     Processors mask = {};
-    if (mask.of_process()) mask.apply();  // whatever thread it was started by
+    if (mask.of_process()) mask.apply();  // not the mask of the thread that started it
     pthread_mutex_lock(&lock_);
     for (;;) {
       Job* job = running_ < limit_ ? neediest() : nullptr;
@@ -146,7 +144,7 @@ class Pool {
     if (__atomic_sub_fetch(&job->helpers, 1, __ATOMIC_RELEASE) == 0) pthread_cond_broadcast(&done_);  // the job may be gone
   }
 
-  // invite starts up to n threads, while processors are left, and returns how many to wake.
+  // invite starts up to n threads, while processors are free, and returns how many to wake.
   int invite(int64_t n) {
     const int64_t free = limit_ - running_;
     if (n > free) n = free;
@@ -155,8 +153,8 @@ class Pool {
     return awake;
   }
 
-  // start makes a thread that takes no signals but those of its own faults: a Go
-  // program's handlers are not for threads that Go does not know.
+  // start makes a thread that takes no signals except its own faults: a Go program's handlers must not run on threads that Go
+  // does not know.
   bool start() {
     sigset_t all, before;
     sigfillset(&all);
@@ -174,7 +172,7 @@ class Pool {
     return made;
   }
 
-  // neediest is the job with work left that the fewest threads are in.
+  // neediest returns the job with parts left and the fewest threads.
   Job* neediest() const {
     Job* found = nullptr;
     for (Job* j = jobs_; j; j = j->after)
@@ -205,7 +203,7 @@ inline Pool* Pool::of_process() {
   const pid_t self = getpid();
   Pool* p = __atomic_load_n(&current_pool, __ATOMIC_ACQUIRE);
   if (p && p->process_ == self) return p;
-  // None yet, or that of the parent, whose threads and locks stayed behind: it is left alone.
+  // None yet, or the parent's, whose threads and locks do not exist here: it is left alone.
   Pool* fresh = static_cast<Pool*>(calloc(1, sizeof(Pool)));
   if (!fresh) return nullptr;
   fresh->process_ = self, fresh->limit_ = settings().threads;
@@ -216,15 +214,14 @@ inline Pool* Pool::of_process() {
   return p;
 }
 
-// drain ends a run of stores that went past the caches.
+// drain ends a series of stores that bypass the caches.
 inline void drain() {
 #if defined(__x86_64__)
   asm volatile("sfence" : : : "memory");
 #endif
 }
 
-// parallel calls f(0) to f(parts-1), in any order, on several threads at once;
-// what it wrote is seen when parallel returns.
+// parallel calls f(0) to f(parts-1), in any order, on several threads at once. Their writes are visible when it returns.
 template <class F> void parallel(int64_t parts, const F& f) {
   Pool* pool = parts > 1 && settings().threads > 1 ? Pool::of_process() : nullptr;
   if (!pool) {

@@ -1,10 +1,9 @@
-// What the CPU kernels may use of the machine: the instruction set and the
-// number of threads. Read once a process, at the first call.
+// The instruction set and the number of threads of the CPU kernels. Read once a process, at the first call.
 //
-//   AITER_CPU_ISA      scalar, avx2, avx512, avx512_bf16 or neon: not the best that the
-//                      processor has, but this
-//   AITER_NUM_THREADS  1 to 1024: not one for each processor that the process may
-//                      run on (its affinity mask and the quota of its cgroups)
+//   AITER_CPU_ISA      scalar, avx2, avx512, avx512_bf16 or neon; default: the best that the
+//                      processor has
+//   AITER_NUM_THREADS  1 to 1024; default: one for each processor that the process may run on
+//                      (its affinity mask and the quota of its cgroups)
 #pragma once
 
 #include <pthread.h>
@@ -17,8 +16,8 @@
 
 namespace aiter::cpu {
 
-// Level is an instruction set that kernels are compiled for; later ones are better.
-// kAvx512Bf16 is the code of kAvx512, in which the processor rounds to bf16.
+// Level is an instruction set that kernels are compiled for, in ascending order. kAvx512Bf16 is the code of kAvx512 with the
+// processor's own rounding to bf16.
 enum Level : int { kScalar, kNeon, kAvx2, kAvx512, kAvx512Bf16, kLevels };
 
 constexpr int kMostThreads = 1024;
@@ -28,7 +27,7 @@ inline const char* level_name(int level) {
   return names[level];
 }
 
-// has says whether this build has code for the level and the processor runs it.
+// has reports whether this build has code for the level and the processor runs it.
 inline bool has(int level) {
 #if defined(__x86_64__)
   if (level == kAvx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -42,14 +41,14 @@ inline bool has(int level) {
   return level == kScalar;
 }
 
-// Settings are the answers, or what is wrong with the environment.
+// Settings is the settings, or what is wrong with the environment.
 struct Settings {
   int level, threads;
   Text wrong;  // empty: nothing
 };
 
-// quota is the least limit, in processors, that the cgroups from path upwards
-// have; 0 for none. Version 2 has both numbers in one file, version 1 in two.
+// Quota is the lowest limit, in processors, of the cgroups from a path upwards; 0: none. Version 2 has both numbers in one
+// file, version 1 in two.
 class Quota {
  public:
   static int read() {
@@ -99,7 +98,7 @@ class Quota {
     return numbers("%s%s/cpu.cfs_period_us", root, path, &period, &none) == 1 ? processors(max, period) : 0;
   }
 
-  // numbers reads up to two; "max" is none.
+  // numbers reads up to two numbers; "max" is none.
   AITER_PRINTF(1, 0) static int numbers(const char* format, const char* root, const char* path, long long* a, long long* b) {
     char name[600];
     if (snprintf(name, sizeof name, format, root, path) >= int(sizeof name)) return 0;
@@ -117,11 +116,11 @@ class Quota {
   }
 };
 
-// Processors is an affinity mask of up to 8192.
+// Processors is an affinity mask of up to 8192 processors.
 struct Processors {
   unsigned long bits[8192 / (8 * sizeof(unsigned long))];
 
-  // of_process: those of its first thread; threads may have less.
+  // of_process reads the mask of the process's first thread; other threads may have fewer processors.
   bool of_process() { return sched_getaffinity(getpid(), sizeof bits, reinterpret_cast<cpu_set_t*>(bits)) == 0; }
   void apply() const { sched_setaffinity(0, sizeof bits, reinterpret_cast<const cpu_set_t*>(bits)); }
   int count() const {
@@ -168,7 +167,7 @@ inline void read_threads(const char* wish, Settings* s) {
   else s->wrong.add("AITER_NUM_THREADS: expected a number from 1 to %d, got %.24s", kMostThreads, wish);
 }
 
-// Constant-initialised, so that no constructor has to run.
+// Constant-initialised: no constructor runs.
 struct SettingsOnce {
   pthread_once_t once = PTHREAD_ONCE_INIT;
   alignas(Settings) unsigned char memory[sizeof(Settings)] = {};
@@ -189,7 +188,7 @@ inline const Settings& settings() {
   return *settings_memory();
 }
 
-// check_settings says what is wrong with the environment, which is nothing that the caller's arguments could mend.
+// check_settings returns an error if the environment is wrong.
 inline Status check_settings() {
   const Settings& s = settings();
   return s.wrong.len ? runtime_error("%s", s.wrong.data) : Status();

@@ -1,8 +1,6 @@
-// Vectors of floats at one level (see cpu_each.h, which includes this file once a
-// level): AITER_LANES of them, with the arithmetic of the compilers' vector types.
-// What those cannot say is an instruction in assembly: the intrinsics' headers take
-// a compiler half a second to read, and differ. A product and a sum written in one
-// expression become one FMA where the level has it.
+// Vectors of AITER_LANES floats at one level (cpu_each.h includes this file once a level), with the arithmetic of the compilers'
+// vector types. Other instructions are assembly: the headers of intrinsics take half a second to compile, and differ. A
+// product and a sum in one expression become one FMA where the level has it.
 
 #define AITER_HOT inline __attribute__((always_inline))
 #define AITER_ONCE inline __attribute__((noinline))  // long, and called from several places
@@ -17,7 +15,7 @@ typedef uint16_t H __attribute__((vector_size(AITER_LANES * 2)));  // bits of 16
 
 AITER_HOT F set(float f) { return f - F{}; }
 
-// zeros is no constant to compilers: these clear a few vectors by an instruction that is slow to begin.
+// zeros is not a constant for compilers, which would clear several vectors with an instruction that starts slowly.
 AITER_HOT F zeros() {
   F v = {};
 #if AITER_ISA >= 2
@@ -93,7 +91,7 @@ AITER_HOT H narrow(U u) {
 #endif
 }
 
-// The conversions are those of dtype.h, bit for bit (but for a NaN's).
+// The conversions are those of dtype.h, bit for bit, except for the bits of NaN.
 AITER_HOT F from_half(H h) {
 #if AITER_ISA >= 2
   F f;
@@ -134,8 +132,8 @@ AITER_HOT H to_bf16(F f) {
 }
 
 #if AITER_ISA == 3
-// native_bf16_t is bf16_t rounded by the processor where it can (cpu::kAvx512Bf16). Its
-// instruction takes subnormals for 0: a vector that has one is rounded with integers.
+// native_bf16_t is bf16_t, rounded by the processor where it can (cpu::kAvx512Bf16). Its instruction flushes subnormals: a
+// vector with a subnormal is rounded with integers.
 struct native_bf16_t : bf16_t {};
 AITER_HOT H rounded(F v, native_bf16_t) {
   H h;
@@ -160,8 +158,7 @@ template <class T> using Elements = decltype(rounded(F(), T()));
 template <class T> AITER_HOT F load(const T* p) { return widened(take<Elements<T>>(p), T()); }
 template <class T> AITER_HOT void store(T* p, F v) { give(p, rounded(v, T())); }
 
-// stream stores past the caches; p is a multiple of the stored vector's size,
-// and cpu::drain ends a run of such stores.
+// stream stores past the caches; p is aligned to the stored vector, and cpu::drain ends a series of such stores.
 template <class T> AITER_HOT void stream(T* p, F v) {
   const auto r = rounded(v, T());
 #if AITER_ISA >= 2
@@ -196,8 +193,7 @@ AITER_HOT float sum(F v) {
   return lane[0];
 }
 
-// What follows takes kCount vectors step by step: each alone is a long chain of
-// instructions that wait for one another.
+// These functions take kCount vectors step by step: one vector alone is a long chain of dependent instructions.
 
 // kShift is added to the exponent of e^-p where the exponent is added as an integer, which would
 // not overflow to infinity: e^-p / 4 is a float for every bounded p, and one_plus_exp multiplies
@@ -285,7 +281,7 @@ AITER_HOT F over(F a, F b) {
 #endif
 }
 
-// silu of infinities is PyTorch's: infinity for infinity, and NaN for minus infinity, since -inf * 0 is.
+// silu of infinities is PyTorch's: infinity for infinity, and NaN (-inf * 0) for minus infinity.
 template <int kCount> AITER_HOT void silu(F* p, bool brief) {
   F e[kCount];
   one_plus_exp<kCount>(p, e, brief);

@@ -1,8 +1,7 @@
 // From the element type of a tensor, known at run time, to a C++ type.
 //
-// A unit compiled with -DAITER_DTYPE=float16 (or float32, bfloat16) holds the code
-// of that type alone: the others are never instantiated, and a call with one of
-// them is an error that says so. Without the define a unit holds all three.
+// A unit compiled with -DAITER_DTYPE=float16 (or float32, bfloat16) has the code of that type alone: the others are never
+// instantiated, and a call with one of them is an error. Without the define a unit has all three.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +15,7 @@ namespace dtypes {
 constexpr DType float32 = DType::F32, float16 = DType::F16, bfloat16 = DType::BF16;
 }
 
-// holds says whether this unit has code for elements of that type.
+// holds reports whether this unit has code for elements of that type.
 constexpr bool holds(DType t) {
 #ifdef AITER_DTYPE
   return t == dtypes::AITER_DTYPE;
@@ -34,7 +33,7 @@ AITER_COLD inline Status not_held(const TensorView& t) {
 #endif
 }
 
-// bits_of is the unsigned integer of the size of T, for what is only copied.
+// bits_of is the unsigned integer of the size of T, for copies.
 template <class T> using bits_of = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
 
 // dispatch_float calls f with a zero of the element type of t and returns its

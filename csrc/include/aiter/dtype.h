@@ -28,8 +28,9 @@ template <> constexpr DType dtype_of<bf16_t>() { return DType::BF16; }
 template <> constexpr DType dtype_of<int32_t>() { return DType::I32; }
 template <class T> constexpr DType kDType = dtype_of<T>();  // for the GPU too
 
+// dtype_size returns the bytes of an element, 0 for Other: TensorView::element_size has them.
 constexpr int64_t dtype_size(DType t) {
-  return t == DType::Bool ? 1 : t == DType::F32 || t == DType::I32 ? 4 : 2;
+  return t == DType::F32 || t == DType::I32 ? 4 : t == DType::F16 || t == DType::BF16 ? 2 : t == DType::Bool ? 1 : 0;
 }
 
 AITER_SHARED float bits_to_float(uint32_t u) {
@@ -74,9 +75,8 @@ AITER_DEVICE half_t to_half(float f) {
 
 #else
 
-// Half's subnormals are normal floats. Adding and taking away 0.5, whose last
-// bit weighs what half's smallest subnormal does, converts them both ways
-// exactly, also where the processor flushes float subnormals to zero.
+// Half's subnormals are normal floats. Adding and subtracting 0.5, whose last bit has the weight of half's smallest subnormal,
+// converts them both ways exactly, also if the processor flushes float subnormals to zero.
 AITER_SHARED float to_float(half_t v) {
   const uint32_t sign = uint32_t(v.bits & 0x8000) << 16, rest = v.bits & 0x7fff;
   const float magnitude = rest < 0x0400   ? bits_to_float(rest | 0x3f000000) - 0.5f
@@ -122,17 +122,16 @@ template <> struct Round<bf16_t> {
 // round_to<T>(f) is f in type T.
 template <class T> AITER_SHARED T round_to(float f) { return Round<T>::from(f); }
 
-// Pair is two 16-bit elements in a word, the first in the low half. join takes
-// only a NaN that the processor made, or of which the low 16 bits are 0, as
-// arithmetic makes it of 16-bit operands and of what quiet returns.
-template <class T> struct Pair;
+// PackedPair converts two 16-bit elements in a word, the first in the low half. Of NaNs, pack takes only those whose
+// low 16 bits are 0: arithmetic makes such NaNs of 16-bit operands and of results of canonical_nan.
+template <class T> struct PackedPair;
 
-template <> struct Pair<bf16_t> {
-  static AITER_DEVICE void split(uint32_t word, float* v) {
+template <> struct PackedPair<bf16_t> {
+  static AITER_DEVICE void unpack(uint32_t word, float* v) {
     v[0] = bits_to_float(word << 16);
     v[1] = bits_to_float(word & 0xffff0000u);
   }
-  static AITER_DEVICE uint32_t join(float a, float b) {
+  static AITER_DEVICE uint32_t pack(float a, float b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t word;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(b), "f"(a));
@@ -156,12 +155,12 @@ template <> struct Pair<bf16_t> {
   }
 };
 
-template <> struct Pair<half_t> {
-  static AITER_DEVICE void split(uint32_t word, float* v) {
+template <> struct PackedPair<half_t> {
+  static AITER_DEVICE void unpack(uint32_t word, float* v) {
     v[0] = to_float(half_t{uint16_t(word)});
     v[1] = to_float(half_t{uint16_t(word >> 16)});
   }
-  static AITER_DEVICE uint32_t join(float a, float b) {
+  static AITER_DEVICE uint32_t pack(float a, float b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t word;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(b), "f"(a));
@@ -172,11 +171,10 @@ template <> struct Pair<half_t> {
   }
 };
 
-// quiet returns f, for a NaN the one whose low bits are 0.
-AITER_DEVICE float quiet(float f) { return f != f ? bits_to_float(0x7fc00000) : f; }
+// canonical_nan returns f, and for any NaN the one whose low 16 bits are 0.
+AITER_DEVICE float canonical_nan(float f) { return f != f ? bits_to_float(0x7fc00000) : f; }
 
-// load and store reach element i of memory whose type is known at run time.
-// They belong outside inner loops.
+// load and store access element i of memory whose type is known at run time. They belong outside inner loops.
 AITER_SHARED float load(const void* p, DType t, int64_t i) {
   switch (t) {
     case DType::F16: return to_float(static_cast<const half_t*>(p)[i]);

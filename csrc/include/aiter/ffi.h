@@ -38,7 +38,7 @@ constexpr size_t kObjectHeader = 24;  // a heap object's reference count, type a
 
 }  // namespace aiter
 
-// From libtvm_ffi, or from the support library: whichever the process has.
+// From libtvm_ffi or the support library, as the process has it.
 extern "C" {
 void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 void* TVMFFIEnvGetStream(int32_t device_type, int32_t device_id);
@@ -81,7 +81,7 @@ AITER_COLD inline Status wrong_type(const char* name, const char* expected, cons
                     type_index_name(got.type_index), int(got.type_index));
 }
 
-// decode: the conversions that tvm-ffi itself makes, no others.
+// decode makes the conversions that tvm-ffi makes, no others.
 inline Status decode(const TVMFFIAny& a, const char* name, TensorView* out) {
   if (a.type_index != kDLTensorPtr && a.type_index != kTensor) return wrong_type(name, "Tensor", a);
   if (!a.v_ptr) return value_error("argument '%s': expected Tensor, got a null pointer", name);
@@ -115,7 +115,7 @@ template <class T> Status decode(const TVMFFIAny& a, const char* name, Optional<
   return out->given ? decode(a, name, &out->value) : Status();
 }
 
-// decode_at takes argument i, or its default where the caller stopped earlier.
+// decode_at decodes argument i, or its default if the caller passed fewer.
 template <class T> Status decode_at(const ArgSpec* specs, const TVMFFIAny* args, int n, int i, T* out) {
   if (i < n) return decode(args[i], specs[i].name, out);
   TVMFFIAny a{};
@@ -124,7 +124,7 @@ template <class T> Status decode_at(const ArgSpec* specs, const TVMFFIAny* args,
   return decode(a, specs[i].name, out);
 }
 
-// good says whether s is no error, and else keeps it. A Status is long: most are not copied.
+// good reports whether s is no error, and otherwise copies it to *kept. A Status is long: most are not copied.
 inline bool good(const Status& s, Status* kept) {
   if (s.failed()) *kept = s;
   return !s.failed();
@@ -139,13 +139,13 @@ inline Status check_count(const ArgSpec* specs, int total, int n) {
   return Status();
 }
 
-// Values is a call's arguments, the I-th an A: std::tuple takes compilers several times as long.
+// Values is a call's arguments, the I-th an A: std::tuple takes several times as long to compile.
 template <size_t I, class A> struct Value {
   A value{};
 };
 template <class Indices, class... A> struct Values;
 template <size_t... I, class... A> struct Values<std::index_sequence<I...>, A...> : Value<I, A>... {
-  // pass calls fn with the arguments, unless one of them fails: the first that does is it.
+  // pass calls fn with the arguments, or returns the first argument's error.
   Status pass(Status (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, int n) {
     AITER_TRY(check_count(specs, int(sizeof...(A)), n));
     Status s;
@@ -161,7 +161,7 @@ inline int32_t raise(const char* op, const Status& s) {
   return -1;
 }
 
-// caught is what f returns, or the error that an exception of its is: it would end the process in a caller without C++.
+// caught returns what f returns, or its exception as an error: an exception would end the process of a caller without C++.
 template <class F> Status caught(const F& f) {
 #ifdef __cpp_exceptions
   try {

@@ -1,8 +1,6 @@
-// HIP as the kernels use it, without HIP's headers: under hipcc they are most of the
-// time that a unit takes. platform.h includes this file when the compiler was told
-// -nogpuinc, and <hip/hip_runtime.h> when it was not, so a module that needs more of
-// HIP leaves the flag out and finds all of it. The names and meanings are those of
-// HIP, whose own headers cannot be included beside this one.
+// The part of HIP that the kernels use, without HIP's headers, which take most of a unit's compile time under hipcc. platform.h
+// includes this file with -nogpuinc, and <hip/hip_runtime.h> without: a module that needs more of HIP leaves the flag out.
+// The names and meanings are HIP's, whose own headers cannot be included beside this one.
 #pragma once
 
 #include <stddef.h>
@@ -26,7 +24,7 @@ struct dim3 {
   constexpr __host__ __device__ dim3(uint32_t x = 1, uint32_t y = 1, uint32_t z = 1) : x(x), y(y), z(z) {}
 };
 
-// The runtime library's functions. The two configurations are what <<<>>> becomes.
+// The runtime library's functions. <<<>>> becomes the two with configurations.
 enum hipError_t { hipSuccess = 0 };
 enum hipDeviceAttribute_t { hipDeviceAttributeWarpSize = 87 };
 typedef struct ihipStream_t* hipStream_t;
@@ -101,7 +99,7 @@ AITER_HIP_INDEX(blockIdx, __builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_wo
 AITER_HIP_INDEX(blockDim, __ockl_get_local_size(0), __ockl_get_local_size(1), __ockl_get_local_size(2))
 AITER_HIP_INDEX(gridDim, __ockl_get_num_groups(0), __ockl_get_num_groups(1), __ockl_get_num_groups(2))
 
-// Arithmetic: as precise as HIP's, but for the names with underscores. Before LLVM 19 not all of it was built in.
+// Arithmetic: as precise as HIP's, except for the names with underscores. Before LLVM 19 not all of it was built in.
 #if __clang_major__ >= 19
 #define AITER_HIP_MATH(name) __builtin_##name##f
 #define AITER_HIP_FAST_EXP(x) __builtin_amdgcn_exp2f(0x1.715476p+0f * x)
@@ -136,7 +134,7 @@ AITER_HIP_DEVICE __attribute__((convergent)) void __syncthreads() {
 AITER_HIP_DEVICE void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup"); }
 AITER_HIP_DEVICE void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 
-// The lanes of a wave. Compilers are about to drop the constant, and warn of it.
+// The lanes of a wave. Compilers deprecate the constant, with a warning.
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wunknown-warning-option"
 #pragma clang diagnostic ignored "-Wdeprecated-pragma"
@@ -152,7 +150,7 @@ AITER_HIP_DEVICE uint32_t __lane_id() {
   return warpSize == 32 ? low : __builtin_amdgcn_mbcnt_hi(-1, low);
 }
 
-// aiter_hip_permute is v as another lane has it, four times whose number is asked for. The lane must be active.
+// aiter_hip_permute returns v of the lane whose number is lane4 / 4, which must be active.
 template <class T> __device__ inline T aiter_hip_permute(int lane4, T v) {
   static_assert(sizeof(T) == 4, "a lane of a register has 32 bits");
   int bits;

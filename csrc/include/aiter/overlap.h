@@ -1,11 +1,9 @@
-// Do two strided tensors share a byte? Slices of one buffer may interleave
-// without sharing anything, so comparing address ranges is not enough.
+// Whether two strided tensors share a byte. Slices of one buffer may interleave without sharing anything, so comparing address
+// ranges is not enough.
 //
-// Element addresses are sums stride*index. Two of them meet when a sum of
-// stride*step over all dimensions, each step bounded, falls into a window of a
-// few bytes: a small integer problem, searched from the largest stride down.
-// Real layouts leave one or two candidates a level. A search that takes too long
-// answers "yes", so the answer "no" is always right.
+// Element addresses are sums stride*index. Two of them are equal when a sum of stride*step over all dimensions, each step
+// bounded, falls into a window of a few bytes: a small integer problem, searched from the largest stride down. Real layouts
+// leave one or two candidates a level. A search that takes too long answers "yes", so the answer "no" is always right.
 #pragma once
 
 #include "tensor.h"
@@ -37,7 +35,7 @@ class Reach {
     n_++;
   }
 
-  // hits: may the sum lie in [first, last]?
+  // hits reports whether the sum may lie in [first, last].
   bool hits(int64_t first, int64_t last) const {
     int budget = 4096;
     return full_ || search(0, first, last, &budget);
@@ -49,7 +47,7 @@ class Reach {
   bool search(int i, int64_t first, int64_t last, int* budget) const {
     if (i == n_) return first <= 0 && last >= 0;
     if (--*budget < 0) return true;
-    int64_t low = 0, high = 0;  // what the smaller strides can reach
+    int64_t low = 0, high = 0;  // what the smaller strides reach
     for (int k = i + 1; k < n_; k++) low += stride_[k] * low_[k], high += stride_[k] * high_[k];
     int64_t from = -floor_div(-(first - high), stride_[i]), to = floor_div(last - low, stride_[i]);
     if (from < low_[i]) from = low_[i];
@@ -81,8 +79,7 @@ inline Range byte_range(const TensorView& t, int64_t size) {
   return r;
 }
 
-// overlaps says whether an element of a and an element of b share a byte.
-// Extents must have been checked to fit in int64 (check_layout).
+// overlaps reports whether an element of a and an element of b share a byte. check_layout has checked the extents.
 inline bool overlaps(const TensorView& a, int64_t a_size, const TensorView& b, int64_t b_size) {
   if (a.empty() || b.empty()) return false;
   Reach r;
@@ -94,9 +91,8 @@ inline bool overlaps(const TensorView& a, int64_t a_size, const TensorView& b, i
   return r.hits(gap - a_size + 1, gap + b_size - 1);
 }
 
-// nested says whether t's dimensions, from the smallest stride up, each step over all that
-// the smaller ones reach: the usual layouts, in which no two indices meet. They are at
-// most 8, and their extents fit in int64 (check_layout).
+// nested reports whether t's dimensions, from the smallest stride up, each step over all that the smaller ones reach: the usual
+// layouts, in which no two indices meet. There are at most 8, and check_layout has checked the extents.
 inline bool nested(const TensorView& t) {
   int64_t stride[8], reach[8];
   int n = 0;
@@ -113,7 +109,7 @@ inline bool nested(const TensorView& t) {
   return true;
 }
 
-// overlaps_itself says whether two different indices of t name the same memory.
+// overlaps_itself reports whether two different indices of t name the same memory.
 inline bool overlaps_itself(const TensorView& t, int64_t size) {
   if (t.empty() || nested(t)) return false;
   for (int lead = 0; lead < t.rank(); lead++) {  // the first index that differs
@@ -123,7 +119,7 @@ inline bool overlaps_itself(const TensorView& t, int64_t size) {
     const int64_t s = t.stride(lead) * size;
     r.add(s, 0, t.size(lead) - 2);
     for (int i = lead + 1; i < t.rank(); i++) {
-      if (t.size(i) == 1) continue;  // whose stride may be anything
+      if (t.size(i) == 1) continue;  // its stride may be anything
       if (t.stride(i) == 0) return true;
       r.add(t.stride(i) * size, -(t.size(i) - 1), t.size(i) - 1);
     }

@@ -28,8 +28,7 @@
 #endif
 #define AITER_GPU (AITER_HIP || AITER_CUDA)
 
-// AITER_COLD: a function on the host that is called where something is wrong, or rarely. It
-// is not inlined: the compiler would copy it into each of many checks.
+// AITER_COLD: a host function that is called on errors, or rarely. It is not inlined: compilers would copy it into many checks.
 #define AITER_COLD __attribute__((noinline, cold))
 
 #if AITER_GPU
@@ -40,8 +39,8 @@
 #define AITER_SHARED inline
 #endif
 
-// AITER_UNROLL: a loop that must be unrolled so that arrays stay in registers.
-// AITER_ROLLED: one that is rare or short, and not worth registers or code.
+// AITER_UNROLL: the loop must be unrolled so that arrays stay in registers.
+// AITER_ROLLED: the loop is rare or short, and not worth registers or code.
 #if defined(__clang__)
 #define AITER_UNROLL _Pragma("unroll")
 #define AITER_ROLLED _Pragma("clang loop unroll(disable) vectorize(disable)")
@@ -58,8 +57,8 @@ namespace aiter {
 // DLPack's device types.
 enum DeviceType : int32_t { kCPU = 1, kCUDA = 2, kROCM = 10 };
 
-// runs_on says whether a module of this build may touch memory of that device.
-// PyTorch on ROCm calls its devices CUDA, so a hip module takes both names.
+// runs_on reports whether a module of this build may access memory of that device. PyTorch on ROCm calls its devices CUDA, so a
+// hip module takes both names.
 inline bool runs_on(int32_t device_type) {
 #if AITER_HIP
   return device_type == kROCM || device_type == kCUDA;

@@ -61,7 +61,7 @@ AITER_COLD AITER_PRINTF(1, 2) inline Status runtime_error(const char* format, ..
     if (::aiter::Status status_ = (expr); status_.failed()) return status_; \
   } while (0)
 
-// Text is a short string built in place, cut off when it is full.
+// Text is a short string built in place, truncated when it is full.
 struct Text {
   char data[120];
   int len = 0;

@@ -41,16 +41,19 @@ class TensorView {
   DLDevice device() const { return t_->device; }
   DLDataType raw_dtype() const { return t_->dtype; }
 
-  // data is the address of element 0.
+  // data returns the address of element 0.
   void* data() const { return t_->data ? static_cast<char*>(t_->data) + t_->byte_offset : nullptr; }
   template <class T> T* as() const { return static_cast<T*>(data()); }
 
-  // stride counts elements, also where the producer left strides out.
+  // stride counts elements, also if the producer left strides out.
   int64_t stride(int i) const {
     return t_->strides ? t_->strides[i] : packed_stride(i);
   }
 
-  // Other for a type that no operator here computes with.
+  // element_size returns the bytes of an element of any type.
+  int64_t element_size() const { return (int64_t(t_->dtype.bits) * t_->dtype.lanes + 7) / 8; }
+
+  // dtype returns Other for a type that no operator here computes with.
   DType dtype() const {
     const DLDataType d = t_->dtype;
     switch (uint32_t(d.lanes) << 16 | uint32_t(d.bits) << 8 | d.code) {
@@ -70,7 +73,7 @@ class TensorView {
   }
 
  private:
-  // It is modulo 2^64: where it does not fit in 63 bits, a smaller dimension reaches too far (check_layout).
+  // Modulo 2^64: if it does not fit in 63 bits, check_layout finds that a smaller dimension reaches too far.
   AITER_COLD int64_t packed_stride(int i) const {
     uint64_t s = 1;
     for (int k = i + 1; k < rank(); k++) s *= uint64_t(size(k));

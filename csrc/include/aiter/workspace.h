@@ -1,6 +1,5 @@
-// Memory that a call needs for itself. It comes from a pool of this module's own,
-// in the order of the call's stream: nothing waits, neither for the device nor for
-// other streams, and a call may be captured in a graph.
+// A call's own memory. It comes from a pool of this module, in the order of the call's stream: neither the device nor other
+// streams wait, and a call may be captured in a graph.
 #pragma once
 
 #include "gpu.h"
@@ -39,7 +38,7 @@ inline gpu_error_t gpu_take(void** p, size_t bytes, gpu_pool_t pool, gpu_stream_
 inline void gpu_give(void* p, gpu_stream_t stream) { (void)cudaFreeAsync(p, stream); }
 #endif
 
-// Workspace is memory of one call, given back when the work queued so far is done.
+// Workspace is memory of one call, freed when the work queued so far is done.
 class Workspace {
  public:
   Workspace() = default;
@@ -49,7 +48,7 @@ class Workspace {
     if (data_) gpu_give(data_, stream_);
   }
 
-  // take gets bytes > 0 on the current device, id. Once at most.
+  // take allocates bytes > 0 on the current device, id. It is called once at most.
   Status take(size_t bytes, int id, gpu_stream_t stream) {
     if (id < 0 || id >= kMostDevices) return runtime_error("device %d: expected a number below %d", id, kMostDevices);
     gpu_pool_t pool = nullptr;
@@ -57,7 +56,7 @@ class Workspace {
     if (e == kGpuSuccess) e = gpu_take(&data_, bytes, pool, stream);
     if (e == kGpuSuccess) return stream_ = stream, Status();
     data_ = nullptr;
-    (void)gpu_last_error();  // not to be found by whoever asks next
+    (void)gpu_last_error();  // clears it: the next caller must not find it
     return runtime_error("cannot get %lld bytes of workspace on device %d: %s", static_cast<long long>(bytes), id,
                          gpu_error_text(e));
   }
@@ -67,7 +66,7 @@ class Workspace {
  private:
   static constexpr int kMostDevices = 64;
 
-  // pool_of is the device's pool, made once; two threads may try, one wins.
+  // pool_of returns the device's pool, made once: of two threads that make it, one wins.
   static gpu_error_t pool_of(int id, gpu_pool_t* out) {
     static gpu_pool_t pools[kMostDevices];
     gpu_pool_t* slot = &pools[id];

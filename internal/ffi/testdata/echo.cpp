@@ -65,8 +65,29 @@ static Status packed(int64_t a, int64_t b, int64_t c) {
   return check_layout(TensorView(&t, "t"));
 }
 
+// crowd checks n times the same tensor.
+static Status crowd(TensorView t, int64_t n) {
+  Tensors all;
+  for (int64_t i = 0; i < n; i++) all.input(t);
+  return all.check();
+}
+
+// wide checks an output of two int64 elements and an input of one, which starts so many bytes behind the output.
+static Status wide(int64_t distance) {
+  alignas(8) static char memory[64];
+  int64_t two[] = {2}, one[] = {1};
+  const DLTensor out = {memory, {kCPU, 0}, 1, {0, 64, 1}, two, nullptr, 0};
+  const DLTensor in = {memory + distance, {kCPU, 0}, 1, {0, 64, 1}, one, nullptr, 0};
+  const TensorView a(&out, "out"), b(&in, "in");
+  Tensors all;
+  all.output(a), all.input(b);
+  return all.check();
+}
+
 }  // namespace aiter
 
+AITER_EXPORT(crowd, crowd, arg("t"), arg("n"))
+AITER_EXPORT(wide, wide, arg("distance"))
 AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", false), integer("f", -1), arg("g"), arg("h"))
 AITER_EXPORT(fail, fail, arg("n"))
 AITER_EXPORT(values, values, arg("out"), integer("i", -7), flag("b", true), none("t"))

@@ -1,19 +1,15 @@
-// causal_conv1d_bwd where a row's positions are neighbours (channel-first).
+// causal_conv1d_bwd with adjacent positions (channel-first).
 //
-// Tiling: a team of up to a wave's lanes walks chunks of one channel from the last
-// position to the first; a lane owns 16 bytes of positions in each chunk. The next
-// chunks of x and dout are always on their way: up to four in shared memory on NVIDIA's
-// processors, which fill that by themselves, one in registers on AMD's.
-// Halo: x before a lane's positions comes from what the lanes before it have in shared
-// memory, or is read again, from cache; g behind them comes from the next lane, and from
-// the chunk before for the last lane. g of the positions behind a strip is computed by all
-// lanes alike.
-// Bytes: x and dout once, dx once, 16 an instruction. A row that does not start on 16
-// bytes is cut where 16 bytes start; what is not the row's is cleared. Of tensors that lie
-// differently towards 16 bytes two vectors are put together, or AMD's processors load what
-// lies so. Strided rows come element by element.
-// Reduction: dweight and dbias in registers along a strip, then over the lanes by
-// exchange, over the block in shared memory, over segments by the fold kernel.
+// Tiling: a team of up to a warp's lanes walks chunks of one channel from the last position to the first. A lane owns 16 bytes
+// of positions in each chunk. The loads of the next chunks of x and dout are in flight: up to four chunks in shared memory on
+// NVIDIA, one in registers on AMD.
+// Halo: x before a lane's positions comes from the preceding lanes' vectors in shared memory, or is read again, from cache; g
+// behind them comes from the next lane, or from the chunk computed before. All lanes compute g behind a strip.
+// Bytes: x and dout once, dx once, 16 an instruction. A row that does not start on 16 bytes is divided where 16 bytes start,
+// and what is not the row's is cleared. Tensors of different alignment: two vectors are combined (NVIDIA) or loads are
+// unaligned (AMD). Strided rows are loaded element by element.
+// Reduction: dweight and dbias in registers along a strip, then over the lanes by shuffles, over the block in shared memory,
+// over segments by the reduce_segments kernel.
 #pragma once
 
 #include "channel_first_exact.h"
@@ -22,135 +18,136 @@
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kRowThreads = 256;  // of a block, at most
+constexpr int kChannelFirstThreads = 256;  // of a block, at most
 
-// On NVIDIA's processors whole rows have a kernel for each width: where the last taps of 8 may be all there are it has
-// a sixth more instructions. AMD's have one for all widths above 4.
-constexpr bool kEachWidth = AITER_CUDA;
-template <int W, Rows kRows>
-constexpr bool kSome = kRows == kRagged || (W > 4 && (!kEachWidth || kRows == kNumbered));
+// NVIDIA has a kernel for each width of whole rows: one for up to 8 taps takes a sixth more instructions. AMD has one for all
+// widths above 4.
+constexpr bool kKernelPerWidth = AITER_CUDA;
+template <int W, RowKind kKind>
+constexpr bool kPartialFilter = kKind == kRagged || (W > 4 && (!kKernelPerWidth || kKind == kSeqIdx));
 
-// kGuards: the loop leaves out the products with g of positions behind the row, so that redo_row_ends has nothing to do. This
-// takes a fiftieth more instructions and in bfloat16 of 4 taps fewer registers, for one more wave.
-template <class T, int W, Rows kRows> constexpr bool kGuards = AITER_HIP && kRows == kWhole && W == 4 && kIsBf16<T>;
+// kSkipsTail: the loop leaves out the products with g behind the row, and redo_row_ends is not needed. It takes 2% more
+// instructions and, in bfloat16 with 4 taps, few enough registers for one more wave.
+template <class T, int W, RowKind kKind>
+constexpr bool kSkipsTail = AITER_HIP && kKind == kWhole && W == 4 && kIsBf16<T>;
 
-template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
-  using Base = Chunks<T, W, kRows>;
-  using Base::a, Base::p, Base::b, Base::d, Base::length, Base::lanes, Base::lane, Base::next, Base::t, Base::dx;
-  using Base::R, Base::H, Base::E, Base::kSlots, Base::kShares, Base::kBefore, Base::kParts;
-  using typename Base::Tile, typename Base::Waiting, typename Base::Part;
-  using Taps = Exists<kSome<W, kRows>>;
-  using Seen = Planes<R, W>;
+template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T, W, kKind> {
+  using Base = ChunkLoader<T, W, kKind>;
+  using Base::a, Base::p, Base::b, Base::d, Base::length, Base::lanes, Base::lane, Base::next_lane_key, Base::t, Base::dx;
+  using Base::R, Base::H, Base::E, Base::kStages, Base::kSharesHalo, Base::kHaloLanes, Base::kParts;
+  using typename Base::Chunk, typename Base::InFlight, typename Base::HaloPart;
+  using FilterMask = TapMask<kPartialFilter<W, kKind>>;
+  using MaskV = MaskVec<R, W>;
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
-  const uint8_t* seen;  // kWholeNumbered: where that is which the lane's vector of the chunk sees
+  const uint8_t* mask_words;  // kWholeSeqIdx: the MaskVec of the lane's vector
 
-  AITER_DEVICE Row(const Launch& a, int d, uint32_t chunk)
-      : Base(a, d, chunk), skip(kSome<W, kRows> ? W - int(a.p.width) : 0),
-        seen(a.seen + (int64_t(chunk) * lanes + lane) * Seen::kBytes) {}
+  AITER_DEVICE ChannelFirstWalk(const BwdArg& a, int d, uint32_t chunk)
+      : Base(a, d, chunk), skip(kPartialFilter<W, kKind> ? W - int(a.p.width) : 0),
+        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kBytes) {}
 
-  AITER_DEVICE void load_taps() {
+  AITER_DEVICE void load_weights() {
     float taps[W + 1];
-    get_taps<W, kVectors<kRows> && !kNumbers<kRows> && !kSome<W, kRows>>(again(a).p, d, taps);
+    load_filter<W, kWholeVectors<kKind> && !kHasSeqIdx<kKind> && !kPartialFilter<W, kKind>>(reload_kernarg(a).p, d, taps);
     AITER_UNROLL
     for (int k = 0; k < W; k++) weight[k] = taps[k];
     bias = taps[W];
   }
 
-  // see looks up what N positions from t on see. Positions outside of the row see nothing on AMD. On NVIDIA they see
+  // load_mask loads the mask of N positions from t on. Positions outside of the row see nothing on AMD. On NVIDIA they see
   // all taps, which is faster: x and dout are 0 there.
-  template <int N> AITER_DEVICE Sees<W, N> see(int t, bool live) const {
-    const Launch& a = again(this->a);
-    if (live && t < length && (!kJoint<W> || a.seen)) return Sees<W, N>(a.seen + b * seen_row(length), t);
-    Sees<W, N> all(AITER_CUDA || (live && t < length) ? int(a.p.width) : 0);
-    if (kJoint<W> && (t < 0 || t + N > length)) all.limit(t, length);
+  template <int N> AITER_DEVICE MaskBytes<W, N> load_mask(int t, bool active) const {
+    const BwdArg& a = reload_kernarg(this->a);
+    if (active && t < length && (!kSharedKernel<W> || a.mask)) return MaskBytes<W, N>(a.mask + b * mask_row_bytes(length), t);
+    MaskBytes<W, N> all(AITER_CUDA || (active && t < length) ? int(a.p.width) : 0);
+    if (kSharedKernel<W> && (t < 0 || t + N > length)) all.clip(t, length);
     return all;
   }
 
-  // tap is the nth tap to add: first the one that all see, if one does.
-  AITER_DEVICE static constexpr int tap(int n) { return kRows == kWholeNumbered ? H - n : n; }
+  // tap_order returns the nth tap to add: with kWholeSeqIdx the tap of distance 0 first, which needs no condition.
+  AITER_DEVICE static constexpr int tap_order(int n) { return kKind == kWholeSeqIdx ? H - n : n; }
 
-  // gradients makes g of N values of dout. x starts H before them.
-  template <int N, class Sees> AITER_DEVICE void gradients(Sees sees, const float* x, float* g) const {
+  // apply_silu_grad computes g from N values of dout. x starts H positions before them.
+  template <int N, class Mask> AITER_DEVICE void apply_silu_grad(Mask mask, const float* x, float* g) const {
     if (p.silu) {
       float sum[N];
       AITER_UNROLL
       for (int i = 0; i < N; i++) sum[i] = bias;
       AITER_UNROLL
       for (int n = 0; n < W; n++) {
-        const int k = tap(n);
-        if (!sees.has(k)) continue;
+        const int k = tap_order(n);
+        if (!mask.uses_tap(k)) continue;
         AITER_UNROLL
-        for (int i = 0; i < N; i++) add(sees(i, k, sum[i]), sum[i], weight[k], x[i + k]);
+        for (int i = 0; i < N; i++) fma_where(mask(i, k, sum[i]), sum[i], weight[k], x[i + k]);
       }
       AITER_UNROLL
-      for (int i = 0; i < N; i++) g[i] *= slope(sum[i]);
+      for (int i = 0; i < N; i++) g[i] *= silu_grad(sum[i]);
     }
-    if constexpr (kNumbers<kRows>) {
+    if constexpr (kHasSeqIdx<kKind>) {
       AITER_UNROLL
-      for (int i = 0; i < N; i++) g[i] = only(sees(i, H, g[i]), g[i]);
+      for (int i = 0; i < N; i++) g[i] = keep_where(mask(i, H, g[i]), g[i]);
     }
   }
 
-  // look makes g of the H positions behind the strip, which starts in the chunk before them.
-  AITER_DEVICE void look() {
+  // compute_g_after_strip computes g of the H positions behind the strip into carry.
+  AITER_DEVICE void compute_g_after_strip() {
     const int t = this->t - lane * R + lanes * R;
     if (t >= length) return;  // the row ends with the strip
-    const Backward& p = again(a).p;
+    const Backward& p = reload_kernarg(a).p;
     const T *from = p.x.row<T>(b, d), *dout = p.dout.row<T>(b, d);
     float x[H + H];
-    if constexpr (kVectors<kRows>) {
-      typename Base::Left behind, of_dout;
-      behind.clear(), of_dout.clear();
+    if constexpr (kWholeVectors<kKind>) {
+      typename Base::HaloVec after_strip, of_dout;
+      after_strip.clear(), of_dout.clear();
       AITER_UNROLL
       for (int i = 0; i < kParts; i++) {
-        const int at = t + i * Part::kElements;
+        const int at = t + i * HaloPart::kElements;
         if (i > 0 && at >= length) break;
-        this->set_part(behind.word, i, fetch<T, Part::kElements>(from + at));
-        this->set_part(of_dout.word, i, fetch<T, Part::kElements>(dout + at));
+        this->set_part(after_strip.word, i, load_vec<T, HaloPart::kElements>(from + at));
+        this->set_part(of_dout.word, i, load_vec<T, HaloPart::kElements>(dout + at));
       }
-      const auto left = fetch<T, E>(from + t - E);
+      const auto left = load_vec<T, E>(from + t - E);
       AITER_UNROLL
-      for (int j = 0; j < H; j++) x[j] = left.value(E - H + j), x[H + j] = behind.value(j), carry[j] = of_dout.value(j);
+      for (int j = 0; j < H; j++) x[j] = left.value(E - H + j), x[H + j] = after_strip.value(j), carry[j] = of_dout.value(j);
     } else {
       from += (t - H) * p.x.last, dout += t * p.dout.last;
       AITER_UNROLL
-      for (int i = 0; i < H; i++, from += p.x.last) x[i] = fetch<T, 1>(from).value(0);
+      for (int i = 0; i < H; i++, from += p.x.last) x[i] = load_vec<T, 1>(from).value(0);
       AITER_UNROLL
       for (int j = 0; j < H; j++, from += p.x.last, dout += p.dout.last) {
         x[H + j] = carry[j] = 0.0f;
-        if (t + j < length) x[H + j] = fetch<T, 1>(from).value(0), carry[j] = fetch<T, 1>(dout).value(0);
+        if (t + j < length) x[H + j] = load_vec<T, 1>(from).value(0), carry[j] = load_vec<T, 1>(dout).value(0);
       }
     }
-    if constexpr (kRows == kWholeNumbered) {
-      gradients<H>(Seen(seen + (lanes - lane) * Seen::kBytes, true), x, carry);
-    } else if constexpr (kNumbers<kRows>) {
-      gradients<H>(see<H>(t, true), x, carry);
+    if constexpr (kKind == kWholeSeqIdx) {
+      apply_silu_grad<H>(MaskV(mask_words + (lanes - lane) * MaskV::kBytes, true), x, carry);
+    } else if constexpr (kHasSeqIdx<kKind>) {
+      apply_silu_grad<H>(load_mask<H>(t, true), x, carry);
     } else {
-      gradients<H>(Taps{skip}, x, carry);
+      apply_silu_grad<H>(FilterMask{skip}, x, carry);
     }
   }
 
-  // halo brings g of the H positions behind a lane's own. Where several teams share a wave
-  // a row is one chunk, its carry 0, and so is what a team's last lane gets from the next team's first.
-  AITER_DEVICE void halo(float* g) {
+  // exchange_g sets g of the H positions behind a lane's own. Where several teams share a warp a row is one chunk and carry is 0,
+  // and so is what a team's last lane gets from the next team's first.
+  AITER_DEVICE void exchange_g(float* g) {
     AITER_UNROLL
     for (int j = 0; j < H; j++) {
-      const float own = g[j];  // for j >= R: what came from the next lane already
+      const float own = g[j];  // j >= R: from the next lane
 #if AITER_CUDA
-      g[R + j] = next_lane(next < 0 ? carry[j] : own, next);
+      g[R + j] = shuffle_next(next_lane_key < 0 ? carry[j] : own, next_lane_key);
 #else
-      g[R + j] = next_lane(lane == 0 ? carry[j] : own);
+      g[R + j] = shuffle_next(lane == 0 ? carry[j] : own);
 #endif
       carry[j] = own;
     }
   }
 
-  template <class Sees> AITER_DEVICE void spread(Sees sees, const float* x, const float* g, float* out) {
+  template <class Mask> AITER_DEVICE void accumulate(Mask mask, const float* x, const float* g, float* out) {
     AITER_UNROLL
     for (int i = 0; i < R; i++) out[i] = 0.0f;
-    if (kGuards<T, W, kRows> && t + R < length) {
+    if (kSkipsTail<T, W, kKind> && t + R < length) {
       AITER_UNROLL
       for (int k = 0; k < H; k++) {
         AITER_UNROLL
@@ -159,192 +156,193 @@ template <class T, int W, Rows kRows> struct Row : Chunks<T, W, kRows> {
     }
     AITER_UNROLL
     for (int n = 0; n < W; n++) {
-      const int k = tap(n);
-      if (!sees.has(k)) continue;
+      const int k = tap_order(n);
+      if (!mask.uses_tap(k)) continue;
       AITER_UNROLL
-      for (int i = 0; i < (kGuards<T, W, kRows> ? R : R + H - k); i++) {
-        const auto yes = sees(i, k, sums[k]);
-        if (i >= H - k) add(yes, out[i - (H - k)], weight[k], g[i]);
-        if (i < R) add(yes, sums[k], x[i + k], g[i]);
+      for (int i = 0; i < (kSkipsTail<T, W, kKind> ? R : R + H - k); i++) {
+        const auto use = mask(i, k, sums[k]);
+        if (i >= H - k) fma_where(use, out[i - (H - k)], weight[k], g[i]);
+        if (i < R) fma_where(use, sums[k], x[i + k], g[i]);
       }
     }
     AITER_UNROLL
     for (int i = 0; i < R; i++) sums[W] += g[i];
   }
 
-  // derive makes dx of x and dout, and adds to the sums.
-  template <class Sees> AITER_DEVICE void derive(const Sees& sees, const float* x, float* g, float* out) {
-    gradients<R>(sees, x, g);
-    halo(g);
-    spread(sees, x, g, out);
+  // compute_dx computes dx and adds to the sums.
+  template <class Mask> AITER_DEVICE void compute_dx(const Mask& mask, const float* x, float* g, float* out) {
+    apply_silu_grad<R>(mask, x, g);
+    exchange_g(g);
+    accumulate(mask, x, g, out);
   }
 
   AITER_DEVICE void store(const float* v) const {
-    const auto words = pack<T, R>(v);
-    if constexpr (kVectors<kRows>) {
-      if (t < length) put(Base::kMoves ? dx : dx + t, words);
+    const auto words = pack_vec<T, R>(v);
+    if constexpr (kWholeVectors<kKind>) {
+      if (t < length) store_vec(Base::kMovingPointers ? dx : dx + t, words);
       return;
     }
-    if (a.dx_aligned && t >= 0 && t + R <= length) return put(dx + t, words);
-    const int64_t last = again(a).p.dx.last;
+    if (a.dx_contiguous && t >= 0 && t + R <= length) return store_vec(dx + t, words);
+    const int64_t last = reload_kernarg(a).p.dx.last;
     T* one = dx + t * last;
     AITER_UNROLL
     for (int i = 0; i < R; i++, one += last) {
-      Words<T, 1> element;
+      Vec<T, 1> element;
       element.word[0] = sizeof(T) == 4 ? words.word[i] : words.word[i / 2] >> (i % 2 * 16);
-      if (t + i >= 0 && t + i < length) put(one, element);
+      if (t + i >= 0 && t + i < length) store_vec(one, element);
     }
   }
 
-  // initials is what a row's first chunk makes of the gradient of the initial states, finals
-  // what its last one adds to dx of that of the final ones.
-  AITER_DEVICE void initials(const float* g) const {
-    const Backward& p = again(a).p;
+  // store_dinitial stores the gradient of the initial states in a row's first chunk. add_dfinal adds the gradient of the final
+  // states to dx in its last chunk.
+  AITER_DEVICE void store_dinitial(const float* g) const {
+    const Backward& p = reload_kernarg(a).p;
     if (t != 0 || !p.dinitial.data) return;
-    rarely();
+    cold_branch();
     T* to = p.dinitial.row<T>(b, d);
     AITER_UNROLL
     for (int j = 0; j < H; j++, to += p.dinitial.last) {
       float sum = 0.0f;
       AITER_UNROLL
       for (int i = 0; i <= j; i++) sum = fmaf(weight[j - i], g[i], sum);
-      put(to, pack<T, 1>(&sum));
+      store_vec(to, pack_vec<T, 1>(&sum));
     }
   }
-  AITER_DEVICE void finals(float* out) const {
-    const Backward& p = again(a).p;
+  AITER_DEVICE void add_dfinal(float* out) const {
+    const Backward& p = reload_kernarg(a).p;
     if (t + R != length || !p.dfinal.data) return;
-    rarely();
+    cold_branch();
     const T* from = p.dfinal.row<T>(b, d);
     AITER_UNROLL
-    for (int j = 0; j < H; j++, from += p.dfinal.last) out[R - H + j] += fetch<T, 1>(from).value(0);
+    for (int j = 0; j < H; j++, from += p.dfinal.last) out[R - H + j] += load_vec<T, 1>(from).value(0);
   }
 
-  // all_finite reports whether the chunk's values times 0 are 0.
-  AITER_DEVICE bool all_finite(const Tile& tile) const {
-    return tile.left.finite() && tile.x.finite() && tile.dout.finite() && finite(weight) && finite(bias);
+  // chunk_finite reports whether the products of the chunk's values with 0 are 0.
+  AITER_DEVICE bool chunk_finite(const Chunk& chunk) const {
+    return chunk.halo.finite() && chunk.x.finite() && chunk.dout.finite() && finite(weight) && finite(bias);
   }
 
-  // compute does a chunk. sees holds which taps see which positions.
-  template <class See> AITER_DEVICE void compute(See sees, Tile& tile, bool live) {
+  // compute computes and stores a chunk.
+  template <class Mask> AITER_DEVICE void compute(Mask mask, Chunk& chunk, bool active) {
     float x[H + R], g[R + H], out[R];
     [[maybe_unused]] bool exact = false;
-    if constexpr (!kVectors<kRows>) this->complete(tile, live);
-    if constexpr (kRows == kStates)
-      if (live && t < H) this->states(tile);
+    if constexpr (!kWholeVectors<kKind>) this->fit_to_row(chunk, active);
+    if constexpr (kKind == kWholeStates)
+      if (active && t < H) this->load_initial_states(chunk);
     AITER_UNROLL
-    for (int i = 0; i < H; i++) x[i] = tile.left.value(E - H + i);
+    for (int i = 0; i < H; i++) x[i] = chunk.halo.value(E - H + i);
     AITER_UNROLL
-    for (int i = 0; i < R; i++) x[H + i] = tile.x.value(i), g[i] = tile.dout.value(i);
-    if constexpr (kNumbers<kRows> && AITER_CUDA) {
-      exact = (!live || t < H || t + R + H > length) && !all_finite(tile);
-      if constexpr (kRows == kNumbered)
-        if (exact) sees.limit(t, live ? length : 0), sees.limit_before(t);
+    for (int i = 0; i < R; i++) x[H + i] = chunk.x.value(i), g[i] = chunk.dout.value(i);
+    if constexpr (kHasSeqIdx<kKind> && AITER_CUDA) {
+      exact = (!active || t < H || t + R + H > length) && !chunk_finite(chunk);
+      if constexpr (kKind == kSeqIdx)
+        if (exact) mask.clip(t, active ? length : 0), mask.clip_before_row(t);
     }
-    // Where all see all nobody has to be asked. AMD's processors have time for that.
+    // NVIDIA has a path without conditions. On AMD, where memory is the bound, it is not worth its code.
 #if AITER_CUDA
-    const bool plain = kNumbers<kRows> ? wave_all(sees.plain(W - skip) && !exact) : !kVectors<kRows> && sees.plain(W);
+    const bool unmasked = kHasSeqIdx<kKind> ? warp_all(mask.all_visible(W - skip) && !exact) : !kWholeVectors<kKind> && mask.all_visible(W);
 #else
-    constexpr bool plain = false;
+    constexpr bool unmasked = false;
 #endif
-    if (plain) {
-      derive(Exists<kSome<W, kRows> && kNumbers<kRows>>{skip}, x, g, out);
-    } else if constexpr (kRows == kWholeNumbered && W < 8) {  // of 8 taps it costs more registers than it saves
-      if (wave_all(sees.self())) derive(Selves<R, W>(sees), x, g, out);
-      else derive(sees, x, g, out);
+    if (unmasked) {
+      compute_dx(TapMask<kPartialFilter<W, kKind> && kHasSeqIdx<kKind>>{skip}, x, g, out);
+    } else if constexpr (kKind == kWholeSeqIdx && W < 8) {  // of 8 taps it costs more registers than it saves
+      if (warp_all(mask.unpadded())) compute_dx(UnpaddedMaskVec<R, W>(mask), x, g, out);
+      else compute_dx(mask, x, g, out);
     } else {
-      derive(sees, x, g, out);
+      compute_dx(mask, x, g, out);
     }
-    if constexpr (kRows == kStates)
-      if (live) initials(g), finals(out);
-    if (live) store(out);
+    if constexpr (kKind == kWholeStates)
+      if (active) store_dinitial(g), add_dfinal(out);
+    if (active) store(out);
   }
 
-  // walk does count chunks, the last first; before them come more of the row, or none, of
-  // which the first lanes need what the last ones send for. All teams of a wave take as many steps.
+  // walk computes `count` chunks, the last first. more: chunks of the row precede them, whose halo the last lanes issue. All
+  // teams of a warp take the same number of steps.
   AITER_DEVICE void walk(int count, int steps, bool more, char* memory) {
-    const int sends = kept(count + (more && lane >= lanes - kBefore));
-    Waiting waiting(memory);
+    const int issued = pin_register(count + (more && lane >= lanes - kHaloLanes));
+    InFlight in_flight(memory);
     AITER_UNROLL
-    for (int i = 0; i < kSlots; i++) {
-      if (i < 2 || i < this->used()) this->send(waiting, i, i < count, i < sends);
-      if (i == (kSlots - 1) / 2) load_taps();  // it waits: the first chunks of all waves come before the others
+    for (int i = 0; i < kStages; i++) {
+      if (i < 2 || i < this->stages_in_use()) this->issue(in_flight, i, i < count, i < issued);
+      if (i == (kStages - 1) / 2) load_weights();  // it waits: the first chunks of all warps go first
     }
-    if constexpr (kNumbers<kRows>) await_last();
-    if (count > 0) look();
-    int slot = 0;
-    [[maybe_unused]] Seen later(seen, kRows == kWholeNumbered && count > 0);
+    if constexpr (kHasSeqIdx<kKind>) pdl_wait();
+    if (count > 0) compute_g_after_strip();
+    int stage = 0;
+    [[maybe_unused]] MaskV later(mask_words, kKind == kWholeSeqIdx && count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
-      const int after = kSlots == 1 || slot + 1 == this->used() ? 0 : slot + 1;
-      if constexpr (kRows == kWholeNumbered) {
-        const Seen now = later;
-        seen -= lanes * Seen::kBytes;
-        later = Seen(seen, i + 1 < count);
-        step(now, waiting, slot, after, i, count, sends);
-      } else if constexpr (kNumbers<kRows>) {
-        step(see<R + H>(t, i < count), waiting, slot, after, i, count, sends);
+      const int prev_stage = kStages == 1 || stage + 1 == this->stages_in_use() ? 0 : stage + 1;
+      if constexpr (kKind == kWholeSeqIdx) {
+        const MaskV now = later;
+        mask_words -= lanes * MaskV::kBytes;
+        later = MaskV(mask_words, i + 1 < count);
+        step(now, in_flight, stage, prev_stage, i, count, issued);
+      } else if constexpr (kHasSeqIdx<kKind>) {
+        step(load_mask<R + H>(t, i < count), in_flight, stage, prev_stage, i, count, issued);
       } else {
-        step(Taps{skip}, waiting, slot, after, i, count, sends);
+        step(FilterMask{skip}, in_flight, stage, prev_stage, i, count, issued);
       }
-      slot = after;
+      stage = prev_stage;
     }
-    await<0>();
+    wait_group<0>();
   }
 
-  // step does one of the chunks.
-  template <class See>
-  AITER_DEVICE void step(const See& sees, Waiting& waiting, int slot, int after, int i, int count, int sends) {
-    this->arrive();
-    if (kShares) wave_barrier();
-    Tile tile = this->take(waiting, slot, after);
-    if (kShares) wave_barrier();
-    const int next_sent = i + this->used();
-    this->send(waiting, slot, next_sent < count, next_sent < sends);
-    compute(sees, tile, i < count);
-    if (!this->back()) return;
+  // step computes one chunk.
+  template <class Mask>
+  AITER_DEVICE void step(const Mask& mask, InFlight& in_flight, int stage, int prev_stage, int i, int count, int issued) {
+    this->wait_chunk();
+    if (kSharesHalo) warp_barrier();
+    Chunk chunk = this->consume(in_flight, stage, prev_stage);
+    if (kSharesHalo) warp_barrier();
+    const int next_issue = i + this->stages_in_use();
+    this->issue(in_flight, stage, next_issue < count, next_issue < issued);
+    compute(mask, chunk, i < count);
+    if (!this->step_back()) return;
     AITER_UNROLL
     for (int j = 0; j < H; j++) carry[j] = 0.0f;
   }
 };
 
-// row_bytes is the shared memory that a launch asks for: tiles first, sums when they are done.
-template <class T, int W> inline int row_bytes(int threads) {
-  using R = Chunks<T, W, kWhole>;
-  const int sums = threads * (W + 1) * int(sizeof(float)), tiles = ahead_bytes<typename R::Near>(R::kMany * 2, threads);
+// channel_first_shared_bytes returns the shared memory of a launch: chunks first, sums at the end.
+template <class T, int W> inline int channel_first_shared_bytes(int threads) {
+  using R = ChunkLoader<T, W, kWhole>;
+  const int sums = threads * (W + 1) * int(sizeof(float)), tiles = pipeline_bytes<typename R::Vec16>(R::kSharedStages * 2, threads);
   return !AITER_CUDA ? 0 : tiles > sums ? tiles : sums;
 }
 
-// Threads of a block at most, and blocks that a multiprocessor is to hold: what the registers allow without spilling.
-template <Rows kRows> constexpr int kMostThreads = kVectors<kRows> && !kNumbers<kRows> ? kRowThreads : kRowThreads / 2;
-template <class T, int W, Rows kRows>
-constexpr int kRowBlocks = kMostThreads<kRows> == kRowThreads ? (W > (sizeof(T) == 4 ? 6 : 5) ? 3 : 4)
-                           : W <= 4                           ? (kRows == kWholeNumbered ? 8 : 7)
-                           : kRows == kWholeNumbered          ? 4
+// Threads of a block at most, and blocks of a multiprocessor: as many as registers allow without spilling.
+template <RowKind kKind>
+constexpr int kMaxBlockThreads = kWholeVectors<kKind> && !kHasSeqIdx<kKind> ? kChannelFirstThreads : kChannelFirstThreads / 2;
+template <class T, int W, RowKind kKind>
+constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThreads ? (W > (sizeof(T) == 4 ? 6 : 5) ? 3 : 4)
+                           : W <= 4                           ? (kKind == kWholeSeqIdx ? 8 : 7)
+                           : kKind == kWholeSeqIdx          ? 4
                                                               : 5;
 
-template <class T, int W, Rows kRows>
-__global__ void AITER_BOUNDS(kMostThreads<kRows>, (kRowBlocks<T, W, kRows>)) causal_conv1d_bwd_rows_kernel(Launch all) {
+template <class T, int W, RowKind kKind>
+__global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>)) causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
-    AITER_SHARED_MEMORY(memory, kRowThreads * (W + 1) * sizeof(float));
-    start_next();
-    // Not gridDim: on AMD it is read through a pointer, which would stay in two scalar registers that gfx90a lacks.
-    for (uint32_t item = blockIdx.x; item < again(all).items; item += again(all).grid) {
-      const Launch& a = again(all);
-      const uint32_t group = a.split.quotient(item), segment = item - group * a.split.by;
+    AITER_DYNAMIC_SHARED(memory, kChannelFirstThreads * (W + 1) * sizeof(float));
+    pdl_trigger();
+    // Not gridDim: AMD reads it through a pointer, which would hold two scalar registers that gfx90a lacks.
+    for (uint32_t item = blockIdx.x; item < reload_kernarg(all).work_items; item += reload_kernarg(all).grid) {
+      const BwdArg& a = reload_kernarg(all);
+      const uint32_t group = a.item_split.quotient(item), segment = item - group * a.item_split.divisor;
       const int first = int(group << (a.block_bits - a.channel_bits)), dim = int(a.p.dim);
       const int d = first + (int(threadIdx.x) >> a.channel_bits);
-      const int bits = a.channel_bits - a.lane_bits;  // of teams that share a channel in a block
+      const int bits = a.channel_bits - a.lane_bits;  // teams of a channel in a block
       const uint32_t rank = (threadIdx.x >> a.lane_bits) & ((1u << bits) - 1);
       const uint32_t from = ((segment << bits) + rank) * a.strip;
       const int left = d < dim && from < a.total ? int(a.total - from) : 0, count = left < a.strip ? left : a.strip;
-      Row<T, W, kRows> row(all, d < dim ? d : dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
-      row.walk(count, a.strip, from != a.parts.quotient(from) * a.parts.by, memory[0].bytes);
-      if constexpr (!kNumbers<kRows> && !kGuards<T, W, kRows>)
-        if (!again(all).p.silu && !finite(row.weight)) redo_row_ends<T, W, kRows>(all, item, row.weight);
-      if constexpr (kRows == kRagged)
-        if (!again(all).p.silu && !finite(row.sums)) redo_sums<T, W>(all, item, row.sums);
-      finish_rows(again(all), row.sums, segment, first, reinterpret_cast<float*>(memory));
+      ChannelFirstWalk<T, W, kKind> walk(all, d < dim ? d : dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
+      walk.walk(count, a.strip, from != a.row_split.quotient(from) * a.row_split.divisor, memory[0].bytes);
+      if constexpr (!kHasSeqIdx<kKind> && !kSkipsTail<T, W, kKind>)
+        if (!reload_kernarg(all).p.silu && !finite(walk.weight)) redo_row_ends<T, W, kKind>(all, item, walk.weight);
+      if constexpr (kKind == kRagged)
+        if (!reload_kernarg(all).p.silu && !finite(walk.sums)) redo_sums<T, W>(all, item, walk.sums);
+      reduce_channel_first(reload_kernarg(all), walk.sums, segment, first, reinterpret_cast<float*>(memory));
     }
   }
 }

@@ -1,224 +1,226 @@
-// causal_conv1d_bwd where a position's channels are neighbours (channel-last).
+// causal_conv1d_bwd with adjacent channels (channel-last).
 //
-// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4 but in large problems of
-// 16 bits on NVIDIA's processors; AMD's have 1 of those with sequence numbers) and walks a strip of positions, W-1 of x and of unfinished dx in
-// registers; the threads of a block take neighbouring channels first, then neighbouring strips. The
-// next positions of x and dout are always on their way: eight in shared memory on NVIDIA's processors,
-// which fill that by themselves, four in registers on AMD's. More channels a thread would mean fewer,
-// larger loads, but halve the waves that the registers allow: measured slower, but for wide filters.
-// Halo: W-1 positions on either side of a strip are read again, and g of those
-// behind it computed again.
-// Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte
-// ones. Where channels do not lie on that much, two such parts are put together, in shared
-// memory; without that, N is 1.
-// Sequence numbers: what positions see is looked up before, in bytes. A group of positions that all see all goes
-// the way of those without numbers, others one position after another.
-// Reduction: dweight and dbias in registers along a strip, then over the block's
-// strips in shared memory, over segments in a cluster of blocks or by the fold kernel.
+// Tiling: a thread owns N neighbouring channels (4; 2 for widths above 4, except large problems of 16-bit types on NVIDIA; 1
+// with sequence numbers and widths above 4 on AMD) and walks a strip of positions with W-1 positions of x and of incomplete dx
+// in registers. The threads of a block take neighbouring channels first, then neighbouring strips. The loads of the next
+// positions of x and dout are in flight: eight in shared memory on NVIDIA, four in registers on AMD. More channels a thread
+// halve the waves that registers allow: slower, except for wide filters.
+// Halo: W-1 positions on either side of a strip are read again, and g of those behind it is computed again.
+// Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte types. Channels that are not aligned to
+// that are combined from two vectors in shared memory (NVIDIA), or N is 1.
+// Sequence numbers: the mask is computed before, in bytes. A group of positions that all see all taps takes the path without
+// sequence numbers; the positions of other groups are computed one by one.
+// Reduction: dweight and dbias in registers along a strip, then over the block's strips in shared memory, over segments in a
+// cluster of blocks or by the reduce_segments kernel.
 #pragma once
 
-#include "async_pipeline.h"
+#include <aiter/gpu/async_copy.h>
+
 #include "channel_last_reduce.h"
 
 namespace aiter::conv1d::bwd {
 
-// Blocks that a multiprocessor is to hold: what the registers allow without spilling.
+// Blocks of a multiprocessor: as many as registers allow without spilling.
 template <class T, int W, int N>
-constexpr int kColumnBlocks = N == 1 ? (W > 4 ? 4 : 6) : W * N > 24 ? 2 : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
+constexpr int kChannelLastBlocks = N == 1 ? (W > 4 ? 4 : 6) : W * N > 24 ? 2 : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
 
-// Positions of a group, which are on their way where registers hold them; and in shared
-// memory, of which a block takes less than 48 KiB.
-constexpr int kAhead = 4;
-template <class Vector, bool More> constexpr int kTokensAhead = Vector::kBytes == 16 && More ? 4 : 8;
+// Positions of a group, which are in flight in registers; and positions in flight in shared memory, of which a block takes
+// less than 48 KiB.
+constexpr int kGroup = 4;
+template <class ChannelVec, bool kTwoVectors>
+constexpr int kTokensInFlight = ChannelVec::kBytes == 16 && kTwoVectors ? 4 : 8;
 
-// A thread's strip may go on in the next row. That costs AMD's kernels a wave, and where rows of dx
-// start anywhere, blocks that write parts of the same memory should stay together.
-template <bool Shifted> constexpr bool kManyRows = AITER_CUDA && !Shifted;
+// A thread's strip may extend into the next row. On AMD this costs a wave; with unaligned rows of dx, blocks that write parts
+// of the same memory should stay together.
+template <bool kUnaligned> constexpr bool kStripsSpanRows = AITER_CUDA && !kUnaligned;
 
-template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
+template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLastWalk {
   static constexpr int H = W - 1;
-  using Vector = Words<T, N>;
+  using ChannelVec = Vec<T, N>;
 
-  // Token is what a position has.
+  // Token is a position's channels.
   struct Token {
-    Vector x, dout;
+    ChannelVec x, dout;
   };
 
-  // Waiting is the tokens on their way. Shifted: channels that do not start where vectors do are in two.
-  static constexpr int kMany = kTokensAhead<Vector, Shifted>;
-  struct Waiting {
-    static constexpr int kOne = ahead_bytes<Vector>(kMany, kColumnThreads);
-    Ahead<Vector, kMany, kAhead, kColumnThreads> x, dout, next_x, next_dout;
-    Ahead<Words<uint32_t, 1>, kMany / kAhead, 1, kColumnThreads> seen;  // of a group
+  // InFlight is the pipelines of the tokens. kUnaligned: channels that start within a vector are in two vectors.
+  static constexpr int kSharedStages = kTokensInFlight<ChannelVec, kUnaligned>;
+  struct InFlight {
+    static constexpr int kStageBytes = pipeline_bytes<ChannelVec>(kSharedStages, kChannelLastThreads);
+    AsyncPipeline<ChannelVec, kSharedStages, kGroup, kChannelLastThreads> x, dout, next_x, next_dout;
+    AsyncPipeline<Vec<uint32_t, 1>, kSharedStages / kGroup, 1, kChannelLastThreads> mask;  // of a group
 
-    AITER_DEVICE explicit Waiting(char* memory)
-        : x(memory), dout(memory + kOne), next_x(memory + 2 * kOne), next_dout(memory + 3 * kOne),
-          seen(memory + (Shifted ? 4 : 2) * kOne) {}
+    AITER_DEVICE explicit InFlight(char* memory)
+        : x(memory), dout(memory + kStageBytes), next_x(memory + 2 * kStageBytes), next_dout(memory + 3 * kStageBytes),
+          mask(memory + (kUnaligned ? 4 : 2) * kStageBytes) {}
   };
-  static constexpr int kSlots = decltype(Waiting::x)::kSlots;
+  static constexpr int kStages = decltype(InFlight::x)::kStages;
   // Positions of a group that are computed side by side: as many as registers allow.
-  static constexpr int kTogether = !AITER_ASYNC ? 1 : Shifted || W * N == 24 ? 2 : 4;
+  static constexpr int kTogether = !AITER_ASYNC_COPY ? 1 : kUnaligned || W * N == 24 ? 2 : 4;
 
-  const Launch& a;
+  const BwdArg& a;
   const Backward& p;
   int64_t b = 0;
   const int64_t d;
-  const int skip, channels;               // channels from d on
-  int needed = 0;                         // the positions before this one are
-  const T *x = nullptr, *dout = nullptr;  // the next to load
-  T* dx = nullptr;                        // where the next to complete is, the first W-1 before the strip
-  const uint8_t* seen = nullptr;          // what the next group to send for sees; null: all that there are
-  float weight[W][N], bias[N], past[H][N], unfinished[H][N], sums[W + 1][N] = {};
-  Vector before[H];
-  Waiting ahead;
+  const int missing_taps, channels;       // channels from d on
+  int needed_end = 0;                     // end of the positions that the strip needs
+  const T *x = nullptr, *dout = nullptr;  // next position to issue
+  T* dx = nullptr;                        // next position to complete; the first W-1 lie before the strip
+  const uint8_t* mask_row = nullptr;      // mask bytes of the next group to issue; null: no mask
+  float weight[W][N], bias[N], past_x[H][N], partial_dx[H][N], sums[W + 1][N] = {};
+  ChannelVec halo_x[H];
+  InFlight in_flight;
 
-  AITER_DEVICE Column(const Launch& a, int64_t d, char* memory)
-      : a(a), p(again(a).p), d(d), skip(Gated || Shifted || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
-        ahead(memory) {}
+  AITER_DEVICE ChannelLastWalk(const BwdArg& a, int64_t d, char* memory)
+      : a(a), p(reload_kernarg(a).p), d(d), missing_taps(kMasked || kUnaligned || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
+        in_flight(memory) {}
 
-  // all is what a group sees where nothing hides it; plain says that this is so, and that the kernel's taps exist.
-  AITER_DEVICE uint32_t all() const { return 0x01010101u * ((1u << again(a).p.width) - 1); }
-  AITER_DEVICE bool plain(uint32_t sights) const { return sights == (W <= 4 ? 0x01010101u * ((1u << W) - 1) : all()); }
-  // Of one channel a thread the kernel is for tensors without sequence numbers, too.
-  AITER_DEVICE bool numbered() const { return N > 1 || seen; }
-  // look sends for what a group sees. It comes the way of x and dout: a load of its own would wait for theirs.
-  AITER_DEVICE void look(int group) {
-    if (!numbered()) return;
-    ahead.seen.send(group, reinterpret_cast<const uint32_t*>(seen), true);
-    seen += kAhead;
+  // full_mask is the mask of a group that sees all taps. all_visible reports whether mask_bits is that mask and all W taps exist.
+  AITER_DEVICE uint32_t full_mask() const { return 0x01010101u * ((1u << reload_kernarg(a).p.width) - 1); }
+  AITER_DEVICE bool all_visible(uint32_t mask_bits) const { return mask_bits == (W <= 4 ? 0x01010101u * ((1u << W) - 1) : full_mask()); }
+  // The kernel of one channel a thread also takes tensors without sequence numbers.
+  AITER_DEVICE bool has_mask() const { return N > 1 || mask_row; }
+  // issue_mask loads the mask of a group through the pipeline of x and dout: a load of its own would wait for theirs.
+  AITER_DEVICE void issue_mask(int group) {
+    if (!has_mask()) return;
+    in_flight.mask.issue(group, reinterpret_cast<const uint32_t*>(mask_row), true);
+    mask_row += kGroup;
   }
-  // see is what a group from t on sees, bit j of a byte for j positions before it.
-  AITER_DEVICE uint32_t see(int group, int t) const {
-    if (numbered()) return ahead.seen.take(group).word[0];
-    const int left = int(again(a).p.seqlen) - t;
-    uint32_t word = all();
-    if (left < kAhead) word = left > 0 ? word & ((1u << left * 8) - 1) : 0;
+  // consume_mask returns the mask of a group from t on: bit j of a byte for the distance j.
+  AITER_DEVICE uint32_t consume_mask(int group, int t) const {
+    if (has_mask()) return in_flight.mask.consume(group).word[0];
+    const int left = int(reload_kernarg(a).p.seqlen) - t;
+    uint32_t word = full_mask();
+    if (left < kGroup) word = left > 0 ? word & ((1u << left * 8) - 1) : 0;
     return word;
   }
 
-  // off is how many elements behind a vector's start p is.
-  AITER_DEVICE static int off(const T* p) { return int(reinterpret_cast<uintptr_t>(p) / sizeof(T)) & (N - 1); }
+  // offset returns the distance of p from its vector's start, in elements.
+  AITER_DEVICE static int offset(const T* p) { return int(reinterpret_cast<uintptr_t>(p) / sizeof(T)) & (N - 1); }
 
-  // send asks for the vector in which the elements from p on start, and for the next one.
-  template <class Slots> AITER_DEVICE void send(Slots& one, Slots& next, int slot, const T* p, bool real) const {
-    const int by = off(p);
-    one.send(slot, p - by, real), next.send(slot, p - by + N, real && by && N - by < channels);
+  // issue loads the vector in which the elements at p start, and the next vector. consume combines them.
+  template <class Pipeline>
+  AITER_DEVICE void issue(Pipeline& one, Pipeline& next, int stage, const T* p, bool valid) const {
+    const int shift = offset(p);
+    one.issue(stage, p - shift, valid), next.issue(stage, p - shift + N, valid && shift && N - shift < channels);
   }
-  template <class Slots> AITER_DEVICE static Vector take(const Slots& one, const Slots& next, int slot, const T* p) {
-    const Vector low = one.take(slot), high = next.take(slot);
-    uint32_t word[2 * Vector::kCount];
+  template <class Pipeline>
+  AITER_DEVICE static ChannelVec consume(const Pipeline& one, const Pipeline& next, int stage, const T* p) {
+    const ChannelVec low = one.consume(stage), high = next.consume(stage);
+    uint32_t word[2 * ChannelVec::kWords];
     AITER_UNROLL
-    for (int i = 0; i < Vector::kCount; i++) word[i] = low.word[i], word[Vector::kCount + i] = high.word[i];
-    return slide<T, N>(word, off(p));
+    for (int i = 0; i < ChannelVec::kWords; i++) word[i] = low.word[i], word[ChannelVec::kWords + i] = high.word[i];
+    return funnel_shift<T, N>(word, offset(p));
   }
 
-  // moved is p so many elements, or bytes, on. NVIDIA's compiler would multiply strides in elements anew for every group;
-  // AMD's takes 4 registers more for those in bytes.
-  template <class E> AITER_DEVICE static E* moved(E* p, [[maybe_unused]] int64_t elements, [[maybe_unused]] int64_t bytes) {
+  // advanced returns p plus a stride, given in elements and in bytes. nvcc would multiply a stride in elements for each group;
+  // on AMD a stride in bytes takes 4 registers more.
+  template <class E>
+  AITER_DEVICE static E* advanced(E* p, [[maybe_unused]] int64_t elements, [[maybe_unused]] int64_t bytes) {
     return AITER_CUDA ? (E*)((const char*)p + bytes) : p + elements;
   }
 
-  // send asks for the next position, or for zeros: behind the row's end, and where nobody needs it.
-  AITER_DEVICE void send(int slot, bool real) {
-    if constexpr (Shifted) {
-      send(ahead.x, ahead.next_x, slot, x, real), send(ahead.dout, ahead.next_dout, slot, dout, real);
+  // issue loads the next position, or zeros if it is behind the row or not needed.
+  AITER_DEVICE void issue(int stage, bool valid) {
+    if constexpr (kUnaligned) {
+      issue(in_flight.x, in_flight.next_x, stage, x, valid), issue(in_flight.dout, in_flight.next_dout, stage, dout, valid);
     } else {
-      ahead.x.send(slot, x, real), ahead.dout.send(slot, dout, real);
+      in_flight.x.issue(stage, x, valid), in_flight.dout.issue(stage, dout, valid);
     }
-    x = moved(x, p.x.last, a.step_x), dout = moved(dout, p.dout.last, a.step_dout);
+    x = advanced(x, p.x.last, a.step_x), dout = advanced(dout, p.dout.last, a.step_dout);
   }
-  // take is what waits in a slot. x and dout, so many positions on, are a multiple of kMany behind it.
-  AITER_DEVICE Token take(int slot, int on) const {
+  // consume returns the token of a stage. x and dout plus offset_positions are a multiple of kSharedStages positions behind it.
+  AITER_DEVICE Token consume(int stage, int offset_positions) const {
     Token token = {};
-    if constexpr (Shifted) {
-      token.x = take(ahead.x, ahead.next_x, slot, x + on * p.x.last);
-      token.dout = take(ahead.dout, ahead.next_dout, slot, dout + on * p.dout.last);
+    if constexpr (kUnaligned) {
+      token.x = consume(in_flight.x, in_flight.next_x, stage, x + offset_positions * p.x.last);
+      token.dout = consume(in_flight.dout, in_flight.next_dout, stage, dout + offset_positions * p.dout.last);
     } else {
-      token.x = ahead.x.take(slot), token.dout = ahead.dout.take(slot);
+      token.x = in_flight.x.consume(stage), token.dout = in_flight.dout.consume(stage);
     }
-    if constexpr (AITER_ASYNC && Vector::kBytes == 2) {
-      token.x.word[0] >>= reinterpret_cast<uintptr_t>(x + on * p.x.last) % 4 * 8;
-      token.dout.word[0] >>= reinterpret_cast<uintptr_t>(dout + on * p.dout.last) % 4 * 8;
+    if constexpr (AITER_ASYNC_COPY && ChannelVec::kBytes == 2) {
+      token.x.word[0] >>= reinterpret_cast<uintptr_t>(x + offset_positions * p.x.last) % 4 * 8;
+      token.dout.word[0] >>= reinterpret_cast<uintptr_t>(dout + offset_positions * p.dout.last) % 4 * 8;
     }
     return token;
   }
 
-  // take takes the tokens of slots from first on, send sends for as many behind those that were sent for.
-  template <int M> AITER_DEVICE void take(Token (&token)[M], int first) const {
+  // The tokens of the stages from first on, and the loads of as many later positions.
+  template <int M> AITER_DEVICE void consume(Token (&token)[M], int first) const {
     AITER_UNROLL
-    for (int j = 0; j < M; j++) token[j] = take(first + j, j);
+    for (int j = 0; j < M; j++) token[j] = consume(first + j, j);
   }
-  AITER_DEVICE void send(int first, int t, int many) {
+  AITER_DEVICE void issue(int first, int t, int many) {
     AITER_UNROLL
-    for (int j = 0; j < many; j++) send(first + j, needed - t > j + kSlots);
+    for (int j = 0; j < many; j++) issue(first + j, needed_end - t > j + kStages);
   }
 
-  // read and write move the elements at p, of which there are none behind the last channel.
-  AITER_DEVICE Vector read(const T* p) const {
-    Vector v;
-    if constexpr (Shifted) {
+  // load_channels and store_channels move the thread's channels at p, those that exist.
+  AITER_DEVICE ChannelVec load_channels(const T* p) const {
+    ChannelVec v;
+    if constexpr (kUnaligned) {
       v.clear();
       AITER_UNROLL
       for (int i = 0; i < N; i++)
-        if (i < channels) v.set(i, fetch<T, 1>(p + i).get(0));
+        if (i < channels) v.set(i, load_vec<T, 1>(p + i).get(0));
     } else {
-      v = fetch<T, N>(p);
+      v = load_vec<T, N>(p);
     }
     return v;
   }
-  AITER_DEVICE void write(T* p, const Vector& v) const {
-    if constexpr (Shifted) {
-      if (off(p) == 0 && channels >= N) return put(p, v);
+  AITER_DEVICE void store_channels(T* p, const ChannelVec& v) const {
+    if constexpr (kUnaligned) {
+      if (offset(p) == 0 && channels >= N) return store_vec(p, v);
       AITER_UNROLL
       for (int i = 0; i < N; i++) {
-        Words<T, 1> one = {};
+        Vec<T, 1> one = {};
         one.set(0, v.get(i));
-        if (i < channels) put(p + i, one);
+        if (i < channels) store_vec(p + i, one);
       }
     } else {
-      put(p, v);
+      store_vec(p, v);
     }
   }
 
-  // start sends for the first of positions from..to of row b, and for those of x before them.
-  AITER_DEVICE void start(int64_t b, int from, int to) {
-    const Backward& p = again(a).p;
-    this->b = b, needed = to + H < int(p.seqlen) ? to + H : int(p.seqlen);
-    if constexpr (Gated) seen = a.seen ? again(a).seen + b * seen_row(p.seqlen) + kSeenBefore + from : nullptr;
+  // start_strip issues the first of the positions from..to of row b, and loads x before them.
+  AITER_DEVICE void start_strip(int64_t b, int from, int to) {
+    const Backward& p = reload_kernarg(a).p;
+    this->b = b, needed_end = to + H < int(p.seqlen) ? to + H : int(p.seqlen);
+    if constexpr (kMasked) mask_row = a.mask ? reload_kernarg(a).mask + b * mask_row_bytes(p.seqlen) + kMaskPadBefore + from : nullptr;
     x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
     dx = p.dx.row<T>(b, d) + (from - H) * p.dx.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       const int u = from - H + k;
-      before[k].clear();
-      if (u >= 0) before[k] = read(x);
+      halo_x[k].clear();
+      if (u >= 0) halo_x[k] = load_channels(x);
       x += p.x.last;
     }
     AITER_UNROLL
-    for (int j = 0; j < kSlots; j++) {
-      send(j, from + j < needed);
-      if (j % kAhead != kAhead - 1) continue;
-      if constexpr (Gated) {
-        if (j < kAhead) await_last();
-        look(j / kAhead);
+    for (int j = 0; j < kStages; j++) {
+      issue(j, from + j < needed_end);
+      if (j % kGroup != kGroup - 1) continue;
+      if constexpr (kMasked) {
+        if (j < kGroup) pdl_wait();
+        issue_mask(j / kGroup);
       }
-      sent();
+      commit_group();
     }
   }
 
-  // begin takes what start has sent for before position from.
-  AITER_DEVICE void begin(int from) {
+  // begin_strip converts what start_strip has loaded before position from.
+  AITER_DEVICE void begin_strip(int from) {
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       AITER_UNROLL
-      for (int i = 0; i < N; i++) past[k][i] = before[k].value(i), unfinished[k][i] = 0.0f;
+      for (int i = 0; i < N; i++) past_x[k][i] = halo_x[k].value(i), partial_dx[k][i] = 0.0f;
     }
-    if (from < H) states(from);
+    if (from < H) load_initial_states(from);
   }
 
-  // states puts the initial states where positions before the row are.
-  AITER_DEVICE void states(int from) {
-    const Backward& p = again(a).p;
+  // load_initial_states puts the initial states in front of the row.
+  AITER_DEVICE void load_initial_states(int from) {
+    const Backward& p = reload_kernarg(a).p;
     if (!p.initial.data || p.seq.data) return;
     const T* state = p.initial.row<T>(b, d) + (from - H + int(p.width) - 1) * p.initial.last;
     AITER_UNROLL
@@ -226,123 +228,122 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
       const int u = from - H + k;
       AITER_UNROLL
       for (int i = 0; i < N; i++)
-        if (u < 0 && u + int(p.width) > 0 && (!Shifted || i < channels)) past[k][i] = fetch<T, 1>(state + i * p.initial.dim).value(0);
+        if (u < 0 && u + int(p.width) > 0 && (!kUnaligned || i < channels)) past_x[k][i] = load_vec<T, 1>(state + i * p.initial.dim).value(0);
       state += p.initial.last;
     }
   }
 
-  // step does position t, and returns dx of position t-(W-1), which it completes. own:
-  // t belongs to the strip.
-  template <class Sees> AITER_DEVICE void step(const Sees& sees, const Token& token, bool silu, bool own, float* out) {
+  // step computes position t, and out, dx of position t-(W-1), which it completes. own: t belongs to the strip.
+  template <class Mask> AITER_DEVICE void step(const Mask& mask, const Token& token, bool silu, bool own, float* out) {
     float now[N], g[N], sum[N];
     AITER_UNROLL
     for (int i = 0; i < N; i++) now[i] = token.x.value(i), g[i] = token.dout.value(i), sum[i] = bias[i];
     if (silu) {
       AITER_UNROLL
       for (int k = 0; k < W; k++) {
-        if (!sees(k)) continue;
+        if (!mask(k)) continue;
         AITER_UNROLL
-        for (int i = 0; i < N; i++) sum[i] = fmaf(weight[k][i], k < H ? past[k][i] : now[i], sum[i]);
+        for (int i = 0; i < N; i++) sum[i] = fmaf(weight[k][i], k < H ? past_x[k][i] : now[i], sum[i]);
       }
       AITER_UNROLL
-      for (int i = 0; i < N; i++) g[i] *= slope(sum[i]);
+      for (int i = 0; i < N; i++) g[i] *= silu_grad(sum[i]);
     }
     if (own) {
       AITER_UNROLL
       for (int k = 0; k < W; k++) {
-        const bool seen = sees(k);
+        const bool use = mask(k);
         AITER_UNROLL
         for (int i = 0; i < N; i++) {
-          if (seen) sums[k][i] = fmaf(k < H ? past[k][i] : now[i], g[i], sums[k][i]);
-          if (seen && k == H) sums[W][i] += g[i];
+          if (use) sums[k][i] = fmaf(k < H ? past_x[k][i] : now[i], g[i], sums[k][i]);
+          if (use && k == H) sums[W][i] += g[i];
         }
       }
     }
     AITER_UNROLL
     for (int k = 0; k < W; k++) {
-      const bool seen = sees(k);
+      const bool use = mask(k);
       AITER_UNROLL
       for (int i = 0; i < N; i++) {
-        float v = k < H ? unfinished[k][i] : 0.0f;
-        if (seen) v = fmaf(weight[k][i], g[i], v);
+        float v = k < H ? partial_dx[k][i] : 0.0f;
+        if (use) v = fmaf(weight[k][i], g[i], v);
         if (k == 0) out[i] = v;
-        else unfinished[k - 1][i] = v;
+        else partial_dx[k - 1][i] = v;
       }
     }
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
       AITER_UNROLL
-      for (int i = 0; i < N; i++) past[k][i] = k + 1 < H ? past[k + 1][i] : now[i];
+      for (int i = 0; i < N; i++) past_x[k][i] = k + 1 < H ? past_x[k + 1][i] : now[i];
     }
   }
 
-  // exists: kernels are for one width, for 5 to 8, or for 1 to 4; of gated ones those that are narrow take the other way.
-  AITER_DEVICE bool exists(int k) const { return (!Shifted && W <= 4) || k > 2 || k >= skip; }
+  // tap_exists: a kernel is for one width, for 5 to 8, or for 1 to 4. Masked kernels take narrower filters to run_masked_group.
+  AITER_DEVICE bool tap_exists(int k) const { return (!kUnaligned && W <= 4) || k > 2 || k >= missing_taps; }
 
-  // get_taps takes those of the thread's channels from where stage has put them.
-  AITER_DEVICE void get_taps(const Sums<N>* staged, [[maybe_unused]] int lanes) {
+  // load_staged_filter loads the filter that stage_filter has put into shared memory.
+  AITER_DEVICE void load_staged_filter(const ChannelValues<N>* staged, [[maybe_unused]] int lanes) {
     AITER_UNROLL
     for (int k = 0; k <= W; k++) {
-      const Sums<N> v = staged[k * taps_apart(lanes)];
+      const ChannelValues<N> v = staged[k * tap_stride(lanes)];
       AITER_UNROLL
-      for (int i = 0; i < N; i++) (k < W ? weight[k] : bias)[i] = v.of[i];
+      for (int i = 0; i < N; i++) (k < W ? weight[k] : bias)[i] = v.v[i];
     }
   }
 
-  // group does kAhead positions from t on, of slots from first on: of from..to, which own
-  // says, or behind them, for dx alone.
-  AITER_DEVICE void group(int t, int first, int from, int to, bool silu, bool own) {
-    await<kSlots / kAhead - 1>();
-    if constexpr (Gated) {
-      const uint32_t sights = see(first / kAhead, t);
-      look(first / kAhead);
-      if (!plain(sights)) return some(sights, t, first, from, to, silu, own);
+  // run_group computes kGroup positions from t on, from the stages from first on. own: they belong to the strip from..to;
+  // otherwise they lie behind it, and only contribute to dx.
+  AITER_DEVICE void run_group(int t, int first, int from, int to, bool silu, bool own) {
+    wait_group<kStages / kGroup - 1>();
+    if constexpr (kMasked) {
+      const uint32_t mask_bits = consume_mask(first / kGroup, t);
+      issue_mask(first / kGroup);
+      if (!all_visible(mask_bits)) return run_masked_group(mask_bits, t, first, from, to, silu, own);
     }
-    const auto sees = [this](int k) { return exists(k); };
+    const auto mask = [this](int k) { return tap_exists(k); };
     AITER_UNROLL
-    for (int i = 0; i < kAhead; i += kTogether) {
+    for (int i = 0; i < kGroup; i += kTogether) {
       Token token[kTogether];
       float out[kTogether][N];
-      take(token, first + i), send(first + i, t + i, kTogether);
+      consume(token, first + i), issue(first + i, t + i, kTogether);
       AITER_UNROLL
-      for (int j = 0; j < kTogether; j++) step(sees, token[j], silu, own, out[j]);
+      for (int j = 0; j < kTogether; j++) step(mask, token[j], silu, own, out[j]);
       AITER_UNROLL
-      for (int j = 0; j < kTogether; j++) store(t, i + j, from, to, own, out[j]);
+      for (int j = 0; j < kTogether; j++) store_dx(t, i + j, from, to, own, out[j]);
     }
-    sent();
+    commit_group();
   }
 
-  // some does a group of which not every position sees all: one after another.
-  AITER_DEVICE void some(uint32_t sights, int t, int first, int from, int to, bool silu, bool own) {
-    // Registers have no numbers that change: what waits in them moves up.
-    constexpr int kMoved = AITER_ASYNC ? 1 : kAhead;
-    Token token[kMoved];
-    if constexpr (!AITER_ASYNC) take(token, first), send(first, t, kAhead);
+  // run_masked_group computes a group in which not all positions see all taps, one position at a time.
+  AITER_DEVICE void run_masked_group(uint32_t mask_bits, int t, int first, int from, int to, bool silu, bool own) {
+    // Registers cannot be indexed: the queue moves up.
+    constexpr int kQueue = AITER_ASYNC_COPY ? 1 : kGroup;
+    Token token[kQueue];
+    if constexpr (!AITER_ASYNC_COPY) consume(token, first), issue(first, t, kGroup);
     AITER_ROLLED
-    for (int i = 0; i < kAhead; i++, sights >>= 8) {
-      if constexpr (AITER_ASYNC) take(token, first + i), send(first + i, t + i, 1);
+    for (int i = 0; i < kGroup; i++, mask_bits >>= 8) {
+      if constexpr (AITER_ASYNC_COPY) consume(token, first + i), issue(first + i, t + i, 1);
       float out[N];
-      step([sights](int k) { return (sights >> (W - 1 - k) & 1) != 0; }, token[0], silu, own, out);
-      store(t, i, from, to, own, out);
+      step([mask_bits](int k) { return (mask_bits >> (W - 1 - k) & 1) != 0; }, token[0], silu, own, out);
+      store_dx(t, i, from, to, own, out);
       AITER_UNROLL
-      for (int j = 1; j < kMoved; j++) token[j - 1] = token[j];
+      for (int j = 1; j < kQueue; j++) token[j - 1] = token[j];
     }
-    sent();
+    commit_group();
   }
 
-  // walk does positions from..to, and of those behind them what dx needs. Whole groups are
-  // the strip's: a strip that ends elsewhere ends with the row, where g is 0.
+  // walk computes positions from..to, and those behind them that dx needs. A strip has whole groups, except at a row's end,
+  // where g is 0.
   AITER_DEVICE void walk(int from, int to, bool silu) {
-    // Elsewhere own costs more than a second loop.
-    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 || (Gated && N == 1) : W * N > 4;
+    // In the other kernels `own` costs more than a second loop.
+    constexpr bool kOneLoop = AITER_CUDA ? sizeof(T) == 4 || (kMasked && N == 1) : W * N > 4;
     int t = from, first = 0;
     AITER_ROLLED
-    for (; t < (kOneLoop ? to + H : to); t += kAhead, first = after(first)) group(t, first, from, to, silu, !kOneLoop || t < to);
+    for (; t < (kOneLoop ? to + H : to); t += kGroup, first = next_group(first)) run_group(t, first, from, to, silu, !kOneLoop || t < to);
     if constexpr (!kOneLoop) {
       AITER_ROLLED
-      for (; t < to + H; t += kAhead, first = after(first)) group(t, first, from, to, silu, false);
+      for (; t < to + H; t += kGroup, first = next_group(first)) run_group(t, first, from, to, silu, false);
     }
-    await<0>();
+    wait_group<0>();
   }
 
   // The exact walk, in bwd/channel_last_exact.h.
@@ -351,17 +352,16 @@ template <class T, int W, int N, bool Gated, bool Shifted> struct Column {
   AITER_DEVICE void walk_exact(int64_t b, int64_t d, int from, int to);
   AITER_DEVICE void redo_exact(int64_t b, int64_t d, int from, int to);
 
-  AITER_DEVICE static int after(int first) {
-    static_assert(kSlots == kAhead || kSlots == 2 * kAhead, "a group's slots are the first or the last");
-    return kSlots == kAhead ? 0 : first ^ kAhead;
+  AITER_DEVICE static int next_group(int first) {
+    static_assert(kStages == kGroup || kStages == 2 * kGroup, "a group's slots are the first or the last");
+    return kStages == kGroup ? 0 : first ^ kGroup;
   }
 
-  // store keeps dx, which position i of the group from t on completes, where that is one of the strip's: not
-  // before it, and not behind it.
-  AITER_DEVICE void store(int t, int i, int from, int to, bool own, const float* v) {
-    const bool begun = H <= kAhead ? t > from || i >= H : t + i - H >= from;
-    if (begun && ((own && H >= kAhead - 1) || t + i - H < to)) write(dx, pack<T, N>(v));
-    dx = moved(dx, p.dx.last, a.step_dx);
+  // store_dx stores dx that position i of the group from t on completes, if it lies within the strip.
+  AITER_DEVICE void store_dx(int t, int i, int from, int to, bool own, const float* v) {
+    const bool begun = H <= kGroup ? t > from || i >= H : t + i - H >= from;
+    if (begun && ((own && H >= kGroup - 1) || t + i - H < to)) store_channels(dx, pack_vec<T, N>(v));
+    dx = advanced(dx, p.dx.last, a.step_dx);
   }
 };
 

@@ -1,5 +1,5 @@
-// The kernel of causal_conv1d_bwd for channel-last on the GPU, and how a problem is cut into blocks for it, for the two
-// files that compile it. Two files, so that a first call compiles them side by side.
+// The channel-last kernel of causal_conv1d_bwd and its tile plan, for the two files that launch it. Two files, so that a first
+// call compiles them in parallel.
 #pragma once
 
 #include "channel_last_exact.h"
@@ -7,216 +7,213 @@
 
 namespace aiter::conv1d::bwd {
 
-// column_bytes is the shared memory that a launch asks for: sums, and what is ahead.
-template <class T, int W, int N, bool Gated, bool Shifted> inline int column_bytes() {
-  using Vector = Words<T, N>;
-  constexpr int kMany = kTokensAhead<Vector, Shifted>, kGroups = Gated ? kMany / kAhead : 0;
-  const int each = kMany * (Shifted ? 4 : 2) * int(sizeof(Vector)) + kGroups * 4 + (W + 1) * int(sizeof(Sums<N>));
-  return AITER_CUDA ? kColumnThreads * each : 0;
+// channel_last_shared_bytes returns the shared memory of a launch: sums and pipelines.
+template <class T, int W, int N, bool kMasked, bool kUnaligned> inline int channel_last_shared_bytes() {
+  using ChannelVec = Vec<T, N>;
+  constexpr int kSharedStages = kTokensInFlight<ChannelVec, kUnaligned>, kGroups = kMasked ? kSharedStages / kGroup : 0;
+  const int each = kSharedStages * (kUnaligned ? 4 : 2) * int(sizeof(ChannelVec)) + kGroups * 4 + (W + 1) * int(sizeof(ChannelValues<N>));
+  return AITER_CUDA ? kChannelLastThreads * each : 0;
 }
 
 // redo_strip repeats a thread's strip exactly. It computes the strip's bounds again, so that they take no registers in the
 // fast walk.
-template <int N, class Column> AITER_DEVICE void redo_strip(Column& column, const Launch& all, uint32_t item) {
-  const Launch& a = again(all);
+template <int N, class Walk> AITER_DEVICE void redo_strip(Walk& walk, const BwdArg& all, uint32_t item) {
+  const BwdArg& a = reload_kernarg(all);
   int self = int(threadIdx.x);
-  opaque(self), opaque(item);
-  const uint32_t outer = a.split.quotient(item), group = item - outer * a.split.by, ranks = kColumnThreads >> a.lane_bits;
-  const uint32_t first = (outer * ranks + (uint32_t(self) >> a.lane_bits)) * uint32_t(a.strip), row = a.parts.quotient(first);
+  launder(self), launder(item);
+  const uint32_t outer = a.item_split.quotient(item), group = item - outer * a.item_split.divisor, ranks = kChannelLastThreads >> a.lane_bits;
+  const uint32_t first = (outer * ranks + (uint32_t(self) >> a.lane_bits)) * uint32_t(a.strip), row = a.row_split.quotient(first);
   const uint32_t end = first + a.strip < a.total ? first + a.strip : a.total;
   const int64_t d = ((int64_t(group) << a.lane_bits) + (self & ((1 << a.lane_bits) - 1))) * N;
-  const int from = int(first - row * a.parts.by) * a.unit, behind = from + int(end - first) * a.unit;
-  column.redo_exact(row, d, from, behind < int(a.p.seqlen) ? behind : int(a.p.seqlen));
+  const int from = int(first - row * a.row_split.divisor) * a.unit, strip_end = from + int(end - first) * a.unit;
+  walk.redo_exact(row, d, from, strip_end < int(a.p.seqlen) ? strip_end : int(a.p.seqlen));
 }
 
-template <class T, int W, int N, bool Gated, bool Shifted>
-__global__ void AITER_BOUNDS(kColumnThreads, (kColumnBlocks<T, W, N>)) causal_conv1d_bwd_columns_kernel(Launch all) {
+template <class T, int W, int N, bool kMasked, bool kUnaligned>
+__global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, W, N>)) causal_conv1d_bwd_channel_last_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
-    AITER_SHARED_MEMORY(memory, kSummed * (W + 1) * sizeof(Sums<N>));
-    auto* shared = reinterpret_cast<Sums<N>*>(memory);
-    start_next();
-    for (uint32_t item = blockIdx.x; item < again(all).items; item += gridDim.x) {
-      const Launch& a = again(all);
-      const uint32_t outer = a.split.quotient(item), inner = item - outer * a.split.by;
+    AITER_DYNAMIC_SHARED(memory, kReducedThreads * (W + 1) * sizeof(ChannelValues<N>));
+    auto* shared = reinterpret_cast<ChannelValues<N>*>(memory);
+    pdl_trigger();
+    for (uint32_t item = blockIdx.x; item < reload_kernarg(all).work_items; item += gridDim.x) {
+      const BwdArg& a = reload_kernarg(all);
+      const uint32_t outer = a.item_split.quotient(item), inner = item - outer * a.item_split.divisor;
       // Neighbouring blocks have neighbouring channels, or are a cluster.
       const uint32_t segment = a.clustered() ? inner : outer, group = a.clustered() ? outer : inner;
       const int lanes = 1 << a.lane_bits, lane = int(threadIdx.x) & (lanes - 1);
       const int64_t first = int64_t(group) * lanes * N, d = first + lane * N;
-      // The strip's units left..end-1 are yet to do: those of a row at a time.
-      const uint32_t ranks = kColumnThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
+      // Units left..end-1 of the strip remain, walked one row at a time.
+      const uint32_t ranks = kChannelLastThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
       uint32_t size = uint32_t(a.strip), left = (segment * ranks + rank) * size;
-      if (kManyRows<Shifted> && segment >= a.longs)
-        size = uint32_t(a.brief), left = a.longs * ranks * uint32_t(a.strip) + ((segment - a.longs) * ranks + rank) * size;
+      if (kStripsSpanRows<kUnaligned> && segment >= a.long_segments)
+        size = uint32_t(a.short_strip), left = a.long_segments * ranks * uint32_t(a.strip) + ((segment - a.long_segments) * ranks + rank) * size;
       const uint32_t end = left + size < a.total ? left + size : a.total;
       const bool live = left < end && d < a.p.dim;
-      Column<T, W, N, Gated, Shifted> column(all, live ? d : 0, reinterpret_cast<char*>(shared + kColumnThreads * (W + 1)));
+      ChannelLastWalk<T, W, N, kMasked, kUnaligned> walk(all, live ? d : 0, reinterpret_cast<char*>(shared + kChannelLastThreads * (W + 1)));
       bool begun = false;
       AITER_ROLLED
       do {
-        const uint32_t row = a.parts.quotient(left), unit = left - row * a.parts.by;
-        const uint32_t units = a.parts.by - unit < end - left ? a.parts.by - unit : end - left;
-        const int from = int(unit) * a.unit, behind = int(unit + units) * a.unit;
-        const int to = behind < int(a.p.seqlen) ? behind : int(a.p.seqlen);
-        if (live) column.start(row, from, to);
-        if (!begun) stage<W, N>(again(all).p, first, lanes, shared), column.get_taps(shared + lane, lanes);
-        if (live) column.begin(from);
-        // Where it is known, the sigmoids of several positions are computed side by side.
+        const uint32_t row = a.row_split.quotient(left), unit = left - row * a.row_split.divisor;
+        const uint32_t units = a.row_split.divisor - unit < end - left ? a.row_split.divisor - unit : end - left;
+        const int from = int(unit) * a.unit, strip_end = int(unit + units) * a.unit;
+        const int to = strip_end < int(a.p.seqlen) ? strip_end : int(a.p.seqlen);
+        if (live) walk.start_strip(row, from, to);
+        if (!begun) stage_filter<W, N>(reload_kernarg(all).p, first, lanes, shared), walk.load_staged_filter(shared + lane, lanes);
+        if (live) walk.begin_strip(from);
+        // With a constant `silu` nvcc computes the sigmoids of several positions side by side.
         if constexpr (AITER_CUDA) {
-          if (live && column.needs_exact(to)) column.walk_exact(row, d, from, to);
-          else if (live && a.p.silu) column.walk(from, to, true);
-          else if (live) column.walk(from, to, false);
+          if (live && walk.needs_exact(to)) walk.walk_exact(row, d, from, to);
+          else if (live && a.p.silu) walk.walk(from, to, true);
+          else if (live) walk.walk(from, to, false);
         } else if (live) {
-          column.walk(from, to, again(all).p.silu);
-          if (column.may_have_spurious_nan(to)) redo_strip<N>(column, all, item);
+          walk.walk(from, to, reload_kernarg(all).p.silu);
+          if (walk.may_have_spurious_nan(to)) redo_strip<N>(walk, all, item);
         }
         begun = true, left += units;
-      } while (kManyRows<Shifted> && live && left < end);
-      finish_columns<W, N>(again(all), column.sums, segment, first, shared);
+      } while (kStripsSpanRows<kUnaligned> && live && left < end);
+      reduce_channel_last<W, N>(reload_kernarg(all), walk.sums, segment, first, shared);
     }
   }
 }
 
-// In positions of a strip: what its start and end cost, what the second kernel costs, and
-// the least that is worth a thread, where blocks share a processor and where not.
-constexpr int64_t kStripCost = 12, kFoldCost = 20, kLeastStrip = 16, kLeastAlone = 4;
-constexpr int64_t kMostRounds = 8;
-// From so many positions on strips are followed by brief ones, which are so many times shorter.
-constexpr int64_t kLongStrip = 96, kBriefs = 5;
-// Problems of so few elements have their segments add up among themselves, up to so many
-// of them, where the processor has clusters of blocks.
-constexpr int64_t kSmall = 1 << 20, kMostCluster = kHopper ? 8 : 1;
+// Costs, in positions of a strip: its start and end; the second kernel. The least strip of a thread, if blocks share a
+// multiprocessor and if not.
+constexpr int64_t kStripCost = 12, kReduceCost = 20, kMinStrip = 16, kMinStripAlone = 4;
+constexpr int64_t kMaxRounds = 8;
+// Strips of at least kLongStrip positions are followed by strips that are kShortStripRatio times shorter.
+constexpr int64_t kLongStrip = 96, kShortStripRatio = 5;
+// In problems of at most kSmallElements elements up to kMaxCluster segments add their sums in a cluster of blocks.
+constexpr int64_t kSmallElements = 1 << 20, kMaxCluster = kHopper ? 8 : 1;
 
-// Kernel is what a plan asks of a kernel: the channels and bytes of a thread's vector, the
-// blocks that a processor holds, whether strips may go on in the next row, and whether brief ones
-// may follow them, which is not worth it where arithmetic is what takes the time.
-struct Kernel {
+// KernelTraits is what a plan needs to know of a kernel: channels and bytes of a thread's vector, blocks of a multiprocessor,
+// whether strips may extend into the next row, and whether short strips may follow: not if arithmetic is the bound.
+struct KernelTraits {
   int channels, bytes, blocks;
-  bool many_rows, brief;
+  bool strips_span_rows, brief;
 };
 
-// Way is how a problem with pieces of channels may be cut: into at most so many segments,
-// of which cluster add up among themselves, of strips of at least so many positions.
-struct Way {
+// TileOptions are limits of a plan: channel vectors ("pieces"), segments at most, of which `cluster` add their sums among
+// themselves, and positions of a strip at least.
+struct TileOptions {
   int64_t pieces;
   int lane_bits;
   int64_t cluster, segments, least;
 };
 
-// Cut is what comes of it.
-struct Cut {
+// TilePlan is a division of the problem and its cost.
+struct TilePlan {
   int lane_bits;
-  int64_t groups, strip, row, segments, cost;  // units of a strip, and of a row with what fills its last strip
+  int64_t groups, strip, row, segments, cost;  // strip: units; row: units of a row, its last strip filled up
 };
 
-// Units are what strips consist of, so that rows need not have a whole number of strips.
-struct Units {
-  int64_t size, row, all;  // positions; of a row; of all rows
+// StripUnits counts units, of which strips consist: a row need not have a whole number of strips.
+struct StripUnits {
+  int64_t size, row, all;  // positions of a unit; units of a row and of all rows
 
-  explicit Units(const Backward& p) : size(kAhead) {
+  explicit StripUnits(const Backward& p) : size(kGroup) {
     while (p.batch * count(p.seqlen) >= int64_t(1) << 30) size *= 2;
     row = p.seqlen ? count(p.seqlen) : 1, all = (p.batch ? p.batch : 1) * row;
   }
   int64_t count(int64_t positions) const { return (positions + size - 1) / size; }
 };
 
-// cut gives all threads strips of as many units, or, by rows, every row a whole number of
-// strips: then none starts a second time, where the next row does.
-inline Cut cut(const Units& units, const Way& way, int64_t room, bool by_rows) {
-  Cut c{};
-  const int64_t ranks = kColumnThreads >> way.lane_bits, rows = units.all / units.row;
-  int64_t strips = way.segments ? way.segments * ranks : ranks;
+// make_tile_plan gives all threads strips of the same number of units. by_rows: each row is a whole number of strips, so
+// that no strip starts again in the next row. resident: blocks that the GPU runs at once.
+inline TilePlan make_tile_plan(const StripUnits& units, const TileOptions& options, int64_t resident, bool by_rows) {
+  TilePlan c{};
+  const int64_t ranks = kChannelLastThreads >> options.lane_bits, rows = units.all / units.row;
+  int64_t strips = options.segments ? options.segments * ranks : ranks;
   if (by_rows) strips = strips < rows ? 1 : strips / rows;
-  c.lane_bits = way.lane_bits, c.groups = ((way.pieces - 1) >> way.lane_bits) + 1;
+  c.lane_bits = options.lane_bits, c.groups = ((options.pieces - 1) >> options.lane_bits) + 1;
   c.strip = ((by_rows ? units.row : units.all) + strips - 1) / strips;
-  c.strip = c.strip < units.count(way.least) ? units.count(way.least) : c.strip;
-  if (c.strip * units.size % 32 == 0) c.strip++;  // strips a power of two apart would meet in the same part of memory
+  c.strip = c.strip < units.count(options.least) ? units.count(options.least) : c.strip;
+  if (c.strip * units.size % 32 == 0) c.strip++;  // strips a power of two apart would use the same memory channels
   if (by_rows && c.strip > units.row) c.strip = units.row;
   c.row = by_rows ? (units.row + c.strip - 1) / c.strip * c.strip : units.row;
   c.segments = (rows * c.row + c.strip * ranks - 1) / (c.strip * ranks);
   const int64_t blocks = c.segments * c.groups, positions = c.strip * units.size;
-  if (positions < kLeastStrip && way.least < kLeastStrip && blocks > kProcessors)
-    return cut(units, {way.pieces, way.lane_bits, way.cluster, way.segments, kLeastStrip}, room, by_rows);
+  if (positions < kMinStrip && options.least < kMinStrip && blocks > kMultiprocessors)
+    return make_tile_plan(units, {options.pieces, options.lane_bits, options.cluster, options.segments, kMinStrip}, resident, by_rows);
   const int64_t starts = rows > 1 && c.row % c.strip ? 2 + c.strip / c.row : 1;
-  c.cost = (blocks + room - 1) / room * (positions + starts * kStripCost) + (c.segments > way.cluster ? kFoldCost : 0);
+  c.cost = (blocks + resident - 1) / resident * (positions + starts * kStripCost) + (c.segments > options.cluster ? kReduceCost : 0);
   return c;
 }
 
-// follow leaves some of the work of long strips to brief ones, in blocks behind theirs: where no
-// place is for a block of long strips, and where one has ended before the others.
-inline void follow(const Units& units, const Cut& c, int64_t room, Launch* a) {
-  const int64_t ranks = kColumnThreads >> c.lane_bits, fits = units.all * c.groups / (room * ranks);
+// add_short_strips moves work of the long strips to segments of short strips behind them, which fill multiprocessors that have
+// no block of long strips, or whose block has ended.
+inline void add_short_strips(const StripUnits& units, const TilePlan& c, int64_t resident, BwdParams* a) {
+  const int64_t ranks = kChannelLastThreads >> c.lane_bits, fits = units.all * c.groups / (resident * ranks);
   const int64_t most = c.strip - c.strip / 50 - 1, least = fits < most ? fits : most;
   const int64_t strip = least - (least * units.size % 32 == 0);
-  const int64_t rest = units.all - c.segments * ranks * strip, briefs = (rest * kBriefs + ranks * strip - 1) / (ranks * strip);
+  const int64_t rest = units.all - c.segments * ranks * strip, short_segments = (rest * kShortStripRatio + ranks * strip - 1) / (ranks * strip);
   if (rest <= 0) return;
-  a->parts = divisor(units.row), a->total = uint32_t(units.all);
-  a->strip = int(strip), a->brief = int((rest + briefs * ranks - 1) / (briefs * ranks));
-  a->segments += uint32_t(briefs), a->items += uint32_t(briefs * c.groups);
+  a->row_split = make_fastdiv(units.row), a->total = uint32_t(units.all);
+  a->strip = int(strip), a->short_strip = int((rest + short_segments * ranks - 1) / (short_segments * ranks));
+  a->segments += uint32_t(short_segments), a->work_items += uint32_t(short_segments * c.groups);
 }
 
-// plan_columns chooses how many times the blocks fill the device, so that the strips of
-// all times together, each with what its start and end cost, are shortest. Few channels
-// are cut into more groups, down to 32 bytes, where that saves the second kernel.
-inline Launch plan_columns(const Backward& p, const Kernel& kernel) {
-  const int64_t room = kProcessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
-  const bool small = p.batch * p.seqlen * p.dim <= kSmall;
-  const int widest = bits_for(pieces, kMostLaneBits), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
-  const int64_t cluster = small ? kMostCluster : 1;
-  const Units units(p);
-  Cut best{};
-  const auto better = [&](const Cut& c) {
+// plan_channel_last chooses the number of rounds of blocks with the least cost of strips, their starts and ends. Few channels
+// are divided into more groups, down to 32 bytes, if that saves the second kernel.
+inline BwdParams plan_channel_last(const Backward& p, const KernelTraits& kernel) {
+  const int64_t resident = kMultiprocessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
+  const bool small = p.batch * p.seqlen * p.dim <= kSmallElements;
+  const int widest = bits_for(pieces, kMaxLaneBits), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
+  const int64_t cluster = small ? kMaxCluster : 1;
+  const StripUnits units(p);
+  TilePlan best{};
+  const auto better = [&](const TilePlan& c) {
     if (!best.cost || c.cost < best.cost) best = c;
   };
-  const auto consider = [&](const Way& way) {
-    better(cut(units, way, room, true));
-    if (kernel.many_rows) better(cut(units, way, room, false));
+  const auto consider = [&](const TileOptions& options) {
+    better(make_tile_plan(units, options, resident, true));
+    if (kernel.strips_span_rows) better(make_tile_plan(units, options, resident, false));
   };
   for (int bits = widest; bits >= narrowest; bits--) {
     const int64_t groups = ((pieces - 1) >> bits) + 1;
-    consider({pieces, bits, cluster, cluster, kLeastAlone});
-    for (int64_t rounds = 1; rounds <= kMostRounds && bits == widest; rounds++)
-      consider({pieces, bits, cluster, rounds * room / groups, kLeastAlone});
+    consider({pieces, bits, cluster, cluster, kMinStripAlone});
+    for (int64_t rounds = 1; rounds <= kMaxRounds && bits == widest; rounds++)
+      consider({pieces, bits, cluster, rounds * resident / groups, kMinStripAlone});
   }
-  Launch a{};
+  BwdParams a{};
   a.p = p, a.lane_bits = best.lane_bits;
-  a.strip = int(best.strip), a.unit = int(units.size), a.parts = divisor(best.row);
+  a.strip = int(best.strip), a.unit = int(units.size), a.row_split = make_fastdiv(best.row);
   a.total = p.batch && p.seqlen ? uint32_t(p.batch * best.row) : 0;
-  a.items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
+  a.work_items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
   a.cluster = best.segments <= cluster ? a.segments : 1;
-  a.split = divisor(a.cluster > 1 ? best.segments : best.groups);
-  a.longs = a.segments;
-  if (kernel.brief && a.cluster == 1 && a.total && a.items <= room && best.segments > 1 && best.strip * units.size >= kLongStrip)
-    follow(units, best, room, &a);
+  a.item_split = make_fastdiv(a.cluster > 1 ? best.segments : best.groups);
+  a.long_segments = a.segments;
+  if (kernel.brief && a.cluster == 1 && a.total && a.work_items <= resident && best.segments > 1 && best.strip * units.size >= kLongStrip)
+    add_short_strips(units, best, resident, &a);
   return a;
 }
 
-// vectors: the channels of every position are whole, aligned vectors of n elements.
-inline bool vectors(const Backward& p, int64_t n, int64_t size) {
+// channel_vectors_aligned reports whether the channels of each position are whole, aligned vectors of n elements.
+inline bool channel_vectors_aligned(const Backward& p, int64_t n, int64_t size) {
   const Array3 all[] = {p.x, p.dout, p.dx};
   bool yes = p.dim % n == 0;
   for (Array3 t : all) {
     yes = yes && t.dim == 1 && (t.last * size) % (n * size) == 0;
     t.dim = 0;
-    yes = yes && aligned(t, size, n * size);
+    yes = yes && rows_aligned(t, size, n * size);
   }
   return yes;
 }
 
-// The widest vectors that leave registers enough: 8 bytes of 16-bit types.
-template <class T, int W, int N, bool Gated, bool Shifted = false>
-Status run_column(const Backward& p, int device, gpu_stream_t stream) {
-  // Of float32's kernel for 2 taps more blocks fit on a processor than are counted: brief strips would not wait.
-  constexpr bool many_rows = kManyRows<Shifted>, brief = many_rows && !Gated && (sizeof(T) == 4 ? W > 2 : W <= 4);
-  Launch a = plan_columns(p, {N, N * int(sizeof(T)), kColumnBlocks<T, W, N>, many_rows, brief});
+// run_channel_last_kernel plans and launches one kernel.
+template <class T, int W, int N, bool kMasked, bool kUnaligned = false>
+Status run_channel_last_kernel(const Backward& p, int device, const OpStream& stream) {
+  // Of float32's kernel for 2 taps more blocks are resident than the plan counts: short strips would not wait for a place.
+  constexpr bool strips_span_rows = kStripsSpanRows<kUnaligned>, brief = strips_span_rows && !kMasked && (sizeof(T) == 4 ? W > 2 : W <= 4);
+  BwdParams a = plan_channel_last(p, {N, N * int(sizeof(T)), kChannelLastBlocks<T, W, N>, strips_span_rows, brief});
   a.step_x = p.x.last * int(sizeof(T)), a.step_dout = p.dout.last * int(sizeof(T)), a.step_dx = p.dx.last * int(sizeof(T));
   Workspaces w;
-  if (Gated && (N > 1 || p.seq.data)) AITER_TRY(look(&a, true, device, stream, &w));
-  const int bytes = column_bytes<T, W, N, Gated, Shifted>();
-  return run(causal_conv1d_bwd_columns_kernel<T, W, N, Gated, Shifted>, a, kColumnThreads, bytes, device, stream);
+  if (kMasked && (N > 1 || p.seq.data)) AITER_TRY(launch_mask_bytes(&a, true, device, stream, &w));
+  const int bytes = channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>();
+  return launch_with_workspace(causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned>, a, kChannelLastThreads, bytes, device, stream);
 }
 
-// run_numbered_columns launches the kernels for sequence numbers, and those of one channel a thread, which
-// are the other file's. x is the tensor whose type chooses.
-Status run_numbered_columns(const TensorView& x, const Backward& p, gpu_stream_t stream);
+// run_channel_last_seq_idx launches the kernels with sequence numbers and of one channel a thread
+// (bwd_channel_last_sequences.hip). The type of x selects them.
+Status run_channel_last_seq_idx(const TensorView& x, const Backward& p, const OpStream& stream);
 
 }  // namespace aiter::conv1d::bwd

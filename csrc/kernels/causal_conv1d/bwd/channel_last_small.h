@@ -1,131 +1,97 @@
-// causal_conv1d_bwd where a position's channels are neighbours (channel-last) and all there
-// is hardly fills the device, so that the chain of latencies is what counts: up to 4 taps. For
-// NVIDIA's processors with clusters of blocks.
+// causal_conv1d_bwd of small problems with adjacent channels (channel-last): up to 4 taps, too little to fill the GPU, so that
+// latency is the bound. For NVIDIA GPUs with clusters of blocks.
 //
-// Tiling: a thread owns N neighbouring channels of 4 positions and has no loop: all it
-// needs, x from 3 positions earlier on, is asked for first. A block's threads take 16 to 64
-// bytes of channels, then positions; one row of threads more has g of the 3 positions behind.
-// Halo: x from the cache, g from another thread through shared memory.
+// Tiling: a thread owns N neighbouring channels of 4 positions and has no loop. All loads come first, x from 3 positions before
+// on. A block's threads take 16 to 64 bytes of channels, then positions; one more row of threads computes g of the 3
+// positions behind.
+// Halo: x from cache, g from another thread through shared memory.
 // Bytes: x and dout once, dx once, 4 to 16 an instruction.
-// Reduction: dweight and dbias over the lanes of a warp, over the block's warps with the
-// barrier that g needs anyway, then in the first block of a cluster, or by the fold kernel.
+// Reduction: dweight and dbias over the lanes of a warp, over the block's warps behind the barrier that g needs anyway, then in
+// the first block of a cluster, or by the reduce_segments kernel.
 #pragma once
+
+#include <aiter/gpu/async_copy.h>
+#include <aiter/gpu/cluster.h>
 
 #include "channel_last_reduce.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kSmallTaps = 4, kUnit = 4;  // kUnit: positions of a thread
-constexpr int kSmallThreads = 512 + 32;   // the most of a block: 32 for the g behind the others
+constexpr int kSmallLastTaps = 4, kSmallPositions = 4;  // kSmallPositions: positions of a thread
+constexpr int kSmallLastThreads = 512 + 32;             // of a block at most; 32 compute the g behind the others
 
-// Mail is what the first block of a cluster gets from all: so many floats, of which it
-// knows when they are there. Nobody waits for what else was stored before.
-struct Mail {
-  float* box;
-  uint64_t* count;
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  // open is for one thread of the first block, announce and await_start then for all threads of all.
-  AITER_DEVICE void open(int floats) const {
-    const uint32_t at = uint32_t(__cvta_generic_to_shared(count));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;\n\t"
-                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(floats * 4) : "memory");
-  }
-  AITER_DEVICE static void announce() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
-  AITER_DEVICE static void await_start() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-  AITER_DEVICE void send(int n, float v) const {
-    uint32_t to = uint32_t(__cvta_generic_to_shared(box + n)), at = uint32_t(__cvta_generic_to_shared(count));
-    asm volatile("mapa.shared::cluster.u32 %0, %0, 0;\n\tmapa.shared::cluster.u32 %1, %1, 0;\n\t"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %2, [%1];"
-                 : "+r"(to), "+r"(at) : "r"(float_to_bits(v)) : "memory");
-  }
-  AITER_DEVICE void await_all() const {
-    const uint32_t at = uint32_t(__cvta_generic_to_shared(count));
-    uint32_t there = 0;
-    while (!there)
-      asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n\t"
-                   "selp.b32 %0, 1, 0, p;\n\t}" : "=r"(there) : "r"(at) : "memory");
-  }
-#else
-  AITER_DEVICE void open(int) const {}
-  AITER_DEVICE static void announce() {}
-  AITER_DEVICE static void await_start() {}
-  AITER_DEVICE void send(int n, float v) const { box[n] = v; }
-  AITER_DEVICE void await_all() const {}
-#endif
-};
-
-// Piece is what a thread has: x from H positions earlier on, and g with that of H behind.
-// Packed: there are four taps, of x's type and neighbours, and no sequence numbers.
-template <class T, int N, bool Packed> struct Piece {
-  static constexpr int W = kSmallTaps, H = W - 1, R = kUnit;
+// SmallChannelsTile is a thread's positions: x from H positions before on, g to H positions behind. kPackedFilter: the filter
+// has four adjacent taps of x's type, and there are no sequence numbers.
+template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
+  static constexpr int W = kSmallLastTaps, H = W - 1, R = kSmallPositions;
   const Backward& p;
   const int64_t b, d;
-  const int t, skip;    // the first position, and how many taps do not exist
-  uint32_t sights = 0;  // which taps see which positions, W bits for each
+  const int t, skip;       // first position; number of taps that do not exist
+  uint32_t mask_bits = 0;  // W bits a position: the taps that it sees
   float x[H + R][N] = {}, g[R + H][N] = {}, weight[W][N] = {}, bias[N] = {};
 
-  AITER_DEVICE Piece(const Backward& p, int64_t b, int64_t d, int t)
-      : p(p), b(b), d(d), t(t), skip(Packed ? 0 : W - int(p.width)) {}
+  AITER_DEVICE SmallChannelsTile(const Backward& p, int64_t b, int64_t d, int t)
+      : p(p), b(b), d(d), t(t), skip(kPackedFilter ? 0 : W - int(p.width)) {}
 
-  AITER_DEVICE bool sees(int i, int k) const { return Packed || (sights >> (i * W + k) & 1) != 0; }
-  AITER_DEVICE bool within(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
-  // exists reports whether position t+i is in the row. The zeros behind the row are not multiplied: 0 times an infinity is NaN.
-  AITER_DEVICE bool exists(int i) const { return !Packed || i == 0 || t + i < int(p.seqlen); }
+  AITER_DEVICE bool uses(int i, int k) const { return kPackedFilter || (mask_bits >> (i * W + k) & 1) != 0; }
+  AITER_DEVICE bool valid_position(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
+  // in_row reports whether position t+i is in the row. The zeros behind the row are not multiplied: 0 times an infinity is NaN.
+  AITER_DEVICE bool in_row(int i) const { return !kPackedFilter || i == 0 || t + i < int(p.seqlen); }
 
   AITER_DEVICE void load() {
-    Words<T, N> before[H + R], dout[R];
+    Vec<T, N> halo[H + R], dout[R];
     const T* from = p.x.row<T>(b, d) + (t - H) * p.x.last;
     AITER_UNROLL
     for (int i = 0; i < H + R; i++, from += p.x.last) {
-      before[i].clear();
-      if (within(t - H + i)) before[i] = fetch<T, N>(from);
+      halo[i].clear();
+      if (valid_position(t - H + i)) halo[i] = load_vec<T, N>(from);
     }
     from = p.dout.row<T>(b, d) + t * p.dout.last;
     AITER_UNROLL
     for (int i = 0; i < R; i++, from += p.dout.last) {
       dout[i].clear();
-      if (within(t + i)) dout[i] = fetch<T, N>(from);
+      if (valid_position(t + i)) dout[i] = load_vec<T, N>(from);
     }
-    if constexpr (!Packed) look();
-    taps();
-    if (p.initial.data && !p.seq.data && t < H) states(before);
+    if constexpr (!kPackedFilter) find_mask();
+    load_filter();
+    if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
       AITER_UNROLL
-      for (int i = 0; i < H + R; i++) x[i][n] = before[i].value(n);
+      for (int i = 0; i < H + R; i++) x[i][n] = halo[i].value(n);
       AITER_UNROLL
       for (int i = 0; i < R; i++) g[i][n] = dout[i].value(n);
     }
   }
 
-  // look finds what the positions see, and those behind them whose g they need. What lies outside of the row is nobody's.
-  AITER_DEVICE void look() {
-    sights = 0x1111111u * (0xfu >> skip << skip);  // the last taps, for each of R + H positions
+  // find_mask computes the mask of the positions, and of those behind them whose g they need. Positions outside of the row see
+  // nothing.
+  AITER_DEVICE void find_mask() {
+    mask_bits = 0x1111111u * (0xfu >> skip << skip);  // the existing taps, for each of R + H positions
     if (!p.seq.data) {
       const int left = int(p.seqlen) - t;
-      if (left < R + H) sights &= (1u << left * W) - 1;
+      if (left < R + H) mask_bits &= (1u << left * W) - 1;
       return;
     }
     int32_t number[H + R + H];
     AITER_UNROLL
-    for (int i = 0; i < H + R + H; i++) number[i] = within(t - H + i) ? p.sequence(b, t - H + i) : -1;
+    for (int i = 0; i < H + R + H; i++) number[i] = valid_position(t - H + i) ? p.sequence(b, t - H + i) : -1;
     AITER_UNROLL
     for (int i = 0; i < R + H; i++) {
       AITER_UNROLL
       for (int k = 0; k < W; k++)
-        if (number[H + i] < 0 || number[i + k] != number[H + i]) sights &= ~(1u << (i * W + k));
+        if (number[H + i] < 0 || number[i + k] != number[H + i]) mask_bits &= ~(1u << (i * W + k));
     }
   }
 
-  AITER_DEVICE void taps() {
-    if constexpr (Packed) {
-      Words<T, W> words[N];
-      Words<T, N> biases;
+  AITER_DEVICE void load_filter() {
+    if constexpr (kPackedFilter) {
+      Vec<T, W> words[N];
+      Vec<T, N> biases;
       biases.clear();
-      if (p.bias.data) biases = fetch<T, N>(static_cast<const T*>(p.bias.data) + d);
+      if (p.bias.data) biases = load_vec<T, N>(static_cast<const T*>(p.bias.data) + d);
       AITER_UNROLL
-      for (int n = 0; n < N; n++) words[n] = fetch<T, W>(static_cast<const T*>(p.weight.data) + (d + n) * W);
+      for (int n = 0; n < N; n++) words[n] = load_vec<T, W>(static_cast<const T*>(p.weight.data) + (d + n) * W);
       AITER_UNROLL
       for (int n = 0; n < N; n++) {
         AITER_UNROLL
@@ -133,9 +99,9 @@ template <class T, int N, bool Packed> struct Piece {
         bias[n] = biases.value(n);
       }
     } else {
-      RawTaps<W> raw[N];
+      FilterBits<W> raw[N];
       AITER_UNROLL
-      for (int n = 0; n < N; n++) raw[n].read(p, d + n);
+      for (int n = 0; n < N; n++) raw[n].load(p, d + n);
       AITER_UNROLL
       for (int n = 0; n < N; n++) {
         AITER_UNROLL
@@ -145,21 +111,21 @@ template <class T, int N, bool Packed> struct Piece {
     }
   }
 
-  // states puts the initial states where positions before the row are.
-  AITER_DEVICE void states(Words<T, N>* before) const {
-    rarely();
+  // load_initial_states puts the initial states in front of the row.
+  AITER_DEVICE void load_initial_states(Vec<T, N>* halo) const {
+    cold_branch();
     const T* state = p.initial.row<T>(b, d) + (t - H + int(p.width) - 1) * p.initial.last;
     AITER_UNROLL
     for (int i = 0; i < H; i++, state += p.initial.last) {
       const int u = t - H + i;
       AITER_UNROLL
       for (int n = 0; n < N; n++)
-        if (u < 0 && u + int(p.width) > 0) before[i].set(n, fetch<T, 1>(state + n * p.initial.dim).get(0));
+        if (u < 0 && u + int(p.width) > 0) halo[i].set(n, load_vec<T, 1>(state + n * p.initial.dim).get(0));
     }
   }
 
-  // slopes makes g of dout.
-  AITER_DEVICE void slopes() {
+  // apply_silu_grad computes g from dout.
+  AITER_DEVICE void apply_silu_grad() {
     AITER_UNROLL
     for (int i = 0; i < R; i++) {
       AITER_UNROLL
@@ -167,44 +133,44 @@ template <class T, int N, bool Packed> struct Piece {
         float sum = bias[n];
         AITER_UNROLL
         for (int k = 0; k < W; k++)
-          if (sees(i, k)) sum = fmaf(weight[k][n], x[i + k][n], sum);
-        g[i][n] *= slope(sum);
+          if (uses(i, k)) sum = fmaf(weight[k][n], x[i + k][n], sum);
+        g[i][n] *= silu_grad(sum);
       }
     }
   }
 
-  // add adds to sums what the positions add to dweight and dbias.
-  AITER_DEVICE void add(float (&sums)[(W + 1) * N]) const {
+  // add_to adds the positions' part of dweight and dbias.
+  AITER_DEVICE void add_to(float (&sums)[(W + 1) * N]) const {
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
       AITER_UNROLL
       for (int i = 0; i < R; i++) {
-        if (!exists(i)) continue;
+        if (!in_row(i)) continue;
         AITER_UNROLL
         for (int k = 0; k < W; k++)
-          if (sees(i, k)) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
-        if (sees(i, H)) sums[W * N + n] += g[i][n];
+          if (uses(i, k)) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
+        if (uses(i, H)) sums[W * N + n] += g[i][n];
       }
     }
   }
 
-  // lend puts g where the thread before looks for it; borrow is that thread's.
-  AITER_DEVICE void lend(Sums<N>* edge) const {
+  // put_edge writes g for the preceding thread, which reads it with get_edge.
+  AITER_DEVICE void put_edge(ChannelValues<N>* edge) const {
     AITER_UNROLL
     for (int i = 0; i < H; i++) {
-      Sums<N> v;
+      ChannelValues<N> v;
       AITER_UNROLL
-      for (int n = 0; n < N; n++) v.of[n] = g[i][n];
+      for (int n = 0; n < N; n++) v.v[n] = g[i][n];
       edge[i * int(blockDim.x)] = v;
     }
   }
-  AITER_DEVICE void borrow(const Sums<N>* edge) {
-    const bool more = t + R < int(p.seqlen);  // else the next thread has another row, or nothing
+  AITER_DEVICE void get_edge(const ChannelValues<N>* edge) {
+    const bool more = t + R < int(p.seqlen);  // otherwise the next thread has another row, or none
     AITER_UNROLL
     for (int i = 0; i < H; i++) {
-      const Sums<N> v = edge[i * int(blockDim.x)];
+      const ChannelValues<N> v = edge[i * int(blockDim.x)];
       AITER_UNROLL
-      for (int n = 0; n < N; n++) g[R + i][n] = more ? v.of[n] : 0.0f;
+      for (int n = 0; n < N; n++) g[R + i][n] = more ? v.v[n] : 0.0f;
     }
   }
 
@@ -218,82 +184,82 @@ template <class T, int N, bool Packed> struct Piece {
       for (int k = 0; k < W; k++) {
         AITER_UNROLL
         for (int n = 0; n < N; n++)
-          if (sees(i + H - k, k) && exists(i + H - k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
+          if (uses(i + H - k, k) && in_row(i + H - k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
       }
-      if (within(t + i)) put(to, pack<T, N>(v));
+      if (valid_position(t + i)) store_vec(to, pack_vec<T, N>(v));
     }
   }
 };
 
-// spread puts the sums of a warp, of which lanes differ, where gather finds them.
-template <int N, int kValues> AITER_DEVICE void spread(float (&sums)[kValues], int lanes, float* parts) {
+// scatter_warp_sums adds the sums of a warp, and puts them where add_parts reads them.
+template <int N, int kValues> AITER_DEVICE void scatter_warp_sums(float (&sums)[kValues], int lanes, float* parts) {
   const int self = int(threadIdx.x) & 31, values = kValues * lanes;
   float* const own = parts + int(threadIdx.x >> 5) * values + (self & (lanes - 1)) * N;
-  fold_apart(sums, self, lanes, [=](int k, float v) { own[k / N * lanes * N + k % N] = v; });
+  warp_reduce_scatter(sums, self, lanes, [=](int k, float v) { own[k / N * lanes * N + k % N] = v; });
 }
 
-// gather adds up value n of so many parts, each of so many values.
-AITER_DEVICE float gather(const float* parts, int count, int values, int n) {
+// add_parts adds value n of `count` parts of `values` values each.
+AITER_DEVICE float add_parts(const float* parts, int count, int values, int n) {
   float sum = 0.0f;
 #pragma unroll 8
   for (int i = 0; i < count; i++) sum += parts[i * values + n];
   return sum;
 }
 
-// keep_value puts value n of a block's sums, its channels from first on, where it belongs.
-template <int N> AITER_DEVICE void keep_value(const Launch& a, uint32_t segment, int64_t first, int n, float sum) {
-  const int channels = N << a.lane_bits, k = (n / N >> a.lane_bits) - (kSmallTaps - int(a.p.width));
+// store_value stores value n of a block's sums, whose first channel is first.
+template <int N> AITER_DEVICE void store_value(const BwdParams& a, uint32_t segment, int64_t first, int n, float sum) {
+  const int channels = N << a.lane_bits, k = (n / N >> a.lane_bits) - (kSmallLastTaps - int(a.p.width));
   const int64_t d = first + (n & (channels - 1));
-  if (k >= 0 && d < a.p.dim) a.keep(segment, d, k, sum);
+  if (k >= 0 && d < a.p.dim) a.store_sum(segment, d, k, sum);
 }
 
-// small_bytes is the shared memory of a block: its mail, the sums of its warps, and g.
-template <int N> inline int small_bytes(const Launch& a, int threads) {
-  const int values = (kSmallTaps + 1) * N << a.lane_bits;
-  return 16 + ((threads / 32 + int(a.cluster)) * values + threads * (kSmallTaps - 1) * N) * int(sizeof(float));
+// small_shared_bytes returns the shared memory of a block: the cluster's inbox, the sums of the warps, and g.
+template <int N> inline int small_shared_bytes(const BwdParams& a, int threads) {
+  const int values = (kSmallLastTaps + 1) * N << a.lane_bits;
+  return 16 + ((threads / 32 + int(a.cluster)) * values + threads * (kSmallLastTaps - 1) * N) * int(sizeof(float));
 }
 
-template <class T, int N, bool Packed>
-__global__ void AITER_BOUNDS(kSmallThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_kernel(Launch a) {
-  constexpr int W = kSmallTaps, H = W - 1;
-  AITER_SHARED_MEMORY(memory, 16);
-  const int lanes = 1 << a.lane_bits, place = int(threadIdx.x) >> a.lane_bits;
-  const uint32_t group = a.split.quotient(blockIdx.x), segment = blockIdx.x - group * a.split.by;
+template <class T, int N, bool kPackedFilter>
+__global__ void AITER_LAUNCH_BOUNDS(kSmallLastThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_channel_last_kernel(BwdParams a) {
+  constexpr int W = kSmallLastTaps, H = W - 1;
+  AITER_DYNAMIC_SHARED(memory, 16);
+  const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;
+  const uint32_t group = a.item_split.quotient(blockIdx.x), segment = blockIdx.x - group * a.item_split.divisor;
   const int values = (W + 1) * N << a.lane_bits, warps = int(blockDim.x) >> 5;
-  auto* const edge = reinterpret_cast<Sums<N>*>(memory + 1);
+  auto* const edge = reinterpret_cast<ChannelValues<N>*>(memory + 1);
   float* const parts = reinterpret_cast<float*>(edge + H * blockDim.x);
-  const Mail mail = {parts + warps * values, reinterpret_cast<uint64_t*>(memory)};
-  start_next();
+  const ClusterReduce cluster = {parts + warps * values, reinterpret_cast<uint64_t*>(memory)};
+  pdl_trigger();
   if (a.clustered()) {
-    if (segment == 0 && threadIdx.x == 0) mail.open(int(a.cluster) * values);
-    mail.announce();
+    if (segment == 0 && threadIdx.x == 0) cluster.init(int(a.cluster) * values);
+    cluster.arrive_init();
   }
 
-  const uint32_t unit = segment * uint32_t(a.strip) + uint32_t(place), row = a.parts.quotient(unit);
+  const uint32_t unit = segment * uint32_t(a.strip) + uint32_t(rank), row = a.row_split.quotient(unit);
   const int64_t first = int64_t(group) * lanes * N, d = first + (int(threadIdx.x) & (lanes - 1)) * N;
-  const bool live = place <= a.strip && unit < a.total && d < a.p.dim, own = live && place < a.strip;
-  Piece<T, N, Packed> piece(a.p, row, d, int(unit - row * a.parts.by) * kUnit);
-  if (live) piece.load();
-  if (a.p.silu) piece.slopes();
+  const bool live = rank <= a.strip && unit < a.total && d < a.p.dim, own = live && rank < a.strip;
+  SmallChannelsTile<T, N, kPackedFilter> tile(a.p, row, d, int(unit - row * a.row_split.divisor) * kSmallPositions);
+  if (live) tile.load();
+  if (a.p.silu) tile.apply_silu_grad();
   float sums[(W + 1) * N] = {};
-  if (own) piece.add(sums);
-  piece.lend(edge + threadIdx.x);
-  spread<N>(sums, lanes, parts);
+  if (own) tile.add_to(sums);
+  tile.put_edge(edge + threadIdx.x);
+  scatter_warp_sums<N>(sums, lanes, parts);
   block_barrier();
-  // The sums first: while they are on their way dx is stored.
-  if (a.clustered()) mail.await_start();
+  // The sums first: dx is stored while they are in flight.
+  if (a.clustered()) cluster.wait_init();
   AITER_ROLLED
   for (int n = int(threadIdx.x); n < values; n += int(blockDim.x)) {
-    const float sum = gather(parts, warps, values, n);
-    if (a.clustered()) mail.send(int(segment) * values + n, sum);
-    else keep_value<N>(a, segment, first, n, sum);
+    const float sum = add_parts(parts, warps, values, n);
+    if (a.clustered()) cluster.post(int(segment) * values + n, sum);
+    else store_value<N>(a, segment, first, n, sum);
   }
-  if (own) piece.borrow(edge + threadIdx.x + lanes), piece.store();
+  if (own) tile.get_edge(edge + threadIdx.x + lanes), tile.store();
   if (!a.clustered() || segment != 0) return;
-  mail.await_all();
+  cluster.wait_all();
   AITER_ROLLED
   for (int n = int(threadIdx.x); n < values; n += int(blockDim.x))
-    keep_value<N>(a, 0, first, n, gather(mail.box, int(a.cluster), values, n));
+    store_value<N>(a, 0, first, n, add_parts(cluster.inbox, int(a.cluster), values, n));
 }
 
 }  // namespace aiter::conv1d::bwd

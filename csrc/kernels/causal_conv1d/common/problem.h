@@ -1,9 +1,8 @@
-// What the causal_conv1d kernels share: the problem as plain numbers and
-// pointers, and the checks that lead to it.
+// What all causal_conv1d kernels share: the problem as plain numbers and pointers, and the checks of the arguments.
 //
-// Position t of a row (one batch, one channel) runs from -(width-1), the oldest
-// initial state, to seqlen-1. With sequence numbers a position sees only its own
-// sequence; positions below 0 belong to none, and a negative number is padding.
+// Position t of a row (one batch, one channel) runs from -(width-1), the oldest initial state, to seqlen-1. With sequence
+// numbers a position sees only positions of its own sequence; positions below 0 belong to none, and a negative number is
+// padding.
 #pragma once
 
 #include <aiter/check.h>
@@ -50,8 +49,8 @@ struct Problem {
     return static_cast<const int32_t*>(seq.data)[b * seq.first + t * seq.last];
   }
 
-  // sees says whether t, of sequence s, sees u <= t.
-  AITER_SHARED bool sees(int64_t b, int32_t s, int64_t u) const {
+  // visible reports whether position t, of sequence s, sees position u <= t.
+  AITER_SHARED bool visible(int64_t b, int32_t s, int64_t u) const {
     return !seq.data || (u >= 0 && s >= 0 && sequence(b, u) == s);
   }
 };
@@ -89,7 +88,7 @@ inline Optional<TensorView> given(const Optional<TensorView>& t) {
   return t && !t->empty() ? t : Optional<TensorView>{};
 }
 
-// like_x checks a tensor of x's type and the shape given.
+// like_x checks the type, which is x's, and the shape of a tensor.
 inline Status like_x(const Optional<TensorView>& t, DType dtype, const int64_t (&shape)[3], const char* meaning) {
   if (!t) return Status();
   AITER_TRY(check_dtype(*t, dtype, " as 'x'"));
@@ -111,13 +110,13 @@ struct Inputs {
   Optional<TensorView> bias, seq_idx, initial_states;
 };
 
-// channels_adjacent: neighbouring threads should take neighbouring channels.
+// channels_adjacent reports whether neighbouring threads should take neighbouring channels.
 inline bool channels_adjacent(const TensorView& x) {
   const int64_t d = x.stride(1) < 0 ? -x.stride(1) : x.stride(1), l = x.stride(2) < 0 ? -x.stride(2) : x.stride(2);
   return x.size(1) > 1 && (x.size(2) == 1 || d < l);
 }
 
-// check_inputs checks them and fills p in.
+// check_inputs checks the arguments of both directions, and fills p in.
 inline Status check_inputs(const Inputs& in, bool silu, Problem* p) {
   AITER_TRY(check_rank(in.x, 3, "(batch, dim, seqlen)"));
   AITER_TRY(check_held(in.x));

@@ -1,51 +1,47 @@
-// What causal_conv1d_update and causal_conv1d_varlen_fwd share: sequences that
-// continue what a slot of conv_state remembers.
+// What causal_conv1d_update and causal_conv1d_varlen_fwd share: sequences that continue the content of a slot of conv_state.
 //
-// X[u] of a sequence is x for u >= 0 and the slot's content, or 0, before. The
-// slot then holds the last S of X. It is read and written by one thread alone.
+// X[u] of a sequence is x for u >= 0, and the slot's content, or 0, before. Afterwards the slot holds the last S positions of X.
+// One thread alone reads and writes a slot's channel.
 //
-// Index tensors lie on the device, so they are checked where they are used. A
-// sequence whose slot is pad_slot_id or not in conv_state, or which does not lie
-// within x, is skipped: its out is 0 and no state is touched. Sequences that
-// share a slot run in the order of the batch, each on what the one before left,
-// as if called one after another, on every device. Starts that decrease other than
-// at the end make out's values unspecified, no more.
+// Index tensors are in device memory, so kernels check them. A sequence is skipped if its slot is pad_slot_id or not in
+// conv_state, or if it does not lie within x: its out is 0 and no state changes. Sequences that share a slot run in the
+// order of the batch, each on the state that the previous one left, as separate calls would, on every device. Starts that
+// decrease, except at the end, leave out's values unspecified, and nothing else.
 #pragma once
 
 #include "problem.h"
 
 namespace aiter::conv1d {
 
-// Vector is a (n) tensor of indices or flags.
-template <class T> struct Vector {
+// IndexArray is a (n) tensor of indices or flags.
+template <class T> struct IndexArray {
   const T* data;  // null: not given
   int64_t stride;
 
   AITER_SHARED T operator[](int64_t i) const { return data[i * stride]; }
 };
 
-template <class T> Vector<T> vector(const Optional<TensorView>& t) {
-  return t ? Vector<T>{t->as<const T>(), t->stride(0)} : Vector<T>{};
+template <class T> IndexArray<T> index_array(const Optional<TensorView>& t) {
+  return t ? IndexArray<T>{t->as<const T>(), t->stride(0)} : IndexArray<T>{};
 }
 
-// Sequence is one of the batch: positions start..start+len of a row of x.
+// Sequence is one sequence of the batch: positions start..start+len of a row of x.
 struct Sequence {
   int64_t row, start, len;
-  int64_t slot;     // in conv_state
-  int64_t origin;   // where in the slot x[0] would go; history lies before it
-  bool live;        // false: skip it
-  bool remembers;   // the slot's content comes before x
+  int64_t slot;    // in conv_state
+  int64_t origin;  // place of x[0] in the slot; the history lies before it
+  bool live;       // false: skip it
+  bool remembers;  // the slot's content comes before x
 };
 
-// Stateful is the problem. A row of x is a sequence (update), or there is one
-// row and starts says where its sequences are (varlen).
+// Stateful is the problem. A row of x is a sequence (update), or x is one row and starts has its sequences (varlen).
 struct Stateful : Problem {
   Array3 out, state;
   int64_t slots, length;  // N and S
   int64_t pad;            // pad_slot_id
   bool keeps;             // a conv_state is given
-  Vector<int32_t> cache_seqlens, indices, starts;
-  Vector<uint8_t> remembered;  // has_initial_state
+  IndexArray<int32_t> cache_seqlens, indices, starts;
+  IndexArray<uint8_t> remembered;  // has_initial_state
 
   AITER_SHARED Sequence sequence(int64_t b) const {
     Sequence s{starts.data ? 0 : b, 0, seqlen, b, 0, true, keeps};
@@ -61,13 +57,13 @@ struct Stateful : Problem {
     if (keeps) s.live = s.live && s.slot >= 0 && s.slot < slots;
     if (cache_seqlens.data && length > 0) {
       const int32_t seen = cache_seqlens[b];
-      s.origin = length > INT32_MAX ? seen : seen % int32_t(length);  // division of 64 bits is long on a GPU
+      s.origin = length > INT32_MAX ? seen : seen % int32_t(length);  // a GPU's 64-bit division is long
       if (s.origin < 0) s.origin += length;
     }
     return s;
   }
 
-  // history is where X[u], -(W-1) <= u < 0, lies in the slot.
+  // history returns the place of X[u], -(W-1) <= u < 0, in the slot.
   AITER_SHARED int64_t history(const Sequence& s, int64_t u) const {
     return s.origin + u < 0 ? s.origin + u + length : s.origin + u;
   }
@@ -79,13 +75,12 @@ struct Stateful : Problem {
     return out.row<T>(s.row, d) + s.start * out.last;
   }
 
-  // before is X[u] for u < 0, bit for bit.
+  // before returns X[u] for u < 0, bit for bit.
   template <class T> AITER_SHARED T before(const Sequence& s, int64_t d, int64_t u) const {
     return s.remembers ? state.row<T>(s.slot, d)[history(s, u) * state.last] : round_to<T>(0.0f);
   }
 
-  // remember leaves the last S of X in the slot. The outputs that read its old
-  // content must be done.
+  // remember writes the last S positions of X to the slot. The outputs that read its old content must be done.
   template <class T> AITER_DEVICE void remember(const Sequence& s, int64_t d) const {
     T* slot = state.row<T>(s.slot, d);
     const T* from = inputs<T>(s, d);
@@ -99,7 +94,7 @@ struct Stateful : Problem {
       return;
     }
     AITER_ROLLED
-    for (int64_t j = 0; j < length; j++) {  // ascending: reads ahead of what it writes
+    for (int64_t j = 0; j < length; j++) {  // ascending: it reads ahead of what it writes
       const int64_t u = s.len - length + j;
       slot[j * state.last] = u >= 0 ? from[u * x.last] : s.remembers ? slot[(u + length) * state.last] : round_to<T>(0.0f);
     }
@@ -113,7 +108,7 @@ inline Status check_vector(const Optional<TensorView>& t, DType dtype, int64_t s
   return check_shape(*t, shape, meaning);
 }
 
-// check_filter checks weight and bias for a dim of channels and fills p in.
+// check_filter checks weight and bias for dim channels and fills p in.
 inline Status check_filter(const TensorView& weight, const Optional<TensorView>& bias, int64_t dim, Problem* p) {
   AITER_TRY(check_rank(weight, 2, "(dim, width)"));
   AITER_TRY(check_float(weight));
@@ -126,7 +121,7 @@ inline Status check_filter(const TensorView& weight, const Optional<TensorView>&
   return Status();
 }
 
-// check_slots checks a (N, dim, S) conv_state for so many slots and fills p in.
+// check_slots checks a (N, dim, S) conv_state and fills p in. indexed: sequences name their slots.
 inline Status check_slots(const TensorView& state, DType dtype, bool indexed, Stateful* p) {
   AITER_TRY(check_dtype(state, dtype, " as 'x'"));
   AITER_TRY(check_rank(state, 3, "(slots, dim, length)"));
@@ -142,7 +137,7 @@ inline Status check_slots(const TensorView& state, DType dtype, bool indexed, St
   return Status();
 }
 
-// Arguments are what either operator takes.
+// Arguments are the arguments of either operator.
 struct Arguments {
   TensorView out, x, weight;
   Optional<TensorView> conv_state, bias, cache_seqlens, indices, starts, remembered;
@@ -178,7 +173,7 @@ inline Status check_update(const Arguments& a, bool silu, int64_t pad, Stateful*
   AITER_TRY(check_vector(a.indices, DType::I32, p->batch, "(batch,)"));
   p->x = {x.data(), x.stride(0), x.stride(1), x.rank() == 3 ? x.stride(2) : 0};
   p->out = {a.out.data(), a.out.stride(0), a.out.stride(1), x.rank() == 3 ? a.out.stride(2) : 0};
-  p->cache_seqlens = vector<int32_t>(a.cache_seqlens), p->indices = vector<int32_t>(a.indices);
+  p->cache_seqlens = index_array<int32_t>(a.cache_seqlens), p->indices = index_array<int32_t>(a.indices);
   return check_memory(a);
 }
 
@@ -199,21 +194,21 @@ inline Status check_varlen(const Arguments& a, bool silu, int64_t pad, Stateful*
   p->x = {x.data(), 0, x.stride(0), x.stride(1)}, p->out = {a.out.data(), 0, a.out.stride(0), a.out.stride(1)};
   const int64_t channel = x.stride(0) < 0 ? -x.stride(0) : x.stride(0), token = x.stride(1) < 0 ? -x.stride(1) : x.stride(1);
   p->channel_last = x.size(0) > 1 && (x.size(1) == 1 || channel < token);
-  p->starts = vector<int32_t>(a.starts), p->indices = vector<int32_t>(a.indices);
-  p->remembered = vector<uint8_t>(a.remembered);
+  p->starts = index_array<int32_t>(a.starts), p->indices = index_array<int32_t>(a.indices);
+  p->remembered = index_array<uint8_t>(a.remembered);
   return check_memory(a);
 }
 
-// Tails is the problem of causal_conv1d_varlen_states.
-struct Tails {
+// TailStates is the problem of causal_conv1d_varlen_states.
+struct TailStates {
   int64_t batch, dim, tokens, length;
   const void* x;
   int64_t x_token, x_dim;  // strides of x
   Array3 states;
-  Vector<int32_t> starts;
+  IndexArray<int32_t> starts;
 
-  // copy makes element j of a state: a value of x, or 0 left of a short
-  // sequence. A sequence that does not lie within x counts as empty.
+  // copy writes element j of a state: a value of x, or 0 left of a short sequence. A sequence that does not lie within x counts
+  // as empty.
   template <class U> AITER_SHARED void copy(int64_t b, int64_t d, int64_t j) const {
     const int64_t first = starts[b], end = starts[b + 1], t = end - length + j;
     const bool inside = first >= 0 && end <= tokens && t >= first;
@@ -222,7 +217,7 @@ struct Tails {
 };
 
 // check_tails checks the arguments of causal_conv1d_varlen_states and fills p in.
-inline Status check_tails(const TensorView& states, const TensorView& x, const TensorView& cu_seqlens, Tails* p) {
+inline Status check_tails(const TensorView& states, const TensorView& x, const TensorView& cu_seqlens, TailStates* p) {
   AITER_TRY(check_rank(x, 2, "(tokens, dim)"));
   AITER_TRY(check_held(x));
   AITER_TRY(check_dtype(cu_seqlens, DType::I32, ""));

@@ -1,4 +1,4 @@
-// The part of a sequence that touches its slot, on the GPU: one thread a channel.
+// The positions of a sequence that read its slot, on the GPU: one thread a channel.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -7,35 +7,35 @@
 
 namespace aiter::conv1d {
 
-// read_taps reads the weights of a channel; the type is looked at once.
-template <int W, class T> AITER_DEVICE void read_taps(const T* p, int64_t stride, float* w) {
+// load_weights loads the weights of a channel. One switch selects the type.
+template <int W, class T> AITER_DEVICE void load_weights(const T* p, int64_t stride, float* w) {
   AITER_UNROLL
   for (int k = 0; k < W; k++) w[k] = to_float(p[k * stride]);
 }
 
-template <int W> AITER_DEVICE void read_taps(const Array2& a, int64_t d, float* w) {
+template <int W> AITER_DEVICE void load_weights(const Array2& a, int64_t d, float* w) {
   switch (a.dtype) {
-    case DType::F16: return read_taps<W>(static_cast<const half_t*>(a.data) + d * a.first, a.last, w);
-    case DType::BF16: return read_taps<W>(static_cast<const bf16_t*>(a.data) + d * a.first, a.last, w);
-    default: return read_taps<W>(static_cast<const float*>(a.data) + d * a.first, a.last, w);
+    case DType::F16: return load_weights<W>(static_cast<const half_t*>(a.data) + d * a.first, a.last, w);
+    case DType::BF16: return load_weights<W>(static_cast<const bf16_t*>(a.data) + d * a.first, a.last, w);
+    default: return load_weights<W>(static_cast<const float*>(a.data) + d * a.first, a.last, w);
   }
 }
 
-AITER_DEVICE float finish(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
+AITER_DEVICE float apply_activation(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
 
-// Head computes the first positions of a sequence and then its state.
-template <class T, int W> class Head {
+// SequenceHead computes the first positions of a sequence and then its state.
+template <class T, int W> class SequenceHead {
  public:
-  // load puts whatever it needs first on its way to registers.
+  // load issues all loads of the first position.
   AITER_DEVICE void load(const Stateful& p, const Sequence& s, int64_t d) {
     next_ = s.len > 0 ? p.inputs<T>(s, d)[0] : round_to<T>(0.0f);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) x_[k] = p.before<T>(s, d, k - (W - 1));
-    read_taps<W>(p.weight, d, w_);
+    load_weights<W>(p.weight, d, w_);
     bias_ = p.bias.data ? p.bias.get(d, 0) : 0.0f;
   }
 
-  // run computes n positions, then leaves the state.
+  // run computes n positions, then writes the state.
   AITER_DEVICE void run(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
     const T* x = p.inputs<T>(s, d);
     T* out = p.outputs<T>(s, d);
@@ -46,7 +46,7 @@ template <class T, int W> class Head {
       float y = bias_;
       AITER_UNROLL
       for (int k = 0; k < W; k++) y = fmaf(w_[k], to_float(x_[k]), y);
-      out[t * p.out.last] = round_to<T>(finish(p.silu, y));
+      out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
       AITER_UNROLL
       for (int k = 0; k < W - 1; k++) x_[k] = x_[k + 1];
     }
@@ -61,15 +61,16 @@ template <class T, int W> class Head {
   T x_[W], next_;
 };
 
-template <class T> class Head<T, 0> {
+template <class T> class SequenceHead<T, 0> {
  public:
   AITER_DEVICE void load(const Stateful&, const Sequence&, int64_t) {}
   AITER_DEVICE void run(const Stateful&, const Sequence&, int64_t, int64_t) {}
 };
 
-// run_any does what a Head does for any width: everything from memory.
-template <class T> AITER_DEVICE void run_any(const Stateful& a, const Sequence& s, int64_t d, int64_t n) {
-  const Stateful& p = again(a);
+// run_any_width is SequenceHead for any width, with all values from memory.
+template <class T>
+AITER_DEVICE void run_any_width(const KernelParam<Stateful>& a, const Sequence& s, int64_t d, int64_t n) {
+  const Stateful& p = reload_kernarg(a);
   const T* x = p.inputs<T>(s, d);
   T* out = p.outputs<T>(s, d);
   AITER_ROLLED
@@ -80,21 +81,21 @@ template <class T> AITER_DEVICE void run_any(const Stateful& a, const Sequence& 
       const int64_t u = t - (p.width - 1) + k;
       y = fmaf(p.weight.get(d, k), to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]), y);
     }
-    out[t * p.out.last] = round_to<T>(finish(p.silu, y));
+    out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
   }
-  again(a).remember<T>(s, d);
+  reload_kernarg(a).remember<T>(s, d);
 }
 
-// Others looks, with a whole block, whether another of the batch names a slot. What
-// it reads is on its way while other things are.
-template <class P> class Others {
+// SlotUsers finds out, with a whole block, whether two sequences of the batch name the same slot. Its first loads are in flight
+// while the block does other work.
+template <class P> class SlotUsers {
  public:
-  AITER_DEVICE explicit Others(const P& p) {
+  AITER_DEVICE explicit SlotUsers(const P& p) {
     if (p.indices.data) read(p, Index(threadIdx.x));
   }
 
-  // name says whether they name the slot of sequence b. A kernel calls it once.
-  AITER_DEVICE bool name(const P& p, int64_t b, int64_t slot) {
+  // share_slot reports whether another sequence names the slot of sequence b. A kernel calls it once.
+  AITER_DEVICE bool share_slot(const P& p, int64_t b, int64_t slot) {
     if (!p.indices.data) return false;
     bool found = false;
     AITER_ROLLED
@@ -123,40 +124,35 @@ template <class P> class Others {
   int32_t slots_[kMany];
 };
 
-// follows says whether an earlier sequence has the slot: it then runs this one.
-AITER_DEVICE bool follows(const Stateful& p, int64_t b, int64_t slot) {
+// earlier_sequence_has_slot reports whether an earlier sequence has the slot: its thread then computes this one too.
+AITER_DEVICE bool earlier_sequence_has_slot(const Stateful& p, int64_t b, int64_t slot) {
   AITER_ROLLED
   for (int64_t i = 0; i < b; i++)
     if (p.indices[i] == slot && p.sequence(i).live) return true;
   return false;
 }
 
-AITER_SHARED int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// run_head does up to `most` positions of sequence b, and of those that share its
-// slot, in order. All threads of a block come with the same b, which is live. A
-// filter W wide is quick, W 0 says that there is none. p is the kernel's first argument.
-template <class T, int W> AITER_DEVICE void run_head(const Stateful& p, int64_t b, int64_t d, int64_t most) {
-  Others<Stateful> others(again(p));
-  const Sequence first = again(p).sequence(b);
-  const bool quick = W > 0 && p.width == W;
-  Head<T, W> head;
-  if (quick) head.load(again(p), first, d < p.dim ? d : 0);
-  const bool shared = others.name(again(p), b, first.slot);
-  if (d >= p.dim || (shared && follows(again(p), b, first.slot))) return;
-  if (quick) head.run(again(p), first, d, least(first.len, most));
+// run_head computes up to `most` positions of sequence b, which is live, and then of the sequences that share its slot, in order.
+// All threads of a block call it with the same b. A filter of W taps takes a SequenceHead; W = 0: none does. p is the
+// kernel's first argument.
+template <class T, int W>
+AITER_DEVICE void run_head(const KernelParam<Stateful>& p, int64_t b, int64_t d, int64_t most) {
+  SlotUsers<Stateful> others(reload_kernarg(p));
+  const Sequence first = reload_kernarg(p).sequence(b);
+  const bool fixed_width = W > 0 && p.width == W;
+  SequenceHead<T, W> head;
+  if (fixed_width) head.load(reload_kernarg(p), first, d < p.dim ? d : 0);
+  const bool shared = others.share_slot(reload_kernarg(p), b, first.slot);
+  if (d >= p.dim || (shared && earlier_sequence_has_slot(reload_kernarg(p), b, first.slot))) return;
+  if (fixed_width) head.run(reload_kernarg(p), first, d, min64(first.len, most));
   AITER_ROLLED
-  for (int64_t i = quick ? b + 1 : b, end = shared ? p.batch : b + 1; i < end; i++) {
-    const Sequence s = again(p).sequence(i);
-    if (s.live && s.slot == first.slot) run_any<T>(p, s, d, least(s.len, most));
+  for (int64_t i = fixed_width ? b + 1 : b, end = shared ? p.batch : b + 1; i < end; i++) {
+    const Sequence s = reload_kernarg(p).sequence(i);
+    if (s.live && s.slot == first.slot) run_any_width<T>(p, s, d, min64(s.len, most));
   }
 }
 
-// A launch has so many blocks at most. A loop over more in the kernel would keep
-// all its arguments in registers, where there is no room for them.
-constexpr int64_t kMostBlocks = 1 << 21;
-
-// threads_for is the size of a block for rows of dim channels.
+// threads_for returns the threads of a block for rows of dim channels.
 inline unsigned threads_for(int64_t dim) { return dim <= 64 ? 64 : dim <= 128 ? 128 : 256; }
 
 }  // namespace aiter::conv1d

@@ -1,7 +1,6 @@
-// How many taps filters may have in a unit. One that is compiled with AITER_WIDTH_LEAST or
-// AITER_WIDTH_MOST, the range of the axis `width`, has of the kernels for up to 4 taps, for up to 8
-// and for any number of them what the range needs (those for 8 if it is above 4): the others are
-// never instantiated. A call with another width is an error that says so.
+// The filter widths that a unit has code for. With AITER_WIDTH_LEAST or AITER_WIDTH_MOST, the range of the axis `width`, a unit
+// has only the kernels that the range needs: for up to 4 taps, for up to 8 (if the range exceeds 4), and for any number.
+// A call with another width is an error.
 #pragma once
 
 #include <type_traits>

@@ -1,13 +1,11 @@
 // causal_conv1d_bwd on the CPU.
 //
-// Tiling: rows where positions are adjacent in memory, tokens where channels are, tiles
-// for the rest and with sequence numbers (cpu/bwd_channel_first.h,
-// cpu/bwd_channel_last.h, cpu/bwd_tile.h). A part of the work
-// is some channels over all positions of all batches; where channels are few, a
-// segment of the positions, with sums of its own in a slot of its own.
+// Tiling: rows with adjacent positions (cpu/bwd_channel_first.h), tokens with adjacent channels (cpu/bwd_channel_last.h), tiles for
+// other layouts and with sequence numbers (cpu/bwd_tile.h). A part of the work is some channels over all positions of all
+// batches; with few channels it is a segment of the positions, with sums of its own.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
-// Reduction: the slots of a channel, in order, in double. How positions are cut
-// depends on the shape alone, so that the sums are the same for any number of threads.
+// Reduction: the segments of a channel, in order, in double. The division into segments depends on the shape alone, so that the
+// sums are the same for any number of threads.
 
 #include <aiter/ffi.h>
 
@@ -15,20 +13,20 @@
 
 namespace aiter::conv1d::bwd {
 
-constexpr int64_t kGradWidth = 32;       // the widest filter for rows
-constexpr int64_t kUnit = 4096;          // positions summed up in fp32 at most
-constexpr int64_t kPart = 64 << 10;      // elements
-constexpr int64_t kSlots = 4096;         // sums on the caller's stack
-constexpr int64_t kGroupsEnough = 64;    // from so many groups of channels on nothing is cut
-constexpr int64_t kTokenBlock = 128;     // the most channels that tokens are computed of at once,
+constexpr int64_t kGradWidth = 32;     // the widest filter for rows
+constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most
+constexpr int64_t kPart = 64 << 10;    // elements
+constexpr int64_t kSlots = 4096;       // sums on the caller's stack
+constexpr int64_t kGroupsEnough = 64;  // from so many groups of channels on there is one segment
+constexpr int64_t kTokenBlock = 128;   // channels of a block of tokens at most,
                                          // and a few more in the last block
 
-// group_blocks: as many for each thread. Where kSlots has room for several segments, cuts
-// depend on the groups: these are then the same for any number of threads.
+// group_blocks divides the channels evenly among the threads. Where kSlots has room for several segments, their number
+// depends on the groups, which are then the same for any number of threads.
 inline Blocks group_blocks(int64_t dim) {
   const int64_t threads = 2 * dim < kSlots ? 16 : cpu::settings().threads;
   const int64_t rounds = pieces(dim, threads * kTokenBlock);
-  const int64_t each = pieces(dim, threads * rounds * kMostLanes) * kMostLanes;
+  const int64_t each = pieces(dim, threads * rounds * kMaxLanes) * kMaxLanes;
   return Blocks(dim, each < 32 ? 32 : each);
 }
 
@@ -54,22 +52,22 @@ class Totals {
   double* data() { return data_; }
 
  private:
-  static constexpr int64_t kRoom = (kTokenWidth + 1) * (kTokenBlock + kMostLanes);
+  static constexpr int64_t kRoom = (kTokenWidth + 1) * (kTokenBlock + kMaxLanes);
   double room_[kRoom];
   double* data_ = room_;
 };
 
 inline void zero(double* v, int64_t n) { memset(v, 0, n * sizeof(double)); }
 
-// Work is a problem and how it is cut. A group is up to wide channels whose sums are made
-// together: one of rows, a block of tokens, or a tile's.
+// Work is a problem and its division into parts. A group is up to `wide` channels whose sums are made together: one of rows, a
+// block of tokens, or a tile's.
 class Work {
  public:
   Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim)) {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
     rows = rows && !p.seq.data && p.width <= kGradWidth;
-    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMostLanes && p.width <= kTokenWidth;
+    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
     groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);
     slot = (p.width + 1) * wide;
@@ -137,9 +135,8 @@ class Work {
   bool failed = false;  // atomic: out of memory
 };
 
-// nothing is the gradients where there are no positions: those of the states. T is
-// any type of the elements' size.
-template <class T> void nothing(const Backward& p) {
+// empty_gradients computes the gradients of the states if there are no positions. T is any type of the elements' size.
+template <class T> void empty_gradients(const Backward& p) {
   for (int64_t b = 0; p.dinitial.data && b < p.batch; b++)
     for (int64_t d = 0; d < p.dim; d++)
       for (int64_t j = 0; j < p.width - 1; j++)
@@ -156,8 +153,8 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
                            {dx, dweight, dout, given(dbias), dfinal_states, dinitial_states}, use_silu, &p));
   AITER_TRY(cpu::check_settings());
   if (p.dim == 0) return Status();
-  if (p.seqlen == 0 && dtype_size(x.dtype()) == 4) nothing<float>(p);
-  else if (p.seqlen == 0) nothing<half_t>(p);
+  if (p.seqlen == 0 && dtype_size(x.dtype()) == 4) empty_gradients<float>(p);
+  else if (p.seqlen == 0) empty_gradients<half_t>(p);
   return Work(p, x.dtype()).run();
 }
 

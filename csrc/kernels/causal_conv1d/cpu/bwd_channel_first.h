@@ -1,11 +1,10 @@
-// The backward pass over rows: positions of one channel that are adjacent in
-// memory. Included once a level (aiter/cpu_each.h).
+// The backward pass over rows: adjacent positions of one channel. Included once a level (aiter/cpu_each.h).
 //
-// Tiling: 512 positions as floats in the first cache, W-1 more on either side: x, the
-// sums before the activation, which are computed again, g from these, then dx.
+// Tiling: 512 positions as floats in the L1 cache, W-1 more on either side: x, the sums before the activation, which are computed
+// again, g from these, then dx.
 // Bytes: x and dout once, dx once.
-// Reduction: dx over the width in fp32. dweight and dbias in fp32, a lane for each
-// position modulo 2*kLanes, over at most 4096 positions, and over those in double.
+// Reduction: dx over the width in fp32. dweight and dbias in fp32, a lane for each position modulo 2*kLanes, over at most 4096
+// positions, and over those in double.
 
 namespace aiter::AITER_LEVEL::conv1d::bwd {
 
@@ -15,9 +14,9 @@ using namespace aiter::conv1d::bwd;
 constexpr int64_t kChunk = 512;
 constexpr int64_t kPadded = kChunk + 2 * kGradWidth + 4 * kLanes;
 
-// through_silu makes the gradients of n sums before the activation, y, of g. Up to
-// 4*kLanes behind them are computed, too: zeros, since subnormals would take long.
-AITER_ONCE void through_silu(float* sums, float* g, int64_t n, bool brief) {
+// apply_silu_grad multiplies n gradients g by the derivative of SiLU at the sums before the activation. It sets up to 4*kLanes
+// behind them to zero, since subnormals are slow.
+AITER_ONCE void apply_silu_grad(float* sums, float* g, int64_t n, bool brief) {
   for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, zeros()), store(g + n + j * kLanes, zeros());
   for (int64_t i = 0; i < n; i += 4 * kLanes) {
     F y[4], e[4];
@@ -30,7 +29,7 @@ AITER_ONCE void through_silu(float* sums, float* g, int64_t n, bool brief) {
   }
 }
 
-// First is masks of the first lanes of two vectors: of rest of them from 2*kLanes - rest on.
+// First is masks of the first lanes of two vectors: of `rest` lanes from 2*kLanes - rest on.
 struct First {
   uint32_t lanes[4 * kLanes] = {};
   constexpr First() {
@@ -45,8 +44,8 @@ class Sums {
   explicit Sums(int64_t width, double* totals) : width_(width), totals_(totals) { clear(); }
   ~Sums() { flush(); }
 
-  // add takes n positions; g is 0 behind them, up to 2*kLanes. x may be the row's last values there, which g does not
-  // see: they are left out, since 0 times infinity is not 0.
+  // add adds n positions; g is 0 behind them, up to 2*kLanes. x may be the row's last values there, which are left out, since 0
+  // times infinity is not 0.
   AITER_HOT void add(const float* x, const float* g, int64_t n) {
     const int64_t rest = n % (2 * kLanes), whole = n - rest;
     const U low = take<U>(kFirst.lanes + 2 * kLanes - rest), high = take<U>(kFirst.lanes + 3 * kLanes - rest);
@@ -89,11 +88,11 @@ class Sums {
   int64_t count_;
 };
 
-// Chunk is where the work is.
+// Chunk is a chunk's place and values.
 struct Chunk {
-  int64_t b, d, t, n, known;  // positions t..t+n; g of known positions
-  Taps forward, back;         // from X to y, and from g to dx
-  bool finite;                // all taps are
+  int64_t b, d, t, n, known;                             // positions t..t+n; g of known positions
+  RowFilter forward, back;                               // from X to y, and from g to dx
+  bool finite;                                           // all taps are finite
   alignas(64) float x[kPadded], g[kPadded], y[kPadded];  // y: then dx
 
   void read(const Problem& p, int64_t channel) {
@@ -105,9 +104,9 @@ struct Chunk {
   }
 };
 
-class Rows {
+class ChannelFirst {
  public:
-  Rows(const Backward& problem, DType type)
+  ChannelFirst(const Backward& problem, DType type)
       : p(problem), dtype(type), table(kernels(type)), floats(kernels(DType::F32)), size(dtype_size(type)),
         streams(aiter::conv1d::streams(problem, type)) {}
 
@@ -143,7 +142,7 @@ class Rows {
     return static_cast<char*>(a.data) + (c.b * a.batch + c.d * a.dim + t * a.last) * size;
   }
 
-  // prefetch fetches what the next chunk reads. The processor itself does not look beyond a page.
+  // prefetch loads what the next chunk reads into the cache. The hardware prefetcher stops at a page.
   void prefetch(const Array3& a, const Chunk& c) const {
     int64_t b = c.b, d = c.d, t = c.t + kChunk;
     if (t >= p.seqlen) t = 0, b++;
@@ -153,7 +152,7 @@ class Rows {
     for (int64_t i = 0; i < least(kChunk, p.seqlen - t) * size; i += 64) __builtin_prefetch(next + i);
   }
 
-  // gradients: X from t-(W-1) on into x, and g, 0 behind the row as far as the filter reaches.
+  // gradients computes X from t-(W-1) on into x, and g, which is 0 behind the row as far as the filter reaches.
   void gradients(Chunk* c) const {
     const int64_t halo = p.width - 1, before = c->t < halo ? halo - c->t : 0;
     for (int64_t j = 0; j < before; j++) c->x[j] = p.initial.data ? aiter::load(row(p.initial, *c, c->t + j), dtype, 0) : 0.0f;
@@ -161,13 +160,13 @@ class Rows {
     table.widen(row(p.dout, *c, c->t), c->known, c->g);
     if (p.silu) {
       floats.convolve(c->x, c->y, c->known, c->forward);
-      through_silu(c->y, c->g, c->known, size == 2);
+      apply_silu_grad(c->y, c->g, c->known, size == 2);
     }
     memset(c->g + c->known, 0, (c->n + halo - c->known) * sizeof(float));
   }
 
-  // inputs: dx. Positions from which the filter reaches behind the row have a sum of their own where a 0 there would
-  // not do: with dfinal, and with a tap that times 0 is NaN.
+  // inputs computes dx. Positions from which the filter reaches behind the row are summed separately where a 0 there is wrong: with
+  // dfinal, and with a tap that is not finite.
   void inputs(Chunk* c) const {
     floats.convolve(c->g, c->y, c->n, c->back);
     const int64_t from = c->known - (p.width - 1);
@@ -176,7 +175,7 @@ class Rows {
     table.narrow(c->y, c->n, row(p.dx, *c, c->t), streams);
   }
 
-  // one is the gradient of X[t+i], i > -W, with dfinal's part.
+  // one returns the gradient of X[t+i], i > -W, with dfinal's part.
   float one(const Chunk& c, int64_t i) const {
     float y = 0.0f;
     for (int64_t k = i < 0 ? -i : 0; k < p.width && i + k < c.known; k++) y += c.back.weight[k] * c.g[i + k];
@@ -196,7 +195,7 @@ class Rows {
 };
 
 inline bool rows(const Backward& p, DType dtype, int64_t d, int64_t u, int64_t end, double* totals) {
-  Rows(p, dtype).run(d, u, end, totals);
+  ChannelFirst(p, dtype).run(d, u, end, totals);
   return true;
 }
 

@@ -1,19 +1,16 @@
-// The backward pass over tokens: channels of one position that are adjacent in
-// memory. Included once a level (aiter/cpu_each.h).
+// The backward pass over tokens: adjacent channels of one position. Included once a level (aiter/cpu_each.h).
 //
-// Tiling: up to 144 channels by 16 positions as floats in the first cache: x, W-1
-// positions more before it, and g, which keeps its last W-1 positions, from the sums
-// before the activation, which are computed again; dx, W-1 positions behind.
-// The tile that comes next is fetched meanwhile, row by row.
+// Tiling: up to 144 channels by 16 positions as floats in the L1 cache: x, W-1 positions more before it; g, which keeps its last
+// W-1 positions, from the sums before the activation, which are computed again; dx, W-1 positions behind. The next tile is
+// prefetched meanwhile, row by row.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
-// Reduction: dx over the width in fp32. dweight and dbias over 8 tiles in fp32, and
-// over those in double.
+// Reduction: dx over the width in fp32. dweight and dbias over 8 tiles in fp32, and over those in double.
 
 namespace aiter::AITER_LEVEL::conv1d::bwd {
 
-class Tokens {
+class ChannelLast {
  public:
-  Tokens(const Backward& problem, DType type, const Blocks& blocks, int64_t block, double* totals)
+  ChannelLast(const Backward& problem, DType type, const Blocks& blocks, int64_t block, double* totals)
       : p_(problem), dtype_(type), table_(kernels(type)), floats_(kernels(DType::F32)), size_(dtype_size(type)),
         d_(blocks.first(block)), n_(blocks.size(block)), wide_(blocks.most()), halo_(problem.width - 1),
         streams_(streams(problem, type)), totals_(totals) {
@@ -44,7 +41,7 @@ class Tokens {
 
  private:
   static constexpr int64_t kSpan = 16;  // positions
-  static constexpr int64_t kMost = kTokenBlock + kMostLanes;
+  static constexpr int64_t kMaxChannels = kTokenBlock + kMaxLanes;
 
   char* element(const Array3& a, int64_t t) const {
     return static_cast<char*>(a.data) + (b_ * a.batch + d_ + t * a.last) * size_;
@@ -59,8 +56,7 @@ class Tokens {
     for (int64_t c = 0; c < n_; c++) row[c] = p_.initial.data ? aiter::load(state(p_.initial, c, t + halo_), dtype_, 0) : 0.0f;
   }
 
-  // gradients: X[t-(W-1)..t+m] into x_, and g[t..t+m], 0 behind the end, into g_. What
-  // is read lies before end.
+  // gradients computes X[t-(W-1)..t+m] into x_, and g[t..t+m], 0 behind the end, into g_. It reads nothing behind end.
   void gradients(int64_t t, int64_t m, int64_t end) {
     const int64_t known = least(m, p_.seqlen - t);
     float* g = g_ + halo_ * n_;
@@ -77,7 +73,7 @@ class Tokens {
     }
     if (!p_.silu) return;
     floats_.tokens(x_, n_, y_, n_, known, {forward_, 0, n_, false, false});
-    through_silu(y_, g, known * n_, size_ == 2);
+    apply_silu_grad(y_, g, known * n_, size_ == 2);
     if (known < m) memset(g + known * n_, 0, (m - known) * n_ * sizeof(float));
   }
 
@@ -103,7 +99,7 @@ class Tokens {
     }
   }
 
-  // add leaves out the first few, which were added before.
+  // add leaves out the first `skip` lanes, which were added before.
   AITER_HOT void add(int64_t k, int64_t c, int64_t skip, F sum) {
     float lane[kLanes], *to = part_ + k * n_ + c;
     if (skip == 0) return store(to, load(to) + sum);
@@ -117,7 +113,7 @@ class Tokens {
     memset(part_, 0, sizeof part_);
   }
 
-  // inputs: dx[t..t+m] from g_, which begins at t.
+  // inputs computes dx[t..t+m] from g_, which begins at t.
   void inputs(int64_t t, int64_t m, int64_t from, int64_t to) {
     floats_.tokens(g_, n_, y_, n_, m, {back_, 0, n_, false, false});
     for (int64_t i = 0; i < m; i++) {
@@ -150,20 +146,20 @@ class Tokens {
   const Kernels &table_, &floats_;
   const int64_t size_, d_, n_, wide_, halo_;  // channels d_..d_+n_; W-1
   const bool streams_;
-  bool finite_ = true;  // all taps are
+  bool finite_ = true;  // all taps are finite
   double* const totals_;
   int64_t b_ = 0;
-  TokenTaps forward_, back_;  // from X to y, and from g to dx
-  float part_[(kTokenWidth + 1) * kMost];  // of totals_, since the last flush
+  ChannelLastFilter forward_, back_;              // from X to y, and from g to dx
+  float part_[(kTokenWidth + 1) * kMaxChannels];  // of totals_, since the last flush
   // Taps beyond the width are computed, and ignored.
-  alignas(64) float x_[(kTokenWidth + 3 + kSpan) * kMost], g_[(kTokenWidth + kSpan) * kMost], y_[(kSpan + 1) * kMost];
+  alignas(64) float x_[(kTokenWidth + 3 + kSpan) * kMaxChannels], g_[(kTokenWidth + kSpan) * kMaxChannels], y_[(kSpan + 1) * kMaxChannels];
 };
 
 // tokens computes units u..end of a block of channels, in order. A unit is kUnit
 // positions of a batch.
 inline bool tokens(const Backward& p, DType dtype, int64_t block, int64_t u, int64_t end, double* totals) {
   const Blocks blocks = group_blocks(p.dim);
-  Tokens tokens(p, dtype, blocks, block, totals);
+  ChannelLast tokens(p, dtype, blocks, block, totals);
   for (const int64_t per = pieces(p.seqlen, kUnit); u < end; u++) {
     const int64_t from = u % per * kUnit;
     tokens.run(u / per, from, least(from + kUnit, p.seqlen));

@@ -47,7 +47,7 @@ class Tile {
   }
 
  private:
-  // tile: dx of n positions from t on, and their part of the totals.
+  // tile computes dx of n positions from t on, and their part of the totals.
   void tile(int64_t t, int64_t n) {
     const int64_t known = least(n + halo_, p_.seqlen - t);  // rows of g
     gradients(t, known);
@@ -59,7 +59,7 @@ class Tile {
     add(p_.width, sum);
   }
 
-  // initial: dinitial, which is dx of the positions before 0.
+  // initial computes dinitial, which is dx of the positions before 0.
   void initial() {
     const int64_t known = least(halo_, p_.seqlen);
     gradients(0, known);
@@ -67,24 +67,23 @@ class Tile {
     scatter(p_.dinitial, dtype_, c_, 0, halo_, dx_.row(0));
   }
 
-  // gradients: X from t-(W-1) on into x_, and g[t..t+n] into g_; dx_ holds the sums
-  // before the activation for the time being.
+  // gradients computes X from t-(W-1) on into x_, and g[t..t+n] into g_. dx_ holds the sums before the activation meanwhile.
   void gradients(int64_t t, int64_t n) {
     gather_values(p_, dtype_, c_, t - halo_, n + halo_, x_.row(0));
     gather(p_.dout, dtype_, c_, t, n, g_.row(0));
     if (p_.silu) {
       tile_sums(p_, filter_, c_.b, t, n, x_.row(0), dx_.row(0), false);
-      through_silu(dx_.row(0), g_.row(0), n * kChannels, false);
+      apply_silu_grad(dx_.row(0), g_.row(0), n * kChannels, false);
     }
     for (int64_t i = 0; p_.seq.data && i < n; i++)
       if (p_.sequence(c_.b, t + i) < 0) Row().to(g_.row(i));
   }
 
-  // input_gradient: the gradient of X[t]; g_ holds g[from..from+known].
+  // input_gradient returns the gradient of X[t]; g_ holds g[from..from+known].
   Row input_gradient(int64_t t, int64_t from, int64_t known) const {
     Row sum;
     for (int64_t u = t < from ? from : t; u < from + known && u - t < p_.width; u++)
-      if (!p_.seq.data || p_.sees(c_.b, p_.sequence(c_.b, u), t))
+      if (!p_.seq.data || p_.visible(c_.b, p_.sequence(c_.b, u), t))
         sum.add_product(filter_.taps.row(p_.width - 1 - (u - t)), g_.row(u - from));
     const int64_t f = t - (p_.seqlen - halo_);
     if (p_.dfinal.data && f >= 0) sum.add(dfinal_.row(f));
@@ -94,7 +93,7 @@ class Tile {
   void add_weight(int64_t t, int64_t n, int64_t k) {
     Row sum;
     for (int64_t i = 0; i < n; i++)
-      if (!p_.seq.data || p_.sees(c_.b, p_.sequence(c_.b, t + i), t + i - halo_ + k)) sum.add_product(x_.row(i + k), g_.row(i));
+      if (!p_.seq.data || p_.visible(c_.b, p_.sequence(c_.b, t + i), t + i - halo_ + k)) sum.add_product(x_.row(i + k), g_.row(i));
     add(k, sum);
   }
 
@@ -111,7 +110,7 @@ class Tile {
   Channels c_{};
   Filter filter_;
   Buffer<kTokens + 2 * (kTileWidth - 1)> x_;
-  Buffer<kTokens + kTileWidth + 1> g_, dx_;  // and what through_silu writes behind them
+  Buffer<kTokens + kTileWidth + 1> g_, dx_;  // and what apply_silu_grad writes behind them
   Buffer<kTileWidth - 1> dfinal_;
 };
 

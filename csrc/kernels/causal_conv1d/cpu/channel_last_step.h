@@ -1,35 +1,35 @@
-// One position of channels that are adjacent in memory, each behind the three that its
-// slot remembers (width 4), which are adjacent, too. Included once a level (aiter/cpu_each.h).
+// One position of adjacent channels, each behind the three adjacent values of its slot (width 4). Included once a level
+// (aiter/cpu_each.h).
 //
-// Tiling: a vector of channels by three vectors of the slot. Number j of channel l lies at
-// 3l+j; these are in different lanes for all l, so that two blends and one permutation
-// collect them. The slot moves on by one element, and x goes to every third.
+// Tiling: a vector of channels by three vectors of the slot. Value j of channel l lies at 3l+j; these are in different lanes for
+// all l, so that two blends and one permutation collect them. The slot moves by one element, and x goes to each third place.
 // Bytes: x and out once, the slot twice.
 // Reduction: over the width, in fp32, from the oldest value on.
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-// place is where of three vectors the m-th lane of number j of three is: j, j+3, j+6...
+// place returns the place of lane m of value j in three vectors: j, j+3, j+6...
 constexpr int place(int m, int j) {
   int i = 0;
   while ((i * kLanes + m) % 3 != j) i++;
   return i;
 }
 
-// each_third is the elements j, j+3, j+6... of three vectors.
+// each_third returns the elements j, j+3, j+6... of three vectors.
 template <int j, class V> AITER_HOT V each_third(const V* v) {
   const V ab = shuffle(v[0], v[1], [](int m) constexpr { return m + (place(m, j) == 1 ? kLanes : 0); });
   const V abc = shuffle(ab, v[2], [](int m) constexpr { return m + (place(m, j) == 2 ? kLanes : 0); });
   return shuffle(abc, abc, [](int l) constexpr { return (3 * l + j) % kLanes; });
 }
 
-// moved is part i of three of the slot behind the new x; next are its elements one further on.
+// moved returns part i of three of the slot behind the new x; next is its elements one place further.
 template <int i, class V> AITER_HOT V moved(V next, V x) {
   return shuffle(next, x, [](int l) constexpr { return (i * kLanes + l) % 3 == 2 ? kLanes + (i * kLanes + l) / 3 : l; });
 }
 
-// step takes kCount vectors of channels from c on; slot, x and out are theirs.
-template <int kCount, class T> AITER_HOT void step(int64_t c, T* slot, const T* x, T* out, const TokenTaps& taps) {
+// step computes kCount vectors of channels from c on.
+template <int kCount, class T>
+AITER_HOT void step(int64_t c, T* slot, const T* x, T* out, const ChannelLastFilter& taps) {
   typedef Elements<T> V;
   F y[kCount];
   for (int i = 0; i < kCount; i++, slot += 3 * kLanes, c += kLanes) {
@@ -45,7 +45,7 @@ template <int kCount, class T> AITER_HOT void step(int64_t c, T* slot, const T* 
   for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
 }
 
-template <class T> void step(void* slots, const void* inputs, void* outputs, const TokenTaps& taps) {
+template <class T> void step(void* slots, const void* inputs, void* outputs, const ChannelLastFilter& taps) {
   T *slot = static_cast<T*>(slots), *out = static_cast<T*>(outputs);
   const T* x = static_cast<const T*>(inputs);
   const int64_t n = taps.channels;

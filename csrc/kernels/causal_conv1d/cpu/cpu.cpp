@@ -1,5 +1,5 @@
-// What the causal_conv1d operators on the CPU have in common, compiled for every
-// instruction set (cpu/fwd_levels.h), and tiles in and out of memory.
+// What the causal_conv1d operators on the CPU share, compiled for each instruction set (cpu/fwd_levels.h), and the copies of tiles
+// from and to memory.
 
 #include "cpu.h"
 
@@ -14,7 +14,7 @@ void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int
   AITER_CPU_CALL(conv1d::tile_sums(p, filter, b, t, n, x, y, activate));
 }
 
-void TokenTaps::read(const Problem& p, int64_t d, int64_t count) {
+void ChannelLastFilter::read(const Problem& p, int64_t d, int64_t count) {
   width = p.width, channels = count, silu = p.silu;
   for (int64_t k = 0; k <= width; k++) {
     const Array2& a = k < width ? p.weight : p.bias;
@@ -26,7 +26,7 @@ void TokenTaps::read(const Problem& p, int64_t d, int64_t count) {
 }
 
 // column reads tap k. T is any type of the elements' size.
-template <class T> void TokenTaps::column(const Array2& a, int64_t d, int64_t k, float* to) const {
+template <class T> void ChannelLastFilter::column(const Array2& a, int64_t d, int64_t k, float* to) const {
   const T* from = static_cast<const T*>(a.data) + d * a.first + k * a.last;
   const Kernels& table = kernels(a.dtype);
   T some[64];
@@ -37,21 +37,23 @@ template <class T> void TokenTaps::column(const Array2& a, int64_t d, int64_t k,
   }
 }
 
-template <class T> static void gather_columns(const Array3& a, const Channels& c, int64_t from, int64_t n, float* rows) {
+template <class T>
+static void gather_columns(const Array3& a, const Channels& c, int64_t from, int64_t n, float* rows) {
   for (int j = 0; j < c.count; j++) {
     const T* p = a.row<T>(c.b, c.d + j) + from * a.last;
     for (int64_t i = 0; i < n; i++) rows[i * kChannels + j] = to_float(p[i * a.last]);
   }
 }
 
-template <class T> static void scatter_columns(const Array3& a, const Channels& c, int64_t from, int64_t n, const float* rows) {
+template <class T>
+static void scatter_columns(const Array3& a, const Channels& c, int64_t from, int64_t n, const float* rows) {
   for (int j = 0; j < c.count; j++) {
     T* p = a.row<T>(c.b, c.d + j) + from * a.last;
     for (int64_t i = 0; i < n; i++) p[i * a.last] = round_to<T>(rows[i * kChannels + j]);
   }
 }
 
-// position is where element (b, d, t) lies.
+// position returns the address of element (b, d, t).
 static char* position(const Array3& a, DType dtype, const Channels& c, int64_t t) {
   return static_cast<char*>(a.data) + (c.b * a.batch + c.d * a.dim + t * a.last) * dtype_size(dtype);
 }

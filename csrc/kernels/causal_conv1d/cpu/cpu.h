@@ -1,7 +1,5 @@
-// The causal_conv1d kernels on the CPU: what is compiled for each instruction set,
-// as functions behind a table, and what the operators that call them share.
-//
-// Elements are copied as bits of their size, computed with as floats.
+// The causal_conv1d kernels on the CPU: a table of the functions that are compiled for each instruction set, and what the
+// operators share. Elements are copied as bits of their size, and computed with as floats.
 #pragma once
 
 #include <aiter/cpu_parallel.h>
@@ -10,27 +8,26 @@
 
 namespace aiter::conv1d {
 
-constexpr int64_t kRowWidth = 64;    // the widest filter for rows
-constexpr int64_t kTokenWidth = 8;   // the widest filter for tokens
-constexpr int64_t kMostLanes = 16;   // floats in the widest vector
-constexpr int64_t kBlock = 512;      // the most channels that tokens are computed of at once,
-constexpr int64_t kMostBlock = kBlock + kMostLanes;  // and a few more in the last block
-constexpr int kChannels = 32;        // channels in a tile
-constexpr int64_t kTokens = 64;      // positions in a tile
-constexpr int64_t kTileWidth = 32;   // the widest filter whose tile lies on the stack
+constexpr int64_t kRowWidth = 64;                  // the widest filter for rows
+constexpr int64_t kTokenWidth = 8;                 // the widest filter for tokens
+constexpr int64_t kMaxLanes = 16;                  // floats in the widest vector
+constexpr int64_t kBlock = 512;                    // channels of a block of tokens at most,
+constexpr int64_t kMaxBlock = kBlock + kMaxLanes;  // and a few more in the last block
+constexpr int kChannels = 32;                      // channels in a tile
+constexpr int64_t kTokens = 64;                    // positions in a tile
+constexpr int64_t kTileWidth = 32;                 // the widest filter whose tile lies on the stack
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// streams says whether an output of x's shape is better written past the caches: what
-// is much larger than they are does not stay there until somebody reads it.
+// streams reports whether an output of x's shape should bypass the caches, since it is much larger than they are.
 inline bool streams(const Problem& p, DType dtype) { return p.batch * p.dim * p.seqlen >= (16 << 20) / dtype_size(dtype); }
 
-// Taps are what a row is convolved with.
-struct Taps {
+// RowFilter is the filter of a row.
+struct RowFilter {
   float weight[kRowWidth], bias;
   int64_t width;
-  bool silu, streams = false;  // streams: out is written past the caches
+  bool silu, streams = false;  // streams: stores of out bypass the caches
 
   void read(const Problem& p, int64_t d) {
     for (int64_t k = 0; k < p.width; k++) weight[k] = p.weight.get(d, k);
@@ -39,9 +36,9 @@ struct Taps {
   }
 };
 
-// TokenTaps are those of a block of channels, tap by tap.
-struct TokenTaps {
-  float weight[kTokenWidth * kMostBlock], bias[kMostBlock];
+// ChannelLastFilter is the filter of a block of channels, tap by tap.
+struct ChannelLastFilter {
+  float weight[kTokenWidth * kMaxBlock], bias[kMaxBlock];
   int64_t width, channels;
   bool silu;
 
@@ -51,14 +48,14 @@ struct TokenTaps {
   template <class T> void column(const Array2& a, int64_t d, int64_t k, float* to) const;
 };
 
-// Side is some of the channels of taps, and what their sums are for.
+// Side is some channels of a filter, and the use of their sums.
 struct Side {
-  const TokenTaps& taps;
+  const ChannelLastFilter& taps;
   int64_t first, channels;
-  bool brief, streams;  // brief: they are rounded to 16 bits; streams: out is written past the caches
+  bool brief, streams;  // brief: rounded to 16 bits; streams: stores bypass the caches
 };
 
-// Buffer is rows of kChannels floats: its own, or the heap's where those do not do.
+// Buffer is rows of kChannels floats: its own memory, or the heap's if that does not suffice.
 template <int64_t kRows> class Buffer {
  public:
   Buffer() = default;
@@ -102,42 +99,40 @@ struct Filter {
   }
 };
 
-// Blocks cuts channels into ranges of block, the last of which has a few more, so
-// that none has fewer than a vector if dim has not.
+// Blocks divides channels into ranges of `block`; the last has a few more, so that none has fewer than a vector if dim has not.
 struct Blocks {
   int64_t dim, block, count;
-  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMostLanes || d < size)) {}
+  Blocks(int64_t d, int64_t size) : dim(d), block(size), count(d / size + (d % size >= kMaxLanes || d < size)) {}
   int64_t first(int64_t i) const { return i * block; }
   int64_t size(int64_t i) const { return i + 1 < count ? block : dim - i * block; }
   int64_t most() const { return size(count - 1) > block ? size(count - 1) : least(dim, block); }
 };
 
-// Strip is a run of positions of a block of channels.
-struct Strip {
-  const void* x;  // position 0, which may lie behind others
+// PositionRun is a run of positions of a block of channels.
+struct PositionRun {
+  const void* x;  // position 0; others may precede it
   void* out;
   int64_t x_stride, out_stride;  // elements
   const void* before;            // rows for the positions before 0
-  bool streams;                  // out is written past the caches
+  bool streams;                  // stores of out bypass the caches
 };
 
-// Kernels are those of an element type at one level. Pointers to elements may have
-// any alignment that their type has.
+// Kernels is the functions of an element type at one level. Pointers may have any alignment of their element type.
 struct Kernels {
-  // convolve computes n adjacent positions; window is where X of the first, W-1 before it, lies.
-  void (*convolve)(const void* window, void* out, int64_t n, const Taps& taps);
+  // convolve computes n adjacent positions; window is X from W-1 positions before the first on.
+  void (*convolve)(const void* window, void* out, int64_t n, const RowFilter& taps);
   // strip computes positions from..to.
-  void (*strip)(const Strip& strip, int64_t from, int64_t to, const TokenTaps& taps);
-  // tokens computes count positions of floats; x is X of the first, W-1 before it.
+  void (*strip)(const PositionRun& strip, int64_t from, int64_t to, const ChannelLastFilter& taps);
+  // tokens computes count positions of floats; x is X from W-1 positions before the first on.
   void (*tokens)(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const Side& side);
-  // step computes one position of channels whose slots hold three each, and moves these on.
-  void (*step)(void* slots, const void* x, void* out, const TokenTaps& taps);
-  // widen and narrow convert n adjacent elements to and from floats; streams: past the caches.
+  // step computes one position of channels whose slots hold three values each, and moves these.
+  void (*step)(void* slots, const void* x, void* out, const ChannelLastFilter& taps);
+  // widen and narrow convert n adjacent elements to and from floats; streams: stores bypass the caches.
   void (*widen)(const void* from, int64_t n, float* to);
   void (*narrow)(const float* from, int64_t n, void* to, bool streams);
 };
 
-// kernels are those of the type for settings().level.
+// kernels returns the functions of the type for settings().level.
 const Kernels& kernels(DType dtype);
 
 // tile_sums computes n positions from t on of a row's tile: x holds X from t-(W-1)
@@ -159,13 +154,13 @@ inline void gather_values(const Problem& p, DType dtype, const Channels& c, int6
 
 inline Status no_memory() { return runtime_error("out of memory for a tile"); }
 
-// Front is the beginning of a row, computed from a copy behind what comes before it.
-template <class T> struct Front {
+// RowStart is the beginning of a row, computed from a copy behind the values before it.
+template <class T> struct RowStart {
   static constexpr int64_t kPositions = 64;
-  T values[kRowWidth - 1 + kPositions + kMostLanes];
+  T values[kRowWidth - 1 + kPositions + kMaxLanes];
 
   // row computes n positions of x; values begin with the W-1 that come before.
-  void row(const Kernels& kernels, const T* x, T* out, int64_t n, const Taps& taps) {
+  void row(const Kernels& kernels, const T* x, T* out, int64_t n, const RowFilter& taps) {
     const int64_t halo = taps.width - 1, m = least(n, kPositions);
     memcpy(values + halo, x, m * sizeof(T));
     kernels.convolve(values, out, m, taps);

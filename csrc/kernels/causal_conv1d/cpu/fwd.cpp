@@ -1,9 +1,7 @@
 // causal_conv1d_fwd on the CPU.
 //
-// Tiling: rows where positions are adjacent in memory, tokens where channels are
-// (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as floats for
-// the rest and with sequence numbers. A part of the work is about 64 Ki elements,
-// whichever thread takes it.
+// Tiling: rows with adjacent positions, tokens with adjacent channels (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as
+// floats for other layouts and with sequence numbers. A part of the work is about 64 Ki elements.
 // Bytes: x once (and W-1 positions a tile from cache), out once.
 // Reduction: over the width, in fp32.
 
@@ -15,7 +13,7 @@ namespace aiter::conv1d::fwd {
 
 constexpr int64_t kPart = 64 << 10;  // elements
 
-// Work is a problem, and what its type asks for.
+// Work is a problem with its element type.
 struct Work {
   const Forward& p;
   DType dtype;
@@ -30,13 +28,13 @@ template <class T> void tails(const Forward& p, int64_t b, int64_t d, int64_t co
     for (int64_t i = 0; i < count; i++) final_states<T>(p, b, d + i);
 }
 
-// ByRow: parts are some rows, or a segment of a long one.
-template <class T> struct ByRow {
+// ChannelFirstParts: a part is some rows, or a segment of a long row.
+template <class T> struct ChannelFirstParts {
   Work& work;
   const Forward& p;
   int64_t segment, segments, rows;  // positions; segments a row; rows a part
 
-  explicit ByRow(Work& w) : work(w), p(w.p) {
+  explicit ChannelFirstParts(Work& w) : work(w), p(w.p) {
     segments = pieces(p.seqlen, kPart), segment = pieces(p.seqlen, segments);
     rows = p.seqlen < kPart ? kPart / p.seqlen : 1;
   }
@@ -44,7 +42,7 @@ template <class T> struct ByRow {
 
   void operator()(int64_t part) const {
     const int64_t first = part / segments * rows, t = part % segments * segment;
-    Taps taps;
+    RowFilter taps;
     taps.streams = streams(p, work.dtype);
     for (int64_t i = first; i < least(first + rows, p.batch * p.dim); i++) {
       taps.read(p, i % p.dim);
@@ -53,13 +51,13 @@ template <class T> struct ByRow {
     cpu::drain();
   }
 
-  void row(int64_t b, int64_t d, int64_t t, int64_t n, const Taps& taps) const {
+  void row(int64_t b, int64_t d, int64_t t, int64_t n, const RowFilter& taps) const {
     const T* x = p.x.row<T>(b, d) + t;
     T* out = p.out.row<T>(b, d) + t;
     if (t >= p.width - 1) {
       if (n > 0) work.kernels.convolve(x - (p.width - 1), out, n, taps);
     } else {
-      Front<T> front;
+      RowStart<T> front;
       const T* initial = p.initial.data ? p.initial.row<T>(b, d) : nullptr;
       for (int64_t j = 0; j < p.width - 1; j++)
         front.values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
@@ -69,15 +67,14 @@ template <class T> struct ByRow {
   }
 };
 
-// ByToken: parts are a block of channels, 512 floats or 256 elements of 16 bits, by some
-// positions.
-template <class T> struct ByToken {
+// ChannelLastParts: a part is a block of channels, 512 floats or 256 elements of 16 bits, by some positions.
+template <class T> struct ChannelLastParts {
   Work& work;
   const Forward& p;
   const Blocks blocks;
   int64_t segment, segments;
 
-  explicit ByToken(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock * sizeof(T) / sizeof(float)) {
+  explicit ChannelLastParts(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock * sizeof(T) / sizeof(float)) {
     segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }
@@ -85,11 +82,11 @@ template <class T> struct ByToken {
   void operator()(int64_t part) const {
     const int64_t block = part % blocks.count, t = part / blocks.count % segments * segment;
     const int64_t b = part / blocks.count / segments, d = blocks.first(block), count = blocks.size(block);
-    TokenTaps taps;
+    ChannelLastFilter taps;
     taps.read(p, d, count);
-    T before[(kTokenWidth - 1) * kMostBlock];
+    T before[(kTokenWidth - 1) * kMaxBlock];
     if (t < p.width - 1) states(b, d, count, before);
-    const Strip strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
+    const PositionRun strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
     work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
     if (t == 0) tails<T>(p, b, d, count);
     cpu::drain();
@@ -102,13 +99,13 @@ template <class T> struct ByToken {
   }
 };
 
-// ByTile: parts are tiles that follow each other along positions.
-template <class T> struct ByTile {
+// TileParts: a part is consecutive tiles along the positions.
+template <class T> struct TileParts {
   Work& work;
   const Forward& p;
   int64_t groups, segment, segments;
 
-  explicit ByTile(Work& w) : work(w), p(w.p), groups(pieces(p.dim, kChannels)) {
+  explicit TileParts(Work& w) : work(w), p(w.p), groups(pieces(p.dim, kChannels)) {
     segment = kPart / kChannels, segments = pieces(p.seqlen, segment);
   }
   int64_t parts() const { return p.batch * groups * segments; }
@@ -140,15 +137,15 @@ template <class W> void share(const W& work) { cpu::parallel(work.parts(), work)
 template <class T> void run(Work& work) {
   const Forward& p = work.p;
   const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data && p.width <= kRowWidth;
-  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMostLanes && !p.seq.data && p.width <= kTokenWidth;
+  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kTokenWidth;
   if (p.seqlen == 0) {
     for (int64_t b = 0; b < p.batch; b++) tails<T>(p, b, 0, p.dim);
   } else if (tokens && (p.channel_last || !rows)) {
-    share(ByToken<T>(work));
+    share(ChannelLastParts<T>(work));
   } else if (rows) {
-    share(ByRow<T>(work));
+    share(ChannelFirstParts<T>(work));
   } else {
-    share(ByTile<T>(work));
+    share(TileParts<T>(work));
   }
 }
 

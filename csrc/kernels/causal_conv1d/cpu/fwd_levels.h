@@ -1,14 +1,10 @@
-// The kernels that cpu/cpu.h declares, at one level (aiter/cpu_each.h
-// includes this once a level).
+// The kernels that cpu/cpu.h declares, at one level (aiter/cpu_each.h includes this once a level).
 //
-// Tiling: rows, whose positions are adjacent in memory: vectors of positions, four
-// at a time; X[t-k] is an unaligned load, and the last vector overlaps the one
-// before. Tokens, whose channels are: over 2 KiB of them one or four positions at a
-// time, a vector of channels after another. Tiles: 32 channels.
-// 16 bits are widened once, into the first cache. What is written past the caches
-// is computed there first, if not in whole lines: such stores are fast one behind the
-// other only.
-// Bytes: x once (from the first cache W times), out once.
+// Tiling: rows, with adjacent positions: vectors of positions, four at a time; X[t-k] is an unaligned load, and the last vector
+// overlaps the one before. Tokens, with adjacent channels: over 2 KiB of them one or four positions at a time, a vector of
+// channels after another. Tiles: 32 channels. 16-bit elements are widened once, into the L1 cache. Outputs that bypass the
+// caches are computed in the cache first, unless they are whole lines: such stores are fast only one behind the other.
+// Bytes: x once (from the L1 cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
 namespace aiter::AITER_LEVEL::conv1d {
@@ -17,8 +13,8 @@ using namespace aiter::conv1d;
 
 constexpr int64_t kStage = 512;  // positions of a row as floats
 
-// sums computes kCount vectors of positions from p on, where X[t-(W-1)] lies.
-template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, bool brief, float* out) {
+// sums computes kCount vectors of positions; X[t-(W-1)] of the first is at p.
+template <int kCount> AITER_HOT void sums(const float* p, const RowFilter& taps, bool brief, float* out) {
   F y[kCount];
   for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
   for (int64_t k = 0; k < taps.width; k++)
@@ -28,7 +24,7 @@ template <int kCount> AITER_HOT void sums(const float* p, const Taps& taps, bool
 }
 
 // row computes n >= kLanes positions.
-AITER_ONCE void row(const float* p, float* out, int64_t n, const Taps& taps, bool brief) {
+AITER_ONCE void row(const float* p, float* out, int64_t n, const RowFilter& taps, bool brief) {
   int64_t t = -(reinterpret_cast<uintptr_t>(out) / sizeof(float)) % kLanes;  // out is aligned from there on
   if (t) sums<1>(p, taps, brief, out);
   for (; t + 4 * kLanes <= n; t += 4 * kLanes) sums<4>(p + t, taps, brief, out + t);
@@ -38,7 +34,7 @@ AITER_ONCE void row(const float* p, float* out, int64_t n, const Taps& taps, boo
   }
 }
 
-// convert: the last vector overlaps the one before.
+// convert converts n elements; the last vector overlaps the one before.
 template <class From, class To> AITER_HOT void convert(const From* from, int64_t n, To* to) {
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes)
@@ -49,7 +45,8 @@ template <class From, class To> AITER_HOT void convert(const From* from, int64_t
   else store_some(to, load_some(from, n), n);
 }
 
-template <class T> AITER_ONCE void widen(const void* elements, int64_t n, float* to) { convert(static_cast<const T*>(elements), n, to); }
+template <class T>
+AITER_ONCE void widen(const void* elements, int64_t n, float* to) { convert(static_cast<const T*>(elements), n, to); }
 
 template <class T> AITER_HOT void put(const float* from, int64_t n, T* to, bool streams) {
   int64_t i = streams ? least(n, -reinterpret_cast<uintptr_t>(to) % 64 / sizeof(T)) : n;
@@ -66,7 +63,7 @@ template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* el
   put(from, n, static_cast<T*>(elements), streams);
 }
 
-template <class T> void convolve(const void* window, void* output, int64_t n, const Taps& taps) {
+template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
   const T* p = static_cast<const T*>(window);
   T* out = static_cast<T*>(output);
   alignas(64) float x[kRowWidth + kStage + kLanes], y[kStage];
@@ -83,9 +80,10 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
   }
 }
 
-// positions computes kCount of them, rows apart in memory.
-template <int kCount> AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const Side& side) {
-  const TokenTaps& taps = side.taps;
+// positions computes kCount positions, which are rows in memory.
+template <int kCount>
+AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const Side& side) {
+  const ChannelLastFilter& taps = side.taps;
   const int64_t n = side.channels, width = taps.width, next = taps.channels;
   const bool silus = taps.silu, brief = side.brief, streams = side.streams;
   const float *weights = taps.weight + side.first, *bias = taps.bias + side.first;
@@ -108,16 +106,15 @@ AITER_ONCE void tokens(const float* x, int64_t x_stride, float* out, int64_t out
   for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, side);
 }
 
-// lines says whether each vector of a strip's floats is a line of the caches: these may go
-// past them one by one.
-inline bool lines(const Strip& s, int64_t n) {
-  return kLanes == kMostLanes && reinterpret_cast<uintptr_t>(s.out) % 64 == 0 && s.out_stride % kLanes == 0 && n % kLanes == 0;
+// lines reports whether each vector of a run's floats is a cache line: these may bypass the caches one by one.
+inline bool lines(const PositionRun& s, int64_t n) {
+  return kLanes == kMaxLanes && reinterpret_cast<uintptr_t>(s.out) % 64 == 0 && s.out_stride % kLanes == 0 && n % kLanes == 0;
 }
 
-// Span is some positions of a few of a strip's channels, as floats in the first cache.
+// Span is some positions of a few channels of a run, as floats in the L1 cache.
 template <class T> class Span {
  public:
-  Span(const Strip& strip, int64_t last, const TokenTaps& taps) : s(strip), end(last), taps(taps), halo(taps.width - 1) {}
+  Span(const PositionRun& strip, int64_t last, const ChannelLastFilter& taps) : s(strip), end(last), taps(taps), halo(taps.width - 1) {}
 
   // run computes m positions from t on of n channels from c on.
   void run(int64_t t, int64_t m, int64_t c, int64_t n) {
@@ -128,7 +125,7 @@ template <class T> class Span {
     for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, static_cast<T*>(s.out) + (t + i) * s.out_stride + c, s.streams);
   }
 
-  // prefetch fetches what run would read; of floats a row is long enough for the processor to do so.
+  // prefetch loads what run would read into the cache; with floats a row is long enough for the hardware prefetcher.
   void prefetch(int64_t t, int64_t m, int64_t c, int64_t n) const {
     for (int64_t i = t; !kFloats && i < least(t + m, end); i++)
       for (int64_t j = 0; j < n; j += 64 / sizeof(T)) __builtin_prefetch(in(i) + c + j);
@@ -141,14 +138,14 @@ template <class T> class Span {
   const T* in(int64_t t) const { return static_cast<const T*>(s.x) + t * s.x_stride; }
   const T* before(int64_t t) const { return static_cast<const T*>(s.before) + (t + halo) * taps.channels; }
 
-  const Strip& s;
+  const PositionRun& s;
   const int64_t end;
-  const TokenTaps& taps;
+  const ChannelLastFilter& taps;
   const int64_t halo;
-  alignas(64) float x[(kTokenWidth - 1 + kPositions) * (kSide + kMostLanes)], y[kPositions * (kSide + kMostLanes)];
+  alignas(64) float x[(kTokenWidth - 1 + kPositions) * (kSide + kMaxLanes)], y[kPositions * (kSide + kMaxLanes)];
 };
 
-template <class T> void strip(const Strip& s, int64_t from, int64_t to, const TokenTaps& taps) {
+template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, const ChannelLastFilter& taps) {
   Span<T> span(s, to, taps);
   const Blocks sides(taps.channels, span.kSide);
   for (int64_t t = from, m; t < to; t += m) {
@@ -183,7 +180,7 @@ inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t
     F sum[kChannels / kLanes];
     for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(filter.bias + j * kLanes);
     for (int64_t k = 0; k < p.width; k++) {
-      if (!p.sees(b, s, t - (p.width - 1) + k)) continue;
+      if (!p.visible(b, s, t - (p.width - 1) + k)) continue;
       const float *v = x + k * kChannels, *w = filter.taps.row(k);
       for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(v + j * kLanes) * load(w + j * kLanes) + sum[j];
     }

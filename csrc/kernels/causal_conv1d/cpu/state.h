@@ -1,10 +1,8 @@
-// Sequences and their slots on the CPU: rows where positions are adjacent in memory,
-// tokens where channels are or where there is one position, tiles for the rest.
+// Sequences and their slots on the CPU: rows with adjacent positions, tokens with adjacent channels or with one position, tiles
+// for other layouts.
 //
-// A part of the work is some channels of all sequences, in the batch's order, since
-// sequences may share a slot; where each has its own, of some sequences.
-//
-// T is any type of the elements' size.
+// A part of the work is some channels of all sequences, in the batch's order, since sequences may share a slot; if each has its
+// own slot, of some sequences. T is any type of the elements' size.
 #pragma once
 
 #include "cpu.h"
@@ -25,14 +23,14 @@ template <class T> void remember(const Stateful& p, const Sequence& s, int64_t d
   for (int64_t j = 0; p.keeps && j < count; j++) p.template remember<T>(s, d + j);
 }
 
-// OfRows are channels one after another.
-template <class T> struct OfRows {
+// ChannelFirstSequences computes channels one after another.
+template <class T> struct ChannelFirstSequences {
   const Stateful& p;
   const Kernels& table;
-  Front<T> front;
-  Taps taps;
+  RowStart<T> front;
+  RowFilter taps;
 
-  OfRows(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
+  ChannelFirstSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1 && p.width <= kRowWidth; }
   bool prepare() { return true; }
 
@@ -46,19 +44,19 @@ template <class T> struct OfRows {
   }
 };
 
-// OfTokens are a block of channels side by side. What is not adjacent in memory is
-// copied, bit for bit: single positions of x and out, and what the slot holds.
-template <class T> struct OfTokens {
+// ChannelLastSequences computes a block of channels side by side. What is not adjacent in memory is copied, bit for bit: single
+// positions of x and out, and the slot's values.
+template <class T> struct ChannelLastSequences {
   const Stateful& p;
   const Kernels& table;
-  TokenTaps taps;
-  int64_t read = -1;  // the channel that taps begin with
-  T before[(kTokenWidth - 1) * kMostBlock];
-  T x[kMostBlock], out[kMostBlock];
+  ChannelLastFilter taps;
+  int64_t read = -1;  // the first channel of the filter that has been read
+  T before[(kTokenWidth - 1) * kMaxBlock];
+  T x[kMaxBlock], out[kMaxBlock];
 
-  OfTokens(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
+  ChannelLastSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) {
-    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMostLanes && p.width <= kTokenWidth;
+    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kTokenWidth;
   }
   bool prepare() { return true; }
 
@@ -79,7 +77,7 @@ template <class T> struct OfTokens {
   }
 
  private:
-  // steps says whether one position comes behind slots as the step kernel takes them.
+  // steps reports whether the step kernel takes the sequence: one position behind slots of three values.
   bool steps(const Sequence& s) const {
     return s.len == 1 && s.remembers && p.width == 4 && p.length == 3 && p.state.last == 1 && p.state.dim == 3 &&
            p.x.dim == 1 && p.out.dim == 1 && !p.cache_seqlens.data;
@@ -113,8 +111,8 @@ template <class T> struct OfTokens {
   }
 };
 
-// OfTiles are 32 channels side by side as floats.
-template <class T> struct OfTiles {
+// TiledSequences computes 32 channels side by side as floats.
+template <class T> struct TiledSequences {
   const Stateful& p;
   const DType dtype;
   const int64_t halo;
@@ -122,7 +120,7 @@ template <class T> struct OfTiles {
   Buffer<kTokens + kTileWidth - 1> x;
   float y[kTokens * kChannels];
 
-  OfTiles(const Stateful& problem, DType t) : p(problem), dtype(t), halo(problem.width - 1) {}
+  TiledSequences(const Stateful& problem, DType t) : p(problem), dtype(t), halo(problem.width - 1) {}
   bool prepare() { return filter.taps.grow(p.width) && x.grow(kTokens + halo); }
 
   void run(const Sequence& s, int64_t d, int64_t count) {
@@ -152,7 +150,7 @@ template <class T> struct OfTiles {
   }
 };
 
-// ordered says whether packed sequences lie in x, each behind the one before.
+// ordered reports whether packed sequences lie in x, each behind the one before.
 inline bool ordered(const Stateful& p) {
   for (int64_t b = 0; b < p.batch; b++)
     if (p.starts[b] > p.starts[b + 1]) return false;
@@ -193,9 +191,9 @@ template <class T, template <class> class Of> Status share(const Stateful& p, DT
 }
 
 template <class T> Status run(const Stateful& p, DType dtype) {
-  const bool rows = OfRows<T>::fits(p), tokens = OfTokens<T>::fits(p);
-  if (tokens && (p.channel_last || p.seqlen == 1 || !rows)) return share<T, OfTokens>(p, dtype);
-  return rows ? share<T, OfRows>(p, dtype) : share<T, OfTiles>(p, dtype);
+  const bool rows = ChannelFirstSequences<T>::fits(p), tokens = ChannelLastSequences<T>::fits(p);
+  if (tokens && (p.channel_last || p.seqlen == 1 || !rows)) return share<T, ChannelLastSequences>(p, dtype);
+  return rows ? share<T, ChannelFirstSequences>(p, dtype) : share<T, TiledSequences>(p, dtype);
 }
 
 inline Status run(const Stateful& p, DType dtype) {

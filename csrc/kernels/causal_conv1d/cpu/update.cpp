@@ -1,9 +1,7 @@
-// causal_conv1d_update on the CPU: checks; the work is in
-// cpu/state.h.
+// causal_conv1d_update on the CPU: the checks. cpu/state.h has the work.
 //
-// Tiling: 256 channels after another, of each sequence of the batch; see
-// cpu/fwd_levels.h.
-// Bytes: x and out once; of the state what is read of it and what changes.
+// Tiling: blocks of 256 channels of each sequence of the batch, one after another; see cpu/fwd_levels.h.
+// Bytes: x and out once; of the state what is read and what changes.
 // Reduction: over the width, in fp32.
 
 #include <aiter/ffi.h>

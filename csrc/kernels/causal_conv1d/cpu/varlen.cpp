@@ -1,11 +1,8 @@
-// causal_conv1d_varlen_fwd and causal_conv1d_varlen_states on the CPU: checks; the
-// work is in cpu/state.h.
+// causal_conv1d_varlen_fwd and causal_conv1d_varlen_states on the CPU: the checks. cpu/state.h has the work.
 //
-// Tiling: 256 channels after another, of each sequence of the batch; see
-// cpu/fwd_levels.h.
+// Tiling: blocks of 256 channels of each sequence of the batch, one after another; see cpu/fwd_levels.h.
 // Bytes: x once, out once, states once.
-// Reduction: over the width, in fp32.
-// varlen_states: a copy, channel by channel.
+// Reduction: over the width, in fp32. varlen_states: a copy, channel by channel.
 
 #include <aiter/ffi.h>
 
@@ -22,18 +19,18 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   return state::run(p, x.dtype());
 }
 
-template <class U> void copy(const Tails& p) {
-  constexpr int64_t kRun = 512;  // channels a part
-  const int64_t runs = (p.dim + kRun - 1) / kRun;
+template <class U> void copy(const TailStates& p) {
+  constexpr int64_t kPartChannels = 512;  // channels a part
+  const int64_t runs = (p.dim + kPartChannels - 1) / kPartChannels;
   cpu::parallel(p.batch * runs, [&](int64_t part) {
-    const int64_t b = part / runs, first = part % runs * kRun;
-    for (int64_t d = first; d < first + kRun && d < p.dim; d++)
+    const int64_t b = part / runs, first = part % runs * kPartChannels;
+    for (int64_t d = first; d < first + kPartChannels && d < p.dim; d++)
       for (int64_t j = 0; j < p.length; j++) p.copy<U>(b, d, j);
   });
 }
 
 static Status states(TensorView states, TensorView x, TensorView cu_seqlens) {
-  Tails p{};
+  TailStates p{};
   AITER_TRY(check_tails(states, x, cu_seqlens, &p));
   AITER_TRY(cpu::check_settings());
   if (dtype_size(x.dtype()) == 4) copy<uint32_t>(p);

@@ -1,5 +1,4 @@
-// Rows with sequences or states, of at most 8 taps: fwd/fwd_sequences.hip's.
-// x is the tensor whose type chooses.
+// The launches of fwd/fwd_sequences.hip: rows with sequences or states, of at most 8 taps. The type of x selects the kernel.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -9,10 +8,9 @@
 namespace aiter::conv1d {
 
 // launch_sequences launches rows with sequence numbers or states.
-Status launch_sequences(const TensorView& x, const Forward& p, gpu_stream_t stream);
+Status launch_sequences(const TensorView& x, const Forward& p, const OpStream& stream);
 
-// launch_packed launches the positions of a packed row, without the first width-1 of
-// each sequence where there are states.
-Status launch_packed(const TensorView& x, const Stateful& p, gpu_stream_t stream);
+// launch_packed launches the positions of a packed row; with states, without the first width-1 of each sequence.
+Status launch_packed(const TensorView& x, const Stateful& p, const OpStream& stream);
 
 }  // namespace aiter::conv1d

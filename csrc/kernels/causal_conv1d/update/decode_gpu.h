@@ -1,11 +1,9 @@
-// Decoding on the GPU: one new position of each sequence, and a state of width-1
-// values that shifts or is circular; 2 to 4 wide.
+// Decoding on the GPU: one new position of each sequence, a state of width-1 values that shifts or is circular, 2 to 4 taps.
 //
-// Tiling: a thread owns C channels of a sequence, 16 bytes of them or one. All its loads
-// are on their way before the sums, whether a state's values or its channels are
-// adjacent in memory.
-// Bytes: x and out once, the state read and written once, weights and bias once for each
-// sequence, from cache; with conv_state_indices each block reads all of them once.
+// Tiling: a thread owns C channels of a sequence, 16 bytes of them or one. All its loads are in flight before the sums, whether
+// a state's values or its channels are adjacent in memory.
+// Bytes: x and out once, the state read and written once, weights and bias once for each sequence, from cache; with
+// conv_state_indices each block reads all of them once.
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
@@ -14,26 +12,25 @@
 
 namespace aiter::conv1d::update {
 
-// Decoding is a launch. Strides in elements; those of channels, and the types of weight
-// and bias, are for C = 1.
-struct Decoding {
+// DecodeParams is the parameters of a launch. Strides in elements; those of channels, and the types of weight and bias, are for
+// C = 1.
+struct DecodeParams {
   const void *x, *weight, *bias;  // bias may be null
   void *out, *state;
-  Vector<int32_t> indices, cache_seqlens;
+  IndexArray<int32_t> indices, cache_seqlens;
   int64_t x_batch, out_batch, state_batch, state_last;
   int64_t slots, pad;
   int32_t batch, dim;
-  Divisor chunks;
+  FastDiv chunks;
   bool silu;
   DType weight_dtype, bias_dtype;
   int64_t x_dim, out_dim, state_dim, weight_dim, weight_last, bias_dim;
 };
 
-// Taps are the weights and biases of C channels: of type TW and adjacent, or of any
-// types and strides where C is 1.
-template <class TW, int W, int C> class Taps {
+// DecodeFilter is the weights and biases of C channels: of type TW and adjacent, or with C = 1 of any types and strides.
+template <class TW, int W, int C> class DecodeFilter {
  public:
-  AITER_DEVICE void fetch(const Decoding& a, int64_t d) {
+  AITER_DEVICE void fetch(const DecodeParams& a, int64_t d) {
     if constexpr (C > 1) {
       load_raw<kWords * W>(static_cast<const TW*>(a.weight) + d * W, weight_);
       if (a.bias) load_raw<kWords>(static_cast<const TW*>(a.bias) + d, bias_);
@@ -45,38 +42,38 @@ template <class TW, int W, int C> class Taps {
     }
   }
 
-  AITER_DEVICE void settle(const Decoding& a) {
+  AITER_DEVICE void settle(const DecodeParams& a) {
     if constexpr (C > 1) {
       AITER_UNROLL
-      for (int i = 0; i < kWords * W; i++) unpack<TW>(weight_[i], weight + i * kPer<TW>);
+      for (int i = 0; i < kWords * W; i++) unpack_word<TW>(weight_[i], weight + i * kWordElems<TW>);
       AITER_UNROLL
-      for (int i = 0; i < kWords; i++) unpack<TW>(bias_[i], bias + i * kPer<TW>);
+      for (int i = 0; i < kWords; i++) unpack_word<TW>(bias_[i], bias + i * kWordElems<TW>);
     } else {
       AITER_UNROLL
-      for (int k = 0; k < W; k++) weight[k] = any_float(weight_[k], a.weight_dtype);
-      bias[0] = any_float(bias_[0], a.bias_dtype);
+      for (int k = 0; k < W; k++) weight[k] = element_to_float(a.weight_dtype, weight_[k]);
+      bias[0] = element_to_float(a.bias_dtype, bias_[0]);
     }
-    if constexpr (AITER_HIP && (C == 1 || kDType<TW> == DType::F32)) {  // as Pair<T>::join wants them
+    if constexpr (AITER_HIP && (C == 1 || kDType<TW> == DType::F32)) {  // for PackedPair::pack
       AITER_UNROLL
-      for (int i = 0; i < C * W; i++) weight[i] = quiet(weight[i]);
+      for (int i = 0; i < C * W; i++) weight[i] = canonical_nan(weight[i]);
       AITER_UNROLL
-      for (int i = 0; i < C; i++) bias[i] = quiet(bias[i]);
+      for (int i = 0; i < C; i++) bias[i] = canonical_nan(bias[i]);
     }
   }
 
   float weight[C * W], bias[C];
 
  private:
-  static constexpr int kWords = C > 1 ? C / kPer<TW> : 1;
+  static constexpr int kWords = C > 1 ? C / kWordElems<TW> : 1;
 
   static AITER_DEVICE uint32_t bits(const void* p, DType t, int64_t i) {
-    return any_bits(Array2{const_cast<void*>(p), t, 0, 0}, i);
+    return load_bits(Array2{const_cast<void*>(p), t, 0, 0}, i);
   }
 
   template <int N> static AITER_DEVICE void load_raw(const TW* p, uint32_t* v) {
     AITER_UNROLL
     for (int i = 0; i < N; i += 4) {
-      const Words<4> w = load_words<4>(p + i * kPer<TW>);
+      const Words<4> w = load_readonly<4>(p + i * kWordElems<TW>);
       AITER_UNROLL
       for (int k = 0; k < 4; k++) v[i + k] = w.word[k];
     }
@@ -90,26 +87,26 @@ template <class TW, int W, int C> class Taps {
   uint32_t weight_[kWords * W], bias_[kWords];
 };
 
-// Window is what C channels of a sequence see, in registers: x and the S values of
-// their state, in memory a channel's values adjacent, or else the channels of each value.
+// Window is the values of C channels of a sequence in registers: x and the S values of their state. In memory a channel's values
+// are adjacent, otherwise the channels of each value.
 template <class T, int S, int C, bool kValuesAdjacent> class Window {
  public:
   T x[C], state[C * S];
 
   static AITER_DEVICE int at(int c, int k) { return kValuesAdjacent ? c * S + k : k * C + c; }
 
-  AITER_DEVICE void load_x(const Decoding& a, int64_t b, int64_t d) {
+  AITER_DEVICE void load_x(const DecodeParams& a, int64_t b, int64_t d) {
     const T* p = static_cast<const T*>(a.x) + b * a.x_batch;
     if constexpr (C > 1) {
-      const Words<4> w = load_words<4>(p + d);
+      const Words<4> w = load_readonly<4>(p + d);
       __builtin_memcpy(x, &w, 16);
     } else {
-      x[0] = load_item(p + d * a.x_dim);
+      x[0] = load_readonly_element(p + d * a.x_dim);
     }
   }
 
-  // load_state makes plain accesses: the same thread writes what it has read.
-  AITER_DEVICE void load_state(const Decoding& a, int64_t slot, int64_t d) {
+  // load_state is no read-only load: the same thread writes what it has read.
+  AITER_DEVICE void load_state(const DecodeParams& a, int64_t slot, int64_t d) {
     AITER_UNROLL
     for (int i = 0; i < S; i++) {
       const T* p = place(a, slot, d, i);
@@ -122,7 +119,7 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
     }
   }
 
-  AITER_DEVICE void store_state(const Decoding& a, int64_t slot, int64_t d) const {
+  AITER_DEVICE void store_state(const DecodeParams& a, int64_t slot, int64_t d) const {
     AITER_UNROLL
     for (int i = 0; i < S; i++) {
       T* p = place(a, slot, d, i);
@@ -136,7 +133,7 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
     }
   }
 
-  // rotate makes value k of each channel what value k+n was, around.
+  // rotate moves value k+n of each channel to k, cyclically.
   AITER_DEVICE void rotate(int n) {
     AITER_ROLLED
     for (int i = 0; i < n; i++) {
@@ -158,8 +155,8 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
     state[at(c, S - 1)] = last;
   }
 
-  // place is where the i-th 16 bytes of the channels' values are, or value i.
-  static AITER_DEVICE T* place(const Decoding& a, int64_t slot, int64_t d, int i) {
+  // place returns the address of 16 bytes number i of the channels' values, or of value i.
+  static AITER_DEVICE T* place(const DecodeParams& a, int64_t slot, int64_t d, int i) {
     T* p = static_cast<T*>(a.state) + slot * a.state_batch;
     if constexpr (C == 1) return p + d * a.state_dim + i * a.state_last;
     else if constexpr (kValuesAdjacent) return p + d * S + i * C;
@@ -167,21 +164,21 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
   }
 };
 
-// next_with is the first sequence from b on, before end, that has the slot, or end.
-AITER_DEVICE int64_t next_with(const Decoding& a, int64_t slot, int64_t b, int64_t end) {
+// next_with_slot returns the first sequence from b on, before end, that has the slot, or end.
+AITER_DEVICE int64_t next_with_slot(const DecodeParams& a, int64_t slot, int64_t b, int64_t end) {
   AITER_ROLLED
   while (b < end && a.indices[b] != slot) b++;
   return b;
 }
 
-// seen_by is how many positions a circular state of sequence b has seen.
-AITER_DEVICE int32_t seen_by(const Decoding& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
+// positions_seen returns the number of positions that a circular state of sequence b has seen.
+AITER_DEVICE int32_t positions_seen(const DecodeParams& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
 
 // advance computes the position of sequence b, after so many seen, and makes x part of the state.
 template <class T, int S, int C, bool kValuesAdjacent, class TW>
-AITER_DEVICE void advance(const Decoding& a, int64_t b, int64_t d, int32_t seen, const Taps<TW, S + 1, C>& taps,
+AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t seen, const DecodeFilter<TW, S + 1, C>& taps,
                           Window<T, S, C, kValuesAdjacent>* in) {
-  int origin = 0;  // of a circular state: where x goes
+  int origin = 0;  // of a circular state: the place of x
   if (a.cache_seqlens.data) {
     origin = seen % S;
     if (origin < 0) origin += S;
@@ -202,7 +199,7 @@ AITER_DEVICE void advance(const Decoding& a, int64_t b, int64_t d, int32_t seen,
   if constexpr (C > 1) {
     Words<4> w;
     AITER_UNROLL
-    for (int i = 0; i < 4; i++) w.word[i] = pack<T>(y + i * kPer<T>);
+    for (int i = 0; i < 4; i++) w.word[i] = pack_word<T>(y + i * kWordElems<T>);
     store_words<4>(out + d, w);
   } else {
     out[d * a.out_dim] = round_to<T>(y[0]);
@@ -211,22 +208,21 @@ AITER_DEVICE void advance(const Decoding& a, int64_t b, int64_t d, int32_t seen,
   if (a.cache_seqlens.data) in->rotate(S - 1 - origin);
 }
 
-// kDecodeThreads is the size of a block: small ones reach more processors. So many
-// blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread registers to
-// compute its channels side by side; nvcc, left alone, would rather save registers.
+// Threads of a block: small blocks reach more multiprocessors. So many blocks of a multiprocessor, or waves of an AMD SIMD unit,
+// leave a thread registers to compute its channels side by side; nvcc would save registers instead.
 constexpr int kDecodeThreads = 64, kDecodeBlocks = AITER_HIP ? 4 : 10;
 
 template <class T, class TW, int S, int C, bool kValuesAdjacent>
-__global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_decode_kernel(Decoding a) {
+__global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_decode_kernel(DecodeParams a) {
   const uint32_t row = a.chunks.quotient(blockIdx.x);
-  const int place = int((blockIdx.x - row * a.chunks.by) * kDecodeThreads + threadIdx.x) * C;
+  const int place = int((blockIdx.x - row * a.chunks.divisor) * kDecodeThreads + threadIdx.x) * C;
   const int d = place < a.dim ? place : 0;
   int64_t b = row, slot = b;
   bool live = true, shared = false;
   Window<T, S, C, kValuesAdjacent> in;
-  Taps<TW, S + 1, C> taps;
-  Others<Decoding> others(a);
-  int32_t seen = seen_by(a, b);
+  DecodeFilter<TW, S + 1, C> taps;
+  SlotUsers<DecodeParams> others(a);
+  int32_t seen = positions_seen(a, b);
   if (a.indices.data) {
     slot = a.indices[b];
     live = slot != a.pad && slot >= 0 && slot < a.slots;
@@ -234,7 +230,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
   in.load_x(a, b, d);
   if (live) in.load_state(a, slot, d);
   taps.fetch(a, d);
-  if (a.indices.data) shared = others.name(a, b, slot);
+  if (a.indices.data) shared = others.share_slot(a, b, slot);
   if (place >= a.dim) return;
   if (!live) {
     T* out = static_cast<T*>(a.out) + b * a.out_batch;
@@ -242,16 +238,16 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
     else out[d * a.out_dim] = round_to<T>(0.0f);
     return;
   }
-  if (shared && next_with(a, slot, 0, b) < b) return;  // the first of those that share a slot does them all
+  if (shared && next_with_slot(a, slot, 0, b) < b) return;  // the first sequence of those that share a slot computes them all
   taps.settle(a);
   AITER_ROLLED
   for (;;) {
     advance(a, b, d, seen, taps, &in);
     if (!shared) break;
-    b = next_with(a, slot, b + 1, a.batch);
+    b = next_with_slot(a, slot, b + 1, a.batch);
     if (b == a.batch) break;
     in.load_x(a, b, d);
-    seen = seen_by(a, b);
+    seen = positions_seen(a, b);
   }
   in.store_state(a, slot, d);
 }

@@ -1,12 +1,10 @@
 // causal_conv1d_update on the GPU, for hipcc and nvcc.
 //
-// Tiling: one new position and a state of width-1 values, 2 to 4 wide, is decoding:
-// update/decode_gpu.h. Anything else: a block takes 64 to 256 channels of one
-// sequence, a thread one channel, one position after another.
-// The grid is one-dimensional; what exceeds it is launched again.
-// Bytes: x, out once; with a state of width-1 values it is read and written once
-// (a longer one that shifts is read and written in full, a circular one only
-// where x goes). With conv_state_indices each block reads all of them once.
+// Tiling: one new position and a state of width-1 values, 2 to 4 taps, is decoding: update/decode_gpu.h. Otherwise a block takes
+// 64 to 256 channels of one sequence, a thread one channel, one position after another. The grid is one-dimensional; a
+// problem that exceeds one launch takes several.
+// Bytes: x, out once; a state of width-1 values is read and written once (a longer one that shifts is read and written in full,
+// a circular one only at the place of x). With conv_state_indices each block reads all of them once.
 // Reduction: over the width, in one thread's fp32 registers.
 
 #include <aiter/dispatch.h>
@@ -24,24 +22,25 @@ template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s,
 }
 
 template <class T, int W> __global__ void __launch_bounds__(256)
-causal_conv1d_update_kernel(Stateful p, Divisor groups, int64_t batch0, uint32_t group0) {
+causal_conv1d_update_kernel(KernelParam<Stateful> p, FastDiv groups, int64_t batch0, uint32_t group0) {
   const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
-  const int64_t b = batch0 + row, d = int64_t(i - row * groups.by) * blockDim.x + threadIdx.x;
+  const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
   const Sequence s = p.sequence(b);
   if (s.live) run_head<T, W>(p, b, d, s.len);
   else if (d < p.dim) clear<T>(p, s, d);
 }
 
-// decodes says whether p is a problem for the decoding kernel.
-inline bool decodes(const Stateful& p) {
+// is_decoding reports whether the decoding kernel takes p.
+inline bool is_decoding(const Stateful& p) {
   return p.seqlen == 1 && p.width >= 2 && p.width <= 4 && p.length == p.width - 1 && p.dim <= INT32_MAX / 2 &&
-         p.batch <= kMostThreads / kDecodeThreads / ((p.dim + kDecodeThreads - 1) / kDecodeThreads);
+         p.batch <= kMaxThreads / kDecodeThreads / ((p.dim + kDecodeThreads - 1) / kDecodeThreads);
 }
 
 inline bool values_adjacent(const Stateful& p) { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
 
-// vectors says whether elements of so many bytes, weights of them or of float32, can all be moved 16 bytes at a time.
-inline bool vectors(const Stateful& p, DType type, int64_t size) {
+// vectors_aligned reports whether all elements, of so many bytes, can be moved 16 bytes at a time. Weights are of type `type` or
+// float32.
+inline bool vectors_aligned(const Stateful& p, DType type, int64_t size) {
   const auto aligned = [=](const void* data, int64_t stride) { return is_aligned(data, 16) && stride * size % 16 == 0; };
   const bool channels_adjacent = p.state.dim == 1 && (p.length == 1 || p.state.last * size % 16 == 0);
   const bool rows = p.x.dim == 1 && p.out.dim == 1 && aligned(p.x.data, p.x.batch) && aligned(p.out.data, p.out.batch);
@@ -52,14 +51,14 @@ inline bool vectors(const Stateful& p, DType type, int64_t size) {
   return rows && slots && weights && biases && p.dim * size % 16 == 0;
 }
 
-// Decode is a decoding kernel, and how many channels a thread of it has.
-struct Decode {
-  void (*kernel)(Decoding);
+// DecodeKernel is a decoding kernel and the channels of its threads.
+struct DecodeKernel {
+  void (*kernel)(DecodeParams);
   int channels;
 };
 
-// decode_of chooses by width. A state of one value is adjacent whatever its strides.
-template <class T, class TW, int C, bool kValuesAdjacent> Decode decode_of(int64_t width) {
+// decode_kernel_of selects by width. A state of one value is adjacent whatever its strides.
+template <class T, class TW, int C, bool kValuesAdjacent> DecodeKernel decode_kernel_of(int64_t width) {
   switch (width) {
     case 2: return {causal_conv1d_decode_kernel<T, TW, 1, C, true>, C};
     case 3: return {causal_conv1d_decode_kernel<T, TW, 2, C, kValuesAdjacent>, C};
@@ -67,18 +66,18 @@ template <class T, class TW, int C, bool kValuesAdjacent> Decode decode_of(int64
   }
 }
 
-template <class T, class TW> Decode decode_of(const Stateful& p) {
-  return values_adjacent(p) ? decode_of<T, TW, kVector<T>, true>(p.width) : decode_of<T, TW, kVector<T>, false>(p.width);
+template <class T, class TW> DecodeKernel decode_kernel_of(const Stateful& p) {
+  return values_adjacent(p) ? decode_kernel_of<T, TW, kVecElems<T>, true>(p.width) : decode_kernel_of<T, TW, kVecElems<T>, false>(p.width);
 }
 
-template <class T> Decode decode_of(const Stateful& p) {
-  if (!vectors(p, kDType<T>, sizeof(T))) return decode_of<T, T, 1, true>(p.width);
-  return p.weight.dtype == kDType<T> ? decode_of<T, T>(p) : decode_of<T, float>(p);
+template <class T> DecodeKernel decode_kernel_of(const Stateful& p) {
+  if (!vectors_aligned(p, kDType<T>, sizeof(T))) return decode_kernel_of<T, T, 1, true>(p.width);
+  return p.weight.dtype == kDType<T> ? decode_kernel_of<T, T>(p) : decode_kernel_of<T, float>(p);
 }
 
-inline void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream) {
+inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStream& stream) {
   const int64_t each = kDecodeThreads * decode.channels, chunks = (p.dim + each - 1) / each;
-  Decoding a{};
+  DecodeParams a{};
   a.x = p.x.data, a.weight = p.weight.data, a.bias = p.bias.data, a.out = p.out.data, a.state = p.state.data;
   a.indices = p.indices, a.cache_seqlens = p.cache_seqlens;
   a.x_batch = p.x.batch, a.out_batch = p.out.batch, a.state_batch = p.state.batch, a.state_last = p.state.last;
@@ -86,15 +85,15 @@ inline void launch(const Decode& decode, const Stateful& p, gpu_stream_t stream)
   a.weight_dim = p.weight.first, a.weight_last = p.weight.last, a.bias_dim = p.bias.first;
   a.weight_dtype = p.weight.dtype, a.bias_dtype = p.bias.dtype;
   a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
-  a.chunks = divisor(chunks);
+  a.chunks = make_fastdiv(chunks);
   void* args[] = {&a};
-  launch_kernel(reinterpret_cast<const void*>(decode.kernel), unsigned(p.batch * chunks), kDecodeThreads, args, stream);
+  return launch_kernel(stream, reinterpret_cast<const void*>(decode.kernel), {unsigned(p.batch * chunks), kDecodeThreads}, args);
 }
 
-// Any is the kernel of what is not decoding.
-using Any = void (*)(Stateful, Divisor, int64_t, uint32_t);
+// UpdateKernel is the kernel of what is not decoding.
+using UpdateKernel = void (*)(KernelParam<Stateful>, FastDiv, int64_t, uint32_t);
 
-template <class T> Any any_of(int64_t width) {
+template <class T> UpdateKernel update_kernel_of(int64_t width) {
   if constexpr (kHolds4) {
     switch (width) {
       case 2: return causal_conv1d_update_kernel<T, 2>;
@@ -105,22 +104,23 @@ template <class T> Any any_of(int64_t width) {
   return causal_conv1d_update_kernel<T, 0>;
 }
 
-static void launch(Any kernel, Stateful p, gpu_stream_t stream) {
+static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
   const unsigned threads = threads_for(p.dim);
   const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = p.batch * blocks_of_row;
-  Divisor groups = divisor(blocks_of_row);  // with the blocks of a launch below 2^31
-  for (int64_t i = 0; i < blocks; i += kMostBlocks) {
+  FastDiv groups = make_fastdiv(blocks_of_row);  // with the blocks of a launch below 2^31
+  for (int64_t i = 0; i < blocks; i += kMaxBlocks) {
     int64_t batch0 = i / blocks_of_row;
     uint32_t group0 = uint32_t(i % blocks_of_row);
     void* args[] = {&p, &groups, &batch0, &group0};
-    launch_kernel(reinterpret_cast<const void*>(kernel), unsigned(least(kMostBlocks, blocks - i)), threads, args, stream);
+    AITER_TRY(launch_kernel(stream, reinterpret_cast<const void*>(kernel), {unsigned(min64(kMaxBlocks, blocks - i)), threads}, args));
   }
+  return Status();
 }
 
-template <class T> void launch(const Stateful& p, gpu_stream_t stream) {
+template <class T> Status launch(const Stateful& p, const OpStream& stream) {
   if constexpr (kHolds4)
-    if (decodes(p)) return launch(decode_of<T>(p), p, stream);
-  launch(any_of<T>(p.width), p, stream);
+    if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
+  return launch(update_kernel_of<T>(p.width), p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
@@ -132,11 +132,8 @@ static Status update(TensorView out, TensorView x, TensorView conv_state, Tensor
   if (x.empty()) return Status();
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
-  const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
-  return dispatch_float(x, [&](auto zero) {
-    launch<decltype(zero)>(p, stream);
-    return check_launch("causal_conv1d_update");
-  });
+  const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_update"};
+  return dispatch_float(x, [&](auto zero) { return launch<decltype(zero)>(p, stream); });
 }
 
 }  // namespace aiter::conv1d::update

@@ -1,13 +1,10 @@
 // causal_conv1d_varlen_fwd on the GPU, for hipcc and nvcc.
 //
-// Tiling: the first width-1 positions of a sequence and its state are one thread's, a
-// block 128 channels of one sequence. All other positions know nothing of states: they
-// are rows, wherever sequences begin and end in them, and theirs are the kernels of
-// fwd/fwd_sequences.hip. Filters wider than 8 take a thread for a few
-// positions.
-// Bytes: x once (the halo again, from cache), out once, states once; query_start_loc
-// by binary search, once for each channel of a sequence, and for a few positions of
-// wide filters.
+// Tiling: one thread a channel computes the first width-1 positions of a sequence and its state; a block has 128 channels of one
+// sequence. All other positions do not depend on states and take the kernels of fwd/fwd_sequences.hip. Filters wider than
+// 8 take a thread for a few positions.
+// Bytes: x once (the halo again, from cache), out once, states once; query_start_loc by binary search, once for each channel of
+// a sequence, and for a few positions of wide filters.
 // Reduction: over the width, in one thread's fp32 registers.
 
 #include <aiter/dispatch.h>
@@ -18,28 +15,29 @@
 
 namespace aiter::conv1d::varlen {
 
-[[maybe_unused]] constexpr int kRun = 8;  // positions computed together
+[[maybe_unused]] constexpr int kAnyWidthPositions = 8;  // positions of a thread of the any-width kernel
 
-// heads_kernel does the first width-1 positions of each sequence, and its state: a
-// block a sequence and some channels.
-template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_heads_kernel(Stateful p, int64_t first, int64_t groups) {
-  const Split at = split(first + blockIdx.x, groups);
+// A block computes the first width-1 positions of a sequence, of some channels, and their state.
+template <class T>
+__global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first, int64_t groups) {
+  const DivMod at = divmod(first + blockIdx.x, groups);
   if (!p.sequence(at.quotient).live) return;
   const int64_t d = at.remainder * blockDim.x + threadIdx.x;
   run_head<T, 4>(p, at.quotient, d, p.width - 1);
 }
 
-// A thread does a few positions of one channel, of any width, all from memory.
-template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_any_kernel(Rows a, Stateful p) {
+// A thread computes a few positions of one channel for any width, with all values from memory.
+template <class T>
+__global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_any_width_kernel(ConvParams a, Stateful p) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.total) return;
-  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.by, far = q - n * a.outer.by;
-  const int64_t d = a.group0 + (p.channel_last ? near : far), first = (a.tile0 + (p.channel_last ? far : near)) * kRun;
+  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.divisor, far = q - n * a.outer.divisor;
+  const int64_t d = a.group0 + (p.channel_last ? near : far), first = (a.tile0 + (p.channel_last ? far : near)) * kAnyWidthPositions;
   const T* x = p.x.row<T>(0, d);
   T* out = p.out.row<T>(0, d);
   AITER_ROLLED
-  for (int64_t t = first; t < least(first + kRun, p.seqlen); t++) {
-    const Stretch s = find(p, t);
+  for (int64_t t = first; t < min64(first + kAnyWidthPositions, p.seqlen); t++) {
+    const SequenceRange s = find_sequence(p, t);
     if (s.live && p.keeps && t < s.first + p.width - 1) continue;
     float y = s.live && p.bias.data ? p.bias.get(d, 0) : 0.0f;
     AITER_ROLLED
@@ -47,19 +45,20 @@ template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_var
       const int64_t u = t - (p.width - 1) + k;
       y = fmaf(p.weight.get(d, k), u < s.first ? 0.0f : to_float(x[u * p.x.last]), y);
     }
-    out[t * p.out.last] = round_to<T>(finish(p.silu, y));
+    out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
   }
 }
 
-template <class T> void launch_heads(const Stateful& p, gpu_stream_t stream) {
+template <class T> Status launch_heads(const Stateful& p, const OpStream& stream) {
   const int64_t groups = (p.dim + kThreads - 1) / kThreads, blocks = p.batch * groups;
-  for (int64_t first = 0; first < blocks; first += kMostBlocks)
-    causal_conv1d_varlen_heads_kernel<T><<<unsigned(smaller(blocks - first, kMostBlocks)), kThreads, 0, stream>>>(p, first, groups);
+  for (int64_t first = 0; first < blocks; first += kMaxBlocks)
+    AITER_TRY(launch(stream, causal_conv1d_varlen_heads_kernel<T>, {unsigned(min64(blocks - first, kMaxBlocks)), kThreads}, p, first, groups));
+  return Status();
 }
 
-template <class T> void launch_any(const Stateful& p, gpu_stream_t stream) {
-  const Extent e{1, p.dim, (p.seqlen + kRun - 1) / kRun, !p.channel_last};
-  for_parts(rows_of(p, p.out), e, stream, causal_conv1d_varlen_any_kernel<T>, p);
+template <class T> Status launch_any_width(const Stateful& p, const OpStream& stream) {
+  const WorkExtent e{1, p.dim, (p.seqlen + kAnyWidthPositions - 1) / kAnyWidthPositions, !p.channel_last};
+  return launch_in_parts(stream, conv_params(p, p.out), e, causal_conv1d_varlen_any_width_kernel<T>, p);
 }
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
@@ -70,13 +69,13 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
                           has_initial_state}, use_silu, pad_slot_id, &p));
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
-  const auto stream = static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id));
+  const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_varlen_fwd"};
   AITER_TRY(dispatch_float(x, [&](auto zero) {
     if (p.dim == 0) return Status();
-    if (p.keeps) launch_heads<decltype(zero)>(p, stream);
+    if (p.keeps) AITER_TRY(launch_heads<decltype(zero)>(p, stream));
     if constexpr (kHoldsMore)
-      if (p.seqlen && p.width > 8) launch_any<decltype(zero)>(p, stream);
-    return check_launch("causal_conv1d_varlen_fwd");
+      if (p.seqlen && p.width > 8) return launch_any_width<decltype(zero)>(p, stream);
+    return Status();
   }));
   return x.empty() || p.width > 8 ? Status() : launch_packed(x, p, stream);
 }

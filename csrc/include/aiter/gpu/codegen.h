@@ -1,0 +1,95 @@
+// Directives to the compilers of device code: what to keep in registers, what to reload, which code is rare.
+#pragma once
+
+#include "../platform.h"
+
+#if !AITER_GPU
+#error "aiter/gpu/codegen.h is for hipcc and nvcc"
+#endif
+
+// AITER_LAUNCH_BOUNDS(threads, blocks): the threads of a block, and the blocks that an NVIDIA multiprocessor holds at
+// least. AMD's compilers balance registers and waves by themselves, from two waves a SIMD unit on.
+#if AITER_CUDA
+#define AITER_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#else
+#define AITER_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, 2)
+#endif
+
+namespace aiter {
+
+// kDeviceCode is true in a compiler's pass for the device. hipcc compiles every unit for the host too, where a kernel is
+// only its name: a large kernel body inside `if constexpr (kDeviceCode)` then costs no compile time.
+#if AITER_HIP && !defined(__HIP_DEVICE_COMPILE__)
+constexpr bool kDeviceCode = false;
+#else
+constexpr bool kDeviceCode = true;
+#endif
+
+// kHopper is true in units for NVIDIA GPUs from sm_90 on.
+#if defined(__CUDA_ARCH_LIST__)
+constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // in ascending order
+constexpr bool kHopper = kArchs[0] >= 900;
+#else
+constexpr bool kHopper = false;
+#endif
+
+// launder hides from the compiler how the 32-bit value v was computed.
+template <class T> AITER_DEVICE void launder(T& v) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(v));
+#elif defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+v"(v));
+#else
+  (void)v;
+#endif
+}
+
+// pin_register returns v. nvcc keeps the result in a register; without it, nvcc recomputes v at each use.
+AITER_DEVICE int pin_register(int v) {
+#if AITER_CUDA
+  asm volatile("" : "+r"(v));
+#endif
+  return v;
+}
+template <class T> AITER_DEVICE T* pin_register(T* p) {
+#if AITER_CUDA
+  asm volatile("" : "+l"(p));
+#endif
+  return p;
+}
+
+// cold_branch marks a branch that is rarely taken: nvcc neither predicates the branch nor hoists code out of it.
+AITER_DEVICE void cold_branch() {
+#if AITER_CUDA
+  asm volatile("");
+#endif
+}
+
+// KernelParam is a kernel's parameter of type Args, behind parameters of the types Before. Only such a parameter can be
+// reloaded: reload_kernarg reads the kernel's arguments, not a copy.
+template <class Args, class... Before> struct KernelParam : Args {
+  AITER_SHARED KernelParam(const Args& a) : Args(a) {}
+
+  // offset returns the parameter's offset in the kernel's arguments.
+  static constexpr size_t offset() {
+    size_t n = 0;
+    ((n = (n + alignof(Before) - 1) / alignof(Before) * alignof(Before) + sizeof(Before)), ...);
+    return (n + alignof(Args) - 1) / alignof(Args) * alignof(Args);
+  }
+};
+
+// reload_kernarg returns the kernel's parameter a, for one use. AMD's compilers otherwise load all arguments at the
+// kernel's start and run out of scalar registers.
+template <class Args, class... Before>
+AITER_DEVICE const KernelParam<Args, Before...>& reload_kernarg(const KernelParam<Args, Before...>& a) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  (void)a;
+  auto p = __builtin_amdgcn_kernarg_segment_ptr();
+  asm volatile("" : "+s"(p));
+  return *(const KernelParam<Args, Before...>*)((const char*)(p) + KernelParam<Args, Before...>::offset());
+#else
+  return a;
+#endif
+}
+
+}  // namespace aiter
