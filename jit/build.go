@@ -41,8 +41,9 @@ type Result struct {
 	Units    []UnitResult
 	Err      error
 
-	record buildRecord // how it was made, when that went well
-	linked bool        // it was not in the cache
+	record   buildRecord // how it was made, when that went well
+	linkMiss Miss        // of the link, when it ran
+	linked   bool        // it was not in the cache
 }
 
 // Build builds the requests, all of them side by side, and returns a result
@@ -168,7 +169,7 @@ func (s *session) buildUnits(ctx context.Context, units []*unit, before []UnitRe
 	err := group.Wait()
 	for i := range before {
 		if before[i].Status == Compiled {
-			results[i].Status, results[i].Reason = Compiled, before[i].Reason
+			results[i].Status, results[i].Miss, results[i].Reason = Compiled, before[i].Miss, before[i].Reason
 		}
 	}
 	return results, err
@@ -213,7 +214,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 	}
 	return units, &link{
 		m: s.m, tc: tc, mod: mod, target: r.Target, part: r.Part, ops: plan.Ops, sources: sources, flags: plan.LinkFlags,
-		timeout: s.m.timeout(mod), log: log, held: kept, view: w,
+		timeout: s.m.timeout(mod), log: log, held: kept, view: w, recorded: func() cache.Lines { return last().Link },
 	}, nil
 }
 

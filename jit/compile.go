@@ -20,14 +20,14 @@ import (
 // the compiler ran.
 const maxEdits = 3
 
-func (u *unit) compile(ctx context.Context, why string) (UnitResult, error) {
-	u.observe(Event{Step: UnitStarted, Reason: why})
+func (u *unit) compile(ctx context.Context, why Miss) (UnitResult, error) {
+	u.observe(Event{Step: UnitStarted, Miss: why})
 	start := time.Now()
 	res, err := u.compileSettled(ctx)
 	if err == nil {
-		res.Status, res.Reason = Compiled, why
+		res.Status, res.Miss, res.Reason = Compiled, why, why.String()
 	}
-	u.observe(Event{Step: UnitFinished, Status: Compiled, Reason: why, Seconds: since(start), Err: err})
+	u.observe(Event{Step: UnitFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err})
 	return res, err
 }
 

@@ -101,39 +101,9 @@ type fsView struct {
 // that have it in common.
 type listState struct {
 	once sync.Once
-	why  staleReason // what is stale about it
-	err  error       // it could not be read
+	miss Miss  // zero: the list holds
+	err  error // it could not be read
 }
-
-// staleReason is what is not true any more of a dependency list; zero: all is.
-type staleReason struct{ kind, path string }
-
-// What the files of a dependency list are to those who read them.
-const (
-	headerFile = "header"
-	linkedFile = "linked file"
-)
-
-// describe describes the drift of a file of that sort, "" if there is none.
-func (d staleReason) describe(file string) string {
-	switch d.kind {
-	case "":
-		return ""
-	case shadowed:
-		return "new file shadows a " + file + ": " + d.path
-	case relisted:
-		return file + " folder has other names: " + d.path
-	case unlisted:
-		return "file embedded under a name that macros make, so that the unit is compiled at each build: see " + d.path
-	}
-	return file + " " + d.kind + ": " + d.path
-}
-
-const (
-	shadowed = "shadowed"
-	relisted = "relisted"
-	unlisted = "unlisted"
-)
 
 func newFSView(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *fsView {
 	return &fsView{tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, listings: map[string]string{}, seen: map[string]string{}}
@@ -165,9 +135,8 @@ func (w *fsView) namesOf(dir string) map[string]bool {
 	return names
 }
 
-// checkStored is stale for the stored list with that digest, looked at once, and
-// says it of files of that sort.
-func (w *fsView) checkStored(store *cache.Dir, digest, file string) string {
+// checkStored checks the stored list with that digest, once.
+func (w *fsView) checkStored(store *cache.Dir, digest string) Miss {
 	w.mu.Lock()
 	state := w.lists[digest]
 	if state == nil {
@@ -178,50 +147,50 @@ func (w *fsView) checkStored(store *cache.Dir, digest, file string) string {
 	state.once.Do(func() {
 		var l *depList
 		if l, state.err = loadDeps(store, digest); state.err == nil {
-			state.why = w.checkList(l)
+			state.miss = w.checkList(l)
 		}
 	})
 	if state.err == nil {
-		return state.why.describe(file)
+		return state.miss
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lists[digest] == state {
 		delete(w.lists, digest) // another process may be about to store it
 	}
-	return state.err.Error()
+	return lostMiss("dependency list lost", state.err)
 }
 
-// checkList says what about the list is not true any more.
-func (w *fsView) checkList(l *depList) staleReason {
+// checkList returns the first entry of a list that no longer holds.
+func (w *fsView) checkList(l *depList) Miss {
 	for _, f := range l.files {
 		got, err := w.listed(f.path)
 		switch {
 		case err != nil:
-			return staleReason{"gone", f.path}
+			return Miss{CauseHeader, f.path, "header gone"}
 		case got != f.digest:
-			return staleReason{"changed", f.path}
+			return Miss{CauseHeader, f.path, "header changed"}
 		}
 	}
 	for _, a := range l.absent {
 		if w.has(a.dir, a.name) {
-			return staleReason{shadowed, path.Join(a.dir, a.name)}
+			return Miss{CauseHeader, path.Join(a.dir, a.name), "new file shadows a header"}
 		}
 	}
 	for _, f := range l.folders {
 		if w.listing(f.path) != f.digest {
-			return staleReason{relisted, f.path}
+			return Miss{CauseHeader, f.path, "header folder has other names"}
 		}
 	}
 	for _, p := range l.blocked {
 		if _, err := w.listed(p); err == nil {
-			return staleReason{shadowed, p}
+			return Miss{CauseHeader, p, "new file shadows a header"}
 		}
 	}
 	for _, p := range l.unknown {
-		return staleReason{unlisted, p}
+		return Miss{CauseUntracked, p, "macros make the name of an embedded file, so that the unit is compiled at each build"}
 	}
-	return staleReason{}
+	return Miss{}
 }
 
 // listed is the digest of a file in a list. Units name the same system headers

@@ -38,9 +38,10 @@ type UnitExplanation struct {
 	Key     cache.Key      `json:"key"`
 	Status  Status         `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string         `json:"reason"`
-	Lines   cache.Lines    `json:"lines"`   // the labelled parts of the key
-	Headers cache.Lines    `json:"headers"` // files of the source tree that the last compile read
-	System  int            `json:"system"`  // how many files outside of it
+	Miss    Miss           `json:"miss,omitzero"` // zero for a hit
+	Lines   cache.Lines    `json:"lines"`         // the labelled parts of the key
+	Headers cache.Lines    `json:"headers"`       // files of the source tree that the last compile read
+	System  int            `json:"system"`        // how many files outside of it
 	Changes []Change       `json:"changes"`
 
 	found UnitResult // in the cache
@@ -101,11 +102,11 @@ func (u *unit) explain() (UnitExplanation, error) {
 		return UnitExplanation{}, err
 	}
 	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Status: Compiled, Lines: readable(u.lines)}
-	res, found, why := u.lookup()
-	x.Reason = why
+	res, miss := u.lookup()
+	x.Miss, x.Reason = miss, miss.String()
 	last := u.recorded()
 	lines := last
-	if found {
+	if miss.IsHit() {
 		x.Status, x.Reason, lines = res.Status, res.Reason, res.lines
 	}
 	x.found = res
@@ -178,8 +179,8 @@ func (u *unit) headerChanges() []Change {
 		labels = labels[:1]
 	}
 	for _, label := range labels {
-		for _, c := range u.view.changes(u.list(u.recorded(), label), headerFile) {
-			if c.Label != headerFile+" "+u.plan.Source {
+		for _, c := range u.view.changes(u.list(u.recorded(), label)) {
+			if c.Label != "header "+u.plan.Source {
 				out = append(out, c)
 			}
 		}
@@ -187,8 +188,8 @@ func (u *unit) headerChanges() []Change {
 	return out
 }
 
-// changes holds a list of files of that sort against the files as they are now.
-func (w *fsView) changes(l *depList, file string) []Change {
+// changes compares a list with the files as they are now.
+func (w *fsView) changes(l *depList) []Change {
 	var out []Change
 	if l == nil {
 		return nil
@@ -199,12 +200,12 @@ func (w *fsView) changes(l *depList, file string) []Change {
 			now = ""
 		}
 		if now != f.digest {
-			out = append(out, Change{file + " " + f.path, f.digest, now})
+			out = append(out, Change{"header " + f.path, f.digest, now})
 		}
 	}
 	for _, a := range l.absent {
 		if w.has(a.dir, a.name) {
-			out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a " + file + " that was used"})
+			out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a header that was used"})
 		}
 	}
 	for _, f := range l.folders {
@@ -235,6 +236,7 @@ type Command struct {
 	Arguments []string       `json:"arguments"`
 	Status    Status         `json:"status"` // what a build would do now
 	Reason    string         `json:"reason"`
+	Miss      Miss           `json:"miss,omitzero"` // zero for a hit
 }
 
 // Unit names what the command compiles: the file, and the pass when it has two.
@@ -262,14 +264,17 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			}
 			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Status: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
-			res, found, why := u.lookup()
+			res, miss := u.lookup()
 			switch made, twice := first[u.key]; {
-			case found && !m.opts.Force:
+			case miss.IsHit() && !m.opts.Force:
 				c.Status, c.Reason = res.Status, res.Reason
 			case twice:
 				c.Status, c.Reason = Hit, "compiled with "+made
 			default:
-				c.Reason, first[u.key] = why, c.Target
+				if miss.IsHit() {
+					miss = Miss{Cause: CauseForced}
+				}
+				c.Miss, c.Reason, first[u.key] = miss, miss.String(), c.Target
 			}
 			out = append(out, c)
 		}

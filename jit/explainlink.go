@@ -13,6 +13,7 @@ type LinkExplanation struct {
 	Key     cache.Key   `json:"key"`    // "" until all objects are known
 	Status  Status      `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
+	Miss    Miss        `json:"miss,omitzero"` // zero for a hit
 	Lines   cache.Lines `json:"lines"`
 	Changes []Change    `json:"changes"`
 }
@@ -31,33 +32,22 @@ func (l *link) explain(units []UnitResult, last buildRecord) LinkExplanation {
 	}
 	x.Lines = readable(l.lines)
 	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
-	x.Reason = l.why(x, last)
 	if x.Key == "" {
+		x.Miss = l.pendingMiss()
+	} else if _, x.Miss = l.find(); x.Miss.IsHit() {
+		x.Status, x.Reason = Hit, "unchanged"
 		return x
 	}
-	switch _, ok, why := l.find(); {
-	case ok:
-		x.Status, x.Reason = Hit, "unchanged"
-	case why != "":
-		x.Reason = why
-	}
+	x.Reason = x.Miss.String()
 	return x
 }
 
-// why is the reason of a link that is to be done.
-func (l *link) why(x LinkExplanation, last buildRecord) string {
-	switch {
-	case x.Key == "":
-		if l.trustToolchain {
-			return "an object would be another"
-		}
-		return "an object is to be compiled"
-	case last.Link == nil:
-		return "never linked for " + l.target.String()
-	case len(x.Changes) > 0:
-		return describe(x.Changes[0].Label) + " changed"
+// pendingMiss returns the miss of a link whose objects are not all in the cache.
+func (l *link) pendingMiss() Miss {
+	if l.trustToolchain {
+		return Miss{Cause: CauseObject, Text: "an object differs"}
 	}
-	return "not in the cache"
+	return Miss{Cause: CauseObject, Text: "an object is to be compiled"}
 }
 
 // replaced compares the files of two toolchains by their names. Several may

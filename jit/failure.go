@@ -57,7 +57,7 @@ func (u *unit) applies(f *failureRecord) bool {
 // has read, so that it would fail again.
 func (u *unit) wouldRepeat(f *failureRecord) bool {
 	return f != nil && f.Inputs != nil &&
-		u.view.checkStored(u.m.opts.Cache, f.Inputs.Tree, headerFile) == "" && u.view.checkStored(u.m.opts.Cache, f.Inputs.System, headerFile) == ""
+		u.view.checkStored(u.m.opts.Cache, f.Inputs.Tree).IsHit() && u.view.checkStored(u.m.opts.Cache, f.Inputs.System).IsHit()
 }
 
 // cachedFailure returns the error of an earlier compile of the same

@@ -216,7 +216,7 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	b.write("include/unused.h", "#define UNUSED 6\n")
 	b.expect("header of no unit", nil)
 	b.write("src/b.cpp", testFiles["src/b.cpp"]+"// more\n")
-	b.expect("one source", map[string]string{"src/b.cpp": "source src/b.cpp changed"})
+	b.expect("one source", map[string]string{"src/b.cpp": "source changed: src/b.cpp"})
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1))
 	b.expect("a flag", both("flags changed"))
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1)+"\n[module.module_demo.link_flags]\ncommon = [\"-Wl,-z,now\"]\n")

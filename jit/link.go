@@ -29,6 +29,7 @@ type link struct {
 	flags          []string
 	timeout        time.Duration
 	log            *zerolog.Logger
+	recorded       func() cache.Lines // of the last build, none if there was none
 	held           *heldObjects
 	view           *fsView
 	trustToolchain bool // as of a unit
@@ -84,13 +85,15 @@ func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
 		res.Status = Compiled
 	}
 	force := compiled && l.m.claimForced(l.key)
-	if a, ok := l.lookup(force); ok {
+	a, miss := l.lookup(force)
+	if miss.IsHit() {
 		return a, nil
 	}
 	if f := l.lastFailure(); l.wouldRepeat(f) && !force {
 		return cache.Artifact{}, f.cachedError()
 	}
-	l.observe(Event{Step: LinkMissed})
+	l.observe(Event{Step: LinkMissed, Miss: miss})
+	res.linkMiss = miss
 	a, err := l.buildLocked(ctx, res, force)
 	if err != nil && force {
 		l.m.unclaimForced(l.key)
@@ -111,7 +114,7 @@ func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.
 		return cache.Artifact{}, err
 	}
 	defer turn.release()
-	if a, ok := l.lookup(force); ok {
+	if a, miss := l.lookup(force); miss.IsHit() {
 		return a, nil
 	}
 	if failed := l.failureWhileWaiting(before); failed != nil && !force {
@@ -127,6 +130,7 @@ func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.
 // observe tells an event of this link.
 func (l *link) observe(e Event) {
 	e.Module, e.Target, e.Part = l.mod.Name, l.target.String(), l.part.String()
+	e.Reason = reasonOf(e)
 	logEvent(l.log, e)
 	l.m.opts.Observer.Observe(e)
 }
@@ -141,21 +145,19 @@ func compiledAny(units []UnitResult) bool {
 }
 
 // lookup finds the artifact unless force asks for another link.
-func (l *link) lookup(force bool) (cache.Artifact, bool) {
+func (l *link) lookup(force bool) (cache.Artifact, Miss) {
 	if force {
-		return cache.Artifact{}, false
+		return cache.Artifact{}, Miss{Cause: CauseForced}
 	}
-	a, ok, _ := l.find()
-	return a, ok
+	return l.find()
 }
 
-// find finds the artifact. If there is none, it returns the reason where it
-// knows it. The key leads to the artifact: objects and flags decide its bytes,
+// find finds the artifact. The key leads to the artifact: objects and flags decide its bytes,
 // except where flags name files, whose content no key has. Such a link runs at
 // each build. A prebuilt library is used with the files that its build read.
-func (l *link) find() (a cache.Artifact, ok bool, why string) {
+func (l *link) find() (a cache.Artifact, miss Miss) {
 	if l.namesFiles() && !l.trustToolchain {
-		return a, false, "flags name files, so that the link runs at each build"
+		return a, Miss{Cause: CauseUntracked, Text: "flags name files, so that the link runs at each build"}
 	}
 	store := l.m.opts.Cache
 	err := store.Find(cache.Linked, l.key, func(id []byte) (err error) {
@@ -165,11 +167,26 @@ func (l *link) find() (a cache.Artifact, ok bool, why string) {
 		return l.isFor(a)
 	})
 	if err != nil {
-		return cache.Artifact{}, false, ""
+		return cache.Artifact{}, l.newMiss(err)
 	}
 	l.observe(Event{Step: LinkHit, Status: Hit})
 	a.Ops = l.ops // as the configuration has them now
-	return a, true, ""
+	return a, Miss{}
+}
+
+// newMiss returns the miss of a key that leads to no artifact: the first line that
+// differs from the last build's.
+func (l *link) newMiss(err error) Miss {
+	last := l.recorded()
+	if last == nil {
+		return Miss{Cause: CauseNew, Text: "never linked for " + l.target.String()}
+	}
+	for _, line := range l.lines {
+		if before, ok := last.Get(line.Label); !ok || before != line.Value {
+			return lineMiss(line.Label)
+		}
+	}
+	return lostMiss("library lost", err)
 }
 
 // isFor fails with [*cache.WrongRecordError] when the artifact is not of the link's
@@ -184,7 +201,7 @@ func (l *link) isFor(a cache.Artifact) error {
 }
 
 func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
-	l.observe(Event{Step: LinkStarted})
+	l.observe(Event{Step: LinkStarted, Miss: res.linkMiss})
 	start := time.Now()
 	a, err := l.runOnce(ctx, res)
 	l.observe(Event{Step: LinkFinished, Status: Compiled, Seconds: since(start), Err: err})

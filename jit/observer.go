@@ -22,7 +22,7 @@ const (
 	UnitStarted    Step = "unit started" // its compiler starts
 	UnitFinished   Step = "unit finished"
 	UnitHit        Step = "unit hit"    // found in the cache, no compiler started
-	UnitMissed     Step = "unit missed" // not found, for Reason
+	UnitMissed     Step = "unit missed" // not found in the cache, for Miss
 	UnitPublished  Step = "unit published"
 	LinkStarted    Step = "link started"
 	LinkFinished   Step = "link finished"
@@ -47,7 +47,8 @@ type Event struct {
 	Values  string         // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
 	Pass    toolchain.Pass // of a unit that is compiled in two
 	Status  Status         // of a finished unit, link or module
-	Reason  string         // why a unit was compiled, or not
+	Miss    Miss           // of a unit or link that was not in the cache
+	Reason  string         // the miss in words, or why a unit was a hit
 	Units   int            // of a started module
 	Seconds float64
 	Holder  cache.Holder
@@ -80,3 +81,11 @@ const (
 )
 
 func since(start time.Time) float64 { return time.Since(start).Seconds() }
+
+// reasonOf returns the reason of an event: its own, or its miss in words.
+func reasonOf(e Event) string {
+	if e.Reason == "" && !e.Miss.IsHit() {
+		return e.Miss.String()
+	}
+	return e.Reason
+}

@@ -1,7 +1,6 @@
 package jit
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,16 +118,16 @@ func (s *session) lookupPrebuilt(ctx context.Context, r Request, res *Result, la
 		if err := u.identify(); err != nil {
 			return "", err
 		}
-		var ok bool
-		if found[i], ok, stale = u.lookup(); !ok {
-			return u.name() + ": " + stale, nil
+		var miss Miss
+		if found[i], miss = u.lookup(); !miss.IsHit() {
+			return u.name() + ": " + miss.String(), nil
 		}
 		found[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
 	}
 	link.identify(found)
-	a, ok, why := link.find()
-	if !ok {
-		return cmp.Or(why, "its library is not in the cache"), nil
+	a, miss := link.find()
+	if !miss.IsHit() {
+		return "link: " + miss.String(), nil
 	}
 	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
 	for i, u := range units {
@@ -152,7 +151,7 @@ func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord)
 	for _, u := range units {
 		u.trustToolchain, u.recorded = true, func() cache.Lines { return last.Units[u.name()] }
 	}
-	link.trustToolchain = true
+	link.trustToolchain, link.recorded = true, func() cache.Lines { return last.Link }
 	return units, link, nil
 }
 

@@ -1,7 +1,6 @@
 package jit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -91,18 +90,17 @@ func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 		if err := u.identify(); err != nil {
 			return c, err
 		}
-		var ok bool
-		var why string
-		if found[i], ok, why = u.lookup(); !ok {
-			c.Skipped = u.name() + ": " + why
+		var miss Miss
+		if found[i], miss = u.lookup(); !miss.IsHit() {
+			c.Skipped = u.name() + ": " + miss.String()
 			return c, nil
 		}
 		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Pass: u.pass, Stored: found[i].ref.Object})
 	}
 	link.identify(found)
-	a, ok, why := link.find()
-	if c.Stored = a.Digest; !ok {
-		c.Skipped = cmp.Or(why, "not linked since its objects changed")
+	a, miss := link.find()
+	if c.Stored = a.Digest; !miss.IsHit() {
+		c.Skipped = "link: " + miss.String()
 	}
 	return c, nil
 }

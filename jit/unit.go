@@ -21,7 +21,8 @@ type UnitResult struct {
 	Values  string         `json:"values"` // of axes that it was compiled for: "dtype=float16"
 	Pass    toolchain.Pass `json:"pass,omitempty"`
 	Status  Status         `json:"status"`
-	Reason  string         `json:"reason"`
+	Reason  string         `json:"reason"`        // of a hit, or the miss in words
+	Miss    Miss           `json:"miss,omitzero"` // zero for a hit
 	Seconds float64        `json:"seconds"`
 
 	ref   cache.Ref
@@ -138,76 +139,63 @@ func (u *unit) resultLines(v depSet) cache.Lines {
 	return l
 }
 
-// lookup finds the object for the sources as they are now. When there is none
-// it says why.
-func (u *unit) lookup() (res UnitResult, found bool, why string) {
-	vs, err := u.depSets()
+// lookup finds the object for the sources as they are now. The miss is that of
+// the latest dependency set.
+func (u *unit) lookup() (UnitResult, Miss) {
+	sets, err := u.depSets()
 	if err != nil {
-		return res, false, u.whyNew(err)
+		return UnitResult{}, u.newMiss(err)
 	}
-	for i, v := range vs {
-		stale := u.view.checkStored(u.m.opts.Cache, v.Tree, headerFile)
-		if stale == "" && !u.trustToolchain {
-			stale = u.view.checkStored(u.m.opts.Cache, v.System, headerFile)
+	var first Miss
+	for _, set := range sets {
+		res, miss := u.lookupSet(set)
+		if miss.IsHit() {
+			return res, Miss{}
 		}
-		if stale != "" {
-			if i == 0 {
-				why = stale
-			}
-			continue
-		}
-		if res, found, lost := u.hit(v); found {
-			return res, true, ""
-		} else if why == "" {
-			why = lost
+		if first.IsHit() {
+			first = miss
 		}
 	}
-	return res, false, why
+	return UnitResult{}, first
 }
 
-func (u *unit) hit(v depSet) (res UnitResult, found bool, why string) {
-	lines := u.resultLines(v)
+// lookupSet finds the object that was compiled with one dependency set.
+func (u *unit) lookupSet(set depSet) (res UnitResult, miss Miss) {
+	miss = u.view.checkStored(u.m.opts.Cache, set.Tree)
+	if miss.IsHit() && !u.trustToolchain {
+		miss = u.view.checkStored(u.m.opts.Cache, set.System)
+	}
+	if !miss.IsHit() {
+		return res, miss
+	}
+	lines := u.resultLines(set)
 	key := lines.Key()
 	object, cost, err := loadObject(u.m.opts.Cache, key)
 	if err != nil {
-		return res, false, "object lost: " + err.Error()
+		return res, lostMiss("object lost", err)
 	}
 	res = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Status: Hit, Reason: "unchanged", lines: lines, cost: cost}
-	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: object, Deps: []string{v.Tree, v.System}}
-	return res, true, ""
+	res.ref = cache.Ref{Source: u.plan.Source, Unit: u.key, Result: key, Object: object, Deps: []string{set.Tree, set.System}}
+	return res, Miss{}
 }
 
-// whyNew explains a miss by the first line that differs from the last build.
-func (u *unit) whyNew(miss error) string {
+// newMiss returns the miss of a key without dependency sets: the first line that
+// differs from the last build's.
+func (u *unit) newMiss(err error) Miss {
 	last := u.recorded()
 	if last == nil {
-		return u.whyUnknown()
+		record := buildRecordKey(Request{Module: u.module, Target: u.target, Part: u.part})
+		if miss, outdated := outdatedMiss(u.m.opts.Cache, record); outdated {
+			return miss
+		}
+		return Miss{Cause: CauseNew, Text: "never built for " + u.variantName()}
 	}
 	for _, l := range u.lines {
 		if before, ok := last.Get(l.Label); !ok || before != l.Value {
-			return describe(l.Label) + " changed"
+			return lineMiss(l.Label)
 		}
 	}
-	return "not in the cache (" + miss.Error() + ")"
-}
-
-// whyUnknown explains a miss of a unit of which the cache remembers no build.
-func (u *unit) whyUnknown() string {
-	whole := buildRecordKey(Request{Module: u.module, Target: u.target, Part: u.part})
-	if older := u.m.opts.Cache.Outdated(cache.BuildRecord, whole); older != "" {
-		return "cache format changed: built by another version of this program (" + older + ")"
-	}
-	return "never built for " + u.variantName()
-}
-
-func describe(label string) string {
-	switch label {
-	case "argv":
-		return "flags"
-	case "epoch":
-		return "cache format"
-	}
-	return label
+	return lostMiss("not in the cache", err)
 }
 
 // build returns the unit's object, compiling it when the cache has none.
@@ -226,21 +214,21 @@ func (u *unit) find(ctx context.Context) (UnitResult, error) {
 		return UnitResult{}, err
 	}
 	if u.m.claimForced(u.key) {
-		res, err := u.buildLocked(ctx, true, "forced")
+		res, err := u.buildLocked(ctx, true, Miss{Cause: CauseForced})
 		if err != nil {
 			u.m.unclaimForced(u.key)
 		}
 		return res, err
 	}
-	res, found, why := u.lookup()
-	if found {
+	res, miss := u.lookup()
+	if miss.IsHit() {
 		return res, nil
 	}
 	if failed := u.cachedFailure(); failed != nil {
 		return UnitResult{}, failed
 	}
-	u.observe(Event{Step: UnitMissed, Reason: why})
-	return u.buildLocked(ctx, false, why)
+	u.observe(Event{Step: UnitMissed, Miss: miss})
+	return u.buildLocked(ctx, false, miss)
 }
 
 // name tells the unit from all others of its link.
@@ -255,13 +243,14 @@ func (u *unit) variantName() string {
 func (u *unit) observe(e Event) {
 	e.Module, e.Target, e.Part = u.module, u.target.String(), u.part.String()
 	e.Source, e.Values, e.Pass = u.plan.Source, u.plan.Values, u.pass
+	e.Reason = reasonOf(e)
 	logEvent(u.log, e)
 	u.m.opts.Observer.Observe(e)
 }
 
 // buildLocked makes sure that one process alone compiles the unit, and that
 // it is not compiled when another has just done it.
-func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitResult, error) {
+func (u *unit) buildLocked(ctx context.Context, force bool, why Miss) (UnitResult, error) {
 	before := u.lastFailure()
 	wait := &lockWait{observe: u.observe}
 	turn, err := u.m.acquire(ctx, u.ticket, cache.LockRequest{
@@ -274,7 +263,7 @@ func (u *unit) buildLocked(ctx context.Context, force bool, why string) (UnitRes
 	}
 	defer turn.release()
 	if !force {
-		if res, found, _ := u.lookup(); found {
+		if res, miss := u.lookup(); miss.IsHit() {
 			return res, nil
 		}
 		if failed := u.failureWhileWaiting(before); failed != nil {

@@ -43,13 +43,16 @@ func (s *session) lookupWholeModule(ctx context.Context, r Request) (res Result,
 		if u.identify() != nil {
 			return res, false
 		}
-		if res.Units[i], ok, _ = u.lookup(); !ok {
+		var miss Miss
+		if res.Units[i], miss = u.lookup(); !miss.IsHit() {
 			return res, false
 		}
 	}
 	link.identify(res.Units)
-	if res.Artifact, ok = link.lookup(false); ok {
-		res.record = newBuildRecord(&res, link)
+	var miss Miss
+	if res.Artifact, miss = link.find(); !miss.IsHit() {
+		return res, false
 	}
-	return res, ok
+	res.record = newBuildRecord(&res, link)
+	return res, true
 }

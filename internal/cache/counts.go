@@ -19,7 +19,7 @@ import (
 // Count is how often something happened.
 type Count struct {
 	Event   string  `json:"event"`   // "unit hit", "unit miss", "link hit", "link miss"
-	Reason  string  `json:"reason"`  // of a miss: "header changed"; "" for a hit
+	Cause   string  `json:"cause"`   // of a miss: a jit.Cause such as "header"; "" for a hit
 	N       int64   `json:"n"`       //
 	Seconds float64 `json:"seconds"` // of compiling: spent by misses, saved by hits
 }
@@ -54,7 +54,7 @@ func (d *Dir) countsPath() string { return filepath.Join(d.base, "counts") }
 
 // appendCount writes a line: number, seconds, event, reason, and the CRC-32 of these.
 func appendCount(b *bytes.Buffer, c Count) {
-	text := fmt.Sprintf("%d\t%.3f\t%s\t%s", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Reason))
+	text := fmt.Sprintf("%d\t%.3f\t%s\t%s", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Cause))
 	fmt.Fprintf(b, "%s\t%s\n", text, lineSum(text))
 }
 
@@ -159,13 +159,13 @@ func parseCounts(data []byte) []Count {
 		if !ok {
 			continue
 		}
-		at := name{c.Event, c.Reason}
+		at := name{c.Event, c.Cause}
 		c.N += sums[at].N
 		c.Seconds += sums[at].Seconds
 		sums[at] = c
 	}
 	return slices.SortedFunc(maps.Values(sums), func(a, b Count) int {
-		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(b.N, a.N), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(b.N, a.N), cmp.Compare(a.Cause, b.Cause))
 	})
 }
 
@@ -181,7 +181,7 @@ func parseCount(line string) (c Count, ok bool) {
 	if errN != nil || errS != nil || n < 0 || n > maxCount || !(s >= 0) || s > maxSeconds {
 		return c, false
 	}
-	return Count{Event: f[2], Reason: f[3], N: n, Seconds: s}, true
+	return Count{Event: f[2], Cause: f[3], N: n, Seconds: s}, true
 }
 
 // cutLast cuts s around the last instance of sep.
