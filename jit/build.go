@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
@@ -53,7 +54,7 @@ type Result struct {
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
 	m.refresh()
 	m.opts.Cache.SweepJobs() // the compilers of those who were killed may still run
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	results := make([]Result, len(reqs))
 	var wg sync.WaitGroup
 	for i, r := range reqs {
@@ -81,18 +82,18 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 type session struct {
 	m     *Manager
 	mu    sync.Mutex
-	views map[string]*fsView
+	views map[string]*deps.View
 }
 
 // view returns the view of the filesystem through a toolchain. Toolchains for
 // several targets that see the same files share one.
-func (s *session) view(tc *toolchain.Toolchain) *fsView {
+func (s *session) view(tc *toolchain.Toolchain) *deps.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := tc.Compiler + "\x00" + tc.Root + "\x00" + strings.Join(tc.IncludeDirs, "\x00")
 	w := s.views[key]
 	if w == nil {
-		w = newFSView(s.m.opts.Tree, s.m.opts.Memo, tc)
+		w = deps.NewView(s.m.opts.Tree, s.m.opts.Memo, tc)
 		s.views[key] = w
 	}
 	return w

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -32,7 +33,7 @@ func (u *unit) compile(ctx context.Context, why Miss) (UnitResult, error) {
 }
 
 func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
-	root, err := u.view.tree.Dir(ctx)
+	root, err := u.view.Tree.Dir(ctx)
 	if err != nil {
 		return UnitResult{}, err
 	}
@@ -42,7 +43,7 @@ func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
 		if err != nil || changed == "" {
 			return res, err
 		}
-		u.view = newFSView(u.view.tree, u.view.memo, u.view.tc)
+		u.view = u.view.Fresh()
 		if err := u.identify(); err != nil {
 			return UnitResult{}, err
 		}
@@ -51,16 +52,16 @@ func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
 }
 
 // takeSnapshots returns the files that the unit probably reads, as they are before its compiler starts.
-func (u *unit) takeSnapshots(root string) *snapshots {
-	known := newSnapshots(u.view, root)
-	known.add(u.plan.Source)
+func (u *unit) takeSnapshots(root string) *deps.Snapshots {
+	known := deps.NewSnapshots(u.view, root)
+	known.Add(u.plan.Source)
 	vs, _ := u.depSets()
 	for _, v := range vs[:min(len(vs), 1)] {
-		known.addDepSet(u.m.opts.Cache, v)
+		known.AddSet(u.m.opts.Cache, v)
 	}
 	for _, dir := range append([]string{path.Dir(u.plan.Source)}, u.include...) {
 		if !path.IsAbs(dir) {
-			known.addFolder(dir)
+			known.AddFolder(dir)
 		}
 	}
 	return known
@@ -74,11 +75,11 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", err
 	}
 	defer stage.Close()
-	root, err := u.view.tree.Dir(ctx)
+	root, err := u.view.Tree.Dir(ctx)
 	if err != nil {
 		return res, "", err
 	}
-	before, clock := baseline{nextTick(u.m.clock), u.snapshots}, time.Now()
+	before, clock := deps.Baseline{Started: deps.NextTick(u.m.clock), Snapshots: u.snapshots}, time.Now()
 	if err := u.invoke(ctx, stage, root, before); err != nil {
 		return res, "", err
 	}
@@ -87,11 +88,11 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
 	// The lists first: what is edited after the look at the times is not in them.
-	tree, system, read, err := u.view.record(reported, u.search(root))
+	tree, system, read, err := u.view.Record(reported, u.search(root))
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
 	}
-	if changed = before.changedFile(u.m.clock(), read); changed != "" {
+	if changed = before.ChangedFile(u.m.clock(), read); changed != "" {
 		return res, changed, nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
@@ -109,7 +110,7 @@ const (
 
 // invoke runs the compiler; whatever is wrong with the outcome is a
 // [*CompileError].
-func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, before baseline) error {
+func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, before deps.Baseline) error {
 	c := command{
 		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
 		dir:     root,
@@ -152,7 +153,7 @@ func (u *unit) fail(ctx context.Context, r failedRun) error {
 		Command: u.argv(c.dir, u.scratch(".o"), u.scratch(".d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
 	}
 	e.Log = writeLog(u.m.opts.Cache, u.key, &e)
-	f := failureRecord{Seen: u.snapshots.treeDigests(), Inputs: u.failedInputs(ctx, r), Error: e}
+	f := failureRecord{Seen: u.snapshots.TreeDigests(), Inputs: u.failedInputs(ctx, r), Error: e}
 	if out.late {
 		f.Limit = c.timeout
 	}
@@ -177,12 +178,12 @@ func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
 }
 
 // readings returns what the compiler and the assembler report.
-func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error) {
-	if r.headers, err = readDeps(stage); err != nil {
+func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err error) {
+	if r.Headers, err = readDeps(stage); err != nil {
 		return r, err
 	}
-	r.headers = treePaths(r.headers, root)
-	data, err := readReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
+	r.Headers = treePaths(r.Headers, root)
+	data, err := deps.ReadReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -196,11 +197,11 @@ func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error)
 	if err != nil {
 		return r, fmt.Errorf("the assembler's list of files: %w", err)
 	}
-	r.assemblerReported = true
+	r.AssemblerReported = true
 	for _, p := range treePaths(names, root) {
 		// The report also has the compiler's output, which is gone, and names in #line directives.
-		if _, err := u.view.digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.headers, p) {
-			r.assembled = append(r.assembled, p)
+		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.Headers, p) {
+			r.Assembled = append(r.Assembled, p)
 		}
 	}
 	return r, nil
@@ -208,7 +209,7 @@ func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error)
 
 // readDeps returns what the compiler says that it read.
 func readDeps(stage *cache.Stage) ([]string, error) {
-	data, err := readReport(stage.File(depFileName))
+	data, err := deps.ReadReport(stage.File(depFileName))
 	if err != nil {
 		return nil, fmt.Errorf("the compiler wrote no dependency file: %w", err)
 	}
@@ -216,7 +217,7 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := readReport(stage.File(headersFile))
+	more, err := deps.ReadReport(stage.File(headersFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -225,9 +226,9 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 
 // publish stores the object, then the records that lead to it. The compile
 // took so many seconds.
-func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) (UnitResult, error) {
+func (u *unit) publish(stage *cache.Stage, tree, system *deps.List, cost float64) (UnitResult, error) {
 	store := u.m.opts.Cache
-	v, errV := storeDepSet(store, tree, system)
+	v, errV := deps.StoreSet(store, tree, system)
 	u.held.hold(u.key, stage.File(objectFile))
 	object, errO := store.AddBlob(stage.File(objectFile))
 	if err := errors.Join(errV, errO); err != nil {
@@ -237,7 +238,7 @@ func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) 
 	if err := storeObject(store, lines.Key(), object, cost); err != nil {
 		return UnitResult{}, err
 	}
-	if err := addDepSet(store, u.key, v); err != nil {
+	if err := deps.AddSet(store, u.key, v); err != nil {
 		return UnitResult{}, err
 	}
 	_ = store.Forget(cache.Failure, u.key)

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 )
 
 // retryFull builds those again, once, that have failed because the disk is
@@ -34,7 +35,7 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	if !rep.Due {
 		return
 	}
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	var wg sync.WaitGroup
 	for _, i := range full {
 		wg.Go(func() { results[i] = s.build(ctx, results[i].Request) })

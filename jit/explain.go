@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -60,7 +61,7 @@ type Change struct {
 // Explain looks without building anything.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	units, l, err := s.plan(ctx, r)
 	if err != nil {
 		return s.explainPrebuilt(ctx, r, err)
@@ -129,26 +130,26 @@ func readable(lines cache.Lines) cache.Lines {
 
 func (u *unit) explainHeaders(x *UnitExplanation, lines cache.Lines) {
 	if tree := u.list(lines, "headers"); tree != nil {
-		for _, f := range tree.files {
-			x.Headers.Add(f.path, f.digest)
+		for _, f := range tree.Files {
+			x.Headers.Add(f.Path, f.Digest)
 		}
 	}
 	if system := u.list(lines, "system headers"); system != nil {
-		x.System = len(system.files)
+		x.System = len(system.Files)
 	}
 }
 
 // list loads the dependency list that a line names; nil when it is gone.
-func (u *unit) list(lines cache.Lines, label string) *depList {
+func (u *unit) list(lines cache.Lines, label string) *deps.List {
 	return listOf(u.m.opts.Cache, lines, label)
 }
 
-func listOf(store *cache.Dir, lines cache.Lines, label string) *depList {
+func listOf(store *cache.Dir, lines cache.Lines, label string) *deps.List {
 	digest, ok := lines.Get(label)
 	if !ok {
 		return nil
 	}
-	l, err := loadDeps(store, digest)
+	l, err := deps.Load(store, digest)
 	if err != nil {
 		return nil
 	}
@@ -179,7 +180,7 @@ func (u *unit) headerChanges() []Change {
 		labels = labels[:1]
 	}
 	for _, label := range labels {
-		for _, c := range u.view.changes(u.list(u.recorded(), label)) {
+		for _, c := range listChanges(u.view, u.list(u.recorded(), label)) {
 			if c.Label != "header "+u.plan.Source {
 				out = append(out, c)
 			}
@@ -188,37 +189,37 @@ func (u *unit) headerChanges() []Change {
 	return out
 }
 
-// changes compares a list with the files as they are now.
-func (w *fsView) changes(l *depList) []Change {
+// listChanges compares a list with the files as they are now.
+func listChanges(view *deps.View, l *deps.List) []Change {
 	var out []Change
 	if l == nil {
 		return nil
 	}
-	for _, f := range l.files {
-		now, err := w.digest(f.path)
+	for _, f := range l.Files {
+		now, err := view.Digest(f.Path)
 		if err != nil {
 			now = ""
 		}
-		if now != f.digest {
-			out = append(out, Change{"header " + f.path, f.digest, now})
+		if now != f.Digest {
+			out = append(out, Change{"header " + f.Path, f.Digest, now})
 		}
 	}
-	for _, a := range l.absent {
-		if w.has(a.dir, a.name) {
-			out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a header that was used"})
+	for _, a := range l.Absent {
+		if view.Has(a.Dir, a.Name) {
+			out = append(out, Change{"new file " + a.Dir + "/" + a.Name, "", "it would be found before a header that was used"})
 		}
 	}
-	for _, f := range l.folders {
-		if now := w.listing(f.path); now != f.digest {
-			out = append(out, Change{"names in " + f.path, f.digest, now})
+	for _, f := range l.Folders {
+		if now := view.Listing(f.Path); now != f.Digest {
+			out = append(out, Change{"names in " + f.Path, f.Digest, now})
 		}
 	}
-	for _, p := range l.blocked {
-		if now, err := w.digest(p); err == nil {
+	for _, p := range l.Blocked {
+		if now, err := view.Digest(p); err == nil {
 			out = append(out, Change{"new file " + p, "", now})
 		}
 	}
-	for _, p := range l.unknown {
+	for _, p := range l.Untracked {
 		out = append(out, Change{"files embedded by " + p, "", "their names are made by macros, so that they cannot be watched"})
 	}
 	return out
@@ -246,7 +247,7 @@ func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 // cache would spare. Nothing is run.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	root, err := m.opts.Tree.Dir(ctx)
 	if err != nil {
 		return nil, err

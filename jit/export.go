@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
@@ -85,7 +86,7 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 			carry(cache.DepList, cache.Key(deps))
 		}
 		carry(cache.Object, ref.Result)
-		data, err := json.Marshal([]depSet{{Tree: ref.Deps[0], System: ref.Deps[1]}})
+		data, err := json.Marshal([]deps.Set{{Tree: ref.Deps[0], System: ref.Deps[1]}})
 		put(cache.Manifest, ref.Unit, data, err)
 	}
 	carry(cache.Compiler, r.record.Compiler)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
+	"github.com/aiter-go/aiter/internal/deps"
 )
 
 // failureRecord is what others learn of a compile or link that failed: those
@@ -23,7 +24,7 @@ type failureRecord struct {
 	Time   time.Time         // when it was, for people
 	Limit  time.Duration     // the time limit, when that was the reason
 	Seen   map[string]string // files of the source tree, as far as known when it began
-	Inputs *depSet           // all that it has read; nil when that or its fault is not certain
+	Inputs *deps.Set         // all that it has read; nil when that or its fault is not certain
 	Error  CompileError
 }
 
@@ -46,7 +47,7 @@ func (u *unit) applies(f *failureRecord) bool {
 		return false
 	}
 	for p, digest := range f.Seen {
-		if now, err := u.view.digest(p); err != nil || now != digest {
+		if now, err := u.view.Digest(p); err != nil || now != digest {
 			return false
 		}
 	}
@@ -57,7 +58,7 @@ func (u *unit) applies(f *failureRecord) bool {
 // has read, so that it would fail again.
 func (u *unit) wouldRepeat(f *failureRecord) bool {
 	return f != nil && f.Inputs != nil &&
-		u.view.checkStored(u.m.opts.Cache, f.Inputs.Tree).IsHit() && u.view.checkStored(u.m.opts.Cache, f.Inputs.System).IsHit()
+		u.check(f.Inputs.Tree).IsHit() && u.check(f.Inputs.System).IsHit()
 }
 
 // cachedFailure returns the error of an earlier compile of the same
@@ -110,12 +111,12 @@ type failedRun struct {
 	root     string
 	command  command
 	outcome  outcome
-	baseline baseline
+	baseline deps.Baseline
 }
 
 // failedInputs returns what a failed compile depends on, nil when that is not
 // certain: then the next one compiles again.
-func (u *unit) failedInputs(ctx context.Context, r failedRun) *depSet {
+func (u *unit) failedInputs(ctx context.Context, r failedRun) *deps.Set {
 	if !isInputError(r.outcome) {
 		return nil
 	}
@@ -123,17 +124,17 @@ func (u *unit) failedInputs(ctx context.Context, r failedRun) *depSet {
 	if !ok {
 		return nil
 	}
-	tree, system, read, err := u.view.record(readings{headers: read}, u.search(r.root))
+	tree, system, read, err := u.view.Record(deps.Readings{Headers: read}, u.search(r.root))
 	if err != nil || !u.addMissing(tree, system, read, r.outcome.output) {
 		return nil
 	}
-	if r.baseline.changedFile(u.m.clock(), read) != "" {
+	if r.baseline.ChangedFile(u.m.clock(), read) != "" {
 		return nil
 	}
 	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
 		return nil
 	}
-	v, err := storeDepSet(u.m.opts.Cache, tree, system)
+	v, err := deps.StoreSet(u.m.opts.Cache, tree, system)
 	if err != nil {
 		return nil
 	}
@@ -170,24 +171,24 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 
 // readHeaders returns what Clang alone reports.
 func readHeaders(stage *cache.Stage) ([]string, error) {
-	data, err := readReport(stage.File(headersFile))
+	data, err := deps.ReadReport(stage.File(headersFile))
 	return depfile.ParseHeaders(data), err
 }
 
 // treePaths makes those relative that lie in the source tree.
 func treePaths(read []string, root string) []string {
 	for i := range read {
-		read[i] = inTree(read[i], root)
+		read[i] = deps.InTree(read[i], root)
 	}
 	return read
 }
 
 // addMissing adds the names under which a missing header was looked for. It
 // returns false when they are not all known, or one is there by now.
-func (u *unit) addMissing(tree, system *depList, read []string, output []byte) bool {
+func (u *unit) addMissing(tree, system *deps.List, read []string, output []byte) bool {
 	names, certain := missingHeaders(output)
 	for _, name := range names {
-		dirs := append(treeDirs(append(read, u.plan.Source)), u.headerFolders()...)
+		dirs := append(deps.TreeFolders(append(read, u.plan.Source)), u.headerFolders()...)
 		for _, p := range read {
 			if d := path.Dir(p); path.IsAbs(p) && !slices.Contains(dirs, d) {
 				dirs = append(dirs, d)
@@ -197,13 +198,13 @@ func (u *unit) addMissing(tree, system *depList, read []string, output []byte) b
 			dirs, name = []string{path.Dir(name)}, path.Base(name)
 		}
 		for _, dir := range dirs {
-			a, absent := u.view.absence(dir, name)
+			a, absent := u.view.FirstMissing(dir, name)
 			if !absent {
 				return false
 			}
-			l := listFor(a.dir, tree, system)
-			if !slices.Contains(l.absent, a) {
-				l.absent = append(l.absent, a)
+			l := deps.ListFor(a.Dir, tree, system)
+			if !slices.Contains(l.Absent, a) {
+				l.Absent = append(l.Absent, a)
 			}
 		}
 	}

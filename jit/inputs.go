@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -83,22 +84,22 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 
 // addList adds the files of a dependency list.
 func (m *Manager) addList(in *Inputs, tc *toolchain.Toolchain, digest string) error {
-	l, err := loadDeps(m.opts.Cache, digest)
+	l, err := deps.Load(m.opts.Cache, digest)
 	if err != nil {
 		return err
 	}
-	for _, f := range l.files {
-		if p, onDisk := m.onDisk(tc, f.path); onDisk {
-			in.Files[p] = f.digest
+	for _, f := range l.Files {
+		if p, onDisk := m.onDisk(tc, f.Path); onDisk {
+			in.Files[p] = f.Digest
 		}
 	}
-	for _, a := range l.absent {
-		if p, onDisk := m.onDisk(tc, path.Join(a.dir, a.name)); onDisk {
+	for _, a := range l.Absent {
+		if p, onDisk := m.onDisk(tc, path.Join(a.Dir, a.Name)); onDisk {
 			in.Files[p] = Absent
 		}
 	}
-	for _, f := range l.folders {
-		if p, onDisk := m.opts.Tree.Path(f.path); onDisk && !path.IsAbs(f.path) {
+	for _, f := range l.Folders {
+		if p, onDisk := m.opts.Tree.Path(f.Path); onDisk && !path.IsAbs(f.Path) {
 			in.Add(Inputs{Folders: []string{p}})
 		}
 	}

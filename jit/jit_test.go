@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -142,7 +143,7 @@ func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := jit.NewDirTree(b.root, memo)
+	tree, err := deps.NewDirTree(b.root, memo)
 	if err != nil {
 		return nil, err
 	}

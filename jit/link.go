@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
@@ -31,7 +32,7 @@ type link struct {
 	log            *zerolog.Logger
 	recorded       func() cache.Lines // of the last build, none if there was none
 	held           *heldObjects
-	view           *fsView
+	view           *deps.View
 	trustToolchain bool // as of a unit
 
 	lines cache.Lines

@@ -1,5 +1,9 @@
 package jit
 
+import (
+	"github.com/aiter-go/aiter/internal/deps"
+)
+
 // fail makes the error of a failed link, writes the log, and leaves the
 // diagnostics for builders that wait for the link or ask for it again.
 func (l *link) fail(c command, out outcome) error {
@@ -7,7 +11,7 @@ func (l *link) fail(c command, out outcome) error {
 	e.Log = writeLog(l.m.opts.Cache, l.key, &e)
 	f := failureRecord{Error: e}
 	if isInputError(out) && !l.namesFiles() {
-		f.Inputs = &depSet{} // the key has all inputs
+		f.Inputs = &deps.Set{} // the key has all inputs
 	}
 	if out.late {
 		f.Limit = c.timeout

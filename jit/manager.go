@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/slots"
@@ -36,7 +37,7 @@ type sessions interface{ Session() *toolchain.Session }
 // Options of [New]. Config, Tree, Cache, Finder and Memo are required.
 type Options struct {
 	Config *opconfig.Config
-	Tree   Tree
+	Tree   deps.Tree
 	Cache  *cache.Dir
 	Finder Finder
 	Memo   *filehash.Memo
@@ -55,8 +56,8 @@ type Options struct {
 // managers, in any number of processes, may share a cache folder.
 type Manager struct {
 	opts  Options
-	slots *slots.Pool    // of compilers
-	clock func() instant // now, or a test's
+	slots *slots.Pool         // of compilers
+	clock func() deps.Instant // now, or a test's
 
 	mu         sync.Mutex
 	finder     Finder // of this build
@@ -89,7 +90,7 @@ func New(opts Options) *Manager {
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
 		slots:      slots.New(opts.Jobs),
-		clock:      now,
+		clock:      deps.Now,
 		toolchains: map[target.Target]*foundToolchain{},
 		forced:     map[cache.Key]bool{},
 		warned:     map[string]bool{},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 )
 
 // Cause is the kind of a [Miss]. There are few causes, so that they can be counted.
@@ -85,4 +86,28 @@ func lostMiss(what string, err error) Miss {
 func outdatedMiss(store *cache.Dir, record cache.Key) (Miss, bool) {
 	older := store.Outdated(cache.BuildRecord, record)
 	return Miss{Cause: CauseFormat, Text: "cache format changed: built by another version of this program (" + older + ")"}, older != ""
+}
+
+// check checks one of the unit's stored dependency lists.
+func (u *unit) check(list string) Miss {
+	stale, err := u.view.CheckStored(u.m.opts.Cache, list)
+	if err != nil {
+		return lostMiss("dependency list lost", err)
+	}
+	return staleMiss(stale)
+}
+
+// staleMiss returns the miss for a dependency list that does not hold.
+func staleMiss(stale deps.Stale) Miss {
+	switch stale.Reason {
+	case "":
+		return Miss{}
+	case deps.Shadowed:
+		return Miss{CauseHeader, stale.Path, "new file shadows a header"}
+	case deps.Relisted:
+		return Miss{CauseHeader, stale.Path, "header folder has other names"}
+	case deps.Untracked:
+		return Miss{CauseUntracked, stale.Path, "macros make the name of an embedded file, so that the unit is compiled at each build"}
+	}
+	return Miss{CauseHeader, stale.Path, "header " + string(stale.Reason)}
 }

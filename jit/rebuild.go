@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -76,7 +77,7 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 // stored looks up what a build would take from the cache.
 func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	c := Comparison{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Units: []UnitComparison{}}
 	units, link, err := s.plan(ctx, r)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
@@ -34,7 +35,7 @@ type UnitResult struct {
 // passes.
 type unit struct {
 	m              *Manager
-	view           *fsView
+	view           *deps.View
 	tc             *toolchain.Toolchain
 	module         string
 	target         target.Target
@@ -51,7 +52,7 @@ type unit struct {
 
 	lines     cache.Lines
 	key       cache.Key
-	snapshots *snapshots // files as they were before the compiler started
+	snapshots *deps.Snapshots // files as they were before the compiler started
 }
 
 // Placeholders in the argv of a key for what must not matter: where the tree
@@ -64,7 +65,7 @@ const (
 
 // identify computes the unit's key: all that is known before compiling.
 func (u *unit) identify() error {
-	digest, err := u.view.tree.Digest(u.plan.Source)
+	digest, err := u.view.Tree.Digest(u.plan.Source)
 	if err != nil {
 		return fmt.Errorf("source %s of %s: %w", u.plan.Source, u.module, err)
 	}
@@ -79,7 +80,7 @@ func (u *unit) identify() error {
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.plan.Source, digest)
 	if u.tc.NamesRoot(u.plan.Flags) {
-		root, err := u.view.tree.Dir(context.Background())
+		root, err := u.view.Tree.Dir(context.Background())
 		if err != nil {
 			return err
 		}
@@ -113,26 +114,26 @@ func (u *unit) toolchainUnit(root, object, dep string) toolchain.Unit {
 
 // search returns how the unit's names are looked for. Assemblers look in the
 // folder that the compiler runs in first, and are told the include folders.
-func (u *unit) search(root string) search {
-	return search{
-		root: root, source: u.plan.Source, flags: u.plan.Flags,
-		folders: u.headerFolders(), assembler: append([]string{"."}, u.include...),
+func (u *unit) search(root string) deps.Search {
+	return deps.Search{
+		Root: root, Source: u.plan.Source, Flags: u.plan.Flags,
+		Folders: u.headerFolders(), Assembler: append([]string{"."}, u.include...),
 	}
 }
 
 // headerFolders returns the folders in which the unit's headers are looked for,
 // in the order in which they are.
 func (u *unit) headerFolders() []string {
-	quote, system, after := flagDirs(u.plan.Flags)
-	return slices.Concat(quote, u.include, system, u.view.tc.IncludeDirs, after)
+	quote, system, after := deps.FlagFolders(u.plan.Flags)
+	return slices.Concat(quote, u.include, system, u.tc.IncludeDirs, after)
 }
 
 // depSets returns those of the cache, then those of its tiers.
-func (u *unit) depSets() ([]depSet, error) { return loadDepSets(u.m.opts.Cache, u.key) }
+func (u *unit) depSets() ([]deps.Set, error) { return deps.LoadSets(u.m.opts.Cache, u.key) }
 
 // resultLines are the parts of the key of the object: the unit's and its
 // dependencies'.
-func (u *unit) resultLines(v depSet) cache.Lines {
+func (u *unit) resultLines(v deps.Set) cache.Lines {
 	l := append(cache.Lines{}, u.lines...)
 	l.Add("headers", v.Tree)
 	l.Add("system headers", v.System)
@@ -160,10 +161,10 @@ func (u *unit) lookup() (UnitResult, Miss) {
 }
 
 // lookupSet finds the object that was compiled with one dependency set.
-func (u *unit) lookupSet(set depSet) (res UnitResult, miss Miss) {
-	miss = u.view.checkStored(u.m.opts.Cache, set.Tree)
+func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
+	miss = u.check(set.Tree)
 	if miss.IsHit() && !u.trustToolchain {
-		miss = u.view.checkStored(u.m.opts.Cache, set.System)
+		miss = u.check(set.System)
 	}
 	if !miss.IsHit() {
 		return res, miss

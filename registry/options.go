@@ -16,6 +16,7 @@ import (
 
 	"github.com/aiter-go/aiter"
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -231,11 +232,11 @@ func (o Options) faulty(f cache.Fault) {
 }
 
 // tree is the source tree.
-func (o Options) tree(store *cache.Dir, memo *filehash.Memo) (jit.Tree, error) {
+func (o Options) tree(store *cache.Dir, memo *filehash.Memo) (deps.Tree, error) {
 	if o.Root != "" {
-		return jit.NewDirTree(o.Root, memo)
+		return deps.NewDirTree(o.Root, memo)
 	}
-	return jit.NewEmbeddedTree(aiter.Sources, store), nil
+	return deps.NewEmbeddedTree(aiter.Sources, store), nil
 }
 
 // config reads the source tree's configuration.
