@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Explanation says what makes the keys of a module for a target, and what
-// changed since it was last built.
+// Explanation shows the inputs of the keys of a module for a target, and their changes
+// since the last build.
 type Explanation struct {
 	Module    string            `json:"module"`
 	Target    string            `json:"target"`
@@ -23,11 +23,11 @@ type Explanation struct {
 	Toolchain []toolchain.File  `json:"toolchain"`
 	Units     []UnitExplanation `json:"units"`
 	Link      LinkExplanation   `json:"link"`
-	// Replaced are the files of the toolchain that are not those of the last
-	// build, by name; Before and After are digests.
+	// Replaced are the files of the toolchain that changed since the last build, by name.
+	// Before and After are digests.
 	Replaced []Change `json:"replaced"`
-	// NoCompiler says why there is none here, "" when there is. Explained is then
-	// what was built before, as a build would look at it.
+	// NoCompiler is the reason why there is no compiler, "" if there is one. The
+	// explanation is then about an earlier build.
 	NoCompiler string `json:"no_compiler"`
 }
 
@@ -44,80 +44,74 @@ type UnitExplanation struct {
 	Headers cache.Lines    `json:"headers"`       // files of the source tree that the last compile read
 	System  int            `json:"system"`        // how many files outside of it
 	Changes []Change       `json:"changes"`
-
-	found UnitResult // in the cache
 }
 
-// Unit names what the explanation is of: the source, and the pass when it has two.
+// Unit returns the source, with the pass if the unit has two.
 func (x UnitExplanation) Unit() string { return unitName(x.Source, x.Pass) }
 
-// Change is a part of a key that is not what it was at the last build.
+// Change is a part of a key that differs from the last build.
 type Change struct {
 	Label  string `json:"label"`
 	Before string `json:"before"` // "" when the part is new
 	After  string `json:"after"`  // "" when the part is gone
 }
 
-// Explain looks without building anything.
+// Explain explains a request. It builds nothing.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
 	s := &session{m: m, views: map[string]*deps.View{}}
-	units, l, err := s.plan(ctx, r)
+	p, err := s.plan(ctx, r)
 	if err != nil {
 		return s.explainPrebuilt(ctx, r, err)
 	}
 	last := m.loadBuildRecord(r)
-	e, err := explain(r, units, l, last)
+	e, err := explain(r, p, last)
 	if err != nil {
 		return nil, err
 	}
 	if e.LastBuilt != nil {
-		e.Replaced = replaced(loadParts(m.opts.Cache, last.Toolchain.Digest), l.tc.Files)
+		e.Replaced = replaced(loadParts(m.opts.Cache, last.Toolchain.Digest), p.link.tc.Files)
 	}
-	e.Whole = s.hasWholeModule(ctx, r)
-	_ = m.opts.Memo.Save() // only spares hashing the next time
+	_, _, e.Whole = s.lookupWholeModule(ctx, r)
+	_ = m.opts.Memo.Save() // without it the next call hashes again
 	return e, nil
 }
 
 // explain explains the plan of a request.
-func explain(r Request, units []*unit, l *link, last buildRecord) (*Explanation, error) {
-	e := &Explanation{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Files}
+func explain(r Request, p *plan, last buildRecord) (*Explanation, error) {
+	tc := p.link.tc
+	e := &Explanation{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Compiler: tc.VersionLine, Toolchain: tc.Files}
 	if !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
 	}
-	found := make([]UnitResult, len(units))
-	for i, u := range units {
-		x, err := u.explain()
-		if err != nil {
-			return nil, err
-		}
-		e.Units = append(e.Units, x)
-		found[i] = x.found
+	f, err := p.lookup(true)
+	if err != nil {
+		return nil, err
 	}
-	e.Link = l.explain(found, last)
+	for i, u := range p.units {
+		e.Units = append(e.Units, u.explain(f.units[i], f.misses[i]))
+	}
+	e.Link = p.link.explain(f)
 	return e, nil
 }
 
-func (u *unit) explain() (UnitExplanation, error) {
-	if err := u.identify(); err != nil {
-		return UnitExplanation{}, err
+// explain explains the unit by the result of its lookup.
+func (u *unit) explain(res UnitResult, miss Miss) UnitExplanation {
+	x := UnitExplanation{
+		Source: res.Source, Values: res.Values, Pass: res.Pass, Key: u.key, Lines: readable(u.lines),
+		Status: Compiled, Miss: miss, Reason: miss.String(),
 	}
-	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Status: Compiled, Lines: readable(u.lines)}
-	res, miss := u.lookup()
-	x.Miss, x.Reason = miss, miss.String()
 	last := u.recorded()
 	lines := last
 	if miss.IsHit() {
 		x.Status, x.Reason, lines = res.Status, res.Reason, res.lines
 	}
-	x.found = res
-	x.found.Source, x.found.Pass = u.plan.Source, u.pass
 	u.explainHeaders(&x, lines)
 	x.Changes = append(changes(last, u.lines), u.headerChanges()...)
-	return x, nil
+	return x
 }
 
-// readable makes the argv of a key fit for people.
+// readable quotes the argv of a key for people.
 func readable(lines cache.Lines) cache.Lines {
 	out := slices.Clone(lines)
 	for i := range out {
@@ -139,7 +133,7 @@ func (u *unit) explainHeaders(x *UnitExplanation, lines cache.Lines) {
 	}
 }
 
-// list loads the dependency list that a line names; nil when it is gone.
+// list loads the dependency list that a line names, nil if the cache has lost it.
 func (u *unit) list(lines cache.Lines, label string) *deps.List {
 	return listOf(u.m.opts.Cache, lines, label)
 }
@@ -171,8 +165,7 @@ func changes(before, after cache.Lines) []Change {
 	return out
 }
 
-// headerChanges holds the lists of the last build against the files as they
-// are now.
+// headerChanges compares the lists of the last build with the present files.
 func (u *unit) headerChanges() []Change {
 	var out []Change
 	labels := []string{"headers", "system headers"}
@@ -181,7 +174,7 @@ func (u *unit) headerChanges() []Change {
 	}
 	for _, label := range labels {
 		for _, c := range listChanges(u.view, u.list(u.recorded(), label)) {
-			if c.Label != "header "+u.plan.Source {
+			if c.Label != "header "+u.source.Source {
 				out = append(out, c)
 			}
 		}
@@ -189,7 +182,7 @@ func (u *unit) headerChanges() []Change {
 	return out
 }
 
-// listChanges compares a list with the files as they are now.
+// listChanges compares a list with the present files.
 func listChanges(view *deps.View, l *deps.List) []Change {
 	var out []Change
 	if l == nil {
@@ -225,7 +218,7 @@ func listChanges(view *deps.View, l *deps.List) []Change {
 	return out
 }
 
-// Command is a compiler run that a build of a unit would do.
+// Command is the compiler run of a unit.
 type Command struct {
 	Module    string         `json:"module"`
 	Target    string         `json:"target"`
@@ -240,11 +233,11 @@ type Command struct {
 	Miss      Miss           `json:"miss,omitzero"` // zero for a hit
 }
 
-// Unit names what the command compiles: the file, and the pass when it has two.
+// Unit returns the file, with the pass if the unit has two.
 func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 
-// Commands lists the compiler runs for the requests, those included that the
-// cache would spare. Nothing is run.
+// Commands lists the compiler runs of the requests, including those of hits. It runs
+// nothing.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
 	s := &session{m: m, views: map[string]*deps.View{}}
@@ -255,15 +248,15 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 	var out []Command
 	first := map[cache.Key]string{} // the target whose build makes it
 	for _, r := range reqs {
-		units, _, err := s.plan(ctx, r)
+		p, err := s.plan(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		for _, u := range units {
+		for _, u := range p.units {
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Status: Compiled}
+			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
 			res, miss := u.lookup()
 			switch made, twice := first[u.key]; {

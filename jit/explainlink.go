@@ -18,27 +18,23 @@ type LinkExplanation struct {
 	Changes []Change    `json:"changes"`
 }
 
-// unknownObject stands for an object that is still to be compiled.
+// unknownObject stands for an object that is not compiled yet.
 const unknownObject = "(to be compiled)"
 
-func (l *link) explain(units []UnitResult, last buildRecord) LinkExplanation {
-	l.identify(units)
-	x := LinkExplanation{Key: l.key, Status: Compiled}
-	for i, u := range units {
+// explain explains the link by the result of its plan's lookup.
+func (l *link) explain(f found) LinkExplanation {
+	x := LinkExplanation{Key: l.key, Status: Compiled, Miss: f.link, Reason: f.link.String()}
+	for i, u := range f.units {
 		if u.ref.Object == "" {
 			x.Key = ""
-			l.lines[len(l.lines)-len(units)+i].Value = unknownObject
+			l.lines[len(l.lines)-len(f.units)+i].Value = unknownObject
 		}
 	}
 	x.Lines = readable(l.lines)
-	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
-	if x.Key == "" {
-		x.Miss = l.pendingMiss()
-	} else if _, x.Miss = l.find(); x.Miss.IsHit() {
+	x.Changes = slices.DeleteFunc(changes(l.recorded(), l.lines), func(c Change) bool { return c.After == unknownObject })
+	if f.link.IsHit() {
 		x.Status, x.Reason = Hit, "unchanged"
-		return x
 	}
-	x.Reason = x.Miss.String()
 	return x
 }
 
@@ -50,11 +46,10 @@ func (l *link) pendingMiss() Miss {
 	return Miss{Cause: CauseObject, Text: "an object is to be compiled"}
 }
 
-// replaced compares the files of two toolchains by their names. Several may
-// have one name.
+// replaced compares the files of two toolchains by name. Several files may share a name.
 func replaced(before, after []toolchain.File) []Change {
 	if len(before) == 0 {
-		return nil // nobody knows
+		return nil // the last build did not record them
 	}
 	old, now := byName(before), byName(after)
 	var out []Change

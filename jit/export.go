@@ -10,10 +10,9 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// Export copies what the results are made of into another cache: the artifacts
-// and the records that lead to them, with compilers and without. Objects stay
-// behind: nothing is linked from a prebuilt cache. What that cache had of the
-// same modules and targets is replaced.
+// Export copies the artifacts of the results and the records that lead to them into another
+// cache. It copies no objects, because nothing is linked from a prebuilt cache. It replaces
+// earlier artifacts of the same modules and targets.
 func (m *Manager) Export(to *cache.Dir, results []Result) error {
 	var errs []error
 	for _, r := range results {
@@ -34,7 +33,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 	}
 	defer stage.Close()
 	library := stage.File("library")
-	if err := copyFile(r.Artifact.Path, library); err != nil { // no link: it gets a mode of its own
+	if err := copyFile(r.Artifact.Path, library); err != nil { // a copy, because its mode will differ
 		if isFull(err) {
 			err = &cache.AccessError{Path: to.Path(), Op: "write to", Err: err}
 		}
@@ -59,8 +58,8 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 	return err
 }
 
-// recordKey is the key of the last build of what the artifact is: the whole
-// module may answer the request for a part.
+// recordKey returns the key of the artifact's build record. A request for a part may have
+// the artifact of the whole module.
 func (r Result) recordKey() cache.Key {
 	made := r.Request
 	if r.Artifact.Part == "" {

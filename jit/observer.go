@@ -7,12 +7,12 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Observer is told of each step of a build, from several goroutines.
+// Observer receives each step of a build, from several goroutines.
 type Observer interface {
 	Observe(Event)
 }
 
-// Step is what an [Event] is about.
+// Step is the kind of an [Event].
 type Step string
 
 // The steps of a build.
@@ -31,10 +31,10 @@ const (
 	LinkPublished  Step = "link published"
 	ToolchainFound Step = "toolchain found"
 	Trimmed        Step = "trimmed"
-	Waiting        Step = "waiting"     // for Holder, who builds the same
-	Waited         Step = "waited"      // for Seconds, with Err in vain
-	Quarantined    Step = "quarantined" // a file of the cache was found corrupt, for Reason, and put aside
-	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they stay with the old
+	Waiting        Step = "waiting"     // for Holder, another process that builds the same
+	Waited         Step = "waited"      // for Seconds; Err if the wait failed
+	Quarantined    Step = "quarantined" // a corrupt file of the cache was moved to quarantine, for Reason
+	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they keep the old code
 )
 
 // Event is one step of a build.
@@ -57,7 +57,7 @@ type Event struct {
 	Err     error
 }
 
-// Unit names the unit of an event: its source, and its pass when it has two.
+// Unit returns the source of an event's unit, with the pass if the unit has two.
 func (e Event) Unit() string { return unitName(e.Source, e.Pass) }
 
 func unitName(source string, pass toolchain.Pass) string {
@@ -71,13 +71,13 @@ type nopObserver struct{}
 
 func (nopObserver) Observe(Event) {}
 
-// Status says what was done for a unit.
+// Status is the outcome of an action.
 type Status string
 
-// The actions.
+// The statuses.
 const (
-	Hit      Status = "hit"      // taken from the cache
-	Compiled Status = "compiled" // made anew
+	Hit      Status = "hit"      // found in the cache
+	Compiled Status = "compiled" // compiled or linked
 )
 
 func since(start time.Time) float64 { return time.Since(start).Seconds() }
