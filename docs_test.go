@@ -80,7 +80,7 @@ func TestWalks(t *testing.T) {
 		function, file := row[1], row[2]
 		text, declaration := readText(t, file), regexp.QuoteMeta(function)+`\(`
 		if path.Ext(file) == ".go" {
-			declaration = `func ` + declaration
+			declaration = `func ` + regexp.QuoteMeta(function) + `[(\[]` // a generic function has a "["
 			if owner, method, is := strings.Cut(function, "."); is {
 				declaration = `func \(\w+ \*?` + owner + `\) ` + method + `\(`
 			}

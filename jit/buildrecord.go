@@ -10,8 +10,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// buildRecord is what the last successful build of a module for a target was
-// made from.
+// buildRecord is the inputs of the last successful build of a module for a target.
 type buildRecord struct {
 	cache.RecentBuild
 	Time      time.Time              `json:"time"`
@@ -20,16 +19,16 @@ type buildRecord struct {
 	Toolchain recordedToolchain      `json:"by"`
 }
 
-// recordedToolchain is as much of a toolchain as keys are made of.
+// recordedToolchain is the part of a toolchain that keys use.
 type recordedToolchain struct {
 	Version string `json:"version"`
 	Line    string `json:"line"`
 	Digest  string `json:"digest"`
-	Host    string `json:"host"` // digest of what all targets have in common
+	Host    string `json:"host"` // digest of the files that all targets share
 	Folders string `json:"folders"`
 }
 
-// toolchain returns a toolchain that makes the same keys and builds nothing.
+// toolchain returns a toolchain for lookups, with the same keys and without a compiler.
 func (r recordedToolchain) toolchain(t target.Target) *toolchain.Toolchain {
 	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host, Folders: r.Folders}
 }
@@ -47,7 +46,7 @@ func buildRecordKey(r Request) cache.Key {
 func (m *Manager) loadBuildRecord(r Request) buildRecord {
 	var last buildRecord
 	if data, err := m.opts.Cache.Get(cache.BuildRecord, buildRecordKey(r)); err == nil {
-		_ = json.Unmarshal(data, &last) // an old build's memory: without it only the reasons are vaguer
+		_ = json.Unmarshal(data, &last) // without the record only the reasons of misses are less precise
 	}
 	return last
 }
@@ -63,7 +62,7 @@ func newBuildRecord(res *Result, l *link) buildRecord {
 	return now
 }
 
-// equal says whether both were made from the same.
+// equal reports whether both builds had the same inputs.
 func (b buildRecord) equal(o buildRecord) bool {
 	same := slices.Equal(b.Link, o.Link) && b.Artifact == o.Artifact && len(b.Units) == len(o.Units)
 	for source, lines := range b.Units {
@@ -72,7 +71,7 @@ func (b buildRecord) equal(o buildRecord) bool {
 	return same
 }
 
-// fingerprint is the same for builds that were made from the same.
+// fingerprint is equal for builds with the same inputs.
 func (b buildRecord) fingerprint() string {
 	var l cache.Lines
 	l.Add("artifact", b.Artifact)
@@ -83,8 +82,8 @@ func (b buildRecord) fingerprint() string {
 	return string(l.Key())
 }
 
-// saveBuildRecord stores how a module was made, unless that is known already. The record is
-// not read for that where it was seen to say so before.
+// saveBuildRecord stores the record of a module unless the cache has an equal one. It
+// reads the stored record only if the memo does not have its fingerprint.
 func (m *Manager) saveBuildRecord(r Request, now buildRecord, tc *toolchain.Toolchain) error {
 	seen := "last " + m.opts.Cache.Path() + " " + string(buildRecordKey(r))
 	if mark, ok := m.opts.Memo.Get(seen); ok && mark == now.fingerprint() && m.opts.Cache.Has(cache.BuildRecord, buildRecordKey(r)) {
@@ -111,8 +110,8 @@ func (m *Manager) storeBuildRecord(r Request, now buildRecord, tc *toolchain.Too
 	return m.opts.Cache.Put(cache.BuildRecord, buildRecordKey(r), data)
 }
 
-// storeParts keeps what a toolchain consists of, so that a later build can say
-// which of its files is another now.
+// storeParts stores the files of a toolchain, so that a later build can name the files
+// that changed.
 func storeParts(store *cache.Dir, tc *toolchain.Toolchain) error {
 	key := partsKey(tc.Digest)
 	if _, err := store.Get(cache.Compiler, key); err == nil {
@@ -134,7 +133,7 @@ func partsKey(toolchain string) cache.Key {
 func loadParts(store *cache.Dir, digest string) []toolchain.File {
 	var parts []toolchain.File
 	if data, err := store.Get(cache.Compiler, partsKey(digest)); err == nil {
-		_ = json.Unmarshal(data, &parts) // what cannot be read says nothing
+		_ = json.Unmarshal(data, &parts) // an unreadable record has no files
 	}
 	return parts
 }

@@ -13,88 +13,98 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// maxEdits is how often a compile is repeated because a source changed while
-// the compiler ran.
+// maxEdits is the number of compiles of one unit when a source changes while the
+// compiler runs.
 const maxEdits = 3
 
-func (u *unit) compile(ctx context.Context, why string) (UnitResult, error) {
-	u.observe(Event{Step: UnitStarted, Reason: why})
+// run compiles the unit and reports the compiler's start and end.
+func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
+	u.observe(Event{Step: UnitStarted, Miss: why})
 	start := time.Now()
-	res, err := u.compileSettled(ctx)
-	if err == nil {
-		res.Status, res.Reason = Compiled, why
-	}
-	u.observe(Event{Step: UnitFinished, Status: Compiled, Reason: why, Seconds: since(start), Err: err})
-	return res, err
-}
-
-func (u *unit) compileSettled(ctx context.Context) (UnitResult, error) {
-	root, err := u.view.tree.Dir(ctx)
+	defer func() {
+		u.observe(Event{Step: UnitFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err})
+	}()
+	root, err := u.view.Tree.Dir(ctx)
 	if err != nil {
-		return UnitResult{}, err
+		return res, err
 	}
 	u.snapshots = u.takeSnapshots(root)
 	for range maxEdits {
 		res, changed, err := u.compileOnce(ctx)
-		if err != nil || changed == "" {
+		if err != nil {
 			return res, err
 		}
-		u.view = newFSView(u.view.tree, u.view.memo, u.view.tc)
+		if changed == "" {
+			res.Status, res.Miss, res.Reason = Compiled, why, why.String()
+			return res, nil
+		}
+		u.view = u.view.Fresh()
 		if err := u.identify(); err != nil {
 			return UnitResult{}, err
 		}
 	}
-	return UnitResult{}, &ChangingError{u.plan.Source}
+	return UnitResult{}, &ChangingError{u.source.Source}
 }
 
-// takeSnapshots returns the files that the unit probably reads, as they are before its compiler starts.
-func (u *unit) takeSnapshots(root string) *snapshots {
-	known := newSnapshots(u.view, root)
-	known.add(u.plan.Source)
+// takeSnapshots returns the present state of the files that the unit probably reads.
+func (u *unit) takeSnapshots(root string) *deps.Snapshots {
+	known := deps.NewSnapshots(u.view, root)
+	known.Add(u.source.Source)
 	vs, _ := u.depSets()
 	for _, v := range vs[:min(len(vs), 1)] {
-		known.addDepSet(u.m.opts.Cache, v)
+		known.AddSet(u.m.opts.Cache, v)
 	}
-	for _, dir := range append([]string{path.Dir(u.plan.Source)}, u.include...) {
+	for _, dir := range append([]string{path.Dir(u.source.Source)}, u.include...) {
 		if !path.IsAbs(dir) {
-			known.addFolder(dir)
+			known.AddFolder(dir)
 		}
 	}
 	return known
 }
 
-// compileOnce runs the compiler in a stage and publishes what it made. It
-// names a file that was edited meanwhile: nothing is published then.
+// compileOnce runs the compiler in a stage and publishes the object. If a file was
+// edited meanwhile, it returns that file and publishes nothing.
 func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string, err error) {
 	stage, err := u.m.opts.Cache.NewStage()
 	if err != nil {
 		return res, "", err
 	}
 	defer stage.Close()
-	root, err := u.view.tree.Dir(ctx)
+	root, err := u.view.Tree.Dir(ctx)
 	if err != nil {
 		return res, "", err
 	}
-	before, clock := baseline{nextTick(u.m.clock), u.snapshots}, time.Now()
-	if err := u.invoke(ctx, stage, root, before); err != nil {
+	before, clock := deps.Baseline{Started: deps.NextTick(u.m.clock), Snapshots: u.snapshots}, time.Now()
+	c := command{
+		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
+		dir:     root,
+		env:     u.environ(stage),
+		timeout: u.timeout,
+	}
+	out, err := c.run(ctx)
+	if err != nil {
 		return res, "", err
+	}
+	if out.reason = u.outputFault(stage, out); out.reason != "" {
+		return res, "", u.failCompile(ctx, failedRun{stage, root, c, out, before})
 	}
 	reported, err := u.readings(stage, root)
 	if err != nil {
-		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
+		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
-	// The lists first: what is edited after the look at the times is not in them.
-	tree, system, read, err := u.view.record(reported, u.search(root))
+	// The lists come first: an edit after the check of the times is not in them.
+	tree, system, read, err := u.view.Record(reported, u.search(root))
 	if err != nil {
-		return res, "", fmt.Errorf("compile of %s: %w", u.plan.Source, err)
+		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
-	if changed = before.changedFile(u.m.clock(), read); changed != "" {
+	if changed = before.ChangedFile(u.m.clock(), read); changed != "" {
 		return res, changed, nil
 	}
-	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
+	if now, err := u.m.opts.Finder.Find(ctx, u.req.Target); err != nil || now.Digest != u.tc.Digest {
 		return res, "", errors.Join(&ChangingError{u.tc.Compiler}, err)
 	}
 	res, err = u.publish(stage, tree, system, since(clock))
@@ -107,67 +117,45 @@ const (
 	headersFile = "unit.headers"
 )
 
-// invoke runs the compiler; whatever is wrong with the outcome is a
-// [*CompileError].
-func (u *unit) invoke(ctx context.Context, stage *cache.Stage, root string, before baseline) error {
-	c := command{
-		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
-		dir:     root,
-		env:     u.environ(stage),
-		timeout: u.timeout,
+// outputFault returns why a compiler run failed, "" if it made a complete object for
+// the right target.
+func (u *unit) outputFault(stage *cache.Stage, out outcome) string {
+	if out.reason != "" {
+		return out.reason
 	}
-	out, err := c.run(ctx)
-	if err != nil {
-		return err
+	object := stage.File(objectFile)
+	if info, err := os.Stat(object); err != nil || info.Size() == 0 {
+		return "it ended well but wrote no object file (a compiler in a container must see the cache folder " + u.m.opts.Cache.Path() + ")"
 	}
-	if info, err := os.Stat(stage.File(objectFile)); out.reason == "" && (err != nil || info.Size() == 0) {
-		out.reason = "it ended well but wrote no object file (a compiler in a container must see the cache folder " + u.m.opts.Cache.Path() + ")"
+	if fault := checkObject(object, u.pass == toolchain.Device); fault != "" {
+		return fault
 	}
-	if out.reason == "" {
-		out.reason = checkObject(stage.File(objectFile), u.pass == toolchain.Device)
-	}
-	if out.reason == "" {
-		out.reason = u.wrongTarget(stage.File(objectFile))
-	}
-	if out.reason == "" {
-		return nil
-	}
-	return u.fail(ctx, failedRun{stage, root, c, out, before})
+	return u.wrongTarget(object)
 }
 
-// environ is the toolchain's closed list, with temporary files in the stage,
-// and with Clang's list of headers: for HIP its depfile names only what the
-// host pass has read.
+// environ returns the toolchain's closed list with the stage as the folder of temporary
+// files, and with Clang's list of headers: the depfile of a HIP unit has the headers of
+// the host pass only.
 func (u *unit) environ(stage *cache.Stage) []string {
 	return append(u.tc.Environ(), "TMPDIR="+stage.Path,
 		"CC_PRINT_HEADERS=1", "CC_PRINT_HEADERS_FILE="+stage.File(headersFile))
 }
 
-// fail makes the error, writes the log, and leaves the diagnostics for those
-// who wait, and for those who ask for the same again.
-func (u *unit) fail(ctx context.Context, r failedRun) error {
-	c, out := r.command, r.outcome
-	e := CompileError{
-		Module: u.module, Target: u.target.String(), Source: u.plan.Source,
-		Command: u.argv(c.dir, u.scratch(".o"), u.scratch(".d")), Dir: c.dir, Reason: out.reason, Output: string(out.output),
-	}
-	e.Log = writeLog(u.m.opts.Cache, u.key, &e)
-	f := failureRecord{Seen: u.snapshots.treeDigests(), Inputs: u.failedInputs(ctx, r), Error: e}
-	if out.late {
-		f.Limit = c.timeout
-	}
-	storeFailure(u.m.opts.Cache, u.key, f)
-	return &e
+// failCompile makes the error of a failed compile and stores the failure.
+func (u *unit) failCompile(ctx context.Context, r failedRun) error {
+	f := failureRecord{Seen: u.snapshots.TreeDigests(), Inputs: u.failedInputs(ctx, r)}
+	f.Error.Source, f.Error.Command = u.source.Source, u.argv(r.command.dir, u.scratch(".o"), u.scratch(".d"))
+	return u.fail(f, r.command, r.outcome)
 }
 
-// scratch is where a command that is shown to a person writes: beside its log. The
-// stage that the real one wrote to is gone by then, and in /tmp another user could
-// put a symlink under a name that is known before.
+// scratch returns the path of an output in the command that an error shows: beside the
+// log. The stage of the real command is removed, and in /tmp another user could place a
+// symlink under a predictable name.
 func (u *unit) scratch(suffix string) string {
 	return strings.TrimSuffix(u.m.opts.Cache.LogPath(u.key), ".log") + suffix
 }
 
-// writeLog returns the log's path, "" when it could not be written.
+// writeLog returns the path of the log, "" if it could not be written.
 func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
 	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", Quote(e.Command), e.Dir, e.Reason, e.Output)
 	if store.WriteLog(key, []byte(text)) != nil {
@@ -176,13 +164,13 @@ func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
 	return store.LogPath(key)
 }
 
-// readings returns what the compiler and the assembler report.
-func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error) {
-	if r.headers, err = readDeps(stage); err != nil {
+// readings returns the files that the compiler and the assembler report.
+func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err error) {
+	if r.Headers, err = readDeps(stage); err != nil {
 		return r, err
 	}
-	r.headers = treePaths(r.headers, root)
-	data, err := readReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
+	r.Headers = treePaths(r.Headers, root)
+	data, err := deps.ReadReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -196,19 +184,19 @@ func (u *unit) readings(stage *cache.Stage, root string) (r readings, err error)
 	if err != nil {
 		return r, fmt.Errorf("the assembler's list of files: %w", err)
 	}
-	r.assemblerReported = true
+	r.AssemblerReported = true
 	for _, p := range treePaths(names, root) {
 		// The report also has the compiler's output, which is gone, and names in #line directives.
-		if _, err := u.view.digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.headers, p) {
-			r.assembled = append(r.assembled, p)
+		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.Headers, p) {
+			r.Assembled = append(r.Assembled, p)
 		}
 	}
 	return r, nil
 }
 
-// readDeps returns what the compiler says that it read.
+// readDeps returns the files that the compiler reports.
 func readDeps(stage *cache.Stage) ([]string, error) {
-	data, err := readReport(stage.File(depFileName))
+	data, err := deps.ReadReport(stage.File(depFileName))
 	if err != nil {
 		return nil, fmt.Errorf("the compiler wrote no dependency file: %w", err)
 	}
@@ -216,18 +204,18 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := readReport(stage.File(headersFile))
+	more, err := deps.ReadReport(stage.File(headersFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	return depfile.Merge(read, depfile.ParseHeaders(more)), nil
 }
 
-// publish stores the object, then the records that lead to it. The compile
-// took so many seconds.
-func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) (UnitResult, error) {
+// publish stores the object, then the records that lead to it. cost is the compile's
+// time in seconds.
+func (u *unit) publish(stage *cache.Stage, tree, system *deps.List, cost float64) (UnitResult, error) {
 	store := u.m.opts.Cache
-	v, errV := storeDepSet(store, tree, system)
+	v, errV := deps.StoreSet(store, tree, system)
 	u.held.hold(u.key, stage.File(objectFile))
 	object, errO := store.AddBlob(stage.File(objectFile))
 	if err := errors.Join(errV, errO); err != nil {
@@ -237,11 +225,11 @@ func (u *unit) publish(stage *cache.Stage, tree, system *depList, cost float64) 
 	if err := storeObject(store, lines.Key(), object, cost); err != nil {
 		return UnitResult{}, err
 	}
-	if err := addDepSet(store, u.key, v); err != nil {
+	if err := deps.AddSet(store, u.key, v); err != nil {
 		return UnitResult{}, err
 	}
 	_ = store.Forget(cache.Failure, u.key)
-	ref := cache.Ref{Source: u.plan.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
+	ref := cache.Ref{Source: u.source.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
 	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
-	return UnitResult{Source: u.plan.Source, Pass: u.pass, lines: lines, ref: ref, cost: cost}, nil
+	return UnitResult{Source: u.source.Source, Pass: u.pass, lines: lines, ref: ref, cost: cost}, nil
 }

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A compiler or linker that runs out of disk space may end without an error and leave a
-// file that lacks its end. So the manager checks each file before it publishes it: all
-// that the headers of the file name has to lie inside the file.
+// A compiler or linker that runs out of disk space may exit without an error and leave a
+// truncated file. So the manager checks each file before it publishes it: all parts that
+// the headers of the file name must lie inside the file.
 
-// checkLibrary returns what is wrong with a shared library that a linker made of objects for
-// that machine ([elf.EM_NONE]: any), "" when nothing is.
+// checkLibrary returns the damage of a shared library, "" if there is none. machine is that of
+// its objects ([elf.EM_NONE]: any).
 func checkLibrary(path string, machine elf.Machine) string {
 	return damageReason("library", path, readELF(path, func(file *elf.File) error {
 		switch {
@@ -30,9 +30,9 @@ func checkLibrary(path string, machine elf.Machine) string {
 	}))
 }
 
-// checkObject returns what is wrong with the object of a translation unit, "" when nothing
-// is: it has to be a relocatable ELF file, for a device pass a code object, or with -flto
-// LLVM bitcode.
+// checkObject returns the damage of a translation unit's object, "" if there is none. The
+// object must be a relocatable ELF file, for a device pass a code object, or with -flto LLVM
+// bitcode.
 func checkObject(path string, device bool) string {
 	want := elf.ET_REL
 	if device {
@@ -82,7 +82,7 @@ func hasFreeSpace(path string) bool {
 
 var errNoELF = errors.New("it is no ELF file")
 
-// readELF passes an ELF file for 64 bits, of which no part is missing, to use.
+// readELF calls use with a complete 64-bit ELF file.
 func readELF(path string, use func(*elf.File) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -110,8 +110,8 @@ func readELF(path string, use func(*elf.File) error) error {
 	return use(file)
 }
 
-// checkExtent fails when a segment or section of the file ends behind its size in bytes, or
-// when the names of the sections are gone.
+// checkExtent fails if a segment or section ends behind the end of the file, or if the names
+// of the sections are missing.
 func checkExtent(file *elf.File, size uint64) error {
 	for i, p := range file.Progs {
 		if p.Off > size || p.Filesz > size-p.Off {
@@ -133,7 +133,7 @@ func checkExtent(file *elf.File, size uint64) error {
 	return nil
 }
 
-// checkDynamic fails when the loader would not find its tables in the file.
+// checkDynamic fails if the file lacks tables that the loader needs.
 func checkDynamic(file *elf.File) error {
 	entries, err := dynamicEntries(file)
 	if err != nil {
@@ -156,7 +156,7 @@ func checkDynamic(file *elf.File) error {
 	return nil
 }
 
-// dynamicEntries reads the dynamic table by its segment: a library needs no sections.
+// dynamicEntries reads the dynamic table by its segment, because a library needs no sections.
 func dynamicEntries(file *elf.File) (map[elf.DynTag]uint64, error) {
 	for _, p := range file.Progs {
 		if p.Type != elf.PT_DYNAMIC {
@@ -179,7 +179,7 @@ func dynamicEntries(file *elf.File) (map[elf.DynTag]uint64, error) {
 	return nil, errors.New("it has no dynamic table")
 }
 
-// loaded reports whether so many bytes at an address come from the file.
+// loaded reports whether size bytes at an address come from the file.
 func loaded(file *elf.File, at, size uint64) bool {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && at >= p.Vaddr && at-p.Vaddr < p.Filesz && size <= p.Filesz-(at-p.Vaddr) {
@@ -233,7 +233,7 @@ func checkBitcode(path string) error {
 	return nil
 }
 
-// machineOf is the machine that the objects in a folder are for, [elf.EM_NONE] when none of
+// machineOf returns the machine that the objects in a folder are for, [elf.EM_NONE] when none of
 // them is an ELF file.
 func machineOf(dir string, objects []string) elf.Machine {
 	for _, name := range objects {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -23,7 +24,7 @@ type damagedCache struct {
 	whole string   // a copy of the cache
 	// places are what damage is done to, by what it is: paths in the cache folder.
 	places map[string]string
-	tree   *jit.EmbeddedTree
+	tree   *deps.EmbeddedTree
 }
 
 func newDamagedCache(t *testing.T) *damagedCache {
@@ -48,7 +49,7 @@ func newDamagedCache(t *testing.T) *damagedCache {
 	if err := os.WriteFile(b.cacheDir+"/v2/trimmed", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.tree = jit.NewEmbeddedTree(os.DirFS(b.root), openStore(t, b.cacheDir))
+	d.tree = deps.NewEmbeddedTree(os.DirFS(b.root), openStore(t, b.cacheDir))
 	if _, err := d.tree.Dir(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func (d *damagedCache) builds(what string) {
 		d.t.Errorf("%s: a build gives %q, want %q", what, got, d.want)
 	}
 	within(d.t, what+": the sources", func() (string, error) {
-		return jit.NewEmbeddedTree(os.DirFS(d.root), openStore(d.t, d.cacheDir)).Dir(context.Background())
+		return deps.NewEmbeddedTree(os.DirFS(d.root), openStore(d.t, d.cacheDir)).Dir(context.Background())
 	})
 }
 

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// isInputError says whether a run failed because of what it was given, so that
-// it would fail again: it ended by itself, says so in the words of a compiler,
-// and speaks of no trouble with the machine.
+// isInputError reports whether the inputs of a run caused its failure, so that it would
+// fail again: the program exited by itself, printed an error of the input, and printed no
+// error of the machine.
 func isInputError(out outcome) bool {
 	if !strings.HasPrefix(out.reason, "exit status ") {
 		return false
@@ -35,8 +35,8 @@ func locatedError() *regexp.Regexp {
 	return regexp.MustCompile(`^[^ ].*?(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b`)
 }
 
-// inputErrorWords are those of code generators, linkers and drivers for errors that
-// follow from their input alone.
+// inputErrorWords are in messages of code generators, linkers and drivers about errors
+// of their input.
 func inputErrorWords() []string {
 	return []string{
 		"ptxas error", "ptxas fatal", "nvcc fatal   : Unknown option", "error: <unknown>:0:0:", "<inline asm>:",
@@ -46,9 +46,8 @@ func inputErrorWords() []string {
 	}
 }
 
-// machineErrorWords are those of a failure for reasons outside of the inputs, in
-// small letters: a crash, a kill, an error of the system other than a file that
-// is not there.
+// machineErrorWords are in messages about failures outside of the inputs, in small
+// letters: a crash, a kill, an error of the system other than a missing file.
 func machineErrorWords() []string {
 	words := []string{
 		"internal compiler error", "internal error", "bug report", "out of memory", "memory exhausted", "bad_alloc",
@@ -70,9 +69,8 @@ func containsAny(line string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 }
 
-// missingHeaders returns the names of headers that were not found, as the
-// source has them. It is not certain when a complaint of that kind is not
-// understood.
+// missingHeaders returns the names of headers that were not found, as the source writes
+// them. certain is false if a message about a missing file has an unknown form.
 func missingHeaders(output []byte) (names []string, certain bool) {
 	forms := []*regexp.Regexp{
 		regexp.MustCompile(`error: '([^']+)' file not found`),

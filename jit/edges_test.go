@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -100,7 +101,7 @@ func TestFolderRemovedUnderALivingManager(t *testing.T) {
 func TestEmbeddedTree(t *testing.T) {
 	files := testTree()
 	b := newBench(t)
-	embedded := func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache) }
+	embedded := func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(files, o.Cache) }
 	m := b.manager(embedded)
 	first, err := m.Build(context.Background(), demo(t))
 	if err != nil {

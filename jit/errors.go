@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// CompileError reports a compiler or linker that did not do its work.
+// CompileError reports a failed compiler or linker.
 type CompileError struct {
 	Module, Target string
 	Source         string   // relative to the source tree; "" for the link
 	Command        []string // argv
 	Dir            string   // folder it ran in
 	Reason         string   // "exit status 1", "it was killed by ..."
-	Output         string   // as the compiler wrote it
+	Output         string   // of the compiler, unchanged
 	Log            string   // file with the command and the whole output; "" if none could be written
 
-	// Remembered is when it failed, if this is the memory of an earlier run: all
-	// that the compiler would read is as it was then. Zero: it has just failed.
+	// Remembered is the time of the failure if the error comes from the cache: all files
+	// that the compiler would read are unchanged. Zero: the compiler has just failed.
 	Remembered time.Time
 }
 
@@ -41,15 +41,14 @@ func (e *CompileError) Error() string {
 	return b.String()
 }
 
-// ChangingError reports sources that were edited while the compiler read them,
-// again and again.
+// ChangingError reports sources that were edited in each of several compiles.
 type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string {
 	return fmt.Sprintf("%s keeps changing while it is compiled; build again when the edits have settled", e.Path)
 }
 
-// Quote returns argv as a line that can be pasted into a shell.
+// Quote returns argv as a line for a shell.
 func Quote(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {

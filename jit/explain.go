@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Explanation says what makes the keys of a module for a target, and what
-// changed since it was last built.
+// Explanation shows the inputs of the keys of a module for a target, and their changes
+// since the last build.
 type Explanation struct {
 	Module    string            `json:"module"`
 	Target    string            `json:"target"`
@@ -22,11 +23,11 @@ type Explanation struct {
 	Toolchain []toolchain.File  `json:"toolchain"`
 	Units     []UnitExplanation `json:"units"`
 	Link      LinkExplanation   `json:"link"`
-	// Replaced are the files of the toolchain that are not those of the last
-	// build, by name; Before and After are digests.
+	// Replaced are the files of the toolchain that changed since the last build, by name.
+	// Before and After are digests.
 	Replaced []Change `json:"replaced"`
-	// NoCompiler says why there is none here, "" when there is. Explained is then
-	// what was built before, as a build would look at it.
+	// NoCompiler is the reason why there is no compiler, "" if there is one. The
+	// explanation is then about an earlier build.
 	NoCompiler string `json:"no_compiler"`
 }
 
@@ -38,84 +39,79 @@ type UnitExplanation struct {
 	Key     cache.Key      `json:"key"`
 	Status  Status         `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string         `json:"reason"`
-	Lines   cache.Lines    `json:"lines"`   // the labelled parts of the key
-	Headers cache.Lines    `json:"headers"` // files of the source tree that the last compile read
-	System  int            `json:"system"`  // how many files outside of it
+	Miss    Miss           `json:"miss,omitzero"` // zero for a hit
+	Lines   cache.Lines    `json:"lines"`         // the labelled parts of the key
+	Headers cache.Lines    `json:"headers"`       // files of the source tree that the last compile read
+	System  int            `json:"system"`        // how many files outside of it
 	Changes []Change       `json:"changes"`
-
-	found UnitResult // in the cache
 }
 
-// Unit names what the explanation is of: the source, and the pass when it has two.
+// Unit returns the source, with the pass if the unit has two.
 func (x UnitExplanation) Unit() string { return unitName(x.Source, x.Pass) }
 
-// Change is a part of a key that is not what it was at the last build.
+// Change is a part of a key that differs from the last build.
 type Change struct {
 	Label  string `json:"label"`
 	Before string `json:"before"` // "" when the part is new
 	After  string `json:"after"`  // "" when the part is gone
 }
 
-// Explain looks without building anything.
+// Explain explains a request. It builds nothing.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*fsView{}}
-	units, l, err := s.plan(ctx, r)
+	s := &session{m: m, views: map[string]*deps.View{}}
+	p, err := s.plan(ctx, r)
 	if err != nil {
 		return s.explainPrebuilt(ctx, r, err)
 	}
 	last := m.loadBuildRecord(r)
-	e, err := explain(r, units, l, last)
+	e, err := explain(r, p, last)
 	if err != nil {
 		return nil, err
 	}
 	if e.LastBuilt != nil {
-		e.Replaced = replaced(loadParts(m.opts.Cache, last.Toolchain.Digest), l.tc.Files)
+		e.Replaced = replaced(loadParts(m.opts.Cache, last.Toolchain.Digest), p.link.tc.Files)
 	}
-	e.Whole = s.hasWholeModule(ctx, r)
-	_ = m.opts.Memo.Save() // only spares hashing the next time
+	_, _, e.Whole = s.lookupWholeModule(ctx, r)
+	_ = m.opts.Memo.Save() // without it the next call hashes again
 	return e, nil
 }
 
 // explain explains the plan of a request.
-func explain(r Request, units []*unit, l *link, last buildRecord) (*Explanation, error) {
-	e := &Explanation{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Compiler: l.tc.VersionLine, Toolchain: l.tc.Files}
+func explain(r Request, p *plan, last buildRecord) (*Explanation, error) {
+	tc := p.link.tc
+	e := &Explanation{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Compiler: tc.VersionLine, Toolchain: tc.Files}
 	if !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
 	}
-	found := make([]UnitResult, len(units))
-	for i, u := range units {
-		x, err := u.explain()
-		if err != nil {
-			return nil, err
-		}
-		e.Units = append(e.Units, x)
-		found[i] = x.found
+	f, err := p.lookup(true)
+	if err != nil {
+		return nil, err
 	}
-	e.Link = l.explain(found, last)
+	for i, u := range p.units {
+		e.Units = append(e.Units, u.explain(f.units[i], f.misses[i]))
+	}
+	e.Link = p.link.explain(f)
 	return e, nil
 }
 
-func (u *unit) explain() (UnitExplanation, error) {
-	if err := u.identify(); err != nil {
-		return UnitExplanation{}, err
+// explain explains the unit by the result of its lookup.
+func (u *unit) explain(res UnitResult, miss Miss) UnitExplanation {
+	x := UnitExplanation{
+		Source: res.Source, Values: res.Values, Pass: res.Pass, Key: u.key, Lines: readable(u.lines),
+		Status: Compiled, Miss: miss, Reason: miss.String(),
 	}
-	x := UnitExplanation{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Key: u.key, Status: Compiled, Lines: readable(u.lines)}
-	res, found, why := u.lookup()
-	x.Reason = why
 	last := u.recorded()
 	lines := last
-	if found {
+	if miss.IsHit() {
 		x.Status, x.Reason, lines = res.Status, res.Reason, res.lines
 	}
-	x.found = res
-	x.found.Source, x.found.Pass = u.plan.Source, u.pass
 	u.explainHeaders(&x, lines)
 	x.Changes = append(changes(last, u.lines), u.headerChanges()...)
-	return x, nil
+	return x
 }
 
-// readable makes the argv of a key fit for people.
+// readable quotes the argv of a key for people.
 func readable(lines cache.Lines) cache.Lines {
 	out := slices.Clone(lines)
 	for i := range out {
@@ -128,26 +124,26 @@ func readable(lines cache.Lines) cache.Lines {
 
 func (u *unit) explainHeaders(x *UnitExplanation, lines cache.Lines) {
 	if tree := u.list(lines, "headers"); tree != nil {
-		for _, f := range tree.files {
-			x.Headers.Add(f.path, f.digest)
+		for _, f := range tree.Files {
+			x.Headers.Add(f.Path, f.Digest)
 		}
 	}
 	if system := u.list(lines, "system headers"); system != nil {
-		x.System = len(system.files)
+		x.System = len(system.Files)
 	}
 }
 
-// list loads the dependency list that a line names; nil when it is gone.
-func (u *unit) list(lines cache.Lines, label string) *depList {
+// list loads the dependency list that a line names, nil if the cache has lost it.
+func (u *unit) list(lines cache.Lines, label string) *deps.List {
 	return listOf(u.m.opts.Cache, lines, label)
 }
 
-func listOf(store *cache.Dir, lines cache.Lines, label string) *depList {
+func listOf(store *cache.Dir, lines cache.Lines, label string) *deps.List {
 	digest, ok := lines.Get(label)
 	if !ok {
 		return nil
 	}
-	l, err := loadDeps(store, digest)
+	l, err := deps.Load(store, digest)
 	if err != nil {
 		return nil
 	}
@@ -169,8 +165,7 @@ func changes(before, after cache.Lines) []Change {
 	return out
 }
 
-// headerChanges holds the lists of the last build against the files as they
-// are now.
+// headerChanges compares the lists of the last build with the present files.
 func (u *unit) headerChanges() []Change {
 	var out []Change
 	labels := []string{"headers", "system headers"}
@@ -178,8 +173,8 @@ func (u *unit) headerChanges() []Change {
 		labels = labels[:1]
 	}
 	for _, label := range labels {
-		for _, c := range u.view.changes(u.list(u.recorded(), label), headerFile) {
-			if c.Label != headerFile+" "+u.plan.Source {
+		for _, c := range listChanges(u.view, u.list(u.recorded(), label)) {
+			if c.Label != "header "+u.source.Source {
 				out = append(out, c)
 			}
 		}
@@ -187,43 +182,43 @@ func (u *unit) headerChanges() []Change {
 	return out
 }
 
-// changes holds a list of files of that sort against the files as they are now.
-func (w *fsView) changes(l *depList, file string) []Change {
+// listChanges compares a list with the present files.
+func listChanges(view *deps.View, l *deps.List) []Change {
 	var out []Change
 	if l == nil {
 		return nil
 	}
-	for _, f := range l.files {
-		now, err := w.digest(f.path)
+	for _, f := range l.Files {
+		now, err := view.Digest(f.Path)
 		if err != nil {
 			now = ""
 		}
-		if now != f.digest {
-			out = append(out, Change{file + " " + f.path, f.digest, now})
+		if now != f.Digest {
+			out = append(out, Change{"header " + f.Path, f.Digest, now})
 		}
 	}
-	for _, a := range l.absent {
-		if w.has(a.dir, a.name) {
-			out = append(out, Change{"new file " + a.dir + "/" + a.name, "", "it would be found before a " + file + " that was used"})
+	for _, a := range l.Absent {
+		if view.Has(a.Dir, a.Name) {
+			out = append(out, Change{"new file " + a.Dir + "/" + a.Name, "", "it would be found before a header that was used"})
 		}
 	}
-	for _, f := range l.folders {
-		if now := w.listing(f.path); now != f.digest {
-			out = append(out, Change{"names in " + f.path, f.digest, now})
+	for _, f := range l.Folders {
+		if now := view.Listing(f.Path); now != f.Digest {
+			out = append(out, Change{"names in " + f.Path, f.Digest, now})
 		}
 	}
-	for _, p := range l.blocked {
-		if now, err := w.digest(p); err == nil {
+	for _, p := range l.Blocked {
+		if now, err := view.Digest(p); err == nil {
 			out = append(out, Change{"new file " + p, "", now})
 		}
 	}
-	for _, p := range l.unknown {
+	for _, p := range l.Untracked {
 		out = append(out, Change{"files embedded by " + p, "", "their names are made by macros, so that they cannot be watched"})
 	}
 	return out
 }
 
-// Command is a compiler run that a build of a unit would do.
+// Command is the compiler run of a unit.
 type Command struct {
 	Module    string         `json:"module"`
 	Target    string         `json:"target"`
@@ -235,16 +230,17 @@ type Command struct {
 	Arguments []string       `json:"arguments"`
 	Status    Status         `json:"status"` // what a build would do now
 	Reason    string         `json:"reason"`
+	Miss      Miss           `json:"miss,omitzero"` // zero for a hit
 }
 
-// Unit names what the command compiles: the file, and the pass when it has two.
+// Unit returns the file, with the pass if the unit has two.
 func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 
-// Commands lists the compiler runs for the requests, those included that the
-// cache would spare. Nothing is run.
+// Commands lists the compiler runs of the requests, including those of hits. It runs
+// nothing.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	root, err := m.opts.Tree.Dir(ctx)
 	if err != nil {
 		return nil, err
@@ -252,24 +248,27 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 	var out []Command
 	first := map[cache.Key]string{} // the target whose build makes it
 	for _, r := range reqs {
-		units, _, err := s.plan(ctx, r)
+		p, err := s.plan(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		for _, u := range units {
+		for _, u := range p.units {
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.plan.Source, Values: u.plan.Values, Pass: u.pass, Status: Compiled}
+			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Compiled}
 			c.Arguments = u.argv(root, objectFile, depFileName)
-			res, found, why := u.lookup()
+			res, miss := u.lookup()
 			switch made, twice := first[u.key]; {
-			case found && !m.opts.Force:
+			case miss.IsHit() && !m.opts.Force:
 				c.Status, c.Reason = res.Status, res.Reason
 			case twice:
 				c.Status, c.Reason = Hit, "compiled with "+made
 			default:
-				c.Reason, first[u.key] = why, c.Target
+				if miss.IsHit() {
+					miss = Miss{Cause: CauseForced}
+				}
+				c.Miss, c.Reason, first[u.key] = miss, miss.String(), c.Target
 			}
 			out = append(out, c)
 		}

@@ -113,10 +113,10 @@ func TestBuildsAreCounted(t *testing.T) {
 	reasons := map[string]int64{}
 	for _, c := range s.Counts {
 		if c.Event == cache.UnitMiss {
-			reasons[c.Reason] = c.N
+			reasons[c.Cause] = c.N
 		}
 	}
-	if len(reasons) != 2 || reasons["never built"] != 2 || reasons["header changed"] != 1 {
+	if len(reasons) != 2 || reasons["new"] != 2 || reasons["header"] != 1 {
 		t.Errorf("misses by reason: %v", reasons)
 	}
 	if len(s.Modules) != 1 || s.Modules[0].Artifacts != 2 || s.Modules[0].Bytes <= 0 || len(s.Targets) != 1 || s.Targets[0].Name != "cpu" {
@@ -152,8 +152,8 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 	}
 	want := map[string][]string{
 		"toolchain found": {"digest", "reason"}, "module started": {"units"},
-		"unit missed src/a.cpp": {"reason"}, "unit started src/a.cpp": {"reason"}, "unit finished src/a.cpp": {"seconds"},
-		"unit published src/a.cpp": {"key", "digest"}, "unit missed src/b.cpp": {"reason"},
+		"unit missed src/a.cpp": {"cause", "reason"}, "unit started src/a.cpp": {"cause", "reason"}, "unit finished src/a.cpp": {"seconds"},
+		"unit published src/a.cpp": {"key", "digest"}, "unit missed src/b.cpp": {"cause", "reason"},
 		"link missed": {}, "link started": {}, "link finished": {"seconds"}, "link published": {"key", "digest"},
 		"module finished": {"seconds", "status"},
 	}

@@ -13,58 +13,43 @@ type LinkExplanation struct {
 	Key     cache.Key   `json:"key"`    // "" until all objects are known
 	Status  Status      `json:"status"` // Hit, or Compiled: what a build would do now
 	Reason  string      `json:"reason"`
+	Miss    Miss        `json:"miss,omitzero"` // zero for a hit
 	Lines   cache.Lines `json:"lines"`
 	Changes []Change    `json:"changes"`
 }
 
-// unknownObject stands for an object that is still to be compiled.
+// unknownObject stands for an object that is not compiled yet.
 const unknownObject = "(to be compiled)"
 
-func (l *link) explain(units []UnitResult, last buildRecord) LinkExplanation {
-	l.identify(units)
-	x := LinkExplanation{Key: l.key, Status: Compiled}
-	for i, u := range units {
+// explain explains the link by the result of its plan's lookup.
+func (l *link) explain(f found) LinkExplanation {
+	x := LinkExplanation{Key: l.key, Status: Compiled, Miss: f.link, Reason: f.link.String()}
+	for i, u := range f.units {
 		if u.ref.Object == "" {
 			x.Key = ""
-			l.lines[len(l.lines)-len(units)+i].Value = unknownObject
+			l.lines[len(l.lines)-len(f.units)+i].Value = unknownObject
 		}
 	}
 	x.Lines = readable(l.lines)
-	x.Changes = slices.DeleteFunc(changes(last.Link, l.lines), func(c Change) bool { return c.After == unknownObject })
-	x.Reason = l.why(x, last)
-	if x.Key == "" {
-		return x
-	}
-	switch _, ok, why := l.find(); {
-	case ok:
+	x.Changes = slices.DeleteFunc(changes(l.recorded(), l.lines), func(c Change) bool { return c.After == unknownObject })
+	if f.link.IsHit() {
 		x.Status, x.Reason = Hit, "unchanged"
-	case why != "":
-		x.Reason = why
 	}
 	return x
 }
 
-// why is the reason of a link that is to be done.
-func (l *link) why(x LinkExplanation, last buildRecord) string {
-	switch {
-	case x.Key == "":
-		if l.trustToolchain {
-			return "an object would be another"
-		}
-		return "an object is to be compiled"
-	case last.Link == nil:
-		return "never linked for " + l.target.String()
-	case len(x.Changes) > 0:
-		return describe(x.Changes[0].Label) + " changed"
+// pendingMiss returns the miss of a link whose objects are not all in the cache.
+func (l *link) pendingMiss() Miss {
+	if l.trustToolchain {
+		return Miss{Cause: CauseObject, Text: "an object differs"}
 	}
-	return "not in the cache"
+	return Miss{Cause: CauseObject, Text: "an object is to be compiled"}
 }
 
-// replaced compares the files of two toolchains by their names. Several may
-// have one name.
+// replaced compares the files of two toolchains by name. Several files may share a name.
 func replaced(before, after []toolchain.File) []Change {
 	if len(before) == 0 {
-		return nil // nobody knows
+		return nil // the last build did not record them
 	}
 	old, now := byName(before), byName(after)
 	var out []Change

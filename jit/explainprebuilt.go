@@ -2,19 +2,19 @@ package jit
 
 import "context"
 
-// explainPrebuilt explains what was built before, when why says that there is no
-// toolchain: what a build would take, else what it looked at last.
+// explainPrebuilt explains an earlier build if why means that there is no toolchain: the
+// build that a request would use, else the last one that was checked.
 func (s *session) explainPrebuilt(ctx context.Context, r Request, why error) (*Explanation, error) {
 	if !noToolchain(why) {
 		return nil, why
 	}
 	var e *Explanation
 	for q, last := range s.m.buildRecords(r) {
-		units, link, err := s.planPrebuilt(ctx, q, last)
+		p, err := s.planPrebuilt(ctx, q, last)
 		if err != nil {
 			return nil, err
 		}
-		if e, err = explain(q, units, link, last); err != nil {
+		if e, err = explain(q, p, last); err != nil {
 			return nil, err
 		}
 		e.Toolchain, e.NoCompiler = loadParts(s.m.opts.Cache, last.Toolchain.Digest), why.Error()

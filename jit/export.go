@@ -6,13 +6,13 @@ import (
 	"fmt"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// Export copies what the results are made of into another cache: the artifacts
-// and the records that lead to them, with compilers and without. Objects stay
-// behind: nothing is linked from a prebuilt cache. What that cache had of the
-// same modules and targets is replaced.
+// Export copies the artifacts of the results and the records that lead to them into another
+// cache. It copies no objects, because nothing is linked from a prebuilt cache. It replaces
+// earlier artifacts of the same modules and targets.
 func (m *Manager) Export(to *cache.Dir, results []Result) error {
 	var errs []error
 	for _, r := range results {
@@ -33,7 +33,7 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 	}
 	defer stage.Close()
 	library := stage.File("library")
-	if err := copyFile(r.Artifact.Path, library); err != nil { // no link: it gets a mode of its own
+	if err := copyFile(r.Artifact.Path, library); err != nil { // a copy, because its mode will differ
 		if isFull(err) {
 			err = &cache.AccessError{Path: to.Path(), Op: "write to", Err: err}
 		}
@@ -58,8 +58,8 @@ func (m *Manager) exportOne(to *cache.Dir, r Result) error {
 	return err
 }
 
-// recordKey is the key of the last build of what the artifact is: the whole
-// module may answer the request for a part.
+// recordKey returns the key of the artifact's build record. A request for a part may have
+// the artifact of the whole module.
 func (r Result) recordKey() cache.Key {
 	made := r.Request
 	if r.Artifact.Part == "" {
@@ -85,7 +85,7 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 			carry(cache.DepList, cache.Key(deps))
 		}
 		carry(cache.Object, ref.Result)
-		data, err := json.Marshal([]depSet{{Tree: ref.Deps[0], System: ref.Deps[1]}})
+		data, err := json.Marshal([]deps.Set{{Tree: ref.Deps[0], System: ref.Deps[1]}})
 		put(cache.Manifest, ref.Unit, data, err)
 	}
 	carry(cache.Compiler, r.record.Compiler)

@@ -3,13 +3,15 @@ package jit
 import (
 	"debug/elf"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/deps"
 )
 
 // ShiftClock makes the clock that stamps files differ from the kernel's.
 func ShiftClock(m *Manager, by func() time.Duration) {
-	m.clock = func() instant {
-		i := now()
-		i.stamp = i.stamp.Add(by())
+	m.clock = func() deps.Instant {
+		i := deps.Now()
+		i.Stamp = i.Stamp.Add(by())
 		return i
 	}
 }

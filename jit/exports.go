@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// exportPrefix begins the symbol of an operator in a library; aiter/ffi.h writes it, the
-// registry looks it up.
+// exportPrefix begins the symbol of an operator in a library. aiter/ffi.h defines the
+// symbol, the registry looks it up.
 const exportPrefix = "__tvm_ffi_"
 
-// wrongExports says which operators a library lacks that the configuration promises, "" when
-// it has them all: else the first call would be the one to find out.
+// wrongExports returns an error text about operators of the configuration that a library
+// lacks, "" if it has them all. Without this check the first call would fail.
 func (l *link) wrongExports(library string) string {
 	if len(l.ops) == 0 {
 		return ""
@@ -44,11 +44,11 @@ func (l *link) wrongExports(library string) string {
 	if len(exported) > 0 {
 		got = strings.Join(exported, ", ")
 	}
-	return fmt.Sprintf("the library lacks operators that the configuration of %s promises: %s; it exports: %s; write AITER_EXPORT(name, ...) of aiter/ffi.h there, which defines %sname for all to see, or mend the operator's name or sources in the configuration",
+	return fmt.Sprintf("the library lacks operators that the configuration of %s promises: %s; it exports: %s; write AITER_EXPORT(name, ...) of aiter/ffi.h there, which defines %sname as a visible symbol, or fix the operator's name or sources in the configuration",
 		l.mod.Name, strings.Join(where, "; "), got, exportPrefix)
 }
 
-// exports are the operators that a library defines and lets others see, sorted.
+// exports returns the operators that a library defines and exports, sorted.
 func exports(library string) ([]string, error) {
 	f, err := elf.Open(library)
 	if err != nil {
@@ -69,7 +69,7 @@ func exports(library string) ([]string, error) {
 	return ops, nil
 }
 
-// sourcesOf are those of the link's sources that hold an operator, by the configuration.
+// sourcesOf returns the link's sources that hold an operator by the configuration.
 func (l *link) sourcesOf(op string) string {
 	var files []string
 	for _, s := range l.mod.Sources {

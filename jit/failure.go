@@ -13,76 +13,31 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
+	"github.com/aiter-go/aiter/internal/deps"
 )
 
-// failureRecord is what others learn of a compile or link that failed: those
-// who waited for it, and, when it is the fault of what was compiled, whoever
-// asks for the same again.
+// failureRecord stores a failed compile or link for processes that wait for it. If the
+// inputs caused the failure, later builds with the same inputs use the record too.
 type failureRecord struct {
-	ID     string            // of this failure: clocks may jump
-	Time   time.Time         // when it was, for people
-	Limit  time.Duration     // the time limit, when that was the reason
-	Seen   map[string]string // files of the source tree, as far as known when it began
-	Inputs *depSet           // all that it has read; nil when that or its fault is not certain
+	ID     string            // unique, because clocks may jump
+	Time   time.Time         // of the failure, for people
+	Limit  time.Duration     // the time limit, if that was the reason
+	Seen   map[string]string // digests of known files of the source tree when the compiler started
+	Inputs *deps.Set         // all inputs; nil if they, or that they caused the failure, are uncertain
 	Error  CompileError
 }
 
-// isNewerThan says whether the failure came after before was looked at.
+// isNewerThan reports whether the failure is another one than before.
 func (f *failureRecord) isNewerThan(before *failureRecord) bool {
 	return f != nil && (before == nil || f.ID != before.ID)
 }
 
-// cachedError is the error for who asks again.
+// cachedError returns the error of a recorded failure.
 func (f *failureRecord) cachedError() *CompileError {
 	e := f.Error
 	e.Remembered = f.Time
 	return &e
 }
-
-// applies says whether this unit would fail likewise: it allows no more time,
-// and the files have not been mended since.
-func (u *unit) applies(f *failureRecord) bool {
-	if f.Limit > 0 && u.timeout > f.Limit {
-		return false
-	}
-	for p, digest := range f.Seen {
-		if now, err := u.view.digest(p); err != nil || now != digest {
-			return false
-		}
-	}
-	return true
-}
-
-// wouldRepeat says whether a compile now would read exactly what the failed one
-// has read, so that it would fail again.
-func (u *unit) wouldRepeat(f *failureRecord) bool {
-	return f != nil && f.Inputs != nil &&
-		u.view.checkStored(u.m.opts.Cache, f.Inputs.Tree, headerFile) == "" && u.view.checkStored(u.m.opts.Cache, f.Inputs.System, headerFile) == ""
-}
-
-// cachedFailure returns the error of an earlier compile of the same
-// inputs, nil when there is none.
-func (u *unit) cachedFailure() *CompileError {
-	if f := u.lastFailure(); u.wouldRepeat(f) {
-		return f.cachedError()
-	}
-	return nil
-}
-
-// failureWhileWaiting is what a unit that had to wait for the lock learns: the failure
-// of before's successor, or of one that is remembered.
-func (u *unit) failureWhileWaiting(before *failureRecord) *CompileError {
-	f := u.lastFailure()
-	switch {
-	case f.isNewerThan(before) && u.applies(f):
-		return &f.Error
-	case u.wouldRepeat(f):
-		return f.cachedError()
-	}
-	return nil
-}
-
-func (u *unit) lastFailure() *failureRecord { return loadFailure(u.m.opts.Cache, u.key) }
 
 func loadFailure(store *cache.Dir, key cache.Key) *failureRecord {
 	data, err := store.Get(cache.Failure, key)
@@ -96,7 +51,7 @@ func loadFailure(store *cache.Dir, key cache.Key) *failureRecord {
 	return f
 }
 
-// storeFailure is best effort: without the record the next one compiles.
+// storeFailure ignores errors: without the record the next build compiles.
 func storeFailure(store *cache.Dir, key cache.Key, f failureRecord) {
 	f.ID, f.Time = rand.Text(), time.Now()
 	if data, err := json.Marshal(f); err == nil {
@@ -104,18 +59,18 @@ func storeFailure(store *cache.Dir, key cache.Key, f failureRecord) {
 	}
 }
 
-// failedRun is a compile that has just failed.
+// failedRun is a failed compile.
 type failedRun struct {
 	stage    *cache.Stage
 	root     string
 	command  command
 	outcome  outcome
-	baseline baseline
+	baseline deps.Baseline
 }
 
-// failedInputs returns what a failed compile depends on, nil when that is not
-// certain: then the next one compiles again.
-func (u *unit) failedInputs(ctx context.Context, r failedRun) *depSet {
+// failedInputs returns the dependencies of a failed compile, nil if they are uncertain,
+// so that the next build compiles again.
+func (u *unit) failedInputs(ctx context.Context, r failedRun) *deps.Set {
 	if !isInputError(r.outcome) {
 		return nil
 	}
@@ -123,17 +78,17 @@ func (u *unit) failedInputs(ctx context.Context, r failedRun) *depSet {
 	if !ok {
 		return nil
 	}
-	tree, system, read, err := u.view.record(readings{headers: read}, u.search(r.root))
+	tree, system, read, err := u.view.Record(deps.Readings{Headers: read}, u.search(r.root))
 	if err != nil || !u.addMissing(tree, system, read, r.outcome.output) {
 		return nil
 	}
-	if r.baseline.changedFile(u.m.clock(), read) != "" {
+	if r.baseline.ChangedFile(u.m.clock(), read) != "" {
 		return nil
 	}
-	if now, err := u.m.opts.Finder.Find(ctx, u.target); err != nil || now.Digest != u.tc.Digest {
+	if now, err := u.m.opts.Finder.Find(ctx, u.req.Target); err != nil || now.Digest != u.tc.Digest {
 		return nil
 	}
-	v, err := storeDepSet(u.m.opts.Cache, tree, system)
+	v, err := deps.StoreSet(u.m.opts.Cache, tree, system)
 	if err != nil {
 		return nil
 	}
@@ -145,9 +100,9 @@ const (
 	againDepFile = "again.d"
 )
 
-// failedReads returns what a failed compile has read. Compilers write their
-// reports when the error is one of the language; when it is a header that is
-// missing, GCC and nvcc write none, and are run once more to print each header.
+// failedReads returns the files that a failed compile read. Compilers write their
+// reports if the error is one of the language. If a header is missing, GCC and nvcc write
+// none, and a second run prints each header.
 func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	read, err := readDeps(r.stage)
 	if errors.Is(err, os.ErrNotExist) {
@@ -163,31 +118,31 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	if err != nil || !isInputError(out) {
 		return nil, false
 	}
-	read = append(depfile.ParseTrace(out.output), u.plan.Source)
+	read = append(depfile.ParseTrace(out.output), u.source.Source)
 	read = slices.DeleteFunc(read, func(p string) bool { return strings.HasPrefix(p, r.stage.Path+"/") })
 	return treePaths(read, r.root), true
 }
 
-// readHeaders returns what Clang alone reports.
+// readHeaders returns the headers in Clang's own report.
 func readHeaders(stage *cache.Stage) ([]string, error) {
-	data, err := readReport(stage.File(headersFile))
+	data, err := deps.ReadReport(stage.File(headersFile))
 	return depfile.ParseHeaders(data), err
 }
 
-// treePaths makes those relative that lie in the source tree.
+// treePaths makes paths in the source tree relative.
 func treePaths(read []string, root string) []string {
 	for i := range read {
-		read[i] = inTree(read[i], root)
+		read[i] = deps.InTree(read[i], root)
 	}
 	return read
 }
 
-// addMissing adds the names under which a missing header was looked for. It
-// returns false when they are not all known, or one is there by now.
-func (u *unit) addMissing(tree, system *depList, read []string, output []byte) bool {
+// addMissing adds the names under which a missing header was looked up. It returns
+// false if not all of them are known, or if one exists by now.
+func (u *unit) addMissing(tree, system *deps.List, read []string, output []byte) bool {
 	names, certain := missingHeaders(output)
 	for _, name := range names {
-		dirs := append(treeDirs(append(read, u.plan.Source)), u.headerFolders()...)
+		dirs := append(deps.TreeFolders(append(read, u.source.Source)), u.headerFolders()...)
 		for _, p := range read {
 			if d := path.Dir(p); path.IsAbs(p) && !slices.Contains(dirs, d) {
 				dirs = append(dirs, d)
@@ -197,13 +152,13 @@ func (u *unit) addMissing(tree, system *depList, read []string, output []byte) b
 			dirs, name = []string{path.Dir(name)}, path.Base(name)
 		}
 		for _, dir := range dirs {
-			a, absent := u.view.absence(dir, name)
+			a, absent := u.view.FirstMissing(dir, name)
 			if !absent {
 				return false
 			}
-			l := listFor(a.dir, tree, system)
-			if !slices.Contains(l.absent, a) {
-				l.absent = append(l.absent, a)
+			l := deps.ListFor(a.Dir, tree, system)
+			if !slices.Contains(l.Absent, a) {
+				l.Absent = append(l.Absent, a)
 			}
 		}
 	}

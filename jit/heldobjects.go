@@ -9,21 +9,21 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// heldObjects keep the objects of a module from their compile to their link, whoever
-// cleans the cache meanwhile: as further names in a stage, which is locked.
+// heldObjects keeps the objects of a module from their compile to their link, as links in
+// a locked stage that no process cleans away.
 type heldObjects struct {
 	store *cache.Dir
 
 	mu    sync.Mutex
-	stage *cache.Stage // nil until something is kept
+	stage *cache.Stage // nil until an object is held
 }
 
-// maxLost is how often a module's units are looked up again because an object
-// was cleaned away before its link.
+// maxLost is the number of lookups of a module's units when objects are cleaned away
+// before the link.
 const maxLost = 10
 
-// hold keeps the object at path for the unit; where that fails the cache's own
-// has to do.
+// hold keeps the object at path for the unit. If that fails, the link uses the cache's
+// object.
 func (p *heldObjects) hold(unit cache.Key, path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +39,7 @@ func (p *heldObjects) hold(unit cache.Key, path string) {
 	_ = linkOrCopy(path, name)
 }
 
-// path returns where the object of a unit is.
+// path returns the path of a unit's object.
 func (p *heldObjects) path(ref cache.Ref) (string, error) {
 	p.mu.Lock()
 	stage := p.stage
@@ -52,8 +52,8 @@ func (p *heldObjects) path(ref cache.Ref) (string, error) {
 	return p.store.Blob(ref.Object)
 }
 
-// place has put make a file of a unit's object. One that was cleaned away between the
-// look at it and put is missing like one that was gone before.
+// place makes a file of a unit's object with put. It fails with [*cache.MissError] if the
+// object was cleaned away, even between the lookup and put.
 func (p *heldObjects) place(ref cache.Ref, to string, put func(from, to string) error) error {
 	path, err := p.path(ref)
 	if err != nil {
@@ -65,8 +65,8 @@ func (p *heldObjects) place(ref cache.Ref, to string, put func(from, to string) 
 	return err
 }
 
-// holdAll keeps what is still there of the objects that were found, and has those
-// compiled that are lost.
+// holdAll keeps the objects that still exist and removes the records of the others, so
+// that these are compiled again.
 func (p *heldObjects) holdAll(units []UnitResult) {
 	for _, u := range units {
 		path, err := p.path(u.ref)
@@ -82,6 +82,6 @@ func (p *heldObjects) holdAll(units []UnitResult) {
 
 func (p *heldObjects) close() {
 	if p.stage != nil {
-		_ = p.stage.Close() // else swept away later
+		_ = p.stage.Close() // an open stage is swept away later
 	}
 }

@@ -6,22 +6,22 @@ import (
 	"path"
 	"slices"
 
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Absent is the content of a name under which there was nothing.
+// Absent is the content of a name that did not exist.
 const Absent = ""
 
-// Inputs are the files of the disk that decide what a build gives: a change of
-// any of them asks for another one. What came inside the program cannot change,
-// and is not listed.
+// Inputs are the files on disk that decide the result of a build. Files inside the
+// program cannot change and are not listed.
 type Inputs struct {
-	// Files has what was read: path to SHA-256 in hex. [Absent] is a name that was
-	// looked for and not found, and would now be read in another's place.
+	// Files maps the path of each file that was read to its SHA-256 in hex. [Absent]
+	// stands for a name that was looked up and not found.
 	Files map[string]string
 	// Globs are patterns whose matches count, not their contents.
 	Globs []Glob
-	// Folders are those in which any file counts, however deep.
+	// Folders are folders in and below which any file counts.
 	Folders []string
 }
 
@@ -32,7 +32,7 @@ type Glob struct {
 	Matches []string
 }
 
-// Add adds what counts for another build.
+// Add adds the inputs of another build.
 func (in *Inputs) Add(more Inputs) {
 	if in.Files == nil {
 		in.Files = map[string]string{}
@@ -46,7 +46,7 @@ func (in *Inputs) Add(more Inputs) {
 	}
 }
 
-// ConfigInputs are the files that the configuration came from, as they were.
+// ConfigInputs returns the files of the configuration with the digests that were read.
 func (m *Manager) ConfigInputs() Inputs {
 	in := Inputs{Files: map[string]string{}}
 	for file, sum := range m.Config().Sums {
@@ -63,8 +63,8 @@ func (m *Manager) ConfigInputs() Inputs {
 	return in
 }
 
-// Inputs are the files that decided a result that came out well: what its
-// compilers read, and what they looked for in vain, as they were then.
+// Inputs returns the files that decided a successful result: the files that its compilers
+// read, and the names that they did not find.
 func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 	in := Inputs{Files: map[string]string{}}
 	tc, err := m.toolchain(ctx, r.Target)
@@ -83,29 +83,29 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 
 // addList adds the files of a dependency list.
 func (m *Manager) addList(in *Inputs, tc *toolchain.Toolchain, digest string) error {
-	l, err := loadDeps(m.opts.Cache, digest)
+	l, err := deps.Load(m.opts.Cache, digest)
 	if err != nil {
 		return err
 	}
-	for _, f := range l.files {
-		if p, onDisk := m.onDisk(tc, f.path); onDisk {
-			in.Files[p] = f.digest
+	for _, f := range l.Files {
+		if p, onDisk := m.onDisk(tc, f.Path); onDisk {
+			in.Files[p] = f.Digest
 		}
 	}
-	for _, a := range l.absent {
-		if p, onDisk := m.onDisk(tc, path.Join(a.dir, a.name)); onDisk {
+	for _, a := range l.Absent {
+		if p, onDisk := m.onDisk(tc, path.Join(a.Dir, a.Name)); onDisk {
 			in.Files[p] = Absent
 		}
 	}
-	for _, f := range l.folders {
-		if p, onDisk := m.opts.Tree.Path(f.path); onDisk && !path.IsAbs(f.path) {
+	for _, f := range l.Folders {
+		if p, onDisk := m.opts.Tree.Path(f.Path); onDisk && !path.IsAbs(f.Path) {
 			in.Add(Inputs{Folders: []string{p}})
 		}
 	}
 	return nil
 }
 
-// onDisk is where a file of a dependency list is; false when it cannot change.
+// onDisk returns the path of a file of a dependency list, false if it cannot change.
 func (m *Manager) onDisk(tc *toolchain.Toolchain, p string) (string, bool) {
 	if path.IsAbs(p) {
 		return tc.Resolve(p), true
@@ -113,15 +113,15 @@ func (m *Manager) onDisk(tc *toolchain.Toolchain, p string) (string, bool) {
 	return m.opts.Tree.Path(p)
 }
 
-// FailureInputs are where a build that fails may be mended: what the last good
-// build of the request read, whose contents now are for the caller to look at,
-// and the folders of the module's sources and headers.
+// FailureInputs returns the files whose change may fix a failed build: those that the
+// last successful build of the request read, with their digests at that time, and the
+// folders of the module's sources and headers.
 func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	in := Inputs{Files: map[string]string{}}
 	if tc, err := m.toolchain(ctx, r.Target); err == nil {
 		for _, ref := range m.loadBuildRecord(r).Refs {
 			for _, digest := range ref.Deps {
-				_ = m.addList(&in, tc, digest) // cleaned away: the folders are left
+				_ = m.addList(&in, tc, digest) // if it was cleaned away, the folders remain
 			}
 		}
 	}

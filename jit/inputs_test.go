@@ -59,17 +59,3 @@ func TestInputs(t *testing.T) {
 		t.Errorf("around it: %v in %v", listed, around.Folders)
 	}
 }
-
-func TestCauseOf(t *testing.T) {
-	for reason, want := range map[string]jit.Cause{
-		"never built for cpu": jit.CauseNew, "forced": jit.CauseForced, "source src/a.cpp changed": jit.CauseSource,
-		"header changed: a.h": jit.CauseHeader, "header gone: a.h": jit.CauseHeader, "new file shadows a header: a.h": jit.CauseHeader,
-		"flags changed": jit.CauseFlags, "toolchain changed": jit.CauseToolchain, "cache format changed": jit.CauseFormat,
-		"object lost: cache: no object": jit.CauseLost, "not in the cache (cache: no manifest 12: absent)": jit.CauseLost,
-		"": jit.CauseOther,
-	} {
-		if got := jit.CauseOf(reason); got != want {
-			t.Errorf("%q: got %s, want %s", reason, got, want)
-		}
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -142,7 +143,7 @@ func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := jit.NewDirTree(b.root, memo)
+	tree, err := deps.NewDirTree(b.root, memo)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,7 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	b.write("include/unused.h", "#define UNUSED 6\n")
 	b.expect("header of no unit", nil)
 	b.write("src/b.cpp", testFiles["src/b.cpp"]+"// more\n")
-	b.expect("one source", map[string]string{"src/b.cpp": "source src/b.cpp changed"})
+	b.expect("one source", map[string]string{"src/b.cpp": "source changed: src/b.cpp"})
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1))
 	b.expect("a flag", both("flags changed"))
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1)+"\n[module.module_demo.link_flags]\ncommon = [\"-Wl,-z,now\"]\n")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -93,7 +94,7 @@ func goldenKeys(t *testing.T) string {
 		t.Fatal(err)
 	}
 	memo := filehash.Open("")
-	tree, err := NewDirTree(root, memo)
+	tree, err := deps.NewDirTree(root, memo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,23 +123,23 @@ func requestKeys(t *testing.T, out *strings.Builder, m *Manager, name string) {
 	}
 	for _, part := range append([]opconfig.Part{{}}, parts...) {
 		r := Request{Module: mod.Name, Target: arch, Part: part}
-		s := &session{m: m, views: map[string]*fsView{}}
-		units, link, err := s.planWith(context.Background(), r, mod, keyToolchains()[name])
+		s := &session{m: m, views: map[string]*deps.View{}}
+		p, err := s.planWith(context.Background(), r, mod, keyToolchains()[name])
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(out, "%s\n  build record %s\n", r, buildRecordKey(r))
-		results := make([]UnitResult, len(units))
-		for i, u := range units {
+		results := make([]UnitResult, len(p.units))
+		for i, u := range p.units {
 			if err := u.identify(); err != nil {
 				t.Fatal(err)
 			}
-			object := u.resultLines(depSet{Tree: cache.SHA256([]byte("tree")), System: cache.SHA256([]byte("system"))}).Key()
-			fmt.Fprintf(out, "  unit %s %s %s id %s\n    object %s\n", u.name(), u.plan.Values, u.key, u.id(), object)
-			results[i] = UnitResult{Source: u.plan.Source, Values: u.plan.Values, Pass: u.pass}
+			object := u.resultLines(deps.Set{Tree: cache.SHA256([]byte("tree")), System: cache.SHA256([]byte("system"))}).Key()
+			fmt.Fprintf(out, "  unit %s %s %s id %s\n    object %s\n", u.name(), u.source.Values, u.key, u.id(), object)
+			results[i] = UnitResult{Source: u.source.Source, Values: u.source.Values, Pass: u.pass}
 			results[i].ref.Object = cache.SHA256([]byte(u.name()))
 		}
-		link.identify(results)
-		fmt.Fprintf(out, "  link %s\n", link.key)
+		p.link.identify(results)
+		fmt.Fprintf(out, "  link %s\n", p.link.key)
 	}
 }

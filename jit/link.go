@@ -8,45 +8,39 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
-	"github.com/aiter-go/aiter/jit/target"
 )
 
-// link makes the shared library of a module for a target from its objects.
+// link makes the shared library of a module or part from its objects.
 type link struct {
-	m              *Manager
-	tc             *toolchain.Toolchain
-	mod            *opconfig.Module
-	target         target.Target
-	part           opconfig.Part // of the module, that the library is
-	ops            []string      // that the library holds
-	sources        []string      // of its units
-	flags          []string
-	timeout        time.Duration
-	log            *zerolog.Logger
-	held           *heldObjects
-	view           *fsView
-	trustToolchain bool // as of a unit
+	action
+	mod     *opconfig.Module
+	ops     []string // operators in the library
+	sources []string // of its units
+	flags   []string
 
-	lines cache.Lines
-	key   cache.Key
+	units []UnitResult // of which it is made
+	ran   bool         // the linker was started, because of miss
+	miss  Miss
 }
 
+var _ runner[cache.Artifact] = (*link)(nil)
+
+// identify computes the link's key from the objects.
 func (l *link) identify(units []UnitResult) {
-	l.lines = nil
+	l.lines, l.units, l.ran, l.miss = nil, units, false, Miss{}
 	l.lines.Add("epoch", epoch)
 	l.lines.Add("action", "link")
-	l.lines.Add("target", l.target.String())
+	l.lines.Add("target", l.req.Target.String())
 	l.lines.Add("toolchain", l.tc.Digest)
 	l.lines.Add("toolchain folders", l.tc.Folders)
 	l.lines.Add("module", l.mod.Name)
-	if !l.part.Whole() {
-		l.lines.Add("spec", l.part.String())
+	if !l.req.Part.Whole() {
+		l.lines.Add("spec", l.req.Part.String())
 	}
 	names := make([]string, len(units))
 	for i := range units {
@@ -59,7 +53,7 @@ func (l *link) identify(units []UnitResult) {
 	// Keys have an option that linkers are not given, so that caches stay valid.
 	argv = slices.Insert(argv, slices.Index(argv, "--build-id=sha1")+1, "-Xlinker", "--dependency-file="+depMark)
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
-	if len(l.ops) > 0 { // that the library was seen to have
+	if len(l.ops) > 0 { // that exports.go checked
 		l.lines.Add("operators", strings.Join(slices.Sorted(slices.Values(l.ops)), " "))
 	}
 	for _, u := range units {
@@ -68,94 +62,27 @@ func (l *link) identify(units []UnitResult) {
 	l.key = l.lines.Key()
 }
 
-// objectName is what an object is called while it is linked: its path must
-// not show in the library.
+// objectName returns the name of an object during the link. The library must not
+// contain the path of an object.
 func objectName(i int) string { return fmt.Sprintf("unit%d.o", i) }
 
 func (l *link) argv(root string, objects []string, output string) []string {
-	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Flags: l.flags, Target: l.target, Root: root})
+	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Flags: l.flags, Target: l.req.Target, Root: root})
 }
 
-// build returns the artifact, linking when the cache has none.
-func (l *link) build(ctx context.Context, res *Result) (cache.Artifact, error) {
-	l.identify(res.Units)
-	compiled := compiledAny(res.Units)
-	if compiled {
-		res.Status = Compiled
-	}
-	force := compiled && l.m.claimForced(l.key)
-	if a, ok := l.lookup(force); ok {
-		return a, nil
-	}
-	if f := l.lastFailure(); l.wouldRepeat(f) && !force {
-		return cache.Artifact{}, f.cachedError()
-	}
-	l.observe(Event{Step: LinkMissed})
-	a, err := l.buildLocked(ctx, res, force)
-	if err != nil && force {
-		l.m.unclaimForced(l.key)
-	}
-	return a, err
-}
+func (l *link) describe() string { return "link " + l.req.String() }
 
-// buildLocked makes sure that one process alone links.
-func (l *link) buildLocked(ctx context.Context, res *Result, force bool) (cache.Artifact, error) {
-	before := l.lastFailure()
-	wait := &lockWait{observe: l.observe}
-	turn, err := l.m.acquire(ctx, ticket{linkRank, func() {}}, cache.LockRequest{
-		Key: l.key, What: "link " + Request{l.mod.Name, l.target, l.part}.String(), Timeout: l.m.lockTimeout(l.timeout),
-		Waiting: wait.begin,
-	})
-	wait.end(err)
-	if err != nil {
-		return cache.Artifact{}, err
-	}
-	defer turn.release()
-	if a, ok := l.lookup(force); ok {
-		return a, nil
-	}
-	if failed := l.failureWhileWaiting(before); failed != nil && !force {
-		return cache.Artifact{}, failed
-	}
-	if err := turn.acquireSlot(ctx); err != nil {
-		return cache.Artifact{}, err
-	}
-	res.Status, res.linked = Compiled, true
-	return l.run(ctx, res)
-}
+func (l *link) missed() Step { return LinkMissed }
 
-// observe tells an event of this link.
-func (l *link) observe(e Event) {
-	e.Module, e.Target, e.Part = l.mod.Name, l.target.String(), l.part.String()
-	logEvent(l.log, e)
-	l.m.opts.Observer.Observe(e)
-}
+// inputsHold reports whether the key has all inputs.
+func (l *link) inputsHold(deps.Set) bool { return !l.namesFiles() }
 
-func compiledAny(units []UnitResult) bool {
-	for _, u := range units {
-		if u.Status == Compiled {
-			return true
-		}
-	}
-	return false
-}
-
-// lookup finds the artifact unless force asks for another link.
-func (l *link) lookup(force bool) (cache.Artifact, bool) {
-	if force {
-		return cache.Artifact{}, false
-	}
-	a, ok, _ := l.find()
-	return a, ok
-}
-
-// find finds the artifact. If there is none, it returns the reason where it
-// knows it. The key leads to the artifact: objects and flags decide its bytes,
+// lookup finds the artifact. The key leads to the artifact: objects and flags decide its bytes,
 // except where flags name files, whose content no key has. Such a link runs at
 // each build. A prebuilt library is used with the files that its build read.
-func (l *link) find() (a cache.Artifact, ok bool, why string) {
+func (l *link) lookup() (a cache.Artifact, miss Miss) {
 	if l.namesFiles() && !l.trustToolchain {
-		return a, false, "flags name files, so that the link runs at each build"
+		return a, Miss{Cause: CauseUntracked, Text: "flags name files, so that the link runs at each build"}
 	}
 	store := l.m.opts.Cache
 	err := store.Find(cache.Linked, l.key, func(id []byte) (err error) {
@@ -165,55 +92,87 @@ func (l *link) find() (a cache.Artifact, ok bool, why string) {
 		return l.isFor(a)
 	})
 	if err != nil {
-		return cache.Artifact{}, false, ""
+		return cache.Artifact{}, l.newMiss(err, "never linked for "+l.req.Target.String())
 	}
-	l.observe(Event{Step: LinkHit, Status: Hit})
-	a.Ops = l.ops // as the configuration has them now
-	return a, true, ""
+	a.Ops = l.ops // the configuration may have changed
+	return a, Miss{}
 }
 
 // isFor fails with [*cache.WrongRecordError] when the artifact is not of the link's
 // module, target and part. The artifact's own link key may differ: links of several
 // keys may give one library.
 func (l *link) isFor(a cache.Artifact) error {
-	want := Request{l.mod.Name, l.target, l.part}.String()
+	want := l.req.String()
 	if a.Name() != want {
 		return &cache.WrongRecordError{Got: a.Name(), Want: want}
 	}
 	return nil
 }
 
-func (l *link) run(ctx context.Context, res *Result) (cache.Artifact, error) {
-	l.observe(Event{Step: LinkStarted})
+// run links and reports the linker's start and end.
+func (l *link) run(ctx context.Context, why Miss) (a cache.Artifact, err error) {
+	l.ran, l.miss = true, why
+	l.observe(Event{Step: LinkStarted, Miss: why})
 	start := time.Now()
-	a, err := l.runOnce(ctx, res)
-	l.observe(Event{Step: LinkFinished, Status: Compiled, Seconds: since(start), Err: err})
-	return a, err
+	defer func() {
+		l.observe(Event{Step: LinkFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err})
+	}()
+	return l.linkOnce(ctx)
 }
 
-// runOnce links copies of the objects in a stage. Their fixed names make equal
+// linkOnce links copies of the objects in a stage. Their fixed names make equal
 // objects give equal bytes anywhere.
-func (l *link) runOnce(ctx context.Context, res *Result) (a cache.Artifact, err error) {
+func (l *link) linkOnce(ctx context.Context) (a cache.Artifact, err error) {
 	stage, err := l.m.opts.Cache.NewStage()
 	if err != nil {
 		return a, err
 	}
 	defer stage.Close()
-	objects, err := l.gather(stage, res.Units)
+	objects, err := l.gather(stage)
 	if err != nil {
 		return a, err
 	}
 	start := time.Now()
-	if err := l.invoke(ctx, stage, objects); err != nil {
+	c := command{argv: l.argv(stage.Path, objects, l.output()), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
+	out, err := c.run(ctx)
+	if err != nil {
 		return a, err
 	}
-	return l.publish(stage, res, since(start))
+	if out.reason = l.outputFault(stage, objects, out); out.reason != "" {
+		return a, l.failLink(c, out)
+	}
+	return l.publish(stage, since(start))
+}
+
+// outputFault returns why a linker run failed, "" if it made a complete library with
+// all operators.
+func (l *link) outputFault(stage *cache.Stage, objects []string, out outcome) string {
+	if out.reason != "" {
+		return out.reason
+	}
+	library := stage.File(l.output())
+	if info, err := os.Stat(library); err != nil || info.Size() == 0 {
+		return "it ended well but wrote no library"
+	}
+	if fault := checkLibrary(library, machineOf(stage.Path, objects)); fault != "" {
+		return fault
+	}
+	return l.wrongExports(library)
+}
+
+// failLink makes the error of a failed link and stores the failure.
+func (l *link) failLink(c command, out outcome) error {
+	f := failureRecord{Error: CompileError{Command: c.argv}}
+	if isInputError(out) {
+		f.Inputs = new(deps.Set) // the key has them; see inputsHold
+	}
+	return l.fail(f, c, out)
 }
 
 // publish stores the library, then the records that lead to it.
-func (l *link) publish(stage *cache.Stage, res *Result, cost float64) (cache.Artifact, error) {
+func (l *link) publish(stage *cache.Stage, cost float64) (cache.Artifact, error) {
 	store := l.m.opts.Cache
-	a, err := store.AddArtifact(stage, stage.File(l.output()), l.describe(res, cost))
+	a, err := store.AddArtifact(stage, stage.File(l.output()), l.description(cost))
 	if err != nil {
 		return a, err
 	}
@@ -225,11 +184,11 @@ func (l *link) publish(stage *cache.Stage, res *Result, cost float64) (cache.Art
 func (l *link) output() string { return l.mod.Name + ".so" }
 
 // gather puts the objects into the stage and returns their names.
-func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) {
+func (l *link) gather(stage *cache.Stage) ([]string, error) {
 	var names []string
-	for i, u := range units {
+	for i, u := range l.units {
 		put := linkOrCopy
-		if u.Pass == toolchain.Device { // after the host's of the same unit
+		if u.Pass == toolchain.Device { // it follows the host object of the same unit
 			put = l.embed(stage.File(objectName(i - 1)))
 		}
 		if err := l.held.place(u.ref, stage.File(objectName(i)), put); err != nil {
@@ -240,8 +199,8 @@ func (l *link) gather(stage *cache.Stage, units []UnitResult) ([]string, error) 
 	return names, nil
 }
 
-// embed returns what makes a linker's object of a code object, for the host object
-// at that path.
+// embed returns a function that wraps a code object in an object for the linker. host
+// is the path of the host object.
 func (l *link) embed(host string) func(from, to string) error {
 	return func(from, to string) error {
 		object, err := os.ReadFile(host)
@@ -252,50 +211,29 @@ func (l *link) embed(host string) func(from, to string) error {
 		if err != nil {
 			return err
 		}
-		object, err = codeobject.Embed(object, codeobject.Object{Target: l.target.String(), ELF: code})
+		object, err = codeobject.Embed(object, codeobject.Object{Target: l.req.Target.String(), ELF: code})
 		if err != nil {
-			return fmt.Errorf("link of %s for %s: %w", l.mod.Name, l.target, err)
+			return fmt.Errorf("link of %s for %s: %w", l.mod.Name, l.req.Target, err)
 		}
 		return os.WriteFile(to, object, 0o600)
 	}
 }
 
-// invoke runs the linker and checks the library. A failure is a [*CompileError].
-func (l *link) invoke(ctx context.Context, stage *cache.Stage, objects []string) error {
-	c := command{argv: l.argv(stage.Path, objects, l.output()), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
-	out, err := c.run(ctx)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(stage.File(l.output())); out.reason == "" && (err != nil || info.Size() == 0) {
-		out.reason = "it ended well but wrote no library"
-	}
-	if out.reason == "" {
-		out.reason = checkLibrary(stage.File(l.output()), machineOf(stage.Path, objects))
-	}
-	if out.reason == "" {
-		out.reason = l.wrongExports(stage.File(l.output()))
-	}
-	if out.reason == "" {
-		return nil
-	}
-	return l.fail(c, out)
-}
-
-func (l *link) describe(res *Result, seconds float64) cache.Artifact {
+// description returns the artifact of the link without its library.
+func (l *link) description(seconds float64) cache.Artifact {
 	a := cache.Artifact{
-		Module: l.mod.Name, Target: l.target.String(), Part: l.part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
-		LinkKey: l.key, BuildRecordKey: buildRecordKey(res.Request),
+		Module: l.mod.Name, Target: l.req.Target.String(), Part: l.req.Part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
+		LinkKey: l.key, BuildRecordKey: buildRecordKey(l.req),
 	}
-	for _, u := range res.Units {
+	for _, u := range l.units {
 		a.Units = append(a.Units, u.ref)
 		a.Seconds += u.cost
 	}
 	return a
 }
 
-// linkOrCopy puts a stored object under another name; a hard link where the
-// filesystem has them.
+// linkOrCopy gives a stored object another name, by a hard link if the filesystem has
+// them.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

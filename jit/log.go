@@ -31,7 +31,7 @@ func logEvent(log *zerolog.Logger, e Event) {
 func addStrings(line *zerolog.Event, e Event) {
 	for _, f := range []struct{ name, value string }{
 		{"module", e.Module}, {"target", e.Target}, {"part", e.Part}, {"source", e.Source}, {"pass", string(e.Pass)}, {"values", e.Values}, {"status", string(e.Status)},
-		{"reason", e.Reason}, {"key", e.Key.Short()}, {"digest", e.Digest},
+		{"cause", string(e.Miss.Cause)}, {"reason", e.Reason}, {"key", e.Key.Short()}, {"digest", e.Digest},
 	} {
 		if f.value != "" {
 			line.Str(f.name, f.value)

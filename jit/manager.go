@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/slots"
@@ -18,56 +19,55 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// epoch goes into every key. It changes when the meaning of what is cached
-// does.
+// epoch is a line of every key. It changes with the meaning of cached data.
 const epoch = "aiter-1"
 
 // DefaultTimeout bounds one compiler run when the module sets no other.
 const DefaultTimeout = 10 * time.Minute
 
-// Finder finds the toolchain for a target; [*toolchain.Finder] is the real one.
+// Finder finds the toolchain for a target. [*toolchain.Finder] implements it.
 type Finder interface {
 	Find(ctx context.Context, t target.Target) (*toolchain.Toolchain, error)
 }
 
-// sessions is a Finder that looks once at what several targets have in common.
+// sessions is a Finder that examines shared files of several targets once.
 type sessions interface{ Session() *toolchain.Session }
 
 // Options of [New]. Config, Tree, Cache, Finder and Memo are required.
 type Options struct {
 	Config *opconfig.Config
-	Tree   Tree
+	Tree   deps.Tree
 	Cache  *cache.Dir
 	Finder Finder
 	Memo   *filehash.Memo
 
 	Jobs        int           // compilers at a time; 0: [slots.DefaultJobs]
 	Timeout     time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
-	LockTimeout time.Duration // for a lock that another holds; 0: three times the time limit of a compiler run
-	Force       bool          // compile everything once, whatever is cached
-	// NoCompile takes what was built before, as where there is no compiler, even
-	// where there is one: Finder is not asked.
+	LockTimeout time.Duration // for a lock that another process holds; 0: three times the time limit of a compiler run
+	Force       bool          // compile everything once, although it is cached
+	// NoCompile uses prebuilt artifacts only, as on a machine without a compiler, and does
+	// not call Finder.
 	NoCompile bool
-	Observer  Observer // nil: nobody looks
+	Observer  Observer // nil: none
 }
 
 // Manager builds modules. It is safe for use by many goroutines; any number of
 // managers, in any number of processes, may share a cache folder.
 type Manager struct {
 	opts  Options
-	slots *slots.Pool    // of compilers
-	clock func() instant // now, or a test's
+	slots *slots.Pool         // of compilers
+	clock func() deps.Instant // now, or a test's
 
 	mu         sync.Mutex
 	finder     Finder // of this build
 	toolchains map[target.Target]*foundToolchain
-	forced     map[cache.Key]bool // what was made anew already under Force
-	warned     map[string]bool    // variables that name no compiler
+	forced     map[cache.Key]bool // keys that were built under Force
+	warned     map[string]bool    // variables that name no compiler, after a warning
 
 	trims *sync.WaitGroup // of the cache, under way
 }
 
-// foundToolchain makes many goroutines share one search.
+// foundToolchain is a search that goroutines share.
 type foundToolchain struct {
 	done chan struct{}
 	tc   *toolchain.Toolchain
@@ -89,7 +89,7 @@ func New(opts Options) *Manager {
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
 		slots:      slots.New(opts.Jobs),
-		clock:      now,
+		clock:      deps.Now,
 		toolchains: map[target.Target]*foundToolchain{},
 		forced:     map[cache.Key]bool{},
 		warned:     map[string]bool{},
@@ -115,14 +115,14 @@ func (m *Manager) Config() *opconfig.Config { return m.opts.Config }
 // Cache returns the cache folder.
 func (m *Manager) Cache() *cache.Dir { return m.opts.Cache }
 
-// Memo returns what is remembered of files' digests.
+// Memo returns the memo of files' digests.
 func (m *Manager) Memo() *filehash.Memo { return m.opts.Memo }
 
 // Root returns the source tree's folder; false when the tree cannot change.
 func (m *Manager) Root() (string, bool) { return m.opts.Tree.Path(".") }
 
-// toolchain finds the compiler for t, once for all who ask at the same time.
-// What was not found is looked for again the next time.
+// toolchain finds the compiler for t. Concurrent callers share one search. A failed search
+// is repeated by the next call.
 func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.Toolchain, error) {
 	for {
 		f, mine := m.search(t)
@@ -142,11 +142,11 @@ func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.To
 		if f.err == nil || !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			return f.tc, f.err
 		}
-		// Who searched gave up; that is no answer for those who have not.
+		// The search was cancelled by its caller, whose context is not this one.
 	}
 }
 
-// search returns the search for t; mine says that the caller has to do it.
+// search returns the search for t. If mine is true, the caller has to run it.
 func (m *Manager) search(t target.Target) (f *foundToolchain, mine bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,8 +166,8 @@ func (m *Manager) forgetToolchain(t target.Target, f *foundToolchain) {
 	}
 }
 
-// refresh drops what was found before, so that a compiler which was replaced
-// since the last build is seen.
+// refresh forgets the toolchains of earlier builds, because a compiler may have been
+// replaced.
 func (m *Manager) refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +187,7 @@ func (m *Manager) currentFinder() Finder {
 	return m.finder
 }
 
-// claimForced says whether what key names is still to be made under Force.
+// claimForced reports whether the action of a key still has to run under Force.
 func (m *Manager) claimForced(key cache.Key) bool {
 	if !m.opts.Force {
 		return false
@@ -199,7 +199,7 @@ func (m *Manager) claimForced(key cache.Key) bool {
 	return first
 }
 
-// unclaimForced takes back a claim whose work failed.
+// unclaimForced cancels a claim after a failed run.
 func (m *Manager) unclaimForced(key cache.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -53,7 +54,7 @@ func TestInTree(t *testing.T) {
 		{"a.h", "a.h"}, {"./x/a.h", "x/a.h"}, {"../a.h", "../a.h"},
 		{"/r/tree/x/a.h", "x/a.h"}, {"/r/trees/a.h", "/r/trees/a.h"}, {"/r/tree/../a.h", "/r/tree/../a.h"}, {"/usr/a.h", "/usr/a.h"},
 	} {
-		if got := inTree(tt.in, "/r/tree"); got != tt.want {
+		if got := deps.InTree(tt.in, "/r/tree"); got != tt.want {
 			t.Errorf("inTree(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}

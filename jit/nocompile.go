@@ -8,16 +8,15 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// NoCompileError says that something would have to be compiled under
-// [Options.NoCompile].
+// NoCompileError means that a build would have to compile under [Options.NoCompile].
 type NoCompileError struct{ Target target.Target }
 
 func (e *NoCompileError) Error() string {
-	return fmt.Sprintf("what is asked for would have to be compiled for %s, and AITER_NO_COMPILE forbids it; "+
+	return fmt.Sprintf("the request would have to be compiled for %s, and AITER_NO_COMPILE forbids it; "+
 		"build it ahead of time (aiterctl build --arch '%s' --output DIR) and name the folder by AITER_JIT_PATH", e.Target, e.Target)
 }
 
-// neverCompiles is the toolchains of one who must not use any.
+// neverCompiles is the Finder under [Options.NoCompile].
 type neverCompiles struct{}
 
 var _ Finder = neverCompiles{}

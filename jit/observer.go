@@ -7,12 +7,12 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Observer is told of each step of a build, from several goroutines.
+// Observer receives each step of a build, from several goroutines.
 type Observer interface {
 	Observe(Event)
 }
 
-// Step is what an [Event] is about.
+// Step is the kind of an [Event].
 type Step string
 
 // The steps of a build.
@@ -22,7 +22,7 @@ const (
 	UnitStarted    Step = "unit started" // its compiler starts
 	UnitFinished   Step = "unit finished"
 	UnitHit        Step = "unit hit"    // found in the cache, no compiler started
-	UnitMissed     Step = "unit missed" // not found, for Reason
+	UnitMissed     Step = "unit missed" // not found in the cache, for Miss
 	UnitPublished  Step = "unit published"
 	LinkStarted    Step = "link started"
 	LinkFinished   Step = "link finished"
@@ -31,10 +31,10 @@ const (
 	LinkPublished  Step = "link published"
 	ToolchainFound Step = "toolchain found"
 	Trimmed        Step = "trimmed"
-	Waiting        Step = "waiting"     // for Holder, who builds the same
-	Waited         Step = "waited"      // for Seconds, with Err in vain
-	Quarantined    Step = "quarantined" // a file of the cache was found corrupt, for Reason, and put aside
-	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they stay with the old
+	Waiting        Step = "waiting"     // for Holder, another process that builds the same
+	Waited         Step = "waited"      // for Seconds; Err if the wait failed
+	Quarantined    Step = "quarantined" // a corrupt file of the cache was moved to quarantine, for Reason
+	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they keep the old code
 )
 
 // Event is one step of a build.
@@ -47,7 +47,8 @@ type Event struct {
 	Values  string         // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
 	Pass    toolchain.Pass // of a unit that is compiled in two
 	Status  Status         // of a finished unit, link or module
-	Reason  string         // why a unit was compiled, or not
+	Miss    Miss           // of a unit or link that was not in the cache
+	Reason  string         // the miss in words, or why a unit was a hit
 	Units   int            // of a started module
 	Seconds float64
 	Holder  cache.Holder
@@ -56,7 +57,7 @@ type Event struct {
 	Err     error
 }
 
-// Unit names the unit of an event: its source, and its pass when it has two.
+// Unit returns the source of an event's unit, with the pass if the unit has two.
 func (e Event) Unit() string { return unitName(e.Source, e.Pass) }
 
 func unitName(source string, pass toolchain.Pass) string {
@@ -70,13 +71,21 @@ type nopObserver struct{}
 
 func (nopObserver) Observe(Event) {}
 
-// Status says what was done for a unit.
+// Status is the outcome of an action.
 type Status string
 
-// The actions.
+// The statuses.
 const (
-	Hit      Status = "hit"      // taken from the cache
-	Compiled Status = "compiled" // made anew
+	Hit      Status = "hit"      // found in the cache
+	Compiled Status = "compiled" // compiled or linked
 )
 
 func since(start time.Time) float64 { return time.Since(start).Seconds() }
+
+// reasonOf returns the reason of an event: its own, or its miss in words.
+func reasonOf(e Event) string {
+	if e.Reason == "" && !e.Miss.IsHit() {
+		return e.Miss.String()
+	}
+	return e.Reason
+}

@@ -27,12 +27,14 @@ const linkRank = -1
 // acquire gets the lock. It takes a slot first and returns it when another builder
 // has the lock. So the holder of a lock also has a slot, and a builder that waits
 // for a lock occupies none.
-func (m *Manager) acquire(ctx context.Context, queue ticket, req cache.LockRequest) (*permit, error) {
+func (m *Manager) acquire(ctx context.Context, queue ticket, req cache.LockRequest, observe func(Event)) (p *permit, err error) {
+	wait := &lockWait{observe: observe}
+	req.Waiting = wait.begin
+	defer func() { wait.end(err) }()
 	t := &permit{m: m, ticket: queue}
 	if err := t.acquireSlot(ctx); err != nil {
 		return nil, err
 	}
-	var err error
 	if t.lock, err = m.opts.Cache.TryLock(req); t.lock != nil {
 		return t, nil
 	}
@@ -77,4 +79,23 @@ func (m *Manager) lockTimeout(timeout time.Duration) time.Duration {
 		return m.opts.LockTimeout
 	}
 	return 3 * max(timeout, DefaultTimeout)
+}
+
+// lockWait reports the wait for a lock of another process, and its end.
+type lockWait struct {
+	observe func(Event)
+	since   time.Time // zero: the lock was free
+}
+
+func (w *lockWait) begin(h cache.Holder) {
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	w.observe(Event{Step: Waiting, Holder: h})
+}
+
+func (w *lockWait) end(err error) {
+	if !w.since.IsZero() {
+		w.observe(Event{Step: Waited, Seconds: since(w.since), Err: err})
+	}
 }

@@ -1,7 +1,6 @@
 package jit
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,20 +16,19 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Where no compiler for a target is found, or may be used, nothing can be built again, and what
-// was built before is looked for: the last build of the module for the target,
-// in the cache and in each tier. Its record names the toolchain that made it.
-// That toolchain, and the files outside of the source tree that it read, are
-// believed; everything else of the key is looked at as ever: the cache's epoch,
-// the target, flags and sources as the configuration has them, every file of
-// the source tree that the compiler read, every name that would have been read
-// in its place. With a compiler at hand nothing is believed.
+// Without a compiler nothing can be built, so that a build looks for prebuilt artifacts:
+// the last build of the module for the target, in the cache and in each read-only cache.
+// The build record names the toolchain that made it. A lookup trusts that toolchain and
+// the files outside of the source tree that it read. It checks everything else as usual:
+// the cache's epoch, the target, the flags and sources of the configuration, all files of
+// the source tree that the compiler read, and all names that would be read in their place.
+// With a compiler a lookup trusts nothing.
 
-// StalePrebuiltError says that there is no compiler for a target, and that what
-// was built before is not what the sources now would give.
+// StalePrebuiltError means that there is no compiler for a target, and that the prebuilt
+// artifact does not match the sources.
 type StalePrebuiltError struct {
 	Request
-	Reason string // "header changed: csrc/include/aiter/cpu.h"
+	Reason string // "src/a.cpp: header changed: csrc/include/aiter/cpu.h"
 	Err    error  // why there is no compiler
 }
 
@@ -41,8 +39,7 @@ func (e *StalePrebuiltError) Error() string {
 // Unwrap returns the toolchain's error.
 func (e *StalePrebuiltError) Unwrap() error { return e.Err }
 
-// noToolchain says whether the error means that nothing here builds for the
-// target.
+// noToolchain reports whether the error means that no compiler here builds for the target.
 func noToolchain(err error) bool {
 	var missing *toolchain.NotFoundError
 	var other *toolchain.UnsupportedTargetError
@@ -50,8 +47,8 @@ func noToolchain(err error) bool {
 	return errors.As(err, &missing) || errors.As(err, &other) || errors.As(err, &forbidden)
 }
 
-// usePrebuilt fills res from a build of before when why says that there is no
-// toolchain. It returns why when it finds none.
+// usePrebuilt fills res from an earlier build if why means that there is no toolchain. It
+// returns why if there is no such build.
 func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error {
 	if !noToolchain(why) {
 		return why
@@ -74,25 +71,25 @@ func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error
 	return &StalePrebuiltError{res.Request, stale, why}
 }
 
-// warnNamed tells, once, that a compiler which somebody asked for by name is not
-// there: unlike a machine without compilers, that is hardly what was meant.
+// warnNamed warns once that a compiler which a variable names does not exist. Unlike a
+// machine without compilers this is probably a mistake.
 func (m *Manager) warnNamed(ctx context.Context, why error, last buildRecord) {
 	var missing *toolchain.NotFoundError
 	if !errors.As(why, &missing) || missing.Named == "" {
 		return
 	}
 	m.mu.Lock()
-	told := m.warned[missing.Named]
+	warned := m.warned[missing.Named]
 	m.warned[missing.Named] = true
 	m.mu.Unlock()
-	if !told {
+	if !warned {
 		zerolog.Ctx(ctx).Warn().Str("used", "what was built before by "+last.Toolchain.Line).
 			Msgf("%s: there is no such compiler; correct it, or unset it", missing.Named)
 	}
 }
 
-// buildRecords are those of the whole module, then of the part that is asked for:
-// the cache's own, then those of its tiers.
+// buildRecords returns the build records of the whole module, then those of the requested
+// part: first of the cache, then of its read-only caches.
 func (m *Manager) buildRecords(r Request) iter.Seq2[Request, buildRecord] {
 	return func(yield func(Request, buildRecord) bool) {
 		for _, q := range slices.Compact([]Request{{Module: r.Module, Target: r.Target}, r}) {
@@ -106,63 +103,49 @@ func (m *Manager) buildRecords(r Request) iter.Seq2[Request, buildRecord] {
 	}
 }
 
-// lookupPrebuilt looks up what last was made from, as if its toolchain were here: the
-// whole module, or the part that res asks for. It says what is different now,
-// "" when res has been filled.
+// lookupPrebuilt looks up the artifact of a build record with the record's toolchain and
+// fills res. If the artifact does not match the sources, it returns the miss in words.
 func (s *session) lookupPrebuilt(ctx context.Context, r Request, res *Result, last buildRecord) (stale string, err error) {
-	units, link, err := s.planPrebuilt(ctx, r, last)
+	p, err := s.planPrebuilt(ctx, r, last)
 	if err != nil {
 		return "", err
 	}
-	found := make([]UnitResult, len(units))
-	for i, u := range units {
-		if err := u.identify(); err != nil {
-			return "", err
-		}
-		var ok bool
-		if found[i], ok, stale = u.lookup(); !ok {
-			return u.name() + ": " + stale, nil
-		}
-		found[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
+	f, err := p.lookup(false)
+	if miss := f.miss(); err != nil || miss != "" {
+		return miss, err
 	}
-	link.identify(found)
-	a, ok, why := link.find()
-	if !ok {
-		return cmp.Or(why, "its library is not in the cache"), nil
+	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(p.units)})
+	for i, u := range p.units {
+		f.units[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
+		u.observe(Event{Step: UnitHit, Status: Hit, Reason: f.units[i].Reason})
 	}
-	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(units)})
-	for i, u := range units {
-		u.observe(Event{Step: UnitHit, Status: Hit, Reason: found[i].Reason})
-	}
-	res.Units, res.Artifact = found, a
-	res.record = newBuildRecord(res, link)
+	p.take(res, f)
 	return "", nil
 }
 
-// planPrebuilt resolves what a request needs as if last's toolchain were here.
-func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord) ([]*unit, *link, error) {
+// planPrebuilt resolves a request with the toolchain of a build record.
+func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord) (*plan, error) {
 	mod, err := s.m.opts.Config.Module(r.Module)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	units, link, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target))
+	p, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, u := range units {
+	for _, u := range p.units {
 		u.trustToolchain, u.recorded = true, func() cache.Lines { return last.Units[u.name()] }
 	}
-	link.trustToolchain = true
-	return units, link, nil
+	p.link.trustToolchain, p.link.recorded = true, func() cache.Lines { return last.Link }
+	return p, nil
 }
 
-// CheckPrebuilt fails when a cache does not have all of the requests for a
-// machine without any compiler, as the sources and the configuration are now.
-// It reads what it finds through.
+// CheckPrebuilt fails if a machine without compilers could not take all requests from a
+// cache. It reads all artifacts completely.
 func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
 	opts := m.opts
 	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler{}, nopObserver{}, false
-	opts.Memo = filehash.Open("") // what was just written is read
+	opts.Memo = filehash.Open("") // reads all files again
 	ctx = zerolog.Nop().WithContext(ctx)
 	results, err := New(opts).Build(ctx, reqs...)
 	if err == nil {
@@ -177,18 +160,18 @@ func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...R
 	return &IncompleteError{Path: store.Path(), Missing: missing, Err: err}
 }
 
-// IncompleteError reports a prebuilt cache that lacks something it should hold.
+// IncompleteError reports a prebuilt cache that lacks artifacts.
 type IncompleteError struct {
 	Path    string
 	Missing []Request
-	Err     error // what the lookups said; not unwrapped: a compiler would not help
+	Err     error // of the lookups; not unwrapped, because a compiler would not help
 }
 
 func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("the cache in %s does not hold %v as a machine without compilers needs it: %v", e.Path, e.Missing, e.Err)
 }
 
-// noCompiler is the toolchains of a machine without any.
+// noCompiler is the Finder of a machine without compilers.
 type noCompiler struct{}
 
 // Find implements [Finder].

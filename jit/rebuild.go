@@ -1,21 +1,21 @@
 package jit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Comparison holds a stored artifact against one that was built anew.
+// Comparison compares a stored artifact with a new build of it.
 type Comparison struct {
 	Module  string           `json:"module"`
 	Target  string           `json:"target"`
 	Part    string           `json:"part"`    // the part of the module, "" for the whole
-	Stored  string           `json:"stored"`  // digest of the library; "" when it was not compared
-	Rebuilt string           `json:"rebuilt"` // digest of the one made anew
+	Stored  string           `json:"stored"`  // digest of the library; "" if it was not compared
+	Rebuilt string           `json:"rebuilt"` // digest of the new library
 	Units   []UnitComparison `json:"units"`
 	Skipped string           `json:"skipped"` // why it was not compared
 }
@@ -28,10 +28,10 @@ type UnitComparison struct {
 	Rebuilt string         `json:"rebuilt"`
 }
 
-// Unit names what the comparison is of: the source, and the pass when it has two.
+// Unit returns the source, with the pass if the unit has two.
 func (c UnitComparison) Unit() string { return unitName(c.Source, c.Pass) }
 
-// Identical says whether both are the same to the byte, objects included.
+// Identical reports whether the libraries and all objects have equal bytes.
 func (c Comparison) Identical() bool {
 	for _, u := range c.Units {
 		if u.Stored != u.Rebuilt {
@@ -41,10 +41,9 @@ func (c Comparison) Identical() bool {
 	return c.Stored == c.Rebuilt
 }
 
-// Rebuild builds the requests anew, into a scratch cache, and compares the
-// bytes with what a build would take from the cache. What it would not take,
-// because something has changed since, is skipped. The error is that of the
-// builds.
+// Rebuild builds the requests again in a scratch cache and compares the bytes with the
+// artifacts that a build would take from the cache. It skips artifacts that are out of
+// date. The error is that of the builds.
 func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, error) {
 	stage, err := m.opts.Cache.NewStage()
 	if err != nil {
@@ -74,36 +73,26 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 	return list, errors.Join(err, scratch.Close())
 }
 
-// stored looks up what a build would take from the cache.
+// stored looks up the artifact that a build would take from the cache.
 func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*fsView{}}
+	s := &session{m: m, views: map[string]*deps.View{}}
 	c := Comparison{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Units: []UnitComparison{}}
-	units, link, err := s.plan(ctx, r)
+	p, err := s.plan(ctx, r)
 	if err != nil {
 		if noToolchain(err) {
 			c.Skipped, err = err.Error(), nil
 		}
 		return c, err
 	}
-	found := make([]UnitResult, len(units))
-	for i, u := range units {
-		if err := u.identify(); err != nil {
-			return c, err
-		}
-		var ok bool
-		var why string
-		if found[i], ok, why = u.lookup(); !ok {
-			c.Skipped = u.name() + ": " + why
-			return c, nil
-		}
-		c.Units = append(c.Units, UnitComparison{Source: u.plan.Source, Pass: u.pass, Stored: found[i].ref.Object})
+	f, err := p.lookup(false)
+	if err != nil {
+		return c, err
 	}
-	link.identify(found)
-	a, ok, why := link.find()
-	if c.Stored = a.Digest; !ok {
-		c.Skipped = cmp.Or(why, "not linked since its objects changed")
+	for _, u := range f.units {
+		c.Units = append(c.Units, UnitComparison{Source: u.Source, Pass: u.Pass, Stored: u.ref.Object})
 	}
+	c.Stored, c.Skipped = f.artifact.Digest, f.miss()
 	return c, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -40,7 +41,7 @@ func TestReportsThatAreNone(t *testing.T) {
 func TestVerifyFindsSourcesInAFolderWithBrackets(t *testing.T) {
 	b := newBench(t)
 	store := openStore(t, filepath.Join(t.TempDir(), "a[b]*"))
-	dir, err := jit.NewEmbeddedTree(os.DirFS(b.root), store).Dir(context.Background())
+	dir, err := deps.NewEmbeddedTree(os.DirFS(b.root), store).Dir(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

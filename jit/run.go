@@ -19,22 +19,21 @@ type command struct {
 	timeout time.Duration
 }
 
-// outcome is how a run ended.
+// outcome is the result of a run.
 type outcome struct {
-	output []byte // what it printed, both streams as they came
-	reason string // why it counts as failed; "" when it did not
+	output []byte // both streams in the order of their writes
+	reason string // of a failure, "" for success
 	late   bool   // the reason is the time limit
 }
 
-// maxOutput bounds what is kept of a compiler's output, in bytes.
+// maxOutput bounds the stored output of a compiler, in bytes.
 const maxOutput = 4 << 20
 
-// run executes c in a process group of its own, which ends as a whole when
-// the context ends or the time is up. When this process is killed, only what it
-// started dies with it; what a compiler's driver started goes on until the next
-// build ends it (cache.Dir.Sweep). So a program that builds should end the
-// context at the signals that it can catch. The error is the context's; a
-// compiler that failed is no error here.
+// run executes c in its own process group and ends the whole group when the context ends
+// or the time is up. If this process is killed, the kernel kills its direct children only;
+// children of a compiler's driver run until the next build ends them (cache.Dir.SweepJobs).
+// So a program should cancel the context on the signals that it can catch. The error is
+// that of the context; a failed compiler is an outcome.
 func (c command) run(parent context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(parent, c.timeout)
 	defer cancel()

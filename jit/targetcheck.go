@@ -9,13 +9,12 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// wrongTarget says what is wrong with an object that was made for another target than the
-// unit's, "" when nothing is: the link names the code after the target that was asked for,
-// and a GPU would run it, or find none, by that name.
+// wrongTarget returns an error text for an object of another target than the unit's, "" if
+// the target is right. The link labels the code with the unit's target, and a GPU selects
+// code by that label.
 //
-// Looked at is what a device pass makes. A unit that is compiled whole has bundles that the
-// compiler itself has named, several where a flag of the module asks for more targets, and
-// compressed if it likes: they say what they are. NVIDIA's driver looks for itself.
+// It checks device passes only. In a unit that is compiled in one pass the compiler labels
+// the bundles. NVIDIA's driver checks code itself.
 func (u *unit) wrongTarget(object string) string {
 	if u.pass != toolchain.Device {
 		return ""
@@ -27,23 +26,23 @@ func (u *unit) wrongTarget(object string) string {
 	defer f.Close()
 	found, err := codeobject.MadeFor(f)
 	if err != nil {
-		return fmt.Sprintf("it ended well but what it wrote is no code object that says its target (%v), expected one for %s; %s", err, u.target, u.targetAdvice())
+		return fmt.Sprintf("it ended well but what it wrote is no code object that says its target (%v), expected one for %s; %s", err, u.req.Target, u.targetAdvice())
 	}
-	if !sameTarget(found, u.target) {
-		return fmt.Sprintf("it ended well but made code for %s, expected %s; %s", found, u.target, u.targetAdvice())
+	if !sameTarget(found, u.req.Target) {
+		return fmt.Sprintf("it ended well but made code for %s, expected %s; %s", found, u.req.Target, u.targetAdvice())
 	}
 	return ""
 }
 
-// targetAdvice says where to look for who changed the target.
+// targetAdvice returns a hint about what may have changed the target.
 func (u *unit) targetAdvice() string {
-	return fmt.Sprintf("look whether %s is a wrapper that changes --offload-arch, and whether flags of %s in the configuration or a configuration file of the compiler set an architecture (--offload-arch, -mcpu)", u.tc.Compiler, u.module)
+	return fmt.Sprintf("look whether %s is a wrapper that changes --offload-arch, and whether flags of %s in the configuration or a configuration file of the compiler set an architecture (--offload-arch, -mcpu)", u.tc.Compiler, u.req.Module)
 }
 
-// sameTarget says whether code that was made for a target, as the compiler wrote it, is what
-// was asked for: the same features, in any order. A feature that neither states may be either
-// way; one that only the code states would leave out devices that were asked for, and the
-// other way round it would run where it must not.
+// sameTarget reports whether the target in a code object equals the requested one, with the
+// same features in any order. A feature that only the code states would exclude devices that
+// were requested; a feature that only the request states would include devices on which the
+// code must not run.
 func sameTarget(made string, asked target.Target) bool {
 	got, err := target.Parse(made + "!") // the compiler may know more of them
 	return err == nil && got == asked

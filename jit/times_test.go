@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
@@ -149,7 +150,7 @@ func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
 func TestLaidOutSourceEditedAndRestoredWhileCompiling(t *testing.T) {
 	b := oneUnitBench(t)
 	embedded := func(o *jit.Options) {
-		o.Tree = jit.NewEmbeddedTree(os.DirFS(b.root), o.Cache)
+		o.Tree = deps.NewEmbeddedTree(os.DirFS(b.root), o.Cache)
 	}
 	header := filepath.Join(b.cacheDir, "v2", "source", "*", "include/only_a.h")
 	arm := b.duringCompile("h=$(ls "+header+"); cp -p $h $h.old; printf '#define ONLY_A 7\\n' > $h", "mv $h.old $h")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -38,7 +39,7 @@ func TestEmbeddedTreeIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := jit.NewEmbeddedTree(testTree(), store)
+	tree := deps.NewEmbeddedTree(testTree(), store)
 	dir, err := tree.Dir(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestEmbeddedTreeIsTheUsersAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir, err := jit.NewEmbeddedTree(testTree(), store).Dir(context.Background())
+		dir, err := deps.NewEmbeddedTree(testTree(), store).Dir(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,7 @@ func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 	b := newBench(t)
 	started, cleaned := filepath.Join(t.TempDir(), "started"), filepath.Join(t.TempDir(), "cleaned")
 	b.compiler("> " + started + "; while ! test -e " + cleaned + "; do sleep 0.01; done")
-	m := b.manager(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(testTree(), o.Cache) })
+	m := b.manager(func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(testTree(), o.Cache) })
 	done := make(chan error, 1)
 	go func() {
 		_, err := m.Build(context.Background(), demo(t))
@@ -164,7 +165,7 @@ func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
 	b.mounted("mode=0700,size=64k")
 	files := testTree()
 	files["include/large.h"] = &fstest.MapFile{Data: make([]byte, 100<<10), Mode: 0o644}
-	err := b.buildErr(func(o *jit.Options) { o.Tree = jit.NewEmbeddedTree(files, o.Cache) })
+	err := b.buildErr(func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(files, o.Cache) })
 	var access *cache.AccessError
 	if !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
 		t.Errorf("got %v, want an AccessError that says the disk is full", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// trimAfter trims the cache beside whatever comes next, when a build has added
-// to it and an hour has passed since the last time. [Manager.Close] waits for it.
+// trimAfter trims the cache in the background if a build added to it and an hour has
+// passed since the last trim. [Manager.Close] waits for it.
 func (m *Manager) trimAfter(ctx context.Context, results []Result) {
 	if !addedTo(results) || !m.opts.Cache.TrimDue() {
 		return
@@ -39,7 +39,7 @@ func addedTo(results []Result) bool {
 	return false
 }
 
-// Close waits for what the manager does in the background. It may be used on.
+// Close waits for background work. The manager may be used afterwards.
 func (m *Manager) Close() error {
 	m.trims.Wait()
 	return nil

@@ -1,13 +1,11 @@
 package jit
 
 import (
-	"encoding/hex"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
@@ -32,33 +30,9 @@ func Verify(store *cache.Dir) (cache.VerifyReport, error) {
 	}
 	trees, _ := os.ReadDir(store.SourcesPath()) // there need be none
 	for _, e := range trees {
-		if dir := filepath.Join(store.SourcesPath(), e.Name()); isLaidOut(e.Name()) {
-			note(dir, wrongTree(dir, e.Name()))
+		if dir := filepath.Join(store.SourcesPath(), e.Name()); deps.IsTreeName(e.Name()) {
+			note(dir, deps.TreeFault(dir, e.Name()))
 		}
 	}
 	return rep, nil
-}
-
-// isLaidOut reports whether a folder of that name holds a laid-out tree, rather than one
-// that is being written.
-func isLaidOut(name string) bool {
-	_, err := hex.DecodeString(name)
-	return err == nil && len(name) == treeNameSize
-}
-
-// wrongTree returns what is wrong with the laid-out tree in dir, "" when nothing is.
-func wrongTree(dir, name string) string {
-	if !isFolder(dir) {
-		return "it is no folder"
-	}
-	digest, err := treeDigest(os.DirFS(dir))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "" // removed meanwhile
-	case err != nil:
-		return err.Error()
-	case digest[:treeNameSize] != name:
-		return "its files have the digest " + digest[:treeNameSize]
-	}
-	return ""
 }

@@ -108,7 +108,7 @@ func (c *Collector) Observe(e jit.Event) {
 	case jit.UnitHit:
 		c.units.WithLabelValues(hit, "").Inc()
 	case jit.UnitStarted:
-		c.units.WithLabelValues(miss, string(jit.CauseOf(e.Reason))).Inc()
+		c.units.WithLabelValues(miss, string(e.Miss.Cause)).Inc()
 		c.compilers.Inc()
 	case jit.UnitFinished:
 		c.compilers.Dec()

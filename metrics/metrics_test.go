@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/metrics"
@@ -172,9 +176,66 @@ func TestBuilds(t *testing.T) {
 			t.Fatalf("%s: %v", s.name, err)
 		}
 		b.expect(s.name, s.want...)
+		if !s.fails {
+			b.sameCauses(s.name, nil)
+		}
 	}
 	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") || strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
 		t.Errorf("damage was not counted, or a reason has no kind:\n%s", text)
+	}
+}
+
+// TestCauseOfAnotherVersion: a cache that another version of the program made has the cause "format" in the metrics and in
+// the counts of the cache.
+func TestCauseOfAnotherVersion(t *testing.T) {
+	b := newBench(t)
+	if err := b.build(registry.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	before := b.cacheCauses()
+	if err := os.Rename(filepath.Join(b.cache, "v2"), filepath.Join(b.cache, "v1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.build(registry.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("another version", lookups("format", 2))
+	b.sameCauses("another version", before)
+}
+
+// cacheCauses returns the misses of units by cause, as "aiterctl cache stats" reports them.
+func (b *bench) cacheCauses() map[string]int64 {
+	b.t.Helper()
+	store, err := cache.Open(b.cache, cache.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	causes := map[string]int64{}
+	for _, c := range store.Counts() {
+		if c.Event == cache.UnitMiss {
+			causes[c.Cause] += c.N
+		}
+	}
+	return causes
+}
+
+// sameCauses checks that the metrics and the cache, with earlier counts added, agree about all misses.
+func (b *bench) sameCauses(after string, earlier map[string]int64) {
+	b.t.Helper()
+	want := b.cacheCauses()
+	for cause, n := range earlier {
+		want[cause] += n
+	}
+	got := map[string]int64{}
+	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{cause="(.*)",result="miss"} (\d+)`).FindAllStringSubmatch(b.text(), -1) {
+		n, err := strconv.ParseInt(m[2], 10, 64)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		got[m[1]] = n
+	}
+	if !maps.Equal(got, want) {
+		b.t.Errorf("after %s: the metrics count misses %v, the cache %v", after, got, want)
 	}
 }
 

@@ -113,7 +113,7 @@ func (a *app) printCounts(s cache.Stats) {
 	fmt.Fprintf(a.out, "\nunits: %d hits, %d misses; %.1f s of compiling saved\n", s.Hits, s.Misses, s.Saved)
 	for _, c := range s.Counts {
 		if c.Event == cache.UnitMiss {
-			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, firstOf(c.Reason, "no reason recorded"), c.Seconds)
+			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, firstOf(c.Cause, "unknown"), c.Seconds)
 		}
 	}
 }

@@ -148,9 +148,9 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Artifact returns the artifact with that ID, of this cache or else of a tier
-// below it, after reading it through and comparing; a corrupt one is put
-// aside, whole, and reported as [*MissError]. It counts as a use.
+// Artifact returns the artifact with that ID, of this cache or else of a read-only cache.
+// It reads the library and compares its digest. A corrupt artifact is moved to quarantine
+// and reported as [*MissError]. The call counts as a use.
 func (d *Dir) Artifact(id string) (Artifact, error) {
 	return d.artifactBy(id, (*Dir).hashLibrary)
 }
@@ -176,9 +176,9 @@ func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) 
 	return a, library, err
 }
 
-// KnownArtifact is [Dir.Artifact] with another's word for the library's digest,
-// remembered with the file's times and inode: the file is read through only where that
-// word is another than it should be. Whoever loads the library asks Artifact.
+// KnownArtifact is like [Dir.Artifact] but trusts the memoized digest. It re-reads the
+// library only if that digest does not match. Before it loads a library a process calls
+// Artifact.
 func (d *Dir) KnownArtifact(id string, digest func(path string) (string, error)) (Artifact, error) {
 	return d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
 		st, err := lstat(a.Path)
@@ -287,13 +287,12 @@ func (d *Dir) touch(path string, used time.Time) {
 // at the artifact.
 const useWait = 5 * time.Second
 
-// Use marks the artifact as in use until the process ends or the returned
-// function is called; [Dir.Clean] passes over it meanwhile. It fails with
-// [*MissError] when the artifact was removed before the mark was on it: it has
-// to be built again.
+// Use marks the artifact as in use until the process ends or the returned function is
+// called. [Dir.Clean] keeps a marked artifact. Use fails with [*MissError] if the artifact
+// was removed before; it must then be built again.
 //
-// The mark is a lock on a file of the artifact. One of a tier may be on a
-// filesystem that has none, and is used without: nobody cleans a tier.
+// The mark is a lock on a file of the artifact. An artifact of a read-only cache needs no
+// lock, because no process cleans it.
 func (d *Dir) Use(a Artifact) (release func() error, err error) {
 	path := filepath.Join(filepath.Dir(a.Path), artifactMeta)
 	for start := time.Now(); ; time.Sleep(firstPoll) {
@@ -318,8 +317,8 @@ func (d *Dir) Use(a Artifact) (release func() error, err error) {
 	}
 }
 
-// Artifacts lists what is stored in this cache, without tiers and without
-// checking the libraries' content.
+// Artifacts lists the artifacts of this cache without its read-only caches. It does not
+// check the libraries' content.
 func (d *Dir) Artifacts() ([]Artifact, error) {
 	if d.unwritable != nil {
 		return nil, nil

@@ -28,9 +28,9 @@ func (d *Dir) AddBlob(path string) (digest string, err error) {
 	return digest, nil
 }
 
-// Blob returns the path of the blob with that digest, in this cache or in a
-// tier below it, after reading it through and comparing; a corrupt one is put
-// aside and reported as [*MissError].
+// Blob returns the path of the blob with that digest, in this cache or a read-only cache.
+// It reads the blob and compares its digest. A corrupt blob is moved to quarantine and
+// reported as [*MissError].
 func (d *Dir) Blob(digest string) (string, error) {
 	err := d.verify(d.BlobPath(digest), digest)
 	if err == nil {

@@ -1,23 +1,22 @@
-// Package cache keeps what the JIT has built: small records named by the key
-// of the action that made them, and files named by their own SHA-256. Nothing
-// in it changes once published, and everything is published by a rename, so a
-// reader sees a whole entry or none.
+// Package cache stores the results of builds: small records, named by the key of the
+// action that made them, and files, named by their SHA-256. An entry is published by a
+// rename and never changes, so that a reader sees a complete entry or none.
 //
 // Layout below the folder given to [Open]:
 //
-//	CACHEDIR.TAG            tells backup programs to pass by
+//	CACHEDIR.TAG            excludes the folder from backups
 //	v2/record/KIND/ab/KEY   records (action results, dependency lists)
 //	v2/blob/ab/SHA256       object files
 //	v2/artifact/ID/         one folder an artifact: NAME.so and artifact.json
 //	v2/lock/KEY             flock files, one a key
 //	v2/stage/               unfinished work, one folder a job
-//	v2/log/                 what the compilers printed, for failed units
-//	v2/quarantine/          what was found corrupt
-//	v2/source/DIGEST/       sources that came inside a program, laid out
-//	v2/counts               what builds found and did; see [Dir.Count]
-//	v2/trimmed              its time is that of the last [Dir.Trim]
+//	v2/log/                 output of compilers, for failed units
+//	v2/quarantine/          corrupt entries
+//	v2/source/DIGEST/       sources that a program contains
+//	v2/counts               counts of hits and misses; see [Dir.Count]
+//	v2/trimmed              its time is the time of the last [Dir.Trim]
 //
-// A cache may lie over others that are only read; see [Dir.Over].
+// A cache may have read-only caches below it; see [Dir.AddReadOnly].
 package cache
 
 import (
@@ -42,7 +41,7 @@ type Dir struct {
 
 	guard        guard
 	trustForeign bool
-	readOnly     bool   // it is a tier, or unwritable
+	readOnly     bool   // it is a read-only cache, or unwritable
 	unwritable   error  // why there is no folder for it; see [Unwritable]
 	below        []*Dir // below it, in the order in which they are looked at
 	limits       Limits
@@ -52,8 +51,8 @@ type Dir struct {
 
 	mu    sync.Mutex
 	turns map[Key]chan struct{} // see turn
-	gone  map[string]bool       // records of tiers that are overlooked
-	safe  map[string]bool       // folders in which nobody else can change anything; see admit
+	gone  map[string]bool       // records of read-only caches that lead to nothing
+	safe  map[string]bool       // folders that no other user can change; see admit
 }
 
 // Options of [Open].
@@ -63,11 +62,11 @@ type Options struct {
 	TrustForeign bool
 	// Limits are kept by [Dir.Trim].
 	Limits Limits
-	// Faulty, if not nil, is told of what was found corrupt, from any goroutine.
+	// Faulty, if not nil, receives each corrupt entry, from any goroutine.
 	Faulty func(Fault)
-	// Flock locks an open file without waiting: syscall.EWOULDBLOCK when another
-	// has it. nil: the kernel's flock. The cache stays correct with one that
-	// keeps nobody out, as on some network filesystems.
+	// Flock locks an open file without waiting: syscall.EWOULDBLOCK if another process
+	// holds the lock. nil: the kernel's flock. The cache stays correct with locks that do
+	// not exclude other processes, as on some network filesystems.
 	Flock func(f *os.File, how int) error
 }
 

@@ -16,7 +16,7 @@ import (
 // the whole cache is within MaxSize and MaxCount.
 type CleanRequest struct {
 	Match     func(Artifact) bool // nil: every artifact
-	OlderThan time.Duration       // since the last use; 0: whatever its age
+	OlderThan time.Duration       // since the last use; 0: any age
 	MaxSize   int64               // bytes of the whole cache; 0: no limit
 	MaxCount  int                 // artifacts; 0: no limit. Without either: remove all that match
 	DryRun    bool
@@ -51,8 +51,8 @@ var cleanAges = ages{orphan: orphanAge, kept: 7 * day, source: day}
 
 const orphanAge = time.Hour
 
-// Clean removes artifacts and whatever only they referred to. It may run
-// while others build and load. Tiers stay as they are.
+// Clean removes artifacts, and the entries that only they referred to. It may run while
+// other processes build and load. It does not touch read-only caches.
 func (d *Dir) Clean(req CleanRequest) (CleanReport, error) {
 	if d.readOnly {
 		return CleanReport{}, d.writeError()
@@ -199,7 +199,7 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	if r := d.recent(a.BuildRecordKey); r.Artifact == "" || r.Artifact == a.ID {
 		_ = d.Forget(BuildRecord, a.BuildRecordKey)
 	}
-	// Renamed away first: nobody may find half of it.
+	// A rename first, so that no process finds a part of it.
 	s, err := d.NewStage()
 	if err != nil {
 		return os.RemoveAll(dir) == nil
@@ -208,18 +208,17 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	return os.Rename(dir, s.File("removed")) == nil
 }
 
-// forgetLinked removes the record that leads to the artifact, unless it leads to
-// another one by now: a forced build may link another library under the same key.
+// forgetLinked removes the record that leads to the artifact. A forced build may link
+// another library under the same key; a record that leads to another artifact stays.
 func (d *Dir) forgetLinked(a Artifact) {
 	if id, err := d.get(Linked, a.LinkKey); err == nil && string(id) == a.ID {
 		_ = d.Forget(Linked, a.LinkKey)
 	}
 }
 
-// RecentBuild is the part of a [Last] record that Clean understands: what the last
-// build of a module for a target made, and what it consists of. It may differ
-// from what the artifact says: an edit of a comment gives other keys and the
-// same library.
+// RecentBuild is the part of a [BuildRecord] record that Clean reads: the result of the last
+// build of a module for a target, and its entries. They may differ from those in the
+// artifact: an edit of a comment gives other keys and the same library.
 type RecentBuild struct {
 	Artifact string `json:"artifact"` // ID
 	Link     Key    `json:"link_key"`
@@ -230,13 +229,12 @@ type RecentBuild struct {
 func (d *Dir) recent(key Key) RecentBuild {
 	var r RecentBuild
 	if data, err := d.get(BuildRecord, key); err == nil {
-		_ = json.Unmarshal(data, &r) // what cannot be read refers to nothing
+		_ = json.Unmarshal(data, &r) // an unreadable record refers to nothing
 	}
 	return r
 }
 
-// references returns the paths of all that an artifact needs beside its own
-// folder.
+// references returns the paths of all entries that an artifact needs.
 func (d *Dir) references(a Artifact) map[string]struct{} {
 	paths := map[string]struct{}{}
 	add := func(path string) { paths[path] = struct{}{} }

@@ -16,24 +16,23 @@ import (
 	"time"
 )
 
-// Count is how often something happened.
+// Count is a number of events of one kind.
 type Count struct {
 	Event   string  `json:"event"`   // "unit hit", "unit miss", "link hit", "link miss"
-	Reason  string  `json:"reason"`  // of a miss: "header changed"; "" for a hit
+	Cause   string  `json:"cause"`   // of a miss: a jit.Cause such as "header"; "" for a hit
 	N       int64   `json:"n"`       //
 	Seconds float64 `json:"seconds"` // of compiling: spent by misses, saved by hits
 }
 
-// Counts are kept as lines that processes append, each with one write, and
-// that are summed up by whoever finds the file too long.
+// Counts are lines that processes append, each with one write. A process that finds the
+// file too long sums the lines up.
 const (
 	maxCounts  = 256 << 10 // bytes; a line has about 40
-	countTries = 100       // times 1 ms, while somebody sums up
+	countTries = 100       // times 1 ms, while another process sums up
 )
 
-// Count adds to the counts of this cache, for all processes together. It is
-// one write to the end of a file; where that fails, what would be counted is
-// lost and nothing else.
+// Count adds to the counts of this cache, which all processes share. It is one write to the
+// end of a file. If the write fails, only these counts are lost.
 func (d *Dir) Count(counts ...Count) {
 	if len(counts) == 0 || d.readOnly {
 		return
@@ -54,7 +53,7 @@ func (d *Dir) countsPath() string { return filepath.Join(d.base, "counts") }
 
 // appendCount writes a line: number, seconds, event, reason, and the CRC-32 of these.
 func appendCount(b *bytes.Buffer, c Count) {
-	text := fmt.Sprintf("%d\t%.3f\t%s\t%s", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Reason))
+	text := fmt.Sprintf("%d\t%.3f\t%s\t%s", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Cause))
 	fmt.Fprintf(b, "%s\t%s\n", text, lineSum(text))
 }
 
@@ -91,12 +90,12 @@ func (d *Dir) openCounts(how int) *os.File {
 	return nil
 }
 
-// sumCounts replaces the file by a shorter one that says the same. Whoever
-// has opened the old one finds out that it is gone when they lock it.
+// sumCounts replaces the file by a shorter one with equal sums. A process that opened the
+// old file notices the replacement when it locks the file.
 func (d *Dir) sumCounts() {
 	f := d.openCounts(syscall.LOCK_EX)
 	if f == nil {
-		return // somebody else does it, or will
+		return // another process does it, or will
 	}
 	defer f.Close()
 	data, err := d.readCounts(f)
@@ -106,7 +105,7 @@ func (d *Dir) sumCounts() {
 	d.replaceCounts(encodeCounts(parseCounts(data)))
 }
 
-// readCounts reads the open file of counts. One that is too large is put aside.
+// readCounts reads the open file of counts. It moves a file that is too large to quarantine.
 func (d *Dir) readCounts(f *os.File) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -159,13 +158,13 @@ func parseCounts(data []byte) []Count {
 		if !ok {
 			continue
 		}
-		at := name{c.Event, c.Reason}
+		at := name{c.Event, c.Cause}
 		c.N += sums[at].N
 		c.Seconds += sums[at].Seconds
 		sums[at] = c
 	}
 	return slices.SortedFunc(maps.Values(sums), func(a, b Count) int {
-		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(b.N, a.N), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(b.N, a.N), cmp.Compare(a.Cause, b.Cause))
 	})
 }
 
@@ -181,7 +180,7 @@ func parseCount(line string) (c Count, ok bool) {
 	if errN != nil || errS != nil || n < 0 || n > maxCount || !(s >= 0) || s > maxSeconds {
 		return c, false
 	}
-	return Count{Event: f[2], Reason: f[3], N: n, Seconds: s}, true
+	return Count{Event: f[2], Cause: f[3], N: n, Seconds: s}, true
 }
 
 // cutLast cuts s around the last instance of sep.
@@ -193,8 +192,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// repairCounts puts the file of counts aside when lines of it are damaged, and writes the sums
-// of the others. It returns the fault, "" if there is none.
+// repairCounts moves a file of counts with damaged lines to quarantine and writes the sums of
+// the other lines. It returns the fault, "" if there is none.
 func (d *Dir) repairCounts() (fault string) {
 	data, err := readRegular(d.countsPath())
 	if as[*sizeError](err) {

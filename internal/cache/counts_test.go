@@ -21,7 +21,7 @@ func TestCountsAddUpWhoeverCounts(t *testing.T) {
 				return
 			}
 			for range each {
-				process.Count(Count{Event: UnitHit, N: 2, Seconds: 0.5}, Count{Event: UnitMiss, Reason: long, N: 1, Seconds: 0.25})
+				process.Count(Count{Event: UnitHit, N: 2, Seconds: 0.5}, Count{Event: UnitMiss, Cause: long, N: 1, Seconds: 0.25})
 			}
 		})
 	}

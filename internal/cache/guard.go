@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guard finds the files and folders that somebody other than root and one user
-// can change.
+// guard finds the files and folders that a user other than root and one given user can
+// change.
 type guard struct {
 	user uint32 // effective user id of the process
 	// root owns "/". It is 65534 instead of 0 in a user namespace that does not

@@ -15,8 +15,8 @@ type Limits struct {
 	Age   time.Duration `json:"age"`   // since an artifact was last used; nanoseconds in JSON
 }
 
-// DefaultLimits are those of a cache for which nobody has said any. None goes
-// for its age alone: it may be what nothing here can build again.
+// DefaultLimits are the limits without a setting. Age alone removes nothing, because this
+// machine may be unable to build the artifact again.
 func DefaultLimits() Limits { return Limits{Size: 10e9} }
 
 const day = 24 * time.Hour

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Holder says who holds a lock and what for. Waiters show it.
+// Holder is the process that holds a lock, and its work. Waiters show it.
 type Holder struct {
 	PID   int       `json:"pid"`
 	Host  string    `json:"host"`
@@ -37,7 +37,7 @@ type Lock struct {
 // LockRequest asks for the lock named Key.
 type LockRequest struct {
 	Key     Key
-	What    string        // what will be done under it, for those who wait
+	What    string        // the work under the lock, for waiters
 	Timeout time.Duration // 0: wait as long as the context lives
 	// Waiting, if not nil, is called when the lock is found taken and then
 	// about every ten seconds.
@@ -59,7 +59,7 @@ func (e *LockTimeoutError) Error() string {
 const (
 	firstPoll   = 2 * time.Millisecond
 	longestPoll = 50 * time.Millisecond
-	tellEvery   = 10 * time.Second
+	reportEvery = 10 * time.Second
 )
 
 // Lock takes the lock named in req, waiting until it is free, the context
@@ -97,8 +97,8 @@ func (d *Dir) TryLock(req LockRequest) (*Lock, error) {
 	return lock, nil
 }
 
-// turn is where the goroutines of this process queue for a lock: the one that
-// can send holds it or polls for it. There is one a key ever asked for.
+// turn returns the channel on which the goroutines of this process queue for the lock of
+// a key. The goroutine that can send holds the lock or polls for it.
 func (d *Dir) turn(key Key) chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,10 +113,10 @@ func (d *Dir) turn(key Key) chan struct{} {
 
 // waiter is one call of Lock.
 type waiter struct {
-	d     *Dir
-	req   LockRequest
-	start time.Time
-	told  time.Time
+	d        *Dir
+	req      LockRequest
+	start    time.Time
+	reported time.Time
 }
 
 // take waits for the turn within this process.
@@ -143,12 +143,12 @@ func (w *waiter) take(ctx context.Context, turn chan struct{}) error {
 	}
 }
 
-// patience is how long nothing has to be told or given up.
+// patience returns the time until the next report or the timeout.
 func (w *waiter) patience() time.Duration {
 	if w.req.Timeout > 0 {
-		return min(tellEvery, max(w.req.Timeout-time.Since(w.start), firstPoll))
+		return min(reportEvery, max(w.req.Timeout-time.Since(w.start), firstPoll))
 	}
-	return tellEvery
+	return reportEvery
 }
 
 // poll waits for other processes.
@@ -169,10 +169,10 @@ func (w *waiter) poll(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// check tells who is waited for, and ends the wait when it has been too long.
+// check reports the holder from time to time, and ends the wait after the timeout.
 func (w *waiter) check() error {
-	if w.req.Waiting != nil && time.Since(w.told) >= tellEvery {
-		w.told = time.Now()
+	if w.req.Waiting != nil && time.Since(w.reported) >= reportEvery {
+		w.reported = time.Now()
 		w.req.Waiting(w.d.holder(w.req.Key))
 	}
 	if waited := time.Since(w.start); w.req.Timeout > 0 && waited >= w.req.Timeout {
@@ -190,7 +190,7 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	}
 	path := d.lockPath(req.Key)
 	f, err := openLock(path)
-	if errors.Is(err, fs.ErrNotExist) { // somebody removed the whole folder
+	if errors.Is(err, fs.ErrNotExist) { // another process removed the folder
 		if err := d.remake(); err != nil {
 			return nil, err
 		}
@@ -214,8 +214,8 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	return nil, &AccessError{d.path, "lock", err}
 }
 
-// clearLock puts aside what is no file in the place of a lock file. It reports whether
-// there was something.
+// clearLock moves anything but a file from the place of a lock file to quarantine. It reports
+// whether there was something.
 func (d *Dir) clearLock(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().IsRegular() {
@@ -245,8 +245,8 @@ func flockFile(f *os.File, how int) error {
 	}
 }
 
-// sameFile guards against a file or folder that was cleaned away between open
-// and flock: a lock on it would exclude nobody.
+// sameFile reports whether f still lies at path. A lock on a file that was cleaned away
+// between open and flock would exclude no process.
 func sameFile(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Lstat(path)

@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A builder that is killed takes its compiler with it, but not what that has
-// started: the compiler proper would go on for a result that nobody wants.
-// All of them have the stage of their job for TMPDIR, by which they are found
-// when the stage is swept.
+// If a builder is killed, the kernel kills the compiler driver but not its children: the
+// compiler proper would go on for a result that no process needs. All of them have the
+// stage of their job as TMPDIR, so that a sweep of the stage finds them.
 
 // orphanRounds is how often processes are looked for: one may have started
 // another just before it ended.
@@ -78,8 +77,8 @@ func awaitEnd(fd int) {
 	}
 }
 
-// worksIn says whether the stage is the folder for temporary files of a
-// process, under whatever name.
+// worksIn reports whether the stage is the folder for temporary files of a process, under
+// any name.
 func worksIn(pid int, stage string, at os.FileInfo) bool {
 	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {

@@ -39,6 +39,6 @@ func Probe(path string, opts Options) error {
 	if err != nil {
 		return &AccessError{Path: abs, Op: "make", Err: err}
 	}
-	_ = os.Remove(made) // somebody else may have been quicker
+	_ = os.Remove(made) // another process may have removed it
 	return nil
 }

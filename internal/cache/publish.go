@@ -12,8 +12,8 @@ import (
 // removes it, empty as it is, before the first thing lies in it.
 const publishTries = 20
 
-// publish renames a finished file or folder to its place in the cache. What blocks the
-// way, such as a file in the place of a folder, is put aside.
+// publish renames a finished file or folder to its place in the cache. An obstacle, such as
+// a file in the place of a folder, is moved to quarantine.
 func (d *Dir) publish(from, to string) error {
 	err := rename(from, to)
 	if err != nil && present(from) && d.moveObstacle(from, to) {
@@ -22,9 +22,9 @@ func (d *Dir) publish(from, to string) error {
 	return err
 }
 
-// moveObstacle puts aside the first thing that keeps from from being renamed to to: something
-// that is no folder above to, or a folder in the place of a file and the reverse. It
-// reports whether there was one.
+// moveObstacle moves the first obstacle to a rename of from to to into quarantine: a parent of
+// to that is no folder, or a folder in the place of a file and the reverse. It reports
+// whether there was one.
 func (d *Dir) moveObstacle(from, to string) bool {
 	rel, err := filepath.Rel(d.base, to)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -57,8 +57,8 @@ func rename(from, to string) error {
 	return err
 }
 
-// Quarantine moves something found corrupt out of the way, keeping it for
-// inspection; when it cannot be kept it is removed. In a tier it stays.
+// Quarantine moves a corrupt entry to the quarantine folder, or removes it if that fails.
+// It does not change a read-only cache.
 func (d *Dir) Quarantine(path string) {
 	if d.readOnly {
 		return
@@ -75,8 +75,7 @@ func (d *Dir) Quarantine(path string) {
 	_ = os.RemoveAll(path)
 }
 
-// corrupt puts the entry at path aside, reports it to the observer of faults, and
-// returns the miss.
+// corrupt moves the entry at path to quarantine, reports the fault, and returns the miss.
 func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
 	d.Quarantine(path)
 	d.reportFault(Fault{Path: path, Reason: reason})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// sweepKept removes logs, what was put aside, laid-out source trees that no
-// process holds, and what older versions have stored, when they are old enough.
+// sweepKept removes old logs, quarantined entries, source trees that no process holds, and
+// entries of older versions.
 func (d *Dir) sweepKept(a ages, dryRun bool, rep *CleanReport) {
 	d.sweepFolder("log", a.kept, dryRun, rep, os.Remove)
 	d.sweepFolder("quarantine", a.kept, dryRun, rep, os.RemoveAll)
@@ -55,10 +55,10 @@ func weigh(path string) (n int, size int64) {
 	return n, size
 }
 
-// HoldFolder keeps a laid-out source tree from being cleaned away until the file
-// that it returns is closed, and notes that it is used. The file has to be kept:
-// one that nobody refers to is closed by the garbage collector. It is nil when
-// the folder is not there, or is just being cleaned away.
+// HoldFolder protects a source tree from cleaning until the returned file is closed, and
+// marks the tree as used. The caller must keep the file, because the garbage collector
+// closes an unreferenced one. The file is nil if the folder does not exist or is being
+// cleaned away.
 func HoldFolder(path string) *os.File {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 )
 
-// MakeReadable lets every user read the cache, as those do for whom it was
-// prebuilt, and leaves nobody but its owner to write. What only builds need is
-// removed. What else lies in the folder stays as it is.
+// MakeReadable lets every user read the cache and only its owner write. It removes the
+// entries that only builds need, and leaves other files in the folder unchanged.
 func (d *Dir) MakeReadable() error {
 	for _, sub := range []string{"lock", "stage", "log", "blob"} {
 		_ = os.Remove(filepath.Join(d.base, sub)) // fails when something is in it

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenReadOnly opens a cache that is only read: one that another process, another
-// user or the build of a container image has filled. It may lie on a read-only
-// filesystem and belong to root. It fails with [*TierError] when no cache is
-// there (errors.Is fs.ErrNotExist) or it cannot be read, and with
-// [*UntrustedError].
+// OpenReadOnly opens a read-only cache, which another process, another user or the build of
+// a container image has filled. It may lie on a read-only filesystem and belong to root. It
+// fails with [*ReadOnlyError] if there is no cache (errors.Is fs.ErrNotExist) or it cannot be
+// read, and with [*UntrustedError].
 func OpenReadOnly(path string, opts Options) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -35,41 +34,40 @@ func OpenReadOnly(path string, opts Options) (*Dir, error) {
 	return d, nil
 }
 
-// ReadOnlyError reports a folder that is to be read as a cache and is none.
+// ReadOnlyError reports a folder that cannot be read as a cache.
 type ReadOnlyError struct {
 	Path string
 	Err  error
 }
 
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("no cache to read in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, quote(e.Path))
+	return fmt.Sprintf("no cache in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, quote(e.Path))
 }
 
 // Unwrap returns the system's error.
 func (e *ReadOnlyError) Unwrap() error { return e.Err }
 
-// AddReadOnly lays the cache over tiers: what it has not got is looked for in them,
-// in their order, checked against its digest, and used where it is. Nothing is
-// ever written there. It is to be called before anything else.
-func (d *Dir) AddReadOnly(tiers ...*Dir) { d.below = append(d.below, tiers...) }
+// AddReadOnly adds read-only caches. The cache looks up entries that it lacks in them, in
+// their order, checks their digests, and uses them in place. It must be called before any
+// other method.
+func (d *Dir) AddReadOnly(caches ...*Dir) { d.below = append(d.below, caches...) }
 
 // ReadOnly returns the caches below this one.
 func (d *Dir) ReadOnly() []*Dir { return d.below }
 
-// nowhere is a folder that nobody can make.
+// nowhere is a folder that cannot be created.
 const nowhere = "/proc/aiter-no-cache"
 
-// Unwritable returns a cache that is empty and stays so: what tiers are laid
-// under ([Dir.Over]) where no folder can be written. Whoever has to store
-// something gets why. Path is the folder that it would be.
+// Unwritable returns an empty cache that cannot be written, for read-only caches
+// ([Dir.AddReadOnly]) on a machine without a writable folder. Writes fail with why. path is
+// the folder that the cache would have.
 func Unwritable(path string, why error, opts Options) *Dir {
 	d := newDir(path, opts)
 	d.base, d.readOnly, d.unwritable = nowhere, true, why
 	return d
 }
 
-// writeError is what there is to say to who wants to store something in a cache
-// that is only read.
+// writeError returns the error of a write to a read-only cache.
 func (d *Dir) writeError() error {
 	if d.unwritable != nil {
 		return d.unwritable
@@ -77,7 +75,7 @@ func (d *Dir) writeError() error {
 	return &AccessError{d.path, "write to", syscall.EROFS}
 }
 
-// Writable returns the reason why nothing can be stored here, nil if none is known.
+// Writable returns the reason why the cache cannot be written, nil if it can.
 func (d *Dir) Writable() error {
 	if d.unwritable != nil {
 		return d.unwritable
@@ -90,8 +88,8 @@ func (d *Dir) Writable() error {
 	return nil
 }
 
-// readOnlyWith returns the tiers in which a record may be looked for. What failed
-// elsewhere need not fail here.
+// readOnlyWith returns the read-only caches in which a record may be looked up. Failures of
+// other machines do not count here.
 func (d *Dir) readOnlyWith(kind Kind, key Key) []*Dir {
 	if len(d.below) == 0 || kind == Failure {
 		return nil
@@ -104,8 +102,7 @@ func (d *Dir) readOnlyWith(kind Kind, key Key) []*Dir {
 	return d.below
 }
 
-// ignoreBelow has the tiers' records of that name passed over from now on: they
-// lead to something that is not there.
+// ignoreBelow ignores a record of the read-only caches that leads to a missing entry.
 func (d *Dir) ignoreBelow(kind Kind, key Key) {
 	if len(d.below) == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Kind tells records of one sort from another.
+// Kind is a kind of records.
 type Kind string
 
 // The kinds of records.
@@ -54,10 +54,9 @@ func isDigest(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Get returns the record of a kind stored under key, in this cache or in a
-// tier below it, or [*MissError]. Each record carries a checksum of its kind,
-// its key and its body; one that does not match is put aside and counts as
-// missing.
+// Get returns the record of a kind under a key, in this cache or a read-only cache, or
+// [*MissError]. Each record has a checksum of its kind, key and body. A record with a wrong
+// checksum is moved to quarantine and counts as missing.
 func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	body, err := d.get(kind, key)
 	if err == nil {
@@ -71,8 +70,8 @@ func (d *Dir) Get(kind Kind, key Key) ([]byte, error) {
 	return nil, err
 }
 
-// Has reports whether this cache, or a tier below it, has something stored under key,
-// without reading it.
+// Has reports whether this cache or a read-only cache has a record under key. It does not
+// read the record.
 func (d *Dir) Has(kind Kind, key Key) bool {
 	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
 		if info, err := os.Lstat(t.recordPath(kind, key)); err == nil && info.Mode().IsRegular() {
@@ -82,10 +81,10 @@ func (d *Dir) Has(kind Kind, key Key) bool {
 	return false
 }
 
-// Find passes the records stored under key to use, the one of this cache first, then
-// those of the tiers, until use returns nil. A [*WrongRecordError] of use means that
-// the record does not belong under this key: it is put aside. Find returns the first
-// error, or [*MissError] when no record is stored.
+// Find calls use with the records under a key, first that of this cache, then those of the
+// read-only caches, until use returns nil. If use fails with [*WrongRecordError], the record
+// does not belong under this key and is moved to quarantine. Find returns the first error,
+// or [*MissError] if there is no record.
 func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
 	var first error
 	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
@@ -117,8 +116,8 @@ func (e *WrongRecordError) Error() string {
 	return fmt.Sprintf("it leads to %s, expected %s", e.Got, e.Want)
 }
 
-// GetAll returns what this cache and each tier below it has stored under key,
-// in their order.
+// GetAll returns the records under a key of this cache and of its read-only caches, in
+// their order.
 func (d *Dir) GetAll(kind Kind, key Key) [][]byte {
 	var all [][]byte
 	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
@@ -179,8 +178,8 @@ func (d *Dir) Put(kind Kind, key Key, body []byte) error {
 	return d.writeFile(d.recordPath(kind, key), encodeRecord(kind, key, body))
 }
 
-// Forget removes a record; a missing one is no error. What tiers have under
-// that key is not looked at any more by this process.
+// Forget removes a record. A missing record is no error. This process ignores records of
+// read-only caches under that key from now on.
 func (d *Dir) Forget(kind Kind, key Key) error {
 	d.ignoreBelow(kind, key)
 	if d.readOnly {

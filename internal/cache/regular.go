@@ -43,8 +43,8 @@ func typeName(mode fs.FileMode) string {
 	return "device"
 }
 
-// openRegular opens a file of the cache for reading. It follows no symlink and
-// never blocks, whatever lies there.
+// openRegular opens a regular file of the cache for reading. It follows no symlink and does
+// not block on other kinds of files.
 func openRegular(path string) (*os.File, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -180,9 +180,9 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 	}
 }
 
-// quarantineIrregular puts aside what could not be read because it is no file, is too
-// large, or can be changed by another user. Any other failure to read (no permission,
-// no file descriptor left, a bad disk) proves nothing about the content, which stays.
+// quarantineIrregular moves an entry to quarantine that could not be read because it is no
+// file, is too large, or can be changed by another user. Other read errors (no permission,
+// no file descriptor left, a bad disk) say nothing about the content; the entry stays.
 func (d *Dir) quarantineIrregular(path string, err error) {
 	var foreign *UntrustedError
 	switch {
@@ -193,9 +193,8 @@ func (d *Dir) quarantineIrregular(path string, err error) {
 	}
 }
 
-// quarantineForeign puts aside what another user can change: path, or a folder
-// above it, in which everything may be exchanged again. The fixed folders stay;
-// the next [Open] refuses them.
+// quarantineForeign moves an entry to quarantine that another user can change: path, or a
+// folder above it. The fixed folders stay; the next [Open] refuses them.
 func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
 	at := err.Exposed[0].Path
 	if at != path && filepath.Dir(at) == d.base {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// size is how many bytes the cache has stored. Unfinished work is not counted:
-// nobody could clean it away.
+// size returns the number of stored bytes. It does not count unfinished work, which cleaning
+// does not remove.
 func (d *Dir) size() int64 {
 	var n int64
 	d.walk(func(path string, info fs.FileInfo) {

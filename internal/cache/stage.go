@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Stage is a folder of its own for one job, on the same filesystem as the
-// store. A job that dies leaves its stage to [Dir.Sweep], which knows by the
-// lock on it that nobody works there any more.
+// Stage is the private folder of one job, on the filesystem of the cache. The job holds a
+// lock on it. [Dir.Sweep] removes stages without a lock, whose jobs have died.
 type Stage struct {
 	Path string
 	lock *os.File
@@ -34,7 +33,7 @@ func (d *Dir) NewStage() (*Stage, error) {
 			return s, nil
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			err = d.remake() // somebody removed the whole folder
+			err = d.remake() // another process removed the folder
 		}
 		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
 			break
@@ -75,8 +74,8 @@ func (s *Stage) Close() error {
 	return errors.Join(os.RemoveAll(s.Path), s.lock.Close())
 }
 
-// Ages below which Sweep leaves things alone: temporary files and stages, where
-// locks exclude nobody; lock files, so that they are not made again and again.
+// Sweep keeps files below these ages: temporary files and stages, where locks do not exclude
+// other processes; lock files, so that they are not created again and again.
 const (
 	tempAge    = time.Hour
 	lockAge    = 24 * time.Hour
@@ -153,8 +152,8 @@ func (d *Dir) sweepTemp(pattern string, remove func(string) error) int {
 	return d.sweepOld(pattern, age, remove)
 }
 
-// removeUnderMemoLock removes a file that is written under the lock of the
-// remembered digests, when nobody holds that.
+// removeUnderMemoLock removes a file that is written under the lock of the memo of digests,
+// if that lock is free.
 func (d *Dir) removeUnderMemoLock(path string) error {
 	f, err := openLock(d.MemoPath() + ".lock")
 	if err != nil {
@@ -195,12 +194,12 @@ func olderThan(path string, age time.Duration) bool {
 	return err == nil && (age == 0 || time.Since(info.ModTime()) > age)
 }
 
-// removeFreeLock removes a lock file that nobody holds. Who has opened it and
-// not yet locked it finds out; see [Dir.Lock].
+// removeFreeLock removes a lock file that no process holds. A process that has opened the
+// file but not locked it notices the removal; see [Dir.Lock].
 func (d *Dir) removeFreeLock(path string) error { return d.removeFree(path, os.Remove) }
 
-// removeFree removes what nobody has a lock on, under a lock of its own. What has
-// come into its place meanwhile is somebody else's.
+// removeFree locks a file and removes it. It fails if another process holds the lock, or has
+// replaced the file meanwhile.
 func (d *Dir) removeFree(path string, remove func(string) error) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {

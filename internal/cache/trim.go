@@ -13,7 +13,7 @@ import (
 // trimEvery is how often at most a cache is trimmed, by all processes together.
 const trimEvery = time.Hour
 
-// trimAges are those of [Dir.Trim], which nobody has asked for.
+// trimAges are the ages of [Dir.Trim], which runs without a request.
 var trimAges = ages{orphan: day, kept: 7 * day, source: day}
 
 // TrimReport says what [Dir.Trim] did.
@@ -22,8 +22,7 @@ type TrimReport struct {
 	Due bool // it looked; false: it is not yet an hour since the last time
 }
 
-// TrimDue says whether an hour has passed since the last trim. It costs one
-// look at a file.
+// TrimDue reports whether an hour has passed since the last trim. It costs one stat.
 func (d *Dir) TrimDue() bool {
 	info, err := os.Lstat(d.trimmed())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,14 +38,14 @@ func (d *Dir) TrimDue() bool {
 
 func (d *Dir) trimmed() string { return filepath.Join(d.base, "trimmed") }
 
-// Trim brings the cache within its [Limits]: it removes what has not been used
-// for too long, then the least recently used artifacts while there are too
-// many or they are too large, and what belongs to none. What was used within
-// the last hour and what a living process has loaded stays. One process at a
-// time does it, at most once an hour; for others it is nothing.
+// Trim brings the cache within its [Limits]. It removes entries that have not been used for
+// too long, then the least recently used artifacts while there are too many or they are too
+// large, and the entries of no artifact. It keeps artifacts that were used within the last
+// hour or that a living process has loaded. One process at a time trims, at most once an
+// hour; other calls do nothing.
 //
-// Where locks exclude nobody, as on some network filesystems, nobody knows what
-// is in use, and nothing is removed; [Dir.Clean] is for people to call there.
+// Where locks do not exclude other processes, as on some network filesystems, Trim cannot
+// tell which artifacts are in use, and removes nothing. A user can call [Dir.Clean].
 func (d *Dir) Trim() (TrimReport, error) {
 	if d.readOnly || !d.TrimDue() {
 		return TrimReport{}, nil
@@ -75,9 +74,9 @@ func (d *Dir) Trim() (TrimReport, error) {
 // was nothing to remove; it is true as well when another process has trimmed
 // meanwhile.
 func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
-	d.TrimDue() // makes the file whose time tells others
+	d.TrimDue() // creates the file whose time other processes read
 	start := time.Now()
-	lock, err := d.Lock(ctx, LockRequest{Key: trimKey(), What: "make room in the cache", Timeout: time.Minute})
+	lock, err := d.Lock(ctx, LockRequest{Key: trimKey(), What: "free space in the cache", Timeout: time.Minute})
 	if err != nil {
 		return TrimReport{}, err
 	}

@@ -133,7 +133,7 @@ func (d *Dir) CheckTree(dir string) error {
 	})
 }
 
-// DropSharedWrite takes the write permission of group and others from a folder and from
+// DropSharedWrite removes the write permission of group and others from a folder and from
 // everything in it. The umask decides the permissions of new files.
 func DropSharedWrite(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -195,7 +195,7 @@ func (e *UntrustedError) Reason() string {
 // Advice is the part of Error that gives the command of [UntrustedError.Fix].
 func (e *UntrustedError) Advice() string { return e.who() + ": " + e.Fix() }
 
-// who names the user who can run the command of [UntrustedError.Fix].
+// who names the user that can run the command of [UntrustedError.Fix].
 func (e *UntrustedError) who() string {
 	has := func(is func(Exposure) bool) bool { return slices.ContainsFunc(e.Exposed, is) }
 	who := "run"

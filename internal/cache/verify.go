@@ -15,8 +15,8 @@ import (
 type Fault struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
-	// Kept is true for what [Dir.Verify] did not put aside: it is in a read-only cache, it
-	// could not be read, or it is missing.
+	// Kept is true for an entry that [Dir.Verify] did not move to quarantine: it is in a
+	// read-only cache, it could not be read, or it is missing.
 	Kept bool `json:"kept"`
 }
 
@@ -30,10 +30,10 @@ type VerifyReport struct {
 	Missing []Fault `json:"missing"`
 }
 
-// Verify checks everything that the cache and its tiers hold: contents against digests,
-// records against the names under which they lie, names against what may lie there. It
-// puts damage aside, so that the next build makes it again; in a tier damage stays and is
-// not used. What is removed while Verify runs is no damage.
+// Verify checks all entries of the cache and its read-only caches: contents against digests,
+// records against their names, names against the layout. It moves damaged entries to
+// quarantine, so that the next build makes them again. Damaged entries of read-only caches
+// stay and are not used. Entries that are removed while Verify runs are not damaged.
 func (d *Dir) Verify() (VerifyReport, error) {
 	var rep VerifyReport
 	for _, x := range append([]*Dir{d}, d.below...) {
@@ -84,7 +84,7 @@ func (v *verification) fault(path, reason string, kept bool) {
 	v.rep.Faults = append(v.rep.Faults, Fault{path, reason, kept})
 }
 
-// misplaced reports what must not lie at path, after putting it aside.
+// misplaced moves an entry that must not lie at path to quarantine and reports it.
 func (v *verification) misplaced(path, reason string) {
 	v.note(path, v.d.corrupt("file", "", path, "corrupt: "+reason))
 }
@@ -236,8 +236,8 @@ func (v *verification) missing(artifacts []Artifact) {
 	slices.SortFunc(v.rep.Missing, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// isGone reports whether nothing lies at path, which Verify itself has not put aside. What
-// lies in the folder "none" has no valid name, so that nothing is ever there.
+// isGone reports whether nothing lies at path and Verify itself has not quarantined it. The
+// folder "none" has no valid name and never exists.
 func (v *verification) isGone(path string) bool {
 	return !v.bad[path] && filepath.Base(path) != "none" && !present(path)
 }

@@ -35,7 +35,7 @@ func (m *Memo) save() error {
 		return err
 	}
 	defer lock.Close() // and with it the lock
-	// A file system without locks costs at most the records of whoever saves first.
+	// A file system without locks costs at most the records of the first process that saves.
 	_ = retry(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) })
 	entries := m.merged(readTable(m.path))
 	encoded := encodeTable(entries)

@@ -8,7 +8,7 @@ import (
 	"sort"
 )
 
-// The persisted form, little-endian, read in one piece and decoded only where it is asked for:
+// The persisted form, little-endian, read in one piece and decoded on demand:
 //
 //	magic | uint32 count | count x uint32 offset, in the order of the keys | records
 //	record: uint32 key length | uint32 value length | key | value | checksum
@@ -28,7 +28,7 @@ type table struct {
 	count int
 }
 
-// readTable reads the table at path; whatever cannot be read is an empty table.
+// readTable reads the table at path. An unreadable file is an empty table.
 func readTable(path string) *table {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {

@@ -32,7 +32,7 @@ type Module struct {
 	Sources   []Source
 	Flags     FlagSet
 	LinkFlags FlagSet
-	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: whatever has sources
+	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: all that have sources
 	Axes      []Axis
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default

@@ -56,7 +56,7 @@ func (s *scanner) enter(at, name int) {
 
 // count counts one value.
 func (s *scanner) count(at int) {
-	if s.values++; s.values > s.room {
+	if s.values++; s.values > s.left {
 		s.exceed(at, "too many values: expected at most %d names in keys, arrays and elements of arrays in all files", maxValues)
 	}
 }

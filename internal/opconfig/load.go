@@ -102,7 +102,7 @@ func (l *loader) file(name string) error {
 	return nil
 }
 
-func readFile(fsys fs.FS, name string, room int) (string, error) {
+func readFile(fsys fs.FS, name string, limit int) (string, error) {
 	if info, err := fs.Stat(fsys, name); err != nil {
 		return "", err
 	} else if !info.Mode().IsRegular() { // to open a pipe would wait for a writer
@@ -113,11 +113,11 @@ func readFile(fsys fs.FS, name string, room int) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(room)+1))
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return "", err
 	}
-	if len(text) > room {
+	if len(text) > limit {
 		return "", fmt.Errorf("the configuration is larger than %d bytes, all its files together", maxBytes)
 	}
 	return string(text), nil

@@ -7,13 +7,13 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Part names what of a module is built as one library. The zero Spec is the whole
-// module: every operator, every value of each axis. Equal parts have equal Specs.
+// Part names the part of a module that is built as one library. The zero Part is the whole
+// module: every operator, every value of each axis. Equal parts have equal values.
 type Part struct {
 	// Op is the first of the operators that share its sources; "" for all.
 	Op string
 	// Values are those of the axes, in the order of the config: "dtype=float16,width=1-4".
-	// An axis that is not there is not chosen by: all its values are held.
+	// The part holds all values of an axis that is not there.
 	Values string
 }
 
@@ -81,19 +81,19 @@ func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	if len(names) == 0 {
 		names = slices.DeleteFunc(m.opNames(), func(name string) bool { return !m.has(name, t) })
 	}
-	var specs []Part
+	var parts []Part
 	for _, name := range names {
 		i := slices.Index(m.opNames(), name)
 		if i < 0 {
 			return nil, &UnknownOpError{Name: name, Nearest: nearest(name, m.opNames())}
 		}
 		for _, v := range m.combinations(&m.Ops[i], t, values) {
-			if s := (Part{m.family(name), v}); !slices.Contains(specs, s) {
-				specs = append(specs, s)
+			if s := (Part{m.family(name), v}); !slices.Contains(parts, s) {
+				parts = append(parts, s)
 			}
 		}
 	}
-	return specs, nil
+	return parts, nil
 }
 
 // has reports whether a source that holds the operator is for t.
@@ -154,7 +154,7 @@ func (m *Module) checkValue(a Axis, value string) error {
 		return nil
 	}
 	e := &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values}
-	if !a.BySize() { // a range is not mistyped: whoever names another needs to see them all
+	if !a.BySize() { // a wrong range is no typing error; the message lists all ranges
 		e.Nearest = nearest(value, a.Values)
 	}
 	return e

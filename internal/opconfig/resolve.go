@@ -12,14 +12,14 @@ type Plan struct {
 	Units     []Unit   // in file order, a glob's files sorted
 	Include   []string // folders relative to the root, in search order
 	LinkFlags []string
-	Ops       []string // that the result holds, in the order of the config
+	Ops       []string // in the result, in the order of the config
 }
 
 // Unit is one compilation.
 type Unit struct {
 	Source string   // relative to the root
 	Flags  []string // the module's, then the source's; each: common, vendor, architecture; defines of axes last
-	Values string   // that the defines are for, as in [Spec]; "" when it does not depend on any
+	Values string   // that the defines are for, as in [Part]; "" when it does not depend on any
 }
 
 // Supports reports whether the module can be built for t: t is among its targets or,
@@ -40,11 +40,11 @@ func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error)
 
 // ResolvePart is [Module.Resolve] for a part of the module. Besides, the error is an
 // *UnknownOpError or an *UnknownAxisError where the module has no such part.
-func (m *Module) ResolvePart(t target.Target, toolchainVersion string, spec Part) (Plan, error) {
+func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part) (Plan, error) {
 	if !m.Supports(t) {
 		return Plan{}, &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
 	}
-	part, err := m.resolvePart(spec)
+	resolved, err := m.resolvePart(part)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -55,10 +55,10 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, spec Part
 		if err != nil {
 			return Plan{}, err
 		}
-		if !holds || !part.needs(s) {
+		if !holds || !resolved.needs(s) {
 			continue
 		}
-		values, defines := part.values(s)
+		values, defines := resolved.values(s)
 		flags := slices.Concat(m.Flags.For(t), s.Flags.For(t), defines)
 		for _, file := range s.Files {
 			if first, twice := from[file]; twice {
@@ -67,16 +67,16 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, spec Part
 			from[file] = s.Pos
 			plan.Units = append(plan.Units, Unit{Source: file, Flags: slices.Clone(flags), Values: values})
 		}
-		plan.Ops = append(plan.Ops, part.ops(s)...)
+		plan.Ops = append(plan.Ops, resolved.ops(s)...)
 	}
-	if len(plan.Units) == 0 || spec.Op != "" && len(plan.Ops) == 0 {
-		return Plan{}, &NoSourcesError{Module: m.Name, Op: spec.Op, Target: t, Toolchain: toolchainVersion}
+	if len(plan.Units) == 0 || part.Op != "" && len(plan.Ops) == 0 {
+		return Plan{}, &NoSourcesError{Module: m.Name, Op: part.Op, Target: t, Toolchain: toolchainVersion}
 	}
 	plan.Ops = m.inOrder(plan.Ops)
 	return plan, nil
 }
 
-// supported says in words of the config what the module can be built for.
+// supported returns the targets of the module in words of the config.
 func (m *Module) supported() []string {
 	if len(m.Targets) > 0 {
 		return slices.Clone(m.Targets)

@@ -32,13 +32,13 @@ type scanner struct {
 
 	in     place
 	values int     // so far
-	room   int     // for values
+	left   int     // for values
 	over   *excess // the first limit that is exceeded
 }
 
-// scan reads src into a tree with at most room values.
-func scan(src string, room int) *scanner {
-	s := &scanner{src: src, root: &node{}, room: room}
+// scan reads src into a tree with at most left values.
+func scan(src string, left int) *scanner {
+	s := &scanner{src: src, root: &node{}, left: left}
 	table := s.root
 	for s.skipBlank(); s.pos < len(s.src); s.skipBlank() {
 		at := s.pos

@@ -20,10 +20,10 @@ type Buffer struct {
 // Write implements io.Writer. It never fails, so that a program never dies of a broken pipe.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
-	room := max(b.Limit-b.buf.Len(), 0)
-	b.buf.Write(p[:min(len(p), room)])
+	left := max(b.Limit-b.buf.Len(), 0)
+	b.buf.Write(p[:min(len(p), left)])
 	b.mu.Unlock()
-	if len(p) > room && b.full != nil {
+	if len(p) > left && b.full != nil {
 		b.full()
 	}
 	return len(p), nil

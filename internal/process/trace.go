@@ -21,7 +21,7 @@ type Kind byte
 const (
 	Read    Kind = 'r' // a regular file was opened for reading, or executed
 	Listed  Kind = 'd' // a folder was opened
-	Found   Kind = 'f' // something was there; its content was not asked for
+	Found   Kind = 'f' // the name exists; its content was not read
 	Linked  Kind = 'l' // a symbolic link was read
 	Missing Kind = 'm' // nothing was there
 )

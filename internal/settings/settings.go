@@ -15,6 +15,7 @@ import (
 
 	"github.com/aiter-go/aiter"
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -175,9 +176,9 @@ func (s Settings) reportFault(f cache.Fault) {
 	}
 }
 
-func (s Settings) tree(store *cache.Dir, memo *filehash.Memo) (jit.Tree, error) {
+func (s Settings) tree(store *cache.Dir, memo *filehash.Memo) (deps.Tree, error) {
 	if s.Root != "" {
-		return jit.NewDirTree(s.Root, memo)
+		return deps.NewDirTree(s.Root, memo)
 	}
-	return jit.NewEmbeddedTree(aiter.Sources, store), nil
+	return deps.NewEmbeddedTree(aiter.Sources, store), nil
 }

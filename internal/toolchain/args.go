@@ -133,7 +133,7 @@ func dependencies(u Unit) []string {
 	return argv
 }
 
-// anyArch is what a host pass is told: it has to name an architecture, and makes the same of each.
+// anyArch is the architecture of host passes. They need one, and their output does not depend on it.
 const anyArch = "gfx90a"
 
 func hipCompile(u Unit) []string {

@@ -80,8 +80,8 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 	}
 	r.IncludeDirs = includeDirs(verbose)
 	var answers []answer
-	for _, told := range replies[1:] {
-		answers = append(answers, parseAnswer(told.text))
+	for _, r := range replies[1:] {
+		answers = append(answers, parseAnswer(r.text))
 	}
 	r.LibraryDirs = libraryDirs(answers[0], answers[1])
 	var err error
@@ -89,7 +89,7 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 		return nil, nil, err
 	}
 	s.tc.Root = r.Root
-	last, asking := 0, q.verbose // the answer that tells what a host compile runs
+	last, asking := 0, q.verbose // the answer with the commands of a host compile
 	if q.dry != nil {
 		last, asking = len(answers)-1, q.dry
 	}
@@ -102,8 +102,8 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 // askTarget learns what compiles device code for the target.
 func (s *search) askTarget() (*record, error) {
 	args := targetQuestion(s.target)
-	told, err := s.early()
-	out := told.text
+	early, err := s.early()
+	out := early.text
 	complaint := firstComplaint(out)
 	mine := strings.Contains(complaint, s.target.Arch()) || strings.Contains(complaint, "compute_"+smNumber(s.target))
 	var probe *ProbeError
@@ -118,14 +118,14 @@ func (s *search) askTarget() (*record, error) {
 		return nil, s.confused(args, out, "no command in its answer")
 	}
 	r := &record{}
-	return r, s.collect(r, false, []answer{a}, []reply{told})
+	return r, s.collect(r, false, []answer{a}, []reply{early})
 }
 
 func (s *search) confused(args []string, out, why string) error {
 	return &ProbeError{Command: append([]string{s.tc.Compiler}, args...), Output: out, Err: errors.New(why)}
 }
 
-// versionLine picks the lines that tell the version out of what --version prints.
+// versionLine returns the lines with the version in the output of --version.
 func versionLine(v target.Vendor, out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	keep := lines[:1]

@@ -13,8 +13,8 @@ import (
 // temporaries are the names that drivers give temporary files (GCC, Clang, nvcc) and units (Clang).
 var temporaries = regexp.MustCompile(`-cuid=[0-9a-f]+|/cc[A-Za-z0-9]{6}\b|-[0-9a-f]{6}\b|\btmpxft_[0-9a-f]+_[0-9a-f]+`)
 
-// told are the settings among the answers that show options.
-var told = []string{"COLLECT_GCC_OPTIONS", "COMPILER_PATH", "LIBRARY_PATH"}
+// settings are the answers that show options.
+var settings = []string{"COLLECT_GCC_OPTIONS", "COMPILER_PATH", "LIBRARY_PATH"}
 
 // commands returns the digest of what the answers say would be run, and of the folders of headers.
 func (s *search) commands(include []string, answers []answer) string {
@@ -24,7 +24,7 @@ func (s *search) commands(include []string, answers []answer) string {
 		for _, words := range a.commands {
 			lines = append(lines, neutral(strings.Join(words, "\x00"), prefixes))
 		}
-		for _, name := range told {
+		for _, name := range settings {
 			lines = append(lines, name+"="+neutral(a.variables[name], prefixes))
 		}
 	}

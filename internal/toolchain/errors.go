@@ -12,7 +12,7 @@ import (
 type NotFoundError struct {
 	Vendor target.Vendor
 	Tool   string   // what there is none of: "compiler" if empty
-	Named  string   // the variable that asked for one compiler and none else: "CXX=nonsense"; "" if none did
+	Named  string   // the variable that names the compiler: "CXX=nonsense"; "" if none does
 	Looked []string // each place that was looked at and what was there, in order: "HIPCC=/x/hipcc: no such file"
 	Hint   string   // what to do
 }

@@ -24,7 +24,7 @@ const (
 // fact is a state of a name that answers depend on: the kind, the path, a NUL byte and the text.
 type fact string
 
-// newFact returns what is true at this moment.
+// newFact returns the present state.
 func newFact(kind factKind, host string) fact {
 	text := ""
 	switch kind {

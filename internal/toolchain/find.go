@@ -112,7 +112,7 @@ func (f *Finder) places(rules vendorRules) []place {
 	return all
 }
 
-// named is the compiler that a variable asks for, by path or by a name on PATH.
+// named returns the compiler that a variable names, by path or by a name on PATH.
 func (f *Finder) named(variable, want string) place {
 	from := variable + "=" + want
 	p := check(from, want)
@@ -136,7 +136,7 @@ func (f *Finder) onPath(from, name string) place {
 	return place{from: from, why: "no " + name}
 }
 
-// check says whether path is a program.
+// check reports whether path is a program.
 func check(from, path string) place {
 	p := place{from: from}
 	abs, err := filepath.Abs(path)

@@ -16,8 +16,8 @@ func (s *search) collect(r *record, common bool, answers []answer, replies []rep
 		c.include = r.IncludeDirs
 	}
 	err := c.walk(r, common, answers)
-	for _, told := range replies {
-		err = cmp.Or(err, c.traced(told))
+	for _, reply := range replies {
+		err = cmp.Or(err, c.traced(reply))
 	}
 	if err == nil && common && c.scriptTools {
 		var tried reply

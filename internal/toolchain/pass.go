@@ -20,7 +20,7 @@ const (
 )
 
 // firstApart is the Clang from which on each unit has a symbol of its own for its device code, __hip_fatbin_ and a hash of
-// -cuid. Before, all units of a library share one name, and the linker could not tell their code apart.
+// -cuid. With older versions all units of a library share one name, so that the linker cannot distinguish their code.
 const firstApart = 19
 
 // Passes says in which runs a unit with these flags is compiled, the host's before the device's.

@@ -25,7 +25,7 @@ type reply struct {
 	why   string         // why there is no trace; "" if there is one
 }
 
-// run asks the compiler. A compiler that hangs or prints without end is killed with all its children. A run that fails
+// run runs the compiler. A compiler that hangs or prints without end is killed with all its children. A run that fails
 // under the tracer is repeated without: set-user-ID programs, such as some installations of bwrap, work only there.
 func (s *search) run(args []string) (reply, error) {
 	dir := s.folder()
@@ -71,7 +71,7 @@ func untraced(c *process.Command, ctx context.Context) (*process.Trace, error) {
 	return nil, c.Run(ctx)
 }
 
-// runAll asks the compiler several things side by side. Of errors it returns the first question's.
+// runAll runs the compiler with several questions in parallel. It returns the error of the first question that failed.
 func (s *search) runAll(questions ...[]string) ([]reply, error) {
 	out, errs := make([]reply, len(questions)), make([]error, len(questions))
 	var wg sync.WaitGroup

@@ -32,7 +32,7 @@ type search struct {
 	override string // the root folder that the user named
 	tc       *Toolchain
 	began    time.Time             // what changed since may be in one answer and not in another
-	early    func() (reply, error) // the answer about the target, asked for at the same time as the common answers
+	early    func() (reply, error) // the answer about the target, requested together with the common answers
 	folder   func() string         // makes the folder for temporary files; "" where it cannot be made
 }
 
@@ -143,7 +143,7 @@ func (s *search) askEarly() (end func()) {
 	}
 }
 
-// answer gives what the Memo knows about the question, if all files it speaks of are as they were, and else asks.
+// answer returns the memoized answer to a question if all its files are unchanged, and otherwise runs the compiler.
 func (s *search) answer(what string, ask func() (*record, error)) (*record, error) {
 	question, err := s.question(what)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *search) common() (*record, error) {
 		if !cancelled || s.ctx.Err() != nil {
 			return r, err
 		}
-		// The search that asked was cancelled. This one asks again.
+		// The other search was cancelled. This one runs the compiler again.
 	}
 }
 

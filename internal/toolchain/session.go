@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Session finds toolchains for several targets as of one moment: what it has seen of the filesystem is believed until
+// Session finds toolchains for several targets at one time. It reads each file and folder once, until
 // the session is dropped, and what targets have in common is looked at once. It is safe for concurrent use.
 type Session struct {
 	f    *Finder
@@ -78,7 +78,7 @@ func (s *Session) below(root string) *folders {
 	return known
 }
 
-// once answers a question for all who ask it; a search that failed is done again for the next.
+// once runs a search for all concurrent callers. A failed search is repeated by the next caller.
 func (s *Session) once(question string, ask func() (*record, error)) (*record, error) {
 	s.mu.Lock()
 	a := s.common[question]

@@ -126,7 +126,7 @@ func (f *folders) look(dir string) string {
 // below resolves p in the folder root as a process with that root would.
 func below(root, p string) string {
 	inside, err := securejoin.SecureJoin(root, p)
-	if err != nil { // such as a loop of links: let whoever opens it say so
+	if err != nil { // such as a loop of links; opening the file reports it
 		return filepath.Join(root, filepath.Clean("/"+p))
 	}
 	return inside
@@ -142,5 +142,5 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// clang says whether the compiler is Clang underneath; anything else takes GCC's options.
+// clang reports whether the compiler is based on Clang. All others take GCC's options.
 func (tc *Toolchain) clang() bool { return strings.Contains(tc.VersionLine, "clang") }

@@ -111,7 +111,7 @@ func topFolder(p string) string {
 }
 
 // fact notes that a name is in a state: at the first place where it is, or that it is at no place. A name that is in
-// another state by now, or that cannot be found here, such as one in a container's temporary filesystem, is no fact.
+// another state meanwhile, or that cannot be found here, such as one in a container's temporary filesystem, is no fact.
 func (c *collector) fact(a process.Access, kind factKind) {
 	for _, host := range c.places(a) {
 		f := newFact(kind, host)

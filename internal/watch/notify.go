@@ -48,7 +48,7 @@ type notifier struct {
 	watched map[string]identity
 }
 
-// identity tells a folder from another one at the same path.
+// identity distinguishes a folder from another one at the same path.
 type identity struct{ dev, ino uint64 }
 
 func newNotifier() (*notifier, error) {
@@ -61,8 +61,8 @@ func newNotifier() (*notifier, error) {
 
 func (n *notifier) close() error { return n.fs.Close() }
 
-// listen makes sure that the kernel tells of everything that matters. It comes
-// before a look at the files, so that what happens after the look is told.
+// listen requests events for all folders that matter. It must precede a check of the files,
+// so that a change after the check causes an event.
 func (w *Watcher) listen() {
 	if w.opts.Poll > 0 {
 		return

@@ -21,7 +21,7 @@ func (p places) add(dir, name string) {
 	p[dir][name] = true
 }
 
-// concern says whether an event at a path matters.
+// concern reports whether an event at a path matters.
 func (p places) concern(path string) bool {
 	names := p[filepath.Dir(path)]
 	return names[anyName] || names[filepath.Base(path)] || p[path][anyName]

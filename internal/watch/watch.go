@@ -1,7 +1,6 @@
-// Package watch tells when what a build was made from changes: the sources, the
-// headers that were read, names that would be read in their place, and the
-// configuration. Contents decide; what the kernel says about folders is only a
-// hint to look, and so nothing is lost when it loses some of it.
+// Package watch reports changes of a build's inputs: the sources, the headers that were
+// read, names that would be read in their place, and the configuration. Contents decide.
+// Events of the kernel only start a check, so that a lost event loses no change.
 package watch
 
 import (
@@ -26,13 +25,13 @@ const (
 // Options of [New]. The zero value is usable.
 type Options struct {
 	Memo   *filehash.Memo // remembers digests of files; nil: one of its own
-	Settle time.Duration  // editors write in several steps: how long nothing may happen before a change counts; 0: [DefaultSettle]
-	Every  time.Duration  // look unasked, for filesystems that say nothing; 0: [DefaultEvery]
-	Poll   time.Duration  // above 0: ask the kernel for nothing, look that often
-	Report func(error)    // is told of a [*LimitError], after which files are looked at every second; nil: nobody
+	Settle time.Duration  // time without events before a change counts, because editors write in several steps; 0: [DefaultSettle]
+	Every  time.Duration  // time between checks without events, for filesystems that send none; 0: [DefaultEvery]
+	Poll   time.Duration  // above 0: check that often and use no events
+	Report func(error)    // receives a [*LimitError], after which files are checked every second; nil: none
 }
 
-// Change is a file that is not as the last build read it.
+// Change is a file that differs from the one that the last build read.
 type Change struct {
 	Path string        `json:"path"`
 	What string        `json:"what"` // "changed", "appeared" or "gone"
@@ -83,9 +82,8 @@ func New(opts Options) *Watcher {
 	return &Watcher{opts: opts, kick: make(chan struct{}, 1), groups: map[jit.Request]*group{}}
 }
 
-// Set says what a build was made from, in place of what was said before. What
-// is not so on the disk, by now, is a change. The zero Request stands for the
-// configuration.
+// Set replaces the inputs of a request. Inputs that already differ are reported by the
+// next call of Next. The zero Request stands for the configuration.
 func (w *Watcher) Set(r jit.Request, in jit.Inputs) {
 	g := &group{known: contents{}, globs: in.Globs, folders: in.Folders}
 	for _, glob := range in.Globs {

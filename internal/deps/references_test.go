@@ -1,15 +1,13 @@
-package jit
+package deps
 
 import (
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/aiter-go/aiter/internal/depfile"
 )
 
-func TestAsksOf(t *testing.T) {
+func TestParseReferences(t *testing.T) {
 	has := func(name string, quoted bool) probe { return probe{name: name, quoted: quoted, has: true} }
 	quoted := func(name string) probe { return probe{name: name, quoted: true} }
 	for _, tt := range []struct {
@@ -46,12 +44,12 @@ func TestAsksOf(t *testing.T) {
 		{"char c = '\"'; // .incbin\n\"//\"; \".incbin\"", references{embeds: []embed{{}}}},
 	} {
 		if got := parseReferences([]byte(tt.text)); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%q asks for %+v, want %+v", tt.text, got, tt.want)
+			t.Errorf("%q refers to %+v, want %+v", tt.text, got, tt.want)
 		}
 	}
 }
 
-func FuzzAsksOf(f *testing.F) {
+func FuzzParseReferences(f *testing.F) {
 	for _, seed := range []string{"", "#include \"a.h\"", "#if __has_include(<a>)", "__has_include(\"", "#include \"\x00\n\"", "__has_embed ( \"x\"",
 		"#\\\ninclude /*", "asm(\".incbin \\\"a\\\"\")", "R\"x(.include \"", "'\\", "//", "/*.incbin"} {
 		f.Add([]byte(seed))
@@ -71,69 +69,8 @@ func FuzzAsksOf(f *testing.F) {
 	})
 }
 
-// failures are the words of real compilers.
-var failures = []struct {
-	words   string
-	blames  bool
-	missing []string
-	certain bool
-}{
-	{"src/a.cpp:3:9: error: expected primary-expression before ';' token\n", true, nil, true},
-	{"lang.hip(3): error: expected an expression\n  int x = ;\n\n1 error detected in the compilation of \"lang.hip\".\n", true, nil, true},
-	{"a.cpp:2:10: fatal error: nope/miss.h: No such file or directory\n    2 | #include \"nope/miss.h\"\ncompilation terminated.\n", true, []string{"nope/miss.h"}, true},
-	{"a.hip:2:10: fatal error: 'nope/miss.h' file not found\n", true, []string{"nope/miss.h"}, true},
-	{"k.cu(1): catastrophic error: cannot open source file \"x.h\"\n", false, []string{"x.h"}, true},
-	{"a.cpp:1:1: error: x\nld: cannot open linker script\n", true, nil, false},
-	{"ptxas error   : Entry function 'k' uses too much shared data (0x10000 bytes, 0xc000 max)\n", true, nil, true},
-	{"/usr/bin/ld: unit0.o: in function `f':\na.cpp:(.text+0x5): undefined reference to `g'\n", true, nil, true},
-	{"ld.lld: error: undefined symbol: g\n", true, nil, true},
-	{"g++: error: unrecognized command-line option '-fno-such'\n", true, nil, true},
-	{"a.cpp:1:1: error: x\ng++: fatal error: Killed signal terminated program cc1plus\n", false, nil, true},
-	{"a.cpp:9:1: fatal error: error writing to /x/cc.s: No space left on device\n", false, nil, true},
-	{"a.cpp:1:1: internal compiler error: Segmentation fault\n", false, nil, true},
-	{"a.cpp:1:10: fatal error: b.h: Permission denied\n", false, nil, true},
-	{"g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory\n", false, []string{" execvp"}, true},
-	{"clang++: error: unable to execute command: Killed\n", false, nil, true},
-	{"a.cpp:1:1: error: x\n    1 | void f() { puts(\"out of memory, No space left on device\"); }\n", true, nil, true},
-	{"something else\n", false, nil, true},
-}
-
-func TestBlame(t *testing.T) {
-	for _, tt := range failures {
-		if got := isInputError(outcome{output: []byte(tt.words), reason: "exit status 1"}); got != tt.blames {
-			t.Errorf("%q blames the inputs: %v, want %v", tt.words, got, tt.blames)
-		}
-		if isInputError(outcome{output: []byte(tt.words), reason: "it was killed by a signal (killed)"}) {
-			t.Errorf("%q, killed, blames the inputs", tt.words)
-		}
-		if !tt.blames {
-			continue
-		}
-		names, certain := missingHeaders([]byte(tt.words))
-		if !slices.Equal(names, tt.missing) || certain != tt.certain {
-			t.Errorf("%q misses %q, certain %v; want %q, %v", tt.words, names, certain, tt.missing, tt.certain)
-		}
-	}
-}
-
-func FuzzCompilerOutput(f *testing.F) {
-	for _, tt := range failures {
-		f.Add([]byte(tt.words))
-	}
-	f.Add([]byte(". a.h\n.. b.h\n... c d.h\nx: error: y\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		isInputError(outcome{output: text, reason: "exit status 1"})
-		missingHeaders(text)
-		for _, p := range depfile.ParseTrace(text) {
-			if p == "" || strings.Contains(p, "\n") {
-				t.Errorf("%q cannot be a file", p)
-			}
-		}
-	})
-}
-
-func TestFlagDirs(t *testing.T) {
-	quote, system, after := flagDirs([]string{"-O1", "-isystem", "a/", "-isystemb", "-iquote", "./c", "-idirafter", "/d", "-DX", "-isystem"})
+func TestFlagFolders(t *testing.T) {
+	quote, system, after := FlagFolders([]string{"-O1", "-isystem", "a/", "-isystemb", "-iquote", "./c", "-idirafter", "/d", "-DX", "-isystem"})
 	if !slices.Equal(quote, []string{"c"}) || !slices.Equal(system, []string{"a", "b"}) || !slices.Equal(after, []string{"/d"}) {
 		t.Errorf("got %q, %q, %q", quote, system, after)
 	}

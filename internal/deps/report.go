@@ -1,4 +1,4 @@
-package jit
+package deps
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxReport bounds the lists of files that compilers and linkers write.
+// maxReport bounds the lists of files that compilers write.
 const maxReport = 64 << 20 // bytes
 
-// readReport reads a list of files that a compiler or linker has written. A wrapper may
-// have put anything in its place, such as a named pipe.
-func readReport(path string) ([]byte, error) {
+// ReadReport reads a list of files that a compiler wrote. It refuses anything but a regular
+// file of limited size, such as a named pipe that a wrapper of the compiler made.
+func ReadReport(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package jit
+package deps
 
 import "bytes"
 
@@ -10,9 +10,9 @@ type embed struct {
 	certain bool   // the quotes are escaped, so that they are the directive's own
 }
 
-// embedsIn returns the files that assembler directives in a C++ or assembler
-// text read. Comments do not count: a unit with such a directive in a comment would
-// be compiled at each build.
+// embedsIn returns the files that assembler directives in a C++ or assembler text
+// read. It ignores comments: a unit with a directive in a comment would otherwise be
+// compiled at each build.
 func embedsIn(text []byte) []embed {
 	if len(assemblerDirectives(text)) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func embedsIn(text []byte) []embed {
 	return out
 }
 
-// assemblerDirectives returns where a text may have .incbin or .include.
+// assemblerDirectives returns the offsets in a text of possible .incbin and .include.
 func assemblerDirectives(text []byte) []int {
 	var out []int
 	for at := 0; ; at++ {
@@ -66,7 +66,7 @@ func isMember(before []byte) bool {
 	return !escape && (isWord(before[n-1]) || before[n-1] == ')' || before[n-1] == ']' || before[n-1] == '.')
 }
 
-// embedded reads what follows a directive.
+// embedded reads the argument of a directive.
 func embedded(after []byte) embed {
 	for {
 		after = bytes.TrimLeft(after, " \t")
@@ -91,8 +91,8 @@ func embedded(after []byte) embed {
 	return embed{name: string(name), certain: certain}
 }
 
-// withoutComments replaces comments by blanks. It knows string literals, raw
-// ones too, and characters, in which nothing is a comment.
+// withoutComments replaces comments by blanks. It recognizes string literals, raw
+// string literals and character literals, which contain no comments.
 func withoutComments(text []byte) []byte {
 	var out []byte
 	for at := 0; at < len(text); {
@@ -107,8 +107,8 @@ func withoutComments(text []byte) []byte {
 	return out
 }
 
-// tokenLength returns the length of the comment, literal or single byte at a
-// place of a text.
+// tokenLength returns the length of the comment, literal or single byte at an offset
+// of a text.
 func tokenLength(text []byte, at int) int {
 	rest := text[at:]
 	until := func(from int, end string) int {

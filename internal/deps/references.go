@@ -1,11 +1,11 @@
-package jit
+package deps
 
 import (
 	"bytes"
 	"slices"
 )
 
-// references is what the text of a file asks for.
+// references are the names that the text of a file refers to.
 type references struct {
 	probes          []probe
 	computedProbe   bool // __has_include or __has_embed of a name that a macro makes
@@ -13,16 +13,16 @@ type references struct {
 	embeds          []embed
 }
 
-// probe is a name that the text of a file asks for.
+// probe is a name that the text of a file looks up.
 type probe struct {
 	name   string
-	quoted bool // in quotes: looked for beside the file first
+	quoted bool // in quotes: looked up beside the file first
 	has    bool // whether the file exists matters, not only where
 	next   bool // a later folder of the search may count although an earlier one has the name
 }
 
-// parseReferences returns what the text of a C++ file asks for. It also finds names in
-// comments and in branches that are not taken.
+// parseReferences returns the references in the text of a C++ file. It also finds names
+// in comments and in branches that are not taken.
 func parseReferences(text []byte) references {
 	var a references
 	text = spliced(text)
@@ -34,7 +34,7 @@ func parseReferences(text []byte) references {
 	return a
 }
 
-// conditions adds what __has_include and __has_embed ask for.
+// conditions adds the names in __has_include and __has_embed.
 func (a *references) conditions(text []byte) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte("__has_"))
@@ -62,9 +62,8 @@ func (a *references) condition(before, after []byte, next bool) {
 	}
 }
 
-// directives adds the quoted names of directives that begin with the mark. Names
-// in angle brackets need no text: the folders before the one where such a file
-// was found are known.
+// directives adds the quoted names of directives that begin with the mark. The places
+// of names in angle brackets follow from the folder where the file was found.
 func (a *references) directives(text []byte, mark string) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte(mark))
@@ -88,8 +87,8 @@ func (a *references) directives(text []byte, mark string) {
 	}
 }
 
-// startsLine reports whether a directive may follow: nothing precedes it on its
-// line but blanks and the end of a comment.
+// startsLine reports whether a directive may follow: only blanks and the end of a
+// comment precede it on its line.
 func startsLine(before []byte) bool {
 	line := bytes.TrimRight(before[bytes.LastIndexByte(before, '\n')+1:], " \t\v\f")
 	return len(line) == 0 || bytes.HasSuffix(line, []byte("*/"))
@@ -132,7 +131,7 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// skipBlanks passes over blanks and comments.
+// skipBlanks skips blanks and comments.
 func skipBlanks(text []byte) []byte {
 	for {
 		text = bytes.TrimLeft(text, " \t\v\f")
@@ -143,8 +142,8 @@ func skipBlanks(text []byte) []byte {
 	}
 }
 
-// spliced joins lines that end in a backslash with the next one, as the
-// preprocessor does first of all.
+// spliced joins each line that ends in a backslash with the next one, as the
+// preprocessor does before anything else.
 func spliced(text []byte) []byte {
 	var out []byte
 	from := 0

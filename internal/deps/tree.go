@@ -1,4 +1,4 @@
-package jit
+package deps
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
-// Tree is the folder of sources that a configuration speaks of. Paths are
-// relative to it, with forward slashes.
+// Tree is the folder of sources of a configuration. Paths are relative to it, with
+// forward slashes.
 type Tree interface {
 	// Digest returns the SHA-256 of a file, in hex.
 	Digest(path string) (string, error)
@@ -31,7 +31,7 @@ type Tree interface {
 	Dir(ctx context.Context) (string, error)
 }
 
-// DirTree is a checkout: sources that people edit.
+// DirTree is a checkout, whose files may change.
 type DirTree struct {
 	dir  string
 	memo *filehash.Memo
@@ -69,23 +69,22 @@ func (t *DirTree) Names(dir string) map[string]bool {
 // Dir implements [Tree].
 func (t *DirTree) Dir(context.Context) (string, error) { return t.dir, nil }
 
-// EmbeddedTree is sources that came inside the program. They are laid out on
-// disk when a compiler first needs them.
+// EmbeddedTree is the sources inside the program. It writes them to disk when a
+// compiler first needs them.
 type EmbeddedTree struct {
 	files fs.FS
-	store *cache.Dir // in which the tree is laid out
+	store *cache.Dir // that holds the folder of the tree
 
 	mu     sync.Mutex
 	digest string   // of files; "" until it is first needed
-	held   *os.File // the folder; while it is open nobody cleans that away
+	held   *os.File // the folder; an open folder is not cleaned away
 
 	digests sync.Map // path -> SHA-256 of a file, in hex
 }
 
 var _ Tree = (*EmbeddedTree)(nil)
 
-// NewEmbeddedTree returns the tree in files, to be laid out in a folder of the
-// cache.
+// NewEmbeddedTree returns the tree in files, which it writes to a folder of the cache.
 func NewEmbeddedTree(files fs.FS, store *cache.Dir) *EmbeddedTree {
 	return &EmbeddedTree{files: files, store: store}
 }
@@ -117,9 +116,9 @@ func (t *EmbeddedTree) Names(dir string) map[string]bool {
 	return names
 }
 
-// Dir implements [Tree]. It looks at the tree each time: a compiler that reads
-// what somebody has edited there would not compile what the keys say. It fails
-// with [*cache.AccessError] where the tree cannot be written.
+// Dir implements [Tree]. It checks the files on disk each time: keys have the digests
+// of the embedded files, so that a compiler must not read edited ones. It fails with
+// [*cache.AccessError] where the tree cannot be written.
 func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,16 +142,16 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 
 var errIrregular = errors.New("it is no regular file")
 
-var errTaken = errors.New("it is changed or taken away again and again")
+var errTaken = errors.New("another process changes or removes it again and again")
 
-// treeNameSize is how many digits of its digest name a laid-out tree.
+// treeNameSize is the number of digits of the digest in the name of a tree on disk.
 const treeNameSize = 32
 
-// placeTries is how often a tree is laid out when other processes do the same
-// and are quicker.
+// placeTries is the number of attempts to write a tree while other processes write or
+// remove it.
 const placeTries = 5
 
-// hold keeps the folder from being cleaned away while the tree is in use.
+// hold locks the folder, so that it is not cleaned away while the tree is in use.
 func (t *EmbeddedTree) hold(dir string) bool {
 	if t.held != nil {
 		info, err := os.Lstat(dir)
@@ -166,8 +165,8 @@ func (t *EmbeddedTree) hold(dir string) bool {
 	return t.held != nil
 }
 
-// intact reports whether every file of the tree is in dir as it should be, and no
-// other, and nobody else can change them.
+// intact reports whether dir holds exactly the files of the tree, and no other user
+// can change them.
 func (t *EmbeddedTree) intact(dir string) bool {
 	if t.store.CheckTree(dir) != nil {
 		return false
@@ -176,8 +175,8 @@ func (t *EmbeddedTree) intact(dir string) bool {
 	return err == nil && got == t.digest
 }
 
-// layOut writes the tree to dir, whole or not at all. What is there already,
-// and is not whole, is moved off.
+// layOut writes the tree to dir, completely or not at all. It replaces a folder that
+// is not intact.
 func (t *EmbeddedTree) layOut(dir string) error {
 	below := t.store.SourcesPath()
 	if err := os.MkdirAll(below, 0o700); err != nil {
@@ -188,13 +187,13 @@ func (t *EmbeddedTree) layOut(dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	lock, err := os.Open(tmp) // tells the sweep that somebody is at work here
+	lock, err := os.Open(tmp) // an unlocked folder would be swept away
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return err // the sweep was quicker
+		return err // the sweep removes it
 	}
 	tree := filepath.Join(tmp, "tree")
 	if err := errors.Join(os.CopyFS(tree, t.files), cache.DropSharedWrite(tree)); err != nil {
@@ -216,8 +215,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// treeDigest hashes the names and contents of all files. It fails on anything that is
-// neither a file nor a folder: a read of a named pipe would not end.
+// treeDigest hashes the names and contents of all files. It fails on anything but files
+// and folders: to read a named pipe would block.
 func treeDigest(files fs.FS) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
@@ -250,4 +249,29 @@ func namesIn(dir string) map[string]bool {
 		names[n] = true
 	}
 	return names
+}
+
+// IsTreeName reports whether a folder of that name holds a complete tree. Trees that are
+// being written have other names.
+func IsTreeName(name string) bool {
+	_, err := hex.DecodeString(name)
+	return err == nil && len(name) == treeNameSize
+}
+
+// TreeFault returns the damage of the embedded tree that was written to dir, "" if there
+// is none.
+func TreeFault(dir, name string) string {
+	if !isFolder(dir) {
+		return "it is no folder"
+	}
+	digest, err := treeDigest(os.DirFS(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "" // removed meanwhile
+	case err != nil:
+		return err.Error()
+	case digest[:treeNameSize] != name:
+		return "its files have the digest " + digest[:treeNameSize]
+	}
+	return ""
 }

@@ -1,0 +1,57 @@
+package deps
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Instant is a time on two clocks: the clock with which the kernel stamps files (its
+// last tick, some milliseconds behind the wall clock), and a clock that cannot be set.
+type Instant struct {
+	Stamp  time.Time
+	steady time.Duration
+}
+
+// Now reads both clocks within one tick, so that their difference changes only when
+// the time is set.
+func Now() Instant {
+	for range 100 {
+		before := steady()
+		i := Instant{stamp(), steady()}
+		if i.steady == before {
+			return i
+		}
+	}
+	return Instant{stamp(), steady()}
+}
+
+func stamp() time.Time { return time.Unix(0, coarse(unix.CLOCK_REALTIME_COARSE)) }
+
+func steady() time.Duration { return time.Duration(coarse(unix.CLOCK_MONOTONIC_COARSE)) }
+
+// coarse reads a clock in nanoseconds. Every Linux has the coarse clocks.
+func coarse(clock int32) int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(clock, &ts)
+	return ts.Nano()
+}
+
+// setBackSince reports whether the clock that stamps files was set back since an
+// earlier instant. A file that was written in between may look older than it is.
+func (i Instant) setBackSince(before Instant) bool {
+	return i.Stamp.Sub(before.Stamp) < i.steady-before.steady
+}
+
+// NextTick waits until the kernel stamps files with a new time and returns that time.
+// Files that were written before have an earlier one.
+func NextTick(clock func() Instant) Instant {
+	before := clock()
+	for range 100 {
+		time.Sleep(time.Millisecond)
+		if now := clock(); now.Stamp.After(before.Stamp) {
+			return now
+		}
+	}
+	return clock() // the clock stands still or was set back
+}

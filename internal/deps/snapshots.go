@@ -1,0 +1,136 @@
+package deps
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/cache"
+)
+
+// snapshot is the state of a file at one time.
+type snapshot struct {
+	digest string
+	stamp  string // changes with each write, even with one that restores the content
+}
+
+// Snapshots are the states of files before a compiler started, by path. A path in the source tree is relative.
+type Snapshots struct {
+	view  *View
+	root  string // folder of the source tree on disk, as the compiler reads it
+	files map[string]snapshot
+}
+
+func NewSnapshots(w *View, root string) *Snapshots {
+	return &Snapshots{view: w, root: root, files: map[string]snapshot{}}
+}
+
+// hostPath returns the path of a file on disk.
+func (s *Snapshots) hostPath(p string) string {
+	if path.IsAbs(p) {
+		return s.view.tc.Resolve(p)
+	}
+	return filepath.Join(s.root, filepath.FromSlash(p))
+}
+
+// Add adds the present state of a file. It ignores a file that cannot be read.
+func (s *Snapshots) Add(p string) {
+	if now, err := s.read(p); err == nil {
+		s.files[p] = now
+	}
+}
+
+// read reads the stamp first: a file that changes between stamp and digest has another stamp the next time.
+func (s *Snapshots) read(p string) (snapshot, error) {
+	stamp, _, err := s.view.memo.Stamp(s.hostPath(p))
+	if err != nil {
+		return snapshot{}, err
+	}
+	digest, err := s.view.memo.Digest(s.hostPath(p))
+	return snapshot{digest, stamp}, err
+}
+
+// AddSet adds the files of a dependency set.
+func (s *Snapshots) AddSet(store *cache.Dir, v Set) {
+	for _, digest := range []string{v.Tree, v.System} {
+		if l, err := Load(store, digest); err == nil {
+			for _, f := range l.Files {
+				s.Add(f.Path)
+			}
+		}
+	}
+}
+
+// Bounds of the files that are read in folders before a compile, so that data in a checkout does not delay it.
+const (
+	maxSnapshots    = 1000
+	maxSnapshotSize = 1 << 20 // bytes
+)
+
+// AddFolder adds the files in and below a folder of the source tree, up to the bounds.
+func (s *Snapshots) AddFolder(dir string) {
+	_ = filepath.WalkDir(s.hostPath(dir), func(p string, e os.DirEntry, err error) error {
+		switch {
+		case err != nil || e.IsDir():
+			return nil
+		case len(s.files) >= maxSnapshots:
+			return filepath.SkipAll
+		}
+		rel, err := filepath.Rel(s.root, p)
+		info, gone := e.Info()
+		if err == nil && gone == nil && info.Mode().IsRegular() && info.Size() <= maxSnapshotSize {
+			s.Add(filepath.ToSlash(rel))
+		}
+		return nil
+	})
+}
+
+// TreeDigests returns the digests of the files in the source tree.
+func (s *Snapshots) TreeDigests() map[string]string {
+	digests := map[string]string{}
+	for p, f := range s.files {
+		if !path.IsAbs(p) {
+			digests[p] = f.digest
+		}
+	}
+	return digests
+}
+
+// Baseline is the state of the files when a compiler starts.
+type Baseline struct {
+	Started   Instant
+	Snapshots *Snapshots
+}
+
+// ChangedFile returns a file that may have been written since the baseline, so that it is unknown which text the compiler
+// read, "" if there is none. A file with a snapshot must be in the same state. Equal text is not enough: the compiler may
+// have read another one in between. For all other files the times decide, unless the clock was set back meanwhile.
+// ChangedFile updates the snapshots for a second try.
+func (before Baseline) ChangedFile(ended Instant, read []string) (changed string) {
+	s, setBack := before.Snapshots, ended.setBackSince(before.Started)
+	for _, p := range read {
+		was, known := s.files[p]
+		if !known && !setBack && !s.touched(p, before.Started.Stamp) {
+			continue
+		}
+		now, err := s.read(p)
+		if want, listed := s.view.Digest(p); err != nil || listed != nil || now != was || now.digest != want {
+			changed = p
+		}
+		s.files[p] = now
+	}
+	return changed
+}
+
+// touched reports whether a file was written or moved to its place after a time. The change time counts too, because moving
+// or unpacking a file sets an earlier modification time.
+func (s *Snapshots) touched(p string, since time.Time) bool {
+	info, err := os.Stat(s.hostPath(p))
+	if err != nil || !info.ModTime().Before(since) {
+		return true
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && !time.Unix(st.Ctim.Unix()).Before(since)
+}

@@ -1,0 +1,157 @@
+package jit
+
+import (
+	"context"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/toolchain"
+)
+
+// action is the common part of a compile and a link: a key, a lookup, a lock, a
+// run, and the memory of a failure.
+type action struct {
+	m              *Manager
+	view           *deps.View
+	tc             *toolchain.Toolchain
+	req            Request
+	timeout        time.Duration
+	ticket         ticket
+	log            *zerolog.Logger
+	held           *heldObjects
+	trustToolchain bool               // there is no compiler: files outside of the source tree are not checked
+	recorded       func() cache.Lines // of the same action in the last build, nil if there was none
+
+	lines cache.Lines
+	key   cache.Key // of the lines
+}
+
+// runner is an action with the result R.
+type runner[R any] interface {
+	common() *action
+	describe() string                     // "compile src/a.cpp for gfx942", for builders that wait
+	missed() Step                         // the event of a miss
+	lookup() (R, Miss)                    // in the cache
+	inputsHold(deps.Set) bool             // whether an action that read that set would read the same now
+	run(context.Context, Miss) (R, error) // the compiler or linker, and publish the result
+	observe(Event)
+}
+
+// obtain returns the result of an action: from the cache or, if that has none, by
+// running it. One process at a time runs an action. force asks for a run, once for
+// each key under [Options.Force].
+func obtain[R any](ctx context.Context, r runner[R], force bool) (res R, err error) {
+	a, miss := r.common(), Miss{Cause: CauseForced}
+	if force = force && a.m.claimForced(a.key); force {
+		defer func() {
+			if err != nil {
+				a.m.unclaimForced(a.key)
+			}
+		}()
+	} else {
+		if res, miss = r.lookup(); miss.IsHit() {
+			return res, nil
+		}
+		if f := a.lastFailure(); wouldRepeat(r, f) {
+			return res, f.cachedError()
+		}
+	}
+	r.observe(Event{Step: r.missed(), Miss: miss})
+	before := a.lastFailure()
+	permit, err := a.m.acquire(ctx, a.ticket, cache.LockRequest{Key: a.key, What: r.describe(), Timeout: a.m.lockTimeout(a.timeout)}, r.observe)
+	if err != nil {
+		return res, err
+	}
+	defer permit.release()
+	if !force { // another process may have run the action meanwhile
+		if res, again := r.lookup(); again.IsHit() {
+			return res, nil
+		}
+		if failed := failureWhileWaiting(r, before); failed != nil {
+			return res, failed
+		}
+	}
+	if err := permit.acquireSlot(ctx); err != nil {
+		return res, err
+	}
+	return r.run(ctx, miss)
+}
+
+func (a *action) common() *action { return a }
+
+// observe reports an event of this action.
+func (a *action) observe(e Event) {
+	e.Module, e.Target, e.Part = a.req.Module, a.req.Target.String(), a.req.Part.String()
+	e.Reason = reasonOf(e)
+	logEvent(a.log, e)
+	a.m.opts.Observer.Observe(e)
+}
+
+// newMiss returns the miss of a key that the cache does not have: the first line
+// that differs from the last build's. never is the text of an action without one.
+func (a *action) newMiss(err error, never string) Miss {
+	last := a.recorded()
+	if last == nil {
+		if miss, outdated := outdatedMiss(a.m.opts.Cache, buildRecordKey(a.req)); outdated {
+			return miss
+		}
+		return Miss{Cause: CauseNew, Text: never}
+	}
+	for _, l := range a.lines {
+		if before, ok := last.Get(l.Label); !ok || before != l.Value {
+			return lineMiss(l.Label)
+		}
+	}
+	return lostMiss("not in the cache", err)
+}
+
+// fail makes the error of a failed run, writes the log, and stores the failure for
+// builders that wait for the action or ask for it again.
+func (a *action) fail(f failureRecord, c command, out outcome) error {
+	f.Error.Module, f.Error.Target, f.Error.Dir = a.req.Module, a.req.Target.String(), c.dir
+	f.Error.Reason, f.Error.Output = out.reason, string(out.output)
+	f.Error.Log = writeLog(a.m.opts.Cache, a.key, &f.Error)
+	if out.late {
+		f.Limit = c.timeout
+	}
+	storeFailure(a.m.opts.Cache, a.key, f)
+	return &f.Error
+}
+
+func (a *action) lastFailure() *failureRecord { return loadFailure(a.m.opts.Cache, a.key) }
+
+// applies reports whether this action would fail as the recorded one did in another
+// process: it allows no more time, and the files are unchanged.
+func (a *action) applies(f *failureRecord) bool {
+	if f.Limit > 0 && a.timeout > f.Limit {
+		return false
+	}
+	for p, digest := range f.Seen {
+		if now, err := a.view.Digest(p); err != nil || now != digest {
+			return false
+		}
+	}
+	return true
+}
+
+// wouldRepeat reports whether a run now would read exactly what the failed one read.
+func wouldRepeat[R any](r runner[R], f *failureRecord) bool {
+	return f != nil && f.Inputs != nil && r.inputsHold(*f.Inputs)
+}
+
+// failureWhileWaiting returns the failure of another process that held the lock, or a
+// failure that a run now would repeat.
+func failureWhileWaiting[R any](r runner[R], before *failureRecord) *CompileError {
+	a := r.common()
+	f := a.lastFailure()
+	switch {
+	case f.isNewerThan(before) && a.applies(f):
+		return &f.Error
+	case wouldRepeat(r, f):
+		return f.cachedError()
+	}
+	return nil
+}

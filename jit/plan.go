@@ -1,0 +1,206 @@
+package jit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
+)
+
+// plan is the actions that a request needs.
+type plan struct {
+	units []*unit
+	link  *link
+}
+
+// plan resolves a request with the toolchain of its target.
+func (s *session) plan(ctx context.Context, r Request) (*plan, error) {
+	mod, err := s.m.opts.Config.Module(r.Module)
+	if err != nil {
+		return nil, err
+	}
+	if !mod.Supports(r.Target) {
+		_, err := mod.ResolvePart(r.Target, "", r.Part) // the error lists the supported targets
+		return nil, err
+	}
+	tc, err := s.m.toolchain(ctx, r.Target)
+	if err != nil {
+		return nil, err
+	}
+	return s.planWith(ctx, r, mod, tc)
+}
+
+// planWith resolves a request with a given toolchain.
+func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain) (*plan, error) {
+	resolved, err := mod.ResolvePart(r.Target, tc.Version, r.Part)
+	if err != nil {
+		return nil, err
+	}
+	record := sync.OnceValue(func() buildRecord { return s.m.loadBuildRecord(r) })
+	common := action{
+		m: s.m, view: s.view(tc), tc: tc, req: r, timeout: s.m.timeout(mod), log: zerolog.Ctx(ctx),
+		held: &heldObjects{store: s.m.opts.Cache},
+	}
+	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags}}
+	p.link.ticket = ticket{linkRank, func() {}}
+	p.link.recorded = func() cache.Lines { return record().Link }
+	for i, source := range resolved.Units {
+		p.link.sources = append(p.link.sources, source.Source)
+		for _, pass := range tc.Passes(source.Flags) {
+			u := &unit{action: common, include: resolved.Include, source: source, pass: pass}
+			u.ticket.rank = rank(i, len(resolved.Units), pass)
+			u.recorded = func() cache.Lines { return record().Units[u.name()] }
+			p.units = append(p.units, u)
+		}
+	}
+	return p, nil
+}
+
+// rank returns the queue position of a pass of the i-th of n units. The configuration
+// lists the most expensive units first. Host passes are short, so that they come after
+// all device passes, the last unit's first: a unit with few kernels holds an operator's
+// entry and its checks.
+func rank(i, n int, pass toolchain.Pass) int {
+	if pass == toolchain.Host {
+		return 2*n - 1 - i
+	}
+	return i
+}
+
+// timeout returns the time limit of a compiler run: the caller's, else the module's,
+// else the default.
+func (m *Manager) timeout(mod *opconfig.Module) time.Duration {
+	switch {
+	case m.opts.Timeout > 0:
+		return m.opts.Timeout
+	case mod.Timeout > 0:
+		return mod.Timeout
+	}
+	return DefaultTimeout
+}
+
+// found is what the cache has of a plan.
+type found struct {
+	units    []UnitResult
+	misses   []Miss // of the units
+	artifact cache.Artifact
+	link     Miss
+}
+
+// lookup looks up all actions of a plan and runs none. It stops at the first miss
+// unless all is set.
+func (p *plan) lookup(all bool) (f found, err error) {
+	for _, u := range p.units {
+		if err := u.identify(); err != nil {
+			return f, err
+		}
+		res, miss := u.lookup()
+		res.Source, res.Values, res.Pass = u.source.Source, u.source.Values, u.pass
+		f.units, f.misses = append(f.units, res), append(f.misses, miss)
+		if !miss.IsHit() {
+			f.link = p.link.pendingMiss()
+			if !all {
+				return f, nil
+			}
+		}
+	}
+	p.link.identify(f.units)
+	if f.link.IsHit() {
+		f.artifact, f.link = p.link.lookup()
+	}
+	return f, nil
+}
+
+// miss describes the first miss, "" if there is none.
+func (f found) miss() string {
+	for i, m := range f.misses {
+		if !m.IsHit() {
+			return unitName(f.units[i].Source, f.units[i].Pass) + ": " + m.String()
+		}
+	}
+	if !f.link.IsHit() {
+		return "link: " + f.link.String()
+	}
+	return ""
+}
+
+// take fills a result with what the cache has, which must be everything.
+func (p *plan) take(res *Result, f found) {
+	res.Units, res.Artifact = f.units, f.artifact
+	res.record = newBuildRecord(res, p.link)
+	p.link.observe(Event{Step: LinkHit, Status: Hit})
+}
+
+// build builds the units, then links them. It repeats this if an object was cleaned
+// away between its unit and the link.
+func (p *plan) build(ctx context.Context, res *Result) error {
+	l := p.link
+	defer l.held.close()
+	for range maxLost {
+		if err := p.buildUnits(ctx, res); err != nil {
+			return err
+		}
+		l.identify(res.Units)
+		compiled := compiledAny(res.Units)
+		var err error
+		res.Artifact, err = obtain(ctx, l, compiled)
+		if res.linked, res.linkMiss = l.ran, l.miss; compiled || l.ran {
+			res.Status = Compiled
+		}
+		if err == nil && !l.ran {
+			l.observe(Event{Step: LinkHit, Status: Hit})
+		}
+		var miss *cache.MissError
+		if !errors.As(err, &miss) {
+			return err
+		}
+		l.held.holdAll(res.Units)
+		res.Err = err
+	}
+	return &cache.AccessError{Path: l.m.opts.Cache.Path(), Op: "read back from", Err: res.Err}
+}
+
+// buildUnits builds all units. Units that an earlier round compiled stay reported as
+// compiled.
+func (p *plan) buildUnits(ctx context.Context, res *Result) error {
+	before := res.Units
+	res.Units = make([]UnitResult, len(p.units))
+	group, ctx := errgroup.WithContext(ctx)
+	enqueued := p.link.m.slots.Reserve(len(p.units))
+	for i, u := range p.units {
+		u.ticket.enqueued = sync.OnceFunc(enqueued)
+		group.Go(func() error {
+			defer u.ticket.enqueued() // a hit needs no slot
+			start := time.Now()
+			err := u.identify()
+			if err == nil {
+				res.Units[i], err = obtain(ctx, u, true)
+			}
+			u.finish(&res.Units[i], since(start), err)
+			return err
+		})
+	}
+	err := group.Wait()
+	for i := range before {
+		if before[i].Status == Compiled {
+			res.Units[i].Status, res.Units[i].Miss, res.Units[i].Reason = Compiled, before[i].Miss, before[i].Reason
+		}
+	}
+	return err
+}
+
+func compiledAny(units []UnitResult) bool {
+	for _, u := range units {
+		if u.Status == Compiled {
+			return true
+		}
+	}
+	return false
+}
