@@ -78,7 +78,7 @@ func TestCompilersThatFail(t *testing.T) {
 func TestCompilerThatHangs(t *testing.T) {
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("sleep 600 & echo $! > " + pidFile + "; wait")
+	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
 	start := time.Now()
 	err := b.buildErr(func(o *jit.Options) { o.Timeout = 300 * time.Millisecond; o.Jobs = 1 })
 	var ce *jit.CompileError
@@ -113,7 +113,7 @@ func wantGone(t *testing.T, pidFile string) {
 func TestCancelEndsCompilersAndLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("sleep 600 & echo $! > " + pidFile + "; wait")
+	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := errors.New("stop")
 	go func() {
