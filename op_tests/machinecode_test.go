@@ -66,6 +66,12 @@ var limits = []limit{
 		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
 	}},
 	// In float16 and float32 a thread's values take more registers than in bfloat16.
+	// The launch plans count on these waves (amd_waves in bwd/plan.h).
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, "at least 8 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 8 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, 1, `, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<float, (3, 4|4, 4, false|8, 2), `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 3, 4, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 4, 4, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
 	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 2, 4, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
 	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
 	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 4, false, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
