@@ -17,7 +17,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// damagedCache is a cache of two modules, a failed build and a laid-out source tree.
+// damagedCache is a cache of two modules, a failed build and an extracted source tree.
 type damagedCache struct {
 	*bench
 	reqs  []jit.Request
