@@ -10,9 +10,9 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// TestLastBuild: what the last build was made from is stored anew when it was made from
-// something else, and when the record is gone, though other builds were seen before.
-func TestLastBuild(t *testing.T) {
+// TestBuildRecordIsRewritten checks that a build writes the build record when its inputs
+// differ from those of the last build, and when the record is missing.
+func TestBuildRecordIsRewritten(t *testing.T) {
 	b := newBench(t)
 	memo := filehash.Open("")
 	build := func() {
@@ -29,7 +29,7 @@ func TestLastBuild(t *testing.T) {
 		edit("9")
 		changes := b.explain().Units[0].Changes
 		if len(changes) == 0 {
-			t.Fatal("an edit changes nothing")
+			t.Fatal("the edit did not change the library")
 		}
 		return changes[0].Before
 	}
@@ -39,7 +39,7 @@ func TestLastBuild(t *testing.T) {
 	build()
 	second := before()
 	if second == first {
-		t.Error("the second build left the first one's record")
+		t.Error("the second build did not replace the record of the first build")
 	}
 	edit("1")
 	build()
@@ -54,6 +54,6 @@ func TestLastBuild(t *testing.T) {
 	}
 	build()
 	if again := before(); again != second {
-		t.Errorf("after its record was lost the last build is %q, want %q", again, second)
+		t.Errorf("after the record was removed, a build recorded %q, want %q", again, second)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// churnTime is how long processes build and clean against each other.
+// churnTime is how long the processes build and clean concurrently.
 var churnTime = flag.Duration("churn", 2*time.Second, "how long processes build and clean against each other")
 
-// TestCleanersAgainstBuilders has processes build three versions of a module
-// and use them, while others clean, trim and verify the same cache.
-func TestCleanersAgainstBuilders(t *testing.T) {
+// TestConcurrentCleansAndBuilds starts processes that build three versions of a module
+// and use it, and processes that clean, trim and verify the same cache.
+func TestConcurrentCleansAndBuilds(t *testing.T) {
 	b := newBench(t)
 	dir := filepath.Dir(b.root)
 	for i := range 3 {
@@ -47,7 +47,7 @@ func TestCleanersAgainstBuilders(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	b.noLitter()
+	b.noStaging()
 	store, err := cache.Open(b.cacheDir, cache.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestCleanersAgainstBuilders(t *testing.T) {
 	}
 }
 
-// churn is one process of the test.
+// churn runs one process of the test.
 func churn(how string) int {
 	what, rest, _ := strings.Cut(how, ":")
 	length, dir, _ := strings.Cut(rest, ":")
@@ -95,7 +95,7 @@ func churnBuild(dir string, n int) error {
 	if err != nil {
 		return err
 	}
-	for { // until it is had, as the registry does
+	for { // until the artifact is locked for use, as in the registry
 		res, err := m.Build(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func churnBuild(dir string, n int) error {
 		}
 		for range 3 {
 			if _, err := m.Cache().Artifact(res[0].Artifact.ID); err != nil {
-				return fmt.Errorf("in use, and gone: %w", err)
+				return fmt.Errorf("the artifact is in use, but its file is missing: %w", err)
 			}
 			time.Sleep(2 * time.Millisecond)
 		}

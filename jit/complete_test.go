@@ -31,9 +31,9 @@ truncate -s %[3]s "$out"
 	}
 }
 
-// TestOutputCutShort: what a compiler or linker leaves without its end is not published,
-// not remembered as the fault of the sources, and made again when there is room.
-func TestOutputCutShort(t *testing.T) {
+// TestTruncatedOutput checks that a truncated object or library is not published or recorded
+// as a failure of the sources, and that the next build makes it again.
+func TestTruncatedOutput(t *testing.T) {
 	for _, library := range []bool{true, false} {
 		for _, size := range []string{"-1", "-64", "63", "64", "1000", "/512", "1"} {
 			t.Run(fmt.Sprint("library ", library, ", size ", size), func(t *testing.T) {
@@ -43,19 +43,19 @@ func TestOutputCutShort(t *testing.T) {
 				for range 2 {
 					var failed *jit.CompileError
 					if err := b.buildErr(); !errors.As(err, &failed) || !strings.Contains(failed.Reason, "is damaged: ") || !failed.Remembered.IsZero() || (failed.Source == "") != library {
-						t.Fatalf("error is %v, want a CompileError that says what is damaged", err)
+						t.Fatalf("error is %v, want a CompileError that names the damage", err)
 					}
 				}
 				patterns := []string{"v2/artifact/*", "v2/record/linked/*/*", "v2/record/object/*/*", "v2/blob/*/*"}
 				if library {
-					patterns = patterns[:2] // its objects are good
+					patterns = patterns[:2] // its objects are complete
 				}
 				for _, pattern := range patterns {
 					if found, _ := filepath.Glob(filepath.Join(b.cacheDir, pattern)); len(found) > 0 {
-						t.Errorf("published: %v", found)
+						t.Errorf("the cache contains %v", found)
 					}
 				}
-				b.noLitter()
+				b.noStaging()
 				b.compiler("")
 				b.wantValue("with a good compiler", 3)
 			})
@@ -63,19 +63,19 @@ func TestOutputCutShort(t *testing.T) {
 	}
 }
 
-// TestFullDiskUnderALinkerThatDoesNotSay: the error is the disk's.
-func TestFullDiskUnderALinkerThatDoesNotSay(t *testing.T) {
+// TestLinkerIgnoresFullDisk checks that the error names the full disk although the linker succeeds.
+func TestLinkerIgnoresFullDisk(t *testing.T) {
 	b := oneUnitBench(t)
 	b.mounted("mode=0700,size=4m")
 	b.cutting(true, "-1 \"$out\"; dd if=/dev/zero of=ballast bs=64k 2>/dev/null; : ")
 	err := b.buildErr()
 	if !strings.Contains(err.Error(), "is damaged: ") || !strings.Contains(err.Error(), "the filesystem of the cache is full: no space left on device") || !strings.Contains(err.Error(), "aiterctl clean-cache") {
-		t.Errorf("error is %v, want one that says that the disk is full and what to do", err)
+		t.Errorf("error is %v, want one that names the full disk and a remedy", err)
 	}
 }
 
-// made runs a compiler in a folder of its own and returns its output file.
-func made(t *testing.T, compiler string, args ...string) string {
+// compile runs a compiler in a new folder and returns its output file.
+func compile(t *testing.T, compiler string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	source := "int value(int);\nint table[5000] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int x) { return x + 1; }\n"
@@ -90,11 +90,11 @@ func made(t *testing.T, compiler string, args ...string) string {
 	return filepath.Join(dir, "out")
 }
 
-// everyCut cuts a file to every length below its own, and wants each noticed.
-func everyCut(t *testing.T, path string, check func(string) string) {
+// checkTruncations truncates a file to each shorter length and checks that each truncation is detected.
+func checkTruncations(t *testing.T, path string, check func(string) string) {
 	t.Helper()
 	if why := check(path); why != "" {
-		t.Fatalf("the whole file: %s", why)
+		t.Fatalf("the complete file: %s", why)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -105,36 +105,36 @@ func everyCut(t *testing.T, path string, check func(string) string) {
 			t.Fatal(err)
 		}
 		if check(path) == "" {
-			t.Fatalf("%d of %d bytes pass for the whole file", size, info.Size())
+			t.Fatalf("%d of %d bytes pass for the complete file", size, info.Size())
 		}
 	}
 }
 
-func TestEveryCutIsNoticed(t *testing.T) {
+func TestTruncationsAreDetected(t *testing.T) {
 	object := func(path string) string { return jit.CheckObject(path, false) }
-	t.Run("library", func(t *testing.T) { everyCut(t, made(t, "g++", "-shared", "-fPIC"), jit.CheckLibrary) })
-	t.Run("stripped library", func(t *testing.T) { everyCut(t, made(t, "g++", "-shared", "-fPIC", "-s"), jit.CheckLibrary) })
-	t.Run("object", func(t *testing.T) { everyCut(t, made(t, "g++", "-c", "-fPIC", "-g"), object) })
-	t.Run("object for -flto", func(t *testing.T) { everyCut(t, made(t, "g++", "-c", "-flto"), object) })
+	t.Run("library", func(t *testing.T) { checkTruncations(t, compile(t, "g++", "-shared", "-fPIC"), jit.CheckLibrary) })
+	t.Run("stripped library", func(t *testing.T) { checkTruncations(t, compile(t, "g++", "-shared", "-fPIC", "-s"), jit.CheckLibrary) })
+	t.Run("object", func(t *testing.T) { checkTruncations(t, compile(t, "g++", "-c", "-fPIC", "-g"), object) })
+	t.Run("object for -flto", func(t *testing.T) { checkTruncations(t, compile(t, "g++", "-c", "-flto"), object) })
 }
 
-func TestEveryCutOfClangsOutputIsNoticed(t *testing.T) {
+func TestTruncationsOfClangOutputAreDetected(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	object := func(path string) string { return jit.CheckObject(path, false) }
 	device := func(path string) string { return jit.CheckObject(path, true) }
-	t.Run("bitcode", func(t *testing.T) { everyCut(t, made(t, hipcc, "-x", "c++", "-c", "-flto"), object) })
+	t.Run("bitcode", func(t *testing.T) { checkTruncations(t, compile(t, hipcc, "-x", "c++", "-c", "-flto"), object) })
 	t.Run("library", func(t *testing.T) {
-		everyCut(t, made(t, hipcc, "-x", "c++", "-shared", "-fPIC", "-O1"), jit.CheckLibrary)
+		checkTruncations(t, compile(t, hipcc, "-x", "c++", "-shared", "-fPIC", "-O1"), jit.CheckLibrary)
 	})
 	t.Run("host object", func(t *testing.T) {
-		everyCut(t, made(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-host-only", "--offload-arch=gfx90a"), object)
+		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-host-only", "--offload-arch=gfx90a"), object)
 	})
 	t.Run("code object", func(t *testing.T) {
-		everyCut(t, made(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-device-only", "--no-gpu-bundle-output", "--offload-arch=gfx90a"), device)
+		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-device-only", "--no-gpu-bundle-output", "--offload-arch=gfx90a"), device)
 	})
 }
 
-// withoutSections takes the section table from a library, as some linkers can.
+// withoutSections removes the section table of a library. Some linkers write none.
 func withoutSections(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -149,9 +149,9 @@ func withoutSections(t *testing.T, path string) {
 	}
 }
 
-// TestLibraryWithoutSections: its segments are looked at.
+// TestLibraryWithoutSections checks that truncations are detected by the segments.
 func TestLibraryWithoutSections(t *testing.T) {
-	path := made(t, "g++", "-shared", "-fPIC", "-s")
+	path := compile(t, "g++", "-shared", "-fPIC", "-s")
 	withoutSections(t, path)
 	if why := jit.CheckLibrary(path); why != "" {
 		t.Fatal(why)
@@ -160,21 +160,21 @@ func TestLibraryWithoutSections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// table is in .data, the last of what is loaded, and begins with 1.
+	// table starts with 1. It is in .data, the last loaded section.
 	end := strings.LastIndex(string(data), "\x01\x00\x00\x00") + 4*5000
 	for _, size := range []int{end - 1, end / 2, 4096, 1000} {
 		if err := os.WriteFile(path, data[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if jit.CheckLibrary(path) == "" {
-			t.Errorf("%d of %d bytes pass for the whole file", size, len(data))
+			t.Errorf("%d of %d bytes pass for the complete file", size, len(data))
 		}
 	}
 }
 
-// TestWhatIsNoLibrary: an executable, an object, a script, and a library for another
-// machine than its objects are published by no link.
-func TestWhatIsNoLibrary(t *testing.T) {
+// TestLinkOutputThatIsNoLibrary checks that no link publishes an executable, an object, a script
+// or a library for another machine.
+func TestLinkOutputThatIsNoLibrary(t *testing.T) {
 	for name, makes := range map[string]string{
 		"an object":   `echo 'int x;' | %s -x c++ -c - -o "$2"`,
 		"a script":    `echo 'INPUT(libm.so)' > "$2"; : %s`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,15 +17,16 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// damagedCache is a cache of two modules, a failed build and a laid-out source tree.
+// damagedCache is a cache of two modules, a failed build and an extracted source tree.
 type damagedCache struct {
 	*bench
 	reqs  []jit.Request
 	want  []string // digests of the libraries
-	whole string   // a copy of the cache
-	// places are what damage is done to, by what it is: paths in the cache folder.
+	whole string   // path of a copy of the cache
+	// places are the paths in the cache folder that the tests damage, by the kind of file.
 	places map[string]string
 	tree   *deps.EmbeddedTree
+	random *rand.Rand
 }
 
 func newDamagedCache(t *testing.T) *damagedCache {
@@ -33,7 +35,7 @@ func newDamagedCache(t *testing.T) *damagedCache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a failed build leaves a record and a log
+	for range 2 { // a failed build writes a record and a log
 		b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n")
 		b.write("src/twin.cpp", "int x = ;\n")
 		if _, err := b.libraries(reqs); err == nil {
@@ -45,7 +47,7 @@ func newDamagedCache(t *testing.T) *damagedCache {
 	if _, err := b.libraries(reqs); err != nil {
 		t.Fatal(err)
 	}
-	d := &damagedCache{bench: b, reqs: reqs, want: want}
+	d := &damagedCache{bench: b, reqs: reqs, want: want, random: newRandom(t)}
 	if err := os.WriteFile(b.cacheDir+"/v2/trimmed", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +55,12 @@ func newDamagedCache(t *testing.T) *damagedCache {
 	if _, err := d.tree.Dir(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	d.whole = b.keep()
+	d.whole = b.copyCache()
 	d.findPlaces()
 	return d
 }
 
-// findPlaces notes one path of each sort.
+// findPlaces stores one path of each kind.
 func (d *damagedCache) findPlaces() {
 	d.t.Helper()
 	d.places = map[string]string{}
@@ -78,7 +80,7 @@ func (d *damagedCache) findPlaces() {
 	}
 }
 
-// verdict is what Verify has to say of damage to a place.
+// verdict is the expected report of Verify about a damaged path.
 type verdict int
 
 const (
@@ -87,7 +89,7 @@ const (
 	nothing
 )
 
-// expect is the path that has to be reported, and as what.
+// expected returns the path that Verify has to report, and the kind of report.
 func (d *damagedCache) expected(place, what string) (string, verdict) {
 	path := d.places[place]
 	switch {
@@ -104,8 +106,8 @@ func (d *damagedCache) expected(place, what string) (string, verdict) {
 	return path, fault
 }
 
-// gone is the path that has to be reported when the place is removed, and as what.
-func (d *damagedCache) gone(place string) (string, verdict) {
+// afterRemoval is like expected for a path that was removed.
+func (d *damagedCache) afterRemoval(place string) (string, verdict) {
 	switch place {
 	case "manifest", "deplist", "object", "linked", "last", "compiler", "blob":
 		return d.places[place], missing
@@ -117,7 +119,7 @@ func (d *damagedCache) gone(place string) (string, verdict) {
 	return "", nothing
 }
 
-// check verifies the damaged cache, and then builds with it.
+// check verifies the damaged cache and then builds with it.
 func (d *damagedCache) check(what, path string, want verdict) {
 	d.t.Helper()
 	rep := within(d.t, what+": verify", func() (r report, err error) {
@@ -136,18 +138,18 @@ func (d *damagedCache) check(what, path string, want verdict) {
 	if reported := slices.Contains(rep.missing, path); want != fault && reported != (want == missing) {
 		d.t.Errorf("%s: missing %q, want %q", what, rep.missing, path)
 	}
-	if want == nothing || !*everyPart && rand.IntN(3) > 0 { // builds take long: a sample of them
+	if want == nothing || !*everyPart && d.random.IntN(3) > 0 { // builds are slow: a sample suffices
 		return
 	}
-	d.builds(what + ", put aside")
+	d.checkBuild(what + ", quarantined")
 	if rep, err := jit.Verify(openStore(d.t, d.cacheDir)); err != nil || len(rep.Faults) > 0 {
-		d.t.Errorf("%s, mended: %v, %v", what, rep.Faults, err)
+		d.t.Errorf("%s, after a build: %v, %v", what, rep.Faults, err)
 	}
 }
 
 type report struct{ faults, missing []string }
 
-// within fails the test when f takes too long: a pipe that is read never ends.
+// within fails the test if f takes too long, for example because it reads from a pipe.
 func within[T any](t *testing.T, what string, f func() (T, error)) T {
 	t.Helper()
 	type result struct {
@@ -166,17 +168,17 @@ func within[T any](t *testing.T, what string, f func() (T, error)) T {
 		}
 		return r.value
 	case <-time.After(2 * time.Minute):
-		t.Fatalf("%s: hangs", what)
+		t.Fatalf("%s: does not return", what)
 		panic("unreachable")
 	}
 }
 
-// builds wants the right libraries and the right source tree.
-func (d *damagedCache) builds(what string) {
+// checkBuild builds and checks the libraries and the source tree.
+func (d *damagedCache) checkBuild(what string) {
 	d.t.Helper()
 	got := within(d.t, what+": a build", func() ([]string, error) { return d.libraries(d.reqs) })
 	if !slices.Equal(got, d.want) {
-		d.t.Errorf("%s: a build gives %q, want %q", what, got, d.want)
+		d.t.Errorf("%s: the build returned %q, want %q", what, got, d.want)
 	}
 	within(d.t, what+": the sources", func() (string, error) {
 		return deps.NewEmbeddedTree(os.DirFS(d.root), openStore(d.t, d.cacheDir)).Dir(context.Background())
@@ -187,12 +189,13 @@ func (d *damagedCache) folders() []string {
 	return []string{"artifact folder", "shard", "kind", "source folder"}
 }
 
-// TestVerifyFindsEveryDamage does each kind of damage to each sort of file: Verify reports
-// it, or rightly does not, and a build afterwards gives the right libraries.
-func TestVerifyFindsEveryDamage(t *testing.T) {
+// TestVerifyReportsDamagedFiles damages each kind of file in each way. Verify has to report
+// exactly the damage that matters, and the next build has to return the right libraries.
+func TestVerifyReportsDamagedFiles(t *testing.T) {
 	d := newDamagedCache(t)
 	n := 0
-	for place, path := range d.places {
+	for _, place := range slices.Sorted(maps.Keys(d.places)) { // sorted, so that a seed selects the same cases
+		path := d.places[place]
 		if slices.Contains(d.folders(), place) {
 			continue
 		}
@@ -203,7 +206,8 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 				all[what] = do
 			}
 		}
-		for what, do := range all {
+		for _, what := range slices.Sorted(maps.Keys(all)) {
+			do := all[what]
 			if exchanges[what] != nil && (sibling(path) == "" || slices.Contains([]string{"source", "lock", "log", "trimmed", "counts", "digests", "tag"}, place)) {
 				continue
 			}
@@ -217,11 +221,11 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 			at, want := d.expected(place, what)
 			switch what {
 			case "removed":
-				at, want = d.gone(place)
+				at, want = d.afterRemoval(place)
 			case "with other permissions", "with another name too":
 				at, want = "", nothing
 			case "renamed to another's key":
-				at = d.renamed(place, at)
+				at = d.afterRename(place, at)
 			}
 			d.check(place+" "+what, at, want)
 			n++
@@ -230,8 +234,8 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 	t.Logf("%d cases", n)
 }
 
-// renamed is the path that is reported when place was renamed over its sibling.
-func (d *damagedCache) renamed(place, at string) string {
+// afterRename returns the path that Verify has to report after place was renamed over its sibling.
+func (d *damagedCache) afterRename(place, at string) string {
 	if place == "library" || place == "description" {
 		return at
 	}
@@ -239,15 +243,15 @@ func (d *damagedCache) renamed(place, at string) string {
 	return strings.Replace(sibling(whole), d.whole, d.cacheDir, 1)
 }
 
-func TestVerifyFindsEveryDamagedFolder(t *testing.T) {
+func TestVerifyReportsDamagedFolders(t *testing.T) {
 	d := newDamagedCache(t)
 	for _, place := range d.folders() {
-		for what, do := range irregulars {
+		for _, what := range slices.Sorted(maps.Keys(irregulars)) {
 			if what == "a folder" {
 				continue
 			}
 			d.restore(d.whole)
-			if err := do(d.places[place]); err != nil {
+			if err := irregulars[what](d.places[place]); err != nil {
 				t.Fatalf("%s %s: %v", place, what, err)
 			}
 			d.check(place+" "+what, d.places[place], fault)
@@ -255,9 +259,9 @@ func TestVerifyFindsEveryDamagedFolder(t *testing.T) {
 	}
 }
 
-// TestBuildsPassDamageBy builds without a Verify before: nothing is waited for, nothing
-// blocks the way of what is made anew.
-func TestBuildsPassDamageBy(t *testing.T) {
+// TestBuildsReplaceDamagedEntries builds without a preceding Verify. No damaged entry may block a
+// build or prevent that the build replaces it.
+func TestBuildsReplaceDamagedEntries(t *testing.T) {
 	d := newDamagedCache(t)
 	for place, path := range d.places {
 		for what, do := range irregulars {
@@ -265,14 +269,13 @@ func TestBuildsPassDamageBy(t *testing.T) {
 			if err := do(path); err != nil {
 				t.Fatalf("%s %s: %v", place, what, err)
 			}
-			d.builds(place + " " + what)
+			d.checkBuild(place + " " + what)
 		}
 	}
 }
 
-// TestBuildsAnewOverDamage: the files that a build would write are blocked, and all that
-// leads to them is gone.
-func TestBuildsAnewOverDamage(t *testing.T) {
+// TestBuildWhenAllFilesAreDamaged replaces every file of the cache by something else.
+func TestBuildWhenAllFilesAreDamaged(t *testing.T) {
 	d := newDamagedCache(t)
 	for what, do := range irregulars {
 		d.restore(d.whole)
@@ -285,12 +288,12 @@ func TestBuildsAnewOverDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.builds("everything is " + what)
-		d.write("src/a.cpp", "int x = ;\n") // a log is written
-		within(t, "a build that fails, everything was "+what, func() ([]string, error) {
+		d.checkBuild("each file is " + what)
+		d.write("src/a.cpp", "int x = ;\n") // the failed build writes a log
+		within(t, "a failing build after each file was "+what, func() ([]string, error) {
 			_, err := d.libraries(d.reqs)
 			if err == nil {
-				return nil, fmt.Errorf("it did not fail")
+				return nil, fmt.Errorf("the build did not fail")
 			}
 			return nil, nil
 		})

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// sibling is another entry of the same sort as path, "" when there is none.
+// sibling returns another entry of the same kind as path, "" if there is none.
 func sibling(path string) string {
 	for _, pattern := range []string{"*", "../*/*", "../*/" + filepath.Base(path), "../*/*.so"} {
 		found, _ := filepath.Glob(filepath.Join(filepath.Dir(path), pattern))
@@ -24,7 +24,7 @@ func sibling(path string) string {
 	return ""
 }
 
-// edit replaces the content of a file.
+// edit returns a function that changes the content of a file.
 func edit(change func([]byte) []byte) func(string) error {
 	return func(path string) error {
 		data, err := os.ReadFile(path)
@@ -35,8 +35,8 @@ func edit(change func([]byte) []byte) func(string) error {
 	}
 }
 
-// instead puts something else in the place of a file or folder.
-func instead(put func(path string) error) func(string) error {
+// replaceBy returns a function that replaces a file or folder by something else.
+func replaceBy(put func(path string) error) func(string) error {
 	return func(path string) error { return errors.Join(os.RemoveAll(path), put(path)) }
 }
 
@@ -73,13 +73,13 @@ var exchanges = map[string]func(string) error{
 }
 
 var irregulars = map[string]func(string) error{
-	"a pipe":         instead(func(p string) error { return syscall.Mkfifo(p, 0o600) }),
-	"a folder":       instead(func(p string) error { return os.MkdirAll(filepath.Join(p, "sub"), 0o700) }),
-	"an empty file":  instead(func(p string) error { return os.WriteFile(p, nil, 0o600) }),
-	"a dead symlink": instead(func(p string) error { return os.Symlink("nowhere", p) }),
-	"a loop":         instead(func(p string) error { return os.Symlink(p, p) }),
-	"a socket":       instead(func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o600, 0) }),
-	"a device":       instead(func(p string) error { return os.Symlink("/dev/zero", p) }),
+	"a pipe":         replaceBy(func(p string) error { return syscall.Mkfifo(p, 0o600) }),
+	"a folder":       replaceBy(func(p string) error { return os.MkdirAll(filepath.Join(p, "sub"), 0o700) }),
+	"an empty file":  replaceBy(func(p string) error { return os.WriteFile(p, nil, 0o600) }),
+	"a dead symlink": replaceBy(func(p string) error { return os.Symlink("nowhere", p) }),
+	"a loop":         replaceBy(func(p string) error { return os.Symlink(p, p) }),
+	"a socket":       replaceBy(func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o600, 0) }),
+	"a device":       replaceBy(func(p string) error { return os.Symlink("/dev/zero", p) }),
 	"a symlink to a copy of it": func(p string) error {
 		return errors.Join(os.Rename(p, p+".nfs-moved"), os.MkdirAll(filepath.Dir(p)+"/.nfs", 0o700), os.Rename(p+".nfs-moved", filepath.Dir(p)+"/.nfs/copy"), os.Symlink(filepath.Dir(p)+"/.nfs/copy", p))
 	},

@@ -38,17 +38,17 @@ var failures = []struct {
 func TestIsInputError(t *testing.T) {
 	for _, tt := range failures {
 		if got := isInputError(outcome{output: []byte(tt.words), reason: "exit status 1"}); got != tt.isInput {
-			t.Errorf("%q is an error of the input: %v, want %v", tt.words, got, tt.isInput)
+			t.Errorf("%q: error of the input: %v, want %v", tt.words, got, tt.isInput)
 		}
 		if isInputError(outcome{output: []byte(tt.words), reason: "it was killed by a signal (killed)"}) {
-			t.Errorf("%q, killed, is an error of the input", tt.words)
+			t.Errorf("%q of a killed compiler counts as an error of the input", tt.words)
 		}
 		if !tt.isInput {
 			continue
 		}
 		names, certain := missingHeaders([]byte(tt.words))
 		if !slices.Equal(names, tt.missing) || certain != tt.certain {
-			t.Errorf("%q misses %q, certain %v; want %q, %v", tt.words, names, certain, tt.missing, tt.certain)
+			t.Errorf("%q: missing %q, certain %v; want %q, %v", tt.words, names, certain, tt.missing, tt.certain)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (f finder) Find(ctx context.Context, t target.Target) (*toolchain.Toolchain
 	return f(ctx, t)
 }
 
-// perTarget is the bench's compiler under another identity for each target.
+// perTarget returns the compiler of the bench with another digest for each target.
 func (b *bench) perTarget(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
 	return &toolchain.Toolchain{Vendor: target.CPU, Compiler: b.cxx, Version: "1", Digest: "compiler for " + t.String()}, nil
 }
@@ -50,19 +50,19 @@ func TestEachTargetHasItsOwnToolchain(t *testing.T) {
 	for _, r := range reqs {
 		res, err := b.manager(own).Build(context.Background(), r)
 		if err != nil || res[0].Status != jit.Hit {
-			t.Errorf("%s alone, after all together: %s, %v", r, res[0].Status, err)
+			t.Errorf("%s built alone after a build of all targets: %s, %v", r, res[0].Status, err)
 		}
 		e, err := b.manager(own).Explain(context.Background(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := e.Units[0].Lines.Get("toolchain"); got != "compiler for "+r.Target.String() {
-			t.Errorf("%s: the key holds %q", r, got)
+			t.Errorf("%s: the key contains %q", r, got)
 		}
 	}
 }
 
-func TestReadOnlyCacheServesEarlierVariants(t *testing.T) {
+func TestReadOnlyCacheServesEarlierDependencySets(t *testing.T) {
 	b := newBench(t)
 	b.mounted("mode=0700,size=16m")
 	first := b.build()
@@ -74,11 +74,11 @@ func TestReadOnlyCacheServesEarlierVariants(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := b.expect("the earlier header", nil); res.Artifact.Digest != first.Artifact.Digest {
-		t.Error("another library")
+		t.Error("the library differs")
 	}
 }
 
-func TestFolderRemovedUnderALivingManager(t *testing.T) {
+func TestCacheRemovedWhileManagerIsOpen(t *testing.T) {
 	b := newBench(t)
 	m := b.manager()
 	for range 3 {
@@ -109,7 +109,7 @@ func TestEmbeddedTree(t *testing.T) {
 	}
 	laid, err := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "*"))
 	if err != nil || len(laid) != 1 {
-		t.Fatalf("laid out: %v, %v", laid, err)
+		t.Fatalf("extracted: %v, %v", laid, err)
 	}
 	damage := map[string]func() error{
 		"an edited header": func() error {
@@ -127,17 +127,17 @@ func TestEmbeddedTree(t *testing.T) {
 		}
 		res, err := m.Build(context.Background(), demo(t))
 		if err != nil || res[0].Artifact.Digest != first[0].Artifact.Digest {
-			t.Errorf("%s in the laid-out tree: %v, %v", name, res[0].Artifact.Digest, err)
+			t.Errorf("%s in the extracted tree: %v, %v", name, res[0].Artifact.Digest, err)
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "new-*")); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("temporary folders remain: %v", left)
 	}
 }
 
-// TestFailureEndsItsOwnModuleOnly has one unit fail: the other unit of its
-// module is stopped, the other module goes on.
-func TestFailureEndsItsOwnModuleOnly(t *testing.T) {
+// TestFailureStopsItsModule checks that the failure of a unit stops the other units of its
+// module, but no unit of another module.
+func TestFailureStopsItsModule(t *testing.T) {
 	b := newBench(t)
 	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp", "src/b.cpp", "src/d.cpp").Replace(testConfig))
 	b.write("src/a.cpp", "int x = ;\n")
@@ -150,7 +150,7 @@ func TestFailureEndsItsOwnModuleOnly(t *testing.T) {
 	start := time.Now()
 	res, err := b.manager(func(o *jit.Options) { o.Jobs = 4 }).Build(context.Background(), demo(t), other)
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("took %s: the sibling was not stopped", took)
+		t.Errorf("the build took %s: the other unit was not stopped", took)
 	}
 	var ce *jit.CompileError
 	if !errors.As(err, &ce) || ce.Source != "src/a.cpp" || errors.Is(err, context.Canceled) {
@@ -161,30 +161,30 @@ func TestFailureEndsItsOwnModuleOnly(t *testing.T) {
 	}
 	for _, u := range res[0].Units {
 		if u.Status != "" {
-			t.Errorf("%s counts as %s", u.Source, u.Status)
+			t.Errorf("%s has the status %q, want none", u.Source, u.Status)
 		}
 	}
 	wantGone(t, pidFile)
-	b.noLitter()
+	b.noStaging()
 }
 
-// recorder is an observer that writes down.
+// recorder is an observer that records events as text.
 type recorder struct {
-	mu   sync.Mutex
-	said []string
+	mu     sync.Mutex
+	events []string
 }
 
 func (r *recorder) Observe(e jit.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = append(r.said, strings.Join(strings.Fields(string(e.Step)+" "+e.Source+" "+string(e.Status)), " "))
+	r.events = append(r.events, strings.Join(strings.Fields(string(e.Step)+" "+e.Source+" "+string(e.Status)), " "))
 }
 
 func (r *recorder) count(what string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
-	for _, s := range r.said {
+	for _, s := range r.events {
 		if s == what {
 			n++
 		}
@@ -192,13 +192,13 @@ func (r *recorder) count(what string) int {
 	return n
 }
 
-func TestObserverIsToldEachStep(t *testing.T) {
+func TestObserverGetsEachStep(t *testing.T) {
 	b := newBench(t)
 	steps := func() []string {
 		r := new(recorder)
 		b.build(func(o *jit.Options) { o.Observer = r; o.Jobs = 1 })
-		slices.Sort(r.said)
-		return r.said
+		slices.Sort(r.events)
+		return r.events
 	}
 	want := []string{
 		"link finished compiled", "link missed", "link published", "link started", "module finished compiled", "module started", "toolchain found",
@@ -214,19 +214,19 @@ func TestObserverIsToldEachStep(t *testing.T) {
 	}
 }
 
-func TestUnitsStartAsListed(t *testing.T) {
+func TestUnitsStartInConfiguredOrder(t *testing.T) {
 	b := newBench(t)
 	for range 8 {
 		r := new(recorder)
 		b.build(func(o *jit.Options) { o.Observer = r; o.Jobs = 1; o.Force = true })
-		first, second := slices.Index(r.said, "unit started src/a.cpp"), slices.Index(r.said, "unit started src/b.cpp")
+		first, second := slices.Index(r.events, "unit started src/a.cpp"), slices.Index(r.events, "unit started src/b.cpp")
 		if first < 0 || second < first {
-			t.Fatalf("a.cpp, which the configuration lists first, did not start first: %q", r.said)
+			t.Fatalf("a.cpp is first in the configuration, but did not start first: %q", r.events)
 		}
 	}
 }
 
-func TestForceLinksAgainAndTakesBackFailedClaims(t *testing.T) {
+func TestForceRetriesAfterFailure(t *testing.T) {
 	b := newBench(t)
 	b.build()
 	flag := filepath.Join(t.TempDir(), "broken")
@@ -239,7 +239,7 @@ func TestForceLinksAgainAndTakesBackFailedClaims(t *testing.T) {
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Force = true; o.Observer = r })
 	if _, err := m.Build(context.Background(), demo(t)); err == nil {
-		t.Fatal("no error")
+		t.Fatal("the build did not fail")
 	}
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
@@ -248,12 +248,12 @@ func TestForceLinksAgainAndTakesBackFailedClaims(t *testing.T) {
 	if _, err := m.Build(context.Background(), demo(t)); err != nil {
 		t.Fatal(err)
 	}
-	if n := b.compiles(); n != 2 || !slices.Contains(r.said, "link started") {
-		t.Errorf("after a failure, under force: %d compiles, %q", n, r.said)
+	if n := b.compiles(); n != 2 || !slices.Contains(r.events, "link started") {
+		t.Errorf("forced build after a failure: %d compiles, %q", n, r.events)
 	}
 }
 
-func TestCommandInTheErrorCanBeRun(t *testing.T) {
+func TestCommandOfErrorRunsInShell(t *testing.T) {
 	b := newBench(t)
 	b.write("src/a.cpp", "int x = ;\n")
 	var ce *jit.CompileError
@@ -267,19 +267,19 @@ func TestCommandInTheErrorCanBeRun(t *testing.T) {
 		return string(out)
 	}
 	if out := sh(); !strings.Contains(out, "src/a.cpp:1:9: error") {
-		t.Errorf("pasted into a shell, the command says: %s", out)
+		t.Errorf("the command of the error printed: %s", out)
 	}
 	b.write("src/a.cpp", "int x;\n")
 	if out := sh(); out != "" {
-		t.Errorf("of what is mended, the command says: %s", out)
+		t.Errorf("after the fix, the command of the error printed: %s", out)
 	}
-	// It writes to no place where others could wait for it with a symlink.
+	// Its output folder must be private: in a shared folder another user can plant a symlink.
 	if i := slices.Index(ce.Command, "-o"); i < 0 || filepath.Dir(ce.Command[i+1]) != filepath.Dir(ce.Log) {
-		t.Errorf("the command writes elsewhere than beside %s: %q", ce.Log, ce.Command)
+		t.Errorf("the command does not write to the folder of %s: %q", ce.Log, ce.Command)
 	}
 }
 
-func TestCompilerThatLeavesAChildBehind(t *testing.T) {
+func TestCompilerThatLeavesAProcess(t *testing.T) {
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")
@@ -290,7 +290,7 @@ func TestCompilerThatLeavesAChildBehind(t *testing.T) {
 	wantGone(t, pidFile)
 }
 
-func TestManyWaitersOfABrokenUnitInOneProcess(t *testing.T) {
+func TestConcurrentBuildsOfBrokenUnits(t *testing.T) {
 	b := newBench(t)
 	b.write("src/a.cpp", "int x = ;\n")
 	b.write("src/b.cpp", "int y = ;\n")
@@ -301,17 +301,17 @@ func TestManyWaitersOfABrokenUnitInOneProcess(t *testing.T) {
 		wg.Go(func() {
 			var ce *jit.CompileError
 			if _, err := m.Build(context.Background(), demo(t)); !errors.As(err, &ce) {
-				t.Errorf("got %v, want the compiler's words", err)
+				t.Errorf("got %v, want the compiler's output", err)
 			}
 		})
 	}
 	wg.Wait()
 	if n := b.compiles(); n > 8 {
-		t.Errorf("%d compiles of two broken units, which 16 builds would try 32 times alone", n)
+		t.Errorf("%d compiles of two broken units by 16 builds, want at most 8", n)
 	}
 }
 
-func TestWaitersLeaveTheirSlotToOthers(t *testing.T) {
+func TestWaitForLockFreesSlot(t *testing.T) {
 	b := newBench(t)
 	m := b.manager(func(o *jit.Options) { o.Jobs = 1 })
 	e, err := m.Explain(context.Background(), demo(t))
@@ -331,7 +331,7 @@ func TestWaitersLeaveTheirSlotToOthers(t *testing.T) {
 		_, err := m.Build(context.Background(), demo(t))
 		done <- err
 	}()
-	b.started(1) // src/b.cpp, while another process has src/a.cpp
+	b.started(1) // src/b.cpp; the lock of src/a.cpp is held
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// inBackground builds in another manager; the function waits for the end.
+// inBackground starts a build with another manager. The returned function waits for its end.
 func (b *bench) inBackground(change ...func(*jit.Options)) func() error {
 	m := b.manager(change...)
 	done := make(chan error, 1)
@@ -48,8 +48,8 @@ func (s stepSeen) Observe(e jit.Event) {
 	}
 }
 
-func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
-	t.Run("a header was mended meanwhile", func(t *testing.T) {
+func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
+	t.Run("a header was fixed meanwhile", func(t *testing.T) {
 		b := newBench(t)
 		b.build()
 		b.compiles()
@@ -62,7 +62,7 @@ func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
 		b.write("include/only_a.h", "#error broken\n")
 		first := b.inBackground()
 		b.started(1)
-		waitFor(t, "the compiler's failure", exists(failed)) // of which the build does not know yet
+		waitFor(t, "the compiler's failure", exists(failed)) // the build has not read it yet
 		b.write("include/only_a.h", "#define ONLY_A 9\n")
 		waiting := stepSeen{step: jit.Waiting, seen: make(chan struct{}, 1)}
 		second := b.inBackground(func(o *jit.Options) { o.Observer = waiting })
@@ -71,26 +71,26 @@ func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := first(); err == nil {
-			t.Error("the broken header compiled")
+			t.Error("the unit with the broken header compiled")
 		}
 		if err := second(); err != nil {
-			t.Errorf("with good sources: %v", err)
+			t.Errorf("with the fixed header: %v", err)
 		}
 	})
-	t.Run("another had less time", func(t *testing.T) {
+	t.Run("another build had a shorter time limit", func(t *testing.T) {
 		b := newBench(t)
 		b.compiler("sleep 2")
 		first := b.inBackground(func(o *jit.Options) { o.Timeout = 1500 * time.Millisecond })
 		b.started(1)
 		second := b.inBackground()
 		if err := first(); err == nil {
-			t.Error("no time, and no error")
+			t.Error("the build did not fail at its time limit")
 		}
 		if err := second(); err != nil {
-			t.Errorf("with time enough: %v", err)
+			t.Errorf("with a sufficient time limit: %v", err)
 		}
 	})
-	t.Run("it is over", func(t *testing.T) {
+	t.Run("the cause is gone", func(t *testing.T) {
 		b := newBench(t)
 		flag := filepath.Join(t.TempDir(), "broken")
 		b.compiler("test ! -e " + flag + " || exit 3")
@@ -105,7 +105,7 @@ func TestFailureIsToldOnlyWhereItConcerns(t *testing.T) {
 	})
 }
 
-// waitForTick waits until a new file below dir gets a later time than those that exist.
+// waitForTick waits until a new file below dir gets a later time than the existing files.
 func waitForTick(t *testing.T, dir string) {
 	t.Helper()
 	probe := filepath.Join(dir, "tick")
@@ -126,8 +126,8 @@ func waitForTick(t *testing.T, dir string) {
 	}
 }
 
-// TestEditsWhileCompiling changes files between the start of the compiler and its
-// end: the build must give the library of a later build.
+// TestEditsWhileCompiling changes files while the compiler runs. The build has to return the
+// library that a later build returns.
 func TestEditsWhileCompiling(t *testing.T) {
 	tests := []struct{ name, header, edit string }{
 		{"written", "include/only_a.h", "printf '#define ONLY_A 7\\n' > %s"},
@@ -145,7 +145,7 @@ func TestEditsWhileCompiling(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n"+demoOp)
-			waitForTick(t, b.root) // files as new as the compile are compiled twice
+			waitForTick(t, b.root) // a file that is as new as the compile causes a second compile
 			once := filepath.Join(t.TempDir(), "once")
 			edit := strings.ReplaceAll(tt.edit, "%s", header)
 			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
@@ -154,11 +154,11 @@ func TestEditsWhileCompiling(t *testing.T) {
 				t.Errorf("%d compiles, want a.cpp twice and b.cpp once", n)
 			}
 			if again := b.expect("again", nil); again.Artifact.Digest != res.Artifact.Digest {
-				t.Error("another library without an edit")
+				t.Error("the library differs without an edit")
 			}
 			b.cacheDir = filepath.Join(t.TempDir(), "cache")
 			if fresh := b.build(); fresh.Artifact.Digest != res.Artifact.Digest {
-				t.Error("building again gives another library: the old text was published for the new")
+				t.Error("a build with an empty cache returns another library: the first build published the old text")
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestSourceThatKeepsChanging(t *testing.T) {
 	if err := b.buildErr(); !errors.As(err, &changing) || !strings.Contains(err.Error(), "build again") {
 		t.Errorf("got %v, want a ChangingError", err)
 	}
-	b.noLitter()
+	b.noStaging()
 }
 
 func TestCompilerReplacedWhileItRuns(t *testing.T) {
@@ -192,7 +192,7 @@ func TestCompilerReplacedWhileItRuns(t *testing.T) {
 	}
 }
 
-func TestHeaderOutsideOfTheTreeToAndFro(t *testing.T) {
+func TestHeaderOutsideOfTheTreeRestored(t *testing.T) {
 	b := newBench(t)
 	header := filepath.Join(b.root, "..", "outside", "only_a.h")
 	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
@@ -200,16 +200,16 @@ func TestHeaderOutsideOfTheTreeToAndFro(t *testing.T) {
 	first := b.build()
 	b.write("../outside/only_a.h", "#define ONLY_A 7\n")
 	if second := b.build(); second.Artifact.Digest == first.Artifact.Digest {
-		t.Error("the change was not seen")
+		t.Error("the change had no effect")
 	}
 	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
 	b.compiles()
 	if back := b.expect("put back", nil); back.Artifact.Digest != first.Artifact.Digest {
-		t.Error("put back, and not the first library")
+		t.Error("the restored header did not restore the library")
 	}
 }
 
-func TestCompilerReplacedUnderALivingManager(t *testing.T) {
+func TestCompilerReplacedWhileManagerIsOpen(t *testing.T) {
 	b := newBench(t)
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Observer = r })

@@ -31,21 +31,21 @@ func twins(t *testing.T) (*bench, []jit.Request) {
 	return b, []jit.Request{first, second}
 }
 
-// libraries are the digests of what a build gives, in the order of the requests.
+// libraries builds and returns the digests of the libraries, in the order of the requests.
 func (b *bench) libraries(reqs []jit.Request, change ...func(*jit.Options)) ([]string, error) {
 	b.t.Helper()
 	results, err := b.manager(change...).Build(context.Background(), reqs...)
 	var digests []string
 	for _, r := range results {
 		if r.Err == nil && (r.Artifact.Module != r.Module || filepath.Base(r.Artifact.Path) != r.Module+".so") {
-			b.t.Errorf("%s gave %s of %s", r.Request, r.Artifact.Path, r.Artifact.Module)
+			b.t.Errorf("%s returned %s of %s", r.Request, r.Artifact.Path, r.Artifact.Module)
 		}
 		digests = append(digests, r.Artifact.Digest)
 	}
 	return digests, err
 }
 
-// records are the paths of all records below a cache folder, by kind.
+// records returns the paths of all records below a cache folder, by kind.
 func records(t *testing.T, dir string) map[string][]string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "v2/record/*/*/*"))
@@ -60,7 +60,7 @@ func records(t *testing.T, dir string) map[string][]string {
 	return byKind
 }
 
-// pairs are all pairs of one kind, and one of each two kinds.
+// pairs returns all pairs of records of the same kind, and one pair for each two kinds.
 func pairs(byKind map[string][]string) (out [][2]string) {
 	var firsts []string
 	for _, paths := range byKind {
@@ -85,7 +85,7 @@ func exchange(t *testing.T, p [2]string) {
 	}
 }
 
-// verify wants exactly these paths reported as damaged.
+// verify checks that Verify reports exactly these paths as damaged.
 func verify(t *testing.T, what string, store *cache.Dir, want ...string) {
 	t.Helper()
 	rep, err := jit.Verify(store)
@@ -98,12 +98,12 @@ func verify(t *testing.T, what string, store *cache.Dir, want ...string) {
 	}
 	for _, path := range want {
 		if got[path] == "" {
-			t.Errorf("%s: %s is not reported; reported are %v", what, path, rep.Faults)
+			t.Errorf("%s: %s is not among the reported faults %v", what, path, rep.Faults)
 		}
 		delete(got, path)
 	}
 	if len(got) > 0 {
-		t.Errorf("%s: reported without damage: %v", what, got)
+		t.Errorf("%s: undamaged paths are reported: %v", what, got)
 	}
 }
 
@@ -116,8 +116,8 @@ func openStore(t *testing.T, dir string) *cache.Dir {
 	return store
 }
 
-// TestExchangedRecords exchanges every two records: each build gives its own library, and
-// cache verify reports both.
+// TestExchangedRecords exchanges pairs of records. Each build has to return its own library, and
+// Verify has to report both records.
 func TestExchangedRecords(t *testing.T) {
 	b, reqs := twins(t)
 	want, err := b.libraries(reqs)
@@ -135,7 +135,7 @@ func TestExchangedRecords(t *testing.T) {
 		}
 		b.write(name, string(good))
 	}
-	whole := b.keep()
+	whole := b.copyCache()
 	list := pairs(records(t, b.cacheDir))
 	if len(list) < 20 {
 		t.Fatalf("only %d pairs", len(list))
@@ -145,21 +145,21 @@ func TestExchangedRecords(t *testing.T) {
 		b.restore(whole)
 		exchange(t, p)
 		if got, err := b.libraries(reqs); err != nil || got[0] != want[0] || got[1] != want[1] {
-			t.Errorf("%s exchanged: a build gives %v, %v; want %v", what, got, err, want)
+			t.Errorf("%s exchanged: the build returned %v, %v; want %v", what, got, err, want)
 		}
 		b.restore(whole)
 		exchange(t, p)
 		verify(t, what, openStore(t, b.cacheDir), p[0], p[1])
 		if got, err := b.libraries(reqs); err != nil || got[0] != want[0] || got[1] != want[1] {
-			t.Errorf("%s put aside: a build gives %v, %v; want %v", what, got, err, want)
+			t.Errorf("%s quarantined: the build returned %v, %v; want %v", what, got, err, want)
 		}
-		verify(t, what+" mended", openStore(t, b.cacheDir))
+		verify(t, what+" after a build", openStore(t, b.cacheDir))
 	}
 	t.Logf("%d pairs", len(list))
 }
 
-// keep copies the cache, and restore puts the copy in its place.
-func (b *bench) keep() (whole string) {
+// copyCache returns the path of a copy of the cache. restore replaces the cache by the copy.
+func (b *bench) copyCache() (whole string) {
 	b.t.Helper()
 	whole = filepath.Join(b.t.TempDir(), "whole")
 	if err := os.CopyFS(whole, os.DirFS(b.cacheDir)); err != nil {
@@ -175,52 +175,53 @@ func (b *bench) restore(whole string) {
 	}
 }
 
-// shortName is the kind of a record and the beginning of its key.
+// shortName returns the kind of a record and the start of its key.
 func shortName(path string) string {
 	return filepath.Base(filepath.Dir(filepath.Dir(path))) + " " + filepath.Base(path)[:8]
 }
 
-// TestExchangedRecordsOfPrebuiltCache: without a compiler, a build gives its own library or
-// none.
+// TestExchangedRecordsOfPrebuiltCache checks that a build without a compiler returns its own
+// library or none.
 func TestExchangedRecordsOfPrebuiltCache(t *testing.T) {
 	b, reqs := twins(t)
 	made := b.prebuild(reqs...)
-	want, err := b.libraries(reqs, b.over(made), without)
+	want, err := b.libraries(reqs, b.over(made), withoutCompiler)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pairs(records(t, made)) {
 		what := shortName(p[0]) + " and " + shortName(p[1])
 		exchange(t, p)
-		got, err := b.libraries(reqs, b.over(made), without)
+		got, err := b.libraries(reqs, b.over(made), withoutCompiler)
 		for i := range want {
 			if got[i] != want[i] && got[i] != "" {
-				t.Errorf("%s exchanged: a build gives %v, %v; want %v or errors", what, got, err, want)
+				t.Errorf("%s exchanged: the build returned %v, %v; want %v or errors", what, got, err, want)
 			}
 		}
 		if got, err := b.libraries(reqs, b.over(made)); err != nil || got[0] != want[0] || got[1] != want[1] {
-			t.Errorf("%s exchanged: with a compiler a build gives %v, %v; want %v", what, got, err, want)
+			t.Errorf("%s exchanged: with a compiler the build returned %v, %v; want %v", what, got, err, want)
 		}
 		store := openStore(t, filepath.Join(t.TempDir(), "cache"))
-		tier, err := cache.OpenReadOnly(made, cache.Options{})
+		readOnly, err := cache.OpenReadOnly(made, cache.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		store.AddReadOnly(tier)
+		store.AddReadOnly(readOnly)
 		verify(t, what, store, p[0], p[1])
 		exchange(t, p)
 	}
 }
 
-// TestLinkedRecordOfAnotherModule: a record that is intact and leads elsewhere is put aside.
+// TestLinkedRecordOfAnotherModule checks that an intact record is quarantined if its artifact
+// belongs to another module.
 func TestLinkedRecordOfAnotherModule(t *testing.T) {
 	b, reqs := twins(t)
 	want, err := b.libraries(reqs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []cache.Fault
-	store, err := cache.Open(b.cacheDir, cache.Options{Faulty: func(f cache.Fault) { told = append(told, f) }})
+	var reported []cache.Fault
+	store, err := cache.Open(b.cacheDir, cache.Options{Faulty: func(f cache.Fault) { reported = append(reported, f) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,9 +236,9 @@ func TestLinkedRecordOfAnotherModule(t *testing.T) {
 	}
 	got, err := b.libraries(reqs, func(o *jit.Options) { o.Cache = store })
 	if err != nil || got[0] != want[0] || got[1] != want[1] {
-		t.Errorf("a build gives %v, %v; want %v", got, err, want)
+		t.Errorf("the build returned %v, %v; want %v", got, err, want)
 	}
-	if len(told) != 1 || told[0].Path != linked[1] || !strings.Contains(told[0].Reason, "it leads to module_") {
-		t.Errorf("told %+v, want the record of another module", told)
+	if len(reported) != 1 || reported[0].Path != linked[1] || !strings.Contains(reported[0].Reason, "it leads to module_") {
+		t.Errorf("reported %+v, want the record of another module", reported)
 	}
 }

@@ -32,7 +32,7 @@ func labels(list []jit.Change) string {
 	return strings.Join(words, ", ")
 }
 
-func TestExplainTheLink(t *testing.T) {
+func TestExplainLink(t *testing.T) {
 	b := newBench(t)
 	if x := b.explain().Link; x.Status != jit.Compiled || x.Key != "" || x.Reason != "an object is to be compiled" {
 		t.Errorf("before the first build: %+v", x)
@@ -40,7 +40,7 @@ func TestExplainTheLink(t *testing.T) {
 	b.build()
 	first := b.explain().Link
 	if first.Status != jit.Hit || first.Key == "" || len(first.Changes) != 0 {
-		t.Errorf("after it: %+v", first)
+		t.Errorf("after the first build: %+v", first)
 	}
 	if got, ok := first.Lines.Get("object src/a.cpp"); !ok || len(got) != 64 {
 		t.Errorf("lines %v", first.Lines)
@@ -49,50 +49,50 @@ func TestExplainTheLink(t *testing.T) {
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 	x := b.explain()
 	if x.Link.Status != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" || !strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
-		t.Errorf("a link flag: %+v", x.Link)
+		t.Errorf("a link flag changed: %+v", x.Link)
 	}
 	if x.Units[0].Status != jit.Hit {
-		t.Errorf("the unit: %+v", x.Units[0])
+		t.Errorf("the unit after a change of a link flag: %+v", x.Units[0])
 	}
 	b.write("config.toml", testConfig)
 	b.write("src/a.cpp", strings.Replace(testFiles["src/a.cpp"], "ONLY_A;", "ONLY_A + 1;", 1))
 	x = b.explain()
 	if x.Link.Reason != "an object is to be compiled" || x.Units[0].Changes[0].Label != "source src/a.cpp" {
-		t.Errorf("a source: %+v", x)
+		t.Errorf("a source changed: %+v", x)
 	}
 	if c := x.Units[0].Changes[0]; len(c.Before) != 64 || len(c.After) != 64 || c.Before == c.After {
-		t.Errorf("digests of the source before and now: %+v", c)
+		t.Errorf("old and new digest of the source: %+v", c)
 	}
 }
 
-func TestExplainNamesTheReplacedFileOfTheCompiler(t *testing.T) {
+func TestExplainNamesReplacedCompilerFile(t *testing.T) {
 	b := newBench(t)
 	b.build()
 	if x := b.explain(); len(x.Replaced) != 0 {
-		t.Errorf("nothing was replaced: %+v", x.Replaced)
+		t.Errorf("no file was replaced, got %+v", x.Replaced)
 	}
 	b.compiler("# another script")
 	x := b.explain()
 	if len(x.Replaced) != 1 || len(x.Replaced[0].Before) != 64 || len(x.Replaced[0].After) != 64 {
-		t.Errorf("the compiler script was replaced, and nothing else: %+v", x.Replaced)
+		t.Errorf("got %+v, want the compiler script alone", x.Replaced)
 	}
 	if !strings.HasPrefix(labels(x.Units[0].Changes), "toolchain") {
 		t.Errorf("changes of the key: %+v", x.Units[0].Changes)
 	}
 }
 
-// TestWhatAnArtifactStandsFor relinks, and wants the compiles to be counted as
-// what they were.
-func TestWhatAnArtifactStandsFor(t *testing.T) {
+// TestArtifactSecondsAfterRelink checks that the time of an artifact includes the compiles of an
+// earlier build.
+func TestArtifactSecondsAfterRelink(t *testing.T) {
 	b := newBench(t)
 	b.compiler("sleep 0.3")
 	first := b.build()
 	if first.Artifact.Seconds < 0.6 {
-		t.Errorf("two compiles of at least 0.3 s: %g s", first.Artifact.Seconds)
+		t.Errorf("two compiles of at least 0.3 s each: the artifact has %g s", first.Artifact.Seconds)
 	}
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 	if again := b.build(); again.Units[0].Status != jit.Hit || again.Artifact.Digest == first.Artifact.Digest || again.Artifact.Seconds < 0.6 {
-		t.Errorf("only linked: %+v", again)
+		t.Errorf("after a link without a compile: %+v", again)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestBuildsAreCounted(t *testing.T) {
 	}
 }
 
-// TestEachStepIsLoggedOnce reads the log as a machine does.
+// TestEachStepIsLoggedOnce parses the log.
 func TestEachStepIsLoggedOnce(t *testing.T) {
 	b := newBench(t)
 	steps := func() map[string]map[string]any {
@@ -144,7 +144,7 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 				name += " " + s
 			}
 			if seen[name] != nil {
-				t.Errorf("twice: %s", line)
+				t.Errorf("logged twice: %s", line)
 			}
 			seen[name] = e
 		}
@@ -185,13 +185,13 @@ func TestRebuildComparesBytes(t *testing.T) {
 	if n := b.compiles(); n != 2 {
 		t.Errorf("%d compiles", n)
 	}
-	b.noLitter()
+	b.noStaging()
 	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
 	if list, err = b.manager().Rebuild(ctx, demo(t)); err != nil || !strings.Contains(list[0].Skipped, "src/a.cpp") {
-		t.Errorf("an edit: %+v, %v", list, err)
+		t.Errorf("after an edit: %+v, %v", list, err)
 	}
 
-	// A compiler that puts a number of its own into each object.
+	// This compiler writes a new number into each object.
 	b.write("src/a.cpp", "extern \"C\" const char* demo_a() { return STAMP; }\n"+demoOp)
 	stamp := b.cxx + ".stamp"
 	if err := os.WriteFile(stamp, []byte("first"), 0o600); err != nil {
@@ -204,12 +204,12 @@ func TestRebuildComparesBytes(t *testing.T) {
 	}
 	list, err = b.manager().Rebuild(ctx, demo(t))
 	if err != nil || list[0].Identical() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt || list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
-		t.Errorf("a compiler that is not reproducible: %+v, %v", list, err)
+		t.Errorf("with a compiler that is not reproducible: %+v, %v", list, err)
 	}
 }
 
-// TestTrimAfterABuildOnly has the trim due: a hit leaves it, a build does it.
-func TestTrimAfterABuildOnly(t *testing.T) {
+// TestOnlyBuildsTrim checks that a due trim runs after a compile, but not after a hit.
+func TestOnlyBuildsTrim(t *testing.T) {
 	b := newBench(t)
 	b.build()
 	trimmed := func() bool {
@@ -222,7 +222,7 @@ func TestTrimAfterABuildOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(strings.Join(r.said, ","), string(jit.Trimmed))
+		return strings.Contains(strings.Join(r.events, ","), string(jit.Trimmed))
 	}
 	file := b.cacheDir + "/v2/trimmed"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -233,14 +233,14 @@ func TestTrimAfterABuildOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if trimmed() {
-		t.Error("a hit trimmed")
+		t.Error("a hit trimmed the cache")
 	}
 	b.write("include/only_a.h", "#define ONLY_A 5\n")
 	if !trimmed() {
-		t.Error("a build did not")
+		t.Error("a compile did not trim the cache")
 	}
 	b.write("include/only_a.h", "#define ONLY_A 6\n")
 	if trimmed() {
-		t.Error("trimmed again within the hour")
+		t.Error("the cache was trimmed twice within an hour")
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// TestExplainWithoutACompiler: what was built before, of which nobody can look at
-// the files outside of the source tree.
-func TestExplainWithoutACompiler(t *testing.T) {
+// TestExplainWithoutCompiler explains a prebuilt library. Without a compiler, Explain must not
+// check files outside of the source tree.
+func TestExplainWithoutCompiler(t *testing.T) {
 	b := newBench(t)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "value.h"), []byte("int value();\n"), 0o600); err != nil {
@@ -35,7 +35,7 @@ func TestExplainWithoutACompiler(t *testing.T) {
 	}
 	explain := func(what string) *jit.Explanation {
 		t.Helper()
-		x, err := b.manager(b.over(made), without).Explain(context.Background(), demo(t))
+		x, err := b.manager(b.over(made), withoutCompiler).Explain(context.Background(), demo(t))
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -53,7 +53,7 @@ func TestExplainWithoutACompiler(t *testing.T) {
 	if a := x.Units[0]; a.Status == jit.Hit || labels(a.Changes) != "header include/only_a.h" || x.Units[1].Status != jit.Hit || x.Link.Reason != "an object differs" {
 		t.Errorf("a header changed: %+v", x)
 	}
-	_, err := b.manager(b.over(), without).Explain(context.Background(), demo(t))
+	_, err := b.manager(b.over(), withoutCompiler).Explain(context.Background(), demo(t))
 	if missing := (*toolchain.NotFoundError)(nil); !errors.As(err, &missing) {
 		t.Errorf("never built: %v", err)
 	}

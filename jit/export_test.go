@@ -16,6 +16,6 @@ func ShiftClock(m *Manager, by func() time.Duration) {
 	}
 }
 
-// CheckLibrary and CheckObject look at what a linker and a compiler made.
+// CheckLibrary and CheckObject check the output of a linker and of a compiler.
 func CheckLibrary(path string) string             { return checkLibrary(path, elf.EM_NONE) }
 func CheckObject(path string, device bool) string { return checkObject(path, device) }

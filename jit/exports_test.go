@@ -10,8 +10,9 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// lacks builds, and wants the link to fail with these words and nothing published.
-func (b *bench) lacks(what string, r jit.Request, words ...string) {
+// wantMissing builds and checks that the link fails with an error that contains the words, and that
+// no artifact is published.
+func (b *bench) wantMissing(what string, r jit.Request, words ...string) {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), r)
 	var failed *jit.CompileError
@@ -21,11 +22,11 @@ func (b *bench) lacks(what string, r jit.Request, words ...string) {
 	}
 	for _, w := range append(words, "module_demo", "AITER_EXPORT") {
 		if !strings.Contains(failed.Reason, w) {
-			b.t.Errorf("%s: the error does not say %q: %s", what, w, failed.Reason)
+			b.t.Errorf("%s: the error does not contain %q: %s", what, w, failed.Reason)
 		}
 	}
 	if files, err := filepath.Glob(filepath.Join(b.cacheDir, "v2/artifact/*")); err != nil || len(files) > 0 {
-		b.t.Errorf("%s: in the cache are %q, %v", what, files, err)
+		b.t.Errorf("%s: the cache contains %q, %v", what, files, err)
 	}
 }
 
@@ -37,30 +38,30 @@ func TestLibraryWithoutItsOperators(t *testing.T) {
 		"only declared": "extern \"C\" int __tvm_ffi_demo(); int user() { return __tvm_ffi_demo(); }\n",
 	} {
 		b.write("src/a.cpp", text)
-		b.lacks(what, demo(t), "demo in src/a.cpp, src/b.cpp", "it exports: none")
-		b.lacks(what+" again", demo(t), "demo in src/a.cpp, src/b.cpp")
+		b.wantMissing(what, demo(t), "demo in src/a.cpp, src/b.cpp", "it exports: none")
+		b.wantMissing(what+" again", demo(t), "demo in src/a.cpp, src/b.cpp")
 	}
 	b.write("src/a.cpp", strings.Replace(demoOp, "demo", "demmo", 1))
-	b.lacks("another name", demo(t), "demo in src/a.cpp, src/b.cpp", "it exports: demmo")
+	b.wantMissing("another name", demo(t), "demo in src/a.cpp, src/b.cpp", "it exports: demmo")
 	b.write("src/a.cpp", testFiles["src/a.cpp"])
 	b.build()
 }
 
-// TestOperatorsOfThePartAreWanted: not those that are in other sources.
-func TestOperatorsOfThePartAreWanted(t *testing.T) {
+// TestPartRequiresItsOperators checks that a part needs its own operators and no others.
+func TestPartRequiresItsOperators(t *testing.T) {
 	b := newPartsBench(t)
 	b.write("src/a.cpp", testFiles["src/a.cpp"])
-	b.lacks("the part", part(t, "typed", "dtype=float16"), "typed in src/a.cpp;", "it exports: demo")
+	b.wantMissing("the part", part(t, "typed", "dtype=float16"), "typed in src/a.cpp;", "it exports: demo")
 	b.write("src/b.cpp", testFiles["src/b.cpp"])
-	b.lacks("the whole", demo(t), "typed in src/a.cpp; fixed in src/b.cpp")
+	b.wantMissing("the whole", demo(t), "typed in src/a.cpp; fixed in src/b.cpp")
 	b.write("src/b.cpp", fixedSource)
 	if _, err := b.manager().Build(context.Background(), part(t, "fixed", "")); err != nil {
 		t.Errorf("a part that has its operator: %v", err)
 	}
 }
 
-// TestOperatorAddedToTheConfiguration: a library that was linked before it was promised is
-// no hit.
+// TestOperatorAddedToTheConfiguration checks that a library that was linked before an operator was
+// declared is no hit.
 func TestOperatorAddedToTheConfiguration(t *testing.T) {
 	b := newBench(t)
 	first := b.build()
@@ -76,6 +77,6 @@ func TestOperatorAddedToTheConfiguration(t *testing.T) {
 	}
 	b.write("config.toml", testConfig)
 	if back := b.linking("taken out again", jit.Hit); back.Artifact.Digest != first.Artifact.Digest {
-		t.Error("another library")
+		t.Error("the library differs")
 	}
 }

@@ -26,7 +26,7 @@ name = "demo"
 schema = "(Tensor x) -> ()"
 `
 
-// oneUnitBench has a module of one unit, so that one failure is one compile.
+// oneUnitBench returns a bench whose module has one unit, so that one failure is one compile.
 func oneUnitBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.write("config.toml", oneUnit)
@@ -34,8 +34,8 @@ func oneUnitBench(t *testing.T) *bench {
 	return b
 }
 
-// failed builds, wants a CompileError, and says whether it is a memory and how
-// often the compiler ran.
+// failed builds and checks for a CompileError. It returns whether the cache supplied the error, and
+// the number of compiler runs.
 func (b *bench) failed(change ...func(*jit.Options)) (e *jit.CompileError, remembered bool, compiles int) {
 	b.t.Helper()
 	b.compiles()
@@ -45,18 +45,18 @@ func (b *bench) failed(change ...func(*jit.Options)) (e *jit.CompileError, remem
 	return e, !e.Remembered.IsZero(), b.compiles()
 }
 
-// wantMemory checks that the failure is shown again without a compile.
-func (b *bench) wantMemory(first *jit.CompileError) {
+// wantRemembered checks that the failure is reported again without a compile.
+func (b *bench) wantRemembered(first *jit.CompileError) {
 	b.t.Helper()
 	again, remembered, n := b.failed()
 	if !remembered || n != 0 {
-		b.t.Fatalf("the same again: remembered %v, %d compiles", remembered, n)
+		b.t.Fatalf("second build: remembered %v, %d compiles", remembered, n)
 	}
 	if again.Output != first.Output || again.Reason != first.Reason {
-		b.t.Errorf("remembered as %q (%s), it was %q (%s)", again.Output, again.Reason, first.Output, first.Reason)
+		b.t.Errorf("remembered %q (%s), want %q (%s)", again.Output, again.Reason, first.Output, first.Reason)
 	}
 	if since := time.Since(again.Remembered); since < 0 || since > time.Hour || !strings.Contains(again.Error(), "AITER_REBUILD=1") {
-		b.t.Errorf("the error does not say since when, or how to try again: %v", again)
+		b.t.Errorf("the error lacks the time of the failure or the way to retry: %v", again)
 	}
 }
 
@@ -67,8 +67,8 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 		{"error directive", "include/only_a.h", "#error broken\n"},
 		{"missing header", "src/a.cpp", "#include \"both.h\"\n#include \"sub/missing.h\"\n"},
 		{"missing system header", "src/a.cpp", "#include \"both.h\"\n#include <sub/missing.h>\n"},
-		{"missing by a macro's name", "src/a.cpp", "#define WHERE \"missing.h\"\n#include \"both.h\"\n#include WHERE\n"},
-		{"missing, by way of the folder above", "src/a.cpp", "#include \"../include/both.h\"\n#include \"../missing.h\"\n"},
+		{"missing header named by a macro", "src/a.cpp", "#define WHERE \"missing.h\"\n#include \"both.h\"\n#include WHERE\n"},
+		{"missing header in the parent folder", "src/a.cpp", "#include \"../include/both.h\"\n#include \"../missing.h\"\n"},
 	}
 	for _, tt := range broken {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,14 +76,14 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 			b.write(tt.file, tt.text)
 			first, remembered, n := b.failed()
 			if remembered || n == 0 {
-				t.Fatalf("the first time: remembered %v, %d compiles", remembered, n)
+				t.Fatalf("first build: remembered %v, %d compiles", remembered, n)
 			}
-			b.wantMemory(first)
+			b.wantRemembered(first)
 			b.write("include/unused.h", "#define ANOTHER\n")
-			b.wantMemory(first)
-			b.noLitter()
+			b.wantRemembered(first)
+			b.noStaging()
 			if _, remembered, n := b.failed(func(o *jit.Options) { o.Force = true }); remembered || n == 0 {
-				t.Errorf("under force: remembered %v, %d compiles", remembered, n)
+				t.Errorf("forced build: remembered %v, %d compiles", remembered, n)
 			}
 			b.write(tt.file, testFiles[tt.file])
 			b.build()
@@ -91,32 +91,32 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestMissingByAnAbsolutePath: there alone it may appear.
-func TestMissingByAnAbsolutePath(t *testing.T) {
+// TestMissingAbsoluteHeader creates a missing header that the source includes by its absolute path.
+func TestMissingAbsoluteHeader(t *testing.T) {
 	b := oneUnitBench(t)
 	missing := filepath.Join(t.TempDir(), "missing.h")
 	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+missing+"\"\n"+demoOp)
 	first, _, _ := b.failed()
-	b.wantMemory(first)
+	b.wantRemembered(first)
 	if err := os.WriteFile(missing, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.build()
 }
 
-// TestAnyChangeTriesAgain changes one thing after a failure.
-func TestAnyChangeTriesAgain(t *testing.T) {
+// TestEachChangeRetries changes one input after a failure and checks that the build compiles again.
+func TestEachChangeRetries(t *testing.T) {
 	missing := "#include \"both.h\"\n#include \"sub/missing.h\"\n#if __has_include(\"optional.h\")\n#endif\n" + demoOp
 	changes := map[string]func(b *bench){
-		"source":                 func(b *bench) { b.write("src/a.cpp", missing+"\n") },
-		"header":                 func(b *bench) { b.write("include/both.h", "#define BOTH 9\n") },
-		"shadowing header":       func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") },
-		"missing, beside":        func(b *bench) { b.write("src/sub/missing.h", "") },
-		"missing, first folder":  func(b *bench) { b.write("include/sub/missing.h", "") },
-		"missing, second folder": func(b *bench) { b.write("late/sub/missing.h", "") },
-		"one that is asked for":  func(b *bench) { b.write("late/optional.h", "") },
-		"flags":                  func(b *bench) { b.write("config.toml", strings.Replace(oneUnit, "-O1", "-O2", 1)) },
-		"compiler":               func(b *bench) { b.compiler("# another") },
+		"source":                              func(b *bench) { b.write("src/a.cpp", missing+"\n") },
+		"header":                              func(b *bench) { b.write("include/both.h", "#define BOTH 9\n") },
+		"shadowing header":                    func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") },
+		"missing header beside the source":    func(b *bench) { b.write("src/sub/missing.h", "") },
+		"missing header in the first folder":  func(b *bench) { b.write("include/sub/missing.h", "") },
+		"missing header in the second folder": func(b *bench) { b.write("late/sub/missing.h", "") },
+		"header of __has_include":             func(b *bench) { b.write("late/optional.h", "") },
+		"flags":                               func(b *bench) { b.write("config.toml", strings.Replace(oneUnit, "-O1", "-O2", 1)) },
+		"compiler":                            func(b *bench) { b.compiler("# another") },
 		"cleaned": func(b *bench) {
 			store, err := cache.Open(b.cacheDir, cache.Options{})
 			if err != nil {
@@ -131,7 +131,7 @@ func TestAnyChangeTriesAgain(t *testing.T) {
 	b.write("src/a.cpp", missing)
 	for name, change := range changes {
 		if _, remembered, _ := b.failed(); remembered && name == "" {
-			t.Fatal("remembered before it began")
+			t.Fatal("remembered before the first build")
 		}
 		if _, remembered, _ := b.failed(); !remembered {
 			t.Errorf("before %s: not remembered", name)
@@ -141,7 +141,7 @@ func TestAnyChangeTriesAgain(t *testing.T) {
 		var ce *jit.CompileError
 		_, err := b.manager().Build(context.Background(), demo(t))
 		if n := b.compiles(); n == 0 || errors.As(err, &ce) && !ce.Remembered.IsZero() {
-			t.Errorf("%s: the memory was believed (%d compiles): %v", name, n, err)
+			t.Errorf("%s: the remembered failure was reported (%d compiles): %v", name, n, err)
 		}
 		for _, extra := range []string{"src/both.h", "src/sub/missing.h", "include/sub/missing.h", "late/sub/missing.h", "late/optional.h"} {
 			_ = os.Remove(filepath.Join(b.root, extra))
@@ -153,7 +153,7 @@ func TestAnyChangeTriesAgain(t *testing.T) {
 	}
 }
 
-// TestFailuresOfTheMachineAreNotRemembered: for reasons outside of the inputs.
+// TestFailuresOfTheMachineAreNotRemembered covers failures whose cause is not in the inputs.
 func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 	located := "echo 'src/a.cpp:1:1: error: expected something' >&2; "
 	tests := map[string]string{
@@ -164,7 +164,7 @@ func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 		"compiler crashes": located + "echo 'src/a.cpp:1:1: internal compiler error: Segmentation fault' >&2; exit 1",
 		"unreadable":       "echo 'src/a.cpp:1:10: fatal error: both.h: Permission denied' >&2; exit 1",
 		"missing tool":     "echo \"g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory\" >&2; exit 1",
-		"no words":         "exit 3",
+		"no output":        "exit 3",
 		"no object":        located + "exit 0",
 	}
 	for name, script := range tests {
@@ -185,7 +185,7 @@ func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestCompilerReplacedWhileItFails: nobody knows which one has failed.
+// TestCompilerReplacedWhileItFails checks that the failure is not stored: either compiler may have failed.
 func TestCompilerReplacedWhileItFails(t *testing.T) {
 	b := oneUnitBench(t)
 	script := "echo 'src/a.cpp:1:1: error: expected something' >&2; echo '# more' >> \"$0\"; exit 1"
@@ -211,17 +211,17 @@ func TestFailedLinksAreRemembered(t *testing.T) {
 		}
 	}
 	if n := links.count("link started"); n != 1 {
-		t.Errorf("%d links", n)
+		t.Errorf("%d links, want 1", n)
 	}
 	if _, remembered, _ := b.failed(func(o *jit.Options) { o.Force = true }); remembered {
-		t.Error("under force the memory was believed")
+		t.Error("the forced build reported the remembered failure")
 	}
 	b.write("src/a.cpp", "int missing() { return 1; }\nint demo() { return missing(); }\n"+demoOp)
 	b.build()
 }
 
-// TestGPUFailuresAreRemembered breaks a kernel in the host pass, in the device
-// pass, and by a header that is missing there.
+// TestGPUFailuresAreRemembered breaks a kernel in the host pass and in the device pass, and
+// removes a header of the device pass.
 func TestGPUFailuresAreRemembered(t *testing.T) {
 	tests := []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}}
 	broken := map[string]string{
@@ -234,21 +234,21 @@ func TestGPUFailuresAreRemembered(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
 			for name, text := range broken {
 				if name != "device missing" && !*everyPart {
-					continue // the one of which a compiler reports least
+					continue // for a missing header compilers report least
 				}
 				b := gpuBench(t)
 				b.extra = map[string]string{tt.variable: compiler}
 				b.write("src/k.hip", text)
 				first := b.failedFor(tt.target)
 				if !first.Remembered.IsZero() {
-					t.Fatalf("%s: remembered the first time", name)
+					t.Fatalf("%s: the first build reported a remembered failure", name)
 				}
 				if again := b.failedFor(tt.target); again.Remembered.IsZero() || again.Output != first.Output {
 					t.Errorf("%s: not remembered: %v", name, again)
 				}
 				b.write("include/device_only.h", "#define FACTOR 3\n")
 				if again := b.failedFor(tt.target); !again.Remembered.IsZero() {
-					t.Errorf("%s: a header has changed, and the memory was believed", name)
+					t.Errorf("%s: the remembered failure was reported after a header changed", name)
 				}
 			}
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// buildErr builds and returns the error, which must be there.
+// buildErr builds and returns the error. It fails the test if there is none.
 func (b *bench) buildErr(change ...func(*jit.Options)) error {
 	b.t.Helper()
 	res, err := b.manager(change...).Build(context.Background(), demo(b.t))
@@ -24,17 +24,17 @@ func (b *bench) buildErr(change ...func(*jit.Options)) error {
 		b.t.Fatal("the build did not fail")
 	}
 	if len(res) != 1 || res[0].Err == nil || res[0].Artifact.Path != "" {
-		b.t.Errorf("result of a failed build: %+v", res)
+		b.t.Errorf("a failed build returned %+v", res)
 	}
 	return err
 }
 
-// noLitter checks that no stage was left behind.
-func (b *bench) noLitter() {
+// noStaging checks that no staging folder remains.
+func (b *bench) noStaging() {
 	b.t.Helper()
 	left, err := filepath.Glob(filepath.Join(b.cacheDir, "v2", "stage", "*"))
 	if err != nil || len(left) != 0 {
-		b.t.Errorf("left in the stage: %v, %v", left, err)
+		b.t.Errorf("staging folders remain: %v, %v", left, err)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestCompilersThatFail(t *testing.T) {
 		{name: "includes in a circle", source: "#include \"a.cpp\"\n", reason: "exit status 1", output: "nested"},
 		{name: "writes nothing", script: "exit 0", reason: "wrote no object file"},
 		{name: "is killed", script: "kill -9 $$", reason: "killed by a signal"},
-		{name: "exits with its own code", script: "echo out of coffee >&2; exit 42", reason: "exit status 42", output: "out of coffee"},
+		{name: "exits with its own code", script: "echo broken license >&2; exit 42", reason: "exit status 42", output: "broken license"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCompilersThatFail(t *testing.T) {
 			if readErr != nil || !strings.Contains(string(log), ce.Command[0]) || !strings.Contains(string(log), tt.output) {
 				t.Errorf("log %q: %v", ce.Log, readErr)
 			}
-			b.noLitter()
+			b.noStaging()
 			b.compiler("")
 			b.write("src/a.cpp", testFiles["src/a.cpp"])
 			b.build()
@@ -86,13 +86,13 @@ func TestCompilerThatHangs(t *testing.T) {
 		t.Errorf("got %v, want a CompileError that names the time limit", err)
 	}
 	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("took %s", took)
+		t.Errorf("the build took %s, want less than 10 s", took)
 	}
 	wantGone(t, pidFile)
-	b.noLitter()
+	b.noStaging()
 }
 
-// wantGone checks that a process which the compiler started has ended too.
+// wantGone checks that a process that the compiler started has ended.
 func wantGone(t *testing.T, pidFile string) {
 	t.Helper()
 	data, err := os.ReadFile(pidFile)
@@ -107,10 +107,10 @@ func wantGone(t *testing.T, pidFile string) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Error("the compiler's child is still there")
+	t.Error("the process that the compiler started still runs")
 }
 
-func TestCancelEndsCompilersAndLeavesNothing(t *testing.T) {
+func TestCancelEndsCompilers(t *testing.T) {
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
@@ -129,16 +129,16 @@ func TestCancelEndsCompilersAndLeavesNothing(t *testing.T) {
 		t.Errorf("got %v, want the context's cause", err)
 	}
 	wantGone(t, pidFile)
-	b.noLitter()
+	b.noStaging()
 }
 
 func TestWaitersGetTheDiagnostics(t *testing.T) {
 	b := newBench(t)
-	// One unit: the failure of one stops the other, and then somebody else has to
-	// compile that.
+	// The module has one unit: with two, the failure of one stops the other, which
+	// another build then compiles.
 	b.write("config.toml", strings.Replace(testConfig, "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", "", 1))
 	b.compiler("sleep 2")
-	b.build() // the compiler is known from here on, so that all start at once
+	b.build() // identifies the compiler, so that all builds start at once
 	b.compiles()
 	b.write("src/a.cpp", "int x = ;\n")
 	var wg sync.WaitGroup
@@ -148,17 +148,17 @@ func TestWaitersGetTheDiagnostics(t *testing.T) {
 			_, err := m.Build(context.Background(), demo(t))
 			var ce *jit.CompileError
 			if !errors.As(err, &ce) || !strings.Contains(ce.Output, "error: expected") {
-				t.Errorf("got %v, want the compiler's words", err)
+				t.Errorf("got %v, want the compiler's output", err)
 			}
 		})
 	}
 	wg.Wait()
 	if n := b.compiles(); n != 1 {
-		t.Errorf("%d compiles of one broken unit", n)
+		t.Errorf("%d compiles of one broken unit, want 1", n)
 	}
 }
 
-func TestDamagedCacheIsMended(t *testing.T) {
+func TestBuildReplacesDamage(t *testing.T) {
 	tests := []struct {
 		name     string
 		damage   func(b *bench, res jit.Result) error
@@ -175,7 +175,7 @@ func TestDamagedCacheIsMended(t *testing.T) {
 		{"all records garbled", func(b *bench, _ jit.Result) error {
 			return b.eachFile("record", func(p string) error { return os.Truncate(p, 70) })
 		}, 2},
-		{"digest memory garbled", func(b *bench, _ jit.Result) error {
+		{"digest table garbled", func(b *bench, _ jit.Result) error {
 			return os.WriteFile(filepath.Join(b.cacheDir, "v2", "filehash"), []byte("junk"), 0o600)
 		}, 0},
 	}
@@ -189,7 +189,7 @@ func TestDamagedCacheIsMended(t *testing.T) {
 			}
 			again := b.build()
 			if again.Artifact.Digest != first.Artifact.Digest {
-				t.Errorf("another library: %s, want %s", again.Artifact.Digest, first.Artifact.Digest)
+				t.Errorf("got library %s, want %s", again.Artifact.Digest, first.Artifact.Digest)
 			}
 			if n := b.compiles(); n != tt.compiles {
 				t.Errorf("%d compiles, want %d", n, tt.compiles)
@@ -213,7 +213,7 @@ func (b *bench) cannotMount(why string) {
 	testenv.CannotMount(b.t, why)
 }
 
-// mounted makes the cache folder a mount of its own; it needs root.
+// mounted mounts a filesystem as the cache folder. It needs root.
 func (b *bench) mounted(options string) {
 	b.t.Helper()
 	if os.Geteuid() != 0 {
@@ -244,17 +244,17 @@ func TestFullCacheFolder(t *testing.T) {
 	err := b.buildErr()
 	var access *cache.AccessError
 	if !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
-		t.Errorf("got %v, want an AccessError that says the disk is full", err)
+		t.Errorf("got %v, want an AccessError that names the full disk", err)
 	}
 	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT, "mode=0700,size=16m"); err != nil {
 		t.Fatal(err)
 	}
 	b.build()
-	b.noLitter()
+	b.noStaging()
 }
 
-// TestFullDiskMakesRoom: what has not been used for long goes, once.
-func TestFullDiskMakesRoom(t *testing.T) {
+// TestFullDiskTrimsCache checks that a full disk triggers one trim of old entries.
+func TestFullDiskTrimsCache(t *testing.T) {
 	large := func(n string) string {
 		return "char data[1 << 21] = {" + n + "};\nextern \"C\" int demo_a() { return " + n + "; }\n" + demoOp
 	}
@@ -264,12 +264,12 @@ func TestFullDiskMakesRoom(t *testing.T) {
 	old := b.build().Artifact
 	b.write("src/a.cpp", large("2"))
 	if err := b.buildErr(); !strings.Contains(err.Error(), "No space left") && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "bus error") {
-		t.Errorf("nothing is old: got %v, want an error that says the disk is full", err)
+		t.Errorf("without old entries: got %v, want an error that names the full disk", err)
 	}
 	if _, err := os.Stat(old.Path); err != nil {
-		t.Errorf("removed within the hour: %v", err)
+		t.Errorf("an entry that was used within the last hour was removed: %v", err)
 	}
-	b.noLitter()
+	b.noStaging()
 	before := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(filepath.Dir(old.Path), before, before); err != nil {
 		t.Fatal(err)
@@ -277,15 +277,15 @@ func TestFullDiskMakesRoom(t *testing.T) {
 	seen := new(recorder)
 	res := b.build(func(o *jit.Options) { o.Observer = seen })
 	if got, err := call(res.Artifact.Path); err != nil || got != 2 {
-		t.Errorf("the library gives %d, %v", got, err)
+		t.Errorf("the library returns %d, %v", got, err)
 	}
 	if n := seen.count("trimmed"); n != 1 {
-		t.Errorf("trimmed %d times", n)
+		t.Errorf("trimmed %d times, want once", n)
 	}
 	if _, err := os.Stat(old.Path); err == nil {
-		t.Error("nothing was removed: the test has room enough")
+		t.Error("nothing was removed: the test's filesystem is too large")
 	}
-	b.noLitter()
+	b.noStaging()
 }
 
 func TestReadOnlyCacheFolder(t *testing.T) {
@@ -300,7 +300,7 @@ func TestReadOnlyCacheFolder(t *testing.T) {
 	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
 	var access *cache.AccessError
 	if err := b.buildErr(); !errors.As(err, &access) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
-		t.Errorf("got %v, want an AccessError that says what to set", err)
+		t.Errorf("got %v, want an AccessError that names the variable to set", err)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestKilledBuilderIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = victim.Wait()
-	wantGone(t, marker) // the compiler dies with its builder
+	wantGone(t, marker) // the compiler ends with its builder
 	b.compiler("")
 	b.compiles()
 	start := time.Now()
@@ -330,5 +330,5 @@ func TestKilledBuilderIsReplaced(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %s", took)
 	}
-	b.noLitter()
+	b.noStaging()
 }

@@ -42,7 +42,7 @@ extern "C" int demo(float* p) { scale<<<1, 64>>>(p); return 0; }
 	"include/host_only.h":   "#define FACTOR 0\n",
 }
 
-// gpuBench is a bench for a GPU compiler.
+// gpuBench returns a bench for a GPU compiler.
 func gpuBench(t *testing.T) *bench {
 	dir := t.TempDir()
 	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: "c++"}
@@ -71,8 +71,8 @@ func (b *bench) buildFor(variable, compiler string, names string) []jit.Result {
 	return res
 }
 
-// actions tells what was done, a word a target, or a word a pass of it.
-func actions(res []jit.Result) string {
+// statuses returns the status of each unit and pass as one word.
+func statuses(res []jit.Result) string {
 	var words []string
 	for _, r := range res {
 		for _, u := range r.Units {
@@ -82,8 +82,8 @@ func actions(res []jit.Result) string {
 	return strings.Join(words, " ")
 }
 
-// wanted are the actions on two targets, A and B, in each step of the test. Which of two targets makes
-// what they share is left to chance.
+// wanted is the expected result of statuses for the targets A and B in each step of the test. Either
+// target may compile the pass that they share.
 type wanted struct{ cold, again, more, device, host []string }
 
 var (
@@ -112,7 +112,7 @@ func TestRealGPUCompilers(t *testing.T) {
 			check := func(what, targets string, wants []string) []jit.Result {
 				t.Helper()
 				res := b.buildFor(tt.variable, compiler, targets)
-				if got := actions(res); !slices.ContainsFunc(wants, func(want string) bool { return names.Replace(want) == got }) {
+				if got := statuses(res); !slices.ContainsFunc(wants, func(want string) bool { return names.Replace(want) == got }) {
 					t.Errorf("%s: %s, want %s", what, got, names.Replace(strings.Join(wants, " or ")))
 				}
 				return res
@@ -123,7 +123,7 @@ func TestRealGPUCompilers(t *testing.T) {
 			if len(first[0].Units) == 2 {
 				want = inTwoPasses
 			}
-			if got := actions(first); got != names.Replace(want.cold[0]) {
+			if got := statuses(first); got != names.Replace(want.cold[0]) {
 				t.Errorf("cold: %s", got)
 			}
 			check("again", tt.first, want.again)
@@ -142,19 +142,19 @@ func TestRealGPUCompilers(t *testing.T) {
 			other.write("include/host_only.h", "#define FACTOR 0 // at the host\n")
 			elsewhere := other.buildFor(tt.variable, compiler, tt.first)
 			if elsewhere[0].Artifact.Digest != first[0].Artifact.Digest {
-				t.Error("another folder and cache gave another library")
+				t.Error("the library depends on the folder or the cache")
 			}
 			other.cacheDir = b.cacheDir
-			if got := actions(other.buildFor(tt.variable, compiler, tt.first)); got != names.Replace(want.again[0]) {
-				t.Errorf("the same tree elsewhere: %s", got)
+			if got := statuses(other.buildFor(tt.variable, compiler, tt.first)); got != names.Replace(want.again[0]) {
+				t.Errorf("the same tree in another folder: %s", got)
 			}
 		})
 	}
 }
 
-// TestLineInfoNamesTheCheckout: nvcc writes absolute paths then, so another
-// checkout is a miss; with HIP it is none.
-func TestLineInfoNamesTheCheckout(t *testing.T) {
+// TestLineInfoInAnotherCheckout builds with line information in two checkouts. nvcc writes absolute
+// paths, so the second checkout is a miss. With hipcc it is a hit.
+func TestLineInfoInAnotherCheckout(t *testing.T) {
 	tests := []struct {
 		tool, variable, target, flag string
 		want                         jit.Status
@@ -173,8 +173,8 @@ func TestLineInfoNamesTheCheckout(t *testing.T) {
 			b.extra = map[string]string{tt.variable: compiler}
 		}
 		first := one.buildFor(tt.variable, compiler, tt.target)
-		if action, why := two.action(parse(t, tt.target)); action != tt.want {
-			t.Errorf("%s %s in another checkout: %s (%s), want %s", tt.tool, tt.flag, action, why, tt.want)
+		if status, reason := two.unitStatus(parse(t, tt.target)); status != tt.want {
+			t.Errorf("%s %s in another checkout: %s (%s), want %s", tt.tool, tt.flag, status, reason, tt.want)
 		}
 		again := one.buildFor(tt.variable, compiler, tt.target)
 		if again[0].Status != jit.Hit || again[0].Artifact.Digest != first[0].Artifact.Digest {
@@ -194,20 +194,20 @@ func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
 	}
 	b := gpuBench(t)
 	b.buildFor("HIPCC", hipcc, "gfx90a")
-	// Beside the original, which may find its root from its own place.
+	// The wrapper is beside the original: a compiler may derive its root from its own path.
 	swapped := hipcc + ".swapped"
 	if err := os.WriteFile(swapped, append(text, "# another program\n"...), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Remove(swapped)
-	if got := actions(b.buildFor("HIPCC", swapped, "gfx90a")); strings.Contains(got, "hit") {
+	if got := statuses(b.buildFor("HIPCC", swapped, "gfx90a")); strings.Contains(got, "hit") {
 		t.Errorf("another driver with the same version: %s", got)
 	}
 }
 
-// A mistake that one pass alone meets is told in the compiler's words with that pass's command, and is over when
-// the header is mended.
-func TestMistakeOfOnePass(t *testing.T) {
+// TestErrorInOnePass checks that an error of one pass has that pass's command and the compiler's output,
+// and that a build succeeds after the header is fixed.
+func TestErrorInOnePass(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	b := gpuBench(t)
 	b.extra = map[string]string{"HIPCC": hipcc}
@@ -216,19 +216,19 @@ func TestMistakeOfOnePass(t *testing.T) {
 		b.write(header, "#error \"not yet\"\n")
 		m := b.manager()
 		req := jit.Request{Module: "module_demo", Target: parseTarget(t, "gfx90a")}
-		for range 2 { // the second time the failure may be a remembered one
+		for range 2 { // the second build may report the remembered failure
 			_, err := m.Build(context.Background(), req)
 			var failed *jit.CompileError
 			if !errors.As(err, &failed) || !strings.Contains(failed.Output, header) || !strings.Contains(failed.Output, "not yet") {
 				t.Fatalf("%s: error is %v", header, err)
 			}
 			if apart := slices.Contains(failed.Command, "-nogpulib"); apart && strings.Contains(header, "device") {
-				t.Errorf("%s: the command is the host's: %q", header, failed.Command)
+				t.Errorf("%s: the error has the command of the host pass: %q", header, failed.Command)
 			}
 		}
 		b.write(header, good)
 		if _, err := m.Build(context.Background(), req); err != nil {
-			t.Errorf("%s was mended: %v", header, err)
+			t.Errorf("%s was fixed: %v", header, err)
 		}
 	}
 }

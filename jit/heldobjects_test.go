@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// TestObjectCleanedWhileUsed has a cleaner take an object after it was looked at
-// and before it is linked: it has to be missing, so that it is made again.
+// TestObjectCleanedWhileUsed removes an object between its lookup and the link. The link has to
+// report a miss, so that the object is compiled again.
 func TestObjectCleanedWhileUsed(t *testing.T) {
 	store, err := cache.Open(t.TempDir(), cache.Options{})
 	if err != nil {
@@ -35,16 +35,16 @@ func TestObjectCleanedWhileUsed(t *testing.T) {
 	}
 	other := errors.New("disk full")
 	if err := p.place(ref, to, func(string, string) error { return other }); err != other {
-		t.Errorf("another failure: %v, want it as it is", err)
+		t.Errorf("another failure: %v, want it unchanged", err)
 	}
 	err = p.place(ref, to+"2", func(from, to string) error {
 		return errors.Join(os.Remove(from), linkOrCopy(from, to))
 	})
 	var miss *cache.MissError
 	if !errors.As(err, &miss) || miss.Key != digest {
-		t.Errorf("cleaned away meanwhile: %v, want a *cache.MissError of %s", err, digest)
+		t.Errorf("removed after the lookup: %v, want a *cache.MissError of %s", err, digest)
 	}
 	if err := p.place(ref, to, linkOrCopy); !errors.As(err, &miss) {
-		t.Errorf("cleaned away before: %v, want a *cache.MissError", err)
+		t.Errorf("removed before the lookup: %v, want a *cache.MissError", err)
 	}
 }

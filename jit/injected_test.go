@@ -16,7 +16,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// wantValue builds and checks the value that the library computes.
+// wantValue builds and checks the value that the library returns.
 func (b *bench) wantValue(what string, want int) jit.Result {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), demo(b.t))
@@ -24,7 +24,7 @@ func (b *bench) wantValue(what string, want int) jit.Result {
 		b.t.Fatalf("%s: %v", what, err)
 	}
 	if got, err := call(res[0].Artifact.Path); err != nil || got != want {
-		b.t.Errorf("%s: the library gives %d, %v; want %d", what, got, err, want)
+		b.t.Errorf("%s: the library returns %d, %v; want %d", what, got, err, want)
 	}
 	return res[0]
 }
@@ -39,12 +39,12 @@ func (b *bench) cacheFiles() (files []string) {
 	return append(files, filepath.Join(b.cacheDir, "CACHEDIR.TAG"))
 }
 
-// TestAnyFileDamaged flips a bit in each file of the cache, one after another, and
-// cuts some short: the build gives the right library.
+// TestAnyFileDamaged flips a bit in each file of the cache in turn, and truncates some. The build
+// has to return the right library.
 func TestAnyFileDamaged(t *testing.T) {
 	b := oneUnitBench(t)
 	first := b.wantValue("cold", 3)
-	b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n") // a failure is a record too
+	b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n") // the failure adds a record
 	_ = b.buildErr()
 	b.write("src/a.cpp", testFiles["src/a.cpp"])
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -53,7 +53,7 @@ func TestAnyFileDamaged(t *testing.T) {
 	}
 	files := b.cacheFiles()
 	if len(files) < 10 {
-		t.Fatalf("only %v are in the cache", files)
+		t.Fatalf("the cache contains only %v", files)
 	}
 	random := newRandom(t)
 	for _, file := range files {
@@ -62,7 +62,7 @@ func TestAnyFileDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			data, err := os.ReadFile(file)
-			if err != nil || len(data) == 0 { // a lock file of the remembered digests
+			if err != nil || len(data) == 0 { // a lock file of the digest table
 				continue
 			}
 			if err := os.WriteFile(file, d.do(data), 0o600); err != nil {
@@ -70,20 +70,20 @@ func TestAnyFileDamaged(t *testing.T) {
 			}
 			rel, _ := filepath.Rel(b.cacheDir, file)
 			if res := b.wantValue(rel+" "+d.name, 3); res.Artifact.Digest != first.Artifact.Digest {
-				t.Errorf("%s %s: another library", rel, d.name)
+				t.Errorf("%s %s: the library differs", rel, d.name)
 			}
 		}
 	}
 }
 
-// damage is a way to spoil the content of a file.
+// damage changes the content of a file.
 type damage struct {
 	name string
 	do   func([]byte) []byte
 }
 
-// damages are at one random place, or with -every-part at more of them. They are a
-// list, so that a seed determines which random number each of them draws.
+// damages returns changes at one random offset, or with -every-part at several. It returns a
+// list in a fixed order, so that a seed determines the random numbers of each.
 func damages(random *rand.Rand) []damage {
 	flip := func(name string, at func(n int) int) damage {
 		return damage{name, func(data []byte) []byte {
@@ -125,41 +125,41 @@ func TestUnreadableFiles(t *testing.T) {
 		res, err := b.manager().Build(context.Background(), demo(t))
 		switch {
 		case err == nil && res[0].Artifact.Digest != first.Artifact.Digest:
-			t.Errorf("%s unreadable: another library", file)
+			t.Errorf("%s unreadable: the library differs", file)
 		case err != nil:
 			failed++
 			var access *cache.AccessError
 			var compile *jit.CompileError
 			if !errors.As(err, &access) && !errors.As(err, &compile) && !errors.Is(err, syscall.EIO) {
-				t.Errorf("%s unreadable: the error does not say why: %v", file, err)
+				t.Errorf("%s unreadable: the error lacks the cause: %v", file, err)
 			}
 		}
 		if err := syscall.Unmount(file, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 			t.Fatal(err)
 		}
 		if res := b.wantValue(file+" readable again", 3); res.Artifact.Digest != first.Artifact.Digest {
-			t.Errorf("%s readable again: another library", file)
+			t.Errorf("%s readable again: the library differs", file)
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "quarantine", "*")); len(left) != 0 {
-		t.Errorf("quarantined for a fault of the disk: %v", left)
+		t.Errorf("a fault of the disk quarantined %v", left)
 	}
-	b.noLitter()
+	b.noStaging()
 	t.Logf("%d builds failed, the others worked around it", failed)
 }
 
-// TestDiskFullAnywhere gives the cache a little more space each time, so that each
-// time another step of the build fails.
-func TestDiskFullAnywhere(t *testing.T) {
+// TestDiskFullAtEachStep gives the cache a little more space for each build, so that each
+// build fails at another step.
+func TestDiskFullAtEachStep(t *testing.T) {
 	b := oneUnitBench(t)
 	b.mounted("mode=0700,size=64k")
 	for pages := 2; ; pages += 3 {
 		if pages > 64 {
-			t.Fatal("never enough")
+			t.Fatal("the build failed with every size of the filesystem")
 		}
 		room := fmt.Sprintf("mode=0700,size=%dk", 4*pages)
 		if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT, room); err != nil {
-			continue // what is there does not fit
+			continue // too small for the existing files
 		}
 		m, err := b.open()
 		if err == nil {
@@ -167,19 +167,19 @@ func TestDiskFullAnywhere(t *testing.T) {
 		}
 		if err == nil {
 			if pages == 2 {
-				t.Error("it was never full: nothing is tested")
+				t.Error("the disk was never full: the test checks nothing")
 			}
 			break
 		}
 		if !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "No space left") && !strings.Contains(err.Error(), "signal") {
-			t.Errorf("with %s: the error does not say that the disk is full: %v", room, err)
+			t.Errorf("with %s: the error does not name the full disk: %v", room, err)
 		}
 		if access := (*cache.AccessError)(nil); !errors.As(err, &access) && !strings.Contains(err.Error(), "signal") {
-			t.Errorf("with %s: it is not the cache folder's fault: %v", room, err)
+			t.Errorf("with %s: got %v, want an AccessError of the cache folder", room, err)
 		}
 		var ce *jit.CompileError
 		if errors.As(err, &ce) && !ce.Remembered.IsZero() {
-			t.Errorf("a full disk was remembered as the source's fault: %v", err)
+			t.Errorf("a full disk was remembered as a failure of the source: %v", err)
 		}
 	}
 	b.wantValue("with room enough", 3)
@@ -210,12 +210,12 @@ func TestFewDescriptors(t *testing.T) {
 		b.noTrace()
 	}
 	if failed == 0 {
-		t.Error("no build failed: nothing is tested")
+		t.Error("no build failed: the test checks nothing")
 	}
 }
 
-// TestTimesJump sets every time in the cache and the tree to the past and to the
-// future, as a wrong clock does.
+// TestTimesJump sets all file times in the cache and the tree to the past and to the future, as a
+// wrong clock does.
 func TestTimesJump(t *testing.T) {
 	b := newBench(t)
 	first := b.wantValue("cold", 3)
@@ -294,10 +294,10 @@ func TestClockSetWhileCompiling(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := call(res[0].Artifact.Path); err != nil || got != want {
-				t.Errorf("the library gives %d, %v; what is on disk says %d", got, err, want)
+				t.Errorf("the library returns %d, %v; want the value %d of the header on disk", got, err, want)
 			}
 			if n := b.compiles(); n != 2 {
-				t.Errorf("%d compiles, want a second one after the edit", n)
+				t.Errorf("%d compiles, want another one after the edit", n)
 			}
 		})
 	}

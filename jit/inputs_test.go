@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// What decided a build is told with the contents that it had: sources, headers
-// of the tree and of the system, names that were not there, the configuration.
+// TestInputs checks the names and digests of a build's inputs: sources, headers of the tree and of
+// the system, absent names and the configuration.
 func TestInputs(t *testing.T) {
 	b := newBench(t)
 	m := b.manager()
@@ -37,10 +37,10 @@ func TestInputs(t *testing.T) {
 		}
 	}
 	if sum, listed := in.Files[filepath.Join(root, "src/both.h")]; !listed || sum != jit.Absent {
-		t.Errorf("the name that would shadow a header: %q, %v", sum, listed)
+		t.Errorf("absent name that would shadow a header: %q, %v", sum, listed)
 	}
 	if _, listed := in.Files[filepath.Join(root, "include/unused.h")]; listed {
-		t.Error("a header that nobody reads is listed")
+		t.Error("an unread header is listed")
 	}
 	system := 0
 	for path := range in.Files {
@@ -52,10 +52,10 @@ func TestInputs(t *testing.T) {
 		t.Error("no header of the system is listed")
 	}
 	if got := m.ConfigInputs().Files[filepath.Join(root, "config.toml")]; got != cache.SHA256([]byte(testConfig)) {
-		t.Errorf("the configuration: %q", got)
+		t.Errorf("digest of the configuration: %q", got)
 	}
 	around := m.FailureInputs(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
 	if _, listed := around.Files[filepath.Join(root, "include/both.h")]; !listed || len(around.Folders) != 2 {
-		t.Errorf("around it: %v in %v", listed, around.Folders)
+		t.Errorf("listed %v in the folders %v", listed, around.Folders)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// The tests build a small module for the CPU with the machine's own C++
-// compiler, called through a script that keeps count of the compiles.
+// The tests build a small module for the CPU with the machine's C++ compiler. They call
+// it through a script that counts the compiles.
 
 const testConfig = `
 [module.module_demo]
@@ -39,7 +39,7 @@ name = "demo"
 schema = "(Tensor x) -> ()"
 `
 
-// demoOp is the operator that the configurations promise.
+// demoOp is the operator that the configurations declare.
 const demoOp = "extern \"C\" int __tvm_ffi_demo() { return 0; }\n"
 
 var testFiles = map[string]string{
@@ -58,8 +58,8 @@ type bench struct {
 	root     string
 	cacheDir string
 	cxx      string
-	count    string            // file to which the compiler script adds a line a compile
-	extra    map[string]string // of the environment
+	count    string            // file to which the compiler script adds a line for each compile
+	extra    map[string]string // environment variables
 	flock    func(*os.File, int) error
 }
 
@@ -74,7 +74,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// compiler makes the compiler script; extra shell code runs before each compile.
+// compiler writes the compiler script. The extra shell code runs before each compile.
 func (b *bench) compiler(extra string) {
 	b.t.Helper()
 	real, err := exec.LookPath("g++")
@@ -90,8 +90,8 @@ func (b *bench) compiler(extra string) {
 	}
 }
 
-// write changes a file. Its time is set back, as an editor's save before the
-// build would have it.
+// write changes a file and sets its time back, as if it was saved well before the
+// build.
 func (b *bench) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
@@ -103,7 +103,7 @@ func (b *bench) write(name, text string) {
 	}
 }
 
-// compiles returns how many compiles there were since the last call.
+// compiles returns the number of compiles since the last call.
 func (b *bench) compiles() int {
 	data, _ := os.ReadFile(b.count)
 	_ = os.Remove(b.count)
@@ -123,7 +123,7 @@ func (b *bench) env(name string) string {
 	return ""
 }
 
-// manager opens everything anew, as another process would.
+// manager opens a new manager, as another process does.
 func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
 	b.t.Helper()
 	m, err := b.open(change...)
@@ -183,7 +183,7 @@ func (b *bench) expect(what string, want map[string]string) jit.Result {
 	for _, u := range res.Units {
 		reason, compiled := want[u.Source]
 		if got := u.Status == jit.Compiled; got != compiled || compiled && !strings.Contains(u.Reason, reason) {
-			b.t.Errorf("%s: %s: %s (%s), want compiled %v, reason %q", what, u.Source, u.Status, u.Reason, compiled, reason)
+			b.t.Errorf("%s: %s: %s (%s), want compiled %v with reason %q", what, u.Source, u.Status, u.Reason, compiled, reason)
 		}
 	}
 	if n := b.compiles(); n != len(want) {
@@ -192,7 +192,7 @@ func (b *bench) expect(what string, want map[string]string) jit.Result {
 	return res
 }
 
-func TestBuildOnlyWhatChanged(t *testing.T) {
+func TestOnlyChangedUnitsAreCompiled(t *testing.T) {
 	b := newBench(t)
 	both := func(reason string) map[string]string {
 		return map[string]string{"src/a.cpp": reason, "src/b.cpp": reason}
@@ -200,17 +200,17 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	first := b.expect("cold", both("never built"))
 	again := b.expect("unchanged", nil)
 	if first.Artifact.Digest != again.Artifact.Digest || again.Status != jit.Hit {
-		t.Errorf("the second build gave %s (%s), the first %s", again.Artifact.Digest, again.Status, first.Artifact.Digest)
+		t.Errorf("the second build returned %s (%s), the first %s", again.Artifact.Digest, again.Status, first.Artifact.Digest)
 	}
 
 	b.write("include/only_a.h", "#define ONLY_A 4\n")
 	changed := b.expect("header of one unit", map[string]string{"src/a.cpp": "header changed: include/only_a.h"})
 	if changed.Artifact.Digest == first.Artifact.Digest {
-		t.Error("another header value gave the same library")
+		t.Error("a changed header did not change the library")
 	}
 	b.write("include/only_a.h", "#define ONLY_A 2\n")
 	if back := b.expect("header put back", nil); back.Artifact.Digest != first.Artifact.Digest {
-		t.Error("the earlier header did not give the earlier library")
+		t.Error("the restored header did not restore the library")
 	}
 	b.write("include/both.h", "#define BOTH 5\n")
 	b.expect("header of both units", both("header changed: include/both.h"))
@@ -222,7 +222,7 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	b.expect("a flag", both("flags changed"))
 	b.write("config.toml", strings.Replace(testConfig, "-O1", "-O2", 1)+"\n[module.module_demo.link_flags]\ncommon = [\"-Wl,-z,now\"]\n")
 	if res := b.expect("a link flag", nil); res.Status != jit.Compiled {
-		t.Error("another link flag did not link again")
+		t.Error("a changed link flag did not change the library")
 	}
 }
 
@@ -240,7 +240,7 @@ func TestShadowingHeaderMisses(t *testing.T) {
 	b.expect("gone again, not the other", map[string]string{"src/a.cpp": ""})
 }
 
-func TestWhatMustNotMatter(t *testing.T) {
+func TestIrrelevantSettingsHit(t *testing.T) {
 	b := newBench(t)
 	first := b.build()
 	b.compiles()
@@ -250,7 +250,7 @@ func TestWhatMustNotMatter(t *testing.T) {
 		other.write(name, text)
 	}
 	if res := other.expect("the same tree elsewhere", nil); res.Artifact.Digest != first.Artifact.Digest {
-		t.Error("another library")
+		t.Error("the library differs")
 	}
 	late := time.Now().Add(time.Hour)
 	if err := os.Chtimes(filepath.Join(b.root, "src/a.cpp"), late, late); err != nil {
@@ -259,23 +259,23 @@ func TestWhatMustNotMatter(t *testing.T) {
 	b.expect("another time of a file", nil)
 	res := b.build(func(o *jit.Options) { o.Jobs = 7; o.Timeout = time.Hour })
 	if res.Status != jit.Hit {
-		t.Error("jobs or timeout went into a key")
+		t.Error("a key depends on jobs or on a time limit")
 	}
 }
 
 func TestCleanBuildsAreByteIdentical(t *testing.T) {
-	for _, flag := range []string{"-O1", "-g"} { // debug information names files
+	for _, flag := range []string{"-O1", "-g"} { // debug information contains file names
 		one, two := newBench(t), newBench(t)
 		for _, b := range []*bench{one, two} {
 			b.write("config.toml", strings.Replace(testConfig, "-O1", flag, 1))
 		}
 		if a, b := one.build(), two.build(); a.Artifact.Digest != b.Artifact.Digest {
-			t.Errorf("%s: two folders, two libraries: %s and %s", flag, a.Artifact.Digest, b.Artifact.Digest)
+			t.Errorf("%s: builds in two folders returned different libraries: %s and %s", flag, a.Artifact.Digest, b.Artifact.Digest)
 		}
 	}
 }
 
-func TestAnotherCompilerAtTheSamePathMisses(t *testing.T) {
+func TestReplacedCompilerMisses(t *testing.T) {
 	b := newBench(t)
 	b.build()
 	b.compiles()
@@ -293,12 +293,12 @@ func TestForceCompilesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := b.compiles(); n != want {
-			t.Errorf("build %d under force: %d compiles, want %d", i, n, want)
+			t.Errorf("forced build %d: %d compiles, want %d", i, n, want)
 		}
 	}
 }
 
-func TestManyGoroutinesOneCompile(t *testing.T) {
+func TestConcurrentBuildsCompileOnce(t *testing.T) {
 	b := newBench(t)
 	b.compiler("sleep 0.1")
 	r := new(recorder)
@@ -317,7 +317,7 @@ func TestManyGoroutinesOneCompile(t *testing.T) {
 	}
 	wg.Wait()
 	if n := b.compiles(); n != 2 {
-		t.Errorf("%d compiles, want one each unit", n)
+		t.Errorf("%d compiles, want one for each unit", n)
 	}
 	if n := r.count("link started"); n != 1 {
 		t.Errorf("%d links, want one", n)
@@ -329,7 +329,7 @@ func TestManyGoroutinesOneCompile(t *testing.T) {
 	}
 }
 
-// TestMain turns the test program into a builder when the environment says so.
+// TestMain runs the test program as a builder process if an environment variable selects it.
 func TestMain(m *testing.M) {
 	if how := os.Getenv("AITER_TEST_CHURN"); how != "" {
 		os.Exit(churn(how))
@@ -340,7 +340,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// builder builds once, in a process of its own, and prints the digest.
+// builder builds once in its own process and prints the digest.
 func builder(dir string) int {
 	if err := handicap(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -373,11 +373,11 @@ func builder(dir string) int {
 	return 0
 }
 
-// noLocks is a lock that keeps nobody out.
+// noLocks is a lock that excludes no process.
 func noLocks(*os.File, int) error { return nil }
 
-// handicap gives the process the faults that its environment asks for, and has
-// it wait until its siblings are there too.
+// handicap waits until all processes of the test have started, and then sets the limit of open files that an
+// environment variable selects.
 func handicap() error {
 	if os.Getenv("AITER_TEST_GATE") != "" {
 		_, _ = io.ReadAll(os.Stdin)

@@ -44,7 +44,7 @@ name = "other"
 schema = "(Tensor x) -> ()"
 `
 
-// keyToolchains have fixed identities, so that keys do not depend on the machine.
+// keyToolchains returns toolchains with fixed digests, so that keys do not depend on the machine.
 func keyToolchains() map[string]*toolchain.Toolchain {
 	digest := func(s string) string { return cache.SHA256([]byte(s)) }
 	return map[string]*toolchain.Toolchain{
@@ -55,7 +55,7 @@ func keyToolchains() map[string]*toolchain.Toolchain {
 	}
 }
 
-// TestGoldenKeys compares the keys of units, objects, links and build records with those that caches in use have.
+// TestGoldenKeys compares the keys of units, objects, links and build records with those of existing caches.
 func TestGoldenKeys(t *testing.T) {
 	got := goldenKeys(t)
 	file := filepath.Join("testdata", "keys.golden")

@@ -64,9 +64,9 @@ func call(path string) (int, error) {
 	return int(int32(dl.Call(f))), nil
 }
 
-// worksBelow lists the processes whose TMPDIR is below a folder, which compilers'
-// is; with a parent only its children.
-func worksBelow(dir string, parent int) []int {
+// processesBelow lists the processes whose TMPDIR is below a folder, as for compilers. With a
+// parent it lists only the children of that process.
+func processesBelow(dir string, parent int) []int {
 	var pids []int
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -105,19 +105,19 @@ func (f firstStep) Observe(e jit.Event) {
 	}
 }
 
-// killCounts are the results of a run of TestKills.
+// killCounts holds the results of a run of TestKills.
 type killCounts struct {
 	builders, compilers int // killed
 	orphans             int
 	slowest             time.Duration
 }
 
-// TestKills kills builders and compilers at random moments while others wait. No
-// wrong library is loaded, the next build starts at once, and nothing of the killed
-// processes remains. Its long version: -kills=1000.
+// TestKills kills builders and compilers at random moments while other builders wait. It checks
+// that no wrong library is loaded, that the next build starts at once, and that nothing remains
+// of the killed processes. -kills=1000 is its long version.
 func TestKills(t *testing.T) {
 	b := newBench(t)
-	if *kills > 100 { // a compiler that works for longer, so that more of the kills meet one
+	if *kills > 100 { // a slower compiler, so that more kills hit one
 		b.write("src/a.cpp", "#include <string>\n"+testFiles["src/a.cpp"])
 	}
 	b.build()
@@ -126,7 +126,7 @@ func TestKills(t *testing.T) {
 	for i := range *kills {
 		b.killRound(i, random, &sum)
 		if t.Failed() {
-			t.Fatalf("in round %d", i)
+			t.Fatalf("round %d failed", i)
 		}
 	}
 	t.Logf("killed %d builders and %d compilers in %d rounds; the next build ended %d orphaned compilers; the slowest next one began after %s",
@@ -138,7 +138,7 @@ func TestKills(t *testing.T) {
 
 func (b *bench) killRound(i int, random *rand.Rand, sum *killCounts) {
 	b.t.Helper()
-	// Another value for each round; now and then the kill finds a link only.
+	// Each round has its own value. In some rounds a link is the only action.
 	b.write("include/only_a.h", fmt.Sprintf("#define ONLY_A %d\n", 10+i))
 	want := 11 + i
 	var procs [3]*exec.Cmd
@@ -152,21 +152,21 @@ func (b *bench) killRound(i int, random *rand.Rand, sum *killCounts) {
 	}
 	// Every second kill happens after a compiler has started.
 	for end := time.Now().Add(time.Duration(random.IntN(2)) * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if len(worksBelow(b.cacheDir, 0)) > 0 {
+		if len(processesBelow(b.cacheDir, 0)) > 0 {
 			break
 		}
 	}
 	time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // the random moment
-	compilers := worksBelow(b.cacheDir, 0)
+	compilers := processesBelow(b.cacheDir, 0)
 	if i%2 == 0 && len(compilers) > 0 {
 		if syscall.Kill(compilers[random.IntN(len(compilers))], syscall.SIGKILL) == nil {
 			sum.compilers++
 		}
 	} else {
-		// A builder if one has a compiler, else perhaps a waiting process.
+		// A builder that runs a compiler, if there is one; otherwise possibly a waiting process.
 		victim := procs[0].Process.Pid
 		for _, p := range procs {
-			if len(worksBelow(b.cacheDir, p.Process.Pid)) > 0 {
+			if len(processesBelow(b.cacheDir, p.Process.Pid)) > 0 {
 				victim = p.Process.Pid
 			}
 		}
@@ -178,20 +178,19 @@ func (b *bench) killRound(i int, random *rand.Rand, sum *killCounts) {
 			sum.builders++
 		}
 	}
-	sum.orphans += len(worksBelow(b.cacheDir, 0))
+	sum.orphans += len(processesBelow(b.cacheDir, 0))
 	step := firstStep{make(chan time.Time, 1)}
 	began := time.Now()
 	res := b.build(func(o *jit.Options) { o.Observer = step })
 	sum.slowest = max(sum.slowest, (<-step.at).Sub(began))
 	if got, err := call(res.Artifact.Path); err != nil || got != want {
-		b.t.Errorf("the next build's library gives %d, %v; want %d", got, err, want)
+		b.t.Errorf("the library of the next build returns %d, %v; want %d", got, err, want)
 	}
 	b.noTrace()
 }
 
-// checkSurvivor checks the output of a process that was not killed, or too late: the
-// right value, or the error of a killed compiler. It reports whether the process was
-// killed.
+// checkSurvivor checks the output of a process: the right value, or the error of a killed
+// compiler. It reports whether the process was killed.
 func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
 	b.t.Helper()
 	ended, exited := err.(*exec.ExitError)
@@ -209,17 +208,17 @@ func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
 	return false
 }
 
-// noTrace checks that nothing of a killed builder remains: no staging folder,
-// temporary file, held lock, process or quarantined file.
+// noTrace checks that a killed builder left no staging folder, temporary file, held lock,
+// process or quarantined file.
 func (b *bench) noTrace() {
 	b.t.Helper()
-	b.noLitter()
+	b.noStaging()
 	for _, pattern := range []string{"filehash.tmp-*", "source/new-*", "quarantine/*"} {
 		if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", pattern)); len(left) != 0 {
-			b.t.Errorf("left: %v", left)
+			b.t.Errorf("a killed builder left %v", left)
 		}
 	}
-	if pids := worksBelow(b.cacheDir, 0); len(pids) != 0 {
+	if pids := processesBelow(b.cacheDir, 0); len(pids) != 0 {
 		b.t.Errorf("compilers of killed builders still run: %v", pids)
 	}
 	store, err := cache.Open(b.cacheDir, cache.Options{})
@@ -237,8 +236,8 @@ func (b *bench) noTrace() {
 	}
 }
 
-// TestOrphansOfAKilledBuilder: the next build ends a process that the compiler
-// started and that outlives both.
+// TestOrphansOfAKilledBuilder checks that the next build ends a process that the compiler
+// started and that outlives the builder and the compiler.
 func TestOrphansOfAKilledBuilder(t *testing.T) {
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
@@ -252,8 +251,8 @@ func TestOrphansOfAKilledBuilder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = victim.Wait()
-	if len(worksBelow(b.cacheDir, 0)) == 0 {
-		t.Fatal("the compiler's child did not outlive it: nothing is tested")
+	if len(processesBelow(b.cacheDir, 0)) == 0 {
+		t.Fatal("the compiler's child did not outlive it: the test checks nothing")
 	}
 	b.compiler("")
 	if _, err := b.manager().Build(context.Background(), demo(t)); err != nil {

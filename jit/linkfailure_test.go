@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// failedLink builds, checks that the link fails, and whether the failure comes from the cache.
+// failedLink builds and checks that the link fails, and whether the failure comes from the cache.
 func (b *bench) failedLink(what string, remembered bool) *jit.CompileError {
 	b.t.Helper()
 	e, got, _ := b.failed()
@@ -17,7 +17,7 @@ func (b *bench) failedLink(what string, remembered bool) *jit.CompileError {
 	return e
 }
 
-// TestFailedLinkIsRemembered unless its flags name files, which may change.
+// TestFailedLinkIsRemembered checks that a failed link is remembered unless its flags name files.
 func TestFailedLinkIsRemembered(t *testing.T) {
 	b := oneUnitBench(t)
 	b.write("src/a.cpp", "int missing();\nint demo() { return missing(); }\n")
@@ -27,14 +27,14 @@ func TestFailedLinkIsRemembered(t *testing.T) {
 	linkFlags(`"-Wl,--no-undefined"`)
 	first := b.failedLink("the first time", false)
 	if again := b.failedLink("again", true); again.Output != first.Output {
-		t.Errorf("remembered as %q, it was %q", again.Output, first.Output)
+		t.Errorf("remembered %q, want %q", again.Output, first.Output)
 	}
 	linkFlags(`"-Wl,--no-undefined", "-lm"`)
 	b.failedLink("with a library", false)
 	b.failedLink("with a library again", false)
 }
 
-// TestMissingLibrary is created after the link failed.
+// TestMissingLibrary creates a library after a link failed without it.
 func TestMissingLibrary(t *testing.T) {
 	b := oneUnitBench(t)
 	b.write("src/a.cpp", usesValue+demoOp)

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// withLibrary is a bench whose module is linked with a static library in the second of two folders.
+// withLibrary returns a bench whose module links a static library from the second of two folders.
 func withLibrary(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -55,7 +55,7 @@ func (b *bench) library(dir string, value int) {
 
 const usesValue = "extern \"C\" int value();\nextern \"C\" int demo_b() { return value(); }\n"
 
-// linking builds and checks whether that linked. No unit may be compiled.
+// linking builds and checks the status of the link. No unit may be compiled.
 func (b *bench) linking(what string, want jit.Status) jit.Result {
 	b.t.Helper()
 	res := b.expect(what, nil)
@@ -65,16 +65,16 @@ func (b *bench) linking(what string, want jit.Status) jit.Result {
 	return res
 }
 
-// TestLinkWhoseFlagsNameFiles: such a link runs at each build, so that it uses the files as they are.
+// TestLinkWhoseFlagsNameFiles checks that such a link runs at each build and uses the current files.
 func TestLinkWhoseFlagsNameFiles(t *testing.T) {
 	b := withLibrary(t)
 	first := b.build()
 	b.compiles()
 	if again := b.linking("again", jit.Compiled); again.Artifact.Digest != first.Artifact.Digest {
-		t.Error("equal inputs gave other bytes")
+		t.Error("equal inputs gave different libraries")
 	}
 	if x := b.explain().Link; x.Status != jit.Compiled || x.Reason != "flags name files, so that the link runs at each build" {
-		t.Errorf("explained as %+v", x)
+		t.Errorf("got the explanation %+v", x)
 	}
 	b.library("the libs", 2)
 	second := b.linking("another library", jit.Compiled)
@@ -87,7 +87,7 @@ func TestLinkWhoseFlagsNameFiles(t *testing.T) {
 	}
 }
 
-// TestLinkWhoseFlagsNameNoFiles is found in the cache.
+// TestLinkWhoseFlagsNameNoFiles checks that such a link is found in the cache.
 func TestLinkWhoseFlagsNameNoFiles(t *testing.T) {
 	b := newBench(t)
 	b.addLinkFlags("-pthread", "-static-libgcc", "-Wl,-z,nodelete", "-Wl,--hash-style=gnu")
@@ -96,8 +96,8 @@ func TestLinkWhoseFlagsNameNoFiles(t *testing.T) {
 	b.linking("again", jit.Hit)
 }
 
-// TestWaysToNameAFile: each makes the link run again.
-func TestWaysToNameAFile(t *testing.T) {
+// TestLinkFlagsThatNameFiles checks that the link runs at each build for each way to name a file.
+func TestLinkFlagsThatNameFiles(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"library":                {"-LLIBS", "-lvalue"},
 		"through the driver":     {"-Wl,-LLIBS,-lvalue"},
@@ -126,18 +126,18 @@ func TestWaysToNameAFile(t *testing.T) {
 	}
 }
 
-// TestPrebuiltWithALibrary: a prebuilt library is used without a compiler. With one it is linked again.
+// TestPrebuiltWithALibrary checks that a prebuilt library is used without a compiler, and linked again with one.
 func TestPrebuiltWithALibrary(t *testing.T) {
 	b := withLibrary(t)
 	made := b.prebuild(demo(t))
-	if res := b.build(b.over(made), without); res.Status != jit.Hit || res.Artifact.ReadOnly == "" {
+	if res := b.build(b.over(made), withoutCompiler); res.Status != jit.Hit || res.Artifact.ReadOnly == "" {
 		t.Errorf("without a compiler: %s", res.Status)
 	}
 	if res := b.build(b.over(made)); res.Status != jit.Compiled {
 		t.Errorf("with a compiler: %s", res.Status)
 	}
 	b.write("include/only_a.h", "#define ONLY_A 9\n")
-	if _, err := b.manager(b.over(made), without).Build(context.Background(), demo(t)); err == nil || !strings.Contains(err.Error(), "header changed: include/only_a.h") {
+	if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t)); err == nil || !strings.Contains(err.Error(), "header changed: include/only_a.h") {
 		t.Errorf("a header changed: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestLibraryOfAGPULinkChanges(t *testing.T) {
 			b.library("the libs", 2)
 			second := b.buildFor(tt.variable, compiler, tt.target)[0]
 			if second.Status != jit.Compiled || second.Artifact.Digest == first.Artifact.Digest {
-				t.Errorf("another library: %s, digests %s and %s", second.Status, first.Artifact.Digest, second.Artifact.Digest)
+				t.Errorf("after a change of the static library: %s, digests %s and %s", second.Status, first.Artifact.Digest, second.Artifact.Digest)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// TestComputedHasInclude: any name that may be the one that was asked for.
+// TestComputedHasInclude adds files that a computed __has_include may name.
 func TestComputedHasInclude(t *testing.T) {
 	for name, text := range map[string]string{
 		"macro":    "#define WHAT \"sub/what.h\"\n#if __has_include(WHAT)\n#include WHAT\n#endif\n",
@@ -29,13 +29,13 @@ func TestComputedHasInclude(t *testing.T) {
 			b.write("late/sub/what.h", "#define WHAT_IS 1\n")
 			x := b.explain().Units[0]
 			if x.Reason != "header folder has other names: late" || labels(x.Changes) != "names in late" || x.Miss.Cause != jit.CauseHeader || x.Miss.Path != "late" {
-				t.Errorf("explained as %+v", x)
+				t.Errorf("got the explanation %+v", x)
 			}
 			res := b.expect("the header is there", map[string]string{"src/a.cpp": ""})
 			b.expect("that again", nil)
 			in, err := b.manager().Inputs(context.Background(), res)
 			if err != nil || !slices.Contains(in.Folders, filepath.Join(b.root, "late")) {
-				t.Errorf("watched are %v, %v", in.Folders, err)
+				t.Errorf("watched folders %v, %v", in.Folders, err)
 			}
 			if err := os.Remove(filepath.Join(b.root, "late/sub/what.h")); err != nil {
 				t.Fatal(err)
@@ -45,7 +45,7 @@ func TestComputedHasInclude(t *testing.T) {
 	}
 }
 
-// TestListingOfLinks ends, and follows links.
+// TestListingOfLinks checks that a listing follows symlinks and ends in spite of loops.
 func TestListingOfLinks(t *testing.T) {
 	b := oneUnitBench(t)
 	b.write("src/a.cpp", "#define WHAT <linked/what.h>\n#if __has_include(WHAT)\n#error found\n#endif\n"+demoOp)

@@ -11,7 +11,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// slowFinder ends its first search with the context only.
+// slowFinder ends its first search only when the context ends.
 type slowFinder struct{ begun chan struct{} }
 
 func (f *slowFinder) Find(ctx context.Context, _ target.Target) (*toolchain.Toolchain, error) {
@@ -24,28 +24,28 @@ func (f *slowFinder) Find(ctx context.Context, _ target.Target) (*toolchain.Tool
 	}
 }
 
-func TestSearchThatWasGivenUpIsDoneAgain(t *testing.T) {
+func TestCancelledToolchainSearchIsRepeated(t *testing.T) {
 	m := New(Options{Finder: &slowFinder{make(chan struct{}, 1)}})
 	ctx, cancel := context.WithCancel(context.Background())
-	impatient := make(chan error, 1)
+	cancelled := make(chan error, 1)
 	go func() {
 		_, err := m.toolchain(ctx, target.Target{})
-		impatient <- err
+		cancelled <- err
 	}()
 	for len(m.opts.Finder.(*slowFinder).begun) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	hasty, hurry := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer hurry()
-	if _, err := m.toolchain(hasty, target.Target{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("who has no time for another's search got %v", err)
+	short, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer stop()
+	if _, err := m.toolchain(short, target.Target{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the caller with a short time limit got %v", err)
 	}
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if tc, err := m.toolchain(context.Background(), target.Target{}); err != nil || tc.Digest != "found" {
-		t.Errorf("who waited got %v, %v", tc, err)
+		t.Errorf("the waiting caller got %v, %v", tc, err)
 	}
-	if err := <-impatient; !errors.Is(err, context.Canceled) {
-		t.Errorf("who gave up got %v", err)
+	if err := <-cancelled; !errors.Is(err, context.Canceled) {
+		t.Errorf("the cancelled caller got %v", err)
 	}
 }
 

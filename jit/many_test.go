@@ -11,8 +11,8 @@ import (
 
 var processes = flag.Int("processes", 16, "how many processes build at the same time")
 
-// together starts processes that all wait at a gate, opens it, and returns
-// what they print.
+// together starts processes, lets them build at the same time, and returns
+// their outputs.
 func (b *bench) together(n int, env ...string) []string {
 	b.t.Helper()
 	gate, open, err := os.Pipe()
@@ -30,22 +30,22 @@ func (b *bench) together(n int, env ...string) []string {
 	}
 	_ = gate.Close()
 	_ = open.Close()
-	said := make([]string, n)
+	texts := make([]string, n)
 	for i, p := range procs {
 		if err := p.Wait(); err != nil {
 			b.t.Errorf("process %d: %v: %s", i, err, &outputs[i])
 		}
-		said[i] = outputs[i].String()
+		texts[i] = outputs[i].String()
 	}
-	return said
+	return texts
 }
 
-// wantSame checks that all processes have the same library, and that it works.
-func wantSame(t *testing.T, said []string) {
+// wantSame checks that all processes loaded the same library, and that it works.
+func wantSame(t *testing.T, outputs []string) {
 	t.Helper()
-	for _, s := range said {
-		if s != said[0] || !strings.HasSuffix(s, " demo_a=3\n") {
-			t.Errorf("different libraries: %q and %q", s, said[0])
+	for _, s := range outputs {
+		if s != outputs[0] || !strings.HasSuffix(s, " demo_a=3\n") {
+			t.Errorf("different libraries: %q and %q", s, outputs[0])
 		}
 	}
 }
@@ -56,12 +56,12 @@ func (b *bench) links() int {
 	return strings.Count(string(data), "\n")
 }
 
-func TestManyProcessesOneCompile(t *testing.T) {
+func TestConcurrentProcessesCompileOnce(t *testing.T) {
 	b := newBench(t)
 	b.compiler("sleep 0.1")
 	wantSame(t, b.together(*processes))
 	if n := b.compiles(); n != 2 {
-		t.Errorf("%d compiles, want one each unit", n)
+		t.Errorf("%d compiles, want one for each unit", n)
 	}
 	if n := b.links(); n != 1 {
 		t.Errorf("%d links, want one", n)
@@ -69,19 +69,19 @@ func TestManyProcessesOneCompile(t *testing.T) {
 	b.noTrace()
 }
 
-// TestLocksThatExcludeNobody is a network filesystem on which every lock
-// succeeds at once: more is compiled, and all of it right.
-func TestLocksThatExcludeNobody(t *testing.T) {
+// TestLocksWithoutEffect simulates a network filesystem on which every lock succeeds at once. Units
+// are compiled more than once, and all libraries are right.
+func TestLocksWithoutEffect(t *testing.T) {
 	b := newBench(t)
-	// A compiler that goes on when a third has begun: however slow the machine,
-	// two processes are at it together.
+	// Each compiler waits until a third has started, so that two processes compile at the
+	// same time on any machine.
 	b.compiler("i=0; while test $(wc -l < '" + b.count + "') -lt 3 -a $i -lt 300; do sleep 0.1; i=$((i+1)); done")
 	wantSame(t, b.together(*processes/2, "AITER_TEST_NOLOCKS=1"))
 	if n := b.compiles(); n <= 2 {
-		t.Errorf("%d compiles: the locks excluded somebody, nothing is tested", n)
+		t.Errorf("%d compiles: the locks had an effect, so the test checks nothing", n)
 	}
 	b.compiler("")
 	b.compiles()
-	wantSame(t, []string{b.together(1)[0]}) // whose locks hold, of what the others left
+	wantSame(t, []string{b.together(1)[0]}) // with working locks, over the results of the others
 	b.noTrace()
 }

@@ -56,10 +56,10 @@ extern "C" int demo_a() { return BOTH + OUTER + NAMED; }
 	"system/named.h":       "#define NAMED 1\n",
 }
 
-// mutation changes one thing.
+// mutation is a change of one input.
 type mutation struct {
 	name string
-	file string // of the tree: the text replaces its own; "" for something else
+	file string // file of the tree that gets the text; "" for another kind of change
 	text string // "gone" removes the file
 	env  map[string]string
 	with func(*jit.Options)
@@ -72,21 +72,21 @@ func inConfig(name, before, after string) mutation {
 	return mutation{name: name, file: "config.toml", text: strings.Replace(mutationConfig, before, after, 1)}
 }
 
-// misses are changes of what a build depends on.
+// misses returns changes that have to cause a miss.
 func misses() []mutation {
 	var out []mutation
 	for _, f := range []string{"src/a.cpp", "src/b.cpp", "include/both.h", "include/deep/outer.h", "include/inner.h", "system/named.h"} {
 		out = append(out, mutation{name: "content of " + f, file: f, text: mutationFiles[f] + "// more\n"})
 	}
 	for _, f := range []string{
-		"src/both.h", "first/both.h", "first/deep/outer.h", "src/deep/outer.h", "include/deep/inner.h", // before one of the tree
-		"src/stdint.h", "first/stdint.h", "include/stddef.h", "system/stddef.h", "include/named.h", // before one of the system
-		"src/quoted.h", "first/quoted.h", "system/quoted.h", "include/angled.h", "system/angled.h", // asked for, not there
+		"src/both.h", "first/both.h", "first/deep/outer.h", "src/deep/outer.h", "include/deep/inner.h", // shadow a tree header
+		"src/stdint.h", "first/stdint.h", "include/stddef.h", "system/stddef.h", "include/named.h", // shadow a system header
+		"src/quoted.h", "first/quoted.h", "system/quoted.h", "include/angled.h", "system/angled.h", // in __has_include, absent
 	} {
 		out = append(out, mutation{name: "new header " + f, file: f, text: "#include_next <" + strings.TrimPrefix(strings.TrimPrefix(f, filepath.Dir(f)+"/"), "deep/") + ">\n#define BOTH 1\n#define OUTER 1\n#define INNER 1\n#define NAMED 1\n"})
 	}
 	out = append(out,
-		mutation{name: "a header asked for goes", file: "include/there.h", text: "gone"},
+		mutation{name: "header of __has_include removed", file: "include/there.h", text: "gone"},
 		mutation{name: "another compiler by CXX", env: map[string]string{"CXX": "g++"}},
 	)
 	return append(out,
@@ -104,7 +104,7 @@ func misses() []mutation {
 	)
 }
 
-// hits are changes of what must not matter.
+// hits returns changes that must not cause a miss.
 func hits() []mutation {
 	return []mutation{
 		{name: "unread header", file: "include/unused.h", text: "#define UNUSED 4\n"},
@@ -116,9 +116,9 @@ func hits() []mutation {
 		inConfig("schema", "(Tensor x)", "(Tensor y)"),
 		{name: "include path by the environment", env: map[string]string{"CPATH": "/tmp", "CPLUS_INCLUDE_PATH": "/tmp", "GCC_EXEC_PREFIX": "/tmp/", "COMPILER_PATH": "/tmp", "LIBRARY_PATH": "/tmp", "CXXFLAGS": "-DX", "LD_RUN_PATH": "/tmp", "DEPENDENCIES_OUTPUT": "/tmp/d"}},
 		{name: "language", env: map[string]string{"LANG": "de_DE.UTF-8", "LC_ALL": "tr_TR.UTF-8", "LANGUAGE": "de"}},
-		{name: "user and place", env: map[string]string{"HOME": "/nonexistent", "TMPDIR": "/var/tmp", "USER": "somebody", "PWD": "/", "TERM": "dumb"}},
+		{name: "user and place", env: map[string]string{"HOME": "/nonexistent", "TMPDIR": "/var/tmp", "USER": "another", "PWD": "/", "TERM": "dumb"}},
 		{name: "time and log", env: map[string]string{"TZ": "Asia/Tokyo", "SOURCE_DATE_EPOCH": "12345", "AITER_LOG_LEVEL": "trace"}},
-		{name: "no compiler: the one recorded is believed", env: map[string]string{"CXX": "no-such-compiler"}},
+		{name: "no compiler: the recorded one is trusted", env: map[string]string{"CXX": "no-such-compiler"}},
 		{name: "jobs", with: func(o *jit.Options) { o.Jobs = 7 }},
 		{name: "time limits", with: func(o *jit.Options) { o.Timeout, o.LockTimeout = time.Hour, time.Hour }},
 		{name: "observer", with: func(o *jit.Options) { o.Observer = new(recorder) }},
@@ -140,11 +140,11 @@ func mutationBench(t *testing.T) *bench {
 	return b
 }
 
-// apply makes the change and returns what takes it back.
+// apply makes the change and returns a function that reverts it.
 func (b *bench) apply(m mutation) (undo func()) {
 	b.t.Helper()
 	b.extra = m.env
-	var restore []func() // of this process's environment, which the compilers must not inherit either
+	var restore []func() // this process's environment, which compilers must not inherit
 	for name, value := range m.env {
 		old, had := os.LookupEnv(name)
 		restore = append(restore, func() {
@@ -177,7 +177,7 @@ func (b *bench) apply(m mutation) (undo func()) {
 			if err := os.Remove(path); err != nil {
 				b.t.Fatal(err)
 			}
-			_ = os.Remove(filepath.Dir(path)) // when the change has made it
+			_ = os.Remove(filepath.Dir(path)) // if the change created the folder
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestMutations(t *testing.T) {
 			}
 		}).Build(context.Background(), demo(t))
 		if err != nil {
-			return jit.Compiled // a header in the way that does not fit is a miss as well
+			return jit.Compiled // a shadowing header that does not compile is also a miss
 		}
 		return res[0].Status
 	}
@@ -204,16 +204,16 @@ func TestMutations(t *testing.T) {
 			t.Errorf("%s: a hit, want a miss", m.name)
 		}
 		if res := b.build(); res.Artifact.Digest != base.Artifact.Digest {
-			t.Errorf("%s, taken back: another library", m.name)
+			t.Errorf("%s reverted: the library differs", m.name)
 		}
 	}
 	e, err := b.manager().Explain(context.Background(), demo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, label := range []string{"epoch", "target", "toolchain", "argv"} { // what cannot be changed from here
+	for _, label := range []string{"epoch", "target", "toolchain", "argv"} { // inputs that no mutation can change
 		if value, ok := e.Units[0].Lines.Get(label); !ok || value == "" {
-			t.Errorf("the key has no %s", label)
+			t.Errorf("the key lacks %s", label)
 		}
 	}
 	for _, m := range hits() {
@@ -223,9 +223,9 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// TestMutationsOfNoContent changes where and when files are, and in which
-// order a folder lists them.
-func TestMutationsOfNoContent(t *testing.T) {
+// TestPathsTimesAndOrderHit changes the paths and times of files, and the order in which a folder
+// lists them.
+func TestPathsTimesAndOrderHit(t *testing.T) {
 	b := mutationBench(t)
 	base := b.build()
 	other := *b
@@ -248,6 +248,6 @@ func TestMutationsOfNoContent(t *testing.T) {
 	}
 	other.cacheDir = filepath.Join(t.TempDir(), "cache")
 	if res := other.build(); res.Status != jit.Compiled || res.Artifact.Digest != base.Artifact.Digest {
-		t.Errorf("built anew elsewhere: %s, library %s, want %s", res.Status, res.Artifact.Digest, base.Artifact.Digest)
+		t.Errorf("built in another folder and cache: %s, library %s, want %s", res.Status, res.Artifact.Digest, base.Artifact.Digest)
 	}
 }

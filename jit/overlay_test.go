@@ -18,13 +18,13 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// The files of a toolchain are changed at their own places: in a mount
-// namespace of a process of its own, under an overlay that is gone with it.
+// The tests change the installed files of a toolchain, each in its own process with a private
+// mount namespace. The changes are in an overlay that ends with the process.
 
 var everyPart = flag.Bool("every-part", false, "change each file of a toolchain, not a sample")
 
-// inOverlay runs the calling test again in a process whose mounts are its own;
-// true says that this is that process.
+// inOverlay runs the calling test again in a process with a private mount namespace. It reports
+// whether this process is that one.
 func inOverlay(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("AITER_TEST_OVERLAY") != "" {
@@ -74,14 +74,14 @@ func overlay(t *testing.T, dir string) {
 	})
 }
 
-// action is what a build would do now for any of the units, and why.
-func (b *bench) action(x target.Target) (jit.Status, string) {
+// unitStatus returns the status and the miss that a build would have for the units.
+func (b *bench) unitStatus(x target.Target) (jit.Status, string) {
 	b.t.Helper()
 	r := demo(b.t)
 	r.Target = x
 	e, err := b.manager().Explain(context.Background(), r)
 	if err != nil {
-		return jit.Compiled, err.Error() // a toolchain that does not answer any more is no hit
+		return jit.Compiled, err.Error() // a toolchain that fails is no hit
 	}
 	for _, u := range e.Units {
 		if u.Status == jit.Compiled {
@@ -91,15 +91,15 @@ func (b *bench) action(x target.Target) (jit.Status, string) {
 	return jit.Hit, "unchanged"
 }
 
-// changeAndBack appends a byte to a file, which neither programs nor text mind,
-// and checks that the build would miss; and puts the old bytes back.
+// changeAndBack appends a byte to a file, which changes neither programs nor headers, checks that
+// the build would miss, and restores the file.
 func (b *bench) changeAndBack(x target.Target, file string) {
 	b.t.Helper()
 	old, err := os.ReadFile(file)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	// In place: what runs is not written to, it is put aside.
+	// A running program cannot be written to: it is renamed and replaced.
 	mode := must(os.Stat(file)).Mode()
 	put := func(data []byte) {
 		if err := errors.Join(os.WriteFile(file+".new", data, 0o600), os.Chmod(file+".new", mode), os.Rename(file+".new", file)); err != nil {
@@ -107,8 +107,8 @@ func (b *bench) changeAndBack(x target.Target, file string) {
 		}
 	}
 	put(append(slices.Clone(old), '\n'))
-	if action, why := b.action(x); action != jit.Compiled {
-		b.t.Errorf("%s changed: %s (%s), want a miss", file, action, why)
+	if status, reason := b.unitStatus(x); status != jit.Compiled {
+		b.t.Errorf("%s changed: %s (%s), want a miss", file, status, reason)
 	}
 	put(old)
 }
@@ -120,7 +120,7 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// some picks the parts whose names begin so, or all of them.
+// some returns the parts whose names start with one of the names, or all parts.
 func some(parts []toolchain.File, names ...string) []toolchain.File {
 	if *everyPart {
 		return parts
@@ -135,8 +135,7 @@ func some(parts []toolchain.File, names ...string) []toolchain.File {
 	return out
 }
 
-// TestToolchainMutations changes programs, libraries and headers of the C++
-// compiler's own.
+// TestToolchainMutations changes programs, libraries and headers of the C++ compiler.
 func TestToolchainMutations(t *testing.T) {
 	if !inOverlay(t) {
 		return
@@ -151,7 +150,7 @@ func TestToolchainMutations(t *testing.T) {
 	}
 	parts := some(tc.Files, "g++", "cc1plus", "as", "ld", "collect2", "libbfd", "crti.o", "libstdc++.so")
 	if len(parts) < 6 {
-		t.Fatalf("of the toolchain only %v is known", tc.Files)
+		t.Fatalf("the toolchain lists only %v", tc.Files)
 	}
 	changed := 0
 	for _, p := range parts {
@@ -177,8 +176,8 @@ func TestToolchainMutations(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, 0o644)); err != nil {
 			t.Fatal(err)
 		}
-		if action, why := b.action(cpu); action != jit.Compiled || !strings.Contains(why, "shadows") {
-			t.Errorf("%s is new: %s (%s), want a miss", name, action, why)
+		if status, reason := b.unitStatus(cpu); status != jit.Compiled || !strings.Contains(reason, "shadows") {
+			t.Errorf("%s is new: %s (%s), want a miss", name, status, reason)
 		}
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -186,11 +185,11 @@ func TestToolchainMutations(t *testing.T) {
 	}
 	_ = os.Remove("/usr/local/include/bits")
 	if res := b.build(); res.Status != jit.Hit || res.Artifact.Digest != first.Artifact.Digest {
-		t.Errorf("all put back: %s", res.Status)
+		t.Errorf("all files restored: %s", res.Status)
 	}
 }
 
-// TestDeviceLibraryMutations changes what makes device code.
+// TestDeviceLibraryMutations changes programs and libraries that produce device code.
 func TestDeviceLibraryMutations(t *testing.T) {
 	if !inOverlay(t) {
 		return
@@ -219,14 +218,14 @@ func TestDeviceLibraryMutations(t *testing.T) {
 			}
 			overlay(t, base)
 			b.buildFor(tt.variable, compiler, tt.target)
-			if action, why := b.action(x); action != jit.Hit {
-				t.Fatalf("built, and then: %s (%s)", action, why)
+			if status, reason := b.unitStatus(x); status != jit.Hit {
+				t.Fatalf("after a build: %s (%s), want a hit", status, reason)
 			}
 			for _, p := range some(tc.Files, tt.parts...) {
 				b.changeAndBack(x, must(filepath.EvalSymlinks(tc.Resolve(p.Path))))
 			}
-			if action, why := b.action(x); action != jit.Hit {
-				t.Errorf("all put back: %s (%s)", action, why)
+			if status, reason := b.unitStatus(x); status != jit.Hit {
+				t.Errorf("all files restored: %s (%s)", status, reason)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// partsConfig has two operators apart, of which one depends on the axis, and a
-// helper that does not.
+// partsConfig has two operators with separate sources, one of which depends on the axis, and a
+// shared source that does not.
 const partsConfig = `
 [module.module_demo]
 include = ["include"]
@@ -36,7 +36,7 @@ name = "fixed"
 schema = "(Tensor y) -> ()"
 `
 
-// typedSource and fixedSource hold an operator each.
+// typedSource and fixedSource each define an operator.
 var (
 	typedSource = strings.Replace(testFiles["src/a.cpp"], "__tvm_ffi_demo", "__tvm_ffi_typed", 1)
 	fixedSource = testFiles["src/b.cpp"] + strings.Replace(demoOp, "demo", "fixed", 1)
@@ -57,7 +57,7 @@ func part(t testing.TB, op, values string) jit.Request {
 	return r
 }
 
-// expectPart builds one request in a new manager and checks what was compiled.
+// expectPart builds one request in a new manager and checks which units were compiled.
 func (b *bench) expectPart(what string, r jit.Request, want ...string) jit.Result {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), r)
@@ -87,26 +87,26 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 	fixed := b.expectPart("the operator without the axis", part(t, "fixed", ""), "src/b.cpp")
 	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed", &fixed: "fixed: fixed"} {
 		if got := r.Artifact.Part + ": " + strings.Join(r.Artifact.Ops, " "); got != want {
-			t.Errorf("the artifact says it is %q, want %q", got, want)
+			t.Errorf("the artifact is of part %q, want %q", got, want)
 		}
 	}
 
-	// Another value is no part of the keys of those that are there.
+	// A new axis value does not change the keys of the others.
 	b.write("config.toml", strings.Replace(partsConfig, `"float16"]`, `"float16", "bfloat16"]`, 1))
 	if now := b.expectPart("a value more", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
-		t.Errorf("another value changed what is there: %s", now.Status)
+		t.Errorf("a new axis value changed an existing part: %s", now.Status)
 	}
 	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
 	b.write("src/a.cpp", typedSource+"// more\n")
 	b.expectPart("an edit", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
 }
 
-func TestWholeModuleStandsForItsParts(t *testing.T) {
+func TestWholeModuleServesItsParts(t *testing.T) {
 	b := newPartsBench(t)
 	b.expectPart("a part", part(t, "fixed", ""), "src/b.cpp", "src/help.cpp")
 	whole := b.expectPart("the whole has the units of the part", demo(t), "src/a.cpp")
 	if whole.Artifact.Part != "" || strings.Join(whole.Artifact.Ops, " ") != "typed fixed" {
-		t.Errorf("the whole says it is %q with %q", whole.Artifact.Part, whole.Artifact.Ops)
+		t.Errorf("the whole module is of part %q with operators %q", whole.Artifact.Part, whole.Artifact.Ops)
 	}
 	for _, r := range []jit.Request{part(t, "typed", "dtype=float16"), part(t, "fixed", "")} {
 		if res := b.expectPart("a part of what is there", r); res.Status != jit.Hit || res.Artifact.Digest != whole.Artifact.Digest {
@@ -118,11 +118,11 @@ func TestWholeModuleStandsForItsParts(t *testing.T) {
 		t.Errorf("explanation %+v, %v", x, err)
 	}
 
-	// An edit makes the whole old: a call builds its part, not the rest.
+	// After an edit a call builds its part alone.
 	b.write("include/only_a.h", "#define ONLY_A 40\n")
 	edited := b.expectPart("after an edit", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
 	if edited.Artifact.Part != "typed dtype=float16" {
-		t.Errorf("got %q", edited.Artifact.Part)
+		t.Errorf("got part %q", edited.Artifact.Part)
 	}
 	b.expectPart("what the edit does not concern", part(t, "fixed", ""))
 }

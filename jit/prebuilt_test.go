@@ -40,14 +40,14 @@ func (b *bench) prebuild(reqs ...jit.Request) string {
 	return moved
 }
 
-// over gives the manager a new cache over tiers.
-func (b *bench) over(tiers ...string) func(*jit.Options) {
+// over gives the manager a new cache with read-only caches.
+func (b *bench) over(readOnly ...string) func(*jit.Options) {
 	return func(o *jit.Options) {
 		store, err := cache.Open(filepath.Join(b.t.TempDir(), "cache"), cache.Options{})
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		for _, dir := range tiers {
+		for _, dir := range readOnly {
 			t, err := cache.OpenReadOnly(dir, cache.Options{})
 			if err != nil {
 				b.t.Fatal(err)
@@ -58,18 +58,18 @@ func (b *bench) over(tiers ...string) func(*jit.Options) {
 	}
 }
 
-// without has no compiler found.
-func without(o *jit.Options) {
+// withoutCompiler hides all compilers.
+func withoutCompiler(o *jit.Options) {
 	o.Finder = finder(func(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
 		return nil, &toolchain.NotFoundError{Vendor: t.Vendor(), Looked: []string{"PATH"}}
 	})
 }
 
-func TestPrebuiltServesWithCompilerAndWithout(t *testing.T) {
+func TestPrebuiltServesWithAndWithoutCompiler(t *testing.T) {
 	b := newBench(t)
 	made := b.prebuild(demo(t))
 	built := b.build()
-	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": without} {
+	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": withoutCompiler} {
 		got := b.build(b.over(made), change)
 		if got.Artifact.Digest != built.Artifact.Digest || got.Status != jit.Hit || filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
 			t.Errorf("%s: %+v", name, got)
@@ -85,22 +85,22 @@ func TestPrebuiltServesWithCompilerAndWithout(t *testing.T) {
 	}
 }
 
-func TestPrebuiltIsNeverStale(t *testing.T) {
+func TestStalePrebuiltIsNotUsed(t *testing.T) {
 	tests := []struct {
 		name   string
 		edit   func(b *bench)
 		reason string
-		built  bool // with a compiler too: it takes longer
+		built  bool // also build with a compiler, which is slow
 	}{
 		{"a source", func(b *bench) { b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n") }, "source changed: src/a.cpp", false},
 		{"a header", func(b *bench) { b.write("include/both.h", "#define BOTH 7\n") }, "header changed: include/both.h", true},
-		{"a header that is gone", func(b *bench) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h", false},
-		{"a new header before another", func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h", false},
+		{"a removed header", func(b *bench) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h", false},
+		{"a new shadowing header", func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h", false},
 		{"a flag", func(b *bench) { b.write("config.toml", strings.Replace(testConfig, "-O1", "-O0", 1)) }, "flags changed", false},
 		{"a link flag", func(b *bench) {
 			b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 		}, "link: flags changed", false},
-		{"a source more", func(b *bench) {
+		{"an additional source", func(b *bench) {
 			b.write("src/c.cpp", "extern \"C\" int demo_c() { return 3; }\n")
 			b.write("config.toml", testConfig+"[[module.module_demo.source]]\npath = \"src/c.cpp\"\n")
 		}, "src/c.cpp: never built for cpu", false},
@@ -110,7 +110,7 @@ func TestPrebuiltIsNeverStale(t *testing.T) {
 			b := newBench(t)
 			made := b.prebuild(demo(t))
 			tt.edit(b)
-			_, err := b.manager(b.over(made), without).Build(context.Background(), demo(t))
+			_, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t))
 			var stale *jit.StalePrebuiltError
 			var missing *toolchain.NotFoundError
 			if !errors.As(err, &stale) || !errors.As(err, &missing) || !strings.Contains(stale.Reason, tt.reason) {
@@ -127,7 +127,7 @@ func TestPrebuiltIsNeverStale(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotMatterToAPrebuilt(t *testing.T) {
+func TestPrebuiltServesAnotherCheckout(t *testing.T) {
 	b := newBench(t)
 	made := b.prebuild(demo(t))
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
@@ -136,8 +136,8 @@ func TestWhatDoesNotMatterToAPrebuilt(t *testing.T) {
 	}
 	b.root = elsewhere
 	b.write("include/unused.h", "#define UNUSED 4\n")
-	if res := b.build(b.over(made), without); res.Status != jit.Hit {
-		t.Errorf("another checkout, a header that nothing reads: %+v", res)
+	if res := b.build(b.over(made), withoutCompiler); res.Status != jit.Hit {
+		t.Errorf("in another checkout, with a new unread header: %+v", res)
 	}
 }
 
@@ -145,21 +145,21 @@ func TestPrebuiltParts(t *testing.T) {
 	half := part(t, "typed", "dtype=float16")
 	for name, tt := range map[string]struct {
 		made jit.Request
-		spec string // of what is used for half
+		spec string // part of the artifact that serves half
 	}{"the part": {half, half.Part.String()}, "the whole": {demo(t), ""}} {
-		b := newPartsBench(t) // a cache that has the whole would give it for the part
+		b := newPartsBench(t) // a cache with the whole module would use it for the part
 		made := b.prebuild(tt.made)
-		for _, change := range []func(*jit.Options){without, func(*jit.Options) {}} {
+		for _, change := range []func(*jit.Options){withoutCompiler, func(*jit.Options) {}} {
 			res, err := b.manager(b.over(made), change).Build(context.Background(), half)
 			if err != nil || res[0].Status != jit.Hit || res[0].Artifact.ReadOnly != made || res[0].Artifact.Part != tt.spec {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
-		if _, err := b.manager(b.over(made), without).Build(context.Background(), part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
+		if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
 			t.Errorf("%s, another part: %v", name, err)
 		}
-		// What came from a prebuilt cache can be made one again.
-		m := b.manager(b.over(made), without)
+		// Results from a prebuilt cache can be exported again.
+		m := b.manager(b.over(made), withoutCompiler)
 		results, err := m.Build(context.Background(), half)
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +177,7 @@ func TestPrebuiltParts(t *testing.T) {
 	}
 }
 
-func TestAnotherCompilerIsNotBelieved(t *testing.T) {
+func TestPrebuiltOfAnotherCompilerIsNotUsed(t *testing.T) {
 	b := newBench(t)
 	made := b.prebuild(demo(t))
 	b.compiler("# another script, another digest")
@@ -197,12 +197,12 @@ func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
 	if err := os.Truncate(list[0], 100); err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.manager(b.over(made), without).Build(context.Background(), demo(t))
+	_, err = b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t))
 	var stale *jit.StalePrebuiltError
 	if !errors.As(err, &stale) {
 		t.Errorf("got %v", err)
 	}
-	// There are no objects in a prebuilt folder: to link again, they are compiled.
+	// A prebuilt cache has no objects, so a link compiles all units first.
 	if res := b.build(b.over(made)); res.Status != jit.Compiled || res.Artifact.ReadOnly != "" {
 		t.Errorf("with a compiler: %+v", res)
 	}
@@ -245,7 +245,7 @@ func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestExportReplacesTheSameModuleAlone(t *testing.T) {
+func TestExportReplacesOnlyItsModule(t *testing.T) {
 	b := newBench(t)
 	dir := filepath.Join(t.TempDir(), "made")
 	export := func() {
@@ -275,8 +275,7 @@ func TestExportReplacesTheSameModuleAlone(t *testing.T) {
 	}
 }
 
-// TestPrebuiltForGPU builds for a real GPU target and uses it where no compiler
-// is.
+// TestPrebuiltForGPU builds for a real GPU target and uses the library without a compiler.
 func TestPrebuiltForGPU(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	b := gpuBench(t)
@@ -287,16 +286,16 @@ func TestPrebuiltForGPU(t *testing.T) {
 	}
 	r := jit.Request{Module: "module_demo", Target: gfx}
 	made := b.prebuild(r)
-	for name, change := range map[string]func(*jit.Options){"with hipcc": func(*jit.Options) {}, "without": without} {
+	for name, change := range map[string]func(*jit.Options){"with hipcc": func(*jit.Options) {}, "without": withoutCompiler} {
 		res, err := b.manager(b.over(made), change).Build(context.Background(), r)
 		if err != nil || res[0].Status != jit.Hit || res[0].Artifact.ReadOnly != made {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 	}
 	b.write("include/device_only.h", "#define FACTOR 3\n")
-	_, err = b.manager(b.over(made), without).Build(context.Background(), r)
+	_, err = b.manager(b.over(made), withoutCompiler).Build(context.Background(), r)
 	var stale *jit.StalePrebuiltError
 	if !errors.As(err, &stale) || !strings.Contains(stale.Reason, "header changed: include/device_only.h") {
-		t.Errorf("a header of the device pass alone: %v", err)
+		t.Errorf("after a change of a header that only the device pass reads: %v", err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// TestReportsThatAreNone: a compiler wrapper that puts something else in the place of the
-// dependency file fails the build at once.
-func TestReportsThatAreNone(t *testing.T) {
+// TestDependencyReportThatIsNoFile checks that a build fails at once if a compiler wrapper replaces
+// the dependency report by something other than a regular file.
+func TestDependencyReportThatIsNoFile(t *testing.T) {
 	for name, tt := range map[string]struct{ command, want string }{
 		"a pipe":      {`rm "$f"; mkfifo "$f"`, "expected a regular file"},
 		"a huge file": {`truncate -s 1T "$f"`, "of more than"},
@@ -37,7 +37,7 @@ func TestReportsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsSourcesInAFolderWithBrackets: the name of the cache folder is no pattern.
+// TestVerifyFindsSourcesInAFolderWithBrackets checks that the cache folder's name is not used as a pattern.
 func TestVerifyFindsSourcesInAFolderWithBrackets(t *testing.T) {
 	b := newBench(t)
 	store := openStore(t, filepath.Join(t.TempDir(), "a[b]*"))

@@ -20,7 +20,7 @@ func TestSameTarget(t *testing.T) {
 		{"gfx942:xnack+", "gfx942:xnack-", false},
 		{"gfx942:sramecc+:xnack-", "gfx942:xnack-", false},
 		{"gfx90a:xnack-", "gfx942:xnack-", false},
-		{"gfx1399", "gfx1399!", true}, // known to the compiler alone
+		{"gfx1399", "gfx1399!", true}, // known only to the compiler
 		{"gfx9-4-generic", "gfx942", false},
 		{"", "gfx942", false},
 	} {
@@ -29,7 +29,7 @@ func TestSameTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := sameTarget(tt.made, asked); got != tt.want {
-			t.Errorf("code for %q where %s was asked for: %v, want %v", tt.made, asked, got, tt.want)
+			t.Errorf("code for %q, requested %s: accepted %v, want %v", tt.made, asked, got, tt.want)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// The files of these tests change without a change of their times.
+// In these tests the content of files changes while their times stay the same.
 
-// TestHeaderOfARebuiltImage mounts one image after the other at the same place.
+// TestHeaderOfARebuiltImage mounts two images in turn in the same folder.
 func TestHeaderOfARebuiltImage(t *testing.T) {
 	for name, options := range map[string]string{"read-only": "loop,ro", "writable": "loop"} {
 		t.Run(name, func(t *testing.T) {
@@ -30,12 +30,12 @@ func TestHeaderOfARebuiltImage(t *testing.T) {
 				unmount := testenv.Mount(t, at, "-t", "ext4", "-o", options, testenv.Image(t, "image.h", text))
 				res := b.build()
 				if known, before := built[text]; before != (res.Status == jit.Hit) || before && known != res.Artifact.Digest {
-					t.Errorf("build %d: %s, library %s; built before: %v, %s", i, res.Status, res.Artifact.Digest, before, known)
+					t.Errorf("build %d: %s, library %s; library of an earlier build: %v, %s", i, res.Status, res.Artifact.Digest, before, known)
 				}
 				built[text] = res.Artifact.Digest
 				again, err := living.Build(context.Background(), demo(t))
 				if err != nil || again[0].Artifact.Digest != res.Artifact.Digest {
-					t.Errorf("build %d by a living manager: %s, want %s; error %v", i, again[0].Artifact.Digest, res.Artifact.Digest, err)
+					t.Errorf("build %d with a manager that stays open: %s, want %s; error %v", i, again[0].Artifact.Digest, res.Artifact.Digest, err)
 				}
 				unmount()
 			}
@@ -46,7 +46,7 @@ func TestHeaderOfARebuiltImage(t *testing.T) {
 	}
 }
 
-// mapHeader makes a header that is mapped and was stored to through the mapping.
+// mapHeader creates a header, maps it, and writes to it through the mapping.
 func (b *bench) mapHeader(name, text string) []byte {
 	b.t.Helper()
 	b.write(name, text)
@@ -64,7 +64,7 @@ func (b *bench) mapHeader(name, text string) []byte {
 	return mapped
 }
 
-// TestHeaderEditedThroughAMapping edits the tree after its times are old enough to be believed.
+// TestHeaderEditedThroughAMapping edits a header whose time is old enough that the build trusts it.
 func TestHeaderEditedThroughAMapping(t *testing.T) {
 	b := newBench(t)
 	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 1\n")
@@ -79,7 +79,7 @@ func TestHeaderEditedThroughAMapping(t *testing.T) {
 	}
 }
 
-// duringCompile has the compiler script run shell code before and after the one compile of a.cpp that follows the call of arm.
+// duringCompile makes the compiler script run shell code before and after the first compile of a.cpp that follows a call of arm.
 func (b *bench) duringCompile(before, after string) (arm func()) {
 	b.t.Helper()
 	armed := filepath.Join(b.t.TempDir(), "armed")
@@ -91,16 +91,16 @@ func (b *bench) duringCompile(before, after string) (arm func()) {
 	}
 }
 
-// sameAsFresh builds in an empty cache and compares.
+// sameAsFresh builds with an empty cache and compares the libraries.
 func (b *bench) sameAsFresh(built jit.Result) {
 	b.t.Helper()
 	b.cacheDir = filepath.Join(b.t.TempDir(), "cache")
 	if fresh := b.build(); fresh.Artifact.Digest != built.Artifact.Digest {
-		b.t.Error("building again gives another library: the text of meanwhile was published for that of before")
+		b.t.Error("a build with an empty cache returns another library: the build published the temporary text")
 	}
 }
 
-// TestHeaderEditedAndRestoredWhileCompiling: the compiler read a text that was there neither before nor after.
+// TestHeaderEditedAndRestoredWhileCompiling makes the compiler read a text that exists neither before nor after the compile.
 func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
 	for name, restore := range map[string]string{
 		"by writing":  "printf '#define ONLY_A 3\\n' > HEADER",
@@ -123,7 +123,7 @@ func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
 func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
 	b := newBench(t)
 	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 3\n")
-	time.Sleep(50 * time.Millisecond) // the header was not written after the compiler started
+	time.Sleep(50 * time.Millisecond) // so that the header's time is before the start of the compiler
 	dir := t.TempDir()
 	ready, proceed := filepath.Join(dir, "ready"), filepath.Join(dir, "proceed")
 	arm := b.duringCompile(":", ": > "+ready+"; while ! test -e "+proceed+"; do sleep 0.02; done")
@@ -145,9 +145,9 @@ func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
 	b.sameAsFresh(b.build())
 }
 
-// TestLaidOutSourceEditedAndRestoredWhileCompiling: what is embedded cannot change, but its copy on disk can.
-// There is one unit: a second one would find the copy edited and lay it out again under the first one's compiler.
-func TestLaidOutSourceEditedAndRestoredWhileCompiling(t *testing.T) {
+// TestExtractedSourceEditedAndRestoredWhileCompiling edits the copy of an embedded source on disk.
+// The module has one unit: a second one would notice the edit and extract the source again while the first compiles.
+func TestExtractedSourceEditedAndRestoredWhileCompiling(t *testing.T) {
 	b := oneUnitBench(t)
 	embedded := func(o *jit.Options) {
 		o.Tree = deps.NewEmbeddedTree(os.DirFS(b.root), o.Cache)
@@ -157,6 +157,6 @@ func TestLaidOutSourceEditedAndRestoredWhileCompiling(t *testing.T) {
 	arm()
 	res := b.build(embedded)
 	if value, err := call(res.Artifact.Path); err != nil || value != 3 {
-		t.Errorf("the library gives %d, %v, want 3", value, err)
+		t.Errorf("the library returns %d, %v, want 3", value, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// testTree is testFiles as they come inside a program.
+// testTree returns testFiles as files that are embedded in a program.
 func testTree() fstest.MapFS {
 	files := fstest.MapFS{}
 	for name, text := range testFiles {
@@ -26,7 +26,7 @@ func testTree() fstest.MapFS {
 	return files
 }
 
-// collect has the garbage collector close every file that nobody refers to.
+// collect runs the garbage collector, which closes unreferenced files.
 func collect() {
 	for range 3 {
 		runtime.GC()
@@ -34,7 +34,7 @@ func collect() {
 	}
 }
 
-func TestEmbeddedTreeIsHeld(t *testing.T) {
+func TestEmbeddedTreeIsKeptWhileInUse(t *testing.T) {
 	store, err := cache.Open(t.TempDir(), cache.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestEmbeddedTreeIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(dir); err != nil {
-			t.Fatalf("laid out again %v: cleaned away while the tree is in use: %v", again, err)
+			t.Fatalf("extracted again %v: clean removed a tree that is in use: %v", again, err)
 		}
 		if again {
 			break
@@ -65,8 +65,9 @@ func TestEmbeddedTreeIsHeld(t *testing.T) {
 	runtime.KeepAlive(tree)
 }
 
-// A tree that others can change is laid out anew, even if its content is right.
-func TestEmbeddedTreeIsTheUsersAlone(t *testing.T) {
+// TestEmbeddedTreeIsPrivate checks that a tree that other users can change is extracted again, even
+// if its content is right.
+func TestEmbeddedTreeIsPrivate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("giving files away needs root")
 	}
@@ -100,7 +101,7 @@ func TestEmbeddedTreeIsTheUsersAlone(t *testing.T) {
 			}
 			info, err := os.Stat(filepath.Join(lay(), at))
 			if err != nil || info.Mode().Perm()&0o022 != 0 || info.Sys().(*syscall.Stat_t).Uid != 0 {
-				t.Errorf("%s, spoiled %d: %v, %v", at, i, info.Mode(), err)
+				t.Errorf("%s, change %d: %v, %v", at, i, info.Mode(), err)
 			}
 		}
 	}
@@ -133,9 +134,9 @@ func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-done; err != nil {
-		t.Errorf("cleaned beside it: %v", err)
+		t.Errorf("the concurrent clean: %v", err)
 	}
-	b.noLitter()
+	b.noStaging()
 }
 
 func TestExportToAFullDisk(t *testing.T) {
@@ -155,9 +156,9 @@ func TestExportToAFullDisk(t *testing.T) {
 	}
 	var access *cache.AccessError
 	if err := m.Export(to, results); !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %v, want an AccessError that says the disk is full", err)
+		t.Errorf("got %v, want an AccessError that names the full disk", err)
 	}
-	full.noLitter()
+	full.noStaging()
 }
 
 func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
@@ -168,9 +169,9 @@ func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
 	err := b.buildErr(func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(files, o.Cache) })
 	var access *cache.AccessError
 	if !errors.As(err, &access) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
-		t.Errorf("got %v, want an AccessError that says the disk is full", err)
+		t.Errorf("got %v, want an AccessError that names the full disk", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "*")); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("temporary folders remain: %v", left)
 	}
 }

@@ -27,11 +27,11 @@ name = "demo"
 schema = "(Tensor x) -> ()"
 `
 
-// value is a function whose code shows which of several headers was read. It is
-// global, so that no compiler drops it.
+// value is a function whose code depends on which of several headers was read. It is
+// global, so that compilers keep it.
 const value = "extern \"C\" int demo_value() { return VALUE; }\n" + demoOp
 
-// unlisted is an input of a compile that the compiler's dependency report lacks.
+// unlisted is an input that is missing in the compiler's dependency report.
 type unlisted struct {
 	name    string
 	flags   string
@@ -40,7 +40,7 @@ type unlisted struct {
 	text    string
 }
 
-// shadowedBeside is a header outside of the tree that includes another one, from
+// shadowedBeside returns a case with a header outside of the tree that includes another one from
 // a later folder of the search.
 func shadowedBeside(name, text string) unlisted {
 	return unlisted{
@@ -54,7 +54,7 @@ func shadowedBeside(name, text string) unlisted {
 	}
 }
 
-// unlistedInputs are for every compiler.
+// unlistedInputs returns the cases for all compilers.
 func unlistedInputs() []unlisted {
 	next := "#ifndef VALUE\n#if __has_include_next(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n#endif\n"
 	return []unlisted{
@@ -117,10 +117,10 @@ func unlistedBench(t *testing.T, c unlisted, source string) *bench {
 	return b
 }
 
-// place is where a file of a case is.
+// place returns the path of a file of a case.
 func (b *bench) place(name string) string { return filepath.Join(b.root, b.rel(name)) }
 
-// rel is a file of a case, relative to the tree.
+// rel returns the path of a file of a case, relative to the tree.
 func (b *bench) rel(name string) string {
 	if strings.HasPrefix(name, "outside") {
 		return filepath.Join("..", name)
@@ -128,7 +128,7 @@ func (b *bench) rel(name string) string {
 	return name
 }
 
-// change makes the change of a case. What is a folder gives way.
+// change makes the change of a case. It replaces a folder of the same name.
 func (b *bench) change(c unlisted) {
 	b.t.Helper()
 	if info, err := os.Stat(b.place(c.changed)); err == nil && info.IsDir() {
@@ -149,14 +149,13 @@ func TestUnlistedInputs(t *testing.T) {
 			}
 			b.change(c)
 			if res := b.build(); res.Artifact.Digest == first.Artifact.Digest {
-				t.Errorf("%s is new or changed: %s, the same library", c.changed, res.Status)
+				t.Errorf("%s is new or changed: %s, but the library is the same", c.changed, res.Status)
 			}
 		})
 	}
 }
 
-// TestUnlistedInputsOfGPUs tries those that compilers of GPUs have ways of their
-// own to look for or to report.
+// TestUnlistedInputsOfGPUs covers the cases that GPU compilers search or report differently.
 func TestUnlistedInputsOfGPUs(t *testing.T) {
 	some := []string{"__has_include_next", "-include", ".incbin", ".incbin by macros", ".incbin in .include", "quoted by a macro"}
 	for _, tt := range []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
@@ -169,23 +168,23 @@ func TestUnlistedInputsOfGPUs(t *testing.T) {
 				b := unlistedBench(t, c, "src/k.hip")
 				first := b.buildFor(tt.variable, compiler, tt.target)
 				eachTime := tt.tool == "hipcc" && c.name == ".incbin by macros"
-				if action, why := b.action(parse(t, tt.target)); (action == jit.Compiled) != eachTime || eachTime && !strings.Contains(why, "src/k.hip") {
-					t.Errorf("unchanged: %s (%s)", action, why)
+				if status, reason := b.unitStatus(parse(t, tt.target)); (status == jit.Compiled) != eachTime || eachTime && !strings.Contains(reason, "src/k.hip") {
+					t.Errorf("unchanged: %s (%s)", status, reason)
 				}
 				b.change(c)
-				if action, why := b.action(parse(t, tt.target)); action != jit.Compiled {
-					t.Fatalf("%s is new or changed: %s (%s)", c.changed, action, why)
+				if status, reason := b.unitStatus(parse(t, tt.target)); status != jit.Compiled {
+					t.Fatalf("%s is new or changed: %s (%s)", c.changed, status, reason)
 				}
 				if res := b.buildFor(tt.variable, compiler, tt.target); res[0].Artifact.Digest == first[0].Artifact.Digest {
-					t.Errorf("%s is new or changed: the same library", c.changed)
+					t.Errorf("%s is new or changed, but the library is the same", c.changed)
 				}
 			})
 		}
 	}
 }
 
-// TestPrecompiledHeadersAreNotUsed holds for GCC, which would read one in place
-// of the first header of a unit, of any folder of the search.
+// TestPrecompiledHeadersAreNotUsed covers GCC, which by default reads a precompiled header in place
+// of the first header of a unit, from any folder of the search.
 func TestPrecompiledHeadersAreNotUsed(t *testing.T) {
 	b := unlistedBench(t, unlisted{files: map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "include/asked.h": "#define VALUE 1\n"}}, "src/a.cpp")
 	first := b.build()
@@ -201,7 +200,7 @@ func TestPrecompiledHeadersAreNotUsed(t *testing.T) {
 	}
 }
 
-// precompile makes a precompiled header with the flags of the configuration.
+// precompile writes a precompiled header with the flags of the configuration.
 func (b *bench) precompile(header, to string) {
 	b.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(b.place(to)), 0o755); err != nil {
@@ -213,7 +212,7 @@ func (b *bench) precompile(header, to string) {
 	}
 }
 
-// TestPrecompiledHeaderOfAFlag is about Clang's driver, which reads one beside a
+// TestPrecompiledHeaderOfAFlag covers Clang's driver, which reads a precompiled header beside the
 // header that -include names.
 func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
@@ -222,8 +221,8 @@ func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 	b.buildFor("HIPCC", hipcc, "gfx90a")
 	for _, name := range []string{"first/asked.h.gch", "first/asked.h.pch"} {
 		b.write(name, "no precompiled header")
-		if action, why := b.action(parse(t, "gfx90a")); action != jit.Compiled {
-			t.Errorf("%s is new: %s (%s)", name, action, why)
+		if status, reason := b.unitStatus(parse(t, "gfx90a")); status != jit.Compiled {
+			t.Errorf("%s is new: %s (%s)", name, status, reason)
 		}
 		if err := os.Remove(b.place(name)); err != nil {
 			t.Fatal(err)
@@ -231,7 +230,7 @@ func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 	}
 }
 
-// TestTimesAreConstant: neither the time of a file nor that of a compile is in the key.
+// TestTimesAreConstant checks that __TIMESTAMP__, __DATE__ and __TIME__ do not change the library.
 func TestTimesAreConstant(t *testing.T) {
 	stamp := "extern \"C\" const char* demo_stamp() { return __TIMESTAMP__ __DATE__ __TIME__; }\n" + demoOp
 	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
@@ -255,13 +254,13 @@ func TestTimesAreConstant(t *testing.T) {
 				digests = append(digests, b.buildFor(tt.variable, compiler, tt.target)[0].Artifact.Digest)
 			}
 			if digests[0] != digests[1] {
-				t.Error("the library holds the time of its source")
+				t.Error("the library depends on the time of its source")
 			}
 		})
 	}
 }
 
-// TestOddNames: sources and folders whose names read like arguments.
+// TestOddNames builds sources in folders whose names look like command-line arguments.
 func TestOddNames(t *testing.T) {
 	folders := map[string]string{"=in": "EQUALS", "-in": "MINUS", "@in": "AT", "a b": "BLANK", "a,b": "COMMA", "-": "LONE"}
 	text := ""
@@ -283,20 +282,20 @@ func TestOddNames(t *testing.T) {
 				}
 				b.write("config.toml", config)
 				b.buildFor(tt.variable, compiler, tt.target)
-				if action, why := b.action(parse(t, tt.target)); action != jit.Hit {
-					t.Errorf("%s: %s (%s)", source, action, why)
+				if status, reason := b.unitStatus(parse(t, tt.target)); status != jit.Hit {
+					t.Errorf("%s: %s (%s)", source, status, reason)
 				}
 				name := slices.Sorted(maps.Keys(folders))[i]
 				b.write(name+"/"+strings.ToLower(folders[name])+".h", "#define "+folders[name]+" 2\n")
-				if action, why := b.action(parse(t, tt.target)); action != jit.Compiled {
-					t.Errorf("%s: %s changed: %s (%s)", source, name, action, why)
+				if status, reason := b.unitStatus(parse(t, tt.target)); status != jit.Compiled {
+					t.Errorf("%s: %s changed: %s (%s)", source, name, status, reason)
 				}
 			}
 		})
 	}
 }
 
-// TestMissingEmbeddedFile: a failure for want of a file is over when it is there.
+// TestMissingEmbeddedFile checks that a build succeeds after a missing embedded file is created.
 func TestMissingEmbeddedFile(t *testing.T) {
 	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"}} {
 		compiler := tt.tool
@@ -313,12 +312,12 @@ func TestMissingEmbeddedFile(t *testing.T) {
 		}
 		b.write("include/data.bin", "one")
 		if _, err := b.manager().Build(t.Context(), req); err != nil {
-			t.Errorf("%s: the file is there: %v", tt.tool, err)
+			t.Errorf("%s: after the file was created: %v", tt.tool, err)
 		}
 	}
 }
 
-// TestEmbeddedFileWithLTO: the linker would read the file, and does not report it.
+// TestEmbeddedFileWithLTO checks for an error: the linker would read the file without reporting it.
 func TestEmbeddedFileWithLTO(t *testing.T) {
 	files := map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}
 	b := unlistedBench(t, unlisted{flags: `"-flto"`, files: files}, "src/a.cpp")

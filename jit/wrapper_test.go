@@ -12,11 +12,11 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// compilerWrapper is a wrapper of g++ that takes an option from somewhere else.
+// compilerWrapper is a wrapper of g++ that reads an option from another file.
 type compilerWrapper struct {
 	name, script string
-	file         string              // beside the wrapper
-	text         func(string) string // of the file, for an option
+	file         string              // relative to the wrapper's folder
+	text         func(string) string // content of the file for an option
 }
 
 func compilerWrappers(t *testing.T) []compilerWrapper {
@@ -49,9 +49,9 @@ func (w compilerWrapper) put(t *testing.T, dir, option string) {
 	}
 }
 
-// TestWrapperInputsMakeKeys changes what a compiler wrapper reads. The cache, a new one, and one over a prebuilt set have to
-// miss, and give the library of the new option.
-func TestWrapperInputsMakeKeys(t *testing.T) {
+// TestWrapperInputsAreInKeys changes a file that a compiler wrapper reads. The cache, a new cache and a cache over a prebuilt
+// one have to miss, and the build has to return the library of the new option.
+func TestWrapperInputsAreInKeys(t *testing.T) {
 	for _, w := range compilerWrappers(t) {
 		t.Run(w.name, func(t *testing.T) {
 			b := newBench(t)
@@ -77,7 +77,7 @@ func TestWrapperInputsMakeKeys(t *testing.T) {
 			}
 			w.put(t, dir, "-DX=1111")
 			if back := b.build(b.over(made)); back.Status != jit.Hit || back.Artifact.Digest != first.Artifact.Digest {
-				t.Errorf("put back: %s, library %.12s, before %.12s", back.Status, back.Artifact.Digest, first.Artifact.Digest)
+				t.Errorf("restored: %s, library %.12s, before %.12s", back.Status, back.Artifact.Digest, first.Artifact.Digest)
 			}
 		})
 	}
@@ -95,8 +95,8 @@ func (b *bench) explainsToolchain(file string) {
 	}
 }
 
-// TestEqualCompilersWithOtherHeaders: two installations of one compiler in different folders have equal digests. The headers of
-// one must not stand for those of the other, nor its libraries.
+// TestEqualCompilersWithOtherHeaders installs a compiler in folders with different headers and libraries. The installations have
+// equal digests, but each build has to use the headers and libraries of its own.
 func TestEqualCompilersWithOtherHeaders(t *testing.T) {
 	b := newBench(t)
 	b.write("config.toml", strings.Replace(testConfig, "flags =", "link_flags = { common = [\"-lvalue\"] }\nflags =", 1))

@@ -12,8 +12,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// wrapHipcc makes a compiler that asks the real hipcc for another target: a script whose
-// shell code may change "$@".
+// wrapHipcc writes a wrapper of hipcc. Its shell code may change "$@", for example the target.
 func wrapHipcc(t *testing.T, change string) string {
 	t.Helper()
 	real := testenv.Tool(t, "hipcc")
@@ -26,8 +25,8 @@ func wrapHipcc(t *testing.T, change string) string {
 	return wrapper
 }
 
-// A compiler that makes code for another target than it is asked for is found out before
-// anything of it is in the cache; a good one, in its place, is taken.
+// TestCodeForAnotherTarget uses a compiler that makes code for another target than requested. The
+// build has to fail before it publishes anything, and to succeed with a correct compiler.
 func TestCodeForAnotherTarget(t *testing.T) {
 	rewrite := func(from, to string) string {
 		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` + to + `; set -- "$@" "$a"; done`
@@ -35,7 +34,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 	kernels, none := gpuFiles["src/k.hip"], demoOp
 	for _, tt := range []struct{ name, source, asked, made string }{
 		{"another architecture", kernels, "gfx942", "gfx90a"},
-		{"a feature too many, without kernels", none, "gfx90a", "gfx90a:xnack-"},
+		{"an extra feature, without kernels", none, "gfx90a", "gfx90a:xnack-"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := gpuBench(t)
@@ -50,7 +49,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 			}
 			for _, want := range []string{"src/k.hip", "made code for " + tt.made + ",", "expected " + tt.asked + ";", wrapper, "--offload-arch"} {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not say %q: %v", want, err)
+					t.Errorf("the error does not contain %q: %v", want, err)
 				}
 			}
 			b.checkNoDevice()
@@ -63,7 +62,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 	}
 }
 
-// checkNoDevice wants no record of an object but the host pass's, and no artifact.
+// checkNoDevice checks that the cache has no artifact, and no object record but that of the host pass.
 func (b *bench) checkNoDevice() {
 	b.t.Helper()
 	for pattern, most := range map[string]int{"v2/artifact/*": 0, "v2/record/object/*/*": 1} {

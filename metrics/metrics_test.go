@@ -88,7 +88,7 @@ func (b *bench) open(opts registry.Options) *registry.Registry {
 	return r
 }
 
-// build builds the small module with a new registry, as another process does.
+// build builds the small module with a new registry.
 func (b *bench) build(opts registry.Options) error {
 	b.t.Helper()
 	cpu, err := target.Parse("cpu")
@@ -99,7 +99,7 @@ func (b *bench) build(opts registry.Options) error {
 	return err
 }
 
-// text is the response of a scrape.
+// text returns the response of a scrape.
 func (b *bench) text() string {
 	b.t.Helper()
 	srv := httptest.NewServer(b.counts.Handler())
@@ -153,11 +153,11 @@ func TestBuilds(t *testing.T) {
 		{name: "a warm build", do: func() {}, want: []string{
 			`aiter_unit_lookups_total{cause="",result="hit"} 2`, `aiter_build_duration_seconds_count{result="hit"} 1`, "aiter_link_hits_total 1",
 		}},
-		{name: "a header's edit", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
+		{name: "an edit of a header", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
 			lookups("header", 1), `aiter_unit_lookups_total{cause="",result="hit"} 3`,
 		}},
-		{name: "a source's edit", do: func() { b.write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
-		{name: "a flag", do: func() {
+		{name: "an edit of a source", do: func() { b.write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
+		{name: "a change of a flag", do: func() {
 			b.write("config/opt_compiler.toml", strings.Replace(config, `targets =`, "flags.common = [\"-O1\"]\ntargets =", 1))
 		},
 			want: []string{lookups("flags", 2)}},
@@ -165,7 +165,7 @@ func TestBuilds(t *testing.T) {
 		{name: "damage", do: func() { damage(t, filepath.Join(b.cache, "v2/record/object")) }, want: []string{
 			lookups("lost", 2),
 		}},
-		{name: "a mistake", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
+		{name: "a syntax error", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
 			lookups("header", 2), `aiter_build_duration_seconds_count{result="failed"} 1`, `aiter_compile_duration_seconds_count{result="failed",target="cpu"} 1`,
 			"aiter_compilers_running 0",
 		}},
@@ -181,12 +181,12 @@ func TestBuilds(t *testing.T) {
 		}
 	}
 	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") || strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
-		t.Errorf("damage was not counted, or a reason has no kind:\n%s", text)
+		t.Errorf("damage was not counted, or a miss has the cause \"other\":\n%s", text)
 	}
 }
 
-// TestCauseOfAnotherVersion: a cache that another version of the program made has the cause "format" in the metrics and in
-// the counts of the cache.
+// TestCauseOfAnotherVersion checks that misses in a cache of another program version have the cause "format" in the
+// metrics and in the counts of the cache.
 func TestCauseOfAnotherVersion(t *testing.T) {
 	b := newBench(t)
 	if err := b.build(registry.Options{}); err != nil {
@@ -219,7 +219,7 @@ func (b *bench) cacheCauses() map[string]int64 {
 	return causes
 }
 
-// sameCauses checks that the metrics and the cache, with earlier counts added, agree about all misses.
+// sameCauses checks that the cache counts the same misses as the metrics. earlier are misses that only the metrics count.
 func (b *bench) sameCauses(after string, earlier map[string]int64) {
 	b.t.Helper()
 	want := b.cacheCauses()
@@ -235,7 +235,7 @@ func (b *bench) sameCauses(after string, earlier map[string]int64) {
 		got[m[1]] = n
 	}
 	if !maps.Equal(got, want) {
-		b.t.Errorf("after %s: the metrics count misses %v, the cache %v", after, got, want)
+		b.t.Errorf("after %s: the metrics count the misses %v, the cache %v", after, got, want)
 	}
 }
 
@@ -260,7 +260,7 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-// Names, help and labels satisfy Prometheus, also those of a scrape.
+// Names, help texts and labels follow the conventions of Prometheus.
 func TestConventions(t *testing.T) {
 	b := newBench(t)
 	r := b.open(registry.Options{})
@@ -282,11 +282,11 @@ func TestConventions(t *testing.T) {
 	}
 	b.expect("a build", fmt.Sprintf("aiter_cache_artifacts %d", len(stats.Artifacts)))
 	if text := b.text(); !strings.Contains(text, "\naiter_cache_size_bytes ") || strings.Contains(text, "\naiter_cache_size_bytes 0\n") || !strings.Contains(text, "\ngo_goroutines ") {
-		t.Errorf("the scrape lacks the cache's size, or the process:\n%s", text)
+		t.Errorf("the scrape lacks the metrics of the cache's size or of the process:\n%s", text)
 	}
 }
 
-// Two registries build the same module: one waits for the other.
+// Two registries build the same module, and one waits for the other.
 func TestWaits(t *testing.T) {
 	b := newBench(t)
 	cxx := filepath.Join(t.TempDir(), "cxx")
@@ -308,9 +308,9 @@ func TestWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.text(), "\n"+`aiter_lock_wait_duration_seconds_count{result="ok"} 0`) {
-		t.Error("nobody waited")
+		t.Error("no build waited for a lock")
 	}
-	b.expect("two builds of the same", lookups("new", 2), `aiter_unit_lookups_total{cause="",result="hit"} 2`)
+	b.expect("two builds of the same module", lookups("new", 2), `aiter_unit_lookups_total{cause="",result="hit"} 2`)
 }
 
 func TestReloads(t *testing.T) {
@@ -323,22 +323,22 @@ func TestReloads(t *testing.T) {
 	if err := op.Call(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	counted := func(result string) {
+	wantReload := func(result string) {
 		t.Helper()
 		want := fmt.Sprintf("\naiter_reload_duration_seconds_count{result=%q} 1\n", result)
 		for end := time.Now().Add(time.Minute); !strings.Contains(b.text(), want); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("no %s", want)
+				t.Fatalf("the metrics lack %s", want)
 			}
 		}
 	}
 	b.write("src/h.h", "oops\n")
-	counted("failed")
+	wantReload("failed")
 	b.write("src/h.h", "#define ZERO (2 - 2)\n")
-	counted("ok")
+	wantReload("ok")
 }
 
-// A missing cache folder removes only the metrics of its size.
+// Without the cache folder only the metrics of its size are missing.
 func TestUnreadableCache(t *testing.T) {
 	counts := metrics.New()
 	dir := filepath.Join(t.TempDir(), "cache")

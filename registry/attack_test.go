@@ -28,7 +28,7 @@ const attacker = 12345
 type victim struct {
 	t       *testing.T
 	project string
-	evil    string // library whose constructor makes the file pwned
+	evil    string // library whose constructor creates the file pwned
 	pwned   string
 }
 
@@ -37,7 +37,7 @@ func newVictim(t *testing.T) *victim {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
 	}
-	base, err := os.MkdirTemp("", "aiter-attack-") // t.TempDir is not for other users
+	base, err := os.MkdirTemp("", "aiter-attack-") // other users cannot read t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func newVictim(t *testing.T) *victim {
 	return v
 }
 
-// asAttacker runs a shell command in the project folder as the other user.
+// asAttacker runs a shell command in the project folder as the attacker.
 func (v *victim) asAttacker(script string) {
 	v.t.Helper()
 	cmd := exec.Command("sh", "-ec", script)
@@ -68,8 +68,8 @@ func (v *victim) asAttacker(script string) {
 	}
 }
 
-// evilCache makes a cache in which the key of the support library leads to the
-// attacker's library, owned by the attacker.
+// evilCache makes a cache that is owned by the attacker and has the attacker's library
+// under the key of the support library.
 func (v *victim) evilCache(dir string) {
 	v.t.Helper()
 	r := open(v.t, registry.Options{CacheDir: dir, Trust: true})
@@ -110,7 +110,7 @@ func supportLibrary(t *testing.T) jit.Request {
 }
 
 // The attacker replaces the whole cache after the victim has opened it.
-func TestACacheThatAnotherUserCanSwapIsNotLoadedFrom(t *testing.T) {
+func TestNothingIsLoadedFromReplacedCache(t *testing.T) {
 	v := newVictim(t)
 	ours, hers := filepath.Join(v.project, "jit"), filepath.Join(v.project, "hers")
 	v.evilCache(hers)
@@ -137,7 +137,7 @@ func exchange(pair string) int {
 	}
 }
 
-// asAttackerUntil starts this test's program as the other user.
+// asAttackerUntil starts this test's program as the attacker. end stops it.
 func (v *victim) asAttackerUntil(variable string) (end func()) {
 	v.t.Helper()
 	program := filepath.Join(filepath.Dir(v.project), "program")
@@ -166,7 +166,7 @@ func (v *victim) asAttackerUntil(variable string) (end func()) {
 
 // The attacker exchanges the library continuously, in a cache that the user trusts
 // explicitly. The loader must map the bytes that were hashed.
-func TestTheLibraryThatWasCheckedIsLoaded(t *testing.T) {
+func TestVerifiedBytesAreLoaded(t *testing.T) {
 	v := newVictim(t)
 	dir := filepath.Join(v.project, "jit")
 	r := open(t, registry.Options{CacheDir: dir, Trust: true})
@@ -201,6 +201,6 @@ func TestTheLibraryThatWasCheckedIsLoaded(t *testing.T) {
 	end()
 	v.wantUnharmed()
 	if loaded == 0 {
-		t.Error("the library was never loaded")
+		t.Error("no attempt loaded the library")
 	}
 }

@@ -48,7 +48,7 @@ func TestLibraryWithoutTheOperator(t *testing.T) {
 	}
 }
 
-func TestConfigErrorsCarryTheirPlace(t *testing.T) {
+func TestConfigErrorsHaveLineAndColumn(t *testing.T) {
 	root := brokenTree(t)
 	config := filepath.Join(root, "config/opt_compiler.toml")
 	if err := os.WriteFile(config, []byte("[module.module_x]\nsorce = 1\n"), 0o644); err != nil {
@@ -57,7 +57,7 @@ func TestConfigErrorsCarryTheirPlace(t *testing.T) {
 	_, err := registry.Open(context.Background(), registry.Options{CacheDir: t.TempDir(), Root: root})
 	var bad *opconfig.Error
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "config/opt_compiler.toml:2:1: unknown key \"sorce\"") {
-		t.Errorf("got %v, want a opconfig.Error that gives line and column", err)
+		t.Errorf("got %v, want an opconfig.Error with line and column", err)
 	}
 }
 
@@ -80,9 +80,9 @@ func TestNoHome(t *testing.T) {
 	}
 	defer r.Close()
 	if got := r.Manager().Cache().Path(); filepath.Dir(got) != tmp {
-		t.Errorf("the cache is %s", got)
+		t.Errorf("got the cache folder %s", got)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "set AITER_JIT_DIR") {
-		t.Errorf("want one warning that says what to set: %s", log.String())
+		t.Errorf("want one warning that names the variable to set: %s", log.String())
 	}
 }

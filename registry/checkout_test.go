@@ -21,7 +21,7 @@ import (
 const patience = 2 * time.Minute
 
 // versionConfig declares an operator that writes its version in several ways, which
-// must agree.
+// have to agree.
 const versionConfig = `
 [module.module_version]
 include = ["csrc/version"]
@@ -34,7 +34,7 @@ schema = "(Tensor(a!) out) -> ()"
 `
 
 // The operator uses the C ABI without headers, so that its unit compiles fast. It
-// yields between its writes. Symbols that are not static are those that tools merge
+// yields between its writes. Some symbols are not static: dynamic linkers may merge them
 // within a process.
 const versionSource = `
 #include "version.h"
@@ -61,7 +61,7 @@ inline int once = VERSION;
 template <class T> int counter() { static T v = once; return v; }
 `
 
-// checkout is a source tree with the operator version.
+// checkout is a source tree that contains the operator "version".
 type checkout struct {
 	t    *testing.T
 	root string
@@ -82,7 +82,7 @@ func newCheckout(t *testing.T) *checkout {
 	return c
 }
 
-// config writes the configuration: the support library, and more.
+// config writes a configuration with the support library and the given text.
 func (c *checkout) config(more string) {
 	c.write("config/opt_compiler.toml", `
 [module.module_aiter_ffi]
@@ -94,7 +94,7 @@ path = "csrc/support/*.cpp"
 `+more)
 }
 
-// write replaces a file as editors do: by rename.
+// write replaces a file by rename, as editors do.
 func (c *checkout) write(name, text string) {
 	c.t.Helper()
 	path := filepath.Join(c.root, name)
@@ -105,20 +105,22 @@ func (c *checkout) write(name, text string) {
 
 func (c *checkout) version(n int) { c.write("csrc/version/version.h", fmt.Sprintf(versionHeader, n)) }
 
-// told collects the events of builds and reloads.
-type told struct {
+// eventLog collects the events of builds and reloads.
+type eventLog struct {
 	reloads  chan jit.Event
 	mu       sync.Mutex
-	builds   int       // of modules
-	finished time.Time // when the last one was
+	builds   int       // finished builds of modules
+	finished time.Time // end of the last build
 	gaps     []time.Duration
-	building map[string]bool // units
-	then     func()          // is called when the module has been built; may be nil
+	building map[string]bool // units that are being compiled
+	then     func()          // called after each build of the module; may be nil
 }
 
-func newTold() *told { return &told{reloads: make(chan jit.Event, 1000), building: map[string]bool{}} }
+func newEventLog() *eventLog {
+	return &eventLog{reloads: make(chan jit.Event, 1000), building: map[string]bool{}}
+}
 
-func (o *told) Observe(e jit.Event) {
+func (o *eventLog) Observe(e jit.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -139,32 +141,32 @@ func (o *told) Observe(e jit.Event) {
 }
 
 // built returns the number of builds of modules.
-func (o *told) built() int {
+func (o *eventLog) built() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.builds
 }
 
-// compiling reports whether the compiler is at the second unit.
-func (o *told) compiling() bool {
+// compiling reports whether the second unit is being compiled.
+func (o *eventLog) compiling() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.building["csrc/version/b.cpp"]
 }
 
 // wait waits for the next reload.
-func (o *told) wait(t *testing.T) jit.Event {
+func (o *eventLog) wait(t *testing.T) jit.Event {
 	t.Helper()
 	select {
 	case e := <-o.reloads:
 		return e
 	case <-time.After(patience):
-		t.Fatal("no reload")
+		t.Fatal("no reload was reported")
 		panic("unreachable")
 	}
 }
 
-func (c *checkout) open(o *told) *registry.Registry {
+func (c *checkout) open(o *eventLog) *registry.Registry {
 	c.t.Helper()
 	return open(c.t, registry.Options{Root: c.root, Reload: true, Observer: o, CacheDir: c.t.TempDir()})
 }
@@ -181,7 +183,7 @@ func callVersion(op *registry.Op, more ...any) ([]float64, error) {
 	return out.Float64s()
 }
 
-// expect checks that all results of the operator are of one version.
+// expect checks that all results of the operator have the version.
 func expect(t *testing.T, op *registry.Op, want float64, more ...any) {
 	t.Helper()
 	got, err := callVersion(op, more...)

@@ -27,7 +27,7 @@ name = "linger"
 schema = "(Tensor(a!) out, Tensor gate) -> ()"
 `
 
-// The operator reports that it runs, and waits during its first call.
+// The operator reports that it runs and blocks during its first call.
 const lingerSource = `
 extern "C" int sched_yield(void);
 struct Any { int type; int pad; int** tensor; };
@@ -42,8 +42,8 @@ static int entry(const Any* args) {
 extern "C" __attribute__((visibility("default"))) int __tvm_ffi_linger(void*, const Any* args, int, Any*) { return entry(args); }
 `
 
-// cell is a tensor of one number that the operator and the test share, in memory that
-// the race detector does not watch: it sees only one of them.
+// cell returns a tensor of one number that the operator and the test share. Its memory is
+// outside of Go's heap: the race detector cannot track the operator's accesses.
 func cell(t *testing.T) (*tensor.Tensor, *int32) {
 	t.Helper()
 	page, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
@@ -71,7 +71,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		go func() { called <- op.Call(context.Background(), out, gate) }()
 		for start := time.Now(); atomic.LoadInt32(running) == 0; time.Sleep(time.Millisecond) {
 			if time.Since(start) > patience {
-				t.Fatal("the operator does not run")
+				t.Fatal("the operator did not start")
 			}
 		}
 		go func() { closed <- r.Close() }()
@@ -85,11 +85,11 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 		if _, err := r.Devices().Driver(tensor.CPU); err != nil {
-			t.Errorf("verify %t: the devices are closed while the operator runs: %v", verify, err)
+			t.Errorf("verify %t: the devices were closed while the operator ran: %v", verify, err)
 		}
 		atomic.StoreInt32(let, 1)
 		if err := <-called; err != nil {
-			t.Errorf("verify %t: the call under way gave %v", verify, err)
+			t.Errorf("verify %t: the running call returned %v", verify, err)
 		}
 		if err := <-closed; err != nil {
 			t.Errorf("verify %t: Close: %v", verify, err)
@@ -97,7 +97,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
-// onBuild runs a function once, when the module is built.
+// onBuild runs a function once, after the build of the module.
 type onBuild struct {
 	once sync.Once
 	do   func()
@@ -109,9 +109,9 @@ func (o *onBuild) Observe(e jit.Event) {
 	}
 }
 
-// A call checks again after a build: freed memory is an error, and so is a registry
-// that was closed, also by the observer of that build.
-func TestCallLooksAgainAfterABuild(t *testing.T) {
+// A call repeats its checks after a build: it fails if memory was freed or the registry was
+// closed meanwhile, for example by the observer of the build.
+func TestCallRepeatsChecksAfterBuild(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		var o onBuild
 		r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: &o, Verify: verify})
@@ -124,7 +124,7 @@ func TestCallLooksAgainAfterABuild(t *testing.T) {
 		}
 		var gone *tensor.FreedError
 		if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), freed, x, w); !errors.As(err, &gone) {
-			t.Errorf("verify %t: memory freed while the call waited for its build: %v", verify, err)
+			t.Errorf("verify %t: memory was freed while the call waited for its build: %v", verify, err)
 		}
 		if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), out, x, w); err != nil {
 			t.Errorf("verify %t: the next call: %v", verify, err)
@@ -138,7 +138,7 @@ func TestCallLooksAgainAfterABuild(t *testing.T) {
 			}
 		}
 		if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), out, x, w); !errors.Is(err, registry.ErrClosed) {
-			t.Errorf("verify %t: a registry closed while the call waited for its build: %v", verify, err)
+			t.Errorf("verify %t: the registry was closed while the call waited for its build: %v", verify, err)
 		}
 	}
 }
@@ -156,9 +156,9 @@ func heldSupport(t *testing.T, store *cache.Dir) int {
 	return len(rep.InUse)
 }
 
-// The support library is marked as in use while the registry is open, whatever the
-// garbage collector frees.
-func TestSupportLibraryIsHeld(t *testing.T) {
+// The support library is marked as in use while the registry is open, even after the
+// garbage collector ran.
+func TestSupportLibraryStaysInUse(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir()})
 	store := r.Manager().Cache()
 	out, x, w := small()
@@ -167,7 +167,7 @@ func TestSupportLibraryIsHeld(t *testing.T) {
 	}
 	for range 3 {
 		runtime.GC()
-		time.Sleep(10 * time.Millisecond) // for what is run on collected values
+		time.Sleep(10 * time.Millisecond) // so that finalizers can run
 	}
 	if held := heldSupport(t, store); held != 1 {
 		t.Errorf("%d support libraries are marked as in use, want 1", held)

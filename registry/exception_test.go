@@ -32,7 +32,7 @@ Status throws(int64_t what) {
 AITER_EXPORT(throws, throws, arg("what"))
 `
 
-// An operator's exception would end the process: Go code cannot catch it.
+// An operator's exception becomes an error. Uncaught, it would end the process.
 func TestExceptions(t *testing.T) {
 	root := sourceTree(t, throwingConfig, map[string]string{"csrc/throwing.cpp": throwingSource})
 	op, err := open(t, registry.Options{Root: root}).Lookup("throws")

@@ -15,7 +15,7 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// Words that say no are no, and what says neither is an error.
+// A switch accepts several words for yes and no. Any other word is an error.
 func TestSwitches(t *testing.T) {
 	names := []string{"AITER_TRUST_JIT_DIR", "AITER_REBUILD", "AITER_VERIFY", "AITER_RELOAD", "AITER_NO_COMPILE"}
 	on, off := []string{"1", "true", "TRUE", "yes", "On", " 1 "}, []string{"", "0", "false", "no", "No", "OFF"}
@@ -32,7 +32,7 @@ func TestSwitches(t *testing.T) {
 			case known && errors.As(err, &bad) && slices.Contains(off, word):
 				t.Errorf("%s=%q: %v", name, word, err)
 			case !known && (!errors.As(err, &bad) || bad.Name != name || bad.Value != word || !strings.Contains(err.Error(), "yes or on")):
-				t.Errorf("%s=%q: got %v, want an EnvironmentError that says what may be", name, word, err)
+				t.Errorf("%s=%q: got %v, want an EnvironmentError that lists the accepted words", name, word, err)
 			}
 			if err == nil {
 				_ = r.Close()
@@ -41,7 +41,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// holding blocks in the middle of a build.
+// holding is an observer that blocks a build at its first unit.
 type holding struct {
 	once          sync.Once
 	started, done chan struct{}
@@ -80,7 +80,7 @@ func TestWaitIsBounded(t *testing.T) {
 			t.Errorf("got %v, want a LockTimeoutError", err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("the call still waits")
+		t.Error("the call did not return at its time limit")
 	}
 	close(h.done)
 	if err := <-ended; err != nil {

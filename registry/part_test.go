@@ -38,7 +38,7 @@ func (u *units) Observe(e jit.Event) {
 	u.n[strings.Join(strings.Fields(name+" "+e.Values+" "+string(e.Pass)), " ")]++
 }
 
-// expect checks the compiles since the last call.
+// expect checks the compiles since its last call.
 func (u *units) expect(t *testing.T, when string, names ...string) {
 	t.Helper()
 	u.mu.Lock()
@@ -53,14 +53,14 @@ func (u *units) expect(t *testing.T, when string, names ...string) {
 	u.n = nil
 }
 
-// apartOnCPU is the project's tree with element types built separately on the CPU, as
-// on GPUs.
+// apartOnCPU returns a copy of the project's tree that builds each element type separately on the
+// CPU, as on GPUs.
 func apartOnCPU(t *testing.T) string {
 	t.Helper()
 	return quickTree(t, "define   = \"AITER_DTYPE\"\ntargets  = [\"hip\", \"cuda\"]\n", "define   = \"AITER_DTYPE\"\n")
 }
 
-// quickTree is the project's tree, compiled without optimization and with text
+// quickTree returns a copy of the project's tree that is compiled without optimization, with text
 // replaced in its configuration.
 func quickTree(t *testing.T, before, after string) string {
 	t.Helper()
@@ -77,7 +77,7 @@ func quickTree(t *testing.T, before, after string) string {
 	}
 	changed := strings.Replace(strings.ReplaceAll(string(text), "-O3", "-O0"), before, after, 1)
 	if !strings.Contains(string(text), before) || !strings.Contains(changed, "-O0") {
-		t.Fatalf("the configuration does not have %q and -O3", before)
+		t.Fatalf("the configuration lacks %q or -O3", before)
 	}
 	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func quickTree(t *testing.T, before, after string) string {
 	return root
 }
 
-// smallOf is small in another type.
+// smallOf is like small for another element type.
 func smallOf(t testing.TB, dt tensor.DType) (out, x, w *tensor.Tensor) {
 	t.Helper()
 	out, x, w = must(tensor.New(dt, 1, 1, 4)), must(tensor.New(dt, 1, 1, 4)), must(tensor.New(dt, 1, 2))
@@ -107,7 +107,7 @@ func call(t testing.TB, op *registry.Op, dt tensor.DType) {
 	}
 }
 
-func TestFirstCallCompilesItsOperatorAlone(t *testing.T) {
+func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
@@ -121,7 +121,7 @@ func TestFirstCallCompilesItsOperatorAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen.expect(t, "another operator", "varlen.cpp")
-	for name, want := range map[string]bool{ // varlen_fwd shares that source on the CPU, but not on GPUs: it is another part
+	for name, want := range map[string]bool{ // varlen_fwd is in another part
 		"causal_conv1d_fwd": true, "causal_conv1d_varlen_states": true, "causal_conv1d_varlen_fwd": false, "causal_conv1d_bwd": false,
 	} {
 		if got := r.Ready(name, cpu(t)); got != want {
@@ -130,7 +130,7 @@ func TestFirstCallCompilesItsOperatorAlone(t *testing.T) {
 	}
 }
 
-func TestEachTypeIsCompiledWhenItIsCalled(t *testing.T) {
+func TestFirstCallOfEachTypeCompiles(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
@@ -141,16 +141,16 @@ func TestEachTypeIsCompiledWhenItIsCalled(t *testing.T) {
 	call(t, fwd, tensor.Float32)
 	seen.expect(t, "another type", "fwd.cpp dtype=float32")
 	if r.Ready("causal_conv1d_fwd", cpu(t)) {
-		t.Error("ready, though float16 would be compiled")
+		t.Error("ready, but a call would compile float16")
 	}
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "the last type", "fwd.cpp dtype=float16")
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) || r.Ready("causal_conv1d_bwd", cpu(t)) {
-		t.Error("forward must be ready now, backward not")
+		t.Error("want forward ready and backward not ready")
 	}
 }
 
-func TestManyGoroutinesCompileEachTypeOnce(t *testing.T) {
+func TestConcurrentCallsCompileEachTypeOnce(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
@@ -163,8 +163,8 @@ func TestManyGoroutinesCompileEachTypeOnce(t *testing.T) {
 	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "aiter_ffi.cpp")
 }
 
-// TestUnknownTypeBuildsNothing checks that a type outside of an axis is refused with
-// the operator's own message.
+// TestUnknownTypeBuildsNothing checks that a type outside of an axis fails with the
+// operator's own message.
 func TestUnknownTypeBuildsNothing(t *testing.T) {
 	seen := new(units)
 	ints := func() []any {
@@ -181,13 +181,13 @@ func TestUnknownTypeBuildsNothing(t *testing.T) {
 		t.Fatalf("got %v, want an OperatorError", err)
 	}
 	if *fromRegistry != *fromCode {
-		t.Errorf("the registry says\n%+v, the operator\n%+v", *fromRegistry, *fromCode)
+		t.Errorf("the registry reports\n%+v, the operator\n%+v", *fromRegistry, *fromCode)
 	}
 }
 
-// TestPartRefusesOtherTypes checks that the library of one type refuses calls with
+// TestPartRejectsOtherTypes checks that the library of one type rejects calls with
 // another type, in every language.
-func TestPartRefusesOtherTypes(t *testing.T) {
+func TestPartRejectsOtherTypes(t *testing.T) {
 	callFwd := forwardOf(t, apartOnCPU(t), "dtype=float16")
 	for dt, want := range map[tensor.DType]string{
 		tensor.Float16: "",
@@ -196,13 +196,13 @@ func TestPartRefusesOtherTypes(t *testing.T) {
 	} {
 		for _, shape := range [][]int64{{1, 1, 4}, {0, 1, 4}} {
 			out, x, w := must(tensor.New(dt, shape...)), must(tensor.New(dt, shape...)), must(tensor.New(tensor.Float32, 1, 2))
-			expectRefusal(t, callFwd(out, x, w), "TypeError", want)
+			expectCallError(t, callFwd(out, x, w), "TypeError", want)
 		}
 	}
 }
 
-// forwardOf builds one part of forward and returns its function, without the
-// registry's choice of the part.
+// forwardOf builds one part of forward and returns its function. Its calls bypass the
+// registry's selection of the part.
 func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) error {
 	t.Helper()
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root})
@@ -241,11 +241,11 @@ func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) e
 	}
 }
 
-// expectRefusal checks the error of a call; want is its text, "" for none.
-func expectRefusal(t *testing.T, err error, kind, want string) {
+// expectCallError checks the error of a call; want is its text, "" for none.
+func expectCallError(t *testing.T, err error, kind, want string) {
 	t.Helper()
-	var refused *ffi.CallError
-	if want == "" && err != nil || want != "" && (!errors.As(err, &refused) || refused.Kind != kind || refused.Message != want) {
+	var failed *ffi.CallError
+	if want == "" && err != nil || want != "" && (!errors.As(err, &failed) || failed.Kind != kind || failed.Message != want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 }
@@ -270,7 +270,7 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 	}
 	seen.expect(t, "calls after warm")
 	if !other.Ready("causal_conv1d_bwd", cpu(t)) {
-		t.Error("the whole module is loaded, but its other operators are not ready")
+		t.Error("the whole module is loaded, but another operator is not ready")
 	}
 }
 
@@ -312,6 +312,6 @@ func TestPartForAGPU(t *testing.T) {
 	}
 	text := string(library)
 	if !strings.Contains(text, "half_t") || strings.Contains(text, "bf16_t") || strings.Contains(text, "causal_conv1d_bwd") {
-		t.Error("the library does not hold the kernels of float16 alone")
+		t.Error("want a library with the kernels of float16 only")
 	}
 }

@@ -19,7 +19,7 @@ func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 		t.Error("Warm built a broken library")
 	}
 	if r.Ready("version", cpu(t)) {
-		t.Error("ready, though a call has to compile the support library")
+		t.Error("ready, but a call has to compile the support library")
 	}
 	_, err := callVersion(lookup(t, r, "version"))
 	var build *registry.BuildError
@@ -28,7 +28,7 @@ func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 	}
 }
 
-// Nor is it ready if the support library was built and could not be loaded.
+// An operator is not ready if the support library was built and cannot be loaded.
 func TestNotReadyWithoutTheLibrary(t *testing.T) {
 	c := &cleaner{dir: t.TempDir()}
 	c.left.Store(1000)
@@ -37,7 +37,7 @@ func TestNotReadyWithoutTheLibrary(t *testing.T) {
 		t.Error("Warm loaded a library that was removed")
 	}
 	if r.Ready("causal_conv1d_fwd", cpu(t)) {
-		t.Error("ready, though a call has to link the module")
+		t.Error("ready, but a call has to link the module")
 	}
 	c.left.Store(0)
 	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd"); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// shared is a cache folder for tests that need a built module.
+// shared is the cache folder of tests that need a built module.
 var shared = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "aiter-registry-test-") })
 
 func TestMain(m *testing.M) {
@@ -128,7 +128,7 @@ func TestCallBuildsLoadsAndComputes(t *testing.T) {
 	}
 }
 
-func TestFirstCallsOfManyGoroutinesBuildOnce(t *testing.T) {
+func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 	var seen compiles
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: &seen})
 	op := lookup(t, r, "causal_conv1d_fwd")
@@ -146,14 +146,14 @@ func TestFirstCallsOfManyGoroutinesBuildOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if n := seen.n.Load(); n != 3 {
-		t.Errorf("%d units compiled, want 3: the operator, what the kernels share, the support library", n)
+		t.Errorf("%d units compiled, want 3: the operator, the shared code of the kernels, the support library", n)
 	}
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) || r.Ready("causal_conv1d_bwd", cpu(t)) {
-		t.Error("what was called must be ready, what was not must not be")
+		t.Error("want the called operator ready and the other not ready")
 	}
 }
 
-func TestOneWhoGivesUpDoesNotSpoilTheOthersBuild(t *testing.T) {
+func TestCancelledCallDoesNotCancelBuild(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir()})
 	op := lookup(t, r, "causal_conv1d_fwd")
 	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -234,14 +234,14 @@ func TestZeroSizedTensors(t *testing.T) {
 	}
 }
 
-func TestStridesThatLeaveTheBuffer(t *testing.T) {
+func TestStridesOutsideOfTheBuffer(t *testing.T) {
 	store, err := tensor.HostStorage(64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var bounds *tensor.BoundsError
 	if _, err := tensor.View(store, tensor.Float32, []int64{1, 4, 4}, []int64{16, 5, 1}, 0); !errors.As(err, &bounds) {
-		t.Errorf("got %v, want a BoundsError before any operator sees the tensor", err)
+		t.Errorf("got %v, want a BoundsError before the operator is called", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestStreamOfAnotherDevice(t *testing.T) {
 	}
 }
 
-func TestDeviceThatIsNotThere(t *testing.T) {
+func TestMissingDevice(t *testing.T) {
 	op := lookup(t, open(t, registry.Options{}), "causal_conv1d_fwd")
 	far := tensor.Device{Type: tensor.ROCM, ID: 77}
 	on := func(shape ...int64) *tensor.Tensor {
@@ -292,11 +292,11 @@ func TestBuildFailureIsTyped(t *testing.T) {
 	}
 }
 
-// cleaner removes the library right after its build, as clean-cache in another process
-// may.
+// cleaner removes the library right after its build, like clean-cache in another
+// process.
 type cleaner struct {
 	dir  string
-	left atomic.Int64 // how many times still
+	left atomic.Int64 // remaining removals
 }
 
 func (c *cleaner) Observe(e jit.Event) {
@@ -318,7 +318,7 @@ func TestArtifactCleanedBetweenBuildAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := c.left.Load(); left >= 0 {
-		t.Errorf("nothing was cleaned away: %d times left", left)
+		t.Errorf("not all removals happened: %d remain", left)
 	}
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
 		t.Error("not ready after the call")

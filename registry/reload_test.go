@@ -21,10 +21,10 @@ import (
 
 var reloads = flag.Int("reloads", 12, "how many versions TestReloadUnderCalls goes through")
 
-// Eight goroutines call while the code is replaced repeatedly: no call fails, none
-// mixes two versions, none returns to an older version.
+// Eight goroutines call an operator while its code is replaced repeatedly. No call may
+// fail, mix two versions or return to an older version.
 func TestReloadUnderCalls(t *testing.T) {
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
@@ -41,13 +41,13 @@ func TestReloadUnderCalls(t *testing.T) {
 				case err != nil:
 					t.Error(err)
 				case slices.Min(got) != slices.Max(got):
-					t.Errorf("a mixture of versions: %v", got)
+					t.Errorf("one call mixed versions: %v", got)
 				case got[0] < last:
 					t.Errorf("version %g after %g", got[0], last)
 				default:
 					last = got[0]
 				}
-				time.Sleep(100 * time.Microsecond) // the compiler wants to run too
+				time.Sleep(100 * time.Microsecond) // leaves processor time for the compiler
 			}
 		})
 	}
@@ -56,25 +56,25 @@ func TestReloadUnderCalls(t *testing.T) {
 		if e := o.wait(t); e.Err != nil || e.Module != "module_version" {
 			t.Errorf("reload %d: %+v", n, e)
 		}
-		expect(t, op, float64(n)) // at once
+		expect(t, op, float64(n)) // no call may use the old code
 	}
 	stop.Store(true)
 	wg.Wait()
 	if held := heldArtifacts(t, r); held != 1 {
-		t.Errorf("%d artifacts of the module are marked as in use, want the newest alone", held)
+		t.Errorf("%d artifacts of the module are marked as in use, want only the newest", held)
 	}
 	slices.Sort(o.gaps)
 	t.Logf("%d reloads under %d calls; from the end of a build until calls run the new code: median %v, most %v",
 		len(o.gaps), calls.Load(), o.gaps[len(o.gaps)/2], o.gaps[len(o.gaps)-1])
 	if median := o.gaps[len(o.gaps)/2]; median > 100*time.Millisecond {
-		t.Errorf("new code is visible %v after its build", median)
+		t.Errorf("calls use new code %v after its build", median)
 	}
 }
 
 // A change that cannot be used has no effect and is reported; the error disappears
 // after a fix.
 func TestReloadThatFails(t *testing.T) {
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
@@ -89,7 +89,7 @@ func TestReloadThatFails(t *testing.T) {
 		}
 		expect(t, op, 1)
 	}
-	mended := func(want float64) {
+	fixed := func(want float64) {
 		t.Helper()
 		if e := o.wait(t); e.Err != nil || r.ReloadErr() != nil {
 			t.Errorf("got %v, %v", e.Err, r.ReloadErr())
@@ -98,36 +98,36 @@ func TestReloadThatFails(t *testing.T) {
 	}
 	c.write("csrc/version/version.h", "#define VERSION oops\n")
 	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Output, "oops") }))
-	c.version(1) // as before
-	mended(1)
+	c.version(1) // the version before the error
+	fixed(1)
 
 	c.write("csrc/version/b.cpp", "#include \"missing.h\"\n#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
 	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Output, "missing.h") }))
 	c.write("csrc/version/missing.h", "\n") // a file that no build has read yet
-	mended(1)
+	fixed(1)
 
 	c.write("csrc/version/b.cpp", "int nothing;\n")
 	fails(as(func(e *registry.LoadError) bool { return true }))
 	c.write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
-	mended(1)
+	fixed(1)
 
 	c.write("csrc/version/a.cpp", strings.Replace(versionSource, "__tvm_ffi_version", "__tvm_ffi_other", 1))
-	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Reason, "AITER_EXPORT") })) // it links, without the operator
+	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Reason, "AITER_EXPORT") })) // the library has no operator
 	c.write("csrc/version/a.cpp", versionSource)
-	mended(1)
+	fixed(1)
 
 	c.config(strings.Replace(versionConfig, "schema =", "shema =", 1))
 	fails(as(func(e *opconfig.Error) bool { return strings.Contains(r.ReloadErr().Error(), `did you mean "schema"`) }))
-	c.version(2) // the code goes on being reloaded
+	c.version(2) // code is reloaded in spite of the configuration's error
 	if e := o.wait(t); e.Err != nil || e.Module != "module_version" || r.ReloadErr() == nil {
 		t.Errorf("got %+v, %v", e, r.ReloadErr())
 	}
 }
 
-// A reload may change, remove and restore an operator: its calls follow, and a call
-// with the wrong arguments gets a typed error.
+// A reload may change, remove and restore an operator. Calls use the current declaration,
+// and a call with wrong arguments gets a typed error.
 func TestReloadOfTheConfiguration(t *testing.T) {
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
@@ -143,7 +143,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	step("another line", "\n# One more.\n"+versionConfig, 1)
 	select {
 	case e := <-o.reloads:
-		t.Errorf("the operator is on another line, then %+v", e)
+		t.Errorf("after the operator moved to another line: %+v", e)
 	case <-time.After(time.Second):
 	}
 	// The C ABI entry of this operator takes any number of arguments.
@@ -157,7 +157,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	other := strings.NewReplacer("[module.module_version]", "[module.module_other]", "module.module_version.", "module.module_other.").Replace(versionConfig)
 	step("in another module", other, 1)
 	if op.Module() != "module_other" || lookup(t, r, "version") != op {
-		t.Errorf("the operator is in %s", op.Module())
+		t.Errorf("the operator is in module %s", op.Module())
 	}
 	expect(t, op, 1)
 
@@ -190,7 +190,7 @@ func TestReloadOfTheParts(t *testing.T) {
 		"other ranges":     {bySize, strings.Replace(bySize, `"1", "2-"`, `"1-4", "5-"`, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, o := newCheckout(t), newTold()
+			c, o := newCheckout(t), newEventLog()
 			c.config(versionConfig + axes[0])
 			r := c.open(o)
 			op := lookup(t, r, "version")
@@ -208,12 +208,12 @@ func TestReloadOfTheParts(t *testing.T) {
 
 // An edit between the first build and its loading is not lost.
 func TestReloadWhileLoading(t *testing.T) {
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	c.write("csrc/version/b.cpp", "#include \"version.h\"\nextern \"C\" int usleep(unsigned);\n"+
 		"__attribute__((constructor)) void slow() { if (VERSION == 1) usleep(700 * 1000); }\nint from_other_unit() { return VERSION; }\n")
 	builds := 0
 	o.then = func() {
-		if builds++; builds == 2 { // after one along with the support library
+		if builds++; builds == 2 { // the first builds it along with the support library
 			c.version(2)
 		}
 	}
@@ -226,10 +226,10 @@ func TestReloadWhileLoading(t *testing.T) {
 	expect(t, op, 2)
 }
 
-// The artifact of old code may be removed as soon as the code is replaced.
-func TestReloadLetsGoOfTheOld(t *testing.T) {
+// The artifact of old code is no longer marked as in use after the code is replaced.
+func TestReloadReleasesOldArtifacts(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
@@ -239,22 +239,22 @@ func TestReloadLetsGoOfTheOld(t *testing.T) {
 			t.Errorf("got %+v", e)
 		}
 	}
-	for end := time.Now().Add(patience); heldArtifacts(t, r) != 1; time.Sleep(10 * time.Millisecond) { // it is told before
+	for end := time.Now().Add(patience); heldArtifacts(t, r) != 1; time.Sleep(10 * time.Millisecond) { // the event precedes the release
 		if time.Now().After(end) {
-			t.Fatalf("%d artifacts are marked as in use", heldArtifacts(t, r))
+			t.Fatalf("%d artifacts are marked as in use, want 1", heldArtifacts(t, r))
 		}
 	}
 }
 
-// A file with unchanged content starts no build and no report.
+// Writing a file with unchanged content causes no build and no event.
 func TestReloadOfNothing(t *testing.T) {
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
 	c.version(1)
 	c.config(versionConfig)
-	c.write("csrc/version/readme.txt", "nobody reads this")
+	c.write("csrc/version/readme.txt", "not read by any build")
 	c.version(2)
 	if e := o.wait(t); e.Module != "module_version" || e.Err != nil {
 		t.Errorf("got %+v", e)
@@ -265,19 +265,19 @@ func TestReloadOfNothing(t *testing.T) {
 	for end := time.Now().Add(patience); o.built() == builds && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	c.version(3) // the first that is told after it
+	c.version(3) // its event is the next one
 	if e := o.wait(t); e.Module != "module_version" || e.Err != nil {
 		t.Errorf("got %+v", e)
 	}
 	expect(t, op, 3)
 	if len(o.reloads) > 0 {
-		t.Errorf("then %+v", <-o.reloads)
+		t.Errorf("another event: %+v", <-o.reloads)
 	}
 }
 
-// Close ends a running compile, and leaves no watching goroutine or descriptor.
+// Close ends a running compile and leaves no goroutine or descriptor of the watcher.
 func TestCloseWhileReloading(t *testing.T) {
-	c, o := newCheckout(t), newTold()
+	c, o := newCheckout(t), newEventLog()
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
@@ -285,7 +285,7 @@ func TestCloseWhileReloading(t *testing.T) {
 	if err := syscall.Mkfifo(slow, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.write("csrc/version/b.cpp", "#include \"slow.h\"\n") // its compiler waits for a writer for ever
+	c.write("csrc/version/b.cpp", "#include \"slow.h\"\n") // a named pipe, on which the compiler blocks
 	for !o.compiling() {
 		time.Sleep(time.Millisecond)
 	}
@@ -306,7 +306,7 @@ func TestCloseWhileReloading(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("goroutines are left:\n%s", stacks)
+			t.Fatalf("goroutines remain:\n%s", stacks)
 		}
 	}
 }

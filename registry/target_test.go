@@ -13,8 +13,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// fakeDriver compiles a vendor's library of package device's tests, which reports
-// devices, into a folder under the name that the program looks for.
+// fakeDriver compiles a fake driver library from package device's tests, which reports
+// devices. It returns the folder with the library.
 func fakeDriver(t *testing.T, source, as string) (dir string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -35,7 +35,7 @@ func fakeDriver(t *testing.T, source, as string) (dir string) {
 
 // Warm, Ready and calls use the same target for a device, for all preferences and
 // features. Nothing is compiled: the errors name the requested target.
-func TestWarmAsksForWhatCallsAskFor(t *testing.T) {
+func TestWarmAndCallsUseSameTarget(t *testing.T) {
 	cuda := fakeDriver(t, "fakecuda.c", "libcuda.so.1")
 	rocm := fakeDriver(t, "fakehip.c", "lib/libamdhip64.so.7")
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestWarmAsksForWhatCallsAskFor(t *testing.T) {
 	}{
 		{tensor.CUDA, "", "sm_90", "sm_90a"},
 		{tensor.CUDA, "sm_90a", "sm_90a", "sm_90"},
-		{tensor.CUDA, "sm_80", "sm_90", "sm_80"}, // it does not run there
+		{tensor.CUDA, "sm_80", "sm_90", "sm_80"}, // sm_80 code is not selected for sm_90
 		{tensor.ROCM, "", "gfx90a", "gfx90a:sramecc+:xnack-"},
 		{tensor.ROCM, "gfx90a:xnack-", "gfx90a:xnack-", "gfx90a"},
 		{tensor.ROCM, "gfx90a:xnack+", "gfx90a", "gfx90a:xnack+"},
@@ -61,22 +61,22 @@ func TestWarmAsksForWhatCallsAskFor(t *testing.T) {
 		if lib := drv.Library(); !strings.HasPrefix(lib, cuda) && !strings.HasPrefix(lib, rocm) {
 			t.Skipf("this process has the machine's own %s", lib)
 		}
-		asked, err := r.Target(dev)
-		if err != nil || asked.String() != c.want {
-			t.Errorf("%s, GPU_ARCHS=%s: Target is %s, %v, want %s", dev, c.prefer, asked, err, c.want)
+		selected, err := r.Target(dev)
+		if err != nil || selected.String() != c.want {
+			t.Errorf("%s, GPU_ARCHS=%s: Target is %s, %v, want %s", dev, c.prefer, selected, err, c.want)
 		}
 		on := func(shape ...int64) *tensor.Tensor {
 			return must(r.Devices().New(dev, tensor.Float32, shape...))
 		}
 		var build *registry.BuildError
 		err = lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), on(1, 1, 4), on(1, 1, 4), on(1, 2))
-		if !errors.As(err, &build) || build.Request.Target != asked {
-			t.Errorf("%s, GPU_ARCHS=%s: the call gave %v, want a build for %s", dev, c.prefer, err, asked)
+		if !errors.As(err, &build) || build.Request.Target != selected {
+			t.Errorf("%s, GPU_ARCHS=%s: the call returned %v, want a build for %s", dev, c.prefer, err, selected)
 		}
 		warm := r.Warm(context.Background(), nil, "causal_conv1d_fwd")
 		line := func(target string) string { return "build of module_causal_conv1d for " + target + ": " }
 		if warm == nil || !strings.Contains(warm.Error(), line(c.want)) || strings.Contains(warm.Error(), line(c.never)) {
-			t.Errorf("%s, GPU_ARCHS=%s: Warm gave %v, want a build for %s alone of this device", dev, c.prefer, warm, c.want)
+			t.Errorf("%s, GPU_ARCHS=%s: Warm returned %v, want a build for %s only", dev, c.prefer, warm, c.want)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// shakyConfig declares operators whose odd calls are wrong at one element:
-// verification calls once on the arguments and once on copies.
+// shakyConfig declares operators whose odd calls compute one wrong element. Verification
+// calls an operator once with the arguments and once with copies.
 const shakyConfig = `
 [module.module_shaky]
 include = ["csrc/include"]
@@ -84,19 +84,19 @@ AITER_EXPORT(shaky_both, both, arg("first"), arg("second"), arg("at"), arg("by")
 AITER_EXPORT(shaky_refusal, refusal, arg("out"))
 `
 
-// shaky opens a registry that verifies, with the operators above.
+// shaky opens a verifying registry with these operators.
 func shaky(t *testing.T) *registry.Registry {
 	t.Helper()
 	return open(t, registry.Options{Root: shakyTree(t), Verify: true})
 }
 
-// shakyTree is a source tree with the operators above.
+// shakyTree returns a source tree with these operators.
 func shakyTree(t *testing.T) string {
 	t.Helper()
 	return sourceTree(t, shakyConfig, map[string]string{"csrc/shaky.cpp": shakySource})
 }
 
-// sourceTree is a copy of the project's sources with more in its configuration, and more files.
+// sourceTree returns a copy of the project's sources with additional configuration and files.
 func sourceTree(t *testing.T, config string, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -119,7 +119,7 @@ func sourceTree(t *testing.T, config string, files map[string]string) string {
 	return root
 }
 
-// ramp makes a float32 tensor 0, 1, 2, ... that is every second element of its storage.
+// ramp returns the float32 tensor 0, 1, 2, ... It has every second element of its storage.
 func ramp(n int64) *tensor.Tensor {
 	v := make([]float64, n)
 	for i := range v {
@@ -137,13 +137,13 @@ func TestVerify(t *testing.T) {
 	for _, c := range []struct {
 		op       string
 		by       float64
-		arg      string // "": passes
+		arg      string // "": verification succeeds
 		got      float64
 		allowed  verify.Tolerance
 		newState bool
 	}{
 		{op: "shaky_copy", by: 0},
-		{op: "shaky_copy", by: 1e-4}, // within what float32 sums may be off
+		{op: "shaky_copy", by: 1e-4}, // within the tolerance of float32 sums
 		{op: "shaky_copy", by: 1, arg: "out", got: 6, allowed: verify.Default(tensor.Float32)},
 		{op: "shaky_exact", by: 0},
 		{op: "shaky_exact", by: 1e-4, arg: "out", got: 5.0001, allowed: verify.Tolerance{}},
@@ -174,7 +174,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s off by %g: got %+v", c.op, c.by, wrong)
 		}
 		if v, err := out.Float64s(); err != nil || v[5] != wrong.Got {
-			t.Errorf("%s: the argument does not hold what the operator wrote: %v, %v", c.op, v, err)
+			t.Errorf("%s: the argument does not have the operator's result: %v, %v", c.op, v, err)
 		}
 	}
 }
@@ -192,12 +192,12 @@ func TestVerifyReportsEveryArgument(t *testing.T) {
 	}
 }
 
-func TestVerifyThatCannot(t *testing.T) {
+func TestVerificationThatFailsToRun(t *testing.T) {
 	var unverified *registry.UnverifiedError
-	var refused *registry.OperatorError
+	var failed *registry.OperatorError
 	err := lookup(t, shaky(t), "shaky_refusal").Call(context.Background(), ramp(4))
-	if !errors.As(err, &unverified) || !unverified.Called || !errors.As(err, &refused) || refused.Arg != "out" {
-		t.Errorf("got %v, want an UnverifiedError around what the second run says", err)
+	if !errors.As(err, &unverified) || !unverified.Called || !errors.As(err, &failed) || failed.Arg != "out" {
+		t.Errorf("got %v, want an UnverifiedError around the error of the second run", err)
 	}
 
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Verify: true, Getenv: env(map[string]string{"CXX": "/nonexistent/c++"})})
@@ -209,7 +209,7 @@ func TestVerifyThatCannot(t *testing.T) {
 	}
 }
 
-// Errors of the caller are the same as without verification.
+// Errors in the arguments are reported as without verification.
 func TestVerifyKeepsOtherErrors(t *testing.T) {
 	r := shaky(t)
 	op := lookup(t, r, "causal_conv1d_fwd")
@@ -219,7 +219,7 @@ func TestVerifyKeepsOtherErrors(t *testing.T) {
 		t.Errorf("got %v, want an ArityError", err)
 	}
 	if err := op.Call(context.Background(), x, x, w); !blames("out", "overlap", "ValueError")(err) {
-		t.Errorf("got %v, want an OperatorError: copies share memory as the arguments do", err)
+		t.Errorf("got %v, want an OperatorError: the copies must overlap like the arguments", err)
 	}
 	var stream *registry.StreamDeviceError
 	ctx := device.WithStream(context.Background(), device.Stream{Device: tensor.Device{Type: tensor.CUDA}})
@@ -234,8 +234,8 @@ func TestVerifyKeepsOtherErrors(t *testing.T) {
 	}
 }
 
-// The whole family passes, states included, through AITER_VERIFY, from many
-// goroutines.
+// With AITER_VERIFY all operators of the family, including their states, pass verification
+// from many goroutines.
 func TestVerifyFromTheEnvironment(t *testing.T) {
 	r := open(t, registry.Options{Getenv: env(map[string]string{"AITER_VERIFY": "1"})})
 	x := func(shape ...int64) *tensor.Tensor {
@@ -276,20 +276,20 @@ func TestVerifyFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// The variable is a switch, and off by default.
+// AITER_VERIFY is a switch that is off by default.
 func TestVerifySwitch(t *testing.T) {
 	root := shakyTree(t)
 	for value, want := range map[string]bool{"": false, "0": false, "false": false, "1": true, "true": true} {
 		r := open(t, registry.Options{Root: root, Getenv: env(map[string]string{"AITER_VERIFY": value})})
 		op := lookup(t, r, "shaky_copy")
 		wrong := 0
-		for range 2 { // an even number of runs in either case
+		for range 2 { // an even number of runs in both cases
 			if err := op.Call(context.Background(), ramp(9), ramp(9), 5, 1.0); err != nil {
 				wrong++
 			}
 		}
 		if (wrong == 2) != want || (wrong == 0) == want {
-			t.Errorf("AITER_VERIFY=%q: %d of 2 calls were caught", value, wrong)
+			t.Errorf("AITER_VERIFY=%q: %d of 2 calls failed", value, wrong)
 		}
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// widthsApartOnCPU is the project's tree with ranges of widths built separately on the
-// CPU.
+// widthsApartOnCPU returns a copy of the project's tree that builds each range of widths
+// separately on the CPU.
 func widthsApartOnCPU(t *testing.T) string {
 	t.Helper()
 	const define = "define    = \"AITER_WIDTH\" # with _LEAST and _MOST\n"
 	return quickTree(t, define+"targets   = [\"hip\", \"cuda\"]\n", define)
 }
 
-// TestEachRangeIsCompiledWhenItIsCalled checks that the size of the weight's second
+// TestFirstCallOfEachRangeCompiles checks that the size of the weight's second
 // dimension, and nothing else, selects the range.
-func TestEachRangeIsCompiledWhenItIsCalled(t *testing.T) {
+func TestFirstCallOfEachRangeCompiles(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
@@ -37,7 +37,7 @@ func TestEachRangeIsCompiledWhenItIsCalled(t *testing.T) {
 	taps(tensor.Float16, 1, 1)
 	seen.expect(t, "other sizes of that range")
 	if r.Ready("causal_conv1d_fwd", cpu(t)) {
-		t.Error("ready, though 5 taps would be compiled")
+		t.Error("ready, but a call would compile the range of 5 taps")
 	}
 	taps(tensor.Float32, 1, 5)
 	seen.expect(t, "5 taps", "fwd.cpp width=5-")
@@ -45,14 +45,13 @@ func TestEachRangeIsCompiledWhenItIsCalled(t *testing.T) {
 	taps(tensor.Float32, 1, 3)
 	seen.expect(t, "sizes of ranges that are there")
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
-		t.Error("not ready, though every range is there")
+		t.Error("not ready, but every range is built")
 	}
 }
 
-// TestOperatorRefusesSizes checks that a tensor without the dimension, or with a size
-// below all ranges, reaches the code of the first range, and so the operator's own
-// check.
-func TestOperatorRefusesSizes(t *testing.T) {
+// TestOperatorRejectsSizes checks that a tensor without the dimension, or with a size
+// below all ranges, reaches the code of the first range, whose own checks reject it.
+func TestOperatorRejectsSizes(t *testing.T) {
 	seen := new(units)
 	apart := lookup(t, open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen}), "causal_conv1d_fwd")
 	together := lookup(t, open(t, registry.Options{}), "causal_conv1d_fwd")
@@ -63,7 +62,7 @@ func TestOperatorRefusesSizes(t *testing.T) {
 			t.Fatalf("weight %v: got %v, want an OperatorError", shape, err)
 		}
 		if err := together.Call(context.Background(), out, x, w); !errors.As(err, &want) || *got != *want || got.Arg != "weight" {
-			t.Errorf("weight %v:\n%+v, of the module as a whole\n%+v, %v", shape, *got, want, err)
+			t.Errorf("weight %v:\n%+v, from the whole module\n%+v, %v", shape, *got, want, err)
 		}
 		if i == 0 {
 			seen.expect(t, "a weight of one dimension", "fwd.cpp width=1-4", "cpu.cpp", "aiter_ffi.cpp")
@@ -72,9 +71,9 @@ func TestOperatorRefusesSizes(t *testing.T) {
 	seen.expect(t, "other wrong weights")
 }
 
-// TestChoosingAllocatesNothing checks that the selection by type and size adds no
+// TestSelectionAllocatesNothing checks that the selection by type and size adds no
 // allocation to the one of a call.
-func TestChoosingAllocatesNothing(t *testing.T) {
+func TestSelectionAllocatesNothing(t *testing.T) {
 	if testenv.Race {
 		t.Skip("under the race detector the pool of a call's arguments loses some of them")
 	}
@@ -99,9 +98,9 @@ func TestChoosingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestPartRefusesOtherWidths checks that the library of one range refuses calls with a
+// TestPartRejectsOtherWidths checks that the library of one range rejects calls with a
 // size of another range.
-func TestPartRefusesOtherWidths(t *testing.T) {
+func TestPartRejectsOtherWidths(t *testing.T) {
 	callFwd := forwardOf(t, widthsApartOnCPU(t), "width=1-4")
 	for width, want := range map[int64]string{
 		1: "", 4: "",
@@ -109,6 +108,6 @@ func TestPartRefusesOtherWidths(t *testing.T) {
 		0: "causal_conv1d_fwd: argument 'weight': expected a width of at least 1, got shape (1, 0)",
 	} {
 		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, width))
-		expectRefusal(t, callFwd(out, x, w), "ValueError", want)
+		expectCallError(t, callFwd(out, x, w), "ValueError", want)
 	}
 }

@@ -46,7 +46,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// as makes a check of a typed error.
+// as returns a function that checks for a typed error.
 func as[E error](check func(E) bool) func(error) bool {
 	return func(err error) bool {
 		var e E
@@ -58,8 +58,8 @@ func blames(arg, about, kind string) func(error) bool {
 	return as(func(e *registry.OperatorError) bool { return e.Arg == arg && e.About == about && e.Kind == kind })
 }
 
-// A number that the schema's type cannot represent has an error other than that of a
-// wrong type.
+// A number that the schema's type cannot represent and an argument of the wrong type have
+// different errors.
 func TestNumberOutOfRange(t *testing.T) {
 	op := lookup(t, open(t, registry.Options{}), "causal_conv1d_update")
 	x := must(tensor.New(tensor.Float32, 1, 1))

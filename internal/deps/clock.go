@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Instant is a time on two clocks: the clock with which the kernel stamps files (its
-// last tick, some milliseconds behind the wall clock), and a clock that cannot be set.
+// Instant is a time on two clocks: the clock that the kernel stamps files with (its last
+// tick, some milliseconds behind the wall clock), and a clock that cannot be set.
 type Instant struct {
 	Stamp  time.Time
 	steady time.Duration
@@ -30,7 +30,7 @@ func stamp() time.Time { return time.Unix(0, coarse(unix.CLOCK_REALTIME_COARSE))
 
 func steady() time.Duration { return time.Duration(coarse(unix.CLOCK_MONOTONIC_COARSE)) }
 
-// coarse reads a clock in nanoseconds. Every Linux has the coarse clocks.
+// coarse reads a clock in nanoseconds. All Linux kernels have the coarse clocks.
 func coarse(clock int32) int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(clock, &ts)
@@ -44,7 +44,7 @@ func (i Instant) setBackSince(before Instant) bool {
 }
 
 // NextTick waits until the kernel stamps files with a new time and returns that time.
-// Files that were written before have an earlier one.
+// Files that were written earlier have an earlier time.
 func NextTick(clock func() Instant) Instant {
 	before := clock()
 	for range 100 {

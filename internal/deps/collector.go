@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// collector makes the dependency lists of one compile. Reports of compilers name
-// the files that were read. The collector also adds:
+// collector makes the dependency lists of one compile. The compiler's report names the
+// files that were read. The collector also adds:
 //
-//   - names that the text asks for with __has_include,
+//   - names in __has_include,
 //   - places where a name is looked up before the place where it was found,
-//   - files that directives in inline assembly read, if the assembler has no report.
+//   - files that directives in inline assembly read, if the assembler wrote no report.
 //
 // It searches the text of the files that were read. The search only adds to the
 // reports: a name in a comment or in a branch that is not taken is one more name to
-// check. A name that a macro makes is in no text. For __has_include all names in the
-// folders of the search count then, and a unit that embeds such a file is compiled at
-// each build.
+// check. A name that a macro produces is in no text: if __has_include has one, the list
+// contains all names in the search folders; a unit that embeds a file with such a name
+// is compiled at each build.
 type collector struct {
 	view *View
 	Search
@@ -28,7 +28,7 @@ type collector struct {
 	assemblerReported bool            // the assembler wrote a report
 	read              map[string]bool // files in a list
 	seen              map[Absence]bool
-	embedded          []string // files that assembly reads, found by the text alone
+	embedded          []string // files that assembly reads, found in the text
 }
 
 func newCollector(v *View, s Search, assemblerReported bool) *collector {
@@ -59,7 +59,7 @@ func (c *collector) add(name, digest string) {
 	l.Files = append(l.Files, File{name, digest})
 }
 
-// text adds what the text of one file refers to. headers are all headers that were read.
+// text adds the references of one file's text. headers are all headers that were read.
 func (c *collector) text(name string, headers []string) error {
 	where := filepath.Join(c.Root, filepath.FromSlash(name))
 	if path.IsAbs(name) {
@@ -111,8 +111,8 @@ func (c *collector) probe(x probe, beside string) {
 	}
 }
 
-// besideIncluder adds the places beside a file where a quoted name that a macro
-// makes would be found first. The macro may name any of the headers.
+// besideIncluder adds the places beside a file where compilers first look up a quoted
+// name that a macro produces. The macro may name any of the headers.
 func (c *collector) besideIncluder(beside string, headers []string) {
 	for _, h := range headers {
 		for _, dir := range c.Folders {
@@ -123,7 +123,7 @@ func (c *collector) besideIncluder(beside string, headers []string) {
 	}
 }
 
-// flagReferences adds what the flags of the configuration refer to.
+// flagReferences adds the references in the flags of the configuration.
 func (c *collector) flagReferences(headers []string) {
 	for i, flag := range c.Flags {
 		if strings.Contains(flag, "__has_") {
@@ -147,8 +147,8 @@ func (c *collector) flagReferences(headers []string) {
 	}
 }
 
-// includedByFlag adds where compilers look first for a header that a flag includes:
-// in the root, and for Clang a precompiled form beside it.
+// includedByFlag adds the places where compilers first look for a header that a flag
+// includes: the root, and for Clang a precompiled form beside it.
 func (c *collector) includedByFlag(name string) {
 	c.probe(probe{name: name, quoted: true}, ".")
 	for _, ext := range []string{".pch", ".gch"} {
@@ -175,8 +175,8 @@ func (c *collector) lookFor(dir, name string) (found bool) {
 	return !absent
 }
 
-// blocked reports whether a name stands for something that compilers ignore when they
-// look for a file: a folder, a dangling link.
+// blocked reports whether a name is of something that compilers ignore when they look
+// for a file: a folder or a dangling symlink.
 func (c *collector) blocked(name string) bool {
 	_, err := c.view.digestOnce(name)
 	return err != nil
@@ -193,8 +193,8 @@ func (c *collector) listFolders(dirs []string) {
 	}
 }
 
-// present adds a file that was looked up and perhaps never read, because its removal
-// counts.
+// present adds a file that was looked up, even if it was not read: its removal changes
+// the result.
 func (c *collector) present(name string) {
 	name = strings.TrimPrefix(name, "./")
 	if digest, err := c.view.Digest(name); err == nil {
@@ -268,8 +268,8 @@ func (c *collector) find(e embed) (name string, ok bool) {
 	return "", false
 }
 
-// unknownEmbed records that the embedded file is unknown, so that the list never holds.
-// The entry is in the system list, which builds do not check for a prebuilt library.
+// unknownEmbed records that the embedded file is unknown, so that the list is always
+// stale. The entry is in the system list, which is not checked for a prebuilt library.
 func (c *collector) unknownEmbed(where string) {
 	if !slices.Contains(c.system.Untracked, where) {
 		c.system.Untracked = append(c.system.Untracked, where)

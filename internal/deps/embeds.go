@@ -5,9 +5,9 @@ import "bytes"
 // embed is a file that an assembler directive reads: .incbin its bytes, .include
 // its text.
 type embed struct {
-	name    string // "" when macros or several string literals make it
+	name    string // "" if macros or several string literals produce it
 	text    bool   // the file is assembler text, which may read more
-	certain bool   // the quotes are escaped, so that they are the directive's own
+	certain bool   // the quotes are escaped, so that they belong to the directive
 }
 
 // embedsIn returns the files that assembler directives in a C++ or assembler text
@@ -43,8 +43,8 @@ func assemblerDirectives(text []byte) []int {
 	}
 }
 
-// directiveAt returns the directive at the start of a text as it is spelt, nil
-// if there is none. Assemblers ignore its case.
+// directiveAt returns the directive at the start of a text as written, nil if there
+// is none. Assemblers ignore its case.
 func directiveAt(text []byte) []byte {
 	for _, word := range []string{".incbin", ".include"} {
 		n := len(word)

@@ -16,9 +16,9 @@ import (
 type List struct {
 	Files     []File
 	Absent    []Absence
-	Folders   []File   // folders of which all names count, with the digest of their listing
+	Folders   []File   // folders with the digest of all names in them
 	Blocked   []string // names of something other than a file, such as a folder; a file there would be read
-	Untracked []string // files that embed others under names that no text has: the list never holds
+	Untracked []string // files that embed files with unknown names: the list is always stale
 }
 
 // File is a file that was read. A relative path lies in the source tree. An

@@ -8,8 +8,8 @@ import (
 // references are the names that the text of a file refers to.
 type references struct {
 	probes          []probe
-	computedProbe   bool // __has_include or __has_embed of a name that a macro makes
-	computedInclude bool // #include of a name that a macro makes
+	computedProbe   bool // __has_include or __has_embed of a name that a macro produces
+	computedInclude bool // #include of a name that a macro produces
 	embeds          []embed
 }
 
@@ -18,7 +18,7 @@ type probe struct {
 	name   string
 	quoted bool // in quotes: looked up beside the file first
 	has    bool // whether the file exists matters, not only where
-	next   bool // a later folder of the search may count although an earlier one has the name
+	next   bool // a later search folder may be used although an earlier one has the name
 }
 
 // parseReferences returns the references in the text of a C++ file. It also finds names
@@ -62,8 +62,8 @@ func (a *references) condition(before, after []byte, next bool) {
 	}
 }
 
-// directives adds the quoted names of directives that begin with the mark. The places
-// of names in angle brackets follow from the folder where the file was found.
+// directives adds the quoted names of directives that begin with the mark. It leaves out
+// names in angle brackets: the folder of the file that was read determines their places.
 func (a *references) directives(text []byte, mark string) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte(mark))

@@ -11,8 +11,8 @@ import (
 // maxReport bounds the lists of files that compilers write.
 const maxReport = 64 << 20 // bytes
 
-// ReadReport reads a list of files that a compiler wrote. It refuses anything but a regular
-// file of limited size, such as a named pipe that a wrapper of the compiler made.
+// ReadReport reads a list of files that a compiler wrote. It fails on anything but a regular
+// file of limited size, for example on a named pipe that a compiler wrapper made.
 func ReadReport(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

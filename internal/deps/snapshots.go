@@ -16,13 +16,14 @@ type snapshot struct {
 	stamp  string // changes with each write, even with one that restores the content
 }
 
-// Snapshots are the states of files before a compiler started, by path. A path in the source tree is relative.
+// Snapshots holds the states of files before a compiler started, by path. A path in the source tree is relative.
 type Snapshots struct {
 	view  *View
 	root  string // folder of the source tree on disk, as the compiler reads it
 	files map[string]snapshot
 }
 
+// NewSnapshots returns an empty set of snapshots for compilers that read the source tree below root.
 func NewSnapshots(w *View, root string) *Snapshots {
 	return &Snapshots{view: w, root: root, files: map[string]snapshot{}}
 }
@@ -35,14 +36,14 @@ func (s *Snapshots) hostPath(p string) string {
 	return filepath.Join(s.root, filepath.FromSlash(p))
 }
 
-// Add adds the present state of a file. It ignores a file that cannot be read.
+// Add adds the current state of a file. It ignores a file that cannot be read.
 func (s *Snapshots) Add(p string) {
 	if now, err := s.read(p); err == nil {
 		s.files[p] = now
 	}
 }
 
-// read reads the stamp first: a file that changes between stamp and digest has another stamp the next time.
+// read reads the stamp first, so that a change between stamp and digest gives another stamp the next time.
 func (s *Snapshots) read(p string) (snapshot, error) {
 	stamp, _, err := s.view.memo.Stamp(s.hostPath(p))
 	if err != nil {
@@ -63,13 +64,13 @@ func (s *Snapshots) AddSet(store *cache.Dir, v Set) {
 	}
 }
 
-// Bounds of the files that are read in folders before a compile, so that data in a checkout does not delay it.
+// Limits on the files that are read before a compile, so that data files in a checkout do not delay it.
 const (
 	maxSnapshots    = 1000
 	maxSnapshotSize = 1 << 20 // bytes
 )
 
-// AddFolder adds the files in and below a folder of the source tree, up to the bounds.
+// AddFolder adds the files in and below a folder of the source tree, up to the limits.
 func (s *Snapshots) AddFolder(dir string) {
 	_ = filepath.WalkDir(s.hostPath(dir), func(p string, e os.DirEntry, err error) error {
 		switch {
@@ -104,10 +105,10 @@ type Baseline struct {
 	Snapshots *Snapshots
 }
 
-// ChangedFile returns a file that may have been written since the baseline, so that it is unknown which text the compiler
-// read, "" if there is none. A file with a snapshot must be in the same state. Equal text is not enough: the compiler may
-// have read another one in between. For all other files the times decide, unless the clock was set back meanwhile.
-// ChangedFile updates the snapshots for a second try.
+// ChangedFile returns a file that may have been written since the baseline, so that the text that the compiler read is
+// unknown; "" if there is none. A file with a snapshot must be in the same state. Equal text is not enough: the compiler may
+// have read another one in between. Other files are compared by their times, unless the clock was set back meanwhile.
+// ChangedFile updates the snapshots for the next attempt.
 func (before Baseline) ChangedFile(ended Instant, read []string) (changed string) {
 	s, setBack := before.Snapshots, ended.setBackSince(before.Started)
 	for _, p := range read {

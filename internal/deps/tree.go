@@ -23,9 +23,9 @@ import (
 type Tree interface {
 	// Digest returns the SHA-256 of a file, in hex.
 	Digest(path string) (string, error)
-	// Path returns where a file is on disk; false when it cannot change.
+	// Path returns the path of a file on disk, and false if the file cannot change.
 	Path(path string) (string, bool)
-	// Names returns the names in a folder; a missing one has none.
+	// Names returns the names in a folder, none if it does not exist.
 	Names(dir string) map[string]bool
 	// Dir returns the folder on disk in which compilers run.
 	Dir(ctx context.Context) (string, error)
@@ -69,22 +69,22 @@ func (t *DirTree) Names(dir string) map[string]bool {
 // Dir implements [Tree].
 func (t *DirTree) Dir(context.Context) (string, error) { return t.dir, nil }
 
-// EmbeddedTree is the sources inside the program. It writes them to disk when a
+// EmbeddedTree holds the sources inside the program. It extracts them to disk when a
 // compiler first needs them.
 type EmbeddedTree struct {
 	files fs.FS
-	store *cache.Dir // that holds the folder of the tree
+	store *cache.Dir // contains the folder of the tree
 
 	mu     sync.Mutex
-	digest string   // of files; "" until it is first needed
-	held   *os.File // the folder; an open folder is not cleaned away
+	digest string   // of all files; "" until first used
+	held   *os.File // the open folder, whose lock prevents its removal
 
 	digests sync.Map // path -> SHA-256 of a file, in hex
 }
 
 var _ Tree = (*EmbeddedTree)(nil)
 
-// NewEmbeddedTree returns the tree in files, which it writes to a folder of the cache.
+// NewEmbeddedTree returns a tree of the given files, which it extracts to a folder of the cache.
 func NewEmbeddedTree(files fs.FS, store *cache.Dir) *EmbeddedTree {
 	return &EmbeddedTree{files: files, store: store}
 }
@@ -116,9 +116,9 @@ func (t *EmbeddedTree) Names(dir string) map[string]bool {
 	return names
 }
 
-// Dir implements [Tree]. It checks the files on disk each time: keys have the digests
-// of the embedded files, so that a compiler must not read edited ones. It fails with
-// [*cache.AccessError] where the tree cannot be written.
+// Dir implements [Tree]. It checks the files on disk each time: keys contain the
+// digests of the embedded files, so a compiler must not read edited ones. It fails with
+// [*cache.AccessError] if the tree cannot be written.
 func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,7 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 		if t.hold(dir) && t.intact(dir) {
 			return dir, nil
 		}
-		err = t.layOut(dir)
+		err = t.extract(dir)
 	}
 	return "", &cache.AccessError{Path: t.store.SourcesPath(), Op: "lay out the sources in", Err: cmp.Or(err, errTaken)}
 }
@@ -147,11 +147,11 @@ var errTaken = errors.New("another process changes or removes it again and again
 // treeNameSize is the number of digits of the digest in the name of a tree on disk.
 const treeNameSize = 32
 
-// placeTries is the number of attempts to write a tree while other processes write or
+// placeTries is the number of attempts to extract a tree while other processes write or
 // remove it.
 const placeTries = 5
 
-// hold locks the folder, so that it is not cleaned away while the tree is in use.
+// hold locks the folder, so that it is not removed while the tree is in use.
 func (t *EmbeddedTree) hold(dir string) bool {
 	if t.held != nil {
 		info, err := os.Lstat(dir)
@@ -175,9 +175,9 @@ func (t *EmbeddedTree) intact(dir string) bool {
 	return err == nil && got == t.digest
 }
 
-// layOut writes the tree to dir, completely or not at all. It replaces a folder that
+// extract writes the tree to dir, completely or not at all. It replaces a folder that
 // is not intact.
-func (t *EmbeddedTree) layOut(dir string) error {
+func (t *EmbeddedTree) extract(dir string) error {
 	below := t.store.SourcesPath()
 	if err := os.MkdirAll(below, 0o700); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (t *EmbeddedTree) layOut(dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	lock, err := os.Open(tmp) // an unlocked folder would be swept away
+	lock, err := os.Open(tmp) // a concurrent sweep removes unlocked folders
 	if err != nil {
 		return err
 	}
@@ -209,14 +209,14 @@ func (t *EmbeddedTree) layOut(dir string) error {
 	return os.Rename(tree, dir)
 }
 
-// isFolder reports whether a folder lies at path, symlinks not followed.
+// isFolder reports whether path is a folder and no symlink.
 func isFolder(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir()
 }
 
 // treeDigest hashes the names and contents of all files. It fails on anything but files
-// and folders: to read a named pipe would block.
+// and folders: reading a named pipe could block.
 func treeDigest(files fs.FS) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {

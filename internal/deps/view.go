@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// View is the filesystem as one toolchain sees it: the source tree and all other
-// files. It remembers what it read, so that it serves one build only.
+// View is the filesystem of one toolchain: the source tree and all other files. It
+// keeps what it read, so each build needs its own view.
 type View struct {
 	Tree Tree
 	memo *filehash.Memo
@@ -52,7 +52,7 @@ func (v *View) Digest(p string) (string, error) {
 	return v.memo.Digest(v.tc.Resolve(p))
 }
 
-// Has reports whether a folder holds a name.
+// Has reports whether a folder contains a name.
 func (v *View) Has(dir, name string) bool { return v.namesOf(dir)[name] }
 
 // namesOf returns the names in a folder. The caller must not change them.
@@ -71,7 +71,7 @@ func (v *View) namesOf(dir string) map[string]bool {
 	return names
 }
 
-// Reason is why a dependency list no longer holds.
+// Reason is the reason why a dependency list is stale.
 type Reason string
 
 // The reasons.
@@ -80,11 +80,11 @@ const (
 	Gone      Reason = "gone"      // a file cannot be read
 	Shadowed  Reason = "shadowed"  // a new file would be read in place of a listed one
 	Relisted  Reason = "relisted"  // a folder has other names
-	Untracked Reason = "untracked" // a file embeds another under a name that no text has
+	Untracked Reason = "untracked" // a file embeds a file with an unknown name
 )
 
-// Stale is the first entry of a list that does not hold. The zero Stale stands for
-// a list that holds.
+// Stale is the first stale entry of a list. The zero Stale means that the list is
+// up to date.
 type Stale struct {
 	Reason Reason
 	Path   string
@@ -112,12 +112,12 @@ func (v *View) CheckStored(store *cache.Dir, digest string) (Stale, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lists[digest] == state {
-		delete(v.lists, digest) // another process may be about to store it
+		delete(v.lists, digest) // another process may store it soon
 	}
 	return Stale{}, state.err
 }
 
-// check returns the first entry of a list that no longer holds.
+// check returns the first stale entry of a list.
 func (v *View) check(l *List) Stale {
 	for _, f := range l.Files {
 		got, err := v.digestOnce(f.Path)
@@ -170,8 +170,8 @@ func (v *View) digestOnce(p string) (string, error) {
 	return digest, err
 }
 
-// Record makes the lists of what a compile read: one of the source tree, and one
-// of all other files, which many units share. all are the files that it read.
+// Record makes two dependency lists of a compile: one of the source tree, and one of all
+// other files, which many units share. all are the files that the compile read.
 func (v *View) Record(read Readings, s Search) (tree, system *List, all []string, err error) {
 	c := newCollector(v, s, read.AssemblerReported)
 	if err := c.files(read.Headers); err != nil {

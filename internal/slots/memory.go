@@ -16,7 +16,7 @@ const compilerMemory = 1 << 30
 
 // DefaultJobs returns the number of compilers that may run at a time: one for
 // each processor that this process may use (cgroup limits included), fewer when
-// the available memory does not hold them.
+// the available memory is too small for them.
 func DefaultJobs() int {
 	jobs := runtime.GOMAXPROCS(0)
 	if mem := AvailableMemory(); mem > 0 {
@@ -47,7 +47,7 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// smaller returns the smaller of two limits, of which 0 is none.
+// smaller returns the smaller of two limits; 0 means no limit.
 func smaller(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -55,7 +55,7 @@ func smaller(a, b int64) int64 {
 	return a
 }
 
-// hierarchy states where a version of cgroups keeps its numbers.
+// hierarchy names the files in which a version of cgroups stores its numbers.
 type hierarchy struct {
 	mount, limit, usage string
 	inactive            string // field of memory.stat that includes nested cgroups
@@ -69,8 +69,8 @@ func version2() hierarchy {
 	return hierarchy{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 }
 
-// leastOnPath returns the least memory that is left in a cgroup and in those
-// that contain it, 0 if none has a limit. A container may see its own cgroup as
+// leastOnPath returns the least free memory of a cgroup and of its ancestors, 0 if
+// none has a limit. A container may see its own cgroup as
 // the root: folders that do not exist have no limit.
 func (h hierarchy) leastOnPath(root fs.FS, cgroup string) int64 {
 	var least int64
@@ -82,7 +82,7 @@ func (h hierarchy) leastOnPath(root fs.FS, cgroup string) int64 {
 	}
 }
 
-// left returns the limit of one cgroup less its usage, at least 1, or 0 if the
+// left returns the limit of one cgroup minus its usage, at least 1, or 0 if the
 // cgroup has no limit. The kernel can drop inactive pages of files, so that they
 // do not count as usage.
 func (h hierarchy) left(root fs.FS, dir string) int64 {
@@ -111,7 +111,7 @@ func field(root fs.FS, file, word string) int64 {
 	return 0
 }
 
-// number returns the number that a file holds, 0 if it holds none ("max").
+// number returns the number in a file, 0 if there is none ("max").
 func number(root fs.FS, file string) int64 {
 	data, err := fs.ReadFile(root, file)
 	if err != nil {

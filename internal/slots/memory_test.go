@@ -56,6 +56,6 @@ func TestAvailableMemory(t *testing.T) {
 		})
 	}
 	if DefaultJobs() < 1 {
-		t.Error("no job at all")
+		t.Error("got less than one job")
 	}
 }

@@ -41,7 +41,7 @@ func TestSlotsByRank(t *testing.T) {
 	})
 }
 
-func TestSlotsFirstComeOfEqualRank(t *testing.T) {
+func TestSlotsOfEqualRankInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
 		first, second := s.enqueue(4), s.enqueue(4)
@@ -54,14 +54,14 @@ func TestSlotsFirstComeOfEqualRank(t *testing.T) {
 	})
 }
 
-// TestSlotsOfTwoGroups has an incomplete group, so that no waiter gets a slot.
+// TestSlotsOfTwoGroups checks that no waiter gets a slot while a group is incomplete.
 func TestSlotsOfTwoGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(2)
 		other := s.Reserve(1)
 		order := queued(s, s.Reserve(2), 1, 0)
 		if s.free != 2 || len(s.waiting) != 2 {
-			t.Errorf("%d free, %d waiting, while a group is not complete", s.free, len(s.waiting))
+			t.Errorf("%d free, %d waiting while a group is incomplete", s.free, len(s.waiting))
 		}
 		other()
 		if got := order(); len(got) != 2 || s.free != 2 {
@@ -70,7 +70,7 @@ func TestSlotsOfTwoGroups(t *testing.T) {
 	})
 }
 
-func TestSlotsGivenUp(t *testing.T) {
+func TestCancelledWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
 		ignore := func() {}
@@ -86,7 +86,7 @@ func TestSlotsGivenUp(t *testing.T) {
 			t.Error("a cancelled wait ended with a slot")
 		}
 		s.Release()
-		w := s.enqueue(0) // served at once, and cancelled
+		w := s.enqueue(0) // gets a slot at once and is then cancelled
 		s.cancel(w)
 		if s.free != 1 || len(s.waiting) != 0 {
 			t.Errorf("%d free, %d waiting, want one and none", s.free, len(s.waiting))

@@ -37,7 +37,7 @@ func (p *parser) listValue(t Type) Value {
 	return Value{list}
 }
 
-// scalar reads the current token as a value of kind k; nil if it is none.
+// scalar reads the current token as a value of kind k. It returns nil for another token.
 func (p *parser) scalar(k Kind) any {
 	text := p.tok.text
 	switch k {
@@ -64,7 +64,7 @@ func (p *parser) scalar(k Kind) any {
 	return nil
 }
 
-// defaultWords says what the default of an argument of type t may be.
+// defaultWords describes the valid defaults of an argument of type t.
 func defaultWords(t Type) string {
 	words := map[Kind]string{
 		Tensor: "no default other than None",
@@ -87,7 +87,7 @@ func defaultWords(t Type) string {
 	return words
 }
 
-// typeLike returns the type that a word of another dialect stands for, or "".
+// typeLike returns the type for its word in another language, or "".
 func typeLike(got string) string {
 	known := map[string]string{
 		"tensor": "Tensor", "int64": "int", "int64_t": "int", "int32": "int", "long": "int", "integer": "int",

@@ -31,7 +31,7 @@ func (t token) String() string {
 	return strconv.Quote(t.text)
 }
 
-// next moves on to the following token.
+// next advances to the next token.
 func (p *parser) next() {
 	at := p.tok.at + len(p.tok.text)
 	at += len(p.in[at:]) - len(strings.TrimLeft(p.in[at:], " \t\r\n"))
@@ -39,7 +39,7 @@ func (p *parser) next() {
 	p.tok = token{kind, p.in[at : at+n], at}
 }
 
-// scan classifies the token at the start of s and measures it.
+// scan returns the kind and the length of the token at the start of s.
 func scan(s string) (tokenKind, int) {
 	switch {
 	case s == "":
@@ -59,8 +59,8 @@ func scan(s string) (tokenKind, int) {
 	return bad, n
 }
 
-// numberLen takes in whatever a number could be made of, an exponent's sign
-// included; strconv judges it.
+// numberLen returns the length of the characters that numbers consist of, including the
+// sign of an exponent. strconv validates the number later.
 func numberLen(s string) int {
 	n := 1
 	for n < len(s) {
@@ -73,8 +73,8 @@ func numberLen(s string) int {
 	return n
 }
 
-// stringLen measures a quoted string; one that does not end on its line, or holds
-// another control character, is bad.
+// stringLen returns the length of a quoted string. A string that does not end on its line
+// or contains a control character is bad.
 func stringLen(s string) (tokenKind, int) {
 	escaped := false
 	for i := 1; i < len(s) && s[i] >= ' ' && s[i] != 0x7f; i++ {
@@ -90,7 +90,7 @@ func stringLen(s string) (tokenKind, int) {
 	return bad, len(s)
 }
 
-// unquote takes off the quotes and, from every pair, the backslash.
+// unquote removes the quotes, and the backslash of each escaped character.
 func unquote(s string) string {
 	var b strings.Builder
 	s = s[1 : len(s)-1]
@@ -114,7 +114,7 @@ func span(s string, in func(byte) bool) int {
 func isLetter(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// word takes an identifier.
+// word consumes an identifier.
 func (p *parser) word(expected string) string {
 	text := p.tok.text
 	if p.tok.kind != word {
@@ -125,7 +125,7 @@ func (p *parser) word(expected string) string {
 	return text
 }
 
-// accept takes the token if it is the given punctuation.
+// accept consumes the token if it is the given punctuation.
 func (p *parser) accept(text string) bool {
 	if p.tok.kind != punct || p.tok.text != text {
 		return false
@@ -140,10 +140,10 @@ func (p *parser) expect(text string) {
 	}
 }
 
-// fail keeps the first error and moves to the end of the input.
+// fail records the first error and moves to the end of the input.
 func (p *parser) fail(at token, expected string) { p.suggest(at, expected, "") }
 
-// suggest is fail with the word that was probably meant.
+// suggest is like fail and adds the word that was probably meant.
 func (p *parser) suggest(at token, expected, word string) {
 	if p.err == nil {
 		p.err = &SyntaxError{Input: p.in, Offset: at.at, Expected: expected, Got: at.String(), Suggestion: word}

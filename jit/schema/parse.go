@@ -2,9 +2,9 @@ package schema
 
 import "strconv"
 
-// Parse reads a schema: an optional name, the arguments, "->" and what is
-// returned, "()" for nothing. White space, line breaks included, may stand
-// between tokens. The error is a *SyntaxError.
+// Parse reads a schema: an optional name, the arguments, "->" and the returned
+// types, "()" for none. White space, including line breaks, may separate tokens.
+// The error is a *SyntaxError.
 func Parse(s string) (Schema, error) {
 	p := &parser{in: s, named: map[string]bool{}}
 	p.next()
@@ -15,8 +15,8 @@ func Parse(s string) (Schema, error) {
 	return schema, nil
 }
 
-// parser is a recursive descent over tokens. After the first error every token is
-// the end of the input, so that no rule needs to look at err.
+// parser is a recursive-descent parser. After the first error all tokens are the end
+// of the input, so that no rule has to check err.
 type parser struct {
 	in  string
 	tok token
@@ -53,7 +53,7 @@ func (p *parser) qualifiedName() string {
 	return name
 }
 
-// commaList reads items up to the closing token, which it takes.
+// commaList reads items up to the closing token, which it consumes.
 func commaList[T any](p *parser, closing string, item func() T) []T {
 	if p.accept(closing) {
 		return nil
@@ -98,7 +98,7 @@ func (p *parser) arg() Arg {
 	return a
 }
 
-// typ reads Tensor(a!)?, int[2], float? and the like.
+// typ reads a type, for example Tensor(a!)?, int[2] or float?.
 func (p *parser) typ() Type {
 	var t Type
 	at := p.tok

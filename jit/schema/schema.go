@@ -36,7 +36,7 @@ type Type struct {
 	Mutable  bool   // "!": the operator writes to the tensor
 }
 
-// Kind is what a value is, apart from being optional or aliased.
+// Kind is the type of a value without its optional and alias marks.
 type Kind uint8
 
 // The kinds of values. A list's elements are never optional.
@@ -68,7 +68,7 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Elem returns the kind of a list's elements, Invalid for what is no list.
+// Elem returns the kind of a list's elements, Invalid if k is no list.
 func (k Kind) Elem() Kind {
 	switch k {
 	case TensorList:
@@ -94,7 +94,7 @@ func (k Kind) list() Kind {
 	return Invalid
 }
 
-// Required returns how many leading arguments a call must give.
+// Required returns the number of leading arguments that a call must give.
 func (s Schema) Required() int {
 	for i, a := range s.Args {
 		if a.Default != nil {
@@ -160,12 +160,12 @@ func (t Type) String() string {
 	return s
 }
 
-// SyntaxError says where a schema stops making sense.
+// SyntaxError reports the first place where a schema is invalid.
 type SyntaxError struct {
 	Input    string // the whole schema
 	Offset   int    // of Got in Input, in bytes
-	Expected string // what could stand there
-	Got      string // what does
+	Expected string // description of the valid tokens
+	Got      string // description of the token
 
 	Suggestion string // the word that was probably meant, or ""
 }

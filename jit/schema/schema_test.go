@@ -17,7 +17,7 @@ const (
 		"Tensor? dfinal_states=None, Tensor(d!)? dinitial_states=None) -> ()"
 )
 
-// TestCanonical holds what Parse reads against how String writes it.
+// TestCanonical compares the input of Parse with the output of String.
 func TestCanonical(t *testing.T) {
 	for in, want := range map[string]string{
 		fwd:                       fwd,
@@ -97,7 +97,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestErrors marks the place of the mistake with a ‸.
+// TestErrors marks the place of each error with a ‸.
 func TestErrors(t *testing.T) {
 	for in, expected := range map[string]string{
 		"‸":                                  `"("`,
@@ -190,7 +190,7 @@ func TestKindNames(t *testing.T) {
 		}
 	}
 	if schema.Tensor.Elem() != schema.Invalid {
-		t.Error("a tensor has elements")
+		t.Error("Elem of a tensor is not Invalid")
 	}
 }
 

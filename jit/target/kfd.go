@@ -18,7 +18,7 @@ import (
 // order, so equal GPUs repeat; nodes without a GPU are skipped, and so are those
 // that this process may not read, as a container's device rules leave them.
 //
-// The topology does not say which features are on, so the targets state none.
+// The topology does not contain the features of a GPU, so the targets state none.
 // Without an AMD driver the error wraps fs.ErrNotExist.
 func FromKFD(fsys fs.FS) ([]Target, error) {
 	nodes, err := fs.ReadDir(fsys, ".")
@@ -38,7 +38,7 @@ func FromKFD(fsys fs.FS) ([]Target, error) {
 	return gpus, nil
 }
 
-// nodeNumbers sorts by number, since 10 comes after 9 and not after 1.
+// nodeNumbers returns the node numbers in numerical order.
 func nodeNumbers(entries []fs.DirEntry) []int {
 	var list []int
 	for _, e := range entries {
@@ -83,9 +83,9 @@ func gfxVersionIn(text []byte) (uint32, error) {
 	return 0, lines.Err()
 }
 
-// FromGFXVersion turns the kernel driver's number, major*10000 + minor*100 +
-// stepping, into a target: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100.
-// A GPU that is newer than Known is still named. The error is a *SyntaxError.
+// FromGFXVersion returns the target of the kernel driver's number, major*10000 +
+// minor*100 + stepping: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100. It
+// also names GPUs that Known does not list. The error is a *SyntaxError.
 func FromGFXVersion(v uint32) (Target, error) {
 	major, minor, step := v/10000, v/100%100, v%100
 	arch := fmt.Sprintf("gfx%d%x%x", major, minor, step)

@@ -42,7 +42,7 @@ func TestFromKFD(t *testing.T) {
 		"2/properties":      node("90402"),
 		"9/properties":      node("110000"),
 		"10/properties":     node("90010"),
-		"11/properties":     {Data: []byte("cpu_cores_count 64\n")}, // an old driver says nothing for a cpu
+		"11/properties":     {Data: []byte("cpu_cores_count 64\n")}, // an old driver writes no version for a CPU
 		"12/name":           {Data: []byte("no properties\n")},
 		"03/properties":     node("100300"), // not a node's name
 		"nonsense/whatever": {},
@@ -76,7 +76,7 @@ func TestFromKFDWithoutDriver(t *testing.T) {
 	}
 }
 
-// forbidding refuses to open one file, as a container's device rules do.
+// forbidding fails to open one file, as under a container's device rules.
 type forbidding struct {
 	fs.FS
 	name string

@@ -6,8 +6,8 @@ import (
 )
 
 // Known returns the architectures that Parse accepts without "!": LLVM's AMD GPUs
-// from Vega on, nvcc's list from Maxwell on, and cpu. Whether an installed
-// compiler can build one of them is for the toolchain to say.
+// from Vega on, nvcc's list from Maxwell on, and cpu. An installed compiler may
+// support fewer.
 func Known() []string {
 	return []string{
 		"gfx900", "gfx902", "gfx904", "gfx906", "gfx908", "gfx909", "gfx90a", "gfx90c",
@@ -24,7 +24,7 @@ func Known() []string {
 	}
 }
 
-// archFeatures returns the features that LLVM lets a target name state.
+// archFeatures returns the features that LLVM accepts in the name of a target.
 func archFeatures(arch string) []string {
 	switch arch {
 	case "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950":

@@ -55,7 +55,7 @@ func ParseList(s string) ([]Target, error) {
 	return list, nil
 }
 
-// classify returns the vendor of a well-formed architecture, or what is wrong.
+// classify returns the vendor of a well-formed architecture, or the error.
 func classify(arch string) (Vendor, string) {
 	switch {
 	case arch == "cpu":
@@ -81,8 +81,8 @@ func checkForm(v Vendor, ok bool, reason string) (Vendor, string) {
 	return "", reason
 }
 
-// wellFormedGFX: a decimal major version of one or two digits, then minor version
-// and stepping, one lower-case hexadecimal digit each.
+// wellFormedGFX reports whether a name has a decimal major version of one or two digits,
+// then minor version and stepping of one lower-case hexadecimal digit each.
 func wellFormedGFX(arch string) bool {
 	d := strings.TrimPrefix(arch, "gfx")
 	if len(d) < 3 || len(d) > 4 || d[0] == '0' {
@@ -103,7 +103,7 @@ func allIn(s, set string) bool {
 	return strings.Trim(s, set) == ""
 }
 
-// parseFeatures returns the features in canonical order, or what is wrong.
+// parseFeatures returns the features in canonical order, or the error.
 func parseFeatures(v Vendor, arch, s string, forced bool) (string, string) {
 	if v != HIP {
 		return "", "only gfx targets have features"

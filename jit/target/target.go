@@ -1,4 +1,4 @@
-// Package target names what code is built for: a GPU architecture with its
+// Package target names targets of compiled code: a GPU architecture with its
 // features, or the host processor.
 package target
 
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Vendor is the family of toolchain and runtime that a target belongs to.
+// Vendor is the family of toolchain and runtime of a target.
 type Vendor string
 
 // The vendors: AMD through HIP, NVIDIA through CUDA, and the host processor.
@@ -18,12 +18,12 @@ const (
 	CPU  Vendor = "cpu"
 )
 
-// Vendors returns every vendor, in the order in which they are preferred.
+// Vendors returns all vendors in order of preference.
 func Vendors() []Vendor { return []Vendor{HIP, CUDA, CPU} }
 
-// Target is one thing to build for. It is a comparable value and works as a map
-// key: two targets written with their features in another order are equal.
-// The zero value names nothing; see IsZero.
+// Target is a GPU architecture or the host processor. Targets are comparable and work
+// as map keys: the order in which features are written does not matter. The zero value
+// is no target; see IsZero.
 type Target struct {
 	vendor   Vendor
 	arch     string
@@ -50,8 +50,8 @@ func (t Target) String() string { return t.arch + t.features }
 // MarshalText writes the canonical name.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. A well-formed architecture outside
-// Known is accepted: whoever wrote it had already decided to use it.
+// UnmarshalText reads the output of MarshalText. It accepts a well-formed architecture
+// outside of Known, as Parse does with "!".
 func (t *Target) UnmarshalText(b []byte) error {
 	if len(b) == 0 {
 		*t = Target{}
@@ -67,8 +67,8 @@ func (t *Target) UnmarshalText(b []byte) error {
 // Runs reports whether code built for t runs on the device that on describes.
 //
 //   - hip: the same architecture. A feature that t does not state matches any
-//     device; one that t states must be stated alike by the device, since a
-//     device that says nothing might have it the other way.
+//     device. A feature that t states must be stated equally by the device,
+//     because the setting of a feature that the device does not state is unknown.
 //   - cuda: the same major version and a minor version not above the device's;
 //     sm_90a only on 9.0 itself, sm_100f on its family 10.x. Tegra parts
 //     (sm_87 and the like) run only code made for them.
@@ -106,8 +106,8 @@ func smRuns(code, device string) bool {
 	return cMajor == dMajor && cMinor <= dMinor
 }
 
-// isTegra lists the integrated parts, for which NVIDIA promises no binary
-// compatibility with the others of their major version.
+// isTegra reports whether a version is of an integrated GPU. NVIDIA does not guarantee
+// binary compatibility between these and other GPUs of the same major version.
 func isTegra(major, minor int) bool {
 	switch major*10 + minor {
 	case 53, 62, 72, 87, 88, 101:
@@ -116,7 +116,7 @@ func isTegra(major, minor int) bool {
 	return false
 }
 
-// splitSM takes a well-formed sm_ name apart: sm_100f is 10, 0, "f".
+// splitSM splits a well-formed sm_ name: sm_100f is 10, 0, "f".
 func splitSM(arch string) (major, minor int, suffix string) {
 	digits := strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af")
 	n, err := strconv.Atoi(digits)

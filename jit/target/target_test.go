@@ -61,7 +61,7 @@ func TestParseUnknown(t *testing.T) {
 			continue
 		}
 		if want := `write "` + in + `!" to try anyway`; !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %s", err, want)
+			t.Errorf("%q does not contain %s", err, want)
 		}
 		if _, err := target.Parse(in + "!"); err != nil {
 			t.Errorf("the advice for %q does not work: %v", in, err)
@@ -108,7 +108,7 @@ func TestParseSyntax(t *testing.T) {
 			t.Errorf("Parse(%q): %v, want a reason with %q", in, err, reason)
 		}
 		if !got.IsZero() {
-			t.Errorf("Parse(%q) returns %v beside the error", in, got)
+			t.Errorf("Parse(%q) returns %v with the error", in, got)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestRuns(t *testing.T) {
 		{"gfx90a:xnack-", "gfx90a:sramecc+:xnack-", true},
 		{"gfx90a:sramecc+", "gfx90a:sramecc+:xnack-", true},
 		{"gfx90a:xnack+", "gfx90a:sramecc+:xnack-", false},
-		{"gfx90a:xnack-", "gfx90a", false}, // the device does not say
+		{"gfx90a:xnack-", "gfx90a", false}, // the device does not state the feature
 		{"sm_90", "sm_90", true},
 		{"sm_90a", "sm_90", true},
 		{"sm_90", "sm_90a", true},
@@ -162,12 +162,11 @@ func TestRuns(t *testing.T) {
 	}
 	var zero target.Target
 	if zero.Runs(zero) || zero.Runs(must(t, "cpu")) || must(t, "cpu").Runs(zero) {
-		t.Error("the zero target runs")
+		t.Error("the zero target runs on a device")
 	}
 }
 
-// TestKnown holds that the list itself parses, names nothing twice, and that every
-// entry runs on itself.
+// TestKnown checks that each entry of the list parses, occurs once, and runs on itself.
 func TestKnown(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range target.Known() {
@@ -198,7 +197,7 @@ func TestText(t *testing.T) {
 		t.Errorf("got %v, %v", out, err)
 	}
 	if err := json.Unmarshal([]byte(`{"T":{"bogus":"cpu"}}`), &out); err == nil {
-		t.Error("a bogus target was read")
+		t.Error("an invalid target was accepted")
 	}
 }
 

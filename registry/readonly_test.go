@@ -20,13 +20,13 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// noCompilers is a machine without compilers, and without other variables.
+// noCompilers is an environment without compilers and without other settings.
 var noCompilers = map[string]string{
 	"CXX": "/nonexistent/c++", "HIPCC": "/nonexistent/hipcc", "NVCC": "/nonexistent/nvcc",
 	"AITER_JIT_DIR": "", "AITER_JIT_PATH": "", "AITER_META_DIR": "",
 }
 
-// prebuilt exports the operators for the CPU to a folder that all users may read.
+// prebuilt exports the operators for the CPU to a folder that all users can read.
 func prebuilt(t *testing.T) string {
 	t.Helper()
 	r := open(t, registry.Options{})
@@ -35,7 +35,7 @@ func prebuilt(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := os.MkdirTemp("", "aiter-prebuilt-") // t.TempDir is not for other users
+	base, err := os.MkdirTemp("", "aiter-prebuilt-") // other users cannot read t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func prebuilt(t *testing.T) string {
 	return moved
 }
 
-// convolve calls an operator with a known result.
+// convolve calls an operator and checks its result.
 func convolve(r *registry.Registry) error {
 	op, err := r.Lookup("causal_conv1d_fwd")
 	if err != nil {
@@ -91,7 +91,8 @@ func TestPrebuiltOperatorsWithoutCompilers(t *testing.T) {
 	}
 }
 
-// TestNoCompile has compilers that the registry must not use.
+// TestNoCompile checks that AITER_NO_COMPILE and the option prevent builds on a machine with
+// compilers.
 func TestNoCompile(t *testing.T) {
 	moved := prebuilt(t)
 	forbidden := env(map[string]string{"AITER_NO_COMPILE": "1"})
@@ -116,8 +117,8 @@ func TestNoCompile(t *testing.T) {
 	}
 }
 
-// TestReadOnlyCacheServes has the user's own cache on a filesystem that became
-// read-only: its code is used, and missing code is built elsewhere.
+// TestReadOnlyCacheServes mounts the user's own cache read-only. The registry has to use its
+// code and to build missing code in another cache.
 func TestReadOnlyCacheServes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a filesystem needs root")
@@ -149,7 +150,7 @@ func TestReadOnlyCacheServes(t *testing.T) {
 		t.Error(err)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "set AITER_JIT_DIR") {
-		t.Errorf("want one warning that says what to set:\n%s", log.String())
+		t.Errorf("want one warning that names the variable to set:\n%s", log.String())
 	}
 	vars["CXX"] = ""
 	b := open(t, registry.Options{CacheDir: dir, Getenv: env(vars)})
@@ -159,11 +160,11 @@ func TestReadOnlyCacheServes(t *testing.T) {
 	}
 }
 
-// TestPrebuiltWhereNothingIsWritable needs no writable folder for code in the prebuilt
-// cache, and a temporary one for other code.
+// TestPrebuiltWhereNothingIsWritable checks that prebuilt code needs no writable folder, and that
+// the error about other code names the folder.
 func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
-	const unwritable = "/sys"                // nobody makes folders there
-	moved, taken := prebuilt(t), t.TempDir() // g++ wants a folder for its own files
+	const unwritable = "/sys"                // not even root can create files in it
+	moved, taken := prebuilt(t), t.TempDir() // g++ needs a folder for its temporary files
 	if err := os.WriteFile(filepath.Join(taken, fmt.Sprintf("aiter-jit-%d", os.Getuid())), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -202,15 +203,15 @@ func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
 	defer r.Close()
 	var access *cache.AccessError
 	if err := convolve(r); !errors.As(err, &access) || !strings.Contains(err.Error(), "/sys/.cache/aiter/jit: ") || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
-		t.Errorf("what has to be stored: %v", err)
+		t.Errorf("a build without a writable cache: %v", err)
 	}
 	vars["AITER_JIT_PATH"] = ""
 	if _, err := registry.Open(context.Background(), registry.Options{Getenv: env(vars)}); !errors.As(err, &access) {
-		t.Errorf("nothing to read: %v", err)
+		t.Errorf("no writable cache and no prebuilt one: %v", err)
 	}
 }
 
-// TestPrebuiltOfAnotherUser calls an operator as a user who owns no file.
+// TestPrebuiltOfAnotherUser calls a prebuilt operator as a user who owns no file.
 func TestPrebuiltOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
@@ -224,16 +225,16 @@ func TestPrebuiltOfAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const nobody = 65534
+	const nobodyID = 65534
 	tmp := filepath.Join(filepath.Dir(moved), "tmp")
-	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chown(tmp, nobody, nobody)); err != nil {
+	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chown(tmp, nobodyID, nobodyID)); err != nil {
 		t.Fatal(err)
 	}
 	run := func() (string, error) {
 		cmd := exec.Command(program)
 		cmd.Dir = "/"
 		cmd.Env = []string{"AITER_TEST_CALL=1", "HOME=/nonexistent", "CXX=/nonexistent/c++", "TMPDIR=" + tmp, "AITER_JIT_PATH=" + moved}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -244,11 +245,11 @@ func TestPrebuiltOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := run(); err == nil || !strings.Contains(out, "run as root: chown -h root "+moved) {
-		t.Errorf("of a third user: %v: %s", err, out)
+		t.Errorf("cache of a third user: %v: %s", err, out)
 	}
 }
 
-// callOnce is a process that opens the registry by its environment only.
+// callOnce runs as a process that configures the registry by environment variables only.
 func callOnce() int {
 	ctx := zerolog.New(os.Stdout).WithContext(context.Background())
 	r, err := registry.Open(ctx, registry.Options{})
