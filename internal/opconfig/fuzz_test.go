@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// FuzzLoad holds that a load either gives a config whose modules can be asked
-// anything, or only mistakes whose place exists in the file.
+// FuzzLoad checks that a load returns either a config whose modules answer all queries, or only
+// mistakes whose place exists in the file.
 func FuzzLoad(f *testing.F) {
 	f.Add(full)
 	f.Add(parts)
@@ -23,7 +23,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add("'\u3b40") // the file ends within a string, after a character of three bytes
-	f.Add("\xbf0")   // no UTF-8 from its first byte on
+	f.Add("\xbf0")   // invalid UTF-8 from its first byte on
 	f.Fuzz(func(t *testing.T, text string) {
 		files := tree(map[string]string{"config/main.toml": text, "config/other.toml": source("")})
 		cfg, err := opconfig.Load(files, "config/main.toml", opconfig.Options{})
@@ -80,8 +80,8 @@ func resolveAll(t *testing.T, cfg *opconfig.Config) {
 	}
 }
 
-// resolveParts holds that whatever a call chooses is among the parts of the module, and
-// that each part has what it is for.
+// resolveParts checks that the part of every call is among the parts of the module, and that each
+// part holds its operators and values.
 func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 	t.Helper()
 	for i := range m.Ops {

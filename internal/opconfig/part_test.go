@@ -90,7 +90,7 @@ func TestParts(t *testing.T) {
 		}
 		for _, u := range plan.Units {
 			if want := strings.Contains(strings.Join(u.Flags, " "), "T="); (u.Values != "") != want {
-				t.Errorf("%q: %s says it is for %q, its flags are %q", c.spec, u.Source, u.Values, u.Flags)
+				t.Errorf("%q: %s has the values %q and the flags %q", c.spec, u.Source, u.Values, u.Flags)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func TestUnknownParts(t *testing.T) {
 			t.Errorf("%+v: %v, want %T", spec, err, into)
 		}
 	}
-	// The helper alone is no part of an operator that has no source for the target.
+	// Without a source of the operator for the target, the helper is not a part of its own.
 	if _, err := m.ResolvePart(mustTarget(t, "cpu"), "", opconfig.Part{Op: "fixed"}); !errors.As(err, &none) || none.Op != "fixed" {
 		t.Errorf("got %v", err)
 	}
@@ -164,8 +164,8 @@ func TestUnknownParts(t *testing.T) {
 	}
 }
 
-// TestModuleWithoutParts holds that a module whose sources and axes tell nothing apart
-// is always built whole.
+// TestModuleWithoutParts checks that a module whose sources and axes do not separate operators and
+// values is always built whole.
 func TestModuleWithoutParts(t *testing.T) {
 	m, err := load(t, map[string]string{"config/main.toml": op("name='f'\nschema='(Tensor x) -> ()'\n[[module.module_a.op]]\nname='g'\nschema='() -> ()'")}, nil).Module("module_a")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// sized is a module with an axis by type and two by sizes of the same argument, of which
-// one operator has none.
+// sized is a module with an axis by type and two by sizes of one argument, which one operator
+// lacks.
 const sized = `
 [module.module_a]
 targets = ["hip", "cpu"]
@@ -60,7 +60,7 @@ func sizedModule(t *testing.T) *opconfig.Module {
 	return m
 }
 
-func TestSizeChoosesPart(t *testing.T) {
+func TestSizeSelectsPart(t *testing.T) {
 	m := sizedModule(t)
 	gfx := mustTarget(t, "gfx942")
 	for size, want := range map[int64][2]string{ // the value, and its flags
@@ -132,13 +132,13 @@ func TestUnknownRanges(t *testing.T) {
 			t.Errorf("%q\n got %v\nwant %s", name, err, want)
 		}
 	}
-	// A number is for people: the name of a part has one way to be written.
+	// A number is only accepted from people: the name of a part has one spelling.
 	if _, err := m.ResolvePart(mustTarget(t, "gfx942"), "7.0", opconfig.Part{Op: "f", Values: "taps=3"}); !errors.As(err, &axis) {
 		t.Errorf("got %v, want that taps has no value 3", err)
 	}
 }
 
-// sizes puts lines into an axis by size of an otherwise right module.
+// sizes puts lines into an axis by size of an otherwise valid module.
 func sizes(lines string) string { return axis("argument='x'\ndimension=1\ndefine='D'\n" + lines) }
 
 func rangeMistakes() map[string]mistake {
