@@ -86,9 +86,9 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 	t.Helper()
 	for i := range m.Ops {
 		op := &m.Ops[i]
-		specs, err := m.Parts(on, opconfig.Selection{Ops: []string{op.Name}})
-		if err != nil || len(specs) == 0 {
-			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, specs, err)
+		need, err := m.Parts(on, opconfig.Selection{Ops: []string{op.Name}})
+		if err != nil || len(need) == 0 {
+			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, need, err)
 		}
 		for _, size := range []int64{0, 4, 1 << 40} {
 			call, err := m.Part(op, on, func(a opconfig.Axis) string {
@@ -97,11 +97,11 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 				}
 				return a.Values[len(a.Values)-1]
 			})
-			if err != nil || !slices.Contains(specs, call) {
-				t.Fatalf("%s of %s: a call with %d needs %v, %v, the parts are %v", op.Name, m.Name, size, call, err, specs)
+			if err != nil || !slices.Contains(need, call) {
+				t.Fatalf("%s of %s: a call with %d needs %v, %v, the parts are %v", op.Name, m.Name, size, call, err, need)
 			}
 		}
-		for _, s := range specs {
+		for _, s := range need {
 			if plan, err := m.ResolvePart(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
 				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
 			}

@@ -73,22 +73,22 @@ func TestSizeSelectsPart(t *testing.T) {
 		6:             {"6-", "-DTAPS_LEAST=6"},
 		math.MaxInt64: {"6-", "-DTAPS_LEAST=6"},
 	} {
-		spec, err := m.Part(&m.Ops[0], gfx, func(a opconfig.Axis) string {
+		part, err := m.Part(&m.Ops[0], gfx, func(a opconfig.Axis) string {
 			if a.BySize() {
 				return a.Values[a.Ranges.Of(size)]
 			}
 			return "float16"
 		})
-		if want := "f dtype=float16,taps=" + want[0] + ",rows=1-"; err != nil || spec.String() != want {
-			t.Errorf("a size of %d needs %q, %v; want %q", size, spec, err, want)
+		if want := "f dtype=float16,taps=" + want[0] + ",rows=1-"; err != nil || part.String() != want {
+			t.Errorf("a size of %d needs %q, %v; want %q", size, part, err, want)
 		}
-		plan, err := m.ResolvePart(gfx, "7.0", spec)
+		plan, err := m.ResolvePart(gfx, "7.0", part)
 		if want := "csrc/a.hip -DDT=float16 " + want[1] + " -DROWS_LEAST=1; link "; err != nil || describe(plan) != want {
-			t.Errorf("%s is built by %q, %v; want %q", spec, describe(plan), err, want)
+			t.Errorf("%s is built by %q, %v; want %q", part, describe(plan), err, want)
 		}
 	}
-	if spec, err := m.Part(&m.Ops[1], gfx, nil); err != nil || spec.String() != "g" {
-		t.Errorf("an operator without the argument needs %q, %v", spec, err)
+	if part, err := m.Part(&m.Ops[1], gfx, nil); err != nil || part.String() != "g" {
+		t.Errorf("an operator without the argument needs %q, %v", part, err)
 	}
 }
 
@@ -106,9 +106,9 @@ func TestSizesSelectRanges(t *testing.T) {
 		if c.taps != "" {
 			sel.Values["taps"] = strings.Split(c.taps, ",")
 		}
-		specs, err := m.Parts(mustTarget(t, c.target), sel)
+		selected, err := m.Parts(mustTarget(t, c.target), sel)
 		var got []string
-		for _, s := range specs {
+		for _, s := range selected {
 			got = append(got, s.String())
 		}
 		if err != nil || strings.Join(got, "; ") != c.want {

@@ -246,7 +246,7 @@ func TestNotFound(t *testing.T) {
 			continue
 		}
 		if !slices.Equal(missing.Looked, c.looked) {
-			t.Errorf("%s with %v looked at %q, want %q", c.target, c.env, missing.Looked, c.looked)
+			t.Errorf("%s with %v searched %q, want %q", c.target, c.env, missing.Looked, c.looked)
 		}
 		if named := c.env[0] + "=" + c.env[1]; (missing.Named == named) != (c.env[0] == "HIPCC" || c.env[0] == "CXX") {
 			t.Errorf("%s with %v: the compiler is named by %q", c.target, c.env, missing.Named)

@@ -44,11 +44,11 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 			tc := r.find(t)
 			staging := filepath.Join(t.TempDir(), "out")
 			r.build(t, tc, tree(t, filepath.Join(t.TempDir(), "src")), staging)
-			told := string(read(t, filepath.Join(staging, "unit.d")))
+			listed := string(read(t, filepath.Join(staging, "unit.d")))
 			want := []string{r.source, "csrc/include/both.h"}
 			switch r.name {
 			case "hip": // Clang's depfile is the host's
-				told += string(read(t, filepath.Join(staging, "headers")))
+				listed += string(read(t, filepath.Join(staging, "headers")))
 				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "hip/hip_runtime.h", "hip/amd_detail/amd_device_functions.h")
 			case "cuda":
 				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "cuda_runtime.h")
@@ -56,7 +56,7 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 				want = append(want, "/cstdint", "/cmath", "stdint.h")
 			}
 			for _, name := range want {
-				if !strings.Contains(told, name) {
+				if !strings.Contains(listed, name) {
 					t.Errorf("the depfile does not name %s", name)
 				}
 			}
@@ -246,8 +246,7 @@ func TestTargetsDifferInDeviceLibrary(t *testing.T) {
 	}
 }
 
-// TestArgvDependsOnInputsOnly checks that commands depend on their inputs only, as keys require: other paths change only
-// these paths in the command.
+// TestArgvDependsOnInputsOnly checks that a command depends on its inputs only, as keys require, and contains all of them.
 func TestArgvDependsOnInputsOnly(t *testing.T) {
 	for _, v := range []string{"cpu", "gfx90a:xnack-", "sm_90a"} {
 		tg := parse(t, v)

@@ -70,7 +70,7 @@ func wrappers(t *testing.T) []wrapped {
 			map[string]string{"b/other": ""}, rewrite("b/specs", specs(t, "-DX=2"))},
 		{"file that appears", here + `[ ! -e "$here/local.sh" ] || . "$here/local.sh"; exec g++ $FLAGS "$@"`,
 			nil, rewrite("local.sh", "FLAGS=-DX=2\n")},
-		{"file that goes", here + `[ ! -e "$here/debug" ] || FLAGS=-O0; exec g++ $FLAGS "$@"`,
+		{"file that is removed", here + `[ ! -e "$here/debug" ] || FLAGS=-O0; exec g++ $FLAGS "$@"`,
 			map[string]string{"debug": ""}, func(t *testing.T, dir string) {
 				if err := os.Remove(filepath.Join(dir, "debug")); err != nil {
 					t.Fatal(err)
