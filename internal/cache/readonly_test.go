@@ -181,7 +181,7 @@ func TestRefusedReadOnlyCaches(t *testing.T) {
 	tests := []struct {
 		name   string
 		spoil  func(f filled) error
-		mend   string
+		fix    string
 		asRoot bool
 	}{
 		{"others may write", func(f filled) error { return os.Chmod(f.dir.path, 0o777) }, "run: chmod go-w %s;", false},
@@ -199,7 +199,7 @@ func TestRefusedReadOnlyCaches(t *testing.T) {
 			}
 			_, err := OpenReadOnly(f.dir.path, Options{})
 			var bad *UntrustedError
-			if want := fmt.Sprintf(tt.mend, f.dir.path); !errors.As(err, &bad) || !bad.ReadOnly || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf(tt.fix, f.dir.path); !errors.As(err, &bad) || !bad.ReadOnly || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want an UntrustedError that contains %q", err, want)
 			}
 			if _, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true}); err != nil {
