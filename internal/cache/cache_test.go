@@ -19,7 +19,7 @@ func open(t *testing.T) *Dir {
 	return d
 }
 
-// stageFile makes a file with that content in a stage of its own.
+// stageFile makes a file with that content in a new stage.
 func stageFile(t *testing.T, d *Dir, content string) (*Stage, string) {
 	t.Helper()
 	s, err := d.NewStage()
@@ -52,14 +52,14 @@ func wantMiss(t *testing.T, err error, reason string) {
 	}
 }
 
-func TestKeyLinesCannotRunTogether(t *testing.T) {
+func TestKeyLinesAreDistinct(t *testing.T) {
 	a := Lines{{"flag", "-O2\"\n\"x\"\t\"y"}}
 	b := Lines{{"flag", "-O2"}, {"x", "y"}}
 	if a.Key() == b.Key() {
-		t.Error("a value with quotes and a line end looks like two lines")
+		t.Error("a value with quotes and a line end gives the key of two lines")
 	}
 	if (Lines{{"a", "b"}}).Key() == (Lines{{"ab", ""}}).Key() {
-		t.Error("label and value run together")
+		t.Error("the key does not depend on where a label ends")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-func TestEveryFlippedBitOfARecordIsSeen(t *testing.T) {
+func TestFlippedBitsOfRecordAreDetected(t *testing.T) {
 	d := open(t)
 	key := Lines{{"a", "b"}}.Key()
 	path := d.recordPath(Object, key)
@@ -108,7 +108,7 @@ func TestEveryFlippedBitOfARecordIsSeen(t *testing.T) {
 		_, err := d.Get(Object, key)
 		wantMiss(t, err, "corrupt")
 		if _, err := os.Stat(path); err == nil {
-			t.Fatalf("byte %d: the corrupt record was left in place", i)
+			t.Fatalf("byte %d: the corrupt record was not removed", i)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestArtifacts(t *testing.T) {
 	}
 	again := addArtifact(t, d, "library")
 	if again.Path != a.Path {
-		t.Errorf("the same bytes at %s and %s", a.Path, again.Path)
+		t.Errorf("identical libraries at %s and %s", a.Path, again.Path)
 	}
 	tests := []struct {
 		name   string
@@ -173,7 +173,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-func TestLockExcludesAndNamesItsHolder(t *testing.T) {
+func TestLockExcludesAndNamesHolder(t *testing.T) {
 	d := open(t)
 	ctx := context.Background()
 	key := Lines{{"a", "b"}}.Key()
@@ -188,7 +188,7 @@ func TestLockExcludesAndNamesItsHolder(t *testing.T) {
 		t.Errorf("got %v, want a LockTimeoutError that names the holder", err)
 	}
 	if seen.PID != os.Getpid() {
-		t.Errorf("waiters are told %+v", seen)
+		t.Errorf("waiters get %+v", seen)
 	}
 	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestLockFileRemovedBetweenOpenAndFlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sameFile(held.f, d.lockPath(key)) || !sameFile(other.f, d.lockPath(key)) {
-		t.Error("the lock is not on the file that others will open")
+		t.Error("the lock is not on the file that other processes will open")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestUntrustedFolders(t *testing.T) {
 	}
 	var bad *UntrustedError
 	if _, err := Open(dir, Options{}); !errors.As(err, &bad) || !strings.Contains(err.Error(), "chmod go-w") {
-		t.Errorf("got %v, want an UntrustedError with the command to mend it", err)
+		t.Errorf("got %v, want an UntrustedError with the command that fixes it", err)
 	}
 	if _, err := Open(dir, Options{TrustForeign: true}); err != nil {
 		t.Errorf("trusted explicitly: %v", err)
@@ -261,7 +261,7 @@ func TestUntrustedFolders(t *testing.T) {
 	}
 }
 
-func TestSweepLeavesLivingStages(t *testing.T) {
+func TestSweepKeepsStagesInUse(t *testing.T) {
 	d := open(t)
 	living, path := stageFile(t, d, "x")
 	dead := filepath.Join(d.base, "stage", "job-dead")
@@ -278,10 +278,10 @@ func TestSweepLeavesLivingStages(t *testing.T) {
 		t.Errorf("swept %d stages, want 1", n)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Errorf("a living stage was swept: %v", err)
+		t.Errorf("a stage in use was removed: %v", err)
 	}
 	if _, err := os.Stat(dead); err == nil {
-		t.Error("a dead stage was left")
+		t.Error("the stage of a dead job was not removed")
 	}
 }
 
@@ -310,11 +310,11 @@ func TestClean(t *testing.T) {
 	age(a, 100*time.Hour)
 	rep, err = d.Clean(CleanRequest{MaxSize: d.size() - 1})
 	if err != nil || len(rep.Removed) != 1 || rep.Removed[0].Digest != a.Digest {
-		t.Errorf("by size, the oldest first: %+v, %v", rep, err)
+		t.Errorf("by size, oldest first: %+v, %v", rep, err)
 	}
 	rep, err = d.Clean(CleanRequest{})
 	if err != nil || len(rep.Removed) != 1 || len(rep.InUse) != 1 || rep.InUse[0].Digest != c.Digest {
-		t.Errorf("all, but what is in use: %+v, %v", rep, err)
+		t.Errorf("all except artifacts in use: %+v, %v", rep, err)
 	}
 	if err := release(); err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-func TestCleanSweepsWhatNothingRefersTo(t *testing.T) {
+func TestCleanRemovesUnreferencedEntries(t *testing.T) {
 	d := open(t)
 	_, path := stageFile(t, d, "object")
 	digest, err := d.AddBlob(path)
@@ -336,7 +336,7 @@ func TestCleanSweepsWhatNothingRefersTo(t *testing.T) {
 	}
 	pick := func(Artifact) bool { return true }
 	if rep, err := d.Clean(CleanRequest{Match: pick}); err != nil || rep.Orphans != 0 {
-		t.Errorf("a fresh object may belong to a build under way: %+v, %v", rep, err)
+		t.Errorf("a new object may belong to a running build: %+v, %v", rep, err)
 	}
 	if rep, err := d.Clean(CleanRequest{}); err != nil || rep.Orphans != 1 {
 		t.Errorf("a clean of everything: %+v, %v", rep, err)
@@ -353,7 +353,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rep, err := d.Verify(); err != nil || len(rep.Faults) != 0 || rep.Checked != 2 {
-		t.Errorf("a good cache: %+v, %v", rep, err)
+		t.Errorf("an intact cache: %+v, %v", rep, err)
 	}
 	if err := os.Truncate(a.Path, 1); err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-func TestCountsAddUpWhoeverCounts(t *testing.T) {
+func TestCountsOfSeveralProcessesAddUp(t *testing.T) {
 	d := open(t)
-	const writers, each = 8, 400 // some 150 kB each
+	const writers, each = 8, 400 // about 150 kB each
 	long := string(bytes.Repeat([]byte("r"), 300))
 	var wg sync.WaitGroup
 	for range writers {
@@ -27,7 +27,7 @@ func TestCountsAddUpWhoeverCounts(t *testing.T) {
 	}
 	wg.Wait()
 	got := d.Counts()
-	// Who cannot have the file for too long, as on a busy machine, gives up.
+	// On a busy machine a process may give up waiting for the file, and loses its counts.
 	const all = writers * each
 	if len(got) != 2 || got[1].N > all || got[1].N < all*9/10 {
 		t.Fatalf("%+v, want %d", got, all)
@@ -38,7 +38,7 @@ func TestCountsAddUpWhoeverCounts(t *testing.T) {
 	}
 	info, err := os.Stat(d.countsPath())
 	if err != nil || info.Size() > 2*maxCounts {
-		t.Errorf("never summed up: %v, %v", info, err)
+		t.Errorf("the file was never shortened: %v, %v", info, err)
 	}
 	s, err := d.Stats()
 	if err != nil || s.Hits != 2*n || s.Misses != n || math.Abs(s.Saved-float64(n)/2) > 1e-6 {
@@ -49,9 +49,9 @@ func TestCountsAddUpWhoeverCounts(t *testing.T) {
 func TestCountsDoNotWaitForAStoppedProcess(t *testing.T) {
 	d := open(t)
 	d.Count(Count{Event: UnitHit, N: 1})
-	f := d.openCounts(2) // LOCK_EX, as by who sums up and is stopped
+	f := d.openCounts(2) // LOCK_EX, like a process that is stopped while it sums up
 	defer f.Close()
-	d.Count(Count{Event: UnitHit, N: 1}) // returns
+	d.Count(Count{Event: UnitHit, N: 1}) // must return
 	if got := d.Counts(); len(got) != 1 || got[0].N != 1 {
 		t.Errorf("%+v", got)
 	}

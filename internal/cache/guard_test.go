@@ -22,10 +22,10 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// place makes a folder that the other user can reach, with sh's commands run in it.
+// place makes a folder that the other user can reach, and runs a shell script in it.
 func place(t *testing.T, script string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "aiter-trust-") // t.TempDir is not for other users
+	dir, err := os.MkdirTemp("", "aiter-trust-") // other users cannot reach t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,31 +52,31 @@ func shell(t *testing.T, dir string, uid uint32, script string) {
 	}
 }
 
-// Each case is a way to a cache, c, and what others can change on it. The command
-// of the error is run as it is printed, and makes the cache trusted.
-func TestTheWayToTheCache(t *testing.T) {
+// Each case is a path to a cache, c, and the folders on it that other users can change. After
+// the command that the error prints the cache is trusted.
+func TestPathToCache(t *testing.T) {
 	needRoot(t)
 	tests := []struct {
 		name, script, at string
 		exposed          []string
 	}{
-		{"all is ours", "mkdir -p a/b", "a/b/c", nil},
+		{"all folders are the user's", "mkdir -p a/b", "a/b/c", nil},
 		{"a sticky folder", "mkdir -p a/b; chmod 1777 a", "a/b/c", nil},
-		{"a sticky folder that holds nothing yet", "mkdir a; chmod 1777 a", "a/b/c", nil},
+		{"an empty sticky folder", "mkdir a; chmod 1777 a", "a/b/c", nil},
 		{"the cache in a sticky folder itself", "mkdir c; chmod 1777 c", "c", nil},
-		{"a parent for all", "mkdir -p a/b; chmod 0777 a", "a/b/c", []string{"a"}},
-		{"a parent for a group", "mkdir -p a/b; chgrp 12345 a; chmod 0775 a", "a/b/c", []string{"a"}},
-		{"a parent for the group root", "mkdir -p a/b; chmod 0775 a", "a/b/c", []string{"a"}},
+		{"a parent writable for all", "mkdir -p a/b; chmod 0777 a", "a/b/c", []string{"a"}},
+		{"a parent writable for a group", "mkdir -p a/b; chgrp 12345 a; chmod 0775 a", "a/b/c", []string{"a"}},
+		{"a parent writable for the group root", "mkdir -p a/b; chmod 0775 a", "a/b/c", []string{"a"}},
 		{"a parent of another user", "mkdir -p a/b; chown 12345 a", "a/b/c", []string{"a"}},
 		{"a sticky parent of another user", "mkdir -p a/b; chmod 1777 a; chown 12345 a", "a/b/c", []string{"a"}},
 		{"several", "mkdir -p a/b/c; chmod 0777 a a/b; chown 12345 a/b; chmod 0775 a/b/c", "a/b/c", []string{"a", "a/b", "a/b/c"}},
-		{"names for the shell", "mkdir -p \"a b/it's\"; chmod 0777 'a b' \"a b/it's\"", "a b/it's/c", []string{"a b", "a b/it's"}},
+		{"names that the shell must quote", "mkdir -p \"a b/it's\"; chmod 0777 'a b' \"a b/it's\"", "a b/it's/c", []string{"a b", "a b/it's"}},
 		{"behind a link", "mkdir -p open/c; chmod 777 open; ln -s open/c c", "c", []string{"open"}},
 		{"behind an absolute link", "mkdir -p open/c; chmod 777 open; ln -s $PWD/open/c c", "c", []string{"open"}},
-		{"beside a link", "mkdir -p c open; chmod 777 open; ln -s ../c open/link", "open/link", []string{"open"}},
-		{"links over links", "mkdir -p c open; chmod 777 open; ln -s ../c open/one; ln -s open/../open/one two", "two", []string{"open"}},
+		{"a link in an open folder", "mkdir -p c open; chmod 777 open; ln -s ../c open/link", "open/link", []string{"open"}},
+		{"links through links", "mkdir -p c open; chmod 777 open; ln -s ../c open/one; ln -s open/../open/one two", "two", []string{"open"}},
 		{"another user's link in a sticky folder", "mkdir -p c s; chmod 1777 s; ln -s ../c s/link; chown -h 12345 s/link", "s/link", []string{"s/link"}},
-		{"another user's link in a folder of ours", "mkdir -p c s; ln -s ../c s/link; chown -h 12345 s/link", "s/link", nil},
+		{"another user's link in the user's folder", "mkdir -p c s; ln -s ../c s/link; chown -h 12345 s/link", "s/link", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTheWayToTheCache(t *testing.T) {
 			}
 			checkExposed(t, err, dir, tt.exposed)
 			if _, after := os.Lstat(at); (before == nil) != (after == nil) {
-				t.Error("something was made there all the same")
+				t.Error("Open created something in spite of the error")
 			}
 			shell(t, "/", 0, fix(t, err))
 			if _, err := Open(at, Options{}); err != nil {
@@ -121,7 +121,7 @@ func checkExposed(t *testing.T, err error, dir string, want []string) {
 	}
 }
 
-// fix is the command that the text of an error gives.
+// fix returns the command in the text of an error.
 func fix(t *testing.T, err error) string {
 	t.Helper()
 	_, text, ok := strings.Cut(err.Error(), "run: ")
@@ -146,7 +146,7 @@ func TestPrivateGroups(t *testing.T) {
 		{"with the user as a member", passwd, strings.Replace(group, "ann:x:1000:", "ann:x:1000:ann", 1), "1000", "1000", true},
 		{"with another member", passwd, strings.Replace(group, "ann:x:1000:", "ann:x:1000:ann,bob", 1), "1000", "1000", false},
 		{"of another user", passwd, group, "1000", "1001", false},
-		{"no primary group", passwd, group, "1000", "2000", false},
+		{"not the primary group", passwd, group, "1000", "2000", false},
 		{"primary group of two", passwd + "eve:x:1002:1000::/:/bin/sh\n", group, "1000", "1000", false},
 		{"of another name", passwd, strings.Replace(group, "ann:x:1000:", "users:x:1000:", 1), "1000", "1000", false},
 		{"listed twice, with a member", passwd, group + "ann:x:1000:bob\n", "1000", "1000", false},
@@ -163,8 +163,8 @@ func TestPrivateGroups(t *testing.T) {
 	}
 }
 
-// The folders of a user with the umask 002, whose group nobody else is in.
-func TestAFolderOfThePrivateGroupIsTrusted(t *testing.T) {
+// The folders belong to a user with the umask 002 and a group without other members.
+func TestFolderOfPrivateGroupIsTrusted(t *testing.T) {
 	needRoot(t)
 	dir := place(t, "mkdir -p etc a; echo u:x:12345:12345::/:/bin/sh >etc/passwd; echo u:x:12345: >etc/group; chown 12345:12345 a; chmod 2775 a")
 	g := guard{user: other, etc: filepath.Join(dir, "etc")}
@@ -178,7 +178,7 @@ func TestAFolderOfThePrivateGroupIsTrusted(t *testing.T) {
 	if n := exposed(); n != 0 {
 		t.Errorf("%d exposed", n)
 	}
-	// The group bits of a folder with an access control list are for all that it names.
+	// With an access control list the group bits apply to all users and groups in the list.
 	acl := []byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x02\x00\x07\x00\x01\x00\x00\x00\x04\x00\x07\x00\xff\xff\xff\xff\x10\x00\x07\x00\xff\xff\xff\xff\x20\x00\x05\x00\xff\xff\xff\xff")
 	switch err := unix.Setxattr(filepath.Join(dir, "a"), "system.posix_acl_access", acl, 0); {
 	case errors.Is(err, unix.ENOTSUP):
@@ -186,7 +186,7 @@ func TestAFolderOfThePrivateGroupIsTrusted(t *testing.T) {
 	case err != nil:
 		t.Fatal(err)
 	case exposed() != 1:
-		t.Error("a folder that a list opens to others is trusted")
+		t.Error("a folder that an access control list opens to other users is trusted")
 	default:
 		_ = unix.Removexattr(filepath.Join(dir, "a"), "system.posix_acl_access")
 	}
@@ -198,15 +198,15 @@ func TestAFolderOfThePrivateGroupIsTrusted(t *testing.T) {
 	if n := exposed(); n != 1 {
 		t.Errorf("for another user: %d exposed", n)
 	}
-	g.root = other // of "/", as a user namespace shows root
+	g.root = other // the owner of "/", as in a user namespace
 	shell(t, dir, 0, "chmod 755 a")
 	if n := exposed(); n != 0 {
-		t.Errorf("of the owner of the root folder: %d exposed", n)
+		t.Errorf("for the owner of the root folder: %d exposed", n)
 	}
 }
 
-// A user namespace that does not map root shows the files of root and of all other
-// users with one id. Where others can make files, such a file may be anybody's.
+// A user namespace that does not map root shows the files of root and of all other users with
+// one id. In a folder in which other users can create files, such a file may belong to any user.
 func TestFilesOfUnmappedUsersInSharedFolders(t *testing.T) {
 	needRoot(t)
 	dir := place(t, "mkdir -p s/cache own/cache; chmod 1777 s; ln -s ../own s/link; chown -h 12345 s s/cache s/link own own/cache")
@@ -218,18 +218,18 @@ func TestFilesOfUnmappedUsersInSharedFolders(t *testing.T) {
 	}
 }
 
-// Only a read-only cache may belong to what a user namespace shows as root.
-func TestTheOwnCacheOfUnmappedUsers(t *testing.T) {
+// Only a read-only cache may belong to the owner of "/" in a user namespace.
+func TestOwnCacheOfUnmappedUsers(t *testing.T) {
 	needRoot(t)
 	f := newFilled(t)
 	if err := os.Chown(f.dir.BlobPath(f.blob), other, other); err != nil {
 		t.Fatal(err)
 	}
-	for _, tier := range []bool{true, false} { // the second puts the object aside
+	for _, readOnly := range []bool{true, false} { // the second quarantines the object
 		d := newDir(f.dir.path, Options{})
-		d.readOnly, d.guard.root = tier, other
-		if _, err := d.Blob(f.blob); (err == nil) != tier {
-			t.Errorf("read-only %v: %v", tier, err)
+		d.readOnly, d.guard.root = readOnly, other
+		if _, err := d.Blob(f.blob); (err == nil) != readOnly {
+			t.Errorf("read-only %v: %v", readOnly, err)
 		}
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// strange puts things in the place of a file that are none.
+// strange creates entries of other types in the place of a file.
 var strange = map[string]func(path string) error{
-	"pipe":          func(p string) error { return syscall.Mkfifo(p, 0o600) },
-	"folder":        func(p string) error { return os.MkdirAll(filepath.Join(p, "sub"), 0o700) },
-	"symlink":       func(p string) error { return os.Symlink("/etc/passwd", p) },
-	"dead symlink":  func(p string) error { return os.Symlink("nowhere", p) },
-	"endless file":  func(p string) error { return os.Symlink("/dev/zero", p) },
-	"socket's stub": func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o600, 0) },
+	"pipe":         func(p string) error { return syscall.Mkfifo(p, 0o600) },
+	"folder":       func(p string) error { return os.MkdirAll(filepath.Join(p, "sub"), 0o700) },
+	"symlink":      func(p string) error { return os.Symlink("/etc/passwd", p) },
+	"dead symlink": func(p string) error { return os.Symlink("nowhere", p) },
+	"endless file": func(p string) error { return os.Symlink("/dev/zero", p) },
+	"socket":       func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o600, 0) },
 }
 
-func TestWhatIsNoFileIsPutAside(t *testing.T) {
+func TestIrregularEntriesAreQuarantined(t *testing.T) {
 	for name, make := range strange {
 		t.Run(name, func(t *testing.T) {
 			d := open(t)
@@ -46,7 +46,7 @@ func TestWhatIsNoFileIsPutAside(t *testing.T) {
 			wantMiss(t, err, "")
 			_, err = d.Artifact(a.ID)
 			wantMiss(t, err, "")
-			// All of it can be made again, in the same places.
+			// Each entry can be stored again at the same path.
 			if err := d.Put(Object, key, []byte("x")); err != nil {
 				t.Error(err)
 			}
@@ -68,7 +68,7 @@ func TestWhatIsNoFileIsPutAside(t *testing.T) {
 	}
 }
 
-func TestRecordsCannotNamePlacesOutside(t *testing.T) {
+func TestRecordsCannotNamePathsOutside(t *testing.T) {
 	d := open(t)
 	keep := addArtifact(t, d, "library")
 	outside := filepath.Join(filepath.Dir(d.path), "outside")
@@ -91,9 +91,9 @@ func TestRecordsCannotNamePlacesOutside(t *testing.T) {
 	}
 }
 
-// TestNothingGoodIsPutAsideForWantOfFiles has the process run out of file
-// descriptors: what cannot be read then is not corrupt.
-func TestNothingGoodIsPutAsideForWantOfFiles(t *testing.T) {
+// TestIntactEntriesStayWithoutFileDescriptors makes the process run out of file descriptors:
+// an entry that then cannot be read is not corrupt.
+func TestIntactEntriesStayWithoutFileDescriptors(t *testing.T) {
 	d := open(t)
 	a := addArtifact(t, d, "library")
 	var limit syscall.Rlimit
@@ -115,7 +115,7 @@ func TestNothingGoodIsPutAsideForWantOfFiles(t *testing.T) {
 	}
 }
 
-func TestFoldersInsideMustBeOurs(t *testing.T) {
+func TestForeignFoldersInside(t *testing.T) {
 	d := open(t)
 	other := t.TempDir()
 	artifacts := filepath.Join(d.base, "artifact")
@@ -131,11 +131,11 @@ func TestFoldersInsideMustBeOurs(t *testing.T) {
 	}
 	var bad *UntrustedError
 	if _, err := Open(d.path, Options{}); !errors.As(err, &bad) || bad.Exposed[0].Path != artifacts {
-		t.Errorf("a folder inside that all may write: got %v", err)
+		t.Errorf("a folder inside that all users may write: got %v", err)
 	}
 }
 
-func TestUseAgainstClean(t *testing.T) {
+func TestUseDuringClean(t *testing.T) {
 	d := open(t)
 	a := addArtifact(t, d, "library")
 	if _, err := d.Clean(CleanRequest{}); err != nil {
@@ -144,7 +144,7 @@ func TestUseAgainstClean(t *testing.T) {
 	_, err := d.Use(a)
 	wantMiss(t, err, "removed")
 
-	// Either Use gets it, and then it stays, or it is gone.
+	// Either Use succeeds and the artifact stays, or the artifact is removed.
 	for range 20 {
 		a := addArtifact(t, d, "library")
 		var wg sync.WaitGroup
@@ -174,14 +174,14 @@ func useOrMiss(t *testing.T, d *Dir, a Artifact) {
 	}
 }
 
-func TestUseWaitsForALook(t *testing.T) {
+func TestUseWaitsForDryRun(t *testing.T) {
 	d := open(t)
 	a := addArtifact(t, d, "library")
 	f, err := openRegular(filepath.Join(filepath.Dir(a.Path), artifactMeta))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flockFile(f, syscall.LOCK_EX); err != nil { // as a dry run does
+	if err := flockFile(f, syscall.LOCK_EX); err != nil { // like a dry run
 		t.Fatal(err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { _ = f.Close() })
@@ -195,7 +195,7 @@ func TestUseWaitsForALook(t *testing.T) {
 	_ = release()
 }
 
-func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
+func TestCleanKeepsEntriesOfLastBuild(t *testing.T) {
 	d := open(t)
 	lastKey := Lines{{"module", "x"}}.Key()
 	s, path := stageFile(t, d, "library")
@@ -203,7 +203,7 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same library, made once more from an object of another key.
+	// An identical library from an object with another key.
 	unit := Lines{{"unit", "edited"}}.Key()
 	body := `{"artifact":"` + a.ID + `","refs":[{"unit":"` + string(unit) + `"}]}`
 	if err := errors.Join(d.Put(BuildRecord, lastKey, []byte(body)), d.Put(Manifest, unit, []byte("[]"))); err != nil {
@@ -217,9 +217,9 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Get(Manifest, unit); err != nil {
-		t.Errorf("a record of the last build: %v", err)
+		t.Errorf("an entry of the last build: %v", err)
 	}
-	// An older artifact of the same module goes; the memory of the last build stays.
+	// An older artifact of the same module is removed; the build record stays.
 	s, path = stageFile(t, d, "older library")
 	older, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: lastKey})
 	if err != nil {
@@ -230,10 +230,10 @@ func TestCleanKeepsWhatTheLastBuildNeeds(t *testing.T) {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 	if _, err := d.Get(BuildRecord, lastKey); err != nil {
-		t.Errorf("the memory of the last build: %v", err)
+		t.Errorf("the build record: %v", err)
 	}
 	if rep, err := d.Clean(CleanRequest{Match: func(Artifact) bool { return true }}); err != nil || rep.Orphans != 1 {
-		t.Errorf("with its artifact goes all that is its own: %+v, %v", rep, err)
+		t.Errorf("all entries of only this artifact must be removed: %+v, %v", rep, err)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	wantMiss(t, err, "no regular file")
 }
 
-func TestUseIsRemembered(t *testing.T) {
+func TestUseSetsTime(t *testing.T) {
 	d := open(t)
 	a := addArtifact(t, d, "library")
 	for _, by := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
@@ -265,7 +265,7 @@ func TestUseIsRemembered(t *testing.T) {
 		}
 		list, err := d.Artifacts()
 		if err != nil || time.Since(list[0].Used).Abs() > time.Minute {
-			t.Errorf("used now, remembered as %v: %v", list[0].Used, err)
+			t.Errorf("used now, the stored time is %v: %v", list[0].Used, err)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// olderLayout makes a cache folder as version 1 left it: a record whose checksum covers its
-// body alone, an artifact, counts.
+// olderLayout makes a cache folder of version 1: a record whose checksum covers only its body,
+// an artifact, counts.
 func olderLayout(t *testing.T, path string, key Key) (base string) {
 	t.Helper()
 	base = filepath.Join(path, "v1")
@@ -69,7 +69,7 @@ func TestOlderLayoutIsCleaned(t *testing.T) {
 	if !present(newer) {
 		t.Error("a newer layout was removed")
 	}
-	// Trim removes what nobody has used for a week.
+	// Trim removes a layout that was unused for a week.
 	for age, want := range map[time.Duration]bool{6 * day: true, 8 * day: false} {
 		olderLayout(t, d.path, key)
 		when := time.Now().Add(-age)
@@ -85,18 +85,18 @@ func TestOlderLayoutIsCleaned(t *testing.T) {
 	}
 }
 
-func TestTierOfAnotherLayout(t *testing.T) {
+func TestReadOnlyCacheOfAnotherLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made")
 	olderLayout(t, path, Lines{{"module", "x"}}.Key())
 	_, err := OpenReadOnly(path, Options{})
 	var none *ReadOnlyError
 	var layout *LayoutError
 	if !errors.As(err, &none) || !errors.As(err, &layout) || layout.Found != "v1" || !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("got %v, want a TierError of another layout", err)
+		t.Fatalf("got %v, want a ReadOnlyError for another layout", err)
 	}
 	for _, want := range []string{path, "layout v1, expected v2", "aiterctl build --output " + path} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q: %v", want, err)
+			t.Errorf("the error does not contain %q: %v", want, err)
 		}
 	}
 	if name, err := FindForeign(path); name != "" || err != nil {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-func TestSweepRemovesAllLitter(t *testing.T) {
-	d, err := Open(filepath.Join(t.TempDir(), "a[b]*"), Options{}) // what patterns of names are made of
+func TestSweepRemovesLeftovers(t *testing.T) {
+	d, err := Open(filepath.Join(t.TempDir(), "a[b]*"), Options{}) // characters of filename patterns
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,17 +67,17 @@ func TestSweepRemovesAllLitter(t *testing.T) {
 	for name := range ages {
 		young := strings.Contains(name, "alive") || strings.HasSuffix(name, "lately")
 		if gone(filepath.Join(d.base, name)) == young {
-			t.Errorf("%s: gone %v", name, !young)
+			t.Errorf("%s: removed %v", name, !young)
 		}
 	}
 	if gone(lock.f.Name()) || !gone(free.f.Name()) {
-		t.Error("the lock file that is held must stay, the other must go")
+		t.Error("the held lock file must stay, the other one must be removed")
 	}
 	_ = lock.Unlock()
 }
 
-// TestStagesAgainstSweep makes stages while others sweep.
-func TestStagesAgainstSweep(t *testing.T) {
+// TestStagesDuringSweep makes stages while other goroutines sweep.
+func TestStagesDuringSweep(t *testing.T) {
 	d := open(t)
 	stop := make(chan struct{})
 	var sweepers, wg sync.WaitGroup
@@ -102,7 +102,7 @@ func TestStagesAgainstSweep(t *testing.T) {
 					return
 				}
 				if err := os.WriteFile(s.File("x"), nil, 0o600); err != nil {
-					t.Errorf("swept while in use: %v", err)
+					t.Errorf("removed while in use: %v", err)
 				}
 				if err := s.Close(); err != nil {
 					t.Error(err)
@@ -137,7 +137,7 @@ func TestGoroutinesQueueForALock(t *testing.T) {
 		t.Fatalf("TryLock in another process: %v, %v", l, err)
 	}
 	_ = held.Unlock()
-	if held, err = process.Lock(ctx, req); err != nil { // another process: the goroutines have to poll
+	if held, err = process.Lock(ctx, req); err != nil { // held by another process, so that the goroutines have to poll
 		t.Fatal(err)
 	}
 	got := make(chan bool)
@@ -173,14 +173,14 @@ func TestGoroutinesQueueForALock(t *testing.T) {
 	}
 }
 
-func TestUnlockFreesCopiesToo(t *testing.T) {
+func TestUnlockReleasesCopies(t *testing.T) {
 	d := open(t)
 	req := LockRequest{Key: Lines{{"a", "b"}}.Key()}
 	l, err := d.Lock(context.Background(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied, err := syscall.Dup(int(l.f.Fd())) // as between fork and exec
+	copied, err := syscall.Dup(int(l.f.Fd())) // like a process between fork and exec
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func TestUnlockFreesCopiesToo(t *testing.T) {
 	_ = again.Unlock()
 }
 
-// TestLocksExcludeWhileLockFilesAreSwept takes one lock in several "processes"
-// while its file is removed whenever nobody holds it.
+// TestLocksExcludeWhileLockFilesAreSwept takes one lock in several "processes" while a sweep
+// removes its file each time it is free.
 func TestLocksExcludeWhileLockFilesAreSwept(t *testing.T) {
 	d := open(t)
 	req := LockRequest{Key: Lines{{"a", "b"}}.Key()}
@@ -228,7 +228,7 @@ func TestLocksExcludeWhileLockFilesAreSwept(t *testing.T) {
 					continue
 				}
 				if inside.Add(1) != 1 {
-					t.Error("two hold the lock")
+					t.Error("two goroutines hold the lock")
 				}
 				runtime.Gosched()
 				inside.Add(-1)
@@ -241,14 +241,14 @@ func TestLocksExcludeWhileLockFilesAreSwept(t *testing.T) {
 	sweeper.Wait()
 }
 
-// TestWhereLocksDoNotExclude is a network filesystem on which every lock
-// succeeds: stages of the living must stay.
-func TestWhereLocksDoNotExclude(t *testing.T) {
+// TestLocksThatDoNotExclude simulates a network filesystem on which every lock succeeds: stages
+// of living jobs must stay.
+func TestLocksThatDoNotExclude(t *testing.T) {
 	d := open(t)
 	d.flock = func(*os.File, int) error { return nil }
 	s, path := stageFile(t, d, "library")
 	if n := d.Sweep(); n != 0 {
-		t.Errorf("swept %d, it may be somebody's work", n)
+		t.Errorf("removed %d stages, which other jobs may use", n)
 	}
 	if _, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu"}); err != nil {
 		t.Error(err)
@@ -258,12 +258,11 @@ func TestWhereLocksDoNotExclude(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := d.Sweep(); n != 1 {
-		t.Errorf("swept %d of one old stage", n)
+		t.Errorf("removed %d stages, want the old one", n)
 	}
 }
 
-// TestRemovedBetweenOpenAndFlock has each locked thing vanish at the worst
-// moment.
+// TestRemovedBetweenOpenAndFlock removes each locked file and folder between open and flock.
 func TestRemovedBetweenOpenAndFlock(t *testing.T) {
 	d := open(t)
 	a := addArtifact(t, d, "library")
@@ -280,16 +279,15 @@ func TestRemovedBetweenOpenAndFlock(t *testing.T) {
 	once(d.lockPath(req.Key))
 	l, err := d.Lock(context.Background(), req)
 	if err != nil || !sameFile(l.f, d.lockPath(req.Key)) {
-		t.Errorf("a lock on a file that nobody else will open: %v", err)
+		t.Errorf("a lock on a file that no other process will open: %v", err)
 	}
 	once(filepath.Dir(a.Path))
 	_, err = d.Use(a)
 	wantMiss(t, err, "removed")
 }
 
-// TestRemovedAndMadeAgainBeforeFlock has somebody else's new folder come into the
-// place of one that is being swept.
-func TestRemovedAndMadeAgainBeforeFlock(t *testing.T) {
+// TestReplacedBeforeFlock replaces a folder by another job's new one while it is swept.
+func TestReplacedBeforeFlock(t *testing.T) {
 	d := open(t)
 	tree := filepath.Join(d.base, "source", "tree")
 	if err := os.MkdirAll(tree, 0o700); err != nil {

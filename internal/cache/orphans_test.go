@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// job starts a shell script as a builder's compiler: with dir for TMPDIR.
+// job starts a shell script like a compiler of a job: with dir as TMPDIR.
 func job(t *testing.T, dir, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
@@ -22,7 +22,7 @@ func job(t *testing.T, dir, script string) *exec.Cmd {
 	return cmd
 }
 
-// atWork returns the processes that have the stage for TMPDIR.
+// atWork returns the processes with the stage as TMPDIR.
 func atWork(t *testing.T, stage string) (pids []int) {
 	t.Helper()
 	at, err := os.Stat(stage)
@@ -41,7 +41,7 @@ func atWork(t *testing.T, stage string) (pids []int) {
 	return pids
 }
 
-// awaitWork waits until so many processes work in the stage.
+// awaitWork waits until n processes work in the stage.
 func awaitWork(t *testing.T, stage string, n int) {
 	t.Helper()
 	for range 1000 {
@@ -53,9 +53,9 @@ func awaitWork(t *testing.T, stage string, n int) {
 	t.Fatalf("%d processes at work, want %d", len(atWork(t, stage)), n)
 }
 
-// TestOrphansOfThisStageAlone: whatever name it goes by, and no other that is called
-// alike.
-func TestOrphansOfThisStageAlone(t *testing.T) {
+// TestOrphansOfOneStage checks that processes of the stage are killed under another name of the
+// folder too, and those of another folder with an equal last name are not.
+func TestOrphansOfOneStage(t *testing.T) {
 	stage, other := filepath.Join(t.TempDir(), "job-1"), filepath.Join(t.TempDir(), "job-1")
 	link := filepath.Join(t.TempDir(), "link")
 	for _, err := range []error{os.Mkdir(stage, 0o700), os.Mkdir(other, 0o700), os.Symlink(filepath.Dir(stage), link)} {
@@ -72,14 +72,15 @@ func TestOrphansOfThisStageAlone(t *testing.T) {
 		t.Errorf("under another name: %v", err)
 	}
 	if len(atWork(t, other)) != 1 {
-		t.Error("one of another stage was ended")
+		t.Error("a process of another stage was killed")
 	}
 	_ = spared.Process.Kill()
 	_ = spared.Wait()
 }
 
-// TestOrphansAreGone: none is still on its way out, with files open in the stage.
-func TestOrphansAreGone(t *testing.T) {
+// TestOrphansHaveEnded checks that endOrphans returns only after the processes have closed their
+// files in the stage.
+func TestOrphansHaveEnded(t *testing.T) {
 	stage := t.TempDir()
 	large := job(t, stage, `x=$(head -c 50000000 /dev/zero | tr '\0' x); : > "$TMPDIR/ready"; while :; do sleep 600; done`)
 	for range 1000 {
@@ -91,19 +92,20 @@ func TestOrphansAreGone(t *testing.T) {
 	endOrphans(stage)
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(large.Process.Pid), "stat"))
 	if err != nil || !strings.Contains(string(stat), ") Z ") {
-		t.Errorf("not gone when it is said to be: %s, %v", stat, err)
+		t.Errorf("the process had not ended when endOrphans returned: %s, %v", stat, err)
 	}
 	_ = large.Wait()
 }
 
-// TestOrphansThatStartMore: what those start that see the others end is found too.
-func TestOrphansThatStartMore(t *testing.T) {
+// TestOrphansThatStartProcesses checks that endOrphans also kills processes that others start
+// while it runs.
+func TestOrphansThatStartProcesses(t *testing.T) {
 	stage := t.TempDir()
 	const n = 10
 	for range n {
 		first := job(t, stage, "exec sleep 600")
 		second := job(t, stage, "while kill -0 "+strconv.Itoa(first.Process.Pid)+" 2>/dev/null; do :; done; sleep 600 & wait")
-		go func() { _, _ = first.Wait(), second.Wait() }() // or they would stay, as zombies
+		go func() { _, _ = first.Wait(), second.Wait() }() // otherwise they would stay as zombies
 	}
 	awaitWork(t, stage, 2*n)
 	endOrphans(stage)

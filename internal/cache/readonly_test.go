@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// filled makes a cache with one of each thing, and returns what is in it.
+// filled is a cache with one entry of each kind.
 type filled struct {
 	dir      *Dir
 	artifact Artifact
@@ -33,19 +33,19 @@ func newFilled(t *testing.T) filled {
 	return f
 }
 
-// over opens an empty cache over f, read-only, and notes what is found faulty.
+// over opens an empty cache with f as its read-only cache, and appends to faults.
 func (f filled) over(t *testing.T, faults *[]Fault) *Dir {
 	t.Helper()
-	tier, err := OpenReadOnly(f.dir.path, Options{Faulty: func(x Fault) { *faults = append(*faults, x) }})
+	readOnly, err := OpenReadOnly(f.dir.path, Options{Faulty: func(x Fault) { *faults = append(*faults, x) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := open(t)
-	d.AddReadOnly(tier)
+	d.AddReadOnly(readOnly)
 	return d
 }
 
-// snapshot is every name below a folder with its mode, size and time.
+// snapshot returns every name below a folder with its mode, size and time.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -65,7 +65,7 @@ func snapshot(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func TestTiersAreReadAndNeverWritten(t *testing.T) {
+func TestReadOnlyCachesAreNeverWritten(t *testing.T) {
 	f := newFilled(t)
 	var faults []Fault
 	d := f.over(t, &faults)
@@ -87,7 +87,7 @@ func TestTiersAreReadAndNeverWritten(t *testing.T) {
 		t.Error(err)
 	}
 	if have := addArtifact(t, d, "library"); have.ReadOnly == "" {
-		t.Errorf("what a tier has was stored again: %+v", have)
+		t.Errorf("an entry of a read-only cache was stored again: %+v", have)
 	}
 	if rep, err := d.Clean(CleanRequest{}); err != nil || len(rep.Removed) != 0 {
 		t.Errorf("clean: %+v, %v", rep, err)
@@ -97,36 +97,36 @@ func TestTiersAreReadAndNeverWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := d.GetAll(Object, f.key); len(all) != 2 || string(all[0]) != "own" || string(all[1]) != "record" {
-		t.Errorf("own first, then the tier's: %q", all)
+		t.Errorf("own first, then the read-only cache's: %q", all)
 	}
 	if after := snapshot(t, f.dir.path); after != before || len(faults) != 0 {
-		t.Errorf("the tier was written to:\n%s\nbefore:\n%s\nfaults %v", after, before, faults)
+		t.Errorf("the read-only cache was written to:\n%s\nbefore:\n%s\nfaults %v", after, before, faults)
 	}
 	_, err = d.Get(Failure, f.key)
 	wantMiss(t, err, "absent")
 }
 
-func TestATierRefusesToBeWritten(t *testing.T) {
+func TestReadOnlyCacheRefusesWrites(t *testing.T) {
 	f := newFilled(t)
-	tier, err := OpenReadOnly(f.dir.path, Options{})
+	readOnly, err := OpenReadOnly(f.dir.path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := snapshot(t, f.dir.path)
 	var access *AccessError
-	if err := tier.Put(Object, f.key, nil); !errors.As(err, &access) {
+	if err := readOnly.Put(Object, f.key, nil); !errors.As(err, &access) {
 		t.Errorf("Put: %v", err)
 	}
-	if _, err := tier.Clean(CleanRequest{}); !errors.As(err, &access) {
+	if _, err := readOnly.Clean(CleanRequest{}); !errors.As(err, &access) {
 		t.Errorf("Clean: %v", err)
 	}
-	if _, err := tier.TryLock(LockRequest{Key: f.key}); !errors.As(err, &access) {
+	if _, err := readOnly.TryLock(LockRequest{Key: f.key}); !errors.As(err, &access) {
 		t.Errorf("TryLock: %v", err)
 	}
-	_ = tier.Forget(Object, f.key)
-	tier.Sweep()
-	tier.Count(Count{Event: UnitHit, N: 1})
-	if rep, err := tier.Trim(); err != nil || rep.Due {
+	_ = readOnly.Forget(Object, f.key)
+	readOnly.Sweep()
+	readOnly.Count(Count{Event: UnitHit, N: 1})
+	if rep, err := readOnly.Trim(); err != nil || rep.Due {
 		t.Errorf("Trim: %+v, %v", rep, err)
 	}
 	if after := snapshot(t, f.dir.path); after != before {
@@ -134,7 +134,7 @@ func TestATierRefusesToBeWritten(t *testing.T) {
 	}
 }
 
-func TestDamageInATierIsPassedOver(t *testing.T) {
+func TestDamageInReadOnlyCacheIsIgnored(t *testing.T) {
 	f := newFilled(t)
 	for _, path := range []string{f.artifact.Path, f.dir.BlobPath(f.blob), f.dir.recordPath(Object, f.key)} {
 		data, err := os.ReadFile(path)
@@ -162,11 +162,11 @@ func TestDamageInATierIsPassedOver(t *testing.T) {
 		t.Errorf("verify: %+v, %v", rep, err)
 	}
 	if own := addArtifact(t, d, "library"); own.ReadOnly != "" {
-		t.Errorf("made anew: %+v", own)
+		t.Errorf("made again: %+v", own)
 	}
 }
 
-func TestForgottenRecordsOfATierAreOverlooked(t *testing.T) {
+func TestForgottenRecordsOfReadOnlyCacheAreIgnored(t *testing.T) {
 	f := newFilled(t)
 	var faults []Fault
 	d := f.over(t, &faults)
@@ -177,11 +177,11 @@ func TestForgottenRecordsOfATierAreOverlooked(t *testing.T) {
 	wantMiss(t, err, "absent")
 }
 
-func TestWhichTiersAreRefused(t *testing.T) {
+func TestRefusedReadOnlyCaches(t *testing.T) {
 	tests := []struct {
 		name   string
 		spoil  func(f filled) error
-		mend   string
+		fix    string
 		asRoot bool
 	}{
 		{"others may write", func(f filled) error { return os.Chmod(f.dir.path, 0o777) }, "run: chmod go-w %s;", false},
@@ -199,8 +199,8 @@ func TestWhichTiersAreRefused(t *testing.T) {
 			}
 			_, err := OpenReadOnly(f.dir.path, Options{})
 			var bad *UntrustedError
-			if want := fmt.Sprintf(tt.mend, f.dir.path); !errors.As(err, &bad) || !bad.ReadOnly || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want an UntrustedError that says %q", err, want)
+			if want := fmt.Sprintf(tt.fix, f.dir.path); !errors.As(err, &bad) || !bad.ReadOnly || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an UntrustedError that contains %q", err, want)
 			}
 			if _, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true}); err != nil {
 				t.Errorf("trusted explicitly: %v", err)
@@ -213,7 +213,7 @@ func TestWhichTiersAreRefused(t *testing.T) {
 	}
 }
 
-func TestALibraryThatOthersMayWriteIsNotUsed(t *testing.T) {
+func TestLibraryWritableByOthersIsNotUsed(t *testing.T) {
 	for _, inside := range []string{".", "module_x.so"} {
 		f := newFilled(t)
 		if err := os.Chmod(filepath.Join(filepath.Dir(f.artifact.Path), inside), 0o777); err != nil {
@@ -228,7 +228,7 @@ func TestALibraryThatOthersMayWriteIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAPrebuiltFolderIsReadableByAll(t *testing.T) {
+func TestPrebuiltFolderIsReadableByAll(t *testing.T) {
 	f := newFilled(t)
 	if err := f.dir.MakeReadable(); err != nil {
 		t.Fatal(err)

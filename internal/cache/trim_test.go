@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// aged sets the time of last use back.
+// aged sets the time of last use of an artifact back.
 func aged(t *testing.T, a Artifact, by time.Duration) Artifact {
 	t.Helper()
 	setAge(t, filepath.Dir(a.Path), by)
@@ -27,10 +27,10 @@ func setAge(t *testing.T, path string, by time.Duration) {
 	}
 }
 
-// due has the next Trim do its work.
+// due makes a trim due.
 func due(t *testing.T, d *Dir) {
 	t.Helper()
-	d.TrimDue() // makes the file
+	d.TrimDue() // creates the file
 	setAge(t, d.trimmed(), 2*trimEvery)
 }
 
@@ -54,7 +54,7 @@ func TestTrimKeepsTheLimits(t *testing.T) {
 		{"age", Limits{Age: 35 * time.Hour}, []int{2, 3, 4}},
 		{"count", Limits{Count: 2}, []int{3, 4}},
 		{"size", Limits{Size: 35000}, []int{2, 3, 4}},
-		{"what was used just now stays", Limits{Count: 1, Size: 1}, []int{4}},
+		{"recently used artifacts stay", Limits{Count: 1, Size: 1}, []int{4}},
 		{"age, then size", Limits{Age: 45 * time.Hour, Size: 25000}, []int{3, 4}},
 	}
 	for _, tt := range tests {
@@ -84,7 +84,7 @@ func TestTrimKeepsTheLimits(t *testing.T) {
 	}
 }
 
-func TestTrimLeavesWhatIsInUse(t *testing.T) {
+func TestTrimKeepsArtifactsInUse(t *testing.T) {
 	d := open(t)
 	d.limits = Limits{Count: 1, Age: time.Hour}
 	used := aged(t, addArtifact(t, d, "used"), 100*time.Hour)
@@ -107,7 +107,7 @@ func TestTrimLeavesWhatIsInUse(t *testing.T) {
 	}
 }
 
-func TestMakeRoom(t *testing.T) {
+func TestFreeSpace(t *testing.T) {
 	big := strings.Repeat("x", 10000)
 	for _, tt := range []struct {
 		name   string
@@ -138,8 +138,8 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
-// TestMakeRoomBesideAnother: who waits for one that trims does not do it again.
-func TestMakeRoomBesideAnother(t *testing.T) {
+// TestFreeSpaceDuringTrim checks that a call that waited for another's trim does not trim again.
+func TestFreeSpaceDuringTrim(t *testing.T) {
 	d := open(t)
 	aged(t, addArtifact(t, d, "old"), 2*time.Hour)
 	lock, err := d.TryLock(LockRequest{Key: trimKey()})
@@ -158,7 +158,7 @@ func TestMakeRoomBesideAnother(t *testing.T) {
 	}
 }
 
-func TestMakeRoomWhereLocksExcludeNobody(t *testing.T) {
+func TestFreeSpaceIfLocksDoNotExclude(t *testing.T) {
 	d := open(t)
 	d.flock = func(*os.File, int) error { return nil }
 	aged(t, addArtifact(t, d, "old"), 2*time.Hour)
@@ -168,14 +168,14 @@ func TestMakeRoomWhereLocksExcludeNobody(t *testing.T) {
 	}
 }
 
-func TestTrimWhereLocksExcludeNobody(t *testing.T) {
+func TestTrimIfLocksDoNotExclude(t *testing.T) {
 	d := open(t)
 	d.limits = Limits{Age: time.Hour}
 	d.flock = func(*os.File, int) error { return nil }
 	aged(t, addArtifact(t, d, "library"), 100*time.Hour)
 	due(t, d)
 	if rep, err := d.Trim(); err != nil || !rep.Due || len(rep.Removed) != 0 {
-		t.Errorf("nobody knows what is in use: %+v, %v", rep, err)
+		t.Errorf("removed although uses are unknown: %+v, %v", rep, err)
 	}
 }
 
@@ -209,20 +209,20 @@ func TestOneTrimAtATime(t *testing.T) {
 	}
 }
 
-func TestANewCacheIsNotTrimmed(t *testing.T) {
+func TestNewCacheIsNotTrimmed(t *testing.T) {
 	d := open(t)
-	for range 2 { // the first makes the file
+	for range 2 { // the first call creates the file
 		if d.TrimDue() {
-			t.Error("due at once")
+			t.Error("a new cache is due")
 		}
 	}
 	setAge(t, d.trimmed(), -48*time.Hour)
 	if !d.TrimDue() {
-		t.Error("a time in the future, of a clock that was wrong, puts it off")
+		t.Error("a time in the future, from a wrong clock, delays the trim")
 	}
 }
 
-func TestTrimSweepsWhatBelongsToNothing(t *testing.T) {
+func TestTrimRemovesUnreferencedEntries(t *testing.T) {
 	d := open(t)
 	d.limits = Limits{Age: day}
 	put := func(rel string, age time.Duration) string {
@@ -266,7 +266,7 @@ func TestTrimSweepsWhatBelongsToNothing(t *testing.T) {
 	}
 }
 
-func TestTwoModulesWithTheSameBytes(t *testing.T) {
+func TestTwoModulesWithIdenticalLibraries(t *testing.T) {
 	d := open(t)
 	one := addArtifact(t, d, "library")
 	s, path := stageFile(t, d, "library")
@@ -287,7 +287,7 @@ func TestTwoModulesWithTheSameBytes(t *testing.T) {
 		t.Errorf("%+v, %v", rep, err)
 	}
 	if _, err := d.Artifact(two.ID); err != nil {
-		t.Errorf("the other went with it: %v", err)
+		t.Errorf("the other artifact was removed too: %v", err)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestSharedObjectsStayWithTheLastArtifact(t *testing.T) {
 		}
 		made = append(made, aged(t, a, time.Duration(10-i)*day))
 	}
-	// To be 4,000 bytes smaller takes the object, and so both.
+	// To free 4,000 bytes, Clean must remove the object, and so both artifacts.
 	whole := d.size()
 	rep, err := d.Clean(CleanRequest{MaxSize: whole - 4000, DryRun: true})
 	if err != nil || len(rep.Removed) != 2 || rep.Bytes < 4000 {
@@ -318,7 +318,7 @@ func TestSharedObjectsStayWithTheLastArtifact(t *testing.T) {
 		t.Errorf("one: %+v, %v", rep, err)
 	}
 	if _, err := d.Blob(object); err != nil {
-		t.Errorf("the object that the other needs: %v", err)
+		t.Errorf("the object that the other artifact needs: %v", err)
 	}
 	if rep, err = d.Clean(CleanRequest{MaxSize: 1}); err != nil || len(rep.Removed) != 1 {
 		t.Errorf("both: %+v, %v", rep, err)

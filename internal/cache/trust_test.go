@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the attacker put into a cache while she could stays hers after the command
-// of the error, and is neither read nor loaded.
-func TestWhatWasPlantedIsNotBelieved(t *testing.T) {
+// Entries that an attacker could put into a cache still belong to her after the command of the
+// error. They are neither read nor loaded.
+func TestForeignEntriesAreNotTrusted(t *testing.T) {
 	needRoot(t)
 	key := Lines{{"a", "b"}}.Key()
 	plant := map[string]func(f filled) (path string){
@@ -27,20 +27,20 @@ func TestWhatWasPlantedIsNotBelieved(t *testing.T) {
 		"artifact":        func(f filled) string { return filepath.Dir(f.artifact.Path) },
 	}
 	spoils := map[string]func(path string) error{
-		"hers":     func(path string) error { return os.Chown(path, other, other) },
+		"foreign":  func(path string) error { return os.Chown(path, other, other) },
 		"for all":  func(path string) error { return os.Chmod(path, 0o777) },
 		"by group": func(path string) error { return errors.Join(os.Chown(path, 0, other), os.Chmod(path, 0o770)) },
 	}
 	for name, at := range plant {
 		for how, spoil := range spoils {
-			for _, tier := range []bool{false, true} {
-				t.Run(name+" "+how, func(t *testing.T) { checkPlanted(t, at, spoil, key, tier) })
+			for _, readOnly := range []bool{false, true} {
+				t.Run(name+" "+how, func(t *testing.T) { checkPlanted(t, at, spoil, key, readOnly) })
 			}
 		}
 	}
 }
 
-func checkPlanted(t *testing.T, at func(filled) string, spoil func(string) error, key Key, tier bool) {
+func checkPlanted(t *testing.T, at func(filled) string, spoil func(string) error, key Key, readOnly bool) {
 	f := newFilled(t)
 	path := at(f)
 	if err := spoil(path); err != nil {
@@ -49,7 +49,7 @@ func checkPlanted(t *testing.T, at func(filled) string, spoil func(string) error
 	var faults []Fault
 	opts := Options{Faulty: func(x Fault) { faults = append(faults, x) }}
 	d, err := Open(f.dir.path, opts)
-	if tier {
+	if readOnly {
 		d, err = OpenReadOnly(f.dir.path, opts)
 	}
 	if err != nil {
@@ -70,12 +70,12 @@ func checkPlanted(t *testing.T, at func(filled) string, spoil func(string) error
 		t.Errorf("%d of %d reads refused: %v, %v, %v, %v, %v", refused, want, record, object, library, loaded, known)
 	}
 	if len(faults) == 0 || !strings.Contains(faults[0].Reason, path+" (owner ") {
-		t.Errorf("told: %v", faults)
+		t.Errorf("reported: %v", faults)
 	}
-	if tier {
+	if readOnly {
 		return
 	}
-	// All of it can be made again, in the same places.
+	// Each entry can be stored again at the same path.
 	if err := d.Put(Object, key, []byte("x")); err != nil {
 		t.Error(err)
 	}
@@ -89,25 +89,25 @@ func checkPlanted(t *testing.T, at func(filled) string, spoil func(string) error
 	}
 }
 
-// Digests that another user may have written are not remembered.
-func TestAForeignMemoIsPutAside(t *testing.T) {
+// A memo that another user may have written is not used.
+func TestForeignMemoIsQuarantined(t *testing.T) {
 	needRoot(t)
 	f := newFilled(t)
 	memo := filepath.Join(f.dir.base, "filehash")
 	if err := errors.Join(os.WriteFile(memo, []byte("lies"), 0o600), os.Chown(memo, other, other)); err != nil {
 		t.Fatal(err)
 	}
-	tier, err := OpenReadOnly(f.dir.path, Options{})
-	if err != nil || tier.MemoPath() != "" {
-		t.Errorf("of a tier: %q, %v", tier.MemoPath(), err)
+	readOnly, err := OpenReadOnly(f.dir.path, Options{})
+	if err != nil || readOnly.MemoPath() != "" {
+		t.Errorf("of a read-only cache: %q, %v", readOnly.MemoPath(), err)
 	}
 	if got := f.dir.MemoPath(); got != memo || present(memo) {
-		t.Errorf("%s is there still", got)
+		t.Errorf("%s was not removed", got)
 	}
 }
 
-// Compilers give a library the mode that the umask leaves.
-func TestPublishedFilesAreTheOwnersToWrite(t *testing.T) {
+// The umask decides the mode that compilers give a library.
+func TestPublishedFilesAreWritableByOwnerOnly(t *testing.T) {
 	d := open(t)
 	s, path := stageFile(t, d, "library")
 	_, object := stageFile(t, d, "object")
@@ -126,11 +126,10 @@ func TestPublishedFilesAreTheOwnersToWrite(t *testing.T) {
 	}
 }
 
-// Another process exchanges the library all the time: whatever is returned is what
-// was hashed.
+// Another process replaces the library all the time: the returned file must be the hashed one.
 func TestOpenArtifactReadsTheFileThatItHashed(t *testing.T) {
 	f := newFilled(t)
-	d, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true}) // which puts nothing aside
+	d, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true}) // a read-only cache quarantines nothing
 	if err != nil {
 		t.Fatal(err)
 	}

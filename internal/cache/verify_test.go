@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// TestVerifyBesideOthers: what builds publish and cleaners remove meanwhile is no damage.
-func TestVerifyBesideOthers(t *testing.T) {
+// TestVerifyDuringBuildsAndCleaning checks that entries that builds publish and cleaners remove
+// meanwhile are not reported as damaged.
+func TestVerifyDuringBuildsAndCleaning(t *testing.T) {
 	d := open(t)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -53,14 +54,14 @@ func TestVerifyBesideOthers(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	if left, _ := os.ReadDir(filepath.Join(d.base, "quarantine")); len(left) > 0 {
-		t.Errorf("put aside: %v", left)
+		t.Errorf("quarantined: %v", left)
 	}
 	if checked < 100 {
-		t.Errorf("only %d entries were there: nothing is tested", checked)
+		t.Errorf("only %d entries were checked: the test tests nothing", checked)
 	}
 }
 
-// publishSome does what a build does.
+// publishSome publishes entries like a build.
 func publishSome(t *testing.T, d *Dir, content string) {
 	s, err := d.NewStage()
 	if err != nil {
@@ -86,8 +87,9 @@ func publishSome(t *testing.T, d *Dir, content string) {
 	d.Count(Count{Event: UnitMiss, N: 1})
 }
 
-// TestVerifyNotesGaps: what is named and not there, by whom, and whether that is damage.
-func TestVerifyNotesGaps(t *testing.T) {
+// TestVerifyReportsMissingFiles checks the lists of missing files: the files, what names them, and
+// whether they count as damage.
+func TestVerifyReportsMissingFiles(t *testing.T) {
 	d := open(t)
 	publishSome(t, d, "x")
 	key := Lines{{"content", "x"}}.Key()
@@ -126,12 +128,13 @@ func TestVerifyNotesGaps(t *testing.T) {
 	gaps("cleaned")
 }
 
-// TestOtherLinkedRecordStays: cleaning an artifact leaves the record that leads to another.
-func TestOtherLinkedRecordStays(t *testing.T) {
+// TestLinkedRecordOfOtherArtifactStays checks that removing an artifact keeps a record that leads
+// to another one.
+func TestLinkedRecordOfOtherArtifactStays(t *testing.T) {
 	d := open(t)
 	key := Lines{{"link", "x"}}.Key()
 	var list []Artifact
-	for _, content := range []string{"first", "second"} { // a linker that is not deterministic, and --force
+	for _, content := range []string{"first", "second"} { // as from a nondeterministic linker, with --force
 		s, path := stageFile(t, d, content)
 		a, err := d.AddArtifact(s, path, Artifact{Module: "m", Target: "cpu", LinkKey: key})
 		if err := errors.Join(err, d.Put(Linked, key, []byte(a.ID))); err != nil {
@@ -147,12 +150,12 @@ func TestOtherLinkedRecordStays(t *testing.T) {
 	}
 }
 
-// nobody is a user without rights.
-const nobody = 65534
+// unprivileged is the id of a user without rights.
+const unprivileged = 65534
 
-// TestUnreadableIsReportedAndKept verifies as a user that may not read a file and a folder.
+// TestUnreadableIsReportedAndKept verifies as a user who may not read a file and a folder.
 func TestUnreadableIsReportedAndKept(t *testing.T) {
-	dir, err := os.MkdirTemp("", "aiter-test-") // t.TempDir lies in a folder that is root's alone
+	dir, err := os.MkdirTemp("", "aiter-test-") // t.TempDir lies in a folder that only root can enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +173,7 @@ func TestUnreadableIsReportedAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Chmod(records, 0o700)
-	rep, err := asNobody(t, d)
+	rep, err := asUnprivileged(t, d)
 	if err != nil || len(rep.Faults) != 2 {
 		t.Fatalf("%+v, %v", rep, err)
 	}
@@ -181,15 +184,15 @@ func TestUnreadableIsReportedAndKept(t *testing.T) {
 	}
 }
 
-// asNobody runs Verify on a thread without root's rights, where this process is root.
-func asNobody(t *testing.T, d *Dir) (rep VerifyReport, err error) {
+// asUnprivileged runs Verify; if this process is root, on a thread without root's rights.
+func asUnprivileged(t *testing.T, d *Dir) (rep VerifyReport, err error) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if os.Geteuid() == 0 {
-			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETUID, nobody, 0, 0); errno != 0 {
+			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETUID, unprivileged, 0, 0); errno != 0 {
 				err = errno
 				return
 			}
@@ -200,9 +203,9 @@ func asNobody(t *testing.T, d *Dir) (rep VerifyReport, err error) {
 	return rep, err
 }
 
-// TestHugeFilesAreDamage: a file larger than any that the cache writes is not read into
-// memory, by Verify or by what uses it.
-func TestHugeFilesAreDamage(t *testing.T) {
+// TestHugeFilesAreDamaged checks that neither Verify nor lookups read a file into memory that is
+// larger than any that the cache writes.
+func TestHugeFilesAreDamaged(t *testing.T) {
 	const size = 1 << 40 // bytes, of a file without blocks
 	key := Lines{{"a", "b"}}.Key()
 	places := map[string]func(d *Dir, a Artifact) (path, reported string){
@@ -241,24 +244,25 @@ func TestHugeFilesAreDamage(t *testing.T) {
 				t.Errorf("%s: %+v, %v", place, rep, err)
 			}
 			if len(faults) != 1 || faults[0].Path != reported {
-				t.Errorf("%s, %s: told %+v, want %s", place, how, faults, reported)
+				t.Errorf("%s, %s: reported %+v, want %s", place, how, faults, reported)
 			}
 		}
 	}
 }
 
-// TestDamagedFolderInATierIsOneFault: what is below it is not looked for.
-func TestDamagedFolderInATierIsOneFault(t *testing.T) {
+// TestDamagedFolderInReadOnlyCacheIsOneFault checks that files below a damaged folder are not
+// reported too.
+func TestDamagedFolderInReadOnlyCacheIsOneFault(t *testing.T) {
 	f := newFilled(t)
 	if err := errors.Join(os.RemoveAll(f.dir.base+"/artifact"), os.WriteFile(f.dir.base+"/artifact", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	d := open(t)
-	tier, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true})
+	readOnly, err := OpenReadOnly(f.dir.path, Options{TrustForeign: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.AddReadOnly(tier)
+	d.AddReadOnly(readOnly)
 	if rep, err := d.Verify(); err != nil || len(rep.Faults) != 1 {
 		t.Errorf("%+v, %v, want one fault", rep.Faults, err)
 	}

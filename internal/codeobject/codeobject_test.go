@@ -24,7 +24,7 @@ type item struct {
 	code []byte
 }
 
-// bundleOf writes a bundle as clang-offload-bundler does: table, then the codes, each aligned.
+// bundleOf makes a bundle like clang-offload-bundler: the table, then the code objects, each aligned.
 func bundleOf(items ...item) []byte {
 	const align = 64
 	head := binary.LittleEndian.AppendUint64([]byte(bundleMagic), uint64(len(items)))
@@ -96,7 +96,8 @@ func TestExtractWithoutCode(t *testing.T) {
 	}
 }
 
-// What hipcc 6.4 wrote for testdata/tiny.hip: -nogpuinc -O2 --cuda-device-only --no-gpu-bundle-output.
+// The files are the output of hipcc 6.4 for testdata/tiny.hip with -nogpuinc -O2 --cuda-device-only
+// --no-gpu-bundle-output.
 func TestKernels(t *testing.T) {
 	for target, wave := range map[string]int{"gfx942": 64, "gfx1201": 32} {
 		list, err := Object{target, read(t, "tiny-"+target+".co")}.Kernels()
@@ -155,7 +156,7 @@ func TestWavesPerSIMD(t *testing.T) {
 	}
 }
 
-// What llvm-objdump 21 prints for testdata/tiny-gfx942.co.
+// The file is the output of llvm-objdump 21 for testdata/tiny-gfx942.co.
 func TestHottestLoop(t *testing.T) {
 	d, err := ParseDisassembly(bytes.NewReader(read(t, "tiny-gfx942.s")))
 	if err != nil {

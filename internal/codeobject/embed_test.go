@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-func TestBundleIsWhatUnbundleReads(t *testing.T) {
+func TestBundleAndUnbundle(t *testing.T) {
 	for _, o := range []Object{{"gfx942", []byte("code")}, {"gfx90a:sramecc+:xnack-", bytes.Repeat([]byte("x"), 5000)}} {
 		b := Bundle(o)
 		got, err := Unbundle(append(slices.Clone(b), make([]byte, 4096)...))
@@ -32,7 +32,7 @@ __global__ void k(float* p) { p[threadIdx.x] = 1; }
 extern "C" __attribute__((visibility("default"))) void go(float* p) { k<<<1, 64>>>(p); }
 `
 
-// compile makes the object of a pass of source, with the real hipcc.
+// compile makes the object of one pass of source with the real hipcc.
 func compile(t *testing.T, source string, flags ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,8 +77,9 @@ func sectionOf(t *testing.T, object []byte, name string) (*elf.Section, []byte) 
 	return s, data
 }
 
-// The two passes, embedded and linked, hold what one compile of the whole holds, aligned and flagged alike.
-func TestEmbeddedCodeIsTheCompilersOwn(t *testing.T) {
+// The library of the two passes has the section that one compile of the whole unit gives: same content, alignment and
+// flags.
+func TestEmbeddedCodeIsIdenticalToCompilers(t *testing.T) {
 	host := compile(t, kernelSource, "--cuda-host-only", "-nogpulib")
 	code := compile(t, kernelSource, "--cuda-device-only", "--no-gpu-bundle-output")
 	whole := compile(t, kernelSource)
@@ -97,12 +98,12 @@ func TestEmbeddedCodeIsTheCompilersOwn(t *testing.T) {
 	}
 	again, err := Embed(host, Object{"gfx90a", code})
 	if err != nil || !bytes.Equal(again, object) {
-		t.Errorf("embedded twice: other bytes, error %v", err)
+		t.Errorf("embedded twice: outputs differ, error %v", err)
 	}
 	checkLibrary(t, host, object, wantData)
 }
 
-// checkLibrary links and looks where the registration of the code points to.
+// checkLibrary links the objects and checks that the registration points to the code.
 func checkLibrary(t *testing.T, host, object, bundle []byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,7 +128,7 @@ func checkLibrary(t *testing.T, host, object, bundle []byte) {
 	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_GNU_STACK && p.Flags&elf.PF_X != 0 {
-			t.Error("the library asks for an executable stack")
+			t.Error("the library needs an executable stack")
 		}
 	}
 	symbols, err := f.DynamicSymbols()
@@ -136,12 +137,12 @@ func checkLibrary(t *testing.T, host, object, bundle []byte) {
 	}
 	for _, sym := range symbols {
 		if strings.HasPrefix(sym.Name, wantedPrefix) {
-			t.Errorf("the library exports or wants %s", sym.Name)
+			t.Errorf("the library exports or imports %s", sym.Name)
 		}
 	}
 }
 
-// pointsTo looks for the relocation that puts addr into the struct which __hipRegisterFatBinary gets.
+// pointsTo reports whether a relocation puts addr into the struct for __hipRegisterFatBinary.
 func pointsTo(t *testing.T, f *elf.File, addr uint64) bool {
 	t.Helper()
 	segment := f.Section(".hipFatBinSegment")
@@ -168,11 +169,11 @@ func TestUnitWithoutKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, data := sectionOf(t, object, bundleSection); len(data) != 0 {
-		t.Errorf("%d bytes of device code for a unit that asks for none", len(data))
+		t.Errorf("%d bytes of device code for a unit without kernels", len(data))
 	}
 }
 
-func TestHostObjectsThatAreNone(t *testing.T) {
+func TestInvalidHostObjects(t *testing.T) {
 	whole := compile(t, kernelSource)
 	for name, object := range map[string][]byte{
 		"nothing": nil, "text": []byte("hello"), "whole": whole, "device code": compile(t, kernelSource, "--cuda-device-only", "--no-gpu-bundle-output"),

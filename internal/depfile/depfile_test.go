@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		{"two targets", "a.o a.d: a.c\n", []string{"a.c"}},
 		{"blank before the colon, as nvcc writes it", "a.o : a.c \\\n    b.h \\\n\n", []string{"a.c", "b.h"}},
 		{"colon inside", "a.o: C:/x.h\n", []string{"C:/x.h"}},
-		{"no end", "a.o: a.c", []string{"a.c"}},
+		{"no final line end", "a.o: a.c", []string{"a.c"}},
 		{"nothing read", "a.o:\n", nil},
 	}
 	for _, tt := range tests {

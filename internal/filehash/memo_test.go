@@ -29,13 +29,13 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// later makes every file look old to the memo, as if its last change were long ago.
+// later makes the memo treat every file as if its last change were long ago.
 func later(m *Memo) *Memo {
 	m.now = func() time.Time { return time.Now().Add(time.Hour) }
 	return m
 }
 
-// disk returns a folder where files are remembered: temporary folders may be on tmpfs.
+// disk returns a folder on a disk, where digests are remembered: temporary folders may be on tmpfs.
 func disk(t *testing.T) string {
 	t.Helper()
 	for _, above := range []string{t.TempDir(), "/var/tmp"} {
@@ -89,13 +89,13 @@ func TestSameSizeAndTime(t *testing.T) {
 	}
 }
 
-func TestYoungFilesAreNotRemembered(t *testing.T) {
+func TestRecentFilesAreNotRemembered(t *testing.T) {
 	path := filepath.Join(disk(t), "f")
 	write(t, path, "x")
 	m := Open("")
 	digest(t, m, path)
 	if len(m.fresh) != 0 {
-		t.Error("a file younger than the racy window was remembered")
+		t.Error("a file that changed within the racy window was remembered")
 	}
 	digest(t, later(m), path)
 	if len(m.fresh) != 1 {
@@ -152,7 +152,7 @@ func TestSaveAndOpen(t *testing.T) {
 	}
 }
 
-func TestSaveWritesOnlyWhatIsNew(t *testing.T) {
+func TestSaveWritesOnlyNewEntries(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "memo")
 	m := Open(kept)
 	m.Put("a", "1")
@@ -194,11 +194,11 @@ func TestSaveMerges(t *testing.T) {
 		}
 	}
 	if left, _ := filepath.Glob(kept + ".tmp-*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("temporary files left: %v", left)
 	}
 }
 
-func TestFullMemoKeepsWhatWasUsed(t *testing.T) {
+func TestFullMemoKeepsUsedEntries(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "memo")
 	entries := map[string][]byte{}
 	for i := range maxEntries {
@@ -227,7 +227,7 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
-// TestDamage flips each byte of a small memo and truncates it at each length: a record is right or absent.
+// TestDamage flips each byte of a small memo and truncates it at each length: a record must be intact or absent.
 func TestDamage(t *testing.T) {
 	want := map[string]string{"alpha": "1", "beta": "22", "gamma": "333"}
 	entries := map[string][]byte{}
@@ -311,8 +311,8 @@ func BenchmarkOpen10k(b *testing.B) {
 	}
 }
 
-// TestCheckOfAHugeFile: Check does not read it into memory.
-func TestCheckOfAHugeFile(t *testing.T) {
+// TestCheckOfHugeFile checks that Check does not read a huge file into memory.
+func TestCheckOfHugeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memo")
 	write(t, path, magic)
 	if err := os.Truncate(path, 1<<40); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// TestRebuiltImage mounts two images one after the other whose files differ in nothing but their text.
+// TestRebuiltImage mounts two images one after the other. Their files differ only in their text.
 func TestRebuiltImage(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -70,7 +70,7 @@ func TestRebuiltImage(t *testing.T) {
 	}
 }
 
-// TestSharedMapping edits a file through a mapping whose page is writable already, so that the file's times stay.
+// TestSharedMapping edits a file through a mapping whose page is writable already, so that the file's times do not change.
 func TestSharedMapping(t *testing.T) {
 	folders := map[string]func(*testing.T) string{
 		"disk": disk,
@@ -97,7 +97,7 @@ func TestSharedMapping(t *testing.T) {
 				want := hexSum(string(letter) + strings.Repeat("a", 4095))
 				for range 2 {
 					if got := digest(t, m, path); got != want {
-						t.Fatalf("after %q was stored the digest is that of the text before", letter)
+						t.Fatalf("after a store of %q the digest is that of the earlier text", letter)
 					}
 				}
 			}
@@ -105,7 +105,7 @@ func TestSharedMapping(t *testing.T) {
 	}
 }
 
-// overlay mounts an overlay whose layers are in the folder above.
+// overlay mounts an overlay whose layers are in the folder named above.
 func overlay(t *testing.T, above string) string {
 	t.Helper()
 	at := t.TempDir()
@@ -117,8 +117,8 @@ func overlay(t *testing.T, above string) string {
 	return at
 }
 
-// TestOverlayIsRemembered: files in the upper layer on a disk, for the mount if they were just written, and for good if
-// their time was set as when they were unpacked.
+// TestOverlayIsRemembered checks files in an upper layer on a disk. Digests of new files are remembered for the mount,
+// those of unpacked files, whose times were set, without limit.
 func TestOverlayIsRemembered(t *testing.T) {
 	at, m := overlay(t, disk(t)), later(Open(""))
 	written, unpacked := filepath.Join(at, "written"), filepath.Join(at, "unpacked")
@@ -132,7 +132,7 @@ func TestOverlayIsRemembered(t *testing.T) {
 		digest(t, m, path)
 		id, fs, err := m.mounts.statFile(path)
 		if err != nil || fs.lifetime(id) != want || m.fresh[kindFile+path] == nil {
-			t.Errorf("%s: reach %d, want %d; remembered: %v; error %v", path, fs.lifetime(id), want, m.fresh[kindFile+path] != nil, err)
+			t.Errorf("%s: lifetime %d, want %d; remembered: %v; error %v", path, fs.lifetime(id), want, m.fresh[kindFile+path] != nil, err)
 		}
 	}
 }
@@ -154,9 +154,9 @@ func mapShared(t *testing.T, path, text string) []byte {
 	return mapped
 }
 
-// TestImageIsReadOnceAMount: the file of an image is remembered by other processes, until the image is unmounted or
+// TestImageIsReadOncePerMount checks that other processes remember the file of an image until the image is unmounted or
 // the machine boots again.
-func TestImageIsReadOnceAMount(t *testing.T) {
+func TestImageIsReadOncePerMount(t *testing.T) {
 	at, kept := t.TempDir(), filepath.Join(t.TempDir(), "memo")
 	path, image := filepath.Join(at, "header.h"), testenv.Image(t, "header.h", "text\n")
 	reads := func(boot string) bool {
@@ -179,14 +179,14 @@ func TestImageIsReadOnceAMount(t *testing.T) {
 	unmount()
 	testenv.Mount(t, at, "-t", "ext4", "-o", "loop,ro", image)
 	if !reads("") {
-		t.Error("not read after it was mounted anew")
+		t.Error("not read after it was mounted again")
 	}
 	if !reads("another boot") {
 		t.Error("not read after another boot")
 	}
 }
 
-// TestReadOnlyView: a read-only bind mount of a writable filesystem is remembered by other processes too.
+// TestReadOnlyView checks that other processes remember the files of a read-only bind mount of a writable filesystem too.
 func TestReadOnlyView(t *testing.T) {
 	dir, at := disk(t), t.TempDir()
 	write(t, filepath.Join(dir, "f"), "x")
@@ -204,7 +204,7 @@ func TestReadOnlyView(t *testing.T) {
 	}
 }
 
-func TestReach(t *testing.T) {
+func TestLifetime(t *testing.T) {
 	const day = 86_400_000_000_000
 	written := identity{mtime: 9 * day, ctime: 10*day + 123, mount: 7}
 	fresh := identity{mtime: 10*day + 123, ctime: 10*day + 123, mount: 7}
@@ -245,7 +245,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestOldIdentity compares the two system calls.
+// TestOldIdentity compares the results of stat and statx.
 func TestOldIdentity(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "text")
@@ -280,7 +280,7 @@ func TestSuperWritable(t *testing.T) {
 	}
 }
 
-// TestStamp: stamps change with what they are of, and tell whether other processes may compare them.
+// TestStamp checks that stamps change with their file or folder, and when other processes may compare them.
 func TestStamp(t *testing.T) {
 	dir, m := disk(t), later(Open(""))
 	path := filepath.Join(dir, "f")
@@ -302,7 +302,7 @@ func TestStamp(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path+".new", []byte("one"), 0o600), os.Chtimes(path+".new", old, old), os.Rename(path+".new", path)); err != nil {
 		t.Fatal(err)
 	}
-	look("another file in its place", path)
+	look("a file that replaces it", path)
 	look("a folder", dir)
 	write(t, path+".new", "")
 	look("the folder with another name", dir)
@@ -312,7 +312,7 @@ func TestStamp(t *testing.T) {
 	look("the folder without the name, its time set back", dir)
 
 	if _, lasting, err := Open("").Stamp(dir); lasting || err != nil {
-		t.Errorf("a folder of just now: lasting %v, error %v", lasting, err)
+		t.Errorf("a new folder: lasting %v, error %v", lasting, err)
 	}
 	if _, _, err := m.Stamp(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
@@ -324,8 +324,8 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestStampOfARebuiltImage: the folders of two images are told apart.
-func TestStampOfARebuiltImage(t *testing.T) {
+// TestStampOfRebuiltImage checks that the folders of two images have different stamps.
+func TestStampOfRebuiltImage(t *testing.T) {
 	at, m, seen := t.TempDir(), later(Open("")), map[string]bool{}
 	for range 2 {
 		unmount := testenv.Mount(t, at, "-t", "ext4", "-o", "loop,ro", testenv.Image(t, "f", "text\n"))

@@ -96,7 +96,7 @@ func (d *decoder) words(n *node, what string, read func(s string, n *node)) {
 	d.strings(n, what, read)
 }
 
-// distinct is a reader that stores words, each once.
+// distinct returns a reader that stores words, each once.
 func (d *decoder) distinct(to *[]string, what string) func(string, *node) {
 	seen := set(*to)
 	return func(s string, n *node) {

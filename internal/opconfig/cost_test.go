@@ -19,12 +19,12 @@ import (
 const (
 	costFile = "AITER_TEST_COST_FILE" // set in the process that loads
 	hostile  = 1_000_000              // bytes of a hostile configuration
-	mostCPU  = 2 * time.Second        // on a busy machine; alone, below one
+	mostCPU  = 2 * time.Second        // on a busy machine; below one second on an idle one
 	mostRAM  = 100 << 10              // KiB
 )
 
-// TestCost holds that no configuration takes much processor time, or more than 100 MB.
-// Each is loaded by a process of its own, whose address space is limited.
+// TestCost checks that no configuration takes much processor time, or more than 100 MB. Each is
+// loaded by a new process with a limited address space.
 func TestCost(t *testing.T) {
 	if file := os.Getenv(costFile); file != "" {
 		loadLimited(t, file)
@@ -47,7 +47,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// slower is how much more the race detector may take.
+// slower is the factor by which the race detector may be slower.
 func slower() time.Duration {
 	if testenv.Race {
 		return 20
@@ -89,8 +89,8 @@ func loadElsewhere(t *testing.T, file string) (out string, cpu time.Duration, ra
 	return out, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), ram
 }
 
-// loadLimited prints what loading took. The process's own peak is read from /proc: the one
-// that rusage has begins with its parent's.
+// loadLimited prints the cost of loading. It reads the process's peak memory from /proc, because
+// the peak in rusage includes the parent's.
 func loadLimited(t *testing.T, file string) {
 	if !testenv.Race { // it maps terabytes
 		limit := &syscall.Rlimit{Cur: 4 << 30, Max: 4 << 30}
@@ -110,8 +110,8 @@ func loadLimited(t *testing.T, file string) {
 	fmt.Printf("LOADED %s %.200q\n", strings.Fields(peak)[0], fmt.Sprint(err))
 }
 
-// hostileTexts are configurations that take much of something. Those from "within" on stay
-// just within the limits on text.
+// hostileTexts returns configurations that need many resources. Those named "within" stay just
+// within the limits on text.
 func hostileTexts() map[string]string {
 	const n = hostile
 	return map[string]string{

@@ -14,10 +14,10 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// mark stands in a test's TOML wherever a mistake must be reported.
+// mark stands in a test's TOML at each place where a mistake must be reported.
 const mark = "‸"
 
-// split takes the marks out and returns their places as "line:col".
+// split removes the marks and returns their places as "line:col".
 func split(text string) (clean string, places []string) {
 	for {
 		before, after, found := strings.Cut(text, mark)
@@ -30,8 +30,8 @@ func split(text string) (clean string, places []string) {
 	}
 }
 
-// problems loads text as config/main.toml and returns its mistakes as text. It holds
-// that each is an *Error with a place inside the file.
+// problems loads text as config/main.toml and returns its mistakes as text. It checks that each
+// is an *Error with a place inside the file.
 func problems(t *testing.T, text string, more map[string]string) []string {
 	t.Helper()
 	files := map[string]string{"config/main.toml": text}
@@ -82,28 +82,28 @@ func TestMistakes(t *testing.T) {
 
 type mistake struct {
 	text string
-	want []string // how the messages begin after their place
+	want []string // prefixes of the messages after their place
 }
 
-// in puts lines into an otherwise right module.
+// in puts lines into an otherwise valid module.
 func in(lines string) string {
 	return "[module.module_a]\n" + lines + "\n[[module.module_a.source]]\npath = 'csrc/a.hip'\n"
 }
 
-// source puts lines into an otherwise right source.
+// source puts lines into an otherwise valid source.
 func source(lines string) string {
 	return "[[module.module_a.source]]\npath = 'csrc/a.hip'\n" + lines + "\n"
 }
 
-// op puts lines into an op of an otherwise right module.
+// op puts lines into an op of an otherwise valid module.
 func op(lines string) string { return source("[[module.module_a.op]]\n" + lines) }
 
-// axis puts lines into an axis of an otherwise right module.
+// axis puts lines into an axis of an otherwise valid module.
 func axis(lines string) string {
 	return op("name='f'\nschema='(Tensor x, Tensor w, Tensor c, Tensor d, Tensor? b=None, int n=0) -> ()'\n[module.module_a.axis.dtype]\n" + lines)
 }
 
-// more are axes by arguments of their own names.
+// more returns axes, each by the argument with its name.
 func more(names ...string) string {
 	text := ""
 	for _, n := range names {
@@ -297,8 +297,8 @@ func TestIncludeMistakes(t *testing.T) {
 	}
 }
 
-// TestIncludeTwice holds that two ways to one file are no mistake.
-func TestIncludeTwice(t *testing.T) {
+// TestIncludedTwice checks that including a file twice is not a mistake.
+func TestIncludedTwice(t *testing.T) {
 	cfg := load(t, map[string]string{
 		"config/main.toml": "include = ['b.toml', 'c.toml', 'b.toml', '*.toml']",
 		"config/b.toml":    "include = ['c.toml']\n[[module.module_b.source]]\npath = 'csrc/b.hip'\n",
@@ -309,7 +309,7 @@ func TestIncludeTwice(t *testing.T) {
 	}
 }
 
-// TestCauses holds that callers reach the typed errors below.
+// TestCauses checks that callers can find the typed causes of errors.
 func TestCauses(t *testing.T) {
 	_, err := opconfig.Load(tree(nil), "config/nothing.toml", opconfig.Options{})
 	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "config/nothing.toml: ") {

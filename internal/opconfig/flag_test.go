@@ -51,7 +51,7 @@ func TestRefusedFlags(t *testing.T) {
 	}
 }
 
-// TestNearestFlag holds that a mistake in writing is told with the flag that was meant.
+// TestNearestFlag checks that the message for a misspelled flag suggests the right one.
 func TestNearestFlag(t *testing.T) {
 	for flag, want := range map[string]string{
 		"-fvisibilty=hidden": "-fvisibility=hidden", "--use_fastmath": "--use_fast_math", "-Wl,--as-neded": "--as-needed", "-pthred": "-pthread", "--offload-compres": "--offload-compress",
@@ -62,7 +62,7 @@ func TestNearestFlag(t *testing.T) {
 	}
 }
 
-// TestAllowedFlags holds that flags are taken which kernel libraries build with.
+// TestAllowedFlags checks that flags of kernel libraries are accepted.
 func TestAllowedFlags(t *testing.T) {
 	for name, list := range map[string]string{
 		"plain":      "'-O3', '-std=c++17', '-Xarch_host', '-DX=a b', '-Wall', '-ffp-contract=fast', '-march=x86-64-v3', '-DNAME=\"x\"', '-DA=b=c', '-Wno-unused', '-Wl,-z,now', '-pedantic-errors', '-Wformat=2', '-Werror=return-type', '-g', '-ggdb3', '-gdwarf-5', '-gz=zlib'",

@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// FuzzLoad holds that a load either gives a config whose modules can be asked
-// anything, or only mistakes whose place exists in the file.
+// FuzzLoad checks that a load returns either a config whose modules answer all queries, or only
+// mistakes whose place exists in the file.
 func FuzzLoad(f *testing.F) {
 	f.Add(full)
 	f.Add(parts)
@@ -23,7 +23,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add("'\u3b40") // the file ends within a string, after a character of three bytes
-	f.Add("\xbf0")   // no UTF-8 from its first byte on
+	f.Add("\xbf0")   // invalid UTF-8 from its first byte on
 	f.Fuzz(func(t *testing.T, text string) {
 		files := tree(map[string]string{"config/main.toml": text, "config/other.toml": source("")})
 		cfg, err := opconfig.Load(files, "config/main.toml", opconfig.Options{})
@@ -80,15 +80,15 @@ func resolveAll(t *testing.T, cfg *opconfig.Config) {
 	}
 }
 
-// resolveParts holds that whatever a call chooses is among the parts of the module, and
-// that each part has what it is for.
+// resolveParts checks that the part of every call is among the parts of the module, and that each
+// part holds its operators and values.
 func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 	t.Helper()
 	for i := range m.Ops {
 		op := &m.Ops[i]
-		specs, err := m.Parts(on, opconfig.Selection{Ops: []string{op.Name}})
-		if err != nil || len(specs) == 0 {
-			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, specs, err)
+		need, err := m.Parts(on, opconfig.Selection{Ops: []string{op.Name}})
+		if err != nil || len(need) == 0 {
+			t.Fatalf("%s of %s: parts %v, %v", op.Name, m.Name, need, err)
 		}
 		for _, size := range []int64{0, 4, 1 << 40} {
 			call, err := m.Part(op, on, func(a opconfig.Axis) string {
@@ -97,11 +97,11 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 				}
 				return a.Values[len(a.Values)-1]
 			})
-			if err != nil || !slices.Contains(specs, call) {
-				t.Fatalf("%s of %s: a call with %d needs %v, %v, the parts are %v", op.Name, m.Name, size, call, err, specs)
+			if err != nil || !slices.Contains(need, call) {
+				t.Fatalf("%s of %s: a call with %d needs %v, %v, the parts are %v", op.Name, m.Name, size, call, err, need)
 			}
 		}
-		for _, s := range specs {
+		for _, s := range need {
 			if plan, err := m.ResolvePart(on, "7.0.2", s); err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
 				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
 			}

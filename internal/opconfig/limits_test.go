@@ -8,11 +8,11 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// within is a configuration that is right, in which text stands as a flag's array.
+// within returns a valid configuration with array as its flags.
 func within(array string) string { return in("flags.common = " + array) }
 
-// TestLimits holds that what is just within a limit is not reported as beyond it, and that
-// one more is, at its place.
+// TestLimits checks that a configuration just within a limit is accepted, and that one element
+// more is reported at its place.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string]struct{ fits, more, want string }{
 		"depth of arrays": {
@@ -79,12 +79,12 @@ func operators(n int) string {
 	})
 }
 
-// ranges are n of one size, and one without an end.
+// ranges returns n ranges of one size and an open one.
 func ranges(n int) string {
 	return times(n, func(i int) string { return fmt.Sprintf("'%d',", i) }) + fmt.Sprintf("'%d-'", n)
 }
 
-// TestLimitsOfFiles holds that limits are for all files together.
+// TestLimitsOfFiles checks that limits apply to all files together.
 func TestLimitsOfFiles(t *testing.T) {
 	comment := strings.Repeat("#", 99) + "\n"
 	for name, c := range map[string]struct {
@@ -111,17 +111,17 @@ func TestLimitsOfFiles(t *testing.T) {
 	}
 }
 
-// TestMistakesEnd holds that a file of mistakes gets a bounded answer, whose last line
-// says that there is more.
-func TestMistakesEnd(t *testing.T) {
+// TestMistakesAreBounded checks that the error for a file with many mistakes is bounded, and that
+// its last line reports the end of reading.
+func TestMistakesAreBounded(t *testing.T) {
 	got := problems(t, in(times(5000, func(i int) string { return fmt.Sprintf("key%d = 1\n", i) })), nil)
 	if len(got) != 101 || !strings.Contains(got[100], "reading stopped after 100 mistakes") {
 		t.Errorf("%d mistakes, the last: %s", len(got), got[len(got)-1])
 	}
 }
 
-// TestLastMistakeIsItsOwn holds that a flag beyond the last mistake leaves no suggestion with it.
-func TestLastMistakeIsItsOwn(t *testing.T) {
+// TestLastMistakeHasNoSuggestion checks that the line that ends the mistakes has no suggestion for a flag.
+func TestLastMistakeHasNoSuggestion(t *testing.T) {
 	got := problems(t, within("["+strings.Repeat("'--zzzzzzzzzzzz',", 100)+"'-pthred']"), nil)
 	if len(got) != 101 || strings.Contains(got[99], "did you mean") {
 		t.Errorf("%d mistakes, the last of a flag: %s", len(got), got[len(got)-2])

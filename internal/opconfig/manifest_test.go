@@ -90,7 +90,7 @@ func fullFiles() map[string]string {
 	}
 }
 
-// TestFull reads a config with everything in it.
+// TestFull reads a config with all keys.
 func TestFull(t *testing.T) {
 	cfg := load(t, fullFiles(), map[string]string{"ROCM_PATH": "/r"})
 	var names []string
@@ -265,7 +265,7 @@ schema = "() -> ()"
 	}
 }
 
-// TestErrorTexts holds the words that people read.
+// TestErrorTexts checks the complete messages of errors.
 func TestErrorTexts(t *testing.T) {
 	gfx := mustTarget(t, "gfx942")
 	for _, c := range []struct {

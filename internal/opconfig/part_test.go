@@ -70,7 +70,7 @@ func TestParts(t *testing.T) {
 	m := partsModule(t)
 	for _, c := range []struct {
 		target, ops string
-		spec        opconfig.Part
+		part        opconfig.Part
 		want        string
 	}{
 		{"gfx942", "both fixed one", opconfig.Part{}, "csrc/a.hip -O3; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
@@ -80,17 +80,17 @@ func TestParts(t *testing.T) {
 		{"gfx942", "both fixed one", opconfig.Part{Values: "index=int32"}, "csrc/a.hip -O3 -DIT=int32; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
 		{"cpu", "both one", opconfig.Part{Op: "both", Values: "index=int32"}, "csrc/k/1.cpp -O3 -DIT=int32; csrc/a.cpp -O3; link "},
 	} {
-		plan, err := m.ResolvePart(mustTarget(t, c.target), "7.0", c.spec)
+		plan, err := m.ResolvePart(mustTarget(t, c.target), "7.0", c.part)
 		if err != nil {
-			t.Errorf("%s: %v", c.spec, err)
+			t.Errorf("%s: %v", c.part, err)
 			continue
 		}
 		if got := describe(plan); got != c.want || strings.Join(plan.Ops, " ") != c.ops {
-			t.Errorf("%q for %s\n got %s with %s\nwant %s with %s", c.spec, c.target, got, plan.Ops, c.want, c.ops)
+			t.Errorf("%q for %s\n got %s with %s\nwant %s with %s", c.part, c.target, got, plan.Ops, c.want, c.ops)
 		}
 		for _, u := range plan.Units {
 			if want := strings.Contains(strings.Join(u.Flags, " "), "T="); (u.Values != "") != want {
-				t.Errorf("%q: %s says it is for %q, its flags are %q", c.spec, u.Source, u.Values, u.Flags)
+				t.Errorf("%q: %s has the values %q and the flags %q", c.part, u.Source, u.Values, u.Flags)
 			}
 		}
 	}
@@ -112,9 +112,9 @@ func TestSelections(t *testing.T) {
 		{"cpu", opconfig.Selection{}, "both index=int32; both index=int64; both"},
 		{"cpu", opconfig.Selection{Ops: []string{"both"}, Values: map[string][]string{"dtype": {"float16"}, "index": {"int32"}}}, "both index=int32"},
 	} {
-		specs, err := m.Parts(mustTarget(t, c.target), c.sel)
+		selected, err := m.Parts(mustTarget(t, c.target), c.sel)
 		var got []string
-		for _, s := range specs {
+		for _, s := range selected {
 			got = append(got, s.String())
 		}
 		if err != nil || strings.Join(got, "; ") != c.want {
@@ -144,18 +144,18 @@ func TestUnknownParts(t *testing.T) {
 			t.Errorf("%v\n got %v\nwant %s", c.sel, err, c.want)
 		}
 	}
-	for spec, into := range map[opconfig.Part]any{
+	for part, into := range map[opconfig.Part]any{
 		{Op: "nothing"}:                                     &op,
 		{Op: "both", Values: "dtype"}:                       &axis,
 		{Op: "both", Values: "dtype=float16,x=1"}:           &axis,
 		{Values: "index=int16"}:                             &axis,
 		{Op: "both", Values: "dtype=float16,dtype=float32"}: &axis,
 	} {
-		if _, err := m.ResolvePart(gfx, "7.0", spec); !errors.As(err, into) {
-			t.Errorf("%+v: %v, want %T", spec, err, into)
+		if _, err := m.ResolvePart(gfx, "7.0", part); !errors.As(err, into) {
+			t.Errorf("%+v: %v, want %T", part, err, into)
 		}
 	}
-	// The helper alone is no part of an operator that has no source for the target.
+	// Without a source of the operator for the target, the helper is not a part of its own.
 	if _, err := m.ResolvePart(mustTarget(t, "cpu"), "", opconfig.Part{Op: "fixed"}); !errors.As(err, &none) || none.Op != "fixed" {
 		t.Errorf("got %v", err)
 	}
@@ -164,8 +164,8 @@ func TestUnknownParts(t *testing.T) {
 	}
 }
 
-// TestModuleWithoutParts holds that a module whose sources and axes tell nothing apart
-// is always built whole.
+// TestModuleWithoutParts checks that a module whose sources and axes do not separate operators and
+// values is always built whole.
 func TestModuleWithoutParts(t *testing.T) {
 	m, err := load(t, map[string]string{"config/main.toml": op("name='f'\nschema='(Tensor x) -> ()'\n[[module.module_a.op]]\nname='g'\nschema='() -> ()'")}, nil).Module("module_a")
 	if err != nil {

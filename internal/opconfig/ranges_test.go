@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// sized is a module with an axis by type and two by sizes of the same argument, of which
-// one operator has none.
+// sized is a module with an axis by type and two by sizes of one argument, which one operator
+// lacks.
 const sized = `
 [module.module_a]
 targets = ["hip", "cpu"]
@@ -60,7 +60,7 @@ func sizedModule(t *testing.T) *opconfig.Module {
 	return m
 }
 
-func TestSizeChoosesPart(t *testing.T) {
+func TestSizeSelectsPart(t *testing.T) {
 	m := sizedModule(t)
 	gfx := mustTarget(t, "gfx942")
 	for size, want := range map[int64][2]string{ // the value, and its flags
@@ -73,22 +73,22 @@ func TestSizeChoosesPart(t *testing.T) {
 		6:             {"6-", "-DTAPS_LEAST=6"},
 		math.MaxInt64: {"6-", "-DTAPS_LEAST=6"},
 	} {
-		spec, err := m.Part(&m.Ops[0], gfx, func(a opconfig.Axis) string {
+		part, err := m.Part(&m.Ops[0], gfx, func(a opconfig.Axis) string {
 			if a.BySize() {
 				return a.Values[a.Ranges.Of(size)]
 			}
 			return "float16"
 		})
-		if want := "f dtype=float16,taps=" + want[0] + ",rows=1-"; err != nil || spec.String() != want {
-			t.Errorf("a size of %d needs %q, %v; want %q", size, spec, err, want)
+		if want := "f dtype=float16,taps=" + want[0] + ",rows=1-"; err != nil || part.String() != want {
+			t.Errorf("a size of %d needs %q, %v; want %q", size, part, err, want)
 		}
-		plan, err := m.ResolvePart(gfx, "7.0", spec)
+		plan, err := m.ResolvePart(gfx, "7.0", part)
 		if want := "csrc/a.hip -DDT=float16 " + want[1] + " -DROWS_LEAST=1; link "; err != nil || describe(plan) != want {
-			t.Errorf("%s is built by %q, %v; want %q", spec, describe(plan), err, want)
+			t.Errorf("%s is built by %q, %v; want %q", part, describe(plan), err, want)
 		}
 	}
-	if spec, err := m.Part(&m.Ops[1], gfx, nil); err != nil || spec.String() != "g" {
-		t.Errorf("an operator without the argument needs %q, %v", spec, err)
+	if part, err := m.Part(&m.Ops[1], gfx, nil); err != nil || part.String() != "g" {
+		t.Errorf("an operator without the argument needs %q, %v", part, err)
 	}
 }
 
@@ -106,9 +106,9 @@ func TestSizesSelectRanges(t *testing.T) {
 		if c.taps != "" {
 			sel.Values["taps"] = strings.Split(c.taps, ",")
 		}
-		specs, err := m.Parts(mustTarget(t, c.target), sel)
+		selected, err := m.Parts(mustTarget(t, c.target), sel)
 		var got []string
-		for _, s := range specs {
+		for _, s := range selected {
 			got = append(got, s.String())
 		}
 		if err != nil || strings.Join(got, "; ") != c.want {
@@ -132,13 +132,13 @@ func TestUnknownRanges(t *testing.T) {
 			t.Errorf("%q\n got %v\nwant %s", name, err, want)
 		}
 	}
-	// A number is for people: the name of a part has one way to be written.
+	// A number is only accepted from people: the name of a part has one spelling.
 	if _, err := m.ResolvePart(mustTarget(t, "gfx942"), "7.0", opconfig.Part{Op: "f", Values: "taps=3"}); !errors.As(err, &axis) {
 		t.Errorf("got %v, want that taps has no value 3", err)
 	}
 }
 
-// sizes puts lines into an axis by size of an otherwise right module.
+// sizes puts lines into an axis by size of an otherwise valid module.
 func sizes(lines string) string { return axis("argument='x'\ndimension=1\ndefine='D'\n" + lines) }
 
 func rangeMistakes() map[string]mistake {

@@ -36,9 +36,9 @@ func TestProjectConfig(t *testing.T) {
 	}
 }
 
-// TestProjectUnits holds that every module has units for each kind of target that
-// it supports: for the GPU four kernel files and the second ones of forward and backward; for the host four and what they
-// have in common; one support library.
+// TestProjectUnits checks that every module has units for each kind of target that it supports:
+// for GPUs four kernel files and the second ones of forward and backward; for the host four files
+// and their common one; one support library.
 func TestProjectUnits(t *testing.T) {
 	cfg, err := opconfig.Load(os.DirFS("../.."), realPath, opconfig.Options{})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestProjectUnits(t *testing.T) {
 	}
 }
 
-// TestDocumentedExample holds that the example of the package's documentation loads.
+// TestDocumentedExample checks that the example in the package's documentation loads.
 func TestDocumentedExample(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// compare returns where the scanner's tree and the decoded values differ, or "".
+// compare returns the place at which the scanner's tree and the decoded values differ, or "".
 func compare(n *node, value any, where string) string {
 	switch v := value.(type) {
 	case map[string]any:
@@ -44,13 +44,13 @@ func compare(n *node, value any, where string) string {
 	return ""
 }
 
-// checkStrings holds that every string literal, walked, gives the decoded string.
+// checkStrings checks that walkString returns the decoded string of every literal.
 func checkStrings(t *testing.T, src string, n *node) {
 	t.Helper()
 	if s, ok := n.value.(string); ok {
 		var b strings.Builder
 		walkString(src, n.at, func(_ int, decoded string) { b.WriteString(decoded) })
-		// The library itself keeps or drops carriage returns as it sees fit.
+		// The library keeps some carriage returns and drops others.
 		if strings.ReplaceAll(b.String(), "\r", "") != strings.ReplaceAll(s, "\r", "") {
 			t.Errorf("at %d: walked %q, decoded %q\n%s", n.at, b.String(), s, src)
 		}
@@ -67,12 +67,12 @@ func checkScan(t *testing.T, src string) {
 	t.Helper()
 	tree := scan(src, maxValues)
 	if tree.over != nil {
-		return // the library does not get to see it
+		return // the library never gets it
 	}
 	root := tree.root
 	values, err := decode(src)
 	if err != nil || tree.dup != nil {
-		return // a mistake either way
+		return // a mistake in both cases
 	}
 	if deep, n := extent(values); deep > maxDepth+1 || n > 2*tree.values {
 		t.Errorf("%d levels and %d values, the scanner counted %d values\n%s", deep, n, tree.values, src)
@@ -84,8 +84,8 @@ func checkScan(t *testing.T, src string) {
 	checkStrings(t, src, root)
 }
 
-// extent returns how many levels a value has, itself among them, and how many values
-// are below it.
+// extent returns the number of levels of a value, with its own, and the number of values below
+// it.
 func extent(value any) (levels, values int) {
 	below := func(v any) {
 		l, n := extent(v)
@@ -126,16 +126,16 @@ func scanSeeds() []string {
 func TestScan(t *testing.T) {
 	for _, src := range scanSeeds() {
 		if _, err := decode(src); err != nil {
-			t.Errorf("a seed is no TOML: %v\n%s", err, src)
+			t.Errorf("a seed is not valid TOML: %v\n%s", err, src)
 		}
 		checkScan(t, src)
 		if dup := scan(src, maxValues).dup; dup != nil {
-			t.Errorf("%q is no duplicate\n%s", dup.name, src)
+			t.Errorf("%q is not a duplicate\n%s", dup.name, src)
 		}
 	}
 }
 
-// TestScanInvalid holds that the scanner ends, and stays in bounds, on anything.
+// TestScanInvalid checks that the scanner ends, and stays in bounds, on any input.
 func TestScanInvalid(t *testing.T) {
 	for _, seed := range scanSeeds() {
 		for i := range seed {

@@ -10,7 +10,8 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// Who watches a configuration learns what was read, and which patterns count.
+// A Config lists the digests of the files that were read and the matches of patterns, by which a
+// watcher detects changes.
 func TestSumsAndGlobs(t *testing.T) {
 	main, more := "include = [\"more/*.toml\"]\n", "[module.module_m]\n[[module.module_m.source]]\npath = \"src/*.cpp\"\n"
 	files := fstest.MapFS{

@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// withTolerance is a config whose operator writes out and state.
+// withTolerance returns a config whose operator writes out and state.
 func withTolerance(tolerance string) string {
 	return "[[module.module_a.source]]\npath = 'csrc/a.cpp'\n[[module.module_a.op]]\nname = 'op_a'\n" +
 		"schema = '(Tensor(a!) out, Tensor x, Tensor(b!)? state=None) -> ()'\n" + tolerance + "\n"

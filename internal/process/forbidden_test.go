@@ -36,7 +36,7 @@ func forbid(t *testing.T, nr uint32) {
 	}
 }
 
-// TestTraceWithoutRemoteReads runs itself in a process in which process_vm_readv(2) is forbidden and ptrace(2) is not.
+// TestTraceWithoutRemoteReads runs itself in a process that may use ptrace(2), but not process_vm_readv(2).
 func TestTraceWithoutRemoteReads(t *testing.T) {
 	const child = "AITER_TEST_NO_REMOTE_READS"
 	if os.Getenv(child) == "" {
@@ -60,7 +60,7 @@ func TestTraceWithoutRemoteReads(t *testing.T) {
 	}
 }
 
-// TestUnreadableMemory: a name that cannot be read makes the trace incomplete, a bad address does not.
+// TestUnreadableMemory checks that an unreadable name makes the trace incomplete, and a bad address does not.
 func TestUnreadableMemory(t *testing.T) {
 	for err, lost := range map[error]bool{unix.EPERM: true, unix.EIO: true, unix.EFAULT: false, unix.ESRCH: false} {
 		tr := newTracer()
@@ -70,8 +70,8 @@ func TestUnreadableMemory(t *testing.T) {
 	}
 }
 
-// TestUntraceableLeavesNothing has the tracer fail where it begins: the error comes at once, and no process stays behind.
-func TestUntraceableLeavesNothing(t *testing.T) {
+// TestUntraceableLeavesNoProcess makes the tracer fail at its start: the error comes at once, and no process is left.
+func TestUntraceableLeavesNoProcess(t *testing.T) {
 	for name, spoil := range map[string]func(tr *tracer){
 		"no system calls": func(tr *tracer) { tr.rules = nil },
 		"no options":      func(tr *tracer) { tr.options = -1 },
@@ -97,7 +97,7 @@ func TestUntraceableLeavesNothing(t *testing.T) {
 	}
 }
 
-// running returns the process that has the argument, "" for none.
+// running returns the process with that argument, "" if there is none.
 func running(t *testing.T, argument string) string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -112,7 +112,7 @@ func running(t *testing.T, argument string) string {
 	return ""
 }
 
-// TestTraceOfManyNames: a trace keeps a bounded number of names, and tells that it is incomplete.
+// TestTraceOfManyNames checks that a trace keeps a bounded number of names, and reports that it is incomplete.
 func TestTraceOfManyNames(t *testing.T) {
 	tr := newTracer()
 	for i := range maxNames {

@@ -1,4 +1,4 @@
-// Package process runs programs in process groups of their own, with bounded output, and can trace which files they read.
+// Package process runs programs in new process groups, with bounded output, and can trace which files they read.
 package process
 
 import (

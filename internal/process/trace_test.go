@@ -26,7 +26,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// shell is a command that runs a script in a new folder.
+// shell returns a command that runs a script in a new folder, and the folder.
 func shell(t *testing.T, script string) (*Command, string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -39,7 +39,7 @@ func shell(t *testing.T, script string) (*Command, string) {
 	}, dir
 }
 
-// TestTraceAccesses has every kind of access, in the shell itself and in programs that it starts.
+// TestTraceAccesses makes every kind of access, in the shell itself and in programs that it starts.
 func TestTraceAccesses(t *testing.T) {
 	c, dir := shell(t, `. ./sourced; cat sub/read >made; mv made moved; cat moved; [ -e absent ] || [ -e there ]; ls sub; readlink link; ./script`)
 	for name, text := range map[string]string{"sourced": ":", "sub/read": "text", "there": "", "script": "#!/bin/sh\ncat <also"} {
@@ -62,7 +62,7 @@ func TestTraceAccesses(t *testing.T) {
 			got = append(got, string(a.Kind)+" "+rest)
 		}
 		if a.Inside {
-			t.Errorf("%s is said to be in another filesystem", a.Path)
+			t.Errorf("%s is reported in another filesystem", a.Path)
 		}
 	}
 	for _, want := range []string{"r sourced", "r sub/read", "m absent", "f there", "d sub", "l link", "r script", "r also"} {
@@ -72,7 +72,7 @@ func TestTraceAccesses(t *testing.T) {
 	}
 	for _, a := range got {
 		if strings.HasSuffix(a, " made") || strings.HasSuffix(a, " moved") {
-			t.Errorf("%q is of the command's own making", a)
+			t.Errorf("%q was written by the command itself", a)
 		}
 	}
 	if !slices.ContainsFunc(trace.Accesses, func(a Access) bool { return a.Program && strings.HasSuffix(a.Path, "/cat") }) {
@@ -83,7 +83,7 @@ func TestTraceAccesses(t *testing.T) {
 	}
 }
 
-// TestTraceIdentifiesFiles checks that an access says which file was read.
+// TestTraceIdentifiesFiles checks that an access has the device and inode of the file that was read.
 func TestTraceIdentifiesFiles(t *testing.T) {
 	c, dir := shell(t, "cat file")
 	write(t, filepath.Join(dir, "file"), "text", 0o644)
@@ -131,7 +131,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestOverflow: output without end ends the command with its children, and takes no memory.
+// TestOverflow checks that endless output ends the command with its children, and takes no memory.
 func TestOverflow(t *testing.T) {
 	both(t, func(t *testing.T, run func(c *Command, ctx context.Context) error) {
 		c, dir := shell(t, "sleep 60 & echo $! >pid; yes; yes")
@@ -150,8 +150,8 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// TestTalkative: without Strict, the command goes on.
-func TestTalkative(t *testing.T) {
+// TestLongOutputWithoutStrict checks that the command continues after the limit.
+func TestLongOutputWithoutStrict(t *testing.T) {
 	both(t, func(t *testing.T, run func(c *Command, ctx context.Context) error) {
 		c, _ := shell(t, "yes | head -c 3000000; exit 3")
 		c.Output.Strict = false
@@ -164,7 +164,7 @@ func TestTalkative(t *testing.T) {
 	})
 }
 
-func TestErrorsApart(t *testing.T) {
+func TestSeparateErrors(t *testing.T) {
 	both(t, func(t *testing.T, run func(c *Command, ctx context.Context) error) {
 		c, _ := shell(t, "echo out; echo err >&2")
 		c.Errors = &Buffer{Limit: 100}
@@ -203,7 +203,7 @@ func pidIn(t *testing.T, file string) int {
 	return pid
 }
 
-// state is the letter that /proc has for a process, "" when there is none.
+// state returns the letter for a process's state in /proc, "" if the process does not exist.
 func state(pid int) string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -217,12 +217,12 @@ func gone(t *testing.T, file string) {
 	pid := pidIn(t, file)
 	for deadline := time.Now().Add(5 * time.Second); state(pid) != "" && state(pid) != "Z"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("process %d is still there", pid)
+			t.Fatalf("process %d still exists", pid)
 		}
 	}
 }
 
-// TestTraceLeavesDaemons: a server that a compiler starts, as sccache does, goes on after the trace.
+// TestTraceLeavesDaemons checks that a server that a compiler starts, such as sccache, continues after the trace.
 func TestTraceLeavesDaemons(t *testing.T) {
 	c, dir := shell(t, `setsid sh -c 'echo $$ >pid; while :; do sleep 0.05; echo x >>ticks; done' </dev/null >/dev/null 2>&1 &
 		until [ -s ticks ]; do sleep 0.02; done`)
@@ -234,7 +234,7 @@ func TestTraceLeavesDaemons(t *testing.T) {
 	before := len(readFile(t, filepath.Join(dir, "ticks")))
 	for deadline := time.Now().Add(10 * time.Second); len(readFile(t, filepath.Join(dir, "ticks"))) < before+20; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the daemon stands still, in state %q", state(pid))
+			t.Fatalf("the daemon does not continue; its state is %q", state(pid))
 		}
 	}
 	if status := string(readFile(t, "/proc/"+strconv.Itoa(pid)+"/status")); !strings.Contains(status, "TracerPid:\t0") {
@@ -251,7 +251,7 @@ func readFile(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestTraceThreads: a program of many threads, any of which may execute another program.
+// TestTraceThreads traces a program with many threads, any of which may execute another program.
 func TestTraceThreads(t *testing.T) {
 	c, dir := shell(t, "exec go version go.mod")
 	write(t, filepath.Join(dir, "go.mod"), "module x\n", 0o644)
@@ -264,7 +264,7 @@ func TestTraceThreads(t *testing.T) {
 	}
 }
 
-// TestTraceMany traces side by side, while other commands run untraced.
+// TestTraceMany traces several commands in parallel, while others run untraced.
 func TestTraceMany(t *testing.T) {
 	for range 16 {
 		t.Run("", func(t *testing.T) {
@@ -291,8 +291,8 @@ func TestUntraceable(t *testing.T) {
 	}
 }
 
-// TestTraceLeavesOtherChildren: the thread that traces may have started other programs before, on behalf of the host program, which
-// waits for them itself. One ends during the trace, and one has ended before it and is never waited for until then.
+// TestTraceLeavesOtherChildren: the tracing thread may have started other programs for the host program, which waits for
+// them itself. Here one ends during the trace, and one has ended before it.
 func TestTraceLeavesOtherChildren(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -302,7 +302,7 @@ func TestTraceLeavesOtherChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // until the first has ended; more does no harm
+	time.Sleep(100 * time.Millisecond) // until the first has ended; a longer wait is harmless
 	c, dir := shell(t, `sleep 0.5; cat read; (sleep 0.1; cat read)`)
 	write(t, filepath.Join(dir, "read"), "text", 0o644)
 	out, err := c.pipes()

@@ -15,7 +15,7 @@ import (
 func TestBrokenCompilers(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"fails", "echo broken; exit 3", "broken"},
-		{"says nothing", "exit 0", "no version"},
+		{"prints nothing", "exit 0", "no version"},
 		{"no commands", "echo 1.2.3", "no command"},
 		{"killed", "kill -9 $$", "killed"},
 		{"not a program", "\x00\x01", ""},
@@ -32,13 +32,13 @@ func TestBrokenCompilers(t *testing.T) {
 	}
 }
 
-// runs says whether the process is there and more than a zombie.
+// runs reports whether the process exists and is not a zombie.
 func runs(pid string) bool {
 	state, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(state), ") Z ")
 }
 
-// TestEndlessOutput: a compiler that prints without end is killed at once, and its output takes little memory.
+// TestEndlessOutput checks that a compiler with endless output is killed at once, and that the output takes little memory.
 func TestEndlessOutput(t *testing.T) {
 	for _, c := range []struct{ target, variable, name, body string }{
 		{"cpu", "CXX", "g++", "yes; sleep 60"},
@@ -64,7 +64,7 @@ func TestEndlessOutput(t *testing.T) {
 	}
 }
 
-// TestEndlessDisassembler: the same of a disassembler.
+// TestEndlessDisassembler is like TestEndlessOutput for a disassembler.
 func TestEndlessDisassembler(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "llvm-objdump")
 	write(t, path, "#!/bin/sh\nyes\n", 0o755)
@@ -93,7 +93,7 @@ func TestHangingCompiler(t *testing.T) {
 	child := strings.TrimSpace(string(read(t, pid)))
 	for deadline := time.Now().Add(5 * time.Second); runs(child); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the compiler's child %s is still there", child)
+			t.Fatalf("the compiler's child %s still runs", child)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
-// TestFailedDigestEndsReading: after a file that cannot be read, and after a search is given up, no other is read.
+// TestFailedDigestEndsReading checks that no file is read after one that cannot be read, and after a cancelled search.
 func TestFailedDigestEndsReading(t *testing.T) {
 	const unreadable = "/proc/self/mem"
 	next := filepath.Join(t.TempDir(), "next")
@@ -21,7 +21,7 @@ func TestFailedDigestEndsReading(t *testing.T) {
 		end  func(c *collector, giveUp context.CancelFunc)
 	}{
 		{"unreadable", syscall.EIO, func(c *collector, _ context.CancelFunc) { _ = c.file(unreadable) }}, // its references cannot be read either
-		{"given up", context.Canceled, func(_ *collector, giveUp context.CancelFunc) { giveUp() }},
+		{"cancelled", context.Canceled, func(_ *collector, cancel context.CancelFunc) { cancel() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, giveUp := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func TestFailedDigestEndsReading(t *testing.T) {
 				t.Errorf("error is %v, want %v", err, test.want)
 			}
 			if last := c.parts[len(c.parts)-1]; last.Path != next || last.Digest != "" {
-				t.Errorf("the last file is %+v, want %s, not read", last, next)
+				t.Errorf("the last file is %+v, want %s without a digest", last, next)
 			}
 		})
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestStampShowsRestoredTimes: the modification time of a folder can be set back, its change time cannot.
-func TestStampShowsRestoredTimes(t *testing.T) {
+// TestStampDetectsRestoredTimes: programs can set the modification time of a folder back, but not its change time.
+func TestStampDetectsRestoredTimes(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(dir, old, old); err != nil {
@@ -22,11 +22,11 @@ func TestStampShowsRestoredTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stampOf(dir) == before {
-		t.Error("a new file with restored times leaves the stamp as it was")
+		t.Error("a new file with restored times does not change the stamp")
 	}
 }
 
-// TestStampOfReadOnlyFilesystem: on an image the names decide, not the times.
+// TestStampOfReadOnlyFilesystem checks that the stamp of a folder in an image depends on names, not on times.
 func TestStampOfReadOnlyFilesystem(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a filesystem needs root")
@@ -46,7 +46,7 @@ func TestStampOfReadOnlyFilesystem(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := stampOf(mount)
-		s.CTime, s.Inode, s.Dev = 0, 0, 0 // as an image that is built again may have them
+		s.CTime, s.Inode, s.Dev = 0, 0, 0 // another version of an image may have equal ones
 		return s
 	}
 	one, two, again := stampWith("one"), stampWith("two"), stampWith("one")
@@ -75,7 +75,7 @@ func TestFacts(t *testing.T) {
 	write(t, path("other"), "", 0o644)
 	relink(t, "other", path("link"))
 	if link.holds() || resolved.holds() {
-		t.Error("the link leads elsewhere, and nothing shows it")
+		t.Error("the fact about a link holds although its target changed")
 	}
 	if got := topmost(newFact(factAbsent, path("a/b/c"))); got != newFact(factAbsent, path("a")) {
 		t.Errorf("the topmost absent folder is %q", got)

@@ -17,8 +17,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// fakeCompiler answers as g++ does and counts its calls in the file "calls" beside it. Its commands name the program
-// cc1plus, beside it too.
+// fakeCompiler answers like g++ and counts its calls in the file "calls" in its folder. Its commands name the program
+// cc1plus in the same folder.
 const fakeCompiler = `#!/bin/sh
 here=$(dirname "$0")
 echo call >>"$here/calls"
@@ -29,7 +29,7 @@ case "$*" in
 esac
 `
 
-// fake installs the fake compiler in a folder of its own.
+// fake installs the fake compiler in a new folder.
 func fake(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,15 +50,15 @@ func findIn(t *testing.T, dir string, memo *filehash.Memo) *Toolchain {
 	return tc
 }
 
-func TestSameFilesElsewhereAreTheSameToolchain(t *testing.T) {
+func TestSameFilesInOtherFolderAreSameToolchain(t *testing.T) {
 	one, two := findIn(t, fake(t), nil), findIn(t, fake(t), nil)
 	if one.Digest != two.Digest {
 		t.Errorf("digests differ: %+v and %+v", one.Files, two.Files)
 	}
 }
 
-// TestSwappedFilesMiss replaces files at the same path under the same version; the memo remembers what was there.
-func TestSwappedFilesMiss(t *testing.T) {
+// TestReplacedFilesMiss replaces files of a remembered compiler without changing paths and version.
+func TestReplacedFilesMiss(t *testing.T) {
 	for _, name := range []string{"g++", "cc1plus", "crt.o"} {
 		t.Run(name, func(t *testing.T) {
 			dir, memo := fake(t), filehash.Open("")
@@ -76,7 +76,7 @@ func TestSwappedFilesMiss(t *testing.T) {
 	}
 }
 
-// waitSettled waits until every file and folder below dir is old enough for its times to be trusted.
+// waitSettled waits until every file and folder below dir is so old that its times are reliable.
 func waitSettled(t *testing.T, dir string) {
 	t.Helper()
 	var newest time.Time
@@ -99,8 +99,8 @@ func waitSettled(t *testing.T, dir string) {
 	time.Sleep(time.Until(newest.Add(settled)) + time.Millisecond)
 }
 
-// TestKnownToolchainSpawnsNothing also checks that a change of the compiler's folders makes it ask again.
-func TestKnownToolchainSpawnsNothing(t *testing.T) {
+// TestKnownToolchainStartsNoProcess also checks that the compiler is asked again after a change of its folders.
+func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	t.Parallel()
 	dir := fake(t)
 	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
@@ -122,11 +122,11 @@ func TestKnownToolchainSpawnsNothing(t *testing.T) {
 	write(t, bystander, "", 0o644)
 	findIn(t, dir, memo)
 	if again := len(read(t, filepath.Join(dir, "calls"))); again == asked {
-		t.Error("a new file beside the headers did not make it ask again")
+		t.Error("the compiler was not asked again after a new file in a folder of headers")
 	}
 }
 
-// wrapperFor is a script that answers as a compiler in a root folder does.
+// wrapperFor returns a script that answers like a compiler in a root folder.
 func wrapperFor(t *testing.T, mention, program string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "g++")
@@ -137,7 +137,7 @@ func wrapperFor(t *testing.T, mention, program string) string {
 
 func TestWrapperRoot(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
-	write(t, filepath.Join(root, "usr/bin/ld"), "the root's", 0o755) // one that this machine has too
+	write(t, filepath.Join(root, "usr/bin/ld"), "the root's", 0o755) // this machine has a file of this name too
 	write(t, filepath.Join(root, "usr/lib/real/cc1"), "cc1", 0o755)
 	if err := os.Symlink("/usr/lib/real/cc1", filepath.Join(root, "usr/bin/cc1")); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestWrapperRoot(t *testing.T) {
 		{"comment", "# aiter-root: " + root, "/usr/bin/cc1", "", root},
 		{"override", "", "/usr/bin/cc1", root, root},
 		{"second folder", "# " + elsewhere + " " + root, "/usr/bin/cc1", "", root},
-		{"none needed", "# " + elsewhere, "/bin/sh", "", ""},
+		{"no root needed", "# " + elsewhere, "/bin/sh", "", ""},
 		{"nowhere", "# " + elsewhere, "/usr/bin/cc1", "", "error"},
 		{"wrong override", "# " + root, "/usr/bin/cc1", elsewhere, "error"},
 	} {
@@ -246,10 +246,10 @@ func TestNotFound(t *testing.T) {
 			continue
 		}
 		if !slices.Equal(missing.Looked, c.looked) {
-			t.Errorf("%s with %v looked at %q, want %q", c.target, c.env, missing.Looked, c.looked)
+			t.Errorf("%s with %v searched %q, want %q", c.target, c.env, missing.Looked, c.looked)
 		}
 		if named := c.env[0] + "=" + c.env[1]; (missing.Named == named) != (c.env[0] == "HIPCC" || c.env[0] == "CXX") {
-			t.Errorf("%s with %v is said to be asked for by %q", c.target, c.env, missing.Named)
+			t.Errorf("%s with %v: the compiler is named by %q", c.target, c.env, missing.Named)
 		}
 	}
 	if _, err := (&Finder{}).Find(context.Background(), target.Target{}); err == nil {
@@ -266,11 +266,11 @@ func TestROCmHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if env := f.environ(target.HIP, at); lookupEnv(env, "ROCM_PATH") != rocm {
-		t.Errorf("ROCM_PATH is %q, want where hipcc was found, %s", lookupEnv(env, "ROCM_PATH"), rocm)
+		t.Errorf("ROCM_PATH is %q, want the folder of hipcc, %s", lookupEnv(env, "ROCM_PATH"), rocm)
 	}
 }
 
-// TestSettled: what changed shortly before the first question, or since, may be in one answer and not in another.
+// TestSettled: a change since shortly before the first question may be in one answer and not in another.
 func TestSettled(t *testing.T) {
 	began := time.Now()
 	for before, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false, 0: false, -10 * time.Second: false} {
@@ -281,7 +281,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestChangesWhileAskingAreNotRemembered has a compiler that takes its time after a change, until it looks old.
+// TestChangesWhileAskingAreNotRemembered has a compiler that changes a folder and then waits until the change is old.
 func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	dir, slow := fake(t), filepath.Join(t.TempDir(), "slow")
@@ -298,12 +298,13 @@ func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
 	}
 	findIn(t, dir, memo)
 	if again := len(read(t, filepath.Join(dir, "calls"))); again == asked {
-		t.Error("an answer was remembered though a folder had changed while it was given")
+		t.Error("an answer was remembered although a folder had changed meanwhile")
 	}
 }
 
-// TestTargetIsAskedBesideTheRest has the other answers wait for the question about the target; it ends with a search that fails.
-func TestTargetIsAskedBesideTheRest(t *testing.T) {
+// TestTargetQuestionRunsInParallel makes the other answers wait for the question about the target. That question ends with
+// a search that fails.
+func TestTargetQuestionRunsInParallel(t *testing.T) {
 	dir := t.TempDir()
 	path, pid := filepath.Join(dir, "hipcc"), filepath.Join(dir, "pid")
 	write(t, path, "#!/bin/sh\ncase $* in *--offload-arch=*) echo $$ >"+pid+".new; mv "+pid+".new "+pid+"; exec sleep 60 ;; esac\n"+
@@ -316,21 +317,21 @@ func TestTargetIsAskedBesideTheRest(t *testing.T) {
 		t.Errorf("error is %v, want a ProbeError with \"broken\"", err)
 	}
 	if took := time.Since(start); took > 15*time.Second {
-		t.Errorf("took %s: the question about the target was waited for", took)
+		t.Errorf("took %s: the search waited for the question about the target", took)
 	}
 	if asked := strings.TrimSpace(string(read(t, pid))); runs(asked) {
-		t.Errorf("the compiler %s is still there", asked)
+		t.Errorf("the compiler %s still runs", asked)
 	}
 }
 
-func TestEnvironIsClosed(t *testing.T) {
+func TestEnvironIsComplete(t *testing.T) {
 	all := func(name string) string { return "/value/of/" + name }
 	f := &Finder{Env: all}
 	for _, v := range target.Vendors() {
 		for _, entry := range f.environ(v, place{}) {
 			name, value, _ := strings.Cut(entry, "=")
 			switch name {
-			case "HCC_AMDGPU_TARGET": // whatever GPUs there are
+			case "HCC_AMDGPU_TARGET": // independent of the machine's GPUs
 				if value != anyArch {
 					t.Errorf("%s compilers get %s", v, entry)
 				}

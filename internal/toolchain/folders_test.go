@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFolders resolves below a root as a process with that root would: a link to an
-// absolute path stays below it, whether it is met as a folder or above one.
+// TestFolders resolves folders below a root like a process with that root: a link to an absolute
+// path stays below the root, also if it is above the resolved folder.
 func TestFolders(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "usr/lib/llvm/lib"), 0o755); err != nil {
@@ -30,7 +30,7 @@ func TestFolders(t *testing.T) {
 		"/":                  "",
 	} {
 		f := &folders{root: root}
-		for range 2 { // looked at, and remembered
+		for range 2 { // read, then remembered
 			if got := f.resolve(dir); got != filepath.Join(root, want) {
 				t.Errorf("%s is %s, want %s", dir, got, filepath.Join(root, want))
 			}

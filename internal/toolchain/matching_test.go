@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
-// TestFoldersWithPatternCharacters has device libraries and a loader configuration below folders whose names
+// TestFoldersWithPatternCharacters uses device libraries and a loader configuration below folders whose names
 // filepath.Glob would take for patterns.
 func TestFoldersWithPatternCharacters(t *testing.T) {
 	for _, name := range []string{"cuda-12.4", "cuda[12.4]", "cuda*", "cuda?", `cuda\12`} {

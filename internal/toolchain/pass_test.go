@@ -36,8 +36,8 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestHostPassIsOfNoTarget checks what sharing it among targets relies on: command, identity and object are the same.
-func TestHostPassIsOfNoTarget(t *testing.T) {
+// TestHostPassDependsOnNoTarget checks that all targets can share the host pass: command, identity and object are equal.
+func TestHostPassDependsOnNoTarget(t *testing.T) {
 	r := reals()[1]
 	f := r.finder(t)
 	var objects [][]byte
@@ -60,7 +60,7 @@ func TestHostPassIsOfNoTarget(t *testing.T) {
 		u.Object, u.Depfile, u.Root = "OBJECT", "DEPFILE", "ROOT"
 		argvs, digests = append(argvs, tc.CompileArgs(u)), append(digests, tc.Identity(Host))
 
-		// The same as for a target of one's own choice: the architecture that is named does not matter.
+		// The object is identical to one for an explicit target: the architecture in the command does not matter.
 		u.Object, u.Depfile, u.Root = filepath.Join(staging, "chosen.o"), filepath.Join(staging, "chosen.d"), root
 		argv := tc.CompileArgs(u)
 		argv[slices.Index(argv, "--offload-arch="+anyArch)] = "--offload-arch=gfx1100"
@@ -75,8 +75,8 @@ func TestHostPassIsOfNoTarget(t *testing.T) {
 	}
 }
 
-// TestDevicePassNamesItsHeaders checks the depfile that the driver alone would not write.
-func TestDevicePassNamesItsHeaders(t *testing.T) {
+// TestDevicePassListsHeaders checks the depfile, which the driver itself does not write.
+func TestDevicePassListsHeaders(t *testing.T) {
 	r := reals()[1]
 	tc := r.find(t)
 	if len(tc.Passes(nil)) == 1 {
@@ -93,7 +93,7 @@ func TestDevicePassNamesItsHeaders(t *testing.T) {
 		}
 	}
 	if bytes.Contains(deps, []byte("host_only.h")) {
-		t.Error("the depfile names what only the host reads")
+		t.Error("the depfile names a file that only the host pass reads")
 	}
 	if code := read(t, u.Object); !bytes.HasPrefix(code, []byte("\x7fELF")) {
 		t.Errorf("no code object but %q", code[:min(24, len(code))])

@@ -37,18 +37,18 @@ func TestBuildsAreDeterministic(t *testing.T) {
 	}
 }
 
-// TestDepfileListsAllHeaders checks that a build can learn of every header, those of one pass alone too.
+// TestDepfileListsAllHeaders checks that the depfiles list every header, also those that only one pass reads.
 func TestDepfileListsAllHeaders(t *testing.T) {
 	for _, r := range reals() {
 		t.Run(r.name, func(t *testing.T) {
 			tc := r.find(t)
 			staging := filepath.Join(t.TempDir(), "out")
 			r.build(t, tc, tree(t, filepath.Join(t.TempDir(), "src")), staging)
-			told := string(read(t, filepath.Join(staging, "unit.d")))
+			listed := string(read(t, filepath.Join(staging, "unit.d")))
 			want := []string{r.source, "csrc/include/both.h"}
 			switch r.name {
 			case "hip": // Clang's depfile is the host's
-				told += string(read(t, filepath.Join(staging, "headers")))
+				listed += string(read(t, filepath.Join(staging, "headers")))
 				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "hip/hip_runtime.h", "hip/amd_detail/amd_device_functions.h")
 			case "cuda":
 				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "cuda_runtime.h")
@@ -56,7 +56,7 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 				want = append(want, "/cstdint", "/cmath", "stdint.h")
 			}
 			for _, name := range want {
-				if !strings.Contains(told, name) {
+				if !strings.Contains(listed, name) {
 					t.Errorf("the depfile does not name %s", name)
 				}
 			}
@@ -64,9 +64,9 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 	}
 }
 
-// TestAskingReadsNoHeaders checks that hipcc tells its include folders without reading HIP's headers, which takes longer
-// than all else that it is asked.
-func TestAskingReadsNoHeaders(t *testing.T) {
+// TestQuestionsReadNoHeaders checks that hipcc prints its include folders without reading HIP's headers, which would take
+// longer than all other questions.
+func TestQuestionsReadNoHeaders(t *testing.T) {
 	tc := reals()[1].find(t)
 	args := questionsFor(target.HIP).verbose
 	cmd := exec.Command(tc.Compiler, append(args[:len(args)-1:len(args)-1], "-")...)
@@ -81,11 +81,11 @@ func TestAskingReadsNoHeaders(t *testing.T) {
 	}
 	delete(read, "null")
 	if len(read) != 1 || !read["__clang_hip_runtime_wrapper.h"] {
-		t.Errorf("read %q, want the wrapper and none of what it includes", slices.Sorted(maps.Keys(read)))
+		t.Errorf("read %q, want the wrapper and none of the files that it includes", slices.Sorted(maps.Keys(read)))
 	}
 }
 
-// TestGlueHeaders checks that the headers which nvcc's depfile omits belong to the toolchain.
+// TestGlueHeaders checks that the headers that nvcc's depfile omits belong to the toolchain.
 func TestGlueHeaders(t *testing.T) {
 	tc := reals()[2].find(t)
 	for _, name := range []string{"host_runtime.h", "storage_class.h", "ptxas", "cicc", "cudafe++", "fatbinary", "cc1plus", "collect2", "as", "ld", "libdevice.10.bc", "libcudart_static.a"} {
@@ -95,8 +95,8 @@ func TestGlueHeaders(t *testing.T) {
 	}
 }
 
-// TestLibraryStandsAlone checks what a module depends on when its code uses nothing but the C library.
-func TestLibraryStandsAlone(t *testing.T) {
+// TestLibraryDependencies checks the libraries that a module needs if its code uses only the C library.
+func TestLibraryDependencies(t *testing.T) {
 	for _, r := range reals() {
 		t.Run(r.name, func(t *testing.T) {
 			tc := r.find(t)
@@ -155,14 +155,14 @@ func checkSymbols(t *testing.T, f *elf.File) {
 			defined[s.Name] = true
 		}
 		if elf.ST_BIND(s.Info) == elf.STB_LOOS { // STB_GNU_UNIQUE
-			t.Errorf("%s is one in a process: a reloaded library would see the old one's", s.Name)
+			t.Errorf("%s is unique in a process: a reloaded library would use the data of the old one", s.Name)
 		}
 	}
 	if !undefined["TVMFFIErrorSetRaisedFromCStr"] {
 		t.Error("TVMFFIErrorSetRaisedFromCStr is not undefined")
 	}
 	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return strings.Contains(s.Name, "counter") }) {
-		t.Error("no data of an inline function: nothing is tested")
+		t.Error("no data of an inline function: the test tests nothing")
 	}
 	if !defined["run"] {
 		t.Error("run is not exported")
@@ -188,14 +188,14 @@ func TestUnsupportedTargets(t *testing.T) {
 				t.Fatalf("error is %v, want an UnsupportedTargetError", err)
 			}
 			if unsupported.Target != parse(t, name) || unsupported.Version == "" || unsupported.Reason == "" {
-				t.Errorf("error says %+v", unsupported)
+				t.Errorf("the error is %+v", unsupported)
 			}
 		})
 	}
 }
 
-// TestLibraryBeforeTheCompilersOwn appears in a folder in which the linker looks first.
-func TestLibraryBeforeTheCompilersOwn(t *testing.T) {
+// TestLibraryBeforeCompilers adds a library to a folder that the linker searches first.
+func TestLibraryBeforeCompilers(t *testing.T) {
 	dir, cxx := t.TempDir(), filepath.Join(t.TempDir(), "cxx")
 	write(t, cxx, "#!/bin/sh\nexec g++ '-L"+dir+"' \"$@\"\n", 0o755)
 	aged(t, dir, cxx)
@@ -210,18 +210,18 @@ func TestLibraryBeforeTheCompilersOwn(t *testing.T) {
 	}
 	before := find()
 	if !slices.Contains(before.LibraryDirs, dir) {
-		t.Errorf("libraries are looked for in %q", before.LibraryDirs)
+		t.Errorf("libraries are searched in %q", before.LibraryDirs)
 	}
 	if again := find(); again.Digest != before.Digest || !slices.Equal(again.LibraryDirs, before.LibraryDirs) {
-		t.Error("found again it is another")
+		t.Error("the second search finds another toolchain")
 	}
 	write(t, filepath.Join(dir, "libc.so"), "another", 0o644)
 	if after := find(); after.Digest == before.Digest {
-		t.Error("another libc.so is found first, and the toolchain is the same")
+		t.Error("the toolchain is the same although another libc.so is found first")
 	}
 }
 
-// TestTargetsDifferInDeviceLibrary checks that the identity is the target's: each has bitcode of its own.
+// TestTargetsDifferInDeviceLibrary checks that identities differ by target: each has its own bitcode.
 func TestTargetsDifferInDeviceLibrary(t *testing.T) {
 	r := reals()[1]
 	f := r.finder(t)
@@ -246,8 +246,8 @@ func TestTargetsDifferInDeviceLibrary(t *testing.T) {
 	}
 }
 
-// TestArgvDependsOnItsInputsOnly checks what a build relies on to make keys: other places, other words, and no more.
-func TestArgvDependsOnItsInputsOnly(t *testing.T) {
+// TestArgvDependsOnInputsOnly checks that a command depends on its inputs only, as keys require, and contains all of them.
+func TestArgvDependsOnInputsOnly(t *testing.T) {
 	for _, v := range []string{"cpu", "gfx90a:xnack-", "sm_90a"} {
 		tg := parse(t, v)
 		tc := &Toolchain{Vendor: tg.Vendor(), Compiler: "/x/compiler"}

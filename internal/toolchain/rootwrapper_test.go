@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// rootWrapped is a way in which a compiler in a root folder of its own, or its host compiler, uses a file outside.
+// rootWrapped is a way in which a compiler in its own root folder, or its host compiler, uses a file outside of the root.
 type rootWrapped struct {
 	name, target, file string
 	before, after      string
@@ -44,7 +44,7 @@ func rootWrappers() []rootWrapped {
 	}
 }
 
-// TestRootWrapperInputs changes files outside of a root that the compiler inside of it, or the wrapper around it, reads.
+// TestRootWrapperInputs changes files outside of a root that the compiler in the root, or its wrapper, reads.
 func TestRootWrapperInputs(t *testing.T) {
 	all := rootWrappers()
 	finders := make([]*Finder, len(all))

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
-// A compiler is asked once for all who look for it in a session, and one of them who gives up takes nobody with him.
+// A session asks a compiler once for concurrent searches. A cancelled search does not cancel the others.
 func TestSessionAsksOnce(t *testing.T) {
 	t.Parallel()
 	dir := fake(t)
@@ -26,10 +26,10 @@ func TestSessionAsksOnce(t *testing.T) {
 	write(t, filepath.Join(dir, "g++"), strings.Replace(string(once), "echo call", "sleep 0.2\necho call", 1), 0o755)
 	write(t, filepath.Join(dir, "calls"), "", 0o644)
 	s := (&Finder{Env: environment("CXX", filepath.Join(dir, "g++"))}).Session()
-	gaveUp, giveUp := context.WithCancel(context.Background())
+	cancelled, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := s.Find(gaveUp, parse(t, "cpu")); err != nil && !errors.Is(err, context.Canceled) {
+		if _, err := s.Find(cancelled, parse(t, "cpu")); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -40,9 +40,9 @@ func TestSessionAsksOnce(t *testing.T) {
 			}
 		})
 	}
-	giveUp()
+	cancel()
 	wg.Wait()
 	if got := strings.Count(string(read(t, filepath.Join(dir, "calls"))), "call"); got < calls || got > 2*calls {
-		t.Errorf("the compiler was asked %d times, want %d, and no more than as many again for the one who gave up", got, calls)
+		t.Errorf("the compiler was asked %d times, want %d, and at most twice as often because of the cancelled search", got, calls)
 	}
 }

@@ -65,8 +65,8 @@ func (r real) find(t *testing.T) *Toolchain {
 	return tc
 }
 
-// The sources use what makes objects differ: internal linkage, an anonymous namespace, __FILE__, assertions of headers;
-// and what makes libraries share data: an inline function's.
+// The sources use features that can make objects differ: internal linkage, an anonymous namespace, __FILE__, assertions of
+// headers. The static data of an inline function is a feature by which libraries can share data.
 const (
 	kernelSource = `
 #if defined(__CUDACC__)
@@ -139,7 +139,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// run executes argv as a build would.
+// run executes argv like a build.
 func run(t *testing.T, tc *Toolchain, dir string, argv []string, env ...string) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -193,7 +193,7 @@ func sameBytes(t *testing.T, what string, a, b []byte) {
 	}
 }
 
-// aged makes files and folders old enough for a Memo to remember them.
+// aged makes files and folders so old that a Memo remembers them.
 func aged(t *testing.T, paths ...string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)

@@ -36,8 +36,8 @@ func forbidTracing(t *testing.T) {
 
 const untracedProcess = "AITER_TEST_UNTRACED"
 
-// TestUntraced runs itself in a process in which tracing is forbidden. What a wrapper reads is not known there: it is
-// asked each time, and the commands in its answers show a change. g++ itself is remembered.
+// TestUntraced runs itself in a process in which tracing is forbidden. The files that a wrapper reads are unknown there:
+// it is asked each time, and the commands in its answers show a change. The answers of g++ itself are remembered.
 func TestUntraced(t *testing.T) {
 	if os.Getenv(untracedProcess) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestUntraced$", "-test.v")
@@ -50,7 +50,7 @@ func TestUntraced(t *testing.T) {
 	}
 	forbidTracing(t)
 	visible := []string{"sourced script", "environment of a sourced script", "second wrapper", "response file", "program in PATH",
-		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that goes", "listed folder", "link to a folder"}
+		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that is removed", "listed folder", "link to a folder"}
 	all := slices.DeleteFunc(wrappers(t), func(w wrapped) bool { return !slices.Contains(visible, w.name) })
 	dirs := settledWrappers(t, all)
 	for i, w := range all {
@@ -66,7 +66,7 @@ func TestUntraced(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a compiler that is no script", func(t *testing.T) {
+	t.Run("a compiler that is not a script", func(t *testing.T) {
 		f := &Finder{Env: environment(), Memo: filehash.Open("")}
 		tc, err := f.Find(t.Context(), parse(t, "cpu"))
 		if err != nil {

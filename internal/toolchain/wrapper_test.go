@@ -13,11 +13,11 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// wrapped is a wrapper of this machine's g++ in a folder, and a change of what the wrapper uses.
+// wrapped is a wrapper of this machine's g++ in a folder, and a change of the files that the wrapper uses.
 type wrapped struct {
 	name   string
 	script string            // of g++ in the folder
-	files  map[string]string // beside it; programs when they begin with "#!"
+	files  map[string]string // in the folder; programs if they begin with "#!"
 	change func(t *testing.T, dir string)
 }
 
@@ -70,7 +70,7 @@ func wrappers(t *testing.T) []wrapped {
 			map[string]string{"b/other": ""}, rewrite("b/specs", specs(t, "-DX=2"))},
 		{"file that appears", here + `[ ! -e "$here/local.sh" ] || . "$here/local.sh"; exec g++ $FLAGS "$@"`,
 			nil, rewrite("local.sh", "FLAGS=-DX=2\n")},
-		{"file that goes", here + `[ ! -e "$here/debug" ] || FLAGS=-O0; exec g++ $FLAGS "$@"`,
+		{"file that is removed", here + `[ ! -e "$here/debug" ] || FLAGS=-O0; exec g++ $FLAGS "$@"`,
 			map[string]string{"debug": ""}, func(t *testing.T, dir string) {
 				if err := os.Remove(filepath.Join(dir, "debug")); err != nil {
 					t.Fatal(err)
@@ -145,7 +145,7 @@ func settledWrappers(t *testing.T, all []wrapped) (dirs []string) {
 	return dirs
 }
 
-// TestWrapperInputs changes what a wrapper uses, after the answers of the wrapper were remembered, and without.
+// TestWrapperInputs changes files that a wrapper uses, with remembered answers of the wrapper and without.
 func TestWrapperInputs(t *testing.T) {
 	t.Parallel()
 	all := wrappers(t)
@@ -165,7 +165,7 @@ func TestWrapperInputs(t *testing.T) {
 	}
 }
 
-// TestDigestIsStable asks each compiler several times with other folders for temporary files, and other names of them.
+// TestDigestIsStable asks each compiler several times, with other folders and names of temporary files.
 func TestDigestIsStable(t *testing.T) {
 	for _, r := range reals() {
 		t.Run(r.name, func(t *testing.T) {
@@ -205,8 +205,8 @@ func difference(a, b []File) []File {
 	return append(only(a, b), only(b, a)...)
 }
 
-// TestHomeIsAsked: a wrapper may read files of the user, and the answers that are remembered are of one home folder.
-func TestHomeIsAsked(t *testing.T) {
+// TestHomeIsPartOfQuestion: a wrapper may read files of the user, so that a remembered answer is valid for one home folder.
+func TestHomeIsPartOfQuestion(t *testing.T) {
 	t.Parallel()
 	w := wrapped{script: `. "$HOME/flags.sh"; exec g++ $FLAGS "$@"`, files: map[string]string{
 		"one/flags.sh": "FLAGS=-DX=1\n", "two/flags.sh": "FLAGS=-DX=2\n",
@@ -225,8 +225,8 @@ func TestHomeIsAsked(t *testing.T) {
 	}
 }
 
-// TestSameRootElsewhere: the wrapper and its root of another checkout are the same toolchain.
-func TestSameRootElsewhere(t *testing.T) {
+// TestSameRootInOtherFolder checks that a wrapper and its root are the same toolchain in another checkout.
+func TestSameRootInOtherFolder(t *testing.T) {
 	wrapper := testenv.Tool(t, "hipcc")
 	root, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(wrapper), "..", "rocm"))
 	if err != nil {

@@ -15,12 +15,10 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// limitVar names the limit that a run of this program in a user namespace of
-// its own is to lower to 2.
+// limitVar names the limit that a run of this program in a new user namespace lowers to 2.
 const limitVar = "AITER_TEST_INOTIFY_LIMIT"
 
-// When the kernel watches no more, the limit is named, and files are looked at
-// all the same.
+// If the kernel watches no more folders, the Watcher reports the limit and still checks files.
 func TestLimits(t *testing.T) {
 	for limit, sysctl := range map[string]string{
 		"max_inotify_watches": "fs.inotify.max_user_watches", "max_inotify_instances": "fs.inotify.max_user_instances",
@@ -43,7 +41,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestUnderLimit is the part that runs in the namespace.
+// TestUnderLimit is the part of TestLimits that runs in the namespace.
 func TestUnderLimit(t *testing.T) {
 	limit, sysctl, given := strings.Cut(os.Getenv(limitVar), " ")
 	if !given {

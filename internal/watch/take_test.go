@@ -6,7 +6,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// What a build says while the files are looked at is not overwritten by the look.
+// A check of the files does not overwrite inputs that a build sets meanwhile.
 func TestTakeAfterSet(t *testing.T) {
 	w, r := New(Options{}), jit.Request{Module: "module_m"}
 	for _, said := range []bool{false, true} {
@@ -17,7 +17,7 @@ func TestTakeAfterSet(t *testing.T) {
 		}
 		w.take(r, looked, contents{"/a": "3"})
 		if got, want := w.groups[r].known["/a"], map[bool]string{false: "3", true: "2"}[said]; got != want {
-			t.Errorf("a build said so meanwhile %v: known as %s, want %s", said, got, want)
+			t.Errorf("a build has set the inputs meanwhile: %v; known content %s, want %s", said, got, want)
 		}
 	}
 }

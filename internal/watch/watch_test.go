@@ -17,10 +17,10 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// patience bounds waits that end at once when all is well.
+// patience bounds waits that end at once if the test succeeds.
 const patience = 30 * time.Second
 
-// quiet is how long to look for a change that must not come.
+// quiet is how long to wait for a change that must not come.
 const quiet = 300 * time.Millisecond
 
 func write(t *testing.T, path, text string) {
@@ -66,7 +66,7 @@ func tree(t *testing.T) (string, jit.Inputs) {
 	}
 }
 
-// edits are what may happen to the tree, and what is to be seen of it.
+// edits returns changes of the tree and the reports that they must cause.
 func edits(t *testing.T, root string) []struct {
 	name string
 	do   func()
@@ -79,27 +79,27 @@ func edits(t *testing.T, root string) []struct {
 		want string
 	}{
 		{"written in place", func() { write(t, in("src/a.cpp"), "a2") }, "changed src/a.cpp"},
-		{"renamed over", func() { write(t, in("src/a.tmp"), "a3"); do(t, os.Rename(in("src/a.tmp"), in("src/a.cpp"))) }, "changed src/a.cpp"},
+		{"replaced by a rename", func() { write(t, in("src/a.tmp"), "a3"); do(t, os.Rename(in("src/a.tmp"), in("src/a.cpp"))) }, "changed src/a.cpp"},
 		{"saved as vim does", func() {
 			do(t, os.Rename(in("src/a.cpp"), in("src/a.cpp~")))
 			write(t, in("src/a.cpp"), "a4")
 			do(t, os.Remove(in("src/a.cpp~")))
 		}, "changed src/a.cpp"},
 		{"touched", func() { do(t, os.Chtimes(in("src/a.cpp"), time.Now(), time.Now())) }, ""},
-		{"the same text again", func() { write(t, in("src/a.cpp"), "a4") }, ""},
-		{"a file that nobody reads", func() { write(t, in("src/unused.h"), "u") }, ""},
+		{"identical text written again", func() { write(t, in("src/a.cpp"), "a4") }, ""},
+		{"a file that no build reads", func() { write(t, in("src/unused.h"), "u") }, ""},
 		{"a name that shadows", func() { write(t, in("src/shadow.h"), "!") }, "appeared src/shadow.h"},
-		{"gone again", func() { do(t, os.Remove(in("src/shadow.h"))) }, "gone src/shadow.h"},
+		{"removed again", func() { do(t, os.Remove(in("src/shadow.h"))) }, "gone src/shadow.h"},
 		{"folders of an absent name", func() { write(t, in("no/such/folder.h"), "!") }, "appeared no/such/folder.h"},
-		{"and gone", func() { do(t, os.RemoveAll(in("no"))) }, "gone no/such/folder.h"},
+		{"and removed", func() { do(t, os.RemoveAll(in("no"))) }, "gone no/such/folder.h"},
 		{"behind a symlink", func() { write(t, in("far/deep/real.h"), "real2") }, "changed src/link.h"},
-		{"the symlink turned", func() {
+		{"the symlink changed", func() {
 			write(t, in("far/other.h"), "other")
 			do(t, os.Remove(in("src/link.h")), os.Symlink(in("far/other.h"), in("src/link.h")))
 		}, "changed src/link.h"},
-		{"where it leads now", func() { write(t, in("far/other.h"), "other2") }, "changed src/link.h"},
+		{"the symlink's new target", func() { write(t, in("far/other.h"), "other2") }, "changed src/link.h"},
 		{"behind a linked folder", func() { write(t, in("far/sys/s.h"), "s2") }, "changed sys/s.h"},
-		{"a linked folder turned", func() {
+		{"the link to a folder changed", func() {
 			write(t, in("far/sys2/s.h"), "s3")
 			do(t, os.Remove(in("sys")), os.Symlink("far/sys2", in("sys")))
 		}, "changed sys/s.h"},
@@ -110,15 +110,15 @@ func edits(t *testing.T, root string) []struct {
 		{"new below the folder", func() { write(t, in("loose/new/deep/y.h"), "y") }, "appeared loose/new/deep/y.h"},
 		{"an edit there", func() { write(t, in("loose/new/deep/y.h"), "y2") }, "changed loose/new/deep/y.h"},
 		{"an editor's hidden file", func() { write(t, in("loose/.y.h.swp"), "y") }, ""},
-		{"a folder away", func() { do(t, os.Rename(in("src"), in("src.old"))) }, "gone src/a.cpp; gone src/c.cpp; gone src/link.h"},
+		{"a folder renamed", func() { do(t, os.Rename(in("src"), in("src.old"))) }, "gone src/a.cpp; gone src/c.cpp; gone src/link.h"},
 		{"and another in its place", func() { write(t, in("src/a.cpp"), "a5") }, "appeared src/a.cpp"},
 		{"an edit in it", func() { write(t, in("src/a.cpp"), "a6") }, "changed src/a.cpp"},
-		{"a folder removed and made anew at once", func() {
+		{"a folder removed and created again at once", func() {
 			do(t, os.RemoveAll(in("src")))
 			write(t, in("src/a.cpp"), "a7")
 		}, "changed src/a.cpp"},
 		{"an edit in that", func() { write(t, in("src/a.cpp"), "a8") }, "changed src/a.cpp"},
-		{"the whole tree swapped", func() {
+		{"the whole tree replaced", func() {
 			do(t, os.CopyFS(root+".new", os.DirFS(root)))
 			write(t, root+".new/src/a.cpp", "a9")
 			do(t, os.Rename(root, root+".old"), os.Rename(root+".new", root))
@@ -127,7 +127,7 @@ func edits(t *testing.T, root string) []struct {
 	}
 }
 
-// next returns the next changes as words, "" when there are none for a while.
+// next returns the next changes as text, "" if none come within limit.
 func next(t *testing.T, w *watch.Watcher, root string, limit time.Duration) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -143,8 +143,8 @@ func next(t *testing.T, w *watch.Watcher, root string, limit time.Duration) stri
 	return strings.Join(words, "; ")
 }
 
-// nextOf is next, of what is done when the watcher waits already: it takes the
-// kernel's hint, or a look unasked, to see it.
+// nextOf is like next and calls do while the watcher waits already, so that an event or a
+// periodic check must find the change.
 func nextOf(t *testing.T, w *watch.Watcher, root string, limit time.Duration, do func()) string {
 	t.Helper()
 	got := make(chan string, 1)
@@ -156,7 +156,7 @@ func nextOf(t *testing.T, w *watch.Watcher, root string, limit time.Duration, do
 
 func TestEdits(t *testing.T) {
 	for name, opts := range map[string]watch.Options{
-		"events":  {Every: time.Hour}, // no look unasked: the kernel's hints are enough
+		"events":  {Every: time.Hour}, // no periodic check: events must suffice
 		"polling": {Poll: 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,9 +180,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// What happened while nobody waited is seen, in one piece; so is what happened
-// before it was said what a build had read.
-func TestWhileNobodyWaits(t *testing.T) {
+// Next reports changes from before its call together, also those from before Set.
+func TestChangesBetweenCallsOfNext(t *testing.T) {
 	root, inputs := tree(t)
 	w := watch.New(watch.Options{Every: time.Hour})
 	defer w.Close()
@@ -207,8 +206,8 @@ func TestWhileNobodyWaits(t *testing.T) {
 	}
 }
 
-// A file that is written in steps counts once, when it is finished; so does one in
-// a folder that is made while another is waited for.
+// A file that is written in steps is reported once, when it is complete. So is a file in a folder
+// that is created while the Watcher waits for another file.
 func TestSlowWriter(t *testing.T) {
 	for name, want := range map[string]string{"src/a.cpp": "changed src/a.cpp", "loose/new/y.h": "appeared loose/new/y.h; changed src/a.cpp"} {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +237,7 @@ func TestSlowWriter(t *testing.T) {
 	}
 }
 
-// More events than the kernel keeps: some are lost, changes are not.
+// If the kernel's queue overflows, events are lost and changes are not.
 func TestOverflow(t *testing.T) {
 	root, inputs := tree(t)
 	w := watch.New(watch.Options{Every: time.Hour})
@@ -247,15 +246,15 @@ func TestOverflow(t *testing.T) {
 	if got := next(t, w, root, quiet); got != "" {
 		t.Fatal(got)
 	}
-	// Nobody takes events now: the queue (16384 by default) runs over, with
-	// files that matter to nobody.
+	// No call of Next reads events now: unrelated files make the queue (16384 by default)
+	// overflow.
 	queue, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	do(t, err)
 	var size int
 	if _, err := fmt.Sscan(string(queue), &size); err != nil {
 		t.Fatal(err)
 	}
-	for i := range size/2 + 500 { // each makes a name and takes it away: events that cannot be merged
+	for i := range size/2 + 500 { // each creates and removes a name, so that the kernel cannot merge events
 		name := filepath.Join(root, "src", fmt.Sprint("noise", i))
 		f, err := os.Create(name)
 		do(t, err)
@@ -274,7 +273,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// A large file in a folder counts by size and time, one that was read by content.
+// A large file in a folder is compared by size and time, an input of a build by content.
 func TestLargeFile(t *testing.T) {
 	root, inputs := tree(t)
 	large := strings.Repeat("x", 5<<20)
@@ -311,6 +310,6 @@ func TestManyFiles(t *testing.T) {
 		do(t, os.Link(first, filepath.Join(root, fmt.Sprintf("%05d", i))))
 	}
 	if got := watch.New(watch.Options{}).Look(jit.Inputs{Folders: []string{root}}); len(got.Files) != most {
-		t.Errorf("%d files were looked at, want %d", len(got.Files), most)
+		t.Errorf("%d files were checked, want %d", len(got.Files), most)
 	}
 }
