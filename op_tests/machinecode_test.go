@@ -74,6 +74,12 @@ var limits = []limit{
 	// Loads of x, three of the state, weights and a bias; stores of out, three of the state, and the zeros of padding.
 	minWide(`update::causal_conv1d_decode_kernel<.*, 3, 8, `, 9, 5),
 	// In float16 and float32 a thread's values need more registers than in bfloat16.
+	// The launch plans rely on these waves (amd_waves in bwd/plan.h).
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, 8),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, 1, `, 5),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<float, (3, 4|4, 4, false|8, 2), `, 3),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 3, 4, `, 4),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 4, 4, `, 3),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 2, 4, `, 4),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, `, 3),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 4, false, `, 3),

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Artifact is a finished module or part of one: a shared library for one target, in a folder
-// of its own that never changes.
+// Artifact is a finished module or part of one: a shared library for one target. It lies in
+// its own folder, which never changes.
 type Artifact struct {
-	ID             string    `json:"id"` // names it in the cache; see [Artifact.identify]
+	ID             string    `json:"id"` // its name in the cache; see [Artifact.identify]
 	Module         string    `json:"module"`
 	Target         string    `json:"target"`
-	Part           string    `json:"spec"`   // the part of the module that it is, "" for the whole: "causal_conv1d_fwd dtype=float16"
+	Part           string    `json:"spec"`   // which part of the module; "" for the whole: "causal_conv1d_fwd dtype=float16"
 	Digest         string    `json:"digest"` // SHA-256 of the library
 	Size           int64     `json:"size"`   // bytes
 	Ops            []string  `json:"ops"`
@@ -38,9 +38,8 @@ type Artifact struct {
 	Used time.Time `json:"-"`
 }
 
-// identify returns the name of an artifact: what it is for, and its content.
-// Modules whose libraries are the same to the byte have each an artifact of
-// their own.
+// identify returns the ID of an artifact: a digest of its module, part, target and content.
+// Two modules with identical libraries have two artifacts.
 func (a Artifact) identify() string {
 	var l Lines
 	l.Add("module", a.Module)
@@ -50,7 +49,7 @@ func (a Artifact) identify() string {
 	return string(l.Key())
 }
 
-// Name names what the artifact is for people: "module_a (op dtype=float16) for gfx942".
+// Name returns a description for people: "module_a (op dtype=float16) for gfx942".
 func (a Artifact) Name() string {
 	if a.Part == "" {
 		return a.Module + " for " + a.Target
@@ -58,8 +57,7 @@ func (a Artifact) Name() string {
 	return a.Module + " (" + a.Part + ") for " + a.Target
 }
 
-// Ref names what the cache holds for one unit of an artifact, so that the
-// unit can be removed with it.
+// Ref names the cache entries of one unit of an artifact. They are removed with the artifact.
 type Ref struct {
 	Source string   `json:"source"`
 	Unit   Key      `json:"unit"`
@@ -68,8 +66,8 @@ type Ref struct {
 	Deps   []string `json:"deps"` // dependency lists
 }
 
-// artifactDir is a folder where nothing ever is when id is none, as read from
-// a damaged record.
+// artifactDir returns the folder of an artifact. An invalid id, as in a damaged record, gives
+// a folder that never exists.
 func (d *Dir) artifactDir(id string) string {
 	if !isDigest(id) {
 		id = "none"
@@ -78,9 +76,8 @@ func (d *Dir) artifactDir(id string) string {
 }
 
 // AddArtifact publishes the library at path, which must lie in a [Stage] of
-// this cache, with its description. When the same bytes are there already for
-// the same module and target the earlier folder stays; for another one they
-// are shared by a hard link.
+// this cache, with its description. If the cache has an identical artifact, its folder stays.
+// If another module or target has an identical library, both share it by a hard link.
 func (d *Dir) AddArtifact(s *Stage, path string, a Artifact) (Artifact, error) {
 	digest, err := syncAndHash(path)
 	if err != nil {
@@ -102,8 +99,8 @@ func (d *Dir) AddArtifact(s *Stage, path string, a Artifact) (Artifact, error) {
 	return a, nil
 }
 
-// shareLibrary puts a link to the same bytes in the place of path, where
-// another module has them; where that fails they are stored twice.
+// shareLibrary replaces the library at path by a hard link to an identical library of another
+// module. If linking fails, the library is stored twice.
 func (d *Dir) shareLibrary(s *Stage, path string, a Artifact) {
 	list, _ := d.Artifacts()
 	for _, have := range list {
@@ -134,7 +131,7 @@ func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
 	}
 	err = d.publish(dir, d.artifactDir(a.ID))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
-		return nil // another process published the same bytes first
+		return nil // another process published an identical artifact first
 	}
 	return err
 }
@@ -163,7 +160,7 @@ func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) 
 		if err != nil {
 			return "", err
 		}
-		if library != nil { // of a layer above, with another digest
+		if library != nil { // from the cache above, with another digest
 			_ = library.Close()
 		}
 		library = f
@@ -193,7 +190,7 @@ func (d *Dir) KnownArtifact(id string, digest func(path string) (string, error))
 
 func (d *Dir) hashLibrary(a Artifact) (string, error) { return d.hashOwn(a.Path) }
 
-// artifactBy is Artifact, with that way to find the library's digest.
+// artifactBy is like Artifact and finds the library's digest by hash.
 func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.checkedArtifact(id, hash)
 	for _, t := range d.below {
@@ -210,7 +207,7 @@ func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, er
 	return a, err
 }
 
-// checkedArtifact looks in this folder alone.
+// checkedArtifact is like artifactBy without the read-only caches.
 func (d *Dir) checkedArtifact(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.readArtifact(id)
 	if err != nil {
@@ -221,7 +218,7 @@ func (d *Dir) checkedArtifact(id string, hash func(from *Dir, a Artifact) (strin
 		return a, &MissError{"artifact", id, absent} // removed meanwhile
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		// Without its library it blocks its successor.
+		// An artifact without its library would prevent the publication of a good one.
 		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its library is gone")
 	}
 	if err != nil {
@@ -254,7 +251,7 @@ func (d *Dir) readArtifact(id string) (Artifact, error) {
 	case errors.Is(err, fs.ErrNotExist) && !present(dir):
 		return a, &MissError{"artifact", id, absent}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, errDescription):
-		// It would block its successor.
+		// It would prevent the publication of a good one.
 		return a, d.corrupt("artifact", id, dir, "corrupt: "+err.Error())
 	default:
 		d.quarantineIrregular(dir, err)
@@ -273,18 +270,17 @@ func present(path string) bool {
 	return err == nil
 }
 
-// touchEvery spares the disk a write on each use: eviction is by the hour.
+// touchEvery is the resolution of times of use. Most uses of an artifact write nothing.
 const touchEvery = time.Hour
 
 func (d *Dir) touch(path string, used time.Time) {
-	// A time in the future is a clock that was wrong.
+	// A time in the future comes from a wrong clock.
 	if now := time.Now(); now.Sub(used).Abs() > touchEvery {
 		_ = os.Chtimes(path, now, now)
 	}
 }
 
-// useWait is how long [Dir.Use] waits for a [Dir.Clean] that is just looking
-// at the artifact.
+// useWait is how long [Dir.Use] waits for a [Dir.Clean] that holds the artifact's lock.
 const useWait = 5 * time.Second
 
 // Use marks the artifact as in use until the process ends or the returned function is

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// BlobPath returns where the blob with that SHA-256 is, or would be.
+// BlobPath returns the path of the blob with that SHA-256. The blob may be absent.
 func (d *Dir) BlobPath(digest string) string {
 	return filepath.Join(d.base, "blob", shard(digest))
 }

@@ -7,14 +7,14 @@
 //	CACHEDIR.TAG            excludes the folder from backups
 //	v2/record/KIND/ab/KEY   records (action results, dependency lists)
 //	v2/blob/ab/SHA256       object files
-//	v2/artifact/ID/         one folder an artifact: NAME.so and artifact.json
-//	v2/lock/KEY             flock files, one a key
-//	v2/stage/               unfinished work, one folder a job
+//	v2/artifact/ID/         one folder for each artifact: NAME.so and artifact.json
+//	v2/lock/KEY             flock files, one for each key
+//	v2/stage/               unfinished work, one folder for each job
 //	v2/log/                 output of compilers, for failed units
 //	v2/quarantine/          corrupt entries
 //	v2/source/DIGEST/       sources that a program contains
 //	v2/counts               counts of hits and misses; see [Dir.Count]
-//	v2/trimmed              its time is the time of the last [Dir.Trim]
+//	v2/trimmed              its modification time is the time of the last [Dir.Trim]
 //
 // A cache may have read-only caches below it; see [Dir.AddReadOnly].
 package cache
@@ -41,9 +41,9 @@ type Dir struct {
 
 	guard        guard
 	trustForeign bool
-	readOnly     bool   // it is a read-only cache, or unwritable
-	unwritable   error  // why there is no folder for it; see [Unwritable]
-	below        []*Dir // below it, in the order in which they are looked at
+	readOnly     bool   // a read-only cache, or unwritable
+	unwritable   error  // why the cache has no folder; see [Unwritable]
+	below        []*Dir // read-only caches, in the order of lookups
 	limits       Limits
 	faulty       func(Fault)
 
@@ -51,7 +51,7 @@ type Dir struct {
 
 	mu    sync.Mutex
 	turns map[Key]chan struct{} // see turn
-	gone  map[string]bool       // records of read-only caches that lead to nothing
+	gone  map[string]bool       // records of read-only caches that lead to a missing entry
 	safe  map[string]bool       // folders that no other user can change; see admit
 }
 
@@ -70,9 +70,9 @@ type Options struct {
 	Flock func(f *os.File, how int) error
 }
 
-// Open opens the cache folder path, making it (mode 0700) when it is missing.
-// It fails with [*UntrustedError] when another user could put code there, and
-// with [*AccessError] when it cannot be made or written.
+// Open opens the cache folder path and creates a missing one (mode 0700). It fails with
+// [*UntrustedError] if another user can put code there, and with [*AccessError] if the
+// folder cannot be created or written.
 func Open(path string, opts Options) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func Open(path string, opts Options) (*Dir, error) {
 	return d, nil
 }
 
-// prepareSafely makes what is missing, and nothing where another user can change it.
+// prepareSafely creates missing folders, but none where another user can change it.
 func (d *Dir) prepareSafely() error {
 	missing, unsafe := d.checkTrust()
 	switch {
@@ -97,7 +97,7 @@ func (d *Dir) prepareSafely() error {
 	case unsafe == nil && !missing:
 		return d.tag()
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil { // which tells best why the folder cannot be read
+	if err := os.MkdirAll(d.path, 0o700); err != nil { // its error is the best reason why the folder cannot be read
 		return &AccessError{Path: d.path, Op: "make", Err: err}
 	}
 	if unsafe != nil {
@@ -106,8 +106,8 @@ func (d *Dir) prepareSafely() error {
 	return d.remake()
 }
 
-// remake makes the folders of the cache. Another user may have been quicker to
-// make one of them in a shared folder.
+// remake creates the folders of the cache and checks them: in a shared folder another user
+// may have created one of them first.
 func (d *Dir) remake() error {
 	if err := d.prepare(); err != nil {
 		return err
@@ -129,11 +129,11 @@ func newDir(path string, opts Options) *Dir {
 	return d
 }
 
-// folders are those directly below base that are always there.
+// folders returns the names of the fixed folders directly below base.
 func folders() []string { return []string{"record", "blob", "artifact", "lock", "stage", "log"} }
 
-// prepare makes the fixed folders. It writes nothing when they are all there,
-// so that a prebuilt cache on a read-only filesystem opens too.
+// prepare creates the fixed folders. It writes nothing if all of them exist, so that a
+// prebuilt cache on a read-only filesystem opens too.
 func (d *Dir) prepare() error {
 	for _, sub := range folders() {
 		if err := os.MkdirAll(filepath.Join(d.base, sub), 0o700); err != nil {
@@ -143,7 +143,7 @@ func (d *Dir) prepare() error {
 	return d.tag()
 }
 
-// tag writes the file by which backup programs know a cache.
+// tag writes the file by which backup programs recognize a cache.
 func (d *Dir) tag() error {
 	tag := d.tagPath()
 	if _, err := os.Lstat(tag); err == nil {
@@ -160,7 +160,7 @@ func (d *Dir) Path() string { return d.path }
 
 func (d *Dir) tagPath() string { return filepath.Join(d.path, "CACHEDIR.TAG") }
 
-// LogPath returns where the log of the action named key belongs.
+// LogPath returns the path of the log of the action named key.
 func (d *Dir) LogPath(key Key) string {
 	return filepath.Join(d.base, "log", string(key)+".log")
 }
@@ -168,8 +168,8 @@ func (d *Dir) LogPath(key Key) string {
 // WriteLog stores what a compiler printed as the log of the action named key.
 func (d *Dir) WriteLog(key Key, text []byte) error { return d.writeFile(d.LogPath(key), text) }
 
-// MemoPath returns the file in which digests of source files are remembered, ""
-// where none can be.
+// MemoPath returns the file with the memoized digests of source files, "" if the cache
+// cannot have one.
 func (d *Dir) MemoPath() string {
 	if d.unwritable != nil {
 		return ""
@@ -188,11 +188,11 @@ func (d *Dir) MemoPath() string {
 	return path
 }
 
-// SourcesPath returns the folder below which source trees that came inside
-// the binary are laid out for the compilers.
+// SourcesPath returns the folder for source trees that a binary contains: they are unpacked
+// there for the compilers.
 func (d *Dir) SourcesPath() string { return filepath.Join(d.base, "source") }
 
-// AccessError reports a cache folder that cannot be made, read or written.
+// AccessError reports a cache folder that cannot be created, read or written.
 type AccessError struct {
 	Path, Op string
 	Err      error
@@ -209,12 +209,12 @@ func (e *AccessError) Error() string {
 // Unwrap returns the system's error.
 func (e *AccessError) Unwrap() error { return e.Err }
 
-// errControl refuses names that the dependency files of compilers cannot hold.
+// errControl refuses a name that a compiler's dependency file cannot hold.
 var errControl = errors.New("its name has a control character, such as a newline")
 
 func hasControl(path string) bool { return strings.ContainsFunc(path, unicode.IsControl) }
 
-// shown is a path as messages print it: on one line.
+// shown returns a path on one line, for messages.
 func shown(path string) string {
 	if hasControl(path) {
 		return strconv.Quote(path)

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// CleanRequest says what [Dir.Clean] removes: the artifacts that Match picks
-// and that are older than OlderThan, then the least recently used ones until
-// the whole cache is within MaxSize and MaxCount.
+// CleanRequest selects what [Dir.Clean] removes: of the artifacts that Match selects and that
+// are older than OlderThan, the least recently used ones until the whole cache is within
+// MaxSize and MaxCount.
 type CleanRequest struct {
 	Match     func(Artifact) bool // nil: every artifact
 	OlderThan time.Duration       // since the last use; 0: any age
 	MaxSize   int64               // bytes of the whole cache; 0: no limit
-	MaxCount  int                 // artifacts; 0: no limit. Without either: remove all that match
+	MaxCount  int                 // artifacts; 0: no limit. Without either limit: remove all that match
 	DryRun    bool
 
-	ages ages // of what no artifact needs
+	ages ages // for entries that no artifact needs
 }
 
 // everything reports whether the request asks for an empty cache.
@@ -29,24 +29,24 @@ func (r CleanRequest) everything() bool {
 	return r.Match == nil && r.OlderThan == 0 && r.MaxSize == 0 && r.MaxCount == 0
 }
 
-// CleanReport says what was removed, or would be.
+// CleanReport lists what Clean removed or, in a dry run, would remove.
 type CleanReport struct {
 	Removed []Artifact `json:"removed"`
 	InUse   []Artifact `json:"in_use"`  // matched, but kept for a living process
-	Orphans int        `json:"orphans"` // other files: of what was removed, and what nothing refers to any more
-	Bytes   int64      `json:"bytes"`   // that the removed took up
+	Orphans int        `json:"orphans"` // other removed files: those of removed artifacts, and unreferenced ones
+	Bytes   int64      `json:"bytes"`   // freed
 }
 
-// ages are how old things must be to go that belong to no artifact.
+// ages are the ages from which entries that belong to no artifact are removed.
 type ages struct {
 	orphan time.Duration // objects and records
 	kept   time.Duration // logs, quarantine, failures: kept for people to look at
-	source time.Duration // laid-out source trees, since a compiler last ran in them
+	source time.Duration // unpacked source trees, since a compiler last ran in them
 }
 
-// cleanAges keep Clean off what a build under way has published and not yet
-// tied to an artifact. A clean of everything does not wait: a build that
-// loses an object under its hands compiles it again.
+// cleanAges keep Clean from removing entries that a running build has published and that no
+// artifact refers to yet. A request for an empty cache ignores ages: a build that loses an
+// object compiles it again.
 var cleanAges = ages{orphan: orphanAge, kept: 7 * day, source: day}
 
 const orphanAge = time.Hour
@@ -80,7 +80,7 @@ type cleaning struct {
 	d     *Dir
 	req   CleanRequest
 	all   []Artifact                     // least recently used first
-	files map[string]map[string]struct{} // what an artifact needs beside its folder, by its ID
+	files map[string]map[string]struct{} // artifact ID -> entries that it needs beside its folder
 	needs map[string]int                 // how many artifacts need a file
 	size  int64                          // of the cache, as far as it has been cleaned
 	rep   CleanReport
@@ -132,7 +132,7 @@ func (c *cleaning) picks(a Artifact, left int) bool {
 	return r.MaxSize > 0 && c.size > r.MaxSize || r.MaxCount > 0 && left > r.MaxCount
 }
 
-// removed notes an artifact that is gone, and removes what only it needed.
+// removed notes a removed artifact, and removes the entries that only it needed.
 func (c *cleaning) removed(a Artifact) {
 	c.rep.Removed = append(c.rep.Removed, a)
 	freed := a.Size
@@ -168,16 +168,16 @@ func (c *cleaning) sweepOrphans() {
 	}
 }
 
-// removeFile removes a file, and the folder above when it was the last.
+// removeFile removes a file, and its folder if that is then empty.
 func removeFile(path string) error {
 	err := os.Remove(path)
 	if err == nil {
-		_ = os.Remove(filepath.Dir(path)) // fails when others are in it
+		_ = os.Remove(filepath.Dir(path)) // fails if the folder is not empty
 	}
 	return err
 }
 
-// remove takes an artifact out of the store, unless a living process uses it.
+// remove removes an artifact, unless a living process uses it.
 func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	dir := d.artifactDir(a.ID)
 	path := filepath.Join(dir, artifactMeta)
@@ -193,13 +193,13 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 		return true
 	}
 	if !sameFile(f, path) {
-		return true // another cleaner was quicker
+		return true // another process has removed it
 	}
 	d.forgetLinked(a)
 	if r := d.recent(a.BuildRecordKey); r.Artifact == "" || r.Artifact == a.ID {
 		_ = d.Forget(BuildRecord, a.BuildRecordKey)
 	}
-	// A rename first, so that no process finds a part of it.
+	// The rename comes first, so that no process finds an incomplete artifact.
 	s, err := d.NewStage()
 	if err != nil {
 		return os.RemoveAll(dir) == nil

@@ -51,7 +51,7 @@ func (d *Dir) Count(counts ...Count) {
 
 func (d *Dir) countsPath() string { return filepath.Join(d.base, "counts") }
 
-// appendCount writes a line: number, seconds, event, reason, and the CRC-32 of these.
+// appendCount writes a line: number, seconds, event, cause, and the CRC-32 of these.
 func appendCount(b *bytes.Buffer, c Count) {
 	text := fmt.Sprintf("%d\t%.3f\t%s\t%s", c.N, c.Seconds, plainWord(c.Event), plainWord(c.Cause))
 	fmt.Fprintf(b, "%s\t%s\n", text, lineSum(text))
@@ -59,7 +59,7 @@ func appendCount(b *bytes.Buffer, c Count) {
 
 func lineSum(text string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text))) }
 
-// plainWord keeps a word on its line and in its column.
+// plainWord replaces characters that would end a word's line or column.
 func plainWord(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -69,8 +69,8 @@ func plainWord(s string) string {
 	}, s)
 }
 
-// openCounts opens the file and locks it, shared to append and alone to
-// replace it; nil when it cannot be had.
+// openCounts opens the file and locks it: shared to append, exclusive to replace it. It
+// returns nil if that fails.
 func (d *Dir) openCounts(how int) *os.File {
 	for range countTries {
 		f, err := os.OpenFile(d.countsPath(), os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
@@ -95,7 +95,7 @@ func (d *Dir) openCounts(how int) *os.File {
 func (d *Dir) sumCounts() {
 	f := d.openCounts(syscall.LOCK_EX)
 	if f == nil {
-		return // another process does it, or will
+		return // another process does it, or will do it
 	}
 	defer f.Close()
 	data, err := d.readCounts(f)
@@ -126,8 +126,8 @@ func encodeCounts(counts []Count) []byte {
 	return b.Bytes()
 }
 
-// replaceCounts does not wait for the disk: after a crash of the machine the
-// counts may be gone, and nothing else. When it fails the old ones stay.
+// replaceCounts replaces the file of counts without fsync: a crash of the machine can lose the
+// counts and nothing else. If it fails, the old file stays.
 func (d *Dir) replaceCounts(data []byte) {
 	s, err := d.NewStage()
 	if err != nil {
@@ -139,7 +139,7 @@ func (d *Dir) replaceCounts(data []byte) {
 	}
 }
 
-// Counts returns the sums, sorted by event, the most frequent reason first.
+// Counts returns the sums, sorted by event, the most frequent cause first.
 func (d *Dir) Counts() []Count {
 	data, err := readRegular(d.countsPath())
 	if err != nil {
@@ -148,8 +148,7 @@ func (d *Dir) Counts() []Count {
 	return parseCounts(data)
 }
 
-// parseCounts sums up lines. What is no such line, as after a crash in the
-// middle of a write, is passed over.
+// parseCounts sums up lines. It skips invalid lines, such as one that a crash has cut short.
 func parseCounts(data []byte) []Count {
 	type name struct{ event, reason string }
 	sums := map[name]Count{}
@@ -224,7 +223,7 @@ func (d *Dir) repairCounts() (fault string) {
 	return fault
 }
 
-// badLines counts the lines that are no counts.
+// badLines counts the invalid lines.
 func badLines(data []byte) (n int) {
 	for line := range strings.Lines(string(data)) {
 		if _, ok := parseCount(line); !ok {
@@ -234,7 +233,7 @@ func badLines(data []byte) (n int) {
 	return n
 }
 
-// What is more than a cache can have seen is damage.
+// A count or a time above these bounds is damage.
 const (
 	maxCount   = 1e12
 	maxSeconds = 1e12

@@ -10,9 +10,9 @@ import (
 
 const artifactMeta = "artifact.json"
 
-// The description of an artifact is JSON whose first field is the SHA-256 of all that
-// follows it. The artifact's ID covers the library and what it is for; the checksum covers
-// the other fields, by which [Dir.Clean] finds what belongs to the artifact.
+// The description of an artifact is JSON. Its first field is the SHA-256 of the rest. The
+// artifact's ID covers module, part, target and library; the checksum covers the other fields
+// too, by which [Dir.Clean] finds the entries of the artifact.
 const (
 	sumStart = "{\n  \"checksum\": \""
 	sumEnd   = "\","

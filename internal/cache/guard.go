@@ -28,9 +28,9 @@ func newGuard() guard {
 	return g
 }
 
-// inspect returns nil when only root and the user can change the file or
-// folder. Everybody may write to a shared folder, such as /tmp, when its sticky
-// bit keeps users from moving each other's entries.
+// inspect returns nil if only root and the user can change the file or folder. With mayShare,
+// a folder such as /tmp may be writable for all users if its sticky bit keeps users from moving
+// each other's entries.
 func (g guard) inspect(path string, st *unix.Stat_t, mayShare bool) *Exposure {
 	shared := mayShare && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 	h := Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777}
@@ -44,16 +44,16 @@ func (g guard) inspect(path string, st *unix.Stat_t, mayShare bool) *Exposure {
 
 func (g guard) isRoot(uid uint32) bool { return uid == 0 || uid == g.root }
 
-// inspectOwn is inspect for what lies where other users can make files: only the
-// user and the real root may own it.
+// inspectOwn is like inspect, for entries of folders in which other users can create files:
+// only the user and the real root may own them.
 func (g guard) inspectOwn(path string, st *unix.Stat_t, mayShare bool) *Exposure {
 	g.root = 0
 	return g.inspect(path, st, mayShare)
 }
 
-// isPrivateGroup reports whether the user is the only member of the group, as
-// on distributions with the umask 002. The group bits are those of the group
-// only when the file has no access control list.
+// isPrivateGroup reports whether the user is the only member of the group, as on distributions
+// with the umask 002. If the file has an access control list, its group bits are the list's
+// mask, and the group does not count as private.
 func (g guard) isPrivateGroup(gid uint32, path string) bool {
 	if gid == 0 { // containers run programs of any user with the group root
 		return false
@@ -103,17 +103,17 @@ const maxLinks = 40
 type pathWalk struct {
 	guard
 	at      string   // the folder reached, without symlinks
-	shared  bool     // everybody may add entries to it
+	shared  bool     // all users may add entries to it
 	rest    []string // names that follow
 	links   int
 	seen    map[string]bool
 	exposed []Exposure
 }
 
-// walk returns what others can change on the way to path: folders, and symlinks
-// in shared folders. It looks at the parents of both ends of each symlink. The
-// result does not change afterwards without root or the user: each entry is read
-// in a folder that was found safe before. A path that ends early is missing.
+// walk returns what other users can change on the way to path: folders, and symlinks in shared
+// folders. It checks the parents of both ends of each symlink. Only root and the user can
+// change the result afterwards, because walk reads each entry in a folder that it has found
+// safe. missing reports that an entry on the way does not exist.
 func (g guard) walk(path string) (exposed []Exposure, missing bool, err error) {
 	w := pathWalk{guard: g, rest: split(path), seen: map[string]bool{}}
 	if err := w.enterRoot(); err != nil {
@@ -168,8 +168,8 @@ func (w *pathWalk) enter(dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// follow replaces a symlink by its target. Only the folder of a symlink decides
-// who can replace it, except that the owner of an entry of a sticky folder can.
+// follow replaces a symlink by its target. The users who can replace a symlink are those who
+// can write to its folder; in a sticky folder, its owner.
 func (w *pathWalk) follow(link string, st *unix.Stat_t) error {
 	if w.links++; w.links > maxLinks {
 		return unix.ELOOP

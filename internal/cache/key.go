@@ -18,14 +18,14 @@ type Line struct {
 	Value string `json:"value"`
 }
 
-// Lines are the parts of a key, in order. They are kept beside what they name
-// so that a later miss can say which of them changed.
+// Lines are the parts of a key, in order. They are stored, so that a later miss can report
+// which of them changed.
 type Lines []Line
 
 // Add appends a part.
 func (l *Lines) Add(label, value string) { *l = append(*l, Line{label, value}) }
 
-// Key hashes the lines. Values are quoted, so that no value can look like the
+// Key returns the SHA-256 of the lines. Values are quoted, so that no value can contain the
 // end of a line.
 func (l Lines) Key() Key {
 	size := 0
@@ -42,7 +42,7 @@ func (l Lines) Key() Key {
 	return Key(SHA256(b))
 }
 
-// Get returns the value of the first line labelled so.
+// Get returns the value of the first line with that label.
 func (l Lines) Get(label string) (string, bool) {
 	for _, x := range l {
 		if x.Label == label {

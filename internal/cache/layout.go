@@ -21,8 +21,7 @@ const layoutVersion = 2
 // layout is the name of the folder of this version.
 const layout = "v2"
 
-// LayoutError reports a cache folder that programs of another version have filled, and
-// that holds nothing for this one.
+// LayoutError reports a cache folder whose entries all have the layout of another version.
 type LayoutError struct {
 	Found string // "v1"
 }
@@ -31,7 +30,7 @@ func (e *LayoutError) Error() string {
 	return fmt.Sprintf("another version of this program made it (layout %s, expected %s)", e.Found, layout)
 }
 
-// Is makes the error one of something that does not exist.
+// Is makes the error match fs.ErrNotExist.
 func (e *LayoutError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // otherLayouts returns the folders of other versions in the cache folder at path.
@@ -66,8 +65,8 @@ func (d *Dir) Outdated(kind Kind, key Key) string {
 	return ""
 }
 
-// sweepLayouts removes what older versions of this program have stored in the cache
-// folder and not used for that long.
+// sweepLayouts removes the layout folders of older versions of this program that have not been
+// used for that long.
 func (d *Dir) sweepLayouts(age time.Duration, dryRun bool, rep *CleanReport) {
 	for _, name := range otherLayouts(d.path) {
 		path := filepath.Join(d.path, name)

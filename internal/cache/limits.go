@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limits are how large a cache may grow. A limit of 0 is none.
+// Limits bound the growth of a cache. 0 is no limit.
 type Limits struct {
 	Size  int64         `json:"size"`  // bytes of all files
 	Count int           `json:"count"` // artifacts

@@ -31,7 +31,7 @@ func (h Holder) String() string {
 // Lock is a held lock. The kernel drops it when the process dies.
 type Lock struct {
 	f    *os.File
-	turn chan struct{} // of this process's queue
+	turn chan struct{} // see Dir.turn
 }
 
 // LockRequest asks for the lock named Key.
@@ -39,12 +39,12 @@ type LockRequest struct {
 	Key     Key
 	What    string        // the work under the lock, for waiters
 	Timeout time.Duration // 0: wait as long as the context lives
-	// Waiting, if not nil, is called when the lock is found taken and then
-	// about every ten seconds.
+	// Waiting, if not nil, is called when another process or goroutine holds the lock, and
+	// then about every ten seconds.
 	Waiting func(Holder)
 }
 
-// LockTimeoutError reports a lock that was not had in time.
+// LockTimeoutError reports a lock that did not become free within the timeout.
 type LockTimeoutError struct {
 	Key    Key
 	What   string
@@ -62,9 +62,9 @@ const (
 	reportEvery = 10 * time.Second
 )
 
-// Lock takes the lock named in req, waiting until it is free, the context
-// ends (its error is returned) or the timeout passes ([*LockTimeoutError]).
-// Locks exclude goroutines of one process as they exclude processes.
+// Lock takes the lock named in req. It waits until the lock is free, the context ends (it
+// returns the context's error) or the timeout passes ([*LockTimeoutError]). Locks exclude
+// goroutines of one process as well as processes.
 func (d *Dir) Lock(ctx context.Context, req LockRequest) (*Lock, error) {
 	w := waiter{d: d, req: req, start: time.Now()}
 	turn := d.turn(req.Key)
@@ -80,7 +80,7 @@ func (d *Dir) Lock(ctx context.Context, req LockRequest) (*Lock, error) {
 	return lock, nil
 }
 
-// TryLock is [Dir.Lock] without the waiting: nil, nil when another has it.
+// TryLock is like [Dir.Lock] and does not wait: it returns nil, nil if the lock is taken.
 func (d *Dir) TryLock(req LockRequest) (*Lock, error) {
 	turn := d.turn(req.Key)
 	select {
@@ -151,7 +151,7 @@ func (w *waiter) patience() time.Duration {
 	return reportEvery
 }
 
-// poll waits for other processes.
+// poll waits until no other process holds the lock.
 func (w *waiter) poll(ctx context.Context) (*Lock, error) {
 	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
 		lock, err := w.d.tryLock(w.req)
@@ -183,7 +183,7 @@ func (w *waiter) check() error {
 
 func (d *Dir) lockPath(key Key) string { return filepath.Join(d.base, "lock", string(key)) }
 
-// tryLock returns nil, nil when another holds the lock.
+// tryLock returns nil, nil if another process holds the lock.
 func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	if d.readOnly {
 		return nil, d.writeError()
@@ -229,9 +229,8 @@ func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 }
 
-// flockFile locks without waiting: [syscall.EWOULDBLOCK] when another has it. A
-// filesystem that knows no locks counts as one on which every lock succeeds:
-// the cache stays correct, and only works more than it must.
+// flockFile locks without waiting: [syscall.EWOULDBLOCK] if the lock is taken. On a filesystem
+// without locks it succeeds: the cache stays correct, but processes may repeat work.
 func flockFile(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
@@ -245,15 +244,15 @@ func flockFile(f *os.File, how int) error {
 	}
 }
 
-// sameFile reports whether f still lies at path. A lock on a file that was cleaned away
-// between open and flock would exclude no process.
+// sameFile reports whether path still names f. A lock on a file that was removed between open
+// and flock excludes no process.
 func sameFile(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Lstat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// writeHolder is for people only, so its failures do not matter.
+// writeHolder writes what other processes show while they wait. Its failures do not matter.
 func writeHolder(f *os.File, what string) {
 	host, _ := os.Hostname()
 	data, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, What: what, Since: time.Now()})
@@ -276,8 +275,7 @@ func (d *Dir) holder(key Key) Holder {
 	return h
 }
 
-// Unlock gives the lock back, at once even when a process that is just being
-// started still has a copy of the file.
+// Unlock releases the lock, even while a process that is being started has a copy of the file.
 func (l *Lock) Unlock() error {
 	err := errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
 	<-l.turn

@@ -16,11 +16,11 @@ import (
 // compiler proper would go on for a result that no process needs. All of them have the
 // stage of their job as TMPDIR, so that a sweep of the stage finds them.
 
-// orphanRounds is how often processes are looked for: one may have started
-// another just before it ended.
+// orphanRounds is how often endOrphans searches for processes: one may have started another
+// just before it ended.
 const orphanRounds = 5
 
-// orphanPatience is how long ended processes may take to be gone.
+// orphanPatience is how long endOrphans waits for killed processes to disappear.
 const orphanPatience = time.Second
 
 // endOrphans kills this user's processes that work for the job of a stage. The
@@ -45,8 +45,8 @@ func endOrphans(stage string) {
 	}
 }
 
-// endOrphan kills the process when it works in the stage. The descriptor keeps
-// the number from meaning another process meanwhile.
+// endOrphan kills the process if it works in the stage. The process descriptor guarantees that
+// the number still means the same process.
 func endOrphan(pid int, stage string, at os.FileInfo) bool {
 	if !worksIn(pid, stage, at) {
 		return false
@@ -66,7 +66,7 @@ func endOrphan(pid int, stage string, at os.FileInfo) bool {
 	return true
 }
 
-// awaitEnd waits until the process of a descriptor is gone, or patience ends.
+// awaitEnd waits until the process of a descriptor has ended, for at most orphanPatience.
 func awaitEnd(fd int) {
 	gone := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for start := time.Now(); time.Since(start) < orphanPatience; {

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// Probe reports whether [Open] would give a cache in the folder path in which things
-// can be stored, and makes nothing there that stays. It fails as Open does, and
-// [Dir.Writable].
+// Probe checks that [Open] would give a writable cache in the folder path, and leaves nothing
+// there. Its errors are those of Open and [Dir.Writable].
 func Probe(path string, opts Options) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {

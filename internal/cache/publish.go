@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// publishTries is how often the folder above is made again when a cleaner
-// removes it, empty as it is, before the first thing lies in it.
+// publishTries is how often the folder above is created again if a cleaner removes it while it
+// is still empty.
 const publishTries = 20
 
 // publish renames a finished file or folder to its place in the cache. An obstacle, such as
@@ -45,7 +45,7 @@ func (d *Dir) moveObstacle(from, to string) bool {
 	return false
 }
 
-// rename is os.Rename that makes the folder above to when to is the first there.
+// rename is like os.Rename and creates the folder above to.
 func rename(from, to string) error {
 	err := os.Rename(from, to)
 	for try := 0; errors.Is(err, fs.ErrNotExist) && try < publishTries && present(from); try++ {

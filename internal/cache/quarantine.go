@@ -19,9 +19,9 @@ func (d *Dir) sweepKept(a ages, dryRun bool, rep *CleanReport) {
 	d.sweepLayouts(a.kept, dryRun, rep)
 }
 
-// sweepFolder removes the entries of a folder whose own time is older than age.
+// sweepFolder removes the entries of a folder whose modification time is older than age.
 func (d *Dir) sweepFolder(sub string, age time.Duration, dryRun bool, rep *CleanReport, remove func(string) error) {
-	entries, _ := os.ReadDir(filepath.Join(d.base, sub)) // there need be none
+	entries, _ := os.ReadDir(filepath.Join(d.base, sub)) // the folder may be missing
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || time.Since(info.ModTime()) < age {
@@ -36,7 +36,7 @@ func (d *Dir) sweepFolder(sub string, age time.Duration, dryRun bool, rep *Clean
 	}
 }
 
-// removeFolder takes a folder away in one step, and then apart.
+// removeFolder removes a folder in one step, by a rename into a stage.
 func (d *Dir) removeFolder(path string) error {
 	s, err := d.NewStage()
 	if err != nil {

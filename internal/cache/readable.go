@@ -11,7 +11,7 @@ import (
 // entries that only builds need, and leaves other files in the folder unchanged.
 func (d *Dir) MakeReadable() error {
 	for _, sub := range []string{"lock", "stage", "log", "blob"} {
-		_ = os.Remove(filepath.Join(d.base, sub)) // fails when something is in it
+		_ = os.Remove(filepath.Join(d.base, sub)) // fails if the folder is not empty
 	}
 	errs := []error{d.makePathSearchable()}
 	if tag := d.tagPath(); isOurTag(tag) {
@@ -34,8 +34,8 @@ func (d *Dir) MakeReadable() error {
 	return nil
 }
 
-// makePathSearchable lets every user into the folder itself, and changes nothing else of its
-// mode.
+// makePathSearchable gives all users search permission for the cache folder, and changes
+// nothing else of its mode.
 func (d *Dir) makePathSearchable() error {
 	info, err := os.Stat(d.path)
 	if err != nil || info.Mode().Perm()&0o555 == 0o555 {
@@ -44,9 +44,9 @@ func (d *Dir) makePathSearchable() error {
 	return os.Chmod(d.path, info.Mode()|0o555)
 }
 
-// FindForeign returns the name of something that lies in the folder at path, when
-// that holds no cache; "" when it is one, is empty, or is not there. A cache
-// has this package's tag, or its folders.
+// FindForeign returns the name of an entry in the folder at path if the folder is not a cache.
+// It returns "" for a cache, an empty folder and a missing one. A cache has this package's tag
+// or its folders.
 func FindForeign(path string) (name string, err error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {

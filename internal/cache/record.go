@@ -18,13 +18,13 @@ const (
 	Manifest    Kind = "manifest" // unit key -> the dependency lists seen so far
 	DepList     Kind = "deplist"  // digest -> files a compile read
 	Object      Kind = "object"   // result key -> digest of an object file
-	Linked      Kind = "linked"   // link key -> digest of an artifact
+	Linked      Kind = "linked"   // link key -> ID of an artifact
 	Failure     Kind = "failure"  // unit key -> the diagnostics of a failed compile
 	BuildRecord Kind = "last"     // module and target -> the lines of the last build
 	Compiler    Kind = "compiler" // toolchain digest -> the files that make it
 )
 
-// MissError reports that the cache has no good entry of a name, and the reason.
+// MissError reports that the cache has no valid entry of that name, and the reason.
 type MissError struct {
 	Kind   Kind
 	Key    string
@@ -41,8 +41,8 @@ func (d *Dir) recordPath(kind Kind, key Key) string {
 	return filepath.Join(d.base, "record", string(kind), shard(string(key)))
 }
 
-// shard is the place of a key or digest among others. What is no SHA-256 in
-// hex (read from a damaged file, say) gets a place where nothing ever is.
+// shard returns the path of a key or digest within its folder. An invalid digest, as in a
+// damaged file, gives a path that never exists.
 func shard(digest string) string {
 	if !isDigest(digest) {
 		return filepath.Join("none", "none")
@@ -106,8 +106,7 @@ func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
 	return first
 }
 
-// WrongRecordError reports an intact record that leads to something else than what its
-// key stands for.
+// WrongRecordError reports an intact record that leads to another entry than its key demands.
 type WrongRecordError struct {
 	Got, Want string // "module_a for cpu"
 }
@@ -128,7 +127,7 @@ func (d *Dir) GetAll(kind Kind, key Key) [][]byte {
 	return all
 }
 
-// get looks in this folder alone.
+// get is like Get without the read-only caches.
 func (d *Dir) get(kind Kind, key Key) ([]byte, error) {
 	path := d.recordPath(kind, key)
 	raw, err := d.readOwn(path)
@@ -192,8 +191,8 @@ func (d *Dir) Forget(kind Kind, key Key) error {
 	return nil
 }
 
-// writeFile writes path whole or not at all: a file in a stage of its own,
-// fsync, rename.
+// writeFile writes path completely or not at all: it writes a file in a new stage, syncs it,
+// and renames it.
 func (d *Dir) writeFile(path string, data []byte) error {
 	s, err := d.NewStage()
 	if err != nil {

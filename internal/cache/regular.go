@@ -69,8 +69,7 @@ func (d *Dir) openOwn(path string) (*os.File, error) {
 	return f, nil
 }
 
-// openFD is openRegular without what an os.File costs beyond the system calls. It
-// describes the file in st.
+// openFD is like openRegular without the cost of an os.File. It fills in st.
 func openFD(path string, st *unix.Stat_t) (fd int, err error) {
 	for {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -96,7 +95,7 @@ func openFD(path string, st *unix.Stat_t) (fd int, err error) {
 	return fd, nil
 }
 
-// linkOrSocket is the type of what could not be opened because it is no file.
+// linkOrSocket returns the type of an entry that cannot be opened because it is not a file.
 func linkOrSocket(path string) fs.FileMode {
 	if info, err := os.Lstat(path); err == nil {
 		return info.Mode()
@@ -141,8 +140,8 @@ func (d *Dir) readOwn(path string) ([]byte, error) {
 	return readFD(fd, path, st.Size)
 }
 
-// maxRead bounds what is read into memory of one file. The largest that the cache
-// writes is the record of a failure, with what the compiler printed.
+// maxRead bounds the size of a file that is read into memory. The largest file that the cache
+// writes is the record of a failure, with the compiler's output.
 const maxRead = 64 << 20
 
 // sizeError reports a file that is larger than any that the cache writes.
@@ -159,7 +158,7 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 	if size > maxRead {
 		return nil, &sizeError{path, size}
 	}
-	// One byte more shows that the file does not go on.
+	// Room for one more byte shows whether the file has grown.
 	data := make([]byte, 0, size+1)
 	for {
 		n, err := unix.Read(fd, data[len(data):cap(data)])

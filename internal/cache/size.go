@@ -19,15 +19,14 @@ func (d *Dir) size() int64 {
 	return n
 }
 
-// part is the folder directly below base in which a path lies.
+// part returns the name of the folder directly below base in which a path lies.
 func (d *Dir) part(path string) string {
 	rel, _ := filepath.Rel(d.base, path)
 	top, _, _ := strings.Cut(rel, string(filepath.Separator))
 	return top
 }
 
-// walk visits every regular file of the store; one that has several names
-// once.
+// walk visits every regular file of the cache, a file with several names once.
 func (d *Dir) walk(visit func(path string, info fs.FileInfo)) {
 	type inode struct{ dev, ino uint64 }
 	seen := map[inode]bool{}

@@ -17,8 +17,7 @@ type Stage struct {
 	lock *os.File
 }
 
-// stageTries is how often NewStage begins anew when its folder was swept away
-// before the lock was on it.
+// stageTries is how often NewStage tries again if a sweep removes its folder before it is locked.
 const stageTries = 10
 
 // NewStage makes a stage and locks it for the life of this process.
@@ -46,8 +45,8 @@ func (d *Dir) NewStage() (*Stage, error) {
 	return nil, &AccessError{d.path, "write to", cmp.Or[error](err, syscall.EBUSY)}
 }
 
-// tryStage returns nil when the new folder was taken away before it was
-// locked; the error may be nil then.
+// tryStage returns nil if another process removed the new folder before it was locked. The
+// error may then be nil too.
 func (d *Dir) tryStage() (*Stage, error) {
 	path, err := os.MkdirTemp(filepath.Join(d.base, "stage"), "job-")
 	if err != nil {
@@ -82,8 +81,8 @@ const (
 	unlockable = 24 * time.Hour
 )
 
-// Sweep removes what jobs that died left behind: stages that no process has
-// locked, temporary files, and lock files of long ago. It returns how many.
+// Sweep removes what dead jobs left behind: stages that no process has locked, temporary files,
+// and old lock files. It returns their number.
 func (d *Dir) Sweep() int {
 	if d.readOnly {
 		return 0
@@ -95,8 +94,8 @@ func (d *Dir) Sweep() int {
 	return n
 }
 
-// SweepJobs is the part of Sweep that removes stages, and ends the processes
-// that still work in them.
+// SweepJobs is the part of Sweep that removes stages. It kills the processes that still work
+// in them.
 func (d *Dir) SweepJobs() int {
 	if d.readOnly {
 		return 0
@@ -118,14 +117,14 @@ func (d *Dir) SweepJobs() int {
 	return n
 }
 
-// removeDead removes the stage of a dead job, and ends what still runs there.
+// removeDead kills the processes that work in the stage of a dead job, and removes the stage.
 func removeDead(stage string) error {
 	endOrphans(stage)
 	return os.RemoveAll(stage)
 }
 
-// locksExclude reports whether a lock in this folder keeps anybody out: on some
-// network filesystems every lock succeeds.
+// locksExclude reports whether locks in this folder exclude other processes. On some network
+// filesystems every lock succeeds.
 func (d *Dir) locksExclude() bool {
 	s, err := d.NewStage()
 	if err != nil {
@@ -140,7 +139,7 @@ func (d *Dir) locksExclude() bool {
 	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
 }
 
-// sweepTemp removes what is in the way of being made under a lock.
+// sweepTemp removes temporary files that were written under a lock, if no process holds it.
 func (d *Dir) sweepTemp(pattern string, remove func(string) error) int {
 	if len(d.matching(pattern)) == 0 {
 		return 0
@@ -180,7 +179,7 @@ func (d *Dir) sweepOld(pattern string, age time.Duration, remove func(string) er
 // filepath.Glob would take a "[" in the name of the cache folder for a pattern.
 func (d *Dir) matching(pattern string) (paths []string) {
 	dir, last := filepath.Split(filepath.Join(d.base, pattern))
-	entries, _ := os.ReadDir(dir) // there need be none
+	entries, _ := os.ReadDir(dir) // the folder may be missing
 	for _, e := range entries {
 		if ok, _ := filepath.Match(last, e.Name()); ok { // a constant pattern is never bad
 			paths = append(paths, filepath.Join(dir, e.Name()))

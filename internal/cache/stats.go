@@ -7,35 +7,35 @@ import (
 	"slices"
 )
 
-// Stats is what a cache holds, and what builds found in it.
+// Stats describes what a cache holds, and how often builds found what they needed.
 type Stats struct {
 	Path       string     `json:"path"`
 	Artifacts  []Artifact `json:"artifacts"`
 	Objects    int        `json:"objects"`
 	Bytes      int64      `json:"bytes"`      // all files
-	Seconds    float64    `json:"seconds"`    // compile time that the artifacts stand for
+	Seconds    float64    `json:"seconds"`    // compile time of the artifacts
 	Corrupt    int        `json:"corrupt"`    // files in quarantine
-	Unfinished int        `json:"unfinished"` // files in stages, of builds under way or dead
+	Unfinished int        `json:"unfinished"` // files in stages, of running or dead builds
 	Modules    []Share    `json:"modules"`
 	Targets    []Share    `json:"targets"`
-	Counts     []Count    `json:"counts"` // since the cache was made, or its counts were removed
+	Counts     []Count    `json:"counts"` // since the cache was created, or its counts were removed
 	Hits       int64      `json:"hits"`   // units that were found
 	Misses     int64      `json:"misses"` // units that were compiled
 	Saved      float64    `json:"saved"`  // seconds of compiling that hits spared
 	Limits     Limits     `json:"limits"`
-	ReadOnly   []string   `json:"read_only"` // folders of the caches below
+	ReadOnly   []string   `json:"read_only"` // folders of the read-only caches
 }
 
-// Share is what one module or target has of a cache. What several have in
-// common counts for each.
+// Share is the share of one module or target in a cache. A file that several of them share
+// counts for each.
 type Share struct {
 	Name      string `json:"name"`
 	Artifacts int    `json:"artifacts"`
 	Bytes     int64  `json:"bytes"` // libraries, objects and records
 }
 
-// Stats counts what is stored. It reads no file's content but the artifacts'
-// descriptions, the records of last builds and the counts.
+// Stats counts what the cache stores. It reads only the artifacts' descriptions, the build
+// records and the counts.
 func (d *Dir) Stats() (Stats, error) {
 	list, err := d.Artifacts()
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Stats) count() {
 	}
 }
 
-// shares sums up files by what their artifacts have in common.
+// shares sums up the files of artifacts with the same name, as name returns it.
 func (d *Dir) shares(list []Artifact, name func(Artifact) string) []Share {
 	files := map[string]map[string]struct{}{}
 	sums := map[string]*Share{}

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// trimEvery is how often at most a cache is trimmed, by all processes together.
+// trimEvery is the least time between two trims of a cache, of all processes together.
 const trimEvery = time.Hour
 
 // trimAges are the ages of [Dir.Trim], which runs without a request.
 var trimAges = ages{orphan: day, kept: 7 * day, source: day}
 
-// TrimReport says what [Dir.Trim] did.
+// TrimReport is the result of [Dir.Trim].
 type TrimReport struct {
 	CleanReport
-	Due bool // it looked; false: it is not yet an hour since the last time
+	Due bool // false: nothing was done, because the last trim was less than an hour ago
 }
 
 // TrimDue reports whether an hour has passed since the last trim. It costs one stat.
@@ -32,7 +32,7 @@ func (d *Dir) TrimDue() bool {
 		}
 		return false
 	}
-	// A time in the future is a clock that was wrong.
+	// A time in the future comes from a wrong clock.
 	return err == nil && time.Since(info.ModTime()).Abs() >= trimEvery
 }
 
@@ -69,10 +69,9 @@ func (d *Dir) Trim() (TrimReport, error) {
 	return TrimReport{rep, true}, err
 }
 
-// FreeSpace is [Dir.Trim] for a disk that is full: at once, and down to half of
-// what the cache holds, where its limits are not lower. Due is false when there
-// was nothing to remove; it is true as well when another process has trimmed
-// meanwhile.
+// FreeSpace is like [Dir.Trim], for a full disk. It does not wait for the hour to pass, and
+// reduces the cache to half its size, or to its limits if these are lower. Due is false if
+// there was nothing to remove, and true if another process has trimmed meanwhile.
 func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
 	d.TrimDue() // creates the file whose time other processes read
 	start := time.Now()
@@ -96,8 +95,8 @@ func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
 	return TrimReport{rep, rep.Bytes > 0}, errors.Join(err, os.Chtimes(d.trimmed(), now, now))
 }
 
-// excludes says what [Dir.locksExclude] does, of a lock that is held: on a full
-// disk nothing can be made to try it on.
+// excludes is like [Dir.locksExclude] and tries the lock that is held: on a full disk no file
+// can be created for the trial.
 func (d *Dir) excludes(held *Lock) bool {
 	f, err := os.Open(held.f.Name())
 	if err != nil {
@@ -131,7 +130,7 @@ func (d *Dir) trim(limits Limits) (CleanReport, error) {
 	return rep, err
 }
 
-// whenFull is less patient with what belongs to no artifact.
+// whenFull returns the ages for a full disk: shorter ones for entries of no artifact.
 func (d *Dir) whenFull(limits Limits) ages {
 	if limits.Size > 0 && d.size() > limits.Size {
 		return cleanAges

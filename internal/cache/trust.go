@@ -41,8 +41,8 @@ func (d *Dir) checkTrust() (missing bool, err error) {
 	return missing, nil
 }
 
-// inspectFolder looks at a folder of the cache. The folders of the user's own
-// cache belong to the user.
+// inspectFolder checks a folder of the cache. The folders of the user's own cache must belong
+// to the user.
 func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err error) {
 	st, err := lstat(path)
 	switch {
@@ -64,8 +64,8 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 	return []Exposure{*x}, false, nil
 }
 
-// inspect returns nil when no other user can change the file or folder of the
-// cache. Read-only caches may belong to what a user namespace shows as root.
+// inspect returns nil if no other user can change the file or folder of the cache. A read-only
+// cache may belong to the owner of "/", which a user namespace may show as another user than 0.
 func (d *Dir) inspect(path string, st *unix.Stat_t) *Exposure {
 	if d.readOnly {
 		return d.guard.inspect(path, st, false)
@@ -77,9 +77,9 @@ func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
 	return &UntrustedError{Path: d.path, User: int(d.guard.user), ReadOnly: d.readOnly, Exposed: exposed, base: d.base}
 }
 
-// admit fails with [*UntrustedError] when another user can change the open file
-// of the cache, or exchange it. [Open] has checked the fixed folders and those above;
-// admit checks each folder in between once.
+// admit fails with [*UntrustedError] if another user can change or replace the open file of the
+// cache. [Open] has checked the fixed folders and those above; admit checks each folder in
+// between once.
 func (d *Dir) admit(path string, st *unix.Stat_t) error {
 	if d.trustForeign || d.unwritable != nil {
 		return nil
@@ -118,8 +118,8 @@ func (d *Dir) noteSafe(dirs ...string) {
 	}
 }
 
-// CheckTree fails with [*UntrustedError] when another user can change a folder of
-// the cache, or anything in it.
+// CheckTree fails with [*UntrustedError] if another user can change a folder of the cache, or
+// anything in it.
 func (d *Dir) CheckTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -195,7 +195,7 @@ func (e *UntrustedError) Reason() string {
 // Advice is the part of Error that gives the command of [UntrustedError.Fix].
 func (e *UntrustedError) Advice() string { return e.who() + ": " + e.Fix() }
 
-// who names the user that can run the command of [UntrustedError.Fix].
+// who describes the user who can run the command of [UntrustedError.Fix].
 func (e *UntrustedError) who() string {
 	has := func(is func(Exposure) bool) bool { return slices.ContainsFunc(e.Exposed, is) }
 	who := "run"

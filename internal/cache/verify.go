@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Fault is something that was found wrong.
+// Fault is a damaged or missing entry.
 type Fault struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
@@ -22,11 +22,11 @@ type Fault struct {
 
 // VerifyReport is the result of [Dir.Verify].
 type VerifyReport struct {
-	Checked int     `json:"checked"` // entries that were looked at
+	Checked int     `json:"checked"` // entries
 	Faults  []Fault `json:"faults"`  // damage
-	// Missing lists files that an artifact or a record names and that do not exist. They
-	// are no damage: an interrupted build and a cleaning leave such gaps, and a build
-	// that needs such a file makes it again.
+	// Missing lists missing files that an artifact or a record names. They are not damage: an
+	// interrupted build and a cleaning can leave such gaps, and a build that needs such a file
+	// makes it again.
 	Missing []Fault `json:"missing"`
 }
 
@@ -45,12 +45,12 @@ func (d *Dir) Verify() (VerifyReport, error) {
 	return rep, nil
 }
 
-// verification is one cache's part of Verify.
+// verification is Verify's work on one cache.
 type verification struct {
 	d     *Dir
 	rep   *VerifyReport
 	bad   map[string]bool   // paths of faults
-	leads map[string]string // path of a good record -> path of what it leads to
+	leads map[string]string // path of an intact record -> path of the entry that it names
 }
 
 func (v *verification) all() {
@@ -89,7 +89,7 @@ func (v *verification) misplaced(path, reason string) {
 	v.note(path, v.d.corrupt("file", "", path, "corrupt: "+reason))
 }
 
-// top checks what lies directly in the cache folder, and in its folders of plain files.
+// top checks the entries of the cache folder, and of its folders of plain files.
 func (v *verification) top() {
 	for _, name := range append(folders(), "quarantine", "source") {
 		v.kind(filepath.Join(v.d.base, name), true)
@@ -174,7 +174,7 @@ func (v *verification) entries(path string) (names []string) {
 	return names
 }
 
-// record checks a record, and notes what it leads to.
+// record checks a record, and notes the entry that it names.
 func (v *verification) record(kind Kind, path, key string) error {
 	body, err := v.d.get(kind, Key(key))
 	if err != nil {
@@ -190,7 +190,7 @@ func (v *verification) record(kind Kind, path, key string) error {
 	return nil
 }
 
-// artifacts checks all artifacts, and returns the good ones.
+// artifacts checks all artifacts, and returns the intact ones.
 func (v *verification) artifacts() (good []Artifact) {
 	for _, id := range v.entries(filepath.Join(v.d.base, "artifact")) {
 		dir := filepath.Join(v.d.base, "artifact", id)
@@ -207,10 +207,10 @@ func (v *verification) artifacts() (good []Artifact) {
 	return good
 }
 
-// missing notes files that artifacts and records name and that do not exist. An exported
-// artifact has to have its records: nothing makes them again where it is used.
+// missing notes missing files that artifacts and records name. For an exported artifact a
+// missing record is a fault, because no build can write it again.
 func (v *verification) missing(artifacts []Artifact) {
-	gone := map[string]string{} // path -> what needs it
+	gone := map[string]string{} // missing path -> the artifact or record that names it
 	for _, a := range artifacts {
 		for path := range v.d.references(a) {
 			if a.Exported {
@@ -236,8 +236,8 @@ func (v *verification) missing(artifacts []Artifact) {
 	slices.SortFunc(v.rep.Missing, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// isGone reports whether nothing lies at path and Verify itself has not quarantined it. The
-// folder "none" has no valid name and never exists.
+// isGone reports whether nothing lies at path, unless Verify itself has quarantined it. The
+// folder "none" stands for an invalid name and never exists.
 func (v *verification) isGone(path string) bool {
 	return !v.bad[path] && filepath.Base(path) != "none" && !present(path)
 }

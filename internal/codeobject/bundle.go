@@ -1,5 +1,5 @@
-// Package codeobject reads and writes the GPU code in a module's shared library: the code objects of its units, what
-// their metadata say of each kernel, and what the instructions of its hottest loop are.
+// Package codeobject reads and writes the GPU code in a module's shared library: the code objects of its units, the
+// metadata of each kernel, and the instructions of its hottest loop.
 package codeobject
 
 import (
@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Object is the code for one target out of one translation unit.
+// Object is the code of one translation unit for one target.
 type Object struct {
 	Target string // as the compiler wrote it: "gfx942", "gfx90a:xnack-"
 	ELF    []byte
 }
 
-// FormatError reports bytes that are not what they should be.
+// FormatError reports data that does not have the expected format.
 type FormatError struct {
 	What string // "offload bundle 2", "metadata"
 	Why  string
@@ -38,7 +38,7 @@ const (
 )
 
 // Extract returns the code objects of a shared library, in the order in which they were linked. It fails with
-// [ErrNoCode], [*FormatError] and what debug/elf says.
+// [ErrNoCode], [*FormatError] and the errors of debug/elf.
 func Extract(library io.ReaderAt) ([]Object, error) {
 	file, err := elf.NewFile(library)
 	if err != nil {
@@ -74,10 +74,10 @@ func Unbundle(data []byte) ([]Object, error) {
 	}
 }
 
-// bundle reads the bundle at the start of data and returns how far it reaches.
+// bundle reads the bundle at the start of data and returns its size.
 func bundle(data []byte) (objects []Object, size uint64, err error) {
 	if bytes.HasPrefix(data, []byte(packedMagic)) {
-		return nil, 0, errors.New("it is compressed; build without --offload-compress to look into it")
+		return nil, 0, errors.New("it is compressed; build without --offload-compress to inspect it")
 	}
 	rest, ok := bytes.CutPrefix(data, []byte(bundleMagic))
 	if !ok || len(rest) < 8 {
@@ -125,7 +125,7 @@ func nextEntry(data []byte) (e entry, rest []byte, err error) {
 	return e, data[length:], nil
 }
 
-// target takes gfx942 out of "hipv4-amdgcn-amd-amdhsa--gfx942": kind and triple, which have four dashes, come first.
+// target returns gfx942 of "hipv4-amdgcn-amd-amdhsa--gfx942". The kind and the triple before it have four dashes.
 func (e entry) target() (string, bool) {
 	if strings.HasPrefix(e.name, "host") {
 		return "", false

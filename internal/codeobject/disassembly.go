@@ -20,8 +20,8 @@ type Disassembly map[string][]Instruction
 
 const maxLine = 1 << 20
 
-// ParseDisassembly reads what `llvm-objdump -d` prints of a code object. Lines that it does not understand are passed
-// over. It fails only when r does.
+// ParseDisassembly reads the output of `llvm-objdump -d` for a code object. It skips lines that it does not understand,
+// and fails only if r does.
 func ParseDisassembly(r io.Reader) (Disassembly, error) {
 	d := Disassembly{}
 	starts := map[string]uint64{}
@@ -68,7 +68,7 @@ func instructionLine(line string, starts map[string]uint64) (in Instruction, ok 
 	return in, in.Mnemonic != ""
 }
 
-// place is the address of "symbol+0x1f0".
+// place returns the address of "symbol+0x1f0".
 func place(where string, starts map[string]uint64) uint64 {
 	symbol, offset, _ := strings.Cut(where, "+0x")
 	start, known := starts[symbol]

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Format names how [Bundle] and [Embed] lay out what they write; it changes when they do.
+// Format names the layout of the output of [Bundle] and [Embed]. It must change with the layout.
 const Format = "bundle 1"
 
 const (
@@ -19,8 +19,8 @@ const (
 	registration = "__hipRegisterFatBinary"
 )
 
-// Bundle is what [Unbundle] takes apart: the container that HIP's runtime looks into for the code of its GPU. It is
-// the same, byte for byte, as clang-offload-bundler makes it: an empty entry for the host, then the object's.
+// Bundle is the inverse of [Unbundle]: it makes the container in which HIP's runtime searches the code for its GPU. The
+// result is identical to that of clang-offload-bundler: an empty entry for the host, then the object's.
 func Bundle(o Object) []byte {
 	names := []string{hostEntry, deviceEntry + o.Target}
 	sizes := []int{0, len(o.ELF)}
@@ -29,7 +29,7 @@ func Bundle(o Object) []byte {
 	word := func(n int) { _ = binary.Write(&b, binary.LittleEndian, uint64(n)) } // a Buffer never fails
 	word(len(names))
 	for i, name := range names {
-		word(pageSize) // both: the first is empty
+		word(pageSize) // the offset of both entries: the first is empty
 		word(sizes[i])
 		word(len(name))
 		b.WriteString(name)
@@ -39,10 +39,10 @@ func Bundle(o Object) []byte {
 	return b.Bytes()
 }
 
-// Embed makes the object file to link with host, the object of a unit that was compiled without its device code, so
-// that host's registration finds that code: a section .hip_fatbin with the bundle, under the name that host asks for.
-// A unit without kernels asks for none, and gets an object without contents. A [*FormatError] says that host is
-// something else.
+// Embed makes an object file with device code. host is the object of a unit that was compiled without device code; the
+// two are linked together. The object file has a section .hip_fatbin with the bundle, under the symbol that the
+// registration in host refers to. For a unit without kernels, which refers to no such symbol, it is empty. Embed fails
+// with [*FormatError] if host is not such an object.
 func Embed(host []byte, o Object) ([]byte, error) {
 	f, err := elf.NewFile(bytes.NewReader(host))
 	if err != nil {
@@ -63,7 +63,7 @@ func Embed(host []byte, o Object) ([]byte, error) {
 	return w.bytes(), nil
 }
 
-// wanted is the undefined symbol under which an object looks for its device code, "" if it has none.
+// wanted returns the undefined symbol by which an object refers to its device code, "" if it has none.
 func wanted(f *elf.File) (string, error) {
 	symbols, err := f.Symbols()
 	if err != nil {
@@ -76,19 +76,19 @@ func wanted(f *elf.File) (string, error) {
 		case s.Name == registration:
 			registers = true
 		case strings.HasPrefix(s.Name, wantedPrefix) && name != "":
-			return "", &FormatError{"host object", "it asks for device code twice, as " + name + " and " + s.Name}
+			return "", &FormatError{"host object", "it refers to device code twice, as " + name + " and " + s.Name}
 		case strings.HasPrefix(s.Name, wantedPrefix):
 			name = s.Name
 		}
 	}
 	if registers != (name != "") {
-		return "", &FormatError{"host object", fmt.Sprintf("its registration (%s: %t) and its name for device code (%q) do not fit; was it compiled with --cuda-host-only?", registration, registers, name)}
+		return "", &FormatError{"host object", fmt.Sprintf("its registration (%s: %t) and its symbol of device code (%q) do not match; was it compiled with --cuda-host-only?", registration, registers, name)}
 	}
 	return name, nil
 }
 
 // relocatable is an ELF object with one page-aligned section of read-only data and one hidden symbol for it. Without a
-// symbol both are left out.
+// symbol it has neither.
 type relocatable struct {
 	machine elf.Machine
 	osabi   elf.OSABI
@@ -114,14 +114,14 @@ func (w relocatable) bytes() []byte {
 	b := image{}
 	b.section(elf.Section64{})
 	b.put(w.data, elf.Section64{Name: at[0], Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addralign: pageSize})
-	b.put(nil, elf.Section64{Name: at[1], Type: uint32(elf.SHT_PROGBITS), Addralign: 1}) // or else the stack becomes executable
+	b.put(nil, elf.Section64{Name: at[1], Type: uint32(elf.SHT_PROGBITS), Addralign: 1}) // keeps the stack non-executable
 	b.put(encode(symbols), elf.Section64{Name: at[2], Type: uint32(elf.SHT_SYMTAB), Link: 4, Info: 1, Addralign: 8, Entsize: symbolSize})
 	b.put([]byte(strtab), elf.Section64{Name: at[3], Type: uint32(elf.SHT_STRTAB), Addralign: 1})
 	b.put([]byte(names), elf.Section64{Name: at[4], Type: uint32(elf.SHT_STRTAB), Addralign: 1})
 	return b.finish(w)
 }
 
-// sectionNames is a table of strings and where each of them starts.
+// sectionNames returns a table of strings and the offset of each of them.
 func sectionNames(names ...string) (table string, at []uint32) {
 	table = "\x00"
 	for _, n := range names {
@@ -131,7 +131,7 @@ func sectionNames(names ...string) (table string, at []uint32) {
 	return table, at
 }
 
-// image is an ELF file as it grows: contents behind the header, and the table of sections.
+// image is an ELF file under construction: the contents after the header, and the table of sections.
 type image struct {
 	body     []byte // from headerSize on
 	sections []elf.Section64

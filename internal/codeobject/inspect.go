@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// Report is what is known of one kernel of a library.
+// Report describes one kernel of a library.
 type Report struct {
 	Kernel
 	Target string
 	Waves  int    // a SIMD unit, 0 if the target is not known
-	Limit  string // what limits them
+	Limit  string // the resource that limits them
 	Loop   *Loop  // nil without a disassembly
 	All    Counts // of the whole kernel
 }
 
-// Disassembler prints what `llvm-objdump -d` does for the code object in a file.
+// Disassembler returns the output of `llvm-objdump -d` for the code object in a file.
 type Disassembler interface {
 	Disassemble(ctx context.Context, file string) ([]byte, error)
 }
 
-// Inspect reports on all kernels of a library, by name. Without a disassembler there are no loops. It fails with the
-// errors of [Extract], [Object.Kernels] and the disassembler.
+// Inspect reports on all kernels of a library, sorted by name. Without a disassembler the reports have no loops. It fails
+// with the errors of [Extract], [Object.Kernels] and the disassembler.
 func Inspect(ctx context.Context, library io.ReaderAt, d Disassembler) ([]Report, error) {
 	objects, err := Extract(library)
 	if err != nil {

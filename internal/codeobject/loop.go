@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// Counts are instructions by what they do.
+// Counts are numbers of instructions by kind.
 type Counts struct {
 	Instructions int
 	WideLoads    int // from global memory, 16 bytes a lane
-	Loads        int // narrower ones
+	Loads        int // from global memory, narrower
 	WideStores   int // to global memory, 16 bytes a lane
-	Stores       int // narrower ones
+	Stores       int // to global memory, narrower
 	LoadBytes    int // a lane, wide and narrow
 	StoreBytes   int // a lane, wide and narrow
-	LDS          int // local data share, permutes among them
-	DPP          int // vector instructions that take a neighbour's register
+	LDS          int // local data share, with permutes
+	DPP          int // vector instructions that read another lane's register
 	VALU         int // vector arithmetic; a dual instruction counts twice
 	Scratch      int // private memory: spills and arrays
 }
 
-// Loop is where a kernel spends its time.
+// Loop is the part of a kernel that takes most of its time.
 type Loop struct {
 	Counts
 	From, To uint64 // addresses of the first and the last instruction
-	Whole    bool   // there is no loop that moves data: it is the whole kernel
+	Whole    bool   // the whole kernel, because no loop of it loads or stores
 }
 
-// HottestLoop returns the innermost loop that moves most bytes an iteration, and of those the longest; the whole
-// function when no loop moves any.
+// HottestLoop returns the innermost loop that moves most bytes in an iteration, and of several such loops the longest. If
+// no loop moves any, it returns the whole function.
 func HottestLoop(code []Instruction) Loop {
 	best := Loop{Counts: count(code), Whole: true}
 	if len(code) > 0 {
@@ -51,7 +51,7 @@ func (l Loop) hotter(than Loop) bool {
 	return a > b || a == b && l.Instructions > than.Instructions
 }
 
-// innermost returns the loops, each a branch backwards, that contain no other.
+// innermost returns the loops that contain no other. A loop is a backward branch.
 func innermost(code []Instruction) []Loop {
 	var all, inner []Loop
 	for _, in := range code {
@@ -131,7 +131,7 @@ func isDPP(in Instruction) bool {
 func (c *Counts) memory(what string) {
 	bytes := accessBytes(what)
 	switch {
-	case strings.HasPrefix(what, "load_lds"): // straight into LDS
+	case strings.HasPrefix(what, "load_lds"): // from global memory to LDS
 		c.Loads++
 		c.LoadBytes += bytes
 	case strings.HasPrefix(what, "load") && bytes == 16:
@@ -149,7 +149,7 @@ func (c *Counts) memory(what string) {
 	}
 }
 
-// accessBytes takes the size from the end of a mnemonic: dwordx4 and b128 are 16 bytes, short and u16 two.
+// accessBytes returns the size that ends a mnemonic: dwordx4 and b128 are 16 bytes, short and u16 two.
 func accessBytes(what string) int {
 	what = strings.TrimSuffix(what, "_d16_hi")
 	what = strings.TrimSuffix(what, "_d16")

@@ -11,11 +11,11 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// Kernel is what a code object says of one kernel.
+// Kernel is the metadata of one kernel.
 type Kernel struct {
 	Symbol     string // mangled
 	Name       string // as in C++, without parameters
-	VGPRs      int    // vector registers a lane, accumulation registers among them where the file is unified
+	VGPRs      int    // vector registers a lane, with accumulation registers if the register file is unified
 	AGPRs      int    // accumulation registers
 	SGPRs      int    // scalar registers
 	VGPRSpills int    // vector registers written to scratch memory
@@ -53,7 +53,7 @@ type metadata struct {
 	} `msgpack:"amdhsa.kernels"`
 }
 
-// Kernels reads the metadata of a code object. It fails with [*FormatError] and what debug/elf says.
+// Kernels reads the metadata of a code object. It fails with [*FormatError] and the errors of debug/elf.
 func (o Object) Kernels() ([]Kernel, error) {
 	file, err := elf.NewFile(bytes.NewReader(o.ELF))
 	if err != nil {
@@ -76,9 +76,9 @@ func (o Object) Kernels() ([]Kernel, error) {
 	return list, nil
 }
 
-// MadeFor returns the target that a code object itself says it was compiled for, "gfx942" or "gfx90a:xnack-": features
-// that may be either way, or that the processor has not, are left out. A code object without kernels says it too. It
-// fails with [*FormatError] and what debug/elf says.
+// MadeFor returns the target in the metadata of a code object, such as "gfx942" or "gfx90a:xnack-". The target omits
+// features that the processor lacks and those for which the code works either way. A code object without kernels has a
+// target too. MadeFor fails with [*FormatError] and the errors of debug/elf.
 func MadeFor(code io.ReaderAt) (string, error) {
 	file, err := elf.NewFile(code)
 	if err != nil {
@@ -124,7 +124,7 @@ func findNote(file *elf.File) ([]byte, error) {
 			return note, nil
 		}
 	}
-	return nil, &FormatError{"metadata", "the code object has none"}
+	return nil, &FormatError{"metadata", "the code object has no metadata"}
 }
 
 // noteIn walks notes: sizes of name and content, type, then both, each padded to 4 bytes.
@@ -147,7 +147,7 @@ func noteIn(data []byte) []byte {
 
 func symbolSizes(file *elf.File) map[string]int {
 	sizes := map[string]int{}
-	symbols, _ := file.Symbols() // stripped: sizes are unknown
+	symbols, _ := file.Symbols() // a stripped file has none; the sizes are then unknown
 	dynamic, _ := file.DynamicSymbols()
 	for _, s := range append(symbols, dynamic...) {
 		if elf.ST_TYPE(s.Info) == elf.STT_FUNC {

@@ -2,18 +2,18 @@ package codeobject
 
 import "strings"
 
-// simd is what one SIMD unit of a GPU can hold. Sources: AMD's ISA documents and LLVM's AMDGPU usage guide.
+// simd describes the resources of one SIMD unit of a GPU. Sources: AMD's ISA documents and LLVM's AMDGPU usage guide.
 type simd struct {
 	vgprs   int  // a lane, for waves of its native size
-	granule int  // in which they are given out
-	waves   int  // at most
+	granule int  // unit in which vector registers are allocated
+	waves   int  // maximum
 	wave    int  // lanes to which vgprs refers
-	lds     int  // bytes for all units that share it
-	units   int  // that share it
+	lds     int  // bytes of local data share, for all SIMD units that share it
+	units   int  // number of SIMD units that share it
 	scalars bool // scalar registers limit the number of waves
 }
 
-// simds are the units by the beginning of the target's name, longest first.
+// simds are the units of targets by the prefix of the target's name. A longer prefix precedes a shorter one of the same name.
 var simds = []struct {
 	prefix string
 	simd
@@ -32,8 +32,8 @@ var simds = []struct {
 	{"gfx90", simd{256, 4, 10, 64, 64 << 10, 4, true}},
 }
 
-// WavesPerSIMD says how many waves of the kernel one SIMD unit of the target holds at a time, and what limits it:
-// "hardware", "VGPRs", "SGPRs" or "LDS". It is 0 for a target that is not known.
+// WavesPerSIMD returns how many waves of the kernel one SIMD unit of the target holds at a time, and the resource that
+// limits them: "hardware", "VGPRs", "SGPRs" or "LDS". It returns 0 for an unknown target.
 func (k Kernel) WavesPerSIMD(target string) (waves int, limit string) {
 	for _, s := range simds {
 		if strings.HasPrefix(target, s.prefix) {
@@ -51,7 +51,7 @@ func (s simd) hold(k Kernel) (waves int, limit string) {
 		}
 	}
 	vgprs, granule := s.vgprs, s.granule
-	if k.Wave > s.wave { // a wave of 64 on a unit of 32 takes two of each
+	if k.Wave > s.wave { // a wave of 64 lanes takes two registers of a unit with 32 lanes
 		vgprs, granule = vgprs/2, granule/2
 	}
 	if k.VGPRs > 0 {
@@ -67,7 +67,7 @@ func (s simd) hold(k Kernel) (waves int, limit string) {
 	return waves, limit
 }
 
-// wavesBySGPRs is the table of GFX8 and GFX9; later generations give every wave its fill.
+// wavesBySGPRs is the table of GFX8 and GFX9. On later generations scalar registers limit nothing.
 func wavesBySGPRs(n int) int {
 	switch {
 	case n <= 80:

@@ -1,4 +1,4 @@
-// Package depfile reads the lists of files that a compiler says it has read.
+// Package depfile parses a compiler's lists of the files that it has read.
 package depfile
 
 import (
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// SyntaxError reports a dependency file that is not what compilers write.
+// SyntaxError reports a dependency file that is not a Makefile rule as compilers write it.
 type SyntaxError struct {
-	Offset int    // byte at which reading stopped
+	Offset int    // byte at which parsing stopped
 	Reason string // what is wrong there
 }
 
@@ -20,10 +20,9 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("dependency file: %s at byte %d", e.Reason, e.Offset)
 }
 
-// Parse returns the prerequisites in a Makefile rule as written by -MD, in
-// order, each once. Blanks, '#' and '$' in names are escaped as GCC and Clang
-// do it; nvcc puts a blank before the colon. Further rules (-MP) add to the
-// list.
+// Parse returns the prerequisites of the Makefile rule that -MD writes, in order, each once.
+// Blanks, '#' and '$' in names are escaped in the way of GCC and Clang; nvcc writes a blank
+// before the colon. The list includes the prerequisites of further rules (-MP).
 func Parse(data []byte) ([]string, error) {
 	p := parser{data: data}
 	rules := 0
@@ -36,11 +35,11 @@ func Parse(data []byte) ([]string, error) {
 			rules++
 			names = append(names, words...)
 		case len(words) > 0:
-			return nil, &SyntaxError{start, "a line that is no rule"}
+			return nil, &SyntaxError{start, "expected a rule, got a line without a colon"}
 		}
 	}
 	if rules == 0 {
-		return nil, &SyntaxError{len(data), "no rule"}
+		return nil, &SyntaxError{len(data), "expected a rule, got the end of the file"}
 	}
 	return unique(names), nil
 }
@@ -50,8 +49,8 @@ type parser struct {
 	at   int
 }
 
-// rule reads one logical line: the words after its colon, or all words when it
-// has none.
+// rule reads one logical line and returns the words after its colon, or all words if it has no
+// colon.
 func (p *parser) rule() (words []string, isRule bool) {
 	for p.blanks(); p.at < len(p.data); p.blanks() {
 		if n := p.newline(p.at); n > 0 {
@@ -68,7 +67,7 @@ func (p *parser) rule() (words []string, isRule bool) {
 	return words, isRule
 }
 
-// blanks passes over blanks and escaped line ends.
+// blanks skips blanks and escaped line ends.
 func (p *parser) blanks() {
 	for p.at < len(p.data) {
 		switch c := p.data[p.at]; {
@@ -93,7 +92,7 @@ func (p *parser) newline(i int) int {
 	return 0
 }
 
-// name reads one name; target says that a colon ended it. It always moves on.
+// name reads one name. target reports whether a colon ended it. It always advances.
 func (p *parser) name() (name string, target bool) {
 	var b strings.Builder
 	for ; p.at < len(p.data); p.at++ {
@@ -122,15 +121,15 @@ func (p *parser) peek() byte {
 	return 0
 }
 
-// ParseHeaders returns the names in a list as Clang writes it to
-// CC_PRINT_HEADERS_FILE, one a line, in order, each once. Unlike the file of
-// -MD it names what every pass of an offload compile has read.
+// ParseHeaders returns the names in the list that Clang writes to CC_PRINT_HEADERS_FILE, one on
+// each line, in order, each once. Unlike the file of -MD it names the files of all passes of an
+// offload compile.
 func ParseHeaders(data []byte) []string {
 	var names []string
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\r\n")
 		if dots := strings.TrimLeft(line, "."); dots != line && strings.HasPrefix(dots, " ") {
-			line = dots[1:] // the depth of nesting, as -H prints it
+			line = dots[1:] // without the depth of nesting, as in the output of -H
 		}
 		if line != "" {
 			names = append(names, line)
@@ -142,9 +141,8 @@ func ParseHeaders(data []byte) []string {
 // Merge returns the names of both lists, each once.
 func Merge(a, b []string) []string { return unique(slices.Concat(a, b)) }
 
-// unique cleans the names ("./a.h" is "a.h") and drops repetitions. Names with
-// ".." stay as they are: cleaning them would be wrong behind a symlink.
-// /dev/null, which is always empty, is left out.
+// unique cleans the names ("./a.h" is "a.h") and drops repetitions and /dev/null, which is
+// always empty. Names with ".." stay unchanged: a cleaned name would be wrong after a symlink.
 func unique(names []string) []string {
 	seen := make(map[string]bool, len(names))
 	out := names[:0]
@@ -160,8 +158,8 @@ func unique(names []string) []string {
 	return out
 }
 
-// ParseTrace returns the headers that -H has made GCC, Clang or nvcc print
-// between its other output: a dot for each level of nesting, a blank, the name.
+// ParseTrace returns the headers in the output of GCC, Clang or nvcc with -H. Each has a line
+// among others: a dot for each level of nesting, a blank, the name.
 func ParseTrace(output []byte) []string {
 	var lines []byte
 	for line := range bytes.Lines(output) {

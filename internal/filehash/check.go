@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Check reports damage to the memo kept in the file path. A missing file is none, and what
-// is no regular file is for the owner of the folder to look at.
+// Check returns an error that describes damage to the memo in the file path. A missing file is
+// not damage. The owner of the folder checks that path is a regular file.
 func Check(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -26,12 +26,12 @@ func Check(path string) error {
 	}
 	t := newTable(data)
 	if t.data == nil {
-		return fmt.Errorf("it does not begin as remembered digests do, or is cut short (%d bytes)", len(data))
+		return fmt.Errorf("it does not begin with the header of a table of digests, or is cut short (%d bytes)", len(data))
 	}
 	return t.check()
 }
 
-// check reports the first record that is damaged, or does not follow the one before it.
+// check returns an error for the first record that is damaged, or does not follow the one before it.
 func (t *table) check() error {
 	at := len(magic) + 4 + 4*t.count
 	for i := range t.count {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity tells one state of a file from another without reading the file. It holds the change time because anyone
-// with write permission can set the modification time back.
+// identity distinguishes states of a file without reading it. It holds the change time, because every user with write
+// permission can set the modification time back.
 type identity struct {
 	size, mtime, ctime int64 // bytes; nanoseconds since 1970
 	inode, device      uint64
 	filesystem         uint64 // f_fsid: for most filesystems derived from their UUID
-	mount              uint64 // the mount in this boot of the kernel; 0 if the kernel does not number mounts, or if it does not matter
+	mount              uint64 // the mount in this boot; 0 if the kernel does not number mounts, or if it does not matter
 }
 
 const (
@@ -26,12 +26,12 @@ const (
 	recordSize   = storedFields*8 + sha256.Size
 )
 
-// statFile returns the identity of the regular file at path and its filesystem. Links are followed.
+// statFile returns the identity of the regular file at path and its filesystem. It follows links.
 func (m *mounts) statFile(path string) (identity, filesystem, error) {
 	return m.statRegular(location{unix.AT_FDCWD, path, 0}, path)
 }
 
-// statOpen is statFile of an open file.
+// statOpen is like statFile for an open file.
 func (m *mounts) statOpen(f *os.File) (identity, filesystem, error) {
 	return m.statRegular(location{int(f.Fd()), "", unix.AT_EMPTY_PATH}, f.Name())
 }
@@ -44,7 +44,7 @@ func (m *mounts) statRegular(at location, name string) (identity, filesystem, er
 	return id, fs, err
 }
 
-// location is a file as statx takes it.
+// location is a file in the arguments of statx.
 type location struct {
 	dir   int
 	path  string
@@ -68,7 +68,7 @@ func (m *mounts) stat(at location, name string) (identity, filesystem, uint32, e
 // identity returns the identity without the filesystem, with the kernel's number of the mount, and the mode.
 func (l location) identity() (identity, uint32, error) {
 	st, err := l.statx(unix.STATX_MNT_ID_UNIQUE)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // as under the system call filters of old container engines
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // the system call filters of old container engines refuse it
 		return l.oldIdentity()
 	}
 	id := identity{
@@ -84,7 +84,7 @@ func (l location) identity() (identity, uint32, error) {
 	return id, uint32(st.Mode), err
 }
 
-// oldIdentity is identity without the number of the mount.
+// oldIdentity is like identity without the number of the mount, for kernels without statx.
 func (l location) oldIdentity() (identity, uint32, error) {
 	var st unix.Stat_t
 	err := retry(func() error { return unix.Fstatat(l.dir, l.path, &st, l.flags) })
@@ -97,7 +97,7 @@ func (l location) oldIdentity() (identity, uint32, error) {
 	}, st.Mode, err
 }
 
-// statx asks the server of a network filesystem, which may know of a change that this machine does not.
+// statx asks the server of a network filesystem, because this machine may not have seen the last change.
 func (l location) statx(mount int) (*unix.Statx_t, error) {
 	st := new(unix.Statx_t)
 	err := retry(func() error {
@@ -116,17 +116,17 @@ func notRegular(path string) error {
 	return e
 }
 
-// changed is when the file last changed, whatever its modification time was set to.
+// changed returns the change time. Unlike the modification time, no program can set it.
 func (id identity) changed() time.Time { return time.Unix(0, id.ctime) }
 
-// stamped reports whether a kernel has set the change time. Tools that build images set whole seconds.
+// stamped reports whether a kernel has set the change time: tools that build images set whole seconds.
 func (id identity) stamped() bool { return id.ctime%int64(time.Second) != 0 }
 
 func (id identity) stored() [storedFields]uint64 {
 	return [storedFields]uint64{uint64(id.size), uint64(id.mtime), uint64(id.ctime), id.inode, id.device, id.filesystem, id.mount}
 }
 
-// record is the stored form: the identity, then the digest.
+// record returns the stored form: the identity, then the digest.
 func (id identity) record(sum []byte) []byte {
 	b := make([]byte, 0, recordSize)
 	for _, v := range id.stored() {

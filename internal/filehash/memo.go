@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// racyWindow is the age below which a file's digest is not remembered: on a file system with coarse time stamps
-	// it could still change without a new identity.
+	// racyWindow is the age below which a file's digest is not remembered: on a filesystem with coarse time stamps
+	// the file could still change without a new identity.
 	racyWindow = 2 * time.Second
-	// maxEntries bounds a persisted memo; above it only what the saving process used is kept.
+	// maxEntries bounds a persisted memo. A larger one keeps only the entries that the saving process used.
 	maxEntries = 32 << 10
-	// attempts is how often a file that changes while it is read is read again.
+	// attempts is how often a file is read that changes while it is read.
 	attempts = 3
 )
 
@@ -42,25 +42,25 @@ type Memo struct {
 
 	mu    sync.Mutex
 	disk  *table            // as read by Open, immutable
-	fresh map[string][]byte // stored since Open: wins over disk
-	used  map[string]bool   // keys read or written by this process: what is kept when the memo is full
+	fresh map[string][]byte // stored since Open; precedes disk
+	used  map[string]bool   // keys that this process read or wrote: a full memo keeps only these
 	dirty bool
 
 	mounts mounts
 	now    func() time.Time
 }
 
-// NotRegularError says that something other than a regular file was to be hashed.
+// NotRegularError reports that the file to hash is not a regular file.
 type NotRegularError struct {
 	Path string      // as given
-	Mode os.FileMode // what is there
+	Mode os.FileMode // its type
 }
 
 func (e *NotRegularError) Error() string {
 	return fmt.Sprintf("hash %s: expected a regular file, got %s", e.Path, e.Mode.Type())
 }
 
-// ChangingError says that a file changed each time it was read, so that it has no digest.
+// ChangingError reports that a file changed each time it was read, so that it has no digest.
 type ChangingError struct {
 	Path string // as given
 }
@@ -69,7 +69,7 @@ func (e *ChangingError) Error() string {
 	return fmt.Sprintf("hash %s: the file changed during each of %d reads; wait until its writer is done", e.Path, attempts)
 }
 
-// Open returns the memo kept in the file path. A missing, unreadable or damaged file is an empty memo. With path ""
+// Open returns the memo in the file path. A missing, unreadable or damaged file is an empty memo. With path ""
 // the memo lives in memory only and Save does nothing.
 func Open(path string) *Memo {
 	m := &Memo{path: path, disk: &table{}, fresh: map[string][]byte{}, used: map[string]bool{}, mounts: mounts{boot: sync.OnceValue(bootID)}, now: time.Now}
@@ -79,7 +79,7 @@ func Open(path string) *Memo {
 	return m
 }
 
-// Digest returns the SHA-256 of the file's contents in lower-case hexadecimal. Symbolic links are followed. The
+// Digest returns the SHA-256 of the file's contents in lower-case hexadecimal. It follows symbolic links. The
 // errors are those of open and read (testable with errors.Is and fs.ErrNotExist), *NotRegularError and
 // *ChangingError.
 func (m *Memo) Digest(path string) (string, error) {
@@ -99,12 +99,12 @@ func (m *Memo) Digest(path string) (string, error) {
 	return m.hash(abs)
 }
 
-// Stamp returns a text that changes with the file or folder at path: at each write, even of the same bytes, when another
-// file takes its place, and when a folder gets or loses a name. Stores through a shared mapping change it only at the
-// first store since the page was written to the disk. Symbolic links are followed.
+// Stamp returns a text that changes with the file or folder at path: at each write, even of identical bytes, when another
+// file replaces it, and when a folder gets or loses a name. Of the stores through a shared mapping only the first since
+// the page was written to the disk changes it. Stamp follows symbolic links.
 //
-// lasting reports whether other processes may compare the stamp with theirs. It is false where the times of files prove
-// nothing, and for what changed within the last two seconds.
+// lasting reports whether other processes may compare the stamp with theirs. It is false on filesystems whose times
+// prove nothing, and for files that changed within the last two seconds.
 func (m *Memo) Stamp(path string) (stamp string, lasting bool, err error) {
 	now := m.now()
 	id, fs, _, err := m.mounts.stat(location{unix.AT_FDCWD, path, 0}, path)
@@ -121,7 +121,7 @@ func (m *Memo) Get(key string) (string, bool) {
 	return string(value), ok
 }
 
-// Put stores a small string under key, replacing what was there.
+// Put stores a small string under key and replaces an earlier one.
 func (m *Memo) Put(key, value string) { m.store(kindValue+key, []byte(value)) }
 
 // recall returns the remembered digest of the file if its identity is still id.
@@ -155,15 +155,15 @@ func (m *Memo) hash(abs string) (string, error) {
 	return "", &ChangingError{Path: abs}
 }
 
-// reading is what one reading of a file has brought.
+// reading is the result of reading a file once.
 type reading struct {
 	sum       []byte
 	stable    bool     // the file's identity stayed the same meanwhile
 	memorable bool     // the digest may be remembered
-	id        identity // under which it may be
+	id        identity // under which the digest is remembered
 }
 
-// hashOnce digests the file.
+// hashOnce reads the file once and returns its digest.
 func (m *Memo) hashOnce(abs string) (r reading, err error) {
 	f, err := os.Open(abs)
 	if err != nil {
@@ -185,16 +185,15 @@ func (m *Memo) hashOnce(abs string) (r reading, err error) {
 	}
 	after, _, err := m.mounts.statOpen(f)
 	r.sum, r.stable = h.Sum(nil), before == after
-	// A file that was stored to through a mapping since the cleaning has a time since then. The next store may leave that
-	// time as it is.
+	// A store through a mapping after clean has set a new change time. The next such store may leave it unchanged.
 	if r.id, r.memorable = fs.memorable(after); !cleaned || !fs.settled(after, started) {
 		r.memorable = false
 	}
 	return r, err
 }
 
-// clean makes sure that every later change of the open file changes its identity. It reports whether that is so; files
-// that will not be remembered are left alone.
+// clean makes every later change of the open file change its identity, and reports whether it could. It does nothing for
+// files whose digest is not remembered.
 func (m *Memo) clean(f *os.File, started time.Time) (bool, error) {
 	id, fs, err := m.mounts.statOpen(f)
 	if err != nil || fs.lifetime(id) == nowhere || !fs.settled(id, started) {

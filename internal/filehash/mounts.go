@@ -21,20 +21,20 @@ import (
 type lifetime int
 
 const (
-	nowhere    lifetime = iota // not at all
+	nowhere    lifetime = iota // it may not be remembered
 	mounted                    // until the filesystem is unmounted or the machine boots again
-	everywhere                 // for good
+	everywhere                 // without limit
 )
 
-// kind is what is known of a type of filesystem.
+// kind classifies filesystems by who sets the change times of their files.
 type kind int
 
 const (
-	foreign kind = iota // change times prove nothing: a program or a server sets them, or stores through mappings leave them (tmpfs)
+	foreign kind = iota // change times prove nothing: a program or a server sets them, or stores through mappings do not (tmpfs)
 	local               // the kernel sets the change time at each change
-	layered             // the same for changed files; the others are files of other filesystems
+	layered             // local for changed files; the other files are those of other filesystems
 	remote              // the kernel of a server sets the change time
-	image               // nothing writes to it; the tool that built it has set the times
+	image               // it is never written to; the tool that built it has set the times
 )
 
 const zfsMagic = 0x2fc12fc1
@@ -55,20 +55,20 @@ func kindOf(magic uint32) kind {
 	return foreign
 }
 
-// filesystem is what a mount shows.
+// filesystem describes the filesystem of a mount.
 type filesystem struct {
 	magic    uint32
 	id       uint64
-	mount    uint64 // as in an identity
-	readOnly bool   // as a whole; a read-only view of a writable filesystem is not
+	mount    uint64 // see identity.mount
+	readOnly bool   // in all mounts; false for a read-only mount of a writable filesystem
 }
 
 // lifetime returns how long the digest of a file with this identity may be remembered.
 //
 // Tools that build images give all files times of their choice: in whole seconds, or copied from the modification time.
 // Only a kernel that has written the file itself gives it a change time with nanoseconds. Such a tool may build a second
-// image that differs from the first in nothing but the text of a file. The number of the mount tells the two apart. That
-// a foreign filesystem is read-only here says nothing about its server.
+// image that differs from the first only in the text of a file; the number of the mount distinguishes the two. A foreign
+// filesystem that is read-only here may be writable on its server.
 func (fs filesystem) lifetime(id identity) lifetime {
 	k := kindOf(fs.magic)
 	stamped := id.stamped()
@@ -95,7 +95,7 @@ func (fs filesystem) memorable(id identity) (identity, bool) {
 	return id, true
 }
 
-// settled reports whether the last change of the file is long enough ago for the next one to have another time.
+// settled reports whether the last change of the file is so long ago that the next one sets another time.
 func (fs filesystem) settled(id identity, now time.Time) bool {
 	k := kindOf(fs.magic)
 	immutable := k == image || fs.readOnly && k != remote
@@ -115,7 +115,7 @@ func (fs filesystem) clean(f *os.File, id identity) error {
 		}
 	}
 	if kindOf(fs.magic) == local && fs.magic != zfsMagic {
-		// Unlike fsync, this costs nothing when there is nothing to write.
+		// Unlike fsync, this costs nothing for a file without changed pages.
 		err := retry(func() error { return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE_AND_WAIT) })
 		if err == nil {
 			return nil
@@ -124,8 +124,8 @@ func (fs filesystem) clean(f *os.File, id identity) error {
 	return retry(func() error { return unix.Fsync(fd) })
 }
 
-// onDisk returns an error if the file of an overlay may be on tmpfs, where no page is ever written to a disk. Of the
-// filesystems below an overlay, those on disks answer where the extents of a file are.
+// onDisk returns an error if the file of an overlay may be on tmpfs, which never writes a page to a disk. Filesystems on
+// disks answer FIEMAP, which asks for the extents of a file; tmpfs does not.
 func onDisk(fd int) error {
 	const fiemap = 0xc020660b // FS_IOC_FIEMAP
 	request := struct {
@@ -145,11 +145,11 @@ type mounts struct {
 	seen sync.Map      // place -> filesystem
 }
 
-// place is a filesystem as the kernel numbers it. One mount shows several devices where Btrfs has subvolumes.
+// place identifies a filesystem by the kernel's numbers. One mount of Btrfs has several devices, one for each subvolume.
 type place struct{ mount, device uint64 }
 
-// bootID returns the kernel's name for this boot. Without one it returns random letters, so that nothing that depends on it
-// is remembered beyond this process.
+// bootID returns the kernel's name for this boot. Without one it returns random letters, so that digests that depend on it
+// are not remembered beyond this process.
 func bootID() string {
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && len(id) > 0 {
 		return string(id)
@@ -157,8 +157,8 @@ func bootID() string {
 	return rand.Text()
 }
 
-// instance returns a number for the mount that no other mount has, in this boot or another; 0 if the kernel gives the
-// mount no number for itself alone, as before Linux 6.8.
+// instance returns a number that identifies the mount among all mounts of all boots. It returns 0 if the kernel has no
+// unique numbers for mounts, as before Linux 6.8.
 func (m *mounts) instance(number uint64) uint64 {
 	if number == 0 {
 		return 0
@@ -191,7 +191,7 @@ func (m *mounts) filesystem(l location, id identity) (filesystem, error) {
 }
 
 // writableElsewhere reports whether a read-only mount shows a filesystem that can be written to through another
-// mount, as bind mounts of containers do.
+// mount. Containers have such bind mounts.
 func (l location) writableElsewhere() bool {
 	st, err := l.statx(unix.STATX_MNT_ID)
 	if err != nil || st.Mask&unix.STATX_MNT_ID == 0 {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Save writes what this process learned, together with what others saved since Open, to the memo's file. The file is
-// replaced in one step; a reader sees the old or the new one. Nothing is written if nothing was learned.
+// Save writes the new entries of this process, together with what others saved since Open, to the memo's file. It
+// replaces the file in one step: a reader sees the old or the new one. Without new entries it writes nothing.
 func (m *Memo) Save() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -25,7 +25,7 @@ func (m *Memo) Save() error {
 	return nil
 }
 
-// save merges and replaces under a lock file, so that two processes which save at once keep each other's records.
+// save merges and replaces under a lock file, so that two processes that save at once keep each other's records.
 func (m *Memo) save() error {
 	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (m *Memo) save() error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and with it the lock
-	// A file system without locks costs at most the records of the first process that saves.
+	defer lock.Close() // releases the lock
+	// On a filesystem without locks, two processes that save at once may lose the records of one.
 	_ = retry(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) })
 	entries := m.merged(readTable(m.path))
 	encoded := encodeTable(entries)
@@ -46,8 +46,8 @@ func (m *Memo) save() error {
 	return nil
 }
 
-// merged is what is on disk now, with this process's records over it, cut down to what this process used if that is
-// too much.
+// merged returns the records on disk, overridden by this process's. If there are too many, it returns only those that
+// this process used.
 func (m *Memo) merged(disk *table) map[string][]byte {
 	entries := make(map[string][]byte, disk.count+len(m.fresh))
 	disk.each(func(key string, value []byte) { entries[key] = value })
@@ -65,7 +65,7 @@ func (m *Memo) merged(disk *table) map[string][]byte {
 	return entries
 }
 
-// replace writes data beside path and renames it there. It is not synced: after a crash the file may be damaged, which
+// replace writes data to a temporary file and renames it to path. It does not sync: a crash may damage the file, which
 // its checksums show.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")

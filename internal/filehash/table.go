@@ -13,8 +13,8 @@ import (
 //	magic | uint32 count | count x uint32 offset, in the order of the keys | records
 //	record: uint32 key length | uint32 value length | key | value | checksum
 //
-// The checksum is the first 16 bytes of the SHA-256 of the rest of its record, so a record is either what was written
-// or is not there. Damage to the offsets makes records unreachable, and that is all it does.
+// The checksum is the first 16 bytes of the SHA-256 of the rest of its record: a damaged record counts as missing.
+// Damage to the offsets makes records unreachable and has no other effect.
 const (
 	magic      = "aiter-filehash 1\n"
 	recordHead = 8
@@ -22,7 +22,7 @@ const (
 	maxFile    = 256 << 20
 )
 
-// table is a read-only memo as it lies on disk. The zero value is empty.
+// table is a read-only memo in its form on disk. The zero value is empty.
 type table struct {
 	data  []byte
 	count int
@@ -78,7 +78,7 @@ func (t *table) each(yield func(key string, value []byte)) {
 	}
 }
 
-// record cuts out the i-th record; all nil if its lengths do not fit the data. Its checksum is not looked at.
+// record returns the i-th record without checking its checksum; all nil if its lengths do not fit the data.
 func (t *table) record(i int) (key, value, whole []byte) {
 	offset := int64(binary.LittleEndian.Uint32(t.data[len(magic)+4+4*i:]))
 	if offset+recordHead > int64(len(t.data)) {

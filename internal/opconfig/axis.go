@@ -8,38 +8,37 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// MaxAxes is how many axes a module may have.
+// MaxAxes is the greatest number of axes of a module.
 const MaxAxes = 4
 
-// Axis is a choice that a call makes by an argument: by its element type or, where there
-// are Ranges, by the size of one of its dimensions. The code of each value can be built
-// apart from that of the others.
+// Axis is a property of an argument that selects specialized code: its element type or, with
+// Ranges, the size of one of its dimensions. The code for each value can be built separately.
 type Axis struct {
 	Name      string
-	Argument  string   // of the operators; those without it do not depend on the axis
-	Dimension int      // of the argument, from 0, where there are Ranges
+	Argument  string   // of the operators; operators without it do not depend on the axis
+	Dimension int      // of the argument, from 0; used with Ranges
 	Values    []string // element types, "float32", or ranges of sizes, "1-4"
-	Ranges    Ranges   // what Values say, one for each; empty where the element type chooses
-	Define    string   // what a unit of one value is compiled with: this macro or, by size, it with _LEAST and _MOST
-	Targets   []string // vendors or patterns; elsewhere all values are built together. Empty: none is
+	Ranges    Ranges   // the parsed Values; empty for an axis by element type
+	Define    string   // macro with which a unit of one value is compiled; by size, with the suffixes _LEAST and _MOST
+	Targets   []string // vendors or patterns for which values are built separately; empty: all targets
 	Pos       Position
 }
 
-// For reports whether the values of the axis are built apart for t.
+// For reports whether the values of the axis are built separately for t.
 func (a Axis) For(t target.Target) bool { return len(a.Targets) == 0 || anyMatches(a.Targets, t) }
 
 // Of reports whether the operator depends on the axis.
 func (a Axis) Of(op *Op) bool { return op.argument(a.Argument) >= 0 }
 
-// argument is the position of an argument, -1 when there is none of that name.
+// argument returns the position of an argument, -1 if no argument has that name.
 func (o *Op) argument(name string) int {
 	return slices.IndexFunc(o.Schema.Args, func(a schema.Arg) bool { return a.Name == name })
 }
 
-// BySize reports whether the size of a dimension chooses, not the element type.
+// BySize reports whether the size of a dimension selects the value, not the element type.
 func (a Axis) BySize() bool { return a.Ranges != nil }
 
-// elementTypes are what an axis may have as values.
+// elementTypes returns the element types that an axis may have as values.
 func elementTypes() []string {
 	return []string{
 		"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8",
@@ -88,7 +87,7 @@ func (d *decoder) axis(name string, n *node, where string) Axis {
 	return a
 }
 
-// words is strings for an array that must name something.
+// words is like strings, for an array that must not be empty.
 func (d *decoder) words(n *node, what string, read func(s string, n *node)) {
 	if list, ok := n.value.([]any); ok && len(list) == 0 {
 		d.fail(n.at, "%s is empty; name at least one", what)
@@ -114,7 +113,7 @@ func (d *decoder) elementType(to *[]string) func(string, *node) {
 	store := d.distinct(to, "value")
 	return func(s string, n *node) {
 		if _, isRange := ParseRange(s); isRange {
-			d.fail(n.at, "%q is a range of sizes; an axis of them says which \"dimension\" of its argument chooses", s)
+			d.fail(n.at, "%q is a range of sizes; an axis of sizes needs the \"dimension\" of its argument", s)
 			return
 		}
 		if !slices.Contains(elementTypes(), s) {
@@ -133,7 +132,7 @@ func (d *decoder) define(n *node) string {
 	return s
 }
 
-// checkHolders holds that sources list operators of the module, and that each operator
+// checkHolders checks that sources list only operators of the module, and that each operator
 // is in a source.
 func (d *decoder) checkHolders(m *Module, n *node) {
 	names := m.opNames()
@@ -156,7 +155,7 @@ func (d *decoder) checkHolders(m *Module, n *node) {
 	}
 }
 
-// opNode returns the table of an operator in that of its module.
+// opNode returns an operator's table in its module's table.
 func (m *Module) opNode(n *node, name string) *node {
 	return n.fields["op"].find(func(n *node) bool { return n.fields["name"] != nil && n.fields["name"].value == name })
 }
@@ -169,10 +168,10 @@ func set(words []string) map[string]bool {
 	return s
 }
 
-// find returns the first item for which is holds; there is one.
+// find returns the first item for which is returns true. There must be one.
 func (n *node) find(is func(*node) bool) *node { return n.items[slices.IndexFunc(n.items, is)] }
 
-// checkAxes holds that the operators have the arguments by which axes choose.
+// checkAxes checks that the operators have the arguments of the axes.
 func (d *decoder) checkAxes(m *Module, n *node) {
 	for i, a := range m.Axes {
 		at := n.fields["axis"].fields[a.Name]
@@ -185,7 +184,7 @@ func (d *decoder) checkAxes(m *Module, n *node) {
 	}
 }
 
-// checkApart holds that an axis has another choice and other macros than one before it.
+// checkApart checks that an axis differs from an earlier one in its property and its macros.
 func (d *decoder) checkApart(a, b Axis, at *node) {
 	macro, shared := common(a.macros(), b.macros())
 	switch {
@@ -193,7 +192,7 @@ func (d *decoder) checkApart(a, b Axis, at *node) {
 	case a.Define == b.Define:
 		d.fail(at.fields["define"].at, "axis %q has this define already", b.Name)
 	case shared:
-		d.fail(at.fields["define"].at, "axis %q has the macro %s already, which comes of this define", b.Name, macro)
+		d.fail(at.fields["define"].at, "axis %q has the macro %s already, which this define would give", b.Name, macro)
 	}
 	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.Dimension != b.Dimension {
 		return
@@ -216,7 +215,7 @@ func (d *decoder) checkArgument(m *Module, a Axis, at *node) {
 			continue
 		}
 		if arg := op.Schema.Args[i]; arg.Type.Kind != schema.Tensor || arg.Type.Optional {
-			d.fail(at.at, "argument %q of %s is %s; an axis chooses by a Tensor that every call gives", a.Argument, op.Name, arg.Type)
+			d.fail(at.at, "argument %q of %s is %s; expected a Tensor that every call gives", a.Argument, op.Name, arg.Type)
 			return
 		}
 	}
@@ -224,7 +223,7 @@ func (d *decoder) checkArgument(m *Module, a Axis, at *node) {
 		slices.Sort(names)
 		d.unknown(at.at, fmt.Sprintf("argument %q, which no operator of %s has", a.Argument, m.Name), a.Argument, slices.Compact(names))
 	} else if len(m.Ops) == 0 {
-		d.fail(at.at, "%s has no operator whose argument could choose", m.Name)
+		d.fail(at.at, "%s has no operator with an argument for an axis", m.Name)
 	}
 }
 
@@ -242,8 +241,8 @@ func (m *Module) inOrder(names []string) []string {
 	return slices.DeleteFunc(m.opNames(), func(name string) bool { return !wanted[name] })
 }
 
-// holders are the positions of the sources that list an operator. An operator that
-// none lists is in those that list nothing.
+// holders returns the positions of the sources that hold an operator: those that list it. An
+// operator that no source lists is in all sources without a list.
 func (m *Module) holders(op string) []int { return m.listed[op] }
 
 func (m *Module) sourcesByOp() map[string][]int {

@@ -31,7 +31,7 @@ func (d *decoder) when(n *node, where string) When {
 	}
 	if v := w.vendors(); len(v) != 1 {
 		d.fail(n.fields["toolchain"].key,
-			"a toolchain version means something for one vendor only, and this \"when\" leaves %s; add vendor = [\"hip\"] or the like",
+			"a toolchain version needs a \"when\" for one vendor, and this one allows %s; add vendor = [\"hip\"] or the like",
 			cmp.Or(strings.Join(v, ", "), "none"))
 	}
 	return w
@@ -47,8 +47,8 @@ func (d *decoder) vendor(to *[]string) func(string, *node) {
 	}
 }
 
-// pattern reads a list of architectures, in which wildcards may stand and, where
-// allowed, vendors.
+// pattern reads a list of architectures, which may contain wildcards and, with vendors,
+// vendors.
 func (d *decoder) pattern(to *[]string, vendors bool) func(string, *node) {
 	return func(s string, n *node) {
 		if p, ok := d.checkPattern(s, n.at, vendors); ok {
@@ -57,8 +57,8 @@ func (d *decoder) pattern(to *[]string, vendors bool) func(string, *node) {
 	}
 }
 
-// checkPattern returns a pattern in canonical form, after reporting one that could
-// match nothing. As in target.Parse, a trailing "!" says that this is intended.
+// checkPattern returns a pattern in canonical form. It reports a pattern that matches no known
+// target, unless the pattern ends with "!", as in target.Parse.
 func (d *decoder) checkPattern(s string, offset int, vendors bool) (string, bool) {
 	if vendors && slices.Contains(vendorNames(), s) {
 		return s, true

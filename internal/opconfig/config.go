@@ -7,13 +7,13 @@ import (
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
-// Config is everything that was read. It does not change after Load.
+// Config is the content of all configuration files. It does not change after Load.
 type Config struct {
 	Modules []*Module // in file order, those of included files first
 	Files   []string  // every TOML file read, relative to the root, Load's first
 
-	Sums  map[string]string   // of each of Files: the SHA-256 in hex of what was read
-	Globs map[string][]string // patterns that name sources or files to include, relative to the root, and what they matched
+	Sums  map[string]string   // file of Files -> SHA-256 in hex of the text that was read
+	Globs map[string][]string // pattern of sources or included files, relative to the root -> its matches
 
 	modules map[string]*Module
 	ops     map[string]opRef
@@ -32,7 +32,7 @@ type Module struct {
 	Sources   []Source
 	Flags     FlagSet
 	LinkFlags FlagSet
-	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: all that have sources
+	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: all targets with sources
 	Axes      []Axis
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default
@@ -46,29 +46,29 @@ type Op struct {
 	Name   string
 	Doc    string
 	Schema schema.Schema // its Name is that of the operator
-	// Tolerance is by the name of a written argument; one that is not there has
-	// the tolerance of its type.
+	// Tolerance maps written arguments to tolerances. Other arguments have the tolerance of
+	// their type.
 	Tolerance map[string]Tolerance
 	Pos       Position
 }
 
 // Source is one [[source]] of a module.
 type Source struct {
-	Path  string   // as configured, variables replaced: a path or a glob
-	Files []string // what Path names, relative to the root, sorted
+	Path  string   // as configured, with variables replaced: a path or a glob
+	Files []string // the files that Path names, relative to the root, sorted
 	Ops   []string // the operators in it; empty: those that no source of the module lists
 	Flags FlagSet  // added to the module's
 	When  When
 	Pos   Position
 }
 
-// FlagSet holds flags by what they apply to. Every flag is one argument.
+// FlagSet holds flags by the targets for which they are used. Every flag is one argument.
 type FlagSet struct {
 	Common, HIP, CUDA, CPU []string
 	Arch                   map[string][]string // by pattern: "gfx9*", "sm_90a", "gfx90a:xnack+"
 }
 
-// When says what a source is for. An empty part is no condition.
+// When is the condition under which a source is used. An empty field is no condition.
 type When struct {
 	Vendor    []string // any of hip, cuda, cpu
 	Arch      []string // any of these patterns

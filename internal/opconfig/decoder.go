@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// decoder reads the tree of one file and collects the mistakes. Its methods report
-// what is wrong and go on, so that one load shows everything.
+// decoder reads the tree of one file. Its methods report mistakes and continue, so that one
+// load shows all of them.
 type decoder struct {
 	*loader
 	doc *document
@@ -33,7 +33,7 @@ func (d *decoder) fail(offset int, format string, args ...any) {
 // unknown reports a word that is not among those allowed.
 func (d *decoder) unknown(offset int, what, word string, allowed []string) {
 	if d.full() {
-		return // to find the nearest word takes time
+		return // the search for the nearest word takes time
 	}
 	e := &Error{Msg: fmt.Sprintf("unknown %s", what), Suggestion: nearestWord(word, allowed)}
 	if e.Suggestion == "" {
@@ -88,7 +88,7 @@ func (d *decoder) tables(n *node, where string, read func(*node)) {
 	}
 }
 
-// string returns a string that is not empty.
+// string returns a string. It reports an empty one.
 func (d *decoder) string(n *node, what string) (string, bool) {
 	s, ok := n.value.(string)
 	if !ok {
@@ -102,8 +102,8 @@ func (d *decoder) string(n *node, what string) (string, bool) {
 	return s, d.plain(s, n.at, what)
 }
 
-// plain reports a control character: no path, name, flag or pattern has one, and
-// wherever it is printed it could pass for something else.
+// plain reports a control character: no path, name, flag or pattern needs one, and a terminal
+// could show it as other text.
 func (d *decoder) plain(s string, offset int, what string) bool {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return true
@@ -139,16 +139,16 @@ func (d *decoder) strings(n *node, what string, read func(s string, n *node)) {
 	}
 }
 
-// names is strings for an array that must not be empty when it is there.
+// names is like strings, for an optional array that must not be empty.
 func (d *decoder) names(n *node, what string, read func(s string, n *node)) {
 	if list, ok := n.value.([]any); ok && len(list) == 0 {
-		d.fail(n.at, "%s is empty, which nothing could match; leave it out to match everything", what)
+		d.fail(n.at, "%s is empty and would match nothing; leave it out to match everything", what)
 		return
 	}
 	d.strings(n, what, read)
 }
 
-// into is a reader that stores a string.
+// into returns a reader that stores a string.
 func (d *decoder) into(to *string, what string) func(*node) {
 	return func(n *node) { *to, _ = d.string(n, what) }
 }

@@ -9,10 +9,10 @@ import (
 type document struct {
 	file  string
 	src   string
-	lines []int // offsets at which lines start, found when first needed
+	lines []int // offsets at which lines start, computed on first use
 }
 
-// position turns a byte offset into a place.
+// position converts a byte offset to a Position.
 func (d *document) position(offset int) Position {
 	if d.lines == nil {
 		d.lines = lineStarts(d.src)
@@ -26,8 +26,8 @@ func (d *document) position(offset int) Position {
 	return Position{File: d.file, Line: line, Col: 1 + utf8.RuneCountInString(before)}
 }
 
-// characterAt is where the character begins in which the offset lies: the TOML library may
-// stop within one.
+// characterAt returns the offset at which the character begins that contains offset: the TOML
+// library may stop within a character.
 func characterAt(src string, offset int) int {
 	for back := 1; back < utf8.UTFMax && back <= offset; back++ {
 		if _, n := utf8.DecodeRuneInString(src[offset-back:]); n > back {
@@ -47,8 +47,8 @@ func lineStarts(src string) []int {
 	return starts
 }
 
-// attach puts the decoded values into the tree. Where the two disagree, which a fuzz
-// test has not found them to, the values win and take the nearest known place.
+// attach puts the decoded values into the tree. If the two disagree, the values count, with the
+// nearest known place. A fuzz test has found no such case.
 func attach(n *node, value any) {
 	n.value = value
 	switch v := value.(type) {

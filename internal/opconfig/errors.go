@@ -10,7 +10,7 @@ import (
 // Error is one mistake in a TOML file.
 type Error struct {
 	File       string // relative to the root
-	Line, Col  int    // from 1, columns in characters; 0 when the file could not be read
+	Line, Col  int    // from 1, columns in characters; 0 if the file could not be read
 	Msg        string
 	Suggestion string // the word that was probably meant, or ""
 
@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what was wrong in detail, such as a *schema.SyntaxError, or nil.
+// Unwrap returns the cause, such as a *schema.SyntaxError, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
 // UnknownModuleError is a module name that the config does not define.
@@ -56,7 +56,7 @@ func (e *UnknownOpError) Error() string {
 
 func didYouMean(words []string) string {
 	if len(words) == 0 {
-		return ", and no name like it"
+		return ", and no similar name exists"
 	}
 	return "; did you mean " + quoteList(words, " or ") + "?"
 }
@@ -76,7 +76,7 @@ func (e *UnsupportedTargetError) Error() string {
 // does not have.
 type UnknownAxisError struct {
 	Module, Axis, Value string
-	Known               []string // the axis's values or, when Value is "", the module's axes
+	Known               []string // the axis's values or, if Value is "", the module's axes
 	Nearest             []string // of them, best first
 }
 
@@ -105,7 +105,7 @@ type NoSourcesError struct {
 
 func (e *NoSourcesError) Error() string {
 	if e.Op != "" {
-		return fmt.Sprintf("%s has no source of %s for %s with toolchain %q: the \"when\" of none applies",
+		return fmt.Sprintf("%s has no source of %s for %s with toolchain %q: no [[source]]'s \"when\" applies",
 			e.Module, e.Op, e.Target, e.Toolchain)
 	}
 	return fmt.Sprintf("%s has no source for %s with toolchain %q: no [[source]]'s \"when\" applies",
@@ -125,7 +125,7 @@ func (e *DuplicateSourceError) Error() string {
 		e.Module, e.Source, e.Target, e.First, e.Second)
 }
 
-// VersionError is a toolchain version that a condition cannot be compared with.
+// VersionError is a toolchain version that cannot be compared with a condition.
 type VersionError struct {
 	Version   string // of the toolchain
 	Condition string // such as ">=6.0"

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// allowedVariables may stand in ${NAME}, besides everything that starts with
-// AITER_. The list is short so that a config cannot depend on a machine unseen.
+// allowedVariables returns the variables that ${NAME} may use besides AITER_*. The list is short,
+// so that a config cannot depend on hidden settings of a machine.
 func allowedVariables() []string {
 	return []string{"CK_DIR", "CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH"}
 }
@@ -25,7 +25,7 @@ func (d *decoder) expand(s string, n *node) (string, bool) {
 			return b.String(), true
 		}
 		dollar := len(s) - len(after) - 1
-		at := func() int { return rawOffset(d.doc.src, n.at, dollar) } // found only to report a mistake
+		at := func() int { return rawOffset(d.doc.src, n.at, dollar) } // computed only to report a mistake
 		switch {
 		case strings.HasPrefix(after, "$"):
 			b.WriteByte('$')
@@ -49,7 +49,7 @@ func (d *decoder) expand(s string, n *node) (string, bool) {
 	}
 }
 
-// variable looks up what stands between the braces.
+// variable returns the value for the text between the braces.
 func (d *decoder) variable(inner string, at func() int) (string, bool) {
 	name, fallback, hasDefault := strings.Cut(inner, ":-")
 	if !isIdentifier(name) {

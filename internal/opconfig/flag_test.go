@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRefusedFlags names flags that write elsewhere, read what no report lists, or swap parts of the toolchain.
+// TestRefusedFlags checks flags that write other outputs, read unreported files, or replace parts of the toolchain.
 func TestRefusedFlags(t *testing.T) {
 	for flag, reason := range map[string]string{
 		"-o": "outputs", "-ofile": "outputs", "--output-file=x": "outputs", "-odir": "outputs", "-c": "steps", "-E": "steps", "--ptx": "steps", "-dc": "steps",
@@ -13,9 +13,9 @@ func TestRefusedFlags(t *testing.T) {
 		"@file": "contents", "-Wl,@file": "contents", "--options-file=x": "contents", "-Xptxas=@f": "contents",
 		"--offload-arch=gfx942": "target comes", "-arch=sm_90": "target comes", "-gencode=x": "target comes", "-x": "language", "--language=c": "language",
 		"-Ifoo": "list the folder", "--include-directory=foo": "list the folder", "-Wa,-I,foo": "list the folder",
-		"-iprefix": "looked for", "-iwithprefix=x": "looked for", "-ivfsoverlay": "looked for", "--embed-dir=x": "looked for", "-stdlib=libc++": "looked for", "--include=x.h": "looked for",
+		"-iprefix": "search for headers", "-iwithprefix=x": "search for headers", "-ivfsoverlay": "search for headers", "--embed-dir=x": "search for headers", "-stdlib=libc++": "search for headers", "--include=x.h": "search for headers",
 		"-Xcompiler=-isystem,/x": "directly", "-Wp,-include,x.h": "directly",
-		"-frandom-seed=1": "equal bytes", "-frecord-gcc-switches": "from build to build", "-march=native": "machine that compiles",
+		"-frandom-seed=1": "identical outputs", "-frecord-gcc-switches": "from build to build", "-march=native": "machine that compiles",
 		"--rocm-path=/x": "toolchain", "-fuse-ld=gold": "toolchain", "--specs=x": "toolchain", "--prefix=/x": "toolchain", "-Bdir/": "toolchain", "-Bx": "toolchain", "-gcc-toolchain=x": "toolchain",
 		"--plugin=x": "loads code", "-fplugin=x.so": "loads code", "-Wl,-plugin,x": "loads code", "-Wl,--plugin=x": "loads code", "-mllvm=-load=x.so": "loads code", "-iplugindir=x": "loads code",
 		"-fprofile-use": "does not report", "-fprofile-use=x": "does not report", "-fmodules": "does not report", "-fmodule-map-file=x": "does not report", "-include-pch": "does not report", "-fauto-profile": "does not report",

@@ -5,24 +5,23 @@ import (
 	"strings"
 )
 
-// A config may give a flag whose reads and writes are known. Programs accept options under several spellings, GNU ld also
-// abbreviated, so a list of the dangerous ones is never complete.
+// A config may give only flags whose reads and writes are known. Programs accept options under several spellings, GNU ld
+// also abbreviated, so that a list of dangerous flags alone is never complete.
 
 // flagRules are the flags of one program.
 type flagRules struct {
 	refused []flagRule             // with the reason of each
 	allowed string                 // patterns of all others; see matches
 	bare    func(word string) bool // for words without "-", nil: none
-	files   func(flag string) bool // for flags that name files, nil: none but those refused
+	files   func(flag string) bool // for flags that name files; nil: only refused flags do
 }
 
 type flagRule struct{ reason, patterns string }
 
-// refusal is why a flag may not be given, and the flag that was probably meant.
+// refusal is the reason why a flag is not allowed, and the flag that was probably meant.
 type refusal struct{ reason, nearest string }
 
-// refuse returns why a program may not be given an argument; the zero refusal
-// if it may.
+// refuse returns the reason why an argument is not allowed, the zero refusal if it is.
 func (r *flagRules) refuse(flag string) refusal {
 	switch {
 	case strings.HasPrefix(flag, "@"):
@@ -48,8 +47,7 @@ func (r *flagRules) refuse(flag string) refusal {
 	return refusal{reasonUnknown, r.nearest(flag)}
 }
 
-// nearest returns the allowed flag that is written most alike, with the value
-// that was given.
+// nearest returns the allowed flag with the most similar spelling, with the value of flag.
 func (r *flagRules) nearest(flag string) string {
 	name, value, valued := strings.Cut(flag, "=")
 	var names []string
@@ -66,8 +64,8 @@ func (r *flagRules) nearest(flag string) string {
 	return best
 }
 
-// matchesAny reports whether a flag is one of the patterns, of which "*" at the
-// end stands for any characters.
+// matchesAny reports whether a flag matches one of the patterns. "*" at the end of a pattern
+// stands for any characters.
 func matchesAny(patterns, flag string) bool {
 	for pattern := range strings.FieldsSeq(patterns) {
 		prefix, open := strings.CutSuffix(pattern, "*")
@@ -78,9 +76,9 @@ func matchesAny(patterns, flag string) bool {
 	return false
 }
 
-// matchesAllowed reports whether a flag is one of the patterns. "-x" has no
-// value and "-x=*" has one, "-x*" stands for all names that begin so: a flag
-// with a value, which may name a file, is never covered by one without.
+// matchesAllowed reports whether a flag matches one of the patterns. "-x" has no value, "-x=*"
+// has one, and "-x*" stands for all names with that prefix. A pattern without a value never
+// matches a flag with one, because the value may name a file.
 func matchesAllowed(patterns, flag string) bool {
 	name, _, valued := strings.Cut(flag, "=")
 	for pattern := range strings.FieldsSeq(patterns) {
@@ -93,7 +91,7 @@ func matchesAllowed(patterns, flag string) bool {
 	return false
 }
 
-// isCommand reports whether a shell would run a command for the value of a flag. nvcc has a shell run its steps.
+// isCommand reports whether a shell would run a command in a flag. nvcc runs its steps by a shell.
 func isCommand(flag string) bool { return strings.Contains(flag, "$(") || strings.Contains(flag, "`") }
 
 // shellMarks divide commands of a shell or redirect their files.
@@ -104,16 +102,16 @@ func throughShell(outer string) bool {
 	return !slices.Contains([]string{"-Wp", "-Wa", "-Xpreprocessor", "-Xassembler"}, outer) && !strings.HasPrefix(outer, "-Xarch_")
 }
 
-// isDivided reports whether a shell would divide a flag that nvcc forwards. Names of macros and files it quotes.
+// isDivided reports whether a shell would divide a flag that nvcc forwards. nvcc quotes the names of macros and files.
 func isDivided(flag string) bool {
 	return strings.HasPrefix(flag, "-") && strings.ContainsAny(flag, shellMarks+" ") && !matchesAny("-D* -U* -i* -L* -l* -T*", flag)
 }
 
-// isThreads reports whether a flag is nvcc's for the number of its threads.
+// isThreads reports whether a flag sets nvcc's number of threads.
 func isThreads(flag string) bool { return flag == "--threads" || flag == "-threads" || flag == "-t" }
 
-// passesOn returns the rules of the program that the value of a flag goes to,
-// false for a flag whose value is its own.
+// passesOn returns the rules of the program to which a flag passes its value on, false for
+// other flags.
 func passesOn(outer string) (rules *flagRules, ok bool) {
 	switch outer {
 	case "-Wl", "-Xlinker", "-Xoffload-linker", "--linker-options":
@@ -140,11 +138,11 @@ func passesOn(outer string) (rules *flagRules, ok bool) {
 // flagCheck checks the arguments of a list in their order.
 type flagCheck struct {
 	rules *flagRules
-	outer string // of the last value that was passed on
+	outer string // flag of the last value that was passed on
 	inner string // that value
 }
 
-// flag checks an argument that is no value of the one before.
+// flag checks an argument that is not the value of the one before.
 func (c *flagCheck) flag(flag string) refusal {
 	if _, passes := passesOn(flag); passes {
 		return refusal{} // its value follows
@@ -165,7 +163,7 @@ func (c *flagCheck) value(outer, value string) refusal {
 	if !passes {
 		switch {
 		case strings.HasPrefix(value, "@"):
-			return refusal{reason: reasonFile} // drivers read it wherever it stands
+			return refusal{reason: reasonFile} // drivers expand it at any position
 		case isCommand(value):
 			return refusal{reason: reasonCommand}
 		case isThreads(outer) && !isPlainWord(value):

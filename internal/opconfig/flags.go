@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// flagSet reads flags by what they apply to, and checks them.
+// flagSet reads and checks flags by the targets for which they are used.
 func (d *decoder) flagSet(n *node, where string, rules *flagRules) FlagSet {
 	var f FlagSet
 	list := func(to *[]string) func(*node) {
@@ -21,7 +21,7 @@ func (d *decoder) flagSet(n *node, where string, rules *flagRules) FlagSet {
 	return f
 }
 
-// sourceFlags reads what flagSet does, or a plain list for common flags.
+// sourceFlags is like flagSet, and also reads a plain list as common flags.
 func (d *decoder) sourceFlags(n *node, where string) FlagSet {
 	if _, ok := n.value.([]any); ok {
 		return FlagSet{Common: d.flagList(n, where, compilerFlags())}
@@ -44,7 +44,7 @@ func (d *decoder) archFlags(n *node, where string, rules *flagRules) map[string]
 	return flags
 }
 
-// flagList reads a list of arguments. One that a variable leaves empty is dropped.
+// flagList reads a list of arguments. It drops an argument that is empty after expansion.
 func (d *decoder) flagList(n *node, where string, rules *flagRules) []string {
 	var flags []string
 	var nodes []*node

@@ -13,23 +13,23 @@ const (
 	reasonTarget    = "the target comes from the build; use \"targets\" or \"when\""
 	reasonLanguage  = "the language follows from the target"
 	reasonInclude   = "list the folder in \"include\""
-	reasonSearch    = "it changes where headers are looked for in a way that the build does not follow; use \"include\", -isystem, -iquote or -idirafter"
-	reasonRepeat    = "the build sets it so that equal inputs give equal bytes"
+	reasonSearch    = "it changes the search for headers in a way that the build does not follow; use \"include\", -isystem, -iquote or -idirafter"
+	reasonRepeat    = "the build sets it so that equal inputs give identical outputs"
 	reasonPaths     = "it writes paths or the command line, which differ from build to build, into the object"
 	reasonMachine   = "the result would depend on the machine that compiles, which the key does not hold"
-	reasonToolchain = "it would swap a part of the toolchain that the key has already identified; set HIPCC, ROCM_PATH, CUDA_HOME or CXX"
+	reasonToolchain = "it would replace a part of the toolchain that the key already identifies; set HIPCC, ROCM_PATH, CUDA_HOME or CXX"
 	reasonPlugin    = "it loads code into the toolchain that the key does not hold"
 	reasonUnlisted  = "it reads files that the compiler does not report, so that the build would not see them change"
-	reasonNamesFile = "it names a file, which the build neither watches nor keeps"
+	reasonNamesFile = "it names a file that the build neither watches nor keeps"
 	reasonExtra     = "it writes files beside the object"
 	reasonNoFlag    = "it does not start with \"-\"; sources go into [[source]], libraries are written -lNAME"
 	reasonCommand   = "a shell may divide it, or run a command in it whose result the key does not hold"
-	reasonNoNumber  = "it is no number of threads"
+	reasonNoNumber  = "its value is not a number of threads"
 	reasonUnknown   = "its reads and writes are not known; give it in a wrapper script named by HIPCC, NVCC or CXX, whose content is in the key"
 )
 
-// refusedFlags are those of compilers under all their spellings that are known,
-// for the sake of the reason.
+// refusedFlags returns the refused flags of compilers in all known spellings, with the reasons.
+// Patterns of allowed flags may match some of them too.
 func refusedFlags() []flagRule {
 	return []flagRule{
 		{reasonFile, "--options-file* -optf --config*"},
@@ -54,7 +54,7 @@ func refusedFlags() []flagRule {
 	}
 }
 
-// allowedFlags are those of compilers and their drivers, by what they are for.
+// allowedFlags are flags of compilers and their drivers, by purpose.
 const allowedFlags = "-D -D* -D*=* -U -U* " + // macros
 	"-O* -W* -W*=* -w -R* -R*=* -pedantic* -ansi -std=* --std=* -Qunused-arguments -pipe -p -pg -g* -g*=* " + // levels, warnings, language, debugging
 	"-isystem -isystem* -isystem*=* -iquote -iquote* -iquote*=* -idirafter -idirafter* -idirafter*=* " + // folders of headers
@@ -78,20 +78,20 @@ const allowedFlags = "-D -D* -D*=* -U -U* " + // macros
 	"-pthread -pthreads -static-libgcc -static-libstdc++ -static-libasan -static-libgomp -shared-libgcc -shared-libasan -nostdlib -nostdlib++ -nodefaultlibs -nostartfiles -rdynamic -s " + // drivers of linkers
 	"-L -L* -L*=* -l -l* -l*=* --library=* --library-path=* -u -u* -z -z* -z*=* -T -T* -T*=* -no-hip-rt --no-hip-rt --rtlib=* -rtlib=* --unwindlib=* -unwindlib=*"
 
-// compilerFlags are the rules for the flags of sources.
+// compilerFlags returns the rules for the flags of sources.
 func compilerFlags() *flagRules { return &flagRules{refused: refusedFlags(), allowed: allowedFlags} }
 
-// linkerFlags are the rules for the flags of a link, which a compiler drives.
+// linkerFlags returns the rules for the flags of a link, which a compiler driver runs.
 func linkerFlags() *flagRules { return compilerFlags() }
 
-// innerWords are for a compiler behind another. What changes the search for
-// headers is followed only where the config gives it directly.
+// innerWords returns the rules for flags that one compiler passes to another. The build follows
+// flags for the search of headers only if the config gives them directly.
 func innerWords() *flagRules {
 	direct := flagRule{"give it directly, so that the build knows where headers come from", "-isystem* -iquote* -idirafter* -include* -imacros* -l* -L* -T*"}
 	return &flagRules{refused: append(refusedFlags(), direct), allowed: allowedFlags}
 }
 
-// cc1Words are for Clang's front end.
+// cc1Words returns the rules for Clang's front end.
 func cc1Words() *flagRules {
 	rules := innerWords()
 	files := flagRule{reasonUnlisted, "-module-* -main-file-name* -mt-* -stats-file* -header-include-file* -diagnostic-log-file* -opt-record-* -ast-* -add-plugin*"}
@@ -100,7 +100,7 @@ func cc1Words() *flagRules {
 	return rules
 }
 
-// linkerWords are for GNU ld and LLD, which report the files that they read. A
+// linkerWords returns the rules for GNU ld and LLD, which report the files that they read. A
 // word without "-" is such a file or the value of the word before.
 func linkerWords() *flagRules {
 	return &flagRules{
@@ -148,7 +148,7 @@ func ptxasWords() *flagRules {
 	}
 }
 
-// toolWords are for the smaller programs behind nvcc.
+// toolWords returns the rules for the smaller programs that nvcc runs.
 func toolWords() *flagRules {
 	return &flagRules{
 		refused: []flagRule{{reasonOutput, "-o* --output*"}, {reasonFile, "-optf* --options-file*"}},
@@ -164,8 +164,8 @@ func isPlainWord(word string) bool {
 	})
 }
 
-// llvmWords are for LLVM's own options, which are thousands. Those that name
-// files have it in their name.
+// llvmWords returns the rules for LLVM's thousands of options. The name of an option shows
+// whether it names a file.
 func llvmWords() *flagRules {
 	plugins := flagRule{reasonPlugin, "-load=* --load=* -load -load-pass-plugin* --load-pass-plugin* -exec-on-* --exec-on-* -print-changed-* --print-changed-*"}
 	files := flagRule{reasonNamesFile, "-print-changed=dot* --print-changed=dot* -use-ctx-profile* --use-ctx-profile* -cs-profile-path* --cs-profile-path* " +
@@ -175,8 +175,7 @@ func llvmWords() *flagRules {
 	return &flagRules{refused: []flagRule{plugins, files}, files: namesFile, allowed: "-* -*=*", bare: isPlainWord}
 }
 
-// namesFile reports whether an option of LLVM names a file by the words that its
-// name is made of.
+// namesFile reports, by the words in its name, whether an option of LLVM names a file.
 func namesFile(option string) bool {
 	name, _, _ := strings.Cut(option, "=")
 	for word := range strings.SplitSeq(name, "-") {

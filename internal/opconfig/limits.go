@@ -5,8 +5,8 @@ import (
 	"io/fs"
 )
 
-// The limits of a configuration bound what reading it costs. Values are counted over
-// all its files, and so are bytes and folder entries.
+// The limits of a configuration bound the cost of reading it. Values, bytes and folder entries
+// are counted over all its files.
 const (
 	maxBytes    = 1 << 20  // of all files
 	maxFiles    = 1000     // files, the included ones among them
@@ -16,7 +16,7 @@ const (
 	maxString   = 16 << 10 // bytes of one string or other scalar
 	maxPath     = 1 << 10  // bytes of a path or glob
 	maxExpanded = 1 << 20  // bytes that variables add
-	maxEntries  = 100_000  // folder entries that globs may look at
+	maxEntries  = 100_000  // folder entries that globs may read
 	maxMistakes = 100      // after which reading stops
 	maxSources  = 500      // [[source]] tables of a module
 	maxOps      = 500      // operators of a module
@@ -29,7 +29,7 @@ type excess struct {
 	msg string
 }
 
-// place is where the scanner is: the tables and arrays around it, and the bytes of
+// place is the scanner's position: the number of tables and arrays around it, and the bytes of
 // their names.
 type place struct{ depth, bytes int }
 
@@ -41,7 +41,7 @@ func (s *scanner) exceed(at int, format string, args ...any) {
 	s.pos = len(s.src)
 }
 
-// enter goes one table or array down.
+// enter enters a table or array.
 func (s *scanner) enter(at, name int) {
 	s.count(at)
 	s.in.depth++
@@ -61,18 +61,18 @@ func (s *scanner) count(at int) {
 	}
 }
 
-// measure limits the text of a scalar, which begins at an offset and ends here.
+// measure limits the text of a scalar, which begins at offset at and ends at the scanner.
 func (s *scanner) measure(at int) {
 	if n := s.pos - at; n > maxString {
 		s.exceed(at, "a value of %d bytes is too long: expected at most %d", n, maxString)
 	}
 }
 
-// full reports whether there are so many mistakes that more would not help.
+// full reports whether reading stops because of too many mistakes.
 func (l *loader) full() bool { return len(l.problems) >= maxMistakes }
 
-// countedFS bounds the folder entries that a load looks at: a glob doubles them with
-// each folder level where two symlinks lead back to their own folder.
+// countedFS bounds the folder entries that a load reads. If two symlinks lead back to their own
+// folder, each level of a glob doubles the number of entries.
 type countedFS struct {
 	fs.FS
 	left int
@@ -83,8 +83,8 @@ var (
 	_ fs.StatFS    = (*countedFS)(nil)
 )
 
-// ReadDir implements [fs.ReadDirFS]. fs.Glob ignores its errors, so that used up has
-// to be asked for afterwards.
+// ReadDir implements [fs.ReadDirFS]. fs.Glob ignores its errors, so that callers must check
+// usedUp afterwards.
 func (c *countedFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if c.usedUp() {
 		return nil, fmt.Errorf("more than %d folder entries", maxEntries)
@@ -99,8 +99,8 @@ func (c *countedFS) Stat(name string) (fs.FileInfo, error) { return fs.Stat(c.FS
 
 func (c *countedFS) usedUp() bool { return c.left < 0 }
 
-// checkSize limits what builds make of a module: they compare its operators with each
-// other and with its sources, and name every part.
+// checkSize limits the size of a module, because builds compare its operators with each other
+// and with its sources, and name every part.
 func (d *decoder) checkSize(m *Module, n *node) {
 	switch {
 	case len(m.Sources) > maxSources:

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// walkString walks the string literal, of any of TOML's four kinds, whose opening
-// quote is at src[at]. It calls piece with every run of decoded text and the offset
-// of the source text that it came from, and returns the offset after the literal.
+// walkString reads the string literal whose opening quote is at src[at], of any of TOML's four
+// kinds. It calls piece with every run of decoded text and that run's offset in src, and
+// returns the offset after the literal.
 func walkString(src string, at int, piece func(raw int, decoded string)) int {
 	quote := openQuote(src[at:])
 	raw := quote[0] == '\''
@@ -18,7 +18,7 @@ func walkString(src string, at int, piece func(raw int, decoded string)) int {
 	}
 	for i < len(src) {
 		if n := closeLen(src[i:], quote); n > 0 {
-			piece(i, src[i:i+n-len(quote)]) // quotes just before the closing ones
+			piece(i, src[i:i+n-len(quote)]) // quotes before the closing ones
 			return i + n
 		}
 		decoded, n := src[i:i+1], 1
@@ -39,8 +39,8 @@ func openQuote(s string) string {
 	return s[:1]
 }
 
-// closeLen measures the closing quote at the start of s, 0 if there is none. Up to
-// two more quotes may stand before the closing three.
+// closeLen returns the length of the closing quote at the start of s, 0 if there is none. Up to
+// two more quotes may precede the closing three.
 func closeLen(s, quote string) int {
 	if !strings.HasPrefix(s, quote) {
 		return 0
@@ -62,8 +62,8 @@ func newlineLen(s string) int {
 	return 0
 }
 
-// unescape decodes the escape sequence at the start of s and measures it. A
-// backslash at the end of a line also removes the white space that follows.
+// unescape returns the decoded escape sequence at the start of s and its length. A backslash at
+// the end of a line also removes the white space that follows.
 func unescape(s string) (string, int) {
 	if len(s) < 2 {
 		return "", 1
@@ -86,8 +86,8 @@ func unescape(s string) (string, int) {
 	return s[1:2], 2
 }
 
-// rawOffset returns where in src the byte at offset want of a string's value came
-// from; at is the offset of the literal.
+// rawOffset returns the offset in src of the byte at offset want of a string's value; at is the
+// offset of the literal.
 func rawOffset(src string, at, want int) int {
 	seen, found := 0, -1
 	end := walkString(src, at, func(raw int, decoded string) {

@@ -13,17 +13,16 @@ import (
 	"strings"
 )
 
-// Options are what Load needs to know of its surroundings.
+// Options are the options of [Load].
 type Options struct {
 	// Env looks up the variables for ${NAME}; os.LookupEnv fits. nil: none is set.
 	Env func(name string) (value string, ok bool)
 }
 
-// Load reads the TOML file at path and those that it includes. fsys is the project's
-// root: sources and include folders are looked for in it, and nothing outside it is
-// looked at. The error joins one *Error for each mistake, in file order; use
-// errors.As for the first, or Unwrap() []error for all. The limits in the package
-// comment bound time and memory for all files.
+// Load reads the TOML file at path and those that it includes. fsys is the project's root, which
+// contains sources and include folders; Load reads nothing outside of it. The error joins one
+// *Error for each mistake, in file order; use errors.As for the first, or Unwrap() []error for
+// all. The limits in the package comment bound time and memory for all files.
 func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 	l := &loader{
 		fsys: &countedFS{FS: fsys, left: maxEntries},
@@ -52,12 +51,12 @@ type loader struct {
 	cfg      *Config
 	problems []*Error
 	chain    []string               // files being read, the including ones first
-	exists   map[string]fs.FileMode // modes of the paths looked at
+	exists   map[string]fs.FileMode // path -> mode; see mode
 
 	bytes, values, expanded int // of all files, as the limits count them
 }
 
-// joined sorts the mistakes: the order of reading interleaves files.
+// joined sorts the mistakes by file: included files are read between others.
 func (l *loader) joined() error {
 	slices.SortStableFunc(l.problems, func(a, b *Error) int {
 		return cmp.Or(
@@ -76,8 +75,8 @@ func (l *loader) joined() error {
 	return errors.Join(errs...)
 }
 
-// file reads one TOML file. Mistakes in it go to l.problems; the error is for one
-// that cannot be read.
+// file reads one TOML file. Mistakes in it go to l.problems; the error reports an unreadable
+// file.
 func (l *loader) file(name string) error {
 	if slices.Contains(l.cfg.Files, name) {
 		return nil
@@ -105,7 +104,7 @@ func (l *loader) file(name string) error {
 func readFile(fsys fs.FS, name string, limit int) (string, error) {
 	if info, err := fs.Stat(fsys, name); err != nil {
 		return "", err
-	} else if !info.Mode().IsRegular() { // to open a pipe would wait for a writer
+	} else if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		return "", fmt.Errorf("not a regular file (%s)", info.Mode())
 	}
 	f, err := fsys.Open(name)
@@ -123,7 +122,8 @@ func readFile(fsys fs.FS, name string, limit int) (string, error) {
 	return string(text), nil
 }
 
-// config reads a whole file: what it includes first, so that its own modules follow.
+// config reads a whole file. The files that it includes come first, so that its own modules
+// follow theirs.
 func (d *decoder) config(root *node) {
 	if inc := root.fields["include"]; inc != nil {
 		d.strings(inc, "include", d.includeFile)
@@ -149,7 +149,7 @@ func (d *decoder) includeFile(pattern string, n *node) {
 			return
 		}
 		if f == d.doc.file && hasMeta(pattern) {
-			continue // a glob beside the file that holds it
+			continue // a glob matches the file that contains it
 		}
 		if i := slices.Index(d.chain, f); i >= 0 {
 			cycle := append(slices.Clone(d.chain[i:]), f)

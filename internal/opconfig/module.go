@@ -57,7 +57,7 @@ func (d *decoder) module(name string, n *node) {
 	d.require(n, "source", where)
 	d.checkSize(m, n)
 	if d.full() {
-		return // the checks below may take long, and their mistakes would not be reported
+		return // the checks below take long, and their mistakes would not be reported
 	}
 	m.listed = m.sourcesByOp()
 	d.checkOverlap(m, n)
@@ -70,7 +70,7 @@ func isModuleName(s string) bool {
 	return ok && rest != "" && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// moduleNameFor repairs a name if that is simple.
+// moduleNameFor returns a valid name similar to s, "" if it finds none.
 func moduleNameFor(s string) string {
 	s = strings.ReplaceAll(strings.ToLower(s), "-", "_")
 	if !strings.HasPrefix(s, "module_") {
@@ -89,7 +89,7 @@ func (d *decoder) duration(n *node) time.Duration {
 	}
 	t, err := time.ParseDuration(s)
 	if err != nil || t <= 0 {
-		d.fail(n.at, "timeout %q is no positive duration; write one such as \"90s\" or \"5m\"", s)
+		d.fail(n.at, "timeout %q is not a positive duration; write one such as \"90s\" or \"5m\"", s)
 		return 0
 	}
 	return t
@@ -136,7 +136,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 	}
 }
 
-// require reports a key that is not there.
+// require reports a missing key.
 func (d *decoder) require(n *node, key, where string) {
 	if _, isTable := n.value.(map[string]any); isTable && n.fields[key] == nil {
 		d.fail(n.key, "%s has no %q; it is required", where, key)
@@ -178,7 +178,7 @@ func (d *decoder) schema(n *node) schema.Schema {
 	return s
 }
 
-// nameSchema gives the schema the operator's name, which it may state itself.
+// nameSchema sets the schema's name to the operator's. It reports another name in the schema.
 func (d *decoder) nameSchema(op *Op, n *node) {
 	if op.Schema.Name != "" && op.Schema.Name != op.Name {
 		d.fail(n.at, "the schema is for %q, the operator is %q; leave the name out of the schema", op.Schema.Name, op.Name)
@@ -186,8 +186,8 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 	op.Schema.Name = op.Name
 }
 
-// checkOverlap reports a file that two sources name for the same target. Where a
-// toolchain condition is involved only Resolve can tell.
+// checkOverlap reports a file that two sources name for the same target. It ignores sources with
+// a condition on the toolchain, which only Resolve knows.
 func (d *decoder) checkOverlap(m *Module, n *node) {
 	first := map[fileTarget]int{}
 	for i, s := range m.Sources {
@@ -200,8 +200,8 @@ func (d *decoder) checkOverlap(m *Module, n *node) {
 
 type fileTarget struct{ file, arch string }
 
-// overlap finds a file and a known target that an earlier source has, and enters those
-// of s, the i-th source, into first.
+// overlap finds a file and a known target of s that an earlier source has too. It adds those of
+// s, the i-th source, to first.
 func overlap(s Source, i int, first map[fileTarget]int) (at fileTarget, earlier int, found bool) {
 	for _, arch := range s.When.architectures() {
 		for _, file := range s.Files {
@@ -226,7 +226,7 @@ func common(a, b []string) (string, bool) {
 	return "", false
 }
 
-// architectures are the known ones for which the conditions hold; none where they
+// architectures returns the known architectures for which the conditions hold, none if they
 // depend on the toolchain.
 func (w When) architectures() []string {
 	if w.Toolchain != "" {

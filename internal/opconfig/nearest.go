@@ -9,8 +9,8 @@ import (
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// nearest returns up to three of the names that could be meant, best first: those
-// that are written much alike, then those that contain what was written.
+// nearest returns up to three similar names, best first: those with a similar spelling, then
+// those that contain what was written.
 func nearest(written string, names []string) []string {
 	best := alike(written, names)
 	for _, n := range names {
@@ -21,7 +21,7 @@ func nearest(written string, names []string) []string {
 	return best[:min(3, len(best))]
 }
 
-// nearestWord returns the word that is written most alike, or "".
+// nearestWord returns the word with the most similar spelling, or "".
 func nearestWord(written string, words []string) string {
 	if best := alike(written, words); len(best) > 0 {
 		return best[0]
@@ -29,15 +29,15 @@ func nearestWord(written string, words []string) string {
 	return ""
 }
 
-// alike returns the words of which at most a third of the letters differ, whatever
-// their case, best first.
+// alike returns the words of which at most a third of the letters differ, best first. It
+// ignores case.
 func alike(written string, words []string) []string {
 	far := func(w string) int { return distance(strings.ToLower(written), strings.ToLower(w)) }
 	var list []string
 	for _, w := range words {
 		most := (max(len(written), len(w)) + 2) / 3
 		apart := max(len(written)-len(w), len(w)-len(written))
-		if apart <= most && far(w) <= most { // the first is cheap, and no distance is below it
+		if apart <= most && far(w) <= most { // apart is cheap to compute and never above the distance
 			list = append(list, w)
 		}
 	}

@@ -12,19 +12,20 @@ import (
 type Part struct {
 	// Op is the first of the operators that share its sources; "" for all.
 	Op string
-	// Values are those of the axes, in the order of the config: "dtype=float16,width=1-4".
-	// The part holds all values of an axis that is not there.
+	// Values are one value for each of some axes, in the order of the config:
+	// "dtype=float16,width=1-4". The part holds all values of the other axes.
 	Values string
 }
 
 // Whole reports whether s is the whole module.
 func (s Part) Whole() bool { return s == Part{} }
 
-// String returns such as "causal_conv1d_fwd dtype=float16", "" for the whole module.
+// String returns a description such as "causal_conv1d_fwd dtype=float16", "" for the whole
+// module.
 func (s Part) String() string { return strings.TrimSpace(s.Op + " " + s.Values) }
 
-// Part returns the part that a call of op on t needs; value says which value of an axis
-// the call chooses. It fails with an *UnknownAxisError when the axis does not have it.
+// Part returns the part that a call of op on t needs. value returns the call's value of an axis.
+// Part fails with an *UnknownAxisError if the axis does not have that value.
 func (m *Module) Part(op *Op, t target.Target, value func(Axis) string) (Part, error) {
 	var values []string
 	for _, a := range m.Axes {
@@ -40,8 +41,8 @@ func (m *Module) Part(op *Op, t target.Target, value func(Axis) string) (Part, e
 	return Part{Op: m.family(op.Name), Values: strings.Join(values, ",")}, nil
 }
 
-// family is the first operator that is in the same sources as op; "" when all of the
-// module's are.
+// family returns the first operator that is in the same sources as op, "" if all operators of
+// the module are.
 func (m *Module) family(op string) string {
 	sources := m.holders(op)
 	first, all := "", true
@@ -58,17 +59,17 @@ func (m *Module) family(op string) string {
 	return first
 }
 
-// Selection chooses parts of a module.
+// Selection selects parts of a module.
 type Selection struct {
 	Ops []string // empty: all
-	// Values are by axis, as [Module.Values] takes them; all values of one that is
-	// not there.
+	// Values maps axes to values, as in [Module.Values]. All values of other axes are
+	// selected.
 	Values map[string][]string
 }
 
-// Parts returns the parts that calls of the selected operators on t need, each once; of
-// all operators, those that have a source for t.
-// It fails with an *UnknownOpError or an *UnknownAxisError.
+// Parts returns the parts that calls of the selected operators on t need, each once. If no
+// operators are selected, it takes those with a source for t. It fails with an *UnknownOpError
+// or an *UnknownAxisError.
 func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	values := map[string][]string{}
 	for _, axis := range keys(sel.Values) {
@@ -101,8 +102,8 @@ func (m *Module) has(op string, t target.Target) bool {
 	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) && slices.Contains(m.Holds(s), op) })
 }
 
-// combinations are the selected values of all axes that op depends on for t, each with
-// each.
+// combinations returns all combinations of the selected values of the axes that op depends on
+// for t.
 func (m *Module) combinations(op *Op, t target.Target, selected map[string][]string) []string {
 	list := []string{""}
 	for _, a := range m.Axes {
@@ -123,8 +124,8 @@ func (m *Module) combinations(op *Op, t target.Target, selected map[string][]str
 	return list
 }
 
-// Values returns the values of an axis that names stand for: of an axis by size, a number
-// is short for the range that holds it. It fails with an *UnknownAxisError.
+// Values returns the values of an axis for their names. For an axis by size, a number stands for
+// the range that contains it. It fails with an *UnknownAxisError.
 func (m *Module) Values(axis string, names []string) ([]string, error) {
 	a, err := m.axis(axis)
 	if err != nil {
@@ -154,18 +155,18 @@ func (m *Module) checkValue(a Axis, value string) error {
 		return nil
 	}
 	e := &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values}
-	if !a.BySize() { // a wrong range is no typing error; the message lists all ranges
+	if !a.BySize() { // for a wrong range no value is nearest; the message lists all ranges
 		e.Nearest = nearest(value, a.Values)
 	}
 	return e
 }
 
-// resolvedPart is a Spec together with what it means in its module.
+// resolvedPart is a Part with its operators and axes.
 type resolvedPart struct {
 	m      *Module
 	family []string // empty: all operators
 	axes   []Axis
-	chosen []string // a value of each of axes
+	chosen []string // one value for each of axes
 }
 
 func (m *Module) resolvePart(s Part) (resolvedPart, error) {
@@ -187,7 +188,7 @@ func (m *Module) resolvePart(s Part) (resolvedPart, error) {
 			err = m.checkValue(a, value)
 		}
 		if err == nil && slices.Contains(axisNames(p.axes), name) {
-			err = &UnknownAxisError{Module: m.Name, Axis: name, Value: s.Values, Known: a.Values} // one value, not two
+			err = &UnknownAxisError{Module: m.Name, Axis: name, Value: s.Values, Known: a.Values} // the axis has one value only
 		}
 		if err != nil {
 			return p, err
@@ -197,17 +198,17 @@ func (m *Module) resolvePart(s Part) (resolvedPart, error) {
 	return p, nil
 }
 
-// ops are the operators of the part that are in a source.
+// ops returns the operators of the part that are in a source.
 func (p resolvedPart) ops(s Source) []string {
 	held := slices.Clone(p.m.Holds(s))
 	return slices.DeleteFunc(held, func(name string) bool { return len(p.family) > 0 && !slices.Contains(p.family, name) })
 }
 
-// needs reports whether a source belongs to the part: it holds an operator of the part,
-// or none lists what it holds, so that all may need it.
+// needs reports whether a source belongs to the part: it lists an operator of the part, or lists
+// none, so that all operators may need it.
 func (p resolvedPart) needs(s Source) bool { return len(s.Ops) == 0 || len(p.ops(s)) > 0 }
 
-// values are those that a source depends on, and the defines for them.
+// values returns the axis values on which a source depends, and their defines.
 func (p resolvedPart) values(s Source) (values string, defines []string) {
 	var list []string
 	held := p.m.Holds(s)

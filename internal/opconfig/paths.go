@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// rootPath cleans a path that is relative to the root. reason says why a path is
-// refused, "" if it is not.
+// rootPath cleans a path that is relative to the root. reason is why the path is refused, "" if
+// it is not.
 func rootPath(p string) (clean, reason string) {
 	switch {
 	case len(p) > maxPath:
@@ -35,8 +35,8 @@ func rootPath(p string) (clean, reason string) {
 
 func hasMeta(p string) bool { return strings.ContainsAny(p, "*?[") }
 
-// files returns the files that a clean path or glob names, after reporting that
-// there are none.
+// files returns the files that a clean path or glob names. It reports a mistake if there are
+// none.
 func (d *decoder) files(p, what string, n *node) []string {
 	if hasMeta(p) {
 		return d.glob(p, what, n)
@@ -62,7 +62,7 @@ func (d *decoder) glob(p, what string, n *node) []string {
 	}
 	found, err := fs.Glob(d.fsys, p)
 	if d.fsys.usedUp() {
-		d.fail(n.at, "%s %q: the globs look at more than %d folder entries; name the folders", what, p, maxEntries)
+		d.fail(n.at, "%s %q: the globs read more than %d folder entries; name the folders", what, p, maxEntries)
 		return nil
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (d *decoder) glob(p, what string, n *node) []string {
 	return found
 }
 
-// mode looks at a path once a load.
+// mode returns the mode of a path. It examines each path once in a load.
 func (l *loader) mode(p string) (fs.FileMode, error) {
 	if mode, ok := l.exists[p]; ok {
 		return mode, nil
@@ -137,7 +137,7 @@ func (d *decoder) path(n *node, what string) (string, bool) {
 	return p, reason == ""
 }
 
-// includeFolder is a reader for a module's include folders.
+// includeFolder returns a reader for a module's include folders.
 func (d *decoder) includeFolder(m *Module) func(string, *node) {
 	return func(_ string, n *node) {
 		p, ok := d.path(n, "include folder")

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxDimension is the last one of the tensors of package tensor.
+	// maxDimension is the last dimension that a tensor of package tensor can have.
 	maxDimension = 31
 	// maxBound keeps the macros of a range within C's int.
 	maxBound = math.MaxInt32
 )
 
-// Range is the sizes that one value of an axis is for.
+// Range is the range of sizes that one value of an axis stands for.
 type Range struct {
-	Least, Most int64 // Most is [math.MaxInt64] where there is no end
+	Least, Most int64 // Most is [math.MaxInt64] for an open range
 }
 
 // Holds reports whether a size is within the range.
@@ -24,22 +24,22 @@ func (r Range) Holds(size int64) bool { return r.Least <= size && size <= r.Most
 
 func (r Range) open() bool { return r.Most == math.MaxInt64 }
 
-// Ranges ascend, leave no gap, and the last has no end.
+// Ranges ascend without gaps. The last one is open.
 type Ranges []Range
 
-// Of returns which range a size chooses, from 0. Sizes below the first choose the
-// first: the operator itself says what is wrong with them.
+// Of returns the index of the range that contains a size. It returns 0 for sizes below the first
+// range: the operator itself reports them.
 func (rs Ranges) Of(size int64) int {
 	for i := range rs {
 		if size <= rs[i].Most {
 			return i
 		}
 	}
-	return 0 // not reached: the last has no end
+	return 0 // not reached: the last range is open
 }
 
-// ParseRange reads a range as the config has it: "2-4", "4" for one size, "5-"
-// without an end.
+// ParseRange reads a range in the form of the config: "2-4", "4" for one size, "5-" for an open
+// range.
 func ParseRange(s string) (Range, bool) {
 	least, most, more := strings.Cut(s, "-")
 	from, ok := ParseSize(least)
@@ -60,8 +60,8 @@ func ParseSize(s string) (int64, bool) {
 	return n, err == nil && n >= 0 && s == strconv.FormatInt(n, 10)
 }
 
-// named is the value that a name stands for: where sizes choose, a number is short for
-// the range that holds it.
+// named returns the value for its name. For an axis by size, a number stands for the range that
+// contains it.
 func (a Axis) named(name string) string {
 	size, ok := ParseSize(name)
 	i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Holds(size) })
@@ -71,7 +71,7 @@ func (a Axis) named(name string) string {
 	return a.Values[i]
 }
 
-// macros are those that a unit of one value may be compiled with.
+// macros returns the macros that may be defined for a unit of one value.
 func (a Axis) macros() []string {
 	if a.BySize() {
 		return []string{a.Define + "_LEAST", a.Define + "_MOST"}
@@ -79,8 +79,8 @@ func (a Axis) macros() []string {
 	return []string{a.Define}
 }
 
-// defines are the flags of a unit of one value: -DD=float16 or, where sizes choose,
-// -DD_LEAST=1 -DD_MOST=4, without the second where the range has no end.
+// defines returns the flags of a unit of one value: -DD=float16 or, for an axis by size,
+// -DD_LEAST=1 -DD_MOST=4. For an open range it omits the second.
 func (a Axis) defines(value string) []string {
 	names := a.macros()
 	if !a.BySize() {
@@ -107,10 +107,10 @@ func (d *decoder) dimension(n *node) int {
 	return int(v)
 }
 
-// ranges is a reader that stores the ranges of an axis.
+// ranges returns a reader that stores the ranges of an axis.
 func (d *decoder) ranges(a *Axis) func(string, *node) {
 	a.Ranges = Ranges{}
-	follows := true // whether the range before is stored, so that this one can be compared with it
+	follows := true // the previous range is valid, so that this one can be compared with it
 	return func(s string, n *node) {
 		r, ok := ParseRange(s)
 		if !ok {
@@ -125,7 +125,7 @@ func (d *decoder) ranges(a *Axis) func(string, *node) {
 	}
 }
 
-// checkStart holds that a range begins where the last one of the axis ends.
+// checkStart checks that a range begins where the previous one of the axis ends.
 func (d *decoder) checkStart(s string, r Range, a *Axis, n *node) {
 	last := len(a.Ranges) - 1
 	before, name := a.Ranges[last], a.Values[last]
@@ -137,7 +137,7 @@ func (d *decoder) checkStart(s string, r Range, a *Axis, n *node) {
 	}
 }
 
-// checkOpen holds that the last range has no end, so that every size has a value.
+// checkOpen checks that the last range is open, so that every size has a value.
 func (d *decoder) checkOpen(a Axis, n *node) {
 	last := len(a.Ranges) - 1
 	if last < 0 || len(a.Ranges) < len(n.items) || a.Ranges[last].open() {

@@ -9,7 +9,7 @@ import (
 
 // Plan is what to compile and link for one target.
 type Plan struct {
-	Units     []Unit   // in file order, a glob's files sorted
+	Units     []Unit   // in the order of the config, the files of a glob sorted
 	Include   []string // folders relative to the root, in search order
 	LinkFlags []string
 	Ops       []string // in the result, in the order of the config
@@ -18,12 +18,12 @@ type Plan struct {
 // Unit is one compilation.
 type Unit struct {
 	Source string   // relative to the root
-	Flags  []string // the module's, then the source's; each: common, vendor, architecture; defines of axes last
-	Values string   // that the defines are for, as in [Part]; "" when it does not depend on any
+	Flags  []string // the module's, then the source's, each as common, vendor, architecture; then the defines of axes
+	Values string   // the axis values of the defines, as in [Part]; "" if the source depends on no axis
 }
 
-// Supports reports whether the module can be built for t: t is among its targets or,
-// when it lists none, one of its sources is for t.
+// Supports reports whether the module can be built for t: t is among its targets or, if it lists
+// none, one of its sources is for t.
 func (m *Module) Supports(t target.Target) bool {
 	if len(m.Targets) > 0 {
 		return anyMatches(m.Targets, t)
@@ -38,8 +38,8 @@ func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error)
 	return m.ResolvePart(t, toolchainVersion, Part{})
 }
 
-// ResolvePart is [Module.Resolve] for a part of the module. Besides, the error is an
-// *UnknownOpError or an *UnknownAxisError where the module has no such part.
+// ResolvePart is like [Module.Resolve], for a part of the module. If the module has no such
+// part, the error is an *UnknownOpError or an *UnknownAxisError.
 func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part) (Plan, error) {
 	if !m.Supports(t) {
 		return Plan{}, &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
@@ -76,7 +76,7 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part
 	return plan, nil
 }
 
-// supported returns the targets of the module in words of the config.
+// supported returns the targets of the module in the terms of the config.
 func (m *Module) supported() []string {
 	if len(m.Targets) > 0 {
 		return slices.Clone(m.Targets)
@@ -93,8 +93,8 @@ func (m *Module) supported() []string {
 }
 
 // For returns the flags for t: the common ones, the vendor's, and those of every
-// matching architecture pattern, patterns with fewer fixed characters first so that
-// the more specific flag has the last word.
+// matching architecture pattern. Patterns with fewer fixed characters come first, because for
+// compilers the last of several flags counts.
 func (f FlagSet) For(t target.Target) []string {
 	flags := slices.Clone(f.Common)
 	switch t.Vendor() {
@@ -115,7 +115,7 @@ func (f FlagSet) For(t target.Target) []string {
 	return flags
 }
 
-// fixed counts the characters of a pattern that are no wildcards.
+// fixed counts the characters of a pattern that are not wildcards.
 func fixed(pattern string) int {
 	return len(pattern) - strings.Count(pattern, "*") - strings.Count(pattern, "?")
 }

@@ -2,9 +2,9 @@ package opconfig
 
 import "strings"
 
-// The TOML library checks the syntax and decodes the values but does not say where
-// a key stood. scanner reads the same text for the offsets alone. It relies on the
-// library having accepted the text: for any other it yields some tree, safely.
+// The TOML library checks the syntax and decodes the values, but does not return the offsets of
+// keys. scanner reads the same text only for the offsets. For a text that the library refuses
+// it returns a tree without a meaning.
 
 // node is a value of the document with the place it came from.
 type node struct {
@@ -31,8 +31,8 @@ type scanner struct {
 	dup  *duplicate // the first one
 
 	in     place
-	values int     // so far
-	left   int     // for values
+	values int     // read so far
+	left   int     // limit of values
 	over   *excess // the first limit that is exceeded
 }
 
@@ -97,7 +97,7 @@ func (s *scanner) pair(table *node) {
 	defer func() { s.in = outer }()
 	parts := s.keyPath()
 	if !s.take("=") || s.pos == start+1 {
-		s.pos = len(s.src) // not TOML: nothing that follows has a meaning
+		s.pos = len(s.src) // not TOML: the rest has no meaning
 		return
 	}
 	s.skipSpace()
@@ -143,7 +143,7 @@ func (s *scanner) array(n *node) {
 	s.in = outer
 }
 
-// elements reads what stands between brackets or braces, and the closing one.
+// elements reads the elements between brackets or braces, and the closing one.
 func (s *scanner) elements(closing string, read func()) {
 	for s.skipBlank(); s.pos < len(s.src) && !s.take(closing); s.skipBlank() {
 		start := s.pos
@@ -151,7 +151,7 @@ func (s *scanner) elements(closing string, read func()) {
 			read()
 		}
 		if s.pos == start {
-			s.pos++ // a character that fits nowhere
+			s.pos++ // an unexpected character
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (s *scanner) openTable(parts []part) *node {
 		s.duplicate(last, t)
 		return &node{key: last.at, at: last.at}
 	} else {
-		t.key, t.at = last.at, last.at // so far it was only implied
+		t.key, t.at = last.at, last.at // until now the table was only implied
 	}
 	t.closed = true
 	return t
@@ -188,8 +188,8 @@ func (s *scanner) appendTable(parts []part) *node {
 	return t
 }
 
-// descend follows the leading names of a key, making the tables that they imply.
-// The name of an array of tables stands for its last table.
+// descend follows the leading names of a key and creates the tables that they imply. The name of
+// an array of tables stands for its last table.
 func (s *scanner) descend(n *node, parts []part) *node {
 	for _, p := range parts {
 		child := n.fields[p.name]

@@ -9,14 +9,14 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// parse returns the document's tree, nil after reporting that it is not TOML.
+// parse returns the document's tree. If the document is not TOML, it reports that and returns nil.
 func (d *decoder) parse() *node {
 	if offset, msg := forbidden(d.doc.src); msg != "" {
 		d.fail(offset, "%s", msg)
 		return nil
 	}
 	// The library's memory grows with the square of the depth, and it can be neither
-	// limited nor interrupted: text beyond the limits does not reach it.
+	// limited nor interrupted. It never gets text beyond the limits.
 	tree := scan(d.doc.src, maxValues-d.values)
 	d.values += tree.values
 	if tree.over != nil {
@@ -27,7 +27,7 @@ func (d *decoder) parse() *node {
 	values, err := decode(d.doc.src)
 	switch {
 	case dup != nil && (err == nil || strings.Contains(err.Error(), "already been defined")):
-		// The library says only where the second one is, and lets some pass.
+		// The library returns only the place of the second one, and accepts some duplicates.
 		d.add(dup.next, &Error{
 			Msg:   fmt.Sprintf("%q is already defined at %s", dup.name, d.doc.position(dup.first)),
 			cause: err,
@@ -42,8 +42,8 @@ func (d *decoder) parse() *node {
 	return nil
 }
 
-// forbidden finds what TOML allows nowhere in a file, for which the library's place
-// is only near.
+// forbidden finds characters that TOML allows nowhere in a file. The library returns only an
+// approximate place for them.
 func forbidden(src string) (offset int, msg string) {
 	for i, r := range src {
 		switch {
@@ -57,8 +57,8 @@ func forbidden(src string) (offset int, msg string) {
 	return 0, ""
 }
 
-// decode guards against input on which the TOML library panics, as it does where
-// it finds its own state inconsistent.
+// decode turns a panic of the TOML library into an error. The library panics if it finds its
+// own state inconsistent.
 func decode(src string) (values map[string]any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -69,9 +69,8 @@ func decode(src string) (values map[string]any, err error) {
 	return values, err
 }
 
-// explain returns the place and the words of a syntax error. The library gives the
-// start and length of the text that it was in the middle of; what it complains of is
-// at the end of that.
+// explain returns the place and the message of a syntax error. The library returns the start and
+// length of the text that it was reading; the mistake is at the end of that text.
 func explain(src string, err error) (offset int, msg string) {
 	var e toml.ParseError
 	if !errors.As(err, &e) {

@@ -5,16 +5,15 @@ import (
 	"math"
 )
 
-// Tolerance bounds how far two right results of one written argument may be
-// apart, |a-b| <= Abs + Rel*|b|, besides the rounding of their type.
+// Tolerance bounds the difference between two correct results of one written argument:
+// |a-b| <= Abs + Rel*|b|, in addition to the rounding of their type.
 type Tolerance struct {
-	Exact    bool // the same values, as for what is only copied
+	Exact    bool // equal values, as for copies
 	Rel, Abs float64
 }
 
-// tolerances reads an operator's tolerance table, whose keys are the arguments
-// that the schema declares as written. Of a schema that was not understood,
-// which is a mistake of its own, nothing can be said.
+// tolerances reads an operator's tolerance table, whose keys are the arguments that the schema
+// declares as written. It checks nothing if the schema is invalid, which is reported elsewhere.
 func (d *decoder) tolerances(op *Op, n *node) {
 	if n == nil || len(op.Schema.Args) == 0 {
 		return

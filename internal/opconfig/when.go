@@ -33,8 +33,8 @@ func (w When) targets(t target.Target) bool {
 		(len(w.Arch) == 0 || anyMatches(w.Arch, t))
 }
 
-// holds reports whether all conditions hold. The version is looked at only where one
-// asks for it; the error is then a *VersionError.
+// holds reports whether all conditions hold. It reads the version only for a condition on the
+// toolchain; the error is then a *VersionError.
 func (w When) holds(t target.Target, version string) (bool, error) {
 	if !w.targets(t) || w.Toolchain == "" {
 		return w.targets(t), nil
@@ -55,7 +55,7 @@ func (w When) holds(t target.Target, version string) (bool, error) {
 	return true, nil
 }
 
-// vendors returns the vendors that the conditions leave possible.
+// vendors returns the vendors that the conditions allow.
 func (w When) vendors() []string {
 	var list []string
 	for _, v := range target.Vendors() {
@@ -88,7 +88,7 @@ func parseComparison(s string) (comparison, bool) {
 	return comparison{}, false
 }
 
-// holds compares with have; numbers that one side does not state are 0.
+// holds compares have with the condition. Missing numbers are 0.
 func (c comparison) holds(have []int) bool {
 	order := compareVersions(have, c.version)
 	switch c.op {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is what a system call does with the name that it is given.
+// action is what a system call does with its name argument.
 type action byte
 
 const (
@@ -24,18 +24,18 @@ const (
 // rule describes a system call that takes a name.
 type rule struct {
 	action action
-	dir    int // index of the argument with the folder's descriptor, none if negative
+	dir    int // index of the argument with the folder's descriptor; negative: none
 	name   int // index of the argument with the name
-	flags  int // index of the argument with open's flags; see flagsOf
+	flags  int // index of the argument with open's flags; see flagsBehind and flagsCreate
 }
 
-// Places of flags that are no argument.
+// Values of rule.flags for flags that are not an argument.
 const (
 	flagsBehind = -1 // args[2] points to them: openat2
 	flagsCreate = -2 // creat: they are fixed
 )
 
-// enter reads the arguments of a system call that begins; nil if the tracer ignores it.
+// enter reads the arguments of a system call at its entry. It returns nil if the tracer ignores the call.
 func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
 	text, err := readString(id, args[r.name])
 	if err != nil {
@@ -62,15 +62,15 @@ func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
 	return c
 }
 
-// unreadable notes that an argument could not be read. At a bad address the system call fails as well, and a thread that
-// was killed makes no system call.
+// unreadable notes that an argument could not be read. It ignores bad addresses, at which the system call fails too, and
+// killed threads, which make no system call.
 func (t *tracer) unreadable(err error) {
 	if err != unix.EFAULT && err != unix.ESRCH {
 		t.lose("the memory of a traced process cannot be read: " + err.Error())
 	}
 }
 
-// absolute returns the name with the folder that it is relative to.
+// absolute returns the absolute path of a name that may be relative to a folder.
 func (t *tracer) absolute(id int, th *thread, r rule, args [6]uint64, text string) (name, bool) {
 	if path.IsAbs(text) {
 		return name{tidy(text), t.inside(id, th)}, true
@@ -84,13 +84,14 @@ func (t *tracer) absolute(id int, th *thread, r rule, args [6]uint64, text strin
 		t.lose("a folder of a traced process cannot be read: " + err.Error())
 		return name{}, false
 	}
-	if !path.IsAbs(dir) { // such as a bad descriptor's
+	if !path.IsAbs(dir) { // as for a bad descriptor
 		return name{}, false
 	}
 	return name{tidy(dir + "/" + text), t.inside(id, th)}, true
 }
 
-// tidy removes "." and ".." from a path where no link can be in the way, and leaves it alone otherwise.
+// tidy removes "." and ".." from a path if that cannot change its meaning, as it can after a link. Otherwise it returns
+// the path unchanged.
 func tidy(p string) string {
 	if strings.Contains(p, "..") {
 		return p
@@ -154,7 +155,7 @@ func (t *tracer) opened(id int, c *call, fd int64) {
 	case flags&(unix.O_ACCMODE|unix.O_CREAT|unix.O_TRUNC) != unix.O_RDONLY:
 		t.wrote(c.path)
 	case unix.Stat(proc(id, "fd", strconv.FormatInt(fd, 10)), &st) != nil:
-		t.lose("a file of a traced process cannot be looked at: " + c.path.path)
+		t.lose("a file of a traced process cannot be examined: " + c.path.path)
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		t.note(Listed, c.path)
 	case st.Mode&unix.S_IFMT == unix.S_IFREG:
@@ -174,7 +175,7 @@ func (t *tracer) executed(id int, th *thread, c *call) {
 	var st unix.Stat_t
 	exe, err := os.Readlink(proc(id, "exe"))
 	if err != nil || unix.Stat(proc(id, "exe"), &st) != nil {
-		t.lose("a program of a traced process cannot be looked at: " + c.path.path)
+		t.lose("a program of a traced process cannot be examined: " + c.path.path)
 		return
 	}
 	if st.Ino != c.file.Ino || st.Dev != c.file.Dev {

@@ -9,7 +9,7 @@ import (
 // Buffer keeps the first Limit bytes that are written to it. It is safe for concurrent use.
 type Buffer struct {
 	Limit  int  // bytes
-	Strict bool // more output ends the command; otherwise the command goes on and the rest is dropped
+	Strict bool // more output ends the command; otherwise the rest is dropped
 
 	full func() // called at each write beyond the limit
 

@@ -17,12 +17,12 @@ type Command struct {
 	Env    []string      // complete environment
 	Output *Buffer       // standard output, and standard error unless Errors is set
 	Errors *Buffer       // standard error; nil: it goes to Output
-	Grace  time.Duration // for children that keep the output open after the program ended; see exec.ErrWaitDelay
+	Grace  time.Duration // how long children may keep the output open after the program ended; see exec.ErrWaitDelay
 }
 
-// Run executes the command and waits for its end. The process group is killed when ctx ends, when a buffer with
-// Strict set overflows, and when a child keeps the output open for longer than Grace. The program itself is killed when
-// this process dies. The error is that of exec.Cmd.Run, or an *OverflowError.
+// Run executes the command and waits for its end. It kills the process group if ctx ends, if a buffer with Strict set
+// overflows, or if a child keeps the output open for longer than Grace. The kernel kills the program itself if this
+// process dies. The error is that of exec.Cmd.Run, or an *OverflowError.
 func (c *Command) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -38,7 +38,7 @@ func (c *Command) Run(parent context.Context) error {
 	cmd.WaitDelay = c.Grace
 	err := runOnThread(cmd)
 	if errors.Is(err, exec.ErrWaitDelay) {
-		// A child of the ended program keeps the group alive.
+		// Children of the ended program may still run in its group.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if over := overflow(ctx); over != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is what a process did with a name in the filesystem.
+// Kind is a kind of access to a name in the filesystem.
 type Kind byte
 
 // The kinds of access.
@@ -23,7 +23,7 @@ const (
 	Listed  Kind = 'd' // a folder was opened
 	Found   Kind = 'f' // the name exists; its content was not read
 	Linked  Kind = 'l' // a symbolic link was read
-	Missing Kind = 'm' // nothing was there
+	Missing Kind = 'm' // the name does not exist
 )
 
 // Access is one name that a traced process looked up.
@@ -36,10 +36,10 @@ type Access struct {
 	Ino     uint64
 }
 
-// Trace is what a command and its children looked up. Names that they wrote themselves are left out.
+// Trace lists the names that a command and its children looked up, without those that they wrote themselves.
 type Trace struct {
 	Accesses []Access
-	Lost     string // why it is incomplete; "" when it is complete
+	Lost     string // why the trace is incomplete; "" if it is complete
 }
 
 // UntraceableError reports that this machine does not let a process trace another. The command has had no effect
@@ -51,8 +51,8 @@ func (e *UntraceableError) Error() string { return "trace a process: " + e.Err.E
 // Unwrap returns the system's error.
 func (e *UntraceableError) Unwrap() error { return e.Err }
 
-// Trace is like Run, and returns what the command and its children looked up by name. Under a tracer set-user-ID
-// programs run without their privileges. Children that outlive the program are no longer traced and are left alone.
+// Trace is like Run, and returns the names that the command and its children looked up. Traced set-user-ID programs run
+// without their privileges. Children that outlive the program continue untraced.
 func (c *Command) Trace(parent context.Context) (*Trace, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -73,7 +73,7 @@ func (c *Command) Trace(parent context.Context) (*Trace, error) {
 	return t.trace(), err
 }
 
-// run starts the command on a thread of its own, the only one that may trace it, and waits for its end.
+// run starts the command on a new thread, the only one that may trace it, and waits for its end.
 func (t *tracer) run(ctx context.Context, c *Command, out *pipes) error {
 	done := make(chan error, 1)
 	go func() {
@@ -155,12 +155,12 @@ func (p *pipes) closeWriters() {
 	p.null.Close()
 	for _, w := range p.writers {
 		if w != nil {
-			w.Close() // one file twice is no harm
+			w.Close() // closing a file twice is harmless
 		}
 	}
 }
 
-// finish waits until all output has arrived, for children that keep it open at most that long.
+// finish waits until all output has arrived. If children keep it open, it waits for at most grace.
 func (p *pipes) finish(grace time.Duration) {
 	timer := time.AfterFunc(grace, func() {
 		for _, r := range p.readers {

@@ -23,7 +23,7 @@ type tracer struct {
 	lost    string
 }
 
-// name is a path as some process sees it.
+// name is a path as a traced process sees it.
 type name struct {
 	path   string
 	inside bool
@@ -33,7 +33,7 @@ type name struct {
 type thread struct {
 	started   bool  // its first stop is over
 	announced bool  // its parent has reported it
-	pending   *call // the system call that it is in, if it is one of interest
+	pending   *call // the system call that it executes, nil if the tracer ignores it
 	inside    *bool // see Access.Inside; nil: not known yet
 }
 
@@ -41,7 +41,7 @@ type thread struct {
 type call struct {
 	rule rule
 	path name        // absolute
-	file unix.Stat_t // for execve: what will be executed
+	file unix.Stat_t // for execve: the program
 	args [6]uint64
 }
 
@@ -52,13 +52,13 @@ func newTracer() *tracer {
 	return &tracer{rules: platformRules(), options: traceOptions, threads: map[int]*thread{}, ended: map[int]bool{}, seen: map[Access]bool{}, written: map[name]bool{}}
 }
 
-// loop runs the process, which is stopped at its first instruction, until it ends. The error is of tracing.
+// loop runs the process, which is stopped at its first instruction, until it ends. The error is one of tracing.
 func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 	var ws unix.WaitStatus
 	if _, err := wait(pid, &ws); err != nil || !ws.Stopped() {
 		return ws, fmt.Errorf("the process did not stop: status %#x, %w", ws, cmp.Or[error](err, unix.ESRCH))
 	}
-	t.threads[pid] = &thread{started: true, announced: true} // leave ends it after an error
+	t.threads[pid] = &thread{started: true, announced: true} // so that leave ends it after an error
 	if err := unix.PtraceSetOptions(pid, t.options); err != nil {
 		return ws, fmt.Errorf("set options: %w", err)
 	}
@@ -85,8 +85,8 @@ func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 	}
 }
 
-// next waits for a stop or the end of a traced thread. The host program may have started other programs on this thread. It
-// waits for them itself, so next leaves their reports in place.
+// next waits for a stop or the end of a traced thread. It leaves the reports of other children of this thread in place:
+// the host program, which may have started them, waits for them itself.
 func (t *tracer) next(ws *unix.WaitStatus) (int, error) {
 	for {
 		id, trapped, err := peek()
@@ -106,15 +106,15 @@ func (t *tracer) next(ws *unix.WaitStatus) (int, error) {
 	}
 }
 
-// peek waits until a child of this thread has something to report, and leaves the report in place. trapped is true of
-// stops that only traced threads make.
+// peek waits until a child of this thread has a report, and leaves the report in place. trapped is true for stops that
+// only traced threads make.
 func peek() (id int, trapped bool, err error) {
 	var info unix.Siginfo
 	err = unix.EINTR
 	for err == unix.EINTR {
 		err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
 	}
-	// In the union behind the first 16 bytes, si_pid comes first.
+	// si_pid is the first member of the union at byte 16.
 	id = int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), 16)))
 	return id, info.Code == cldTrapped, err
 }
@@ -125,7 +125,7 @@ const cldTrapped = 4
 // wait takes the report of a thread.
 func wait(id int, ws *unix.WaitStatus) (int, error) { return wait4(id, ws, unix.WALL|unix.WNOTHREAD) }
 
-// poll is wait that returns 0 if there is no report.
+// poll is like wait, but returns 0 if there is no report.
 func poll(id int, ws *unix.WaitStatus) (int, error) {
 	return wait4(id, ws, unix.WALL|unix.WNOTHREAD|unix.WNOHANG)
 }
@@ -147,7 +147,7 @@ func (t *tracer) forget(id int) {
 	delete(t.threads, id)
 }
 
-// announce adds the thread that the thread id has just made, and is stopped to report.
+// announce adds the thread that the thread id has just created. The thread id is stopped to report it.
 func (t *tracer) announce(id int) {
 	msg, err := unix.PtraceGetEventMsg(id)
 	if err != nil {
@@ -182,7 +182,7 @@ func (t *tracer) stopped(id int, ws unix.WaitStatus) (signal int, err error) {
 		case unix.PTRACE_EVENT_EXEC:
 			th.inside = nil
 			if old, err := unix.PtraceGetEventMsg(id); err == nil && int(old) != id {
-				th.pending = t.pendingOf(int(old)) // a thread other than the first has executed it
+				th.pending = t.pendingOf(int(old)) // another thread than the first called execve
 			}
 		}
 		return 0, nil
@@ -201,8 +201,8 @@ func (t *tracer) pendingOf(id int) *call {
 	return nil
 }
 
-// leave ends tracing: the threads that are left are killed, or go on by themselves. A thread can be let go of only while
-// it is stopped. One that has just begun stops without being told to.
+// leave ends tracing: it kills the remaining threads or detaches from them. It can detach from a thread only while that
+// is stopped. A new thread stops without a signal.
 func (t *tracer) leave(kill bool) {
 	sig := unix.SIGSTOP
 	if kill {
@@ -278,7 +278,7 @@ func (t *tracer) lose(why string) {
 	}
 }
 
-// trace returns the accesses in order, without the names that the command wrote.
+// trace returns the sorted accesses, without the names that the command wrote.
 func (t *tracer) trace() *Trace {
 	all := slices.SortedFunc(maps.Keys(t.seen), func(a, b Access) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Ino, b.Ino))

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// answer is what a compiler printed about the commands it would run.
+// answer is a compiler's output about the commands that it would run.
 type answer struct {
 	commands  [][]string        // program and arguments
 	variables map[string]string // nvcc's settings, GCC's COMPILER_PATH and LIBRARY_PATH
 }
 
 // parseAnswer reads the output of Clang's and GCC's -### and -v and of nvcc's --dryrun. Commands are the lines that
-// begin with a blank or with "#$ "; other lines that look like NAME=value are settings; the rest is talk.
+// begin with a blank or with "#$ "; other lines of the form NAME=value are settings; the rest is ignored.
 func parseAnswer(out string) answer {
 	a := answer{variables: map[string]string{}}
 	listing := false
@@ -56,8 +56,8 @@ func (a answer) list(name string) []string {
 	return strings.FieldsFunc(a.variables[name], func(r rune) bool { return r == ':' })
 }
 
-// splitWords takes a command line apart as a shell does: blanks, single and double quotes, backslashes. What is left
-// open at the end of the line is closed there.
+// splitWords splits a command line like a shell: at blanks, with single and double quotes and backslashes. A quote
+// that is open at the end of the line ends there.
 func splitWords(line string) []string {
 	var words []string
 	var word []byte

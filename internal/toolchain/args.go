@@ -11,7 +11,7 @@ import (
 // Unit is one source file to compile for one target.
 type Unit struct {
 	Source  string // relative to Root
-	Object  string // absolute; for CUDA see CompileArgs
+	Object  string // absolute; see CompileArgs for CUDA
 	Depfile string // absolute
 	Include []string
 	Flags   []string
@@ -30,12 +30,12 @@ type Link struct {
 	Root    string // the command's working directory
 }
 
-// CompileArgs is the command that makes u.Object, to be run in u.Root with Environ. It is a function of its inputs
+// CompileArgs returns the command that makes u.Object. It runs in u.Root with Environ. It is a function of its inputs
 // alone. The object does not depend on Root, Object and Depfile: paths are relative or mapped, and ID replaces
-// what a compiler would number at random or by path.
+// numbers that a compiler would choose at random or by path.
 //
-// Depfile receives the files that were read, as a Makefile rule. For a HIP unit in one pass it has those of the host alone;
-// CC_PRINT_HEADERS_FILE in the environment makes Clang list those of host and device.
+// Depfile receives the files that were read, as a Makefile rule. For a HIP unit in one pass these are the host's only;
+// CC_PRINT_HEADERS_FILE in the environment makes Clang list the files of host and device.
 //
 // For CUDA the folder of Object takes nvcc's intermediate files, so it must be the unit's own, and nvcc's fatbinary
 // does not accept a comma in its path. NamesRoot reports the objects that hold absolute paths in spite of it.
@@ -59,7 +59,7 @@ func (tc *Toolchain) CompileArgs(u Unit) []string {
 	return append(argv, "-c", operand(u.Source), "-o", u.Object)
 }
 
-// operand spells a relative path so that it is no option and no file of options.
+// operand returns a relative path in a form that compilers take for neither an option nor a file of options.
 func operand(p string) string {
 	if strings.HasPrefix(p, "-") || strings.HasPrefix(p, "@") {
 		return "./" + p
@@ -67,7 +67,7 @@ func operand(p string) string {
 	return p
 }
 
-// includeFolder spells a folder for -I, after which "=" stands for the system's root, "-" alone divides the list, and
+// includeFolder returns a folder in a form for -I, where a leading "=" means the system's root and "-" divides the list.
 // nvcc takes a comma for a separator.
 func (tc *Toolchain) includeFolder(dir string) string {
 	if strings.HasPrefix(dir, "=") || strings.HasPrefix(dir, "$SYSROOT") || dir == "-" {
@@ -87,9 +87,9 @@ func (tc *Toolchain) gcc() bool {
 	return !tc.clang()
 }
 
-// constantTimes defines macros of the time as they are in 1970. Compilers take __DATE__ and __TIME__ from SOURCE_DATE_EPOCH,
-// Clang from version 16 on, and Clang takes __TIMESTAMP__ from there too, the time of a source file, which is not part of its
-// content. GCC does not.
+// constantTimes defines the macros of the time as in 1970. Compilers take __DATE__ and __TIME__ from SOURCE_DATE_EPOCH,
+// Clang from version 16 on. __TIMESTAMP__ is the modification time of the source file, which is not part of its content;
+// Clang takes it from SOURCE_DATE_EPOCH, GCC does not.
 func (tc *Toolchain) constantTimes() []string {
 	old := tc.clangMajor() > 0 && tc.clangMajor() < 16
 	if !tc.gcc() && !old {
@@ -102,8 +102,8 @@ func (tc *Toolchain) constantTimes() []string {
 	return argv
 }
 
-// AssemblerDepfile is the file beside a unit's Depfile that receives the files which GNU as read, .incbin's and
-// .include's. Clang's assembler writes no such list.
+// AssemblerDepfile returns the name of the list of files that GNU as read for .incbin and .include. Clang's assembler
+// writes no such list.
 func AssemblerDepfile(depfile string) string { return depfile + ".as" }
 
 func (tc *Toolchain) assemblerDependencies(u Unit) []string {
@@ -121,7 +121,8 @@ func (tc *Toolchain) assemblerDependencies(u Unit) []string {
 	return argv
 }
 
-// dependencies asks for the depfile. A device pass by itself knows no -MD, but the compiler behind the driver does.
+// dependencies returns the flags for the depfile. The driver ignores -MD in a device pass; the compiler that it runs
+// does not.
 func dependencies(u Unit) []string {
 	if u.Pass != Device {
 		return []string{"-MD", "-MF", u.Depfile}
@@ -133,7 +134,7 @@ func dependencies(u Unit) []string {
 	return argv
 }
 
-// anyArch is the architecture of host passes. They need one, and their output does not depend on it.
+// anyArch is the architecture in the command of a host pass. The command needs one; its output does not depend on it.
 const anyArch = "gfx90a"
 
 func hipCompile(u Unit) []string {
@@ -149,15 +150,15 @@ func hipCompile(u Unit) []string {
 
 func (tc *Toolchain) hostCompile(u Unit) []string {
 	argv := []string{"-fPIC", "-ffile-prefix-map=" + u.Root + "=."}
-	if tc.gcc() { // Clang has nothing random to seed, and keeps static data of inline functions a library's own
-		// GCC uses a precompiled header for the first file that is included alone, so an empty one comes first.
+	if tc.gcc() { // Clang needs no seed, and emits no GNU-unique symbols
+		// GCC uses a precompiled header only for the first included file. An empty first file prevents that.
 		argv = append(argv, "-frandom-seed="+u.ID, "-fno-gnu-unique", "-include", "/dev/null")
 	}
 	return argv
 }
 
-// nvccCompile makes nvcc deterministic: the module ID, part of every internal symbol's name, is a hash of the path that
-// cudafe++ is told; intermediate files, whose names end up in the object, get random names unless they are kept.
+// nvccCompile makes nvcc deterministic. The module ID, part of every internal symbol's name, is a hash of the path that
+// cudafe++ gets. The names of intermediate files become part of the object; they are random unless the files are kept.
 func (tc *Toolchain) nvccCompile(u Unit) []string {
 	beside := filepath.Dir(u.Object)
 	argv := []string{
@@ -174,7 +175,7 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 	return argv
 }
 
-// smNumber is the virtual architecture's number: 90 for sm_90, 90a for sm_90a.
+// smNumber returns the virtual architecture's number: 90 for sm_90, 90a for sm_90a.
 func smNumber(t target.Target) string { return strings.TrimPrefix(t.Arch(), "sm_") }
 
 // nvccWord protects a word from nvcc, which takes commas for separators, and from the shell that nvcc uses.
@@ -182,16 +183,16 @@ func nvccWord(s string) string {
 	return `"` + strings.NewReplacer(",", `\,`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(s) + `"`
 }
 
-// NamesRoot reports whether the object will hold the absolute path of the source root, so that another root gives other
-// bytes: with -lineinfo or -G nvcc writes the sources' paths into device code, and nothing makes it leave them out.
+// NamesRoot reports whether the object will contain the absolute path of the source root, and so depend on it. With
+// -lineinfo or -G nvcc writes the sources' paths into device code, and no option prevents that.
 func (tc *Toolchain) NamesRoot(flags []string) bool {
 	return tc.Vendor == target.CUDA && slices.ContainsFunc(flags, func(f string) bool {
 		return slices.Contains([]string{"-lineinfo", "--generate-line-info", "-G", "--device-debug"}, f)
 	})
 }
 
-// LinkArgs is the command that makes the shared library l.Output. Symbols that no object defines, such as those of
-// TVM FFI, stay undefined; libraries that nothing is used of are not depended on; there is no soname and no run path.
+// LinkArgs returns the command that makes the shared library l.Output. Symbols that no object defines, such as those of
+// TVM FFI, stay undefined. The library does not depend on unused libraries, and has no soname and no run path.
 func (tc *Toolchain) LinkArgs(l Link) []string {
 	argv := []string{tc.Compiler, "-shared"}
 	var linker []string
@@ -201,7 +202,7 @@ func (tc *Toolchain) LinkArgs(l Link) []string {
 	case target.CUDA:
 		argv = append(argv, "-cudart", "static", "-nodlink", "-forward-unknown-to-host-compiler",
 			"-gencode=arch=compute_"+smNumber(l.Target)+",code="+l.Target.Arch())
-		linker = []string{"--exclude-libs=ALL"} // the CUDA runtime linked in is this library's own
+		linker = []string{"--exclude-libs=ALL"} // each library has its own static CUDA runtime
 	}
 	linker = append(linker, "--as-needed", "--build-id=sha1")
 	for _, word := range linker {

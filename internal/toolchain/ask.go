@@ -9,13 +9,13 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// questions are the command lines, without the compiler, that make a vendor's compiler print what it uses.
+// questions are the arguments that make a vendor's compiler print which programs and files it uses.
 type questions struct {
 	version []string
 	verbose []string // preprocess nothing and print the include folders
-	dry     []string // print the commands of a host compile; none where verbose does
+	dry     []string // print the commands of a host compile; empty if verbose prints them
 	link    []string // print the commands of a link
-	trial   []string // make a library of nothing; see search.trial
+	trial   []string // make an empty library; see search.trial
 }
 
 func questionsFor(v target.Vendor) questions {
@@ -29,7 +29,7 @@ func questionsFor(v target.Vendor) questions {
 	}
 	switch v {
 	case target.HIP:
-		// The name that guards HIP's headers leaves them out: most of Clang's work here.
+		// Defining the include guard of HIP's headers skips them, which is most of Clang's work here.
 		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", "-D__CLANG_HIP_RUNTIME_WRAPPER_H__", null, "-o", null}
 		q.dry = nil
 	case target.CUDA:
@@ -41,7 +41,7 @@ func questionsFor(v target.Vendor) questions {
 	return q
 }
 
-// targetQuestion makes the compiler print the commands of a device compile.
+// targetQuestion returns the arguments that make the compiler print the commands of a device compile.
 func targetQuestion(t target.Target) []string {
 	if t.Vendor() == target.CUDA {
 		return []string{"--dryrun", "-x", "cu", "-gencode=arch=compute_" + smNumber(t) + ",code=" + t.Arch(),
@@ -50,7 +50,7 @@ func targetQuestion(t target.Target) []string {
 	return []string{"-###", "-c", "-x", "hip", "--offload-arch=" + t.String(), "/dev/null", "-o", "aiter-probe.o"}
 }
 
-// askCommon learns what does not depend on the target.
+// askCommon asks for the programs and files that do not depend on the target.
 func (s *search) askCommon() (*record, error) {
 	q := questionsFor(s.tc.Vendor)
 	asked := [][]string{q.version, q.verbose, q.link}
@@ -89,7 +89,7 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 		return nil, nil, err
 	}
 	s.tc.Root = r.Root
-	last, asking := 0, q.verbose // the answer with the commands of a host compile
+	last, asking := 0, q.verbose // index of the reply with the commands of a host compile, and its question
 	if q.dry != nil {
 		last, asking = len(answers)-1, q.dry
 	}
@@ -99,7 +99,7 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 	return r, answers, nil
 }
 
-// askTarget learns what compiles device code for the target.
+// askTarget asks for the programs and files that compile device code for the target.
 func (s *search) askTarget() (*record, error) {
 	args := targetQuestion(s.target)
 	early, err := s.early()
@@ -150,7 +150,7 @@ func hostLine(out string) string {
 	return ""
 }
 
-// versionNumber takes the number after "HIP version:", "V" (nvcc) or "version", else the last one.
+// versionNumber returns the number after "HIP version:", "V" (nvcc) or "version", or else the last number.
 func versionNumber(line string) string {
 	for _, form := range []string{`HIP version: (\d+(?:\.\d+)+)`, `\bV(\d+(?:\.\d+)+)`, `version (\d+(?:\.\d+)+)`} {
 		if m := regexp.MustCompile(form).FindStringSubmatch(line); m != nil {
@@ -164,7 +164,7 @@ func versionNumber(line string) string {
 	return all[len(all)-1]
 }
 
-// firstComplaint is the first line that says error or fatal.
+// firstComplaint returns the first line that contains "error" or "fatal".
 func firstComplaint(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "error:") || strings.Contains(line, "fatal") {

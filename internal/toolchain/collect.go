@@ -25,20 +25,20 @@ type collector struct {
 	facts       map[fact]bool
 	parts       []*File
 	outside     []*File         // see record
-	driver      os.FileInfo     // of the compiler itself, which is identified apart
+	driver      os.FileInfo     // of the compiler itself; see search.driver
 	temp        string          // folder for the temporary files of the compiler
 	include     []string        // folders of headers
 	scripted    bool            // see record
 	scriptTools bool            // a program behind the driver, such as the assembler, is a script
 	young       bool            // see record
 	unknown     string          // see Toolchain.Unknown
-	digests     *errgroup.Group // on their way: a compiler's libraries are hundreds of megabytes
-	reading     context.Context // ends with the first that fails, and with the search
+	digests     *errgroup.Group // computes digests in parallel: a compiler's libraries have hundreds of megabytes
+	reading     context.Context // ends with the first digest that fails, and with the search
 }
 
 func (s *search) collector() *collector {
 	c := &collector{s: s, seen: map[string]bool{}, watched: map[string]bool{}, facts: map[fact]bool{}}
-	c.driver, _ = os.Stat(s.tc.Compiler) // without it no file is the driver's
+	c.driver, _ = os.Stat(s.tc.Compiler) // nil is equal to no file
 	c.digests, c.reading = errgroup.WithContext(s.ctx)
 	c.digests.SetLimit(runtime.GOMAXPROCS(0))
 	return c
@@ -74,12 +74,12 @@ func (c *collector) walk(r *record, common bool, answers []answer) error {
 	return nil
 }
 
-// answer takes what one answer names.
+// answer adds the programs and files that one answer names.
 func (c *collector) answer(a answer) error {
 	if err := c.commands(a.commands); err != nil {
 		return err
 	}
-	if driver := a.variables["COLLECT_GCC"]; driver != "" { // GCC's own name for itself
+	if driver := a.variables["COLLECT_GCC"]; driver != "" { // the path by which GCC runs itself
 		if err := c.program(driver); err != nil {
 			return err
 		}
@@ -87,16 +87,16 @@ func (c *collector) answer(a answer) error {
 	return c.nvcc(a)
 }
 
-// commands takes the programs, and the files among their arguments.
+// commands adds the programs, and the files among their arguments.
 func (c *collector) commands(all [][]string) error {
 	for _, words := range all {
-		if words[0] == "rm" { // nvcc clears up
+		if words[0] == "rm" { // nvcc removes its temporary files
 			continue
 		}
 		if err := c.program(words[0]); err != nil {
 			return err
 		}
-		if strings.HasPrefix(path.Base(words[0]), "collect2") { // GCC's link step, which runs ld without saying so
+		if strings.HasPrefix(path.Base(words[0]), "collect2") { // GCC's link step, which runs ld without printing it
 			if err := c.program("ld"); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func (c *collector) commands(all [][]string) error {
 	return nil
 }
 
-// arguments takes files, "-x=file" too, and the libraries that -l finds.
+// arguments adds the files among the arguments, also in "-x=file", and the libraries that -l finds.
 func (c *collector) arguments(words []string) error {
 	var libs []string
 	for _, w := range words {
@@ -136,7 +136,7 @@ func (c *collector) arguments(words []string) error {
 	return nil
 }
 
-// program takes a program by path or by name, in the order in which GCC and nvcc look.
+// program adds a program by path or by name, in the search order of GCC and nvcc.
 func (c *collector) program(name string) error {
 	if path.IsAbs(name) {
 		return c.programFile(name)
@@ -155,12 +155,12 @@ func (c *collector) programFile(p string) error {
 	return c.file(p)
 }
 
-// library takes what the linker would for -lname.
+// library adds the file that the linker would find for -lname.
 func (c *collector) library(name string, dirs []string) error {
 	return c.file(c.named(name, dirs))
 }
 
-// named is the file that the linker would find for -lname, "" when there is none.
+// named returns the file that the linker would find for -lname, "" if it would find none.
 func (c *collector) named(name string, dirs []string) string {
 	for _, dir := range dirs {
 		c.watch(dir)
@@ -173,8 +173,8 @@ func (c *collector) named(name string, dirs []string) string {
 	return ""
 }
 
-// file takes one file, once, with the shared libraries it loads or, if it is a linker script, the files it names.
-// What is not there is none: compilers name candidates.
+// file adds one file, once, with the shared libraries it loads or, if it is a linker script, the files it names. It
+// ignores a missing file: compilers name candidates.
 func (c *collector) file(p string) error {
 	if p == "" {
 		return nil
@@ -190,14 +190,14 @@ func (c *collector) file(p string) error {
 	return c.references(p, host)
 }
 
-// part is a file that is to be a Part.
+// part is a file that becomes a part of the toolchain.
 type part struct {
 	name, path string
-	host       string // where it is on this machine
-	outside    bool   // of the root
+	host       string // its path on this machine
+	outside    bool   // it is outside of the root
 }
 
-// add takes one file by itself.
+// add adds one file, without the files that it refers to.
 func (c *collector) add(f part) {
 	p := &File{Name: f.name, Path: f.path}
 	if f.outside {
@@ -218,14 +218,14 @@ func (c *collector) add(f part) {
 	})
 }
 
-// age notes whether a file has changed since the search began, or shortly before.
+// age notes whether a file has changed since shortly before the search began.
 func (c *collector) age(host string) {
 	if _, st, err := stat(host); err == nil && time.Unix(st.Ctim.Unix()).Add(settled).After(c.s.began) {
 		c.young = true
 	}
 }
 
-// references takes the files that p needs.
+// references adds the files that p needs.
 func (c *collector) references(p, host string) error {
 	needed, err := c.needed(p, host)
 	if err != nil {
@@ -239,7 +239,7 @@ func (c *collector) references(p, host string) error {
 	return nil
 }
 
-// scriptFiles are the files that a library which is a linker script stands for: absolute ones, and libraries.
+// scriptFiles returns the files that a linker script names: absolute paths, and libraries.
 func (c *collector) scriptFiles(p, host string) []string {
 	info, err := os.Stat(host)
 	if err != nil || path.Ext(p) != ".so" && path.Ext(p) != ".a" || info.Size() > 4096 {
@@ -261,7 +261,8 @@ func (c *collector) scriptFiles(p, host string) []string {
 	return out
 }
 
-// cleanSpelling removes "." and ".." from a path where no link can be in the way, and leaves it alone otherwise.
+// cleanSpelling removes "." and ".." from a path if that cannot change its meaning, as it can after a link. Otherwise it
+// returns the path unchanged.
 func cleanSpelling(p string) string {
 	if strings.Contains(p, "..") {
 		return p
@@ -269,7 +270,7 @@ func cleanSpelling(p string) string {
 	return path.Clean(p)
 }
 
-// inside is where p is for a compiler that sees nothing but its root.
+// inside returns the path on this machine of p as a compiler names it that sees only its root.
 func (c *collector) inside(p string) string {
 	if c.s.tc.Root == "" {
 		return p
@@ -277,7 +278,7 @@ func (c *collector) inside(p string) string {
 	return below(c.s.tc.Root, p)
 }
 
-// watch remembers a folder in which a new file could change the answer.
+// watch notes a folder in which a new file could change the answer.
 func (c *collector) watch(dir string) {
 	if path.IsAbs(dir) {
 		c.watched[c.inside(dir)] = true

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// The commands that a driver would run belong to the digest of the toolchain: options that a wrapper adds are in them,
-// wherever they come from, and so is what a driver finds out about the processor. What is different each time, and
-// where the toolchain is installed, is replaced by a name.
+// The commands that a driver would run belong to the digest of the toolchain. They contain the options that a wrapper
+// adds, and what the driver found out about the processor. Names replace the parts that differ from run to run, and
+// those that depend on the place of installation.
 
-// temporaries are the names that drivers give temporary files (GCC, Clang, nvcc) and units (Clang).
+// temporaries matches the names that drivers give temporary files (GCC, Clang, nvcc) and units (Clang).
 var temporaries = regexp.MustCompile(`-cuid=[0-9a-f]+|/cc[A-Za-z0-9]{6}\b|-[0-9a-f]{6}\b|\btmpxft_[0-9a-f]+_[0-9a-f]+`)
 
-// settings are the answers that show options.
+// settings are the variables in answers that contain options.
 var settings = []string{"COLLECT_GCC_OPTIONS", "COMPILER_PATH", "LIBRARY_PATH"}
 
-// commands returns the digest of what the answers say would be run, and of the folders of headers.
+// commands returns the digest of the commands in the answers and of the folders of headers.
 func (s *search) commands(include []string, answers []answer) string {
 	prefixes := s.prefixes()
 	lines := []string{neutral(strings.Join(include, ":"), prefixes)}
@@ -31,7 +31,7 @@ func (s *search) commands(include []string, answers []answer) string {
 	return sum(strings.Join(lines, "\n"))
 }
 
-// prefixes are the folders in which the compiler is installed.
+// prefixes returns the folders in which the compiler is installed.
 func (s *search) prefixes() []string {
 	paths := []string{s.tc.Compiler}
 	if real, err := filepath.EvalSymlinks(s.tc.Compiler); err == nil && real != s.tc.Compiler {

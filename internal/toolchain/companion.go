@@ -18,7 +18,7 @@ type Disassembler struct {
 	timeout time.Duration
 }
 
-// Disassembler finds llvm-objdump: by LLVM_OBJDUMP, beside hipcc, in the ROCm installation, on PATH. The error is a
+// Disassembler finds llvm-objdump: by LLVM_OBJDUMP, in hipcc's folder, in the ROCm installation, on PATH. The error is a
 // *NotFoundError with the places that were searched, or the context's.
 func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
 	missing := &NotFoundError{Vendor: target.HIP, Tool: "disassembler", Hint: "install LLVM's llvm-objdump, or name it by LLVM_OBJDUMP"}
@@ -57,7 +57,7 @@ func (f *Finder) objdumps() []place {
 	return append(all, f.onPath("PATH", name), check("/opt/rocm", "/opt/rocm/llvm/bin/"+name))
 }
 
-// misses returns why it cannot read code of an architecture, "" when it can.
+// misses returns the reason why it cannot disassemble code of an architecture, "" if it can.
 func (d *Disassembler) misses(ctx context.Context, arch string) string {
 	out, err := d.run(ctx, "/", maxAnswer, "--version")
 	switch {
@@ -74,7 +74,7 @@ func (d *Disassembler) Disassemble(ctx context.Context, file string) ([]byte, er
 	return d.run(ctx, filepath.Dir(file), maxDisassembly, "-d", file)
 }
 
-// maxDisassembly bounds what is kept of a disassembly, in bytes. The largest of this project's code objects has 40 MB.
+// maxDisassembly bounds a disassembly, in bytes. The largest of this project's code objects has 40 MB.
 const maxDisassembly = 1 << 30
 
 func (d *Disassembler) run(ctx context.Context, dir string, limit int, args ...string) ([]byte, error) {

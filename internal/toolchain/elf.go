@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// needed returns the shared libraries that the program or library p, at host on this machine, loads itself. Files that
-// are not ELF need none. A library that is not found is left out: the loader may know a place that this does not.
+// needed returns the shared libraries that the program or library p, at host on this machine, loads directly. Files that
+// are not ELF load none. It omits libraries that it does not find: the loader may search other places too.
 func (c *collector) needed(p, host string) ([]string, error) {
 	f, err := elf.Open(host)
 	var format *elf.FormatError
@@ -37,7 +37,7 @@ func (c *collector) needed(p, host string) ([]string, error) {
 	return out, nil
 }
 
-// loaded is the first library of that name and of the loading file's kind.
+// loaded returns the first library of that name that has the loading file's class and machine.
 func (c *collector) loaded(name string, dirs []string, like elf.FileHeader) string {
 	if path.IsAbs(name) {
 		return name
@@ -57,7 +57,7 @@ func (c *collector) loaded(name string, dirs []string, like elf.FileHeader) stri
 	return ""
 }
 
-// runPath is the list of folders that the file carries, relative to where its links end.
+// runPath returns the run path in the file. $ORIGIN is the folder of p with all links followed.
 func runPath(f *elf.File, p string) []string {
 	var dirs []string
 	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
@@ -73,13 +73,13 @@ func runPath(f *elf.File, p string) []string {
 	return dirs
 }
 
-// loaderDirs are the folders of the dynamic loader: those of its configuration, then its own.
+// loaderDirs returns the folders of the dynamic loader: those of its configuration, then the default ones.
 func (c *collector) loaderDirs() []string {
 	dirs := c.loaderConf("/etc/ld.so.conf", 0)
 	return append(dirs, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 }
 
-// loaderConf reads ld.so.conf and what it includes.
+// loaderConf reads ld.so.conf and the files that it includes.
 func (c *collector) loaderConf(p string, depth int) []string {
 	text, err := os.ReadFile(c.inside(p))
 	if err != nil || depth > 4 {
@@ -99,7 +99,7 @@ func (c *collector) loaderConf(p string, depth int) []string {
 	return dirs
 }
 
-// included expands the pattern of an include line.
+// included reads the files that the pattern of an include line matches.
 func (c *collector) included(pattern string, depth int) []string {
 	if !path.IsAbs(pattern) {
 		pattern = path.Join("/etc", pattern)
@@ -111,9 +111,8 @@ func (c *collector) included(pattern string, depth int) []string {
 	return dirs
 }
 
-// matching returns the paths of the files in a folder whose names match a
-// pattern, sorted. filepath.Glob would take a "[" in the folder's path for a
-// pattern.
+// matching returns the sorted paths of the files in a folder whose names match a pattern.
+// filepath.Glob would take a "[" in the folder's path for a pattern.
 func (c *collector) matching(dir, pattern string) []string {
 	entries, _ := os.ReadDir(c.inside(dir)) // a folder that does not exist has no files
 	var paths []string

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// defaultPath is where programs are if the environment does not say.
+// defaultPath is the search path for programs if the environment has none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func searchPath(env func(string) string) string {
@@ -17,8 +17,8 @@ func searchPath(env func(string) string) string {
 	return defaultPath
 }
 
-// baseEnviron is what every compiler gets. HOME and TMPDIR serve wrappers that start containers; LD_LIBRARY_PATH the
-// compilers of module systems that do not start without it.
+// baseEnviron returns the variables that every compiler gets. Wrappers that start containers need HOME and TMPDIR;
+// compilers of module systems need LD_LIBRARY_PATH to start.
 func baseEnviron(env func(string) string) []string {
 	out := []string{"LC_ALL=C", "SOURCE_DATE_EPOCH=0", "PATH=" + searchPath(env)}
 	return append(out, present(env, "HOME", "TMPDIR", "LD_LIBRARY_PATH")...)
@@ -35,13 +35,13 @@ func present(env func(string) string, names ...string) []string {
 	return out
 }
 
-// environ is the closed list for the compiler at p. The variables in it that choose what the compiler uses are part
-// of the question that the Memo answers; see search.question.
+// environ returns the complete environment for the compiler at p. All variables except TMPDIR are part of the question
+// that the Memo answers; see search.question.
 func (f *Finder) environ(v target.Vendor, p place) []string {
 	out := baseEnviron(f.env)
 	switch v {
 	case target.HIP:
-		// Without a word on the architecture hipcc looks for GPUs each time, by a script of 50 ms.
+		// Without HCC_AMDGPU_TARGET hipcc searches for GPUs each time, by a script that takes 50 ms.
 		out = append(out, "HIP_PLATFORM=amd", "HCC_AMDGPU_TARGET="+anyArch)
 		out = append(out, present(f.env, "HIP_PATH", "HIP_CLANG_PATH", "HIP_DEVICE_LIB_PATH")...)
 		if p.rocm != "" {

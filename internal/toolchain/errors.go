@@ -8,12 +8,12 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// NotFoundError says that there is no compiler for a vendor.
+// NotFoundError reports that there is no compiler for a vendor.
 type NotFoundError struct {
 	Vendor target.Vendor
-	Tool   string   // what there is none of: "compiler" if empty
+	Tool   string   // the kind of program: "compiler" if empty
 	Named  string   // the variable that names the compiler: "CXX=nonsense"; "" if none does
-	Looked []string // each place that was looked at and what was there, in order: "HIPCC=/x/hipcc: no such file"
+	Looked []string // each place that was searched and what was there, in order: "HIPCC=/x/hipcc: no such file"
 	Hint   string   // what to do
 }
 
@@ -25,12 +25,12 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("no %s for %s targets: looked at %s; %s", tool, e.Vendor, strings.Join(e.Looked, ", "), e.Hint)
 }
 
-// UnsupportedTargetError says that the compiler works but cannot build for the target.
+// UnsupportedTargetError reports that the compiler works but cannot build for the target.
 type UnsupportedTargetError struct {
 	Compiler string        // path
-	Version  string        // of the compiler, as it words it
-	Target   target.Target // that was asked for
-	Reason   string        // in the compiler's words
+	Version  string        // of the compiler, as it prints it
+	Target   target.Target // the requested one
+	Reason   string        // as the compiler printed it
 }
 
 func (e *UnsupportedTargetError) Error() string {
@@ -38,11 +38,11 @@ func (e *UnsupportedTargetError) Error() string {
 		e.Compiler, e.Version, e.Target, e.Reason, e.Target.Arch())
 }
 
-// ProbeError says that a compiler is there but did not answer as a compiler does.
+// ProbeError reports that a program named as a compiler did not answer like one.
 type ProbeError struct {
-	Command []string      // what was run
+	Command []string      // program and arguments
 	Output  string        // what it printed
-	Timeout time.Duration // after which it was ended, 0 if it ended by itself
+	Timeout time.Duration // after which it was killed, 0 if it ended by itself
 	Err     error         // how it ended
 }
 
@@ -57,11 +57,11 @@ func (e *ProbeError) Error() string {
 
 func (e *ProbeError) Unwrap() error { return e.Err }
 
-// RootError says that the files a compiler names cannot be found on this machine.
+// RootError reports that the files that a compiler names cannot be found on this machine.
 type RootError struct {
 	Compiler string   // path
-	Missing  string   // the first file it names that is nowhere
-	Tried    []string // the folders below which it was looked for
+	Missing  string   // the first file it names that was not found
+	Tried    []string // the folders below which it was searched
 }
 
 func (e *RootError) Error() string {

@@ -15,16 +15,16 @@ import (
 type factKind byte
 
 const (
-	factPresent  factKind = 'f' // something has the name
-	factAbsent   factKind = 'm' // nothing has it
-	factLink     factKind = 'l' // it is a symbolic link with this text
-	factResolved factKind = 'p' // with all links followed it is this path
+	factPresent  factKind = 'f' // the name exists
+	factAbsent   factKind = 'm' // the name does not exist
+	factLink     factKind = 'l' // the name is a symbolic link with this text
+	factResolved factKind = 'p' // the name is this path after following all links
 )
 
-// fact is a state of a name that answers depend on: the kind, the path, a NUL byte and the text.
+// fact is the state of a name on which an answer depends: the kind, the path, a NUL byte and the text.
 type fact string
 
-// newFact returns the present state.
+// newFact returns the present state of a name.
 func newFact(kind factKind, host string) fact {
 	text := ""
 	switch kind {
@@ -57,7 +57,7 @@ func missing(host string) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }
 
-// topmost returns the fact about the first folder on the way that is absent too: many names are looked for in few folders.
+// topmost returns the fact about the first absent folder on the path, because many names are searched in few folders.
 func topmost(f fact) fact {
 	host := strings.TrimSuffix(string(f[1:]), "\x00")
 	for above := filepath.Dir(host); above != host && missing(above); above = filepath.Dir(above) {
@@ -66,14 +66,14 @@ func topmost(f fact) fact {
 	return newFact(factAbsent, host)
 }
 
-// stamp is the state of a folder in which new names could change an answer. The change time is in it because the
-// modification time can be set back.
+// stamp is the state of a folder in which new names could change an answer. It has the change time, because programs can
+// set the modification time back.
 type stamp struct {
 	Path  string // on this machine
 	CTime int64  // nanoseconds since 1970, -1 if there is no such folder
 	Inode uint64 `json:",omitempty"`
 	Dev   uint64 `json:",omitempty"`
-	Names string `json:",omitempty"` // digest of the listing, where times prove nothing
+	Names string `json:",omitempty"` // digest of the listing, on filesystems whose times prove nothing
 }
 
 func stampOf(dir string) stamp {
@@ -88,8 +88,8 @@ func stampOf(dir string) stamp {
 	return s
 }
 
-// fixedTimes reports whether the folder is on a filesystem that is mounted read-only. Images give all folders one time,
-// and inodes by position, so that another version of an image can have the same.
+// fixedTimes reports whether the folder is on a filesystem that is mounted read-only. In an image all folders have one
+// time, and inodes follow from positions, so that another version of the image can have the same ones.
 func fixedTimes(dir string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
@@ -107,7 +107,7 @@ func listing(dir string) string {
 	return sum(strings.Join(names, "\x00"))
 }
 
-// settled reports whether the stamps are old enough for a later change to show.
+// settled reports whether the stamps are so old that a later change gives other stamps.
 func (r *record) settled(now time.Time) bool {
 	for _, w := range r.Watch {
 		if w.CTime >= 0 && now.Sub(time.Unix(0, w.CTime)) < settled {

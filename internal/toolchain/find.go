@@ -17,24 +17,24 @@ import (
 // DefaultTimeout is how long a compiler may take to answer one question.
 const DefaultTimeout = time.Minute
 
-// Finder finds toolchains. The zero value looks at the process's environment, remembers nothing and is ready to use.
-// It is safe for concurrent use if its fields are not changed meanwhile.
+// Finder finds toolchains. The zero value uses the process's environment, remembers nothing and is ready to use.
+// It is safe for concurrent use while its fields do not change.
 type Finder struct {
 	Env     func(string) string // os.Getenv if nil
 	Memo    *filehash.Memo      // remembers digests and answers; in memory for one call if nil
 	Timeout time.Duration       // for one question to a compiler; DefaultTimeout if 0
 }
 
-// place is somewhere a compiler may be.
+// place is a path at which a compiler may be.
 type place struct {
-	from string // what led there: "HIPCC=/x/hipcc", "PATH"
-	path string // "" where there is none
-	why  string // what is wrong, if there is none
-	last bool   // an explicit wish: if it is not there, nothing else will do
-	rocm string // the ROCm folder it belongs to, if that is known
+	from string // where the path comes from: "HIPCC=/x/hipcc", "PATH"
+	path string // "" if it has no program
+	why  string // the reason why it has no program
+	last bool   // the user named it: the search ends here
+	rocm string // the ROCm folder it belongs to, if known
 }
 
-// vendorRules say where a vendor's compiler is looked for.
+// vendorRules list the places in which a vendor's compiler is searched.
 type vendorRules struct {
 	program   string   // variable that names the compiler
 	prefixes  []string // variables that name an installation
@@ -58,8 +58,8 @@ func rulesFor(v target.Vendor) (vendorRules, bool) {
 	return vendorRules{}, false
 }
 
-// Find returns the toolchain for t. The errors are *NotFoundError, *UnsupportedTargetError, *ProbeError, *RootError
-// and those of reading the toolchain's files.
+// Find returns the toolchain for t. It fails with *NotFoundError, *UnsupportedTargetError, *ProbeError, *RootError, and
+// the errors of reading the toolchain's files.
 func (f *Finder) Find(ctx context.Context, t target.Target) (*Toolchain, error) {
 	return f.Session().Find(ctx, t)
 }
@@ -126,7 +126,7 @@ func (f *Finder) named(variable, want string) place {
 	return p
 }
 
-// onPath looks a program up as a shell would.
+// onPath searches a program on PATH, like a shell.
 func (f *Finder) onPath(from, name string) place {
 	for _, dir := range filepath.SplitList(searchPath(f.env)) {
 		if p := check(from, filepath.Join(dir, name)); filepath.IsAbs(dir) && p.why == "" {
@@ -136,7 +136,7 @@ func (f *Finder) onPath(from, name string) place {
 	return place{from: from, why: "no " + name}
 }
 
-// check reports whether path is a program.
+// check returns the place of the program at path, or the reason why that is not a program.
 func check(from, path string) place {
 	p := place{from: from}
 	abs, err := filepath.Abs(path)

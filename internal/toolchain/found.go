@@ -35,7 +35,7 @@ func (s *search) collect(r *record, common bool, answers []answer, replies []rep
 	return nil
 }
 
-// remaining returns the facts that do not follow from others: where a part is read, its folders exist.
+// remaining returns the facts that do not follow from others: if a part can be read, its folders exist.
 func (c *collector) remaining() []fact {
 	implied := map[fact]bool{}
 	imply := func(host string) {

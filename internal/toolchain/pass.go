@@ -9,21 +9,22 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Pass is what one run of a compiler makes of a unit.
+// Pass is the half of a unit that one run of a compiler makes, or the whole unit.
 type Pass string
 
-// The passes. A unit is compiled whole, or for the host and for the device apart.
+// The passes. A unit is compiled in one run, or separately for the host and the device.
 const (
 	Whole  Pass = ""       // the object, with all code in it
 	Host   Pass = "host"   // the object without device code: the same for every target
 	Device Pass = "device" // the device code for the target, a code object
 )
 
-// firstApart is the Clang from which on each unit has a symbol of its own for its device code, __hip_fatbin_ and a hash of
-// -cuid. With older versions all units of a library share one name, so that the linker cannot distinguish their code.
+// firstApart is the first version of Clang in which each unit has its own symbol for its device code: __hip_fatbin_ and a
+// hash of -cuid. In older versions all units of a library share one symbol, so that the linker cannot distinguish their
+// code.
 const firstApart = 19
 
-// Passes says in which runs a unit with these flags is compiled, the host's before the device's.
+// Passes returns the passes in which a unit with these flags is compiled, the host's before the device's.
 func (tc *Toolchain) Passes(flags []string) []Pass {
 	if tc.Vendor != target.HIP || tc.clangMajor() < firstApart || slices.ContainsFunc(flags, ruling) {
 		return []Pass{Whole}
@@ -31,7 +32,7 @@ func (tc *Toolchain) Passes(flags []string) []Pass {
 	return []Pass{Host, Device}
 }
 
-// ruling says that a flag of a module itself rules over passes, architectures or the device code's form.
+// ruling reports whether a flag of a module controls passes, architectures or the form of device code.
 func ruling(flag string) bool {
 	for _, prefix := range []string{"-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-save-temps", "--save-temps", "--cuda-", "--offload", "-foffload", "--gpu-", "--no-gpu-", "-flto"} {
 		if strings.HasPrefix(flag, prefix) {
@@ -43,7 +44,7 @@ func ruling(flag string) bool {
 
 var clangVersion = regexp.MustCompile(`clang version (\d+)\.`)
 
-// clangMajor is 0 for other compilers.
+// clangMajor returns Clang's major version, 0 for other compilers.
 func (tc *Toolchain) clangMajor() int {
 	m := clangVersion.FindStringSubmatch(tc.VersionLine)
 	if m == nil {
@@ -56,7 +57,7 @@ func (tc *Toolchain) clangMajor() int {
 	return n
 }
 
-// Identity is the digest of what takes part in a pass. That of the host's is the same for all targets.
+// Identity returns the digest of the files that take part in a pass. The host pass has the same for all targets.
 func (tc *Toolchain) Identity(p Pass) string {
 	if p == Host {
 		return tc.HostDigest
@@ -64,7 +65,7 @@ func (tc *Toolchain) Identity(p Pass) string {
 	return tc.Digest
 }
 
-// For names what a pass compiles for: the target, or with all of the vendor's targets the host.
+// For names the targets of a pass: the target itself or, for a host pass, all targets of the vendor.
 func (p Pass) For(t target.Target) string {
 	if p == Host {
 		return string(t.Vendor()) + " host"

@@ -15,18 +15,18 @@ import (
 	"github.com/aiter-go/aiter/internal/process"
 )
 
-// maxAnswer bounds what a compiler may print when it is asked, in bytes. nvcc's longest answer has 20 kB.
+// maxAnswer bounds a compiler's answer to a question, in bytes. nvcc's longest answer has 20 kB.
 const maxAnswer = 4 << 20
 
-// reply is what a compiler printed, and what it and its children looked up while it ran.
+// reply is a compiler's output, and the names that it and its children looked up while it ran.
 type reply struct {
 	text  string
-	trace *process.Trace // nil: it could not be traced
+	trace *process.Trace // nil: the compiler could not be traced
 	why   string         // why there is no trace; "" if there is one
 }
 
-// run runs the compiler. A compiler that hangs or prints without end is killed with all its children. A run that fails
-// under the tracer is repeated without: set-user-ID programs, such as some installations of bwrap, work only there.
+// run runs the compiler. It kills a compiler that hangs or prints too much, with all its children. It repeats a traced
+// run that fails without the tracer: set-user-ID programs, such as some installations of bwrap, work only untraced.
 func (s *search) run(args []string) (reply, error) {
 	dir := s.folder()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
@@ -61,7 +61,7 @@ func (s *search) run(args []string) (reply, error) {
 		return reply{}, fmt.Errorf("ask %s what it is: %w", s.tc.Compiler, s.ctx.Err())
 	}
 	failed := &ProbeError{Command: argv, Output: r.text, Err: err}
-	if ctx.Err() != nil { // not the context's error: that of a search that was given up is
+	if ctx.Err() != nil { // the timeout of this question; a cancelled search has returned above
 		failed.Timeout, failed.Err = s.timeout, errors.New("it was killed")
 	}
 	return r, failed
@@ -82,8 +82,8 @@ func (s *search) runAll(questions ...[]string) ([]reply, error) {
 	return out, cmp.Or(errs...)
 }
 
-// trial has the compiler make a library of nothing. The answers to the questions name programs such as the assembler;
-// the trial runs them, which shows what these look up. The trace of a trial that fails counts as far as it goes.
+// trial runs the compiler to make an empty library. The answers to the questions name programs such as the assembler; the
+// trial runs them and so traces the files that they look up. The trace of a trial that fails counts too.
 func (s *search) trial() (reply, error) {
 	r, err := s.run(questionsFor(s.tc.Vendor).trial)
 	var failed *ProbeError
@@ -93,9 +93,9 @@ func (s *search) trial() (reply, error) {
 	return r, err
 }
 
-// tempFolder returns a function that makes the search's own folder for temporary files, and one that removes it. What
-// compilers look up there says nothing about them. The folder is "" where TMPDIR is missing or read-only: most compilers
-// answer without temporary files.
+// tempFolder returns a function that creates the search's own folder for temporary files, and one that removes it. Names
+// that compilers look up there do not affect the answer. The folder is "" if TMPDIR is missing or read-only: most
+// compilers answer without temporary files.
 func (s *search) tempFolder() (folder func() string, remove func()) {
 	made := ""
 	folder = sync.OnceValue(func() string {
@@ -111,12 +111,12 @@ func (s *search) tempFolder() (folder func() string, remove func()) {
 	})
 	return folder, func() {
 		if made != "" {
-			_ = os.RemoveAll(made) // a few small files, which a cleaner of TMPDIR can take
+			_ = os.RemoveAll(made) // on failure a few small files stay in TMPDIR
 		}
 	}
 }
 
-// withTemp returns the environment with another folder for temporary files, if dir is one.
+// withTemp returns the environment with dir as the folder for temporary files, unless dir is "".
 func withTemp(env []string, dir string) []string {
 	if dir == "" {
 		return env

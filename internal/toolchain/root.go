@@ -12,11 +12,11 @@ import (
 // maxScript bounds the size of a file that may be a wrapper script, in bytes.
 const maxScript = 64 << 10
 
-// rootMark begins the line by which a wrapper script names its root, absolute or relative to the script.
+// rootMark begins the line in which a wrapper script names its root, absolute or relative to the script.
 const rootMark = "# aiter-root:"
 
-// findRoot finds the folder below which the files are that the compiler names. A folder that the wrapper mentions
-// wins over this machine's own root, which often has files of the same names.
+// findRoot finds the root folder of the files that the compiler names. A folder that the wrapper mentions precedes this
+// machine's own root, which often has files of the same names.
 func (s *search) findRoot(answers []answer) (string, error) {
 	named := absolutePrograms(answers)
 	if s.override != "" {
@@ -25,8 +25,8 @@ func (s *search) findRoot(answers []answer) (string, error) {
 	return s.tryRoots(named, append(scriptRoots(s.tc.Compiler), "/"))
 }
 
-// tryRoots returns the first folder that has the files, "" for "/". A container shows files of this machine too, outside
-// of the system's folders: they may be the compiler's, but not all.
+// tryRoots returns the first folder that has the files, "" for "/". A container shows some of this machine's files too,
+// outside of the system's folders. Some of the compiler's files, but not all, may be among them.
 func (s *search) tryRoots(named, roots []string) (string, error) {
 	missing := ""
 	for _, root := range roots {
@@ -43,7 +43,7 @@ func (s *search) tryRoots(named, roots []string) (string, error) {
 	return "", &RootError{Compiler: s.tc.Compiler, Missing: missing, Tried: roots}
 }
 
-// absolutePrograms are the programs that the commands name by path.
+// absolutePrograms returns the programs that the commands name by path.
 func absolutePrograms(answers []answer) []string {
 	var out []string
 	for _, a := range answers {
@@ -59,7 +59,7 @@ func absolutePrograms(answers []answer) []string {
 	return out
 }
 
-// scriptRoots are the folders that may be the root of a wrapper script: the one it declares, then those it mentions.
+// scriptRoots returns the folders that may be the root of a wrapper script: the one it declares, then those it mentions.
 func scriptRoots(compiler string) []string {
 	real, err := filepath.EvalSymlinks(compiler)
 	if err != nil {
@@ -79,7 +79,8 @@ func scriptRoots(compiler string) []string {
 	return append(roots, mentionedRoots(text)...)
 }
 
-// mentionedRoots are the absolute folders in a script, and what is above a folder that every root has.
+// mentionedRoots returns the absolute folders in a script. For a folder that every root has, such as /usr, it returns the
+// folder above.
 func mentionedRoots(text string) []string {
 	var roots []string
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`=:;,|&()<>{}", r) }) {

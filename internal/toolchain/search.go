@@ -19,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// format names the form of what is kept in the Memo and the rules by which a Digest is made.
+// format names the form of records in the Memo and the rules by which a Digest is computed.
 const format = "aiter toolchain 2"
 
 // search is one identification of one compiler.
@@ -29,11 +29,11 @@ type search struct {
 	session  *Session
 	memo     *filehash.Memo
 	timeout  time.Duration
-	override string // the root folder that the user named
+	override string // the root folder that the user has set
 	tc       *Toolchain
-	began    time.Time             // what changed since may be in one answer and not in another
+	began    time.Time             // later changes may be in one answer and not in another
 	early    func() (reply, error) // the answer about the target, requested together with the common answers
-	folder   func() string         // makes the folder for temporary files; "" where it cannot be made
+	folder   func() string         // creates the folder for temporary files; "" if that fails
 }
 
 // record holds the answers of a compiler: everything except the digest of the driver itself.
@@ -44,23 +44,23 @@ type record struct {
 	IncludeDirs []string `json:",omitempty"`
 	LibraryDirs []string `json:",omitempty"`
 	Commands    string   // digest of the commands that the driver would run
-	Parts       []File   // with the digests at the time
-	Outside     []File   // those that are not below the root, by their paths on this machine
-	Watch       []stamp  // folders in which something new could change the answer
+	Parts       []File   // with the digests at that time
+	Outside     []File   // parts that are not below the root, by their paths on this machine
+	Watch       []stamp  // folders in which a new file could change the answer
 	Facts       []fact   // about names that were looked up
 	Unknown     string   `json:",omitempty"` // see Toolchain.Unknown
 
 	scripted bool // a program among the parts is a script
-	young    bool // a part has changed since the search began, or shortly before
+	young    bool // a part has changed since shortly before the search began
 }
 
-// commonQuestion has a number that changes with what is asked.
+// commonQuestion has a number that must change with the questions.
 const commonQuestion = "common 5"
 
-// settled is the age from which a folder's modification time can be trusted to change with its contents.
+// settled is the age from which a folder's modification time is certain to change with its contents.
 const settled = 2 * time.Second
 
-// identify fills in the toolchain: what its compiler has in common for all targets, then what it uses for this one.
+// identify fills in the toolchain: the files that its compiler uses for all targets, then those for this one.
 func (s *search) identify() error {
 	s.began = time.Now()
 	var remove func()
@@ -93,7 +93,7 @@ func (s *search) identify() error {
 	return nil
 }
 
-// parts returns all parts; the commands are one, by that name.
+// parts returns all parts. The digest of the commands is a part with the name commands.
 func (r *record) parts(commands string) []File {
 	if r.Commands == "" {
 		return nil
@@ -101,8 +101,8 @@ func (r *record) parts(commands string) []File {
 	return append(slices.Concat(r.Parts, r.Outside), File{Name: commands, Digest: r.Commands})
 }
 
-// driver is the program that is executed. In a wrapper that starts a container the root's path is replaced by a name:
-// where a root lies does not change what is in it.
+// driver returns the program that is executed. In a wrapper that starts a container it replaces the root's path by a name,
+// because the path does not affect the contents of the root.
 func (s *search) driver() ([]File, error) {
 	path := s.tc.Compiler
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -123,10 +123,11 @@ func (s *search) driver() ([]File, error) {
 	return []File{part}, nil
 }
 
-// special names the question about the target.
+// special returns the name of the question about the target.
 func (s *search) special() string { return "target " + s.target.String() }
 
-// askEarly begins to ask about the target beside what is common, if nothing is remembered of it. The caller ends that.
+// askEarly starts the question about the target in parallel with the common ones, if no answer is remembered. The caller
+// calls end.
 func (s *search) askEarly() (end func()) {
 	s.early = sync.OnceValues(func() (reply, error) { return s.run(targetQuestion(s.target)) })
 	question, err := s.question(s.special())
@@ -152,7 +153,7 @@ func (s *search) answer(what string, ask func() (*record, error)) (*record, erro
 	return s.answerTo(question, ask)
 }
 
-// common is the answer for all targets.
+// common returns the answer for all targets.
 func (s *search) common() (*record, error) {
 	question, err := s.question(commonQuestion)
 	if err != nil {
@@ -182,13 +183,13 @@ func (s *search) answerTo(question string, ask func() (*record, error)) (*record
 	return fresh, nil
 }
 
-// lasting reports whether the answer can be used again. Answers of scripts that could not be traced are not: what the
-// scripts read is not known, and only the answers themselves show a change of it.
+// lasting reports whether the answer can be used again. An answer of an untraced script cannot: the files that it read are
+// unknown, and only another answer would show that they changed.
 func (r *record) lasting(began time.Time) bool {
 	return r.settled(began) && !r.young && (r.Unknown == "" || !r.scripted)
 }
 
-// question identifies what is asked, of which file's contents, in which environment.
+// question returns the Memo's key for a question: its name, the content of the compiler, and the environment.
 func (s *search) question(what string) (string, error) {
 	driver, err := s.session.digest(s.tc.Compiler)
 	if err != nil {
@@ -200,7 +201,7 @@ func (s *search) question(what string) (string, error) {
 	}
 	lines := []string{format, what, string(s.tc.Vendor), s.tc.Compiler, real, driver, s.override}
 	for _, entry := range s.tc.env {
-		if !strings.HasPrefix(entry, "TMPDIR=") { // asked with one of its own
+		if !strings.HasPrefix(entry, "TMPDIR=") { // each search has its own
 			lines = append(lines, entry)
 		}
 	}
@@ -238,7 +239,7 @@ func (s *search) recall(question string) (*record, bool) {
 	return known, known.holds()
 }
 
-// holds reports whether the folders and names are as they were.
+// holds reports whether the folders and names are unchanged.
 func (r *record) holds() bool {
 	for _, w := range r.Watch {
 		if w != stampOf(w.Path) {
@@ -262,7 +263,7 @@ func mergeParts(lists ...[]File) []File {
 	return slices.CompactFunc(all, func(a, b File) bool { return a.Name == b.Name && a.Digest == b.Digest })
 }
 
-// digestOf leaves paths out, so that the same compiler installed elsewhere is the same.
+// digestOf omits paths, so that a compiler has the same digest in another folder.
 func digestOf(tc *Toolchain, parts []File) string {
 	lines := []string{format, string(tc.Vendor), tc.Version}
 	for _, p := range parts {

@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Session finds toolchains for several targets at one time. It reads each file and folder once, until
-// the session is dropped, and what targets have in common is looked at once. It is safe for concurrent use.
+// Session finds toolchains for several targets. It reads each file and folder once, and asks a compiler the questions
+// that do not depend on the target once. It is safe for concurrent use.
 type Session struct {
 	f    *Finder
 	memo *filehash.Memo
@@ -28,7 +28,7 @@ type sharedAnswer struct {
 	err  error
 }
 
-// Session begins a session.
+// Session returns a new session.
 func (f *Finder) Session() *Session {
 	s := &Session{f: f, memo: f.Memo, folders: map[string]*folders{}, common: map[string]*sharedAnswer{}}
 	if s.memo == nil {
@@ -37,7 +37,7 @@ func (f *Finder) Session() *Session {
 	return s
 }
 
-// Find is [Finder.Find].
+// Find is like [Finder.Find].
 func (s *Session) Find(ctx context.Context, t target.Target) (*Toolchain, error) {
 	at, err := s.f.locate(t.Vendor())
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Session) digest(path string) (string, error) {
 	return digest, err
 }
 
-// below returns what is known of the folders below a root.
+// below returns the session's memory of the folders below a root.
 func (s *Session) below(root string) *folders {
 	s.mu.Lock()
 	defer s.mu.Unlock()

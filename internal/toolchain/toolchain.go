@@ -1,9 +1,9 @@
 // Package toolchain finds the compilers of a target, identifies them by content and makes their command lines. It runs
-// them to ask what they are; it builds nothing but an empty library.
+// them only to identify them, and builds nothing except an empty library.
 //
-// A compiler is asked once which programs, libraries and bitcode it uses, and traced at the same time: the files that it reads are
-// parts of its digest. The answer is kept in a filehash.Memo and holds as long as these files and the names that were
-// looked up are the same. Finding a known toolchain again spawns no process.
+// It asks a compiler once which programs, libraries and bitcode it uses, and traces it meanwhile: the files that the
+// compiler reads are parts of its digest. A filehash.Memo keeps the answer, which holds as long as these files and the
+// names that were looked up are unchanged. To find a known toolchain again it starts no process.
 package toolchain
 
 import (
@@ -20,33 +20,33 @@ import (
 
 // File is one file that takes part in compiling or linking, or the commands that the driver would run.
 type File struct {
-	Name   string // what it is called wherever it is installed: "clang", "ocml.bc", "libLLVM.so.21.1", "commands"
+	Name   string // the same in every installation: "clang", "ocml.bc", "libLLVM.so.21.1", "commands"
 	Path   string // as the compiler names it, see Toolchain.Resolve; "" for commands
 	Digest string // SHA-256, hexadecimal
 }
 
-// Toolchain is a compiler as it was found and identified for one target. It is safe for concurrent use and not to be
+// Toolchain is a compiler that was found and identified for one target. It is safe for concurrent use and must not be
 // copied.
 type Toolchain struct {
 	Vendor      target.Vendor
 	Compiler    string   // path of the program to execute
 	Version     string   // digits and dots: HIP's "6.4.43484", nvcc's "12.4.131", the C++ compiler's "12.2.0"
-	VersionLine string   // as the compiler words it, on one line; with nvcc its host compiler's too
-	Root        string   // folder that is "/" to the compiler, "" when it sees this machine's own
+	VersionLine string   // as the compiler prints it, on one line; for nvcc with its host compiler's
+	Root        string   // folder that is "/" for the compiler, "" if it sees this machine's own
 	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
-	HostDigest  string   // of what all targets have in common; see Identity
-	Files       []File   // what Digest is made of, by name
-	IncludeDirs []string // where the compiler looks for system headers, in its order and spelling
-	LibraryDirs []string // where the driver lets the linker look for libraries, in its order and spelling
+	HostDigest  string   // of the files that all targets share; see Identity
+	Files       []File   // the files that Digest covers, by name
+	IncludeDirs []string // where the compiler searches system headers, in its order and spelling
+	LibraryDirs []string // where the driver lets the linker search libraries, in its order and spelling
 	Folders     string   // digest of IncludeDirs and LibraryDirs, hexadecimal
-	Unknown     string   // why not all files that the compiler reads are known, "" when they are; see record.lasting
+	Unknown     string   // why some files that the compiler reads are unknown, "" if all are known; see record.lasting
 
 	env     []string
 	folders *folders
 }
 
-// Environ is the complete environment to run the compiler in: what it needs to be found and to be deterministic, and
-// none of the variables that change what it produces, such as CPATH or NVCC_APPEND_FLAGS.
+// Environ returns the complete environment for the compiler: variables that it needs to run and to be deterministic, and
+// none that change its output, such as CPATH or NVCC_APPEND_FLAGS.
 func (tc *Toolchain) Environ() []string {
 	if tc.env == nil {
 		return baseEnviron(func(string) string { return "" })
@@ -54,9 +54,9 @@ func (tc *Toolchain) Environ() []string {
 	return slices.Clone(tc.env)
 }
 
-// Resolve says where on this machine the file is which the compiler calls p. Below Root symbolic links stay below
-// Root, as they do for the compiler. Relative paths, and paths that exist outside Root only (a source folder that is
-// visible inside), are returned as they are.
+// Resolve returns the path on this machine of the file that the compiler calls p. Symbolic links below Root stay below
+// Root, as they do for the compiler. Resolve returns relative paths unchanged, and paths that exist only outside of Root,
+// such as a source folder that a container shows.
 func (tc *Toolchain) Resolve(p string) string {
 	if tc.Root == "" || !filepath.IsAbs(p) {
 		return p
@@ -93,11 +93,11 @@ func (tc *Toolchain) dir(dir string) string {
 	return tc.folders.resolve(dir)
 }
 
-// folders remembers where the folders below a root are: a unit names a thousand headers in a few dozen of them.
+// folders remembers the paths of folders below a root: a unit names a thousand headers in a few dozen folders.
 type folders struct {
 	root  string
 	seen  sync.Map // folder as named by the compiler -> folder on this machine
-	links sync.Map // the same of files that are links
+	links sync.Map // the same for files that are links
 }
 
 func (f *folders) resolve(dir string) string {
@@ -109,7 +109,7 @@ func (f *folders) resolve(dir string) string {
 	return inside
 }
 
-// look resolves a folder by the one above it where neither has a link in its name.
+// look resolves a folder. If its name is not a link, it uses the resolved folder above.
 func (f *folders) look(dir string) string {
 	above, name := filepath.Split(dir)
 	above = strings.TrimSuffix(above, "/")
@@ -123,7 +123,7 @@ func (f *folders) look(dir string) string {
 	return inside
 }
 
-// below resolves p in the folder root as a process with that root would.
+// below resolves p like a process whose root folder is root.
 func below(root, p string) string {
 	inside, err := securejoin.SecureJoin(root, p)
 	if err != nil { // such as a loop of links; opening the file reports it

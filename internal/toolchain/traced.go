@@ -14,19 +14,19 @@ import (
 	"github.com/aiter-go/aiter/internal/process"
 )
 
-// What the compiler and its children looked up while they were asked belongs to the answer. Files that they read are
-// parts of the toolchain. The names that they found, or did not find, are facts that have to hold for the answer to
-// be used again. See docs/DECISIONS.md for what is left out.
+// The names that the compiler and its children looked up belong to the answer. Files that they read are parts of the
+// toolchain. Names that they found, or did not find, are facts: the answer is used again only while they hold. See
+// docs/DECISIONS.md for what is left out.
 
-// unrelated are files and folders that do not affect a compiler: the kernel's, the cache of the dynamic loader
-// (the libraries themselves count), languages of messages, users and hosts.
+// unrelated are files and folders that do not affect a compiler: those of the kernel, the cache of the dynamic loader
+// (the libraries themselves count), and those about languages of messages, users and hosts.
 var unrelated = []string{"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
 	"/etc/host.conf", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo"}
 
 // systemFolders hold a machine's own programs and libraries.
 var systemFolders = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr"}
 
-// containerFolders are those of which a container shows its own, if it has them.
+// containerFolders are folders for which a container shows its own files, if it has them.
 var containerFolders = append([]string{"/etc"}, systemFolders...)
 
 // under reports whether p is one of the folders or files, or below one.
@@ -44,7 +44,7 @@ func (c *collector) ignored(p string) bool {
 	return under(p, unrelated) || c.temp != "" && under(p, []string{c.temp}) || strings.Contains(p, "/gconv/gconv-modules")
 }
 
-// traced takes what one trace shows.
+// traced adds the files and facts in the trace of a reply.
 func (c *collector) traced(r reply) error {
 	if r.why != "" {
 		c.unknown = r.why
@@ -88,9 +88,9 @@ func (c *collector) access(a process.Access) error {
 	return nil
 }
 
-// places are where on this machine the file may be that a process looked up: below the root, and outside of it where
-// the container shows the machine's own files. Links below the root are followed there, the last one except where the
-// link itself was looked at.
+// places returns the possible paths on this machine of the file that a process looked up: below the root, and outside of
+// it if the container may show the machine's own file. It follows links below the root, but not the last one if the
+// process read the link itself.
 func (c *collector) places(a process.Access) []string {
 	root := c.s.tc.Root
 	switch {
@@ -110,8 +110,9 @@ func topFolder(p string) string {
 	return top
 }
 
-// fact notes that a name is in a state: at the first place where it is, or that it is at no place. A name that is in
-// another state meanwhile, or that cannot be found here, such as one in a container's temporary filesystem, is no fact.
+// fact notes the state of a name: at the first place where it exists, or at all places if it exists at none. It ignores a
+// name whose state has changed meanwhile, and one that this machine does not show, such as a name in a container's
+// temporary filesystem.
 func (c *collector) fact(a process.Access, kind factKind) {
 	for _, host := range c.places(a) {
 		f := newFact(kind, host)
@@ -128,7 +129,7 @@ func (c *collector) fact(a process.Access, kind factKind) {
 	}
 }
 
-// read takes a file that was read.
+// read adds a file that was read.
 func (c *collector) read(a process.Access) error {
 	for i, host := range c.places(a) {
 		info, st, err := stat(host)
@@ -156,8 +157,8 @@ func (c *collector) read(a process.Access) error {
 	return nil
 }
 
-// starter reports whether a file outside of the root is one of the machine's own programs and libraries. There they
-// start the container and are no part of the compiler.
+// starter reports whether a file outside of the root is one of the machine's own programs and libraries. They start the
+// container and are not parts of the compiler.
 func (c *collector) starter(host string) bool {
 	real, err := filepath.EvalSymlinks(host)
 	return err == nil && under(real, systemFolders) && isELF(real)
@@ -174,7 +175,8 @@ func isELF(host string) bool {
 	return err == nil && bytes.Equal(magic[:], []byte("\x7fELF"))
 }
 
-// source returns the Python source of a compiled file, which holds a time and is only a copy, and p otherwise.
+// source returns the Python source of a compiled file, because a compiled file contains a time. It returns other paths
+// unchanged.
 func source(c *collector, p string) string {
 	dir, name := path.Split(p)
 	stem, _, compiled := strings.Cut(name, ".cpython-")

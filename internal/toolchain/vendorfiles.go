@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// common takes what the answers do not name: the driver inside a root, the scripts beside a HIP driver, the objects
-// and libraries that nvcc's host compiler links, and what options of GCC link.
+// common adds files that the answers do not name: the driver inside a root, the scripts in the folder of a HIP driver, the
+// objects and libraries that nvcc's host compiler links, and those that options of GCC link.
 func (c *collector) common(include []string) error {
 	tc := c.s.tc
 	dirs := append(filepath.SplitList(defaultPath), "/opt/rocm/bin", "/usr/local/cuda/bin")
@@ -49,7 +49,7 @@ func (c *collector) common(include []string) error {
 	return nil
 }
 
-// hostLink takes what GCC adds to a link; nvcc's dry run does not show it.
+// hostLink adds the files that GCC adds to a link; nvcc's dry run does not show them.
 func (c *collector) hostLink() error {
 	for _, name := range []string{"crti.o", "crtbeginS.o", "crtendS.o", "crtn.o"} {
 		for _, dir := range c.libs {
@@ -71,7 +71,7 @@ func (c *collector) hostLink() error {
 	return nil
 }
 
-// glueHeaders takes the headers that nvcc's generated code includes: no depfile has them.
+// glueHeaders adds the headers that nvcc's generated code includes, because no depfile lists them.
 func (c *collector) glueHeaders(include []string) error {
 	for _, dir := range include {
 		for _, name := range []string{"crt/host_runtime.h", "crt/storage_class.h"} {
@@ -83,7 +83,7 @@ func (c *collector) glueHeaders(include []string) error {
 	return nil
 }
 
-// nvcc takes the driver's own folder and the device library from nvcc's settings.
+// nvcc adds the files in the driver's own folder and the device library, which nvcc's settings name.
 func (c *collector) nvcc(a answer) error {
 	if here := a.variables["_HERE_"]; here != "" {
 		for _, name := range []string{"nvcc", "nvcc.profile"} {

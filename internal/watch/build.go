@@ -7,9 +7,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// Build builds with m and watches what the builds were made from. One that
-// fails is to be tried again when any file in the folders of its sources and
-// headers changes, also while the compiler runs.
+// Build builds with m and watches the inputs of the builds. A build that fails watches all
+// files in the folders of its sources and headers, and counts changes from before the build on.
 func (w *Watcher) Build(ctx context.Context, m *jit.Manager, reqs ...jit.Request) ([]jit.Result, error) {
 	before := make([]jit.Inputs, len(reqs))
 	for i, r := range reqs {
@@ -33,10 +32,9 @@ func (w *Watcher) Look(in jit.Inputs) jit.Inputs {
 	return in
 }
 
-// Reconfigure reads the configuration again and returns a manager that builds
-// from it, and watches its files. A configuration that cannot be used is to be
-// read again when any file of the source tree changes: one that it names may
-// come to be.
+// Reconfigure reads the configuration again, watches its files, and returns a manager that
+// builds from it. For an invalid configuration it watches all files of the source tree, because
+// one that the configuration names may appear.
 func (w *Watcher) Reconfigure(m *jit.Manager, load func() (*opconfig.Config, error)) (*jit.Manager, error) {
 	config, err := load()
 	if err != nil {
@@ -45,7 +43,7 @@ func (w *Watcher) Reconfigure(m *jit.Manager, load func() (*opconfig.Config, err
 			in.Folders = []string{root}
 		}
 		in = w.Look(in)
-		if config, err = load(); err != nil { // what it is like is known from before this
+		if config, err = load(); err != nil { // w.Look came first, so that no later change is lost
 			w.Set(jit.Request{}, in)
 			return nil, err
 		}

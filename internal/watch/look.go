@@ -13,17 +13,17 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// contents is what lies under paths: SHA-256, [jit.Absent], or a word for what
-// has no digest.
+// contents maps paths to the SHA-256 of the file, [jit.Absent], or a word for an entry without
+// a digest.
 type contents map[string]string
 
-// present stands for a file whose being there counts, not its content.
+// present stands for an existing file whose content does not matter.
 const present = "present"
 
-// bulk starts the word for a file that is too large to be read on suspicion.
+// bulk is the prefix of the word for a file that is too large to be read.
 const bulk = "large: "
 
-// differences says what is not as it was known.
+// differences returns the kind of change of each path that differs between known and now.
 func differences(known, now contents) map[string]string {
 	out := map[string]string{}
 	for path, is := range now {
@@ -46,7 +46,7 @@ func differences(known, now contents) map[string]string {
 	return out
 }
 
-// look looks at each path once.
+// look reads each path at most once.
 type look struct {
 	memo *filehash.Memo
 	seen contents
@@ -54,7 +54,7 @@ type look struct {
 
 func newLook(memo *filehash.Memo) *look { return &look{memo: memo, seen: contents{}} }
 
-// at returns what a group's files are like now.
+// at returns the present contents of a group's files.
 func (l *look) at(g *group) contents {
 	now := contents{}
 	for _, glob := range g.globs {
@@ -90,7 +90,7 @@ func (l *look) content(path string) string {
 	return is
 }
 
-// read returns a file's digest, or a word for what has none.
+// read returns a file's digest, or a word for an entry without one.
 func (l *look) read(path string) string {
 	sum, err := l.memo.Digest(path)
 	if err == nil {
@@ -105,22 +105,22 @@ func (l *look) read(path string) string {
 	return "unreadable: " + err.Error()
 }
 
-// Bounds of what is looked at in a folder, so that a checkout in which data
-// lies does not keep the disk busy. What lies beyond is not seen.
+// Bounds of a walk through a folder, so that a checkout with large data does not keep the disk
+// busy. Files beyond them are not watched.
 const (
 	maxFiles = 20_000
-	maxHash  = 4 << 20 // bytes; of a larger file size and time count
+	maxHash  = 4 << 20 // bytes; a larger file is compared by size and time
 )
 
-// walk adds the files in and below a folder. Hidden ones are editors' and
-// version control's; symlinks to folders are not followed.
+// walk adds the files in and below a folder. It skips hidden ones, which belong to editors and
+// version control, and does not follow symlinks to folders.
 func (l *look) walk(dir string, now contents) {
 	files := 0
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		hidden := e != nil && path != dir && strings.HasPrefix(e.Name(), ".")
 		switch {
 		case err != nil:
-			return nil // gone meanwhile, or not for us
+			return nil // removed meanwhile, or unreadable for this user
 		case hidden && e.IsDir():
 			return fs.SkipDir
 		case hidden || e.IsDir():
@@ -140,7 +140,7 @@ func (l *look) walk(dir string, now contents) {
 	})
 }
 
-// inFolder is the content of a file that may have nothing to do with a build.
+// inFolder returns the content of a file that may be unrelated to the build.
 func (l *look) inFolder(path string, info fs.FileInfo) string {
 	if info.Size() > maxHash {
 		return fmt.Sprintf("%s%d bytes of %s", bulk, info.Size(), info.ModTime())

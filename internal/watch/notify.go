@@ -14,15 +14,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// LimitError reports that the kernel watches no more folders for this user.
-// Files are looked at every second instead.
+// LimitError reports that the kernel watches no more folders for this user. The Watcher checks
+// files every second instead.
 type LimitError struct {
-	Sysctl string // what to raise
+	Sysctl string // the setting to raise
 	Err    error
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("the kernel watches no more folders (%v), so files are looked at every second; raise the limit: sysctl %s=%d", e.Err, e.Sysctl, ample)
+	return fmt.Sprintf("the kernel watches no more folders (%v), so files are checked every second; raise the limit: sysctl %s=%d", e.Err, e.Sysctl, ample)
 }
 
 // Unwrap returns the kernel's error.
@@ -30,7 +30,7 @@ func (e *LimitError) Unwrap() error { return e.Err }
 
 const ample = 524288
 
-// limitError recognises the errors of the kernel that are about limits.
+// limitError recognizes the kernel's errors about limits.
 func limitError(err error) *LimitError {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -41,7 +41,7 @@ func limitError(err error) *LimitError {
 	return nil
 }
 
-// notifier asks the kernel about folders.
+// notifier receives the kernel's events for folders.
 type notifier struct {
 	fs      *fsnotify.Watcher
 	places  places
@@ -94,7 +94,7 @@ func (w *Watcher) listen() {
 	}
 }
 
-// giveUp goes on without the kernel's help.
+// giveUp continues without events.
 func (w *Watcher) giveUp(err error) {
 	if limit := limitError(err); limit != nil {
 		err = limit
@@ -106,8 +106,8 @@ func (w *Watcher) giveUp(err error) {
 	}
 }
 
-// watch makes the folders those that are watched. A folder that is gone, or
-// that this user may not read, is passed over. The error is a limit's.
+// watch replaces the watched folders by those of p. It skips missing and unreadable folders. Its
+// error is one that limitError recognizes.
 func (n *notifier) watch(p places) (added bool, err error) {
 	n.places = p
 	alive, under := map[string]bool{}, map[identity]string{}
@@ -116,14 +116,14 @@ func (n *notifier) watch(p places) (added bool, err error) {
 	}
 	for dir := range n.watched {
 		if p[dir] == nil {
-			_ = n.fs.Remove(dir) // or gone already
+			_ = n.fs.Remove(dir) // fails if the folder was removed
 			delete(n.watched, dir)
 		}
 	}
 	for dir := range p {
 		is, ok := identify(dir)
 		if !ok || under[is] != "" {
-			continue // watched, be it under another name: a mount
+			continue // watched already, perhaps under another name of a mount
 		}
 		if alive[dir] {
 			_ = n.fs.Remove(dir) // another folder had this name
@@ -149,10 +149,10 @@ func identify(dir string) (identity, bool) {
 	return identity{uint64(st.Dev), st.Ino}, true
 }
 
-// errNothing says that nothing happened in the time given.
+// errNothing reports that no event came within the limit.
 var errNothing = errors.New("nothing happened")
 
-// hint waits for a sign that files may have changed, for at most limit.
+// hint waits for an event by which files may have changed, for at most limit.
 func (w *Watcher) hint(ctx context.Context, limit time.Duration) error {
 	var events chan fsnotify.Event
 	var failures chan error
@@ -168,7 +168,7 @@ func (w *Watcher) hint(ctx context.Context, limit time.Duration) error {
 				return nil
 			}
 		case <-failures:
-			return nil // events were lost, ErrEventOverflow: every look is at everything
+			return nil // events were lost (ErrEventOverflow); a check compares all files anyway
 		case <-w.kick:
 			return nil
 		case <-timer.C:

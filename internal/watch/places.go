@@ -10,8 +10,8 @@ import (
 // anyName stands for every name in a folder.
 const anyName = "*"
 
-// places are the folders in which something may happen that changes what a
-// path leads to, and the names there that matter.
+// places maps folders to the names in them that matter: an event for such a name may change
+// what a path leads to.
 type places map[string]map[string]bool
 
 func (p places) add(dir, name string) {
@@ -27,10 +27,10 @@ func (p places) concern(path string) bool {
 	return names[anyName] || names[filepath.Base(path)] || p[path][anyName]
 }
 
-// finder finds the places of many paths and looks at each folder once.
+// finder finds the places of many paths and examines each folder once.
 type finder struct {
 	places places
-	links  map[string]string // path -> what the symlink there says; "" when it is none
+	links  map[string]string // path -> target of the symlink there, "" for anything else
 }
 
 // findPlaces returns the places that matter for groups.
@@ -50,12 +50,11 @@ func findPlaces(groups []*group) places {
 	return f.places
 }
 
-// maxLinks is how many symlinks in a row are followed, as the kernel does.
+// maxLinks is the greatest number of symlinks followed in a row, as in the kernel.
 const maxLinks = 40
 
-// path adds the places on the way to a path, through all symlinks: each folder
-// on it may be removed and made again, or moved, each link turned. It returns
-// where the path leads.
+// path adds the places on the way to a path, through all symlinks: each folder on the way may
+// be moved or replaced, and each link changed. It returns where the path leads.
 func (f *finder) path(path string) string {
 	at, rest, links := "/", strings.TrimPrefix(path, "/"), 0
 	for rest != "" {
@@ -110,7 +109,7 @@ func (f *finder) glob(root, pattern string) {
 	}
 }
 
-// folder adds a folder and all below it, as far as [look.walk] goes.
+// folder adds a folder and all folders below it that [look.walk] enters.
 func (f *finder) folder(dir string) {
 	f.places.add(f.path(dir), anyName)
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

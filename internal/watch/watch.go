@@ -24,7 +24,7 @@ const (
 
 // Options of [New]. The zero value is usable.
 type Options struct {
-	Memo   *filehash.Memo // remembers digests of files; nil: one of its own
+	Memo   *filehash.Memo // remembers digests of files; nil: a new one
 	Settle time.Duration  // time without events before a change counts, because editors write in several steps; 0: [DefaultSettle]
 	Every  time.Duration  // time between checks without events, for filesystems that send none; 0: [DefaultEvery]
 	Poll   time.Duration  // above 0: check that often and use no events
@@ -35,36 +35,35 @@ type Options struct {
 type Change struct {
 	Path string        `json:"path"`
 	What string        `json:"what"` // "changed", "appeared" or "gone"
-	For  []jit.Request `json:"-"`    // whose builds it concerns; the zero Request is the configuration
+	For  []jit.Request `json:"-"`    // the builds that it concerns; the zero Request is the configuration
 }
 
-// The words of [Change.What].
+// The values of [Change.What].
 const (
 	Changed  = "changed"
 	Appeared = "appeared"
 	Gone     = "gone"
 )
 
-// settles is how many times Options.Settle a file that changes all the time is
-// waited for.
+// settles bounds the wait for a file that keeps changing, in multiples of Options.Settle.
 const settles = 30
 
-// Watcher watches what any number of builds were made from. Its methods may be
-// called from any goroutine, but Next only from one at a time.
+// Watcher watches the inputs of builds. Its methods may be called from any goroutine, but Next
+// only from one at a time.
 type Watcher struct {
 	opts Options
-	kick chan struct{} // has one when what is watched changed
+	kick chan struct{} // receives an element when the set of inputs changes
 
 	mu     sync.Mutex
 	groups map[jit.Request]*group
 
-	notify *notifier // Next's alone; nil before its first call, and without the kernel's help
-	asked  bool      // for the kernel's help
+	notify *notifier // used by Next only; nil before its first call, and without events
+	asked  bool      // newNotifier was called
 }
 
-// group is what one build was made from. It is replaced, not changed.
+// group holds the inputs of one build. It is immutable.
 type group struct {
-	known   contents // as the build saw it
+	known   contents // as the build read them
 	globs   []jit.Glob
 	folders []string
 }
@@ -111,13 +110,13 @@ func (w *Watcher) Forget(r jit.Request) {
 func (w *Watcher) wake() {
 	select {
 	case w.kick <- struct{}{}:
-	default: // somebody has
+	default: // it has an element already
 	}
 }
 
-// Next waits until files are not as the builds saw them, and have stopped
-// changing, and returns them sorted by path. They count as seen from then on.
-// The error is the context's.
+// Next waits until files differ from those that the builds read, and have stopped changing. It
+// returns the changes sorted by path; the next call compares with the changed files. The error
+// is the context's.
 func (w *Watcher) Next(ctx context.Context) ([]Change, error) {
 	for {
 		w.listen()
@@ -128,7 +127,7 @@ func (w *Watcher) Next(ctx context.Context) ([]Change, error) {
 			if changes := w.compare(true); len(changes) > 0 {
 				return changes, nil
 			}
-			continue // it was put back
+			continue // the change was undone
 		}
 		if err := w.hint(ctx, w.every()); err != nil && !errors.Is(err, errNothing) {
 			return nil, err
@@ -136,7 +135,7 @@ func (w *Watcher) Next(ctx context.Context) ([]Change, error) {
 	}
 }
 
-// every is how long no hint may come before files are looked at unasked.
+// every returns the time between checks of the files without an event.
 func (w *Watcher) every() time.Duration {
 	switch {
 	case w.opts.Poll > 0:
@@ -147,7 +146,7 @@ func (w *Watcher) every() time.Duration {
 	return w.opts.Every
 }
 
-// settle waits until nothing happens any more.
+// settle waits until no event comes for Options.Settle.
 func (w *Watcher) settle(ctx context.Context) error {
 	for end := time.Now().Add(settles * w.opts.Settle); time.Now().Before(end); {
 		err := w.hint(ctx, w.opts.Settle)
@@ -157,13 +156,13 @@ func (w *Watcher) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.listen() // to folders that have just been made, too
+		w.listen() // includes new folders
 	}
 	return nil
 }
 
-// compare looks at everything and returns what differs; with take that counts
-// as known afterwards.
+// compare checks all inputs and returns the changes. With take, later calls compare with the
+// inputs as they are now.
 func (w *Watcher) compare(take bool) []Change {
 	w.mu.Lock()
 	groups := maps.Clone(w.groups)
@@ -189,7 +188,7 @@ func (w *Watcher) compare(take bool) []Change {
 	return out
 }
 
-// take makes now what is known, unless a build has said otherwise meanwhile.
+// take replaces the known contents of a group by now, unless a build has replaced the group.
 func (w *Watcher) take(r jit.Request, g *group, now contents) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +197,7 @@ func (w *Watcher) take(r jit.Request, g *group, now contents) {
 	}
 }
 
-// Close ends the watching. Next must have returned.
+// Close stops watching. Next must have returned.
 func (w *Watcher) Close() error {
 	if w.notify == nil {
 		return nil

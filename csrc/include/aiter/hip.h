@@ -26,7 +26,7 @@ struct dim3 {
 
 // The runtime library's functions. <<<>>> becomes the two with configurations.
 enum hipError_t { hipSuccess = 0 };
-enum hipDeviceAttribute_t { hipDeviceAttributeWarpSize = 87 };
+enum hipDeviceAttribute_t { hipDeviceAttributeMultiprocessorCount = 63, hipDeviceAttributeWarpSize = 87 };
 typedef struct ihipStream_t* hipStream_t;
 
 // Memory pools: the values and layout of HIP's enums and structs.

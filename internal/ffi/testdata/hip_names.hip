@@ -34,5 +34,8 @@ hipError_t launch(float* o, hipStream_t stream) {
   k_size<<<7, 128>>>(o, o, nullptr);
   int device;
   if (hipGetDevice(&device) != hipSuccess || hipSetDevice(device) != hipSuccess) (void)hipGetErrorString(hipGetLastError());
+  int lanes, multiprocessors;
+  (void)hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, device);
+  (void)hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount, device);
   return hipGetLastError();
 }

@@ -57,6 +57,22 @@ causal_conv1d_bwd_reduce_segments_kernel(BwdParams a, uint32_t blocks, FastDiv g
   }
 }
 
+Status device_topology(int device, Topology* gpu) {
+  static int known[64];  // of a device: 2 * multiprocessors + (64 lanes); 0: not asked yet
+  int* slot = unsigned(device) < 64 ? &known[device] : nullptr;
+  int value = slot ? __atomic_load_n(slot, __ATOMIC_RELAXED) : 0;
+  if (!value) {
+    int count = 0, lanes = 0;
+    gpu_error_t e = gpu_multiprocessors(&count, device);
+    if (e == kGpuSuccess) e = gpu_warp_lanes(&lanes, device);
+    if (e != kGpuSuccess) return runtime_error("cannot ask device %d for its multiprocessors: %s", device, gpu_error_text(e));
+    value = (count > 0 ? count : 1) * 2 + (lanes == 64);
+    if (slot) __atomic_store_n(slot, value, __ATOMIC_RELAXED);
+  }
+  *gpu = {value / 2, value % 2 ? 6 : 5};
+  return Status();
+}
+
 // A thread gets kReduceBatch segments, as long as 8 channels (32 bytes) stay together.
 Status reduce_segments(const BwdParams& a, const OpStream& stream) {
   const int few = bits_for((a.segments + kReduceBatch - 1) / kReduceBatch, kReduceBits - 3), lane_bits = kReduceBits - (few < 2 ? 2 : few);
@@ -79,9 +95,10 @@ constexpr int kChannelFirstThreadBits = 8;  // log2 of kChannelFirstThreads
 struct TeamPlanner {
   int64_t dim, chunks, parts, lanes;  // parts: chunks of a row; lanes: of a team
   bool wide;                          // elements of 4 bytes
+  int64_t full_threads;               // of the GPU
 
   int64_t strip(int64_t teams) const { return (chunks + teams - 1) / teams; }
-  double rounds(int64_t teams) const { return double(dim * lanes * teams) / 32 / kFullWarps; }
+  double rounds(int64_t teams) const { return double(dim * lanes * teams) / double(full_threads); }
 
   // cost is in sequential chunks, fitted to an H200: the strips that a multiprocessor computes in turn, each with its start and
   // end, and one more while the last strips end. With 2-byte elements arithmetic is the bound: a start costs more, and more yet
@@ -112,7 +129,7 @@ struct TeamPlanner {
   }
 };
 
-template <class T> BwdParams plan_channel_first(const Backward& p, int warp_bits) {
+template <class T> BwdParams plan_channel_first(const Backward& p, const Topology& gpu) {
   constexpr int R = 16 / sizeof(T);
   BwdParams a{};
   a.p = p, a.cluster = 1;
@@ -122,17 +139,17 @@ template <class T> BwdParams plan_channel_first(const Backward& p, int warp_bits
   a.whole_vectors = a.same_alignment && !a.peel && p.seqlen % R == 0 && p.width > 1 &&
             (p.seq.data ? kKernelPerWidth : !p.initial.data || (kKernelPerWidth && p.width == 4));
   const int64_t pieces = (p.seqlen + (a.peel ? R - 1 : 0) + R - 1) / R;
-  a.lane_bits = bits_for(pieces, warp_bits);
+  a.lane_bits = bits_for(pieces, gpu.warp_bits);
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.seqlen ? p.batch * parts : 0;
   a.row_split = make_fastdiv(parts), a.total = uint32_t(chunks);
-  const TeamPlanner planner = {p.dim, chunks, parts, lanes, sizeof(T) == 4};
+  const TeamPlanner planner = {p.dim, chunks, parts, lanes, sizeof(T) == 4, gpu.full_threads()};
   const int64_t teams = planner.best(a.whole_vectors && !p.seq.data ? kChannelFirstThreads : kChannelFirstThreads / 2);
   // Small blocks, unless a channel needs a large one.
   a.block_bits = lanes * teams > kChannelFirstThreads / 2 ? kChannelFirstThreadBits : kChannelFirstThreadBits - 1;
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
   const int64_t channels = (1 << a.block_bits) >> a.channel_bits, groups = (p.dim + channels - 1) / channels;
-  const int64_t fit = (kFullWarps * 32 >> a.block_bits) * 2 / groups, worth = chunks / (teams * 8);
+  const int64_t fit = (gpu.full_threads() >> a.block_bits) * 2 / groups, worth = chunks / (teams * 8);
   const int64_t segments = planner.rounds(teams) > 0.34 ? 1 : fit < worth ? fit : worth;
   a.segments = uint32_t(segments < 1 ? 1 : segments);
   a.item_split = make_fastdiv(a.segments), a.work_items = uint32_t(groups * a.segments);
@@ -158,7 +175,7 @@ inline bool offsets_fit_31_bits(int64_t i, int64_t first, int64_t j, int64_t sec
 
 // plan_small_rows divides a problem of whole rows of so many vectors; channels is 0 if the small kernel does not take it. A
 // block of few warps has more channels, as long as all multiprocessors have a block.
-inline SmallRowsParams plan_small_rows(const Backward& p, int64_t row) {
+inline SmallRowsParams plan_small_rows(const Backward& p, int64_t row, const Topology& gpu) {
   SmallRowsParams a{};
   const int64_t vectors = p.batch * row, warps = (vectors + 31) / 32;
   if (vectors < 1 || vectors > kSmallFirstThreads || warps * p.dim > kMaxSmallWarps || p.width > kSmallFirstTaps) return a;
@@ -169,7 +186,7 @@ inline SmallRowsParams plan_small_rows(const Backward& p, int64_t row) {
   a.p = p, a.row_vectors = make_fastdiv(row), a.vectors = uint32_t(vectors), a.warps = int(warps), a.channels = 1, a.thread_bits = 10;
   if (warps > 2) return a;
   a.thread_bits = warps == 2 ? 6 : 5;
-  while (a.channels * warps < 4 && p.dim / a.channels / 2 >= kMultiprocessors) a.channels *= 2;
+  while (a.channels * warps < 4 && p.dim / a.channels / 2 >= gpu.multiprocessors) a.channels *= 2;
   return a;
 }
 
@@ -191,9 +208,9 @@ template <class T, int W, RowKind kKind> Status run_for_width(const BwdParams& a
 }
 
 // run_whole takes whole rows without sequence numbers, run_ragged all others.
-template <class T> Status run_whole(const BwdParams& a, int device, const OpStream& stream) {
+template <class T> Status run_whole(const BwdParams& a, [[maybe_unused]] const Topology& gpu, int device, const OpStream& stream) {
   if constexpr (kHopper && kHolds4)
-    if (const SmallRowsParams few = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16); few.channels)
+    if (const SmallRowsParams few = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16, gpu); few.channels)
       return filter_packed<T>(a.p, 1) ? launch_small_rows<T, true>(few, stream) : launch_small_rows<T, false>(few, stream);
   return dispatch_width(a.p.width, [&](auto taps) { return run_for_width<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
@@ -255,13 +272,13 @@ template <class T> Status launch_state_grads(const Backward& p, const OpStream& 
 }
 
 template <class T> Status run_channel_first(const Backward& p, int device, const OpStream& stream) {
-  int warp_bits;
-  AITER_TRY(device_warp_bits(device, &warp_bits));
-  const BwdParams a = plan_channel_first<T>(p, warp_bits);
+  Topology gpu;
+  AITER_TRY(device_topology(device, &gpu));
+  const BwdParams a = plan_channel_first<T>(p, gpu);
   if constexpr (kKernelPerWidth && kHolds4)
     if (a.whole_vectors && !p.seq.data && p.width == 4 && p.seqlen > 0 && (p.initial.data || p.dinitial.data || p.dfinal.data))
       return run_channel_first_kernel<T, 4, kWholeStates>(a, device, stream);
-  AITER_TRY(a.whole_vectors && !p.seq.data ? run_whole<T>(a, device, stream) : run_ragged<T>(a, device, stream));
+  AITER_TRY(a.whole_vectors && !p.seq.data ? run_whole<T>(a, gpu, device, stream) : run_ragged<T>(a, device, stream));
   return launch_state_grads<T>(p, stream);
 }
 

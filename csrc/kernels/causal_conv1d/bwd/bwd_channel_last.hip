@@ -20,13 +20,13 @@ struct SmallPlan {
 // The cost is in sequential instructions: those of a thread, with shuffles of sums; and, fitted to an H200, a cluster, the
 // reduce_segments kernel, blocks that write parts of the same 32 bytes, if they are many, and large blocks: fewer are
 // resident, with four channels a thread so few that not all clusters start at once.
-inline SmallPlan make_small_plan(int dim, int units, int size, int channels, int lane_bits, int strip) {
+inline SmallPlan make_small_plan(int multiprocessors, int dim, int units, int size, int channels, int lane_bits, int strip) {
   SmallPlan c{};
   c.channels = channels, c.lane_bits = lane_bits, c.strip = strip;
   c.segments = units ? (units + strip - 1) / strip : 1;
   c.groups = (dim + (channels << lane_bits) - 1) / (channels << lane_bits);
   c.threads = (((strip + 1) << lane_bits) + 31) / 32 * 32;
-  const int own = 300 + 140 * channels + 15 * channels * (5 - lane_bits), multiprocessors = int(kMultiprocessors);
+  const int own = 300 + 140 * channels + 15 * channels * (5 - lane_bits);
   const int blocks = c.groups * c.segments, rounds = (blocks + multiprocessors - 1) / multiprocessors;
   const bool large = c.threads > kSmallLastThreads / 2 + 32, shared = c.segments > 1;
   c.cost = own * 3 / 2 + rounds * c.threads / 32 * own / 4;
@@ -37,7 +37,7 @@ inline SmallPlan make_small_plan(int dim, int units, int size, int channels, int
 
 // plan_small_channels returns the plan of least cost of 1, 2, 4 or 8 segments, or of blocks of 256 and 512 threads, and of 16,
 // 32 or 64 bytes of channels.
-inline SmallPlan plan_small_channels(const Backward& p, int size, int least, int most) {
+inline SmallPlan plan_small_channels(int multiprocessors, const Backward& p, int size, int least, int most) {
   const int units = int(p.batch * ((p.seqlen + kSmallPositions - 1) / kSmallPositions));
   SmallPlan best{};
   for (int channels = least; channels <= most; channels *= 2) {
@@ -45,7 +45,7 @@ inline SmallPlan plan_small_channels(const Backward& p, int size, int least, int
     for (int bits = narrow; bits < narrow + 3; bits++) {
       const auto consider = [&](int strip) {
         if (strip < 1 || (strip + 1) << bits > kSmallLastThreads) return;
-        const SmallPlan c = make_small_plan(int(p.dim), units, size, channels, bits, strip);
+        const SmallPlan c = make_small_plan(multiprocessors, int(p.dim), units, size, channels, bits, strip);
         if (!best.cost || c.cost < best.cost) best = c;
       };
       for (int segments = 1; segments <= kMaxCluster; segments *= 2) consider(units ? (units + segments - 1) / segments : 1);
@@ -60,9 +60,10 @@ template <class T> constexpr int kMinChannels = 4 / sizeof(T);
 
 // Only run_narrow calls choose_small_plan, with as many taps as the small kernel has.
 static_assert(kSmallLastTaps == 4, "the small kernel has to have the taps of run_narrow");
-template <class T> SmallPlan choose_small_plan(const Backward& p) {
+template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology& gpu) {
   if (p.batch * p.seqlen * p.dim > kSmallElements || !channel_vectors_aligned(p, kMinChannels<T>, sizeof(T))) return {};
-  const SmallPlan c = plan_small_channels(p, sizeof(T), kMinChannels<T>, channel_vectors_aligned(p, 4, sizeof(T)) ? 4 : kMinChannels<T>);
+  const int most = channel_vectors_aligned(p, 4, sizeof(T)) ? 4 : kMinChannels<T>;
+  const SmallPlan c = plan_small_channels(int(gpu.multiprocessors), p, sizeof(T), kMinChannels<T>, most);
   return c.segments <= kMaxSegments ? c : SmallPlan{};
 }
 
@@ -100,8 +101,11 @@ template <class T> Status run_wide(const TensorView& x, const Backward& p, const
 
 template <class T> Status run_narrow(const TensorView& x, const Backward& p, const OpStream& stream) {
   const int device = x.device().id;
-  if constexpr (kHopper)
-    if (const SmallPlan c = choose_small_plan<T>(p); c.cost) return run_small_channels<T>(p, c, device, stream);
+  if constexpr (kHopper) {
+    Topology gpu;
+    AITER_TRY(device_topology(device, &gpu));
+    if (const SmallPlan c = choose_small_plan<T>(p, gpu); c.cost) return run_small_channels<T>(p, c, device, stream);
+  }
   if (p.seq.data) return run_channel_last_seq_idx(x, p, stream);
   if (!channel_vectors_aligned(p, 4, sizeof(T))) {
     if constexpr (kHopper)

@@ -20,13 +20,12 @@
 
 namespace aiter::conv1d::bwd {
 
-// Blocks of a multiprocessor: as many as registers allow without spilling.
+// Blocks of an NVIDIA multiprocessor, for the launch bounds.
 template <class T, int W, int N>
-constexpr int kChannelLastBlocks = N == 1 ? (W > 4 ? 4 : 6) : W * N > 24 ? 2 : W * N > 16 || sizeof(T) == 4 ? 3 : 4;
+constexpr int kChannelLastBlocks = nvidia_blocks(W, N, sizeof(T));
 
-// Positions of a group, which are in flight in registers; and positions in flight in shared memory, of which a block takes
-// less than 48 KiB.
-constexpr int kGroup = 4;
+// Positions in flight in shared memory, of which a block takes less than 48 KiB. A group of kGroup positions is in flight in
+// registers.
 template <class ChannelVec, bool kTwoVectors>
 constexpr int kTokensInFlight = ChannelVec::kBytes == 16 && kTwoVectors ? 4 : 8;
 

@@ -76,68 +76,10 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
   }
 }
 
-// Costs, in positions of a strip: its start and end; the second kernel. The least strip of a thread, if blocks share a
-// multiprocessor and if not.
-constexpr int64_t kStripCost = 12, kReduceCost = 20, kMinStrip = 16, kMinStripAlone = 4;
-constexpr int64_t kMaxRounds = 8;
-// Strips of at least kLongStrip positions are followed by strips that are kShortStripRatio times shorter.
-constexpr int64_t kLongStrip = 96, kShortStripRatio = 5;
-// In problems of at most kSmallElements elements up to kMaxCluster segments add their sums in a cluster of blocks.
-constexpr int64_t kSmallElements = 1 << 20, kMaxCluster = kHopper ? 8 : 1;
-
-// KernelTraits is what a plan needs to know of a kernel: channels and bytes of a thread's vector, blocks of a multiprocessor,
-// whether strips may extend into the next row, and whether short strips may follow: not if arithmetic is the bound.
-struct KernelTraits {
-  int channels, bytes, blocks;
-  bool strips_span_rows, brief;
-};
-
-// TileOptions are limits of a plan: channel vectors ("pieces"), segments at most, of which `cluster` add their sums among
-// themselves, and positions of a strip at least.
-struct TileOptions {
-  int64_t pieces;
-  int lane_bits;
-  int64_t cluster, segments, least;
-};
-
-// TilePlan is a division of the problem and its cost.
-struct TilePlan {
-  int lane_bits;
-  int64_t groups, strip, row, segments, cost;  // strip: units; row: units of a row, its last strip filled up
-};
-
-// StripUnits counts units, of which strips consist: a row need not have a whole number of strips.
-struct StripUnits {
-  int64_t size, row, all;  // positions of a unit; units of a row and of all rows
-
-  explicit StripUnits(const Backward& p) : size(kGroup) {
-    while (p.batch * count(p.seqlen) >= int64_t(1) << 30) size *= 2;
-    row = p.seqlen ? count(p.seqlen) : 1, all = (p.batch ? p.batch : 1) * row;
-  }
-  int64_t count(int64_t positions) const { return (positions + size - 1) / size; }
-};
-
-// make_tile_plan gives all threads strips of the same number of units. by_rows: each row is a whole number of strips, so
-// that no strip starts again in the next row. resident: blocks that the GPU runs at once.
-inline TilePlan make_tile_plan(const StripUnits& units, const TileOptions& options, int64_t resident, bool by_rows) {
-  TilePlan c{};
-  const int64_t ranks = kChannelLastThreads >> options.lane_bits, rows = units.all / units.row;
-  int64_t strips = options.segments ? options.segments * ranks : ranks;
-  if (by_rows) strips = strips < rows ? 1 : strips / rows;
-  c.lane_bits = options.lane_bits, c.groups = ((options.pieces - 1) >> options.lane_bits) + 1;
-  c.strip = ((by_rows ? units.row : units.all) + strips - 1) / strips;
-  c.strip = c.strip < units.count(options.least) ? units.count(options.least) : c.strip;
-  if (c.strip * units.size % 32 == 0) c.strip++;  // strips a power of two apart would use the same memory channels
-  if (by_rows && c.strip > units.row) c.strip = units.row;
-  c.row = by_rows ? (units.row + c.strip - 1) / c.strip * c.strip : units.row;
-  c.segments = (rows * c.row + c.strip * ranks - 1) / (c.strip * ranks);
-  const int64_t blocks = c.segments * c.groups, positions = c.strip * units.size;
-  if (positions < kMinStrip && options.least < kMinStrip && blocks > kMultiprocessors)
-    return make_tile_plan(units, {options.pieces, options.lane_bits, options.cluster, options.segments, kMinStrip}, resident, by_rows);
-  const int64_t starts = rows > 1 && c.row % c.strip ? 2 + c.strip / c.row : 1;
-  c.cost = (blocks + resident - 1) / resident * (positions + starts * kStripCost) + (c.segments > options.cluster ? kReduceCost : 0);
-  return c;
-}
+// Blocks of a cluster, at most; blocks of a multiprocessor that a plan counts on.
+constexpr int kMaxCluster = kHopper ? 8 : 1;
+template <class T, int W, int N, bool kMasked>
+constexpr int kPlannedBlocks = AITER_HIP ? amd_blocks(amd_waves(W, N, sizeof(T), kMasked)) : kChannelLastBlocks<T, W, N>;
 
 // add_short_strips moves work of the long strips to segments of short strips behind them, which fill multiprocessors that have
 // no block of long strips, or whose block has ended.
@@ -152,34 +94,17 @@ inline void add_short_strips(const StripUnits& units, const TilePlan& c, int64_t
   a->segments += uint32_t(short_segments), a->work_items += uint32_t(short_segments * c.groups);
 }
 
-// plan_channel_last chooses the number of rounds of blocks with the least cost of strips, their starts and ends. Few channels
-// are divided into more groups, down to 32 bytes, if that saves the second kernel.
-inline BwdParams plan_channel_last(const Backward& p, const KernelTraits& kernel) {
-  const int64_t resident = kMultiprocessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
-  const bool small = p.batch * p.seqlen * p.dim <= kSmallElements;
-  const int widest = bits_for(pieces, kMaxLaneBits), narrowest = small ? bits_for(32 / kernel.bytes, widest) : widest;
-  const int64_t cluster = small ? kMaxCluster : 1;
+// plan_channel_last divides the problem for the channel-last kernel.
+inline BwdParams plan_channel_last(const Backward& p, const KernelTraits& kernel, const Topology& gpu) {
+  const TilePlan best = choose_tile_plan(p, kernel, gpu);
+  const int64_t resident = gpu.multiprocessors * kernel.blocks;
   const StripUnits units(p);
-  TilePlan best{};
-  const auto better = [&](const TilePlan& c) {
-    if (!best.cost || c.cost < best.cost) best = c;
-  };
-  const auto consider = [&](const TileOptions& options) {
-    better(make_tile_plan(units, options, resident, true));
-    if (kernel.strips_span_rows) better(make_tile_plan(units, options, resident, false));
-  };
-  for (int bits = widest; bits >= narrowest; bits--) {
-    const int64_t groups = ((pieces - 1) >> bits) + 1;
-    consider({pieces, bits, cluster, cluster, kMinStripAlone});
-    for (int64_t rounds = 1; rounds <= kMaxRounds && bits == widest; rounds++)
-      consider({pieces, bits, cluster, rounds * resident / groups, kMinStripAlone});
-  }
   BwdParams a{};
   a.p = p, a.lane_bits = best.lane_bits;
   a.strip = int(best.strip), a.unit = int(units.size), a.row_split = make_fastdiv(best.row);
   a.total = p.batch && p.seqlen ? uint32_t(p.batch * best.row) : 0;
   a.work_items = uint32_t(best.groups * best.segments), a.segments = uint32_t(best.segments);
-  a.cluster = best.segments <= cluster ? a.segments : 1;
+  a.cluster = best.segments <= best.cluster ? a.segments : 1;
   a.item_split = make_fastdiv(a.cluster > 1 ? best.segments : best.groups);
   a.long_segments = a.segments;
   if (kernel.brief && a.cluster == 1 && a.total && a.work_items <= resident && best.segments > 1 && best.strip * units.size >= kLongStrip)
@@ -203,8 +128,10 @@ inline bool channel_vectors_aligned(const Backward& p, int64_t n, int64_t size) 
 template <class T, int W, int N, bool kMasked, bool kUnaligned = false>
 Status run_channel_last_kernel(const Backward& p, int device, const OpStream& stream) {
   // Of float32's kernel for 2 taps more blocks are resident than the plan counts: short strips would not wait for a place.
+  Topology gpu;
+  AITER_TRY(device_topology(device, &gpu));
   constexpr bool strips_span_rows = kStripsSpanRows<kUnaligned>, brief = strips_span_rows && !kMasked && (sizeof(T) == 4 ? W > 2 : W <= 4);
-  BwdParams a = plan_channel_last(p, {N, N * int(sizeof(T)), kChannelLastBlocks<T, W, N>, strips_span_rows, brief});
+  BwdParams a = plan_channel_last(p, {N, N * int(sizeof(T)), kPlannedBlocks<T, W, N, kMasked>, kMaxCluster, strips_span_rows, brief}, gpu);
   a.step_x = p.x.last * int(sizeof(T)), a.step_dout = p.dout.last * int(sizeof(T)), a.step_dx = p.dx.last * int(sizeof(T));
   Workspaces w;
   if (kMasked && (N > 1 || p.seq.data)) AITER_TRY(launch_mask_bytes(&a, true, device, stream, &w));

@@ -3,13 +3,13 @@
 
 #include <aiter/gpu/cluster.h>
 
+#include "plan.h"
 #include "tile.h"
 
 namespace aiter::conv1d::bwd {
 
-// Threads of a block, and those that put sums into shared memory: at most 32 lanes of a wave are side by side along the
-// channels; the sums of a wave's other lanes are added to theirs first.
-constexpr int kChannelLastThreads = 128;
+// Threads of a block that put sums into shared memory: at most 32 lanes of a wave are side by side along the channels; the sums
+// of a wave's other lanes are added to theirs first.
 #if defined(__GFX9__)
 constexpr int kReducedThreads = kChannelLastThreads / 2;
 #else
@@ -22,7 +22,7 @@ template <int N> struct alignas(N * sizeof(float)) ChannelValues {
 };
 
 // Threads side by side along the channels, at most.
-constexpr int kMaxLaneBits = 5, kMaxLanes = 1 << kMaxLaneBits;
+constexpr int kMaxLanes = 1 << kMaxLaneBits;
 
 // tap_stride returns the distance of two taps in shared memory: on NVIDIA a constant, so that addresses are constants too.
 AITER_DEVICE int tap_stride([[maybe_unused]] int lanes) { return AITER_CUDA ? kMaxLanes : lanes; }

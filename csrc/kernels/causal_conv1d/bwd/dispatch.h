@@ -4,31 +4,13 @@
 #include <aiter/dispatch.h>
 #include <aiter/workspace.h>
 
+#include "plan.h"
 #include "tile.h"
 
 namespace aiter::conv1d::bwd {
 
-// The plans assume a GPU of so many multiprocessors, which so many warps of the channel-first kernel fill.
-constexpr int64_t kMultiprocessors = 132, kFullWarps = kMultiprocessors * 32;
-
-// bits_for returns the least k <= most with 2^k >= n.
-inline int bits_for(int64_t n, int most) {
-  int k = 0;
-  while (k < most && int64_t(1) << k < n) k++;
-  return k;
-}
-
-// device_warp_bits sets log2 of the lanes of a warp of the device.
-inline Status device_warp_bits([[maybe_unused]] int device, int* bits) {
-  *bits = 5;
-#if AITER_HIP
-  int lanes = 0;
-  const gpu_error_t e = hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, device);
-  if (e != kGpuSuccess) return runtime_error("cannot ask device %d for its wave's size: %s", device, gpu_error_text(e));
-  *bits = lanes == 64 ? 6 : 5;
-#endif
-  return Status();
-}
+// device_topology returns what the plans need to know of the device.
+Status device_topology(int device, Topology* gpu);
 
 inline bool rows_aligned(const Array3& t, int64_t size, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
