@@ -45,7 +45,7 @@ func TestFromKFD(t *testing.T) {
 		"11/properties":     {Data: []byte("cpu_cores_count 64\n")}, // an old driver writes no version for a CPU
 		"12/name":           {Data: []byte("no properties\n")},
 		"03/properties":     node("100300"), // not a node's name
-		"nonsense/whatever": {},
+		"nonsense/other": {},
 	}
 	got, err := target.FromKFD(sys)
 	var names []string
