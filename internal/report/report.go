@@ -16,7 +16,7 @@ import (
 	"unicode"
 )
 
-// File holds the measurements of one device.
+// File contains the measurements of one device.
 type File struct {
 	Device string `json:"device"`
 	// CopyGBps is the bandwidth of a large copy in the device's memory, read and write
