@@ -1,10 +1,10 @@
-# aiter for Go. `make help` lists what there is.
+# aiter for Go. `make help` lists the targets.
 
 export CGO_ENABLED := 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Real compilers that the tests may not do without.
+# Tests that need one of these tools fail if it is missing. Without the list they are skipped.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
 .PHONY: help build demo test test-race test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
@@ -12,57 +12,57 @@ REQUIRE ?= hipcc,llvm-objdump,python3
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-build: ## bin/aiterctl, one binary that needs glibc alone
+build: ## build bin/aiterctl, one binary that depends only on glibc
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/aiterctl ./cmd/aiterctl
 
-demo: build ## build the kernels for the best target found, run them, show times and errors
+demo: build ## build the kernels for this machine's best target, run them, print times and errors
 	scripts/demo.sh bin/aiterctl
 
 test: python ## set up hipcc and Python (as root) and run the tests
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 40m ./...
 
-test-race: ## the same under the race detector; needs what `make test` has set up
+test-race: ## run the tests under the race detector; needs the tools that `make test` installs
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m ./...
 
-test-sanitize: ## the CPU kernels under ASan and UBSan between guard pages, and with patterns in uninitialised memory
+test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize
 
-test-bookworm: rocm-bookworm build ## the toolchain's tests and a build with hipcc 5.2
+test-bookworm: rocm-bookworm build ## run the toolchain's tests and a build with hipcc 5.2
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc go test -count=1 ./internal/toolchain
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc bin/aiterctl build module_causal_conv1d --arch gfx90a --cache-dir $$(mktemp -d)
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## run gofmt, go vet and staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not gofmt-ed: $$files"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-fuzz: ## each fuzz target for a short while
+fuzz: ## run each fuzz target for 5 s, or for FUZZTIME
 	scripts/fuzz.sh
 
-bench: ## the benchmarks of the host side
+bench: ## run the benchmarks of the host side
 	go test -run '^$$' -bench . -benchmem ./registry ./internal/ffi ./jit/...
 
-bench-cold: build ## cold builds for five GPU targets, beside plain hipcc in the same run (needs `make rocm`)
+bench-cold: build ## compare cold builds for five GPU targets with plain hipcc (needs `make rocm`)
 	scripts/bench-cold.sh bin/aiterctl "$${HIPCC:-.toolchain/bin/hipcc}"
 
-rocm: ## a real hipcc without an AMD GPU: .toolchain/bin/hipcc (as root, under two minutes)
+rocm: ## install hipcc as .toolchain/bin/hipcc; needs root but no AMD GPU, takes under two minutes
 	scripts/rocm-root.sh
 
-rocm-bookworm: ## Debian 12's hipcc 5.2: .toolchain/bookworm/bin/hipcc
+rocm-bookworm: ## install hipcc 5.2 of Debian 12 as .toolchain/bookworm/bin/hipcc (as root)
 	AITER_ROCM_SUITE=bookworm scripts/rocm-root.sh .toolchain/bookworm/rocm
 
-python: ## python3 with torch and tvm_ffi in the same root, for the interop tests
+python: ## install hipcc, and python3 with torch and tvm_ffi for the tests (as root)
 	scripts/rocm-root.sh --with-python
 
-cuda: ## nvcc without an NVIDIA GPU: .toolchain/bin/nvcc (as root, 5 GB)
+cuda: ## install nvcc as .toolchain/bin/nvcc; needs root and 5 GB but no NVIDIA GPU
 	scripts/cuda-root.sh
 
-browser: ## chromium, for the test that looks at the page of `aiterctl bench --html` (as root)
+browser: ## install chromium for the test of the page of `aiterctl bench --html` (as root)
 	command -v chromium >/dev/null || { apt-get update -q && apt-get install -yq --no-install-recommends chromium; }
 
-aarch64: ## a compiler and an emulator for the aarch64 kernels' test (as root)
+aarch64: ## install a compiler and an emulator for the test of the aarch64 kernels (as root)
 	command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null || { apt-get update -q && \
 		apt-get install -yq --no-install-recommends g++-aarch64-linux-gnu qemu-user; }
 
-clean: ## what was built here; the toolchains stay
+clean: ## remove bin/, but not the installed toolchains
 	rm -rf bin

@@ -19,10 +19,10 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The benchmarks of the host side, each beside its goal: "of-goal" is the
-// figure over what it may be at most, so that 1 and less is met.
+// The benchmarks of the host side. The name of each has its goal, an upper limit. The metric
+// "of-goal" is the result divided by the limit: 1 or less meets the goal.
 
-// child is set for a process that [BenchmarkJIT] starts to time its beginning.
+// child is the environment variable of processes that [BenchmarkJIT] starts to measure their start-up.
 const child = "AITER_BENCH_CHILD"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func BenchmarkJIT(b *testing.B) {
 	b.Setenv("AITER_JIT_DIR", filepath.Join(b.TempDir(), "cache"))
 	b.Setenv("AITER_TRUST_JIT_DIR", "1")
 	b.Run("lookup/goal=20ns", benchmarkLookup)
-	b.Run("call-noop-8-arguments/goal=2.5x-bare", benchmarkCall)
+	b.Run("call-noop-8-arguments/goal=2.5x-direct", benchmarkCall)
 	b.Run("new-process-ready-to-call/goal=5ms", benchmarkNewProcess)
 	b.Run("build-nothing-to-do/goal=15ms", benchmarkNothingToDo)
 	b.Run("cold-first-call-gfx942/goal=3s", benchmarkColdCall)
@@ -76,7 +76,7 @@ schema = "(Tensor(a!) out, Tensor x, Tensor y, Tensor? z, bool b, int i, float f
 const noopSource = `extern "C" int __tvm_ffi_noop(void *, const void *, int, void *) { return 0; }
 `
 
-// openNoop opens a registry of one operator that does nothing.
+// openNoop opens a registry with one operator that does nothing.
 func openNoop(b *testing.B) *registry.Registry {
 	b.Helper()
 	root := b.TempDir()
@@ -101,8 +101,8 @@ func openNoop(b *testing.B) *registry.Registry {
 	return r
 }
 
-// benchmarkCall times calls of the operator and bare calls of a C function in
-// turn, and compares the medians.
+// benchmarkCall measures calls of the operator and direct calls of a C function in
+// turn and compares the medians.
 func benchmarkCall(b *testing.B) {
 	op, err := openNoop(b).Lookup("noop")
 	if err != nil {
@@ -119,25 +119,25 @@ func benchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	bare := bareCall(b)
+	direct := directCall(b)
 	call()
 	if n := testing.AllocsPerRun(1000, call); n > 1 {
 		b.Errorf("a call makes %v allocations, want at most 1", n)
 	}
 	const batch = 2000
-	var calls, bares []float64
+	var calls, directs []float64
 	for b.Loop() {
 		calls = append(calls, perCall(batch, call))
-		bares = append(bares, perCall(batch, bare))
+		directs = append(directs, perCall(batch, direct))
 	}
-	ratio := median(calls) / median(bares)
+	ratio := median(calls) / median(directs)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(calls), "ns/call")
-	b.ReportMetric(median(bares), "ns/bare")
+	b.ReportMetric(median(directs), "ns/direct")
 	b.ReportMetric(ratio/2.5, "of-goal")
 }
 
-func bareCall(b *testing.B) func() {
+func directCall(b *testing.B) func() {
 	b.Helper()
 	lib, err := dl.Open("libc.so.6", dl.Local)
 	if err != nil {
@@ -163,7 +163,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// readyToCall opens a registry and calls an operator on the CPU.
+// readyToCall returns the time to open a registry and to call an operator on the CPU.
 func readyToCall() time.Duration {
 	start := time.Now()
 	ctx := context.Background()
@@ -215,8 +215,8 @@ func benchmarkNewProcess(b *testing.B) {
 	b.ReportMetric(median(inside)/5, "of-goal")
 }
 
-// settle waits until the files just written are old enough for their times to
-// be believed.
+// settle waits until the files just written are so old that their digests can be
+// memoized by their times.
 func settle() { time.Sleep(2500 * time.Millisecond) }
 
 // aiterctl builds the command.
@@ -231,9 +231,9 @@ func aiterctl(b *testing.B) string {
 	return bin
 }
 
-// benchmarkColdCall builds what the first call of one operator in one type, with 4 taps,
-// builds, with nothing in the cache, and then with the compiler known: the
-// whole process. cpu-s is the processor time of all that it started.
+// benchmarkColdCall measures the process that builds the part of the first call of one
+// operator in one type with 4 taps: first with an empty cache, then with the toolchain in the
+// cache. cpu-s is the processor time of the process and its children.
 func benchmarkColdCall(b *testing.B) {
 	b.Setenv("HIPCC", testenv.Tool(b, "hipcc"))
 	bin, dir := aiterctl(b), b.TempDir()
@@ -277,7 +277,7 @@ func benchmarkBuild(b *testing.B, bin, targets string) {
 			b.Fatalf("%v: %s", err, out)
 		}
 		if len(times) > 0 && strings.Contains(string(out), `"status": "compiled"`) {
-			b.Fatalf("something was compiled: %s", out)
+			b.Fatalf("the build compiled, expected only hits: %s", out)
 		}
 		return float64(time.Since(start).Nanoseconds()) / 1e6
 	}

@@ -25,8 +25,8 @@ var (
 	diagramArrow = regexp.MustCompile(`(?m)^ +(\w+) --> ([\w &]+)$`)
 )
 
-// TestDiagram compares the diagram in ARCHITECTURE.md with layers: each arrow is an import, and each
-// import is an arrow or follows from several.
+// TestDiagram compares the diagram in ARCHITECTURE.md with layers. Each arrow has to be an import, and each
+// import has to be an arrow or a path of several arrows.
 func TestDiagram(t *testing.T) {
 	text := readText(t, "ARCHITECTURE.md")
 	names, arrows := map[string]string{}, map[string][]string{}
@@ -38,23 +38,23 @@ func TestDiagram(t *testing.T) {
 		for id := range strings.SplitSeq(m[2], " & ") {
 			from, to := names[m[1]], names[id]
 			if !slices.Contains(layers[from], to) {
-				t.Errorf("the diagram has %s --> %s, which layers_test.go does not allow", m[1], id)
+				t.Errorf("ARCHITECTURE.md: the diagram has the arrow %s --> %s, which layers_test.go does not allow", m[1], id)
 			}
 			arrows[from] = append(arrows[from], to)
 		}
 	}
 	for pkg, imports := range layers {
 		if _, drawn := arrows[pkg]; !drawn {
-			t.Errorf("the diagram has no node %q", pkg)
+			t.Errorf("ARCHITECTURE.md: the diagram has no node %q", pkg)
 		}
 		for _, to := range imports {
 			if !reaches(arrows, pkg, to) {
-				t.Errorf("the diagram has no path from %q to %q, which it may import; add an arrow", pkg, to)
+				t.Errorf("ARCHITECTURE.md: the diagram has no path from %q to %q, which it may import; add an arrow", pkg, to)
 			}
 		}
 	}
 	if len(arrows) != len(layers) {
-		t.Errorf("the diagram has %d nodes, layers_test.go %d packages", len(arrows), len(layers))
+		t.Errorf("ARCHITECTURE.md: the diagram has %d nodes, expected the %d packages of layers_test.go", len(arrows), len(layers))
 	}
 }
 
@@ -70,11 +70,11 @@ var (
 	docPath = regexp.MustCompile("`([\\w.]+(?:/[\\w.]+)+/?)`")
 )
 
-// TestWalks looks for each function of ARCHITECTURE.md's walks in the file that the walk names.
+// TestWalks checks that each function in the walks of ARCHITECTURE.md is declared in the file that the walk names.
 func TestWalks(t *testing.T) {
 	rows := walkRow.FindAllStringSubmatch(readText(t, "ARCHITECTURE.md"), -1)
 	if len(rows) < 10 {
-		t.Fatalf("ARCHITECTURE.md has %d rows of walks, expected at least 10", len(rows))
+		t.Fatalf("ARCHITECTURE.md has %d rows in its walks, expected at least 10", len(rows))
 	}
 	for _, row := range rows {
 		function, file := row[1], row[2]
@@ -91,8 +91,8 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// TestDocsPaths looks for the files that the documentation links to, and for those that it names from a
-// folder of the checkout on.
+// TestDocsPaths checks that the files exist that the documentation links to or names by a path in the
+// checkout.
 func TestDocsPaths(t *testing.T) {
 	docs, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -119,13 +119,13 @@ func wantPath(t *testing.T, doc, name string) {
 	}
 }
 
-// TestReadmeProgram runs the first program of README.md and compares what it prints with its comment.
+// TestReadmeProgram runs the first program of README.md and compares its output with the comment in it.
 func TestReadmeProgram(t *testing.T) {
 	_, rest, _ := strings.Cut(readText(t, "README.md"), "```go\n")
 	program, _, found := strings.Cut(rest, "```")
 	want := regexp.MustCompile(`Println\(values\) // (.*)`).FindStringSubmatch(program)
 	if !found || want == nil {
-		t.Fatal("README.md has no Go program with a comment on what it prints")
+		t.Fatal("README.md has no Go program with its output in a comment")
 	}
 	file := filepath.Join(t.TempDir(), "main.go")
 	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {

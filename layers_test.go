@@ -16,9 +16,8 @@ import (
 
 const modulePath = "github.com/aiter-go/aiter"
 
-// layers states, for each package, which packages of this module it may
-// import. A package that is not listed may not exist; an arrow that is not
-// listed is an error. Tests are free to reach further, in external packages.
+// layers lists, for each package of this module, the packages that it may import. A
+// package or an import that is not listed is an error. Test files may import any package.
 var layers = map[string][]string{
 	"":                    {},
 	"internal/dl":         {},
@@ -55,7 +54,7 @@ var layers = map[string][]string{
 		"op_tests", "internal/perf", "internal/report", "internal/settings", "internal/term", "registry", "tensor", "tensor/npy"},
 }
 
-// owners are outside modules that one package alone may import.
+// owners lists the external modules that only one package may import.
 var owners = map[string]string{
 	"github.com/ebitengine/purego":          "internal/dl",
 	"github.com/BurntSushi/toml":            "internal/opconfig",
@@ -78,7 +77,7 @@ func TestLayers(t *testing.T) {
 		found[pkg] = true
 		allowed, known := layers[pkg]
 		if !known {
-			t.Errorf("%s: package %q is in no layer; add it to layers_test.go and ARCHITECTURE.md", file, pkg)
+			t.Errorf("%s: package %q is not in layers; add it to layers_test.go and ARCHITECTURE.md", file, pkg)
 		}
 		for _, imp := range imports {
 			checkImport(t, file, pkg, imp, allowed)
@@ -86,7 +85,7 @@ func TestLayers(t *testing.T) {
 	}
 	for pkg := range layers {
 		if !found[pkg] {
-			t.Errorf("layer %q has no package", pkg)
+			t.Errorf("layers lists %q, which is no package; remove it", pkg)
 		}
 	}
 }
@@ -94,11 +93,11 @@ func TestLayers(t *testing.T) {
 func checkImport(t *testing.T, file, pkg, imp string, allowed []string) {
 	t.Helper()
 	if imp == "C" {
-		t.Errorf("%s uses cgo", file)
+		t.Errorf("%s uses cgo; use purego", file)
 	}
 	for mod, owner := range owners {
 		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && pkg != owner {
-			t.Errorf("%s imports %s, which only %s may", file, imp, owner)
+			t.Errorf("%s imports %s, which only package %s may import", file, imp, owner)
 		}
 	}
 	rel, inside := strings.CutPrefix(imp, modulePath)
@@ -106,7 +105,7 @@ func checkImport(t *testing.T, file, pkg, imp string, allowed []string) {
 		return
 	}
 	if rel = strings.TrimPrefix(rel, "/"); !slices.Contains(allowed, rel) {
-		t.Errorf("%s imports %q, which is not below %q", file, rel, pkg)
+		t.Errorf("%s imports %q, which layers does not allow for package %q", file, rel, pkg)
 	}
 }
 
@@ -144,9 +143,8 @@ func sourceImports(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestNothingHappensAtImport forbids init functions: values are wired by
-// whoever needs them.
-func TestNothingHappensAtImport(t *testing.T) {
+// TestNoInitFunctions forbids init functions: importing a package must have no effect.
+func TestNoInitFunctions(t *testing.T) {
 	for file := range sourceImports(t) {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -154,7 +152,7 @@ func TestNothingHappensAtImport(t *testing.T) {
 		}
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s has an init function", file)
+				t.Errorf("%s has an init function; initialize the value where it is used", file)
 			}
 		}
 	}

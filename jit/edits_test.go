@@ -204,7 +204,7 @@ func TestHeaderOutsideOfTheTreeRestored(t *testing.T) {
 	}
 	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
 	b.compiles()
-	if back := b.expect("put back", nil); back.Artifact.Digest != first.Artifact.Digest {
+	if back := b.expect("restored", nil); back.Artifact.Digest != first.Artifact.Digest {
 		t.Error("the restored header did not restore the library")
 	}
 }

@@ -183,7 +183,7 @@ func TestRebuildComparesBytes(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if n := b.compiles(); n != 2 {
-		t.Errorf("%d compiles", n)
+		t.Errorf("%d compiles, want 2", n)
 	}
 	b.noStaging()
 	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")

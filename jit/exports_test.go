@@ -73,10 +73,10 @@ func TestOperatorAddedToTheConfiguration(t *testing.T) {
 		t.Errorf("error is %v, want one that names the operator", err)
 	}
 	if n := b.compiles(); n != 0 {
-		t.Errorf("%d compiles", n)
+		t.Errorf("%d compiles, want none", n)
 	}
 	b.write("config.toml", testConfig)
-	if back := b.linking("taken out again", jit.Hit); back.Artifact.Digest != first.Artifact.Digest {
+	if back := b.linking("operator removed again", jit.Hit); back.Artifact.Digest != first.Artifact.Digest {
 		t.Error("the library differs")
 	}
 }

@@ -296,7 +296,7 @@ func TestReadOnlyCacheFolder(t *testing.T) {
 	if err := syscall.Mount("tmpfs", b.cacheDir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "mode=0700,size=16m"); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("what is there is used", nil)
+	b.expect("existing results are used", nil)
 	b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n")
 	var access *cache.AccessError
 	if err := b.buildErr(); !errors.As(err, &access) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
@@ -328,7 +328,7 @@ func TestKilledBuilderIsReplaced(t *testing.T) {
 	start := time.Now()
 	b.expect("after kill -9 of the builder", map[string]string{"src/a.cpp": "", "src/b.cpp": ""})
 	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("took %s", took)
+		t.Errorf("the build took %s, want less than 10 s", took)
 	}
 	b.noStaging()
 }

@@ -148,7 +148,7 @@ func TestUnreadableFiles(t *testing.T) {
 	t.Logf("%d builds failed, the others worked around it", failed)
 }
 
-// TestDiskFullAtEachStep gives the cache a little more space for each build, so that each
+// TestDiskFullAtEachStep grows the cache's filesystem a little for each build, so that each
 // build fails at another step.
 func TestDiskFullAtEachStep(t *testing.T) {
 	b := oneUnitBench(t)
@@ -182,7 +182,7 @@ func TestDiskFullAtEachStep(t *testing.T) {
 			t.Errorf("a full disk was remembered as a failure of the source: %v", err)
 		}
 	}
-	b.wantValue("with room enough", 3)
+	b.wantValue("with sufficient space", 3)
 	b.noTrace()
 }
 
@@ -233,9 +233,9 @@ func TestTimesJump(t *testing.T) {
 			t.Errorf("times moved by %s: %s", by, res.Status)
 		}
 		b.write("include/only_a.h", "#define ONLY_A 7\n")
-		b.wantValue("edited then", 8)
+		b.wantValue("edited with moved times", 8)
 		b.write("include/only_a.h", testFiles["include/only_a.h"])
-		b.wantValue("edited back", 3)
+		b.wantValue("edit reverted", 3)
 		store, err := cache.Open(b.cacheDir, cache.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestTimesJump(t *testing.T) {
 		if _, err := store.Clean(cache.CleanRequest{OlderThan: 30 * 24 * time.Hour}); err != nil {
 			t.Fatal(err)
 		}
-		b.wantValue("cleaned of what is old", 3)
+		b.wantValue("after a clean of old entries", 3)
 	}
 }
 

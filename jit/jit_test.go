@@ -209,7 +209,7 @@ func TestOnlyChangedUnitsAreCompiled(t *testing.T) {
 		t.Error("a changed header did not change the library")
 	}
 	b.write("include/only_a.h", "#define ONLY_A 2\n")
-	if back := b.expect("header put back", nil); back.Artifact.Digest != first.Artifact.Digest {
+	if back := b.expect("header restored", nil); back.Artifact.Digest != first.Artifact.Digest {
 		t.Error("the restored header did not restore the library")
 	}
 	b.write("include/both.h", "#define BOTH 5\n")
@@ -237,7 +237,7 @@ func TestShadowingHeaderMisses(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.root, "src/only_a.h")); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("gone again, not the other", map[string]string{"src/a.cpp": ""})
+	b.expect("one header removed again", map[string]string{"src/a.cpp": ""})
 }
 
 func TestIrrelevantSettingsHit(t *testing.T) {

@@ -31,8 +31,8 @@ func TestComputedHasInclude(t *testing.T) {
 			if x.Reason != "header folder has other names: late" || labels(x.Changes) != "names in late" || x.Miss.Cause != jit.CauseHeader || x.Miss.Path != "late" {
 				t.Errorf("got the explanation %+v", x)
 			}
-			res := b.expect("the header is there", map[string]string{"src/a.cpp": ""})
-			b.expect("that again", nil)
+			res := b.expect("header created", map[string]string{"src/a.cpp": ""})
+			b.expect("again with the header", nil)
 			in, err := b.manager().Inputs(context.Background(), res)
 			if err != nil || !slices.Contains(in.Folders, filepath.Join(b.root, "late")) {
 				t.Errorf("watched folders %v, %v", in.Folders, err)
@@ -40,7 +40,7 @@ func TestComputedHasInclude(t *testing.T) {
 			if err := os.Remove(filepath.Join(b.root, "late/sub/what.h")); err != nil {
 				t.Fatal(err)
 			}
-			b.expect("gone again", nil)
+			b.expect("header removed again", nil)
 		})
 	}
 }
@@ -60,6 +60,6 @@ func TestListingOfLinks(t *testing.T) {
 	b.expect("again", nil)
 	b.write("elsewhere/what.h", "")
 	if err := b.buildErr(); err == nil || !strings.Contains(err.Error(), "error found") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want the error directive", err)
 	}
 }

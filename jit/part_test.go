@@ -93,7 +93,7 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 
 	// A new axis value does not change the keys of the others.
 	b.write("config.toml", strings.Replace(partsConfig, `"float16"]`, `"float16", "bfloat16"]`, 1))
-	if now := b.expectPart("a value more", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+	if now := b.expectPart("an additional value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
 		t.Errorf("a new axis value changed an existing part: %s", now.Status)
 	}
 	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
@@ -109,7 +109,7 @@ func TestWholeModuleServesItsParts(t *testing.T) {
 		t.Errorf("the whole module is of part %q with operators %q", whole.Artifact.Part, whole.Artifact.Ops)
 	}
 	for _, r := range []jit.Request{part(t, "typed", "dtype=float16"), part(t, "fixed", "")} {
-		if res := b.expectPart("a part of what is there", r); res.Status != jit.Hit || res.Artifact.Digest != whole.Artifact.Digest {
+		if res := b.expectPart("a part of the existing module", r); res.Status != jit.Hit || res.Artifact.Digest != whole.Artifact.Digest {
 			t.Errorf("%s: %s %s, want the whole module", r, res.Status, res.Artifact.Part)
 		}
 	}
@@ -122,9 +122,9 @@ func TestWholeModuleServesItsParts(t *testing.T) {
 	b.write("include/only_a.h", "#define ONLY_A 40\n")
 	edited := b.expectPart("after an edit", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
 	if edited.Artifact.Part != "typed dtype=float16" {
-		t.Errorf("got part %q", edited.Artifact.Part)
+		t.Errorf("got part %q, want \"typed dtype=float16\"", edited.Artifact.Part)
 	}
-	b.expectPart("what the edit does not concern", part(t, "fixed", ""))
+	b.expectPart("a part that the edit does not affect", part(t, "fixed", ""))
 }
 
 func TestForcedPartIsCompiled(t *testing.T) {
@@ -145,6 +145,6 @@ func TestUnknownPart(t *testing.T) {
 	_, err := b.manager().Build(context.Background(), part(t, "typed", "dtype=int8"))
 	var unknown *opconfig.UnknownAxisError
 	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "build of module_demo (typed dtype=int8) for cpu: ") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an UnknownAxisError that names the part", err)
 	}
 }

@@ -81,7 +81,7 @@ func TestPrebuiltServesWithAndWithoutCompiler(t *testing.T) {
 		}
 	}
 	if n := b.compiles(); n != 0 {
-		t.Errorf("%d compiles", n)
+		t.Errorf("%d compiles, want none", n)
 	}
 }
 
@@ -200,14 +200,14 @@ func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
 	_, err = b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t))
 	var stale *jit.StalePrebuiltError
 	if !errors.As(err, &stale) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want a StalePrebuiltError", err)
 	}
 	// A prebuilt cache has no objects, so a link compiles all units first.
 	if res := b.build(b.over(made)); res.Status != jit.Compiled || res.Artifact.ReadOnly != "" {
 		t.Errorf("with a compiler: %+v", res)
 	}
 	if n := b.compiles(); n != 2 {
-		t.Errorf("%d compiles", n)
+		t.Errorf("%d compiles, want 2", n)
 	}
 }
 
@@ -266,11 +266,11 @@ func TestExportReplacesOnlyItsModule(t *testing.T) {
 	export()
 	b.write("include/both.h", "#define BOTH 7\n")
 	export()
-	tier, err := cache.OpenReadOnly(dir, cache.Options{})
+	readOnly, err := cache.OpenReadOnly(dir, cache.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.manager().CheckPrebuilt(context.Background(), tier, demo(t)); err != nil {
+	if err := b.manager().CheckPrebuilt(context.Background(), readOnly, demo(t)); err != nil {
 		t.Error(err)
 	}
 }

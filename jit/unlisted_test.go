@@ -322,7 +322,7 @@ func TestEmbeddedFileWithLTO(t *testing.T) {
 	files := map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}
 	b := unlistedBench(t, unlisted{flags: `"-flto"`, files: files}, "src/a.cpp")
 	if err := b.buildErr(); err == nil || !strings.Contains(err.Error(), "src/a.cpp") || !strings.Contains(err.Error(), "-fno-lto") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that names the source and -fno-lto", err)
 	}
 	b = unlistedBench(t, unlisted{flags: `"-flto", "-fno-lto"`, files: files}, "src/a.cpp")
 	b.build()

@@ -19,81 +19,88 @@ import (
 )
 
 var (
-	machineTargets = flag.String("machinecode.targets", "", "AMD targets of which all kernels are looked at; by default those of forward, update and backward in bfloat16 for gfx942 and gfx1201")
-	machineCache   = flag.String("machinecode.cache", "", "cache folder; by default a new one")
+	machineTargets = flag.String("machinecode.targets", "",
+		"AMD targets whose kernels are all checked; by default gfx942 and gfx1201 with forward, update and backward in bfloat16")
+	machineCache = flag.String("machinecode.cache", "", "cache folder; by default a new one")
 )
 
-// limit is what the machine code of some kernels must keep to.
+// limit is a requirement on the machine code of some kernels.
 type limit struct {
-	kernels string // expression
+	kernels string // regular expression of their names
 	what    string
 	holds   func(codeobject.Report) bool
+}
+
+// minWaves requires occupancy.
+func minWaves(kernels string, n int) limit {
+	return limit{kernels, fmt.Sprintf("at least %d waves on each SIMD unit", n), func(r codeobject.Report) bool {
+		return r.Waves >= n
+	}}
+}
+
+// minWide requires loads and stores of 16 bytes.
+func minWide(kernels string, loads, stores int) limit {
+	return limit{kernels, fmt.Sprintf("at least %d loads and %d stores of 16 bytes", loads, stores), func(r codeobject.Report) bool {
+		return r.All.WideLoads >= loads && r.All.WideStores >= stores
+	}}
+}
+
+// maxVALU limits the vector instructions for each element that a thread computes.
+func maxVALU(kernels string, elements, most int) limit {
+	return limit{kernels, fmt.Sprintf("at most %d vector instructions for each element", most), func(r codeobject.Report) bool {
+		return r.All.VALU <= elements*most
+	}}
 }
 
 var limits = []limit{
 	{".", "no scratch memory", func(r codeobject.Report) bool { return r.Scratch == 0 && r.All.Scratch == 0 }},
 	{".", "no spilled registers", func(r codeobject.Report) bool { return r.VGPRSpills == 0 && r.SGPRSpills == 0 }},
-	{".", "at least 2 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 2 }},
-	{`fwd::.*(_vectorized_|_channel_first_|NoMask)`, "no local data share", func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
-	{`causal_conv1d_multirow_kernel`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
-	{`fwd::causal_conv1d_fwd_channel_first_kernel<.*, \d, false>`, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
-	}},
-	{`fwd::causal_conv1d_fwd_channel_last_kernel<.*, 4, 8, .*NoMask`, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 4 && r.All.WideStores >= 4
-	}},
-	{`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel`, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 2 && r.All.WideStores >= 2
-	}},
-	// 8 positions and the 3 or 2 before them; weights and biases.
-	{`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 13 && r.All.WideStores >= 8
-	}},
-	{`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 16 && r.All.WideStores >= 8
-	}},
-	// An MI300X has about 38 instructions an element at its memory's limit; of a thread's elements there are 16, 64 and 32.
-	{`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*VectorizedFilter`, "at most 20 vector instructions an element",
-		func(r codeobject.Report) bool { return r.All.VALU <= 16*20 }},
-	{`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*WideFilter`, "at most 24 vector instructions an element",
-		func(r codeobject.Report) bool { return r.All.VALU <= 16*24 }},
-	{`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<aiter::(bf16_t|half_t)`, "at most 20 vector instructions an element",
-		func(r codeobject.Report) bool { return r.All.VALU <= 64*20 }},
-	{`fwd::causal_conv1d_fwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, false>`, "at most 38 vector instructions an element",
-		func(r codeobject.Report) bool { return r.All.VALU <= 32*38 }},
-	// x, three of state, weights and a bias; out and three of state, and the zeros of padding.
-	{`update::causal_conv1d_decode_kernel<.*, 3, 8, `, "16-byte loads and stores", func(r codeobject.Report) bool {
-		return r.All.WideLoads >= 9 && r.All.WideStores >= 5
-	}},
-	// In float16 and float32 a thread's values take more registers than in bfloat16.
-	// The launch plans count on these waves (amd_waves in bwd/plan.h).
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, "at least 8 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 8 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, 1, `, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<float, (3, 4|4, 4, false|8, 2), `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 3, 4, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 4, 4, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 2, 4, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 4, false, `, "at least 3 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 3 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::bf16_t, [34], 4, false, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<(aiter::(bf16_t|half_t), 2, 4|.*, 4, 1), `, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
-	{`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 8, `, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	minWaves(".", 2),
+	{`fwd::.*(_vectorized_|_channel_first_|NoMask)`, "no local data share",
+		func(r codeobject.Report) bool { return r.LDS == 0 && r.All.LDS == 0 }},
+	minWaves(`causal_conv1d_multirow_kernel`, 7),
+	minWide(`fwd::causal_conv1d_fwd_channel_first_kernel<.*, \d, false>`, 4, 4),
+	minWide(`fwd::causal_conv1d_fwd_channel_last_kernel<.*, 4, 8, .*NoMask`, 4, 4),
+	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel`, 2, 2),
+	// Loads of 8 positions, of the 3 or 2 before them, and of weights and biases.
+	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, 13, 8),
+	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, 16, 8),
+	// At its memory bandwidth an MI300X can issue about 38 vector instructions for each element. A thread has 16, 64 and 32
+	// elements.
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*VectorizedFilter`, 16, 20),
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*WideFilter`, 16, 24),
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<aiter::(bf16_t|half_t)`, 64, 20),
+	maxVALU(`fwd::causal_conv1d_fwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, false>`, 32, 38),
+	// Loads of x, three of the state, weights and a bias; stores of out, three of the state, and the zeros of padding.
+	minWide(`update::causal_conv1d_decode_kernel<.*, 3, 8, `, 9, 5),
+	// In float16 and float32 a thread's values need more registers than in bfloat16.
+	// The launch plans rely on these waves (amd_waves in bwd/plan.h).
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, 8),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, 1, `, 5),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<float, (3, 4|4, 4, false|8, 2), `, 3),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 3, 4, `, 4),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 4, 4, `, 3),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 2, 4, `, 4),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, `, 3),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 4, false, `, 3),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::bf16_t, [34], 4, false, `, 4),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<(aiter::(bf16_t|half_t), 2, 4|.*, 4, 1), `, 5),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 8, `, 4),
 	// The last argument is the RowKind: 0 kWhole, 1 kRagged, 2 kSeqIdx.
-	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "at least 7 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 7 }},
-	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, (4, .*1|8, .*0)>`, "at least 5 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 5 }},
-	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, 4, .*2>`, "at least 4 waves a SIMD unit", func(r codeobject.Report) bool { return r.Waves >= 4 }},
+	minWaves(`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, 7),
+	minWaves(`bwd::causal_conv1d_bwd_channel_first_kernel<.*, (4, .*1|8, .*0)>`, 5),
+	minWaves(`bwd::causal_conv1d_bwd_channel_first_kernel<.*, 4, .*2>`, 4),
 	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "16-byte loads and stores", func(r codeobject.Report) bool {
 		return r.Loop.WideLoads >= 2 && r.Loop.WideStores >= 1
 	}},
-	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "nothing of the loop through the local data share, its crossbar neither", func(r codeobject.Report) bool {
-		return r.Loop.LDS == 0
-	}},
-	// 8 elements of a lane; at its memory's limit an MI300X has time for half as many again as forward.
-	{`bwd::causal_conv1d_bwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions an element",
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<.*, [234], .*0>`, "no local data share in the loop, nor its crossbar",
+		func(r codeobject.Report) bool { return r.Loop.LDS == 0 }},
+	// A lane has 8 elements. At its memory bandwidth an MI300X has time for 1.5 times the instructions of forward.
+	{`bwd::causal_conv1d_bwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions for each element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
 }
 
-// TestMachineCode holds what the compiler makes of the kernels for AMD GPUs.
+// TestMachineCode checks the machine code of the kernels for AMD GPUs against limits.
 func TestMachineCode(t *testing.T) {
 	hipcc, objdump := testenv.Tool(t, "hipcc"), testenv.Tool(t, "llvm-objdump")
 	env := func(name string) string {
@@ -125,22 +132,22 @@ func TestMachineCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := make([]int, len(limits))
+	matched := make([]int, len(limits))
 	compiled := map[string][]string{}
 	for _, res := range results {
-		for _, r := range inspected(t, res.Artifact.Path, d) {
-			hold(t, r, held)
+		for _, r := range inspect(t, res.Artifact.Path, d) {
+			checkLimits(t, r, matched)
 			compiled[r.Target] = append(compiled[r.Target], r.Name)
 		}
 	}
 	if *machineTargets == "" {
 		for name, kernels := range compiled {
-			holdReachable(t, name, kernels)
+			checkReachable(t, name, kernels)
 		}
 	}
 	for i, l := range limits {
-		if held[i] == 0 {
-			t.Errorf("%s of %q: there is no such kernel", l.what, l.kernels)
+		if matched[i] == 0 {
+			t.Errorf("limit %q: no kernel matches %q", l.what, l.kernels)
 		}
 	}
 }
@@ -177,7 +184,7 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	return reqs
 }
 
-func inspected(t *testing.T, path string, d codeobject.Disassembler) []codeobject.Report {
+func inspect(t *testing.T, path string, d codeobject.Disassembler) []codeobject.Report {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -191,31 +198,31 @@ func inspected(t *testing.T, path string, d codeobject.Disassembler) []codeobjec
 	return list
 }
 
-// hold checks a kernel against the limits, and counts those that concern it.
-func hold(t *testing.T, r codeobject.Report, held []int) {
+// checkLimits checks a kernel against the limits and counts the kernels of each limit.
+func checkLimits(t *testing.T, r codeobject.Report, matched []int) {
 	t.Helper()
 	if r.Loop == nil {
-		t.Errorf("%s %s: not disassembled", r.Target, r.Name)
+		t.Errorf("%s %s: the kernel was not disassembled", r.Target, r.Name)
 		return
 	}
 	for i, l := range limits {
 		if !regexp.MustCompile(l.kernels).MatchString(r.Name) {
 			continue
 		}
-		held[i]++
+		matched[i]++
 		if !l.holds(r) {
-			t.Errorf("%s %s: want %s; %+v, in all %+v, %d waves", r.Target, r.Name, l.what, r.Kernel, r.All, r.Waves)
+			t.Errorf("%s %s: want %s; got kernel %+v, instructions %+v, %d waves", r.Target, r.Name, l.what, r.Kernel, r.All, r.Waves)
 		}
 	}
 }
 
-// bfloat16Kernels is how many kernels the units of forward, update and backward in bfloat16 have together. One more is one more to
-// compile at each first call: whoever changes the number shows that a call reaches the kernel.
+// bfloat16Kernels is the number of kernels in the units of forward, update and backward in bfloat16. Each further kernel is
+// compiled at each first call, so it needs a call that reaches it.
 const bfloat16Kernels = 61
 
-// holdReachable checks that no kernel is compiled that no call reaches: the decoding kernels by the conditions of their
-// dispatch, all others by their number.
-func holdReachable(t *testing.T, target string, kernels []string) {
+// checkReachable checks that a call reaches each compiled kernel: decoding kernels are compared with the conditions of their
+// dispatch, other kernels only by their number.
+func checkReachable(t *testing.T, target string, kernels []string) {
 	t.Helper()
 	if len(kernels) != bfloat16Kernels {
 		t.Errorf("%s: %d kernels of bfloat16, want %d:\n%s", target, len(kernels), bfloat16Kernels, strings.Join(kernels, "\n"))
@@ -230,24 +237,25 @@ func holdReachable(t *testing.T, target string, kernels []string) {
 	want := reachableDecoders("aiter::bf16_t", 8)
 	for name := range got {
 		if !want[name] {
-			t.Errorf("%s: no call reaches %s%s>", target, decode, name)
+			t.Errorf("%s: no call reaches the compiled kernel %s%s>", target, decode, name)
 		}
 	}
 	for name := range want {
 		if !got[name] {
-			t.Errorf("%s: there is no %s%s>", target, decode, name)
+			t.Errorf("%s: the kernel %s%s> is missing", target, decode, name)
 		}
 	}
 }
 
-// reachableDecoders is the template arguments of the decoding kernels that update/update.hip chooses for a type with so many
-// elements in 16 bytes: for widths 2 to 4, states whose values or whose channels are adjacent, or that have no vectors.
+// reachableDecoders returns the template arguments of the decoding kernels that update/update.hip selects for a type of which
+// 16 bytes hold vector elements: for widths 2 to 4, and for states with adjacent values, with adjacent channels or without
+// vectors.
 func reachableDecoders(dtype string, vector int) map[string]bool {
 	const dim = 64
 	reached := map[string]bool{}
 	for length := 1; length <= 3; length++ {
 		reached[fmt.Sprintf("%s, %s, %d, 1, true", dtype, dtype, length)] = true
-		for _, strides := range [][2]int{{length, 1}, {1, dim}} { // of channels and of values
+		for _, strides := range [][2]int{{length, 1}, {1, dim}} { // strides of channels and of values
 			adjacent := (strides[1] == 1 || length == 1) && strides[0] == length
 			for _, weight := range []string{dtype, "float"} {
 				reached[fmt.Sprintf("%s, %s, %d, %d, %t", dtype, weight, length, vector, adjacent)] = true

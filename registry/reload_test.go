@@ -185,7 +185,7 @@ func TestReloadOfTheParts(t *testing.T) {
 	const byType = "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n"
 	const bySize = "[module.module_version.axis.size]\nargument = \"out\"\ndimension = 0\nvalues = [\"1\", \"2-\"]\ndefine = \"SIZE\"\n"
 	for name, axes := range map[string][2]string{
-		"an axis less":     {byType, ""},
+		"a removed axis":   {byType, ""},
 		"another part key": {byType, bySize},
 		"other ranges":     {bySize, strings.Replace(bySize, `"1", "2-"`, `"1-4", "5-"`, 1)},
 	} {

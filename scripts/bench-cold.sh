@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench-cold.sh AITERCTL HIPCC: how long a cold build for five GPU targets takes, beside plain hipcc on the same units:
-# one command a unit with all targets, one after another, then the link. In turn, ROUNDS times (3); the medians, in
-# seconds on the clock and of processor time. hipcc is measured with the module's own flags, and with HIP's headers,
-# which is what the same units take without aiter/hip.h.
+# bench-cold.sh AITERCTL HIPCC compares cold builds for five GPU targets by aiterctl with plain hipcc on the same units.
+# Plain hipcc runs one command for each unit with all targets, one after another, and then links. It is measured with
+# the module's flags, and once more with HIP's own headers instead of aiter/hip.h. The script measures the variants in turn,
+# ROUNDS times (3), and prints the medians of wall-clock time and of processor time in seconds.
 set -euo pipefail
 aiterctl=$(realpath "$1")
 export HIPCC; HIPCC=$(realpath "$2")
@@ -21,7 +21,7 @@ IFS=, read -ra archs <<<"$targets"
 test ${#sources[@]} -gt 0
 
 aiterctl() {
-  rm -rf "$work/cache" # with the memory of what the compiler is: all is cold but the kernel's pages
+  rm -rf "$work/cache" # also removes the recorded toolchain: only the kernel's page cache is warm
   "$aiterctl" build "$module" --arch "$targets" --root . --cache-dir "$work/cache" --quiet >/dev/null
 }
 plain() { # FLAG...

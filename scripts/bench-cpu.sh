@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times the CPU operators beside PyTorch: scripts/bench-cpu.sh [arguments of bench_cpu.py].
+# Compares the times of the CPU operators with PyTorch: scripts/bench-cpu.sh [arguments of bench_cpu.py].
 # Needs bin/aiterctl (`make build`) and a python3 with torch and tvm_ffi (`make python`).
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Real hipcc builds: all targets compile, a second build compiles nothing, one
-# more target compiles its own device code alone, and two clean builds are
-# byte-identical. What the host runs is compiled once for all GPU targets.
+# Checks builds with hipcc: all targets compile, a second build compiles nothing, an
+# additional target compiles only its device code, and two clean builds are
+# byte-identical. The host pass of a unit is compiled once for all GPU targets.
 set -euo pipefail
 aiterctl=$(realpath "$1")
 export HIPCC; HIPCC=$(realpath "$2")
@@ -17,12 +17,12 @@ first=$(build a gfx90a,gfx942,gfx1100,gfx1201,cpu)
 count() { grep -oE "$2" <<<"$1" | wc -l; }
 units=$(count "$first" '"status"')
 hosts=$(count "$first" '"pass": *"host"')
-each=$((($(count "$first" '"source": *"[^"]*\.hip"') - hosts) / 4)) # GPU units a target
-shared=$((hosts * 3 / 4)) # of 4 targets' host passes, those of 3 find the first's
+each=$((($(count "$first" '"source": *"[^"]*\.hip"') - hosts) / 4)) # GPU units of each target
+shared=$((hosts * 3 / 4)) # 3 of 4 targets reuse the host passes of the first
 expect 'cold: compiled units' "$(compiled "$first")" "$((units - shared))"
 expect 'again: compiled units' "$(compiled "$(build a gfx90a,gfx942,gfx1100,gfx1201,cpu)")" 0
 more=$(build a gfx90a,gfx942,gfx950,gfx1100,gfx1201,cpu)
-expect 'one more target: compiled units' "$(compiled "$more")" "$each"
+expect 'additional target: compiled units' "$(compiled "$more")" "$each"
 expect 'another cache, one target: digest' "$(digests "$(build b gfx950)" | head -1)" "$(digests "$(build a gfx950)" | head -1)"
 
 echo 'machine code of all kernels'

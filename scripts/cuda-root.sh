@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes a root folder with a real nvcc, and a wrapper "nvcc" that runs it; no NVIDIA GPU is needed.
+# Makes a Debian root folder with nvcc, and a wrapper "nvcc" that runs it. It needs no NVIDIA GPU.
 #
 #   scripts/cuda-root.sh [DIR]
 #
-# DIR is .toolchain/cuda of this checkout by default; the wrapper goes to ../bin/nvcc beside it. Run it as root; about a
-# minute and a half and 5 GB. Run again, it does nothing. The packages are non-free: NVIDIA's licence applies.
+# DIR is .toolchain/cuda of this checkout by default. The wrapper is DIR/../bin/nvcc. Run the script as root. It takes
+# about 90 seconds and 5 GB, and does nothing if DIR is complete. The packages are non-free: NVIDIA's licence applies.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

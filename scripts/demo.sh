@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds module_causal_conv1d for the best target of this machine into a fresh
-# cache, runs forward and backward on random input, and holds the results
-# against a float64 reference: cold, then cached.
+# Builds module_causal_conv1d for the best target of this machine with an empty cache
+# and again with the filled cache, runs forward and backward on random input, and
+# compares the results with a float64 reference.
 set -euo pipefail
 aiterctl=$(realpath "$1")
 cache=$(mktemp -d)
@@ -9,10 +9,10 @@ trap 'rm -rf "$cache"' EXIT
 export AITER_JIT_DIR="$cache/jit"
 
 shape=(--batch 2 --dim 256 --seqlen 2048 --width 4 --use_silu)
-echo '== cold: nothing is built yet'
+echo '== cold: the cache is empty'
 time "$aiterctl" build module_causal_conv1d --arch native
 echo
-echo '== cached: the same build once more'
+echo '== cached: the same build again'
 time "$aiterctl" build module_causal_conv1d --arch native
 for op in causal_conv1d_fwd causal_conv1d_bwd; do
   for dtype in float32 bfloat16; do

@@ -6,7 +6,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 fuzz() { go test -run '^$' -fuzz "^$1\$" -fuzztime "${FUZZTIME:-5s}" -fuzzminimizetime 10x "$2" >"$log" 2>&1 </dev/null; }
-# The end of FUZZTIME, told as an error without a finding (golang/go#75804, on a loaded machine): then the target runs again.
+# On a loaded machine the end of FUZZTIME may be reported as an error without a finding (golang/go#75804). The target then
+# runs again.
 out_of_time() { grep -qx ' *context deadline exceeded' "$log" && ! grep -qE 'Failing input|panic|hung|terminated' "$log"; }
 
 grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do
@@ -18,7 +19,7 @@ grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do
         cat "$log"
         exit 1
       fi
-      echo "again: the time ran out in the middle of an input"
+      echo "the time limit interrupted an input: running the target again"
     done
   done
 done

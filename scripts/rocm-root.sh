@@ -1,10 +1,11 @@
 #!/bin/sh
-# Makes a root folder with a real hipcc, and wrappers "hipcc" and "llvm-objdump" that run it; no AMD GPU is needed.
+# Makes a Debian root folder with hipcc, and wrappers "hipcc" and "llvm-objdump" that run in it. It needs no AMD GPU.
 #
 #   scripts/rocm-root.sh [--with-python] [DIR]
 #
-# DIR is .toolchain/rocm of this checkout by default; the wrapper goes to ../bin/hipcc beside it. --with-python adds torch,
-# numpy and tvm-ffi, and a wrapper "python3". Run it as root; about half a minute and 1 GB. Run again, it does nothing.
+# DIR is .toolchain/rocm of this checkout by default. The wrappers are in DIR/../bin. --with-python adds torch, numpy and
+# tvm-ffi, and a wrapper "python3". Run the script as root. It takes about 30 seconds and 1 GB, and does nothing if DIR is
+# complete.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

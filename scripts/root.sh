@@ -1,11 +1,11 @@
-# Shared by rocm-root.sh and cuda-root.sh: a Debian root folder with a compiler in it, and a wrapper that runs the
-# compiler inside. Sourced, never run. The caller sets:
-#   what        what the root is for, in messages
+# Functions of rocm-root.sh and cuda-root.sh, which source this file. They make a Debian root folder with a compiler, and
+# wrappers that run programs inside it. The caller sets:
+#   what        name of the root in messages
 #   suite       Debian release
-#   components  of the archive
-#   packages    comma-separated
-#   root        folder to make; the wrappers go to ../bin beside it
-#   programs    to make wrappers for: NAME, or NAME=COMMAND where it is called otherwise inside
+#   components  components of the archive, comma-separated
+#   packages    packages to install, comma-separated
+#   root        folder to make; the wrappers are in ../bin relative to it
+#   programs    wrappers to make: NAME, or NAME=COMMAND if the command in the root has another name
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -18,21 +18,21 @@ need_root() {
     [ "$(id -u)" = 0 ] || fail "making a root folder needs root; run it again with sudo"
 }
 
-# need_tools installs what makes and enters the root, if it is missing.
+# need_tools installs the missing tools that make and enter the root.
 need_tools() {
     missing=
     command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
     command -v bwrap >/dev/null || missing="$missing bubblewrap"
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
     [ -n "$missing" ] || return 0
-    command -v apt-get >/dev/null || fail "install$missing first (there is no apt-get to do it with)"
+    command -v apt-get >/dev/null || fail "install$missing first (apt-get is not available)"
     say "$what: installing$missing"
     # shellcheck disable=SC2086 # a list of words
     { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing; } >&2 ||
         fail "apt-get could not install$missing"
 }
 
-# complete says whether the root is there with all of the packages.
+# complete reports whether the root exists and has all packages.
 complete() {
     [ -r "$root/.packages" ] || return 1
     for package in $(printf '%s' "$packages" | tr , ' '); do
@@ -40,7 +40,7 @@ complete() {
     done
 }
 
-# make_root makes the root beside its place and renames it there, so that a root is either whole or not there.
+# make_root makes the root under a temporary name and renames it, so that the root is complete or absent.
 make_root() {
     mkdir -p "$(dirname "$root")"
     exec 9>"$root.lock"
@@ -50,7 +50,7 @@ make_root() {
         return 0
     fi
     staging=$root.new.$$
-    # A failed run leaves nothing but what was there before.
+    # A failed run keeps an existing root and removes the new one.
     trap 'rm -rf "$staging"' EXIT
     trap 'exit 130' INT TERM HUP
     say "$what: making $root from Debian $suite: $packages"
@@ -68,8 +68,8 @@ make_root() {
     rm -rf "$root.old.$$"
 }
 
-# write_wrapper makes ../bin/NAME, which runs COMMAND. It finds the root from its own place, so that the text, and with it the
-# toolchain's identity, is the same wherever the checkout is.
+# write_wrapper makes ../bin/NAME, which runs COMMAND. The wrapper finds the root relative to its own path, so that its text
+# and the digest of the toolchain do not depend on the checkout's folder.
 write_wrapper() {
     bin=$(dirname "$root")/bin
     mkdir -p "$bin"
@@ -102,7 +102,7 @@ WRAPPER
     mv "$bin/$1.new.$$" "$bin/$1"
 }
 
-# finish makes the wrappers and tries them.
+# finish makes the wrappers and runs each with --version.
 finish() {
     for entry in $programs; do
         program=${entry%%=*}

@@ -1,9 +1,9 @@
-// The part of libtvm_ffi that operator modules call, for processes without it,
-// and one function for callers that cannot hold an OS thread between C calls.
+// The functions of libtvm_ffi that operator modules call, for processes without that
+// library, and one function for callers that cannot stay on an OS thread between C calls.
 //
-// A module asks for two symbols, TVMFFIErrorSetRaisedFromCStr and
-// TVMFFIEnvGetStream. In Python the real library has them; elsewhere this one,
-// with the same meaning and the same object layout. It needs libc alone.
+// Modules import two symbols, TVMFFIErrorSetRaisedFromCStr and TVMFFIEnvGetStream. In
+// Python libtvm_ffi defines them. In other processes this library does, with the same
+// meaning and the same object layout. It depends only on libc.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,8 +49,8 @@ void delete_error(void* self, int flags) {
 
 void keep_backtrace(void*, const Bytes*, int32_t) {}
 
-// The error for when there is no memory for an error. Never freed: its count
-// does not reach zero.
+// The error that is raised if there is no memory for an error. It is never freed: its
+// count does not reach zero.
 const char kMemoryKind[] = "MemoryError", kMemoryText[] = "out of memory while reporting an error";
 Error out_of_memory = {{(uint64_t(1) << 30) | kWeak, kErrorType, 0, nullptr},
                        {kMemoryKind, sizeof kMemoryKind - 1},
@@ -67,7 +67,7 @@ char* copy(char* to, Bytes from, Bytes* out) {
   return to + from.size + 1;
 }
 
-// new_error puts the texts behind the object, in one block of memory.
+// new_error allocates one block of memory for the object and, behind it, the texts.
 Error* new_error(Bytes kind, Bytes message, Bytes backtrace) {
   auto* e = static_cast<Error*>(malloc(sizeof(Error) + kind.size + message.size + backtrace.size + 3));
   if (!e) {
@@ -92,8 +92,8 @@ void release(Object* o) {
 
 Bytes bytes_of(const char* s) { return s ? Bytes{s, strlen(s)} : Bytes{"", 0}; }
 
-// What follows belongs to a thread. __thread and not thread_local: nothing here
-// needs a constructor, and the C++ runtime is not linked.
+// State of a thread. It is __thread and not thread_local, which would need the C++
+// runtime: that is not linked.
 struct Stream {
   int32_t type, id;
   void* handle;
@@ -103,13 +103,13 @@ __thread Error* raised;
 __thread Stream streams[kMostStreams];
 __thread int stream_count;
 
-// raise takes over e, which may be null.
+// raise takes ownership of e, which may be null.
 void raise(Error* e) {
   if (raised) release(&raised->object);
   raised = e;
 }
 
-// set_stream makes handle the device's stream; null forgets it.
+// set_stream sets the stream of a device. A null handle removes it.
 int set_stream(int32_t type, int32_t id, void* handle, void** old) {
   int i = 0;
   while (i < stream_count && (streams[i].type != type || streams[i].id != id)) i++;
@@ -186,7 +186,7 @@ AITER_API void* TVMFFIEnvGetStream(int32_t type, int32_t id) {
   return nullptr;
 }
 
-// AiterCall is one operator call. The caller fills in the first part; error is
+// AiterCall is one operator call. The caller sets the members before result. error is
 // null or an error object that the caller must release with TVMFFIObjectDecRef.
 struct AiterCall {
   int32_t (*fn)(void* handle, const Any* args, int32_t n, Any* result);
@@ -202,13 +202,13 @@ struct AiterCall {
 };
 static_assert(sizeof(AiterCall) == 64, "internal/ffi has the same layout");
 
-// A process may hold several copies of this library, or libtvm_ffi as well. Modules are then bound to the first one, and its
-// threads' state counts: the dynamic linker puts its functions here. Volatile prevents direct calls.
+// A process may contain several copies of this library, or libtvm_ffi as well. The dynamic linker binds modules to the first
+// one, so calls must use the thread state of that one. These pointers are bound in the same way. Volatile prevents direct calls.
 static int (*volatile env_set_stream)(int32_t, int32_t, void*, void**) = TVMFFIEnvSetStream;
 static void (*volatile error_move_from_raised)(void**) = TVMFFIErrorMoveFromRaised;
 
-// aiter_ffi_call sets the stream, calls, restores the stream and takes the error, all on the calling thread. It returns what
-// the operator returned.
+// aiter_ffi_call sets the stream, calls the operator, restores the stream and moves the error to c, all on the calling thread.
+// It returns the operator's status.
 AITER_API int32_t aiter_ffi_call(AiterCall* c) {
   c->result = Any{};
   c->error = nullptr;
@@ -223,5 +223,5 @@ AITER_API int32_t aiter_ffi_call(AiterCall* c) {
   return status;
 }
 
-// The layout of AiterCall; a caller built for another one must not go on.
+// The version of AiterCall's layout. A caller for another version must not call aiter_ffi_call.
 AITER_API int32_t aiter_ffi_version() { return 1; }

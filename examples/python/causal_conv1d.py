@@ -1,15 +1,15 @@
-"""causal_conv1d for PyTorch, over the module that aiter builds.
+"""causal_conv1d for PyTorch, implemented by the module that aiter builds.
 
     from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
 
     out = causal_conv1d_fn(x, weight, bias, activation="silu")   # differentiable
     out = causal_conv1d_update(x, conv_state, weight, bias)      # one step of decoding
 
-The functions take what those of the causal-conv1d package take, without its
-limits: any width, any strides, lengths that are multiples of nothing, states and
-sequence numbers in both layouts. They need torch and tvm_ffi, and the module:
-either AITER_CAUSAL_CONV1D_SO names the library, or `aiterctl` on PATH (or in
-AITERCTL) builds it for the machine on first use.
+The functions have the arguments of the causal-conv1d package, without its limits:
+any width, strides and length, and states and sequence numbers in both layouts.
+They need torch, tvm_ffi and the module's library. AITER_CAUSAL_CONV1D_SO names the
+library. Without it, `aiterctl` on PATH (or the program in AITERCTL) builds the
+library for this machine on first use.
 """
 
 import functools
@@ -26,7 +26,7 @@ PAD_SLOT_ID = -1
 
 
 def build(arch):
-    """Builds the module, or finds it built, and returns the library's path."""
+    """Builds the module, or finds it in the cache, and returns the library's path."""
     command = [os.environ.get("AITERCTL", "aiterctl"), "build", MODULE, "--arch", arch, "--json"]
     report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return report["modules"][0]["artifact"]
@@ -34,7 +34,7 @@ def build(arch):
 
 @functools.cache
 def module(device_type):
-    """The loaded module for tensors of "cpu" or "cuda" (which ROCm is too)."""
+    """Returns the loaded module for tensors of "cpu" or "cuda" (also the name for ROCm)."""
     path = os.environ.get("AITER_CAUSAL_CONV1D_SO") or build("cpu" if device_type == "cpu" else "native")
     return tvm_ffi.load_module(path)
 
@@ -46,10 +46,10 @@ def call(op, out, *args):
 
 
 def int32(name, t):
-    """t as the operators take it: int32, or None.
+    """Returns t as int32 or None, as the operators require.
 
-    Narrower integers are converted. int64 is converted if all values fit, and a ValueError names the first that
-    does not; on a GPU that check waits for the device, and cannot be captured in a graph. int32 costs nothing.
+int32 is passed on. Narrower integers are converted. int64 is converted if all values fit; otherwise a ValueError
+    names the first that does not. On a GPU this check waits for the device and cannot be captured in a graph.
     """
     if t is None or (isinstance(t, torch.Tensor) and t.dtype == torch.int32):
         return t
@@ -92,13 +92,13 @@ class CausalConv1d(torch.autograd.Function):
     def backward(ctx, dout, dfinal_states=None):
         x, weight, bias, seq_idx, initial_states = ctx.saved_tensors
         dx, dweight = torch.empty_like(x), torch.empty_like(weight)
-        # Its type may be weight's or float32; bias's may be another.
+        # The operator accepts dbias in weight's type or float32, but bias may have another type.
         dbias = None if bias is None else torch.empty_like(bias, dtype=torch.float32)
         wanted = initial_states is not None and ctx.needs_input_grad[4]
         dinitial_states = torch.empty_like(initial_states) if wanted else None
         call("causal_conv1d_bwd", dx, dweight, dbias, x, weight, bias, dout, ctx.silu,
              seq_idx, initial_states, dfinal_states, dinitial_states)
-        # What was in final_states before the call does not matter: no gradient.
+        # The forward overwrites final_states, so its old content has no gradient.
         return dx, dweight, None if bias is None else dbias.to(bias.dtype), None, dinitial_states, None, None
 
 
@@ -116,13 +116,13 @@ def causal_conv1d_fn(
 
     x: (batch, dim, seqlen), float32, float16 or bfloat16, any strides
     weight: (dim, width), bias: (dim,) or None, any of the three types
-    seq_idx: (batch, seqlen), integers, the sequence of each position; negative is padding.
-        int32 is passed on; int64 is checked, for which a GPU is waited for
-    initial_states: (batch, dim, width - 1), what comes before x
-    final_states_out: (batch, dim, width - 1), where final states are written; needs return_final_states
+    seq_idx: (batch, seqlen), integers, the sequence number of each position; negative is padding.
+        int32 is passed on; int64 is checked, which waits for a GPU
+    initial_states: (batch, dim, width - 1), the values before x
+    final_states_out: (batch, dim, width - 1), receives the final states; requires return_final_states
     activation: None, "silu" or "swish"
 
-    Returns out, shaped as x, and with return_final_states also the final states,
+    Returns out, with the shape of x, and with return_final_states also the final states,
     (batch, dim, width - 1). Both are differentiable.
     """
     silu = uses_silu(activation)
@@ -133,7 +133,7 @@ def causal_conv1d_fn(
     if return_final_states:
         if final_states_out is None:
             final_states_out = x.new_empty(x.shape[0], x.shape[1], weight.shape[1] - 1)
-        # The same memory as a tensor of its own: autograd takes no view that is written.
+        # A detached tensor of the same memory: autograd rejects a view that is written to.
         final_states = final_states_out.detach()
     return CausalConv1d.apply(x, weight, bias, seq_idx, initial_states, final_states, silu)
 
@@ -148,21 +148,21 @@ def causal_conv1d_update(
     conv_state_indices=None,
     pad_slot_id=PAD_SLOT_ID,
 ):
-    """The convolution of each sequence's next positions; for decoding, no gradients.
+    """Computes the convolution of each sequence's next positions (decoding), without gradients.
 
     x: (batch, dim), or (batch, dim, seqlen) for several new positions
     conv_state: (slots, dim, length), length of width - 1 or more, updated in place
     weight: (dim, width), bias: (dim,) or None
     activation: None, "silu" or "swish"
-    cache_seqlens: (batch,), makes conv_state a circular buffer: x goes to
-        cache_seqlens modulo its length
-    conv_state_indices: (batch,), the slot of each row; rows of pad_slot_id are
-        skipped, their out is 0
+    cache_seqlens: (batch,), makes conv_state a circular buffer: x is stored at
+        cache_seqlens modulo the buffer's length
+    conv_state_indices: (batch,), the slot of each row; rows with pad_slot_id are
+        skipped and their out is 0
 
     cache_seqlens and conv_state_indices are integers: int32 is passed on; int64 is
-    checked, for which a GPU is waited for at each call.
+    checked, which waits for a GPU at each call.
 
-    Returns out, shaped as x.
+    Returns out, with the shape of x.
     """
     lengths, slots = int32("cache_seqlens", cache_seqlens), int32("conv_state_indices", conv_state_indices)
     out = torch.empty_like(x)
@@ -171,7 +171,7 @@ def causal_conv1d_update(
 
 
 def main():
-    """A prompt in one call, its gradients, then four tokens one at a time."""
+    """Runs a prompt in one call, computes its gradients, and decodes four tokens one at a time."""
     torch.manual_seed(0)
     x = torch.randn(2, 8, 20, requires_grad=True)
     weight, bias = torch.randn(8, 4, requires_grad=True), torch.randn(8, requires_grad=True)

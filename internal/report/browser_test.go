@@ -65,7 +65,7 @@ func TestPageInBrowser(t *testing.T) {
 	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: now, Before: before})
 	dom, console := browse(t, page)
 	if console != "" {
-		t.Errorf("the console says:\n%s", console)
+		t.Errorf("the browser's console is not empty:\n%s", console)
 	}
 	// Bandwidth and latency of both files, and the speed-up between them.
 	charts, files, lines, sizes := 2, 2, 6, len(sampleSeqlens())
@@ -74,7 +74,7 @@ func TestPageInBrowser(t *testing.T) {
 		what, pattern string
 		want          int
 	}{
-		{"the script ran to its end", `<html[^>]* data-ready="true"`, 1},
+		{"completed scripts", `<html[^>]* data-ready="true"`, 1},
 		{"charts", `<svg class="chart"`, charts + 1},
 		{"lines", `<g class="series `, drawn},
 		{"lines of the older file", `<g class="series [a-z0-9 ]*before"`, charts * lines},
@@ -90,8 +90,8 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// The test above detects a script that fails, and one that never runs.
-func TestBrowserReportsMistakes(t *testing.T) {
+// TestPageInBrowser detects a script that fails and a script that does not run.
+func TestBrowserReportsErrors(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(name, []byte("<!doctype html><p>a</p><script>nothing.at.all()</script>"), 0o644); err != nil {
 		t.Fatal(err)
@@ -102,8 +102,8 @@ func TestBrowserReportsMistakes(t *testing.T) {
 	}
 }
 
-// Clicks work: a script that the test appends drives the page.
-func TestPageAnswersClicks(t *testing.T) {
+// A script that the test appends clicks on the page and checks the results.
+func TestClicks(t *testing.T) {
 	page := writePage(t, report.Page{Title: "clicks", Now: sample(1)})
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -146,11 +146,11 @@ func TestScreenshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if colors := colorsOf(t, data); colors < 20 {
-		t.Errorf("the screenshot has %d colors", colors)
+		t.Errorf("the screenshot has only %d colors", colors)
 	}
 }
 
-// Every drawing is well-formed XML, in the document's text as in the browser.
+// Each drawing is well-formed XML, in the file and in the browser.
 func TestDrawingsAreXML(t *testing.T) {
 	page := writePage(t, report.Page{Title: "x", Now: sample(1)})
 	text, err := os.ReadFile(page)

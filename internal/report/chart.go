@@ -49,7 +49,7 @@ func bandwidth() metric {
 
 func latency() metric {
 	return metric{
-		name: "Latency", unit: "median time of a call", format: formatTime, log: true, limit: copyTimeLine,
+		name: "Latency", unit: "median time of the calls", format: formatTime, log: true, limit: copyTimeLine,
 		value: func(r Row) float64 { return r.MedianUS },
 		low:   func(r Row) float64 { return r.P20US }, high: func(r Row) float64 { return r.P80US },
 	}
@@ -63,8 +63,8 @@ func speedup(changes []Change) metric {
 	}
 	value := func(r Row) float64 { return of[r.key()] }
 	return metric{
-		name: "Speed-up", unit: "times as fast as before", format: func(v float64) string { return digits(v) + "×" }, value: value, low: value, high: value,
-		limit:   func(_ panel, _, y scale) *line { return horizontalLine("as before", 1, y) },
+		name: "Speed-up", unit: "older time / newer time", format: func(v float64) string { return digits(v) + "×" }, value: value, low: value, high: value,
+		limit:   func(_ panel, _, y scale) *line { return horizontalLine("no change", 1, y) },
 		minTop:  func(panel) float64 { return 1 },
 		applies: func(g group, r Row) bool { return !g.before && of[r.key()] > 0 },
 	}
@@ -85,7 +85,7 @@ type chart struct {
 
 // tick is a value at an axis: its place, and the position (X, Y) of its text.
 type tick struct {
-	Words       string
+	Text        string
 	Place, X, Y float64
 }
 
@@ -97,7 +97,7 @@ type line struct {
 
 // series is the points of one element type and layout.
 type series struct {
-	Key    string // equal in all charts of the page: the legend switches it
+	Key    string // the same in all charts: the legend shows and hides it
 	Class  string // color, dash, and "before"
 	Points string // of the line
 	Band   string // outline of the 20th to 80th percentile
@@ -108,7 +108,7 @@ type series struct {
 type point struct {
 	X, Y   float64
 	Square bool
-	Words  string
+	Text   string
 }
 
 // draw returns the chart of a metric for the rows of a panel that have it. ok is false
@@ -167,10 +167,10 @@ func (p panel) scales(m metric) (x, y scale) {
 	return x, linearScale(max(slices.Max(values), m.minTop(p)), plotBottom, plotTop)
 }
 
-func ticks(s scale, words func(float64) string, below bool) []tick {
+func ticks(s scale, format func(float64) string, below bool) []tick {
 	var list []tick
 	for _, v := range s.ticks() {
-		t := tick{Words: words(v), Place: s.at(v), X: plotLeft - labelLeft, Y: s.at(v) + endRoom}
+		t := tick{Text: format(v), Place: s.at(v), X: plotLeft - labelLeft, Y: s.at(v) + endRoom}
 		if below {
 			t.X, t.Y = t.Place, plotBottom+labelBelow
 		}
@@ -233,7 +233,7 @@ func (g group) series(m metric, x, y scale) series {
 		at := x.at(r.Bytes())
 		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
 		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
-		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Words: g.tooltip(r)})
+		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Text: g.tooltip(r)})
 	}
 	s.Points = path(xs, ys)
 	back := slices.Clone(xs)

@@ -10,12 +10,12 @@ import (
 	"github.com/aiter-go/aiter/internal/report"
 )
 
-// endless is a reader without end.
+// endless is a reader that never ends.
 type endless struct{ text string }
 
 func (e endless) Read(p []byte) (int, error) { return copy(p, e.text), nil }
 
-// TestReadLimits checks that files of any size and content are refused before they
+// TestReadLimits checks that Read rejects files that are too large or invalid before they
 // take much memory.
 func TestReadLimits(t *testing.T) {
 	for name, in := range map[string]io.Reader{

@@ -49,12 +49,12 @@ type drawnPanel struct {
 // tableRow is a formatted row. The keys for sorting are the plain numbers.
 type tableRow struct {
 	Row
-	Share, Speedup      string
-	BarWidth            float64 // of 60 px
-	MedianWords, Spread string
-	GBpsWords           string
-	SpeedupKey          float64
-	Faster, Slower      bool
+	Share, Speedup     string
+	BarWidth           float64 // of 60 px
+	MedianText, Spread string
+	GBpsText           string
+	SpeedupKey         float64
+	Faster, Slower     bool
 }
 
 // WriteHTML writes the page: one file without references to other files.
@@ -91,18 +91,18 @@ func (p Page) content() content {
 func (p Page) facts(changes []Change) []fact {
 	list := []fact{
 		{"Device", p.Now.Device, "built for " + p.targets()},
-		{"Copy bandwidth", digits(p.Now.CopyGBps) + " GB/s", "a large copy, read and write: the limit"},
+		{"Copy bandwidth", digits(p.Now.CopyGBps) + " GB/s", "a large copy in device memory, read and write: the upper limit"},
 	}
 	if len(p.Now.Rows) > 0 {
 		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
-		note := fmt.Sprintf("%s of the copy: %s %s, B%d D%d L%d", percent(best.CopyFraction), best.DType, best.Layout, best.Batch, best.Dim, best.Seqlen)
-		list = append(list, fact{"Best", digits(best.GBps) + " GB/s", note})
+		note := fmt.Sprintf("%s of the copy bandwidth: %s %s, batch %d, dim %d, seqlen %d", percent(best.CopyFraction), best.DType, best.Layout, best.Batch, best.Dim, best.Seqlen)
+		list = append(list, fact{"Highest bandwidth", digits(best.GBps) + " GB/s", note})
 	}
 	if p.Before == nil {
-		return append(list, fact{"Measured", fmt.Sprintf("%d cases", len(p.Now.Rows)), "median of the calls of each"})
+		return append(list, fact{"Measured", cases(len(p.Now.Rows)), "each with the median time of its calls"})
 	}
 	if len(changes) == 0 {
-		return append(list, fact{"Before and after", "nothing in common", "the older file measured other cases"})
+		return append(list, fact{"Comparison", "no common cases", "the older file measured other cases"})
 	}
 	faster := 0
 	for _, c := range changes {
@@ -110,8 +110,15 @@ func (p Page) facts(changes []Change) []fact {
 			faster++
 		}
 	}
-	note := fmt.Sprintf("geometric mean of %d cases, %d of them faster; before: %s", len(changes), faster, p.Before.Device)
-	return append(list, fact{"Now against before", factor(GeoMean(changes)), note})
+	note := fmt.Sprintf("geometric mean of %s, %d faster; older file: %s", cases(len(changes)), faster, p.Before.Device)
+	return append(list, fact{"Speed-up over the older file", factor(GeoMean(changes)), note})
+}
+
+func cases(n int) string {
+	if n == 1 {
+		return "1 case"
+	}
+	return fmt.Sprintf("%d cases", n)
 }
 
 func factor(v float64) string { return fmt.Sprintf("%.2f×", v) }
@@ -123,7 +130,7 @@ func (p Page) targets() string {
 			names = append(names, r.Target)
 		}
 	}
-	return cmp.Or(strings.Join(names, ", "), "nothing")
+	return cmp.Or(strings.Join(names, ", "), "no target")
 }
 
 // notable is the relative change from which a row is marked as faster or slower.
@@ -138,7 +145,7 @@ func tableRows(f *File, changes []Change) []tableRow {
 	for _, r := range f.Rows {
 		t := tableRow{
 			Row: r, Share: percent(r.CopyFraction), BarWidth: 60 * min(r.CopyFraction, 1),
-			MedianWords: formatTime(r.MedianUS), Spread: formatTime(r.P20US) + " to " + formatTime(r.P80US), GBpsWords: digits(r.GBps),
+			MedianText: formatTime(r.MedianUS), Spread: formatTime(r.P20US) + " to " + formatTime(r.P80US), GBpsText: digits(r.GBps),
 			Speedup: "–",
 		}
 		if s, ok := speedups[r.key()]; ok {

@@ -2,7 +2,7 @@
   "use strict";
   const all = (selector, root) => Array.from((root || document).querySelectorAll(selector));
 
-  // The legend shows and hides lines in every chart.
+  // A click in the legend shows or hides a line in all charts.
   for (const button of all("button[data-series]")) {
     button.addEventListener("click", () => {
       const show = button.getAttribute("aria-pressed") !== "true";
@@ -13,7 +13,7 @@
     });
   }
 
-  // What a mark says, beside it; without this script the browser's own tooltip does.
+  // Show the title of a mark beside it. Without this script the browser shows its own tooltip.
   const tip = document.getElementById("tip");
   for (const mark of all("g.series .mark")) {
     const title = mark.querySelector("title");
@@ -34,7 +34,7 @@
     mark.addEventListener("blur", hide);
   }
 
-  // A click on a heading sorts by its column, a second one the other way round.
+  // A click on a heading sorts the table by its column, a second click in reverse order.
   const body = document.querySelector("tbody");
   const value = (row, i) => row.cells[i].dataset.key || row.cells[i].textContent;
   all("th").forEach((th, i) => th.addEventListener("click", () => {

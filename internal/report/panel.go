@@ -62,11 +62,11 @@ func (g group) tooltip(r Row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", r.DType, r.Layout)
 	if g.before {
-		b.WriteString(" (before)")
+		b.WriteString(" (older file)")
 	}
 	fmt.Fprintf(&b, "\nbatch %d, dim %d, seqlen %d, width %d: %s", r.Batch, r.Dim, r.Seqlen, r.Width, formatBytes(r.Bytes()))
-	fmt.Fprintf(&b, "\n%s, 20 to 80%% of calls %s to %s", formatTime(r.MedianUS), formatTime(r.P20US), formatTime(r.P80US))
-	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy", digits(r.GBps), percent(r.CopyFraction))
+	fmt.Fprintf(&b, "\n%s, 20th to 80th percentile %s to %s", formatTime(r.MedianUS), formatTime(r.P20US), formatTime(r.P80US))
+	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy bandwidth", digits(r.GBps), percent(r.CopyFraction))
 	return b.String()
 }
 

@@ -16,7 +16,7 @@ import (
 	"unicode"
 )
 
-// File holds the measurements of one device.
+// File contains the measurements of one device.
 type File struct {
 	Device string `json:"device"`
 	// CopyGBps is the bandwidth of a large copy in the device's memory, read and write
@@ -59,11 +59,11 @@ func (r Row) key() key {
 	return key{r.Op, r.DType, r.Layout, r.Batch, r.Dim, r.Seqlen, r.Width, r.SiLU}
 }
 
-// FormatError reports a file that does not hold measurements.
+// FormatError reports a file that does not contain measurements.
 type FormatError struct {
 	Row    int // from 0; -1 for the file as a whole
 	Reason string
-	Err    error // of the JSON decoder, or nil
+	Err    error // error of the JSON decoder, or nil
 }
 
 func (e *FormatError) Error() string {
@@ -99,7 +99,7 @@ func Read(r io.Reader) (*File, error) {
 	}
 	f := &struct {
 		File
-		Rows rows `json:"rows"` // in place of File's
+		Rows rows `json:"rows"` // replaces File.Rows
 	}{}
 	if err := json.Unmarshal(data, f); err != nil {
 		return nil, &FormatError{Row: -1, Reason: "expected JSON of aiterctl bench --json", Err: err}
@@ -134,7 +134,7 @@ func (list *rows) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// check refuses measurements that cannot be drawn.
+// check returns an error for measurements that cannot be drawn.
 func (f *File) check() error {
 	if f.CopyGBps < 0 || f.Rows == nil {
 		return &FormatError{Row: -1, Reason: `expected "rows" and a "copy_gbps" of 0 or more`}

@@ -18,7 +18,7 @@ import (
 
 func sampleSeqlens() []int64 { return []int64{64, 256, 1024, 4096, 16384} }
 
-// sample is a file of plausible numbers; slow multiplies its times.
+// sample returns a file with plausible numbers. slow multiplies its times.
 func sample(slow float64) *report.File {
 	const copyGBps = 4200.0
 	f := &report.File{Device: "Test GPU", CopyGBps: copyGBps}
@@ -94,12 +94,12 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%d changes, mean %g", len(list), report.GeoMean(list))
 	}
 	before.Rows = before.Rows[:1]
-	before.Rows[0].Target = "sm_80" // another device is compared all the same
+	before.Rows[0].Target = "sm_80" // cases of different devices are compared
 	if list := report.Changes(now, before); len(list) != 1 {
 		t.Errorf("%d changes, want 1", len(list))
 	}
 	if report.Changes(now, nil) != nil || report.GeoMean(nil) != 0 {
-		t.Error("there are changes against nothing")
+		t.Error("got changes without an older file")
 	}
 }
 
@@ -111,8 +111,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// The page has no references to other files, and escapes names.
-func TestPageStandsAlone(t *testing.T) {
+// The page has no references to other files and escapes names.
+func TestPageIsSelfContained(t *testing.T) {
 	f := sample(1)
 	f.Device = `<script>alert("x")</script>`
 	f.Rows[0].DType = `"><img src=x>`
@@ -123,17 +123,16 @@ func TestPageStandsAlone(t *testing.T) {
 	page := b.String()
 	for _, bad := range []string{`https?://`, `<link`, `<img`, `@import`, `url\(`, ` src=`, ` href=`, `alert\("`, `ZgotmplZ`, `NaN`, `Inf`} {
 		if at := regexp.MustCompile(bad).FindStringIndex(page); at != nil && !strings.Contains(page[max(0, at[0]-12):at[0]], "&gt;&lt;img") {
-			t.Errorf("the page holds %s: %s", bad, page[max(0, at[0]-40):at[1]+20])
+			t.Errorf("the page contains %s: %s", bad, page[max(0, at[0]-40):at[1]+20])
 		}
 	}
 	if !strings.Contains(page, "<title>a &amp; b</title>") {
-		t.Error("no title")
+		t.Error("the page has no escaped title")
 	}
 }
 
-// Without rows, with one row, and with rows without any bandwidth there is still a
-// page.
-func TestPagesOfLittle(t *testing.T) {
+// A page is written for a file without rows, with one row, and with rows without bandwidth.
+func TestPagesOfFewRows(t *testing.T) {
 	one, none, zero, roofless := sample(1), sample(1), sample(1), sample(1)
 	one.Rows = one.Rows[:1]
 	none.Rows = nil
@@ -158,7 +157,7 @@ func TestPagesOfLittle(t *testing.T) {
 			t.Errorf("%s: %d charts, want %d", name, got, c.charts)
 		}
 		if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
-			t.Errorf("%s: a number that is none", name)
+			t.Errorf("%s: the page contains NaN or Inf", name)
 		}
 	}
 }

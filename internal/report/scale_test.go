@@ -33,7 +33,7 @@ func TestScales(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestFormats(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{formatBytes(1), "1 B"}, {formatBytes(20e3), "20 kB"}, {formatBytes(1.048576e6), "1.05 MB"}, {formatBytes(999.6e6), "1 GB"},
 		{formatTime(0.5), "500 ns"}, {formatTime(2.5), "2.5 µs"}, {formatTime(37700), "37.7 ms"}, {formatTime(2e6), "2 s"},

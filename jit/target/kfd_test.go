@@ -37,15 +37,15 @@ func node(version string) *fstest.MapFile {
 
 func TestFromKFD(t *testing.T) {
 	sys := fstest.MapFS{
-		"0/properties":      node("0"),
-		"1/properties":      node("90402"),
-		"2/properties":      node("90402"),
-		"9/properties":      node("110000"),
-		"10/properties":     node("90010"),
-		"11/properties":     {Data: []byte("cpu_cores_count 64\n")}, // an old driver writes no version for a CPU
-		"12/name":           {Data: []byte("no properties\n")},
-		"03/properties":     node("100300"), // not a node's name
-		"nonsense/whatever": {},
+		"0/properties":   node("0"),
+		"1/properties":   node("90402"),
+		"2/properties":   node("90402"),
+		"9/properties":   node("110000"),
+		"10/properties":  node("90010"),
+		"11/properties":  {Data: []byte("cpu_cores_count 64\n")}, // an old driver writes no version for a CPU
+		"12/name":        {Data: []byte("no properties\n")},
+		"03/properties":  node("100300"), // not a node's name
+		"nonsense/other": {},
 	}
 	got, err := target.FromKFD(sys)
 	var names []string

@@ -1,24 +1,20 @@
-// The vectorized forward kernel with adjacent channels (channel-last) and two channels a thread, for NVIDIA: filters of 4 to 8
-// taps, unaligned rows, and rows with sequence numbers.
+// The vectorized channel-last forward kernel with two channels for each thread, for NVIDIA: filters of 4 to 8 taps, also with
+// unaligned rows or sequence numbers.
 //
-// Tiling: a thread owns S positions of two channels, which move as one pair. All loads, of the halo too, are in flight before the
-// first sum. Then each value, the last position's first, is converted once and added to all outputs that see it; outputs are
-// completed four at a time. Where pairs of x are not aligned, the two pairs with a thread's channels are loaded and combined.
-// With sequence numbers a warp has one strip of positions; each lane loads the number of one position.
-// Halo: the W-1 positions before a strip are loaded again, from cache.
-// Bytes: x once (the halo again; unaligned pairs twice, from cache), out once; what a row's last two strips share twice.
-// Sequence numbers once for 64 channels.
-// Reduction: over the width, in one thread's fp32 registers, the newest value first.
+// Tiling: a thread computes S positions of two channels (a pair). It issues all loads, including the halo of W-1 positions,
+// before the first sum. Then it converts each value once, the last position first, and adds it to all outputs that see it.
+// Of unaligned pairs it loads the two aligned pairs that contain its channels. With sequence numbers the threads of a warp share a strip.
+// Bytes: x once (halos and unaligned pairs again, from cache), out once; the last two strips of a row may overlap.
+// Reduction: over the width in fp32 registers of one thread, the newest value first.
 #pragma once
 
 #include "vectorized_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
-// The alignment of out's rows to pairs of channels. WholePairs: rows of x and out start and end with aligned pairs.
-// UniformOffset: rows start anywhere, all positions of a strip alike. AlternatingOffset: rows are an odd number of elements
-// apart; of channels d-1, d and d+1 a thread then owns the last two at even positions of its strip and the first two at odd
-// positions, both aligned pairs.
+// Alignment policies. WholePairs: rows of x and out consist of aligned pairs. UniformOffset: rows start at any element, with
+// the same alignment for all positions of a strip. AlternatingOffset: rows are an odd number of elements apart; a thread
+// computes the aligned pair d, d+1 at even positions of its strip and d-1, d at odd ones.
 struct WholePairs {
   static constexpr bool kUnaligned = false, kAlternates = false, kHasSeqIdx = false;
 };
@@ -31,29 +27,28 @@ struct AlternatingOffset {
   int32_t dim;
 };
 
-// PairsWithSeqIdx is WholePairs of positions with sequence numbers. All threads of a warp are at the same positions; surplus
-// threads repeat the last channels.
+// PairsWithSeqIdx is WholePairs with sequence numbers. A warp has one strip; surplus threads repeat the last channels.
 struct PairsWithSeqIdx {
   static constexpr bool kUnaligned = false, kAlternates = false, kHasSeqIdx = true;
   int32_t dim;
   Array2 numbers;
 };
 
-// Positions of a thread: kPairStrip, or kPairShort for four taps and at most kSmallElements elements. kPairGroup positions are
-// completed at a time.
+// A thread computes kPairStrip positions, or kPairShort for four taps and at most kSmallElements elements. It completes
+// kPairGroup positions at a time.
 constexpr int kPairStrip = 16, kPairShort = 8, kPairGroup = 4;
 constexpr int64_t kSmallElements = 1 << 20;
 
-// kPairBlocks blocks of a multiprocessor leave a thread the registers that it needs.
+// kPairBlocks is the number of resident blocks for which a thread has enough registers.
 template <class T, int W, class Alignment>
 constexpr int kPairBlocks = !Alignment::kUnaligned ? (sizeof(T) == 2 ? 8 : 6) : sizeof(T) == 4 ? 4 : W > 4 ? 5 : 7;
 
-// PairFilter is the weights and biases of N channels; kUnaligned: from any channel on.
+// PairFilter holds the weights and biases of N channels. kUnaligned: the first channel may be odd.
 template <class T, int W, int N, bool kUnaligned> class PairFilter {
  public:
   float weight[N][W], bias[N];
 
-  // fetch loads the channels from d on; channels outside of dim are unspecified.
+  // fetch loads channels d to d+N-1; the values of channels outside of dim are unspecified.
   AITER_DEVICE void fetch(const VectorizedParams& a, int d, int dim) {
     const int first = d * W, most = (dim * W - 1) / (P * kWordElems<T>);  // an element; the last vector
     odd_ = kOdd && first & 1;
@@ -68,10 +63,11 @@ template <class T, int W, int N, bool kUnaligned> class PairFilter {
     for (int c = 0; c < N; c++) bias_[c] = T{};
     if (!a.bias) return;
     AITER_UNROLL
-    for (int c = 0; c < N; c++) bias_[c] = load_readonly_element(static_cast<const T*>(a.bias) + (kUnaligned ? clamp(d + c, dim - 1) : d + c));
+    for (int c = 0; c < N; c++)
+      bias_[c] = load_readonly_element(static_cast<const T*>(a.bias) + (kUnaligned ? clamp(d + c, dim - 1) : d + c));
   }
 
-  // finite reports whether no weight is an infinity or NaN. settle comes first.
+  // finite reports whether all weights are finite. Call it after settle.
   AITER_DEVICE bool finite() const {
     float sum = 0.0f;
     AITER_UNROLL
@@ -98,8 +94,7 @@ template <class T, int W, int N, bool kUnaligned> class PairFilter {
   }
 
  private:
-  // kOdd: the weights may start within a word. P, the words of a load, divides the distance of two threads' weights or of two
-  // channels' weights.
+  // kOdd: the weights may start within a word. Loads of P words are aligned for each thread and channel.
   static constexpr bool kOdd = kUnaligned && sizeof(T) == 2 && W % 2;
   static constexpr int kEach = (kUnaligned ? 1 : 2) * W / kWordElems<T>, P = kOdd || kEach % 2 ? 1 : kEach % 4 ? 2 : 4;
   static constexpr int kWords = (N * W + kOdd + kWordElems<T> - 1) / kWordElems<T>;
@@ -111,8 +106,7 @@ template <class T, int W, int N, bool kUnaligned> class PairFilter {
   int odd_;
 };
 
-// join_pairs converts the channels from d-1 on (kLater: from d on) to d+1. high is the aligned pair that starts with d or, if
-// odd, with d+1; low is the pair before.
+// join_pairs converts channels d-1 (kLater: d) to d+1. high is the aligned pair from d or, if odd, d+1 on; low precedes it.
 template <class T, bool kLater, class Raw>
 AITER_DEVICE void join_pairs(const Raw& low, const Raw& high, bool odd, float* v) {
   if constexpr (sizeof(T) == 4) {
@@ -129,10 +123,9 @@ AITER_DEVICE void join_pairs(const Raw& low, const Raw& high, bool odd, float* v
   }
 }
 
-// PairPosition is the place of a thread's strip.
+// PairPosition is the position of a thread's strip.
 template <class T, int S, class Alignment> struct PairPosition {
-  // The unit of strides, in bytes.
-  static constexpr int kUnit = (Alignment::kUnaligned ? 1 : 2) * int(sizeof(T));
+  static constexpr int kUnit = (Alignment::kUnaligned ? 1 : 2) * int(sizeof(T));  // the unit of strides, in bytes
 
   uint32_t first, batch = 0;  // position
   int d, dim = 0;
@@ -158,13 +151,13 @@ template <class T, int S, class Alignment> struct PairPosition {
   static AITER_DEVICE bool odd(const void* p) { return reinterpret_cast<uintptr_t>(p) / sizeof(T) % 2 != 0; }
 };
 
-// PairLoads is the pairs of M positions.
+// PairLoads holds the loaded pairs of M positions.
 template <class T, int M, class Alignment> struct PairLoads {
   using Raw = Words<ChannelVec<T, 2>::kWords>;
   Raw high[M], low[Alignment::kUnaligned ? M : 1];
-  bool within[2] = {};  // at even and odd positions: pairs of x start with d-1 and d+1
+  bool within[2] = {};  // for even and odd positions: aligned pairs of x start with d-1 and d+1
 
-  // load issues the loads from x on; the first `lead` positions come before the strip.
+  // load issues the loads from x on. The first `lead` positions are the halo.
   template <class PairPosition>
   AITER_DEVICE void load(const VectorizedParams& a, const PairPosition& position, const char* x, int lead) {
     const auto exists = [&](int i) { return i >= lead || int(position.first) >= lead - i; };
@@ -182,7 +175,8 @@ template <class T, int M, class Alignment> struct PairLoads {
       for (int i = 0; i < M; i++) {
         const bool in = within[i % 2];
         low[i] = high[i] = {};
-        if (exists(i) && ((Alignment::kAlternates && position.before) || (in && position.own))) low[i] = ChannelVec<T, 2>::load(at[i % 2] - 2);
+        if (exists(i) && ((Alignment::kAlternates && position.before) || (in && position.own)))
+          low[i] = ChannelVec<T, 2>::load(at[i % 2] - 2);
         if (exists(i) && (position.behind || (!in && position.own))) high[i] = ChannelVec<T, 2>::load(at[i % 2]);
         at[i % 2] += uint64_t(a.x_next) * 2;
       }
@@ -196,13 +190,12 @@ template <class T, int M, class Alignment> struct PairLoads {
   }
 };
 
-// store_some writes those of two channels that exist.
+// store_some stores those of two channels that exist.
 template <class T> AITER_DEVICE void store_some(T* p, bool one, bool two, const float* y) {
   ChannelVec<T, 1>::store(p, one, y), ChannelVec<T, 1>::store(p + 1, two, y + 1);
 }
 
-// PairMask is the mask of a warp's strip of S positions. Each lane has the sequence number of one of them, or of the positions
-// before.
+// PairMask is the sequence mask of a warp's strip of S positions. Each lane has the number of one position or halo position.
 template <int W, int S> class PairMask {
  public:
   AITER_DEVICE void load(const Array2& numbers, uint32_t b, uint32_t first) {
@@ -212,14 +205,13 @@ template <int W, int S> class PairMask {
     if (own_) number_ = load_readonly_element(static_cast<const int32_t*>(numbers.data) + (b * numbers.first + t * numbers.last));
   }
 
-  // same_sequence reports whether the positions belong to one sequence. Positions before the row belong to it too, unless strict.
+  // same_sequence reports whether all positions are of one sequence. Positions before the row are of any, unless strict.
   AITER_DEVICE bool same_sequence(bool strict) const {
     const int32_t number = __shfl_sync(~0u, number_, W - 1);
     const bool hidden = strict && int(threadIdx.x & 31) < W - 1;
     return number >= 0 && __all_sync(~0u, number_ == number || !(own_ || hidden));
   }
 
-  // compute computes the masks.
   AITER_DEVICE void compute() {
     uint32_t visible = number_ >= 0;
     AITER_UNROLL
@@ -236,10 +228,10 @@ template <int W, int S> class PairMask {
   bool own_;
 };
 
-// run_masked_pairs computes a strip in which not all positions see all taps, the last position first.
+// run_masked_pairs computes a strip with masked taps, the last position first.
 template <class T, int W, int S, class Alignment>
-AITER_DEVICE void run_masked_pairs(const VectorizedParams& a, char* out, PairLoads<T, W - 1 + S, Alignment>& x, const PairFilter<T, W, 2, false>& filter,
-                                 const PairMask<W, S>& mask) {
+AITER_DEVICE void run_masked_pairs(const VectorizedParams& a, char* out, PairLoads<T, W - 1 + S, Alignment>& x,
+                                   const PairFilter<T, W, 2, false>& filter, const PairMask<W, S>& mask) {
   constexpr int D = kPairGroup;
   AITER_ROLLED
   for (int first = S - D; first >= 0; first -= D) {
@@ -261,12 +253,11 @@ AITER_DEVICE void run_masked_pairs(const VectorizedParams& a, char* out, PairLoa
       ChannelVec<T, 2>::store(reinterpret_cast<T*>(out), 2, y);
     }
     AITER_UNROLL
-    for (int i = W - 2 + S; i >= D; i--) x.high[i] = x.high[i - D];  // registers cannot be indexed: all move
+    for (int i = W - 2 + S; i >= D; i--) x.high[i] = x.high[i - D];  // registers have no index: shift all
   }
 }
 
-// run_pairs is a thread's work. Neighbouring threads take neighbouring pairs. The last strip of a row starts early enough to be
-// whole: two threads then write the same values.
+// run_pairs computes one strip. The last strip of a row may overlap the one before; both then write the same values.
 template <class T, int W, int S, class Alignment>
 AITER_DEVICE void run_pairs(const VectorizedParams& a, const Alignment& alignment, uint32_t index) {
   constexpr bool kUnaligned = Alignment::kUnaligned, kAlternates = Alignment::kAlternates;
@@ -282,7 +273,7 @@ AITER_DEVICE void run_pairs(const VectorizedParams& a, const Alignment& alignmen
 
   char* out = position.out + uint64_t(a.out_next) * ((S - 1) * position.kUnit);
   if constexpr (Alignment::kHasSeqIdx) {
-    // The zeros before the row times a weight that is not finite would be NaN.
+    // Zeros before the row times a non-finite weight would be NaN.
     const bool strict = position.first < W - 1 && !filter.finite();
     if (!mask.same_sequence(__any_sync(~0u, strict))) return mask.compute(), run_masked_pairs<T, W, S>(a, out, x, filter, mask);
   }
@@ -301,7 +292,7 @@ AITER_DEVICE void run_pairs(const VectorizedParams& a, const Alignment& alignmen
     }
     if (i >= S || i % kPairGroup) continue;
     uint32_t silu = a.silu, all = (!kAlternates || position.before) && position.own && position.behind;
-    if (kUnaligned) launder(silu), launder(all);  // otherwise nvcc duplicates all that follows for each case
+    if (kUnaligned) launder(silu), launder(all);  // otherwise nvcc duplicates the following code for each case
     if (silu) {
       AITER_UNROLL
       for (int u = i; u < i + kPairGroup; u++)
@@ -319,17 +310,19 @@ AITER_DEVICE void run_pairs(const VectorizedParams& a, const Alignment& alignmen
 }
 
 template <class T, int W, int S, class Alignment>
-__global__ void __launch_bounds__(kThreads, (kPairBlocks<T, W, Alignment>)) causal_conv1d_fwd_vectorized_pairs_kernel(VectorizedParams a, Alignment alignment) {
+__global__ void __launch_bounds__(kThreads, (kPairBlocks<T, W, Alignment>))
+    causal_conv1d_fwd_vectorized_pairs_kernel(VectorizedParams a, Alignment alignment) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < a.total) run_pairs<T, W, S>(a, alignment, i);
 }
 
-// plan_pairs reports whether the kernel takes a problem of so many pairs of a position, and fills its parameters in.
+// plan_pairs fills in the parameters and reports whether the kernel supports the problem. pairs is their number at one position.
 template <class T, class Alignment>
 bool plan_pairs(const Forward& p, const ConvParams& rows, int64_t pairs, int64_t strip, VectorizedParams* a) {
   constexpr int64_t kEach = Alignment::kUnaligned ? 1 : 2;
   if (p.seqlen < strip || p.seqlen > INT32_MAX) return false;
-  if (!fill_vectorized_params<T>(p, rows, kEach * int64_t(sizeof(T)), a) || !set_strides(p, &Array3::last, p.seqlen, kEach, a)) return false;
+  if (!fill_vectorized_params<T>(p, rows, kEach * int64_t(sizeof(T)), a)) return false;
+  if (!set_strides(p, &Array3::last, p.seqlen, kEach, a)) return false;
   a->length = uint32_t(p.seqlen);
   return set_grid(pairs, (p.seqlen + strip - 1) / strip, p.batch, a);
 }
@@ -341,12 +334,14 @@ Attempt launch_whole_pairs(const Forward& p, const ConvParams& rows, const OpStr
   return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, S, WholePairs>, a, WholePairs(), stream));
 }
 
-// launch_pairs_with_seq_idx is launch_whole_pairs of positions with sequence numbers.
+// launch_pairs_with_seq_idx is launch_whole_pairs with sequence numbers.
 template <class T, int W, int S>
 Attempt launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, const OpStream& stream) {
   VectorizedParams a{};
-  if (p.dim % 2 || p.dim > INT32_MAX / 2 || !plan_pairs<T, WholePairs>(p, rows, (p.dim / 2 + 31) & ~int64_t(31), S, &a)) return {};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, S, PairsWithSeqIdx>, a, PairsWithSeqIdx{int32_t(p.dim), p.seq}, stream));
+  const int64_t pairs = (p.dim / 2 + 31) & ~int64_t(31);
+  if (p.dim % 2 || p.dim > INT32_MAX / 2 || !plan_pairs<T, WholePairs>(p, rows, pairs, S, &a)) return {};
+  const PairsWithSeqIdx alignment{int32_t(p.dim), p.seq};
+  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, S, PairsWithSeqIdx>, a, alignment, stream));
 }
 
 template <class T, int W, class Alignment>
@@ -354,10 +349,11 @@ Attempt launch_unaligned_pairs(const Forward& p, const ConvParams& rows, const O
   VectorizedParams a{};
   // The first and the last pair may have one channel.
   if (!plan_pairs<T, Alignment>(p, rows, (p.dim + Alignment::kAlternates) / 2 + 1, kPairStrip, &a)) return {};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, kPairStrip, Alignment>, a, Alignment{int32_t(p.dim)}, stream));
+  const Alignment alignment{int32_t(p.dim)};
+  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, kPairStrip, Alignment>, a, alignment, stream));
 }
 
-// dispatch_exact_width calls take with the width if the width has its own kernels.
+// dispatch_exact_width calls take if the width has its own kernels.
 template <class F> Attempt dispatch_exact_width(int64_t width, F&& take) {
   if constexpr (kHolds4)
     if (width == 4) return take(std::integral_constant<int, 4>());
@@ -374,9 +370,8 @@ template <class F> Attempt dispatch_exact_width(int64_t width, F&& take) {
 
 inline bool is_small(const Forward& p) { return p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kSmallElements; }
 
-// try_launch_pairs_with_seq_idx takes problems with sequence numbers and at least 48 channels: fewer leave most of a warp idle.
-template <class T>
-Attempt try_launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, const OpStream& stream) {
+// try_launch_pairs_with_seq_idx requires at least 48 channels: with fewer most of a warp is idle.
+template <class T> Attempt try_launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, const OpStream& stream) {
   if (p.x.dim != 1 || p.out.dim != 1 || p.dim < 48) return {};
   return dispatch_exact_width(p.width, [&](auto width) {
     constexpr int W = decltype(width)::value;
@@ -386,8 +381,7 @@ Attempt try_launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, 
   });
 }
 
-// try_launch_pairs launches a problem for these kernels. In float32, five taps and more of unaligned rows are as fast with one
-// channel a thread.
+// try_launch_pairs leaves unaligned float32 rows with more than 4 taps to kernels of single channels, which are as fast.
 template <class T> Attempt try_launch_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
   if (p.x.dim != 1 || p.out.dim != 1) return {};
   return dispatch_exact_width(p.width, [&](auto width) {
@@ -397,7 +391,8 @@ template <class T> Attempt try_launch_pairs(const Forward& p, const ConvParams& 
         if (Attempt made = launch_whole_pairs<T, W, kPairShort>(p, rows, stream)) return made;
     if (Attempt made = launch_whole_pairs<T, W>(p, rows, stream)) return made;
     if constexpr (sizeof(T) == 4 && W > 4) return Attempt();
-    else return p.out.last % 2 ? launch_unaligned_pairs<T, W, AlternatingOffset>(p, rows, stream) : launch_unaligned_pairs<T, W, UniformOffset>(p, rows, stream);
+    else if (p.out.last % 2) return launch_unaligned_pairs<T, W, AlternatingOffset>(p, rows, stream);
+    else return launch_unaligned_pairs<T, W, UniformOffset>(p, rows, stream);
   });
 }
 
