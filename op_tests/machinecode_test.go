@@ -77,9 +77,8 @@ var limits = []limit{
 	// The launch plans rely on these waves (amd_waves in bwd/plan.h).
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, 8),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, 1, `, 5),
-	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<float, (3, 4|4, 4, false|8, 2), `, 3),
+	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<(float, (3, 4|4, 4, false|8, 2)|aiter::(bf16_t|half_t), (4, 4|8, 2)), `, 3),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 3, 4, `, 4),
-	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<aiter::(bf16_t|half_t), 4, 4, `, 3),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 2, 4, `, 4),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 8, `, 3),
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 4, false, `, 3),

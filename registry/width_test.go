@@ -14,7 +14,7 @@ import (
 // separately on the CPU.
 func widthsApartOnCPU(t *testing.T) string {
 	t.Helper()
-	const define = "define    = \"AITER_WIDTH\" # with _LEAST and _MOST\n"
+	const define = "define    = \"AITER_WIDTH\" # AITER_WIDTH_LEAST and AITER_WIDTH_MOST\n"
 	return quickTree(t, define+"targets   = [\"hip\", \"cuda\"]\n", define)
 }
 
