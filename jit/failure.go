@@ -138,7 +138,7 @@ func treePaths(read []string, root string) []string {
 }
 
 // addMissing adds the names under which a missing header was looked up. It returns
-// false if not all of them are known, or if one exists by now.
+// false if some of them are unknown, or if a file has appeared under one of them.
 func (u *unit) addMissing(tree, system *deps.List, read []string, output []byte) bool {
 	names, certain := missingHeaders(output)
 	for _, name := range names {

@@ -6,35 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-// forbid makes a system call fail in this process and its children, as container runtimes do.
-func forbid(t *testing.T, nr uint32) {
-	t.Helper()
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: 1},
-		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); errno != 0 {
-		t.Fatal(errno)
-	}
-}
+	"github.com/aiter-go/aiter/internal/testenv"
+)
 
 // TestTraceWithoutRemoteReads runs itself in a process that may use ptrace(2), but not process_vm_readv(2).
 func TestTraceWithoutRemoteReads(t *testing.T) {
@@ -47,7 +27,7 @@ func TestTraceWithoutRemoteReads(t *testing.T) {
 		}
 		return
 	}
-	forbid(t, unix.SYS_PROCESS_VM_READV)
+	testenv.ForbidSyscall(t, unix.SYS_PROCESS_VM_READV)
 	c, dir := shell(t, "cat file")
 	write(t, filepath.Join(dir, "file"), "text", 0o644)
 	trace, err := c.Trace(t.Context())

@@ -3,36 +3,16 @@ package toolchain
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/aiter-go/aiter/internal/testenv"
+
 	"github.com/aiter-go/aiter/internal/filehash"
 )
-
-// forbidTracing makes ptrace(2) fail in this process and its children, as some containers do.
-func forbidTracing(t *testing.T) {
-	t.Helper()
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PTRACE, Jf: 1},
-		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); errno != 0 {
-		t.Fatal(errno)
-	}
-}
 
 const untracedProcess = "AITER_TEST_UNTRACED"
 
@@ -48,7 +28,7 @@ func TestUntraced(t *testing.T) {
 		}
 		return
 	}
-	forbidTracing(t)
+	testenv.ForbidSyscall(t, unix.SYS_PTRACE)
 	visible := []string{"sourced script", "environment of a sourced script", "second wrapper", "response file", "program in PATH",
 		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that is removed", "listed folder", "link to a folder"}
 	all := slices.DeleteFunc(wrappers(t), func(w wrapped) bool { return !slices.Contains(visible, w.name) })

@@ -188,7 +188,7 @@ func (w *Watcher) compare(take bool) []Change {
 	return out
 }
 
-// take replaces the known contents of a group by now, unless a build has replaced the group.
+// take replaces the known contents of a group by the contents now, unless a build has replaced the group.
 func (w *Watcher) take(r jit.Request, g *group, now contents) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

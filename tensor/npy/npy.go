@@ -110,7 +110,7 @@ func swap(buf []byte, size int) {
 	}
 }
 
-// Write writes a host tensor in row-major order, whatever its strides, in format
+// Write writes a host tensor in row-major order, with any strides, in format
 // version 1 and the machine's byte order. The errors are those of w,
 // *tensor.HostError, *tensor.FreedError and *tensor.ElementError.
 func Write(w io.Writer, t *tensor.Tensor) error {

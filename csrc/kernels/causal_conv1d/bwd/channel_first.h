@@ -6,7 +6,7 @@
 // Halo: x before a lane's positions comes from the preceding lanes' vectors in shared memory, or is read again, from cache; g
 // behind them comes from the next lane, or from the chunk computed before. All lanes compute g behind a strip.
 // Bytes: x and dout once, dx once, 16 an instruction. A row that does not start on 16 bytes is divided where 16 bytes start,
-// and what is not the row's is cleared. Tensors of different alignment: two vectors are combined (NVIDIA) or loads are
+// and elements of other rows are cleared. Tensors of different alignment: two vectors are combined (NVIDIA) or loads are
 // unaligned (AMD). Strided rows are loaded element by element.
 // Reduction: dweight and dbias in registers along a strip, then over the lanes by shuffles, over the block in shared memory,
 // over segments by the reduce_segments kernel.

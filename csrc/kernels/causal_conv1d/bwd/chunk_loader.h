@@ -223,7 +223,7 @@ template <class T, int W, RowKind kKind> struct ChunkLoader {
   }
 #endif
 
-  // fit_to_row clears what is not the row's, and loads rows that vectors cannot load element by element.
+  // fit_to_row clears elements of other rows. It loads single elements where a row cannot be loaded in vectors.
   AITER_DEVICE void fit_to_row(Chunk& chunk, bool active) const {
     const bool loaded = a.same_alignment || (a.contiguous && (kFunnelShifts || (kUnaligned && inside_row(t))));
     if (active && loaded && inside_row(t)) return;

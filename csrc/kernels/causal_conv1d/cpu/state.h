@@ -44,7 +44,7 @@ template <class T> struct ChannelFirstSequences {
   }
 };
 
-// ChannelLastSequences computes a block of channels side by side. What is not adjacent in memory is copied, bit for bit: single
+// ChannelLastSequences computes a block of channels side by side. It copies values that are not adjacent in memory, bit for bit: single
 // positions of x and out, and the slot's values.
 template <class T> struct ChannelLastSequences {
   const Stateful& p;

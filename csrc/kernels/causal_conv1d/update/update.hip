@@ -57,7 +57,7 @@ struct DecodeKernel {
   int channels;
 };
 
-// decode_kernel_of selects by width. A state of one value is adjacent whatever its strides.
+// decode_kernel_of selects by width. A state of one value is adjacent with any strides.
 template <class T, class TW, int C, bool kValuesAdjacent> DecodeKernel decode_kernel_of(int64_t width) {
   switch (width) {
     case 2: return {causal_conv1d_decode_kernel<T, TW, 1, C, true>, C};
@@ -90,7 +90,7 @@ inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStre
   return launch_kernel(stream, reinterpret_cast<const void*>(decode.kernel), {unsigned(p.batch * chunks), kDecodeThreads}, args);
 }
 
-// UpdateKernel is the kernel of what is not decoding.
+// UpdateKernel is the kernel for calls that the decode kernels do not take.
 using UpdateKernel = void (*)(KernelParam<Stateful>, FastDiv, int64_t, uint32_t);
 
 template <class T> UpdateKernel update_kernel_of(int64_t width) {
