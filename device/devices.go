@@ -40,7 +40,7 @@ func Open(opts Options) (*Devices, error) {
 		opts.Env = os.Getenv
 	}
 	if opts.KFD == nil {
-		opts.KFD = os.DirFS("/sys/class/kfd/kfd/topology/nodes")
+		opts.KFD = os.DirFS(target.KFDFolder)
 	}
 	if opts.HIPLibraries == nil {
 		opts.HIPLibraries = HIPLibraries(opts.Env)

@@ -18,8 +18,7 @@ var _ Driver = (*host)(nil)
 
 // OpenHost returns the driver of the CPU.
 func OpenHost() Driver {
-	cpu, _ := target.Parse(string(target.CPU)) // "cpu" is always a target
-	return &host{info: Info{Name: cpuName(os.ReadFile), Target: cpu, Memory: hostMemory(os.ReadFile)}}
+	return &host{info: Info{Name: cpuName(os.ReadFile), Target: target.Host(), Memory: hostMemory(os.ReadFile)}}
 }
 
 func (h *host) Vendor() target.Vendor   { return target.CPU }

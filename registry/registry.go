@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -107,18 +108,8 @@ func (r *Registry) Ops() []*Op {
 			list = append(list, op)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Op) int { return compareStrings(a.Name(), b.Name()) })
+	slices.SortFunc(list, func(a, b *Op) int { return strings.Compare(a.Name(), b.Name()) })
 	return list
-}
-
-func compareStrings(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // Warm builds the modules of the named operators (of all operators without a name) for
@@ -138,11 +129,9 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 		return err
 	}
 	if len(targets) == 0 {
-		if targets, err = r.requestedTargets(native); err != nil {
-			return err
-		}
+		targets = r.requestedTargets(native)
 	}
-	if host := settings.HostTarget(); r.verify && !slices.Contains(targets, host) {
+	if host := target.Host(); r.verify && !slices.Contains(targets, host) {
 		targets = append(slices.Clone(targets), host)
 	}
 	var reqs []jit.Request
@@ -207,14 +196,11 @@ func (r *Registry) Ready(name string, t target.Target) bool {
 	if op == nil || r.calls.closed.Load() {
 		return false
 	}
-	t, err := r.targetOf(t)
-	if err != nil {
-		return false
-	}
+	t = r.targetOf(t)
 	if _, ok := r.ready.Load(settings.SupportRequest()); !ok {
 		return false
 	}
-	return r.isReady(op.current(), t) && (!r.verify || r.isReady(op.current(), settings.HostTarget()))
+	return r.isReady(op.current(), t) && (!r.verify || r.isReady(op.current(), target.Host()))
 }
 
 // isReady reports whether the operator's module was built, or each part that calls of

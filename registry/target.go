@@ -24,24 +24,19 @@ func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	if err != nil {
 		return target.Target{}, err
 	}
-	t, err := r.targetOf(on)
-	if err == nil {
-		r.targets[dev] = t
-	}
-	return t, err
+	t := r.targetOf(on)
+	r.targets[dev] = t
+	return t, nil
 }
 
 // targetOf returns the target to build for a device of target on.
-func (r *Registry) targetOf(on target.Target) (target.Target, error) {
+func (r *Registry) targetOf(on target.Target) target.Target {
 	for _, p := range r.preferred {
 		if p.Vendor() == on.Vendor() && p.Runs(on) {
-			return p, nil
+			return p
 		}
 	}
-	if on.Vendor() == target.CPU {
-		return on, nil
-	}
-	return target.Parse(on.Arch() + "!")
+	return on.WithoutFeatures()
 }
 
 // native returns the targets of this machine's GPUs, cpu if there is none. The kernel
@@ -74,16 +69,12 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 }
 
 // requestedTargets returns the targets that calls on such devices request, each once.
-func (r *Registry) requestedTargets(native []target.Target) ([]target.Target, error) {
+func (r *Registry) requestedTargets(native []target.Target) []target.Target {
 	var out []target.Target
 	for _, on := range native {
-		t, err := r.targetOf(on)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(out, t) {
+		if t := r.targetOf(on); !slices.Contains(out, t) {
 			out = append(out, t)
 		}
 	}
-	return out, nil
+	return out
 }

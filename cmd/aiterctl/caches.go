@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (a *app) listCaches(ctx context.Context) error {
 	}
 	rows := [][]string{{"CACHE", "USE", "STATUS", "ARTIFACTS", "SIZE"}}
 	for _, x := range items {
-		rows = append(rows, []string{x.Path, x.Use, firstOf(x.Detail, x.Status), fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
+		rows = append(rows, []string{x.Path, x.Use, cmp.Or(x.Detail, x.Status), fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
 	}
 	return a.table(rows)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -295,7 +296,7 @@ func (rep buildReport) rows() [][]string {
 		all = append(slices.Clone(all), *rep.Support)
 	}
 	for _, m := range all {
-		rows = append(rows, []string{partName(m.Module, m.Part), m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), firstOf(m.Artifact, "-")})
+		rows = append(rows, []string{partName(m.Module, m.Part), m.Target, m.result(), fmt.Sprintf("%.2f", m.Seconds), cmp.Or(m.Artifact, "-")})
 	}
 	return rows
 }

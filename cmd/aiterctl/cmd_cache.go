@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func (a *app) printCounts(s cache.Stats) {
 	fmt.Fprintf(a.out, "\nunits: %d hits, %d misses; %.1f s of compiling saved\n", s.Hits, s.Misses, s.Saved)
 	for _, c := range s.Counts {
 		if c.Event == cache.UnitMiss {
-			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, firstOf(c.Cause, "unknown"), c.Seconds)
+			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, cmp.Or(c.Cause, "unknown"), c.Seconds)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -153,7 +154,7 @@ func (a *app) printModule(d moduleDescription) error {
 	fmt.Fprintf(a.out, "%s: %s\nfor %s, defined at %s\n\n", d.Name, d.Doc, strings.Join(d.Targets, ", "), d.Defined)
 	rows := [][]string{{"SOURCE", "WHEN", "OPS", "FLAGS"}}
 	for _, s := range d.Files {
-		rows = append(rows, []string{s.Path, firstOf(s.When, "always"), firstOf(strings.Join(s.Ops, ","), "-"), firstOf(strings.Join(flagLines(s.Flags), "; "), "-")})
+		rows = append(rows, []string{s.Path, cmp.Or(s.When, "always"), cmp.Or(strings.Join(s.Ops, ","), "-"), cmp.Or(strings.Join(flagLines(s.Flags), "; "), "-")})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -168,7 +169,7 @@ func (a *app) printModule(d moduleDescription) error {
 	for _, x := range d.Axes {
 		fmt.Fprintf(a.out, "axis %-6s %s\n", x.Name, x)
 	}
-	_, err := fmt.Fprintf(a.out, "operators   %s\n", firstOf(strings.Join(d.Ops, ", "), "none"))
+	_, err := fmt.Fprintf(a.out, "operators   %s\n", cmp.Or(strings.Join(d.Ops, ", "), "none"))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ func (a *app) checkConfig(context.Context) []check {
 	for _, m := range cfg.Modules {
 		ops += len(m.Ops)
 	}
-	from := firstOf(a.sourceRoot(), "in this program")
+	from := cmp.Or(a.sourceRoot(), "in this program")
 	c.Detail = fmt.Sprintf("%s (%s): %s, %s", a.settings().ConfigPath(), from, plural(len(cfg.Modules), "module"), plural(ops, "operator"))
 	return []check{c}
 }

@@ -86,7 +86,7 @@ func (a *app) checkDevices(ctx context.Context) []check {
 	}
 	defer devs.Close()
 	list := []check{
-		checkKFD(os.DirFS(kfdNodes)),
+		checkKFD(os.DirFS(target.KFDFolder)),
 		checkDriver(devs, "HIP runtime", tensor.ROCM),
 		checkDriver(devs, "CUDA driver", tensor.CUDA),
 	}
@@ -100,15 +100,12 @@ func (a *app) checkDevices(ctx context.Context) []check {
 	return append(list, c)
 }
 
-// kfdNodes is the folder in which the AMD kernel driver lists its devices.
-const kfdNodes = "/sys/class/kfd/kfd/topology/nodes"
-
 func checkKFD(nodes fs.FS) check {
 	c := check{Name: "AMD kernel driver", Status: statusOK}
 	found, err := target.FromKFD(nodes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.Status, c.Detail = statusMissing, "no "+kfdNodes
+		c.Status, c.Detail = statusMissing, "no "+target.KFDFolder
 	case err != nil:
 		c.fail(err)
 	case len(found) == 0:

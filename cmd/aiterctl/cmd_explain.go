@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -109,7 +110,7 @@ func formatDecision(action jit.Status, reason, work string, compiler bool) strin
 }
 
 func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", formatDecision(l.Status, l.Reason, "linked", compiler), firstOf(l.Key.Short(), "(not known yet)"))
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", formatDecision(l.Status, l.Reason, "linked", compiler), cmp.Or(l.Key.Short(), "(not known yet)"))
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
@@ -122,7 +123,7 @@ func (a *app) printChanges(heading string, list []jit.Change) {
 	}
 	fmt.Fprintln(a.out, heading)
 	for _, c := range list {
-		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n", c.Label, firstOf(c.Before, "(not there)"), firstOf(c.After, "(not there)"))
+		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n", c.Label, cmp.Or(c.Before, "(not there)"), cmp.Or(c.After, "(not there)"))
 	}
 }
 

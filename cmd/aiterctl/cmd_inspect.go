@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -231,7 +232,7 @@ func inspectRows(list []kernelItem) [][]string {
 	n := strconv.Itoa
 	for _, x := range list {
 		row := []string{x.Target, x.Kernel, n(x.VGPRs), n(x.AGPRs), n(x.SGPRs), fmt.Sprintf("%d/%d", x.VGPRSpills, x.SGPRSpills),
-			n(x.Scratch), n(x.LDS), n(x.Waves), firstOf(x.Limit, "-"), n(x.Kernarg), n(x.Code)}
+			n(x.Scratch), n(x.LDS), n(x.Waves), cmp.Or(x.Limit, "-"), n(x.Kernarg), n(x.Code)}
 		rows = append(rows, append(row, loopCells(x.Loop)...))
 	}
 	return rows

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -95,7 +96,7 @@ func (a *app) listModules() error {
 	for _, m := range cfg.Modules {
 		x := newModuleItem(m)
 		items = append(items, x)
-		rows = append(rows, []string{x.Name, strings.Join(x.Targets, ","), firstOf(strings.Join(x.Ops, ","), "-"), x.Doc})
+		rows = append(rows, []string{x.Name, strings.Join(x.Targets, ","), cmp.Or(strings.Join(x.Ops, ","), "-"), x.Doc})
 	}
 	if a.json {
 		return a.writeJSON(map[string]any{"modules": items})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -37,12 +38,12 @@ func newVersion(a *app) *cobra.Command {
 }
 
 func thisVersion() versionInfo {
-	v := versionInfo{Version: firstOf(version, "(devel)"), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := versionInfo{Version: cmp.Or(version, "(devel)"), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
-	v.Version = firstOf(version, info.Main.Version, v.Version)
+	v.Version = cmp.Or(version, info.Main.Version, v.Version)
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			v.Revision = s.Value

@@ -91,8 +91,7 @@ func (w deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, targe
 		return w.device, on, err
 	}
 	if w.target.IsZero() {
-		t, err := withoutFeatures(on)
-		return w.device, t, err
+		return w.device, on.WithoutFeatures(), nil
 	}
 	if !w.target.Runs(on) {
 		return w.device, on, &noDeviceError{w.target, []string{fmt.Sprintf("%s (%s)", w.device, on)}}

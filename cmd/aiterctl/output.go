@@ -140,15 +140,6 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-func firstOf(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
-}
-
 func join[T fmt.Stringer](list []T) string {
 	var words []string
 	for _, x := range list {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -104,7 +105,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 }
 
 func (a *app) level() (zerolog.Level, error) {
-	word := firstOf(a.logLevel, a.getenv("AITER_LOG_LEVEL"))
+	word := cmp.Or(a.logLevel, a.getenv("AITER_LOG_LEVEL"))
 	switch {
 	case word == "" && a.verbose:
 		return zerolog.DebugLevel, nil

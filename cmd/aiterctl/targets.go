@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,7 +35,7 @@ func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error)
 		}
 		return out, nil
 	}
-	return parseTargets(ctx, devs, firstOf(arch, native))
+	return parseTargets(ctx, devs, cmp.Or(arch, native))
 }
 
 // checkArchFlag refuses an --arch without a target, as from an unset variable. Without
@@ -84,22 +85,11 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	}
 	var out []target.Target
 	for _, t := range found {
-		if t, err = withoutFeatures(t); err != nil {
-			return nil, err
-		}
-		if !slices.Contains(out, t) {
+		if t = t.WithoutFeatures(); !slices.Contains(out, t) {
 			out = append(out, t)
 		}
 	}
 	return out, nil
-}
-
-// withoutFeatures returns t without its features.
-func withoutFeatures(t target.Target) (target.Target, error) {
-	if t.Vendor() == target.CPU {
-		return t, nil
-	}
-	return target.Parse(t.Arch() + "!")
 }
 
 // supportRequest is the part request of the support library, which is built with

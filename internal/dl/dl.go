@@ -121,14 +121,6 @@ func GoString(addr uintptr) string {
 	return strings.Clone(unsafe.String(p, n))
 }
 
-// CString returns s as NUL-terminated bytes; pass &b[0]. Bytes after a NUL inside s are cut off.
-func CString(s string) []byte {
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		s = s[:i]
-	}
-	return append([]byte(s), 0)
-}
-
 // Pointer converts an address that C returned to a pointer. The memory must not be Go's: the
 // garbage collector does not know the address.
 func Pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

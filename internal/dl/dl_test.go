@@ -15,7 +15,6 @@ import (
 
 const source = `
 #include <stdint.h>
-#include <string.h>
 int64_t add(int64_t a, int64_t b) { return a + b; }
 int32_t minus_one(void) { return -1; }
 int64_t twelve(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f, int64_t g, int64_t h,
@@ -24,7 +23,6 @@ int64_t twelve(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f,
 }
 void fill(int32_t* p, int64_t n) { for (int64_t i = 0; i < n; i++) p[i] = (int32_t)(i * i); }
 const char* greet(void) { return "hello"; }
-int64_t length(const char* s) { return (int64_t)strlen(s); }
 `
 
 // build compiles the C source above to a shared library, or skips the test.
@@ -95,13 +93,6 @@ func TestStrings(t *testing.T) {
 	}
 	if got := dl.GoString(0); got != "" {
 		t.Errorf("GoString(0) = %q", got)
-	}
-	length := sym(t, lib, "length")
-	for s, want := range map[string]uintptr{"": 0, "abc": 3, "a\x00b": 1} {
-		b := dl.CString(s)
-		if got := dl.Call(length, uintptr(unsafe.Pointer(&b[0]))); got != want {
-			t.Errorf("strlen(%q) = %d, want %d", s, got, want)
-		}
 	}
 }
 

@@ -16,7 +16,6 @@ const (
 	TypeInt       TypeIndex = 1
 	TypeBool      TypeIndex = 2
 	TypeFloat     TypeIndex = 3
-	TypeOpaque    TypeIndex = 4
 	TypeDLTensor  TypeIndex = 7
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
 )
@@ -47,9 +46,6 @@ func Bool(v bool) Any {
 	}
 	return a
 }
-
-// Opaque packs an address that only the operator interprets.
-func Opaque(p uintptr) Any { return Any{Type: TypeOpaque, Bits: uint64(p)} }
 
 // DLTensor packs a pointer to a DLTensor. The memory behind it, shape and strides
 // included, must not move and must outlive the call.

@@ -82,9 +82,3 @@ type Func struct {
 	addr uintptr
 	op   string
 }
-
-// Name is the operator's name.
-func (f Func) Name() string { return f.op }
-
-// IsZero reports whether f is no operator.
-func (f Func) IsZero() bool { return f.addr == 0 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func (o CacheOptions) openUnwritable(ctx context.Context) (dir string, below []*
 
 // temporaryDir is the folder that replaces a cache that cannot be written.
 func (o CacheOptions) temporaryDir() string {
-	return filepath.Join(firstOf(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
+	return filepath.Join(cmp.Or(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
 }
 
 // checkTMPDIR returns an error if the folder for temporary files does not exist.

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -27,14 +28,14 @@ func (e *EnvironmentError) Unwrap() error { return e.Err }
 // Contradiction returns an *EnvironmentError for a switch that contradicts another
 // setting. The switch may have been set by a field instead of its variable.
 func Contradiction(name string, getenv func(string) string, err error) error {
-	return &EnvironmentError{name, firstOf(getenv(name), "1"), err}
+	return &EnvironmentError{name, cmp.Or(getenv(name), "1"), err}
 }
 
 // CacheDir returns the folder of the kernel cache as an absolute path: dir, else
 // AITER_JIT_DIR, else aiter/jit below XDG_CACHE_HOME or $HOME/.cache. The folder
 // need not exist. The error is an *EnvironmentError if none of them is set.
 func CacheDir(dir string, getenv func(string) string) (string, error) {
-	if dir = firstOf(dir, getenv("AITER_JIT_DIR")); dir != "" {
+	if dir = cmp.Or(dir, getenv("AITER_JIT_DIR")); dir != "" {
 		return filepath.Abs(dir)
 	}
 	if base := getenv("XDG_CACHE_HOME"); filepath.IsAbs(base) {
@@ -47,15 +48,6 @@ func CacheDir(dir string, getenv func(string) string) (string, error) {
 }
 
 var errNoCacheDir = errors.New("no folder for the kernel cache: XDG_CACHE_HOME and HOME are unset too, or not absolute paths; set one of them")
-
-func firstOf(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
-}
 
 // Switch reads a variable that is on or off; an unset variable is off. The error
 // is an *EnvironmentError: a misspelled "off" must not count as on.

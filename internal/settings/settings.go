@@ -4,6 +4,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -31,15 +32,8 @@ const DefaultConfig = "config/opt_compiler.toml"
 const SupportModule = "module_aiter_ffi"
 
 // SupportRequest is the part request of the support library.
-func SupportRequest() jit.Request { return jit.Request{Module: SupportModule, Target: HostTarget()} }
-
-// HostTarget is the target of code that runs on the CPU.
-func HostTarget() target.Target {
-	t, err := target.Parse("cpu")
-	if err != nil {
-		return target.Target{} // "cpu" always parses
-	}
-	return t
+func SupportRequest() jit.Request {
+	return jit.Request{Module: SupportModule, Target: target.Host()}
 }
 
 // Settings of a build manager. A field that is set wins over its environment
@@ -93,12 +87,12 @@ func (s Settings) env(name string) string {
 }
 
 // SourceRoot is the folder of the checkout, "" for the sources in the program.
-func (s Settings) SourceRoot() string { return firstOf(s.Root, s.env("AITER_META_DIR")) }
+func (s Settings) SourceRoot() string { return cmp.Or(s.Root, s.env("AITER_META_DIR")) }
 
 // ConfigPath is the slash-separated path of the configuration, relative to the
 // source tree. An absolute path inside the checkout is made relative.
 func (s Settings) ConfigPath() string {
-	path := firstOf(s.Config, s.env("AITER_CONFIG"), DefaultConfig)
+	path := cmp.Or(s.Config, s.env("AITER_CONFIG"), DefaultConfig)
 	if root, err := filepath.Abs(s.SourceRoot()); s.SourceRoot() != "" && err == nil && filepath.IsAbs(path) {
 		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
 			path = rel

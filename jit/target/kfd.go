@@ -12,11 +12,13 @@ import (
 	"strings"
 )
 
+// KFDFolder is the folder in which the AMD kernel driver describes its devices.
+const KFDFolder = "/sys/class/kfd/kfd/topology/nodes"
+
 // FromKFD reads the AMD GPUs from the kernel driver's topology, without loading a
-// library or starting a process. fsys is rooted at
-// /sys/class/kfd/kfd/topology/nodes. There is one Target for each GPU, in node
-// order, so equal GPUs repeat; nodes without a GPU are skipped, and so are those
-// that this process may not read, as a container's device rules leave them.
+// library or starting a process. fsys is rooted at [KFDFolder]. There is one Target for
+// each GPU, in node order, so equal GPUs repeat. Nodes without a GPU are skipped, and so
+// are nodes that this process may not read, as in a container with device rules.
 //
 // The topology does not contain the features of a GPU, so the targets state none.
 // Without an AMD driver the error wraps fs.ErrNotExist.

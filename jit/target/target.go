@@ -30,6 +30,9 @@ type Target struct {
 	features string // ":sramecc+:xnack-", sorted by name
 }
 
+// Host returns the target of code that runs on the host processor: cpu.
+func Host() Target { return Target{vendor: CPU, arch: string(CPU)} }
+
 // Vendor returns the vendor, "" for the zero Target.
 func (t Target) Vendor() Vendor { return t.vendor }
 
@@ -39,6 +42,9 @@ func (t Target) Arch() string { return t.arch }
 // Features returns the features as written after the architecture, in canonical
 // order: ":xnack-", ":sramecc+:xnack-", or "" when none is stated.
 func (t Target) Features() string { return t.features }
+
+// WithoutFeatures returns the target of the same architecture that states no features.
+func (t Target) WithoutFeatures() Target { return Target{vendor: t.vendor, arch: t.arch} }
 
 // IsZero reports whether t is the zero Target.
 func (t Target) IsZero() bool { return t == Target{} }

@@ -201,6 +201,16 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestWithoutFeatures(t *testing.T) {
+	for in, want := range map[string]target.Target{
+		"gfx90a:sramecc+:xnack-": must(t, "gfx90a"), "gfx1300!": must(t, "gfx1300!"), "sm_90a": must(t, "sm_90a"), "cpu": target.Host(),
+	} {
+		if got := must(t, in).WithoutFeatures(); got != want {
+			t.Errorf("%s without features is %s, expected %s", in, got, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range append(target.Known(), "gfx90a:sramecc+:xnack-", "gfx1300!", "sm_9", "native", "gfx942;cpu", "a:b:c!") {
 		f.Add(s)
