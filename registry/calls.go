@@ -10,8 +10,8 @@ type calls struct {
 
 	// Several counters, each on its own cache line, so that cores do not share one.
 	counters [16]counter
-	next     atomic.Uint32
-	ended    chan struct{} // of capacity 1: holds a value if a call ended after closed was set
+	next     atomic.Uint32 // counter of the next call
+	ended    chan struct{} // capacity 1: holds a value if a call ended after closed was set
 }
 
 type counter struct {
@@ -19,7 +19,7 @@ type counter struct {
 	_ [56]byte
 }
 
-// counter returns a counter for one call.
+// counter returns a counter for calls: the counters in turn.
 func (c *calls) counter() *counter {
 	return &c.counters[c.next.Add(1)%uint32(len(c.counters))]
 }
@@ -28,7 +28,7 @@ func (c *calls) counter() *counter {
 // leave.
 func (c *calls) enter(n *counter) bool {
 	n.n.Add(1)
-	if c.closed.Load() { // after counting: either this sees closed, or Close sees the count
+	if c.closed.Load() { // after counting: wait must count every call that may run
 		c.leave(n)
 		return false
 	}
@@ -40,7 +40,7 @@ func (c *calls) leave(n *counter) {
 	if c.closed.Load() {
 		select {
 		case c.ended <- struct{}{}:
-		default: // wait has a value to receive, and then counts again
+		default: // wait receives the value that is there, and reads the counters again
 		}
 	}
 }

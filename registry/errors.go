@@ -17,7 +17,8 @@ var ErrClosed = errors.New("the registry is closed; open another with registry.O
 // RemovedError reports a call of an operator that a reload of the configuration
 // removed.
 type RemovedError struct {
-	Op, Module string // the module that declared it
+	Op     string
+	Module string // the module that declared the operator
 }
 
 func (e *RemovedError) Error() string {
@@ -82,7 +83,7 @@ type TensorError struct {
 
 func (e *TensorError) Error() string { return fmt.Sprintf("%s: argument %s: %v", e.Op, e.Arg, e.Err) }
 
-// Unwrap returns what is wrong with the tensor.
+// Unwrap returns the tensor's error, such as a [*tensor.FreedError].
 func (e *TensorError) Unwrap() error { return e.Err }
 
 // MixedDevicesError reports tensors on more than one device.
@@ -95,7 +96,8 @@ type MixedDevicesError struct {
 }
 
 func (e *MixedDevicesError) Error() string {
-	return fmt.Sprintf("%s: argument %s is on %s, but %s is on %s; copy one of them; all tensors of a call must be on one device", e.Op, e.Arg, e.Device, e.First, e.FirstDevice)
+	return fmt.Sprintf("%s: argument %s is on %s, but %s is on %s; copy one of them; all tensors of a call must be on one device",
+		e.Op, e.Arg, e.Device, e.First, e.FirstDevice)
 }
 
 // StreamDeviceError reports a call on a stream of another device.

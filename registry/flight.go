@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// flightGroup runs one function for each key, however many callers ask, and keeps
-// successful results. The function runs while at least one caller waits; when all
-// callers have given up, its context ends.
+// flightGroup shares one run of a function among all callers of a key, and keeps
+// successful results. The context of a run ends when no caller waits for it.
 type flightGroup[K comparable, V any] struct {
 	mu        sync.Mutex
 	inFlight  map[K]*flight[V]
-	abandoned map[*flight[V]]struct{} // running functions that all callers have given up
+	abandoned map[*flight[V]]struct{} // running functions without callers
 	finished  map[K]V
 }
 
+// flight is one run of a function.
 type flight[V any] struct {
 	done    chan struct{}
 	cancel  context.CancelFunc
-	waiting int
+	waiting int // number of callers
 	value   V
 	err     error
 }
@@ -102,7 +102,7 @@ func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	}
 }
 
-// waitAbandoned waits for the functions that all callers have given up.
+// waitAbandoned waits for the running functions without callers.
 func (f *flightGroup[K, V]) waitAbandoned() {
 	f.mu.Lock()
 	left := slices.Collect(maps.Keys(f.abandoned))

@@ -9,21 +9,21 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// generation is the immutable state that all calls see until a reload replaces it, for
-// all operators of a module at once.
+// generation is the immutable state that all calls see until a reload replaces it. A
+// reload replaces all operators of a module at once.
 type generation struct {
 	manager  *jit.Manager
 	modules  map[string]*moduleVersion // by module
 	ops      map[string]*Op            // by name, with the removed ones
-	versions []*opVersion              // by Op.slot
+	versions []*opVersion              // by Op.index
 }
 
-// moduleVersion is one declaration of a module, with what was built and loaded from
-// it.
+// moduleVersion is one declaration of a module, with the libraries that were built from
+// it and loaded.
 type moduleVersion struct {
 	decl    *opconfig.Module
 	manager *jit.Manager
-	builds  flightGroup[jit.Request, *loadedModule]
+	loads   flightGroup[jit.Request, *loadedModule] // by part request
 }
 
 func newGeneration(r *Registry, m *jit.Manager) *generation {
@@ -38,23 +38,23 @@ func newModuleVersion(m *jit.Manager, mod *opconfig.Module) *moduleVersion {
 	return &moduleVersion{decl: mod, manager: m}
 }
 
-// load returns the module for a target, and builds and loads it first if necessary.
-// Concurrent callers share one build and its error.
+// load returns the library of a part request, and builds and loads it first if
+// necessary. Concurrent callers share one build and its error.
 func (v *moduleVersion) load(ctx context.Context, r *Registry, req jit.Request) (*loadedModule, error) {
-	return v.builds.do(ctx, req, func(ctx context.Context) (*loadedModule, error) {
+	return v.loads.do(ctx, req, func(ctx context.Context) (*loadedModule, error) {
 		return r.load(ctx, v.manager, req)
 	})
 }
 
 // op returns the operator, nil if the configuration does not declare it.
 func (g *generation) op(name string) *Op {
-	if op := g.ops[name]; op != nil && g.versions[op.slot].removed == nil {
+	if op := g.ops[name]; op != nil && g.versions[op.index].removed == nil {
 		return op
 	}
 	return nil
 }
 
-// next returns a copy for changes. Operators keep their slots.
+// next returns a copy for changes. Operators keep their indices.
 func (g *generation) next() *generation {
 	return &generation{manager: g.manager, modules: maps.Clone(g.modules), ops: maps.Clone(g.ops), versions: slices.Clone(g.versions)}
 }
@@ -71,14 +71,15 @@ func (g *generation) install(r *Registry, v *moduleVersion) {
 	}
 }
 
-func (g *generation) installOp(r *Registry, c *opVersion) {
-	op := g.ops[c.Name()]
+// installOp replaces the version of an operator.
+func (g *generation) installOp(r *Registry, v *opVersion) {
+	op := g.ops[v.Name()]
 	if op == nil {
-		op = &Op{reg: r, name: c.Name(), slot: len(g.versions)}
+		op = &Op{reg: r, name: v.Name(), index: len(g.versions)}
 		g.ops[op.name] = op
 		g.versions = append(g.versions, nil)
 	}
-	g.versions[op.slot] = c
+	g.versions[op.index] = v
 }
 
 // remove removes the operators that still come from a version. Calls of these
@@ -88,11 +89,11 @@ func (g *generation) remove(r *Registry, v *moduleVersion) {
 		delete(g.modules, v.decl.Name)
 	}
 	for i := range v.decl.Ops {
-		slot := g.ops[v.decl.Ops[i].Name].slot
-		if g.versions[slot].module == v {
+		index := g.ops[v.decl.Ops[i].Name].index
+		if g.versions[index].module == v {
 			last := newOpVersion(r, v, &v.decl.Ops[i])
 			last.removed = &RemovedError{Op: last.Name(), Module: v.decl.Name}
-			g.versions[slot] = last
+			g.versions[index] = last
 		}
 	}
 }

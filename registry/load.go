@@ -13,7 +13,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// loadedModule is a module that was loaded for a target.
+// loadedModule is the loaded library of a whole module or of one of its parts.
 type loadedModule struct {
 	support *ffi.Support
 	lib     *ffi.Module
@@ -26,7 +26,8 @@ type loadedModule struct {
 // remove the artifact between build and load.
 const maxLoads = 3
 
-// load builds and loads the module, and with the first module the support library.
+// load builds and loads the library of a part request. The first call also builds and
+// loads the support library.
 func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (mod *loadedModule, err error) {
 	for range maxLoads {
 		var miss *cache.MissError
@@ -37,6 +38,7 @@ func (r *Registry) load(ctx context.Context, m *jit.Manager, req jit.Request) (m
 	return mod, err
 }
 
+// loadOnce is one attempt of load.
 func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request) (*loadedModule, error) {
 	sup, results, err := r.loadSupport(ctx, m, req)
 	if err != nil {
@@ -81,11 +83,11 @@ func (r *Registry) open(sup *ffi.Support, res jit.Result) (*loadedModule, error)
 	return &loadedModule{support: sup, lib: lib, target: res.Target, digest: a.Digest, release: a.release}, nil
 }
 
-// loadSupport returns the support library. The first call builds it together with the
-// module that needs it, and loads it. It is loaded once: modules find its symbols by
-// name, and two copies would not share their streams and errors. The results are nil
-// if nothing was built; else the module's result is first.
-func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Request) (*ffi.Support, []jit.Result, error) {
+// loadSupport returns the support library. The first call builds it together with req,
+// and loads it. It is loaded once: modules find its symbols by name, and two copies would
+// not share their streams and errors. The results are those of the build, first that of
+// req; they are nil if the library was loaded already.
+func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, req jit.Request) (*ffi.Support, []jit.Result, error) {
 	r.mu.Lock()
 	sup := r.support
 	r.mu.Unlock()
@@ -93,7 +95,7 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 		return sup, nil, nil
 	}
 	support := settings.SupportRequest()
-	results, err := m.Build(ctx, along, support)
+	results, err := m.Build(ctx, req, support)
 	if err != nil {
 		return nil, nil, &BuildError{Request: firstFailed(results), Err: err}
 	}
@@ -119,10 +121,10 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, along jit.Re
 	return sup, results, nil
 }
 
-// LoadSupport loads the support library, without which no operator can be called,
-// and builds it if the cache does not have it. Its success shows that code for the
-// CPU can be built and loaded on this machine. The first call of an operator does
-// the same. The error is a [*BuildError] or a [*LoadError].
+// LoadSupport loads the support library, which all operators need, and builds it if the
+// cache does not have it. The first call of an operator does the same. LoadSupport
+// succeeds only if this machine can build and load code for the CPU. The error is a
+// [*BuildError], a [*LoadError] or [ErrClosed].
 func (r *Registry) LoadSupport(ctx context.Context) error {
 	_, _, err := r.loadSupport(ctx, r.Manager(), settings.SupportRequest())
 	return err
@@ -162,8 +164,8 @@ func (r *Registry) useArtifact(a cache.Artifact) (usedArtifact, error) {
 }
 
 // BuildError reports a module that could not be built. It wraps the build manager's
-// error: a missing compiler, compiler diagnostics, a cache folder that cannot be
-// written.
+// error, such as a missing compiler, compiler diagnostics, or a cache folder that cannot
+// be written.
 type BuildError struct {
 	Request jit.Request
 	Err     error

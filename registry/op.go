@@ -15,9 +15,9 @@ import (
 // Op is an operator. It is safe for concurrent use. In a registry that reloads, each
 // call uses the newest version whose build succeeded.
 type Op struct {
-	reg  *Registry
-	name string
-	slot int // index in generation.versions
+	reg   *Registry
+	name  string
+	index int // in generation.versions
 }
 
 // opVersion is one declaration of an operator with its loaded code. A removed operator
@@ -27,7 +27,7 @@ type opVersion struct {
 	module   *moduleVersion
 	decl     *opconfig.Op
 	axes     []keyAxis
-	required int
+	required int                       // number of arguments without a default
 	removed  error                     // a *RemovedError, else nil
 	bindings atomic.Pointer[[]binding] // one for each device and part key of a call
 }
@@ -40,12 +40,12 @@ type binding struct {
 	fn      ffi.Func
 }
 
-func newOpVersion(r *Registry, from *moduleVersion, decl *opconfig.Op) *opVersion {
-	return &opVersion{reg: r, module: from, decl: decl, axes: keyAxes(from.decl, decl), required: decl.Schema.Required()}
+func newOpVersion(r *Registry, mod *moduleVersion, decl *opconfig.Op) *opVersion {
+	return &opVersion{reg: r, module: mod, decl: decl, axes: keyAxes(mod.decl, decl), required: decl.Schema.Required()}
 }
 
 // current returns the newest version.
-func (o *Op) current() *opVersion { return o.reg.current.Load().versions[o.slot] }
+func (o *Op) current() *opVersion { return o.reg.current.Load().versions[o.index] }
 
 // Name returns the operator's name.
 func (o *Op) Name() string { return o.name }
@@ -76,11 +76,11 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // With [Options.Verify] Call waits for the result and compares it with the CPU's; a
 // difference is a [*VerifyError].
 func (o *Op) Call(ctx context.Context, args ...any) error {
-	c := o.current()
+	v := o.current()
 	if o.reg.verify {
-		return c.callVerified(ctx, args)
+		return v.callVerified(ctx, args)
 	}
-	return c.call(ctx, args)
+	return v.call(ctx, args)
 }
 
 // Name returns the operator's name.
@@ -94,6 +94,7 @@ func (o *opVersion) usable() error {
 	return o.removed
 }
 
+// call packs the arguments, finds or builds the code for them, and runs it.
 func (o *opVersion) call(ctx context.Context, args []any) error {
 	if err := o.usable(); err != nil {
 		return err
@@ -143,18 +144,18 @@ func (o *opVersion) run(b *binding, stream ffi.Stream, packed []ffi.Any, args []
 }
 
 // binding returns the code for the device and part key, and builds it on first use.
-func (o *opVersion) binding(ctx context.Context, dev tensor.Device, c partKey) (binding, error) {
-	if b := o.findBinding(dev, c); b != nil {
+func (o *opVersion) binding(ctx context.Context, dev tensor.Device, key partKey) (binding, error) {
+	if b := o.findBinding(dev, key); b != nil {
 		return *b, nil
 	}
-	return o.bind(ctx, dev, c)
+	return o.bind(ctx, dev, key)
 }
 
 // findBinding returns the code for the device and part key, nil before the first call.
-func (o *opVersion) findBinding(dev tensor.Device, c partKey) *binding {
+func (o *opVersion) findBinding(dev tensor.Device, key partKey) *binding {
 	if list := o.bindings.Load(); list != nil {
 		for i := range *list {
-			if b := &(*list)[i]; b.dev == dev && b.key == c {
+			if b := &(*list)[i]; b.dev == dev && b.key == key {
 				return b
 			}
 		}
@@ -162,12 +163,14 @@ func (o *opVersion) findBinding(dev tensor.Device, c partKey) *binding {
 	return nil
 }
 
-func (o *opVersion) bind(ctx context.Context, dev tensor.Device, c partKey) (binding, error) {
+// bind builds and loads the part for the device and part key, and remembers its
+// function.
+func (o *opVersion) bind(ctx context.Context, dev tensor.Device, key partKey) (binding, error) {
 	t, err := o.reg.Target(dev)
 	if err != nil {
 		return binding{}, err
 	}
-	req, err := o.request(t, c)
+	req, err := o.request(t, key)
 	if err != nil {
 		return binding{}, err
 	}
@@ -179,7 +182,7 @@ func (o *opVersion) bind(ctx context.Context, dev tensor.Device, c partKey) (bin
 	if err != nil {
 		return binding{}, &LoadError{Request: req, Path: mod.lib.Path(), Err: err}
 	}
-	b := binding{dev, c, mod.support, fn}
+	b := binding{dev, key, mod.support, fn}
 	o.addBinding(b)
 	return b, nil
 }
@@ -187,7 +190,7 @@ func (o *opVersion) bind(ctx context.Context, dev tensor.Device, c partKey) (bin
 // load returns the whole module if this process has loaded it, else the requested
 // part.
 func (o *opVersion) load(ctx context.Context, req jit.Request) (*loadedModule, error) {
-	if mod, ok := o.module.builds.result(o.whole(req.Target)); ok {
+	if mod, ok := o.module.loads.result(o.whole(req.Target)); ok {
 		return mod, nil
 	}
 	return o.module.load(ctx, o.reg, req)
@@ -213,7 +216,8 @@ func (o *opVersion) addBinding(b binding) {
 	}
 }
 
-// stream returns the stream for the work.
+// stream returns the stream of [device.WithStream], else the device's default stream. It
+// fails with a [*StreamDeviceError].
 func (o *opVersion) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
 	s := ffi.Stream{DeviceType: int32(dev.Type), DeviceID: dev.ID}
 	given, ok := device.StreamFrom(ctx)

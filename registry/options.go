@@ -11,12 +11,12 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Options of [Open]. The zero value suits a service: it takes the sources in the
-// program, and all else from the environment. A field that is set wins over its
-// environment variable.
+// Options of [Open]. A field that is set wins over its environment variable, and the
+// variable wins over the default. The zero value suits a service: the sources are those
+// in the program.
 type Options struct {
 	CacheDir string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
-	Path     []string        // AITER_JIT_PATH: read-only caches, such as prebuilt ones, looked at after CacheDir
+	Path     []string        // AITER_JIT_PATH: read-only caches, such as prebuilt ones, searched after CacheDir
 	Limits   cache.Limits    // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; default [cache.DefaultLimits]; negative: none
 	Root     string          // AITER_META_DIR: a checkout with configuration and sources; "": those in the program
 	Config   string          // AITER_CONFIG: the configuration, relative to the source tree
@@ -33,24 +33,24 @@ type Options struct {
 	// build on the copies, and compares all arguments that the schema marks as
 	// written, states and in-place arguments included. The tolerance is that of the
 	// operator in the configuration, else that of the element type. Calls on the CPU
-	// run twice, which shows results that differ from run to run, such as those of
-	// races. Verify needs a C++ compiler, host memory for the arguments, and time. It
+	// run twice, so that results that differ from run to run are found, such as those
+	// of races. Verify needs a C++ compiler, host memory for the arguments, and time. It
 	// cannot be used while a stream is captured, or while other code writes to the
 	// arguments.
 	Verify bool
 
-	// NoCompile (AITER_NO_COMPILE) takes prebuilt code from CacheDir or Path, and
-	// never runs a compiler. Code that is not there, or was built from other sources,
-	// is a [*jit.NoCompileError]. NoCompile is for services whose images hold both
-	// prebuilt kernels and compilers. It contradicts Rebuild and Reload.
+	// NoCompile (AITER_NO_COMPILE) never runs a compiler: all code comes from CacheDir
+	// or Path. A call whose code is missing there, or was built from other sources,
+	// fails with a [*jit.NoCompileError]. NoCompile is for services whose images hold
+	// both prebuilt kernels and compilers. It contradicts Rebuild and Reload.
 	NoCompile bool
 
 	// Reload (AITER_RELOAD) watches the configuration and the inputs of loaded
 	// modules, and replaces their code as soon as the new code is built. Calls in
-	// progress finish on the code that they began with. A change that does not build
-	// or load has no effect; [Registry.ReloadErr] reports it. Reload needs a checkout
-	// (Root). Old code stays in memory, so Reload is for the development of
-	// operators, not for services. The support library is loaded once.
+	// progress finish on the code that they began with. Code that cannot be built or
+	// loaded replaces nothing; [Registry.ReloadErr] returns the error. Reload needs a
+	// checkout (Root). Old code stays in memory, so Reload is for the development of
+	// operators, not for services. The support library is not reloaded.
 	Reload bool
 
 	// Getenv reads an environment variable; nil: os.Getenv.
@@ -62,7 +62,8 @@ type EnvironmentError = settings.EnvironmentError
 
 // ErrNoCheckout is returned by [Open] if Reload is requested and the sources are
 // those in the program.
-var ErrNoCheckout = errors.New("AITER_RELOAD (Options.Reload): the sources inside the program do not change; name a checkout with AITER_META_DIR (Options.Root)")
+var ErrNoCheckout = errors.New("AITER_RELOAD (Options.Reload): the sources inside the program do not change; " +
+	"name a checkout with AITER_META_DIR (Options.Root)")
 
 var errReloadCompiles = errors.New("it contradicts AITER_RELOAD (Options.Reload), which compiles")
 

@@ -12,8 +12,8 @@ import (
 // maxArgs is the number of arguments that are packed without allocation.
 const maxArgs = 24
 
-// callBuffer is reusable memory in which a call packs its arguments, and the counter
-// of that call.
+// callBuffer is reusable memory in which a call packs its arguments. counter counts the
+// calls that use the buffer.
 type callBuffer struct {
 	args    [maxArgs]ffi.Any
 	counter *counter
@@ -43,6 +43,7 @@ func (o *opVersion) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, e
 	return p.dst, p.dev, nil
 }
 
+// add packs the i-th argument.
 func (p *packing) add(i int, want schema.Type, arg any) error {
 	if isNone(arg) {
 		if !want.Optional {
@@ -62,13 +63,13 @@ func (p *packing) add(i int, want schema.Type, arg any) error {
 	return nil
 }
 
-// isNone reports whether the argument is nil. A nil *tensor.Tensor counts: an unset
-// variable of the type holds it.
+// isNone reports whether the argument is nil or a nil *tensor.Tensor.
 func isNone(arg any) bool {
 	t, ok := arg.(*tensor.Tensor)
 	return arg == nil || ok && t == nil
 }
 
+// addTensor packs a tensor, which must be on the device of the tensors before it.
 func (p *packing) addTensor(i int, arg any) error {
 	t, ok := arg.(*tensor.Tensor)
 	if !ok {

@@ -19,10 +19,11 @@ type partKey [opconfig.MaxAxes]uint32
 type keyAxis struct {
 	name      string
 	arg       int             // position of the argument
-	dimension int             // of the argument, whose size is in one of the ranges
+	dimension int             // dimension of the argument; its size is in one of the ranges
 	ranges    opconfig.Ranges // empty for an axis of element types
 }
 
+// keyAxes returns the axes of the module that the operator depends on.
 func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
 	var list []keyAxis
 	for _, a := range mod.Axes {
@@ -36,14 +37,14 @@ func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
 }
 
 // key returns the part key of packed arguments. All arguments of axes are tensors.
-func (o *opVersion) key(args []any) (c partKey) {
+func (o *opVersion) key(args []any) (key partKey) {
 	for i := range o.axes {
 		a := &o.axes[i]
 		if t, ok := args[a.arg].(*tensor.Tensor); ok {
-			c[i] = a.of(t)
+			key[i] = a.of(t)
 		}
 	}
-	return c
+	return key
 }
 
 // of returns the axis's element of a part key. A tensor without the dimension gets the
@@ -58,20 +59,21 @@ func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	return uint32(a.ranges.Of(t.Dim(a.dimension)))
 }
 
-// value returns the key's value of an axis.
-func (c partKey) value(i int, a opconfig.Axis) string {
+// value returns the value of an axis in the key; i is the position of the axis in
+// opVersion.axes.
+func (k partKey) value(i int, a opconfig.Axis) string {
 	if a.BySize() {
-		return a.Values[c[i]]
+		return a.Values[k[i]]
 	}
-	return tensor.DType(c[i]).String()
+	return tensor.DType(k[i]).String()
 }
 
 // request returns the part request of a call with that key.
-func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
-	spec, err := o.module.decl.Part(o.decl, t, func(a opconfig.Axis) string {
-		for i, mine := range o.axes {
-			if mine.name == a.Name {
-				return c.value(i, a)
+func (o *opVersion) request(t target.Target, key partKey) (jit.Request, error) {
+	part, err := o.module.decl.Part(o.decl, t, func(a opconfig.Axis) string {
+		for i, own := range o.axes {
+			if own.name == a.Name {
+				return key.value(i, a)
 			}
 		}
 		return ""
@@ -80,12 +82,12 @@ func (o *opVersion) request(t target.Target, c partKey) (jit.Request, error) {
 	if errors.As(err, &unknown) {
 		return jit.Request{}, o.dtypeError(unknown)
 	}
-	return jit.Request{Module: o.module.decl.Name, Target: t, Part: spec}, err
+	return jit.Request{Module: o.module.decl.Name, Target: t, Part: part}, err
 }
 
 // dtypeError returns the error that the operator itself returns for an element type
-// that it does not support. No code has to be built for that. Every size is in a
-// range.
+// that it does not support. No code has to be built for this error. Every size is in a
+// range, so sizes have no such error.
 func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {
@@ -114,13 +116,13 @@ func (o *opVersion) whole(t target.Target) jit.Request {
 
 // parts requests all parts that calls of the operator may need.
 func (o *opVersion) parts(t target.Target) []jit.Request {
-	specs, err := o.module.decl.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
+	parts, err := o.module.decl.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
 	if err != nil {
 		return nil // cannot happen: the operator is in this module
 	}
 	var reqs []jit.Request
-	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Part: s})
+	for _, p := range parts {
+		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Part: p})
 	}
 	return reqs
 }

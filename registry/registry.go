@@ -39,17 +39,17 @@ type Registry struct {
 	targets        map[tensor.Device]target.Target
 	support        *ffi.Support // shared by all modules
 	releaseSupport func() error // allows other processes to remove its artifact; nil until it is loaded
-	ready          sync.Map     // jit.Request -> struct{}: built, and loaded if this machine runs it; a call does not compile
+	ready          sync.Map     // set of jit.Request: they are built, and loaded if this machine runs them
 }
 
 // Open reads the configuration and returns a registry of its operators. It compiles
 // and loads nothing. Its errors are those of [opconfig.Load] and of the cache folder.
 func Open(ctx context.Context, opts Options) (*Registry, error) {
-	opts, set, err := opts.resolve()
+	opts, s, err := opts.resolve()
 	if err != nil {
 		return nil, err
 	}
-	manager, err := set.OpenManager(ctx)
+	manager, err := s.OpenManager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 	r.calls.ended = make(chan struct{}, 1)
 	r.current.Store(newGeneration(r, manager))
 	if opts.Reload {
-		r.startReloading(ctx, set)
+		r.startReloading(ctx, s)
 	}
 	return r, nil
 }
@@ -89,22 +89,22 @@ func (r *Registry) Lookup(name string) (*Op, error) {
 	if r.calls.closed.Load() {
 		return nil, ErrClosed
 	}
-	now := r.current.Load()
-	if op := now.op(name); op != nil {
+	gen := r.current.Load()
+	if op := gen.op(name); op != nil {
 		return op, nil
 	}
-	if _, _, err := now.manager.Config().Op(name); err != nil {
+	if _, _, err := gen.manager.Config().Op(name); err != nil {
 		return nil, err
 	}
-	return nil, &UnknownOpError{Name: name} // a reload declared it, and its module is not built yet
+	return nil, &UnknownOpError{Name: name} // the new configuration declares it, and its module is not built yet
 }
 
 // Ops returns all operators, sorted by name.
 func (r *Registry) Ops() []*Op {
-	now := r.current.Load()
-	list := make([]*Op, 0, len(now.ops))
-	for name := range now.ops {
-		if op := now.op(name); op != nil {
+	gen := r.current.Load()
+	list := make([]*Op, 0, len(gen.ops))
+	for name := range gen.ops {
+		if op := gen.op(name); op != nil {
 			list = append(list, op)
 		}
 	}
@@ -112,10 +112,11 @@ func (r *Registry) Ops() []*Op {
 	return list
 }
 
-// Warm builds the modules of the named operators (of all operators without a name) for
-// the targets: whole modules, side by side. Without targets it builds for the targets
-// that [Registry.Target] returns for the GPUs of this machine, or for cpu if there is
-// none. It loads the modules that this machine can run. The error joins all failures.
+// Warm builds the whole modules of the named operators for the targets, in parallel.
+// Without names it builds the modules of all operators. Without targets it builds for
+// the targets that [Registry.Target] returns for the GPUs of this machine, or for cpu if
+// the machine has no GPU. It loads the modules that this machine can run. The error joins
+// all failures.
 func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
 	if r.calls.closed.Load() {
 		return ErrClosed
@@ -165,9 +166,9 @@ func (r *Registry) modulesOf(names []string) ([]string, error) {
 
 // warm builds the requests and the support library, which all calls need.
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
-	now := r.current.Load()
+	gen := r.current.Load()
 	support := settings.SupportRequest()
-	results, err := now.manager.Build(ctx, append(reqs, support)...)
+	results, err := gen.manager.Build(ctx, append(reqs, support)...)
 	errs := []error{err}
 	for _, res := range results {
 		switch {
@@ -175,7 +176,7 @@ func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target
 		case res.Request == support || !runsHere(res.Target, native):
 			r.ready.Store(res.Request, struct{}{})
 		default:
-			_, err := now.modules[res.Module].load(ctx, r, res.Request) // which marks it as ready
+			_, err := gen.modules[res.Module].load(ctx, r, res.Request) // load marks it as ready
 			errs = append(errs, err)
 		}
 	}
@@ -186,11 +187,11 @@ func runsHere(t target.Target, native []target.Target) bool {
 	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
 }
 
-// Ready reports whether any call of the operator on the target would start without
-// compiling, as far as this process knows: [Registry.Warm] or calls with each element
-// type have built it (for the CPU too, if calls are verified). The target is what
-// [Registry.Target] returns for a device, or the device's own. Ready never blocks and
-// reads no file.
+// Ready reports whether this process has built all code that calls of the operator on
+// the target need, so that no call compiles. With [Options.Verify] this includes the code
+// for the CPU. [Registry.Warm] builds all of it, calls build the parts that they need. The
+// target is the result of [Registry.Target] for a device, or the device's own target.
+// Ready never blocks and reads no file.
 func (r *Registry) Ready(name string, t target.Target) bool {
 	op := r.current.Load().op(name)
 	if op == nil || r.calls.closed.Load() {
@@ -220,7 +221,7 @@ func (r *Registry) isReady(op *opVersion, t target.Target) bool {
 // calls that wait for a build. Close waits for calls that run an operator, then frees
 // the devices' memory. Loaded code stays in memory, because a device may still run it.
 // A reload in progress ends without effect, and so do builds that no caller waits for.
-// An observer must not call Close from its own goroutine during such an event.
+// Close waits for the observers of their events; such an observer must not call Close.
 func (r *Registry) Close() error {
 	if r.calls.closed.Swap(true) {
 		return nil
@@ -229,7 +230,7 @@ func (r *Registry) Close() error {
 		r.reload.stop()
 	}
 	for _, v := range r.current.Load().modules {
-		v.builds.waitAbandoned()
+		v.loads.waitAbandoned()
 	}
 	r.calls.wait()
 	return errors.Join(r.releaseSupportLibrary(), r.Manager().Close(), r.devices.Close())

@@ -19,7 +19,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// reloader replaces code when files change.
+// reloader watches the configuration and the inputs of loaded modules, and installs new
+// generations.
 type reloader struct {
 	reg      *Registry
 	watcher  *watch.Watcher
@@ -29,14 +30,14 @@ type reloader struct {
 	done     chan struct{}
 
 	mu   sync.Mutex       // also held while a generation is replaced
-	errs map[string]error // of the last reload, by module, "" for the configuration
+	errs map[string]error // *ReloadError of the last reload, by module; "" is the configuration
 }
 
 // ReloadError reports changed files that could not be used. Calls run the previous
 // code.
 type ReloadError struct {
 	Module string // "" for the configuration
-	Err    error
+	Err    error  // a configuration error, a [*BuildError] or a [*LoadError]
 }
 
 func (e *ReloadError) Error() string {
@@ -46,12 +47,11 @@ func (e *ReloadError) Error() string {
 	return fmt.Sprintf("%s changed and cannot be used, so its previous code stays: %v", e.Module, e.Err)
 }
 
-// Unwrap returns the cause: a configuration error, a [*BuildError] or a [*LoadError].
+// Unwrap returns the cause.
 func (e *ReloadError) Unwrap() error { return e.Err }
 
-// ReloadErr returns the reason why the registry does not run the current files: a
-// [*ReloadError], or several joined. It is nil if the files are in use, or the
-// registry does not reload.
+// ReloadErr returns the errors of the last reload: a [*ReloadError], or several joined. It
+// is nil if the code in use is that of the files, or if the registry does not reload.
 func (r *Registry) ReloadErr() error {
 	if r.reload == nil {
 		return nil
@@ -65,12 +65,12 @@ func (r *Registry) ReloadErr() error {
 	return errors.Join(errs...)
 }
 
-// startReloading watches files until stop.
-func (r *Registry) startReloading(ctx context.Context, set settings.Settings) {
+// startReloading starts the reloader, which runs until stop.
+func (r *Registry) startReloading(ctx context.Context, s settings.Settings) {
 	log := zerolog.Ctx(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &reloader{
-		reg: r, config: set.LoadConfig, observer: set.Observer, cancel: cancel,
+		reg: r, config: s.LoadConfig, observer: s.Observer, cancel: cancel,
 		done: make(chan struct{}), errs: map[string]error{},
 	}
 	l.watcher = watch.New(watch.Options{
@@ -100,8 +100,7 @@ func (l *reloader) run(ctx context.Context) {
 	}
 }
 
-// reload builds the changed modules side by side, so that a fast one does not wait for
-// a slow one.
+// reload builds the changed modules in parallel. Each is replaced when it is built.
 func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	start := time.Now()
 	modules := map[string]bool{}
@@ -109,7 +108,7 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 		for _, r := range c.For {
 			modules[r.Module] = true
 			if v := l.reg.current.Load().modules[r.Module]; v != nil {
-				v.builds.wait(ctx, r) // the module is watched from its build on, and may not be loaded yet
+				v.loads.wait(ctx, r) // a module is watched before it is loaded
 			}
 		}
 	}
@@ -133,7 +132,7 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 	m, err := l.watcher.Reconfigure(l.reg.Manager(), l.config)
 	if err != nil {
-		if !l.alreadyReported(err) { // any edit of the tree leads here again
+		if !l.alreadyReported(err) { // each later edit of the tree repeats the error
 			l.report(ctx, "", start, err)
 		}
 		return false
@@ -145,7 +144,7 @@ func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 			switch {
 			case err != nil:
 				next.remove(l.reg, v)
-			case len(v.builds.results()) == 0:
+			case len(v.loads.results()) == 0:
 				next.install(l.reg, newModuleVersion(m, mod))
 			}
 		}
@@ -179,16 +178,16 @@ func (l *reloader) swap(change func(next *generation)) {
 
 // reloadModule builds and loads a module again for all targets for which it is loaded.
 func (l *reloader) reloadModule(ctx context.Context, name string, start time.Time) {
-	now := l.reg.current.Load()
-	old := now.modules[name]
+	gen := l.reg.current.Load()
+	old := gen.modules[name]
 	if old == nil {
 		return
 	}
-	loaded := old.builds.results()
+	loaded := old.loads.results()
 	if len(loaded) == 0 {
 		return // the next call builds it from the current files
 	}
-	v, err := l.rebuild(ctx, now.manager, old, loaded)
+	v, err := l.rebuild(ctx, gen.manager, old, loaded)
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -202,7 +201,9 @@ func (l *reloader) reloadModule(ctx context.Context, name string, start time.Tim
 }
 
 // rebuild returns the module's next version, nil if it equals the current one.
-func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersion, loaded map[jit.Request]*loadedModule) (*moduleVersion, error) {
+func (l *reloader) rebuild(
+	ctx context.Context, m *jit.Manager, old *moduleVersion, loaded map[jit.Request]*loadedModule,
+) (*moduleVersion, error) {
 	mod, err := m.Config().Module(old.decl.Name)
 	if err != nil {
 		return nil, err
@@ -219,10 +220,10 @@ func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersi
 	for _, res := range results {
 		fresh, err := l.open(loaded[res.Request].support, res)
 		if err != nil {
-			releaseAll(v.builds.results())
+			releaseAll(v.loads.results())
 			return nil, err
 		}
-		v.builds.store(res.Request, fresh)
+		v.loads.store(res.Request, fresh)
 	}
 	return v, nil
 }
@@ -230,10 +231,11 @@ func (l *reloader) rebuild(ctx context.Context, m *jit.Manager, old *moduleVersi
 // stillRequested reports whether calls may need the loaded part: a change may have
 // replaced the parts of a module.
 func stillRequested(mod *opconfig.Module, r jit.Request) bool {
-	specs, err := mod.Parts(r.Target, opconfig.Selection{})
-	return r.Part.Whole() || err == nil && slices.Contains(specs, r.Part)
+	parts, err := mod.Parts(r.Target, opconfig.Selection{})
+	return r.Part.Whole() || err == nil && slices.Contains(parts, r.Part)
 }
 
+// firstFailed returns the first request that failed.
 func firstFailed(results []jit.Result) jit.Request {
 	i := slices.IndexFunc(results, func(r jit.Result) bool { return r.Err != nil })
 	return results[max(i, 0)].Request
@@ -261,6 +263,7 @@ func (l *reloader) open(sup *ffi.Support, res jit.Result) (*loadedModule, error)
 	return mod, nil
 }
 
+// sameCode reports whether a build made the libraries that are loaded.
 func sameCode(loaded map[jit.Request]*loadedModule, results []jit.Result) bool {
 	for _, res := range results {
 		if loaded[res.Request].digest != res.Artifact.Digest {

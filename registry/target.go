@@ -20,28 +20,28 @@ func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	if t, ok := r.targets[dev]; ok {
 		return t, nil
 	}
-	on, err := r.devices.Target(dev)
+	own, err := r.devices.Target(dev)
 	if err != nil {
 		return target.Target{}, err
 	}
-	t := r.targetOf(on)
+	t := r.targetOf(own)
 	r.targets[dev] = t
 	return t, nil
 }
 
-// targetOf returns the target to build for a device of target on.
-func (r *Registry) targetOf(on target.Target) target.Target {
+// targetOf returns the target to build for a device whose own target is own.
+func (r *Registry) targetOf(own target.Target) target.Target {
 	for _, p := range r.preferred {
-		if p.Vendor() == on.Vendor() && p.Runs(on) {
+		if p.Runs(own) {
 			return p
 		}
 	}
-	return on.WithoutFeatures()
+	return own.WithoutFeatures()
 }
 
-// native returns the targets of this machine's GPUs, cpu if there is none. The kernel
-// driver's files do not contain the features of AMD GPUs, which select a preferred
-// target, so they count only for devices that no library lists.
+// native returns the own targets of this machine's GPUs, or cpu if it has none. The files
+// of AMD's kernel driver do not contain the features of GPUs, which select a preferred
+// target. So they count only for devices that the HIP library does not list.
 func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	found, err := r.devices.Native(ctx)
 	if err != nil || !slices.ContainsFunc(found, func(t target.Target) bool { return t.Vendor() == target.HIP }) {
@@ -68,11 +68,12 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	})...), nil
 }
 
-// requestedTargets returns the targets that calls on such devices request, each once.
+// requestedTargets returns the targets that calls on devices with the native targets
+// request, each once.
 func (r *Registry) requestedTargets(native []target.Target) []target.Target {
 	var out []target.Target
-	for _, on := range native {
-		if t := r.targetOf(on); !slices.Contains(out, t) {
+	for _, own := range native {
+		if t := r.targetOf(own); !slices.Contains(out, t) {
 			out = append(out, t)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // arguments and on the CPU. The arguments hold the device's results.
 type VerifyError struct {
 	Op, Arg string
-	Device  tensor.Device // that computed Got; Want is the CPU's
+	Device  tensor.Device // computed Got; the CPU computed Want
 	verify.Difference
 	Tolerance verify.Tolerance
 }
@@ -26,7 +26,8 @@ func (e *VerifyError) Error() string {
 	if e.Device.IsHost() {
 		other = "a second run"
 	}
-	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, expected %g from %s (allowed error %s); %d of %d elements are wrong, by up to %.3g",
+	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, expected %g from %s (allowed error %s); "+
+		"%d of %d elements are wrong, by up to %.3g",
 		e.Op, e.Arg, e.Index, e.Device, e.Got, e.Want, other, e.Tolerance, e.Mismatches, e.Elements, e.MaxError)
 }
 
@@ -34,7 +35,7 @@ func (e *VerifyError) Error() string {
 // be copied to the host, or the operator's CPU build is missing or fails.
 type UnverifiedError struct {
 	Op     string
-	Called bool // the operator has run, and its arguments hold the results
+	Called bool // the operator has run: its arguments hold the results
 	Err    error
 }
 
@@ -43,7 +44,8 @@ func (e *UnverifiedError) Error() string {
 	if e.Called {
 		state = "was called"
 	}
-	return fmt.Sprintf("%s: %s, but cannot be verified on the CPU: %v; unset AITER_VERIFY (Options.Verify) to call it without verification", e.Op, state, e.Err)
+	return fmt.Sprintf("%s: %s, but cannot be verified on the CPU: %v; unset AITER_VERIFY (Options.Verify) to call it without verification",
+		e.Op, state, e.Err)
 }
 
 // Unwrap returns the cause.
