@@ -1,16 +1,17 @@
 // Package causalconv1d calls the causal depthwise 1-D convolutions of a
-// registry with named arguments.
+// registry with named arguments. For each channel they compute
 //
-//	y[t] = bias + sum over k of weight[k] x[t-(W-1)+k], then SiLU if requested
+//	y[t] = bias + sum over k of weight[k] x[t-(W-1)+k]
 //
-// for each channel. In shapes, B is the batch, D the channels (dim), L the
-// positions (seqlen), W the width, N the slots and S the length of a decoding
-// state, T the tokens of packed sequences.
+// and then apply SiLU if requested. In shapes, B is the batch, D the number of
+// channels (dim), L the number of positions (seqlen), W the width, N the number of
+// state slots, S the length of a decoding state, and T the number of tokens in
+// packed sequences.
 //
 // Activations and states are float32, float16 or bfloat16, all of the same type in one
 // call; weight and bias are any of the three. Any strides are allowed; channel-last is
 // a (B, D, L) view whose D has stride 1. Indices are int32. All tensors of a call are on
-// one device, and outputs share no memory with other arguments. Outputs are overwritten
+// one device, and outputs share no memory with other arguments. Calls overwrite outputs
 // in full.
 //
 // Calls use [registry.Op.Call]: it builds the operator on first use, queues the work on
@@ -30,9 +31,9 @@ type Ops struct {
 	forward, backward, update, varlenForward, varlenStates *registry.Op
 }
 
-// New looks the operators up. It builds nothing; [registry.Registry.Warm] builds
-// before the first call. The errors are [*registry.UnknownOpError], for a
-// configuration without the operators, and [registry.ErrClosed].
+// New looks up the operators. It builds nothing; call [registry.Registry.Warm] to build
+// before the first call. The errors are [*registry.UnknownOpError], for a configuration
+// without the operators, and [registry.ErrClosed].
 func New(reg *registry.Registry) (*Ops, error) {
 	o := &Ops{}
 	for _, want := range []struct {
@@ -62,9 +63,9 @@ type Forward struct {
 	Bias   *tensor.Tensor // (D), or nil for none
 	SiLU   bool
 
-	// SeqIdx is (B, L) int32, or nil: the sequence number of each position, which
-	// depends only on positions of its own sequence. Negative numbers are padding,
-	// where Out is 0.
+	// SeqIdx is (B, L) int32, or nil: the sequence number of each position. Out at a
+	// position depends only on positions of the same sequence. Negative numbers are
+	// padding, where Out is 0.
 	SeqIdx *tensor.Tensor
 	// InitialStates is (B, D, W-1), X's type: the positions before X; nil for zeros.
 	// With SeqIdx no position depends on it.
@@ -148,18 +149,18 @@ type VarlenForward struct {
 	// ConvStates is read and written: (N, D, S), X's type, S of W-1 or more; the slot
 	// of each sequence receives its last S positions. nil: no states.
 	ConvStates *tensor.Tensor
-	// CacheIndices is (B) int32: the slot of each sequence; nil: b has slot b.
+	// CacheIndices is (B) int32: the slot of each sequence; nil: sequence b has slot b.
 	CacheIndices *tensor.Tensor
-	// HasInitialState is (B) bool: whether a sequence continues the state of its slot;
-	// nil: no sequence does.
+	// HasInitialState is (B) bool: true for a sequence that continues the state of its
+	// slot; nil: no sequence does.
 	HasInitialState *tensor.Tensor
 	// PadSlot is the slot index of sequences to skip, as in [Update].
 	PadSlot *int64
 }
 
 // VarlenForward convolves sequences of different lengths that are packed into
-// one row (causal_conv1d_varlen_fwd). A sequence begins as a row of [Ops.Forward] does:
-// before it is its state, or zeros that the taps multiply.
+// one row (causal_conv1d_varlen_fwd). The positions before a sequence are its state, or
+// zeros, as before a row of [Ops.Forward].
 func (o *Ops) VarlenForward(ctx context.Context, a VarlenForward) error {
 	return o.varlenForward.Call(ctx, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.QueryStartLoc, a.ConvStates, a.CacheIndices,
 		a.HasInitialState, slot(a.PadSlot))
@@ -172,12 +173,13 @@ type VarlenStates struct {
 	CuSeqlens *tensor.Tensor // (B+1) int32: where each sequence begins, and the end of the last
 }
 
-// VarlenStates takes the last S positions of each packed sequence, zeros to the
-// left of shorter ones (causal_conv1d_varlen_states).
+// VarlenStates copies the last S positions of each packed sequence to States, with
+// zeros before a shorter sequence (causal_conv1d_varlen_states).
 func (o *Ops) VarlenStates(ctx context.Context, a VarlenStates) error {
 	return o.varlenStates.Call(ctx, a.States, a.X, a.CuSeqlens)
 }
 
+// slot returns the slot index of padding.
 func slot(pad *int64) int64 {
 	if pad == nil {
 		return NoSlot

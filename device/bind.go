@@ -14,7 +14,7 @@ type binding struct {
 	tail []uintptr
 }
 
-// bind looks all functions up.
+// bind looks up the functions of a list. The error is a *dl.SymbolError.
 func bind(lib *dl.Library, list []binding) error {
 	for _, b := range list {
 		fn, err := lib.Sym(b.name)
@@ -26,8 +26,8 @@ func bind(lib *dl.Library, list []binding) error {
 	return nil
 }
 
-// openLibrary prefers a library that the process has loaded: two versions of a vendor's runtime in
-// one process do not share their memory.
+// openLibrary opens a library of the list that the process has loaded, else the first that can be
+// opened. Two versions of a vendor's runtime in one process do not share their memory.
 func openLibrary(v target.Vendor, names []string) (*dl.Library, error) {
 	if lib, err := dl.First(dl.Local|dl.Loaded, names...); err == nil {
 		return lib, nil
@@ -45,8 +45,8 @@ func cString(b []byte) string {
 	return s
 }
 
-// parseTarget parses the name that a vendor's library reports. An unknown name is a newer device,
-// not an error.
+// parseTarget parses the name that a vendor's library reports. It accepts unknown architectures,
+// which are those of newer devices.
 func parseTarget(name string) (target.Target, error) {
 	t, err := target.Parse(name)
 	if err != nil {

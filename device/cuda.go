@@ -20,23 +20,23 @@ const (
 
 const cudaNameBytes = 256
 
-// cuda is the NVIDIA part of gpu. It needs the driver's library alone, and uses
-// the primary contexts, which are those of the CUDA runtime in kernels.
+// cuda is the NVIDIA part of gpu. It needs only the driver's library. It uses the primary
+// contexts, as the CUDA runtime in operators does.
 type cuda struct {
-	init, deviceCount, deviceGet, deviceName  routine
-	deviceMemory, attribute                   routine
-	retain, releaseCtx, setCurrent            routine
-	copyPeer, copyAsync, errorName, errorText routine
+	init, deviceCount, deviceGet, deviceName      routine
+	deviceMemory, attribute                       routine
+	retain, releaseCtx, setCurrent                routine
+	memcpyPeer, memcpyAsync, errorName, errorText routine
 
 	mu       sync.Mutex
-	contexts map[int]uintptr // by device, made when first used: each takes memory
+	contexts map[int]uintptr // by device; made on first use, because each takes memory
 }
 
-var _ vendor = (*cuda)(nil)
+var _ vendorAPI = (*cuda)(nil)
 
-// CUDALibraries returns the names that OpenCUDA tries, given the environment:
-// the system's search order, the folder of CUDA_DRIVER_PATH, and where container
-// tools and WSL put the driver.
+// CUDALibraries returns the names to give to OpenCUDA, in order: in the folder of
+// CUDA_DRIVER_PATH, in the search path of the dynamic linker, and in the folders of container
+// tools and WSL. env returns the value of an environment variable.
 func CUDALibraries(env func(string) string) []string {
 	const soname = "libcuda.so.1"
 	out := []string{soname}
@@ -49,8 +49,8 @@ func CUDALibraries(env func(string) string) []string {
 	return out
 }
 
-// OpenCUDA opens the NVIDIA driver through the first of the libraries that
-// opens; see CUDALibraries. The error is an *UnavailableError.
+// OpenCUDA opens NVIDIA's driver with the first library of the list that can be opened; see
+// CUDALibraries. The error is an *UnavailableError.
 func OpenCUDA(libraries ...string) (Driver, error) {
 	lib, err := openLibrary(target.CUDA, libraries)
 	if err != nil {
@@ -67,7 +67,7 @@ func newCUDA(lib *dl.Library) (*gpu, error) {
 	c := &cuda{contexts: map[int]uintptr{}}
 	g := newGPU(target.CUDA, tensor.CUDA, lib.Name())
 	g.api = c
-	if err := bind(lib, append(c.bindings(), cudaRoutines(&g.c)...)); err != nil {
+	if err := bind(lib, append(c.bindings(), cudaRoutines(&g.fns)...)); err != nil {
 		return nil, err
 	}
 	if err := check(c, c.init, 0); err != nil {
@@ -92,8 +92,8 @@ func (c *cuda) bindings() []binding {
 		{&c.retain, "cuDevicePrimaryCtxRetain", nil},
 		{&c.releaseCtx, "cuDevicePrimaryCtxRelease_v2", nil},
 		{&c.setCurrent, "cuCtxSetCurrent", nil},
-		{&c.copyPeer, "cuMemcpyPeer", nil},
-		{&c.copyAsync, "cuMemcpyAsync", nil},
+		{&c.memcpyPeer, "cuMemcpyPeer", nil},
+		{&c.memcpyAsync, "cuMemcpyAsync", nil},
 		{&c.errorName, "cuGetErrorName", nil},
 		{&c.errorText, "cuGetErrorString", nil},
 	}
@@ -107,12 +107,12 @@ func cudaRoutines(c *routines) []binding {
 		{&c.freeHost, "cuMemFreeHost", nil},
 		{&c.toDevice, "cuMemcpyHtoD_v2", nil},
 		{&c.toHost, "cuMemcpyDtoH_v2", nil},
-		{&c.within, "cuMemcpyDtoD_v2", nil},
+		{&c.deviceToDevice, "cuMemcpyDtoD_v2", nil},
 		{&c.memset, "cuMemsetD8_v2", nil},
 		{&c.newStream, "cuStreamCreate", nil},
 		{&c.destroyStream, "cuStreamDestroy_v2", nil},
 		{&c.syncStream, "cuStreamSynchronize", nil},
-		{&c.await, "cuStreamWaitEvent", nil},
+		{&c.waitEvent, "cuStreamWaitEvent", nil},
 		{&c.newEvent, "cuEventCreate", nil},
 		{&c.destroyEvent, "cuEventDestroy_v2", nil},
 		{&c.syncEvent, "cuEventSynchronize", nil},
@@ -129,7 +129,7 @@ func (c *cuda) info(dev int) (Info, error) {
 	if err := check(c, c.deviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(dev)); err != nil {
 		return Info{}, err
 	}
-	err := errorsFirst(
+	err := firstError(
 		check(c, c.deviceName, uintptr(unsafe.Pointer(&name[0])), cudaNameBytes, uintptr(handle)),
 		check(c, c.deviceMemory, uintptr(unsafe.Pointer(&memory)), uintptr(handle)),
 		check(c, c.attribute, uintptr(unsafe.Pointer(&major)), cudaCapabilityMajor, uintptr(handle)),
@@ -188,7 +188,7 @@ func (c *cuda) leave() error {
 	return errors.Join(errs...)
 }
 
-func (c *cuda) peer(dst, src *tensor.Storage) error {
+func (c *cuda) copyPeer(dst, src *tensor.Storage) error {
 	to, err := c.context(int(dst.Device().ID))
 	if err != nil {
 		return err
@@ -197,18 +197,19 @@ func (c *cuda) peer(dst, src *tensor.Storage) error {
 	if err != nil {
 		return err
 	}
-	return check(c, c.copyPeer, dst.Ptr(), to, src.Ptr(), from, uintptr(src.Size()))
+	return check(c, c.memcpyPeer, dst.Ptr(), to, src.Ptr(), from, uintptr(src.Size()))
 }
 
-func (c *cuda) async(dst, src, n, stream uintptr) error {
-	return check(c, c.copyAsync, dst, src, n, stream)
+func (c *cuda) copyAsync(dst, src, n, stream uintptr) error {
+	return check(c, c.memcpyAsync, dst, src, n, stream)
 }
 
 func (c *cuda) failure(call string, code int32) error {
 	return &Error{Call: call, Code: code, Name: c.text(c.errorName, code), Text: c.text(c.errorText, code)}
 }
 
-// text asks for a code's name or meaning; unknown codes have none.
+// text returns the name or the meaning of an error code, "unknown error" for a code that the
+// library does not know.
 func (c *cuda) text(r routine, code int32) string {
 	var s uintptr
 	if dl.Call(r.fn, uintptr(code), uintptr(unsafe.Pointer(&s))) != 0 || s == 0 {

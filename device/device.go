@@ -1,6 +1,6 @@
-// Package device gives Go the memory, streams and events of AMD GPUs, NVIDIA
-// GPUs and the host. The vendors' libraries are opened at run time, so one
-// binary runs with any of them and with none.
+// Package device allocates memory, streams and events on AMD GPUs, NVIDIA GPUs
+// and the host. The vendors' libraries are opened at run time, so one binary runs
+// with any of them and with none.
 package device
 
 import (
@@ -19,8 +19,9 @@ type Info struct {
 }
 
 // Stream is a queue of work on one device. The zero handle is the device's
-// default stream. Handles made by other libraries (hipStream_t, cudaStream_t,
-// CUstream) can be used here and the other way round.
+// default stream. Handles are those of the vendors (hipStream_t, cudaStream_t,
+// CUstream): other libraries can use handles of NewStream, and a Stream can hold
+// a handle of another library.
 type Stream struct {
 	Device tensor.Device
 	Handle uintptr
@@ -35,17 +36,17 @@ type Region struct {
 // Whole returns the region of all bytes of s.
 func Whole(s *tensor.Storage) Region { return Region{Storage: s, Size: s.Size()} }
 
-// Driver gives access to the devices of one type. All methods may be called by several goroutines;
-// none needs a particular OS thread. They return *ClosedError after Close, *IndexError for a
-// device that does not exist, *tensor.FreedError for freed memory, *RegionError for memory of
-// another device or a size that does not fit, and *Error when the vendor's library reports one.
+// Driver gives access to the devices of one type. It is safe for concurrent use, and its methods may
+// be called on any OS thread. They return *ClosedError after Close, *IndexError for a device that does
+// not exist, *tensor.FreedError for freed memory, *RegionError for memory of another device or a
+// size that does not fit, and *Error for an error of the vendor's library.
 type Driver interface {
 	Describer
 	Memory
 	Queue
-	// Close waits for running calls, frees what is left and makes every later
-	// call fail. Storages still allocated count as freed. The host's driver holds
-	// nothing: closing it does nothing, and its storages stay until they are freed.
+	// Close waits for running calls, then destroys the driver's events and streams and frees its
+	// memory. Later calls fail, and the storages count as freed. For the host Close does nothing:
+	// storages stay until they are freed.
 	Close() error
 }
 
@@ -53,20 +54,21 @@ type Driver interface {
 type Describer interface {
 	Vendor() target.Vendor
 	Type() tensor.DeviceType
-	// Library is the name by which the vendor's library was opened; "" for the host.
+	// Library returns the name by which the vendor's library was opened; "" for the host.
 	Library() string
-	// Count is the number of devices; their indices begin with 0.
+	// Count returns the number of devices; their indices begin with 0.
 	Count() int
 	Info(dev int) (Info, error)
 }
 
-// Memory allocates and copies. Copies other than CopyAsync are complete when they return; they run
-// after the work that was queued earlier on the default stream and on streams made by NewStream.
-// Synchronize streams that other libraries made non-blocking first.
+// Memory allocates and copies memory. Sizes and offsets are in bytes. Except for CopyAsync, a copy is
+// complete when the call returns. It runs after the work that was queued on the default stream and on
+// streams of NewStream. It does not wait for non-blocking streams of other libraries: call Synchronize
+// for them first.
 type Memory interface {
 	// Alloc returns n bytes of device memory with arbitrary contents, aligned to
-	// 256 bytes on GPUs and to 64 on the host. They stay until Free. On GPUs the
-	// allocation is rounded up to [tensor.BlockBytes].
+	// 256 bytes on GPUs and to 64 on the host, until Free. On GPUs the allocation is rounded
+	// up to [tensor.BlockBytes].
 	Alloc(dev int, n int64) (*tensor.Storage, error)
 	// AllocHost returns n bytes of pinned host memory, which the devices access directly. CopyAsync
 	// needs it to overlap with other work. Free frees it.
@@ -75,12 +77,12 @@ type Memory interface {
 	Free(s *tensor.Storage) error
 	// CopyToDevice copies all of src to the beginning of dst.
 	CopyToDevice(dst *tensor.Storage, src []byte) error
-	// CopyToHost fills dst from the beginning of src.
+	// CopyToHost copies the first len(dst) bytes of src to dst.
 	CopyToHost(dst []byte, src *tensor.Storage) error
 	// CopyDevice copies all of src, on any device of the driver, to the beginning
 	// of dst, on the same or another one.
 	CopyDevice(dst, src *tensor.Storage) error
-	// Memset sets every byte.
+	// Memset sets every byte of dst.
 	Memset(dst *tensor.Storage, value byte) error
 	// CopyAsync queues a copy on a stream. Both regions have the same size and are on the stream's
 	// device or the host. They must not be freed until the stream has executed the copy.
@@ -102,14 +104,14 @@ type Queue interface {
 	NewEvent(dev int) (*Event, error)
 	// DestroyEvent destroys an event, once.
 	DestroyEvent(e *Event) error
-	// Record queues the event behind the work queued on the stream so far. Recording again replaces
-	// the earlier time.
+	// Record queues the event after the work queued on the stream so far. Recording again replaces the
+	// event's time.
 	Record(e *Event, s Stream) error
 	// Wait makes work queued later on the stream wait for the event.
 	Wait(s Stream, e *Event) error
-	// SynchronizeEvent waits until the event has happened.
+	// SynchronizeEvent waits until the stream has reached the event.
 	SynchronizeEvent(e *Event) error
-	// Elapsed is the time between two recorded events; it waits for the second. The resolution of GPUs
-	// is about 1 us.
+	// Elapsed returns the time between two recorded events. It waits for the second. On GPUs the
+	// resolution is about 1 us.
 	Elapsed(from, to *Event) (time.Duration, error)
 }

@@ -13,15 +13,17 @@ import (
 
 // Options configure Open. The zero value suits a program.
 type Options struct {
-	// Env looks up environment variables; nil is os.Getenv.
-	Env func(string) string
-	// KFD is the AMD kernel driver's topology; nil is the machine's.
+	// Getenv reads an environment variable; nil: os.Getenv.
+	Getenv func(string) string
+	// KFD holds the files of AMD's kernel driver; nil: those in [target.KFDFolder].
 	KFD fs.FS
-	// HIPLibraries and CUDALibraries replace the libraries tried, in order.
+	// HIPLibraries and CUDALibraries are the libraries to try, in order; nil: the results of the
+	// functions of the same names.
 	HIPLibraries, CUDALibraries []string
 }
 
-// Devices opens each vendor's driver when it is first needed.
+// Devices are the devices of this machine. A vendor's driver is opened on first use. Devices is safe
+// for concurrent use.
 type Devices struct {
 	opts Options
 	cpu  target.Target
@@ -36,17 +38,17 @@ type Devices struct {
 
 // Open returns the machine's devices. It loads no library.
 func Open(opts Options) (*Devices, error) {
-	if opts.Env == nil {
-		opts.Env = os.Getenv
+	if opts.Getenv == nil {
+		opts.Getenv = os.Getenv
 	}
 	if opts.KFD == nil {
 		opts.KFD = os.DirFS(target.KFDFolder)
 	}
 	if opts.HIPLibraries == nil {
-		opts.HIPLibraries = HIPLibraries(opts.Env)
+		opts.HIPLibraries = HIPLibraries(opts.Getenv)
 	}
 	if opts.CUDALibraries == nil {
-		opts.CUDALibraries = CUDALibraries(opts.Env)
+		opts.CUDALibraries = CUDALibraries(opts.Getenv)
 	}
 	host := OpenHost()
 	info, err := host.Info(0)
@@ -59,14 +61,14 @@ func Open(opts Options) (*Devices, error) {
 	return d, nil
 }
 
-// open holds the lock, so that Close closes every driver.
-func (d *Devices) open(with func(...string) (Driver, error), libraries []string) (Driver, error) {
+// open opens a driver. It holds the lock, so that Close closes every driver.
+func (d *Devices) open(openDriver func(...string) (Driver, error), libraries []string) (Driver, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, &ClosedError{What: "the set of devices"}
 	}
-	drv, err := with(libraries...)
+	drv, err := openDriver(libraries...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +76,9 @@ func (d *Devices) open(with func(...string) (Driver, error), libraries []string)
 	return drv, nil
 }
 
-// Driver returns the driver of a type of device, opened on first use. The errors
-// are *UnavailableError, which is remembered, *TypeError and *ClosedError.
+// Driver returns the driver of a type of device. The first call for a type opens the driver, and
+// later calls return the same driver or the same error. The errors are *UnavailableError, *TypeError
+// and *ClosedError.
 func (d *Devices) Driver(t tensor.DeviceType) (Driver, error) {
 	d.mu.RLock()
 	closed := d.closed
@@ -118,7 +121,8 @@ func (d *Devices) Close() error {
 	return errors.Join(errs...)
 }
 
-// New allocates a row-major tensor on a device, with arbitrary contents. Free frees it.
+// New allocates a row-major tensor on a device, with arbitrary contents. Free frees it. The errors
+// are those of [tensor.ByteSize], of Driver and of the driver's Alloc.
 func (d *Devices) New(dev tensor.Device, dt tensor.DType, shape ...int64) (*tensor.Tensor, error) {
 	n, err := tensor.ByteSize(dt, shape...)
 	if err != nil {
@@ -145,14 +149,14 @@ func (d *Devices) Free(t *tensor.Tensor) error {
 	return drv.Free(t.Storage())
 }
 
-// ToHost is ToDevice to the host.
+// ToHost copies t to the host, as ToDevice does.
 func (d *Devices) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) {
 	return d.ToDevice(t, tensor.Host())
 }
 
 // ToDevice copies the whole storage of t to memory of dev and returns a view of the copy with t's
-// shape, strides and offset. The copy is complete when it returns; it is made even if t is on dev
-// already. Free frees it.
+// shape, strides and offset. It copies even if t is on dev. The copy is complete when ToDevice
+// returns. Free frees it. The errors are those of Driver, and of the driver's Alloc and copies.
 func (d *Devices) ToDevice(t *tensor.Tensor, dev tensor.Device) (*tensor.Tensor, error) {
 	drv, err := d.Driver(dev.Type)
 	if err != nil {
@@ -169,7 +173,8 @@ func (d *Devices) ToDevice(t *tensor.Tensor, dev tensor.Device) (*tensor.Tensor,
 	return tensor.View(dst, t.DType(), t.Shape(), t.Strides(), t.Offset())
 }
 
-// copyStorage copies directly if it can. Between vendors the bytes pass through the host.
+// copyStorage copies all of src to the beginning of dst. Between devices of two vendors the bytes
+// pass through the host.
 func (d *Devices) copyStorage(to Driver, dst, src *tensor.Storage) error {
 	if src.Device().Type == to.Type() {
 		return to.CopyDevice(dst, src)

@@ -22,9 +22,9 @@ func (e *Error) Error() string {
 // UnavailableError is the error for a vendor without a driver on this machine.
 type UnavailableError struct {
 	Vendor  target.Vendor
-	Tried   []string // libraries looked for
-	Library string   // the one that opened, "" if none did
-	Err     error    // what failed: opening, a missing symbol or the first calls
+	Tried   []string // the libraries, in order
+	Library string   // the library that was opened, "" if none could be
+	Err     error    // of opening, of a missing symbol or of the first calls
 }
 
 func (e *UnavailableError) Error() string {
@@ -34,9 +34,10 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("no usable %s device through %s: %v", e.Vendor, e.Library, e.Err)
 }
 
-// Unwrap returns what failed.
+// Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
+// provider names the software that contains a vendor's library.
 func provider(v target.Vendor) string {
 	if v == target.HIP {
 		return "ROCm HIP runtime or name its folder with ROCM_PATH"
@@ -44,7 +45,7 @@ func provider(v target.Vendor) string {
 	return "NVIDIA driver"
 }
 
-// IndexError is the error for a device index that a driver does not have.
+// IndexError is the error for a device index outside of [0, Count).
 type IndexError struct {
 	Type         tensor.DeviceType
 	Index, Count int
@@ -66,17 +67,17 @@ func (e *TypeError) Error() string {
 
 // RegionError is the error for memory that a call cannot use.
 type RegionError struct {
-	Call   string // the method
-	What   string // "source", "destination", "size"
-	Got    string
-	Expect string
+	Call     string // the method
+	What     string // "source", "destination", "size"
+	Got      string
+	Expected string
 }
 
 func (e *RegionError) Error() string {
-	return fmt.Sprintf("%s: %s is %s, expected %s", e.Call, e.What, e.Got, e.Expect)
+	return fmt.Sprintf("%s: %s is %s, expected %s", e.Call, e.What, e.Got, e.Expected)
 }
 
-// OwnerError is the error for an object that the driver did not make or that was freed.
+// OwnerError is the error for an object that the driver did not make, or that was freed or destroyed.
 type OwnerError struct {
 	Call   string // the method
 	What   string // "storage", "stream", "event"
@@ -84,7 +85,8 @@ type OwnerError struct {
 }
 
 func (e *OwnerError) Error() string {
-	return fmt.Sprintf("%s: the %s on %s is not, or no longer, one of this driver's: give back each once, to the driver that made it",
+	return fmt.Sprintf("%s: the %s on %s does not belong to this driver, or was freed already: "+
+		"free each object once, with the driver that made it",
 		e.Call, e.What, e.Device)
 }
 
@@ -96,7 +98,7 @@ type EventError struct {
 
 func (e *EventError) Error() string { return e.Call + ": " + e.Reason }
 
-// ClosedError is the error for a call after Close.
+// ClosedError is the error for a call after Close. What names the closed object.
 type ClosedError struct{ What string }
 
 func (e *ClosedError) Error() string { return e.What + " was closed: open it again to use it" }

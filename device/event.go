@@ -9,37 +9,38 @@ import (
 
 // Event is a point in a stream's work. Drivers make and destroy events.
 type Event struct {
-	dev      tensor.Device
-	handle   uintptr
-	recorded atomic.Bool
-	gone     atomic.Bool
-	at       atomic.Pointer[time.Time] // the host's events have no handle
+	dev       tensor.Device
+	handle    uintptr // 0 for the host's events
+	recorded  atomic.Bool
+	destroyed atomic.Bool
+	hostTime  atomic.Pointer[time.Time] // when the host recorded the event; nil for GPUs
 }
 
-// Device is the device whose streams can record the event.
+// Device returns the device whose streams can record the event.
 func (e *Event) Device() tensor.Device { return e.dev }
 
-// check refuses destroyed events and events of another driver.
+// check returns an *EventError for nil and for a destroyed event, and an *OwnerError for an event
+// of another driver. call is the method that was called.
 func (e *Event) check(call string, t tensor.DeviceType) error {
 	if e == nil {
-		return &EventError{Call: call, Reason: "there is no event: make one with NewEvent"}
+		return &EventError{Call: call, Reason: "the event is nil: make one with NewEvent"}
 	}
 	if e.dev.Type != t {
 		return &OwnerError{Call: call, What: "event", Device: e.dev}
 	}
-	if e.gone.Load() {
-		return &EventError{Call: call, Reason: "the event was destroyed before"}
+	if e.destroyed.Load() {
+		return &EventError{Call: call, Reason: "the event is destroyed: make another with NewEvent"}
 	}
 	return nil
 }
 
-// checkTimed verifies that both events were recorded.
+// checkTimed returns an error unless Elapsed can use both events.
 func checkTimed(t tensor.DeviceType, from, to *Event) error {
-	if err := errorsFirst(from.check("Elapsed", t), to.check("Elapsed", t)); err != nil {
+	if err := firstError(from.check("Elapsed", t), to.check("Elapsed", t)); err != nil {
 		return err
 	}
 	if !from.recorded.Load() || !to.recorded.Load() {
-		return &EventError{Call: "Elapsed", Reason: "an event was not recorded: call Record with both first"}
+		return &EventError{Call: "Elapsed", Reason: "an event was not recorded: call Record with each event first"}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // routine is a C function of a vendor's library. Its tail is appended to the arguments of every
-// call: HIP has an argument for the direction of a copy, CUDA one function for each direction.
+// call. HIP's copy has a trailing argument for the direction; CUDA has a function for each direction.
 type routine struct {
 	name string
 	fn   uintptr
@@ -20,24 +20,24 @@ type routine struct {
 
 // routines are the functions that HIP and CUDA have in common under different names.
 type routines struct {
-	malloc, free, mallocHost, freeHost          routine
-	toDevice, toHost, within, memset            routine
-	newStream, destroyStream, syncStream, await routine
-	newEvent, destroyEvent, syncEvent           routine
-	record, elapsed, syncDevice                 routine
+	malloc, free, mallocHost, freeHost              routine
+	toDevice, toHost, deviceToDevice, memset        routine
+	newStream, destroyStream, syncStream, waitEvent routine
+	newEvent, destroyEvent, syncEvent               routine
+	record, elapsed, syncDevice                     routine
 }
 
-// vendor is the part that differs between HIP and CUDA.
-type vendor interface {
+// vendorAPI is the part that differs between HIP and CUDA.
+type vendorAPI interface {
 	// enter makes a device the current one of this OS thread.
 	enter(dev int) error
-	// peer copies between two devices.
-	peer(dst, src *tensor.Storage) error
-	// async queues a copy of n bytes, in any direction, on a stream.
-	async(dst, src, n, stream uintptr) error
-	// failure turns a code other than 0 into an error.
+	// copyPeer copies all of src, on one device, to the beginning of dst, on another.
+	copyPeer(dst, src *tensor.Storage) error
+	// copyAsync queues a copy of n bytes, in any direction, on a stream.
+	copyAsync(dst, src, n, stream uintptr) error
+	// failure converts a code other than 0 to an error.
 	failure(call string, code int32) error
-	// leave releases what enter acquired.
+	// leave releases the resources that enter acquired.
 	leave() error
 }
 
@@ -47,10 +47,10 @@ type gpu struct {
 	kind   tensor.DeviceType
 	lib    string
 	infos  []infoResult
-	api    vendor
-	c      routines
+	api    vendorAPI
+	fns    routines
 
-	state  sync.RWMutex // held for reading by running calls
+	state  sync.RWMutex // guards closed; running calls hold it for reading
 	closed bool
 	// copying is held for reading by copies and for writing by Free, so that no storage is freed while
 	// a copy reads it.
@@ -64,7 +64,8 @@ type gpu struct {
 
 var _ Driver = (*gpu)(nil)
 
-// infoResult is the result for one device: an error of one device does not hide the others.
+// infoResult is the description of one device, or the error of the query. An error of one device
+// does not hide the others.
 type infoResult struct {
 	info Info
 	err  error
@@ -87,9 +88,9 @@ func newGPU(v target.Vendor, kind tensor.DeviceType, lib string) *gpu {
 }
 
 // describe queries every device once; the devices of a process do not change.
-func (g *gpu) describe(count int, ask func(dev int) (Info, error)) {
+func (g *gpu) describe(count int, query func(dev int) (Info, error)) {
 	for i := range count {
-		info, err := ask(i)
+		info, err := query(i)
 		g.infos = append(g.infos, infoResult{info, err})
 	}
 }
@@ -113,10 +114,11 @@ func (g *gpu) checkIndex(dev int) error {
 	return nil
 }
 
-// on runs work on an OS thread whose current device is dev. Both vendors keep the current device,
-// and HIP its last error, per thread, and goroutines move between threads: every call sets the
-// device and stays on its thread.
-func (g *gpu) on(dev int, work func() error) error {
+// onDevice checks that the driver is open and has the device, then runs work on an OS thread whose
+// current device is dev. Both vendors store the current device for each thread, and HIP also its
+// last error. Goroutines move between threads, so every call sets the device and stays on its
+// thread. The errors are *ClosedError, *IndexError, those of enter and those of work.
+func (g *gpu) onDevice(dev int, work func() error) error {
 	g.state.RLock()
 	defer g.state.RUnlock()
 	if g.closed {
@@ -125,10 +127,11 @@ func (g *gpu) on(dev int, work func() error) error {
 	if err := g.checkIndex(dev); err != nil {
 		return err
 	}
-	return g.locked(dev, work)
+	return g.onThread(dev, work)
 }
 
-func (g *gpu) locked(dev int, work func() error) error {
+// onThread runs work on an OS thread whose current device is dev, without checks.
+func (g *gpu) onThread(dev int, work func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := g.api.enter(dev); err != nil {
@@ -137,16 +140,18 @@ func (g *gpu) locked(dev int, work func() error) error {
 	return work()
 }
 
-// call calls a C function that returns 0 or an error code. The pragma carries
-// that of dl.Call to callers: convert Go pointers in the argument list itself.
+// call calls a C function that returns 0 or an error code. Like dl.Call it has the pragma
+// uintptrescapes: convert Go pointers in the argument list itself.
 //
 //go:uintptrescapes
 func (g *gpu) call(r routine, args ...uintptr) error {
 	return check(g.api, r, args...)
 }
 
+// check calls a C function and converts a code other than 0 to an error.
+//
 //go:uintptrescapes
-func check(v vendor, r routine, args ...uintptr) error {
+func check(v vendorAPI, r routine, args ...uintptr) error {
 	if len(r.tail) > 0 {
 		args = append(args[:len(args):len(args)], r.tail...)
 	}
@@ -156,15 +161,15 @@ func check(v vendor, r routine, args ...uintptr) error {
 	return nil
 }
 
-// settle waits for the default stream: the vendors' plain copies and memsets may return early, and
-// non-blocking streams do not wait for them.
-func (g *gpu) settle() error { return g.call(g.c.syncStream, 0) }
+// syncDefaultStream waits for the default stream. The vendors' synchronous copies and memsets may
+// return before they are complete, and non-blocking streams do not wait for them.
+func (g *gpu) syncDefaultStream() error { return g.call(g.fns.syncStream, 0) }
 
 func (g *gpu) device(dev int) tensor.Device {
 	return tensor.Device{Type: g.kind, ID: int32(dev)}
 }
 
-// Close frees in the order of dependence: events, streams, memory, contexts.
+// Close destroys events and streams, then frees memory, then releases the contexts.
 func (g *gpu) Close() error {
 	g.state.Lock()
 	defer g.state.Unlock()
@@ -176,15 +181,15 @@ func (g *gpu) Close() error {
 	defer g.mu.Unlock()
 	var errs []error
 	for e := range g.events {
-		e.gone.Store(true)
-		errs = append(errs, g.locked(int(e.dev.ID), func() error { return g.call(g.c.destroyEvent, e.handle) }))
+		e.destroyed.Store(true)
+		errs = append(errs, g.onThread(int(e.dev.ID), func() error { return g.call(g.fns.destroyEvent, e.handle) }))
 	}
 	for s, dev := range g.streams {
-		errs = append(errs, g.locked(dev, func() error { return g.call(g.c.destroyStream, s) }))
+		errs = append(errs, g.onThread(dev, func() error { return g.call(g.fns.destroyStream, s) }))
 	}
 	for s, a := range g.memory {
 		s.MarkFreed()
-		errs = append(errs, g.locked(a.dev, func() error { return g.release(s, a) }))
+		errs = append(errs, g.onThread(a.dev, func() error { return g.release(s, a) }))
 	}
 	clear(g.events)
 	clear(g.streams)

@@ -9,22 +9,23 @@ import (
 )
 
 func (g *gpu) Alloc(dev int, n int64) (*tensor.Storage, error) {
-	return g.alloc(dev, n, g.device(dev), g.c.malloc, g.c.free)
+	return g.alloc(dev, n, g.device(dev), g.fns.malloc, g.fns.free)
 }
 
 func (g *gpu) AllocHost(n int64) (*tensor.Storage, error) {
-	return g.alloc(0, n, tensor.Host(), g.c.mallocHost, g.c.freeHost)
+	return g.alloc(0, n, tensor.Host(), g.fns.mallocHost, g.fns.freeHost)
 }
 
-// alloc allocates memory in dev's context, in whole blocks of tensor.BlockBytes, which kernels read; where is the
-// device of the storage. It does not call the library for 0 bytes; the address is then 0.
+// alloc allocates n bytes in dev's context. It rounds up to whole blocks of tensor.BlockBytes, because
+// kernels read whole blocks. where is the device of the storage. For 0 bytes it does not call the
+// library, and the address is 0.
 func (g *gpu) alloc(dev int, n int64, where tensor.Device, malloc, free routine) (*tensor.Storage, error) {
 	if n < 0 || n > math.MaxInt64-tensor.BlockBytes {
-		return nil, &RegionError{Call: "Alloc", What: "size", Got: fmt.Sprint(n), Expect: "0 or more, below 2^63 - 16"}
+		return nil, &RegionError{Call: "Alloc", What: "size", Got: fmt.Sprint(n), Expected: "0 or more, below 2^63 - 16"}
 	}
 	blocks := (n + tensor.BlockBytes - 1) / tensor.BlockBytes
 	var s *tensor.Storage
-	err := g.on(dev, func() error {
+	err := g.onDevice(dev, func() error {
 		var ptr uintptr
 		if n > 0 {
 			if err := g.call(malloc, uintptr(unsafe.Pointer(&ptr)), uintptr(blocks*tensor.BlockBytes)); err != nil {
@@ -45,11 +46,11 @@ func (g *gpu) Free(s *tensor.Storage) error {
 	if err != nil {
 		return err
 	}
-	return g.on(a.dev, func() error {
+	return g.onDevice(a.dev, func() error {
 		g.copying.Lock()
 		defer g.copying.Unlock()
 		if !s.MarkFreed() {
-			return s.Check() // another call was faster
+			return s.Check() // another call has marked it
 		}
 		g.mu.Lock()
 		delete(g.memory, s)
@@ -72,6 +73,7 @@ func (g *gpu) owned(s *tensor.Storage) (allocation, error) {
 	return a, s.Check()
 }
 
+// release calls the C function that frees the memory.
 func (g *gpu) release(s *tensor.Storage, a allocation) error {
 	if s.Ptr() == 0 {
 		return nil
@@ -81,19 +83,19 @@ func (g *gpu) release(s *tensor.Storage, a allocation) error {
 
 func (g *gpu) CopyToDevice(dst *tensor.Storage, src []byte) error {
 	return g.copy("CopyToDevice", dst, int64(len(src)), func() error {
-		return g.call(g.c.toDevice, dst.Ptr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+		return g.call(g.fns.toDevice, dst.Ptr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
 	})
 }
 
 func (g *gpu) CopyToHost(dst []byte, src *tensor.Storage) error {
 	return g.copy("CopyToHost", src, int64(len(dst)), func() error {
-		return g.call(g.c.toHost, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), src.Ptr(), uintptr(len(dst)))
+		return g.call(g.fns.toHost, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), src.Ptr(), uintptr(len(dst)))
 	})
 }
 
 func (g *gpu) Memset(dst *tensor.Storage, value byte) error {
 	return g.copy("Memset", dst, dst.Size(), func() error {
-		return g.call(g.c.memset, dst.Ptr(), uintptr(value), uintptr(dst.Size()))
+		return g.call(g.fns.memset, dst.Ptr(), uintptr(value), uintptr(dst.Size()))
 	})
 }
 
@@ -112,9 +114,9 @@ func (g *gpu) CopyDevice(dst, src *tensor.Storage) error {
 			return err
 		}
 		if src.Device() != dst.Device() {
-			return g.api.peer(dst, src)
+			return g.api.copyPeer(dst, src)
 		}
-		return g.call(g.c.within, dst.Ptr(), src.Ptr(), uintptr(src.Size()))
+		return g.call(g.fns.deviceToDevice, dst.Ptr(), src.Ptr(), uintptr(src.Size()))
 	})
 }
 
@@ -126,7 +128,7 @@ func (g *gpu) copy(call string, s *tensor.Storage, n int64, transfer func() erro
 	if n > s.Size() {
 		return sizeError(call, n, s.Size())
 	}
-	return g.on(int(s.Device().ID), func() error {
+	return g.onDevice(int(s.Device().ID), func() error {
 		g.copying.RLock()
 		defer g.copying.RUnlock()
 		if err := s.Check(); err != nil || n == 0 {
@@ -135,18 +137,26 @@ func (g *gpu) copy(call string, s *tensor.Storage, n int64, transfer func() erro
 		if err := transfer(); err != nil {
 			return err
 		}
-		return g.settle()
+		return g.syncDefaultStream()
 	})
 }
 
+// sizeError is the error for a copy of n bytes from or to a storage of size bytes.
 func sizeError(call string, n, size int64) error {
-	return &RegionError{Call: call, What: "size", Got: fmt.Sprintf("%d bytes", n), Expect: fmt.Sprintf("at most the storage's %d", size)}
+	expected := fmt.Sprintf("at most the storage's %d", size)
+	return &RegionError{Call: call, What: "size", Got: fmt.Sprintf("%d bytes", n), Expected: expected}
+}
+
+// regionSizesError is the error of CopyAsync for regions of different sizes.
+func regionSizesError(dst, src Region) error {
+	got := fmt.Sprintf("%d bytes to %d", src.Size, dst.Size)
+	return &RegionError{Call: "CopyAsync", What: "size", Got: got, Expected: "two regions of one size"}
 }
 
 // checkMemory verifies that s is memory of one of the driver's devices.
 func (g *gpu) checkMemory(call, what string, s *tensor.Storage) error {
 	if s.Device().Type != g.kind {
-		return &RegionError{Call: call, What: what, Got: "on " + s.Device().String(), Expect: fmt.Sprintf("memory of a %s device", g.kind)}
+		return &RegionError{Call: call, What: what, Got: "on " + s.Device().String(), Expected: fmt.Sprintf("memory of a %s device", g.kind)}
 	}
 	if err := g.checkIndex(int(s.Device().ID)); err != nil {
 		return err
@@ -159,18 +169,18 @@ func (g *gpu) CopyAsync(s Stream, dst, src Region) error {
 		return err
 	}
 	if dst.Size != src.Size {
-		return &RegionError{Call: "CopyAsync", What: "size", Got: fmt.Sprintf("%d bytes to %d", src.Size, dst.Size), Expect: "two regions of one size"}
+		return regionSizesError(dst, src)
 	}
-	if err := errorsFirst(checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
+	if err := firstError(checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
 		return err
 	}
-	return g.on(int(s.Device.ID), func() error {
+	return g.onDevice(int(s.Device.ID), func() error {
 		g.copying.RLock()
 		defer g.copying.RUnlock()
-		if err := errorsFirst(dst.Storage.Check(), src.Storage.Check()); err != nil || dst.Size == 0 {
+		if err := firstError(dst.Storage.Check(), src.Storage.Check()); err != nil || dst.Size == 0 {
 			return err
 		}
-		return g.api.async(dst.address(), src.address(), uintptr(dst.Size), s.Handle)
+		return g.api.copyAsync(dst.address(), src.address(), uintptr(dst.Size), s.Handle)
 	})
 }
 
@@ -180,17 +190,17 @@ func (r Region) address() uintptr { return r.Storage.Ptr() + uintptr(r.Offset) }
 // the host.
 func checkRegion(s Stream, what string, r Region) error {
 	if dev := r.Storage.Device(); dev != s.Device && !dev.IsHost() {
-		return &RegionError{Call: "CopyAsync", What: what, Got: "on " + dev.String(), Expect: "on the host or " + s.Device.String()}
+		return &RegionError{Call: "CopyAsync", What: what, Got: "on " + dev.String(), Expected: "on the host or " + s.Device.String()}
 	}
 	if r.Offset < 0 || r.Size < 0 || r.Offset > r.Storage.Size() || r.Size > r.Storage.Size()-r.Offset {
 		got := fmt.Sprintf("%d bytes from byte %d on", r.Size, r.Offset)
-		return &RegionError{Call: "CopyAsync", What: what, Got: got, Expect: fmt.Sprintf("a part of the storage's %d", r.Storage.Size())}
+		return &RegionError{Call: "CopyAsync", What: what, Got: got, Expected: fmt.Sprintf("a part of the storage's %d", r.Storage.Size())}
 	}
 	return nil
 }
 
-// errorsFirst returns the first error that is not nil.
-func errorsFirst(errs ...error) error {
+// firstError returns the first error that is not nil.
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err

@@ -15,9 +15,9 @@ func (g *gpu) checkStream(call string, s Stream) error {
 
 func (g *gpu) NewStream(dev int) (Stream, error) {
 	s := Stream{Device: g.device(dev)}
-	err := g.on(dev, func() error {
+	err := g.onDevice(dev, func() error {
 		var handle uintptr
-		if err := g.call(g.c.newStream, uintptr(unsafe.Pointer(&handle)), 0); err != nil {
+		if err := g.call(g.fns.newStream, uintptr(unsafe.Pointer(&handle)), 0); err != nil {
 			return err
 		}
 		s.Handle = handle
@@ -33,15 +33,15 @@ func (g *gpu) DestroyStream(s Stream) error {
 	if err := g.checkStream("DestroyStream", s); err != nil {
 		return err
 	}
-	return g.on(int(s.Device.ID), func() error {
+	return g.onDevice(int(s.Device.ID), func() error {
 		if !g.takeStream(s) {
 			return &OwnerError{Call: "DestroyStream", What: "stream", Device: s.Device}
 		}
-		return g.call(g.c.destroyStream, s.Handle)
+		return g.call(g.fns.destroyStream, s.Handle)
 	})
 }
 
-// takeStream removes a stream from the driver's list; it succeeds for one of several concurrent
+// takeStream removes a stream from the driver's list. It returns true to one of several concurrent
 // callers.
 func (g *gpu) takeStream(s Stream) bool {
 	g.mu.Lock()
@@ -58,17 +58,17 @@ func (g *gpu) Synchronize(s Stream) error {
 	if err := g.checkStream("Synchronize", s); err != nil {
 		return err
 	}
-	return g.on(int(s.Device.ID), func() error { return g.call(g.c.syncStream, s.Handle) })
+	return g.onDevice(int(s.Device.ID), func() error { return g.call(g.fns.syncStream, s.Handle) })
 }
 
 func (g *gpu) SynchronizeDevice(dev int) error {
-	return g.on(dev, func() error { return g.call(g.c.syncDevice) })
+	return g.onDevice(dev, func() error { return g.call(g.fns.syncDevice) })
 }
 
 func (g *gpu) NewEvent(dev int) (*Event, error) {
 	e := &Event{dev: g.device(dev)}
-	err := g.on(dev, func() error {
-		if err := g.call(g.c.newEvent, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
+	err := g.onDevice(dev, func() error {
+		if err := g.call(g.fns.newEvent, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
 			return err
 		}
 		g.mu.Lock()
@@ -86,15 +86,15 @@ func (g *gpu) DestroyEvent(e *Event) error {
 	if err := e.check("DestroyEvent", g.kind); err != nil {
 		return err
 	}
-	return g.on(int(e.dev.ID), func() error {
+	return g.onDevice(int(e.dev.ID), func() error {
 		if err := g.takeEvent(e); err != nil {
 			return err
 		}
-		return g.call(g.c.destroyEvent, e.handle)
+		return g.call(g.fns.destroyEvent, e.handle)
 	})
 }
 
-// takeEvent removes an event from the driver's list; it succeeds for one of several concurrent
+// takeEvent removes an event from the driver's list. It returns nil to one of several concurrent
 // callers.
 func (g *gpu) takeEvent(e *Event) error {
 	g.mu.Lock()
@@ -106,19 +106,19 @@ func (g *gpu) takeEvent(e *Event) error {
 		return &OwnerError{Call: "DestroyEvent", What: "event", Device: e.dev}
 	}
 	delete(g.events, e)
-	e.gone.Store(true)
+	e.destroyed.Store(true)
 	return nil
 }
 
 func (g *gpu) Record(e *Event, s Stream) error {
-	if err := errorsFirst(e.check("Record", g.kind), g.checkStream("Record", s)); err != nil {
+	if err := firstError(e.check("Record", g.kind), g.checkStream("Record", s)); err != nil {
 		return err
 	}
 	if e.dev != s.Device {
 		return &EventError{Call: "Record", Reason: "the event is of " + e.dev.String() + ", the stream of " + s.Device.String()}
 	}
-	return g.on(int(e.dev.ID), func() error {
-		if err := g.call(g.c.record, e.handle, s.Handle); err != nil {
+	return g.onDevice(int(e.dev.ID), func() error {
+		if err := g.call(g.fns.record, e.handle, s.Handle); err != nil {
 			return err
 		}
 		e.recorded.Store(true)
@@ -127,17 +127,17 @@ func (g *gpu) Record(e *Event, s Stream) error {
 }
 
 func (g *gpu) Wait(s Stream, e *Event) error {
-	if err := errorsFirst(e.check("Wait", g.kind), g.checkStream("Wait", s)); err != nil {
+	if err := firstError(e.check("Wait", g.kind), g.checkStream("Wait", s)); err != nil {
 		return err
 	}
-	return g.on(int(s.Device.ID), func() error { return g.call(g.c.await, s.Handle, e.handle, 0) })
+	return g.onDevice(int(s.Device.ID), func() error { return g.call(g.fns.waitEvent, s.Handle, e.handle, 0) })
 }
 
 func (g *gpu) SynchronizeEvent(e *Event) error {
 	if err := e.check("SynchronizeEvent", g.kind); err != nil {
 		return err
 	}
-	return g.on(int(e.dev.ID), func() error { return g.call(g.c.syncEvent, e.handle) })
+	return g.onDevice(int(e.dev.ID), func() error { return g.call(g.fns.syncEvent, e.handle) })
 }
 
 func (g *gpu) Elapsed(from, to *Event) (time.Duration, error) {
@@ -145,11 +145,11 @@ func (g *gpu) Elapsed(from, to *Event) (time.Duration, error) {
 		return 0, err
 	}
 	var ms float32
-	err := g.on(int(to.dev.ID), func() error {
-		if err := g.call(g.c.syncEvent, to.handle); err != nil {
+	err := g.onDevice(int(to.dev.ID), func() error {
+		if err := g.call(g.fns.syncEvent, to.handle); err != nil {
 			return err
 		}
-		return g.call(g.c.elapsed, uintptr(unsafe.Pointer(&ms)), from.handle, to.handle)
+		return g.call(g.fns.elapsed, uintptr(unsafe.Pointer(&ms)), from.handle, to.handle)
 	})
 	return time.Duration(float64(ms) * float64(time.Millisecond)), err
 }

@@ -16,30 +16,31 @@ const (
 	hipHostToDevice   = 1
 	hipDeviceToHost   = 2
 	hipDeviceToDevice = 3
-	hipDefault        = 4 // by the addresses
+	hipDefault        = 4 // the addresses tell the direction
 )
 
-// hipLayout is the place of fields in hipDeviceProp_t. ROCm 6 changed the structure: it has a new
-// function and keeps the old one.
+// hipLayout holds the byte offsets of fields in hipDeviceProp_t. ROCm 6 changed the structure, and
+// has a function for each layout.
 type hipLayout struct{ name, memory, arch int }
 
 const (
-	hipPropBytes = 8192 // room for hipDeviceProp_t (792, 1472) of any version
-	hipTextBytes = 256  // of name and gcnArchName
+	hipPropBytes = 8192 // at least the size of hipDeviceProp_t: 792 in ROCm 5, 1472 in ROCm 6
+	hipTextBytes = 256  // size of the fields name and gcnArchName
 )
 
 // hip is the AMD part of gpu.
 type hip struct {
-	setDevice, copy, copyAsync, props routine
-	lastError, errorName, errorText   routine
-	init, deviceCount                 routine
-	layout                            hipLayout
+	setDevice, memcpy, memcpyAsync, props routine
+	lastError, errorName, errorText       routine
+	init, deviceCount                     routine
+	layout                                hipLayout
 }
 
-var _ vendor = (*hip)(nil)
+var _ vendorAPI = (*hip)(nil)
 
-// HIPLibraries returns the names that OpenHIP tries, given the environment: the
-// folder of ROCM_PATH or ROCM_HOME, the system's search order, /opt/rocm.
+// HIPLibraries returns the names to give to OpenHIP, in order: in the folders of ROCM_PATH and
+// ROCM_HOME, in the search path of the dynamic linker, in /opt/rocm. env returns the value of an
+// environment variable.
 func HIPLibraries(env func(string) string) []string {
 	sonames := []string{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"}
 	var out []string
@@ -58,8 +59,8 @@ func HIPLibraries(env func(string) string) []string {
 	return out
 }
 
-// OpenHIP opens the AMD driver through the first of the libraries that opens;
-// see HIPLibraries. The error is an *UnavailableError.
+// OpenHIP opens AMD's driver with the first library of the list that can be opened; see
+// HIPLibraries. The error is an *UnavailableError.
 func OpenHIP(libraries ...string) (Driver, error) {
 	lib, err := openLibrary(target.HIP, libraries)
 	if err != nil {
@@ -76,7 +77,7 @@ func newHIP(lib *dl.Library) (*gpu, error) {
 	h := &hip{}
 	g := newGPU(target.HIP, tensor.ROCM, lib.Name())
 	g.api = h
-	if err := bind(lib, append(h.bindings(), hipRoutines(&g.c)...)); err != nil {
+	if err := bind(lib, append(h.bindings(), hipRoutines(&g.fns)...)); err != nil {
 		return nil, err
 	}
 	if err := h.bindProperties(lib); err != nil {
@@ -98,8 +99,8 @@ func (h *hip) bindings() []binding {
 		{&h.init, "hipInit", nil},
 		{&h.deviceCount, "hipGetDeviceCount", nil},
 		{&h.setDevice, "hipSetDevice", nil},
-		{&h.copy, "hipMemcpy", nil},
-		{&h.copyAsync, "hipMemcpyAsync", nil},
+		{&h.memcpy, "hipMemcpy", nil},
+		{&h.memcpyAsync, "hipMemcpyAsync", nil},
 		{&h.lastError, "hipGetLastError", nil},
 		{&h.errorName, "hipGetErrorName", nil},
 		{&h.errorText, "hipGetErrorString", nil},
@@ -114,12 +115,12 @@ func hipRoutines(c *routines) []binding {
 		{&c.freeHost, "hipHostFree", nil},
 		{&c.toDevice, "hipMemcpy", []uintptr{hipHostToDevice}},
 		{&c.toHost, "hipMemcpy", []uintptr{hipDeviceToHost}},
-		{&c.within, "hipMemcpy", []uintptr{hipDeviceToDevice}},
+		{&c.deviceToDevice, "hipMemcpy", []uintptr{hipDeviceToDevice}},
 		{&c.memset, "hipMemset", nil},
 		{&c.newStream, "hipStreamCreateWithFlags", nil},
 		{&c.destroyStream, "hipStreamDestroy", nil},
 		{&c.syncStream, "hipStreamSynchronize", nil},
-		{&c.await, "hipStreamWaitEvent", nil},
+		{&c.waitEvent, "hipStreamWaitEvent", nil},
 		{&c.newEvent, "hipEventCreateWithFlags", nil},
 		{&c.destroyEvent, "hipEventDestroy", nil},
 		{&c.syncEvent, "hipEventSynchronize", nil},
@@ -129,8 +130,8 @@ func hipRoutines(c *routines) []binding {
 	}
 }
 
-// bindProperties prefers ROCm 6's function. The function without a suffix returns ROCm 5's layout
-// in every version: newer headers redirect it with a macro.
+// bindProperties binds ROCm 6's function, else ROCm 5's. The function without a suffix returns
+// ROCm 5's layout in every version; newer headers redirect its name with a macro.
 func (h *hip) bindProperties(lib *dl.Library) error {
 	h.layout = hipLayout{name: 0, memory: 288, arch: 1160}
 	if bind(lib, []binding{{&h.props, "hipGetDevicePropertiesR0600", nil}}) == nil {
@@ -158,16 +159,16 @@ func (h *hip) enter(dev int) error { return check(h, h.setDevice, uintptr(dev)) 
 
 func (h *hip) leave() error { return nil }
 
-func (h *hip) peer(dst, src *tensor.Storage) error {
-	return check(h, h.copy, dst.Ptr(), src.Ptr(), uintptr(src.Size()), hipDeviceToDevice)
+func (h *hip) copyPeer(dst, src *tensor.Storage) error {
+	return check(h, h.memcpy, dst.Ptr(), src.Ptr(), uintptr(src.Size()), hipDeviceToDevice)
 }
 
-func (h *hip) async(dst, src, n, stream uintptr) error {
-	return check(h, h.copyAsync, dst, src, n, hipDefault, stream)
+func (h *hip) copyAsync(dst, src, n, stream uintptr) error {
+	return check(h, h.memcpyAsync, dst, src, n, hipDefault, stream)
 }
 
-// failure also clears the thread's last error; otherwise an operator that checks its launch with
-// hipGetLastError would report it.
+// failure also clears the thread's last error. An operator that checks its launch with
+// hipGetLastError would otherwise return it.
 func (h *hip) failure(call string, code int32) error {
 	dl.Call(h.lastError.fn)
 	return &Error{

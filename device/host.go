@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// host is the Driver of the CPU: one device with memory of Go's heap. Its streams run work
-// immediately.
+// host is the Driver of the CPU: one device, whose memory is on Go's heap. Work on its streams
+// is complete when the call that queues it returns.
 type host struct{ info Info }
 
 var _ Driver = (*host)(nil)
@@ -58,7 +58,7 @@ func (h *host) Free(s *tensor.Storage) error {
 // hostBytes returns the first n bytes of host memory.
 func hostBytes(call string, s *tensor.Storage, n int64) ([]byte, error) {
 	if !s.Device().IsHost() {
-		return nil, &RegionError{Call: call, What: "memory", Got: "on " + s.Device().String(), Expect: "on the host"}
+		return nil, &RegionError{Call: call, What: "memory", Got: "on " + s.Device().String(), Expected: "on the host"}
 	}
 	if n > s.Size() {
 		return nil, sizeError(call, n, s.Size())
@@ -100,9 +100,9 @@ func (h *host) Memset(dst *tensor.Storage, value byte) error {
 
 func (h *host) CopyAsync(s Stream, dst, src Region) error {
 	if dst.Size != src.Size {
-		return &RegionError{Call: "CopyAsync", What: "size", Got: fmt.Sprintf("%d bytes to %d", src.Size, dst.Size), Expect: "two regions of one size"}
+		return regionSizesError(dst, src)
 	}
-	if err := errorsFirst(checkHostStream("CopyAsync", s), checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
+	if err := firstError(checkHostStream("CopyAsync", s), checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
 		return err
 	}
 	to, err := hostBytes("CopyAsync", dst.Storage, dst.Offset+dst.Size)
@@ -143,22 +143,22 @@ func (h *host) DestroyEvent(e *Event) error {
 	if err := e.check("DestroyEvent", tensor.CPU); err != nil {
 		return err
 	}
-	e.gone.Store(true)
+	e.destroyed.Store(true)
 	return nil
 }
 
 func (h *host) Record(e *Event, s Stream) error {
-	if err := errorsFirst(e.check("Record", tensor.CPU), checkHostStream("Record", s)); err != nil {
+	if err := firstError(e.check("Record", tensor.CPU), checkHostStream("Record", s)); err != nil {
 		return err
 	}
 	now := time.Now()
-	e.at.Store(&now)
+	e.hostTime.Store(&now)
 	e.recorded.Store(true)
 	return nil
 }
 
 func (h *host) Wait(s Stream, e *Event) error {
-	return errorsFirst(checkHostStream("Wait", s), e.check("Wait", tensor.CPU))
+	return firstError(checkHostStream("Wait", s), e.check("Wait", tensor.CPU))
 }
 
 func (h *host) SynchronizeEvent(e *Event) error { return e.check("SynchronizeEvent", tensor.CPU) }
@@ -167,13 +167,14 @@ func (h *host) Elapsed(from, to *Event) (time.Duration, error) {
 	if err := checkTimed(tensor.CPU, from, to); err != nil {
 		return 0, err
 	}
-	return to.at.Load().Sub(*from.at.Load()), nil
+	return to.hostTime.Load().Sub(*from.hostTime.Load()), nil
 }
 
 // Close does nothing.
 func (h *host) Close() error { return nil }
 
-// cpuName is the processor's name, as /proc/cpuinfo has it on x86, or "cpu".
+// cpuName returns the processor's name in /proc/cpuinfo, or "cpu" if the file has none, as on
+// aarch64.
 func cpuName(read func(string) ([]byte, error)) string {
 	text, _ := read("/proc/cpuinfo") // no file, no name
 	for line := range strings.Lines(string(text)) {

@@ -11,10 +11,10 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Native returns the targets of this machine: each distinct one once, AMD GPUs first, in device
-// order, and cpu alone without a GPU. It starts no process and prefers the AMD kernel driver's
-// files to the HIP library. A vendor library that is missing or finds no device counts as no GPU;
-// Driver returns the reason.
+// Native returns the targets of this machine's GPUs, each once: AMD's first, in device order.
+// Without a GPU it returns cpu. It starts no process, and reads the files of AMD's kernel driver
+// instead of loading the HIP library. A vendor library that is missing or finds no device counts
+// as no GPU; Driver returns the reason.
 func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
 	found, err := d.kfd()
 	if err != nil {
@@ -40,7 +40,8 @@ func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
 	return distinct(found), nil
 }
 
-// kfd reads the kernel driver's files. Missing or unreadable files are no error.
+// kfd returns the targets in the files of AMD's kernel driver. Missing or unreadable files are no
+// error.
 func (d *Devices) kfd() ([]target.Target, error) {
 	found, err := target.FromKFD(d.opts.KFD)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -49,7 +50,7 @@ func (d *Devices) kfd() ([]target.Target, error) {
 	return found, err
 }
 
-// targets queries a vendor's library.
+// targets returns the targets of the devices of a vendor's library, none without the library.
 func (d *Devices) targets(t tensor.DeviceType) ([]target.Target, error) {
 	drv, err := d.Driver(t)
 	var missing *UnavailableError

@@ -53,7 +53,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	devices, err := device.Open(device.Options{Env: opts.Getenv})
+	devices, err := device.Open(device.Options{Getenv: opts.Getenv})
 	if err != nil {
 		return nil, err
 	}

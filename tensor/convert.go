@@ -2,18 +2,18 @@ package tensor
 
 import "math"
 
-// binary16 and bfloat16 differ from each other only in these numbers.
+// The exponent and mantissa bits of IEEE binary16 and of bfloat16.
 const (
 	f16ExpBits, f16ManBits   = 5, 10
 	bf16ExpBits, bf16ManBits = 8, 7
 )
 
-// F64ToF16 rounds once, to nearest even, to IEEE binary16. Values too large
-// become infinity, NaN stays NaN.
+// F64ToF16 rounds once, to nearest even, to IEEE binary16. A value beyond the range
+// becomes an infinity, and NaN stays NaN.
 func F64ToF16(x float64) uint16 { return narrow(x, f16ExpBits, f16ManBits) }
 
-// F64ToBF16 rounds once, to nearest even, to bfloat16. Values too large become
-// infinity, NaN stays NaN.
+// F64ToBF16 rounds once, to nearest even, to bfloat16. A value beyond the range
+// becomes an infinity, and NaN stays NaN.
 func F64ToBF16(x float64) uint16 { return narrow(x, bf16ExpBits, bf16ManBits) }
 
 // F32ToF16 rounds to nearest even to IEEE binary16.
@@ -23,12 +23,12 @@ func F32ToF16(x float32) uint16 { return narrow(float64(x), f16ExpBits, f16ManBi
 func F32ToBF16(x float32) uint16 {
 	b := math.Float32bits(x)
 	if x != x {
-		return uint16(b>>16) | 1<<(bf16ManBits-1) // quiet, so never an infinity
+		return uint16(b>>16) | 1<<(bf16ManBits-1) // the mantissa must not become 0, which is an infinity
 	}
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// F16ToF32 is exact. NaN keeps its sign and payload.
+// F16ToF32 converts IEEE binary16 exactly. NaN keeps its sign and payload.
 func F16ToF32(h uint16) float32 {
 	sign, exp, man := uint32(h>>15)<<31, uint32(h>>f16ManBits&0x1f), uint32(h&0x3ff)
 	switch exp {
@@ -41,7 +41,7 @@ func F16ToF32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
 }
 
-// BF16ToF32 is exact.
+// BF16ToF32 converts bfloat16 exactly.
 func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
 // narrow rounds x to a 16-bit format of 1 sign bit, expBits and manBits.
@@ -52,10 +52,10 @@ func narrow(x float64, expBits, manBits uint) uint16 {
 	if x != x {
 		return sign | infinity | uint16(b>>(52-manBits))&(1<<manBits-1) | 1<<(manBits-1)
 	}
-	exp := int(b>>52&0x7ff) - 1023 + 1<<(expBits-1) - 1 // biased as the target does
+	exp := int(b>>52&0x7ff) - 1023 + 1<<(expBits-1) - 1 // with the bias of the 16-bit format
 	man := b&(1<<52-1) | 1<<52
 	shift := 52 - manBits
-	if exp <= 0 { // subnormal in the target: no hidden bit, more bits to drop
+	if exp <= 0 { // subnormal in the 16-bit format: no hidden bit, more bits to drop
 		shift += uint(1 - exp)
 		exp = 0
 	} else {
@@ -64,7 +64,7 @@ func narrow(x float64, expBits, manBits uint) uint16 {
 	if shift > 54 {
 		return sign // below half of the smallest subnormal
 	}
-	// A carry out of the mantissa moves into the exponent, as it should.
+	// A carry out of the mantissa increments the exponent, which gives the next larger value.
 	rounded := uint64(exp)<<manBits + roundShift(man, shift)
 	return sign | uint16(min(rounded, uint64(infinity)))
 }

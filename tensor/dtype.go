@@ -37,8 +37,8 @@ const (
 	Bool     DType = 6 | 8<<8 | oneLane
 )
 
-// MakeDType packs DLPack's three fields. It accepts types that this package
-// can describe but not read, such as vectors of several lanes.
+// MakeDType packs DLPack's three fields. Tensors of any type can be described and
+// passed to operators; Go code reads and writes those of [DTypes] only.
 func MakeDType(code, bits uint8, lanes uint16) DType {
 	return DType(code) | DType(bits)<<8 | DType(lanes)<<16
 }
@@ -49,7 +49,7 @@ func (d DType) Code() uint8 { return uint8(d) }
 // Bits is the width of one lane in bits.
 func (d DType) Bits() uint8 { return uint8(d >> 8) }
 
-// Lanes is the number of values an element holds, 1 for all named types.
+// Lanes is the number of values in an element: 1 for all types of [DTypes].
 func (d DType) Lanes() uint16 { return uint16(d >> 16) }
 
 // Size is the number of bytes of one element, rounded up to whole bytes.
@@ -58,8 +58,8 @@ func (d DType) Size() int64 { return (int64(d.Bits())*int64(d.Lanes()) + 7) / 8 
 // IsFloat reports whether the type is a floating-point one, bfloat16 included.
 func (d DType) IsFloat() bool { return d.Code() == CodeFloat || d.Code() == CodeBFloat }
 
-// String is the type's name in NumPy and PyTorch, such as "float32" or
-// "bfloat16"; several lanes add "x4".
+// String returns the type's name in NumPy and PyTorch, such as "float32" or
+// "bfloat16", with a suffix such as "x4" for several lanes.
 func (d DType) String() string {
 	base := fmt.Sprintf("%s%d", codeName(d.Code()), d.Bits())
 	if d.Code() == CodeBool && d.Bits() == 8 {
@@ -95,8 +95,8 @@ func DTypes() []DType {
 	}
 }
 
-// ParseDType parses a type's name as NumPy and PyTorch write it ("float32", "bfloat16") or a usual
-// short form ("fp32", "f32", "half", "bf16", "i32"). The error is a *DTypeError.
+// ParseDType parses a type's name in NumPy or PyTorch ("float32", "bfloat16") or a usual short form
+// ("fp32", "f32", "half", "bf16", "i32"). The error is a *DTypeError.
 func ParseDType(s string) (DType, error) {
 	name := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "torch.")
 	for _, d := range DTypes() {
@@ -110,6 +110,7 @@ func ParseDType(s string) (DType, error) {
 	return 0, &DTypeError{Input: s}
 }
 
+// shortDType parses short forms.
 func shortDType(name string) (DType, bool) {
 	switch name {
 	case "fp32", "f32", "float":
@@ -130,7 +131,7 @@ func shortDType(name string) (DType, bool) {
 	return shortInt(name)
 }
 
-// shortInt parses i8 to i64 and u8 to u64.
+// shortInt parses the names i8 to i64 and u8 to u64.
 func shortInt(name string) (DType, bool) {
 	for _, d := range DTypes() {
 		if (d.Code() == CodeInt || d.Code() == CodeUInt) && name == fmt.Sprintf("%c%d", codeName(d.Code())[0], d.Bits()) {

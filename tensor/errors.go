@@ -1,17 +1,15 @@
 package tensor
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// DTypeError is the error for a word that is no element type.
+// DTypeError is the error for text that does not name an element type.
 type DTypeError struct{ Input string }
 
 func (e *DTypeError) Error() string {
 	return fmt.Sprintf("unknown element type %q: write one of %v", e.Input, DTypes())
 }
 
-// DeviceError is the error for a word that is no device.
+// DeviceError is the error for text that does not name a device.
 type DeviceError struct{ Input string }
 
 func (e *DeviceError) Error() string {
@@ -28,38 +26,39 @@ func (e *ShapeError) Error() string { return fmt.Sprintf("shape %v: %s", e.Shape
 
 // MemoryError is the error for a size beyond the machine's memory.
 type MemoryError struct {
-	Size   int64 // bytes that were asked for
-	Memory int64 // bytes that the machine has, swap included
+	Size   int64 // requested bytes
+	Memory int64 // bytes of the machine's memory and swap
 }
 
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%d bytes of host memory: expected at most %d, the machine's memory and swap; make the tensor smaller or work on parts of it", e.Size, e.Memory)
+	return fmt.Sprintf("%d bytes of host memory: expected at most %d, the machine's memory and swap; "+
+		"make the tensor smaller or work on parts of it", e.Size, e.Memory)
 }
 
 // BoundsError is the error for a view that reaches outside its storage.
 type BoundsError struct {
 	DType          DType
 	Shape, Strides []int64 // strides in elements
-	First, End     int64   // bytes the view reaches, from the storage's start
-	Size           int64   // bytes the storage has
+	First, End     int64   // the view reaches the bytes [First, End) of the storage
+	Size           int64   // bytes of the storage
 }
 
 func (e *BoundsError) Error() string {
-	return fmt.Sprintf("view of %s %v with strides %v reaches bytes [%d, %d) of a storage of %d bytes: make the storage larger or the view smaller",
-		e.DType, e.Shape, e.Strides, e.First, e.End, e.Size)
+	return fmt.Sprintf("view of %s %v with strides %v reaches bytes [%d, %d) of a storage of %d bytes: "+
+		"make the storage larger or the view smaller", e.DType, e.Shape, e.Strides, e.First, e.End, e.Size)
 }
 
-// HostError is the error for access from Go to elements on a device.
+// HostError is the error for access from Go to elements that are not on the host.
 type HostError struct{ Device Device }
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("the tensor is on %s, its elements can be read only on the host: copy it there first", e.Device)
+	return fmt.Sprintf("the tensor is on %s; Go reads and writes elements only on the host: copy the tensor to the host first", e.Device)
 }
 
 // FreedError is the error for a tensor whose memory was freed.
 type FreedError struct {
 	Device Device
-	Size   int64 // bytes the storage had
+	Size   int64 // bytes of the storage
 }
 
 func (e *FreedError) Error() string {

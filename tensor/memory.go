@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkMemory refuses sizes beyond the machine's memory, because Go ends the process at such an
-// allocation. It ignores the memory that other programs use. Without information about memory
-// there is no limit.
+// checkMemory returns a *MemoryError for sizes beyond the machine's memory and swap, because Go ends
+// the process at such an allocation. The memory that other programs use does not count.
 func checkMemory(n int64) error {
-	if there := physicalMemory(); n > there {
-		return &MemoryError{Size: n, Memory: there}
+	if memory := physicalMemory(); n > memory {
+		return &MemoryError{Size: n, Memory: memory}
 	}
 	return nil
 }
 
-// physicalMemory is the machine's memory and swap in bytes.
+// physicalMemory returns the machine's memory and swap in bytes, math.MaxInt64 if the system does
+// not report them.
 func physicalMemory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// searchBudget bounds the work of Overlaps. Views made by slicing need a few dozen steps; a search
-// beyond the budget returns "may overlap".
+// searchBudget is the number of steps of Overlaps. Views made by slicing need a few dozen. A search
+// that needs more steps returns true.
 const searchBudget = 10000
 
-// Overlaps reports whether a and b may have a byte in common. It is exact for views made by
-// slicing, transposing and permuting dense tensors, halves of the same rows included; for other
-// strides it may return true for disjoint views.
+// Overlaps reports whether a and b may have a byte in common. It is exact for views that slicing,
+// transposing and permuting make of dense tensors. For other strides it may return true for disjoint
+// views.
 func Overlaps(a, b *Tensor) bool {
 	if a.Device() != b.Device() || a.numel == 0 || b.numel == 0 || a.Ptr() == 0 || b.Ptr() == 0 {
 		return false
@@ -26,13 +26,13 @@ func Overlaps(a, b *Tensor) bool {
 	return reachable(int64(b.Ptr()-a.Ptr()), terms, &budget)
 }
 
-// rangesMeet compares the ranges from the first to the last byte.
+// rangesMeet reports whether the address ranges of the tensors have a byte in common.
 func rangesMeet(a, b *Tensor) bool {
 	return a.storage.ptr+uintptr(a.low) < b.storage.ptr+uintptr(b.end) &&
 		b.storage.ptr+uintptr(b.low) < a.storage.ptr+uintptr(a.end)
 }
 
-// term is step times an integer between low and high; step is positive.
+// term is the set of numbers step*k for k from low to high; step is positive.
 type term struct{ step, low, high int64 }
 
 // terms expresses the byte addresses of t, negated for sign -1, relative to
@@ -87,7 +87,7 @@ func reachable(sum int64, terms []term, budget *int) bool {
 	return false
 }
 
-// limits are the smallest and the largest sum of the terms.
+// limits returns the smallest and the largest sum of the terms.
 func limits(terms []term) (low, high int64) {
 	for _, t := range terms {
 		low, high = low+t.step*t.low, high+t.step*t.high

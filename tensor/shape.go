@@ -38,7 +38,7 @@ func numel(shape []int64) int64 {
 	return n
 }
 
-// mul multiplies, a and b of any sign, and reports whether it fits.
+// mul returns a times b, and reports whether the product fits 64 bits.
 func mul(a, b int64) (int64, bool) {
 	hi, lo := bits.Mul64(magnitude(a), magnitude(b))
 	if hi != 0 || lo > 1<<63-1 {
@@ -57,8 +57,8 @@ func magnitude(v int64) uint64 {
 	return uint64(v)
 }
 
-// span returns the offsets, relative to element 0, of the first and the last
-// element in memory order. ok is false on overflow.
+// span returns the offsets, in elements from element 0, of the first and the last
+// element in memory. ok is false if they are beyond maxBytes.
 func span(shape, strides []int64) (low, high int64, ok bool) {
 	for i, n := range shape {
 		reach, fits := mul(n-1, strides[i])
@@ -73,8 +73,8 @@ func span(shape, strides []int64) (low, high int64, ok bool) {
 	return low, high, true
 }
 
-// checkBounds verifies that all elements lie inside the storage. A tensor without elements covers
-// no bytes, but its offset must be inside.
+// checkBounds returns a *BoundsError unless all elements lie inside the storage. The offset of a
+// tensor without elements must lie inside too.
 func checkBounds(s *Storage, dt DType, shape, strides []int64, offset int64) error {
 	low, high, end, ok := int64(0), int64(0), offset, true
 	if numel(shape) > 0 {
@@ -93,7 +93,7 @@ func checkBounds(s *Storage, dt DType, shape, strides []int64, offset int64) err
 	}
 }
 
-// saturate multiplies for a message; on overflow it returns the largest value.
+// saturate returns n times size, or the nearest value that fits 64 bits.
 func saturate(n, size int64) int64 {
 	if v, ok := mul(n, size); ok {
 		return v
@@ -104,6 +104,7 @@ func saturate(n, size int64) int64 {
 	return 1<<63 - 1
 }
 
+// checkDim returns a *ShapeError unless dim is a dimension of t.
 func (t *Tensor) checkDim(dim int) error {
 	if dim < 0 || dim >= len(t.shape) {
 		reason := fmt.Sprintf("dimension %d, expected 0 to %d", dim, len(t.shape)-1)
@@ -112,8 +113,8 @@ func (t *Tensor) checkDim(dim int) error {
 	return nil
 }
 
-// Slice returns the view of elements from (inclusive) to to (exclusive) along
-// dim. The error is a *ShapeError or a *FreedError.
+// Slice returns the view of the elements [from, to) along dim. The error is a
+// *ShapeError or a *FreedError.
 func (t *Tensor) Slice(dim int, from, to int64) (*Tensor, error) {
 	if err := t.checkDim(dim); err != nil {
 		return nil, err

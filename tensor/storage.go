@@ -6,31 +6,32 @@ import (
 	"unsafe"
 )
 
-// hostAlignment is the alignment for the widest vector loads and a cache line, in bytes.
+// hostAlignment is the size of a cache line and of the widest vector, in bytes.
 const hostAlignment = 64
 
-// BlockBytes is the size of the aligned blocks in which GPU kernels read memory. A kernel reads a block if it holds at
-// least one element of a tensor, and writes elements only. Memory that a GPU tensor ends in must therefore extend to the
-// end of the tensor's last block; allocators of GPU memory return multiples of 256 bytes or more.
+// BlockBytes is the size of the aligned blocks in which GPU kernels read memory. A kernel reads a block
+// if it contains at least one element of a tensor, and writes elements only. So the memory of a tensor on
+// a GPU must extend to the end of the tensor's last block. Allocators of GPU memory return multiples of
+// 256 bytes or more.
 const BlockBytes = 16
 
-// Storage is a range of memory on one device. Tensors are views of it. Several goroutines may use
-// it; its users synchronize writes to its bytes.
+// Storage is a range of memory on one device. Tensors are views of it. Its methods are safe for
+// concurrent use; callers synchronize access to its bytes.
 type Storage struct {
 	ptr   uintptr
 	size  int64
 	dev   Device
 	host  []byte // the bytes of host memory
-	keep  any    // stays alive with the storage
+	keep  any    // what the storage keeps alive: goMemory, or the keep of ForeignStorage
 	freed atomic.Bool
 }
 
-// heap is the keep value of a HostStorage.
-type heap []byte
+// goMemory is the memory of a HostStorage, with the bytes in front of its aligned start.
+type goMemory []byte
 
 // HostStorage returns n zeroed bytes of Go memory, aligned to 64 bytes. The garbage collector
-// frees them. The error is a *ShapeError for n < 0, and a *MemoryError for more than the machine
-// has.
+// frees them. The error is a *ShapeError for n below 0 or above 2^60, and a *MemoryError if the
+// machine has less memory.
 func HostStorage(n int64) (*Storage, error) {
 	if n < 0 || n > maxBytes {
 		return nil, &ShapeError{Reason: fmt.Sprintf("a storage of %d bytes: expected 0 to %d", n, int64(maxBytes))}
@@ -42,15 +43,15 @@ func HostStorage(n int64) (*Storage, error) {
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(raw)))
 	skip := int64(-base & (hostAlignment - 1))
 	host := raw[skip : skip+n : skip+n]
-	return &Storage{ptr: base + uintptr(skip), size: n, dev: Host(), host: host, keep: heap(raw)}, nil
+	return &Storage{ptr: base + uintptr(skip), size: n, dev: Host(), host: host, keep: goMemory(raw)}, nil
 }
 
-// ForeignStorage describes size bytes at ptr on dev that the caller owns. The storage keeps keep
-// alive, which may be the owner of the memory. The size is cut at the last address and is 0 at
-// address 0, so that a view of more is a [*BoundsError].
+// ForeignStorage describes size bytes at ptr on dev that the caller owns. The storage keeps the
+// value of keep alive, which may be the owner of the memory. The storage ends at the last address,
+// and has no bytes at address 0: a view of more is a [*BoundsError].
 func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 	size = min(max(size, 0), maxBytes)
-	if left := uint64(-ptr); uint64(size) > left { // 0 for no address
+	if left := uint64(-ptr); uint64(size) > left { // left is 0 at address 0
 		size = int64(left)
 	}
 	s := &Storage{ptr: ptr, size: size, dev: dev, keep: keep}
@@ -60,11 +61,11 @@ func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 	return s
 }
 
-// foreign converts an address outside Go's heap, or one that the storage keeps alive, to a
-// pointer.
+// foreign converts an address to a pointer. The address is outside of Go's heap, or the storage
+// keeps its memory alive.
 func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// Ptr is the address of the first byte on the storage's device; 0 if empty.
+// Ptr is the address of the first byte on the storage's device; 0 for a nil storage.
 func (s *Storage) Ptr() uintptr {
 	if s == nil {
 		return 0
@@ -72,7 +73,7 @@ func (s *Storage) Ptr() uintptr {
 	return s.ptr
 }
 
-// Size is the number of bytes; 0 for no storage.
+// Size is the number of bytes; 0 for a nil storage.
 func (s *Storage) Size() int64 {
 	if s == nil {
 		return 0
@@ -80,7 +81,7 @@ func (s *Storage) Size() int64 {
 	return s.size
 }
 
-// Device is the device of the memory; the zero Device for no storage.
+// Device is the device of the memory; the zero Device for a nil storage.
 func (s *Storage) Device() Device {
 	if s == nil {
 		return Device{}
@@ -91,8 +92,8 @@ func (s *Storage) Device() Device {
 // Freed reports whether the memory was freed.
 func (s *Storage) Freed() bool { return s != nil && s.freed.Load() }
 
-// MarkFreed marks the memory as freed; its owner calls it before freeing. It returns true once:
-// that caller frees the memory.
+// MarkFreed marks the memory as freed. The owner of the memory calls it before it frees the memory.
+// MarkFreed returns true to one caller, which then frees the memory, and false to all others.
 func (s *Storage) MarkFreed() bool { return s != nil && s.freed.CompareAndSwap(false, true) }
 
 // Check returns a *FreedError if the memory was freed.
@@ -103,7 +104,7 @@ func (s *Storage) Check() error {
 	return nil
 }
 
-// Bytes returns the memory itself. The errors are *HostError and *FreedError.
+// Bytes returns the memory of a host storage, not a copy. The errors are *HostError and *FreedError.
 func (s *Storage) Bytes() ([]byte, error) {
 	if !s.Device().IsHost() {
 		return nil, &HostError{Device: s.Device()}
@@ -114,11 +115,11 @@ func (s *Storage) Bytes() ([]byte, error) {
 	return s.host, nil
 }
 
-// Managed reports whether the memory belongs to Go's heap, as HostStorage's does.
+// Managed reports whether HostStorage made the storage, so that the garbage collector frees it.
 func (s *Storage) Managed() bool {
 	if s == nil {
 		return false
 	}
-	_, ok := s.keep.(heap)
+	_, ok := s.keep.(goMemory)
 	return ok
 }

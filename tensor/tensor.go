@@ -13,7 +13,7 @@ import (
 // MaxRank is the largest number of dimensions of a tensor.
 const MaxRank = 32
 
-// maxBytes is a limit below which sums of a few byte offsets cannot overflow.
+// maxBytes is the largest size of a storage. Sums of a few offsets below it do not overflow.
 const maxBytes = 1 << 60
 
 // dlTensor is DLPack's DLTensor on 64-bit machines.
@@ -33,7 +33,7 @@ type Tensor struct {
 	storage *Storage
 	offset  int64 // elements from the storage's start to element 0
 	numel   int64
-	// low and end are the bytes that elements reach, from the storage's start.
+	// The elements lie in the bytes [low, end) of the storage.
 	low, end int64
 	shape    []int64
 	strides  []int64
@@ -53,8 +53,8 @@ func New(dt DType, shape ...int64) (*Tensor, error) {
 	return View(s, dt, shape, nil, 0)
 }
 
-// ByteSize is the memory a row-major tensor needs: dt.Size() times the number of
-// elements. The error is a *ShapeError or an *ElementError.
+// ByteSize returns the number of bytes of a row-major tensor: dt.Size() times the
+// number of elements. The error is a *ShapeError or an *ElementError.
 func ByteSize(dt DType, shape ...int64) (int64, error) {
 	if dt.Size() == 0 {
 		return 0, &ElementError{DType: dt, Want: "a type of at least one byte"}
@@ -69,13 +69,13 @@ func ByteSize(dt DType, shape ...int64) (int64, error) {
 	return n * dt.Size(), nil
 }
 
-// View describes part of a storage: strides and offset are in elements, strides
-// nil means row-major, negative ones are allowed. Element 0 lies offset elements
-// after the storage's start, and every element must lie inside the storage. The
-// error is an *ElementError, *ShapeError, *BoundsError or *FreedError.
+// View returns a tensor over part of a storage. Strides and offset count elements.
+// Strides may be negative; nil means row-major. Element 0 lies offset elements after
+// the storage's start, and every element must lie inside the storage. The error is an
+// *ElementError, *ShapeError, *BoundsError or *FreedError.
 func View(s *Storage, dt DType, shape, strides []int64, offset int64) (*Tensor, error) {
 	if s == nil {
-		return nil, &ShapeError{Shape: slices.Clone(shape), Reason: "a view of no storage: make one with HostStorage or a driver's Alloc"}
+		return nil, &ShapeError{Shape: slices.Clone(shape), Reason: "the storage is nil: make one with HostStorage or a driver's Alloc"}
 	}
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func View(s *Storage, dt DType, shape, strides []int64, offset int64) (*Tensor, 
 	return build(s, dt, shape, strides, offset), nil
 }
 
-// build makes the tensor without checks. Shape and strides share one array that never moves or
-// changes, because C reads it.
+// build makes the tensor without checks. Shape and strides share one array, which C reads. It does
+// not change or move.
 func build(s *Storage, dt DType, shape, strides []int64, offset int64) *Tensor {
 	rank := len(shape)
 	dims := make([]int64, 2*rank)
@@ -145,10 +145,10 @@ func (t *Tensor) Device() Device { return t.dl.device }
 // Storage is the memory that the tensor views.
 func (t *Tensor) Storage() *Storage { return t.storage }
 
-// Offset is the place of element 0 in the storage, in elements.
+// Offset is the distance, in elements, from the storage's start to element 0.
 func (t *Tensor) Offset() int64 { return t.offset }
 
-// ByteOffset is the place of element 0 in the storage, in bytes.
+// ByteOffset is the distance, in bytes, from the storage's start to element 0.
 func (t *Tensor) ByteOffset() int64 { return t.offset * t.dl.dtype.Size() }
 
 // Ptr is the address of element 0 on the tensor's device.
@@ -169,10 +169,10 @@ func (t *Tensor) Contiguous() bool {
 // Check returns a *FreedError if the tensor's memory was freed.
 func (t *Tensor) Check() error { return t.storage.Check() }
 
-// DL returns the tensor's DLTensor, 48 bytes as DLPack defines them, made once with the tensor.
-// The data pointer is that of element 0 and the byte offset is 0, so that callees that ignore the
-// offset read the right elements. It is valid while t is alive: keep t with runtime.KeepAlive
-// until the callee has returned.
+// DL returns the tensor's DLTensor, a struct of 48 bytes that DLPack defines. Its data pointer is
+// the address of element 0 and its byte offset is 0, so that callees that ignore the offset read
+// the right elements. The pointer is valid while t is alive: call runtime.KeepAlive(t) after the
+// callee has returned.
 func (t *Tensor) DL() unsafe.Pointer { return unsafe.Pointer(&t.dl) }
 
 // Pin keeps the Go memory to which DL points in place until p.Unpin.
@@ -181,7 +181,7 @@ func (t *Tensor) Pin(p *runtime.Pinner) {
 	if t.dl.shape != nil {
 		p.Pin(t.dl.shape)
 	}
-	if raw, ok := t.storage.keep.(heap); ok && len(raw) > 0 {
+	if raw, ok := t.storage.keep.(goMemory); ok && len(raw) > 0 {
 		p.Pin(&raw[0])
 	}
 }

@@ -1,12 +1,13 @@
 package tensor
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"unsafe"
 )
 
-// Number is the constraint of the Go types from which tensors are made.
+// Number lists the Go types of elements, except bool.
 type Number interface {
 	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
@@ -30,8 +31,8 @@ func FromUInt8(data []uint8, shape ...int64) (*Tensor, error) { return from(UInt
 // FromBool is like FromFloat32 for bool.
 func FromBool(data []bool, shape ...int64) (*Tensor, error) { return from(Bool, data, shape) }
 
-// FromFloat64s makes a host tensor of any readable type, rounding each value
-// once to nearest even. The errors are those of FromFloat32 and SetFloat64s.
+// FromFloat64s makes a host tensor of a type of [DTypes]. It rounds each value once,
+// to nearest even. The errors are those of FromFloat32 and SetFloat64s.
 func FromFloat64s(dt DType, data []float64, shape ...int64) (*Tensor, error) {
 	t, err := New(dt, shape...)
 	if err != nil {
@@ -59,16 +60,16 @@ func (t *Tensor) checkCount(n int) error {
 	return nil
 }
 
-// elements views memory as elements of T.
+// elements returns the memory as a slice of T, not a copy.
 func elements[T any](mem []byte) []T {
 	var zero T
 	p := (*T)(unsafe.Pointer(unsafe.SliceData(mem)))
 	return unsafe.Slice(p, len(mem)/int(unsafe.Sizeof(zero)))
 }
 
-// Float64s returns the elements in row-major order of the shape for any strides; bool gives 0 and
-// 1. Integers beyond 2^53 are rounded. The errors are *HostError, *FreedError, *ElementError and,
-// for a view with more elements than memory, *MemoryError.
+// Float64s returns the elements in row-major order of the shape, for any strides. Bools are 0 and 1,
+// and integers beyond 2^53 are rounded. The errors are *HostError, *FreedError, *ElementError, and
+// *MemoryError if the machine has too little memory for the result.
 func (t *Tensor) Float64s() ([]float64, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
@@ -89,10 +90,10 @@ func (t *Tensor) Float64s() ([]float64, error) {
 	return out, nil
 }
 
-// SetFloat64s writes values in row-major order of the shape, rounded once to
-// nearest even for floating-point types; integer types take whole numbers in
-// range only, and bool takes 0 and 1. Nothing is written on error. The errors
-// are *HostError, *FreedError, *ElementError, *CountError and *ValueError.
+// SetFloat64s writes values in row-major order of the shape, for any strides.
+// Floating-point types round once, to nearest even. Integer types accept whole
+// numbers in their range, bool accepts 0 and 1. On an error nothing is written. The
+// errors are *HostError, *FreedError, *ElementError, *CountError and *ValueError.
 func (t *Tensor) SetFloat64s(values []float64) error {
 	mem, err := t.storage.Bytes()
 	if err != nil {
@@ -114,10 +115,11 @@ func (t *Tensor) SetFloat64s(values []float64) error {
 func (t *Tensor) readable() bool { return slices.Contains(DTypes(), t.DType()) }
 
 func (t *Tensor) elementError() error {
-	return &ElementError{DType: t.DType(), Want: "a type of one lane among the named ones"}
+	return &ElementError{DType: t.DType(), Want: fmt.Sprintf("one of %v", DTypes())}
 }
 
-// checkWhole verifies that an integer type, or bool, can hold all values.
+// checkWhole returns a *ValueError unless the type, if it is an integer type or bool, can represent
+// all values.
 func checkWhole(dt DType, values []float64) error {
 	var low, high float64 // low <= v < high
 	switch dt.Code() {
@@ -139,8 +141,8 @@ func checkWhole(dt DType, values []float64) error {
 	return nil
 }
 
-// Bytes returns the raw elements of a contiguous host tensor, sharing its
-// memory. The errors are *HostError, *FreedError and *LayoutError.
+// Bytes returns the memory of a contiguous host tensor, not a copy. The errors are
+// *HostError, *FreedError and *LayoutError.
 func (t *Tensor) Bytes() ([]byte, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
@@ -153,15 +155,15 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	return mem[from : from+t.numel*t.DType().Size()], nil
 }
 
-// Compact returns a row-major copy of a host tensor in its own memory, bit for bit. The errors are
-// *HostError, *FreedError, *ElementError and those of New.
+// Compact returns a row-major copy of a host tensor with equal bits. The errors are *HostError,
+// *FreedError, *ElementError and those of New.
 func (t *Tensor) Compact() (*Tensor, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	if n := t.DType().Size(); n != 1 && n != 2 && n != 4 && n != 8 {
-		return nil, t.elementError() // before memory is taken
+		return nil, t.elementError() // before New allocates memory
 	}
 	out, err := New(t.DType(), t.shape...)
 	if err != nil {

@@ -1,8 +1,9 @@
 package tensor
 
-// rows visits the elements in row-major order, one innermost row at a time:
-// first is the row's first element in the storage, n its length, step its
-// stride. Tensors without dimensions have one row of one element.
+// rows visits the elements in row-major order, one innermost row at a time. first is
+// the position of the row's first element in the storage, n the length of the row, and
+// step its stride, all in elements. A tensor without dimensions has one row of one
+// element.
 func (t *Tensor) rows(visit func(first, n, step int64)) {
 	if t.numel == 0 {
 		return
@@ -32,7 +33,7 @@ func (t *Tensor) rows(visit func(first, n, step int64)) {
 	}
 }
 
-// gather converts the elements of t, whose storage is mem, to float64 in out.
+// gather converts the elements of t, whose storage is mem, to out in row-major order.
 func gather[From, To any](t *Tensor, mem []From, out []To, convert func(From) To) {
 	next := 0
 	t.rows(func(first, n, step int64) {

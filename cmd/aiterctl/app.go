@@ -115,5 +115,5 @@ func (a *app) withoutReload(name string) string {
 
 // openDevices opens the machine's devices.
 func (a *app) openDevices() (*device.Devices, error) {
-	return device.Open(device.Options{Env: a.getenv})
+	return device.Open(device.Options{Getenv: a.getenv})
 }

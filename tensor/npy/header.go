@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// header is what precedes the data.
+// header is the content of a file's header.
 type header struct {
 	dtype     tensor.DType
 	bigEndian bool
@@ -17,7 +17,7 @@ type header struct {
 	shape     []int64
 }
 
-// strides are those of the file's order; nil for row-major.
+// strides returns the strides of the file's order, in elements; nil for row-major.
 func (h header) strides() []int64 {
 	if !h.fortran {
 		return nil
@@ -50,7 +50,7 @@ func readHeader(r io.Reader) (header, error) {
 	return parseHeader(string(text))
 }
 
-// headerLength reads the length: 16 bits in version 1, 32 bits afterwards.
+// headerLength reads the length in bytes: 16 bits in version 1, 32 bits in versions 2 and 3.
 func headerLength(r io.Reader, version byte) (uint32, error) {
 	if version < 1 || version > 3 {
 		return 0, &FormatError{Field: "version", Got: fmt.Sprint(version), Want: "1, 2 or 3"}
@@ -91,7 +91,8 @@ func parseDescr(s string) (dt tensor.DType, big bool, err error) {
 	dt, known := descriptors()[name]
 	orderless := known && (dt.Size() == 1 || dt == tensor.BFloat16)
 	if !known || (order == "|" || order == "") && !orderless {
-		return 0, false, &FormatError{Field: "descr", Got: fmt.Sprintf("%q", s), Want: "one of <f2 <f4 <f8 <i4 <i8 |u1 |b1 and their like, or <V2 for bfloat16"}
+		const want = "a float, integer or bool type such as <f2 <f4 <f8 <i4 <i8 |u1 |b1, or <V2 for bfloat16"
+		return 0, false, &FormatError{Field: "descr", Got: fmt.Sprintf("%q", s), Want: want}
 	}
 	switch order {
 	case "<":
@@ -102,8 +103,8 @@ func parseDescr(s string) (dt tensor.DType, big bool, err error) {
 	return dt, machineBig(), nil
 }
 
-// descr writes what parseDescr reads, as NumPy does.
-func descr(dt tensor.DType) (string, bool) {
+// descr returns the descriptor of an element type. ok is false if .npy files do not have the type.
+func descr(dt tensor.DType) (text string, ok bool) {
 	for name, known := range descriptors() {
 		if known != dt {
 			continue
@@ -119,8 +120,8 @@ func descr(dt tensor.DType) (string, bool) {
 	return "", false
 }
 
-// formatHeader makes everything before the data. NumPy aligns the data to 64
-// bytes by padding the header with spaces and ends it with a newline.
+// formatHeader returns the bytes before the data. Spaces pad the header so that the
+// data begin at a multiple of 64 bytes, as in NumPy's files. A newline ends the header.
 func formatHeader(t *tensor.Tensor) ([]byte, error) {
 	name, ok := descr(t.DType())
 	if !ok {

@@ -1,8 +1,7 @@
 // Package npy reads and writes NumPy's .npy files, format versions 1 to 3.
 //
-// bfloat16, which NumPy has no type of its own for, is written as the ml_dtypes
-// package does, two raw bytes with the descriptor '<V2'. Reading takes '<V2',
-// '|V2' and 'bfloat16' as bfloat16.
+// NumPy itself has no bfloat16. Write stores it as the ml_dtypes package does: two
+// raw bytes with the descriptor '<V2'. Read accepts '<V2', '|V2' and 'bfloat16'.
 package npy
 
 import (
@@ -21,13 +20,15 @@ const (
 	MaxHeader = 64 << 10
 	// MaxData is the most data that Read accepts, in bytes.
 	MaxData = 1 << 40
-	// firstChunk bounds what a short file with a boastful header can allocate.
+	// firstChunk is the size, in bytes, of the first allocation for data. A short file
+	// whose header gives a large size allocates no more.
 	firstChunk = 1 << 20
 )
 
-// Read reads one array, and not a byte beyond it. Fortran order becomes strides;
-// other byte orders are turned into the machine's. The errors are *FormatError
-// and those of r; a file that ends early gives io.ErrUnexpectedEOF.
+// Read reads one array and leaves the bytes after it unread. An array in Fortran order
+// becomes a tensor with those strides. Elements are converted to the machine's byte
+// order. The errors are *FormatError and those of r; for a file that ends early,
+// io.ErrUnexpectedEOF.
 func Read(r io.Reader) (*tensor.Tensor, error) {
 	h, err := readHeader(r)
 	if err != nil {
@@ -38,7 +39,8 @@ func Read(r io.Reader) (*tensor.Tensor, error) {
 		return nil, &FormatError{Field: "shape", Got: fmt.Sprint(h.shape), Want: "a shape that fits in memory", Err: err}
 	}
 	if size > MaxData {
-		return nil, &FormatError{Field: "shape", Got: fmt.Sprintf("%v of %s, %d bytes", h.shape, h.dtype, size), Want: fmt.Sprintf("at most %d bytes", int64(MaxData))}
+		got := fmt.Sprintf("%v of %s, %d bytes", h.shape, h.dtype, size)
+		return nil, &FormatError{Field: "shape", Got: got, Want: fmt.Sprintf("at most %d bytes", int64(MaxData))}
 	}
 	s, err := readData(r, size)
 	if err != nil {
@@ -50,8 +52,8 @@ func Read(r io.Reader) (*tensor.Tensor, error) {
 	return tensor.View(s, h.dtype, h.shape, h.strides(), 0)
 }
 
-// readData reads size bytes. The memory grows with what has come, so that only
-// a file of that size can make it all be allocated.
+// readData reads size bytes. After the first chunk it allocates at most four times the
+// bytes that it has read: a large size in the header of a short file costs no memory.
 func readData(r io.Reader, size int64) (*tensor.Storage, error) {
 	var done []byte
 	for have := min(size, firstChunk); ; have = min(size, have*4) {
@@ -74,7 +76,7 @@ func readData(r io.Reader, size int64) (*tensor.Storage, error) {
 	}
 }
 
-// unexpected is for places where the end of the file is always too early.
+// unexpected returns io.ErrUnexpectedEOF in place of io.EOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -82,7 +84,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// fixBytes turns the file's bytes into what the machine and C code expect.
+// fixBytes converts the file's bytes to the machine's byte order, and bools to 0 or 1.
 func fixBytes(s *tensor.Storage, h header) error {
 	buf, err := s.Bytes()
 	if err != nil {
@@ -94,15 +96,16 @@ func fixBytes(s *tensor.Storage, h header) error {
 		}
 	}
 	if h.bigEndian != machineBig() {
-		swap(buf, int(h.dtype.Size()))
+		swapBytes(buf, int(h.dtype.Size()))
 	}
 	return nil
 }
 
+// machineBig reports whether the machine is big-endian.
 func machineBig() bool { return binary.NativeEndian.Uint16([]byte{0, 1}) == 1 }
 
-// swap reverses the bytes of every element.
-func swap(buf []byte, size int) {
+// swapBytes reverses the bytes of each element of size bytes.
+func swapBytes(buf []byte, size int) {
 	for ; len(buf) >= size && size > 1; buf = buf[size:] {
 		for i, j := 0, size-1; i < j; i, j = i+1, j-1 {
 			buf[i], buf[j] = buf[j], buf[i]
@@ -110,9 +113,9 @@ func swap(buf []byte, size int) {
 	}
 }
 
-// Write writes a host tensor in row-major order, with any strides, in format
-// version 1 and the machine's byte order. The errors are those of w,
-// *tensor.HostError, *tensor.FreedError and *tensor.ElementError.
+// Write writes a host tensor with any strides: in row-major order, in the machine's byte
+// order, in format version 1. The errors are those of w, *tensor.HostError,
+// *tensor.FreedError and *tensor.ElementError.
 func Write(w io.Writer, t *tensor.Tensor) error {
 	head, err := formatHeader(t)
 	if err != nil {

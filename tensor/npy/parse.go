@@ -8,10 +8,11 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// FormatError says what in a file is not as the format or this package wants it.
+// FormatError reports a part of a file that violates the format, or that this package
+// does not support.
 type FormatError struct {
 	Field  string // "magic", "version", "header", "descr", "fortran_order", "shape"...
-	Offset int    // byte in the header's text, where that is known
+	Offset int    // byte in the header's text; 0 if unknown
 	Got    string
 	Want   string
 	Err    error // the cause, or nil
@@ -31,8 +32,8 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// parser reads the one kind of Python literal that a header is: a dictionary
-// of the keys descr, fortran_order and shape, each exactly once.
+// parser parses the Python literal of a header: a dictionary with the keys descr,
+// fortran_order and shape, each once.
 type parser struct {
 	text string
 	pos  int
@@ -119,7 +120,7 @@ func (p *parser) boolean() error {
 	return nil
 }
 
-// tuple reads (), (3,), (3, 4) and (3, 4,). A lone (3) is a number in Python.
+// tuple reads (), (3,), (3, 4) and (3, 4,). It refuses (3), which is a number in Python.
 func (p *parser) tuple() error {
 	if err := p.expect("("); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (p *parser) tuple() error {
 	return nil
 }
 
-// size reads a whole number; the L is how Python 2 wrote long integers.
+// size reads a whole number, with the suffix L of Python 2's long integers.
 func (p *parser) size() (int64, error) {
 	p.space()
 	end := p.pos
@@ -182,7 +183,7 @@ func (p *parser) space() {
 	p.pos = len(p.text) - len(strings.TrimLeft(p.text[p.pos:], " \t\r\n"))
 }
 
-// accept reads the word if it comes next.
+// accept reads the word if it is the next one, and reports whether it is.
 func (p *parser) accept(word string) bool {
 	p.space()
 	if !strings.HasPrefix(p.text[p.pos:], word) {
@@ -199,7 +200,7 @@ func (p *parser) expect(word string) error {
 	return nil
 }
 
-// fail reports what stands at the current place.
+// fail returns a *FormatError for the text at the current position.
 func (p *parser) fail(field, want string) error {
 	rest := p.text[p.pos:]
 	got := fmt.Sprintf("%.20q", rest)
