@@ -12,14 +12,14 @@ import (
 // refreshInterval is the shortest time between two reads of the cache folder.
 const refreshInterval = time.Minute
 
-// cacheSize collects the size of a cache.
+// cacheSize collects the size of a cache, nothing until a cache is set.
 type cacheSize struct {
 	bytes, artifacts *prometheus.Desc
 
 	mu    sync.Mutex
 	stats func() (cache.Stats, error) // nil until set
 	last  cache.Stats
-	at    time.Time // of last; zero: never
+	at    time.Time // time of last; zero: none
 	now   func() time.Time
 }
 

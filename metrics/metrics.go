@@ -5,8 +5,8 @@
 //	m.SetCache(reg.Manager().Cache())
 //	http.Handle("GET /metrics", m.Handler())
 //
-// Labels have few values: result, cause, target. Calls of operators are not counted,
-// because counting would slow each call.
+// The labels result, cause and target have few values each. Calls of operators are not
+// counted, because counting would slow each call.
 package metrics
 
 import (
@@ -68,13 +68,16 @@ func New() *Collector {
 		compilers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
 		}),
-		waits:   histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "result"),
-		reloads: histogram("reload", "duration_seconds", "Time from a changed file until calls run the new code, or until the reload failed.", short, "result"),
+		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "result"),
+		reloads: histogram("reload", "duration_seconds",
+			"Time from a changed file until calls run the new code, or until the reload failed.", short, "result"),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total", Help: "Damaged files of the cache that were moved to quarantine.",
+			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total",
+			Help: "Damaged files of the cache that were moved to quarantine.",
 		}),
 		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "aiter", Subsystem: "cache", Name: "trimmed_artifacts_total", Help: "Libraries that were removed to keep the limits of the cache.",
+			Namespace: "aiter", Subsystem: "cache", Name: "trimmed_artifacts_total",
+			Help: "Libraries that were removed to keep the limits of the cache.",
 		}),
 		cache: newCacheSize(),
 	}
@@ -82,13 +85,14 @@ func New() *Collector {
 	return c
 }
 
+// histogram returns a histogram of seconds.
 func histogram(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "aiter", Subsystem: subsystem, Name: name, Help: help, Buckets: buckets,
 	}, labels)
 }
 
-// initialize creates the series with known labels, so that they start at 0.
+// initialize creates the series whose labels are known, so that they start at 0.
 func (c *Collector) initialize() {
 	for _, result := range []string{hit, ok, failed} {
 		c.builds.WithLabelValues(result)
@@ -128,6 +132,7 @@ func (c *Collector) Observe(e jit.Event) {
 	}
 }
 
+// buildResult returns the label of a finished build.
 func buildResult(e jit.Event) string {
 	if e.Err == nil && e.Status == jit.Hit {
 		return hit
@@ -135,6 +140,7 @@ func buildResult(e jit.Event) string {
 	return result(e.Err)
 }
 
+// result returns the label of an error.
 func result(err error) string {
 	if err != nil {
 		return failed
@@ -142,7 +148,7 @@ func result(err error) string {
 	return ok
 }
 
-// SetCache adds the size of a cache to the metrics.
+// SetCache adds the size of a cache to the metrics. Later calls replace the cache.
 func (c *Collector) SetCache(d *cache.Dir) { c.cache.set(d.Stats) }
 
 // Describe implements [prometheus.Collector].

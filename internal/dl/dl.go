@@ -1,5 +1,5 @@
-// Package dl opens shared libraries and calls C functions in them without cgo. No other package
-// does.
+// Package dl opens shared libraries and calls C functions in them without cgo. It is the only package
+// that imports purego.
 package dl
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Flags define the visibility of a library's symbols. Symbols are resolved when the library is
-// opened, so that a broken library fails there.
+// Flags define the visibility of a library's symbols. All symbols are resolved when a library is
+// opened, so that opening a broken library fails.
 type Flags int
 
 const (
@@ -19,23 +19,23 @@ const (
 	Local Flags = purego.RTLD_NOW | purego.RTLD_LOCAL
 	// Global makes a library's symbols visible to libraries opened after it.
 	Global Flags = purego.RTLD_NOW | purego.RTLD_GLOBAL
-	// Loaded, combined with the others, opens a library only if the process has loaded it (RTLD_NOLOAD
-	// of glibc and musl).
+	// Loaded is combined with Local or Global. It opens a library only if the process has loaded it
+	// (RTLD_NOLOAD of glibc and musl).
 	Loaded Flags = 0x4
 )
 
-// Library is an open shared library. It may be used by several goroutines.
+// Library is an open shared library. It is safe for concurrent use.
 type Library struct {
 	handle uintptr
 	name   string
 }
 
-// Open loads the library at path, or found by the system's search order when
-// path has no slash. The error is an *OpenError.
+// Open loads the library at path. If path has no slash, the dynamic linker searches its
+// folders for the name. The error is an *OpenError.
 func Open(path string, flags Flags) (*Library, error) { return First(flags, path) }
 
-// First opens the first of names that opens. The error is an *OpenError that
-// holds the reason of every failure.
+// First opens the first library of names that can be opened. The error is an *OpenError
+// with the reason of each failure.
 func First(flags Flags, names ...string) (*Library, error) {
 	failed := &OpenError{}
 	for _, name := range names {
@@ -48,7 +48,8 @@ func First(flags Flags, names ...string) (*Library, error) {
 	return nil, failed
 }
 
-// open stays on one thread: dlerror's text belongs to the thread that failed.
+// open calls dlopen and dlerror on one thread, because dlerror returns the error of the calling
+// thread.
 func open(name string, flags Flags) (uintptr, error) {
 	if err := checkName(name); err != nil {
 		return 0, err
@@ -85,8 +86,8 @@ func (l *Library) Sym(name string) (uintptr, error) {
 	return addr, nil
 }
 
-// Close closes the library. Its symbols' addresses become invalid, so close only a library whose
-// functions were never called.
+// Close closes the library. The addresses of its symbols become invalid, so close only a library
+// whose functions were never called. The error is a *CloseError.
 func (l *Library) Close() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -96,11 +97,11 @@ func (l *Library) Close() error {
 	return nil
 }
 
-// Call calls the C function at fn, which must not be 0, with integer or pointer
-// arguments, 32 at most, and returns its integer result; read an int result as
-// int32(r). It stays on one OS thread for the call. A Go pointer must be
-// converted in the argument list itself, uintptr(unsafe.Pointer(p)): what p
-// points at is then on the heap and alive until Call returns.
+// Call calls the C function at fn, which must not be 0, with at most 32 integer or
+// pointer arguments, and returns its integer result; convert a result of type int by
+// int32(r). The call runs on one OS thread. Convert a Go pointer in the argument list
+// itself, uintptr(unsafe.Pointer(p)): its memory is then on the heap, and alive until
+// Call returns.
 //
 //go:uintptrescapes
 func Call(fn uintptr, args ...uintptr) uintptr {

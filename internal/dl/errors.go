@@ -12,13 +12,13 @@ var (
 	errExchanged = errors.New("the path leads to another file than the one that was checked")
 )
 
-// Attempt is one library that did not open.
+// Attempt is one library that could not be opened.
 type Attempt struct {
 	Name   string // the name tried
 	Reason string // the dynamic loader's text
 }
 
-// OpenError is the error if no library opened, with the reason for each.
+// OpenError is the error if no library could be opened.
 type OpenError struct {
 	Attempts []Attempt // in the order tried
 }
@@ -47,7 +47,7 @@ func (a Attempt) Missing() bool {
 	return a.Name != "" && strings.Contains(a.Reason, a.Name) && strings.Contains(a.Reason, "No such file")
 }
 
-// String contains the name once: the loader's text often begins with it.
+// String returns the name and the reason. The reason often begins with the name.
 func (a Attempt) String() string {
 	if a.Name != "" && strings.HasPrefix(a.Reason, a.Name) {
 		return a.Reason
@@ -57,7 +57,7 @@ func (a Attempt) String() string {
 
 // SymbolError is the error for a symbol that a library lacks.
 type SymbolError struct {
-	Library string // as opened
+	Library string // the name by which it was opened
 	Symbol  string
 	Reason  string // the dynamic loader's text
 }

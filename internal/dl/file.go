@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// OpenFile loads the library in the open file f, even if another file has its
-// name now. The name of the library is that of f. The caller closes f. The error
-// is an *OpenError.
+// OpenFile loads the library in the open file f, even if another file has taken its
+// name. The library has the name of f. The caller closes f. The error is an
+// *OpenError.
 //
 // The dynamic linker opens a name below /proc that leads to the descriptor. If
 // /proc is not mounted, OpenFile checks that the file's own name leads to f, and
@@ -36,7 +36,7 @@ func openFile(f *os.File, flags Flags) (uintptr, error) {
 		return openByName(f, flags)
 	}
 	// Debuggers open a library by the name that it was loaded with, so the
-	// descriptor is closed only where the process had the library before.
+	// descriptor stays open unless the process had loaded the library already.
 	handle, err := open(name, flags|Loaded)
 	if err == nil {
 		_ = syscall.Close(int(fd))
@@ -49,6 +49,7 @@ func openFile(f *os.File, flags Flags) (uintptr, error) {
 	return handle, nil
 }
 
+// openByName opens f by its own name, if that leads to f.
 func openByName(f *os.File, flags Flags) (uintptr, error) {
 	if !leadsTo(f.Name(), f) {
 		return 0, errExchanged

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TypeIndex is the type of an Any's payload, numbered as in TVM FFI.
+// TypeIndex is the type of an Any's payload. The numbers are those of TVM FFI.
 type TypeIndex int32
 
 // The type indices that a call from Go can carry.
@@ -20,16 +20,15 @@ const (
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
 )
 
-// Any is one packed argument, TVMFFIAny. The garbage collector does not see its payload: the code
-// that makes an Any of a tensor keeps the tensor alive with runtime.KeepAlive until the call has
-// returned.
+// Any is one packed argument: TVM FFI's TVMFFIAny. Its payload does not keep a tensor alive: the code
+// that packs a tensor calls runtime.KeepAlive after the call has returned.
 type Any struct {
 	Type TypeIndex
 	_    uint32
-	Bits uint64
+	Bits uint64 // the payload: a number or an address
 }
 
-// None is a missing optional argument.
+// None packs an absent optional argument.
 func None() Any { return Any{} }
 
 // Int packs an integer.
@@ -47,8 +46,8 @@ func Bool(v bool) Any {
 	return a
 }
 
-// DLTensor packs a pointer to a DLTensor. The memory behind it, shape and strides
-// included, must not move and must outlive the call.
+// DLTensor packs a pointer to a DLTensor. The struct, its shape and its strides must not
+// move, and must stay alive until the call has returned.
 func DLTensor(p unsafe.Pointer) Any { return Any{Type: TypeDLTensor, Bits: uint64(uintptr(p))} }
 
 // Tensor packs a tensor, or None for nil.

@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/internal/dl"
 )
 
-// Stream is the queue for a call's work. If Set is false the operator uses the device's default
-// stream.
+// Stream is the stream on which a call queues its work. If Set is false the operator uses the
+// device's default stream.
 type Stream struct {
 	DeviceType int32
 	DeviceID   int32
@@ -34,22 +34,22 @@ type cCall struct {
 	err        uintptr
 }
 
-// inline is the number of arguments that a frame holds without another allocation.
-const inline = 16
+// inlineArgs is the number of arguments that a frame holds without another allocation.
+const inlineArgs = 16
 
-// frame is the memory of one call that C reads and writes. It is on the heap, so that the garbage
-// collector does not move it.
+// frame is the memory that C reads and writes in one call. It is on the heap, where it does not
+// move.
 type frame struct {
 	call cCall
-	args [inline]Any
+	args [inlineArgs]Any
 }
 
 // errNoFunc is returned for a call of the zero Func.
-var errNoFunc = errors.New("call of no operator: Func is its zero value")
+var errNoFunc = errors.New("the function to call is the zero Func: get one from Module.Func")
 
-// Call calls f on stream s. It returns when the operator has queued its work, on the host when the
-// work is done. The caller keeps tensors among args alive until Call returns. An error that the
-// operator raised is a *CallError.
+// Call calls f. It returns when the operator has queued its work on the stream; on the host the work
+// is then complete. The caller keeps the tensors of args alive until Call returns. An error of the
+// operator is a *CallError.
 func (s *Support) Call(f Func, stream Stream, args []Any) error {
 	if f.addr == 0 {
 		return errNoFunc
@@ -63,6 +63,7 @@ func (s *Support) Call(f Func, stream Stream, args []Any) error {
 	return err
 }
 
+// fill writes the call and its arguments.
 func (fr *frame) fill(f Func, stream Stream, args []Any) {
 	fr.call = cCall{fn: f.addr, nargs: int32(len(args))}
 	if stream.Set {
@@ -70,18 +71,18 @@ func (fr *frame) fill(f Func, stream Stream, args []Any) {
 		fr.call.deviceType, fr.call.deviceID = stream.DeviceType, stream.DeviceID
 	}
 	packed := fr.args[:]
-	if len(args) > inline {
+	if len(args) > inlineArgs {
 		packed = make([]Any, len(args))
 	}
 	copy(packed, args)
 	fr.call.args = unsafe.Pointer(unsafe.SliceData(packed))
 }
 
-// finish returns the result or the error of the frame.
+// finish releases the result, and returns the error of the call.
 func (s *Support) finish(f Func, fr *frame, status int32) error {
 	fr.call.args = nil
 	if fr.call.result.Type >= typeHeapFirst {
-		dl.Call(s.decref, uintptr(fr.call.result.Bits)) // operators return nothing; be safe
+		dl.Call(s.decref, uintptr(fr.call.result.Bits)) // only libraries of other projects return an object
 	}
 	if status == 0 {
 		return nil
@@ -89,12 +90,18 @@ func (s *Support) finish(f Func, fr *frame, status int32) error {
 	if fr.call.err == 0 {
 		return &CallError{Op: f.op, Kind: "RuntimeError", Message: fmt.Sprintf("%s: returned status %d without an error", f.op, status)}
 	}
-	err := &CallError{Op: f.op, Kind: errorText(fr.call.err, 24), Message: errorText(fr.call.err, 40)}
+	err := &CallError{Op: f.op, Kind: errorText(fr.call.err, errorKind), Message: errorText(fr.call.err, errorMessage)}
 	dl.Call(s.decref, fr.call.err)
 	return err
 }
 
-// errorText copies a text of a TVM FFI error object: {data, length} at offset.
+// Byte offsets of texts in struct Error of csrc/support/aiter_ffi.cpp.
+const (
+	errorKind    = 24
+	errorMessage = 40
+)
+
+// errorText copies the text, an address and a length, at an offset of an error object.
 func errorText(object, offset uintptr) string {
 	cell := (*struct {
 		data *byte

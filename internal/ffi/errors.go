@@ -2,11 +2,10 @@ package ffi
 
 import "fmt"
 
-// CallError is an error that an operator raised. Kind is the name of the corresponding Python
-// exception: TypeError, ValueError, RuntimeError.
+// CallError is an error that an operator raised.
 type CallError struct {
 	Op      string
-	Kind    string
+	Kind    string // name of a Python exception: TypeError, ValueError, RuntimeError
 	Message string
 }
 
@@ -16,7 +15,7 @@ func (e *CallError) Error() string { return e.Kind + ": " + e.Message }
 type MissingSymbolError struct {
 	Path   string // the module's file
 	Op     string
-	Symbol string // the symbol looked for
+	Symbol string // the missing symbol
 	Err    error  // the dynamic linker's error
 }
 

@@ -7,10 +7,10 @@ import (
 	"github.com/aiter-go/aiter/internal/dl"
 )
 
-// version is aiter_ffi_version's result for the layout of cCall.
-const version = 1
+// callVersion is the result of aiter_ffi_version for the layout of cCall.
+const callVersion = 1
 
-// Support is the loaded support library. It may be used by several goroutines.
+// Support is the loaded support library. It is safe for concurrent use.
 type Support struct {
 	path   string
 	call   uintptr // aiter_ffi_call
@@ -18,8 +18,9 @@ type Support struct {
 	frames sync.Pool
 }
 
-// LoadSupport loads the support library in the open file f; modules opened later use its symbols.
-// It is never unloaded. Errors: *LoadError around *dl.OpenError, *dl.SymbolError or *VersionError.
+// LoadSupport loads the support library in the open file f. Modules that are loaded later use its
+// symbols. It is never unloaded. The error is a *LoadError, which wraps a *dl.OpenError, a
+// *dl.SymbolError or a *VersionError.
 func LoadSupport(f *os.File) (*Support, error) {
 	s := &Support{path: f.Name()}
 	s.frames.New = func() any { return new(frame) }
@@ -38,8 +39,8 @@ func (s *Support) load(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if v := int32(dl.Call(check)); v != version {
-		return &VersionError{Got: v, Expected: version}
+	if v := int32(dl.Call(check)); v != callVersion {
+		return &VersionError{Got: v, Expected: callVersion}
 	}
 	if s.call, err = lib.Sym("aiter_ffi_call"); err != nil {
 		return err
@@ -48,14 +49,13 @@ func (s *Support) load(f *os.File) error {
 	return err
 }
 
-// Module is a loaded module: a shared library that exports operators. It stays
-// loaded for the life of the process.
+// Module is a loaded shared library that exports operators. It is never unloaded.
 type Module struct {
 	lib *dl.Library
 }
 
-// Open loads the module in the open file f; other modules do not see its symbols. The error is a
-// *LoadError around *dl.OpenError.
+// Open loads the module in the open file f. Other modules do not use its symbols. The error is a
+// *LoadError, which wraps a *dl.OpenError.
 func (s *Support) Open(f *os.File) (*Module, error) {
 	lib, err := dl.OpenFile(f, dl.Local)
 	if err != nil {
@@ -64,10 +64,10 @@ func (s *Support) Open(f *os.File) (*Module, error) {
 	return &Module{lib: lib}, nil
 }
 
-// Path is the file the module was loaded from.
+// Path returns the file that the module was loaded from.
 func (m *Module) Path() string { return m.lib.Name() }
 
-// Func finds an operator. The error is a *MissingSymbolError.
+// Func returns an operator by name. The error is a *MissingSymbolError.
 func (m *Module) Func(op string) (Func, error) {
 	symbol := "__tvm_ffi_" + op
 	addr, err := m.lib.Sym(symbol)
@@ -77,7 +77,7 @@ func (m *Module) Func(op string) (Func, error) {
 	return Func{addr: addr, op: op}, nil
 }
 
-// Func is an operator of a loaded module. The zero value is none.
+// Func is an operator of a loaded module. The zero value cannot be called.
 type Func struct {
 	addr uintptr
 	op   string

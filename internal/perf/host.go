@@ -21,8 +21,8 @@ const (
 // cacheFiles is the folder in which Linux describes the caches of the first processor.
 func cacheFiles() fs.FS { return os.DirFS("/sys/devices/system/cpu/cpu0/cache") }
 
-// cacheSize is twice the largest cache: a read of that many bytes replaces its
-// contents.
+// cacheSize returns twice the size of the largest cache, in bytes. A write of that many
+// bytes replaces the contents of the caches.
 func cacheSize(files fs.FS) int64 {
 	names, _ := fs.Glob(files, "index*/size") // the pattern is valid
 	largest := int64(0)
@@ -42,19 +42,19 @@ func cacheSize(files fs.FS) int64 {
 	return 2 * min(largest, maxCache)
 }
 
-// evict fills the CPU's caches with other data.
-func (b *Meter) evict() {
+// evictCaches fills the CPU's caches with other data.
+func (m *Meter) evictCaches() {
 	const line = 64
-	other := make([]byte, b.caches)
+	other := make([]byte, m.caches)
 	for i := 0; i < len(other); i += line {
 		other[i] = byte(i / line)
 	}
 	runtime.KeepAlive(other)
 }
 
-// touch writes to every page. Pages that were never written share one page of zeros,
+// writePages writes to every page. Pages that were never written share one page of zeros,
 // which a copy would read from the cache.
-func touch(s *tensor.Storage) error {
+func writePages(s *tensor.Storage) error {
 	bytes, err := s.Bytes()
 	for i := 0; i < len(bytes); i += os.Getpagesize() {
 		bytes[i] = 1

@@ -8,12 +8,12 @@ import (
 	"github.com/aiter-go/aiter/device"
 )
 
-// schedule is the number of calls, and what happens to a GPU's caches between them.
+// schedule is the number of calls, and the treatment of a GPU's caches between them.
 type schedule struct {
 	warmups, iterations int
-	// flushEvery is the number of timed calls between copies of the scratch memory: 0
-	// for no copy, 1 for a copy before each call. The copy keeps the device busy while
-	// the host queues the following work.
+	// flushEvery is the number of timed calls between copies of the scratch memory: 1
+	// for a copy before each call, 0 for no copy. The device executes the copy while the
+	// host queues the following calls.
 	flushEvery int
 	// repeat adds one untimed call after each copy.
 	repeat bool
@@ -22,24 +22,25 @@ type schedule struct {
 // warmBatch is the number of calls that the host can queue during one copy.
 const warmBatch = 16
 
+// schedule returns the schedule of the calls of an operator.
 func (o Options) schedule() schedule {
-	l := schedule{warmups: o.Warmups, iterations: o.Iterations}
+	s := schedule{warmups: o.Warmups, iterations: o.Iterations}
 	switch {
 	case o.Device.IsHost():
 	case o.Warm:
-		l.flushEvery, l.repeat = warmBatch, true
+		s.flushEvery, s.repeat = warmBatch, true
 	default:
-		l.flushEvery = 1
+		s.flushEvery = 1
 	}
-	return l
+	return s
 }
 
-// time runs the calls and returns the times of those after the warm-ups. The calls are
-// numbered from 0.
-func (b *Meter) time(ctx context.Context, l schedule, call func(i int) error) (times []time.Duration, err error) {
-	var marks []eventPair
-	defer func() { err = errors.Join(err, b.destroy(marks)) }()
-	if marks, err = b.newEventPairs(l.iterations); err != nil {
+// timeCalls runs the calls of a schedule and returns the times of the timed ones. call
+// gets the number of the call, from 0, warm-ups included.
+func (m *Meter) timeCalls(ctx context.Context, s schedule, call func(i int) error) (times []time.Duration, err error) {
+	var pairs []eventPair
+	defer func() { err = errors.Join(err, m.destroy(pairs)) }()
+	if pairs, err = m.newEventPairs(s.iterations); err != nil {
 		return nil, err
 	}
 	checked := func(i int) error {
@@ -48,68 +49,69 @@ func (b *Meter) time(ctx context.Context, l schedule, call func(i int) error) (t
 		}
 		return call(i)
 	}
-	for i := range l.warmups {
+	for i := range s.warmups {
 		if err := checked(i); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.opts.Driver.Synchronize(b.stream); err != nil {
+	if err := m.opts.Driver.Synchronize(m.stream); err != nil {
 		return nil, err
 	}
-	for i, m := range marks {
-		if err := b.timeCall(l, i, m, func() error { return checked(l.warmups + i) }); err != nil {
+	for i, p := range pairs {
+		if err := m.timeCall(s, i, p, func() error { return checked(s.warmups + i) }); err != nil {
 			return nil, err
 		}
 	}
-	return b.elapsed(marks)
+	return m.elapsed(pairs)
 }
 
 // timeCall queues the i-th timed call.
-func (b *Meter) timeCall(l schedule, i int, m eventPair, call func() error) error {
-	if l.flushEvery > 0 && i%l.flushEvery == 0 {
-		if err := b.copy(b.scratch[1], b.scratch[0]); err != nil {
+func (m *Meter) timeCall(s schedule, i int, p eventPair, call func() error) error {
+	if s.flushEvery > 0 && i%s.flushEvery == 0 {
+		if err := m.copy(m.scratch[1], m.scratch[0]); err != nil {
 			return err
 		}
-		if l.repeat {
+		if s.repeat {
 			if err := call(); err != nil {
 				return err
 			}
 		}
 	}
-	if err := b.opts.Driver.Record(m.from, b.stream); err != nil {
+	if err := m.opts.Driver.Record(p.from, m.stream); err != nil {
 		return err
 	}
 	if err := call(); err != nil {
 		return err
 	}
-	return b.opts.Driver.Record(m.to, b.stream)
+	return m.opts.Driver.Record(p.to, m.stream)
 }
 
 // eventPair holds the events before and after a timed call.
 type eventPair struct{ from, to *device.Event }
 
 // newEventPairs makes n pairs. With an error it returns those made so far.
-func (b *Meter) newEventPairs(n int) ([]eventPair, error) {
-	var marks []eventPair
+func (m *Meter) newEventPairs(n int) ([]eventPair, error) {
+	var pairs []eventPair
 	for range n {
-		var m eventPair
-		for _, e := range []**device.Event{&m.from, &m.to} {
+		var p eventPair
+		for _, e := range []**device.Event{&p.from, &p.to} {
 			var err error
-			if *e, err = b.opts.Driver.NewEvent(int(b.opts.Device.ID)); err != nil {
-				return append(marks, m), err
+			if *e, err = m.opts.Driver.NewEvent(int(m.opts.Device.ID)); err != nil {
+				return append(pairs, p), err
 			}
 		}
-		marks = append(marks, m)
+		pairs = append(pairs, p)
 	}
-	return marks, nil
+	return pairs, nil
 }
 
-func (b *Meter) destroy(marks []eventPair) error {
+// destroy destroys the events of pairs.
+func (m *Meter) destroy(pairs []eventPair) error {
 	var errs []error
-	for _, m := range marks {
-		for _, e := range []*device.Event{m.from, m.to} {
+	for _, p := range pairs {
+		for _, e := range []*device.Event{p.from, p.to} {
 			if e != nil {
-				errs = append(errs, b.opts.Driver.DestroyEvent(e))
+				errs = append(errs, m.opts.Driver.DestroyEvent(e))
 			}
 		}
 	}
@@ -117,14 +119,14 @@ func (b *Meter) destroy(marks []eventPair) error {
 }
 
 // elapsed waits for the queued calls and reads their times.
-func (b *Meter) elapsed(marks []eventPair) ([]time.Duration, error) {
-	if err := b.opts.Driver.Synchronize(b.stream); err != nil {
+func (m *Meter) elapsed(pairs []eventPair) ([]time.Duration, error) {
+	if err := m.opts.Driver.Synchronize(m.stream); err != nil {
 		return nil, err
 	}
-	times := make([]time.Duration, len(marks))
-	for i, m := range marks {
+	times := make([]time.Duration, len(pairs))
+	for i, p := range pairs {
 		var err error
-		if times[i], err = b.opts.Driver.Elapsed(m.from, m.to); err != nil {
+		if times[i], err = m.opts.Driver.Elapsed(p.from, p.to); err != nil {
 			return nil, err
 		}
 	}

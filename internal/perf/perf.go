@@ -1,11 +1,12 @@
 // Package perf measures the time of an operator on a device, and the copy bandwidth of
 // the device, which limits operators that move bytes.
 //
-// The device times calls by events before and after each call; on the CPU the clock
-// does. The caches hold none of a call's tensors: on a GPU a copy of other memory
-// replaces their contents, which also lets the host queue calls ahead, so that
-// launches add no time. On the CPU calls alternate between several sets of tensors.
-// With Options.Warm the caches stay as they are.
+// Each call is timed by an event before and an event after it. On a GPU the device records
+// the events; on the CPU they are readings of the clock. The caches hold none of a call's
+// tensors. On a GPU a copy of
+// other memory replaces the contents of the caches before each call. The host queues the
+// call during that copy, so that the launch adds no time. On the CPU calls alternate
+// between several sets of tensors. With Options.Warm the caches are not flushed.
 package perf
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The defaults of kernel benchmarks elsewhere.
+// The usual numbers of calls in benchmarks of kernels.
 const (
 	DefaultWarmups    = 10
 	DefaultIterations = 100
@@ -34,7 +35,7 @@ type Options struct {
 	// Warmups is the number of untimed calls. Iterations is the number of timed calls,
 	// 1 or more.
 	Warmups, Iterations int
-	// Warm leaves the caches as the previous call left them.
+	// Warm does not flush the caches between calls.
 	Warm bool
 }
 
@@ -46,7 +47,7 @@ type Meter struct {
 	opts    Options
 	stream  device.Stream
 	caches  int64              // bytes that the CPU's caches hold
-	scratch [2]*tensor.Storage // copied from one to the other; none on the CPU
+	scratch [2]*tensor.Storage // a copy from the first to the second flushes a GPU's caches; nil on the CPU
 }
 
 // OptionsError reports invalid options.
@@ -56,8 +57,8 @@ func (e *OptionsError) Error() string {
 	return fmt.Sprintf("%s: expected %s, got %s", e.Field, e.Expected, e.Got)
 }
 
-// Open allocates the memory of measurements. Its errors are an *OptionsError and those
-// of the device's allocator. Close frees the memory.
+// Open returns a meter with its memory on the device. Its errors are an *OptionsError
+// and those of the device's allocator. Close frees the memory.
 func Open(opts Options) (*Meter, error) {
 	if opts.Warmups < 0 {
 		return nil, &OptionsError{"warm-ups", fmt.Sprint(opts.Warmups), "0 or more"}
@@ -65,22 +66,23 @@ func Open(opts Options) (*Meter, error) {
 	if opts.Iterations < 1 {
 		return nil, &OptionsError{"iterations", fmt.Sprint(opts.Iterations), "1 or more"}
 	}
-	b := &Meter{opts: opts, stream: device.Stream{Device: opts.Device}, caches: cacheSize(cacheFiles())}
+	m := &Meter{opts: opts, stream: device.Stream{Device: opts.Device}, caches: cacheSize(cacheFiles())}
 	if opts.Device.IsHost() {
-		return b, nil
+		return m, nil
 	}
 	info, err := opts.Driver.Info(int(opts.Device.ID))
 	if err != nil {
 		return nil, err
 	}
-	b.scratch, err = b.allocatePair(limitToMemory(scratchBytes, info.Memory))
-	return b, err
+	m.scratch, err = m.allocatePair(limitToMemory(scratchBytes, info.Memory))
+	return m, err
 }
 
-// scratchBytes is larger than the last cache of any GPU; a copy touches twice that.
+// scratchBytes is larger than the last cache of any GPU. A copy moves twice as many
+// bytes.
 const scratchBytes = 256 << 20
 
-// limitToMemory limits a number of bytes to a part of the device's memory.
+// limitToMemory limits a number of bytes to an eighth of the device's memory.
 func limitToMemory(bytes, memory int64) int64 {
 	if memory <= 0 {
 		return bytes
@@ -89,83 +91,84 @@ func limitToMemory(bytes, memory int64) int64 {
 }
 
 // allocatePair allocates two storages.
-func (b *Meter) allocatePair(bytes int64) (p [2]*tensor.Storage, err error) {
+func (m *Meter) allocatePair(bytes int64) (p [2]*tensor.Storage, err error) {
 	for i := range p {
-		if p[i], err = b.opts.Driver.Alloc(int(b.opts.Device.ID), bytes); err != nil {
-			return p, errors.Join(fmt.Errorf("allocate memory for measurements: %w", err), b.free(p))
+		if p[i], err = m.opts.Driver.Alloc(int(m.opts.Device.ID), bytes); err != nil {
+			return p, errors.Join(fmt.Errorf("allocate memory for measurements: %w", err), m.free(p))
 		}
 	}
 	return p, nil
 }
 
-func (b *Meter) free(p [2]*tensor.Storage) error {
+// free frees the storages that are not nil.
+func (m *Meter) free(p [2]*tensor.Storage) error {
 	var errs []error
 	for _, s := range p {
 		if s != nil {
-			errs = append(errs, b.opts.Driver.Free(s))
+			errs = append(errs, m.opts.Driver.Free(s))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // Close frees the memory that Open allocated.
-func (b *Meter) Close() error {
-	err := b.free(b.scratch)
-	b.scratch = [2]*tensor.Storage{}
+func (m *Meter) Close() error {
+	err := m.free(m.scratch)
+	m.scratch = [2]*tensor.Storage{}
 	return err
 }
 
-// Measurement is the time of an operator and the bytes that it moves.
+// Measurement is the time of an operator and the number of bytes that it moves.
 type Measurement struct {
 	Stats
-	Bytes int64 // see [optests.Traffic]
+	Bytes int64 // of one call, see [optests.Traffic]
 }
 
 // GBps is the bandwidth of the median call, in 10^9 bytes per second.
-func (m Measurement) GBps() float64 { return m.Stats.bandwidth(m.Bytes) }
+func (r Measurement) GBps() float64 { return r.Stats.bandwidth(r.Bytes) }
 
 // Measure times an operator on a case. The errors are those of the tensors, the call,
 // the device and the context.
-func (b *Meter) Measure(ctx context.Context, op string, c optests.Case, call Call) (m Measurement, err error) {
-	if m.Bytes, err = optests.Traffic(op, c); err != nil {
-		return m, err
+func (m *Meter) Measure(ctx context.Context, op string, c optests.Case, call Call) (r Measurement, err error) {
+	if r.Bytes, err = optests.Traffic(op, c); err != nil {
+		return r, err
 	}
-	sets, err := b.place(op, c, b.tensorSets(m.Bytes))
+	sets, err := m.upload(op, c, m.tensorSets(r.Bytes))
 	defer func() { err = errors.Join(err, free(sets)) }()
 	if err != nil {
-		return m, err
+		return r, err
 	}
-	if b.opts.Device.IsHost() && !b.opts.Warm {
-		b.evict()
+	if m.opts.Device.IsHost() && !m.opts.Warm {
+		m.evictCaches()
 	}
-	times, err := b.time(ctx, b.opts.schedule(), func(i int) error { return call(ctx, sets[i%len(sets)].Args) })
+	times, err := m.timeCalls(ctx, m.opts.schedule(), func(i int) error { return call(ctx, sets[i%len(sets)].Args) })
 	if err != nil {
-		return m, fmt.Errorf("time %s: %w", op, err)
+		return r, fmt.Errorf("time %s: %w", op, err)
 	}
-	m.Stats = NewStats(times)
-	return m, nil
+	r.Stats = NewStats(times)
+	return r, nil
 }
 
-// tensorSets is the number of tensor sets to alternate between, so that the CPU's
-// caches never hold the next set.
-func (b *Meter) tensorSets(bytes int64) int {
-	if b.opts.Warm || !b.opts.Device.IsHost() {
+// tensorSets returns the number of tensor sets to alternate between, so that the CPU's
+// caches do not hold the set of the next call. bytes is the size of a set.
+func (m *Meter) tensorSets(bytes int64) int {
+	if m.opts.Warm || !m.opts.Device.IsHost() {
 		return 1
 	}
-	need := (b.caches + bytes - 1) / max(bytes, 1)
-	return int(min(need, int64(b.opts.Warmups+b.opts.Iterations)) + 1)
+	need := (m.caches + bytes - 1) / max(bytes, 1)
+	return int(min(need, int64(m.opts.Warmups+m.opts.Iterations)) + 1)
 }
 
-// place makes sets of tensors on the device. With an error it returns those made so
+// upload makes n sets of tensors on the device. With an error it returns those made so
 // far.
-func (b *Meter) place(op string, c optests.Case, n int) ([]*optests.Uploaded, error) {
+func (m *Meter) upload(op string, c optests.Case, n int) ([]*optests.Uploaded, error) {
 	var sets []*optests.Uploaded
 	for range n {
 		p, err := optests.GenerateForTiming(op, c)
 		if err != nil {
 			return sets, err
 		}
-		s, err := optests.Runner{Device: b.opts.Transfer}.Upload(p)
+		s, err := optests.Runner{Device: m.opts.Transfer}.Upload(p)
 		if err != nil {
 			return sets, err
 		}
@@ -174,6 +177,7 @@ func (b *Meter) place(op string, c optests.Case, n int) ([]*optests.Uploaded, er
 	return sets, nil
 }
 
+// free frees the tensors of sets.
 func free(sets []*optests.Uploaded) error {
 	var errs []error
 	for _, s := range sets {
@@ -182,45 +186,47 @@ func free(sets []*optests.Uploaded) error {
 	return errors.Join(errs...)
 }
 
-// CopyGBps measures a large copy within the device's memory, in 10^9 bytes read and
-// written per second.
-func (b *Meter) CopyGBps(ctx context.Context) (rate float64, err error) {
-	info, err := b.opts.Driver.Info(int(b.opts.Device.ID))
+// CopyGBps measures a large copy within the device's memory. It returns the bytes read
+// and written, in 10^9 bytes per second. The errors are those of the device and of the
+// context.
+func (m *Meter) CopyGBps(ctx context.Context) (rate float64, err error) {
+	info, err := m.opts.Driver.Info(int(m.opts.Device.ID))
 	if err != nil {
 		return 0, err
 	}
-	bytes := limitToMemory(b.copyBytes(), info.Memory)
-	p, err := b.allocatePair(bytes)
+	bytes := limitToMemory(m.copyBytes(), info.Memory)
+	p, err := m.allocatePair(bytes)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, b.free(p)) }()
-	move := func(int) error { return b.copy(p[1], p[0]) }
-	if b.opts.Device.IsHost() {
+	defer func() { err = errors.Join(err, m.free(p)) }()
+	move := func(int) error { return m.copy(p[1], p[0]) }
+	if m.opts.Device.IsHost() {
 		move = func(int) error { return copyHost(p[1], p[0]) }
-		if err := touch(p[0]); err != nil {
+		if err := writePages(p[0]); err != nil {
 			return 0, err
 		}
 	}
-	times, err := b.time(ctx, schedule{warmups: 3, iterations: 20}, move)
+	times, err := m.timeCalls(ctx, schedule{warmups: 3, iterations: 20}, move)
 	if err != nil {
-		return 0, fmt.Errorf("time a copy on %s: %w", b.opts.Device, err)
+		return 0, fmt.Errorf("time a copy on %s: %w", m.opts.Device, err)
 	}
 	return NewStats(times).bandwidth(2 * bytes), nil
 }
 
-// copyBytes is larger than the caches, and long enough for exact timing.
-func (b *Meter) copyBytes() int64 {
-	if b.opts.Device.IsHost() {
-		return max(128<<20, b.caches)
+// copyBytes returns the size of the measured copy in bytes: larger than the caches, and
+// long enough for exact timing.
+func (m *Meter) copyBytes() int64 {
+	if m.opts.Device.IsHost() {
+		return max(128<<20, m.caches)
 	}
 	return 1 << 30
 }
 
 // copy queues a copy of all of src.
-func (b *Meter) copy(dst, src *tensor.Storage) error {
-	return b.opts.Driver.CopyAsync(b.stream, device.Whole(dst), device.Whole(src))
+func (m *Meter) copy(dst, src *tensor.Storage) error {
+	return m.opts.Driver.CopyAsync(m.stream, device.Whole(dst), device.Whole(src))
 }
 
-// microseconds converts a time to the unit of the tables.
+// microseconds returns a time in microseconds.
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -38,8 +38,8 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
-// bandwidth is the bandwidth of a number of bytes in the median time, in GB/s. It is 0
-// if the median is below the clock's resolution.
+// bandwidth returns the bandwidth of calls that move that many bytes, at the median
+// time, in 10^9 bytes per second. It is 0 if the median is below the clock's resolution.
 func (s Stats) bandwidth(bytes int64) float64 {
 	if s.Median <= 0 {
 		return 0

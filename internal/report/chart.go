@@ -16,7 +16,7 @@ const (
 	rooflineLabelUp, endRoom = 6.0, 4.0
 )
 
-// metric is a value of rows that a chart shows.
+// metric is a value of rows: the vertical axis of a chart.
 type metric struct {
 	name, unit string
 	value      func(Row) float64
@@ -25,12 +25,13 @@ type metric struct {
 	log        bool
 	// limit returns the line of the values' limit, or nil.
 	limit func(p panel, x, y scale) *line
-	// minTop is a value that a scale from 0 must include.
+	// minTop returns a value that a linear scale must include.
 	minTop func(p panel) float64
-	// applies reports whether a row has the value; nil for every row.
+	// applies reports whether a row has the value; nil: every row has it.
 	applies func(group, Row) bool
 }
 
+// bandwidth is the metric of the rows' bandwidths.
 func bandwidth() metric {
 	rate := func(us func(Row) float64) func(Row) float64 {
 		return func(r Row) float64 {
@@ -47,6 +48,7 @@ func bandwidth() metric {
 	}
 }
 
+// latency is the metric of the rows' median times.
 func latency() metric {
 	return metric{
 		name: "Latency", unit: "median time of the calls", format: formatTime, log: true, limit: copyTimeLine,
@@ -57,16 +59,17 @@ func latency() metric {
 
 // speedup is the metric of the rows' speed-ups.
 func speedup(changes []Change) metric {
-	of := map[key]float64{}
+	speedups := map[key]float64{}
 	for _, c := range changes {
-		of[c.Now.key()] = c.Speedup
+		speedups[c.Now.key()] = c.Speedup
 	}
-	value := func(r Row) float64 { return of[r.key()] }
+	value := func(r Row) float64 { return speedups[r.key()] }
 	return metric{
-		name: "Speed-up", unit: "older time / newer time", format: func(v float64) string { return digits(v) + "×" }, value: value, low: value, high: value,
+		name: "Speed-up", unit: "older time / newer time", format: func(v float64) string { return digits(v) + "×" },
+		value: value, low: value, high: value,
 		limit:   func(_ panel, _, y scale) *line { return horizontalLine("no change", 1, y) },
 		minTop:  func(panel) float64 { return 1 },
-		applies: func(g group, r Row) bool { return !g.before && of[r.key()] > 0 },
+		applies: func(g group, r Row) bool { return !g.before && speedups[r.key()] > 0 },
 	}
 }
 
@@ -80,16 +83,17 @@ type chart struct {
 	XTicks, YTicks []tick
 	Series         []series
 	Roofline       *line
-	Slanted        bool // the limit is slanted, with its name at its end
+	Slanted        bool // the limit is a slanted line; its name is at its end
 }
 
-// tick is a value at an axis: its place, and the position (X, Y) of its text.
+// tick is a value at an axis. Place is its position along the axis, X and Y are the position
+// of its text.
 type tick struct {
 	Text        string
 	Place, X, Y float64
 }
 
-// line is a polyline with a name.
+// line is a polyline with a name. Points are in the format of SVG.
 type line struct {
 	Name, Points string
 	X, Y         float64 // of the name
@@ -97,8 +101,8 @@ type line struct {
 
 // series is the points of one element type and layout.
 type series struct {
-	Key    string // the same in all charts: the legend shows and hides it
-	Class  string // color, dash, and "before"
+	Key    string // equal in all charts; the legend shows and hides the series of a key
+	Class  string // CSS classes: color, dash, and "before" for the older file
 	Points string // of the line
 	Band   string // outline of the 20th to 80th percentile
 	Marks  []point
@@ -114,7 +118,7 @@ type point struct {
 // draw returns the chart of a metric for the rows of a panel that have it. ok is false
 // if no row has it.
 func draw(m metric, p panel) (chart, bool) {
-	if p = p.with(m); len(p.groups) == 0 {
+	if p = p.having(m); len(p.groups) == 0 {
 		return chart{}, false
 	}
 	x, y := p.scales(m)
@@ -130,8 +134,8 @@ func draw(m metric, p panel) (chart, bool) {
 	return c, true
 }
 
-// with returns the rows of the panel that have the metric.
-func (p panel) with(m metric) panel {
+// having returns the panel with the rows that have the metric.
+func (p panel) having(m metric) panel {
 	if m.applies == nil {
 		return p
 	}
@@ -151,7 +155,7 @@ func (p panel) with(m metric) panel {
 	return part
 }
 
-// scales cover every row of the panel, and the limit.
+// scales returns the scales of the axes, which include every row of the panel and the limit.
 func (p panel) scales(m metric) (x, y scale) {
 	var bytes, values []float64
 	for _, g := range p.groups {
@@ -167,6 +171,7 @@ func (p panel) scales(m metric) (x, y scale) {
 	return x, linearScale(max(slices.Max(values), m.minTop(p)), plotBottom, plotTop)
 }
 
+// ticks returns the ticks of an axis: the horizontal axis if below is set.
 func ticks(s scale, format func(float64) string, below bool) []tick {
 	var list []tick
 	for _, v := range s.ticks() {
@@ -179,7 +184,7 @@ func ticks(s scale, format func(float64) string, below bool) []tick {
 	return list
 }
 
-// copyBandwidthLine is the bandwidth of a copy.
+// copyBandwidthLine returns the line of the copy bandwidth, nil if it is unknown.
 func copyBandwidthLine(p panel, _, y scale) *line {
 	if p.CopyGBps <= 0 {
 		return nil
@@ -187,7 +192,7 @@ func copyBandwidthLine(p panel, _, y scale) *line {
 	return horizontalLine("copy "+digits(p.CopyGBps)+" GB/s", p.CopyGBps, y)
 }
 
-// horizontalLine is a horizontal line across the plot.
+// horizontalLine returns a horizontal line across the plot.
 func horizontalLine(name string, value float64, y scale) *line {
 	at := y.at(value)
 	return &line{
@@ -196,7 +201,8 @@ func horizontalLine(name string, value float64, y scale) *line {
 	}
 }
 
-// copyTimeLine is the time of a copy of the same number of bytes, clipped to the plot.
+// copyTimeLine returns the line of the time that a copy takes for each number of bytes,
+// clipped to the plot. It is nil if the copy bandwidth is unknown.
 func copyTimeLine(p panel, x, y scale) *line {
 	if p.CopyGBps <= 0 {
 		return nil
@@ -225,7 +231,7 @@ func path(x, y []float64) string {
 	return b.String()
 }
 
-// series draws the group's rows.
+// series returns the group's line with its marks.
 func (g group) series(m metric, x, y scale) series {
 	s := series{Key: g.key(), Class: g.class()}
 	var xs, ys, low, high []float64

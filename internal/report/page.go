@@ -2,7 +2,7 @@ package report
 
 import (
 	"cmp"
-	_ "embed" // the page's parts
+	_ "embed" // template, style and script of the page
 	"fmt"
 	"html/template"
 	"io"
@@ -23,7 +23,7 @@ var pageScript string
 type Page struct {
 	Title  string
 	Now    *File
-	Before *File // an older file to compare with, or nil
+	Before *File // the older file to compare with, or nil
 }
 
 // content is the data of the template.
@@ -46,7 +46,7 @@ type drawnPanel struct {
 	Charts []chart
 }
 
-// tableRow is a formatted row. The keys for sorting are the plain numbers.
+// tableRow is a formatted row. The page sorts rows by the numbers, not by the texts.
 type tableRow struct {
 	Row
 	Share, Speedup     string
@@ -69,6 +69,7 @@ func WriteHTML(w io.Writer, p Page) error {
 	return nil
 }
 
+// content returns the data of the template.
 func (p Page) content() content {
 	list := panels(p.Now, p.Before)
 	changes := Changes(p.Now, p.Before)
@@ -76,10 +77,10 @@ func (p Page) content() content {
 		Title: p.Title, Style: template.CSS(pageStyle), Script: template.JS(pageScript),
 		Facts: p.facts(changes), Legend: legend(list), Rows: tableRows(p.Now, changes), Compare: p.Before != nil,
 	}
-	for _, one := range list {
-		d := drawnPanel{Title: one.title()}
+	for _, pan := range list {
+		d := drawnPanel{Title: pan.title()}
 		for _, m := range []metric{bandwidth(), latency(), speedup(changes)} {
-			if drawn, ok := draw(m, one); ok {
+			if drawn, ok := draw(m, pan); ok {
 				d.Charts = append(d.Charts, drawn)
 			}
 		}
@@ -88,6 +89,7 @@ func (p Page) content() content {
 	return c
 }
 
+// facts returns the numbers at the top of the page.
 func (p Page) facts(changes []Change) []fact {
 	list := []fact{
 		{"Device", p.Now.Device, "built for " + p.targets()},
@@ -95,7 +97,8 @@ func (p Page) facts(changes []Change) []fact {
 	}
 	if len(p.Now.Rows) > 0 {
 		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
-		note := fmt.Sprintf("%s of the copy bandwidth: %s %s, batch %d, dim %d, seqlen %d", percent(best.CopyFraction), best.DType, best.Layout, best.Batch, best.Dim, best.Seqlen)
+		note := fmt.Sprintf("%s of the copy bandwidth: %s %s, batch %d, dim %d, seqlen %d",
+			percent(best.CopyFraction), best.DType, best.Layout, best.Batch, best.Dim, best.Seqlen)
 		list = append(list, fact{"Highest bandwidth", digits(best.GBps) + " GB/s", note})
 	}
 	if p.Before == nil {
@@ -123,6 +126,7 @@ func cases(n int) string {
 
 func factor(v float64) string { return fmt.Sprintf("%.2f×", v) }
 
+// targets lists the targets of the rows.
 func (p Page) targets() string {
 	var names []string
 	for _, r := range p.Now.Rows {
@@ -133,7 +137,7 @@ func (p Page) targets() string {
 	return cmp.Or(strings.Join(names, ", "), "no target")
 }
 
-// notable is the relative change from which a row is marked as faster or slower.
+// notable is the smallest relative change that marks a row as faster or slower.
 const notable = 0.03
 
 func tableRows(f *File, changes []Change) []tableRow {

@@ -31,7 +31,8 @@ func (p panel) title() string {
 	return fmt.Sprintf("%s, width %d, %s", p.id.op, p.id.width, with)
 }
 
-// group is the rows of one line, from left to right.
+// group holds the rows of one line, from left to right. before marks the rows of the older
+// file.
 type group struct {
 	dtype, layout string
 	before        bool
@@ -113,6 +114,7 @@ func compareIDs(a, b panelID) int {
 	return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.width, b.width), silu(a)-silu(b))
 }
 
+// add adds a row to its line.
 func (p *panel) add(r Row, before bool) {
 	for i := range p.groups {
 		if g := &p.groups[i]; g.dtype == r.DType && g.layout == r.Layout && g.before == before {
@@ -126,7 +128,8 @@ func (p *panel) add(r Row, before bool) {
 // dtypes are the element types with a color, in the order of the legend.
 func dtypes() []string { return []string{"float32", "float16", "bfloat16"} }
 
-// compareGroups draws earlier lines below current ones.
+// compareGroups orders lines by file, element type and layout. Lines of the older file come
+// first, so that newer lines are drawn over them.
 func compareGroups(a, b group) int {
 	age := func(g group) int {
 		if g.before {

@@ -1,6 +1,6 @@
 // Package report stores measurements of operators in files (JSON, CSV) and shows them
 // as one self-contained HTML page: charts of bandwidth and latency over size, with the
-// device's copy bandwidth and the measurements of an earlier file.
+// device's copy bandwidth and, for a comparison, the measurements of an older file.
 package report
 
 import (
@@ -44,11 +44,11 @@ type Row struct {
 	CopyFraction float64 `json:"copy_fraction"`
 }
 
-// Bytes is the number of bytes that the call moved, computed from its bandwidth.
+// Bytes returns the number of bytes that the call moved, computed from its bandwidth.
 func (r Row) Bytes() float64 { return r.GBps * r.MedianUS * 1e3 }
 
-// key identifies a measured case. It leaves out the target: the earlier file may be of
-// another device.
+// key identifies a measured case. It does not contain the target, because the older file may
+// be of another device.
 type key struct {
 	op, dtype, layout         string
 	batch, dim, seqlen, width int64
@@ -108,8 +108,8 @@ func Read(r io.Reader) (*File, error) {
 	return &f.File, f.File.check()
 }
 
-// rows limits the number of rows while it reads them: an empty row takes 3 bytes in a
-// file and many times that in memory.
+// rows limits the number of rows while it reads them. An empty row takes 3 bytes in a file
+// and more than 100 in memory.
 type rows []Row
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -158,7 +158,7 @@ func printable(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) })
 }
 
-// Of returns the measurements of one operator.
+// Of returns the file with the measurements of one operator.
 func (f *File) Of(op string) *File {
 	part := &File{Device: f.Device, CopyGBps: f.CopyGBps, Rows: []Row{}}
 	for _, r := range f.Rows {
@@ -198,14 +198,14 @@ func (f *File) WriteCSV(w io.Writer) error {
 	return out.Error()
 }
 
-// Change is one row with the row of an earlier file for the same case.
+// Change is one row with the row of the older file for the same case.
 type Change struct {
 	Now, Before Row
-	// Speedup is the earlier median time divided by the current one.
-	Speedup float64
+	Speedup     float64 // the median time of Before divided by that of Now
 }
 
-// Changes pairs rows of two files, in the order of the first.
+// Changes pairs the rows of two files for the same case, in the order of now. before may be
+// nil.
 func Changes(now, before *File) []Change {
 	old := map[key]Row{}
 	if before != nil {
@@ -222,7 +222,7 @@ func Changes(now, before *File) []Change {
 	return list
 }
 
-// GeoMean is the geometric mean of the speed-ups, 0 for an empty list.
+// GeoMean returns the geometric mean of the speed-ups, 0 for an empty list.
 func GeoMean(list []Change) float64 {
 	sum := 0.0
 	for _, c := range list {

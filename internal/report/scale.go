@@ -10,17 +10,18 @@ import (
 // scale maps values to positions along an axis.
 type scale struct {
 	log      bool
-	min, max float64 // values
-	from, to float64 // places
+	min, max float64 // values at the ends
+	from, to float64 // positions of the ends, in CSS pixels
 }
 
-// logScale covers the values and ends at 1, 2 or 5 times a power of ten.
+// logScale returns a logarithmic scale for values from lo to hi. Its ends are 1, 2 or 5 times
+// a power of ten.
 func logScale(lo, hi, from, to float64) scale {
 	lo, hi = snapDown(lo*0.95), snapUp(hi*1.05)
 	return scale{log: true, min: lo, max: hi, from: from, to: to}
 }
 
-// snapDown is the largest of ..., 1, 2, 5, 10, ... that is at most v.
+// snapDown returns the largest of the numbers ..., 1, 2, 5, 10, ... that is at most v.
 func snapDown(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	switch digit := v / power; {
@@ -32,22 +33,22 @@ func snapDown(v float64) float64 {
 	return power
 }
 
-// snapUp is the smallest of them that is at least v.
+// snapUp returns the smallest of these numbers that is at least v.
 func snapUp(v float64) float64 {
 	down := snapDown(v)
 	if down == v {
 		return v
 	}
-	return snapDown(down * 2.6) // to the next: 1, 2.6; 2, 5.2; 5, 13
+	return snapDown(down * 2.6) // the next number: 1 to 2.6, 2 to 5.2, 5 to 13
 }
 
-// linearScale goes from 0 to slightly above the highest value.
+// linearScale returns a linear scale from 0 to 6% above hi.
 func linearScale(hi, from, to float64) scale {
 	return scale{max: hi * 1.06, from: from, to: to}
 }
 
-// at is the position of a value, rounded to a tenth. Values outside of the scale are
-// drawn at its ends.
+// at returns the position of a value, rounded to a tenth of a pixel. Values outside of the
+// scale are drawn at its ends.
 func (s scale) at(v float64) float64 {
 	v = min(max(v, s.min), s.max)
 	share := (v - s.min) / (s.max - s.min)

@@ -22,19 +22,18 @@ type CacheOptions struct {
 	Path   []string            // read-only caches
 	Limits cache.Limits        // not filled from the environment
 	Trust  bool                // use folders that other users can change
-	Faulty func(cache.Fault)   // receives damage that is found; may be nil
+	Faulty func(cache.Fault)   // is called for each damaged entry; may be nil
 	Getenv func(string) string // required
-	Build  bool                // the caller may store something: fall back to another folder if Dir cannot be written
+	Build  bool                // the caller stores results: if Dir cannot be written, use a temporary folder
 }
 
 // OpenCache opens the kernel cache and the read-only caches of Path. It warns of a
 // read-only cache that does not exist and continues without it. It refuses one that
 // other users can write to.
 //
-// With Build, a cache that cannot be written is replaced by a private folder below
-// the folder for temporary files, with one warning. If that folder cannot be
-// written either, and there is a cache to read, OpenCache returns a cache in which
-// only storing fails.
+// With Build, a private folder below the folder for temporary files replaces a cache
+// that cannot be written, with one warning. If neither can be written but another
+// cache can be read, OpenCache returns a cache in which only storing fails.
 func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	readOnly, err := o.openReadOnly(ctx)
 	if err != nil {
@@ -54,9 +53,9 @@ func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	return store, nil
 }
 
-// Folder returns the folder of the cache that [OpenCache] opens with Build, and
-// creates nothing. If no folder can be written it returns the requested one. The
-// error is an *EnvironmentError if none is requested.
+// Folder returns the folder of the cache that [OpenCache] opens with Build. It creates
+// nothing. If no folder can be written, it returns the requested one. The error is an
+// *EnvironmentError if no folder is requested.
 func (o CacheOptions) Folder(ctx context.Context) (string, error) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	bad := err
@@ -69,6 +68,8 @@ func (o CacheOptions) Folder(ctx context.Context) (string, error) {
 	return dir, err
 }
 
+// open opens the requested cache. Without Build it opens a cache that cannot be
+// written read-only.
 func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	if err != nil {
@@ -113,8 +114,8 @@ func unusable(err error) bool {
 }
 
 // cannotExist reports whether a folder does not exist and its parents cannot be
-// created, as with the home /dev/null of service users. A file in the place of the
-// folder is a mistake that the user has to see.
+// created, as below the home /dev/null of service users. It returns false for a file
+// with the name of the folder, which is an error that the user has to see.
 func cannotExist(err error) bool {
 	var access *cache.AccessError
 	if !errors.As(err, &access) || !isAny(err, syscall.ENOTDIR, syscall.ENOENT, syscall.ENAMETOOLONG) {
@@ -128,41 +129,44 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
-// openFallback opens a private temporary folder above the cache that cannot be
-// written. If that fails too, and there is a cache to read, it returns a cache that
-// stores nothing.
-func (o CacheOptions) openFallback(ctx context.Context, cause error, readOnly bool) (*cache.Dir, error) {
-	dir, below := o.openUnwritable(ctx)
+// openFallback opens a private temporary folder in place of the cache that cannot be
+// written, and that cache read-only. If the temporary folder cannot be written either,
+// and a cache can be read, openFallback returns a cache that stores nothing. cause is
+// the error of the requested cache; hasReadOnly reports whether AITER_JIT_PATH has caches.
+func (o CacheOptions) openFallback(ctx context.Context, cause error, hasReadOnly bool) (*cache.Dir, error) {
+	dir, readable := o.openUnwritable(ctx)
 	store, err := o.openTemporary(ctx)
 	switch {
 	case err == nil:
 		zerolog.Ctx(ctx).Warn().Str("folder", store.Path()).AnErr("cause", cause).
-			Msg("the kernel cache cannot be written: builds go to a temporary folder; set AITER_JIT_DIR to a permanent folder, and AITER_JIT_PATH to read-only caches")
-	case readOnly || len(below) > 0:
+			Msg("the kernel cache cannot be written: builds go to a temporary folder; " +
+				"set AITER_JIT_DIR to a permanent folder, and AITER_JIT_PATH to read-only caches")
+	case hasReadOnly || len(readable) > 0:
 		cause = errors.Join(cause, err)
 		store = cache.Unwritable(dir, cause, o.cache(ctx))
-		zerolog.Ctx(ctx).Debug().Err(cause).Msg("no folder can be written: kernels are read from the read-only caches, and nothing can be built")
+		zerolog.Ctx(ctx).Debug().Err(cause).
+			Msg("no folder can be written: kernels are read from the read-only caches, and nothing can be built")
 	default:
 		return nil, errors.Join(cause, err)
 	}
-	store.AddReadOnly(below...)
+	store.AddReadOnly(readable...)
 	return store, nil
 }
 
-// openUnwritable returns the folder of the cache that cannot be written, and opens
-// that cache read-only if it can be read.
-func (o CacheOptions) openUnwritable(ctx context.Context) (dir string, below []*cache.Dir) {
+// openUnwritable returns the folder of the cache that cannot be written. It opens that
+// cache read-only if it can be read.
+func (o CacheOptions) openUnwritable(ctx context.Context) (dir string, readable []*cache.Dir) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	if err != nil {
 		return o.temporaryDir(), nil
 	}
 	if d, err := cache.OpenReadOnly(dir, o.cache(ctx)); err == nil {
-		below = append(below, d)
+		readable = append(readable, d)
 	}
-	return dir, below
+	return dir, readable
 }
 
-// temporaryDir is the folder that replaces a cache that cannot be written.
+// temporaryDir returns the folder that replaces a cache that cannot be written.
 func (o CacheOptions) temporaryDir() string {
 	return filepath.Join(cmp.Or(o.Getenv("TMPDIR"), os.TempDir()), fmt.Sprintf("aiter-jit-%d", os.Getuid()))
 }
@@ -179,6 +183,7 @@ func (o CacheOptions) checkTMPDIR() error {
 
 var errNoFolder = errors.New("no such folder; create it, or unset TMPDIR")
 
+// openTemporary opens the temporary folder for writing.
 func (o CacheOptions) openTemporary(ctx context.Context) (*cache.Dir, error) {
 	if err := o.checkTMPDIR(); err != nil {
 		return nil, err
@@ -187,8 +192,8 @@ func (o CacheOptions) openTemporary(ctx context.Context) (*cache.Dir, error) {
 	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // another user created it
 		return nil, &cache.AccessError{Path: dir, Op: "use", Err: syscall.ENOTDIR}
 	}
-	// All users know the name, and any of them may create the folder first. Trust in
-	// the requested cache does not extend to this folder.
+	// Other users can guess the name and create the folder first. Trust in the requested
+	// cache does not extend to this folder.
 	own := o.cache(ctx)
 	own.TrustForeign = false
 	store, err := cache.Open(dir, own)

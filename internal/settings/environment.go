@@ -22,7 +22,7 @@ type EnvironmentError struct {
 
 func (e *EnvironmentError) Error() string { return fmt.Sprintf("%s is %q: %v", e.Name, e.Value, e.Err) }
 
-// Unwrap returns what is wrong with the value.
+// Unwrap returns the cause: what was expected.
 func (e *EnvironmentError) Unwrap() error { return e.Err }
 
 // Contradiction returns an *EnvironmentError for a switch that contradicts another
@@ -47,10 +47,11 @@ func CacheDir(dir string, getenv func(string) string) (string, error) {
 	return "", &EnvironmentError{Name: "AITER_JIT_DIR", Err: errNoCacheDir}
 }
 
-var errNoCacheDir = errors.New("no folder for the kernel cache: XDG_CACHE_HOME and HOME are unset too, or not absolute paths; set one of them")
+var errNoCacheDir = errors.New("no folder for the kernel cache: " +
+	"XDG_CACHE_HOME and HOME are unset too, or not absolute paths; set one of them")
 
-// Switch reads a variable that is on or off; an unset variable is off. The error
-// is an *EnvironmentError: a misspelled "off" must not count as on.
+// Switch reads a variable that is on or off. An unset variable is off. Another word is
+// an *EnvironmentError, so that a misspelled "off" does not count as on.
 func Switch(name string, getenv func(string) string) (bool, error) {
 	v := getenv(name)
 	switch strings.ToLower(strings.TrimSpace(v)) {
@@ -64,7 +65,7 @@ func Switch(name string, getenv func(string) string) (bool, error) {
 
 var errSwitch = errors.New("expected 1, true, yes or on, else 0, false, no, off or nothing")
 
-// readSwitch sets a field that is not set from its variable.
+// readSwitch sets a field from its variable, unless the field is true.
 func readSwitch(field *bool, name string, getenv func(string) string) (err error) {
 	if !*field {
 		*field, err = Switch(name, getenv)
@@ -72,6 +73,7 @@ func readSwitch(field *bool, name string, getenv func(string) string) (err error
 	return err
 }
 
+// readJobs sets the number of compilers from MAX_JOBS, unless it is set.
 func readJobs(jobs *int, getenv func(string) string) error {
 	v := getenv("MAX_JOBS")
 	if v == "" || *jobs != 0 {
@@ -108,8 +110,8 @@ func ListItems(list string) []string {
 	return items
 }
 
-// PreferredTargets reads GPU_ARCHS. The word native is left out: the devices of
-// the machine need no preference.
+// PreferredTargets reads GPU_ARCHS without the word native, which states no preference.
+// The error is an *EnvironmentError.
 func PreferredTargets(getenv func(string) string) ([]target.Target, error) {
 	items := slices.DeleteFunc(ListItems(getenv("GPU_ARCHS")), func(item string) bool { return item == "native" })
 	if len(items) == 0 {
@@ -124,8 +126,8 @@ func PreferredTargets(getenv func(string) string) ([]target.Target, error) {
 }
 
 // Limits fills fields that are 0 from AITER_JIT_MAX_SIZE, AITER_JIT_MAX_AGE and
-// AITER_JIT_MAX_COUNT, and else from [cache.DefaultLimits]. A variable that is "0"
-// and a negative field mean no limit. The error joins an *EnvironmentError for each
+// AITER_JIT_MAX_COUNT. Without a variable it takes the limit of [cache.DefaultLimits]. A
+// variable that is "0" and a negative field mean no limit. The error joins an *EnvironmentError for each
 // variable with an invalid value.
 func Limits(l cache.Limits, getenv func(string) string) (cache.Limits, error) {
 	preset := cache.DefaultLimits()
@@ -135,7 +137,10 @@ func Limits(l cache.Limits, getenv func(string) string) (cache.Limits, error) {
 	return cache.Limits{Size: size, Age: age, Count: count}, errors.Join(errS, errA, errC)
 }
 
-func limit[N int | int64 | time.Duration](given N, getenv func(string) string, name string, preset N, parse func(string) (N, error)) (N, error) {
+// limit returns one limit; 0 means none. given is the field, preset the default.
+func limit[N int | int64 | time.Duration](
+	given N, getenv func(string) string, name string, preset N, parse func(string) (N, error),
+) (N, error) {
 	v := strings.TrimSpace(getenv(name))
 	switch {
 	case given < 0 || given == 0 && v == "0":
@@ -152,6 +157,7 @@ func limit[N int | int64 | time.Duration](given N, getenv func(string) string, n
 	return n, nil
 }
 
+// parseCount parses a number of artifacts.
 func parseCount(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {

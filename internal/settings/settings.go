@@ -1,6 +1,6 @@
-// Package settings collects what a build manager is made from: fields that the
-// caller sets, the environment variables that stand in for unset fields, the
-// kernel cache with its read-only caches, and the configuration.
+// Package settings opens build managers. It resolves the fields that the caller sets
+// and the environment variables for unset fields, opens the kernel cache with its
+// read-only caches, and reads the configuration.
 package settings
 
 import (
@@ -27,8 +27,8 @@ import (
 // DefaultConfig is the path of the configuration in a source tree.
 const DefaultConfig = "config/opt_compiler.toml"
 
-// SupportModule is the module of the support library, which the libraries of all
-// modules call. It is built like any other module, for the CPU.
+// SupportModule is the module of the support library. The libraries of all modules
+// call it. It is built like any other module, for the CPU.
 const SupportModule = "module_aiter_ffi"
 
 // SupportRequest is the part request of the support library.
@@ -49,7 +49,7 @@ type Settings struct {
 	NoCompile   bool          // AITER_NO_COMPILE: never run a compiler
 	Trust       bool          // AITER_TRUST_JIT_DIR: use caches that other users can change
 	Timeout     time.Duration // of one compiler run
-	LockTimeout time.Duration // for a lock of another process
+	LockTimeout time.Duration // of the wait for a build of another process
 	Observer    jit.Observer  // receives the events of builds; may be nil
 
 	// Getenv reads an environment variable; nil: os.Getenv.
@@ -79,6 +79,7 @@ func (s Settings) Resolve() (Settings, error) {
 	return s, errors.Join(append(errs, err)...)
 }
 
+// env returns the value of an environment variable.
 func (s Settings) env(name string) string {
 	if s.Getenv == nil {
 		return os.Getenv(name)
@@ -86,11 +87,11 @@ func (s Settings) env(name string) string {
 	return s.Getenv(name)
 }
 
-// SourceRoot is the folder of the checkout, "" for the sources in the program.
+// SourceRoot returns the folder of the checkout, "" for the sources in the program.
 func (s Settings) SourceRoot() string { return cmp.Or(s.Root, s.env("AITER_META_DIR")) }
 
-// ConfigPath is the slash-separated path of the configuration, relative to the
-// source tree. An absolute path inside the checkout is made relative.
+// ConfigPath returns the slash-separated path of the configuration, relative to the
+// source tree. It makes an absolute path inside the checkout relative.
 func (s Settings) ConfigPath() string {
 	path := cmp.Or(s.Config, s.env("AITER_CONFIG"), DefaultConfig)
 	if root, err := filepath.Abs(s.SourceRoot()); s.SourceRoot() != "" && err == nil && filepath.IsAbs(path) {
@@ -101,7 +102,8 @@ func (s Settings) ConfigPath() string {
 	return filepath.ToSlash(path)
 }
 
-// LoadConfig reads the configuration of the source tree.
+// LoadConfig reads the configuration of the source tree. The errors are those of
+// [opconfig.Load].
 func (s Settings) LoadConfig() (*opconfig.Config, error) {
 	var files fs.FS = aiter.Sources
 	if root := s.SourceRoot(); root != "" {
@@ -121,7 +123,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 		return nil, err
 	}
 	var config *opconfig.Config
-	var reading errgroup.Group // side by side with the cache, which waits for the disk
+	var reading errgroup.Group // in parallel with opening the cache, which waits for the disk
 	reading.Go(func() (err error) {
 		config, err = s.LoadConfig()
 		return err
@@ -143,7 +145,8 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	return jit.New(jit.Options{
 		Config: config, Tree: tree, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
-		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout, Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
+		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout,
+		Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
 	}), nil
 }
 
@@ -163,13 +166,14 @@ func (s Settings) cacheOptions() CacheOptions {
 	return CacheOptions{Dir: s.CacheDir, Path: s.Path, Limits: s.Limits, Trust: s.Trust, Getenv: s.env}
 }
 
-// reportFault passes damage in the cache to the observer.
+// reportFault sends the observer an event for damage in the cache.
 func (s Settings) reportFault(f cache.Fault) {
 	if s.Observer != nil {
 		s.Observer.Observe(jit.Event{Step: jit.Quarantined, Reason: f.Path + ": " + f.Reason})
 	}
 }
 
+// tree opens the source tree.
 func (s Settings) tree(store *cache.Dir, memo *filehash.Memo) (deps.Tree, error) {
 	if s.Root != "" {
 		return deps.NewDirTree(s.Root, memo)

@@ -12,8 +12,8 @@ import (
 // Escaper writes text to another writer and escapes all control characters except
 // newline and tab: ESC becomes \x1b. File names and compiler messages may contain
 // control characters, and a terminal executes them. Output to files and pipes is
-// escaped too, because users print it on terminals. The escapes of characters that
-// a JSON encoder leaves in strings are valid JSON.
+// escaped too, because users print it on terminals. The escapes are valid JSON for all
+// characters that a JSON encoder does not escape itself.
 type Escaper struct {
 	to io.Writer
 

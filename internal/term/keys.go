@@ -10,8 +10,8 @@ import (
 )
 
 // EnterKey returns a channel that receives one value for each line of the standard
-// input. It returns nil if the terminal belongs to another job: a read would stop
-// the program.
+// input. It returns nil if the program is a background job of the terminal, because a
+// read would stop the program.
 func EnterKey(ctx context.Context) <-chan struct{} {
 	fd := int(os.Stdin.Fd())
 	if term.IsTerminal(fd) {

@@ -9,9 +9,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// LogWriter returns a writer of log lines to the terminal. The terminal would escape
-// the color codes, so colored lines bypass the escaping, and LogWriter escapes the
-// parts that zerolog does not quote.
+// LogWriter returns a writer of log lines to the terminal. Colored lines bypass the
+// escaping of the terminal, which would escape the color codes. LogWriter escapes the
+// parts of an event that zerolog does not quote.
 func (t *Terminal) LogWriter(colored bool) zerolog.ConsoleWriter {
 	var out io.Writer = t
 	if colored {

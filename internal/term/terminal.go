@@ -1,6 +1,5 @@
-// Package term writes text for people: it escapes control characters, keeps a
-// status line at the bottom of a terminal, formats log lines, and reads the Enter
-// key.
+// Package term writes to terminals and reads from them: it escapes control
+// characters, redraws a status line, formats log lines, and reads the Enter key.
 package term
 
 import (
@@ -12,8 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal writes to a file that may be a terminal. On a terminal it can keep a
-// status line below what is written. Like [Escaper] it escapes control characters.
+// Terminal writes to a file that may be a terminal. On a terminal it can show a status
+// line below the text. Like [Escaper] it escapes control characters. It is safe for
+// concurrent use.
 type Terminal struct {
 	interactive bool
 
@@ -23,7 +23,7 @@ type Terminal struct {
 	status string
 }
 
-// New returns a terminal that writes to out, which writes to f.
+// New returns a terminal for f. It writes to out, which must write to f.
 func New(f *os.File, out io.Writer) *Terminal {
 	return &Terminal{file: f, out: out, interactive: term.IsTerminal(int(f.Fd()))}
 }
@@ -33,8 +33,8 @@ func (t *Terminal) Interactive() bool { return t.interactive }
 
 const clearLine = "\r\x1b[K"
 
-// Write implements io.Writer. Text must end with a newline; the status line would
-// follow an unfinished line.
+// Write implements io.Writer. Text must end with a newline, else the status line would
+// follow on the same line.
 func (t *Terminal) Write(p []byte) (int, error) {
 	if err := t.writeRaw(appendEscaped(nil, p, false)); err != nil {
 		return 0, err
@@ -42,6 +42,7 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// writeRaw writes text without escaping it, above the status line.
 func (t *Terminal) writeRaw(text []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,8 +53,8 @@ func (t *Terminal) writeRaw(text []byte) error {
 	return err
 }
 
-// SetStatus replaces the status line; "" removes it. It has no effect if the file is
-// no terminal.
+// SetStatus replaces the status line; "" removes it. It has no effect if the file is not
+// a terminal.
 func (t *Terminal) SetStatus(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,6 +65,7 @@ func (t *Terminal) SetStatus(text string) {
 	_, _ = io.WriteString(t.out, clearLine+t.status) // a status line may be lost
 }
 
+// width returns the number of characters in a line, 80 if the terminal does not report it.
 func (t *Terminal) width() int {
 	w, _, err := term.GetSize(int(t.file.Fd()))
 	if err != nil || w <= 0 {
@@ -72,15 +74,16 @@ func (t *Terminal) width() int {
 	return w
 }
 
-const redrawEvery = 100 * time.Millisecond
+// redrawInterval is the time between two drawings of the status line.
+const redrawInterval = 100 * time.Millisecond
 
-// KeepStatus redraws the status line from line until stop is called. stop removes
-// the line; it may be called more than once.
+// KeepStatus redraws the status line with the text of line, ten times a second, until
+// stop is called. stop removes the line. It may be called more than once.
 func (t *Terminal) KeepStatus(line func() string) (stop func()) {
 	end := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
-		tick := time.NewTicker(redrawEvery)
+		tick := time.NewTicker(redrawInterval)
 		defer tick.Stop()
 		defer t.SetStatus("")
 		for {
@@ -99,7 +102,7 @@ func (t *Terminal) KeepStatus(line func() string) (stop func()) {
 	}
 }
 
-// Truncate shortens text so that it fits on one line of a terminal.
+// Truncate shortens text to fewer characters than width.
 func Truncate(text string, width int) string {
 	r := []rune(text)
 	if len(r) < width {
