@@ -22,13 +22,13 @@ type app struct {
 	getenv func(string) string
 
 	root, config, cacheDir string
-	cachePath, maxSize     string // as AITER_JIT_PATH, AITER_JIT_MAX_SIZE
-	cacheSize              int64  // maxSize in bytes, 0 if it is not given
+	cachePath, maxSize     string // in the format of AITER_JIT_PATH and AITER_JIT_MAX_SIZE
+	cacheSize              int64  // maxSize in bytes, 0 without the flag
 	json, verbose, quiet   bool
 	logLevel, color        string
 }
 
-// settings are the shared flags, which the environment completes.
+// settings returns the shared flags as settings. The environment supplies unset ones.
 func (a *app) settings() settings.Settings {
 	return settings.Settings{
 		CacheDir: a.cacheDir, Path: settings.SplitPath(a.cachePath), Limits: cache.Limits{Size: a.cacheSize},
@@ -36,7 +36,7 @@ func (a *app) settings() settings.Settings {
 	}
 }
 
-// sourceRoot is the checkout, "" for the sources in the program.
+// sourceRoot returns the folder of the checkout, "" for the sources in the program.
 func (a *app) sourceRoot() string { return a.settings().SourceRoot() }
 
 // checkSourceRoot returns a usage error if the checkout is not a folder.
@@ -78,21 +78,21 @@ func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
 	return settings.OpenCache(ctx, o)
 }
 
-// openManager opens the build manager for commands that call no operator. The
-// caller closes it. change may be nil; it sets fields that the shared flags do not.
-func (a *app) openManager(ctx context.Context, change func(*settings.Settings)) (*jit.Manager, error) {
+// openManager opens the build manager for commands that call no operator. The caller
+// closes it. set sets the fields of the command's own flags; it may be nil.
+func (a *app) openManager(ctx context.Context, set func(*settings.Settings)) (*jit.Manager, error) {
 	if err := a.checkSourceRoot(); err != nil {
 		return nil, err
 	}
 	s := a.settings()
-	if change != nil {
-		change(&s)
+	if set != nil {
+		set(&s)
 	}
 	return s.OpenManager(ctx)
 }
 
-// openRegistry opens the registry for commands that call operators. Calls on a
-// device build the first of targets that it runs.
+// openRegistry opens the registry for commands that call operators. A call builds for the
+// first of targets that its device runs.
 func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets ...target.Target) (*registry.Registry, error) {
 	if err := a.checkSourceRoot(); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 	})
 }
 
-// withoutReload is the environment without AITER_RELOAD, which is for services. watch
-// itself looks at the files.
+// withoutReload returns the value of an environment variable, "" for AITER_RELOAD, which
+// is for services.
 func (a *app) withoutReload(name string) string {
 	if name == "AITER_RELOAD" {
 		return ""

@@ -31,12 +31,12 @@ type cacheRole int
 
 const (
 	ownCache       cacheRole = iota // the requested folder
-	temporaryCache                  // replaces it if it cannot be written
-	readOnlyCache                   // of AITER_JIT_PATH
+	temporaryCache                  // the folder that replaces it if it cannot be written
+	readOnlyCache                   // a folder of AITER_JIT_PATH
 )
 
-// caches opens each cache folder separately, so that an error of one does not hide the
-// others. They are in the order of lookups.
+// caches returns the cache folders in the order of lookups. It opens each separately, so
+// that an error of one does not hide the others.
 func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	o, err := a.cacheOptions()
 	if err != nil {
@@ -65,8 +65,9 @@ func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	return items, nil
 }
 
-func newCacheItem(path, use string, of cacheRole, d *cache.Dir, err error) cacheItem {
-	x := cacheItem{Path: path, Use: use, Status: statusOK, err: err, role: of}
+// newCacheItem returns the list entry of a folder that was opened as d, or with an error.
+func newCacheItem(path, use string, role cacheRole, d *cache.Dir, err error) cacheItem {
+	x := cacheItem{Path: path, Use: use, Status: statusOK, err: err, role: role}
 	if err == nil {
 		if bad := d.Writable(); bad != nil {
 			x.Use = "read"

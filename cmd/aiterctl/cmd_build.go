@@ -16,24 +16,24 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-const buildLong = `Build modules for targets, side by side, and store them in the cache. A module
-that is in the cache with identical inputs is not built again. A build for a GPU
-needs its compiler, not the GPU.
+const buildLong = `Build modules for targets, in parallel, and store them in the cache. A module that
+is in the cache with identical inputs is not built again. A build for a GPU needs
+its compiler, not the GPU.
 
 A whole module is one library with every operator for every type, which serves
 all calls. With --op, --dtype or --axis the command builds only those parts, each
-as a library of its own. A part is what a first call of the operator with that
-type and size builds if the cache does not have the whole module. A target whose
-types and ranges are not built separately (the CPU) has all of them in one part.
---axis takes a range or a size in it: aiterctl describe OP shows an operator's axes.
+as a library of its own. A first call of an operator builds the part for its type
+and size, if the cache does not have the whole module. A target whose types and
+ranges are not built separately (the CPU) has all of them in one part. --axis takes
+a range or a size in it: aiterctl describe OP shows an operator's axes.
 
 The command also builds the support library, which all modules call.
 
 --output DIR writes the built modules, and nothing else, to a prebuilt cache. It can
 be moved, copied, mounted read-only and owned by any user; AITER_JIT_PATH names it.
-It serves machines without a compiler too, as long as the configuration and the
-sources are identical to those of the build. A build into a folder that has other
-modules or targets adds to them.`
+Machines without a compiler can use it while their configuration and sources are
+identical to those of the build. A build into a folder with other modules or targets
+keeps them.`
 
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
@@ -54,11 +54,12 @@ type buildFlags struct {
 
 func (f *buildFlags) add(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "every module, for the targets it supports")
+	fl.BoolVar(&f.all, "all", false, "every module, for the targets that it supports")
 	fl.StringVar(&f.arch, "arch", "", archUsage)
-	fl.IntVarP(&f.jobs, "jobs", "j", 0, "number of compilers at a time (default $MAX_JOBS, else by processors and memory)")
+	fl.IntVarP(&f.jobs, "jobs", "j", 0, "number of compilers that run at a time (default $MAX_JOBS, else by processors and memory)")
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one compiler run (default: the module's, else 10m)")
-	fl.DurationVar(&f.wait, "wait", 0, "time limit of the wait for a build of another process (default: three times that of one compiler run)")
+	fl.DurationVar(&f.wait, "wait", 0,
+		"time limit of the wait for a build of another process (default: three times the limit of one compiler run)")
 	a.completeArch(cmd)
 	f.parts.add(a, cmd)
 }
@@ -95,9 +96,10 @@ func (f *buildFlags) openManager(ctx context.Context, a *app, rebuild bool, obse
 
 // requests returns the part requests for the targets.
 func (f *buildFlags) requests(cfg *opconfig.Config, names []string, targets []target.Target) ([]jit.Request, error) {
-	return buildRequest{names, f.all, &f.parts, targets}.resolve(cfg)
+	return moduleSelection{names, f.all, &f.parts, targets}.requests(cfg)
 }
 
+// buildCommandFlags are the flags of build.
 type buildCommandFlags struct {
 	buildFlags
 	force, dryRun           bool
@@ -123,12 +125,13 @@ func newBuild(a *app) *cobra.Command {
 	fl := cmd.Flags()
 	f.buildFlags.add(a, cmd)
 	fl.BoolVar(&f.force, "force", false, "compile everything again")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "print what would be compiled, and the commands; build nothing")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print the units that would be compiled, and the commands; build nothing")
 	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
-	fl.StringVar(&f.output, "output", "", "write the modules to a prebuilt cache in `DIR`, which AITER_JIT_PATH names and which needs no compiler")
+	fl.StringVar(&f.output, "output", "", "write the modules to a prebuilt cache in `DIR`, for AITER_JIT_PATH on machines without a compiler")
 	return cmd
 }
 
+// check refuses flags that contradict each other.
 func (f *buildCommandFlags) check(cmd *cobra.Command, names []string) error {
 	switch {
 	case cmd.Flags().Changed("output") && f.output == "":
@@ -139,6 +142,7 @@ func (f *buildCommandFlags) check(cmd *cobra.Command, names []string) error {
 	return f.buildFlags.check(cmd, "build", names)
 }
 
+// build runs the command build for the named modules.
 func (a *app) build(ctx context.Context, f *buildCommandFlags, names []string) error {
 	if f.output != "" {
 		if err := a.checkOutput(f.output); err != nil {
@@ -169,26 +173,26 @@ func (a *app) build(ctx context.Context, f *buildCommandFlags, names []string) e
 			return err
 		}
 	}
-	plan := &buildPlan{app: a, manager: m, requested: reqs, support: supportRequest(cfg), output: f.output}
+	run := &buildRun{app: a, manager: m, requested: reqs, support: supportRequest(cfg), output: f.output}
 	if f.dryRun || f.compileCommands != "" {
-		if err := plan.commands(ctx, f); err != nil || f.dryRun {
+		if err := run.commands(ctx, f); err != nil || f.dryRun {
 			return err
 		}
 	}
-	return plan.build(ctx, p)
+	return run.build(ctx, p)
 }
 
-// buildPlan is the work of one build command.
-type buildPlan struct {
+// buildRun is one run of build.
+type buildRun struct {
 	app       *app
 	manager   *jit.Manager
 	requested []jit.Request
-	support   []jit.Request // one or none
+	support   []jit.Request // that of the support library, or none
 	output    string        // folder of a prebuilt cache; "" for none
 }
 
 // requests returns all part requests, each once.
-func (b *buildPlan) requests() []jit.Request {
+func (b *buildRun) requests() []jit.Request {
 	all := slices.Clone(b.requested)
 	for _, r := range b.support {
 		if !slices.Contains(all, r) {
@@ -198,7 +202,9 @@ func (b *buildPlan) requests() []jit.Request {
 	return all
 }
 
-func (b *buildPlan) build(ctx context.Context, p *progress) error {
+// build builds the requests, writes the prebuilt cache and prints the report. p shows the
+// progress.
+func (b *buildRun) build(ctx context.Context, p *progress) error {
 	results, err := b.manager.Build(ctx, b.requests()...)
 	p.close()
 	if err != nil && ctx.Err() == nil {
@@ -223,8 +229,8 @@ func (b *buildPlan) build(ctx context.Context, p *progress) error {
 	return err
 }
 
-// failures joins the errors of a build. Equal texts count once: a missing compiler
-// fails every module.
+// failures joins the errors of a build. Equal texts appear once, because a missing
+// compiler is an error of every module.
 func failures(results []jit.Result) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -242,9 +248,10 @@ func failures(results []jit.Result) error {
 type buildReport struct {
 	Modules []moduleReport `json:"modules"`
 	Output  string         `json:"output"`  // folder of the prebuilt cache, "" for none
-	Support *moduleReport  `json:"support"` // null if it was requested by name, or there is none
+	Support *moduleReport  `json:"support"` // null if it was requested by name, or the configuration has none
 }
 
+// moduleReport is the result of one part request.
 type moduleReport struct {
 	Module   string           `json:"module"`
 	Target   string           `json:"target"`
@@ -256,10 +263,10 @@ type moduleReport struct {
 	Units    []jit.UnitResult `json:"units"`
 	Error    *string          `json:"error"`
 
-	linked bool
+	linked bool // the link ran
 }
 
-func (b *buildPlan) report(results []jit.Result) buildReport {
+func (b *buildRun) report(results []jit.Result) buildReport {
 	rep := buildReport{Modules: []moduleReport{}, Output: b.output}
 	for _, r := range results {
 		m := newModuleReport(r)
@@ -273,7 +280,10 @@ func (b *buildPlan) report(results []jit.Result) buildReport {
 }
 
 func newModuleReport(r jit.Result) moduleReport {
-	m := moduleReport{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Seconds: r.Seconds, Units: []jit.UnitResult{}, linked: r.Status == jit.Compiled}
+	m := moduleReport{
+		Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Seconds: r.Seconds, Units: []jit.UnitResult{},
+		linked: r.Status == jit.Compiled,
+	}
 	for _, u := range r.Units {
 		if u.Status != "" { // else the build failed before this unit
 			m.Units = append(m.Units, u)

@@ -10,8 +10,9 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// commands prints the compiler runs of a build, or writes them for editors.
-func (b *buildPlan) commands(ctx context.Context, f *buildCommandFlags) error {
+// commands prints the compiler commands of a build, or writes them to a compilation
+// database.
+func (b *buildRun) commands(ctx context.Context, f *buildCommandFlags) error {
 	list, err := b.manager.Commands(ctx, b.requests()...)
 	if err != nil {
 		return err
@@ -42,7 +43,8 @@ func (a *app) printCommands(list []jit.Command) error {
 		if c.Status == jit.Hit {
 			verb = "hit     "
 		}
-		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n", verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
+		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n",
+			verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
 	}
 	return nil
 }
@@ -54,11 +56,12 @@ type databaseEntry struct {
 	Arguments []string `json:"arguments"`
 }
 
+// writeDatabase writes a compilation database.
 func writeDatabase(path string, list []jit.Command) error {
 	entries := []databaseEntry{}
 	for _, c := range list {
 		if c.Pass == toolchain.Device {
-			continue // editors take one command for each file: the host's
+			continue // editors use one command for each file: that of the host pass
 		}
 		entries = append(entries, databaseEntry{c.Directory, c.File, c.Arguments})
 	}

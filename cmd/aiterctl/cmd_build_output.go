@@ -12,19 +12,19 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// checkTargetsUsed refuses a target that no module supports: the prebuilt cache would
-// hold nothing for it.
+// checkTargetsUsed refuses a target that no request has, because the prebuilt cache
+// would contain nothing for it.
 func checkTargetsUsed(reqs []jit.Request, targets []target.Target) error {
 	for _, t := range targets {
 		if !slices.ContainsFunc(reqs, func(r jit.Request) bool { return r.Target == t }) {
-			return usagef("--output: no module supports %s, so the folder would hold nothing for it", t)
+			return usagef("--output: no module supports %s, so the folder would contain nothing for it", t)
 		}
 	}
 	return nil
 }
 
-// outputError is an error of the --output folder. Its advice differs from that for
-// other caches, which variables name.
+// outputError is an error of the --output folder. It has its own advice, because no
+// variable names this folder.
 type outputError struct{ err error }
 
 // newOutputError marks an error as one of the --output folder.
@@ -44,16 +44,16 @@ func (e *outputError) Error() string {
 
 func (e *outputError) Unwrap() error { return e.err }
 
-// checkOutput refuses a folder with files that do not belong to a cache, because all
-// users can read the folder afterwards. It also refuses a folder that cannot be
-// written, before anything is built.
+// checkOutput refuses a folder with files that do not belong to a cache, because export
+// lets all users read the folder. It also refuses a folder that cannot be written.
 func (a *app) checkOutput(dir string) error {
 	name, err := cache.FindForeign(dir)
 	if err != nil {
 		return newOutputError(err)
 	}
 	if name != "" {
-		return usagef("--output %s: expected a new folder, an empty folder or a cache, but it holds %s; give a new folder: --output %s", dir, name, filepath.Join(dir, "aiter"))
+		return usagef("--output %s: expected a new folder, an empty folder or a cache, but it contains %s; give a new folder: --output %s",
+			dir, name, filepath.Join(dir, "aiter"))
 	}
 	o, err := a.cacheOptions()
 	if err != nil {
@@ -65,9 +65,9 @@ func (a *app) checkOutput(dir string) error {
 	return nil
 }
 
-// export writes the prebuilt cache, and checks it as a machine without compilers reads
-// it.
-func (b *buildPlan) export(ctx context.Context, results []jit.Result) error {
+// export writes the prebuilt cache, and checks that it serves a machine without
+// compilers.
+func (b *buildRun) export(ctx context.Context, results []jit.Result) error {
 	var err error
 	if b.output, err = filepath.Abs(b.output); err != nil {
 		return err

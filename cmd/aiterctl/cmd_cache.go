@@ -51,6 +51,7 @@ func (a *app) printCachePath(ctx context.Context) error {
 	return err
 }
 
+// cacheStats runs the command cache stats.
 func (a *app) cacheStats(ctx context.Context) error {
 	store, err := a.openCache(ctx)
 	if err != nil {
@@ -67,7 +68,8 @@ func (a *app) cacheStats(ctx context.Context) error {
 	}
 	rows := [][]string{{"MODULE", "TARGET", "SIZE", "LAST USED", "DIGEST"}}
 	for _, x := range s.Artifacts {
-		rows = append(rows, []string{partName(x.Module, x.Part), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)) + " ago", cache.Key(x.Digest).Short()})
+		used := formatAge(time.Since(x.Used)) + " ago"
+		rows = append(rows, []string{partName(x.Module, x.Part), x.Target, formatSize(x.Size), used, cache.Key(x.Digest).Short()})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -85,6 +87,7 @@ func (a *app) cacheStats(ctx context.Context) error {
 	return err
 }
 
+// ofLimit returns the size limit in words, "" for no limit.
 func ofLimit(l cache.Limits) string {
 	if l.Size == 0 {
 		return ""
@@ -92,7 +95,7 @@ func ofLimit(l cache.Limits) string {
 	return " of at most " + formatSize(l.Size)
 }
 
-// printShares prints the sizes by module and by target.
+// printShares prints the sizes of each module and each target.
 func (a *app) printShares(s cache.Stats) error {
 	if len(s.Artifacts) == 0 {
 		return nil
@@ -107,6 +110,7 @@ func (a *app) printShares(s cache.Stats) error {
 	return a.table(rows)
 }
 
+// printCounts prints the hits and misses of units, and the causes of misses.
 func (a *app) printCounts(s cache.Stats) {
 	if s.Hits+s.Misses == 0 {
 		return
@@ -121,17 +125,17 @@ func (a *app) printCounts(s cache.Stats) {
 
 const verifyLong = `Check every artifact, object and record of the cache and of the read-only caches:
 its content against its digest, and its name against the name inside it. The command
-also checks the types of files (a pipe, link or folder in the place of a file is
+also checks the types of files (a pipe, link or folder with the name of a file is
 damage), stored digests, counts, and extracted sources.
 
 The command moves damaged entries to the folder quarantine, and the next build makes
 them again. In a read-only cache they stay, and builds do not use them. The exit code
 is 6 if the command finds damage.
 
-The command also lists missing files: those that an artifact or a record names and that
-do not exist. They are no failure: clean-cache and a build that was killed leave such
-gaps, and a build that needs a missing file makes it again. In a cache made by
-build --output a missing file is damage, because no build makes it there.
+The command also lists missing files: an artifact or a record names them, and they do
+not exist. They are no damage, because clean-cache and killed builds leave such gaps, and
+a build that needs a missing file makes it again. In a cache made by build --output a
+missing file is damage, because no build makes it there.
 
 --rebuild compiles all stored modules again, in a temporary folder, and compares the
 bytes. It skips modules whose inputs have changed.`
@@ -156,6 +160,7 @@ func newVerify(a *app) *cobra.Command {
 	return cmd
 }
 
+// cacheVerify runs the command cache verify.
 func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
 	store, err := a.openCache(ctx)
 	if err != nil {
@@ -222,9 +227,9 @@ func requestFor(x cache.Artifact, cfg *opconfig.Config) (jit.Request, bool) {
 		return jit.Request{}, false
 	}
 	parts, err := m.Parts(t, opconfig.Selection{})
-	for _, spec := range append(parts, opconfig.Part{}) {
-		if spec.String() == x.Part {
-			return jit.Request{Module: x.Module, Target: t, Part: spec}, err == nil
+	for _, part := range append(parts, opconfig.Part{}) {
+		if part.String() == x.Part {
+			return jit.Request{Module: x.Module, Target: t, Part: part}, err == nil
 		}
 	}
 	return jit.Request{}, false
@@ -250,6 +255,7 @@ func (a *app) printFaults(rep verifyReport) {
 	}
 }
 
+// comparisonResult describes the comparison of a module with a new build.
 func comparisonResult(c jit.Comparison) string {
 	switch {
 	case c.Skipped != "":
@@ -257,7 +263,7 @@ func comparisonResult(c jit.Comparison) string {
 	case c.Identical():
 		return "identical"
 	}
-	return fmt.Sprintf("DIFFERENT: stored %s, rebuilt %s", cache.Key(c.Stored).Short(), cache.Key(c.Rebuilt).Short())
+	return fmt.Sprintf("different: stored %s, rebuilt %s", cache.Key(c.Stored).Short(), cache.Key(c.Rebuilt).Short())
 }
 
 // verdict returns a [*verifyError] if an entry is damaged or a module differs.

@@ -21,10 +21,15 @@ in build; they never remove a whole module. --max-size and --max-count remove th
 least recently used modules until the cache has that size or number of artifacts.
 
 Builds also limit the cache: at most once an hour, a build that stores something
-removes what exceeds AITER_JIT_MAX_SIZE, AITER_JIT_MAX_AGE or AITER_JIT_MAX_COUNT.
+removes artifacts beyond AITER_JIT_MAX_SIZE, AITER_JIT_MAX_AGE or AITER_JIT_MAX_COUNT.
 
 The command keeps modules that a running process has loaded. It may run while other
 processes build.`
+
+const cleanExample = `  aiterctl clean-cache
+  aiterctl clean-cache module_causal_conv1d --arch gfx90a
+  aiterctl clean-cache --op causal_conv1d_fwd --dtype bfloat16
+  aiterctl clean-cache --older-than 30d --max-size 5GB --dry-run`
 
 type cleanFlags struct {
 	arch, olderThan, maxSize string
@@ -39,7 +44,7 @@ func newCleanCache(a *app) *cobra.Command {
 		Use:               "clean-cache [MODULE...]",
 		Short:             "Remove built modules",
 		Long:              cleanLong,
-		Example:           "  aiterctl clean-cache\n  aiterctl clean-cache module_causal_conv1d --arch gfx90a\n  aiterctl clean-cache --op causal_conv1d_fwd --dtype bfloat16\n  aiterctl clean-cache --older-than 30d --max-size 5GB --dry-run",
+		Example:           cleanExample,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.moduleNames,
 		RunE:              func(cmd *cobra.Command, names []string) error { return a.clean(cmd.Context(), f, names) },
@@ -56,11 +61,12 @@ func newCleanCache(a *app) *cobra.Command {
 	} {
 		cmd.Flags().Lookup(name).Usage = usage
 	}
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the modules that would be removed, and remove nothing")
 	a.completeArch(cmd)
 	return cmd
 }
 
+// clean runs the command clean-cache for the named modules.
 func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 	req := cache.CleanRequest{DryRun: f.dryRun, MaxCount: f.maxCount}
 	if f.maxCount < 0 {
@@ -96,15 +102,16 @@ func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 	return a.printClean(rep, f.dryRun)
 }
 
+// cleanTargets returns the targets of --arch, none without the flag.
 func (a *app) cleanTargets(ctx context.Context, arch string) ([]target.Target, error) {
-	if arch == "" { // GPU_ARCHS selects builds, not removals
+	if arch == "" { // GPU_ARCHS applies to builds only
 		return nil, nil
 	}
 	return a.targets(ctx, arch)
 }
 
-// checkNames refuses a name that neither the cache nor the configuration has. It is a
-// misspelling, which the removal of nothing would hide.
+// checkNames refuses a name that neither the cache nor the configuration has. Without
+// this check the command would remove nothing and hide the misspelling.
 func (a *app) checkNames(store *cache.Dir, names []string, parts partFilter) error {
 	have, err := store.Artifacts()
 	if err != nil {
@@ -131,7 +138,8 @@ func newMatcher(names []string, targets []target.Target, parts partFilter) func(
 		return nil
 	}
 	return func(x cache.Artifact) bool {
-		return (len(names) == 0 || slices.Contains(names, x.Module)) && (len(targets) == 0 || matchesTarget(targets, x.Target)) && parts.matches(x)
+		return (len(names) == 0 || slices.Contains(names, x.Module)) &&
+			(len(targets) == 0 || matchesTarget(targets, x.Target)) && parts.matches(x)
 	}
 }
 
@@ -154,12 +162,14 @@ func (a *app) printClean(rep cache.CleanReport, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, x := range rep.Removed {
-		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n", verb, partName(x.Module, x.Part), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)))
+		fmt.Fprintf(a.out, "%s %s for %s (%s, used %s ago)\n",
+			verb, partName(x.Module, x.Part), x.Target, formatSize(x.Size), formatAge(time.Since(x.Used)))
 	}
 	for _, x := range rep.InUse {
 		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Part), x.Target)
 	}
-	_, err := fmt.Fprintf(a.out, "%s %s and %s, %s\n", verb, plural(len(rep.Removed), "artifact"), plural(rep.Orphans, "other file"), formatSize(rep.Bytes))
+	_, err := fmt.Fprintf(a.out, "%s %s and %s, %s\n",
+		verb, plural(len(rep.Removed), "artifact"), plural(rep.Orphans, "other file"), formatSize(rep.Bytes))
 	return err
 }
 
@@ -177,8 +187,8 @@ func (f *partFlags) filter() (partFilter, error) {
 func (f partFilter) empty() bool { return len(f.ops)+len(f.values) == 0 }
 
 // matches reports whether an artifact is a part with one of the operators, for one of
-// the values of each axis. It selects no whole modules. A size selects every range
-// that contains it, those of an earlier configuration too.
+// the values of each axis. A filter that is not empty matches no whole module. A size
+// matches every range that contains it, also a range of an earlier configuration.
 func (f partFilter) matches(x cache.Artifact) bool {
 	if f.empty() {
 		return true
@@ -202,10 +212,11 @@ func rangeContains(value, size string) bool {
 	return isRange && isSize && r.Holds(n)
 }
 
-// partValues returns the axis values in the name of a part: "typed dtype=float16".
-func partValues(spec string) map[string]string {
+// partValues returns the axis values in the name of a part, such as
+// "causal_conv1d_fwd dtype=float16".
+func partValues(part string) map[string]string {
 	values := map[string]string{}
-	words := strings.Fields(spec)
+	words := strings.Fields(part)
 	for pair := range strings.SplitSeq(words[len(words)-1], ",") {
 		if axis, value, ok := strings.Cut(pair, "="); ok {
 			values[axis] = value
@@ -239,7 +250,7 @@ func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 }
 
 // checkValue refuses a value that no module's axis of that name has. The error is that
-// of a module with the axis, if there is one.
+// of a module with the axis, if a module has it.
 func checkValue(cfg *opconfig.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {

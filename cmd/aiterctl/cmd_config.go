@@ -89,6 +89,7 @@ type position struct {
 	Suggestion string `json:"suggestion"`
 }
 
+// validate runs the command config validate.
 func (a *app) validate() error {
 	v := validation{Root: a.sourceRoot(), Files: []string{}, Errors: []position{}}
 	cfg, err := a.loadConfig()
@@ -109,7 +110,8 @@ func (a *app) validate() error {
 	case err != nil:
 		a.printMistakes(v)
 	default:
-		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n", a.settings().ConfigPath(), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
+		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n",
+			a.settings().ConfigPath(), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
 	}
 	if as[*opconfig.Error](err) {
 		return &configInvalidError{len(v.Errors), err}
@@ -118,7 +120,7 @@ func (a *app) validate() error {
 }
 
 // printMistakes prints mistakes in the format of compilers, with paths that editors
-// find.
+// can open.
 func (a *app) printMistakes(v validation) {
 	for _, e := range v.Errors {
 		mistake := opconfig.Error{File: filepath.Join(v.Root, e.File), Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
@@ -138,7 +140,7 @@ func (e *configInvalidError) Error() string {
 
 func (e *configInvalidError) Unwrap() error { return e.err }
 
-// positions splits joined errors.
+// positions returns the mistakes of joined errors.
 func positions(err error) []position {
 	var list []position
 	if many, ok := err.(interface{ Unwrap() []error }); ok {

@@ -44,7 +44,8 @@ func (a *app) describe(name string) error {
 func unknownName(name string, errOp, errModule error) error {
 	var op *opconfig.UnknownOpError
 	var module *opconfig.UnknownModuleError
-	if strings.HasPrefix(name, "module") || errors.As(errModule, &module) && errors.As(errOp, &op) && len(op.Nearest) == 0 && len(module.Nearest) > 0 {
+	both := errors.As(errModule, &module) && errors.As(errOp, &op)
+	if strings.HasPrefix(name, "module") || both && len(op.Nearest) == 0 && len(module.Nearest) > 0 {
 		return errModule
 	}
 	return errOp
@@ -59,7 +60,7 @@ type opDescription struct {
 	Schema  string           `json:"schema"`
 	Args    []argDescription `json:"args"`
 	Targets []string         `json:"targets"`
-	Axes    []axisItem       `json:"axes"`    // that select its code
+	Axes    []axisItem       `json:"axes"`    // the axes that select its code
 	Defined string           `json:"defined"` // file:line:column
 }
 
@@ -86,7 +87,8 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	if a.json {
 		return a.writeJSON(d)
 	}
-	fmt.Fprintf(a.out, "%s: %s\nmodule %s, for %s, defined at %s\n\n%s\n\n", d.Name, d.Doc, d.Module, strings.Join(d.Targets, ", "), d.Defined, d.Schema)
+	fmt.Fprintf(a.out, "%s: %s\nmodule %s, for %s, defined at %s\n\n%s\n\n",
+		d.Name, d.Doc, d.Module, strings.Join(d.Targets, ", "), d.Defined, d.Schema)
 	for _, x := range d.Axes {
 		fmt.Fprintf(a.out, "axis %-6s %s\n\n", x.Name, x)
 	}
@@ -131,7 +133,7 @@ type moduleDescription struct {
 type sourceDescription struct {
 	Path  string              `json:"path"`
 	Files []string            `json:"files"`
-	Ops   []string            `json:"ops"` // in the source
+	Ops   []string            `json:"ops"` // the operators in the source
 	When  string              `json:"when"`
 	Flags map[string][]string `json:"flags"`
 }
@@ -152,9 +154,10 @@ func (a *app) describeModule(m *opconfig.Module) error {
 
 func (a *app) printModule(d moduleDescription) error {
 	fmt.Fprintf(a.out, "%s: %s\nfor %s, defined at %s\n\n", d.Name, d.Doc, strings.Join(d.Targets, ", "), d.Defined)
-	rows := [][]string{{"SOURCE", "WHEN", "OPS", "FLAGS"}}
+	rows := [][]string{{"SOURCE", "WHEN", "OPERATORS", "FLAGS"}}
 	for _, s := range d.Files {
-		rows = append(rows, []string{s.Path, cmp.Or(s.When, "always"), cmp.Or(strings.Join(s.Ops, ","), "-"), cmp.Or(strings.Join(flagLines(s.Flags), "; "), "-")})
+		ops, flags := strings.Join(s.Ops, ","), strings.Join(flagLines(s.Flags), "; ")
+		rows = append(rows, []string{s.Path, cmp.Or(s.When, "always"), cmp.Or(ops, "-"), cmp.Or(flags, "-")})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -187,6 +190,7 @@ func flagTable(f opconfig.FlagSet) map[string][]string {
 	return t
 }
 
+// flagLines returns a line for each entry of a flag table, sorted.
 func flagLines(t map[string][]string) []string {
 	var lines []string
 	for name, flags := range t {
@@ -196,6 +200,7 @@ func flagLines(t map[string][]string) []string {
 	return lines
 }
 
+// formatCondition describes the condition of a source, "" for none.
 func formatCondition(w opconfig.When) string {
 	var parts []string
 	if len(w.Vendor) > 0 {

@@ -13,19 +13,20 @@ import (
 	"github.com/aiter-go/aiter/internal/term"
 )
 
-const doctorLong = `Check what this machine has, in the order in which a build needs it, and print what
-is missing and what to type. The command fails only if code for the CPU cannot be
-built and loaded, which needs neither GPUs nor their compilers.`
+const doctorLong = `Check the caches, the configuration, the compilers and the devices of this machine,
+and print the missing ones with the commands that install them. The command fails only
+if code for the CPU cannot be built and loaded. That needs neither GPUs nor their
+compilers.`
 
 // check is one check of doctor.
 type check struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // ok, warning, missing or failed
 	Detail string `json:"detail"`
-	Hint   string `json:"hint"` // what to type, "" for no hint
+	Hint   string `json:"hint"` // the command to type, "" for no hint
 
 	err      error
-	required bool // operators need it
+	required bool // operators for the CPU need it
 }
 
 const (
@@ -38,7 +39,7 @@ const (
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check this machine, and print what is missing and what to type",
+		Short: "Check this machine, and print how to install what is missing",
 		Long:  doctorLong,
 		Args:  args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
@@ -47,13 +48,13 @@ func newDoctor(a *app) *cobra.Command {
 
 func (a *app) doctor(ctx context.Context) error {
 	var list []check
-	for _, look := range []func(context.Context) []check{
+	for _, run := range []func(context.Context) []check{
 		a.checkProgram, a.checkCache, a.checkReadOnlyCaches, a.checkConfig, a.checkToolchains, a.checkDevices,
 	} {
-		list = append(list, look(ctx)...)
+		list = append(list, run(ctx)...)
 	}
 	if verdict(list) == nil {
-		list = append(list, a.checkHostPath(ctx))
+		list = append(list, a.checkHostBuild(ctx))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -66,7 +67,7 @@ func (a *app) doctor(ctx context.Context) error {
 	return err
 }
 
-// doctorError reports which required checks fail. The checks have been printed.
+// doctorError reports the required checks that fail. The checks have been printed.
 type doctorError struct {
 	names []string
 	errs  []error
@@ -92,6 +93,7 @@ func verdict(list []check) error {
 	return e
 }
 
+// printChecks prints the checks as a table, then their hints.
 func (a *app) printChecks(list []check) {
 	rows := [][]string{}
 	for _, c := range list {
@@ -107,7 +109,7 @@ func (a *app) printChecks(list []check) {
 	}
 }
 
-// maxDetail is the number of characters of a detail in the table.
+// maxDetail is the largest number of characters of a detail in the table.
 const maxDetail = 120
 
 // detail returns the details of a check, shortened unless --verbose.

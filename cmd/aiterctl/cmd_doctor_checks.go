@@ -15,29 +15,30 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// checkToolchains looks for the three compilers, each with a target of this machine,
-// else a common target.
+// checkToolchains looks up the three compilers, each with a target of this machine, else
+// a common target.
 func (a *app) checkToolchains(ctx context.Context) []check {
-	finder := &toolchain.Finder{Env: a.getenv} // without a memo, so it reads all files
-	here := a.native(ctx)
+	finder := &toolchain.Finder{Env: a.getenv} // without remembered digests, so that it reads all files
+	own := a.nativeOrNone(ctx)
 	return []check{
-		checkToolchain(ctx, finder, "C++ compiler", firstOfVendor(here, target.CPU, "cpu"), true),
-		checkToolchain(ctx, finder, "hipcc", firstOfVendor(here, target.HIP, "gfx942"), false),
-		checkToolchain(ctx, finder, "nvcc", firstOfVendor(here, target.CUDA, "sm_90"), false),
+		checkToolchain(ctx, finder, "C++ compiler", firstOfVendor(own, target.CPU, "cpu"), true),
+		checkToolchain(ctx, finder, "hipcc", firstOfVendor(own, target.HIP, "gfx942"), false),
+		checkToolchain(ctx, finder, "nvcc", firstOfVendor(own, target.CUDA, "sm_90"), false),
 	}
 }
 
-func (a *app) native(ctx context.Context) []target.Target {
+// nativeOrNone returns the targets of this machine, none after an error.
+func (a *app) nativeOrNone(ctx context.Context) []target.Target {
 	devs, err := a.openDevices()
 	if err != nil {
 		return nil // checkDevices reports it
 	}
 	defer devs.Close()
-	here, err := nativeTargets(ctx, devs)
+	targets, err := nativeTargets(ctx, devs)
 	if err != nil {
 		return nil
 	}
-	return here
+	return targets
 }
 
 // firstOfVendor returns the first target of a vendor, else the target called preset.
@@ -54,6 +55,7 @@ func firstOfVendor(list []target.Target, v target.Vendor, preset string) target.
 	return t
 }
 
+// checkToolchain looks up the compiler for t.
 func checkToolchain(ctx context.Context, f *toolchain.Finder, name string, t target.Target, required bool) check {
 	c := check{Name: name, Status: statusOK, required: required}
 	tc, err := f.Find(ctx, t)
@@ -100,6 +102,7 @@ func (a *app) checkDevices(ctx context.Context) []check {
 	return append(list, c)
 }
 
+// checkKFD reads the files of AMD's kernel driver.
 func checkKFD(nodes fs.FS) check {
 	c := check{Name: "AMD kernel driver", Status: statusOK}
 	found, err := target.FromKFD(nodes)
@@ -116,6 +119,7 @@ func checkKFD(nodes fs.FS) check {
 	return c
 }
 
+// checkDriver opens a vendor's library and lists its devices.
 func checkDriver(devs *device.Devices, name string, kind tensor.DeviceType) check {
 	c := check{Name: name, Status: statusOK}
 	drv, err := devs.Driver(kind)
@@ -138,14 +142,14 @@ func checkDriver(devs *device.Devices, name string, kind tensor.DeviceType) chec
 		found = append(found, fmt.Sprintf("%s:%d %s (%s, %s)", kind, i, info.Name, info.Target, formatSize(info.Memory)))
 	}
 	if c.Detail = strings.Join(found, ", "); len(found) == 0 {
-		c.Status, c.Detail = statusMissing, "the library "+drv.Library()+" finds no device"
+		c.Status, c.Detail = statusMissing, "the library "+drv.Library()+" lists no device"
 	}
 	return c
 }
 
-// checkHostPath builds and loads the support library, as the first call of an operator
+// checkHostBuild builds and loads the support library, as the first call of an operator
 // does.
-func (a *app) checkHostPath(ctx context.Context) check {
+func (a *app) checkHostBuild(ctx context.Context) check {
 	c := check{Name: "build for cpu", Status: statusOK, required: true}
 	p := a.newProgress()
 	defer p.close()
@@ -180,19 +184,19 @@ func (a *app) checkCache(ctx context.Context) []check {
 		return []check{c}
 	}
 	var list []check
-	instead := ""
+	temporary := ""
 	if x := items[0]; x.role == temporaryCache {
-		instead = x.Path
+		temporary = x.Path
 		list = append(list, x.check("temporary cache", true))
 		if _, err := settings.CacheDir(a.cacheDir, a.getenv); err != nil {
 			c := check{Name: "cache"}
 			c.fail(err)
-			list = append(list, c.withFallback(instead))
+			list = append(list, c.withFallback(temporary))
 		}
 	}
 	for _, x := range items {
-		if c := x.check("cache", instead == ""); x.role == ownCache && instead != "" {
-			list = append(list, c.withFallback(instead))
+		if c := x.check("cache", temporary == ""); x.role == ownCache && temporary != "" {
+			list = append(list, c.withFallback(temporary))
 		} else if x.role == ownCache {
 			list = append(list, c)
 		}
@@ -200,14 +204,15 @@ func (a *app) checkCache(ctx context.Context) []check {
 	return list
 }
 
-// withFallback is the check of a cache that another folder replaces.
-func (c check) withFallback(instead string) check {
+// withFallback returns the check of a cache that the folder temporary replaces.
+func (c check) withFallback(temporary string) check {
 	c.Status, c.err = statusWarning, nil
-	c.Detail += "; builds go to the temporary folder " + instead
+	c.Detail += "; builds go to the temporary folder " + temporary
 	c.Hint = "give a permanent folder with --cache-dir DIR or AITER_JIT_DIR"
 	return c
 }
 
+// checkReadOnlyCaches checks the caches of AITER_JIT_PATH.
 func (a *app) checkReadOnlyCaches(ctx context.Context) []check {
 	items, err := a.caches(ctx)
 	if err != nil {
@@ -222,6 +227,7 @@ func (a *app) checkReadOnlyCaches(ctx context.Context) []check {
 	return list
 }
 
+// check returns the check of a cache folder.
 func (x cacheItem) check(name string, required bool) check {
 	c := check{Name: name, Status: statusOK, required: required}
 	if x.err != nil {

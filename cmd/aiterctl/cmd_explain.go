@@ -13,12 +13,13 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-const explainLong = `Show the inputs in the key of each unit of a module, whether a build would compile
-the unit now, and what changed since the last build. The command builds nothing.
-With --op, --dtype or --axis it explains those parts of the module.
+const explainLong = `Show the key of each unit of a module with its inputs, the decision of a build (use
+the object in the cache, or compile), and the changes since the last build. The
+command builds nothing. With --op, --dtype or --axis it explains those parts of the
+module.
 
-Without a compiler it explains the last build in the cache and the read-only
-caches, and whether a build would use its results.
+Without a compiler it explains the last build in the cache and the read-only caches,
+and the decision to use its results.
 
 --verbose adds the files of the toolchain and every header of the source tree.`
 
@@ -27,7 +28,7 @@ func newExplain(a *app) *cobra.Command {
 	var parts partFlags
 	cmd := &cobra.Command{
 		Use:               "explain MODULE",
-		Short:             "Show the inputs of a module's keys, and what changed",
+		Short:             "Show the inputs of a module's keys, and the changes since the last build",
 		Long:              explainLong,
 		Example:           "  aiterctl explain module_causal_conv1d --arch cpu",
 		Args:              args(cobra.ExactArgs(1)),
@@ -52,7 +53,7 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 	if err != nil {
 		return err
 	}
-	reqs, err := buildRequest{[]string{module}, false, parts, targets}.resolve(m.Config())
+	reqs, err := moduleSelection{[]string{module}, false, parts, targets}.requests(m.Config())
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,8 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 }
 
 func (a *app) printExplanation(x *jit.Explanation) {
-	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (identified by %d files)\n", partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
+	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (identified by %d files)\n",
+		partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
 	if x.NoCompiler != "" {
 		fmt.Fprintf(a.out, "  unusable    %s\n", strings.ReplaceAll(x.NoCompiler, "\n", "\n              "))
 	}
@@ -98,10 +100,11 @@ func (a *app) printExplanation(x *jit.Explanation) {
 	a.printLink(x.Link, x.NoCompiler == "")
 }
 
-// formatDecision describes what a build would do with a unit or a link.
-func formatDecision(action jit.Status, reason, work string, compiler bool) string {
+// formatDecision describes the decision of a build about a unit or a link. work is
+// "compiled" or "linked"; compiler is false on a machine without one.
+func formatDecision(status jit.Status, reason, work string, compiler bool) string {
 	switch {
-	case action == jit.Hit:
+	case status == jit.Hit:
 		return "hit: " + reason
 	case !compiler:
 		return "cannot be used: " + reason
@@ -110,7 +113,8 @@ func formatDecision(action jit.Status, reason, work string, compiler bool) strin
 }
 
 func (a *app) printLink(l jit.LinkExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n", formatDecision(l.Status, l.Reason, "linked", compiler), cmp.Or(l.Key.Short(), "(not known yet)"))
+	fmt.Fprintf(a.out, "\n  link\n    %s\n    key %s\n",
+		formatDecision(l.Status, l.Reason, "linked", compiler), cmp.Or(l.Key.Short(), "(unknown until all units are built)"))
 	for _, line := range l.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", line.Label, line.Value)
 	}
@@ -123,12 +127,14 @@ func (a *app) printChanges(heading string, list []jit.Change) {
 	}
 	fmt.Fprintln(a.out, heading)
 	for _, c := range list {
-		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n", c.Label, cmp.Or(c.Before, "(not there)"), cmp.Or(c.After, "(not there)"))
+		fmt.Fprintf(a.out, "      %s\n        before  %s\n        now     %s\n",
+			c.Label, cmp.Or(c.Before, "(absent)"), cmp.Or(c.After, "(absent)"))
 	}
 }
 
 func (a *app) printUnit(u jit.UnitExplanation, compiler bool) {
-	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n", unitTarget(u.Unit(), u.Values), formatDecision(u.Status, u.Reason, "compiled", compiler), u.Key.Short())
+	fmt.Fprintf(a.out, "\n  %s\n    %s\n    key %s\n",
+		unitTarget(u.Unit(), u.Values), formatDecision(u.Status, u.Reason, "compiled", compiler), u.Key.Short())
 	for _, l := range u.Lines {
 		fmt.Fprintf(a.out, "      %s = %s\n", l.Label, l.Value)
 	}

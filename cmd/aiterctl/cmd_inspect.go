@@ -21,13 +21,16 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-const inspectLong = `Show the machine code of each GPU kernel of a module: registers, spills, local
-memory, waves per SIMD unit, and the instructions of its hottest loop. The command
-builds the module for the AMD targets of --arch if the cache does not have it; it
-needs no GPU. It takes a shared library instead of a module too.
+const inspectLong = `Show properties of the machine code of each AMD GPU kernel in a module: registers,
+spills, local memory, waves per SIMD unit, and the instructions of its hottest loop.
+The command builds the module for the AMD targets of --arch if the cache does not
+have it. It needs no GPU. Its argument may also be a shared library.
 
 The hottest loop is the innermost loop that moves the most bytes. The command counts
 its instructions if it finds llvm-objdump: by LLVM_OBJDUMP, next to hipcc, or on PATH.`
+
+const inspectExample = `  aiterctl inspect module_causal_conv1d --arch gfx942
+  aiterctl inspect module_causal_conv1d --arch gfx942,gfx1201 --kernel 'fwd.*bf16' --json`
 
 type inspectFlags struct {
 	arch   string
@@ -39,9 +42,9 @@ func newInspect(a *app) *cobra.Command {
 	f := new(inspectFlags)
 	cmd := &cobra.Command{
 		Use:               "inspect MODULE|FILE.so",
-		Short:             "Show registers, spills, occupancy and hot loops of GPU kernels",
+		Short:             "Show registers, spills, occupancy and hot loops of AMD GPU kernels",
 		Long:              inspectLong,
-		Example:           "  aiterctl inspect module_causal_conv1d --arch gfx942\n  aiterctl inspect module_causal_conv1d --arch gfx942,gfx1201 --kernel 'fwd.*bf16' --json",
+		Example:           inspectExample,
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.moduleNames,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.inspect(cmd.Context(), f, args[0]) },
@@ -52,14 +55,15 @@ func newInspect(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) inspect(ctx context.Context, f *inspectFlags, what string) error {
+// inspect runs the command inspect for a module or a shared library.
+func (a *app) inspect(ctx context.Context, f *inspectFlags, name string) error {
 	var err error
 	if f.match, err = regexp.Compile(f.kernel); err != nil {
 		return usagef("--kernel: %w", err)
 	}
-	libraries := []string{what}
-	if !strings.HasSuffix(what, ".so") {
-		if libraries, err = a.inspectedLibraries(ctx, f.arch, what); err != nil {
+	libraries := []string{name}
+	if !strings.HasSuffix(name, ".so") {
+		if libraries, err = a.inspectedLibraries(ctx, f.arch, name); err != nil {
 			return err
 		}
 	}
@@ -78,7 +82,8 @@ func (a *app) inspect(ctx context.Context, f *inspectFlags, what string) error {
 	return a.table(inspectRows(list))
 }
 
-// disassembler returns nil, with a message, if there is none.
+// disassembler returns the disassembler. If it is missing, disassembler prints a message and
+// returns nil.
 func (a *app) disassembler(ctx context.Context) codeobject.Disassembler {
 	d, err := (&toolchain.Finder{Env: a.getenv}).Disassembler(ctx)
 	if err != nil {
@@ -88,8 +93,8 @@ func (a *app) disassembler(ctx context.Context) codeobject.Disassembler {
 	return &lenientDisassembler{d, a.err, sync.Once{}}
 }
 
-// lenientDisassembler leaves out the instructions of code that the disassembler does
-// not support.
+// lenientDisassembler returns no text for code that the disassembler does not support,
+// and prints one warning.
 type lenientDisassembler struct {
 	*toolchain.Disassembler
 	warnings io.Writer
@@ -97,10 +102,10 @@ type lenientDisassembler struct {
 }
 
 // Disassemble implements codeobject.Disassembler; the error is the context's.
-func (t *lenientDisassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
-	text, err := t.Disassembler.Disassemble(ctx, file)
+func (d *lenientDisassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
+	text, err := d.Disassembler.Disassemble(ctx, file)
 	if err != nil && ctx.Err() == nil {
-		t.once.Do(func() { fmt.Fprintf(t.warnings, "instructions are not counted: %v\n", err) })
+		d.once.Do(func() { fmt.Fprintf(d.warnings, "instructions are not counted: %v\n", err) })
 		return nil, nil
 	}
 	return text, err
@@ -140,6 +145,7 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]st
 	return paths, nil
 }
 
+// inspectLibrary returns the kernels of a library whose names match.
 func inspectLibrary(ctx context.Context, path string, match *regexp.Regexp, d codeobject.Disassembler) ([]kernelItem, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -227,8 +233,8 @@ func newCounts(c codeobject.Counts) counts {
 // inspectRows returns a table: the resources of a kernel, then the instructions of its
 // hottest loop.
 func inspectRows(list []kernelItem) [][]string {
-	rows := [][]string{{"TARGET", "KERNEL", "VGPR", "AGPR", "SGPR", "VGPR/SGPR SPILLS", "SCRATCH", "LDS", "WAVES", "LIMITED BY", "KERNARG", "CODE",
-		"LOOP", "WIDE/NARROW LOADS", "WIDE/NARROW STORES", "LOOP LDS", "VALU", "DPP"}}
+	rows := [][]string{{"TARGET", "KERNEL", "VGPR", "AGPR", "SGPR", "VGPR/SGPR SPILLS", "SCRATCH", "LDS", "WAVES", "LIMITED BY",
+		"KERNARG", "CODE", "LOOP", "WIDE/NARROW LOADS", "WIDE/NARROW STORES", "LOOP LDS", "VALU", "DPP"}}
 	n := strconv.Itoa
 	for _, x := range list {
 		row := []string{x.Target, x.Kernel, n(x.VGPRs), n(x.AGPRs), n(x.SGPRs), fmt.Sprintf("%d/%d", x.VGPRSpills, x.SGPRSpills),
@@ -238,6 +244,7 @@ func inspectRows(list []kernelItem) [][]string {
 	return rows
 }
 
+// loopCells returns the cells of a loop.
 func loopCells(l *loopItem) []string {
 	if l == nil {
 		return []string{"-", "-", "-", "-", "-", "-"}

@@ -13,11 +13,14 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
+const listLong = `List the modules of the configuration (the default), its operators, the known targets,
+or the kernel cache and the read-only caches.`
+
 func newList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list [modules|ops|targets|caches]",
 		Short:   "List modules, operators, targets or caches",
-		Long:    "List the modules of the configuration (the default), its operators, the known targets,\nor the kernel cache and the read-only caches.",
+		Long:    listLong,
 		Example: "  aiterctl list ops\n  aiterctl list targets --json\n  aiterctl list caches",
 		Args:    args(cobra.MaximumNArgs(1)),
 		ValidArgs: []cobra.Completion{
@@ -29,8 +32,9 @@ func newList(a *app) *cobra.Command {
 	}
 }
 
-func (a *app) list(ctx context.Context, what string) error {
-	switch what {
+// list runs the command list for one kind of things, modules for "".
+func (a *app) list(ctx context.Context, kind string) error {
+	switch kind {
 	case "", "modules":
 		return a.listModules()
 	case "ops":
@@ -40,7 +44,7 @@ func (a *app) list(ctx context.Context, what string) error {
 	case "caches":
 		return a.listCaches(ctx)
 	}
-	return usagef("list %q: expected modules, ops, targets or caches", what)
+	return usagef("list %q: expected modules, ops, targets or caches", kind)
 }
 
 // moduleItem is a module in a list.
@@ -56,19 +60,20 @@ type moduleItem struct {
 // axisItem is an axis of a module.
 type axisItem struct {
 	Name      string   `json:"name"`
-	Argument  string   `json:"argument"`  // whose type or size selects the value
-	Dimension *int     `json:"dimension"` // of the argument, whose size selects the value; null: the element type does
+	Argument  string   `json:"argument"`  // its element type or size selects the value
+	Dimension *int     `json:"dimension"` // of the argument; its size selects the value; null: the element type does
 	Values    []string `json:"values"`
 	Define    string   `json:"define"`
 	Targets   []string `json:"targets"` // that build the values separately
 }
 
 func (x axisItem) String() string {
-	what := "type"
+	property := "element type"
 	if x.Dimension != nil {
-		what = fmt.Sprintf("size of dimension %d", *x.Dimension)
+		property = fmt.Sprintf("size of dimension %d", *x.Dimension)
 	}
-	return fmt.Sprintf("separate by %s of %s: %s; for %s", what, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
+	return fmt.Sprintf("%s of %s: %s; built separately for %s",
+		property, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
 }
 
 func newAxisItems(m *opconfig.Module) []axisItem {
@@ -92,7 +97,7 @@ func (a *app) listModules() error {
 		return err
 	}
 	items := []moduleItem{}
-	rows := [][]string{{"MODULE", "TARGETS", "OPS", "DOC"}}
+	rows := [][]string{{"MODULE", "TARGETS", "OPERATORS", "DESCRIPTION"}}
 	for _, m := range cfg.Modules {
 		x := newModuleItem(m)
 		items = append(items, x)
@@ -158,7 +163,7 @@ func (a *app) listOps() error {
 	if a.json {
 		return a.writeJSON(map[string]any{"ops": items})
 	}
-	rows := [][]string{{"OP", "MODULE", "DOC"}}
+	rows := [][]string{{"OPERATOR", "MODULE", "DESCRIPTION"}}
 	for _, x := range items {
 		rows = append(rows, []string{x.Name, x.Module, x.Doc})
 	}
@@ -178,11 +183,11 @@ func (a *app) listTargets(ctx context.Context) error {
 		return err
 	}
 	defer devs.Close()
-	here, err := devs.Native(ctx)
+	own, err := devs.Native(ctx)
 	if err != nil {
 		return err
 	}
-	items := targetItems(here)
+	items := targetItems(own)
 	if a.json {
 		return a.writeJSON(map[string]any{"targets": items})
 	}
@@ -197,15 +202,16 @@ func (a *app) listTargets(ctx context.Context) error {
 	if err := a.table(rows); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "\nnative is %s on this machine\n", join(here))
+	_, err = fmt.Fprintf(a.out, "\nnative is %s on this machine\n", join(own))
 	return err
 }
 
-// targetItems returns the known targets and the other targets of this machine.
-func targetItems(here []target.Target) []targetItem {
+// targetItems returns the known targets and the other targets of this machine. own are
+// the targets of this machine.
+func targetItems(own []target.Target) []targetItem {
 	items := []targetItem{}
 	add := func(t target.Target) {
-		runs := t.Vendor() == target.CPU || slices.ContainsFunc(here, t.Runs)
+		runs := t.Vendor() == target.CPU || slices.ContainsFunc(own, t.Runs)
 		items = append(items, targetItem{t.String(), t.Vendor(), runs})
 	}
 	for _, name := range target.Known() {
@@ -213,7 +219,7 @@ func targetItems(here []target.Target) []targetItem {
 			add(t)
 		}
 	}
-	for _, t := range here {
+	for _, t := range own {
 		if !slices.Contains(target.Known(), t.Arch()) {
 			add(t)
 		}

@@ -15,7 +15,7 @@ var version string
 // versionInfo identifies this program.
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // "" if it was built outside a repository
+	Revision string `json:"revision"` // "" if the program was built outside of a repository
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
@@ -37,6 +37,7 @@ func newVersion(a *app) *cobra.Command {
 	}
 }
 
+// thisVersion returns the version of this program.
 func thisVersion() versionInfo {
 	v := versionInfo{Version: cmp.Or(version, "(devel)"), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

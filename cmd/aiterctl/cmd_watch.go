@@ -18,14 +18,15 @@ import (
 )
 
 const watchLong = `Build modules, and build them again whenever one of their inputs changes: the
-configuration, sources, headers that the compiler read, or a new file that hides one
-of them. The command prints the changed file, the compiled units, and the compiler's
-messages. After a failed build it builds again when a file changes. After a mistake in
-the configuration it uses the previous configuration. Ctrl-C ends it.
+configuration, a source, a header that the compiler read, or a new file that the
+compiler would read instead of one of these. The command prints the changed file, the
+compiled units, and the compiler's messages. After a failed build it builds again when
+a file changes. After a mistake in the configuration it uses the previous configuration.
+Ctrl-C ends it.
 
-Only changes of content count: a file with a new time alone starts no build. With
---test the command compares the operators of built modules with the reference, in
-small configurations, on this machine. The Enter key tests all operators.
+Only changes of content count: a file with a new time and the same content starts no
+build. With --test the command compares the operators of built modules with the
+reference, in small configurations, on this machine. The Enter key tests all operators.
 
 With --json each line on stdout is an object whose "event" is "watching",
 "changed", "built", "config", "tested" or "warning".`
@@ -59,7 +60,8 @@ func newWatch(a *app) *cobra.Command {
 	}
 	f.buildFlags.add(a, cmd)
 	cmd.Flags().BoolVar(&f.test, "test", false, "test the operators after each build that changed a module")
-	cmd.Flags().DurationVar(&f.poll, "poll", 0, "look at the files at this interval instead of waiting for notifications (for network filesystems)")
+	cmd.Flags().DurationVar(&f.poll, "poll", 0,
+		"compare the files at this interval instead of waiting for notifications (for network filesystems)")
 	return cmd
 }
 
@@ -88,7 +90,9 @@ type watchRun struct {
 }
 
 func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err error) {
-	w := &watchRun{app: a, flags: f, names: names, report: a.newWatchReporter(), digests: map[jit.Request]string{}, progress: a.newProgress()}
+	w := &watchRun{
+		app: a, flags: f, names: names, report: a.newWatchReporter(), digests: map[jit.Request]string{}, progress: a.newProgress(),
+	}
 	defer w.progress.close()
 	w.manager, err = f.openManager(ctx, a, false, w.progress)
 	if err != nil {
@@ -107,7 +111,7 @@ func (a *app) watch(ctx context.Context, f *watchFlags, names []string) (err err
 	return errors.Join(err, w.watcher.Close())
 }
 
-// start builds everything once.
+// start builds all requests once.
 func (w *watchRun) start(ctx context.Context) error {
 	reqs, err := w.requests()
 	if err != nil {
@@ -131,7 +135,8 @@ func (w *watchRun) requests() ([]jit.Request, error) {
 	return reqs, err
 }
 
-// loop runs until the context ends, which is no error.
+// loop reacts to changes and to the Enter key until the context ends. The end of the
+// context is no error.
 func (w *watchRun) loop(ctx context.Context) error {
 	enter := term.EnterKey(ctx)
 	for ctx.Err() == nil {
@@ -152,7 +157,7 @@ func (w *watchRun) loop(ctx context.Context) error {
 	return nil
 }
 
-// next waits for changes, or for the Enter key.
+// next waits for changes or for the Enter key. pressed is true for the key.
 func (w *watchRun) next(ctx context.Context, enter <-chan struct{}) (changes []watch.Change, pressed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -192,8 +197,8 @@ func (w *watchRun) react(ctx context.Context, changes []watch.Change) {
 	}
 }
 
-// reconfigure reads the configuration again and returns what to build: everything, or,
-// if it is not valid, the requests that other changes affect.
+// reconfigure reads the configuration again and returns the requests to build: all
+// requests, or, if the configuration is not valid, those that other changes affect.
 func (w *watchRun) reconfigure(reqs []jit.Request) []jit.Request {
 	rest := slices.DeleteFunc(reqs, func(r jit.Request) bool { return r == jit.Request{} })
 	m, err := w.watcher.Reconfigure(w.manager, w.app.loadConfig)
@@ -235,18 +240,18 @@ func (w *watchRun) build(ctx context.Context, reqs []jit.Request) {
 		return
 	}
 	w.app.err.SetStatus("")
-	var fresh []string
+	var changed []string // modules with a new artifact
 	failed := false
 	for _, r := range results {
 		w.report.built(r)
 		failed = failed || r.Err != nil
-		if r.Err == nil && w.digests[r.Request] != r.Artifact.Digest && !slices.Contains(fresh, r.Module) {
-			fresh = append(fresh, r.Module)
+		if r.Err == nil && w.digests[r.Request] != r.Artifact.Digest && !slices.Contains(changed, r.Module) {
+			changed = append(changed, r.Module)
 		}
 		w.digests[r.Request] = r.Artifact.Digest
 	}
 	if w.flags.test && !failed {
-		w.test(ctx, fresh)
+		w.test(ctx, changed)
 	}
 }
 
@@ -276,8 +281,8 @@ func (w *watchRun) ops(modules []string) []opconfig.Op {
 	return ops
 }
 
-// watchTestLimit is the number of elements up to which a configuration is tested after
-// each edit.
+// watchTestLimit is the largest number of elements of a configuration that is tested
+// after each edit.
 const watchTestLimit = 64 << 10
 
 // test compares the operators of modules with the reference.
@@ -303,7 +308,7 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 			continue // the operator has no reference
 		}
 		quiet := *w.app
-		quiet.quiet = true // the module is already built
+		quiet.quiet = true // no progress: the module is built
 		rep, err := quiet.runCases(ctx, f, op.Name, small)
 		if ctx.Err() == nil {
 			w.report.tested(op.Name, rep, err)
@@ -311,7 +316,7 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 	}
 }
 
-// testArch is the target to test: the only one, else the machine's.
+// testArch returns the target to test: the only one, else the machine's.
 func (w *watchRun) testArch() string {
 	if len(w.targets) == 1 {
 		return w.targets[0].String()

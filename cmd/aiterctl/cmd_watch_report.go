@@ -27,7 +27,7 @@ func (a *app) newWatchReporter() watchReporter {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if err != nil {
-		root = "" // paths stay as they are
+		root = "" // paths are printed in full
 	}
 	if a.json {
 		enc := json.NewEncoder(a.out)
@@ -37,7 +37,7 @@ func (a *app) newWatchReporter() watchReporter {
 	return textReporter{a, root}
 }
 
-// relativeTo makes a path of the source tree relative to it.
+// relativeTo returns a path inside root relative to it, and other paths unchanged.
 func relativeTo(root, path string) string {
 	if rel, err := filepath.Rel(root, path); root != "" && err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -55,11 +55,11 @@ func (t textReporter) waiting(root string, keys bool) {
 	if t.app.quiet {
 		return
 	}
-	how := "Ctrl-C: end"
+	help := "Ctrl-C: end"
 	if keys {
-		how = "Enter: test, " + how
+		help = "Enter: test, " + help
 	}
-	fmt.Fprintf(t.app.err, "watching %s (%s)\n", root, how)
+	fmt.Fprintf(t.app.err, "watching %s (%s)\n", root, help)
 }
 
 func (t textReporter) changed(changes []watch.Change) {
@@ -146,6 +146,7 @@ func (t jsonReporter) warning(err error) {
 	t.emit(watchEvent{Event: "warning", Message: strings.TrimSpace(err.Error())})
 }
 
+// textOf returns the text of an error, nil for no error.
 func textOf(err error) *string {
 	if err == nil {
 		return nil

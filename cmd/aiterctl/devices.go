@@ -21,7 +21,7 @@ type noDeviceError struct {
 
 func (e *noDeviceError) Error() string {
 	if len(e.found) == 0 {
-		return fmt.Sprintf("this machine has no %s device that runs %s; aiterctl build needs no device", e.target.Vendor(), e.target)
+		return fmt.Sprintf("this machine has no %s device that runs %s; aiterctl build compiles without a device", e.target.Vendor(), e.target)
 	}
 	return fmt.Sprintf("no device of this machine runs %s; its devices are %v", e.target, e.found)
 }
@@ -34,47 +34,48 @@ func (f *deviceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.device, "device", "", "device to run on: cpu, cuda:0, rocm:1 (default: the first that runs --arch)")
 }
 
-// deviceRequest is the device and target that the flags request. Zero fields are open.
+// deviceRequest is the device and target that the flags request. A zero field is not
+// requested.
 type deviceRequest struct {
 	target    target.Target
 	device    tensor.Device
 	preferred []target.Target // a device gets the first that it runs
 }
 
-// deviceRequest reads --arch and --device. Without --arch the device decides, and
-// GPU_ARCHS may prefer one of the targets that it runs.
-func (a *app) deviceRequest(f deviceFlags) (w deviceRequest, err error) {
+// deviceRequest reads --arch and --device. Without --arch it reads the preferred targets
+// of GPU_ARCHS.
+func (a *app) deviceRequest(f deviceFlags) (r deviceRequest, err error) {
 	if f.device != "" {
-		if w.device, err = tensor.ParseDevice(f.device); err != nil {
-			return w, err
+		if r.device, err = tensor.ParseDevice(f.device); err != nil {
+			return r, err
 		}
 	}
 	if f.arch != "" && f.arch != native {
-		w.target, err = target.Parse(f.arch)
-		w.preferred = []target.Target{w.target}
-		return w, err
+		r.target, err = target.Parse(f.arch)
+		r.preferred = []target.Target{r.target}
+		return r, err
 	}
 	for _, item := range settings.ListItems(a.getenv("GPU_ARCHS")) {
 		if item == native {
-			break // the device's own target, which is the default of the registry
+			break // the default of the registry: the device's own target
 		}
 		t, err := target.Parse(item)
 		if err != nil {
-			return w, fmt.Errorf("GPU_ARCHS: %w", err)
+			return r, fmt.Errorf("GPU_ARCHS: %w", err)
 		}
-		w.preferred = append(w.preferred, t)
+		r.preferred = append(r.preferred, t)
 	}
-	return w, nil
+	return r, nil
 }
 
 // resolve returns the device, and the target to report until a module has been built.
-func (w deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tensor.Device, target.Target, error) {
+func (r deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tensor.Device, target.Target, error) {
 	switch {
-	case w.device != tensor.Device{}:
-		return w.resolveDevice(devs)
-	case !w.target.IsZero():
-		dev, err := firstDevice(devs, w.target)
-		return dev, w.target, err
+	case r.device != tensor.Device{}:
+		return r.resolveDevice(devs)
+	case !r.target.IsZero():
+		dev, err := firstDevice(devs, r.target)
+		return dev, r.target, err
 	}
 	here, err := nativeTargets(ctx, devs)
 	if err != nil {
@@ -85,18 +86,18 @@ func (w deviceRequest) resolve(ctx context.Context, devs *device.Devices) (tenso
 }
 
 // resolveDevice resolves a request with --device.
-func (w deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, target.Target, error) {
-	on, err := devs.Target(w.device)
+func (r deviceRequest) resolveDevice(devs *device.Devices) (tensor.Device, target.Target, error) {
+	own, err := devs.Target(r.device)
 	if err != nil {
-		return w.device, on, err
+		return r.device, own, err
 	}
-	if w.target.IsZero() {
-		return w.device, on.WithoutFeatures(), nil
+	if r.target.IsZero() {
+		return r.device, own.WithoutFeatures(), nil
 	}
-	if !w.target.Runs(on) {
-		return w.device, on, &noDeviceError{w.target, []string{fmt.Sprintf("%s (%s)", w.device, on)}}
+	if !r.target.Runs(own) {
+		return r.device, own, &noDeviceError{r.target, []string{fmt.Sprintf("%s (%s)", r.device, own)}}
 	}
-	return w.device, w.target, nil
+	return r.device, r.target, nil
 }
 
 // firstDevice returns the first device that runs code for t.
@@ -121,8 +122,8 @@ func firstDevice(devs *device.Devices, t target.Target) (tensor.Device, error) {
 	return tensor.Device{}, missing
 }
 
-// newTransfer returns the copies between host and device; nil for the host, which
-// needs none.
+// newTransfer returns an object that copies tensors between host and device; nil for the
+// host.
 func newTransfer(devs *device.Devices, dev tensor.Device) optests.Device {
 	if dev.IsHost() {
 		return nil

@@ -50,11 +50,12 @@ func exitStatuses() []exitStatus {
 			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError])},
-		{exitCache, "the cache folder cannot be used: not writable, full, or open to others", isAny(
+		{exitCache, "the cache folder cannot be used: not writable, full, or writable by other users", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.ReadOnlyError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
 		{exitToolchain, "a compiler is missing, does not respond, cannot build for the target, or must not be used", isAny(
-			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError], as[*toolchain.ProbeError], as[*toolchain.RootError])},
+			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError],
+			as[*toolchain.ProbeError], as[*toolchain.RootError])},
 		{exitVerify, "a result of an operator is wrong, or an entry of the cache is damaged", isAny(
 			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
 		{exitDevice, "no device of this machine can run the operator", isAny(
@@ -72,6 +73,7 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
+// as reports whether err is or wraps an E.
 func as[E error](err error) bool {
 	var e E
 	return errors.As(err, &e)
@@ -83,6 +85,7 @@ func outsideConfig(is func(error) bool) func(error) bool {
 	return func(err error) bool { return is(err) && !as[*opconfig.Error](err) }
 }
 
+// isAny returns a function that reports whether one of the checks is true.
 func isAny(checks ...func(error) bool) func(error) bool {
 	return func(err error) bool {
 		for _, is := range checks {
@@ -101,6 +104,7 @@ func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
 
+// usagef formats a usage error.
 func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
@@ -113,14 +117,15 @@ func (e *verifyError) Error() string { return e.what }
 // newExitCodes is a help topic: a command that does not run.
 func newExitCodes() *cobra.Command {
 	var b strings.Builder
-	b.WriteString("Exit codes of aiterctl. When several apply, the one listed first is used.\n\n")
-	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; by other signals 128 and their number: 129 SIGHUP, 131 SIGQUIT, 141 no process reads the output\n", exitInterrupted)
+	b.WriteString("Exit codes of aiterctl. When several apply, the first in this list is used.\n\n")
+	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; for other signals 128 plus their number: "+
+		"129 SIGHUP, 131 SIGQUIT, 141 no process reads the output\n", exitInterrupted)
 	for _, o := range exitStatuses() {
 		fmt.Fprintf(&b, "  %3d  %s\n", o.code, o.meaning)
 	}
 	fmt.Fprintf(&b, "  %3d  any other failure\n", exitFailure)
 	fmt.Fprintf(&b, "  %3d  success", exitOK)
-	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
+	return &cobra.Command{Use: "exit-codes", Short: "Meanings of the exit codes", Long: b.String()}
 }
 
 // invalidCPUSetting reports whether an operator refused a variable that the CPU

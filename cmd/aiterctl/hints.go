@@ -30,7 +30,7 @@ func (a *app) report(err error) {
 	}
 }
 
-// hints returns what to type after an error.
+// hints returns the commands to type after an error.
 func hints(err error) []string {
 	var out []string
 	for _, h := range []func(error) string{
@@ -102,7 +102,7 @@ func hintCompile(err error) string {
 
 func hintCache(err error) string {
 	if as[*outputError](err) {
-		return "" // the error says what to type
+		return "" // the error contains the advice
 	}
 	var foreign *cache.UntrustedError
 	if errors.As(err, &foreign) && foreign.ReadOnly {
@@ -128,13 +128,13 @@ func hintLoad(err error) string {
 	case !errors.As(err, &load):
 		return ""
 	case mountedNoexec(load.Path):
-		return "the kernel cache is on a file system mounted noexec, from which no library can be loaded; " +
+		return "the kernel cache is on a filesystem mounted noexec, from which no library can be loaded; " +
 			"give another folder with --cache-dir DIR or AITER_JIT_DIR"
 	}
 	return "aiterctl cache verify; aiterctl doctor"
 }
 
-// mountedNoexec reports whether the file system of path is mounted noexec.
+// mountedNoexec reports whether the filesystem of path is mounted noexec.
 func mountedNoexec(path string) bool {
 	var stat unix.Statfs_t
 	return unix.Statfs(path, &stat) == nil && stat.Flags&unix.ST_NOEXEC != 0

@@ -15,12 +15,12 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // most commands end before a collection pays off
+		debug.SetGCPercent(400) // most commands end before a collection would help
 	}
 	os.Exit(run(os.Args[1:]))
 }
 
-// run is the whole program; it returns the exit code.
+// run runs the command of the arguments and returns the exit code.
 func run(args []string) int {
 	ctx, end := signalContext()
 	stdout := &outputWriter{to: os.Stdout, end: end}
@@ -48,9 +48,9 @@ func run(args []string) int {
 	return exitCode(err)
 }
 
-// checkLineBreaks returns an error for arguments and variables with a line break. A
-// line break in a path would start a line of output that looks like the program's own,
-// and [term.Escaper] cannot tell the two apart.
+// checkLineBreaks returns an error for arguments and variables with a line break. The text
+// after a line break in a path would be a line of its own in the output, and
+// [term.Escaper] cannot distinguish it from the program's lines.
 func checkLineBreaks(args, environ []string) error {
 	for _, arg := range args {
 		if strings.Contains(arg, "\n") {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 //	waitline FILE REGEXP [N]    wait until N lines of the file match (default 1)
 //	replace FILE OLD NEW        replace text in a file
 //
-// The condition [mounts] is true if unshare may mount file systems.
+// The condition [mounts] is true if unshare may mount filesystems.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",

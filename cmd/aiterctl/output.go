@@ -40,9 +40,9 @@ func (a *app) table(rows [][]string) error {
 	return w.Flush()
 }
 
-// writeFile writes a file completely or not at all: to a temporary file in its folder,
-// which it renames. It writes to a name that is not a regular file, such as
-// /dev/stdout, in place.
+// writeFile writes a file completely or not at all: it writes a temporary file in the
+// same folder and renames it. It writes directly to a name that is not a regular file,
+// such as /dev/stdout.
 func writeFile(path string, write func(*os.File) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInPlace(path, write)
@@ -73,7 +73,7 @@ func writeInPlace(path string, write func(*os.File) error) error {
 	return nil
 }
 
-// nonNil replaces nil by an empty list, which JSON encodes as [].
+// nonNil returns list, or an empty list for nil, which JSON would encode as null.
 func nonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -87,6 +87,7 @@ func parseAge(s string) (time.Duration, error) { return parsed(s, cache.ParseAge
 // parseSize is [cache.ParseSize]; "" is 0, which means no limit.
 func parseSize(s string) (int64, error) { return parsed(s, cache.ParseSize) }
 
+// parsed parses s; the error is a usage error.
 func parsed[N any](s string, parse func(string) (N, error)) (n N, err error) {
 	if s == "" {
 		return n, nil
@@ -125,7 +126,7 @@ func formatAge(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// plural is "1 mistake", "2 mistakes".
+// plural returns a number with a noun: "1 mistake", "2 mistakes".
 func plural(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -140,6 +141,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
+// join lists values, separated by commas.
 func join[T fmt.Stringer](list []T) string {
 	var words []string
 	for _, x := range list {

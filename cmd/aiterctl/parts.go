@@ -25,7 +25,8 @@ func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.ops, "op", nil, "only the parts of these operators, as a first call builds them")
 	fl.StringSliceVar(&f.dtype, "dtype", nil, "only the parts for these element types: short for --axis dtype=...")
-	fl.StringArrayVar(&f.axes, "axis", nil, "only the parts for these values of an axis (aiterctl describe MODULE); a size stands for its range: `NAME=VALUE,...`")
+	fl.StringArrayVar(&f.axes, "axis", nil,
+		"only the parts for these values of an axis (aiterctl describe MODULE); a size stands for its range: `NAME=VALUE,...`")
 	a.completeFlag(cmd, "dtype", "float32", "float16", "bfloat16")
 	for flag, names := range map[string]cobra.CompletionFunc{"op": a.opNames, "axis": a.axisValues} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, names); err != nil {
@@ -50,8 +51,8 @@ func (f *partFlags) values() (map[string][]string, error) {
 	return values, nil
 }
 
-// elementTypes replaces short names of element types by full names. Other words stay,
-// and the axis refuses them.
+// elementTypes replaces short names of element types by full names. It keeps other words,
+// which the axis then refuses.
 func elementTypes(words []string) []string {
 	out := slices.Clone(words)
 	for i, w := range words {
@@ -62,35 +63,35 @@ func elementTypes(words []string) []string {
 	return out
 }
 
-// buildRequest is the modules, parts and targets of a command line.
-type buildRequest struct {
+// moduleSelection is the modules, parts and targets of a command line.
+type moduleSelection struct {
 	modules []string
 	all     bool // all modules, each for the targets that it supports
 	parts   *partFlags
 	targets []target.Target
 }
 
-// resolve returns the part requests: the modules or their selected parts, for every
-// target or, with all, for the targets that each module supports.
-func (r buildRequest) resolve(cfg *opconfig.Config) ([]jit.Request, error) {
-	mods, err := r.selectModules(cfg)
+// requests returns the part requests: the modules or their selected parts, for every
+// target. With all it leaves out the targets that a module does not support.
+func (s moduleSelection) requests(cfg *opconfig.Config) ([]jit.Request, error) {
+	mods, err := s.selectModules(cfg)
 	if err != nil {
 		return nil, err
 	}
-	values, err := r.parts.values()
+	values, err := s.parts.values()
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkAxes(mods, values); err != nil {
+	if err := s.checkAxes(mods, values); err != nil {
 		return nil, err
 	}
 	var reqs []jit.Request
 	for _, m := range mods {
-		for _, t := range r.targets {
-			if !m.Supports(t) && r.all {
+		for _, t := range s.targets {
+			if !m.Supports(t) && s.all {
 				continue
 			}
-			some, err := r.moduleRequests(m, t, values)
+			some, err := s.moduleRequests(m, t, values)
 			if err != nil {
 				return nil, err
 			}
@@ -105,8 +106,8 @@ func (r buildRequest) resolve(cfg *opconfig.Config) ([]jit.Request, error) {
 }
 
 // selectModules returns the modules to build.
-func (r buildRequest) selectModules(cfg *opconfig.Config) ([]*opconfig.Module, error) {
-	if r.all {
+func (s moduleSelection) selectModules(cfg *opconfig.Config) ([]*opconfig.Module, error) {
+	if s.all {
 		return slices.DeleteFunc(slices.Clone(cfg.Modules), func(m *opconfig.Module) bool { return m.Name == settings.SupportModule }), nil
 	}
 	var mods []*opconfig.Module
@@ -115,19 +116,19 @@ func (r buildRequest) selectModules(cfg *opconfig.Config) ([]*opconfig.Module, e
 			mods = append(mods, m)
 		}
 	}
-	for _, name := range r.modules {
+	for _, name := range s.modules {
 		m, err := cfg.Module(name)
 		if err != nil {
 			return nil, err
 		}
 		add(m)
 	}
-	for _, name := range r.parts.ops {
+	for _, name := range s.parts.ops {
 		m, _, err := cfg.Op(name)
 		if err != nil {
 			return nil, err
 		}
-		if len(r.modules) > 0 && !slices.Contains(mods, m) {
+		if len(s.modules) > 0 && !slices.Contains(mods, m) {
 			return nil, usagef("--op %s is in %s, which is not one of the modules to build; leave the modules out", name, m.Name)
 		}
 		add(m)
@@ -135,16 +136,16 @@ func (r buildRequest) selectModules(cfg *opconfig.Config) ([]*opconfig.Module, e
 	return mods, nil
 }
 
-// checkAxes refuses an axis that no module has. With all, modules without the axis are
-// built whole.
-func (r buildRequest) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
+// checkAxes refuses an axis that a module does not have. With all it refuses an axis that no
+// module has, and modules without the axis are built whole.
+func (s moduleSelection) checkAxes(mods []*opconfig.Module, values map[string][]string) error {
 	for axis := range values {
 		for i, m := range mods {
 			has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis })
-			if has && r.all {
+			if has && s.all {
 				break
 			}
-			if !has && (!r.all || i == len(mods)-1) {
+			if !has && (!s.all || i == len(mods)-1) {
 				_, err := m.Values(axis, nil)
 				return err
 			}
@@ -154,7 +155,7 @@ func (r buildRequest) checkAxes(mods []*opconfig.Module, values map[string][]str
 }
 
 // moduleRequests returns the requests for one module and target.
-func (r buildRequest) moduleRequests(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
+func (s moduleSelection) moduleRequests(m *opconfig.Module, t target.Target, values map[string][]string) ([]jit.Request, error) {
 	if !m.Supports(t) {
 		return nil, &opconfig.UnsupportedTargetError{Module: m.Name, Target: t, Supported: supportedTargets(m)}
 	}
@@ -165,31 +166,32 @@ func (r buildRequest) moduleRequests(m *opconfig.Module, t target.Target, values
 		}
 	}
 	for _, op := range m.Ops {
-		if slices.Contains(r.parts.ops, op.Name) {
+		if slices.Contains(s.parts.ops, op.Name) {
 			sel.Ops = append(sel.Ops, op.Name)
 		}
 	}
 	if len(sel.Ops)+len(sel.Values) == 0 {
-		if len(r.parts.ops) > 0 {
+		if len(s.parts.ops) > 0 {
 			return nil, usagef("none of --op is in %s; leave the module out", m.Name)
 		}
 		return []jit.Request{{Module: m.Name, Target: t}}, nil
 	}
-	specs, err := m.Parts(t, sel)
+	parts, err := m.Parts(t, sel)
 	var reqs []jit.Request
-	for _, s := range specs {
-		reqs = append(reqs, jit.Request{Module: m.Name, Target: t, Part: s})
+	for _, p := range parts {
+		reqs = append(reqs, jit.Request{Module: m.Name, Target: t, Part: p})
 	}
 	return reqs, err
 }
 
-// partName is a module with its part in brackets.
-func partName(module, spec string) string {
-	if spec == "" {
+// partName returns the name of a module with its part in brackets. The part is "" for the
+// whole module.
+func partName(module, part string) string {
+	if part == "" {
 		return module
 	}
-	return module + " (" + spec + ")"
+	return module + " (" + part + ")"
 }
 
-// unitTarget is the target and the axis values of a unit.
+// unitTarget returns the target and the axis values of a unit.
 func unitTarget(target, values string) string { return strings.TrimSpace(target + " " + values) }

@@ -14,12 +14,12 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// progress shows how a build proceeds: as lines, or on a terminal as a status line.
+// progress shows the progress of a build: as lines and, on a terminal, as a status line.
 type progress struct {
 	terminal *term.Terminal
 	now      func() time.Time
-	live     bool // on a terminal
-	stop     func()
+	live     bool   // the output is a terminal with a status line
+	stop     func() // removes the status line
 
 	mu         sync.Mutex
 	units      int // of all modules that have started
@@ -28,7 +28,8 @@ type progress struct {
 	running    map[job]time.Time
 }
 
-type partTarget struct{ module, target, spec string }
+// partTarget identifies a part request.
+type partTarget struct{ module, target, part string }
 
 // job is one running compiler or linker.
 type job struct {
@@ -68,7 +69,10 @@ func (p *progress) line() string {
 		return ""
 	}
 	jobs := slices.SortedFunc(maps.Keys(p.running), func(a, b job) int {
-		return cmp.Or(p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit), cmp.Compare(a.partTarget.target, b.partTarget.target), cmp.Compare(a.values, b.values))
+		return cmp.Or(
+			p.running[a].Compare(p.running[b]), cmp.Compare(a.unit, b.unit),
+			cmp.Compare(a.partTarget.target, b.partTarget.target), cmp.Compare(a.values, b.values),
+		)
 	})
 	text := fmt.Sprintf("[%d/%d]", p.finished, p.units)
 	for i, j := range jobs {
@@ -76,7 +80,8 @@ func (p *progress) line() string {
 		if i == 0 {
 			sep = " "
 		}
-		text += fmt.Sprintf("%s%s for %s %.0fs", sep, path.Base(j.unit), unitTarget(j.partTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
+		text += fmt.Sprintf("%s%s for %s %.0fs",
+			sep, path.Base(j.unit), unitTarget(j.partTarget.target, j.values), p.now().Sub(p.running[j]).Seconds())
 	}
 	return text
 }
@@ -92,37 +97,39 @@ func (p *progress) Observe(e jit.Event) {
 	}
 }
 
+// count updates the numbers of units and the running jobs.
 func (p *progress) count(e jit.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mt := partTarget{e.Module, e.Target, e.Part}
-	j := job{mt, e.Unit(), e.Values}
+	pt := partTarget{e.Module, e.Target, e.Part}
+	j := job{pt, e.Unit(), e.Values}
 	switch e.Step {
 	case jit.ModuleStarted:
 		p.units += e.Units
-		p.unfinished[mt] = e.Units
+		p.unfinished[pt] = e.Units
 	case jit.UnitStarted:
 		p.running[j] = p.now()
 	case jit.UnitFinished:
 		delete(p.running, j)
-		p.finish(mt, 1)
+		p.finish(pt, 1)
 	case jit.LinkStarted:
-		p.running[job{mt, "link " + partName(e.Module, e.Part), ""}] = p.now()
+		p.running[job{pt, "link " + partName(e.Module, e.Part), ""}] = p.now()
 	case jit.LinkFinished:
-		delete(p.running, job{mt, "link " + partName(e.Module, e.Part), ""})
+		delete(p.running, job{pt, "link " + partName(e.Module, e.Part), ""})
 	case jit.ModuleFinished:
-		p.finish(mt, p.unfinished[mt]) // the units in the cache
+		p.finish(pt, p.unfinished[pt]) // the rest are hits
 	}
 }
 
-func (p *progress) finish(mt partTarget, n int) {
-	n = min(n, p.unfinished[mt])
-	p.unfinished[mt] -= n
+// finish counts up to n units as finished.
+func (p *progress) finish(pt partTarget, n int) {
+	n = min(n, p.unfinished[pt])
+	p.unfinished[pt] -= n
 	p.finished += n
 }
 
-// eventLine returns the line for an event, "" for none. A status line shows running
-// jobs, so beside it only finished jobs get a line.
+// eventLine returns the line for an event, "" for none. live is set if a status line
+// shows the running jobs; then only finished jobs have lines.
 func eventLine(e jit.Event, live bool) string {
 	where := unitTarget(e.Target, e.Values)
 	switch {
@@ -132,7 +139,7 @@ func eventLine(e jit.Event, live bool) string {
 		return fmt.Sprintf("compile %s for %s: %s", e.Unit(), where, e.Reason)
 	case e.Step == jit.UnitFinished && e.Err == nil:
 		return fmt.Sprintf("compiled %s for %s in %.2f s", e.Unit(), where, e.Seconds)
-	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // else a line above shows it: targets wait for units that they share
+	case e.Step == jit.Waiting && e.Holder.PID != os.Getpid(): // a unit of this process has its own line
 		what := e.Unit()
 		if e.Source == "" {
 			what = "link of " + partName(e.Module, e.Part)

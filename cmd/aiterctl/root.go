@@ -24,13 +24,13 @@ Environment (a flag wins over a variable, a variable wins over the configuration
   AITER_CONFIG            the configuration, relative to the source tree
   AITER_LOG_LEVEL         trace, debug, info, warn or error
   AITER_REBUILD           compile everything again
-  AITER_NO_COMPILE        use prebuilt code, never run a compiler
-  AITER_VERIFY            run compares each call with the CPU build
-  AITER_RELOAD            for services; no command reads it (see watch)
+  AITER_NO_COMPILE        never run a compiler: use prebuilt code
+  AITER_VERIFY            the command run compares each call with the CPU build
+  AITER_RELOAD            hot reload in services; commands ignore it (see watch)
   AITER_NUM_THREADS       threads of the CPU kernels, 1 to 1024
   AITER_CPU_ISA           instruction set of the CPU kernels: scalar, avx2, avx512, avx512_bf16 or neon
   AITER_TRUST_JIT_DIR     use a cache that other users can change
-  AITER_TOOLCHAIN_ROOT    the root folder of a compiler that runs in a container
+  AITER_TOOLCHAIN_ROOT    the folder that is / to a compiler in a container
   GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs
   HIPCC, ROCM_PATH, ROCM_HOME, NVCC, CUDA_HOME, CUDA_PATH, CXX   the compilers
   NO_COLOR                no colors`
@@ -57,8 +57,8 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.err)
 	a.addFlags(root)
 	root.AddCommand(
-		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a), newWatch(a),
-		newDoctor(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
+		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a),
+		newWatch(a), newDoctor(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
 	)
 	root.SetHelpCommand(newHelp(root))
 	return root
@@ -72,7 +72,7 @@ func (a *app) addFlags(root *cobra.Command) {
 	f.StringVar(&a.cachePath, "cache-path", "", "read-only caches, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
 	f.StringVar(&a.maxSize, "cache-max-size", "", "size limit of the kernel cache: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")
 	f.BoolVar(&a.json, "json", false, "print JSON to stdout")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "print more: log level debug, longer explanations")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log level debug, and longer explanations")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, errors only")
 	f.StringVar(&a.logLevel, "log-level", "", "trace, debug, info, warn or error (default warn)")
 	f.StringVar(&a.color, "color", "auto", "auto, always or never")
@@ -133,7 +133,7 @@ func (a *app) colored() (bool, error) {
 	return false, usagef("--color %q: expected auto, always or never", a.color)
 }
 
-// group makes a command that only has subcommands.
+// group completes a command that has only subcommands: without one it prints its help.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -149,7 +149,7 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// args turns the errors of cobra's argument checks into usage errors.
+// args converts the errors of cobra's argument checks to usage errors.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -159,7 +159,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// newHelp is cobra's help command, but an unknown topic is an error.
+// newHelp returns a help command that, unlike cobra's, fails for an unknown topic.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

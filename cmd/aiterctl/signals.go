@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// signalError is the reason for an early end: a signal, or SIGPIPE if no process reads
-// the output.
+// signalError is the cause of a cancelled context: a signal, or SIGPIPE if no process
+// reads the output.
 type signalError struct{ signal syscall.Signal }
 
 func (e *signalError) Error() string { return e.signal.String() }
 
-// Unwrap makes it a cancellation.
+// Unwrap returns context.Canceled.
 func (e *signalError) Unwrap() error { return context.Canceled }
 
-// exitCode is the exit code: 128 and the signal's number, as shells report it, but
-// that of SIGINT for SIGTERM too.
+// exitCode returns 128 plus the signal's number, as shells report it. SIGTERM has the
+// exit code of SIGINT.
 func (e *signalError) exitCode() int {
 	if e.signal == syscall.SIGTERM {
 		return exitInterrupted
@@ -34,15 +34,15 @@ func signalOf(ctx context.Context) *signalError {
 	return e
 }
 
-// signalContext returns a context that ends with a [*signalError] at the first signal,
-// or when end is called. The program then ends its compilers. A program that a signal
-// kills would leave them behind.
+// signalContext returns a context that the first signal, or a call of end, cancels with a
+// [*signalError]. The program then ends its compilers. If a signal killed the program,
+// they would keep running.
 func signalContext() (ctx context.Context, end func(syscall.Signal)) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	end = func(s syscall.Signal) { cancel(&signalError{s}) }
-	asked := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+	ending := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, asked...)
+	signal.Notify(signals, ending...)
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
@@ -51,17 +51,17 @@ func signalContext() (ctx context.Context, end func(syscall.Signal)) {
 	go func() {
 		for s := range signals {
 			end(s.(syscall.Signal))
-			// The first signal requests an orderly end. The second one ends the program, which
-			// may be inside a kernel that cannot be stopped. A second SIGHUP does not: a closed
-			// terminal sends one, and the shell another.
-			signal.Reset(asked...)
+			// The first signal cancels the context. The second one kills the program, which may
+			// be inside a kernel that cannot be interrupted. A second SIGHUP does not: when a
+			// terminal closes, both the terminal and the shell send one.
+			signal.Reset(ending...)
 		}
 	}()
 	return ctx, end
 }
 
-// outputWriter is stdout or stderr. It ends the program when no process reads it, and
-// keeps the error of the first write that failed.
+// outputWriter is stdout or stderr. It cancels the program's context when no process
+// reads the output, and keeps the error of the first write that failed.
 type outputWriter struct {
 	to  io.Writer
 	end func(syscall.Signal)

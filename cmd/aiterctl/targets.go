@@ -20,8 +20,8 @@ const native = "native"
 
 const archUsage = "targets: native, or a list such as gfx942,gfx90a:xnack-,sm_90,cpu (default $GPU_ARCHS, else native)"
 
-// targets reads --arch, a list in which native stands for the devices of this
-// machine. Without the flag it reads GPU_ARCHS, and else takes native.
+// targets returns the targets of --arch, a list in which native means the targets of this
+// machine. Without the flag it reads GPU_ARCHS. The default is native.
 func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error) {
 	devs, err := a.openDevices()
 	if err != nil {
@@ -38,8 +38,8 @@ func (a *app) targets(ctx context.Context, arch string) ([]target.Target, error)
 	return parseTargets(ctx, devs, cmp.Or(arch, native))
 }
 
-// checkArchFlag refuses an --arch without a target, as from an unset variable. Without
-// this check the command would build for the devices of this machine.
+// checkArchFlag refuses an --arch without a target, such as an unset variable of the shell.
+// Without this check the command would build for the devices of this machine.
 func checkArchFlag(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup("arch"); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 		return usagef("--arch %q: expected a target, such as gfx942, cpu or native; leave it out for its default", f.Value)
@@ -47,6 +47,7 @@ func checkArchFlag(cmd *cobra.Command) error {
 	return nil
 }
 
+// parseTargets returns the targets of a list, each once.
 func parseTargets(ctx context.Context, devs *device.Devices, list string) ([]target.Target, error) {
 	var out []target.Target
 	for _, item := range settings.ListItems(list) {
@@ -92,8 +93,8 @@ func nativeTargets(ctx context.Context, devs *device.Devices) ([]target.Target, 
 	return out, nil
 }
 
-// supportRequest is the part request of the support library, which is built with
-// everything else. It is empty if the configuration has no such module.
+// supportRequest returns the part request of the support library, which each build
+// includes. It is empty if the configuration has no such module.
 func supportRequest(cfg *opconfig.Config) []jit.Request {
 	if _, err := cfg.Module(settings.SupportModule); err != nil {
 		return nil
