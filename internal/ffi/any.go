@@ -1,6 +1,7 @@
 package ffi
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -17,6 +18,8 @@ const (
 	TypeBool      TypeIndex = 2
 	TypeFloat     TypeIndex = 3
 	TypeDLTensor  TypeIndex = 7
+	TypeRawStr    TypeIndex = 8  // the address of text that a 0 ends
+	TypeSmallStr  TypeIndex = 11 // at most maxSmallStr bytes in the Any itself
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
 )
 
@@ -24,9 +27,12 @@ const (
 // that packs a tensor calls runtime.KeepAlive after the call has returned.
 type Any struct {
 	Type TypeIndex
-	_    uint32
-	Bits uint64 // the payload: a number or an address
+	Len  uint32 // of a TypeSmallStr, else 0
+	Bits uint64 // the payload: a number, an address or a short text
 }
+
+// maxSmallStr is the number of bytes of text that an Any holds.
+const maxSmallStr = 7
 
 // None packs an absent optional argument.
 func None() Any { return Any{} }
@@ -44,6 +50,18 @@ func Bool(v bool) Any {
 		a.Bits = 1
 	}
 	return a
+}
+
+// Str packs a text without NUL bytes. The caller keeps memory alive until the call has
+// returned. memory is nil for a text of at most 7 bytes, which the Any holds itself.
+func Str(s string) (a Any, memory *byte) {
+	if len(s) <= maxSmallStr {
+		var short [8]byte
+		copy(short[:], s)
+		return Any{Type: TypeSmallStr, Len: uint32(len(s)), Bits: binary.NativeEndian.Uint64(short[:])}, nil
+	}
+	memory = unsafe.SliceData(append([]byte(s), 0))
+	return Any{Type: TypeRawStr, Bits: uint64(uintptr(unsafe.Pointer(memory)))}, memory
 }
 
 // DLTensor packs a pointer to a DLTensor. The struct, its shape and its strides must not
