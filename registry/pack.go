@@ -18,7 +18,7 @@ const maxArgs = 24
 type callBuffer struct {
 	packed  []ffi.Any // in args, unless there are more
 	args    [maxArgs]ffi.Any
-	texts   []*byte // memory of packed texts
+	texts   []*byte // memory of texts that packed has addresses of
 	counter *counter
 }
 
@@ -52,9 +52,9 @@ func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) 
 	return p.dev, nil
 }
 
-// packDefaults packs the defaults of the arguments from the first one that has a default, up to
-// one of a type that Go cannot pack (a list, a device, an element type): the operator's code has
-// its own defaults for the rest.
+// packDefaults packs the defaults of the arguments, from the first that has one. It stops at a
+// type that Go cannot pack: a list, a device or an element type. The operator's code has the
+// defaults of the remaining arguments.
 func packDefaults(s schema.Schema) *callBuffer {
 	buffer := new(callBuffer)
 	for _, a := range s.Args[s.Required():] {
