@@ -4,7 +4,7 @@ package aiter
 
 import "embed"
 
-// Sources holds config/ and csrc/ as they stood when the program was built.
+// Sources contains config/ and csrc/ as of the build of the program.
 // Paths are relative to the project's root, with forward slashes.
 //
 //go:embed config csrc

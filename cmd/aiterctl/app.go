@@ -48,7 +48,7 @@ func (a *app) checkSourceRoot() error {
 	if info, err := os.Stat(root); err != nil {
 		return usagef("source folder: %w", err)
 	} else if !info.IsDir() {
-		return usagef("source folder %s is not a folder; give the checkout that holds config/ and csrc/", root)
+		return usagef("source folder %s is not a folder; give a checkout with the folders config and csrc", root)
 	}
 	return nil
 }

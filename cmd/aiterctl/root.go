@@ -14,13 +14,13 @@ import (
 const rootLong = `aiterctl builds GPU operators ahead of time, manages the kernel cache, and runs
 and checks operators.
 
-Environment (a flag wins over a variable, a variable wins over the configuration):
+Environment (a flag wins over a variable, a variable wins over the default):
   AITER_JIT_DIR           the kernel cache; default $XDG_CACHE_HOME/aiter/jit
   AITER_JIT_PATH          read-only caches: a list of folders, separated by colons
   AITER_JIT_MAX_SIZE      size limit of the kernel cache (default 10GB; 0: no limit)
   AITER_JIT_MAX_AGE       limit of the time since an artifact was used (default: none)
   AITER_JIT_MAX_COUNT     limit of the number of artifacts (default: none)
-  AITER_META_DIR          a checkout that holds config/ and csrc/
+  AITER_META_DIR          a checkout with the folders config and csrc
   AITER_CONFIG            the configuration, relative to the source tree
   AITER_LOG_LEVEL         trace, debug, info, warn or error
   AITER_REBUILD           compile everything again
@@ -66,16 +66,16 @@ func newRoot(a *app) *cobra.Command {
 
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.root, "root", "", "checkout that holds config/ and csrc/ (default: the sources in this program)")
-	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default "+settings.DefaultConfig+")")
-	f.StringVar(&a.cacheDir, "cache-dir", "", "kernel cache")
+	f.StringVar(&a.root, "root", "", "checkout with the folders config and csrc (default $AITER_META_DIR, else the sources in this program)")
+	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default $AITER_CONFIG, else "+settings.DefaultConfig+")")
+	f.StringVar(&a.cacheDir, "cache-dir", "", "folder of the kernel cache (default $AITER_JIT_DIR, else aiter/jit in the user's cache folder)")
 	f.StringVar(&a.cachePath, "cache-path", "", "read-only caches, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
 	f.StringVar(&a.maxSize, "cache-max-size", "", "size limit of the kernel cache: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")
 	f.BoolVar(&a.json, "json", false, "print JSON to stdout")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log level debug, and longer explanations")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "no progress, errors only")
-	f.StringVar(&a.logLevel, "log-level", "", "trace, debug, info, warn or error (default warn)")
-	f.StringVar(&a.color, "color", "auto", "auto, always or never")
+	f.StringVar(&a.logLevel, "log-level", "", "trace, debug, info, warn or error (default $AITER_LOG_LEVEL, else warn)")
+	f.StringVar(&a.color, "color", "auto", "colors: auto, always or never")
 	root.MarkFlagsMutuallyExclusive("verbose", "quiet")
 }
 

@@ -46,7 +46,7 @@ func NewDirTree(dir string, memo *filehash.Memo) (*DirTree, error) {
 		return nil, fmt.Errorf("source folder %s: %w", dir, err)
 	}
 	if abs, err = filepath.EvalSymlinks(abs); err != nil {
-		return nil, fmt.Errorf("source folder: %w; give the checkout that holds config/ and csrc/", err)
+		return nil, fmt.Errorf("source folder: %w; give a checkout with the folders config and csrc", err)
 	}
 	return &DirTree{dir: abs, memo: memo}, nil
 }
