@@ -2,6 +2,7 @@ package jit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,7 +59,7 @@ type bench struct {
 	root     string
 	cacheDir string
 	cxx      string
-	count    string            // file to which the compiler script adds a line for each compile
+	count    string            // file beside the compiler script to which it adds a line for each compile
 	extra    map[string]string // environment variables
 	flock    func(*os.File, int) error
 }
@@ -74,18 +75,49 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// compiler writes the compiler script. The extra shell code runs before each compile.
-func (b *bench) compiler(extra string) {
-	b.t.Helper()
+// compilerScript returns the text of a compiler script. The extra shell code runs before each compile.
+func compilerScript(extra string) (string, error) {
 	real, err := exec.LookPath("g++")
 	if err != nil {
-		b.t.Fatalf("these tests need g++: %v", err)
+		return "", fmt.Errorf("these tests need g++: %w", err)
 	}
-	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *\" -MF \"*\" -o \"*)\n  echo compile >> '%s'\n%s\n;; *\" -### \"*) ;; *\" -shared \"*) echo link >> '%s.links' ;; esac\nexec %s \"$@\"\n", b.count, extra, b.count, real)
-	if err := os.WriteFile(b.cxx+".new", []byte(script), 0o755); err != nil {
-		b.t.Fatal(err)
+	const script = "#!/bin/sh\nbench=${0%%/*}\ncase \" $* \" in *\" -MF \"*\" -o \"*)\n  echo compile >> \"$bench/count\"\n%s\n" +
+		";; *\" -### \"*) ;; *\" -shared \"*) echo link >> \"$bench/count.links\" ;; esac\nexec %s \"$@\"\n"
+	return fmt.Sprintf(script, extra, real), nil
+}
+
+// sharedCompiler is a compiler script without extra code, which the benches link to. It is written once: the toolchain
+// package remembers the answers of a compiler only if the compiler is older than two seconds.
+var sharedCompiler string
+
+// withSharedCompiler runs the tests with a shared compiler script.
+func withSharedCompiler(run func() int) int {
+	dir, err := os.MkdirTemp("", "compiler")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	if err := os.Rename(b.cxx+".new", b.cxx); err != nil {
+	defer os.RemoveAll(dir)
+	sharedCompiler = filepath.Join(dir, "cxx")
+	script, err := compilerScript("")
+	if err = errors.Join(err, os.WriteFile(sharedCompiler, []byte(script), 0o755)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run()
+}
+
+// compiler puts a compiler script in place. The extra shell code runs before each compile.
+func (b *bench) compiler(extra string) {
+	b.t.Helper()
+	put := func() error { return os.Symlink(sharedCompiler, b.cxx+".new") }
+	if extra != "" {
+		put = func() error {
+			script, err := compilerScript(extra)
+			return errors.Join(err, os.WriteFile(b.cxx+".new", []byte(script), 0o755))
+		}
+	}
+	if err := errors.Join(put(), os.Rename(b.cxx+".new", b.cxx)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -337,7 +369,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("AITER_TEST_BUILDER"); dir != "" {
 		os.Exit(builder(dir))
 	}
-	os.Exit(m.Run())
+	os.Exit(withSharedCompiler(m.Run))
 }
 
 // builder builds once in its own process and prints the digest.
