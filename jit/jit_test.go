@@ -62,6 +62,7 @@ type bench struct {
 	count    string            // file beside the compiler script to which it adds a line for each compile
 	extra    map[string]string // environment variables
 	flock    func(*os.File, int) error
+	asksAnew bool // a GPU compiler is asked for each new cache
 }
 
 func newBench(t *testing.T) *bench {
@@ -168,6 +169,9 @@ func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
 func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 	store, err := cache.Open(b.cacheDir, cache.Options{Flock: b.flock})
 	if err != nil {
+		return nil, err
+	}
+	if err := b.identified(store); err != nil {
 		return nil, err
 	}
 	memo := filehash.Open(store.MemoPath())
