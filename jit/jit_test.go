@@ -19,6 +19,7 @@ import (
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -76,46 +77,16 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// compilerScript returns the text of a compiler script. The extra shell code runs before each compile.
-func compilerScript(extra string) (string, error) {
-	real, err := exec.LookPath("g++")
-	if err != nil {
-		return "", fmt.Errorf("these tests need g++: %w", err)
-	}
-	const script = "#!/bin/sh\nbench=${0%%/*}\ncase \" $* \" in *\" -MF \"*\" -o \"*)\n  echo compile >> \"$bench/count\"\n%s\n" +
-		";; *\" -### \"*) ;; *\" -shared \"*) echo link >> \"$bench/count.links\" ;; esac\nexec %s \"$@\"\n"
-	return fmt.Sprintf(script, extra, real), nil
-}
-
-// sharedCompiler is a compiler script without extra code, which the benches link to. It is written once: the toolchain
-// package remembers the answers of a compiler only if the compiler is older than two seconds.
-var sharedCompiler string
-
-// withSharedCompiler runs the tests with a shared compiler script.
-func withSharedCompiler(run func() int) int {
-	dir, err := os.MkdirTemp("", "compiler")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	sharedCompiler = filepath.Join(dir, "cxx")
-	script, err := compilerScript("")
-	if err = errors.Join(err, os.WriteFile(sharedCompiler, []byte(script), 0o755)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return run()
-}
-
-// compiler puts a compiler script in place. The extra shell code runs before each compile.
+// compiler puts a compiler script in place. The extra shell code runs before each compile. Without extra code it is a link
+// to a script of the checkout: the toolchain package remembers the answers of a compiler that is older than two seconds.
 func (b *bench) compiler(extra string) {
 	b.t.Helper()
-	put := func() error { return os.Symlink(sharedCompiler, b.cxx+".new") }
+	shared := filepath.Join(testenv.Root(b.t), "jit/testdata/cxx")
+	put := func() error { return os.Symlink(shared, b.cxx+".new") }
 	if extra != "" {
 		put = func() error {
-			script, err := compilerScript(extra)
-			return errors.Join(err, os.WriteFile(b.cxx+".new", []byte(script), 0o755))
+			text, err := os.ReadFile(shared)
+			return errors.Join(err, os.WriteFile(b.cxx+".new", []byte(strings.Replace(string(text), "# EXTRA", extra, 1)), 0o755))
 		}
 	}
 	if err := errors.Join(put(), os.Rename(b.cxx+".new", b.cxx)); err != nil {
@@ -373,7 +344,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("AITER_TEST_BUILDER"); dir != "" {
 		os.Exit(builder(dir))
 	}
-	os.Exit(withSharedCompiler(m.Run))
+	os.Exit(m.Run())
 }
 
 // builder builds once in its own process and prints the digest.
