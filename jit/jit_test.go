@@ -86,6 +86,8 @@ func (b *bench) compiler(extra string) {
 	if extra != "" {
 		put = func() error {
 			text, err := os.ReadFile(shared)
+			syscall.ForkLock.RLock() // a child that inherits the open file would prevent that the script runs
+			defer syscall.ForkLock.RUnlock()
 			return errors.Join(err, os.WriteFile(b.cxx+".new", []byte(strings.Replace(string(text), "# EXTRA", extra, 1)), 0o755))
 		}
 	}
