@@ -89,7 +89,8 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = testenv.Root(t), append(os.Environ(), env...)
+	// torch's threads spin while they wait, which takes most of the time on a busy machine. The kernels have threads of their own.
+	cmd.Dir, cmd.Env = testenv.Root(t), append(append(os.Environ(), "OMP_NUM_THREADS=1"), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
