@@ -3,7 +3,6 @@ package causalconv1d_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"reflect"
 	"slices"
@@ -12,24 +11,12 @@ import (
 	"unicode"
 
 	"github.com/aiter-go/aiter/causalconv1d"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestMain gives the examples, which use the defaults, their own cache.
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "aiter-causalconv1d-test-")
-	if err == nil {
-		err = os.Setenv("AITER_JIT_DIR", dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testenv.WithSharedCache(m.Run)) }
 
 // schemaName is the schema's name of a field: InitialStates is initial_states.
 func schemaName(field string) string {

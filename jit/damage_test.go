@@ -22,7 +22,7 @@ type damagedCache struct {
 	*bench
 	reqs  []jit.Request
 	want  []string // digests of the libraries
-	whole string   // path of a copy of the cache
+	whole *snapshot
 	// places are the paths in the cache folder that the tests damage, by the kind of file.
 	places map[string]string
 	tree   *deps.EmbeddedTree
@@ -239,8 +239,8 @@ func (d *damagedCache) afterRename(place, at string) string {
 	if place == "library" || place == "description" {
 		return at
 	}
-	whole := strings.Replace(d.places[place], d.cacheDir, d.whole, 1)
-	return strings.Replace(sibling(whole), d.whole, d.cacheDir, 1)
+	whole := strings.Replace(d.places[place], d.cacheDir, d.whole.folder, 1)
+	return strings.Replace(sibling(whole), d.whole.folder, d.cacheDir, 1)
 }
 
 func TestVerifyReportsDamagedFolders(t *testing.T) {

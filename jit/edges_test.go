@@ -280,6 +280,7 @@ func TestCommandOfErrorRunsInShell(t *testing.T) {
 }
 
 func TestCompilerThatLeavesAProcess(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	b := newBench(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")

@@ -3,9 +3,11 @@ package jit_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/cache"
@@ -158,21 +160,90 @@ func TestExchangedRecords(t *testing.T) {
 	t.Logf("%d pairs", len(list))
 }
 
-// copyCache returns the path of a copy of the cache. restore replaces the cache by the copy.
-func (b *bench) copyCache() (whole string) {
+// snapshot is a copy of a cache.
+type snapshot struct {
+	folder string
+	states map[string]fileState // of the cache after the copy or the last restore, by relative path
+}
+
+// fileState changes if a file is written, replaced, linked or gets another mode.
+type fileState struct {
+	mode     uint32
+	inode    uint64
+	size     int64
+	modified syscall.Timespec
+	changed  syscall.Timespec
+}
+
+func stateOf(path string) (fileState, error) {
+	var st syscall.Stat_t
+	err := syscall.Lstat(path, &st)
+	return fileState{st.Mode, st.Ino, st.Size, st.Mtim, st.Ctim}, err
+}
+
+// copyCache returns a copy of the cache, from which restore can restore it.
+func (b *bench) copyCache() *snapshot {
 	b.t.Helper()
-	whole = filepath.Join(b.t.TempDir(), "whole")
-	if err := os.CopyFS(whole, os.DirFS(b.cacheDir)); err != nil {
+	whole := &snapshot{folder: filepath.Join(b.t.TempDir(), "whole"), states: map[string]fileState{}}
+	if err := os.CopyFS(whole.folder, os.DirFS(b.cacheDir)); err != nil {
 		b.t.Fatal(err)
 	}
+	b.restore(whole)
 	return whole
 }
 
-func (b *bench) restore(whole string) {
+// restore replaces what differs from the copy.
+func (b *bench) restore(whole *snapshot) {
 	b.t.Helper()
-	if err := errors.Join(os.RemoveAll(b.cacheDir), os.CopyFS(b.cacheDir, os.DirFS(whole)), os.Chmod(b.cacheDir, 0o700)); err != nil {
+	if err := errors.Join(b.removeOthers(whole), b.putBack(whole)); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// removeOthers removes the files and folders that the copy lacks or has with another state.
+func (b *bench) removeOthers(whole *snapshot) error {
+	return filepath.WalkDir(b.cacheDir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(b.cacheDir, path)
+		state, err := stateOf(path)
+		if known, ok := whole.states[rel]; ok && known == state || e.IsDir() && isDir(filepath.Join(whole.folder, rel)) {
+			return err
+		}
+		if err := os.RemoveAll(path); err != nil || !e.IsDir() {
+			return err
+		}
+		return filepath.SkipDir
+	})
+}
+
+// putBack copies what is missing.
+func (b *bench) putBack(whole *snapshot) error {
+	return filepath.WalkDir(whole.folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(whole.folder, path)
+		to := filepath.Join(b.cacheDir, rel)
+		if e.IsDir() {
+			return errors.Join(os.MkdirAll(to, 0o700), os.Chmod(to, 0o700))
+		}
+		if _, err := os.Lstat(to); err == nil {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err = errors.Join(err, os.WriteFile(to, data, must(e.Info()).Mode().Perm())); err != nil {
+			return err
+		}
+		whole.states[rel], err = stateOf(to)
+		return err
+	})
+}
+
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
 }
 
 // shortName returns the kind of a record and the start of its key.

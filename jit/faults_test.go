@@ -137,13 +137,13 @@ func TestWaitersGetTheDiagnostics(t *testing.T) {
 	// The module has one unit: with two, the failure of one stops the other, which
 	// another build then compiles.
 	b.write("config.toml", strings.Replace(testConfig, "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", "", 1))
-	b.compiler("sleep 2")
-	b.build() // identifies the compiler, so that all builds start at once
-	b.compiles()
+	proceed := filepath.Join(t.TempDir(), "proceed")
+	b.compiler("while ! test -e " + proceed + "; do sleep 0.02; done")
 	b.write("src/a.cpp", "int x = ;\n")
 	var wg sync.WaitGroup
+	waiting := stepSeen{step: jit.Waiting, seen: make(chan struct{}, 3)}
 	for range 4 {
-		m := b.manager()
+		m := b.manager(func(o *jit.Options) { o.Observer = waiting })
 		wg.Go(func() {
 			_, err := m.Build(context.Background(), demo(t))
 			var ce *jit.CompileError
@@ -151,6 +151,12 @@ func TestWaitersGetTheDiagnostics(t *testing.T) {
 				t.Errorf("got %v, want the compiler's output", err)
 			}
 		})
+	}
+	for range 3 {
+		<-waiting.seen
+	}
+	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	wg.Wait()
 	if n := b.compiles(); n != 1 {

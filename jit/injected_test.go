@@ -47,10 +47,7 @@ func TestAnyFileDamaged(t *testing.T) {
 	b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n") // the failure adds a record
 	_ = b.buildErr()
 	b.write("src/a.cpp", testFiles["src/a.cpp"])
-	whole := filepath.Join(t.TempDir(), "whole")
-	if err := os.CopyFS(whole, os.DirFS(b.cacheDir)); err != nil {
-		t.Fatal(err)
-	}
+	whole := b.copyCache()
 	files := b.cacheFiles()
 	if len(files) < 10 {
 		t.Fatalf("the cache contains only %v", files)
@@ -58,9 +55,7 @@ func TestAnyFileDamaged(t *testing.T) {
 	random := newRandom(t)
 	for _, file := range files {
 		for _, d := range damages(random) {
-			if err := errors.Join(os.RemoveAll(b.cacheDir), os.CopyFS(b.cacheDir, os.DirFS(whole)), os.Chmod(b.cacheDir, 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			b.restore(whole)
 			data, err := os.ReadFile(file)
 			if err != nil || len(data) == 0 { // a lock file of the digest table
 				continue

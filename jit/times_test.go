@@ -66,6 +66,7 @@ func (b *bench) mapHeader(name, text string) []byte {
 
 // TestHeaderEditedThroughAMapping edits a header whose time is old enough that the build trusts it.
 func TestHeaderEditedThroughAMapping(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	b := newBench(t)
 	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 1\n")
 	time.Sleep(2100 * time.Millisecond)

@@ -20,6 +20,7 @@ const unlistedConfig = `
 [module.module_demo]
 include = ["first", "include"]
 flags.common = ["-O1", "-isystem", "OUTSIDE", FLAGS]
+flags.hip = ["-nogpuinc"]
 [[module.module_demo.source]]
 path = "SOURCE"
 [[module.module_demo.op]]

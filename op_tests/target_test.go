@@ -3,13 +3,13 @@ package optests_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"iter"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
@@ -21,36 +21,15 @@ type target struct {
 	runner optests.Runner
 }
 
-// sharedCache is the cache folder of all tests, so that the kernels are compiled once. Child
-// processes find it in AITER_JIT_DIR.
-var sharedCache string
-
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(withSharedCache(m.Run))
-}
-
-func withSharedCache(run func() int) int {
-	if sharedCache = os.Getenv("AITER_JIT_DIR"); sharedCache != "" {
-		return run()
-	}
-	dir, err := os.MkdirTemp("", "op_tests-cache-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = os.Setenv("AITER_JIT_DIR", dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "op_tests: make a cache folder:", err)
-		return 1
-	}
-	sharedCache = dir
-	return run()
+	os.Exit(testenv.WithSharedCache(m.Run))
 }
 
 // open opens a registry for the device that -device names.
 func open(t *testing.T) target {
 	t.Helper()
-	reg, err := registry.Open(t.Context(), registry.Options{CacheDir: sharedCache})
+	reg, err := registry.Open(t.Context(), registry.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,9 +112,10 @@ func (o *onBuild) Observe(e jit.Event) {
 // A call repeats its checks after a build: it fails if memory was freed or the registry was
 // closed meanwhile, for example by the observer of the build.
 func TestCallRepeatsChecksAfterBuild(t *testing.T) {
+	root := quickTree(t, "", "")
 	for _, verify := range []bool{false, true} {
 		var o onBuild
-		r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: &o, Verify: verify})
+		r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root, Observer: &o, Verify: verify})
 		out, x, w := small()
 		freed := must(r.Devices().New(tensor.Host(), tensor.Float32, 1, 1, 4))
 		o.do = func() {
@@ -131,7 +132,7 @@ func TestCallRepeatsChecksAfterBuild(t *testing.T) {
 		}
 
 		o = onBuild{}
-		r = open(t, registry.Options{CacheDir: t.TempDir(), Observer: &o, Verify: verify})
+		r = open(t, registry.Options{CacheDir: t.TempDir(), Root: root, Observer: &o, Verify: verify})
 		o.do = func() {
 			if err := r.Close(); err != nil {
 				t.Error(err)
@@ -159,7 +160,7 @@ func heldSupport(t *testing.T, store *cache.Dir) int {
 // The support library is marked as in use while the registry is open, even after the
 // garbage collector ran.
 func TestSupportLibraryStaysInUse(t *testing.T) {
-	r := open(t, registry.Options{CacheDir: t.TempDir()})
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", "")})
 	store := r.Manager().Cache()
 	out, x, w := small()
 	if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), out, x, w); err != nil {

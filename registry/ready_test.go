@@ -32,7 +32,7 @@ func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 func TestNotReadyWithoutTheLibrary(t *testing.T) {
 	c := &cleaner{dir: t.TempDir()}
 	c.left.Store(1000)
-	r := open(t, registry.Options{CacheDir: c.dir, Observer: c})
+	r := open(t, registry.Options{CacheDir: c.dir, Root: quickTree(t, "", ""), Observer: c})
 	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd"); err == nil {
 		t.Error("Warm loaded a library that was removed")
 	}

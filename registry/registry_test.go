@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
-
-// shared is the cache folder of tests that need a built module.
-var shared = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "aiter-registry-test-") })
 
 func TestMain(m *testing.M) {
 	if os.Getenv("AITER_TEST_CALL") != "" {
@@ -30,17 +28,13 @@ func TestMain(m *testing.M) {
 	if pair := os.Getenv("AITER_TEST_EXCHANGE"); pair != "" {
 		os.Exit(exchange(pair))
 	}
-	code := m.Run()
-	if dir, err := shared(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 func open(t testing.TB, opts registry.Options) *registry.Registry {
 	t.Helper()
 	if opts.CacheDir == "" {
-		dir, err := shared()
+		dir, err := testenv.SharedCache()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +124,7 @@ func TestCallBuildsLoadsAndComputes(t *testing.T) {
 
 func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 	var seen compiles
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: &seen})
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
 	op := lookup(t, r, "causal_conv1d_fwd")
 	if r.Ready("causal_conv1d_fwd", cpu(t)) {
 		t.Error("ready before anything was built")
@@ -154,7 +148,7 @@ func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 }
 
 func TestCancelledCallDoesNotCancelBuild(t *testing.T) {
-	r := open(t, registry.Options{CacheDir: t.TempDir()})
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", "")})
 	op := lookup(t, r, "causal_conv1d_fwd")
 	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -176,7 +170,7 @@ func TestCancelledCallDoesNotCancelBuild(t *testing.T) {
 
 func TestWarm(t *testing.T) {
 	var seen compiles
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: &seen})
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
 	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd", "causal_conv1d_bwd"); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +306,7 @@ func (c *cleaner) Observe(e jit.Event) {
 func TestArtifactCleanedBetweenBuildAndLoad(t *testing.T) {
 	c := &cleaner{dir: t.TempDir()}
 	c.left.Store(2)
-	r := open(t, registry.Options{CacheDir: c.dir, Observer: c})
+	r := open(t, registry.Options{CacheDir: c.dir, Root: quickTree(t, "", ""), Observer: c})
 	out, x, w := small()
 	if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), out, x, w); err != nil {
 		t.Fatal(err)

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/aiter-go/aiter/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -29,6 +33,7 @@ func TestMain(m *testing.M) {
 //
 // The condition [mounts] is true if unshare may mount filesystems.
 func TestScript(t *testing.T) {
+	heedHangups(t)
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setup,
@@ -40,8 +45,19 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// setup gives each script its own home, unsets the variables that aiterctl reads, and
-// sets $AITER to the checkout.
+// heedHangups gives child processes the default action for SIGHUP, also below nohup, which has
+// children ignore it: exec resets a signal that this process handles.
+func heedHangups(t *testing.T) {
+	if !signal.Ignored(syscall.SIGHUP) {
+		return
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
+}
+
+// setup gives each script its own home and cache, unsets the variables that aiterctl reads, and
+// sets $AITER to the checkout and $SHARED_CACHE to the cache that the tests of all packages share.
 func setup(env *testscript.Env) error {
 	for _, name := range []string{
 		"AITER_META_DIR", "AITER_CONFIG", "AITER_JIT_PATH", "AITER_JIT_MAX_SIZE", "AITER_JIT_MAX_AGE", "AITER_JIT_MAX_COUNT", "AITER_LOG_LEVEL", "AITER_REBUILD", "AITER_TRUST_JIT_DIR", "AITER_TOOLCHAIN_ROOT", "AITER_VERIFY", "AITER_RELOAD", "AITER_NO_COMPILE", "AITER_NUM_THREADS", "AITER_CPU_ISA",
@@ -57,7 +73,9 @@ func setup(env *testscript.Env) error {
 	env.Setenv("NEWLINE", "two\nlines") // scripts cannot contain it
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("AITER_JIT_DIR", filepath.Join(env.WorkDir, "cache"))
-	return nil
+	shared, err := testenv.SharedCache()
+	env.Setenv("SHARED_CACHE", shared)
+	return err
 }
 
 func condition(name string) (bool, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,26 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestMain gives all tests one cache, so that the module is compiled once.
-func TestMain(m *testing.M) { os.Exit(withCache(m)) }
-
-func withCache(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "service")
-	if err == nil {
-		err = os.Setenv("AITER_JIT_DIR", dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(testenv.WithSharedCache(m.Run)) }
 
 func TestRequests(t *testing.T) {
 	counts := metrics.New()

@@ -1,4 +1,4 @@
-// Package testenv finds the tools that tests need.
+// Package testenv finds the tools that tests need, and has the set-up that several packages share.
 package testenv
 
 import (

@@ -46,6 +46,7 @@ func rootWrappers() []rootWrapped {
 
 // TestRootWrapperInputs changes files outside of a root that the compiler in the root, or its wrapper, reads.
 func TestRootWrapperInputs(t *testing.T) {
+	t.Parallel()
 	all := rootWrappers()
 	finders := make([]*Finder, len(all))
 	dirs := make([]string, len(all))

@@ -172,6 +172,7 @@ func TestDigestIsStable(t *testing.T) {
 			first := r.find(t)
 			for range 3 {
 				f := r.finder(t)
+				f.Memo = nil
 				env, temp := f.Env, filepath.Join(t.TempDir(), "a longer name")
 				if err := os.Mkdir(temp, 0o755); err != nil {
 					t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,22 +19,7 @@ import (
 // limit is the time limit of each program that the tests start: a cold build, then torch.
 const limit = 10 * time.Minute
 
-// cacheDir is the cache folder of all tests.
-var cacheDir string
-
-func TestMain(m *testing.M) {
-	os.Exit(withCache(m.Run))
-}
-
-func withCache(run func() int) int {
-	var err error
-	if cacheDir, err = os.MkdirTemp("", "interop-cache-"); err != nil {
-		fmt.Fprintln(os.Stderr, "interop: make a cache folder:", err)
-		return 1
-	}
-	defer os.RemoveAll(cacheDir)
-	return run()
-}
+func TestMain(m *testing.M) { os.Exit(testenv.WithSharedCache(m.Run)) }
 
 // Python loads the same library as Go.
 func TestPythonCausalConv1d(t *testing.T) {
@@ -84,7 +68,7 @@ func build(t *testing.T, module string) string {
 	if path, ok := built[module]; ok {
 		return path
 	}
-	env := []string{"AITER_JIT_DIR=" + cacheDir, "CGO_ENABLED=0"}
+	env := []string{"AITER_JIT_DIR=" + os.Getenv("AITER_JIT_DIR"), "CGO_ENABLED=0"}
 	out := run(t, env, "go", "run", "./cmd/aiterctl", "build", module, "--arch", "cpu", "--json")
 	var report struct {
 		Modules []struct{ Module, Artifact, Error string }
@@ -105,7 +89,8 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = testenv.Root(t), append(os.Environ(), env...)
+	// torch's threads spin while they wait, which takes most of the time on a busy machine. The kernels have threads of their own.
+	cmd.Dir, cmd.Env = testenv.Root(t), append(append(os.Environ(), "OMP_NUM_THREADS=1"), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
