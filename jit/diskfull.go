@@ -10,7 +10,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/internal/deps"
 )
 
 // retryFull frees space in the cache and builds those requests again that failed because
@@ -35,7 +34,7 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	if !rep.Due {
 		return
 	}
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	var wg sync.WaitGroup
 	for _, i := range full {
 		wg.Go(func() { results[i] = s.build(ctx, results[i].Request) })

@@ -59,7 +59,7 @@ type Change struct {
 // Explain explains a request. It builds nothing.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	p, err := s.plan(ctx, r)
 	if err != nil {
 		return s.explainPrebuilt(ctx, r, err)
@@ -84,14 +84,14 @@ func explain(r Request, p *plan, last buildRecord) (*Explanation, error) {
 	if !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
 	}
-	f, err := p.lookup(true)
+	c, err := p.lookup(true)
 	if err != nil {
 		return nil, err
 	}
 	for i, u := range p.units {
-		e.Units = append(e.Units, u.explain(f.units[i], f.misses[i]))
+		e.Units = append(e.Units, u.explain(c.units[i], c.misses[i]))
 	}
-	e.Link = p.link.explain(f)
+	e.Link = p.link.explain(c)
 	return e, nil
 }
 
@@ -240,7 +240,7 @@ func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 // nothing.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	root, err := m.opts.Tree.Dir(ctx)
 	if err != nil {
 		return nil, err

@@ -22,17 +22,17 @@ type LinkExplanation struct {
 const unknownObject = "(to be compiled)"
 
 // explain explains the link by the result of its plan's lookup.
-func (l *link) explain(f found) LinkExplanation {
-	x := LinkExplanation{Key: l.key, Status: Compiled, Miss: f.link, Reason: f.link.String()}
-	for i, u := range f.units {
+func (l *link) explain(c cachedPlan) LinkExplanation {
+	x := LinkExplanation{Key: l.key, Status: Compiled, Miss: c.link, Reason: c.link.String()}
+	for i, u := range c.units {
 		if u.ref.Object == "" {
 			x.Key = ""
-			l.lines[len(l.lines)-len(f.units)+i].Value = unknownObject
+			l.lines[len(l.lines)-len(c.units)+i].Value = unknownObject
 		}
 	}
 	x.Lines = readable(l.lines)
 	x.Changes = slices.DeleteFunc(changes(l.recorded(), l.lines), func(c Change) bool { return c.After == unknownObject })
-	if f.link.IsHit() {
+	if c.link.IsHit() {
 		x.Status, x.Reason = Hit, "unchanged"
 	}
 	return x
