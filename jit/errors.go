@@ -11,13 +11,13 @@ type CompileError struct {
 	Module, Target string
 	Source         string   // relative to the source tree; "" for the link
 	Command        []string // argv
-	Dir            string   // folder it ran in
+	Dir            string   // its working folder
 	Reason         string   // "exit status 1", "it was killed by ..."
-	Output         string   // of the compiler, unchanged
-	Log            string   // file with the command and the whole output; "" if none could be written
+	Output         string   // of the compiler, at most 4 MiB
+	Log            string   // file with the command and the output; "" if none could be written
 
-	// Remembered is the time of the failure if the error comes from the cache: all files
-	// that the compiler would read are unchanged. Zero: the compiler has just failed.
+	// Remembered is the time of the failure if the error comes from the cache, because all
+	// files that the compiler would read are unchanged. It is zero if the compiler ran now.
 	Remembered time.Time
 }
 
@@ -36,16 +36,18 @@ func (e *CompileError) Error() string {
 		fmt.Fprintf(&b, "\nlog: %s", e.Log)
 	}
 	if !e.Remembered.IsZero() {
-		fmt.Fprintf(&b, "\nthis was at %s; nothing that it read has changed since, so it was not run again (AITER_REBUILD=1 does)", e.Remembered.Format(time.RFC3339))
+		fmt.Fprintf(&b, "\nremembered from %s: all files that it read are unchanged, so it did not run again; set AITER_REBUILD=1 to run it",
+			e.Remembered.Format(time.RFC3339))
 	}
 	return b.String()
 }
 
-// ChangingError reports sources that were edited in each of several compiles.
+// ChangingError reports a file that changed during each of several compiles, or a compiler
+// that changed during a compile.
 type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string {
-	return fmt.Sprintf("%s keeps changing while it is compiled; build again when the edits have settled", e.Path)
+	return fmt.Sprintf("%s changes again and again while a compiler runs; build again when its writer is done", e.Path)
 }
 
 // Quote returns argv as a line for a shell.

@@ -76,10 +76,10 @@ func (o Object) Kernels() ([]Kernel, error) {
 	return list, nil
 }
 
-// MadeFor returns the target in the metadata of a code object, such as "gfx942" or "gfx90a:xnack-". The target omits
+// TargetOf returns the target in the metadata of a code object, such as "gfx942" or "gfx90a:xnack-". The target omits
 // features that the processor lacks and those for which the code works either way. A code object without kernels has a
-// target too. MadeFor fails with [*FormatError] and the errors of debug/elf.
-func MadeFor(code io.ReaderAt) (string, error) {
+// target too. TargetOf fails with [*FormatError] and the errors of debug/elf.
+func TargetOf(code io.ReaderAt) (string, error) {
 	file, err := elf.NewFile(code)
 	if err != nil {
 		return "", err
