@@ -14,6 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -159,7 +160,7 @@ func (u *unit) scratch(suffix string) string {
 
 // writeLog returns the path of the log, "" if it could not be written.
 func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
-	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", Quote(e.Command), e.Dir, e.Reason, e.Output)
+	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", shell.Join(e.Command), e.Dir, e.Reason, e.Output)
 	if store.WriteLog(key, []byte(text)) != nil {
 		return ""
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -261,7 +262,7 @@ func TestCommandOfErrorRunsInShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh := func() string {
-		cmd := exec.Command("/bin/sh", "-c", jit.Quote(ce.Command))
+		cmd := exec.Command("/bin/sh", "-c", shell.Join(ce.Command))
 		cmd.Dir = ce.Dir
 		out, _ := cmd.CombinedOutput()
 		return string(out)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/shell"
 )
 
 // CompileError reports a failed compiler or linker.
@@ -31,7 +33,7 @@ func (e *CompileError) Error() string {
 	if out := strings.TrimRight(e.Output, "\n"); out != "" {
 		fmt.Fprintf(&b, "%s\n", out)
 	}
-	fmt.Fprintf(&b, "command (in %s): %s", e.Dir, Quote(e.Command))
+	fmt.Fprintf(&b, "command (in %s): %s", e.Dir, shell.Join(e.Command))
 	if e.Log != "" {
 		fmt.Fprintf(&b, "\nlog: %s", e.Log)
 	}
@@ -48,20 +50,4 @@ type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string {
 	return fmt.Sprintf("%s changes again and again while a compiler runs; build again when its writer is done", e.Path)
-}
-
-// Quote returns argv as a line for a shell.
-func Quote(argv []string) string {
-	words := make([]string, len(argv))
-	for i, a := range argv {
-		words[i] = a
-		if a == "" || strings.ContainsFunc(a, needsQuote) {
-			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-func needsQuote(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=+,./:@%^", r))
 }

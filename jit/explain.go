@@ -8,6 +8,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -117,7 +118,7 @@ func readable(lines cache.Lines) cache.Lines {
 	out := slices.Clone(lines)
 	for i := range out {
 		if out[i].Label == "argv" {
-			out[i].Value = Quote(strings.Split(out[i].Value, "\x00"))
+			out[i].Value = shell.Join(strings.Split(out[i].Value, "\x00"))
 		}
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/aiter-go/aiter/internal/shell"
 )
 
 // OpenReadOnly opens a read-only cache, which another process, another user or the build of
@@ -41,7 +43,7 @@ type ReadOnlyError struct {
 }
 
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("no cache in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, quote(e.Path))
+	return fmt.Sprintf("no cache in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, shell.Quote(e.Path))
 }
 
 // Unwrap returns the system's error.

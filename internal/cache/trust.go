@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/aiter-go/aiter/internal/shell"
 )
 
 // checkTrust fails with [*UntrustedError] when another user can change files of the
@@ -218,10 +220,10 @@ func (e *UntrustedError) Fix() string {
 			continue
 		}
 		if x.foreign {
-			owner = append(owner, quote(x.Path))
+			owner = append(owner, shell.Quote(x.Path))
 		}
 		if x.writable {
-			mode = append(mode, quote(x.Path))
+			mode = append(mode, shell.Quote(x.Path))
 		}
 	}
 	if owner != nil {
@@ -231,10 +233,10 @@ func (e *UntrustedError) Fix() string {
 		cmds = append(cmds, "chmod go-w "+strings.Join(mode, " "))
 	}
 	if ownInside {
-		cmds = append(cmds, "chown -R "+e.keeper()+" "+quote(e.base))
+		cmds = append(cmds, "chown -R "+e.keeper()+" "+shell.Quote(e.base))
 	}
 	if modeInside {
-		cmds = append(cmds, "chmod -R go-w "+quote(e.base))
+		cmds = append(cmds, "chmod -R go-w "+shell.Quote(e.base))
 	}
 	return strings.Join(cmds, " && ")
 }
@@ -251,15 +253,4 @@ func (e *UntrustedError) keeper() string {
 // and this user cannot write to it.
 func (e *UntrustedError) RootOnly() bool {
 	return !slices.ContainsFunc(e.Exposed, func(x Exposure) bool { return x.Owner != 0 || x.writable })
-}
-
-// quote quotes a path for the shell where that is needed.
-func quote(path string) string {
-	special := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r))
-	}
-	if !strings.ContainsFunc(path, special) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
