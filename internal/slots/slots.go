@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Pool is a number of compiler slots. A free slot goes to the waiter of the lowest
-// rank, and among equal ranks to the first in the queue.
+// Pool is a number of compiler slots. A free slot goes to the waiter of the lowest rank, and
+// among equal ranks to the first in the queue.
 type Pool struct {
 	mu       sync.Mutex
 	free     int
