@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/aiter-go/aiter/internal/process"
 )
 
 // collector gathers the files that a toolchain consists of. Paths are as the compiler names them.
@@ -179,7 +181,7 @@ func (c *collector) file(p string) error {
 	if p == "" {
 		return nil
 	}
-	p = cleanSpelling(p)
+	p = process.CleanPath(p)
 	host := c.inside(p)
 	if c.seen[p] || !isFile(host) {
 		return nil
@@ -259,15 +261,6 @@ func (c *collector) scriptFiles(p, host string) []string {
 		}
 	}
 	return out
-}
-
-// cleanSpelling removes "." and ".." from a path if that cannot change its meaning, as it can after a link. Otherwise it
-// returns the path unchanged.
-func cleanSpelling(p string) string {
-	if strings.Contains(p, "..") {
-		return p
-	}
-	return path.Clean(p)
 }
 
 // inside returns the path on this machine of p as a compiler names it that sees only its root.

@@ -52,8 +52,8 @@ func (c *collector) traced(r reply) error {
 	if r.trace == nil {
 		return nil
 	}
-	if r.trace.Lost != "" {
-		c.unknown = r.trace.Lost
+	if r.trace.Incomplete != "" {
+		c.unknown = r.trace.Incomplete
 	}
 	c.temp = c.s.folder()
 	for _, a := range r.trace.Accesses {
