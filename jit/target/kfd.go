@@ -14,9 +14,9 @@ import (
 
 // FromKFD reads the AMD GPUs from the kernel driver's topology, without loading a
 // library or starting a process. fsys is rooted at
-// /sys/class/kfd/kfd/topology/nodes. There is one Target for each GPU, in node
-// order, so equal GPUs repeat; nodes without a GPU are skipped, and so are those
-// that this process may not read, as a container's device rules leave them.
+// /sys/class/kfd/kfd/topology/nodes. It returns one Target for each GPU, in node
+// order; equal GPUs repeat. It skips nodes without a GPU, and nodes that this
+// process may not read, as in a container without access to all GPUs.
 //
 // The topology does not contain the features of a GPU, so the targets state none.
 // Without an AMD driver the error wraps fs.ErrNotExist.
