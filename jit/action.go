@@ -139,7 +139,7 @@ func (a *action) applies(f *failureRecord) bool {
 	return true
 }
 
-// wouldRepeat reports whether a run now would read exactly what the failed one read.
+// wouldRepeat reports whether a run now would read exactly the files that the failed run read.
 func wouldRepeat[R any](r runner[R], f *failureRecord) bool {
 	return f != nil && f.Inputs != nil && r.inputsHold(*f.Inputs)
 }

@@ -285,7 +285,7 @@ func TestCompilerThatLeavesAProcess(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")
 	var ce *jit.CompileError
-	if err := b.buildErr(func(o *jit.Options) { o.Jobs = 1 }); !errors.As(err, &ce) || !strings.Contains(ce.Reason, "left a process behind") {
+	if err := b.buildErr(func(o *jit.Options) { o.Jobs = 1 }); !errors.As(err, &ce) || !strings.Contains(ce.Reason, "kept its output open") {
 		t.Errorf("got %v, want a CompileError about the process", err)
 	}
 	wantGone(t, pidFile)

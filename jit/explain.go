@@ -226,7 +226,7 @@ type Command struct {
 	Values    string         `json:"values"` // of axes that the file is compiled for
 	Pass      toolchain.Pass `json:"pass,omitempty"`
 	Arguments []string       `json:"arguments"`
-	Status    Status         `json:"status"` // what a build would do now
+	Status    Status         `json:"status"` // the status that a build would have now
 	Reason    string         `json:"reason"`
 	Miss      Miss           `json:"miss,omitzero"` // zero for a hit
 }

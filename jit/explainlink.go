@@ -11,7 +11,7 @@ import (
 // LinkExplanation explains the link; see [Explanation].
 type LinkExplanation struct {
 	Key     cache.Key   `json:"key"`    // "" until all objects are known
-	Status  Status      `json:"status"` // Hit, or Compiled: what a build would do now
+	Status  Status      `json:"status"` // the status that a build would have now
 	Reason  string      `json:"reason"`
 	Miss    Miss        `json:"miss,omitzero"` // zero for a hit
 	Lines   cache.Lines `json:"lines"`

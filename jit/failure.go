@@ -139,7 +139,7 @@ func treePaths(read []string, root string) []string {
 }
 
 // addMissing adds to the lists the names under which a missing header was looked up. It
-// returns false if some of them are unknown, or if one of them exists by now.
+// returns false if some of them are unknown, or if one of them now exists.
 func (u *unit) addMissing(tree, system *deps.List, read []string, output []byte) bool {
 	names, certain := missingHeaders(output)
 	for _, name := range names {

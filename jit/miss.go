@@ -14,7 +14,7 @@ type Cause string
 // The causes.
 const (
 	CauseNew       Cause = "new"       // never built for the target
-	CauseForced    Cause = "forced"    // the user asked for a new build
+	CauseForced    Cause = "forced"    // the user requested a new build
 	CauseSource    Cause = "source"    // the source changed
 	CauseHeader    Cause = "header"    // a header changed or is gone, or a new file shadows it
 	CauseFlags     Cause = "flags"     // the command line changed

@@ -87,7 +87,7 @@ func (m *Manager) timeout(mod *opconfig.Module) time.Duration {
 	return DefaultTimeout
 }
 
-// cachedPlan is what the cache has of a plan.
+// cachedPlan holds the results of a plan's actions that the cache has.
 type cachedPlan struct {
 	units    []UnitResult
 	misses   []Miss // of the units

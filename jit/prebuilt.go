@@ -32,7 +32,8 @@ type StalePrebuiltError struct {
 }
 
 func (e *StalePrebuiltError) Error() string {
-	return fmt.Sprintf("the prebuilt artifact of %s does not match the sources (%s), and a build is impossible: %v", e.Request, e.Reason, e.Err)
+	return fmt.Sprintf("the prebuilt artifact of %s does not match the sources (%s), and a build is impossible: %v",
+		e.Request, e.Reason, e.Err)
 }
 
 // Unwrap returns the toolchain's error.

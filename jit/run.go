@@ -56,7 +56,7 @@ func failureReason(ctx context.Context, c command, err error) string {
 	case ctx.Err() != nil:
 		return fmt.Sprintf("it ran longer than %s and was killed; if it needs more time, set timeout in the module's configuration", c.timeout)
 	case errors.Is(err, exec.ErrWaitDelay):
-		return "it ended but left a process behind that kept its output open"
+		return "it exited, but a process that it had started kept its output open"
 	case errors.As(err, &exit):
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			return fmt.Sprintf("it was killed by a signal (%s); if the system ran out of memory, lower MAX_JOBS", ws.Signal())

@@ -1,6 +1,6 @@
 // Package cache stores the results of builds: small records, named by the key of the
 // action that made them, and files, named by their SHA-256. An entry is published by a
-// rename and never changes, so that a reader sees a complete entry or none.
+// rename and never changes, so that a reader gets a complete entry or none.
 //
 // Layout below the folder given to [Open]:
 //

@@ -24,7 +24,7 @@ type CleanRequest struct {
 	ages ages // for entries that no artifact needs
 }
 
-// everything reports whether the request asks for an empty cache.
+// everything reports whether the request selects all entries, for an empty cache.
 func (r CleanRequest) everything() bool {
 	return r.Match == nil && r.OlderThan == 0 && r.MaxSize == 0 && r.MaxCount == 0
 }

@@ -34,7 +34,7 @@ type Lock struct {
 	local chan struct{} // see Dir.localLock
 }
 
-// LockRequest asks for the lock named Key.
+// LockRequest describes a lock and the wait for it.
 type LockRequest struct {
 	Key     Key
 	What    string        // the work under the lock, shown by waiting processes
@@ -63,7 +63,7 @@ const (
 	reportEvery = 10 * time.Second
 )
 
-// Lock takes the lock named in req. It waits until the lock is free, the context ends (it
+// Lock gets the lock of req.Key. It waits until the lock is free, the context ends (it
 // returns the context's error) or the timeout passes ([*LockTimeoutError]). Locks exclude
 // goroutines of one process as well as processes.
 func (d *Dir) Lock(ctx context.Context, req LockRequest) (*Lock, error) {

@@ -69,7 +69,7 @@ func (d *Dir) tryStage() (*Stage, error) {
 // File returns the path of a file in the stage.
 func (s *Stage) File(name string) string { return filepath.Join(s.Path, name) }
 
-// Close removes the stage and what is left in it.
+// Close removes the stage with all its files.
 func (s *Stage) Close() error {
 	return errors.Join(os.RemoveAll(s.Path), s.lock.Close())
 }

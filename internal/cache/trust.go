@@ -160,7 +160,7 @@ type Exposure struct {
 	Mode         uint32 // permission bits, with setuid, setgid and sticky
 
 	foreign  bool // another user owns it
-	writable bool // its mode lets others write
+	writable bool // its mode permits others to write
 	inside   bool // it is in the cache, not on the way to it
 }
 

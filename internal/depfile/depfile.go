@@ -13,7 +13,7 @@ import (
 // SyntaxError reports a dependency file that is not a Makefile rule as compilers write it.
 type SyntaxError struct {
 	Offset int    // byte at which parsing stopped
-	Reason string // what is wrong there
+	Reason string // "expected a rule, got the end of the file"
 }
 
 func (e *SyntaxError) Error() string {

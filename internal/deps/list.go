@@ -1,4 +1,4 @@
-// Package deps records what a compile depends on: the files that it read, and the
+// Package deps records the dependencies of a compile: the files that it read, and the
 // names that it looked up and did not find. A [View] checks such lists against the
 // filesystem.
 package deps

@@ -103,7 +103,7 @@ func (fs filesystem) settled(id identity, now time.Time) bool {
 }
 
 // clean writes the changed pages of an open file to the disk. The kernel sets the change time at the first store through a
-// mapping after that. It does not notice the stores that follow until the page is written again.
+// mapping after that. Later stores do not change it until the page is written to the disk again.
 func (fs filesystem) clean(f *os.File, id identity) error {
 	if fs.readOnly {
 		return nil
@@ -125,7 +125,7 @@ func (fs filesystem) clean(f *os.File, id identity) error {
 }
 
 // onDisk returns an error if the file of an overlay may be on tmpfs, which never writes a page to a disk. Filesystems on
-// disks answer FIEMAP, which asks for the extents of a file; tmpfs does not.
+// disks answer FIEMAP, which returns the extents of a file; tmpfs does not.
 func onDisk(fd int) error {
 	const fiemap = 0xc020660b // FS_IOC_FIEMAP
 	request := struct {

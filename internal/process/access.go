@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is what a system call does with its name argument.
+// action is the use that a system call makes of its name argument.
 type action byte
 
 const (

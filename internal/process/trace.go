@@ -29,7 +29,7 @@ const (
 // Access is one name that a traced process looked up.
 type Access struct {
 	Kind    Kind
-	Path    string // absolute, as the process sees the filesystem
+	Path    string // absolute, in the filesystem of the process
 	Inside  bool   // the process was in a container: it had another root folder or other mounts than this process
 	Program bool   // the file was executed
 	Dev     uint64 // of the file, for Read

@@ -23,7 +23,7 @@ type tracer struct {
 	incomplete string // see Trace.Incomplete
 }
 
-// name is a path as a traced process sees it.
+// name is a path in the filesystem of a traced process.
 type name struct {
 	path   string
 	inside bool
@@ -126,7 +126,7 @@ func peek() (id int, trapped bool, err error) {
 // cldTrapped is CLD_TRAPPED of signal.h.
 const cldTrapped = 4
 
-// wait takes the report of a thread.
+// wait waits for the report of a thread and removes it.
 func wait(id int, ws *unix.WaitStatus) (int, error) { return wait4(id, ws, unix.WALL|unix.WNOTHREAD) }
 
 // poll is like wait, but returns 0 if there is no report.

@@ -60,7 +60,7 @@ func (p *Pool) Acquire(ctx context.Context, rank int, enqueued func()) error {
 	}
 }
 
-// enqueue adds a waiter behind those of lower and equal rank.
+// enqueue adds a waiter after those of lower and equal rank.
 func (p *Pool) enqueue(rank int) *waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()

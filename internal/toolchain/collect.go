@@ -33,7 +33,7 @@ type collector struct {
 	temp        string          // folder for the temporary files of the compiler
 	include     []string        // folders of headers
 	scripted    bool            // see record
-	scriptTools bool            // a program behind the driver, such as the assembler, is a script
+	scriptTools bool            // a program that the driver runs, such as the assembler, is a script
 	recent      bool            // see record
 	unknown     string          // see Toolchain.Unknown
 	digests     *errgroup.Group // computes digests in parallel: a compiler's libraries have hundreds of megabytes

@@ -34,7 +34,7 @@ type UnsupportedTargetError struct {
 }
 
 func (e *UnsupportedTargetError) Error() string {
-	return fmt.Sprintf("%s (%s) cannot build for %s: %s; use a toolchain that knows %s, or another target",
+	return fmt.Sprintf("%s (%s) cannot build for %s: %s; use a toolchain that supports %s, or another target",
 		e.Compiler, e.Version, e.Target, e.Reason, e.Target.Arch())
 }
 

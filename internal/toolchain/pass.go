@@ -35,7 +35,8 @@ func (tc *Toolchain) Passes(flags []string) []Pass {
 // controlsPasses reports whether a flag of a module controls passes, architectures or the form of device code.
 func controlsPasses(flag string) bool {
 	for _, prefix := range []string{
-		"-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-save-temps", "--save-temps", "--cuda-", "--offload", "-foffload", "--gpu-", "--no-gpu-", "-flto",
+		"-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-save-temps", "--save-temps", "--cuda-", "--offload", "-foffload", "--gpu-",
+		"--no-gpu-", "-flto",
 	} {
 		if strings.HasPrefix(flag, prefix) {
 			return true

@@ -37,7 +37,7 @@ type Toolchain struct {
 	HostDigest  string   // of the files that all targets share; see Identity
 	Files       []File   // the files that Digest covers, by name
 	IncludeDirs []string // where the compiler searches system headers, in its order and spelling
-	LibraryDirs []string // where the driver lets the linker search libraries, in its order and spelling
+	LibraryDirs []string // where the linker searches libraries, in the driver's order and spelling
 	Folders     string   // digest of IncludeDirs and LibraryDirs, hexadecimal
 	Unknown     string   // why some files that the compiler reads are unknown, "" if all are known; see record.lasting
 

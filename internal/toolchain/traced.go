@@ -20,8 +20,10 @@ import (
 
 // unrelated lists files and folders that do not affect a compiler: those of the kernel, the cache of the dynamic loader
 // (its libraries do affect it), and those about languages of messages, users and hosts.
-var unrelated = []string{"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group",
-	"/etc/nsswitch.conf", "/etc/host.conf", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo"}
+var unrelated = []string{
+	"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/host.conf",
+	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo",
+}
 
 // systemFolders hold a machine's own programs and libraries.
 var systemFolders = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr"}
