@@ -116,8 +116,8 @@ func (a *action) fail(f failureRecord, c command, out outcome) error {
 	f.Error.Module, f.Error.Target, f.Error.Dir = a.req.Module, a.req.Target.String(), c.dir
 	f.Error.Reason, f.Error.Output = out.reason, string(out.output)
 	f.Error.Log = writeLog(a.m.opts.Cache, a.key, &f.Error)
-	if out.late {
-		f.Limit = c.timeout
+	if out.timedOut {
+		f.Error.Timeout = c.timeout
 	}
 	storeFailure(a.m.opts.Cache, a.key, f)
 	return &f.Error
@@ -128,7 +128,7 @@ func (a *action) lastFailure() *failureRecord { return loadFailure(a.m.opts.Cach
 // applies reports whether this action would fail like the recorded one of another process:
 // its time limit is not longer, and the files are unchanged.
 func (a *action) applies(f *failureRecord) bool {
-	if f.Limit > 0 && a.timeout > f.Limit {
+	if limit := f.Error.Timeout; limit > 0 && a.timeout > limit {
 		return false
 	}
 	for p, digest := range f.Seen {

@@ -11,12 +11,13 @@ import (
 // CompileError reports a failed compiler or linker.
 type CompileError struct {
 	Module, Target string
-	Source         string   // relative to the source tree; "" for the link
-	Command        []string // argv
-	Dir            string   // its working folder
-	Reason         string   // "exit status 1", "it was killed by ..."
-	Output         string   // of the compiler, at most 4 MiB
-	Log            string   // file with the command and the output; "" if none could be written
+	Source         string        // relative to the source tree; "" for the link
+	Command        []string      // argv
+	Dir            string        // its working folder
+	Reason         string        // "exit status 1", "it was killed by ..."
+	Output         string        // of the compiler, at most 4 MiB
+	Timeout        time.Duration // after which it was killed; 0 if it failed for another reason
+	Log            string        // file with the command and the output; "" if none could be written
 
 	// Remembered is the time of the failure if the error comes from the cache, because all
 	// files that the compiler would read are unchanged. It is zero if the compiler ran now.

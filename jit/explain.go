@@ -38,7 +38,7 @@ type UnitExplanation struct {
 	Values  string         `json:"values"` // of axes that it is compiled for
 	Pass    toolchain.Pass `json:"pass,omitempty"`
 	Key     cache.Key      `json:"key"`
-	Status  Status         `json:"status"` // Hit, or Compiled: what a build would do now
+	Status  Status         `json:"status"` // the status that a build would have now
 	Reason  string         `json:"reason"`
 	Miss    Miss           `json:"miss,omitzero"` // zero for a hit
 	Lines   cache.Lines    `json:"lines"`         // of the key

@@ -21,7 +21,6 @@ import (
 type failureRecord struct {
 	ID     string            // unique, because clocks may jump
 	Time   time.Time         // of the failure, for people
-	Limit  time.Duration     // the time limit, if that was the reason
 	Seen   map[string]string // path -> digest: known files of the source tree when the compiler started
 	Inputs *deps.Set         // all inputs; nil if they are unknown, or if they may not have caused the failure
 	Error  CompileError

@@ -21,9 +21,9 @@ type command struct {
 
 // outcome is the result of a run.
 type outcome struct {
-	output []byte // both streams in the order of their writes
-	reason string // why it failed, "" for success
-	late   bool   // the reason is the time limit
+	output   []byte // both streams in the order of their writes
+	reason   string // why it failed, "" for success
+	timedOut bool   // it was killed because of the time limit
 }
 
 // maxOutput bounds the stored output of a compiler, in bytes.
@@ -44,7 +44,7 @@ func (c command) run(parent context.Context) (outcome, error) {
 	if parent.Err() != nil {
 		return outcome{}, context.Cause(parent)
 	}
-	return outcome{output: out.Bytes(), reason: failureReason(ctx, c, err), late: err != nil && ctx.Err() != nil}, nil
+	return outcome{output: out.Bytes(), reason: failureReason(ctx, c, err), timedOut: err != nil && ctx.Err() != nil}, nil
 }
 
 // failureReason describes how a run failed, "" for success.
