@@ -22,8 +22,8 @@ type action struct {
 	ticket         ticket
 	log            *zerolog.Logger
 	held           *heldObjects
-	trustToolchain bool               // there is no compiler: files outside of the source tree are not checked
-	recorded       func() cache.Lines // of the same action in the last build, nil if there was none
+	trustToolchain bool               // there is no compiler, so that files outside of the source tree are not checked
+	recorded       func() cache.Lines // key lines of the same action in the last build, nil if there was none
 
 	lines cache.Lines
 	key   cache.Key // of the lines
@@ -32,17 +32,17 @@ type action struct {
 // runner is an action with the result R.
 type runner[R any] interface {
 	common() *action
-	describe() string                     // "compile src/a.cpp for gfx942", for builders that wait
+	describe() string                     // "compile src/a.cpp for gfx942", shown by builders that wait
 	missed() Step                         // the event of a miss
-	lookup() (R, Miss)                    // in the cache
-	inputsHold(deps.Set) bool             // whether an action that read that set would read the same now
-	run(context.Context, Miss) (R, error) // the compiler or linker, and publish the result
+	lookup() (R, Miss)                    // finds the result in the cache
+	inputsHold(deps.Set) bool             // reports whether the files of that set are unchanged
+	run(context.Context, Miss) (R, error) // runs the compiler or linker and publishes the result
 	observe(Event)
 }
 
-// obtain returns the result of an action: from the cache or, if that has none, by
-// running it. One process at a time runs an action. force asks for a run, once for
-// each key under [Options.Force].
+// obtain returns the result of an action: from the cache, or by running the action if the
+// cache has none. One process at a time runs an action. Under [Options.Force], force makes
+// the action run once although the cache has its result.
 func obtain[R any](ctx context.Context, r runner[R], force bool) (res R, err error) {
 	a, miss := r.common(), Miss{Cause: CauseForced}
 	if force = force && a.m.claimForced(a.key); force {
@@ -61,13 +61,14 @@ func obtain[R any](ctx context.Context, r runner[R], force bool) (res R, err err
 	}
 	r.observe(Event{Step: r.missed(), Miss: miss})
 	before := a.lastFailure()
-	permit, err := a.m.acquire(ctx, a.ticket, cache.LockRequest{Key: a.key, What: r.describe(), Timeout: a.m.lockTimeout(a.timeout)}, r.observe)
+	request := cache.LockRequest{Key: a.key, What: r.describe(), Timeout: a.m.lockTimeout(a.timeout)}
+	permit, err := a.m.acquire(ctx, a.ticket, request, r.observe)
 	if err != nil {
 		return res, err
 	}
 	defer permit.release()
 	if !force { // another process may have run the action meanwhile
-		if res, again := r.lookup(); again.IsHit() {
+		if res, miss := r.lookup(); miss.IsHit() {
 			return res, nil
 		}
 		if failed := failureWhileWaiting(r, before); failed != nil {
@@ -90,8 +91,9 @@ func (a *action) observe(e Event) {
 	a.m.opts.Observer.Observe(e)
 }
 
-// newMiss returns the miss of a key that the cache does not have: the first line
-// that differs from the last build's. never is the text of an action without one.
+// newMiss returns the miss of a key that the cache does not have. Its cause is the first line
+// that differs from the last build. never is the text for an action without a last build. err
+// is the error of the lookup.
 func (a *action) newMiss(err error, never string) Miss {
 	last := a.recorded()
 	if last == nil {
@@ -108,14 +110,14 @@ func (a *action) newMiss(err error, never string) Miss {
 	return lostMiss("not in the cache", err)
 }
 
-// fail makes the error of a failed run, writes the log, and stores the failure for
-// builders that wait for the action or ask for it again.
+// fail makes the error of a failed run, writes the log, and stores the failure for other
+// builders of the action.
 func (a *action) fail(f failureRecord, c command, out outcome) error {
 	f.Error.Module, f.Error.Target, f.Error.Dir = a.req.Module, a.req.Target.String(), c.dir
 	f.Error.Reason, f.Error.Output = out.reason, string(out.output)
 	f.Error.Log = writeLog(a.m.opts.Cache, a.key, &f.Error)
-	if out.late {
-		f.Limit = c.timeout
+	if out.timedOut {
+		f.Error.Timeout = c.timeout
 	}
 	storeFailure(a.m.opts.Cache, a.key, f)
 	return &f.Error
@@ -123,10 +125,10 @@ func (a *action) fail(f failureRecord, c command, out outcome) error {
 
 func (a *action) lastFailure() *failureRecord { return loadFailure(a.m.opts.Cache, a.key) }
 
-// applies reports whether this action would fail as the recorded one did in another
-// process: it allows no more time, and the files are unchanged.
+// applies reports whether this action would fail like the recorded one of another process:
+// its time limit is not longer, and the files are unchanged.
 func (a *action) applies(f *failureRecord) bool {
-	if f.Limit > 0 && a.timeout > f.Limit {
+	if limit := f.Error.Timeout; limit > 0 && a.timeout > limit {
 		return false
 	}
 	for p, digest := range f.Seen {
@@ -137,18 +139,19 @@ func (a *action) applies(f *failureRecord) bool {
 	return true
 }
 
-// wouldRepeat reports whether a run now would read exactly what the failed one read.
+// wouldRepeat reports whether a run now would read exactly the files that the failed run read.
 func wouldRepeat[R any](r runner[R], f *failureRecord) bool {
 	return f != nil && f.Inputs != nil && r.inputsHold(*f.Inputs)
 }
 
-// failureWhileWaiting returns the failure of another process that held the lock, or a
-// failure that a run now would repeat.
+// failureWhileWaiting returns a failure of another process that held the lock meanwhile, or a
+// recorded failure that a run now would repeat. It returns nil if there is none. before is the
+// failure that was recorded before the wait.
 func failureWhileWaiting[R any](r runner[R], before *failureRecord) *CompileError {
 	a := r.common()
 	f := a.lastFailure()
 	switch {
-	case f.isNewerThan(before) && a.applies(f):
+	case f.differsFrom(before) && a.applies(f):
 		return &f.Error
 	case wouldRepeat(r, f):
 		return f.cachedError()

@@ -36,23 +36,24 @@ func (r Request) String() string {
 type Result struct {
 	Request
 	Artifact cache.Artifact
-	Status   Status // Hit when nothing was compiled or linked
+	Status   Status // Hit if nothing was compiled or linked
 	Seconds  float64
 	Units    []UnitResult
 	Err      error
 
-	record   buildRecord // how it was made, when that went well
-	linkMiss Miss        // of the link, when it ran
-	linked   bool        // it was not in the cache
+	record   buildRecord // of a successful build
+	linkMiss Miss        // why the link ran
+	linked   bool        // the link ran
 }
 
-// Build builds the requests in parallel and returns a result for each, in order. A
-// failure does not stop the other requests; the error joins all failures. If the cache
-// has an up-to-date library of the whole module, a request for a part returns that.
+// Build builds the requests in parallel and returns a result for each, in order. A failure
+// does not stop the other requests; the error joins all failures, such as [*CompileError].
+// If the cache has an up-to-date library of the whole module, a request for a part returns
+// that library.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
 	m.refresh()
 	m.opts.Cache.SweepJobs() // compilers of killed processes may still run
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	results := make([]Result, len(reqs))
 	var wg sync.WaitGroup
 	for i, r := range reqs {
@@ -70,33 +71,36 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 		}
 	}
 	if err := m.opts.Memo.Save(); err != nil {
-		zerolog.Ctx(ctx).Debug().Err(err).Msg("digests of files are not remembered")
+		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the digests of files; the next process reads the files again")
 	}
 	return results, errors.Join(errs...)
 }
 
-// session is one call of Build. It reads each file once.
+// session is one call of [Manager.Build] or of a similar method. It reads each file once.
 type session struct {
 	m     *Manager
 	mu    sync.Mutex
-	views map[string]*deps.View
+	views map[string]*deps.View // by the paths that distinguish toolchains; see view
 }
 
-// view returns the view of the filesystem through a toolchain. Toolchains of several
-// targets that see the same files share a view.
+func (m *Manager) newSession() *session { return &session{m: m, views: map[string]*deps.View{}} }
+
+// view returns the view of the filesystem for a toolchain. Toolchains of several targets
+// share a view if they read the same files.
 func (s *session) view(tc *toolchain.Toolchain) *deps.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := tc.Compiler + "\x00" + tc.Root + "\x00" + strings.Join(tc.IncludeDirs, "\x00")
-	w := s.views[key]
-	if w == nil {
-		w = deps.NewView(s.m.opts.Tree, s.m.opts.Memo, tc)
-		s.views[key] = w
+	v := s.views[key]
+	if v == nil {
+		v = deps.NewView(s.m.opts.Tree, s.m.opts.Memo, tc)
+		s.views[key] = v
 	}
-	return w
+	return v
 }
 
-// build builds one module for one target.
+// build handles one request: from the whole module, by a build, or without a compiler from a
+// prebuilt artifact.
 func (s *session) build(ctx context.Context, r Request) (res Result) {
 	start := time.Now()
 	res = Result{Request: r, Status: Hit}
@@ -119,7 +123,7 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 	}
 	res.record = newBuildRecord(&res, p.link)
 	if err := s.m.saveBuildRecord(r, res.record, p.link.tc); err != nil {
-		zerolog.Ctx(ctx).Debug().Err(err).Msg("the next build will not know what changed since this one")
+		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the build record; the next build cannot name what changed")
 	}
 	return res
 }

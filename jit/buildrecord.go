@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// buildRecord is the inputs of the last successful build of a module for a target.
+// buildRecord holds the inputs of the last successful build of a module for a target.
 type buildRecord struct {
 	cache.RecentBuild
 	Time      time.Time              `json:"time"`
@@ -19,18 +19,20 @@ type buildRecord struct {
 	Toolchain recordedToolchain      `json:"by"`
 }
 
-// recordedToolchain is the part of a toolchain that keys use.
+// recordedToolchain holds the fields of a toolchain that keys contain.
 type recordedToolchain struct {
 	Version string `json:"version"`
-	Line    string `json:"line"`
+	Line    string `json:"line"` // version line of the compiler
 	Digest  string `json:"digest"`
-	Host    string `json:"host"` // digest of the files that all targets share
-	Folders string `json:"folders"`
+	Host    string `json:"host"`    // digest of the files that all targets share
+	Folders string `json:"folders"` // digest of the folders of headers and libraries
 }
 
-// toolchain returns a toolchain for lookups, with the same keys and without a compiler.
+// toolchain returns a toolchain for lookups. It gives the same keys and has no compiler.
 func (r recordedToolchain) toolchain(t target.Target) *toolchain.Toolchain {
-	return &toolchain.Toolchain{Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host, Folders: r.Folders}
+	return &toolchain.Toolchain{
+		Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host, Folders: r.Folders,
+	}
 }
 
 func buildRecordKey(r Request) cache.Key {
@@ -53,7 +55,7 @@ func (m *Manager) loadBuildRecord(r Request) buildRecord {
 
 func newBuildRecord(res *Result, l *link) buildRecord {
 	now := buildRecord{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
-	now.RecentBuild = cache.RecentBuild{Artifact: res.Artifact.ID, Link: l.key, Compiler: partsKey(l.tc.Digest)}
+	now.RecentBuild = cache.RecentBuild{Artifact: res.Artifact.ID, Link: l.key, Compiler: toolchainFilesKey(l.tc.Digest)}
 	now.Toolchain = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest, l.tc.Folders}
 	for _, u := range res.Units {
 		now.Refs = append(now.Refs, u.ref)
@@ -71,7 +73,7 @@ func (b buildRecord) equal(o buildRecord) bool {
 	return same
 }
 
-// fingerprint is equal for builds with the same inputs.
+// fingerprint returns a digest that is equal for builds with the same inputs.
 func (b buildRecord) fingerprint() string {
 	var l cache.Lines
 	l.Add("artifact", b.Artifact)
@@ -85,14 +87,14 @@ func (b buildRecord) fingerprint() string {
 // saveBuildRecord stores the record of a module unless the cache has an equal one. It
 // reads the stored record only if the memo does not have its fingerprint.
 func (m *Manager) saveBuildRecord(r Request, now buildRecord, tc *toolchain.Toolchain) error {
-	seen := "last " + m.opts.Cache.Path() + " " + string(buildRecordKey(r))
-	if mark, ok := m.opts.Memo.Get(seen); ok && mark == now.fingerprint() && m.opts.Cache.Has(cache.BuildRecord, buildRecordKey(r)) {
+	key := "last " + m.opts.Cache.Path() + " " + string(buildRecordKey(r)) // of the memo
+	if saved, ok := m.opts.Memo.Get(key); ok && saved == now.fingerprint() && m.opts.Cache.Has(cache.BuildRecord, buildRecordKey(r)) {
 		return nil
 	}
 	if err := m.storeBuildRecord(r, now, tc); err != nil {
 		return err
 	}
-	m.opts.Memo.Put(seen, now.fingerprint())
+	m.opts.Memo.Put(key, now.fingerprint())
 	return nil
 }
 
@@ -100,7 +102,7 @@ func (m *Manager) storeBuildRecord(r Request, now buildRecord, tc *toolchain.Too
 	if m.loadBuildRecord(r).equal(now) {
 		return nil
 	}
-	if err := storeParts(m.opts.Cache, tc); err != nil {
+	if err := storeToolchainFiles(m.opts.Cache, tc); err != nil {
 		return err
 	}
 	data, err := json.Marshal(now)
@@ -110,10 +112,10 @@ func (m *Manager) storeBuildRecord(r Request, now buildRecord, tc *toolchain.Too
 	return m.opts.Cache.Put(cache.BuildRecord, buildRecordKey(r), data)
 }
 
-// storeParts stores the files of a toolchain, so that a later build can name the files
-// that changed.
-func storeParts(store *cache.Dir, tc *toolchain.Toolchain) error {
-	key := partsKey(tc.Digest)
+// storeToolchainFiles stores the files of a toolchain with their digests, so that
+// [Manager.Explain] can name the files that changed.
+func storeToolchainFiles(store *cache.Dir, tc *toolchain.Toolchain) error {
+	key := toolchainFilesKey(tc.Digest)
 	if _, err := store.Get(cache.Compiler, key); err == nil {
 		return nil
 	}
@@ -124,16 +126,19 @@ func storeParts(store *cache.Dir, tc *toolchain.Toolchain) error {
 	return store.Put(cache.Compiler, key, data)
 }
 
-func partsKey(toolchain string) cache.Key {
+// toolchainFilesKey returns the key of the files of the toolchain with that digest.
+func toolchainFilesKey(digest string) cache.Key {
 	var l cache.Lines
-	l.Add("toolchain", toolchain)
+	l.Add("toolchain", digest)
 	return l.Key()
 }
 
-func loadParts(store *cache.Dir, digest string) []toolchain.File {
-	var parts []toolchain.File
-	if data, err := store.Get(cache.Compiler, partsKey(digest)); err == nil {
-		_ = json.Unmarshal(data, &parts) // an unreadable record has no files
+// loadToolchainFiles returns the files of the toolchain with that digest, nil if the cache
+// does not have them.
+func loadToolchainFiles(store *cache.Dir, digest string) []toolchain.File {
+	var files []toolchain.File
+	if data, err := store.Get(cache.Compiler, toolchainFilesKey(digest)); err == nil {
+		_ = json.Unmarshal(data, &files) // an unreadable record counts as missing
 	}
-	return parts
+	return files
 }

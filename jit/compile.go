@@ -14,14 +14,16 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// maxEdits is the number of compiles of one unit when a source changes while the
-// compiler runs.
-const maxEdits = 3
+// maxCompiles is the number of compiles of one unit whose files change while the compiler
+// runs.
+const maxCompiles = 3
 
-// run compiles the unit and reports the compiler's start and end.
+// run compiles the unit and reports the compiler's start and end. It compiles again if a file
+// changed meanwhile.
 func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 	u.observe(Event{Step: UnitStarted, Miss: why})
 	start := time.Now()
@@ -33,7 +35,7 @@ func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 		return res, err
 	}
 	u.snapshots = u.takeSnapshots(root)
-	for range maxEdits {
+	for range maxCompiles {
 		res, changed, err := u.compileOnce(ctx)
 		if err != nil {
 			return res, err
@@ -50,13 +52,13 @@ func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 	return UnitResult{}, &ChangingError{u.source.Source}
 }
 
-// takeSnapshots returns the present state of the files that the unit probably reads.
+// takeSnapshots returns the present state of the files that the compiler will probably read:
+// those of the latest dependency set, and those in the folders of the source and its headers.
 func (u *unit) takeSnapshots(root string) *deps.Snapshots {
 	known := deps.NewSnapshots(u.view, root)
 	known.Add(u.source.Source)
-	vs, _ := u.depSets()
-	for _, v := range vs[:min(len(vs), 1)] {
-		known.AddSet(u.m.opts.Cache, v)
+	if sets, err := u.depSets(); err == nil && len(sets) > 0 {
+		known.AddSet(u.m.opts.Cache, sets[0])
 	}
 	for _, dir := range append([]string{path.Dir(u.source.Source)}, u.include...) {
 		if !path.IsAbs(dir) {
@@ -66,8 +68,8 @@ func (u *unit) takeSnapshots(root string) *deps.Snapshots {
 	return known
 }
 
-// compileOnce runs the compiler in a stage and publishes the object. If a file was
-// edited meanwhile, it returns that file and publishes nothing.
+// compileOnce runs the compiler in a stage and publishes the object. If a file changed
+// meanwhile, it returns the path of that file and publishes nothing.
 func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string, err error) {
 	stage, err := u.m.opts.Cache.NewStage()
 	if err != nil {
@@ -78,7 +80,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", err
 	}
-	before, clock := deps.Baseline{Started: deps.NextTick(u.m.clock), Snapshots: u.snapshots}, time.Now()
+	before, start := deps.Baseline{Started: deps.NextTick(u.m.clock), Snapshots: u.snapshots}, time.Now()
 	c := command{
 		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
 		dir:     root,
@@ -96,7 +98,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
-	// The lists come first: an edit after the check of the times is not in them.
+	// The lists are made first, so that they do not contain a change that comes after the check of the times.
 	tree, system, read, err := u.view.Record(reported, u.search(root))
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
@@ -107,7 +109,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if now, err := u.m.opts.Finder.Find(ctx, u.req.Target); err != nil || now.Digest != u.tc.Digest {
 		return res, "", errors.Join(&ChangingError{u.tc.Compiler}, err)
 	}
-	res, err = u.publish(stage, tree, system, since(clock))
+	res, err = u.publish(stage, tree, system, since(start))
 	return res, "", err
 }
 
@@ -125,7 +127,8 @@ func (u *unit) outputFault(stage *cache.Stage, out outcome) string {
 	}
 	object := stage.File(objectFile)
 	if info, err := os.Stat(object); err != nil || info.Size() == 0 {
-		return "it ended well but wrote no object file (a compiler in a container must see the cache folder " + u.m.opts.Cache.Path() + ")"
+		return "it exited without an error, but wrote no object file; a compiler in a container needs the cache folder " +
+			u.m.opts.Cache.Path() + " mounted under the same path"
 	}
 	if fault := checkObject(object, u.pass == toolchain.Device); fault != "" {
 		return fault
@@ -133,9 +136,9 @@ func (u *unit) outputFault(stage *cache.Stage, out outcome) string {
 	return u.wrongTarget(object)
 }
 
-// environ returns the toolchain's closed list with the stage as the folder of temporary
-// files, and with Clang's list of headers: the depfile of a HIP unit has the headers of
-// the host pass only.
+// environ returns the complete environment of the compiler: that of the toolchain, the stage
+// as the folder of temporary files, and variables that make Clang list all headers. The
+// depfile of a HIP unit that is compiled in one run lists the headers of the host pass only.
 func (u *unit) environ(stage *cache.Stage) []string {
 	return append(u.tc.Environ(), "TMPDIR="+stage.Path,
 		"CC_PRINT_HEADERS=1", "CC_PRINT_HEADERS_FILE="+stage.File(headersFile))
@@ -148,23 +151,23 @@ func (u *unit) failCompile(ctx context.Context, r failedRun) error {
 	return u.fail(f, r.command, r.outcome)
 }
 
-// scratch returns the path of an output in the command that an error shows: beside the
-// log. The stage of the real command is removed, and in /tmp another user could place a
-// symlink under a predictable name.
+// scratch returns the path of an output for the command in an error, which users may run by
+// hand: beside the log. The stage of the real command is already removed. In /tmp another
+// user could create a symlink under a predictable name.
 func (u *unit) scratch(suffix string) string {
 	return strings.TrimSuffix(u.m.opts.Cache.LogPath(u.key), ".log") + suffix
 }
 
 // writeLog returns the path of the log, "" if it could not be written.
 func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
-	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", Quote(e.Command), e.Dir, e.Reason, e.Output)
+	text := fmt.Sprintf("# %s\n# in %s\n# %s\n%s", shell.Join(e.Command), e.Dir, e.Reason, e.Output)
 	if store.WriteLog(key, []byte(text)) != nil {
 		return ""
 	}
 	return store.LogPath(key)
 }
 
-// readings returns the files that the compiler and the assembler report.
+// readings returns the files that the reports of the compiler and the assembler list.
 func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err error) {
 	if r.Headers, err = readDeps(stage); err != nil {
 		return r, err
@@ -186,7 +189,7 @@ func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err e
 	}
 	r.AssemblerReported = true
 	for _, p := range treePaths(names, root) {
-		// The report also has the compiler's output, which is gone, and names in #line directives.
+		// The report also lists the compiler's output, which was a temporary file, and names in #line directives.
 		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.Headers, p) {
 			r.Assembled = append(r.Assembled, p)
 		}
@@ -194,7 +197,7 @@ func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err e
 	return r, nil
 }
 
-// readDeps returns the files that the compiler reports.
+// readDeps returns the files that the compiler's depfile and Clang's list of headers contain.
 func readDeps(stage *cache.Stage) ([]string, error) {
 	data, err := deps.ReadReport(stage.File(depFileName))
 	if err != nil {
@@ -211,25 +214,25 @@ func readDeps(stage *cache.Stage) ([]string, error) {
 	return depfile.Merge(read, depfile.ParseHeaders(more)), nil
 }
 
-// publish stores the object, then the records that lead to it. cost is the compile's
-// time in seconds.
+// publish stores the object, then the records that lead to it. cost is the time of the
+// compile in seconds.
 func (u *unit) publish(stage *cache.Stage, tree, system *deps.List, cost float64) (UnitResult, error) {
 	store := u.m.opts.Cache
-	v, errV := deps.StoreSet(store, tree, system)
+	set, errSet := deps.StoreSet(store, tree, system)
 	u.held.hold(u.key, stage.File(objectFile))
-	object, errO := store.AddBlob(stage.File(objectFile))
-	if err := errors.Join(errV, errO); err != nil {
+	object, errObject := store.AddBlob(stage.File(objectFile))
+	if err := errors.Join(errSet, errObject); err != nil {
 		return UnitResult{}, err
 	}
-	lines := u.resultLines(v)
+	lines := u.resultLines(set)
 	if err := storeObject(store, lines.Key(), object, cost); err != nil {
 		return UnitResult{}, err
 	}
-	if err := deps.AddSet(store, u.key, v); err != nil {
+	if err := deps.AddSet(store, u.key, set); err != nil {
 		return UnitResult{}, err
 	}
 	_ = store.Forget(cache.Failure, u.key)
-	ref := cache.Ref{Source: u.source.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{v.Tree, v.System}}
+	ref := cache.Ref{Source: u.source.Source, Unit: u.key, Result: lines.Key(), Object: object, Deps: []string{set.Tree, set.System}}
 	u.observe(Event{Step: UnitPublished, Key: lines.Key(), Digest: object})
 	return UnitResult{Source: u.source.Source, Pass: u.pass, lines: lines, ref: ref, cost: cost}, nil
 }

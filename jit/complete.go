@@ -13,11 +13,11 @@ import (
 )
 
 // A compiler or linker that runs out of disk space may exit without an error and leave a
-// truncated file. So the manager checks each file before it publishes it: all parts that
-// the headers of the file name must lie inside the file.
+// truncated file. So the manager checks each file before it publishes the file: all segments,
+// sections and tables that the headers name must lie inside the file.
 
-// checkLibrary returns the damage of a shared library, "" if there is none. machine is that of
-// its objects ([elf.EM_NONE]: any).
+// checkLibrary returns the damage of a shared library as an error text, "" if there is none.
+// machine is that of its objects ([elf.EM_NONE]: any).
 func checkLibrary(path string, machine elf.Machine) string {
 	return damageReason("library", path, readELF(path, func(file *elf.File) error {
 		switch {
@@ -55,10 +55,11 @@ func damageReason(what, path string, err error) string {
 	if err == nil {
 		return ""
 	}
-	return "it ended well but its " + what + " is damaged: " + err.Error() + damageAdvice(path)
+	return "it exited without an error, but its " + what + " is damaged: " + err.Error() + damageAdvice(path)
 }
 
-// damageAdvice explains a damaged file when its filesystem is full.
+// damageAdvice returns the probable cause of the damage of a file: a full filesystem, or a
+// wrapper.
 func damageAdvice(path string) string {
 	if !hasFreeSpace(path) {
 		return "; the filesystem of the cache is full: " + unix.ENOSPC.Error()
@@ -66,7 +67,8 @@ func damageAdvice(path string) string {
 	return "; run it again, and check whether the compiler is a wrapper that changes its output"
 }
 
-// truncatedError is the error of a report beside path whose end is missing.
+// truncatedError returns the error of a report whose end is missing. path is a file in the
+// same folder.
 func truncatedError(path string) error {
 	if !hasFreeSpace(path) {
 		return fmt.Errorf("its end is missing: %w", unix.ENOSPC)
@@ -82,7 +84,8 @@ func hasFreeSpace(path string) bool {
 
 var errNoELF = errors.New("it is no ELF file")
 
-// readELF calls use with a complete 64-bit ELF file.
+// readELF calls use with the 64-bit ELF file at path if the file is complete. It fails with
+// errNoELF for other files.
 func readELF(path string, use func(*elf.File) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -110,8 +113,8 @@ func readELF(path string, use func(*elf.File) error) error {
 	return use(file)
 }
 
-// checkExtent fails if a segment or section ends behind the end of the file, or if the names
-// of the sections are missing.
+// checkExtent fails if a segment or section ends after the end of the file, or if the names
+// of the sections are missing. size is that of the file in bytes.
 func checkExtent(file *elf.File, size uint64) error {
 	for i, p := range file.Progs {
 		if p.Off > size || p.Filesz > size-p.Off {
@@ -149,7 +152,7 @@ func checkDynamic(file *elf.File) error {
 		elf.DT_INIT_ARRAY: elf.DT_INIT_ARRAYSZ, elf.DT_FINI_ARRAY: elf.DT_FINI_ARRAYSZ,
 		elf.DT_HASH: 0, elf.DT_GNU_HASH: 0, elf.DT_VERSYM: 0, elf.DT_VERNEED: 0,
 	} {
-		if at, ok := entries[tag]; ok && !loaded(file, at, max(entries[size], 1)) {
+		if at, ok := entries[tag]; ok && !inSegment(file, at, max(entries[size], 1)) {
 			return fmt.Errorf("%s of its dynamic table, at address %#x, is in no segment of the file", tag, at)
 		}
 	}
@@ -179,8 +182,8 @@ func dynamicEntries(file *elf.File) (map[elf.DynTag]uint64, error) {
 	return nil, errors.New("it has no dynamic table")
 }
 
-// loaded reports whether size bytes at an address come from the file.
-func loaded(file *elf.File, at, size uint64) bool {
+// inSegment reports whether a segment loads size bytes at an address from the file.
+func inSegment(file *elf.File, at, size uint64) bool {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && at >= p.Vaddr && at-p.Vaddr < p.Filesz && size <= p.Filesz-(at-p.Vaddr) {
 			return true
@@ -189,10 +192,9 @@ func loaded(file *elf.File, at, size uint64) bool {
 	return false
 }
 
-// bitcodeMagic begins LLVM bitcode, and its last block is the table of strings.
 const (
-	bitcodeMagic   = "BC\xc0\xde"
-	bitcodeStrings = 23
+	bitcodeMagic   = "BC\xc0\xde" // the first bytes of LLVM bitcode
+	bitcodeStrings = 23           // the number of its last block, the table of strings
 )
 
 func isBitcode(path string) bool {
@@ -206,10 +208,10 @@ func isBitcode(path string) bool {
 	return err == nil && string(magic) == bitcodeMagic
 }
 
-// checkBitcode fails when a block of LLVM bitcode ends behind the file, or the file ends
-// before the table of strings, the last block. At the top level there are blocks alone:
-// abbreviation 1 in 2 bits, the block's number in 8, the width of its abbreviations in 4,
-// and, aligned to 32 bits, its length in words.
+// checkBitcode fails if a block of LLVM bitcode ends after the end of the file, or if the
+// last block is not the table of strings. The top level consists of blocks: abbreviation 1 in
+// 2 bits, the block's number in 8 bits, the width of its abbreviations in 4 bits, and, aligned
+// to 32 bits, its length in words of 4 bytes.
 func checkBitcode(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -233,8 +235,8 @@ func checkBitcode(path string) error {
 	return nil
 }
 
-// machineOf returns the machine that the objects in a folder are for, [elf.EM_NONE] when none of
-// them is an ELF file.
+// machineOf returns the machine of the objects in a folder, [elf.EM_NONE] if none of them is an
+// ELF file.
 func machineOf(dir string, objects []string) elf.Machine {
 	for _, name := range objects {
 		if f, err := elf.Open(filepath.Join(dir, name)); err == nil {

@@ -4,16 +4,16 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// counts returns what a build adds to the counts of its cache.
+// counts returns the hits and misses of a build, for [cache.Dir.Count].
 func counts(results []Result) []cache.Count {
 	sums := map[[2]string]*cache.Count{}
 	add := func(event string, cause Cause, seconds float64) {
-		at := [2]string{event, string(cause)}
-		if sums[at] == nil {
-			sums[at] = &cache.Count{Event: event, Cause: string(cause)}
+		key := [2]string{event, string(cause)}
+		if sums[key] == nil {
+			sums[key] = &cache.Count{Event: event, Cause: string(cause)}
 		}
-		sums[at].N++
-		sums[at].Seconds += seconds
+		sums[key].N++
+		sums[key].Seconds += seconds
 	}
 	for _, r := range results {
 		for _, u := range r.Units {
@@ -35,8 +35,8 @@ func counts(results []Result) []cache.Count {
 	return out
 }
 
-// linkCount returns the count of the link; its seconds are those beyond the
-// units'.
+// linkCount returns the event of the link. Its seconds are those of the artifact without
+// those of the units.
 func (r Result) linkCount() (event string, cause Cause, seconds float64) {
 	seconds = r.Artifact.Seconds
 	for _, u := range r.Units {

@@ -8,35 +8,35 @@ import (
 	"syscall"
 )
 
-// isInputError reports whether the inputs of a run caused its failure, so that it would
-// fail again: the program exited by itself, printed an error of the input, and printed no
-// error of the machine.
+// isInputError reports whether the inputs of a run caused its failure, so that another run
+// would fail too: the program exited by itself, printed an error about the input, and printed
+// no error about the machine.
 func isInputError(out outcome) bool {
 	if !strings.HasPrefix(out.reason, "exit status ") {
 		return false
 	}
-	blamed, located, fault, machine := false, locatedError(), inputErrorWords(), machineErrorWords()
+	found, located, input, machine := false, locatedError(), inputErrorWords(), machineErrorWords()
 	for line := range bytes.Lines(out.output) {
 		text := strings.TrimRight(string(line), "\r\n")
 		switch {
-		case strings.HasPrefix(text, " "): // the source, quoted
+		case strings.HasPrefix(text, " "): // a quotation of the source
 		case containsAny(strings.ToLower(text), machine):
 			return false
-		case located.MatchString(text) || containsAny(text, fault):
-			blamed = true
+		case located.MatchString(text) || containsAny(text, input):
+			found = true
 		}
 	}
-	return blamed
+	return found
 }
 
-// locatedError matches an error in a file: "a.cpp:3:9: error: ..." of GCC and Clang,
-// "a.cu(3): error: ..." of nvcc.
+// locatedError returns the form of an error in a file: "a.cpp:3:9: error: ..." of GCC and
+// Clang, "a.cu(3): error: ..." of nvcc.
 func locatedError() *regexp.Regexp {
 	return regexp.MustCompile(`^[^ ].*?(:\d+(:\d+)?:|\(\d+\):) (fatal )?error\b`)
 }
 
-// inputErrorWords are in messages of code generators, linkers and drivers about errors
-// of their input.
+// inputErrorWords returns words that occur in messages of code generators, linkers and
+// drivers about errors in their input.
 func inputErrorWords() []string {
 	return []string{
 		"ptxas error", "ptxas fatal", "nvcc fatal   : Unknown option", "error: <unknown>:0:0:", "<inline asm>:",
@@ -46,8 +46,9 @@ func inputErrorWords() []string {
 	}
 }
 
-// machineErrorWords are in messages about failures outside of the inputs, in small
-// letters: a crash, a kill, an error of the system other than a missing file.
+// machineErrorWords returns words, in small letters, that occur in messages about failures
+// without relation to the inputs: a crash, a kill, an error of the system other than a
+// missing file.
 func machineErrorWords() []string {
 	words := []string{
 		"internal compiler error", "internal error", "bug report", "out of memory", "memory exhausted", "bad_alloc",
@@ -62,7 +63,7 @@ func machineErrorWords() []string {
 	return words
 }
 
-// lastErrno is the last number that Linux gives to an error.
+// lastErrno is the highest error number of Linux.
 const lastErrno = 133
 
 func containsAny(line string, words []string) bool {

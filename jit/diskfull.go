@@ -10,11 +10,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/internal/deps"
 )
 
-// retryFull frees space in the cache and builds those requests again that failed because
-// the disk is full. It does nothing if the cache has nothing to remove.
+// retryFull frees space in the cache, and repeats the requests that failed because the disk
+// is full. It repeats none if the cache has nothing to remove.
 func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	var full []int
 	for i, r := range results {
@@ -35,7 +34,7 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	if !rep.Due {
 		return
 	}
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	var wg sync.WaitGroup
 	for _, i := range full {
 		wg.Go(func() { results[i] = s.build(ctx, results[i].Request) })
@@ -43,8 +42,8 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 	wg.Wait()
 }
 
-// addDiskFullError adds to a compiler's error about a full disk that the cache's disk is
-// full, and the fix. It adds nothing after a signal, whose cause is a guess.
+// addDiskFullError joins a compiler's error about a full disk with an error that names the
+// cache folder and the fix. It adds nothing after a signal, whose cause is uncertain.
 func (m *Manager) addDiskFullError(err error) error {
 	var access *cache.AccessError
 	if errors.As(err, &access) || !diskIsFull(err) || killedByBus(err) {
@@ -53,8 +52,9 @@ func (m *Manager) addDiskFullError(err error) error {
 	return errors.Join(err, &cache.AccessError{Path: m.opts.Cache.Path(), Op: "write to", Err: syscall.ENOSPC})
 }
 
-// diskIsFull reports whether a build failed because the disk is full. The temporary files
-// of compilers are in the cache's folder, too. A linker that maps its output gets SIGBUS.
+// diskIsFull reports whether a build failed because the disk of the cache is full. The
+// temporary files of compilers are in the cache folder too. A linker that maps its output gets
+// SIGBUS.
 func diskIsFull(err error) bool {
 	if isFull(err) {
 		return true

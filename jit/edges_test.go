@@ -15,6 +15,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -261,7 +262,7 @@ func TestCommandOfErrorRunsInShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh := func() string {
-		cmd := exec.Command("/bin/sh", "-c", jit.Quote(ce.Command))
+		cmd := exec.Command("/bin/sh", "-c", shell.Join(ce.Command))
 		cmd.Dir = ce.Dir
 		out, _ := cmd.CombinedOutput()
 		return string(out)
@@ -285,7 +286,7 @@ func TestCompilerThatLeavesAProcess(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")
 	var ce *jit.CompileError
-	if err := b.buildErr(func(o *jit.Options) { o.Jobs = 1 }); !errors.As(err, &ce) || !strings.Contains(ce.Reason, "left a process behind") {
+	if err := b.buildErr(func(o *jit.Options) { o.Jobs = 1 }); !errors.As(err, &ce) || !strings.Contains(ce.Reason, "kept its output open") {
 		t.Errorf("got %v, want a CompileError about the process", err)
 	}
 	wantGone(t, pidFile)

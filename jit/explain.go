@@ -8,16 +8,17 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Explanation shows the inputs of the keys of a module for a target, and their changes
+// Explanation states the inputs of the keys of a module for a target, and their changes
 // since the last build.
 type Explanation struct {
 	Module    string            `json:"module"`
 	Target    string            `json:"target"`
 	Part      string            `json:"part"`       // part of the module, "" for the whole
-	Whole     bool              `json:"whole"`      // the cache has the whole module, which a call takes then
+	Whole     bool              `json:"whole"`      // the cache has the whole module, which a call then uses
 	LastBuilt *time.Time        `json:"last_built"` // nil: never with this cache
 	Compiler  string            `json:"compiler"`   // its version line
 	Toolchain []toolchain.File  `json:"toolchain"`
@@ -26,40 +27,41 @@ type Explanation struct {
 	// Replaced are the files of the toolchain that changed since the last build, by name.
 	// Before and After are digests.
 	Replaced []Change `json:"replaced"`
-	// NoCompiler is the reason why there is no compiler, "" if there is one. The
-	// explanation is then about an earlier build.
+	// NoCompiler is the reason why there is no compiler, "" if there is one. Without a
+	// compiler the explanation describes the prebuilt artifact.
 	NoCompiler string `json:"no_compiler"`
 }
 
-// UnitExplanation is the part of an [Explanation] for one source.
+// UnitExplanation explains one unit; see [Explanation].
 type UnitExplanation struct {
 	Source  string         `json:"source"`
 	Values  string         `json:"values"` // of axes that it is compiled for
 	Pass    toolchain.Pass `json:"pass,omitempty"`
 	Key     cache.Key      `json:"key"`
-	Status  Status         `json:"status"` // Hit, or Compiled: what a build would do now
+	Status  Status         `json:"status"` // the status that a build would have now
 	Reason  string         `json:"reason"`
 	Miss    Miss           `json:"miss,omitzero"` // zero for a hit
-	Lines   cache.Lines    `json:"lines"`         // the labelled parts of the key
-	Headers cache.Lines    `json:"headers"`       // files of the source tree that the last compile read
-	System  int            `json:"system"`        // how many files outside of it
+	Lines   cache.Lines    `json:"lines"`         // of the key
+	Headers cache.Lines    `json:"headers"`       // path and digest of files of the source tree that the last compile read
+	System  int            `json:"system"`        // number of files outside of the source tree that it read
 	Changes []Change       `json:"changes"`
 }
 
 // Unit returns the source, with the pass if the unit has two.
 func (x UnitExplanation) Unit() string { return unitName(x.Source, x.Pass) }
 
-// Change is a part of a key that differs from the last build.
+// Change is a line of a key, or an entry of a dependency list, that differs from the last
+// build.
 type Change struct {
 	Label  string `json:"label"`
-	Before string `json:"before"` // "" when the part is new
-	After  string `json:"after"`  // "" when the part is gone
+	Before string `json:"before"` // "" if it is new
+	After  string `json:"after"`  // "" if it is gone
 }
 
 // Explain explains a request. It builds nothing.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	p, err := s.plan(ctx, r)
 	if err != nil {
 		return s.explainPrebuilt(ctx, r, err)
@@ -70,10 +72,10 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 		return nil, err
 	}
 	if e.LastBuilt != nil {
-		e.Replaced = replaced(loadParts(m.opts.Cache, last.Toolchain.Digest), p.link.tc.Files)
+		e.Replaced = replacedFiles(loadToolchainFiles(m.opts.Cache, last.Toolchain.Digest), p.link.tc.Files)
 	}
 	_, _, e.Whole = s.lookupWholeModule(ctx, r)
-	_ = m.opts.Memo.Save() // without it the next call hashes again
+	_ = m.opts.Memo.Save() // if it fails, the next process hashes the files again
 	return e, nil
 }
 
@@ -84,14 +86,14 @@ func explain(r Request, p *plan, last buildRecord) (*Explanation, error) {
 	if !last.Time.IsZero() {
 		e.LastBuilt = &last.Time
 	}
-	f, err := p.lookup(true)
+	c, err := p.lookup(true)
 	if err != nil {
 		return nil, err
 	}
 	for i, u := range p.units {
-		e.Units = append(e.Units, u.explain(f.units[i], f.misses[i]))
+		e.Units = append(e.Units, u.explain(c.units[i], c.misses[i]))
 	}
-	e.Link = p.link.explain(f)
+	e.Link = p.link.explain(c)
 	return e, nil
 }
 
@@ -111,12 +113,12 @@ func (u *unit) explain(res UnitResult, miss Miss) UnitExplanation {
 	return x
 }
 
-// readable quotes the argv of a key for people.
+// readable returns the lines with argv as a line for a shell.
 func readable(lines cache.Lines) cache.Lines {
 	out := slices.Clone(lines)
 	for i := range out {
 		if out[i].Label == "argv" {
-			out[i].Value = Quote(strings.Split(out[i].Value, "\x00"))
+			out[i].Value = shell.Join(strings.Split(out[i].Value, "\x00"))
 		}
 	}
 	return out
@@ -133,24 +135,20 @@ func (u *unit) explainHeaders(x *UnitExplanation, lines cache.Lines) {
 	}
 }
 
-// list loads the dependency list that a line names, nil if the cache has lost it.
+// list loads the dependency list that a line names, nil if the cache does not have it.
 func (u *unit) list(lines cache.Lines, label string) *deps.List {
-	return listOf(u.m.opts.Cache, lines, label)
-}
-
-func listOf(store *cache.Dir, lines cache.Lines, label string) *deps.List {
 	digest, ok := lines.Get(label)
 	if !ok {
 		return nil
 	}
-	l, err := deps.Load(store, digest)
+	l, err := deps.Load(u.m.opts.Cache, digest)
 	if err != nil {
 		return nil
 	}
 	return l
 }
 
-// changes compares the parts known before compiling.
+// changes returns the lines that differ. It returns nil without a last build.
 func changes(before, after cache.Lines) []Change {
 	if before == nil {
 		return nil
@@ -165,7 +163,7 @@ func changes(before, after cache.Lines) []Change {
 	return out
 }
 
-// headerChanges compares the lists of the last build with the present files.
+// headerChanges compares the dependency lists of the last build with the present files.
 func (u *unit) headerChanges() []Change {
 	var out []Change
 	labels := []string{"headers", "system headers"}
@@ -182,7 +180,7 @@ func (u *unit) headerChanges() []Change {
 	return out
 }
 
-// listChanges compares a list with the present files.
+// listChanges compares a dependency list with the present files.
 func listChanges(view *deps.View, l *deps.List) []Change {
 	var out []Change
 	if l == nil {
@@ -213,7 +211,7 @@ func listChanges(view *deps.View, l *deps.List) []Change {
 		}
 	}
 	for _, p := range l.Untracked {
-		out = append(out, Change{"files embedded by " + p, "", "their names are made by macros, so that they cannot be watched"})
+		out = append(out, Change{"files embedded by " + p, "", "macros make their names, so that they cannot be checked"})
 	}
 	return out
 }
@@ -228,7 +226,7 @@ type Command struct {
 	Values    string         `json:"values"` // of axes that the file is compiled for
 	Pass      toolchain.Pass `json:"pass,omitempty"`
 	Arguments []string       `json:"arguments"`
-	Status    Status         `json:"status"` // what a build would do now
+	Status    Status         `json:"status"` // the status that a build would have now
 	Reason    string         `json:"reason"`
 	Miss      Miss           `json:"miss,omitzero"` // zero for a hit
 }
@@ -237,16 +235,16 @@ type Command struct {
 func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 
 // Commands lists the compiler runs of the requests, including those of hits. It runs
-// nothing.
+// nothing. It fails with the errors of the configuration and of the search for toolchains.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	root, err := m.opts.Tree.Dir(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []Command
-	first := map[cache.Key]string{} // the target whose build makes it
+	compiledFor := map[cache.Key]string{}
 	for _, r := range reqs {
 		p, err := s.plan(ctx, r)
 		if err != nil {
@@ -256,22 +254,31 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			c := Command{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Directory: root, File: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Compiled}
-			c.Arguments = u.argv(root, objectFile, depFileName)
-			res, miss := u.lookup()
-			switch made, twice := first[u.key]; {
-			case miss.IsHit() && !m.opts.Force:
-				c.Status, c.Reason = res.Status, res.Reason
-			case twice:
-				c.Status, c.Reason = Hit, "compiled with "+made
-			default:
-				if miss.IsHit() {
-					miss = Miss{Cause: CauseForced}
-				}
-				c.Miss, c.Reason, first[u.key] = miss, miss.String(), c.Target
-			}
-			out = append(out, c)
+			out = append(out, u.command(root, compiledFor))
 		}
 	}
 	return out, nil
+}
+
+// command returns the compiler run of an identified unit. compiledFor holds the target of the
+// first run of each key; later units with the key are hits.
+func (u *unit) command(root string, compiledFor map[cache.Key]string) Command {
+	c := Command{
+		Module: u.req.Module, Target: u.req.Target.String(), Part: u.req.Part.String(), Directory: root,
+		File: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Compiled,
+		Arguments: u.argv(root, objectFile, depFileName),
+	}
+	res, miss := u.lookup()
+	switch other, shared := compiledFor[u.key]; {
+	case miss.IsHit() && !u.m.opts.Force:
+		c.Status, c.Reason = res.Status, res.Reason
+	case shared:
+		c.Status, c.Reason = Hit, "compiled with "+other
+	default:
+		if miss.IsHit() {
+			miss = Miss{Cause: CauseForced}
+		}
+		c.Miss, c.Reason, compiledFor[u.key] = miss, miss.String(), c.Target
+	}
+	return c
 }

@@ -17,7 +17,7 @@ func (s *session) explainPrebuilt(ctx context.Context, r Request, why error) (*E
 		if e, err = explain(q, p, last); err != nil {
 			return nil, err
 		}
-		e.Toolchain, e.NoCompiler = loadParts(s.m.opts.Cache, last.Toolchain.Digest), why.Error()
+		e.Toolchain, e.NoCompiler = loadToolchainFiles(s.m.opts.Cache, last.Toolchain.Digest), why.Error()
 		if e.Link.Status == Hit {
 			break
 		}

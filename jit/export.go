@@ -68,6 +68,7 @@ func (r Result) recordKey() cache.Key {
 	return buildRecordKey(made)
 }
 
+// exportRecords copies the records by which a lookup finds the artifact of a result.
 func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 	from, errs := m.opts.Cache, []error{}
 	put := func(kind cache.Kind, key cache.Key, data []byte, err error) {
@@ -76,19 +77,19 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 		}
 		errs = append(errs, err)
 	}
-	carry := func(kind cache.Kind, key cache.Key) {
+	copyRecord := func(kind cache.Kind, key cache.Key) {
 		data, err := from.Get(kind, key)
 		put(kind, key, data, err)
 	}
 	for _, ref := range r.record.Refs {
 		for _, deps := range ref.Deps {
-			carry(cache.DepList, cache.Key(deps))
+			copyRecord(cache.DepList, cache.Key(deps))
 		}
-		carry(cache.Object, ref.Result)
+		copyRecord(cache.Object, ref.Result)
 		data, err := json.Marshal([]deps.Set{{Tree: ref.Deps[0], System: ref.Deps[1]}})
 		put(cache.Manifest, ref.Unit, data, err)
 	}
-	carry(cache.Compiler, r.record.Compiler)
+	copyRecord(cache.Compiler, r.record.Compiler)
 	put(cache.Linked, r.record.RecentBuild.Link, []byte(r.Artifact.ID), nil)
 	data, err := json.Marshal(r.record)
 	put(cache.BuildRecord, r.recordKey(), data, err)

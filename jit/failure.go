@@ -16,23 +16,22 @@ import (
 	"github.com/aiter-go/aiter/internal/deps"
 )
 
-// failureRecord stores a failed compile or link for processes that wait for it. If the
+// failureRecord stores a failed compile or link for processes that wait for its lock. If the
 // inputs caused the failure, later builds with the same inputs use the record too.
 type failureRecord struct {
 	ID     string            // unique, because clocks may jump
 	Time   time.Time         // of the failure, for people
-	Limit  time.Duration     // the time limit, if that was the reason
-	Seen   map[string]string // digests of known files of the source tree when the compiler started
-	Inputs *deps.Set         // all inputs; nil if they, or that they caused the failure, are uncertain
+	Seen   map[string]string // path -> digest: known files of the source tree when the compiler started
+	Inputs *deps.Set         // all inputs; nil if they are unknown, or if they may not have caused the failure
 	Error  CompileError
 }
 
-// isNewerThan reports whether the failure is another one than before.
-func (f *failureRecord) isNewerThan(before *failureRecord) bool {
+// differsFrom reports whether f is a failure and another one than before.
+func (f *failureRecord) differsFrom(before *failureRecord) bool {
 	return f != nil && (before == nil || f.ID != before.ID)
 }
 
-// cachedError returns the error of a recorded failure.
+// cachedError returns the error of a recorded failure, marked as remembered.
 func (f *failureRecord) cachedError() *CompileError {
 	e := f.Error
 	e.Remembered = f.Time
@@ -68,8 +67,8 @@ type failedRun struct {
 	baseline deps.Baseline
 }
 
-// failedInputs returns the dependencies of a failed compile, nil if they are uncertain,
-// so that the next build compiles again.
+// failedInputs returns the dependencies of a failed compile. It returns nil if they are
+// uncertain; the next build then compiles again.
 func (u *unit) failedInputs(ctx context.Context, r failedRun) *deps.Set {
 	if !isInputError(r.outcome) {
 		return nil
@@ -88,21 +87,22 @@ func (u *unit) failedInputs(ctx context.Context, r failedRun) *deps.Set {
 	if now, err := u.m.opts.Finder.Find(ctx, u.req.Target); err != nil || now.Digest != u.tc.Digest {
 		return nil
 	}
-	v, err := deps.StoreSet(u.m.opts.Cache, tree, system)
+	set, err := deps.StoreSet(u.m.opts.Cache, tree, system)
 	if err != nil {
 		return nil
 	}
-	return &v
+	return &set
 }
 
+// Outputs of the second run of a failed compile.
 const (
-	againObject  = "again.o"
-	againDepFile = "again.d"
+	secondObject  = "second.o"
+	secondDepFile = "second.d"
 )
 
-// failedReads returns the files that a failed compile read. Compilers write their
-// reports if the error is one of the language. If a header is missing, GCC and nvcc write
-// none, and a second run prints each header.
+// failedReads returns the files that a failed compile read; false if they are unknown.
+// Compilers write their reports after an error in the source text. GCC and nvcc write none
+// if a header is missing. A second run with -H then prints the name of each header.
 func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	read, err := readDeps(r.stage)
 	if errors.Is(err, os.ErrNotExist) {
@@ -112,7 +112,7 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 		return treePaths(read, r.root), true
 	}
 	c := r.command
-	c.argv = u.argv(r.root, r.stage.File(againObject), r.stage.File(againDepFile))
+	c.argv = u.argv(r.root, r.stage.File(secondObject), r.stage.File(secondDepFile))
 	c.argv = slices.Insert(c.argv, 1, "-H")
 	out, err := c.run(ctx)
 	if err != nil || !isInputError(out) {
@@ -123,7 +123,7 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	return treePaths(read, r.root), true
 }
 
-// readHeaders returns the headers in Clang's own report.
+// readHeaders returns the headers in Clang's CC_PRINT_HEADERS_FILE.
 func readHeaders(stage *cache.Stage) ([]string, error) {
 	data, err := deps.ReadReport(stage.File(headersFile))
 	return depfile.ParseHeaders(data), err
@@ -137,8 +137,8 @@ func treePaths(read []string, root string) []string {
 	return read
 }
 
-// addMissing adds the names under which a missing header was looked up. It returns
-// false if some of them are unknown, or if a file has appeared under one of them.
+// addMissing adds to the lists the names under which a missing header was looked up. It
+// returns false if some of them are unknown, or if one of them now exists.
 func (u *unit) addMissing(tree, system *deps.List, read []string, output []byte) bool {
 	names, certain := missingHeaders(output)
 	for _, name := range names {

@@ -10,18 +10,18 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Absent is the content of a name that did not exist.
+// Absent stands for the digest of a name that does not exist.
 const Absent = ""
 
-// Inputs are the files on disk that decide the result of a build. Files inside the
-// program cannot change and are not listed.
+// Inputs are the files on disk that determine the result of a build. Sources that the
+// program contains cannot change and are not listed.
 type Inputs struct {
 	// Files maps the path of each file that was read to its SHA-256 in hex. [Absent]
 	// stands for a name that was looked up and not found.
 	Files map[string]string
-	// Globs are patterns whose matches count, not their contents.
+	// Globs are patterns. The result depends on the names that match, not on the files.
 	Globs []Glob
-	// Folders are folders in and below which any file counts.
+	// Folders are folders on disk. The result may depend on each file in and below them.
 	Folders []string
 }
 
@@ -46,7 +46,7 @@ func (in *Inputs) Add(more Inputs) {
 	}
 }
 
-// ConfigInputs returns the files of the configuration with the digests that were read.
+// ConfigInputs returns the files of the configuration with their digests when it was read.
 func (m *Manager) ConfigInputs() Inputs {
 	in := Inputs{Files: map[string]string{}}
 	for file, sum := range m.Config().Sums {
@@ -63,8 +63,9 @@ func (m *Manager) ConfigInputs() Inputs {
 	return in
 }
 
-// Inputs returns the files that decided a successful result: the files that its compilers
-// read, and the names that they did not find.
+// Inputs returns the inputs of a successful result: the files that its compilers read, and
+// the names that they did not find. It fails if there is no toolchain, or if the cache does
+// not have the dependency lists.
 func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 	in := Inputs{Files: map[string]string{}}
 	tc, err := m.toolchain(ctx, r.Target)
@@ -105,7 +106,8 @@ func (m *Manager) addList(in *Inputs, tc *toolchain.Toolchain, digest string) er
 	return nil
 }
 
-// onDisk returns the path of a file of a dependency list, false if it cannot change.
+// onDisk returns the path on disk of a file of a dependency list; false for a source that the
+// program contains.
 func (m *Manager) onDisk(tc *toolchain.Toolchain, p string) (string, bool) {
 	if path.IsAbs(p) {
 		return tc.Resolve(p), true
@@ -121,7 +123,7 @@ func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	if tc, err := m.toolchain(ctx, r.Target); err == nil {
 		for _, ref := range m.loadBuildRecord(r).Refs {
 			for _, digest := range ref.Deps {
-				_ = m.addList(&in, tc, digest) // if it was cleaned away, the folders remain
+				_ = m.addList(&in, tc, digest) // if the cache does not have the list, the folders suffice
 			}
 		}
 	}

@@ -23,9 +23,9 @@ type link struct {
 	sources []string // of its units
 	flags   []string
 
-	units []UnitResult // of which it is made
-	ran   bool         // the linker was started, because of miss
-	miss  Miss
+	units []UnitResult // whose objects are linked
+	ran   bool         // the linker was started
+	miss  Miss         // why it was started
 }
 
 var _ runner[cache.Artifact] = (*link)(nil)
@@ -50,10 +50,10 @@ func (l *link) identify(units []UnitResult) {
 		l.lines.Add("embedding", codeobject.Format)
 	}
 	argv := l.argv(rootMark, names, objectMark)
-	// Keys have an option that linkers are not given, so that caches stay valid.
+	// Keys contain an option that the linker does not get, so that existing caches stay valid.
 	argv = slices.Insert(argv, slices.Index(argv, "--build-id=sha1")+1, "-Xlinker", "--dependency-file="+depMark)
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
-	if len(l.ops) > 0 { // that exports.go checked
+	if len(l.ops) > 0 { // missingOperators has checked them
 		l.lines.Add("operators", strings.Join(slices.Sorted(slices.Values(l.ops)), " "))
 		for _, op := range l.declared() {
 			l.lines.Add("signature "+op.Name, declaredSignature(op).String())
@@ -77,12 +77,12 @@ func (l *link) describe() string { return "link " + l.req.String() }
 
 func (l *link) missed() Step { return LinkMissed }
 
-// inputsHold reports whether the key has all inputs.
+// inputsHold reports whether the key covers all inputs.
 func (l *link) inputsHold(deps.Set) bool { return !l.namesFiles() }
 
-// lookup finds the artifact. The key leads to the artifact: objects and flags decide its bytes,
-// except where flags name files, whose content no key has. Such a link runs at
-// each build. A prebuilt library is used with the files that its build read.
+// lookup finds the artifact of the key. Objects and flags determine the library, unless flags
+// name files, because the key does not cover the content of those. Such a link runs at each
+// build. For a prebuilt library those files are trusted.
 func (l *link) lookup() (a cache.Artifact, miss Miss) {
 	if l.namesFiles() && !l.trustToolchain {
 		return a, Miss{Cause: CauseUntracked, Text: "flags name files, so that the link runs at each build"}
@@ -101,8 +101,8 @@ func (l *link) lookup() (a cache.Artifact, miss Miss) {
 	return a, Miss{}
 }
 
-// isFor fails with [*cache.WrongRecordError] when the artifact is not of the link's
-// module, target and part. The artifact's own link key may differ: links of several
+// isFor fails with [*cache.WrongRecordError] if the artifact has another module, target or
+// part than the link. The artifact's own link key may differ, because links with several
 // keys may give one library.
 func (l *link) isFor(a cache.Artifact) error {
 	want := l.req.String()
@@ -123,8 +123,8 @@ func (l *link) run(ctx context.Context, why Miss) (a cache.Artifact, err error) 
 	return l.linkOnce(ctx)
 }
 
-// linkOnce links copies of the objects in a stage. Their fixed names make equal
-// objects give equal bytes anywhere.
+// linkOnce links copies of the objects in a stage. The copies have fixed names, so that equal
+// objects give equal libraries in each folder.
 func (l *link) linkOnce(ctx context.Context) (a cache.Artifact, err error) {
 	stage, err := l.m.opts.Cache.NewStage()
 	if err != nil {
@@ -136,7 +136,12 @@ func (l *link) linkOnce(ctx context.Context) (a cache.Artifact, err error) {
 		return a, err
 	}
 	start := time.Now()
-	c := command{argv: l.argv(stage.Path, objects, l.output()), dir: stage.Path, env: append(l.tc.Environ(), "TMPDIR="+stage.Path), timeout: l.timeout}
+	c := command{
+		argv:    l.argv(stage.Path, objects, l.output()),
+		dir:     stage.Path,
+		env:     append(l.tc.Environ(), "TMPDIR="+stage.Path),
+		timeout: l.timeout,
+	}
 	out, err := c.run(ctx)
 	if err != nil {
 		return a, err
@@ -155,27 +160,28 @@ func (l *link) outputFault(stage *cache.Stage, objects []string, out outcome) st
 	}
 	library := stage.File(l.output())
 	if info, err := os.Stat(library); err != nil || info.Size() == 0 {
-		return "it ended well but wrote no library"
+		return "it exited without an error, but wrote no library"
 	}
 	if fault := checkLibrary(library, machineOf(stage.Path, objects)); fault != "" {
 		return fault
 	}
-	return l.wrongExports(library)
+	return l.wrongOperators(library)
 }
 
 // failLink makes the error of a failed link and stores the failure.
 func (l *link) failLink(c command, out outcome) error {
 	f := failureRecord{Error: CompileError{Command: c.argv}}
 	if isInputError(out) {
-		f.Inputs = new(deps.Set) // the key has them; see inputsHold
+		f.Inputs = new(deps.Set) // the key covers them; see inputsHold
 	}
 	return l.fail(f, c, out)
 }
 
-// publish stores the library, then the records that lead to it.
-func (l *link) publish(stage *cache.Stage, cost float64) (cache.Artifact, error) {
+// publish stores the library, then the record that leads to it. seconds is the time of the
+// link.
+func (l *link) publish(stage *cache.Stage, seconds float64) (cache.Artifact, error) {
 	store := l.m.opts.Cache
-	a, err := store.AddArtifact(stage, stage.File(l.output()), l.description(cost))
+	a, err := store.AddArtifact(stage, stage.File(l.output()), l.description(seconds))
 	if err != nil {
 		return a, err
 	}
@@ -191,7 +197,7 @@ func (l *link) gather(stage *cache.Stage) ([]string, error) {
 	var names []string
 	for i, u := range l.units {
 		put := linkOrCopy
-		if u.Pass == toolchain.Device { // it follows the host object of the same unit
+		if u.Pass == toolchain.Device { // the host object of the same unit precedes it
 			put = l.embed(stage.File(objectName(i - 1)))
 		}
 		if err := l.held.place(u.ref, stage.File(objectName(i)), put); err != nil {
@@ -222,10 +228,12 @@ func (l *link) embed(host string) func(from, to string) error {
 	}
 }
 
-// description returns the artifact of the link without its library.
+// description returns the artifact of the link without its library. Its time is that of the
+// units and the link.
 func (l *link) description(seconds float64) cache.Artifact {
 	a := cache.Artifact{
-		Module: l.mod.Name, Target: l.req.Target.String(), Part: l.req.Part.String(), Ops: l.ops, Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
+		Module: l.mod.Name, Target: l.req.Target.String(), Part: l.req.Part.String(), Ops: l.ops,
+		Toolchain: l.tc.VersionLine, Built: time.Now(), Seconds: seconds,
 		LinkKey: l.key, BuildRecordKey: buildRecordKey(l.req),
 	}
 	for _, u := range l.units {

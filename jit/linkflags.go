@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// namesFiles reports whether the flags may name files: a library, a script, a
+// namesFiles reports whether the flags of the link may name files: a library, a script, a
 // folder of libraries.
 func (l *link) namesFiles() bool { return flagsNameFiles(l.flags) }
 
@@ -28,7 +28,7 @@ func linkerWords(flags []string) []string {
 		switch option, inner, _ := strings.Cut(f, "="); {
 		case strings.HasPrefix(f, "-Wl,"):
 			words = append(words, strings.Split(f[len("-Wl,"):], ",")...)
-		case slices.Contains(passedOn(), option):
+		case slices.Contains(forwardingOptions(), option):
 			words = append(words, strings.FieldsFunc(inner, func(r rune) bool { return r == ',' })...)
 		default:
 			words = append(words, f)
@@ -37,16 +37,19 @@ func linkerWords(flags []string) []string {
 	return words
 }
 
-// passedOn are the options of compiler drivers whose values go to the linker, with
-// "=" or in the next word.
-func passedOn() []string {
+// forwardingOptions returns the options of compiler drivers whose values go to the linker. A
+// value follows after "=" or in the next word.
+func forwardingOptions() []string {
 	return []string{"-Xlinker", "-Xoffload-linker", "--linker-options", "-Xcompiler", "--compiler-options"}
 }
 
-// namesFile reports whether a word of a linker's command line may name a file. It
-// takes a word that it does not know, such as the value of an option, for a name.
+// namesFile reports whether a word of a linker's command line may name a file. An unknown
+// word, such as the value of an option, counts as a name.
 func namesFile(word string) bool {
-	options := []string{"-l", "-L", "-T", "-R", "--library", "--script", "--version-script", "--dynamic-list", "--just-symbols", "--retain-symbols-file", "--symbol-ordering-file"}
+	options := []string{
+		"-l", "-L", "-T", "-R", "--library", "--script", "--version-script", "--dynamic-list", "--just-symbols",
+		"--retain-symbols-file", "--symbol-ordering-file",
+	}
 	return !strings.HasPrefix(word, "-") || strings.ContainsAny(word, "./") ||
 		slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(word, o) })
 }

@@ -28,10 +28,12 @@ func logEvent(log *zerolog.Logger, e Event) {
 	line.Err(e.Err).Msg(string(e.Step))
 }
 
+// addStrings adds the fields that are not empty.
 func addStrings(line *zerolog.Event, e Event) {
 	for _, f := range []struct{ name, value string }{
-		{"module", e.Module}, {"target", e.Target}, {"part", e.Part}, {"source", e.Source}, {"pass", string(e.Pass)}, {"values", e.Values}, {"status", string(e.Status)},
-		{"cause", string(e.Miss.Cause)}, {"reason", e.Reason}, {"key", e.Key.Short()}, {"digest", e.Digest},
+		{"module", e.Module}, {"target", e.Target}, {"part", e.Part}, {"source", e.Source}, {"pass", string(e.Pass)},
+		{"values", e.Values}, {"status", string(e.Status)}, {"cause", string(e.Miss.Cause)}, {"reason", e.Reason},
+		{"key", e.Key.Short()}, {"digest", e.Digest},
 	} {
 		if f.value != "" {
 			line.Str(f.name, f.value)

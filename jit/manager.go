@@ -1,6 +1,6 @@
-// Package jit turns (module or part of one, target) into a shared library: it compiles what
-// is not in the cache, once, however many ask, and never uses what building
-// again would not give.
+// Package jit builds the shared library of a module, or of a part of one, for a target. It
+// compiles each unit that the cache lacks once, even if several processes request it. It
+// uses a cached result only if a new build would give the same result.
 package jit
 
 import (
@@ -41,12 +41,12 @@ type Options struct {
 	Finder Finder
 	Memo   *filehash.Memo
 
-	Jobs        int           // compilers at a time; 0: [slots.DefaultJobs]
+	Jobs        int           // compilers that run at a time; 0: [slots.DefaultJobs]
 	Timeout     time.Duration // of one compiler run; 0: the module's own, else [DefaultTimeout]
 	LockTimeout time.Duration // for a lock that another process holds; 0: three times the time limit of a compiler run
-	Force       bool          // compile everything once, although it is cached
-	// NoCompile uses prebuilt artifacts only, as on a machine without a compiler, and does
-	// not call Finder.
+	Force       bool          // compile everything once, even if the cache has it
+	// NoCompile uses prebuilt artifacts only, as on a machine without a compiler. Finder is
+	// not called.
 	NoCompile bool
 	Observer  Observer // nil: none
 }
@@ -56,25 +56,25 @@ type Options struct {
 type Manager struct {
 	opts  Options
 	slots *slots.Pool         // of compilers
-	clock func() deps.Instant // now, or a test's
+	clock func() deps.Instant // deps.Now; tests replace it
 
 	mu         sync.Mutex
 	finder     Finder // of this build
 	toolchains map[target.Target]*foundToolchain
-	forced     map[cache.Key]bool // keys that were built under Force
-	warned     map[string]bool    // variables that name no compiler, after a warning
+	forced     map[cache.Key]bool // actions that ran under Force
+	warned     map[string]bool    // variables that name no compiler and were reported
 
-	trims *sync.WaitGroup // of the cache, under way
+	trims *sync.WaitGroup // running trims of the cache
 }
 
-// foundToolchain is a search that goroutines share.
+// foundToolchain is a search for a toolchain, which goroutines share.
 type foundToolchain struct {
-	done chan struct{}
+	done chan struct{} // closed when tc and err are set
 	tc   *toolchain.Toolchain
 	err  error
 }
 
-// New returns a manager; it touches no file.
+// New returns a manager. It opens no file.
 func New(opts Options) *Manager {
 	if opts.Jobs <= 0 {
 		opts.Jobs = slots.DefaultJobs()
@@ -83,7 +83,7 @@ func New(opts Options) *Manager {
 		opts.Observer = nopObserver{}
 	}
 	if opts.NoCompile {
-		opts.Finder = neverCompiles{}
+		opts.Finder = noCompiler(func(t target.Target) error { return &NoCompileError{t} })
 	}
 	return &Manager{
 		opts:       opts,
@@ -96,8 +96,8 @@ func New(opts Options) *Manager {
 	}
 }
 
-// With returns a manager that builds from another configuration of the same
-// source tree, with the same cache, and shares the compiler slots with m.
+// With returns a manager that builds from another configuration of the same source tree. It
+// has the cache and the compiler slots of m.
 func (m *Manager) With(config *opconfig.Config) *Manager {
 	opts := m.opts
 	opts.Config = config
@@ -118,15 +118,16 @@ func (m *Manager) Cache() *cache.Dir { return m.opts.Cache }
 // Memo returns the memo of files' digests.
 func (m *Manager) Memo() *filehash.Memo { return m.opts.Memo }
 
-// Root returns the source tree's folder; false when the tree cannot change.
-func (m *Manager) Root() (string, bool) { return m.opts.Tree.Path(".") }
+// Root returns the folder of the source tree. onDisk is false for sources that the program
+// contains, which cannot change.
+func (m *Manager) Root() (dir string, onDisk bool) { return m.opts.Tree.Path(".") }
 
 // toolchain finds the compiler for t. Concurrent callers share one search. A failed search
 // is repeated by the next call.
 func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.Toolchain, error) {
 	for {
-		f, mine := m.search(t)
-		if mine {
+		f, isNew := m.search(t)
+		if isNew {
 			f.tc, f.err = m.currentFinder().Find(ctx, t)
 			if f.err != nil {
 				m.forgetToolchain(t, f)
@@ -146,8 +147,8 @@ func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.To
 	}
 }
 
-// search returns the search for t. If mine is true, the caller has to run it.
-func (m *Manager) search(t target.Target) (f *foundToolchain, mine bool) {
+// search returns the search for t. The caller has to run a new one.
+func (m *Manager) search(t target.Target) (f *foundToolchain, isNew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f := m.toolchains[t]; f != nil {
@@ -187,7 +188,8 @@ func (m *Manager) currentFinder() Finder {
 	return m.finder
 }
 
-// claimForced reports whether the action of a key still has to run under Force.
+// claimForced reports whether the action of a key has to run because of Force. It returns
+// true once for each key.
 func (m *Manager) claimForced(key cache.Key) bool {
 	if !m.opts.Force {
 		return false
@@ -199,7 +201,7 @@ func (m *Manager) claimForced(key cache.Key) bool {
 	return first
 }
 
-// unclaimForced cancels a claim after a failed run.
+// unclaimForced makes the next claimForced return true again, after a failed run.
 func (m *Manager) unclaimForced(key cache.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

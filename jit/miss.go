@@ -14,22 +14,22 @@ type Cause string
 // The causes.
 const (
 	CauseNew       Cause = "new"       // never built for the target
-	CauseForced    Cause = "forced"    // the user asked for a new build
+	CauseForced    Cause = "forced"    // the user requested a new build
 	CauseSource    Cause = "source"    // the source changed
-	CauseHeader    Cause = "header"    // a header changed or is gone, or another file would be found before it
+	CauseHeader    Cause = "header"    // a header changed or is gone, or a new file shadows it
 	CauseFlags     Cause = "flags"     // the command line changed
 	CauseToolchain Cause = "toolchain" // the compiler or a file that belongs to it changed
-	CauseFormat    Cause = "format"    // built by a version of this program that makes other keys
+	CauseFormat    Cause = "format"    // built by a version of this program with other keys
 	CauseObject    Cause = "object"    // of a link: an object changed
 	CauseLost      Cause = "lost"      // cleaned away or damaged
-	CauseUntracked Cause = "untracked" // reads files that no key or list has, so that it runs at each build
+	CauseUntracked Cause = "untracked" // the action reads unknown files, so that it runs at each build
 	CauseOther     Cause = "other"
 )
 
-// Miss states why a lookup found nothing usable. The zero Miss stands for a hit.
+// Miss is the reason why a lookup found nothing usable. The zero Miss stands for a hit.
 type Miss struct {
 	Cause Cause  `json:"cause"`
-	Path  string `json:"path,omitempty"` // of the file that decides it, "" if none does
+	Path  string `json:"path,omitempty"` // of the file that caused it, "" if no file did
 	Text  string `json:"-"`              // for people, without the path: "header changed"
 }
 
@@ -54,17 +54,17 @@ func lineMiss(label string) Miss {
 	case "object":
 		return Miss{CauseObject, path, "object changed"}
 	case "argv", "checkout", "spec", "operators", "signature":
-		return Miss{Cause: CauseFlags, Text: describe(label) + " changed"}
+		return Miss{Cause: CauseFlags, Text: labelText(label) + " changed"}
 	case "toolchain": // "toolchain", "toolchain folders"
 		return Miss{Cause: CauseToolchain, Text: label + " changed"}
 	case "epoch", "target", "action", "module", "embedding":
-		return Miss{Cause: CauseFormat, Text: describe(label) + " changed"}
+		return Miss{Cause: CauseFormat, Text: labelText(label) + " changed"}
 	}
-	return Miss{Cause: CauseOther, Text: describe(label) + " changed"}
+	return Miss{Cause: CauseOther, Text: labelText(label) + " changed"}
 }
 
-// describe returns the words for a label of a key's line.
-func describe(label string) string {
+// labelText returns the words for the label of a key's line.
+func labelText(label string) string {
 	switch label {
 	case "argv":
 		return "flags"
@@ -76,7 +76,7 @@ func describe(label string) string {
 	return label
 }
 
-// lostMiss returns the miss for a record or file that the cache cannot give.
+// lostMiss returns the miss for a record or file that should be in the cache and is not.
 func lostMiss(what string, err error) Miss {
 	return Miss{Cause: CauseLost, Text: what + " (" + err.Error() + ")"}
 }
@@ -88,7 +88,8 @@ func outdatedMiss(store *cache.Dir, record cache.Key) (Miss, bool) {
 	return Miss{Cause: CauseFormat, Text: "cache format changed: built by another version of this program (" + older + ")"}, older != ""
 }
 
-// check checks one of the unit's stored dependency lists.
+// check returns the miss for a stored dependency list that is stale, the zero Miss if the list
+// holds.
 func (u *unit) check(list string) Miss {
 	stale, err := u.view.CheckStored(u.m.opts.Cache, list)
 	if err != nil {
@@ -97,7 +98,7 @@ func (u *unit) check(list string) Miss {
 	return staleMiss(stale)
 }
 
-// staleMiss returns the miss for a dependency list that does not hold.
+// staleMiss returns the miss for the first stale entry of a dependency list.
 func staleMiss(stale deps.Stale) Miss {
 	switch stale.Reason {
 	case "":
@@ -107,7 +108,7 @@ func staleMiss(stale deps.Stale) Miss {
 	case deps.Relisted:
 		return Miss{CauseHeader, stale.Path, "header folder has other names"}
 	case deps.Untracked:
-		return Miss{CauseUntracked, stale.Path, "macros make the name of an embedded file, so that the unit is compiled at each build"}
+		return Miss{CauseUntracked, stale.Path, "a macro makes the name of an embedded file, so that the unit is compiled at each build"}
 	}
 	return Miss{CauseHeader, stale.Path, "header " + string(stale.Reason)}
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// NoCompileError means that a build would have to compile under [Options.NoCompile].
+// NoCompileError reports a request under [Options.NoCompile] for which no cache has an artifact.
 type NoCompileError struct{ Target target.Target }
 
 func (e *NoCompileError) Error() string {
 	return fmt.Sprintf("the request would have to be compiled for %s, and AITER_NO_COMPILE forbids it; "+
-		"build it ahead of time (aiterctl build --arch '%s' --output DIR) and name the folder by AITER_JIT_PATH", e.Target, e.Target)
+		"build it ahead of time (aiterctl build --arch '%s' --output DIR) and list the folder in AITER_JIT_PATH", e.Target, e.Target)
 }
 
-// neverCompiles is the Finder under [Options.NoCompile].
-type neverCompiles struct{}
+// noCompiler is a Finder that finds no toolchain. It returns the error for a target.
+type noCompiler func(target.Target) error
 
-var _ Finder = neverCompiles{}
+var _ Finder = noCompiler(nil)
 
 // Find implements [Finder].
-func (neverCompiles) Find(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
-	return nil, &NoCompileError{t}
+func (n noCompiler) Find(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
+	return nil, n(t)
 }

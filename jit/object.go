@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// storeObject records the object of a compile and the seconds that the compile took, so
-// that a hit can count them as saved.
+// storeObject records the object of a compile. cost is the time of the compile in seconds,
+// which hits count as saved.
 func storeObject(store *cache.Dir, key cache.Key, digest string, cost float64) error {
 	return store.Put(cache.Object, key, fmt.Appendf(nil, "%s %.3f", digest, cost))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// Observer receives each step of a build, from several goroutines.
+// Observer receives each step of a build. Several goroutines call it.
 type Observer interface {
 	Observe(Event)
 }
@@ -22,7 +22,7 @@ const (
 	UnitStarted    Step = "unit started" // its compiler starts
 	UnitFinished   Step = "unit finished"
 	UnitHit        Step = "unit hit"    // found in the cache, no compiler started
-	UnitMissed     Step = "unit missed" // not found in the cache, for Miss
+	UnitMissed     Step = "unit missed" // not found in the cache, because of Miss
 	UnitPublished  Step = "unit published"
 	LinkStarted    Step = "link started"
 	LinkFinished   Step = "link finished"
@@ -31,10 +31,10 @@ const (
 	LinkPublished  Step = "link published"
 	ToolchainFound Step = "toolchain found"
 	Trimmed        Step = "trimmed"
-	Waiting        Step = "waiting"     // for Holder, another process that builds the same
-	Waited         Step = "waited"      // for Seconds; Err if the wait failed
-	Quarantined    Step = "quarantined" // a corrupt file of the cache was moved to quarantine, for Reason
-	Reloaded       Step = "reloaded"    // a registry's calls run the new code of Module; with Err they keep the old code
+	Waiting        Step = "waiting"     // Holder, another process, runs the same action
+	Waited         Step = "waited"      // the wait took Seconds; with Err it failed
+	Quarantined    Step = "quarantined" // a corrupt file of the cache was moved to quarantine, because of Reason
+	Reloaded       Step = "reloaded"    // calls of a registry run the new code of Module; with Err they run the old code
 )
 
 // Event is one step of a build.
@@ -42,24 +42,25 @@ type Event struct {
 	Step    Step
 	Module  string
 	Target  string
-	Part    string         // of the module's part, "" for the whole: "causal_conv1d_fwd dtype=float16"
+	Part    string         // "" for the whole module: "causal_conv1d_fwd dtype=float16"
 	Source  string         // of a unit; "" for a link or a module
-	Values  string         // of axes that the unit is compiled for, "" when it depends on none: "dtype=float16"
-	Pass    toolchain.Pass // of a unit that is compiled in two
+	Values  string         // axis values of the unit, "" if it depends on no axis: "dtype=float16"
+	Pass    toolchain.Pass // of a unit that is compiled in two passes
 	Status  Status         // of a finished unit, link or module
 	Miss    Miss           // of a unit or link that was not in the cache
 	Reason  string         // the miss in words, or why a unit was a hit
-	Units   int            // of a started module
+	Units   int            // number of units of a started module, or of removed artifacts of a trim
 	Seconds float64
 	Holder  cache.Holder
-	Key     cache.Key // of what was published
-	Digest  string    // of what was published, or of a toolchain
+	Key     cache.Key // of the published result
+	Digest  string    // of the published file, or of a toolchain
 	Err     error
 }
 
 // Unit returns the source of an event's unit, with the pass if the unit has two.
 func (e Event) Unit() string { return unitName(e.Source, e.Pass) }
 
+// unitName returns "src/a.hip (device)", for a unit without passes the source.
 func unitName(source string, pass toolchain.Pass) string {
 	if pass == toolchain.Whole {
 		return source
@@ -67,6 +68,7 @@ func unitName(source string, pass toolchain.Pass) string {
 	return source + " (" + string(pass) + ")"
 }
 
+// nopObserver ignores all events.
 type nopObserver struct{}
 
 func (nopObserver) Observe(Event) {}
@@ -80,6 +82,7 @@ const (
 	Compiled Status = "compiled" // compiled or linked
 )
 
+// since returns the seconds since start.
 func since(start time.Time) float64 { return time.Since(start).Seconds() }
 
 // reasonOf returns the reason of an event: its own, or its miss in words.

@@ -17,63 +17,63 @@ type permit struct {
 
 // ticket is a place in the queue for a compiler slot.
 type ticket struct {
-	rank     int
+	rank     int    // a lower rank starts first
 	enqueued func() // see slots.Pool.Acquire
 }
 
-// linkRank is lower than the rank of each unit: a link ends a build.
+// linkRank is lower than the rank of each unit, because a link completes a build.
 const linkRank = -1
 
-// acquire gets the lock. It takes a slot first and returns it when another builder
-// has the lock. So the holder of a lock also has a slot, and a builder that waits
-// for a lock occupies none.
-func (m *Manager) acquire(ctx context.Context, queue ticket, req cache.LockRequest, observe func(Event)) (p *permit, err error) {
+// acquire gets the lock. It first takes a slot, and releases the slot if another builder
+// holds the lock. So a builder that waits for a lock occupies no slot. The permit has a slot
+// only if the lock was free.
+func (m *Manager) acquire(ctx context.Context, t ticket, req cache.LockRequest, observe func(Event)) (p *permit, err error) {
 	wait := &lockWait{observe: observe}
 	req.Waiting = wait.begin
 	defer func() { wait.end(err) }()
-	t := &permit{m: m, ticket: queue}
-	if err := t.acquireSlot(ctx); err != nil {
+	p = &permit{m: m, ticket: t}
+	if err := p.acquireSlot(ctx); err != nil {
 		return nil, err
 	}
-	if t.lock, err = m.opts.Cache.TryLock(req); t.lock != nil {
-		return t, nil
+	if p.lock, err = m.opts.Cache.TryLock(req); p.lock != nil {
+		return p, nil
 	}
-	t.releaseSlot()
+	p.releaseSlot()
 	if err != nil {
 		return nil, err
 	}
-	if t.lock, err = m.opts.Cache.Lock(ctx, req); err != nil {
+	if p.lock, err = m.opts.Cache.Lock(ctx, req); err != nil {
 		return nil, err
 	}
-	return t, nil
+	return p, nil
 }
 
 // acquireSlot waits for a compiler slot unless the permit has one.
-func (t *permit) acquireSlot(ctx context.Context) error {
-	if t.hasSlot {
+func (p *permit) acquireSlot(ctx context.Context) error {
+	if p.hasSlot {
 		return nil
 	}
-	err := t.m.slots.Acquire(ctx, t.ticket.rank, t.ticket.enqueued)
-	t.hasSlot = err == nil
+	err := p.m.slots.Acquire(ctx, p.ticket.rank, p.ticket.enqueued)
+	p.hasSlot = err == nil
 	return err
 }
 
 // releaseSlot frees the slot if the permit has one.
-func (t *permit) releaseSlot() {
-	if t.hasSlot {
-		t.m.slots.Release()
+func (p *permit) releaseSlot() {
+	if p.hasSlot {
+		p.m.slots.Release()
 	}
-	t.hasSlot = false
+	p.hasSlot = false
 }
 
 // release frees the slot and the lock.
-func (t *permit) release() {
-	t.releaseSlot()
-	_ = t.lock.Unlock() // the kernel unlocks it when the file is closed
+func (p *permit) release() {
+	p.releaseSlot()
+	_ = p.lock.Unlock() // the kernel unlocks it when the file is closed
 }
 
-// lockTimeout returns how long to wait for a lock whose holder may run a compiler for
-// as long as timeout, more than once.
+// lockTimeout returns how long to wait for a lock. Its holder may run a compiler more than
+// once, each time for as long as timeout.
 func (m *Manager) lockTimeout(timeout time.Duration) time.Duration {
 	if m.opts.LockTimeout > 0 {
 		return m.opts.LockTimeout

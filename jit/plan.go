@@ -63,10 +63,11 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 	return p, nil
 }
 
-// rank returns the queue position of a pass of the i-th of n units. The configuration
-// lists the most expensive units first. Host passes are short, so that they come after
-// all device passes, the last unit's first: a unit with few kernels holds an operator's
-// entry and its checks.
+// rank returns the position of a pass of the i-th of n units in the queue for compiler
+// slots; a lower rank starts first. The configuration lists the most expensive units first.
+// Host passes are short, so that they start after all device passes. The host pass of the
+// last unit is the first of them, because units with few kernels hold the operators' entries
+// and checks.
 func rank(i, n int, pass toolchain.Pass) int {
 	if pass == toolchain.Host {
 		return 2*n - 1 - i
@@ -74,8 +75,8 @@ func rank(i, n int, pass toolchain.Pass) int {
 	return i
 }
 
-// timeout returns the time limit of a compiler run: the caller's, else the module's,
-// else the default.
+// timeout returns the time limit of a compiler run: that of the options, else the module's,
+// else [DefaultTimeout].
 func (m *Manager) timeout(mod *opconfig.Module) time.Duration {
 	switch {
 	case m.opts.Timeout > 0:
@@ -86,8 +87,8 @@ func (m *Manager) timeout(mod *opconfig.Module) time.Duration {
 	return DefaultTimeout
 }
 
-// found is what the cache has of a plan.
-type found struct {
+// cachedPlan holds the results of a plan's actions that the cache has.
+type cachedPlan struct {
 	units    []UnitResult
 	misses   []Miss // of the units
 	artifact cache.Artifact
@@ -96,54 +97,55 @@ type found struct {
 
 // lookup looks up all actions of a plan and runs none. It stops at the first miss
 // unless all is set.
-func (p *plan) lookup(all bool) (f found, err error) {
+func (p *plan) lookup(all bool) (c cachedPlan, err error) {
 	for _, u := range p.units {
 		if err := u.identify(); err != nil {
-			return f, err
+			return c, err
 		}
 		res, miss := u.lookup()
 		res.Source, res.Values, res.Pass = u.source.Source, u.source.Values, u.pass
-		f.units, f.misses = append(f.units, res), append(f.misses, miss)
+		c.units, c.misses = append(c.units, res), append(c.misses, miss)
 		if !miss.IsHit() {
-			f.link = p.link.pendingMiss()
+			c.link = p.link.pendingMiss()
 			if !all {
-				return f, nil
+				return c, nil
 			}
 		}
 	}
-	p.link.identify(f.units)
-	if f.link.IsHit() {
-		f.artifact, f.link = p.link.lookup()
+	p.link.identify(c.units)
+	if c.link.IsHit() {
+		c.artifact, c.link = p.link.lookup()
 	}
-	return f, nil
+	return c, nil
 }
 
-// miss describes the first miss, "" if there is none.
-func (f found) miss() string {
-	for i, m := range f.misses {
+// firstMiss describes the first miss: "src/a.cpp: header changed: src/a.h". It returns "" if
+// there is none.
+func (c cachedPlan) firstMiss() string {
+	for i, m := range c.misses {
 		if !m.IsHit() {
-			return unitName(f.units[i].Source, f.units[i].Pass) + ": " + m.String()
+			return unitName(c.units[i].Source, c.units[i].Pass) + ": " + m.String()
 		}
 	}
-	if !f.link.IsHit() {
-		return "link: " + f.link.String()
+	if !c.link.IsHit() {
+		return "link: " + c.link.String()
 	}
 	return ""
 }
 
-// take fills a result with what the cache has, which must be everything.
-func (p *plan) take(res *Result, f found) {
-	res.Units, res.Artifact = f.units, f.artifact
+// useCached fills the result of a plan that the cache has completely.
+func (p *plan) useCached(res *Result, c cachedPlan) {
+	res.Units, res.Artifact = c.units, c.artifact
 	res.record = newBuildRecord(res, p.link)
 	p.link.observe(Event{Step: LinkHit, Status: Hit})
 }
 
-// build builds the units, then links them. It repeats this if an object was cleaned
-// away between its unit and the link.
+// build obtains the units, then the link. It repeats this if another process removed an
+// object from the cache before the link. It fails with [*cache.AccessError] after maxRounds.
 func (p *plan) build(ctx context.Context, res *Result) error {
 	l := p.link
 	defer l.held.close()
-	for range maxLost {
+	for range maxRounds {
 		if err := p.buildUnits(ctx, res); err != nil {
 			return err
 		}
@@ -167,8 +169,8 @@ func (p *plan) build(ctx context.Context, res *Result) error {
 	return &cache.AccessError{Path: l.m.opts.Cache.Path(), Op: "read back from", Err: res.Err}
 }
 
-// buildUnits builds all units. Units that an earlier round compiled stay reported as
-// compiled.
+// buildUnits obtains all units in parallel. A unit that an earlier round compiled keeps the
+// status [Compiled].
 func (p *plan) buildUnits(ctx context.Context, res *Result) error {
 	before := res.Units
 	res.Units = make([]UnitResult, len(p.units))

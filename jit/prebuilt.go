@@ -16,15 +16,14 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Without a compiler nothing can be built, so that a build looks for prebuilt artifacts:
-// the last build of the module for the target, in the cache and in each read-only cache.
-// The build record names the toolchain that made it. A lookup trusts that toolchain and
-// the files outside of the source tree that it read. It checks everything else as usual:
-// the cache's epoch, the target, the flags and sources of the configuration, all files of
-// the source tree that the compiler read, and all names that would be read in their place.
-// With a compiler a lookup trusts nothing.
+// Without a compiler a build uses a prebuilt artifact: that of the last build of the module
+// for the target, in the cache or in a read-only cache. The build record names the toolchain
+// of that build. The lookup trusts this toolchain, and the files outside of the source tree
+// that it read. It checks everything else: the epoch, the target, the flags and sources of
+// the configuration, all files of the source tree that the compiler read, and all absent
+// names. With a compiler a lookup trusts nothing.
 
-// StalePrebuiltError means that there is no compiler for a target, and that the prebuilt
+// StalePrebuiltError reports that there is no compiler for a target, and that the prebuilt
 // artifact does not match the sources.
 type StalePrebuiltError struct {
 	Request
@@ -33,13 +32,14 @@ type StalePrebuiltError struct {
 }
 
 func (e *StalePrebuiltError) Error() string {
-	return fmt.Sprintf("what was built before of %s cannot be used (%s), and %v", e.Request, e.Reason, e.Err)
+	return fmt.Sprintf("the prebuilt artifact of %s does not match the sources (%s), and a build is impossible: %v",
+		e.Request, e.Reason, e.Err)
 }
 
 // Unwrap returns the toolchain's error.
 func (e *StalePrebuiltError) Unwrap() error { return e.Err }
 
-// noToolchain reports whether the error means that no compiler here builds for the target.
+// noToolchain reports whether the error means that this machine has no compiler for the target.
 func noToolchain(err error) bool {
 	var missing *toolchain.NotFoundError
 	var other *toolchain.UnsupportedTargetError
@@ -60,7 +60,7 @@ func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error
 			return err
 		}
 		if reason == "" {
-			s.m.warnNamed(ctx, why, last)
+			s.m.warnWrongCompiler(ctx, why, last)
 			return nil
 		}
 		stale = reason
@@ -71,9 +71,9 @@ func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error
 	return &StalePrebuiltError{res.Request, stale, why}
 }
 
-// warnNamed warns once that a compiler which a variable names does not exist. Unlike a
-// machine without compilers this is probably a mistake.
-func (m *Manager) warnNamed(ctx context.Context, why error, last buildRecord) {
+// warnWrongCompiler warns once that a variable names a compiler that does not exist. Unlike
+// a machine without compilers this is probably a mistake.
+func (m *Manager) warnWrongCompiler(ctx context.Context, why error, last buildRecord) {
 	var missing *toolchain.NotFoundError
 	if !errors.As(why, &missing) || missing.Named == "" {
 		return
@@ -83,8 +83,8 @@ func (m *Manager) warnNamed(ctx context.Context, why error, last buildRecord) {
 	m.warned[missing.Named] = true
 	m.mu.Unlock()
 	if !warned {
-		zerolog.Ctx(ctx).Warn().Str("used", "what was built before by "+last.Toolchain.Line).
-			Msgf("%s: there is no such compiler; correct it, or unset it", missing.Named)
+		zerolog.Ctx(ctx).Warn().Str("used", "the prebuilt artifact of "+last.Toolchain.Line).
+			Msgf("%s: there is no such compiler; correct the variable, or unset it", missing.Named)
 	}
 }
 
@@ -110,16 +110,16 @@ func (s *session) lookupPrebuilt(ctx context.Context, r Request, res *Result, la
 	if err != nil {
 		return "", err
 	}
-	f, err := p.lookup(false)
-	if miss := f.miss(); err != nil || miss != "" {
+	c, err := p.lookup(false)
+	if miss := c.firstMiss(); err != nil || miss != "" {
 		return miss, err
 	}
 	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(p.units)})
 	for i, u := range p.units {
-		f.units[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
-		u.observe(Event{Step: UnitHit, Status: Hit, Reason: f.units[i].Reason})
+		c.units[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
+		u.observe(Event{Step: UnitHit, Status: Hit, Reason: c.units[i].Reason})
 	}
-	p.take(res, f)
+	p.useCached(res, c)
 	return "", nil
 }
 
@@ -140,11 +140,11 @@ func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord)
 	return p, nil
 }
 
-// CheckPrebuilt fails if a machine without compilers could not take all requests from a
-// cache. It reads all artifacts completely.
+// CheckPrebuilt checks that a machine without compilers can take all requests from a cache.
+// It reads all artifacts completely. It fails with [*IncompleteError].
 func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
 	opts := m.opts
-	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler{}, nopObserver{}, false
+	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler(notInstalled), nopObserver{}, false
 	opts.Memo = filehash.Open("") // reads all files again
 	ctx = zerolog.Nop().WithContext(ctx)
 	results, err := New(opts).Build(ctx, reqs...)
@@ -164,17 +164,14 @@ func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...R
 type IncompleteError struct {
 	Path    string
 	Missing []Request
-	Err     error // of the lookups; not unwrapped, because a compiler would not help
+	Err     error // of the lookups; not unwrapped, because installing a compiler does not solve it
 }
 
 func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("the cache in %s does not hold %v as a machine without compilers needs it: %v", e.Path, e.Missing, e.Err)
 }
 
-// noCompiler is the Finder of a machine without compilers.
-type noCompiler struct{}
-
-// Find implements [Finder].
-func (noCompiler) Find(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
-	return nil, &toolchain.NotFoundError{Vendor: t.Vendor(), Looked: []string{"nowhere"}, Hint: "build it into the cache"}
+// notInstalled is the error of a search for a toolchain on a machine without compilers.
+func notInstalled(t target.Target) error {
+	return &toolchain.NotFoundError{Vendor: t.Vendor(), Looked: []string{"nowhere"}, Hint: "build it into the cache"}
 }

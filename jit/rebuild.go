@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -41,9 +40,9 @@ func (c Comparison) Identical() bool {
 	return c.Stored == c.Rebuilt
 }
 
-// Rebuild builds the requests again in a scratch cache and compares the bytes with the
-// artifacts that a build would take from the cache. It skips artifacts that are out of
-// date. The error is that of the builds.
+// Rebuild builds the requests again in a scratch cache and compares the results, byte for
+// byte, with the artifacts that a build would take from the cache. It skips artifacts that
+// are out of date. The error is that of the builds.
 func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, error) {
 	stage, err := m.opts.Cache.NewStage()
 	if err != nil {
@@ -58,7 +57,7 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 	var again []Request
 	var at []int
 	for i, r := range reqs {
-		if list[i], err = m.stored(ctx, r); err != nil {
+		if list[i], err = m.lookupStored(ctx, r); err != nil {
 			return nil, err
 		}
 		if list[i].Skipped == "" {
@@ -73,10 +72,11 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 	return list, errors.Join(err, scratch.Close())
 }
 
-// stored looks up the artifact that a build would take from the cache.
-func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
+// lookupStored returns a comparison with the digests of the artifact that a build would take
+// from the cache.
+func (m *Manager) lookupStored(ctx context.Context, r Request) (Comparison, error) {
 	m.refresh()
-	s := &session{m: m, views: map[string]*deps.View{}}
+	s := m.newSession()
 	c := Comparison{Module: r.Module, Target: r.Target.String(), Part: r.Part.String(), Units: []UnitComparison{}}
 	p, err := s.plan(ctx, r)
 	if err != nil {
@@ -85,18 +85,18 @@ func (m *Manager) stored(ctx context.Context, r Request) (Comparison, error) {
 		}
 		return c, err
 	}
-	f, err := p.lookup(false)
+	cached, err := p.lookup(false)
 	if err != nil {
 		return c, err
 	}
-	for _, u := range f.units {
+	for _, u := range cached.units {
 		c.Units = append(c.Units, UnitComparison{Source: u.Source, Pass: u.Pass, Stored: u.ref.Object})
 	}
-	c.Stored, c.Skipped = f.artifact.Digest, f.miss()
+	c.Stored, c.Skipped = cached.artifact.Digest, cached.firstMiss()
 	return c, nil
 }
 
-// addRebuilt notes what came out anew.
+// addRebuilt adds the digests of a new build.
 func (c *Comparison) addRebuilt(r Result) {
 	c.Rebuilt = r.Artifact.Digest
 	for i, u := range r.Units {

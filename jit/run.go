@@ -21,19 +21,21 @@ type command struct {
 
 // outcome is the result of a run.
 type outcome struct {
-	output []byte // both streams in the order of their writes
-	reason string // of a failure, "" for success
-	late   bool   // the reason is the time limit
+	output   []byte // both streams in the order of their writes
+	reason   string // why it failed, "" for success
+	timedOut bool   // it was killed because of the time limit
 }
 
 // maxOutput bounds the stored output of a compiler, in bytes.
 const maxOutput = 4 << 20
 
-// run executes c in its own process group and ends the whole group when the context ends
-// or the time is up. If this process is killed, the kernel kills its direct children only;
-// children of a compiler's driver run until the next build ends them (cache.Dir.SweepJobs).
-// So a program should cancel the context on the signals that it can catch. The error is
-// that of the context; a failed compiler is an outcome.
+// run executes c in its own process group. It kills the whole group when the context ends or
+// the time limit has passed. A failed compiler is an outcome; the error is that of the
+// context.
+//
+// If this process is killed, the kernel kills its direct children only. Children of a
+// compiler's driver run until the next build kills them ([cache.Dir.SweepJobs]). So a program
+// should cancel the context on the signals that it can catch.
 func (c command) run(parent context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeout(parent, c.timeout)
 	defer cancel()
@@ -42,18 +44,19 @@ func (c command) run(parent context.Context) (outcome, error) {
 	if parent.Err() != nil {
 		return outcome{}, context.Cause(parent)
 	}
-	return outcome{output: out.Bytes(), reason: failure(ctx, c, err), late: err != nil && ctx.Err() != nil}, nil
+	return outcome{output: out.Bytes(), reason: failureReason(ctx, c, err), timedOut: err != nil && ctx.Err() != nil}, nil
 }
 
-func failure(ctx context.Context, c command, err error) string {
+// failureReason describes how a run failed, "" for success.
+func failureReason(ctx context.Context, c command, err error) string {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return ""
 	case ctx.Err() != nil:
-		return fmt.Sprintf("it had not ended after %s and was killed; if it needs longer, set timeout in the module's configuration", c.timeout)
+		return fmt.Sprintf("it ran longer than %s and was killed; if it needs more time, set timeout in the module's configuration", c.timeout)
 	case errors.Is(err, exec.ErrWaitDelay):
-		return "it ended but left a process behind that kept its output open"
+		return "it exited, but a process that it had started kept its output open"
 	case errors.As(err, &exit):
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			return fmt.Sprintf("it was killed by a signal (%s); if the system ran out of memory, lower MAX_JOBS", ws.Signal())

@@ -10,40 +10,42 @@ import (
 )
 
 // wrongTarget returns an error text for an object of another target than the unit's, "" if
-// the target is right. The link labels the code with the unit's target, and a GPU selects
-// code by that label.
+// the target is right. The link labels the code with the unit's target, and HIP's runtime
+// selects code by that label.
 //
-// It checks device passes only. In a unit that is compiled in one pass the compiler labels
-// the bundles. NVIDIA's driver checks code itself.
+// It checks device passes only. The compiler itself labels the code of a unit that it compiles
+// in one run. NVIDIA's driver checks the target of the code.
 func (u *unit) wrongTarget(object string) string {
 	if u.pass != toolchain.Device {
 		return ""
 	}
 	f, err := os.Open(object)
 	if err != nil {
-		return fmt.Sprintf("it ended well but its object cannot be read: %v", err)
+		return fmt.Sprintf("it exited without an error, but its object cannot be read: %v", err)
 	}
 	defer f.Close()
-	found, err := codeobject.MadeFor(f)
+	found, err := codeobject.TargetOf(f)
 	if err != nil {
-		return fmt.Sprintf("it ended well but what it wrote is no code object that says its target (%v), expected one for %s; %s", err, u.req.Target, u.targetAdvice())
+		return fmt.Sprintf("it exited without an error, but the target of its output cannot be read (%v), expected a code object for %s; %s",
+			err, u.req.Target, u.targetAdvice())
 	}
 	if !sameTarget(found, u.req.Target) {
-		return fmt.Sprintf("it ended well but made code for %s, expected %s; %s", found, u.req.Target, u.targetAdvice())
+		return fmt.Sprintf("it exited without an error, but made code for %s, expected %s; %s", found, u.req.Target, u.targetAdvice())
 	}
 	return ""
 }
 
-// targetAdvice returns a hint about what may have changed the target.
+// targetAdvice returns a hint about the possible causes of a wrong target.
 func (u *unit) targetAdvice() string {
-	return fmt.Sprintf("look whether %s is a wrapper that changes --offload-arch, and whether flags of %s in the configuration or a configuration file of the compiler set an architecture (--offload-arch, -mcpu)", u.tc.Compiler, u.req.Module)
+	return fmt.Sprintf("check whether %s is a wrapper that changes --offload-arch, and whether flags of %s in the configuration, "+
+		"or a configuration file of the compiler, set an architecture (--offload-arch, -mcpu)", u.tc.Compiler, u.req.Module)
 }
 
 // sameTarget reports whether the target in a code object equals the requested one, with the
 // same features in any order. A feature that only the code states would exclude devices that
-// were requested; a feature that only the request states would include devices on which the
+// were requested. A feature that only the request states would include devices on which the
 // code must not run.
-func sameTarget(made string, asked target.Target) bool {
-	got, err := target.Parse(made + "!") // the compiler may know more of them
-	return err == nil && got == asked
+func sameTarget(found string, want target.Target) bool {
+	got, err := target.Parse(found + "!") // "!" accepts architectures that this program does not know
+	return err == nil && got == want
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// trimAfter trims the cache in the background if a build added to it and an hour has
-// passed since the last trim. [Manager.Close] waits for it.
+// trimAfter trims the cache in the background if a build added something to the cache and the
+// last trim was more than an hour ago. [Manager.Close] waits for the trim.
 func (m *Manager) trimAfter(ctx context.Context, results []Result) {
 	if !addedTo(results) || !m.opts.Cache.TrimDue() {
 		return

@@ -15,19 +15,19 @@ import (
 // UnitResult is the outcome of one translation unit.
 type UnitResult struct {
 	Source  string         `json:"source"`
-	Values  string         `json:"values"` // of axes that it was compiled for: "dtype=float16"
+	Values  string         `json:"values"` // axis values of the unit: "dtype=float16"
 	Pass    toolchain.Pass `json:"pass,omitempty"`
 	Status  Status         `json:"status"`
-	Reason  string         `json:"reason"`        // of a hit, or the miss in words
+	Reason  string         `json:"reason"`        // why it was a hit, or the miss in words
 	Miss    Miss           `json:"miss,omitzero"` // zero for a hit
 	Seconds float64        `json:"seconds"`
 
 	ref   cache.Ref
-	lines cache.Lines
-	cost  float64 // seconds that its object took, whenever it was compiled
+	lines cache.Lines // of the object's key
+	cost  float64     // seconds that the compile of the object took, in this build or an earlier one
 }
 
-// unit is the compile of one translation unit for one target, or of one of its two
+// unit is the action that compiles one translation unit for one target, or one of its two
 // passes.
 type unit struct {
 	action
@@ -40,15 +40,16 @@ type unit struct {
 
 var _ runner[UnitResult] = (*unit)(nil)
 
-// Placeholders in the argv of a key for paths that do not affect the result: the tree
-// and the outputs.
+// Placeholders in the argv of a key. They replace paths that do not affect the result: the
+// source tree and the outputs.
 const (
 	rootMark   = "ROOT"
 	objectMark = "OBJECT"
 	depMark    = "DEPFILE"
 )
 
-// identify computes the unit's key from all that is known before compiling.
+// identify computes the unit's key from the inputs that are known before the compile. It
+// fails if the source cannot be read.
 func (u *unit) identify() error {
 	digest, err := u.view.Tree.Digest(u.source.Source)
 	if err != nil {
@@ -59,7 +60,7 @@ func (u *unit) identify() error {
 	u.lines.Add("action", "compile")
 	u.lines.Add("target", u.pass.For(u.req.Target))
 	u.lines.Add("toolchain", u.tc.Identity(u.pass))
-	// Dependency lists name system headers by path: those of an equal compiler in another folder are other files.
+	// Dependency lists name system headers by path, which differ for an equal compiler in another folder.
 	u.lines.Add("toolchain folders", u.tc.Folders)
 	argv := u.argv(rootMark, objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
@@ -75,8 +76,8 @@ func (u *unit) identify() error {
 	return nil
 }
 
-// id is unique among the translation units of a link. It is the same in both passes
-// and on all machines.
+// id returns a digest that is unique among the translation units of a link. It is equal for
+// both passes and on all machines.
 func (u *unit) id() string {
 	var l cache.Lines
 	l.Add("module", u.req.Module)
@@ -97,8 +98,8 @@ func (u *unit) toolchainUnit(root, object, dep string) toolchain.Unit {
 	}
 }
 
-// search returns where the unit's names are looked up. Assemblers search the
-// compiler's working folder first, then the include folders.
+// search returns the folders in which compiler and assembler look up the names in the unit.
+// Assemblers search the compiler's working folder first, then the include folders.
 func (u *unit) search(root string) deps.Search {
 	return deps.Search{
 		Root: root, Source: u.source.Source, Flags: u.source.Flags,
@@ -116,15 +117,15 @@ func (u *unit) headerFolders() []string {
 func (u *unit) depSets() ([]deps.Set, error) { return deps.LoadSets(u.m.opts.Cache, u.key) }
 
 // resultLines returns the lines of the object's key: the unit's and its dependencies'.
-func (u *unit) resultLines(v deps.Set) cache.Lines {
+func (u *unit) resultLines(set deps.Set) cache.Lines {
 	l := append(cache.Lines{}, u.lines...)
-	l.Add("headers", v.Tree)
-	l.Add("system headers", v.System)
+	l.Add("headers", set.Tree)
+	l.Add("system headers", set.System)
 	return l
 }
 
-// lookup finds the object for the sources as they are now. The miss is that of
-// the latest dependency set.
+// lookup finds the object for the present files. The miss is that of the latest dependency
+// set.
 func (u *unit) lookup() (UnitResult, Miss) {
 	sets, err := u.depSets()
 	if err != nil {
@@ -143,7 +144,8 @@ func (u *unit) lookup() (UnitResult, Miss) {
 	return UnitResult{}, first
 }
 
-// lookupSet finds the object that was compiled with one dependency set.
+// lookupSet finds the object that was compiled with a dependency set, if the files of the set
+// are unchanged.
 func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 	miss = u.check(set.Tree)
 	if miss.IsHit() && !u.trustToolchain {
@@ -158,7 +160,10 @@ func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 	if err != nil {
 		return res, lostMiss("object lost", err)
 	}
-	res = UnitResult{Source: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Hit, Reason: "unchanged", lines: lines, cost: cost}
+	res = UnitResult{
+		Source: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Hit, Reason: "unchanged",
+		lines: lines, cost: cost,
+	}
 	res.ref = cache.Ref{Source: u.source.Source, Unit: u.key, Result: key, Object: object, Deps: []string{set.Tree, set.System}}
 	return res, Miss{}
 }
@@ -186,7 +191,7 @@ func (u *unit) inputsHold(set deps.Set) bool {
 	return u.check(set.Tree).IsHit() && u.check(set.System).IsHit()
 }
 
-// finish completes the result of a unit and reports a hit.
+// finish fills in the unit and the seconds of a result, and reports a hit.
 func (u *unit) finish(res *UnitResult, seconds float64, err error) {
 	res.Source, res.Values, res.Pass, res.Seconds = u.source.Source, u.source.Values, u.pass, seconds
 	if err == nil && res.Status == Hit {

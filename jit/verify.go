@@ -9,14 +9,14 @@ import (
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
-// Verify is [cache.Dir.Verify], and checks in the cache itself what this package keeps
-// there as well: remembered digests and laid-out source trees.
+// Verify is like [cache.Dir.Verify]. It also checks the memo of digests and the extracted source
+// trees in the cache folder. It moves damaged ones to quarantine.
 func Verify(store *cache.Dir) (cache.VerifyReport, error) {
 	rep, err := store.Verify()
 	if err != nil || store.Writable() != nil {
 		return rep, err
 	}
-	note := func(path, reason string) {
+	report := func(path, reason string) { // reason is "" for an intact entry
 		rep.Checked++
 		if reason == "" {
 			return
@@ -26,12 +26,12 @@ func Verify(store *cache.Dir) (cache.VerifyReport, error) {
 		rep.Faults = append(rep.Faults, cache.Fault{Path: path, Reason: "corrupt: " + reason, Kept: err == nil})
 	}
 	if err := filehash.Check(store.MemoPath()); err != nil {
-		note(store.MemoPath(), err.Error())
+		report(store.MemoPath(), err.Error())
 	}
-	trees, _ := os.ReadDir(store.SourcesPath()) // there need be none
+	trees, _ := os.ReadDir(store.SourcesPath()) // the folder may be missing
 	for _, e := range trees {
 		if dir := filepath.Join(store.SourcesPath(), e.Name()); deps.IsTreeName(e.Name()) {
-			note(dir, deps.TreeFault(dir, e.Name()))
+			report(dir, deps.TreeFault(dir, e.Name()))
 		}
 	}
 	return rep, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 )
@@ -44,7 +45,7 @@ func (a *app) printCommands(list []jit.Command) error {
 			verb = "hit     "
 		}
 		fmt.Fprintf(a.out, "%s %s for %s: %s\n         cd %s && %s\n",
-			verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, jit.Quote([]string{c.Directory}), jit.Quote(c.Arguments))
+			verb, c.Unit(), unitTarget(c.Target, c.Values), c.Reason, shell.Quote(c.Directory), shell.Join(c.Arguments))
 	}
 	return nil
 }

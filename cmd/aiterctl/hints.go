@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -92,7 +91,7 @@ func hintCompile(err error) string {
 		return ""
 	}
 	switch {
-	case strings.Contains(failed.Reason, "had not ended"):
+	case failed.Timeout > 0:
 		return fmt.Sprintf("aiterctl build %s --arch '%s' --timeout 30m", failed.Module, failed.Target)
 	case !failed.Remembered.IsZero():
 		return fmt.Sprintf("aiterctl build %s --arch '%s' --force runs the compiler again", failed.Module, failed.Target)

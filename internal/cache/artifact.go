@@ -11,30 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Artifact is a finished module or part of one: a shared library for one target. It lies in
-// its own folder, which never changes.
+// Artifact is the shared library of a module, or of a part of one, for a target, with its
+// description. It lies in its own folder, which never changes.
 type Artifact struct {
 	ID             string    `json:"id"` // its name in the cache; see [Artifact.identify]
 	Module         string    `json:"module"`
 	Target         string    `json:"target"`
-	Part           string    `json:"spec"`   // which part of the module; "" for the whole: "causal_conv1d_fwd dtype=float16"
-	Digest         string    `json:"digest"` // SHA-256 of the library
-	Size           int64     `json:"size"`   // bytes
-	Ops            []string  `json:"ops"`
+	Part           string    `json:"spec"`      // "" for the whole module: "causal_conv1d_fwd dtype=float16"
+	Digest         string    `json:"digest"`    // SHA-256 of the library, in hex
+	Size           int64     `json:"size"`      // of the library, in bytes
+	Ops            []string  `json:"ops"`       // operators in the library
 	Toolchain      string    `json:"toolchain"` // version line of the compiler
 	Built          time.Time `json:"built"`
-	Seconds        float64   `json:"seconds"` // compile time spent on its units and link
+	Seconds        float64   `json:"seconds"` // of compiling its units and of the link
 	LinkKey        Key       `json:"link_key"`
 	BuildRecordKey Key       `json:"last_key"`
 	Units          []Ref     `json:"units"`
 	// Exported marks a copy without its objects, as in a prebuilt cache.
 	Exported bool `json:"exported,omitempty"`
 
-	// Path of the library; not stored, the folder may be moved.
+	// Path is the path of the library. It is not stored, because users may move the cache.
 	Path string `json:"-"`
-	// ReadOnly is the read-only cache that holds it, "" for the cache itself.
+	// ReadOnly is the folder of the read-only cache that holds it, "" for the cache itself.
 	ReadOnly string `json:"-"`
-	// Used is when it was last loaded or built, to the hour.
+	// Used is the time of the last load or build, to the hour.
 	Used time.Time `json:"-"`
 }
 
@@ -75,9 +75,10 @@ func (d *Dir) artifactDir(id string) string {
 	return filepath.Join(d.base, "artifact", id)
 }
 
-// AddArtifact publishes the library at path, which must lie in a [Stage] of
-// this cache, with its description. If the cache has an identical artifact, its folder stays.
-// If another module or target has an identical library, both share it by a hard link.
+// AddArtifact publishes the library at path, which must lie in a [Stage] of this cache, with
+// its description. It sets ID, Digest, Size, Path and Used. If the cache has an identical
+// artifact, it returns that. If another module or target has an identical library, both share
+// it by a hard link. It fails with [*AccessError].
 func (d *Dir) AddArtifact(s *Stage, path string, a Artifact) (Artifact, error) {
 	digest, err := syncAndHash(path)
 	if err != nil {
@@ -107,13 +108,14 @@ func (d *Dir) shareLibrary(s *Stage, path string, a Artifact) {
 		if have.Digest != a.Digest || d.verify(have.Path, a.Digest) != nil {
 			continue
 		}
-		if twin := s.File("twin"); os.Link(have.Path, twin) == nil {
-			_ = os.Rename(twin, path)
+		if linked := s.File("linked"); os.Link(have.Path, linked) == nil {
+			_ = os.Rename(linked, path)
 			return
 		}
 	}
 }
 
+// publishArtifact makes the folder of an artifact in the stage and renames it to its place.
 func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
 	dir := s.File("artifact")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -136,6 +138,7 @@ func (d *Dir) publishArtifact(s *Stage, path string, a Artifact) error {
 	return err
 }
 
+// writeSynced creates a file and syncs it to the disk.
 func writeSynced(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -146,14 +149,14 @@ func writeSynced(path string, data []byte) error {
 }
 
 // Artifact returns the artifact with that ID, of this cache or else of a read-only cache.
-// It reads the library and compares its digest. A corrupt artifact is moved to quarantine
-// and reported as [*MissError]. The call counts as a use.
+// It reads the library and compares its digest. It moves a corrupt artifact to quarantine and
+// returns [*MissError]. The call counts as a use.
 func (d *Dir) Artifact(id string) (Artifact, error) {
 	return d.artifactBy(id, (*Dir).hashLibrary)
 }
 
-// OpenArtifact is [Dir.Artifact] and returns the library open. The digest is that of the
-// open file, even if another file gets its name afterwards.
+// OpenArtifact is like [Dir.Artifact] and also returns the open library, whose content has the
+// digest even if another file gets its name later. The caller closes the file.
 func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) {
 	a, err = d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
 		f, err := from.openOwn(a.Path)
@@ -173,9 +176,8 @@ func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) 
 	return a, library, err
 }
 
-// KnownArtifact is like [Dir.Artifact] but trusts the memoized digest. It re-reads the
-// library only if that digest does not match. Before it loads a library a process calls
-// Artifact.
+// KnownArtifact is like [Dir.Artifact] but trusts the memoized digest. It reads the library
+// only if that digest does not match. It must not be used to load a library.
 func (d *Dir) KnownArtifact(id string, digest func(path string) (string, error)) (Artifact, error) {
 	return d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
 		st, err := lstat(a.Path)
@@ -190,7 +192,7 @@ func (d *Dir) KnownArtifact(id string, digest func(path string) (string, error))
 
 func (d *Dir) hashLibrary(a Artifact) (string, error) { return d.hashOwn(a.Path) }
 
-// artifactBy is like Artifact and finds the library's digest by hash.
+// artifactBy is like Artifact. hash returns the digest of the library.
 func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.checkedArtifact(id, hash)
 	for _, t := range d.below {
@@ -218,7 +220,7 @@ func (d *Dir) checkedArtifact(id string, hash func(from *Dir, a Artifact) (strin
 		return a, &MissError{"artifact", id, absent} // removed meanwhile
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		// An artifact without its library would prevent the publication of a good one.
+		// An artifact without its library would prevent the publication of a complete one.
 		return a, d.corrupt("artifact", id, d.artifactDir(id), "corrupt: its library is gone")
 	}
 	if err != nil {
@@ -251,7 +253,7 @@ func (d *Dir) readArtifact(id string) (Artifact, error) {
 	case errors.Is(err, fs.ErrNotExist) && !present(dir):
 		return a, &MissError{"artifact", id, absent}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, errDescription):
-		// It would prevent the publication of a good one.
+		// It would prevent the publication of a complete one.
 		return a, d.corrupt("artifact", id, dir, "corrupt: "+err.Error())
 	default:
 		d.quarantineIrregular(dir, err)
@@ -270,9 +272,10 @@ func present(path string) bool {
 	return err == nil
 }
 
-// touchEvery is the resolution of times of use. Most uses of an artifact write nothing.
+// touchEvery is the resolution of Artifact.Used, so that most uses write nothing.
 const touchEvery = time.Hour
 
+// touch sets the time of use of an artifact's folder.
 func (d *Dir) touch(path string, used time.Time) {
 	// A time in the future comes from a wrong clock.
 	if now := time.Now(); now.Sub(used).Abs() > touchEvery {
@@ -285,10 +288,10 @@ const useWait = 5 * time.Second
 
 // Use marks the artifact as in use until the process ends or the returned function is
 // called. [Dir.Clean] keeps a marked artifact. Use fails with [*MissError] if the artifact
-// was removed before; it must then be built again.
+// has been removed; the caller then builds it again.
 //
-// The mark is a lock on a file of the artifact. An artifact of a read-only cache needs no
-// lock, because no process cleans it.
+// The mark is a shared lock on a file of the artifact. An artifact of a read-only cache is
+// usable without the lock, because no process removes it.
 func (d *Dir) Use(a Artifact) (release func() error, err error) {
 	path := filepath.Join(filepath.Dir(a.Path), artifactMeta)
 	for start := time.Now(); ; time.Sleep(firstPoll) {

@@ -15,8 +15,8 @@ func (d *Dir) BlobPath(digest string) string {
 	return filepath.Join(d.base, "blob", shard(digest))
 }
 
-// AddBlob moves the finished file at path, which must lie in a [Stage] of
-// this cache, into the store and returns its SHA-256.
+// AddBlob publishes the finished file at path, which must lie in a [Stage] of this cache, and
+// returns its SHA-256. It fails with [*AccessError].
 func (d *Dir) AddBlob(path string) (digest string, err error) {
 	digest, err = syncAndHash(path)
 	if err != nil {
@@ -29,8 +29,8 @@ func (d *Dir) AddBlob(path string) (digest string, err error) {
 }
 
 // Blob returns the path of the blob with that digest, in this cache or a read-only cache.
-// It reads the blob and compares its digest. A corrupt blob is moved to quarantine and
-// reported as [*MissError].
+// It reads the blob and compares its digest. It moves a corrupt blob to quarantine and returns
+// [*MissError].
 func (d *Dir) Blob(digest string) (string, error) {
 	err := d.verify(d.BlobPath(digest), digest)
 	if err == nil {
@@ -44,6 +44,8 @@ func (d *Dir) Blob(digest string) (string, error) {
 	return "", err
 }
 
+// verify compares the content of the file at path with its digest. It moves a corrupt file to
+// quarantine.
 func (d *Dir) verify(path, digest string) error {
 	got, err := d.hashOwn(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,9 +95,9 @@ func hashReader(r io.Reader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// syncAndHash prepares a file for publication: it takes the write permission from group
-// and others, syncs the file to the disk, and returns its SHA-256. The umask decides
-// the mode that a compiler gives a file.
+// syncAndHash prepares a file for publication. It removes the write permission of group and
+// others, which a compiler may set according to the umask. It syncs the file to the disk, and
+// returns its SHA-256.
 func syncAndHash(path string) (string, error) {
 	f, err := openRegular(path)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package cache stores the results of builds: small records, named by the key of the
 // action that made them, and files, named by their SHA-256. An entry is published by a
-// rename and never changes, so that a reader sees a complete entry or none.
+// rename and never changes, so that a reader gets a complete entry or none.
 //
 // Layout below the folder given to [Open]:
 //
@@ -12,7 +12,8 @@
 //	v2/stage/               unfinished work, one folder for each job
 //	v2/log/                 output of compilers, for failed units
 //	v2/quarantine/          corrupt entries
-//	v2/source/DIGEST/       sources that a program contains
+//	v2/source/DIGEST/       extracted source trees of programs that contain their sources
+//	v2/filehash             digests of files; see package filehash
 //	v2/counts               counts of hits and misses; see [Dir.Count]
 //	v2/trimmed              its modification time is the time of the last [Dir.Trim]
 //
@@ -31,7 +32,9 @@ import (
 	"unicode"
 )
 
-const tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of compiled GPU kernels (aiter). It can be removed at any time.\n"
+// tagText is the content of CACHEDIR.TAG. Backup programs recognize its first line.
+const tagText = "Signature: 8a477f597d28d172789f06886806bc55\n" +
+	"# This folder is a cache of compiled GPU kernels (aiter). It can be removed at any time.\n"
 
 // Dir is a cache folder. Its methods may be called from any goroutine, and
 // from any number of processes on the same folder.
@@ -41,18 +44,18 @@ type Dir struct {
 
 	guard        guard
 	trustForeign bool
-	readOnly     bool   // a read-only cache, or unwritable
-	unwritable   error  // why the cache has no folder; see [Unwritable]
+	readOnly     bool   // it is a read-only cache, or has no folder
+	unwritable   error  // why it has no folder, nil if it has one; see [Unwritable]
 	below        []*Dir // read-only caches, in the order of lookups
 	limits       Limits
 	faulty       func(Fault)
 
-	flock func(f *os.File, how int) error // flockFile, or a test's
+	flock func(f *os.File, how int) error // see Options.Flock
 
-	mu    sync.Mutex
-	turns map[Key]chan struct{} // see turn
-	gone  map[string]bool       // records of read-only caches that lead to a missing entry
-	safe  map[string]bool       // folders that no other user can change; see admit
+	mu         sync.Mutex
+	localLocks map[Key]chan struct{} // see localLock
+	ignored    map[string]bool       // KIND/KEY of records of read-only caches; see ignoreBelow
+	safe       map[string]bool       // folders that no other user can change; see admit
 }
 
 // Options of [Open].
@@ -70,17 +73,13 @@ type Options struct {
 	Flock func(f *os.File, how int) error
 }
 
-// Open opens the cache folder path and creates a missing one (mode 0700). It fails with
-// [*UntrustedError] if another user can put code there, and with [*AccessError] if the
+// Open opens the cache in the folder path. It creates a missing folder (mode 0700). It fails
+// with [*UntrustedError] if another user can put code there, and with [*AccessError] if the
 // folder cannot be created or written.
 func Open(path string, opts Options) (*Dir, error) {
-	abs, err := filepath.Abs(path)
+	d, err := resolve(path, opts)
 	if err != nil {
-		return nil, &AccessError{Path: path, Op: "resolve", Err: err}
-	}
-	d := newDir(abs, opts)
-	if hasControl(abs) {
-		return nil, &AccessError{Path: abs, Op: "use", Err: errControl}
+		return nil, err
 	}
 	if err := d.prepareSafely(); err != nil {
 		return nil, err
@@ -88,7 +87,20 @@ func Open(path string, opts Options) (*Dir, error) {
 	return d, nil
 }
 
-// prepareSafely creates missing folders, but none where another user can change it.
+// resolve returns the cache at path without opening the folder. It fails with [*AccessError] if
+// the path cannot be used.
+func resolve(path string, opts Options) (*Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, &AccessError{Path: path, Op: "resolve", Err: err}
+	}
+	if hasControl(abs) {
+		return nil, &AccessError{Path: abs, Op: "use", Err: errControl}
+	}
+	return newDir(abs, opts), nil
+}
+
+// prepareSafely creates missing folders, unless another user could change them.
 func (d *Dir) prepareSafely() error {
 	missing, unsafe := d.checkTrust()
 	switch {
@@ -97,7 +109,7 @@ func (d *Dir) prepareSafely() error {
 	case unsafe == nil && !missing:
 		return d.tag()
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil { // its error is the best reason why the folder cannot be read
+	if err := os.MkdirAll(d.path, 0o700); err != nil { // a more specific error than unsafe
 		return &AccessError{Path: d.path, Op: "make", Err: err}
 	}
 	if unsafe != nil {
@@ -116,13 +128,17 @@ func (d *Dir) remake() error {
 	return err
 }
 
+// as reports whether err or an error that it wraps is of type T.
 func as[T error](err error) bool {
 	var target T
 	return errors.As(err, &target)
 }
 
 func newDir(path string, opts Options) *Dir {
-	d := &Dir{path: path, base: filepath.Join(path, layout), guard: newGuard(), trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile}
+	d := &Dir{
+		path: path, base: filepath.Join(path, layout), guard: newGuard(),
+		trustForeign: opts.TrustForeign, limits: opts.Limits, faulty: opts.Faulty, flock: flockFile,
+	}
 	if opts.Flock != nil {
 		d.flock = opts.Flock
 	}
@@ -165,7 +181,7 @@ func (d *Dir) LogPath(key Key) string {
 	return filepath.Join(d.base, "log", string(key)+".log")
 }
 
-// WriteLog stores what a compiler printed as the log of the action named key.
+// WriteLog stores the output of a compiler as the log of the action named key.
 func (d *Dir) WriteLog(key Key, text []byte) error { return d.writeFile(d.LogPath(key), text) }
 
 // MemoPath returns the file with the memoized digests of source files, "" if the cache
@@ -188,8 +204,8 @@ func (d *Dir) MemoPath() string {
 	return path
 }
 
-// SourcesPath returns the folder for source trees that a binary contains: they are unpacked
-// there for the compilers.
+// SourcesPath returns the folder to which the source tree that a program contains is extracted
+// for compilers.
 func (d *Dir) SourcesPath() string { return filepath.Join(d.base, "source") }
 
 // AccessError reports a cache folder that cannot be created, read or written.
@@ -209,12 +225,12 @@ func (e *AccessError) Error() string {
 // Unwrap returns the system's error.
 func (e *AccessError) Unwrap() error { return e.Err }
 
-// errControl refuses a name that a compiler's dependency file cannot hold.
+// errControl reports a name that a compiler's dependency file cannot contain.
 var errControl = errors.New("its name has a control character, such as a newline")
 
 func hasControl(path string) bool { return strings.ContainsFunc(path, unicode.IsControl) }
 
-// shown returns a path on one line, for messages.
+// shown returns a path for messages. It is one line for each path.
 func shown(path string) string {
 	if hasControl(path) {
 		return strconv.Quote(path)

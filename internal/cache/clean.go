@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// CleanRequest selects what [Dir.Clean] removes: of the artifacts that Match selects and that
-// are older than OlderThan, the least recently used ones until the whole cache is within
-// MaxSize and MaxCount.
+// CleanRequest selects the artifacts that [Dir.Clean] removes. Candidates are those that Match
+// accepts and that are older than OlderThan. Clean removes the least recently used candidates
+// until the whole cache is within MaxSize and MaxCount.
 type CleanRequest struct {
 	Match     func(Artifact) bool // nil: every artifact
 	OlderThan time.Duration       // since the last use; 0: any age
 	MaxSize   int64               // bytes of the whole cache; 0: no limit
-	MaxCount  int                 // artifacts; 0: no limit. Without either limit: remove all that match
-	DryRun    bool
+	MaxCount  int                 // artifacts; 0: no limit. Without both limits Clean removes all candidates
+	DryRun    bool                // only report
 
 	ages ages // for entries that no artifact needs
 }
 
-// everything reports whether the request asks for an empty cache.
+// everything reports whether the request selects all entries, for an empty cache.
 func (r CleanRequest) everything() bool {
 	return r.Match == nil && r.OlderThan == 0 && r.MaxSize == 0 && r.MaxCount == 0
 }
@@ -32,27 +32,28 @@ func (r CleanRequest) everything() bool {
 // CleanReport lists what Clean removed or, in a dry run, would remove.
 type CleanReport struct {
 	Removed []Artifact `json:"removed"`
-	InUse   []Artifact `json:"in_use"`  // matched, but kept for a living process
+	InUse   []Artifact `json:"in_use"`  // candidates that a running process uses
 	Orphans int        `json:"orphans"` // other removed files: those of removed artifacts, and unreferenced ones
 	Bytes   int64      `json:"bytes"`   // freed
 }
 
 // ages are the ages from which entries that belong to no artifact are removed.
 type ages struct {
-	orphan time.Duration // objects and records
-	kept   time.Duration // logs, quarantine, failures: kept for people to look at
-	source time.Duration // unpacked source trees, since a compiler last ran in them
+	orphan     time.Duration // objects and records
+	diagnostic time.Duration // logs, quarantined entries, records of failures
+	source     time.Duration // extracted source trees, since a compiler last ran in them
 }
 
 // cleanAges keep Clean from removing entries that a running build has published and that no
 // artifact refers to yet. A request for an empty cache ignores ages: a build that loses an
 // object compiles it again.
-var cleanAges = ages{orphan: orphanAge, kept: 7 * day, source: day}
+var cleanAges = ages{orphan: orphanAge, diagnostic: 7 * day, source: day}
 
 const orphanAge = time.Hour
 
 // Clean removes artifacts, and the entries that only they referred to. It may run while
-// other processes build and load. It does not touch read-only caches.
+// other processes build and load. It does not change read-only caches. It fails with
+// [*AccessError], and on a read-only cache.
 func (d *Dir) Clean(req CleanRequest) (CleanReport, error) {
 	if d.readOnly {
 		return CleanReport{}, d.writeError()
@@ -82,7 +83,7 @@ type cleaning struct {
 	all   []Artifact                     // least recently used first
 	files map[string]map[string]struct{} // artifact ID -> entries that it needs beside its folder
 	needs map[string]int                 // how many artifacts need a file
-	size  int64                          // of the cache, as far as it has been cleaned
+	size  int64                          // of the cache, without the removed files; bytes
 	rep   CleanReport
 }
 
@@ -100,14 +101,14 @@ func (d *Dir) newCleaning(req CleanRequest, all []Artifact) *cleaning {
 
 func (c *cleaning) clean() {
 	c.sweepOrphans()
-	c.d.sweepKept(c.req.ages, c.req.DryRun, &c.rep)
+	c.d.sweepAged(c.req.ages, c.req.DryRun, &c.rep)
 	c.size = c.d.size()
 	if c.req.DryRun {
 		c.size -= c.rep.Bytes
 	}
 	left := len(c.all)
 	for _, a := range c.all {
-		if !c.picks(a, left) {
+		if !c.selects(a, left) {
 			continue
 		}
 		if !c.d.remove(a, c.req.DryRun) {
@@ -115,11 +116,12 @@ func (c *cleaning) clean() {
 			continue
 		}
 		left--
-		c.removed(a)
+		c.removeEntries(a)
 	}
 }
 
-func (c *cleaning) picks(a Artifact, left int) bool {
+// selects reports whether to remove an artifact. left is the present number of artifacts.
+func (c *cleaning) selects(a Artifact, left int) bool {
 	r := c.req
 	switch {
 	case r.Match != nil && !r.Match(a):
@@ -132,8 +134,9 @@ func (c *cleaning) picks(a Artifact, left int) bool {
 	return r.MaxSize > 0 && c.size > r.MaxSize || r.MaxCount > 0 && left > r.MaxCount
 }
 
-// removed notes a removed artifact, and removes the entries that only it needed.
-func (c *cleaning) removed(a Artifact) {
+// removeEntries removes the entries that only a removed artifact needed, and reports the
+// artifact.
+func (c *cleaning) removeEntries(a Artifact) {
 	c.rep.Removed = append(c.rep.Removed, a)
 	freed := a.Size
 	for path := range c.files[a.ID] {
@@ -155,7 +158,7 @@ func (c *cleaning) sweepOrphans() {
 		c.d.walkBelow(sub, func(path string, info fs.FileInfo) {
 			age := c.req.ages.orphan
 			if filepath.Base(filepath.Dir(filepath.Dir(path))) == string(Failure) {
-				age = c.req.ages.kept
+				age = c.req.ages.diagnostic
 			}
 			if c.needs[path] > 0 || time.Since(info.ModTime()) < age {
 				return
@@ -177,7 +180,7 @@ func removeFile(path string) error {
 	return err
 }
 
-// remove removes an artifact, unless a living process uses it.
+// remove removes an artifact, and reports false if a running process uses it.
 func (d *Dir) remove(a Artifact, dryRun bool) bool {
 	dir := d.artifactDir(a.ID)
 	path := filepath.Join(dir, artifactMeta)
@@ -216,9 +219,10 @@ func (d *Dir) forgetLinked(a Artifact) {
 	}
 }
 
-// RecentBuild is the part of a [BuildRecord] record that Clean reads: the result of the last
-// build of a module for a target, and its entries. They may differ from those in the
-// artifact: an edit of a comment gives other keys and the same library.
+// RecentBuild holds the fields of a [BuildRecord] that Clean reads: the artifact of the last
+// build of a module for a target, and the entries of that build. They may differ from the
+// entries in the artifact's description: an edit of a comment gives other keys and the same
+// library.
 type RecentBuild struct {
 	Artifact string `json:"artifact"` // ID
 	Link     Key    `json:"link_key"`
@@ -226,6 +230,7 @@ type RecentBuild struct {
 	Compiler Key    `json:"compiler"` // digest of the toolchain
 }
 
+// recent returns the build record under a key, the zero value if there is none.
 func (d *Dir) recent(key Key) RecentBuild {
 	var r RecentBuild
 	if data, err := d.get(BuildRecord, key); err == nil {

@@ -20,15 +20,15 @@ import (
 type Count struct {
 	Event   string  `json:"event"`   // "unit hit", "unit miss", "link hit", "link miss"
 	Cause   string  `json:"cause"`   // of a miss: a jit.Cause such as "header"; "" for a hit
-	N       int64   `json:"n"`       //
+	N       int64   `json:"n"`       // number of events
 	Seconds float64 `json:"seconds"` // of compiling: spent by misses, saved by hits
 }
 
-// Counts are lines that processes append, each with one write. A process that finds the
-// file too long sums the lines up.
+// Processes append lines to the file of counts, each with one write. If the file is longer than
+// maxCounts, a process replaces the lines by their sums.
 const (
 	maxCounts  = 256 << 10 // bytes; a line has about 40
-	countTries = 100       // times 1 ms, while another process sums up
+	countTries = 100       // of locking the file, 1 ms apart
 )
 
 // Count adds to the counts of this cache, which all processes share. It is one write to the
@@ -59,7 +59,7 @@ func appendCount(b *bytes.Buffer, c Count) {
 
 func lineSum(text string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(text))) }
 
-// plainWord replaces characters that would end a word's line or column.
+// plainWord replaces control characters, which could end the line or the column.
 func plainWord(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -95,7 +95,7 @@ func (d *Dir) openCounts(how int) *os.File {
 func (d *Dir) sumCounts() {
 	f := d.openCounts(syscall.LOCK_EX)
 	if f == nil {
-		return // another process does it, or will do it
+		return // another process sums up; if not, the next call does
 	}
 	defer f.Close()
 	data, err := d.readCounts(f)
@@ -150,17 +150,17 @@ func (d *Dir) Counts() []Count {
 
 // parseCounts sums up lines. It skips invalid lines, such as one that a crash has cut short.
 func parseCounts(data []byte) []Count {
-	type name struct{ event, reason string }
+	type name struct{ event, cause string }
 	sums := map[name]Count{}
 	for line := range strings.Lines(string(data)) {
 		c, ok := parseCount(line)
 		if !ok {
 			continue
 		}
-		at := name{c.Event, c.Cause}
-		c.N += sums[at].N
-		c.Seconds += sums[at].Seconds
-		sums[at] = c
+		key := name{c.Event, c.Cause}
+		c.N += sums[key].N
+		c.Seconds += sums[key].Seconds
+		sums[key] = c
 	}
 	return slices.SortedFunc(maps.Values(sums), func(a, b Count) int {
 		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(b.N, a.N), cmp.Compare(a.Cause, b.Cause))
@@ -168,10 +168,10 @@ func parseCounts(data []byte) []Count {
 }
 
 func parseCount(line string) (c Count, ok bool) {
-	line, whole := strings.CutSuffix(line, "\n")
+	line, complete := strings.CutSuffix(line, "\n")
 	text, sum, _ := cutLast(line, "\t")
 	f := strings.Split(text, "\t")
-	if !whole || sum != lineSum(text) || len(f) != 4 || f[2] == "" {
+	if !complete || sum != lineSum(text) || len(f) != 4 || f[2] == "" {
 		return c, false
 	}
 	n, errN := strconv.ParseInt(f[0], 10, 64)
@@ -233,7 +233,7 @@ func badLines(data []byte) (n int) {
 	return n
 }
 
-// A count or a time above these bounds is damage.
+// A line with a larger number than these is damaged.
 const (
 	maxCount   = 1e12
 	maxSeconds = 1e12

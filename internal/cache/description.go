@@ -11,8 +11,8 @@ import (
 const artifactMeta = "artifact.json"
 
 // The description of an artifact is JSON. Its first field is the SHA-256 of the rest. The
-// artifact's ID covers module, part, target and library; the checksum covers the other fields
-// too, by which [Dir.Clean] finds the entries of the artifact.
+// artifact's ID covers module, part, target and library only. The checksum covers all fields,
+// because [Dir.Clean] finds the entries of the artifact by them.
 const (
 	sumStart = "{\n  \"checksum\": \""
 	sumEnd   = "\","

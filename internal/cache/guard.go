@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guard finds the files and folders that a user other than root and one given user can
+// guard finds files and folders that users other than root and the user of this process can
 // change.
 type guard struct {
 	user uint32 // effective user id of the process
-	// root owns "/". It is 65534 instead of 0 in a user namespace that does not
-	// map root. The owner of "/" can replace every file, so it is trusted. Such a
-	// namespace shows the files of all other users with that id too.
+	// root is the owner of "/", who can replace every file and so is trusted. In a user
+	// namespace that does not map root it is 65534 instead of 0. Files of all other users
+	// have that id there too.
 	root uint32
 	etc  string // folder of passwd and group
 }
@@ -33,11 +33,11 @@ func newGuard() guard {
 // each other's entries.
 func (g guard) inspect(path string, st *unix.Stat_t, mayShare bool) *Exposure {
 	shared := mayShare && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
-	h := Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777}
-	h.foreign = st.Uid != g.user && !g.isRoot(st.Uid)
-	h.writable = !shared && (st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && !g.isPrivateGroup(st.Gid, path))
-	if h.foreign || h.writable {
-		return &h
+	x := Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777}
+	x.foreign = st.Uid != g.user && !g.isRoot(st.Uid)
+	x.writable = !shared && (st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && !g.isPrivateGroup(st.Gid, path))
+	if x.foreign || x.writable {
+		return &x
 	}
 	return nil
 }
@@ -102,17 +102,17 @@ const maxLinks = 40
 // pathWalk follows a path as the kernel does.
 type pathWalk struct {
 	guard
-	at      string   // the folder reached, without symlinks
-	shared  bool     // all users may add entries to it
-	rest    []string // names that follow
-	links   int
-	seen    map[string]bool
+	at      string          // the folder reached, without symlinks
+	shared  bool            // other users may add entries to that folder
+	rest    []string        // names that follow
+	links   int             // symlinks followed
+	seen    map[string]bool // inspected paths
 	exposed []Exposure
 }
 
-// walk returns what other users can change on the way to path: folders, and symlinks in shared
-// folders. It checks the parents of both ends of each symlink. Only root and the user can
-// change the result afterwards, because walk reads each entry in a folder that it has found
+// walk returns the folders on the way to path that other users can change, and the symlinks in
+// shared folders. It checks the parents of both ends of each symlink. Only root and the user
+// can change the result later, because walk reads each entry in a folder that it has found
 // safe. missing reports that an entry on the way does not exist.
 func (g guard) walk(path string) (exposed []Exposure, missing bool, err error) {
 	w := pathWalk{guard: g, rest: split(path), seen: map[string]bool{}}
@@ -133,6 +133,7 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
+// step goes on to the next name of the path.
 func (w *pathWalk) step() error {
 	name := w.rest[0]
 	w.rest = w.rest[1:]
@@ -168,8 +169,8 @@ func (w *pathWalk) enter(dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// follow replaces a symlink by its target. The users who can replace a symlink are those who
-// can write to its folder; in a sticky folder, its owner.
+// follow replaces a symlink by its target. Users who can write to the folder of a symlink can
+// replace the symlink. In a sticky folder only its owner can.
 func (w *pathWalk) follow(link string, st *unix.Stat_t) error {
 	if w.links++; w.links > maxLinks {
 		return unix.ELOOP
@@ -189,6 +190,7 @@ func (w *pathWalk) follow(link string, st *unix.Stat_t) error {
 	return nil
 }
 
+// note inspects a file or folder once and records it if another user can change it.
 func (w *pathWalk) note(path string, st *unix.Stat_t) {
 	if w.seen[path] {
 		return
@@ -198,11 +200,12 @@ func (w *pathWalk) note(path string, st *unix.Stat_t) {
 	if w.shared && path != "/" {
 		inspect = w.inspectOwn
 	}
-	if h := inspect(path, st, true); h != nil {
-		w.exposed = append(w.exposed, *h)
+	if x := inspect(path, st, true); x != nil {
+		w.exposed = append(w.exposed, *x)
 	}
 }
 
+// lstat repeats a call that a signal interrupted.
 func lstat(path string) (st unix.Stat_t, err error) {
 	for {
 		if err = unix.Lstat(path, &st); err != unix.EINTR {

@@ -36,11 +36,11 @@ func place(t *testing.T, script string) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	shell(t, dir, 0, script)
+	runShell(t, dir, 0, script)
 	return dir
 }
 
-func shell(t *testing.T, dir string, uid uint32, script string) {
+func runShell(t *testing.T, dir string, uid uint32, script string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", "umask 022\n"+script)
 	cmd.Dir = dir
@@ -94,7 +94,7 @@ func TestPathToCache(t *testing.T) {
 			if _, after := os.Lstat(at); (before == nil) != (after == nil) {
 				t.Error("Open created something in spite of the error")
 			}
-			shell(t, "/", 0, fix(t, err))
+			runShell(t, "/", 0, fix(t, err))
 			if _, err := Open(at, Options{}); err != nil {
 				t.Errorf("after the command of the error: %v", err)
 			}
@@ -190,7 +190,7 @@ func TestFolderOfPrivateGroupIsTrusted(t *testing.T) {
 	default:
 		_ = unix.Removexattr(filepath.Join(dir, "a"), "system.posix_acl_access")
 	}
-	shell(t, dir, 0, "echo u:x:12345:v >etc/group")
+	runShell(t, dir, 0, "echo u:x:12345:v >etc/group")
 	if n := exposed(); n != 1 {
 		t.Errorf("with another member: %d exposed", n)
 	}
@@ -199,7 +199,7 @@ func TestFolderOfPrivateGroupIsTrusted(t *testing.T) {
 		t.Errorf("for another user: %d exposed", n)
 	}
 	g.root = other // the owner of "/", as in a user namespace
-	shell(t, dir, 0, "chmod 755 a")
+	runShell(t, dir, 0, "chmod 755 a")
 	if n := exposed(); n != 0 {
 		t.Errorf("for the owner of the root folder: %d exposed", n)
 	}

@@ -12,17 +12,17 @@ type Key string
 // Short returns the key's first 12 digits, for people.
 func (k Key) Short() string { return string(k[:min(12, len(k))]) }
 
-// Line is one part of a key.
+// Line is one labelled input of a key.
 type Line struct {
 	Label string `json:"label"`
 	Value string `json:"value"`
 }
 
-// Lines are the parts of a key, in order. They are stored, so that a later miss can report
+// Lines are the inputs of a key, in order. They are stored, so that a later miss can report
 // which of them changed.
 type Lines []Line
 
-// Add appends a part.
+// Add appends a line.
 func (l *Lines) Add(label, value string) { *l = append(*l, Line{label, value}) }
 
 // Key returns the SHA-256 of the lines. Values are quoted, so that no value can contain the

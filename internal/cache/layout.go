@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// layoutVersion numbers the format of what lies in the cache: folders, records,
-// descriptions, counts. Each version has a folder of its own, so that programs of several
-// versions can share a cache folder.
+// layoutVersion is the version of the layout of a cache: folders, records, descriptions,
+// counts. Each version has a folder of its own, so that programs of several versions can share
+// a cache folder.
 //
 //	1: the checksum of a record covered the body alone
 //	2: it covers kind and key as well; artifact.json and the lines of counts have checksums
@@ -30,7 +30,7 @@ func (e *LayoutError) Error() string {
 	return fmt.Sprintf("another version of this program made it (layout %s, expected %s)", e.Found, layout)
 }
 
-// Is makes the error match fs.ErrNotExist.
+// Is reports whether target is fs.ErrNotExist.
 func (e *LayoutError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // otherLayouts returns the folders of other versions in the cache folder at path.
@@ -44,7 +44,7 @@ func otherLayouts(path string) (names []string) {
 	return names
 }
 
-// layoutNumber is the version that a folder is named after, 0 for any other name.
+// layoutNumber returns the version in the name of a layout folder, 0 for other names.
 func layoutNumber(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "v"))
 	if err != nil || name != fmt.Sprintf("v%d", n) {
@@ -53,8 +53,8 @@ func layoutNumber(name string) int {
 	return n
 }
 
-// Outdated returns the layout of an older version of this program that has a record of
-// that name in this cache folder, "" if no layout has one.
+// Outdated returns the layout of an older version of this program that has a record under that
+// key in this cache folder, "" if none has.
 func (d *Dir) Outdated(kind Kind, key Key) string {
 	for _, name := range otherLayouts(d.path) {
 		older := &Dir{base: filepath.Join(d.path, name)}
@@ -73,7 +73,7 @@ func (d *Dir) sweepLayouts(age time.Duration, dryRun bool, rep *CleanReport) {
 		if layoutNumber(name) > layoutVersion || time.Since(lastUse(path)) < age {
 			continue
 		}
-		n, size := weigh(path)
+		n, size := sizeOf(path)
 		if dryRun || d.removeFolder(path) == nil {
 			rep.Orphans += n
 			rep.Bytes += size

@@ -15,13 +15,13 @@ type Limits struct {
 	Age   time.Duration `json:"age"`   // since an artifact was last used; nanoseconds in JSON
 }
 
-// DefaultLimits are the limits without a setting. Age alone removes nothing, because this
-// machine may be unable to build the artifact again.
+// DefaultLimits returns the limits without a setting. They contain no age, because this machine
+// may be unable to build an artifact again.
 func DefaultLimits() Limits { return Limits{Size: 10e9} }
 
 const day = 24 * time.Hour
 
-// LimitError reports a size, an age or a number that cannot be read.
+// LimitError reports a size, an age or a number with invalid syntax.
 type LimitError struct{ What, Value, Want string }
 
 func (e *LimitError) Error() string {
@@ -43,8 +43,8 @@ func ParseAge(s string) (time.Duration, error) {
 	return 0, &LimitError{"age", s, "a time above 0 such as 90m, 36h, 30d or 2w"}
 }
 
-// ParseSize reads a number of bytes: "500MB" and "500M" count in thousands,
-// "4GiB" in 1024s. The error is a [*LimitError].
+// ParseSize reads a number of bytes. "500MB" and "500M" are 500e6 bytes, "4GiB" is 4<<30 bytes.
+// The error is a [*LimitError].
 func ParseSize(s string) (int64, error) {
 	digits := strings.TrimRightFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	unit, ok := sizeUnit(strings.ToLower(strings.TrimSpace(s[len(digits):])))
@@ -55,6 +55,7 @@ func ParseSize(s string) (int64, error) {
 	return 0, &LimitError{"size", s, "a number of bytes above 0 such as 500MB, 5GB or 4GiB"}
 }
 
+// sizeUnit returns the bytes of a unit in small letters: "kb", "kib", "k", "b" or "".
 func sizeUnit(word string) (float64, bool) {
 	const prefixes = "kmgt"
 	word = strings.TrimSuffix(word, "b")

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Holder is the process that holds a lock, and its work. Waiters show it.
+// Holder is the process that holds a lock. Waiting processes show it.
 type Holder struct {
 	PID   int       `json:"pid"`
 	Host  string    `json:"host"`
-	What  string    `json:"what"`
+	What  string    `json:"what"` // its work, as in LockRequest
 	Since time.Time `json:"since"`
 }
 
@@ -28,19 +28,19 @@ func (h Holder) String() string {
 	return fmt.Sprintf("process %d on %s (%s, for %s)", h.PID, h.Host, h.What, time.Since(h.Since).Round(100*time.Millisecond))
 }
 
-// Lock is a held lock. The kernel drops it when the process dies.
+// Lock is a held lock. The kernel releases it when the process ends.
 type Lock struct {
-	f    *os.File
-	turn chan struct{} // see Dir.turn
+	f     *os.File
+	local chan struct{} // see Dir.localLock
 }
 
-// LockRequest asks for the lock named Key.
+// LockRequest describes a lock and the wait for it.
 type LockRequest struct {
 	Key     Key
-	What    string        // the work under the lock, for waiters
-	Timeout time.Duration // 0: wait as long as the context lives
+	What    string        // the work under the lock, shown by waiting processes
+	Timeout time.Duration // 0: wait until the context ends
 	// Waiting, if not nil, is called when another process or goroutine holds the lock, and
-	// then about every ten seconds.
+	// about every ten seconds afterwards.
 	Waiting func(Holder)
 }
 
@@ -53,7 +53,8 @@ type LockTimeoutError struct {
 }
 
 func (e *LockTimeoutError) Error() string {
-	return fmt.Sprintf("waited %s for the lock to %s, held by %s; end that process, or raise the timeout", e.Waited.Round(time.Millisecond), e.What, e.Holder)
+	return fmt.Sprintf("waited %s for the lock to %s, held by %s; end that process, or raise the timeout",
+		e.Waited.Round(time.Millisecond), e.What, e.Holder)
 }
 
 const (
@@ -62,53 +63,55 @@ const (
 	reportEvery = 10 * time.Second
 )
 
-// Lock takes the lock named in req. It waits until the lock is free, the context ends (it
+// Lock gets the lock of req.Key. It waits until the lock is free, the context ends (it
 // returns the context's error) or the timeout passes ([*LockTimeoutError]). Locks exclude
 // goroutines of one process as well as processes.
 func (d *Dir) Lock(ctx context.Context, req LockRequest) (*Lock, error) {
 	w := waiter{d: d, req: req, start: time.Now()}
-	turn := d.turn(req.Key)
-	if err := w.take(ctx, turn); err != nil {
+	local := d.localLock(req.Key)
+	if err := w.lockLocal(ctx, local); err != nil {
 		return nil, err
 	}
 	lock, err := w.poll(ctx)
 	if err != nil {
-		<-turn
+		<-local
 		return nil, err
 	}
-	lock.turn = turn
+	lock.local = local
 	return lock, nil
 }
 
-// TryLock is like [Dir.Lock] and does not wait: it returns nil, nil if the lock is taken.
+// TryLock is like [Dir.Lock] and does not wait: it returns nil, nil if another process or
+// goroutine holds the lock.
 func (d *Dir) TryLock(req LockRequest) (*Lock, error) {
-	turn := d.turn(req.Key)
+	local := d.localLock(req.Key)
 	select {
-	case turn <- struct{}{}:
+	case local <- struct{}{}:
 	default:
 		return nil, nil
 	}
 	lock, err := d.tryLock(req)
 	if lock == nil {
-		<-turn
+		<-local
 		return nil, err
 	}
-	lock.turn = turn
+	lock.local = local
 	return lock, nil
 }
 
-// turn returns the channel on which the goroutines of this process queue for the lock of
-// a key. The goroutine that can send holds the lock or polls for it.
-func (d *Dir) turn(key Key) chan struct{} {
+// localLock returns the lock of a key among the goroutines of this process: a channel with
+// room for one element. A goroutine sends before it locks the file, and receives when it has
+// unlocked the file.
+func (d *Dir) localLock(key Key) chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.turns == nil {
-		d.turns = map[Key]chan struct{}{}
+	if d.localLocks == nil {
+		d.localLocks = map[Key]chan struct{}{}
 	}
-	if d.turns[key] == nil {
-		d.turns[key] = make(chan struct{}, 1)
+	if d.localLocks[key] == nil {
+		d.localLocks[key] = make(chan struct{}, 1)
 	}
-	return d.turns[key]
+	return d.localLocks[key]
 }
 
 // waiter is one call of Lock.
@@ -119,20 +122,20 @@ type waiter struct {
 	reported time.Time
 }
 
-// take waits for the turn within this process.
-func (w *waiter) take(ctx context.Context, turn chan struct{}) error {
+// lockLocal waits until no other goroutine of this process holds the lock.
+func (w *waiter) lockLocal(ctx context.Context, local chan struct{}) error {
 	for {
 		select {
-		case turn <- struct{}{}:
+		case local <- struct{}{}:
 			return nil
 		default:
 		}
 		if err := w.check(); err != nil {
 			return err
 		}
-		pause := time.NewTimer(w.patience())
+		pause := time.NewTimer(w.untilCheck())
 		select {
-		case turn <- struct{}{}:
+		case local <- struct{}{}:
 			pause.Stop()
 			return nil
 		case <-ctx.Done():
@@ -143,8 +146,8 @@ func (w *waiter) take(ctx context.Context, turn chan struct{}) error {
 	}
 }
 
-// patience returns the time until the next report or the timeout.
-func (w *waiter) patience() time.Duration {
+// untilCheck returns the time until the next report or the timeout.
+func (w *waiter) untilCheck() time.Duration {
 	if w.req.Timeout > 0 {
 		return min(reportEvery, max(w.req.Timeout-time.Since(w.start), firstPoll))
 	}
@@ -169,7 +172,8 @@ func (w *waiter) poll(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// check reports the holder from time to time, and ends the wait after the timeout.
+// check reports the holder every reportEvery, and fails with [*LockTimeoutError] after the
+// timeout.
 func (w *waiter) check() error {
 	if w.req.Waiting != nil && time.Since(w.reported) >= reportEvery {
 		w.reported = time.Now()
@@ -214,8 +218,8 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	return nil, &AccessError{d.path, "lock", err}
 }
 
-// clearLock moves anything but a file from the place of a lock file to quarantine. It reports
-// whether there was something.
+// clearLock moves an entry at the path of a lock file that is no regular file to quarantine. It
+// reports whether there was such an entry.
 func (d *Dir) clearLock(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().IsRegular() {
@@ -229,8 +233,9 @@ func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 }
 
-// flockFile locks without waiting: [syscall.EWOULDBLOCK] if the lock is taken. On a filesystem
-// without locks it succeeds: the cache stays correct, but processes may repeat work.
+// flockFile locks without waiting. It fails with [syscall.EWOULDBLOCK] if another process holds
+// the lock. On a filesystem without locks it succeeds: the cache stays correct, but processes
+// may repeat work.
 func flockFile(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
@@ -244,15 +249,15 @@ func flockFile(f *os.File, how int) error {
 	}
 }
 
-// sameFile reports whether path still names f. A lock on a file that was removed between open
-// and flock excludes no process.
+// sameFile reports whether path names f. A lock on a file that was removed between open and
+// flock excludes no process.
 func sameFile(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Lstat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// writeHolder writes what other processes show while they wait. Its failures do not matter.
+// writeHolder writes the [Holder] for other processes. If it fails, they show no holder.
 func writeHolder(f *os.File, what string) {
 	host, _ := os.Hostname()
 	data, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, What: what, Since: time.Now()})
@@ -261,6 +266,7 @@ func writeHolder(f *os.File, what string) {
 	}
 }
 
+// holder returns the holder of a lock, the zero value if it is unknown.
 func (d *Dir) holder(key Key) Holder {
 	var h Holder
 	f, err := openRegular(d.lockPath(key))
@@ -275,9 +281,9 @@ func (d *Dir) holder(key Key) Holder {
 	return h
 }
 
-// Unlock releases the lock, even while a process that is being started has a copy of the file.
+// Unlock releases the lock, even if a starting child process has a copy of the file.
 func (l *Lock) Unlock() error {
 	err := errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
-	<-l.turn
+	<-l.local
 	return err
 }

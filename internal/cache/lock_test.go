@@ -253,7 +253,7 @@ func TestLocksThatDoNotExclude(t *testing.T) {
 	if _, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu"}); err != nil {
 		t.Error(err)
 	}
-	old := time.Now().Add(-2 * unlockable)
+	old := time.Now().Add(-2 * stageAge)
 	if err := os.Chtimes(s.Path, old, old); err != nil {
 		t.Fatal(err)
 	}

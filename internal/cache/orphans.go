@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// If a builder is killed, the kernel kills the compiler driver but not its children: the
-// compiler proper would go on for a result that no process needs. All of them have the
-// stage of their job as TMPDIR, so that a sweep of the stage finds them.
+// If a builder is killed, the kernel kills the compiler driver but not the driver's children.
+// The compiler proper would continue although no process needs its result. All these processes
+// have the stage of their job as TMPDIR, by which a sweep of the stage finds them.
 
-// orphanRounds is how often endOrphans searches for processes: one may have started another
-// just before it ended.
+// orphanRounds is the number of searches of endOrphans, because a process may start another one
+// just before it is killed.
 const orphanRounds = 5
 
-// orphanPatience is how long endOrphans waits for killed processes to disappear.
-const orphanPatience = time.Second
+// orphanWait is the time for which endOrphans waits for the end of a killed process.
+const orphanWait = time.Second
 
-// endOrphans kills this user's processes that work for the job of a stage. The
-// caller holds the stage's lock, so that the job itself is dead.
+// endOrphans kills this user's processes that run in a stage. The caller holds the lock of the
+// stage, so that the job itself is dead.
 func endOrphans(stage string) {
 	at, err := os.Stat(stage)
 	if err != nil {
@@ -45,10 +45,10 @@ func endOrphans(stage string) {
 	}
 }
 
-// endOrphan kills the process if it works in the stage. The process descriptor guarantees that
-// the number still means the same process.
+// endOrphan kills the process if it runs in the stage, and reports whether it did. The process
+// descriptor guarantees that the number belongs to the same process.
 func endOrphan(pid int, stage string, at os.FileInfo) bool {
-	if !worksIn(pid, stage, at) {
+	if !runsIn(pid, stage, at) {
 		return false
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -59,27 +59,27 @@ func endOrphan(pid int, stage string, at os.FileInfo) bool {
 		return false
 	}
 	defer syscall.Close(fd)
-	if !worksIn(pid, stage, at) || unix.PidfdSendSignal(fd, syscall.SIGKILL, nil, 0) != nil {
+	if !runsIn(pid, stage, at) || unix.PidfdSendSignal(fd, syscall.SIGKILL, nil, 0) != nil {
 		return false
 	}
 	awaitEnd(fd)
 	return true
 }
 
-// awaitEnd waits until the process of a descriptor has ended, for at most orphanPatience.
+// awaitEnd waits until the process of a descriptor has ended, for at most orphanWait.
 func awaitEnd(fd int) {
 	gone := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for start := time.Now(); time.Since(start) < orphanPatience; {
-		_, err := unix.Poll(gone, int(orphanPatience.Milliseconds()))
+	for start := time.Now(); time.Since(start) < orphanWait; {
+		_, err := unix.Poll(gone, int(orphanWait.Milliseconds()))
 		if !errors.Is(err, syscall.EINTR) {
 			return
 		}
 	}
 }
 
-// worksIn reports whether the stage is the folder for temporary files of a process, under
-// any name.
-func worksIn(pid int, stage string, at os.FileInfo) bool {
+// runsIn reports whether the stage, under any path, is the folder for temporary files of a
+// process.
+func runsIn(pid int, stage string, at os.FileInfo) bool {
 	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
 		return false

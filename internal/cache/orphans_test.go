@@ -34,7 +34,7 @@ func atWork(t *testing.T, stage string) (pids []int) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && worksIn(pid, stage, at) {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && runsIn(pid, stage, at) {
 			pids = append(pids, pid)
 		}
 	}

@@ -7,19 +7,15 @@ import (
 	"syscall"
 )
 
-// Probe checks that [Open] would give a writable cache in the folder path, and leaves nothing
+// Probe checks that [Open] would return a writable cache in the folder path. It leaves no file
 // there. Its errors are those of Open and [Dir.Writable].
 func Probe(path string, opts Options) error {
-	abs, err := filepath.Abs(path)
+	d, err := resolve(path, opts)
 	if err != nil {
-		return &AccessError{Path: path, Op: "resolve", Err: err}
-	}
-	d := newDir(abs, opts)
-	if hasControl(abs) {
-		return &AccessError{Path: abs, Op: "use", Err: errControl}
+		return err
 	}
 	if isFolder(d.base) {
-		if d, err = Open(abs, opts); err != nil {
+		if d, err = Open(d.path, opts); err != nil {
 			return err
 		}
 		return d.Writable()
@@ -27,16 +23,16 @@ func Probe(path string, opts Options) error {
 	if _, err := d.checkTrust(); as[*UntrustedError](err) {
 		return err
 	}
-	at := abs
-	for _, err = os.Stat(at); err != nil && at != filepath.Dir(at); _, err = os.Stat(at) {
+	above := d.path // the first folder on the way up that exists
+	for _, err = os.Stat(above); err != nil && above != filepath.Dir(above); _, err = os.Stat(above) {
 		if errors.Is(err, syscall.ENAMETOOLONG) {
-			return &AccessError{Path: abs, Op: "make", Err: err}
+			return &AccessError{Path: d.path, Op: "make", Err: err}
 		}
-		at = filepath.Dir(at)
+		above = filepath.Dir(above)
 	}
-	made, err := os.MkdirTemp(at, ".aiter-")
+	made, err := os.MkdirTemp(above, ".aiter-")
 	if err != nil {
-		return &AccessError{Path: abs, Op: "make", Err: err}
+		return &AccessError{Path: d.path, Op: "make", Err: err}
 	}
 	_ = os.Remove(made) // another process may have removed it
 	return nil

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// publishTries is how often the folder above is created again if a cleaner removes it while it
-// is still empty.
+// publishTries is the number of attempts to rename a file into a new folder. An attempt fails if
+// another process removes the folder while it is empty.
 const publishTries = 20
 
 // publish renames a finished file or folder to its place in the cache. An obstacle, such as
@@ -22,9 +22,9 @@ func (d *Dir) publish(from, to string) error {
 	return err
 }
 
-// moveObstacle moves the first obstacle to a rename of from to to into quarantine: a parent of
-// to that is no folder, or a folder in the place of a file and the reverse. It reports
-// whether there was one.
+// moveObstacle moves the first obstacle to the rename into quarantine: an entry on the way to
+// the path "to" that is no folder, or an entry at that path of another type than from. It
+// reports whether there was one.
 func (d *Dir) moveObstacle(from, to string) bool {
 	rel, err := filepath.Rel(d.base, to)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -55,29 +55,4 @@ func rename(from, to string) error {
 		err = os.Rename(from, to)
 	}
 	return err
-}
-
-// Quarantine moves a corrupt entry to the quarantine folder, or removes it if that fails.
-// It does not change a read-only cache.
-func (d *Dir) Quarantine(path string) {
-	if d.readOnly {
-		return
-	}
-	dir := filepath.Join(d.base, "quarantine")
-	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
-		_ = os.Remove(dir)
-	}
-	_ = os.MkdirAll(dir, 0o700)
-	f, err := os.MkdirTemp(dir, filepath.Base(path)+"-")
-	if err == nil && os.Rename(path, filepath.Join(f, filepath.Base(path))) == nil {
-		return
-	}
-	_ = os.RemoveAll(path)
-}
-
-// corrupt moves the entry at path to quarantine, reports the fault, and returns the miss.
-func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
-	d.Quarantine(path)
-	d.reportFault(Fault{Path: path, Reason: reason})
-	return &MissError{kind, key, reason}
 }

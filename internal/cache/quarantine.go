@@ -1,74 +1,68 @@
 package cache
 
 import (
-	"io/fs"
+	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
-	"time"
+	"strings"
 )
 
-// sweepKept removes old logs, quarantined entries, source trees that no process holds, and
-// entries of older versions.
-func (d *Dir) sweepKept(a ages, dryRun bool, rep *CleanReport) {
-	d.sweepFolder("log", a.kept, dryRun, rep, os.Remove)
-	d.sweepFolder("quarantine", a.kept, dryRun, rep, os.RemoveAll)
-	d.sweepFolder("source", a.source, dryRun, rep, func(path string) error {
-		return d.removeFree(path, d.removeFolder)
-	})
-	d.sweepLayouts(a.kept, dryRun, rep)
+// Quarantine moves a corrupt entry to the quarantine folder. If that fails, it removes the
+// entry. It does not change a read-only cache.
+func (d *Dir) Quarantine(path string) {
+	if d.readOnly {
+		return
+	}
+	dir := filepath.Join(d.base, "quarantine")
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+		_ = os.Remove(dir)
+	}
+	_ = os.MkdirAll(dir, 0o700)
+	f, err := os.MkdirTemp(dir, filepath.Base(path)+"-")
+	if err == nil && os.Rename(path, filepath.Join(f, filepath.Base(path))) == nil {
+		return
+	}
+	_ = os.RemoveAll(path)
 }
 
-// sweepFolder removes the entries of a folder whose modification time is older than age.
-func (d *Dir) sweepFolder(sub string, age time.Duration, dryRun bool, rep *CleanReport, remove func(string) error) {
-	entries, _ := os.ReadDir(filepath.Join(d.base, sub)) // the folder may be missing
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < age {
-			continue
-		}
-		path := filepath.Join(d.base, sub, e.Name())
-		n, size := weigh(path)
-		if dryRun || remove(path) == nil {
-			rep.Orphans += n
-			rep.Bytes += size
-		}
+// corrupt moves the entry at path to quarantine, reports the fault, and returns the miss.
+func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
+	d.Quarantine(path)
+	d.reportFault(Fault{Path: path, Reason: reason})
+	return &MissError{kind, key, reason}
+}
+
+// quarantineIrregular moves an entry to quarantine that could not be read because it is no
+// file, is too large, or can be changed by another user. After other read errors (no
+// permission, no file descriptor left, a bad disk) the entry stays, because its content may be
+// intact.
+func (d *Dir) quarantineIrregular(path string, err error) {
+	var foreign *UntrustedError
+	switch {
+	case errors.As(err, &foreign):
+		d.quarantineForeign(path, foreign)
+	case as[*irregularError](err), as[*sizeError](err):
+		_ = d.corrupt("file", "", path, err.Error())
 	}
 }
 
-// removeFolder removes a folder in one step, by a rename into a stage.
-func (d *Dir) removeFolder(path string) error {
-	s, err := d.NewStage()
-	if err != nil {
-		return err
+// quarantineForeign moves an entry to quarantine that another user can change: path, or a
+// folder above it. The fixed folders stay; the next [Open] fails because of them.
+func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
+	at := err.Exposed[0].Path
+	if at != path && filepath.Dir(at) == d.base {
+		d.reportFault(Fault{Path: at, Reason: err.Error()})
+		return
 	}
-	defer s.Close()
-	return os.Rename(path, s.File("removed"))
+	if strings.HasPrefix(path, at+"/") {
+		path = at
+	}
+	_ = d.corrupt("file", "", path, err.Error())
 }
 
-// weigh counts the regular files at or below path, and their bytes.
-func weigh(path string) (n int, size int64) {
-	walkFiles(path, func(_ string, info fs.FileInfo) {
-		n++
-		size += info.Size()
-	})
-	return n, size
-}
-
-// HoldFolder protects a source tree from cleaning until the returned file is closed, and
-// marks the tree as used. The caller must keep the file, because the garbage collector
-// closes an unreferenced one. The file is nil if the folder does not exist or is being
-// cleaned away.
-func HoldFolder(path string) *os.File {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil
+// reportFault passes a fault to [Options.Faulty].
+func (d *Dir) reportFault(f Fault) {
+	if d.faulty != nil {
+		d.faulty(f)
 	}
-	if flockFile(f, syscall.LOCK_SH) != nil || !sameFile(f, path) {
-		_ = f.Close()
-		return nil
-	}
-	now := time.Now()
-	_ = os.Chtimes(path, now, now)
-	return f
 }

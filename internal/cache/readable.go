@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// MakeReadable lets every user read the cache and only its owner write. It removes the
-// entries that only builds need, and leaves other files in the folder unchanged.
+// MakeReadable sets modes so that each user can read the cache and only its owner can write. It
+// removes the empty folders that only builds need. It does not change foreign files in the
+// folder. It fails with [*AccessError].
 func (d *Dir) MakeReadable() error {
 	for _, sub := range []string{"lock", "stage", "log", "blob"} {
 		_ = os.Remove(filepath.Join(d.base, sub)) // fails if the folder is not empty
@@ -44,9 +45,9 @@ func (d *Dir) makePathSearchable() error {
 	return os.Chmod(d.path, info.Mode()|0o555)
 }
 
-// FindForeign returns the name of an entry in the folder at path if the folder is not a cache.
-// It returns "" for a cache, an empty folder and a missing one. A cache has this package's tag
-// or its folders.
+// FindForeign returns the name of an entry in the folder at path if the folder is no cache. It
+// returns "" for a cache, an empty folder and a missing one. A cache has this package's
+// CACHEDIR.TAG or folders.
 func FindForeign(path string) (name string, err error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -56,7 +57,8 @@ func FindForeign(path string) (name string, err error) {
 		return "", &AccessError{path, "read", err}
 	}
 	d := newDir(path, Options{})
-	if isOurTag(d.tagPath()) || len(otherLayouts(path)) > 0 || isFolder(filepath.Join(d.base, "record")) && isFolder(filepath.Join(d.base, "artifact")) {
+	hasFolders := isFolder(filepath.Join(d.base, "record")) && isFolder(filepath.Join(d.base, "artifact"))
+	if isOurTag(d.tagPath()) || len(otherLayouts(path)) > 0 || hasFolders {
 		return "", nil
 	}
 	return entries[0].Name(), nil
@@ -67,6 +69,7 @@ func isOurTag(path string) bool {
 	return err == nil && string(text) == tagText
 }
 
+// isFolder reports whether path is a folder and no symlink.
 func isFolder(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir()

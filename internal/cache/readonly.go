@@ -9,12 +9,14 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/aiter-go/aiter/internal/shell"
 )
 
 // OpenReadOnly opens a read-only cache, which another process, another user or the build of
 // a container image has filled. It may lie on a read-only filesystem and belong to root. It
-// fails with [*ReadOnlyError] if there is no cache (errors.Is fs.ErrNotExist) or it cannot be
-// read, and with [*UntrustedError].
+// fails with [*ReadOnlyError] if there is no cache (errors.Is fs.ErrNotExist) or the folder
+// cannot be read, and with [*UntrustedError].
 func OpenReadOnly(path string, opts Options) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -41,29 +43,30 @@ type ReadOnlyError struct {
 }
 
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("no cache in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH", shown(e.Path), e.Err, quote(e.Path))
+	return fmt.Sprintf("no cache in %s: %v; make one with aiterctl build --output %s, or correct AITER_JIT_PATH",
+		shown(e.Path), e.Err, shell.Quote(e.Path))
 }
 
 // Unwrap returns the system's error.
 func (e *ReadOnlyError) Unwrap() error { return e.Err }
 
-// AddReadOnly adds read-only caches. The cache looks up entries that it lacks in them, in
-// their order, checks their digests, and uses them in place. It must be called before any
-// other method.
+// AddReadOnly adds read-only caches. Lookups search them, in their order, for entries that the
+// cache lacks. They check the digests of these entries and use them in place. It must be called
+// before any other method.
 func (d *Dir) AddReadOnly(caches ...*Dir) { d.below = append(d.below, caches...) }
 
-// ReadOnly returns the caches below this one.
+// ReadOnly returns the read-only caches below this one.
 func (d *Dir) ReadOnly() []*Dir { return d.below }
 
-// nowhere is a folder that cannot be created.
-const nowhere = "/proc/aiter-no-cache"
+// impossibleFolder is a folder that cannot be created.
+const impossibleFolder = "/proc/aiter-no-cache"
 
-// Unwritable returns an empty cache that cannot be written, for read-only caches
-// ([Dir.AddReadOnly]) on a machine without a writable folder. Writes fail with why. path is
-// the folder that the cache would have.
+// Unwritable returns an empty cache that cannot be written, for machines without a writable
+// folder. Read-only caches can be added to it. Writes fail with why. path is the folder that
+// the cache would have.
 func Unwritable(path string, why error, opts Options) *Dir {
 	d := newDir(path, opts)
-	d.base, d.readOnly, d.unwritable = nowhere, true, why
+	d.base, d.readOnly, d.unwritable = impossibleFolder, true, why
 	return d
 }
 
@@ -88,35 +91,30 @@ func (d *Dir) Writable() error {
 	return nil
 }
 
-// readOnlyWith returns the read-only caches in which a record may be looked up. Failures of
-// other machines do not count here.
+// readOnlyWith returns the read-only caches in which a record may be looked up. Failures
+// depend on the machine, so that it returns none for them.
 func (d *Dir) readOnlyWith(kind Kind, key Key) []*Dir {
 	if len(d.below) == 0 || kind == Failure {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gone[string(kind)+"/"+string(key)] {
+	if d.ignored[string(kind)+"/"+string(key)] {
 		return nil
 	}
 	return d.below
 }
 
-// ignoreBelow ignores a record of the read-only caches that leads to a missing entry.
+// ignoreBelow makes later lookups ignore a record of the read-only caches, because it leads to a
+// missing entry.
 func (d *Dir) ignoreBelow(kind Kind, key Key) {
 	if len(d.below) == 0 {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gone == nil {
-		d.gone = map[string]bool{}
+	if d.ignored == nil {
+		d.ignored = map[string]bool{}
 	}
-	d.gone[string(kind)+"/"+string(key)] = true
-}
-
-func (d *Dir) reportFault(f Fault) {
-	if d.faulty != nil {
-		d.faulty(f)
-	}
+	d.ignored[string(kind)+"/"+string(key)] = true
 }

@@ -15,16 +15,16 @@ type Kind string
 
 // The kinds of records.
 const (
-	Manifest    Kind = "manifest" // unit key -> the dependency lists seen so far
-	DepList     Kind = "deplist"  // digest -> files a compile read
+	Manifest    Kind = "manifest" // unit key -> the dependency sets of the unit
+	DepList     Kind = "deplist"  // digest -> a dependency list
 	Object      Kind = "object"   // result key -> digest of an object file
 	Linked      Kind = "linked"   // link key -> ID of an artifact
-	Failure     Kind = "failure"  // unit key -> the diagnostics of a failed compile
-	BuildRecord Kind = "last"     // module and target -> the lines of the last build
-	Compiler    Kind = "compiler" // toolchain digest -> the files that make it
+	Failure     Kind = "failure"  // unit key or link key -> the error of a failed run
+	BuildRecord Kind = "last"     // module, part and target -> the build record
+	Compiler    Kind = "compiler" // digest of a toolchain -> its files
 )
 
-// MissError reports that the cache has no valid entry of that name, and the reason.
+// MissError reports that the cache has no valid entry under a key, and the reason.
 type MissError struct {
 	Kind   Kind
 	Key    string
@@ -106,7 +106,7 @@ func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
 	return first
 }
 
-// WrongRecordError reports an intact record that leads to another entry than its key demands.
+// WrongRecordError reports an intact record that leads to the entry of another key.
 type WrongRecordError struct {
 	Got, Want string // "module_a for cpu"
 }
@@ -145,8 +145,9 @@ func (d *Dir) get(kind Kind, key Key) ([]byte, error) {
 	return body, nil
 }
 
-// A stored record is one line, "CHECKSUM KIND KEY", and the body. The checksum is the
-// SHA-256 of all that follows it, so that a record in the place of another is noticed.
+// encodeRecord returns a record in its stored form: the line "CHECKSUM KIND KEY" and the body.
+// The checksum is the SHA-256 of all bytes after it. It covers kind and key, so that a lookup
+// detects a record in the place of another.
 func encodeRecord(kind Kind, key Key, body []byte) []byte {
 	named := append([]byte(recordName(kind, key)+"\n"), body...)
 	return append([]byte(SHA256(named)+" "), named...)
@@ -163,7 +164,7 @@ func decodeRecord(kind Kind, key Key, raw []byte) (body []byte, fault string) {
 	if want := recordName(kind, key); string(name) != want {
 		return nil, fmt.Sprintf("it is the record %q, expected %q", name, want)
 	}
-	// A dependency list is named by its own content.
+	// The key of a dependency list is the digest of its content.
 	if kind == DepList && SHA256(body) != string(key) {
 		return nil, "its content has the digest " + Key(SHA256(body)).Short()
 	}
@@ -172,13 +173,13 @@ func decodeRecord(kind Kind, key Key, raw []byte) (body []byte, fault string) {
 
 func recordName(kind Kind, key Key) string { return string(kind) + " " + string(key) }
 
-// Put stores a record, replacing an earlier one.
+// Put stores a record and replaces an earlier one. It fails with [*AccessError].
 func (d *Dir) Put(kind Kind, key Key, body []byte) error {
 	return d.writeFile(d.recordPath(kind, key), encodeRecord(kind, key, body))
 }
 
-// Forget removes a record. A missing record is no error. This process ignores records of
-// read-only caches under that key from now on.
+// Forget removes a record. A missing record is no error. Later lookups of this process ignore
+// the record of that key in read-only caches.
 func (d *Dir) Forget(kind Kind, key Key) error {
 	d.ignoreBelow(kind, key)
 	if d.readOnly {

@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// irregularError reports something of another type in the place of a file or folder
-// of the cache. The cache makes no links, pipes or devices.
+// irregularError reports an entry of another type in the place of a file or folder of the
+// cache. The cache makes no links, pipes or devices.
 type irregularError struct {
 	path       string
 	mode       fs.FileMode
@@ -43,8 +41,8 @@ func typeName(mode fs.FileMode) string {
 	return "device"
 }
 
-// openRegular opens a regular file of the cache for reading. It follows no symlink and does
-// not block on other kinds of files.
+// openRegular opens a regular file of the cache for reading. It follows no symlink, and does
+// not block on a named pipe.
 func openRegular(path string) (*os.File, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -54,8 +52,8 @@ func openRegular(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openOwn is openRegular for files that the process loads or trusts. It fails if another
-// user can change the file.
+// openOwn is like openRegular, for files that the process loads or trusts. It fails with
+// [*UntrustedError] if another user can change the file.
 func (d *Dir) openOwn(path string) (*os.File, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -125,8 +123,8 @@ func readRegular(path string) ([]byte, error) {
 	return readFD(fd, path, st.Size)
 }
 
-// readOwn is readRegular for files that the process trusts. It fails if another user
-// can change the file.
+// readOwn is like readRegular, for files that the process trusts. It fails with
+// [*UntrustedError] if another user can change the file.
 func (d *Dir) readOwn(path string) ([]byte, error) {
 	var st unix.Stat_t
 	fd, err := openFD(path, &st)
@@ -144,7 +142,7 @@ func (d *Dir) readOwn(path string) ([]byte, error) {
 // writes is the record of a failure, with the compiler's output.
 const maxRead = 64 << 20
 
-// sizeError reports a file that is larger than any that the cache writes.
+// sizeError reports a file that is larger than maxRead.
 type sizeError struct {
 	path string
 	size int64 // bytes
@@ -158,7 +156,7 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 	if size > maxRead {
 		return nil, &sizeError{path, size}
 	}
-	// Room for one more byte shows whether the file has grown.
+	// With room for one more byte the last read returns 0, or shows that the file has grown.
 	data := make([]byte, 0, size+1)
 	for {
 		n, err := unix.Read(fd, data[len(data):cap(data)])
@@ -177,31 +175,4 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 			data = slices.Grow(data, 512)
 		}
 	}
-}
-
-// quarantineIrregular moves an entry to quarantine that could not be read because it is no
-// file, is too large, or can be changed by another user. Other read errors (no permission,
-// no file descriptor left, a bad disk) say nothing about the content; the entry stays.
-func (d *Dir) quarantineIrregular(path string, err error) {
-	var foreign *UntrustedError
-	switch {
-	case errors.As(err, &foreign):
-		d.quarantineForeign(path, foreign)
-	case as[*irregularError](err), as[*sizeError](err):
-		_ = d.corrupt("file", "", path, err.Error())
-	}
-}
-
-// quarantineForeign moves an entry to quarantine that another user can change: path, or a
-// folder above it. The fixed folders stay; the next [Open] refuses them.
-func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
-	at := err.Exposed[0].Path
-	if at != path && filepath.Dir(at) == d.base {
-		d.reportFault(Fault{Path: at, Reason: err.Error()})
-		return
-	}
-	if strings.HasPrefix(path, at+"/") {
-		path = at
-	}
-	_ = d.corrupt("file", "", path, err.Error())
 }

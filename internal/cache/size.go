@@ -7,20 +7,20 @@ import (
 	"syscall"
 )
 
-// size returns the number of stored bytes. It does not count unfinished work, which cleaning
-// does not remove.
+// size returns the size of all files in bytes. It does not count stages, which Clean does not
+// remove.
 func (d *Dir) size() int64 {
 	var n int64
 	d.walk(func(path string, info fs.FileInfo) {
-		if d.part(path) != "stage" {
+		if d.topFolder(path) != "stage" {
 			n += info.Size()
 		}
 	})
 	return n
 }
 
-// part returns the name of the folder directly below base in which a path lies.
-func (d *Dir) part(path string) string {
+// topFolder returns the name of the folder directly below base in which a path lies.
+func (d *Dir) topFolder(path string) string {
 	rel, _ := filepath.Rel(d.base, path)
 	top, _, _ := strings.Cut(rel, string(filepath.Separator))
 	return top
@@ -47,6 +47,7 @@ func (d *Dir) walkBelow(sub string, visit func(path string, info fs.FileInfo)) {
 	walkFiles(filepath.Join(d.base, sub), visit)
 }
 
+// walkFiles visits the regular files at or below a path.
 func walkFiles(dir string, visit func(path string, info fs.FileInfo)) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -57,4 +58,13 @@ func walkFiles(dir string, visit func(path string, info fs.FileInfo)) {
 		}
 		return nil
 	})
+}
+
+// sizeOf returns the number of the regular files at or below path, and their bytes.
+func sizeOf(path string) (n int, size int64) {
+	walkFiles(path, func(_ string, info fs.FileInfo) {
+		n++
+		size += info.Size()
+	})
+	return n, size
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Stats describes what a cache holds, and how often builds found what they needed.
+// Stats describes the entries of a cache, and the hits and misses of builds.
 type Stats struct {
 	Path       string     `json:"path"`
 	Artifacts  []Artifact `json:"artifacts"`
@@ -19,9 +19,9 @@ type Stats struct {
 	Modules    []Share    `json:"modules"`
 	Targets    []Share    `json:"targets"`
 	Counts     []Count    `json:"counts"` // since the cache was created, or its counts were removed
-	Hits       int64      `json:"hits"`   // units that were found
-	Misses     int64      `json:"misses"` // units that were compiled
-	Saved      float64    `json:"saved"`  // seconds of compiling that hits spared
+	Hits       int64      `json:"hits"`   // units that builds found
+	Misses     int64      `json:"misses"` // units that builds compiled
+	Saved      float64    `json:"saved"`  // seconds of compiling that hits saved
 	Limits     Limits     `json:"limits"`
 	ReadOnly   []string   `json:"read_only"` // folders of the read-only caches
 }
@@ -34,7 +34,7 @@ type Share struct {
 	Bytes     int64  `json:"bytes"` // libraries, objects and records
 }
 
-// Stats counts what the cache stores. It reads only the artifacts' descriptions, the build
+// Stats counts the entries of the cache. It reads only the artifacts' descriptions, the build
 // records and the counts.
 func (d *Dir) Stats() (Stats, error) {
 	list, err := d.Artifacts()
@@ -51,7 +51,7 @@ func (d *Dir) Stats() (Stats, error) {
 	s.count()
 	d.walk(func(path string, info fs.FileInfo) {
 		s.Bytes += info.Size()
-		switch d.part(path) {
+		switch d.topFolder(path) {
 		case "blob":
 			s.Objects++
 		case "quarantine":

@@ -13,8 +13,8 @@ import (
 // trimEvery is the least time between two trims of a cache, of all processes together.
 const trimEvery = time.Hour
 
-// trimAges are the ages of [Dir.Trim], which runs without a request.
-var trimAges = ages{orphan: day, kept: 7 * day, source: day}
+// trimAges are the ages of [Dir.Trim], which runs without a request of the user.
+var trimAges = ages{orphan: day, diagnostic: 7 * day, source: day}
 
 // TrimReport is the result of [Dir.Trim].
 type TrimReport struct {
@@ -26,7 +26,7 @@ type TrimReport struct {
 func (d *Dir) TrimDue() bool {
 	info, err := os.Lstat(d.trimmed())
 	if errors.Is(err, fs.ErrNotExist) {
-		// A new cache has nothing to trim: its first hour begins.
+		// A new cache has nothing to trim. The first trim is due in an hour.
 		if f, err := os.OpenFile(d.trimmed(), os.O_WRONLY|os.O_CREATE, 0o600); err == nil {
 			_ = f.Close()
 		}
@@ -38,14 +38,14 @@ func (d *Dir) TrimDue() bool {
 
 func (d *Dir) trimmed() string { return filepath.Join(d.base, "trimmed") }
 
-// Trim brings the cache within its [Limits]. It removes entries that have not been used for
-// too long, then the least recently used artifacts while there are too many or they are too
-// large, and the entries of no artifact. It keeps artifacts that were used within the last
-// hour or that a living process has loaded. One process at a time trims, at most once an
-// hour; other calls do nothing.
+// Trim brings the cache within its [Limits]. It removes artifacts that are older than the age
+// limit, then the least recently used ones until the others are within the limits, and entries
+// that no artifact needs. It keeps artifacts that were used within the last hour or that a
+// running process has loaded. One process at a time trims, at most once an hour; other calls
+// do nothing.
 //
-// Where locks do not exclude other processes, as on some network filesystems, Trim cannot
-// tell which artifacts are in use, and removes nothing. A user can call [Dir.Clean].
+// If locks do not exclude other processes, as on some network filesystems, the artifacts in use
+// are unknown. Trim then removes nothing. A user can call [Dir.Clean].
 func (d *Dir) Trim() (TrimReport, error) {
 	if d.readOnly || !d.TrimDue() {
 		return TrimReport{}, nil
@@ -54,7 +54,7 @@ func (d *Dir) Trim() (TrimReport, error) {
 	if lock == nil {
 		return TrimReport{}, err
 	}
-	defer func() { _ = lock.Unlock() }() // the kernel drops it in any case
+	defer func() { _ = lock.Unlock() }() // the kernel unlocks it when the file is closed
 	if !d.TrimDue() {
 		return TrimReport{}, nil
 	}
@@ -69,9 +69,9 @@ func (d *Dir) Trim() (TrimReport, error) {
 	return TrimReport{rep, true}, err
 }
 
-// FreeSpace is like [Dir.Trim], for a full disk. It does not wait for the hour to pass, and
-// reduces the cache to half its size, or to its limits if these are lower. Due is false if
-// there was nothing to remove, and true if another process has trimmed meanwhile.
+// FreeSpace is like [Dir.Trim], for a full disk. It may run within an hour of the last trim, and
+// reduces the cache to half its size, or to its limits if these are lower. Due is false if it
+// removed nothing, and true if another process has trimmed meanwhile.
 func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
 	d.TrimDue() // creates the file whose time other processes read
 	start := time.Now()
@@ -79,7 +79,7 @@ func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
 	if err != nil {
 		return TrimReport{}, err
 	}
-	defer func() { _ = lock.Unlock() }() // the kernel drops it in any case
+	defer func() { _ = lock.Unlock() }() // the kernel unlocks it when the file is closed
 	if info, err := os.Lstat(d.trimmed()); err == nil && info.ModTime().After(start) {
 		return TrimReport{Due: true}, nil
 	}
@@ -95,8 +95,8 @@ func (d *Dir) FreeSpace(ctx context.Context) (TrimReport, error) {
 	return TrimReport{rep, rep.Bytes > 0}, errors.Join(err, os.Chtimes(d.trimmed(), now, now))
 }
 
-// excludes is like [Dir.locksExclude] and tries the lock that is held: on a full disk no file
-// can be created for the trial.
+// excludes is like [Dir.locksExclude] and tests a held lock. On a full disk no file can be
+// created for the test.
 func (d *Dir) excludes(held *Lock) bool {
 	f, err := os.Open(held.f.Name())
 	if err != nil {
@@ -112,6 +112,7 @@ func trimKey() Key {
 	return l.Key()
 }
 
+// trim cleans by age, then by size and count.
 func (d *Dir) trim(limits Limits) (CleanReport, error) {
 	byAge := CleanRequest{OlderThan: limits.Age, ages: trimAges}
 	if limits.Age == 0 {
@@ -130,7 +131,8 @@ func (d *Dir) trim(limits Limits) (CleanReport, error) {
 	return rep, err
 }
 
-// whenFull returns the ages for a full disk: shorter ones for entries of no artifact.
+// whenFull returns the ages of a trim to size limits. They are shorter if the cache exceeds its
+// size.
 func (d *Dir) whenFull(limits Limits) ages {
 	if limits.Size > 0 && d.size() > limits.Size {
 		return cleanAges

@@ -11,12 +11,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/aiter-go/aiter/internal/shell"
 )
 
-// checkTrust fails with [*UntrustedError] when another user can change files of the
-// cache: through a parent folder, a symlink on the way, or a
-// folder of the cache. It reports whether a folder that should be there may be
-// missing.
+// checkTrust fails with [*UntrustedError] if another user can change files of the cache:
+// through a parent folder, a symlink on the way, or a folder of the cache. missing reports
+// that a fixed folder may be missing.
 func (d *Dir) checkTrust() (missing bool, err error) {
 	if d.trustForeign {
 		return true, nil
@@ -159,8 +160,8 @@ type Exposure struct {
 	Mode         uint32 // permission bits, with setuid, setgid and sticky
 
 	foreign  bool // another user owns it
-	writable bool // its mode lets others write
-	inside   bool // it belongs to the cache, as opposed to its parents
+	writable bool // its mode permits others to write
+	inside   bool // it is in the cache, not on the way to it
 }
 
 // UntrustedError reports a cache that another user can change: loading a kernel
@@ -182,46 +183,44 @@ func (e *UntrustedError) Error() string {
 	return fmt.Sprintf("%s; %s; or %s; or accept the risk with AITER_TRUST_JIT_DIR=1", e.Reason(), e.Advice(), alternative)
 }
 
-// Reason is the part of Error that lists what other users can change.
+// Reason is the part of Error that lists the files and folders that other users can change.
 func (e *UntrustedError) Reason() string {
 	var list []string
 	for _, x := range e.Exposed {
 		list = append(list, fmt.Sprintf("%s (owner %d, group %d, mode %04o)", shown(x.Path), x.Owner, x.Group, x.Mode))
 	}
-	return fmt.Sprintf("users other than root and user %d of this process can change the kernel cache %s, and loading from it would run their code: %s",
-		e.User, shown(e.Path), strings.Join(list, ", "))
+	return fmt.Sprintf("users other than root and user %d of this process can change the kernel cache %s, "+
+		"and loading from it would run their code: %s", e.User, shown(e.Path), strings.Join(list, ", "))
 }
 
-// Advice is the part of Error that gives the command of [UntrustedError.Fix].
-func (e *UntrustedError) Advice() string { return e.who() + ": " + e.Fix() }
-
-// who describes the user who can run the command of [UntrustedError.Fix].
-func (e *UntrustedError) who() string {
+// Advice is the part of Error that gives the command of [UntrustedError.Fix], the user who can
+// run it, and its condition.
+func (e *UntrustedError) Advice() string {
 	has := func(is func(Exposure) bool) bool { return slices.ContainsFunc(e.Exposed, is) }
-	who := "run"
+	advice := "run"
 	if e.User != 0 && has(func(x Exposure) bool { return x.foreign || x.Owner != e.User }) {
-		who = "run as root"
+		advice = "run as root"
 	}
 	if has(func(x Exposure) bool { return x.foreign && x.inside }) {
-		who = "if what the other user has put there is good, " + who
+		advice = "if you trust the other user's files there, " + advice
 	}
-	return who
+	return advice + ": " + e.Fix()
 }
 
 // Fix returns a shell command after which the cache is trusted.
 func (e *UntrustedError) Fix() string {
 	var owner, mode, cmds []string
-	ownInside, modeInside := false, false
+	ownerInside, modeInside := false, false // wrong in the cache itself
 	for _, x := range e.Exposed {
 		if x.inside {
-			ownInside, modeInside = ownInside || x.foreign, modeInside || x.writable
+			ownerInside, modeInside = ownerInside || x.foreign, modeInside || x.writable
 			continue
 		}
 		if x.foreign {
-			owner = append(owner, quote(x.Path))
+			owner = append(owner, shell.Quote(x.Path))
 		}
 		if x.writable {
-			mode = append(mode, quote(x.Path))
+			mode = append(mode, shell.Quote(x.Path))
 		}
 	}
 	if owner != nil {
@@ -230,36 +229,25 @@ func (e *UntrustedError) Fix() string {
 	if mode != nil {
 		cmds = append(cmds, "chmod go-w "+strings.Join(mode, " "))
 	}
-	if ownInside {
-		cmds = append(cmds, "chown -R "+e.keeper()+" "+quote(e.base))
+	if ownerInside {
+		cmds = append(cmds, "chown -R "+e.wantedOwner()+" "+shell.Quote(e.base))
 	}
 	if modeInside {
-		cmds = append(cmds, "chmod -R go-w "+quote(e.base))
+		cmds = append(cmds, "chmod -R go-w "+shell.Quote(e.base))
 	}
 	return strings.Join(cmds, " && ")
 }
 
-// keeper is the user to whom the files of the cache should belong.
-func (e *UntrustedError) keeper() string {
+// wantedOwner returns the user who should own the files of the cache.
+func (e *UntrustedError) wantedOwner() string {
 	if e.ReadOnly {
 		return "root"
 	}
 	return fmt.Sprint(e.User)
 }
 
-// RootOnly reports whether root keeps the cache for itself: it is safe to read,
-// and this user cannot write to it.
+// RootOnly reports whether only root can change the cache: it is safe to read, and this user
+// cannot write to it.
 func (e *UntrustedError) RootOnly() bool {
 	return !slices.ContainsFunc(e.Exposed, func(x Exposure) bool { return x.Owner != 0 || x.writable })
-}
-
-// quote quotes a path for the shell where that is needed.
-func quote(path string) string {
-	special := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r))
-	}
-	if !strings.ContainsFunc(path, special) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

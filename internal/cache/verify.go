@@ -15,8 +15,8 @@ import (
 type Fault struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
-	// Kept is true for an entry that [Dir.Verify] did not move to quarantine: it is in a
-	// read-only cache, it could not be read, or it is missing.
+	// Kept is true for an entry that was not moved to quarantine, because it is in a read-only
+	// cache, could not be read, or is missing.
 	Kept bool `json:"kept"`
 }
 
@@ -24,9 +24,9 @@ type Fault struct {
 type VerifyReport struct {
 	Checked int     `json:"checked"` // entries
 	Faults  []Fault `json:"faults"`  // damage
-	// Missing lists missing files that an artifact or a record names. They are not damage: an
-	// interrupted build and a cleaning can leave such gaps, and a build that needs such a file
-	// makes it again.
+	// Missing lists missing files that an artifact or a record names. They are no damage: an
+	// interrupted build or [Dir.Clean] can cause them, and a build that needs such a file makes
+	// it again.
 	Missing []Fault `json:"missing"`
 }
 
@@ -38,19 +38,19 @@ func (d *Dir) Verify() (VerifyReport, error) {
 	var rep VerifyReport
 	for _, x := range append([]*Dir{d}, d.below...) {
 		if x.unwritable == nil {
-			v := verification{d: x, rep: &rep, bad: map[string]bool{}, leads: map[string]string{}}
+			v := verification{d: x, rep: &rep, bad: map[string]bool{}, names: map[string]string{}}
 			v.all()
 		}
 	}
 	return rep, nil
 }
 
-// verification is Verify's work on one cache.
+// verification verifies one cache.
 type verification struct {
 	d     *Dir
 	rep   *VerifyReport
 	bad   map[string]bool   // paths of faults
-	leads map[string]string // path of an intact record -> path of the entry that it names
+	names map[string]string // path of an intact record -> path of the entry that it names
 }
 
 func (v *verification) all() {
@@ -66,8 +66,8 @@ func (v *verification) all() {
 	v.missing(artifacts)
 }
 
-// note counts an entry as checked, and reports err. Another process has removed an entry
-// that is absent.
+// note counts an entry as checked and reports err. It does neither for an absent entry, which
+// another process has removed.
 func (v *verification) note(path string, err error) {
 	var miss *MissError
 	if errors.As(err, &miss) && miss.Reason == absent {
@@ -89,7 +89,8 @@ func (v *verification) misplaced(path, reason string) {
 	v.note(path, v.d.corrupt("file", "", path, "corrupt: "+reason))
 }
 
-// top checks the entries of the cache folder, and of its folders of plain files.
+// top checks the types of the entries of the cache folder, and of its folders that contain
+// files only.
 func (v *verification) top() {
 	for _, name := range append(folders(), "quarantine", "source") {
 		v.kind(filepath.Join(v.d.base, name), true)
@@ -108,8 +109,8 @@ func (v *verification) top() {
 	}
 }
 
-// kind reports whether path is a folder, or a regular file, as wanted. Anything else that
-// lies there is a fault.
+// kind reports whether path is of the expected type: a folder, or else a regular file. An entry
+// of another type is a fault.
 func (v *verification) kind(path string, folder bool) bool {
 	info, err := os.Lstat(path)
 	switch {
@@ -126,18 +127,12 @@ func (v *verification) kind(path string, folder bool) bool {
 	return false
 }
 
-// folder returns the names in a folder, all of which have to be folders, or regular files.
-// NFS keeps removed files that are still open under names of its own.
+// folder returns the names in a folder whose entries have to be folders, or else regular files.
+// Entries of another type are faults.
 func (v *verification) folder(path string, folders bool) (names []string) {
-	entries, err := os.ReadDir(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !v.bad[path] {
-		v.note(path, &MissError{Reason: err.Error()})
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".nfs") {
-			continue
-		}
-		if at := filepath.Join(path, e.Name()); e.IsDir() && folders || e.Type().IsRegular() && !folders || v.kind(at, folders) {
+	for _, e := range v.entries(path) {
+		expected := e.IsDir() && folders || e.Type().IsRegular() && !folders
+		if expected || v.kind(filepath.Join(path, e.Name()), folders) {
 			names = append(names, e.Name())
 		}
 	}
@@ -149,7 +144,8 @@ func (v *verification) folder(path string, folders bool) (names []string) {
 func (v *verification) shards(sub string, kind Kind, check func(path, name string) error) {
 	at := filepath.Join(v.d.base, sub)
 	for _, dir := range v.folder(at, true) {
-		for _, name := range v.entries(filepath.Join(at, dir)) {
+		for _, e := range v.entries(filepath.Join(at, dir)) {
+			name := e.Name()
 			path := filepath.Join(at, dir, name)
 			if shard(name) != filepath.Join(dir, name) {
 				v.misplaced(path, fmt.Sprintf("no %s has this name", kind))
@@ -160,21 +156,17 @@ func (v *verification) shards(sub string, kind Kind, check func(path, name strin
 	}
 }
 
-// entries returns all names in a folder. The caller checks the type of each.
-func (v *verification) entries(path string) (names []string) {
+// entries returns the entries of a folder. It omits removed files that are open, which NFS
+// renames to .nfs*.
+func (v *verification) entries(path string) []os.DirEntry {
 	entries, err := os.ReadDir(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !v.bad[path] {
 		v.note(path, &MissError{Reason: err.Error()})
 	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".nfs") {
-			names = append(names, e.Name())
-		}
-	}
-	return names
+	return slices.DeleteFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".nfs") })
 }
 
-// record checks a record, and notes the entry that it names.
+// record checks a record and remembers the entry that it names.
 func (v *verification) record(kind Kind, path, key string) error {
 	body, err := v.d.get(kind, Key(key))
 	if err != nil {
@@ -183,16 +175,17 @@ func (v *verification) record(kind Kind, path, key string) error {
 	switch kind {
 	case Object:
 		digest, _, _ := strings.Cut(string(body), " ")
-		v.leads[path] = v.d.BlobPath(digest)
+		v.names[path] = v.d.BlobPath(digest)
 	case Linked:
-		v.leads[path] = v.d.artifactDir(string(body))
+		v.names[path] = v.d.artifactDir(string(body))
 	}
 	return nil
 }
 
 // artifacts checks all artifacts, and returns the intact ones.
-func (v *verification) artifacts() (good []Artifact) {
-	for _, id := range v.entries(filepath.Join(v.d.base, "artifact")) {
+func (v *verification) artifacts() (intact []Artifact) {
+	for _, e := range v.entries(filepath.Join(v.d.base, "artifact")) {
+		id := e.Name()
 		dir := filepath.Join(v.d.base, "artifact", id)
 		if !isDigest(id) {
 			v.misplaced(dir, "no artifact has this name")
@@ -200,24 +193,24 @@ func (v *verification) artifacts() (good []Artifact) {
 		}
 		a, err := v.d.checkedArtifact(id, (*Dir).hashLibrary)
 		if err == nil {
-			good = append(good, a)
+			intact = append(intact, a)
 		}
 		v.note(dir, err)
 	}
-	return good
+	return intact
 }
 
-// missing notes missing files that artifacts and records name. For an exported artifact a
+// missing reports missing files that artifacts and records name. For an exported artifact a
 // missing record is a fault, because no build can write it again.
 func (v *verification) missing(artifacts []Artifact) {
 	gone := map[string]string{} // missing path -> the artifact or record that names it
 	for _, a := range artifacts {
 		for path := range v.d.references(a) {
 			if a.Exported {
-				delete(v.leads, path)
+				delete(v.names, path)
 			}
 			switch {
-			case !v.isGone(path) || a.Exported && v.d.part(path) == "blob":
+			case !v.isGone(path) || a.Exported && v.d.topFolder(path) == "blob":
 			case a.Exported:
 				v.fault(path, "missing: without it "+a.Name()+" is not found; export it again", true)
 			default:
@@ -225,7 +218,7 @@ func (v *verification) missing(artifacts []Artifact) {
 			}
 		}
 	}
-	for record, path := range v.leads {
+	for record, path := range v.names {
 		if gone[path] == "" && v.isGone(path) {
 			gone[path] = "the record " + record
 		}
@@ -236,8 +229,8 @@ func (v *verification) missing(artifacts []Artifact) {
 	slices.SortFunc(v.rep.Missing, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// isGone reports whether nothing lies at path, unless Verify itself has quarantined it. The
-// folder "none" stands for an invalid name and never exists.
+// isGone reports whether path does not exist, unless Verify itself has moved it to quarantine.
+// The folder "none" stands for an invalid name and never exists.
 func (v *verification) isGone(path string) bool {
 	return !v.bad[path] && filepath.Base(path) != "none" && !present(path)
 }

@@ -32,9 +32,9 @@ var ErrNoCode = errors.New("the library holds no AMD GPU code (no section " + bu
 const (
 	bundleSection = ".hip_fatbin"
 	bundleMagic   = "__CLANG_OFFLOAD_BUNDLE__"
-	packedMagic   = "CCOB"
-	maxEntries    = 256  // of a bundle
-	maxName       = 4096 // of an entry's name, in bytes
+	packedMagic   = "CCOB" // of a compressed bundle
+	maxEntries    = 256    // of a bundle
+	maxName       = 4096   // of an entry's name, in bytes
 )
 
 // Extract returns the code objects of a shared library, in the order in which they were linked. It fails with
@@ -56,8 +56,8 @@ func Extract(library io.ReaderAt) ([]Object, error) {
 	return Unbundle(data)
 }
 
-// Unbundle splits the bytes of the section: bundles one after another, with padding between them. Each names its
-// entries, host and targets, with offsets from its own start.
+// Unbundle splits the bytes of the section: bundles one after another, with padding between them. Each bundle has a table
+// of its entries, for the host and the targets, with offsets from the start of the bundle. It fails with [*FormatError].
 func Unbundle(data []byte) ([]Object, error) {
 	var all []Object
 	for n := 1; ; n++ {
@@ -94,7 +94,7 @@ func bundle(data []byte) (objects []Object, size uint64, err error) {
 			return nil, 0, err
 		}
 		if e.offset > uint64(len(data)) || e.size > uint64(len(data))-e.offset {
-			return nil, 0, fmt.Errorf("entry %q reaches past the end", e.name)
+			return nil, 0, fmt.Errorf("entry %q ends after the end of the section", e.name)
 		}
 		size = max(size, e.offset+e.size)
 		if target, ok := e.target(); ok && e.size > 0 {
@@ -110,6 +110,7 @@ type entry struct {
 	name         string
 }
 
+// nextEntry reads the entry at the start of data, and returns the rest.
 func nextEntry(data []byte) (e entry, rest []byte, err error) {
 	const head = 24
 	if len(data) < head {

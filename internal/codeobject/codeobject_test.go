@@ -242,9 +242,9 @@ func FuzzParseDisassembly(f *testing.F) {
 	})
 }
 
-func TestMadeFor(t *testing.T) {
+func TestTargetOf(t *testing.T) {
 	for _, target := range []string{"gfx942", "gfx1201"} {
-		if got, err := MadeFor(bytes.NewReader(read(t, "tiny-"+target+".co"))); err != nil || got != target {
+		if got, err := TargetOf(bytes.NewReader(read(t, "tiny-"+target+".co"))); err != nil || got != target {
 			t.Errorf("%s: made for %q, error %v", target, got, err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestMadeFor(t *testing.T) {
 		"no target":  bytes.Replace(good, []byte("amdhsa.target"), []byte("amdhsa.tarGet"), 1),
 		"odd target": bytes.Replace(good, []byte("amdhsa--gfx942"), []byte("amdhsa__gfx942"), 1),
 	} {
-		if got, err := MadeFor(bytes.NewReader(code)); err == nil {
+		if got, err := TargetOf(bytes.NewReader(code)); err == nil {
 			t.Errorf("%s: made for %q, want an error", name, got)
 		}
 	}

@@ -63,13 +63,13 @@ func instructionLine(line string, starts map[string]uint64) (in Instruction, ok 
 	}
 	in.Address = at
 	if _, where, ok := strings.Cut(rest, "<"); ok && in.branches() {
-		in.Target = place(strings.TrimSuffix(strings.TrimSpace(where), ">"), starts)
+		in.Target = branchTarget(strings.TrimSuffix(strings.TrimSpace(where), ">"), starts)
 	}
 	return in, in.Mnemonic != ""
 }
 
-// place returns the address of "symbol+0x1f0".
-func place(where string, starts map[string]uint64) uint64 {
+// branchTarget returns the address of "symbol+0x1f0", 0 if it is unknown.
+func branchTarget(where string, starts map[string]uint64) uint64 {
 	symbol, offset, _ := strings.Cut(where, "+0x")
 	start, known := starts[symbol]
 	n, err := strconv.ParseUint(offset, 16, 64)

@@ -12,15 +12,15 @@ import (
 const Format = "bundle 1"
 
 const (
-	pageSize     = 4096 // HIP's runtime maps code objects: bundle and entries start on pages
+	pageSize     = 4096 // HIP's runtime maps code objects, so that bundle and entries start on pages
 	hostEntry    = "host-x86_64-unknown-linux-gnu-"
 	deviceEntry  = "hipv4-amdgcn-amd-amdhsa--"
-	wantedPrefix = "__hip_fatbin" // "__hip_fatbin_75b56d30b9f662eb": one a unit
+	fatbinPrefix = "__hip_fatbin" // each unit has its own symbol: "__hip_fatbin_75b56d30b9f662eb"
 	registration = "__hipRegisterFatBinary"
 )
 
 // Bundle is the inverse of [Unbundle]: it makes the container in which HIP's runtime searches the code for its GPU. The
-// result is identical to that of clang-offload-bundler: an empty entry for the host, then the object's.
+// result is identical to that of clang-offload-bundler: an empty entry for the host, then the entry of the object.
 func Bundle(o Object) []byte {
 	names := []string{hostEntry, deviceEntry + o.Target}
 	sizes := []int{0, len(o.ELF)}
@@ -50,9 +50,10 @@ func Embed(host []byte, o Object) ([]byte, error) {
 	}
 	defer f.Close()
 	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Type != elf.ET_REL {
-		return nil, &FormatError{"host object", fmt.Sprintf("expected a relocatable, little-endian ELF of 64 bits, got %v, %v, %v", f.Type, f.Data, f.Class)}
+		return nil, &FormatError{"host object",
+			fmt.Sprintf("expected a relocatable, little-endian ELF of 64 bits, got %v, %v, %v", f.Type, f.Data, f.Class)}
 	}
-	name, err := wanted(f)
+	name, err := fatbinSymbol(f)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +64,8 @@ func Embed(host []byte, o Object) ([]byte, error) {
 	return w.bytes(), nil
 }
 
-// wanted returns the undefined symbol by which an object refers to its device code, "" if it has none.
-func wanted(f *elf.File) (string, error) {
+// fatbinSymbol returns the undefined symbol by which an object refers to its device code, "" if it has none.
+func fatbinSymbol(f *elf.File) (string, error) {
 	symbols, err := f.Symbols()
 	if err != nil {
 		return "", &FormatError{"host object", err.Error()}
@@ -75,14 +76,16 @@ func wanted(f *elf.File) (string, error) {
 		case s.Section != elf.SHN_UNDEF:
 		case s.Name == registration:
 			registers = true
-		case strings.HasPrefix(s.Name, wantedPrefix) && name != "":
+		case strings.HasPrefix(s.Name, fatbinPrefix) && name != "":
 			return "", &FormatError{"host object", "it refers to device code twice, as " + name + " and " + s.Name}
-		case strings.HasPrefix(s.Name, wantedPrefix):
+		case strings.HasPrefix(s.Name, fatbinPrefix):
 			name = s.Name
 		}
 	}
 	if registers != (name != "") {
-		return "", &FormatError{"host object", fmt.Sprintf("its registration (%s: %t) and its symbol of device code (%q) do not match; was it compiled with --cuda-host-only?", registration, registers, name)}
+		return "", &FormatError{"host object",
+			fmt.Sprintf("its registration (%s: %t) and its symbol of device code (%q) do not match; was it compiled with --cuda-host-only?",
+				registration, registers, name)}
 	}
 	return name, nil
 }
@@ -131,9 +134,9 @@ func sectionNames(names ...string) (table string, at []uint32) {
 	return table, at
 }
 
-// image is an ELF file under construction: the contents after the header, and the table of sections.
+// image is an incomplete ELF file: the contents after the header, and the table of sections.
 type image struct {
-	body     []byte // from headerSize on
+	body     []byte // the file from byte headerSize on
 	sections []elf.Section64
 }
 

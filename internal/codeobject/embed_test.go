@@ -136,7 +136,7 @@ func checkLibrary(t *testing.T, host, object, bundle []byte) {
 		t.Fatal(err)
 	}
 	for _, sym := range symbols {
-		if strings.HasPrefix(sym.Name, wantedPrefix) {
+		if strings.HasPrefix(sym.Name, fatbinPrefix) {
 			t.Errorf("the library exports or imports %s", sym.Name)
 		}
 	}

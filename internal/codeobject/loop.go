@@ -1,6 +1,7 @@
 package codeobject
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,15 +21,15 @@ type Counts struct {
 	Scratch      int // private memory: spills and arrays
 }
 
-// Loop is the part of a kernel that takes most of its time.
+// Loop is the loop in which a kernel probably spends most of its time; see [HottestLoop].
 type Loop struct {
 	Counts
 	From, To uint64 // addresses of the first and the last instruction
 	Whole    bool   // the whole kernel, because no loop of it loads or stores
 }
 
-// HottestLoop returns the innermost loop that moves most bytes in an iteration, and of several such loops the longest. If
-// no loop moves any, it returns the whole function.
+// HottestLoop returns the innermost loop that loads and stores most bytes in an iteration, and of several such loops the
+// longest. If no loop loads or stores, it returns the whole function.
 func HottestLoop(code []Instruction) Loop {
 	best := Loop{Counts: count(code), Whole: true}
 	if len(code) > 0 {
@@ -39,14 +40,14 @@ func HottestLoop(code []Instruction) Loop {
 		if l.LoadBytes+l.StoreBytes == 0 {
 			continue
 		}
-		if best.Whole || l.hotter(best) {
+		if best.Whole || l.isHotter(best) {
 			best = l
 		}
 	}
 	return best
 }
 
-func (l Loop) hotter(than Loop) bool {
+func (l Loop) isHotter(than Loop) bool {
 	a, b := l.LoadBytes+l.StoreBytes, than.LoadBytes+than.StoreBytes
 	return a > b || a == b && l.Instructions > than.Instructions
 }
@@ -59,31 +60,28 @@ func innermost(code []Instruction) []Loop {
 			all = append(all, Loop{From: in.Target, To: in.Address})
 		}
 	}
-	for i, l := range all {
-		if !containsAny(l, all, i) {
+	for _, l := range all {
+		if !slices.ContainsFunc(all, l.contains) {
 			inner = append(inner, l)
 		}
 	}
 	return inner
 }
 
-func containsAny(l Loop, all []Loop, self int) bool {
-	for i, o := range all {
-		if i != self && o.From >= l.From && o.To <= l.To && (o.From > l.From || o.To < l.To) {
-			return true
-		}
-	}
-	return false
+// contains reports whether o is another loop within l.
+func (l Loop) contains(o Loop) bool {
+	return o.From >= l.From && o.To <= l.To && (o.From > l.From || o.To < l.To)
 }
 
+// between returns the instructions at the addresses from, to and those between.
 func between(code []Instruction, from, to uint64) []Instruction {
-	var part []Instruction
+	var out []Instruction
 	for _, in := range code {
 		if in.Address >= from && in.Address <= to {
-			part = append(part, in)
+			out = append(out, in)
 		}
 	}
-	return part
+	return out
 }
 
 func count(code []Instruction) Counts {

@@ -15,7 +15,7 @@ import (
 type Kernel struct {
 	Symbol     string // mangled
 	Name       string // as in C++, without parameters
-	VGPRs      int    // vector registers a lane, with accumulation registers if the register file is unified
+	VGPRs      int    // vector registers a lane, with accumulation registers on GPUs with a unified register file
 	AGPRs      int    // accumulation registers
 	SGPRs      int    // scalar registers
 	VGPRSpills int    // vector registers written to scratch memory
@@ -76,10 +76,10 @@ func (o Object) Kernels() ([]Kernel, error) {
 	return list, nil
 }
 
-// MadeFor returns the target in the metadata of a code object, such as "gfx942" or "gfx90a:xnack-". The target omits
-// features that the processor lacks and those for which the code works either way. A code object without kernels has a
-// target too. MadeFor fails with [*FormatError] and the errors of debug/elf.
-func MadeFor(code io.ReaderAt) (string, error) {
+// TargetOf returns the target in the metadata of a code object, such as "gfx942" or "gfx90a:xnack-". The target omits
+// features that the processor lacks, and features whose setting does not matter to the code. A code object without
+// kernels has a target too. TargetOf fails with [*FormatError] and the errors of debug/elf.
+func TargetOf(code io.ReaderAt) (string, error) {
 	file, err := elf.NewFile(code)
 	if err != nil {
 		return "", err
@@ -127,7 +127,8 @@ func findNote(file *elf.File) ([]byte, error) {
 	return nil, &FormatError{"metadata", "the code object has no metadata"}
 }
 
-// noteIn walks notes: sizes of name and content, type, then both, each padded to 4 bytes.
+// noteIn returns the metadata among notes, nil if it is not there. A note consists of the sizes of name and content, the
+// type, the name and the content, each padded to 4 bytes.
 func noteIn(data []byte) []byte {
 	for len(data) >= 12 {
 		nameSize, size := uint64(binary.LittleEndian.Uint32(data)), uint64(binary.LittleEndian.Uint32(data[4:]))

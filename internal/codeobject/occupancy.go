@@ -13,7 +13,8 @@ type simd struct {
 	scalars bool // scalar registers limit the number of waves
 }
 
-// simds are the units of targets by the prefix of the target's name. A longer prefix precedes a shorter one of the same name.
+// simds lists the SIMD units of targets by a prefix of the target's name. A longer prefix precedes a shorter one that it
+// begins with.
 var simds = []struct {
 	prefix string
 	simd
@@ -37,13 +38,14 @@ var simds = []struct {
 func (k Kernel) WavesPerSIMD(target string) (waves int, limit string) {
 	for _, s := range simds {
 		if strings.HasPrefix(target, s.prefix) {
-			return s.hold(k)
+			return s.occupancy(k)
 		}
 	}
 	return 0, ""
 }
 
-func (s simd) hold(k Kernel) (waves int, limit string) {
+// occupancy returns the number of waves of a kernel on the unit, and the resource that limits it.
+func (s simd) occupancy(k Kernel) (waves int, limit string) {
 	waves, limit = s.waves, "hardware"
 	lower := func(n int, why string) {
 		if n < waves {
@@ -67,7 +69,8 @@ func (s simd) hold(k Kernel) (waves int, limit string) {
 	return waves, limit
 }
 
-// wavesBySGPRs is the table of GFX8 and GFX9. On later generations scalar registers limit nothing.
+// wavesBySGPRs returns the number of waves for a number of scalar registers on GFX8 and GFX9. Later generations have no
+// such limit.
 func wavesBySGPRs(n int) int {
 	switch {
 	case n <= 80:

@@ -13,7 +13,7 @@ import (
 // SyntaxError reports a dependency file that is not a Makefile rule as compilers write it.
 type SyntaxError struct {
 	Offset int    // byte at which parsing stopped
-	Reason string // what is wrong there
+	Reason string // "expected a rule, got the end of the file"
 }
 
 func (e *SyntaxError) Error() string {
@@ -21,8 +21,8 @@ func (e *SyntaxError) Error() string {
 }
 
 // Parse returns the prerequisites of the Makefile rule that -MD writes, in order, each once.
-// Blanks, '#' and '$' in names are escaped in the way of GCC and Clang; nvcc writes a blank
-// before the colon. The list includes the prerequisites of further rules (-MP).
+// GCC and Clang escape blanks, '#' and '$' in names; nvcc writes a blank before the colon.
+// The list includes the prerequisites of further rules (-MP). The error is a [*SyntaxError].
 func Parse(data []byte) ([]string, error) {
 	p := parser{data: data}
 	rules := 0
@@ -44,6 +44,7 @@ func Parse(data []byte) ([]string, error) {
 	return unique(names), nil
 }
 
+// parser reads the text of a dependency file.
 type parser struct {
 	data []byte
 	at   int
@@ -141,8 +142,8 @@ func ParseHeaders(data []byte) []string {
 // Merge returns the names of both lists, each once.
 func Merge(a, b []string) []string { return unique(slices.Concat(a, b)) }
 
-// unique cleans the names ("./a.h" is "a.h") and drops repetitions and /dev/null, which is
-// always empty. Names with ".." stay unchanged: a cleaned name would be wrong after a symlink.
+// unique cleans the names ("./a.h" is "a.h"), and drops repetitions and /dev/null, which is
+// always empty. Names with ".." stay unchanged, because ".." may follow a symlink.
 func unique(names []string) []string {
 	seen := make(map[string]bool, len(names))
 	out := names[:0]
@@ -158,8 +159,8 @@ func unique(names []string) []string {
 	return out
 }
 
-// ParseTrace returns the headers in the output of GCC, Clang or nvcc with -H. Each has a line
-// among others: a dot for each level of nesting, a blank, the name.
+// ParseTrace returns the headers in the output of GCC, Clang or nvcc with -H. Among other
+// lines, each header has one: a dot for each level of nesting, a blank, the name.
 func ParseTrace(output []byte) []string {
 	var lines []byte
 	for line := range bytes.Lines(output) {

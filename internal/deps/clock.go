@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Instant is a time on two clocks: the clock that the kernel stamps files with (its last
-// tick, some milliseconds behind the wall clock), and a clock that cannot be set.
+// Instant is a time on two clocks: the clock from which the kernel takes the times of files,
+// and a clock that cannot be set. Both advance in ticks of some milliseconds.
 type Instant struct {
 	Stamp  time.Time
 	steady time.Duration
 }
 
-// Now reads both clocks within one tick, so that their difference changes only when
-// the time is set.
+// Now reads both clocks within one tick, so that their difference changes only if the time
+// is set.
 func Now() Instant {
 	for range 100 {
 		before := steady()

@@ -16,11 +16,11 @@ import (
 //   - places where a name is looked up before the place where it was found,
 //   - files that directives in inline assembly read, if the assembler wrote no report.
 //
-// It searches the text of the files that were read. The search only adds to the
-// reports: a name in a comment or in a branch that is not taken is one more name to
-// check. A name that a macro produces is in no text: if __has_include has one, the list
-// contains all names in the search folders; a unit that embeds a file with such a name
-// is compiled at each build.
+// It finds these names in the text of the files that were read. A name in a comment, or in
+// a branch that is not taken, is one more name to check and does no harm. A name that a
+// macro makes is in no text: if __has_include has such a name, the list contains all names
+// in the search folders. A unit that embeds a file with such a name is compiled at each
+// build.
 type collector struct {
 	view *View
 	Search
@@ -32,18 +32,22 @@ type collector struct {
 }
 
 func newCollector(v *View, s Search, assemblerReported bool) *collector {
-	return &collector{view: v, Search: s, assemblerReported: assemblerReported, tree: new(List), system: new(List), read: map[string]bool{}, seen: map[Absence]bool{}}
+	return &collector{
+		view: v, Search: s, assemblerReported: assemblerReported,
+		tree: new(List), system: new(List), read: map[string]bool{}, seen: map[Absence]bool{},
+	}
 }
 
-// files adds files that were read.
+// files adds files that were read. It fails if one cannot be read or listed.
 func (c *collector) files(names []string) error {
 	for _, name := range names {
 		if strings.ContainsAny(name, "\t\n") {
-			return fmt.Errorf("the compiler read %q, whose name has a tab or a line end, which lists of files cannot hold; rename it", name)
+			return fmt.Errorf("the compiler read %q, whose name has a tab or a line end, which dependency lists cannot contain; rename it", name)
 		}
 		digest, err := c.view.Digest(name)
 		if err != nil {
-			return fmt.Errorf("the compiler reports that it read %s: %w; if the compiler is a wrapper into a container, set AITER_TOOLCHAIN_ROOT to the container's root", name, err)
+			return fmt.Errorf("the compiler reports that it read %s: %w; "+
+				"if the compiler is a wrapper into a container, set AITER_TOOLCHAIN_ROOT to the container's root", name, err)
 		}
 		c.add(name, digest)
 	}
@@ -69,18 +73,18 @@ func (c *collector) text(name string, headers []string) error {
 	if err != nil {
 		return err
 	}
-	a := parseReferences(text)
+	refs := parseReferences(text)
 	beside := path.Dir(name)
-	if a.computedProbe {
+	if refs.computedProbe {
 		c.listFolders(append([]string{beside}, c.Folders...))
 	}
-	if a.computedInclude {
+	if refs.computedInclude {
 		c.besideIncluder(beside, headers)
 	}
-	for _, x := range a.probes {
+	for _, x := range refs.probes {
 		c.probe(x, beside)
 	}
-	for _, e := range a.embeds {
+	for _, e := range refs.embeds {
 		if err := c.embed(e, name); err != nil {
 			return err
 		}
@@ -88,7 +92,7 @@ func (c *collector) text(name string, headers []string) error {
 	return nil
 }
 
-// probe adds the places where compilers look up a name in a file of the folder beside.
+// probe adds the places where compilers look up a name that a file in the folder beside has.
 func (c *collector) probe(x probe, beside string) {
 	dirs := c.Folders
 	if x.quoted {
@@ -111,8 +115,8 @@ func (c *collector) probe(x probe, beside string) {
 	}
 }
 
-// besideIncluder adds the places beside a file where compilers first look up a quoted
-// name that a macro produces. The macro may name any of the headers.
+// besideIncluder adds the places in the folder beside where compilers first look up a quoted
+// name that a macro makes. The macro may name any of the headers.
 func (c *collector) besideIncluder(beside string, headers []string) {
 	for _, h := range headers {
 		for _, dir := range c.Folders {
@@ -223,8 +227,9 @@ func (c *collector) assembly(names []string) error {
 
 // embed adds a file that a directive in the text of a file reads.
 func (c *collector) embed(e embed, file string) error {
-	if linkTime(c.Flags) {
-		return fmt.Errorf("%s has .incbin or .include in assembly, and with -flto the linker reads that file without a report; give this source the flag -fno-lto", file)
+	if usesLTO(c.Flags) {
+		return fmt.Errorf("%s has .incbin or .include in assembly, and with -flto the linker reads that file without a report; "+
+			"give this source the flag -fno-lto", file)
 	}
 	found, ok := c.find(e)
 	switch {
@@ -242,8 +247,8 @@ func (c *collector) embed(e embed, file string) error {
 	return nil
 }
 
-// linkTime reports whether the linker generates the code instead of the compiler.
-func linkTime(flags []string) bool {
+// usesLTO reports whether the linker generates the code instead of the compiler.
+func usesLTO(flags []string) bool {
 	lto := false
 	for _, f := range flags {
 		lto = (lto || strings.HasPrefix(f, "-flto")) && f != "-fno-lto"
@@ -251,7 +256,7 @@ func linkTime(flags []string) bool {
 	return lto
 }
 
-// find looks for an embedded file as assemblers do.
+// find returns the path of an embedded file, in the search order of assemblers.
 func (c *collector) find(e embed) (name string, ok bool) {
 	dirs := c.Assembler
 	switch {
@@ -268,8 +273,8 @@ func (c *collector) find(e embed) (name string, ok bool) {
 	return "", false
 }
 
-// unknownEmbed records that the embedded file is unknown, so that the list is always
-// stale. The entry is in the system list, which is not checked for a prebuilt library.
+// unknownEmbed records that an embedded file is unknown, so that the list is always stale.
+// The entry is in the system list, because that list is not checked for a prebuilt artifact.
 func (c *collector) unknownEmbed(where string) {
 	if !slices.Contains(c.system.Untracked, where) {
 		c.system.Untracked = append(c.system.Untracked, where)

@@ -5,7 +5,7 @@ import "bytes"
 // embed is a file that an assembler directive reads: .incbin its bytes, .include
 // its text.
 type embed struct {
-	name    string // "" if macros or several string literals produce it
+	name    string // "" if macros or several string literals make it
 	text    bool   // the file is assembler text, which may read more
 	certain bool   // the quotes are escaped, so that they belong to the directive
 }

@@ -1,4 +1,4 @@
-// Package deps records what a compile depends on: the files that it read, and the
+// Package deps records the dependencies of a compile: the files that it read, and the
 // names that it looked up and did not find. A [View] checks such lists against the
 // filesystem.
 package deps
@@ -11,18 +11,18 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-// List is the dependency list of one compile: what it read, and what it looked up
-// and did not find. A file that appears under an absent name would be read instead.
+// List is the dependency list of one compile: the files that it read, and the names that it
+// looked up and did not find. The compiler would read a file that appears under such a name.
 type List struct {
 	Files     []File
 	Absent    []Absence
 	Folders   []File   // folders with the digest of all names in them
-	Blocked   []string // names of something other than a file, such as a folder; a file there would be read
-	Untracked []string // files that embed files with unknown names: the list is always stale
+	Blocked   []string // names of entries that are no files, such as folders; the compiler would read a file there
+	Untracked []string // files that embed files with unknown names, so that the list is always stale
 }
 
-// File is a file that was read. A relative path lies in the source tree. An
-// absolute path is written as the compiler sees it.
+// File is a file that was read, with its SHA-256 in hex. A relative path is in the source tree.
+// An absolute path is that in the compiler's filesystem; see toolchain.Toolchain.Resolve.
 type File struct{ Path, Digest string }
 
 // Absence is a name that was not in a folder.

@@ -8,8 +8,8 @@ import (
 // references are the names that the text of a file refers to.
 type references struct {
 	probes          []probe
-	computedProbe   bool // __has_include or __has_embed of a name that a macro produces
-	computedInclude bool // #include of a name that a macro produces
+	computedProbe   bool // __has_include or __has_embed of a name that a macro makes
+	computedInclude bool // #include of a name that a macro makes
 	embeds          []embed
 }
 
@@ -17,25 +17,25 @@ type references struct {
 type probe struct {
 	name   string
 	quoted bool // in quotes: looked up beside the file first
-	has    bool // whether the file exists matters, not only where
-	next   bool // a later search folder may be used although an earlier one has the name
+	has    bool // the result depends on the existence of the file, too
+	next   bool // the compiler may use a later search folder although an earlier one has the name
 }
 
 // parseReferences returns the references in the text of a C++ file. It also finds names
 // in comments and in branches that are not taken.
 func parseReferences(text []byte) references {
-	var a references
+	var r references
 	text = spliced(text)
-	a.conditions(text)
+	r.conditions(text)
 	for _, mark := range []string{"#", "%:", "??="} {
-		a.directives(text, mark)
+		r.directives(text, mark)
 	}
-	a.embeds = embedsIn(text)
-	return a
+	r.embeds = embedsIn(text)
+	return r
 }
 
 // conditions adds the names in __has_include and __has_embed.
-func (a *references) conditions(text []byte) {
+func (r *references) conditions(text []byte) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte("__has_"))
 		if i < 0 {
@@ -46,25 +46,26 @@ func (a *references) conditions(text []byte) {
 		at += i + len(word)
 		switch word {
 		case "__has_include", "__has_include_next", "__has_embed":
-			a.condition(before, text[at:], word == "__has_include_next")
+			r.condition(before, text[at:], word == "__has_include_next")
 		}
 	}
 }
 
-func (a *references) condition(before, after []byte, next bool) {
+// condition adds the name in one condition. before and after are the text around its word.
+func (r *references) condition(before, after []byte, next bool) {
 	argument, called := bytes.CutPrefix(skipBlanks(after), []byte("("))
 	if name, quoted, ok := literalName(argument); ok {
-		a.probes = append(a.probes, probe{name, quoted, true, next})
+		r.probes = append(r.probes, probe{name, quoted, true, next})
 	} else if body, defined := macroBody(before); defined {
-		a.computedProbe = a.computedProbe || body
+		r.computedProbe = r.computedProbe || body
 	} else {
-		a.computedProbe = a.computedProbe || called
+		r.computedProbe = r.computedProbe || called
 	}
 }
 
 // directives adds the quoted names of directives that begin with the mark. It leaves out
 // names in angle brackets: the folder of the file that was read determines their places.
-func (a *references) directives(text []byte, mark string) {
+func (r *references) directives(text []byte, mark string) {
 	for at := 0; ; {
 		i := bytes.Index(text[at:], []byte(mark))
 		if i < 0 {
@@ -80,9 +81,9 @@ func (a *references) directives(text []byte, mark string) {
 		name, quoted, ok := literalName(after[len(word):])
 		switch {
 		case ok && quoted:
-			a.probes = append(a.probes, probe{name: name, quoted: true})
+			r.probes = append(r.probes, probe{name: name, quoted: true})
 		case !ok && startsLine(before):
-			a.computedInclude = true
+			r.computedInclude = true
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 // maxReport bounds the lists of files that compilers write.
 const maxReport = 64 << 20 // bytes
 
+const wrapperAdvice = "check whether the compiler is a wrapper that changes its output"
+
 // ReadReport reads a list of files that a compiler wrote. It fails on anything but a regular
 // file of limited size, for example on a named pipe that a compiler wrapper made.
 func ReadReport(path string) ([]byte, error) {
@@ -24,11 +26,11 @@ func ReadReport(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: expected a regular file, got %s; check whether the compiler is a wrapper that changes its output", path, info.Mode().Type())
+		return nil, fmt.Errorf("%s: expected a regular file, got %s; %s", path, info.Mode().Type(), wrapperAdvice)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxReport+1))
 	if len(data) > maxReport {
-		return nil, fmt.Errorf("%s: a list of files of more than %d bytes; check whether the compiler is a wrapper that changes its output", path, maxReport)
+		return nil, fmt.Errorf("%s: expected at most %d bytes; %s", path, maxReport, wrapperAdvice)
 	}
 	return data, err
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Readings are the files that the programs of one compile read, by their reports.
+// Readings are the files that the programs of one compile read according to their reports.
 type Readings struct {
-	Headers           []string // and the source, by the compiler's report
-	Assembled         []string // by the assembler's report
+	Headers           []string // headers and the source, from the compiler's report
+	Assembled         []string // from the assembler's report
 	AssemblerReported bool     // the assembler wrote a report
 }
 
-// Search states where the names in one unit are looked up.
+// Search holds the folders in which the names in one unit are looked up.
 type Search struct {
 	Root      string // folder of the source tree on disk
 	Source    string
@@ -77,6 +77,7 @@ func TreeFolders(read []string) []string {
 	return dirs
 }
 
+// relTo returns the path of p relative to dir, false if p is not below dir.
 func relTo(dir, p string) (string, bool) {
 	rel, ok := strings.CutPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 	return rel, ok && rel != ""

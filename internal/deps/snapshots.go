@@ -24,8 +24,8 @@ type Snapshots struct {
 }
 
 // NewSnapshots returns an empty set of snapshots for compilers that read the source tree below root.
-func NewSnapshots(w *View, root string) *Snapshots {
-	return &Snapshots{view: w, root: root, files: map[string]snapshot{}}
+func NewSnapshots(v *View, root string) *Snapshots {
+	return &Snapshots{view: v, root: root, files: map[string]snapshot{}}
 }
 
 // hostPath returns the path of a file on disk.
@@ -54,8 +54,8 @@ func (s *Snapshots) read(p string) (snapshot, error) {
 }
 
 // AddSet adds the files of a dependency set.
-func (s *Snapshots) AddSet(store *cache.Dir, v Set) {
-	for _, digest := range []string{v.Tree, v.System} {
+func (s *Snapshots) AddSet(store *cache.Dir, set Set) {
+	for _, digest := range []string{set.Tree, set.System} {
 		if l, err := Load(store, digest); err == nil {
 			for _, f := range l.Files {
 				s.Add(f.Path)
@@ -106,9 +106,9 @@ type Baseline struct {
 }
 
 // ChangedFile returns a file that may have been written since the baseline, so that the text that the compiler read is
-// unknown; "" if there is none. A file with a snapshot must be in the same state. Equal text is not enough: the compiler may
-// have read another one in between. Other files are compared by their times, unless the clock was set back meanwhile.
-// ChangedFile updates the snapshots for the next attempt.
+// unknown. It returns "" if there is none. A file with a snapshot must be in the same state. Equal text is not enough,
+// because the compiler may have read another text in between. Other files are compared by their times; if the clock was
+// set back meanwhile, they count as written. ChangedFile updates the snapshots for the next attempt.
 func (before Baseline) ChangedFile(ended Instant, read []string) (changed string) {
 	s, setBack := before.Snapshots, ended.setBackSince(before.Started)
 	for _, p := range read {

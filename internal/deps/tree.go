@@ -23,8 +23,9 @@ import (
 type Tree interface {
 	// Digest returns the SHA-256 of a file, in hex.
 	Digest(path string) (string, error)
-	// Path returns the path of a file on disk, and false if the file cannot change.
-	Path(path string) (string, bool)
+	// Path returns the path of a file on disk. onDisk is false if the program contains the
+	// file, so that it cannot change.
+	Path(path string) (file string, onDisk bool)
 	// Names returns the names in a folder, none if it does not exist.
 	Names(dir string) map[string]bool
 	// Dir returns the folder on disk in which compilers run.
@@ -69,8 +70,8 @@ func (t *DirTree) Names(dir string) map[string]bool {
 // Dir implements [Tree].
 func (t *DirTree) Dir(context.Context) (string, error) { return t.dir, nil }
 
-// EmbeddedTree holds the sources inside the program. It extracts them to disk when a
-// compiler first needs them.
+// EmbeddedTree is the source tree that a program contains. It is extracted to disk when a
+// compiler first runs.
 type EmbeddedTree struct {
 	files fs.FS
 	store *cache.Dir // contains the folder of the tree
@@ -131,25 +132,25 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	}
 	dir := filepath.Join(t.store.SourcesPath(), t.digest[:treeNameSize])
 	var err error
-	for range placeTries {
+	for range extractTries {
 		if t.hold(dir) && t.intact(dir) {
 			return dir, nil
 		}
 		err = t.extract(dir)
 	}
-	return "", &cache.AccessError{Path: t.store.SourcesPath(), Op: "lay out the sources in", Err: cmp.Or(err, errTaken)}
+	return "", &cache.AccessError{Path: t.store.SourcesPath(), Op: "extract the sources to", Err: cmp.Or(err, errChanging)}
 }
 
 var errIrregular = errors.New("it is no regular file")
 
-var errTaken = errors.New("another process changes or removes it again and again")
+var errChanging = errors.New("another process changes or removes it again and again")
 
 // treeNameSize is the number of digits of the digest in the name of a tree on disk.
 const treeNameSize = 32
 
-// placeTries is the number of attempts to extract a tree while other processes write or
+// extractTries is the number of attempts to extract a tree while other processes write or
 // remove it.
-const placeTries = 5
+const extractTries = 5
 
 // hold locks the folder, so that it is not removed while the tree is in use.
 func (t *EmbeddedTree) hold(dir string) bool {
@@ -159,7 +160,7 @@ func (t *EmbeddedTree) hold(dir string) bool {
 		if err == nil && bad == nil && os.SameFile(info, held) {
 			return true
 		}
-		_ = t.held.Close() // it was only locked
+		_ = t.held.Close() // nothing was written through it
 	}
 	t.held = cache.HoldFolder(dir)
 	return t.held != nil
@@ -237,6 +238,7 @@ func treeDigest(files fs.FS) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
+// namesIn returns the names in a folder, none if it cannot be read.
 func namesIn(dir string) map[string]bool {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
-// View is the filesystem of one toolchain: the source tree and all other files. It
-// keeps what it read, so each build needs its own view.
+// View is the filesystem of one toolchain: the source tree and all other files. It reads
+// each file and folder once, so that each build needs its own view.
 type View struct {
 	Tree Tree
 	memo *filehash.Memo
@@ -38,7 +38,10 @@ type listState struct {
 
 // NewView returns a view that has read nothing.
 func NewView(tree Tree, memo *filehash.Memo, tc *toolchain.Toolchain) *View {
-	return &View{Tree: tree, memo: memo, tc: tc, names: map[string]map[string]bool{}, lists: map[string]*listState{}, listings: map[string]string{}, seen: map[string]string{}}
+	return &View{
+		Tree: tree, memo: memo, tc: tc,
+		names: map[string]map[string]bool{}, lists: map[string]*listState{}, listings: map[string]string{}, seen: map[string]string{},
+	}
 }
 
 // Fresh returns a view of the same filesystem that has read nothing.
@@ -90,8 +93,8 @@ type Stale struct {
 	Path   string
 }
 
-// CheckStored checks the stored list with that digest, once. The error means that
-// the list cannot be read.
+// CheckStored checks the stored list with that digest, once. It fails if the list cannot be
+// read.
 func (v *View) CheckStored(store *cache.Dir, digest string) (Stale, error) {
 	v.mu.Lock()
 	state := v.lists[digest]
@@ -170,8 +173,9 @@ func (v *View) digestOnce(p string) (string, error) {
 	return digest, err
 }
 
-// Record makes two dependency lists of a compile: one of the source tree, and one of all
-// other files, which many units share. all are the files that the compile read.
+// Record makes the two dependency lists of a compile: one of the source tree, and one of all
+// other files, which many units share. all are the files that the compile read. It fails if
+// one of them cannot be read or listed.
 func (v *View) Record(read Readings, s Search) (tree, system *List, all []string, err error) {
 	c := newCollector(v, s, read.AssemblerReported)
 	if err := c.files(read.Headers); err != nil {
@@ -227,6 +231,7 @@ func (v *View) Listing(dir string) string {
 	return known
 }
 
+// list writes all names below a folder. below is its path relative to the first folder.
 func (v *View) list(to io.Writer, dir, below string, seen map[string]bool) {
 	names := v.namesOf(dir)
 	if len(names) == 0 {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Check returns an error that describes damage to the memo in the file path. A missing file is
-// not damage. The owner of the folder checks that path is a regular file.
+// Check returns an error that describes damage to the memo in the file path. It returns nil if
+// the file is missing, or if path is no regular file.
 func Check(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

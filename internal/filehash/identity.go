@@ -97,7 +97,8 @@ func (l location) oldIdentity() (identity, uint32, error) {
 	}, st.Mode, err
 }
 
-// statx asks the server of a network filesystem, because this machine may not have seen the last change.
+// statx gets the state of a file from the server of a network filesystem, because this machine may not know the last
+// change.
 func (l location) statx(mount int) (*unix.Statx_t, error) {
 	st := new(unix.Statx_t)
 	err := retry(func() error {

@@ -1,9 +1,9 @@
-// Package filehash answers "what is the SHA-256 of this file?" without reading the file twice.
+// Package filehash computes the SHA-256 of files. It reads an unchanged file once.
 //
-// A Memo remembers the digest of a file together with the file's identity (size, times, inode, filesystem) and returns
-// the remembered digest only while the identity is unchanged. It remembers a file only where each change of the content
-// changes the identity: see filesystem.reach. A Memo can be kept on disk between processes; damage to that file costs
-// time, never correctness, since every record carries its own checksum.
+// A Memo remembers the digest of a file together with the file's identity (size, times, inode, filesystem). It returns
+// the remembered digest only while the identity is unchanged. It remembers a file only if each change of the content
+// changes the identity; see filesystem.lifetime. A Memo can be saved on disk for other processes. Each record in that
+// file has a checksum, so that a damaged record gives no wrong digest.
 package filehash
 
 import (
@@ -21,15 +21,15 @@ import (
 
 const (
 	// racyWindow is the age below which a file's digest is not remembered: on a filesystem with coarse time stamps
-	// the file could still change without a new identity.
+	// the file could change without a new identity.
 	racyWindow = 2 * time.Second
-	// maxEntries bounds a persisted memo. A larger one keeps only the entries that the saving process used.
+	// maxEntries bounds a saved memo. A larger one keeps only the entries that the saving process used.
 	maxEntries = 32 << 10
-	// attempts is how often a file is read that changes while it is read.
+	// attempts is the number of reads of a file that changes during each read.
 	attempts = 3
 )
 
-// Record kinds, the first byte of a stored key: digests of files and the small strings of Get and Put never mix.
+// Kinds of records, the first byte of a stored key. They separate digests of files from the strings of Get and Put.
 const (
 	kindFile  = "f"
 	kindValue = "v"
@@ -42,7 +42,7 @@ type Memo struct {
 
 	mu    sync.Mutex
 	disk  *table            // as read by Open, immutable
-	fresh map[string][]byte // stored since Open; precedes disk
+	fresh map[string][]byte // stored since Open or Save; overrides disk
 	used  map[string]bool   // keys that this process read or wrote: a full memo keeps only these
 	dirty bool
 
@@ -72,7 +72,10 @@ func (e *ChangingError) Error() string {
 // Open returns the memo in the file path. A missing, unreadable or damaged file is an empty memo. With path ""
 // the memo lives in memory only and Save does nothing.
 func Open(path string) *Memo {
-	m := &Memo{path: path, disk: &table{}, fresh: map[string][]byte{}, used: map[string]bool{}, mounts: mounts{boot: sync.OnceValue(bootID)}, now: time.Now}
+	m := &Memo{
+		path: path, disk: &table{}, fresh: map[string][]byte{}, used: map[string]bool{},
+		mounts: mounts{boot: sync.OnceValue(bootID)}, now: time.Now,
+	}
 	if path != "" {
 		m.disk = readTable(path)
 	}
@@ -91,7 +94,7 @@ func (m *Memo) Digest(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hash %s: %w", path, err)
 	}
-	if id, ok := fs.memorable(id); ok {
+	if id, ok := fs.memoizable(id); ok {
 		if sum, ok := m.recall(abs, id); ok {
 			return sum, nil
 		}
@@ -100,18 +103,18 @@ func (m *Memo) Digest(path string) (string, error) {
 }
 
 // Stamp returns a text that changes with the file or folder at path: at each write, even of identical bytes, when another
-// file replaces it, and when a folder gets or loses a name. Of the stores through a shared mapping only the first since
-// the page was written to the disk changes it. Stamp follows symbolic links.
+// file replaces it, and when a folder gets or loses a name. A store through a shared mapping changes it only if the page
+// was written to the disk since the last store. Stamp follows symbolic links.
 //
-// lasting reports whether other processes may compare the stamp with theirs. It is false on filesystems whose times
-// prove nothing, and for files that changed within the last two seconds.
+// lasting reports whether other processes may compare the stamp with theirs. It is false on filesystems with unreliable
+// times, and for files that changed within the last two seconds.
 func (m *Memo) Stamp(path string) (stamp string, lasting bool, err error) {
 	now := m.now()
 	id, fs, _, err := m.mounts.stat(location{unix.AT_FDCWD, path, 0}, path)
 	if err != nil {
 		return "", false, err
 	}
-	id, lasting = fs.memorable(id)
+	id, lasting = fs.memoizable(id)
 	return fmt.Sprintf("%x", id.stored()), lasting && fs.settled(id, now), nil
 }
 
@@ -147,7 +150,7 @@ func (m *Memo) hash(abs string) (string, error) {
 		if !r.stable {
 			continue
 		}
-		if r.memorable {
+		if r.memoizable {
 			m.store(kindFile+abs, r.id.record(r.sum))
 		}
 		return hex.EncodeToString(r.sum), nil
@@ -157,10 +160,10 @@ func (m *Memo) hash(abs string) (string, error) {
 
 // reading is the result of reading a file once.
 type reading struct {
-	sum       []byte
-	stable    bool     // the file's identity stayed the same meanwhile
-	memorable bool     // the digest may be remembered
-	id        identity // under which the digest is remembered
+	sum        []byte
+	stable     bool     // the file's identity stayed the same meanwhile
+	memoizable bool     // the digest may be remembered
+	id         identity // under which the digest is remembered
 }
 
 // hashOnce reads the file once and returns its digest.
@@ -186,8 +189,8 @@ func (m *Memo) hashOnce(abs string) (r reading, err error) {
 	after, _, err := m.mounts.statOpen(f)
 	r.sum, r.stable = h.Sum(nil), before == after
 	// A store through a mapping after clean has set a new change time. The next such store may leave it unchanged.
-	if r.id, r.memorable = fs.memorable(after); !cleaned || !fs.settled(after, started) {
-		r.memorable = false
+	if r.id, r.memoizable = fs.memoizable(after); !cleaned || !fs.settled(after, started) {
+		r.memoizable = false
 	}
 	return r, err
 }
@@ -196,7 +199,7 @@ func (m *Memo) hashOnce(abs string) (r reading, err error) {
 // files whose digest is not remembered.
 func (m *Memo) clean(f *os.File, started time.Time) (bool, error) {
 	id, fs, err := m.mounts.statOpen(f)
-	if err != nil || fs.lifetime(id) == nowhere || !fs.settled(id, started) {
+	if err != nil || fs.lifetime(id) == never || !fs.settled(id, started) {
 		return false, err
 	}
 	return fs.clean(f, id) == nil, nil

@@ -146,7 +146,7 @@ func TestSaveAndOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ = fs.memorable(id)
+	id, _ = fs.memoizable(id)
 	if got, ok := again.recall(file, id); !ok || got != hexSum("content") {
 		t.Errorf("recalled %q, %v", got, ok)
 	}

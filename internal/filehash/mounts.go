@@ -21,20 +21,20 @@ import (
 type lifetime int
 
 const (
-	nowhere    lifetime = iota // it may not be remembered
-	mounted                    // until the filesystem is unmounted or the machine boots again
-	everywhere                 // without limit
+	never    lifetime = iota // it may not be remembered
+	perMount                 // until the filesystem is unmounted or the machine boots again
+	always                   // without limit
 )
 
-// kind classifies filesystems by who sets the change times of their files.
+// kind classifies filesystems by the origin of the change times of their files.
 type kind int
 
 const (
-	foreign kind = iota // change times prove nothing: a program or a server sets them, or stores through mappings do not (tmpfs)
+	foreign kind = iota // unreliable: a program or a server sets them, or stores through mappings do not change them (tmpfs)
 	local               // the kernel sets the change time at each change
-	layered             // local for changed files; the other files are those of other filesystems
+	layered             // local for changed files; the other files belong to other filesystems
 	remote              // the kernel of a server sets the change time
-	image               // it is never written to; the tool that built it has set the times
+	image               // read-only; the tool that built it has set the times
 )
 
 const zfsMagic = 0x2fc12fc1
@@ -77,19 +77,19 @@ func (fs filesystem) lifetime(id identity) lifetime {
 	case k == local && stamped && !fs.readOnly,
 		k == layered && stamped && !copied && !fs.readOnly,
 		k == remote && stamped && !copied:
-		return everywhere
+		return always
 	case id.mount != 0 && (k == image || k == local || k == layered):
-		return mounted
+		return perMount
 	}
-	return nowhere
+	return never
 }
 
-// memorable returns the identity under which the file's digest may be remembered; false if it may not.
-func (fs filesystem) memorable(id identity) (identity, bool) {
+// memoizable returns the identity under which the file's digest may be remembered; false if it may not.
+func (fs filesystem) memoizable(id identity) (identity, bool) {
 	switch fs.lifetime(id) {
-	case nowhere:
+	case never:
 		return id, false
-	case everywhere:
+	case always:
 		id.mount = 0
 	}
 	return id, true
@@ -103,7 +103,7 @@ func (fs filesystem) settled(id identity, now time.Time) bool {
 }
 
 // clean writes the changed pages of an open file to the disk. The kernel sets the change time at the first store through a
-// mapping after that. It does not notice the stores that follow until the page is written again.
+// mapping after that. Later stores do not change it until the page is written to the disk again.
 func (fs filesystem) clean(f *os.File, id identity) error {
 	if fs.readOnly {
 		return nil
@@ -125,7 +125,7 @@ func (fs filesystem) clean(f *os.File, id identity) error {
 }
 
 // onDisk returns an error if the file of an overlay may be on tmpfs, which never writes a page to a disk. Filesystems on
-// disks answer FIEMAP, which asks for the extents of a file; tmpfs does not.
+// disks answer FIEMAP, which returns the extents of a file; tmpfs does not.
 func onDisk(fd int) error {
 	const fiemap = 0xc020660b // FS_IOC_FIEMAP
 	request := struct {

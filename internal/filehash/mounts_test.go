@@ -128,7 +128,7 @@ func TestOverlayIsRemembered(t *testing.T) {
 	if err := os.Chtimes(unpacked, old, old); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]lifetime{written: mounted, unpacked: everywhere} {
+	for path, want := range map[string]lifetime{written: perMount, unpacked: always} {
 		digest(t, m, path)
 		id, fs, err := m.mounts.statFile(path)
 		if err != nil || fs.lifetime(id) != want || m.fresh[kindFile+path] == nil {
@@ -219,25 +219,25 @@ func TestLifetime(t *testing.T) {
 		id       identity
 		want     lifetime
 	}{
-		{"local", ext4, false, fresh, everywhere},
-		{"local, times in whole seconds", ext4, false, clamped, mounted},
-		{"local, read-only", ext4, true, written, mounted},
-		{"local, old kernel", ext4, false, unnumbered(fresh), everywhere},
-		{"local, whole seconds, old kernel", ext4, false, unnumbered(clamped), nowhere},
-		{"overlay, unpacked file", overlay, false, written, everywhere},
-		{"overlay, times perhaps copied", overlay, false, fresh, mounted},
-		{"overlay, whole seconds", overlay, false, clamped, mounted},
-		{"overlay, read-only", overlay, true, written, mounted},
-		{"nfs, unpacked file", nfs, false, written, everywhere},
-		{"nfs, read-only here", nfs, true, written, everywhere},
-		{"nfs, times perhaps copied", nfs, false, fresh, nowhere},
-		{"nfs, whole seconds", nfs, false, clamped, nowhere},
-		{"squashfs", squashfs, true, clamped, mounted},
-		{"squashfs, old kernel", squashfs, true, unnumbered(clamped), nowhere},
-		{"sshfs, read-only here", fuse, true, written, nowhere},
-		{"nfs, read-only here, whole seconds", nfs, true, clamped, nowhere},
-		{"sshfs", fuse, false, written, nowhere},
-		{"tmpfs", tmpfs, false, fresh, nowhere},
+		{"local", ext4, false, fresh, always},
+		{"local, times in whole seconds", ext4, false, clamped, perMount},
+		{"local, read-only", ext4, true, written, perMount},
+		{"local, old kernel", ext4, false, unnumbered(fresh), always},
+		{"local, whole seconds, old kernel", ext4, false, unnumbered(clamped), never},
+		{"overlay, unpacked file", overlay, false, written, always},
+		{"overlay, times perhaps copied", overlay, false, fresh, perMount},
+		{"overlay, whole seconds", overlay, false, clamped, perMount},
+		{"overlay, read-only", overlay, true, written, perMount},
+		{"nfs, unpacked file", nfs, false, written, always},
+		{"nfs, read-only here", nfs, true, written, always},
+		{"nfs, times perhaps copied", nfs, false, fresh, never},
+		{"nfs, whole seconds", nfs, false, clamped, never},
+		{"squashfs", squashfs, true, clamped, perMount},
+		{"squashfs, old kernel", squashfs, true, unnumbered(clamped), never},
+		{"sshfs, read-only here", fuse, true, written, never},
+		{"nfs, read-only here, whole seconds", nfs, true, clamped, never},
+		{"sshfs", fuse, false, written, never},
+		{"tmpfs", tmpfs, false, fresh, never},
 	} {
 		if got := (filesystem{magic: tt.magic, readOnly: tt.readOnly}).lifetime(tt.id); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

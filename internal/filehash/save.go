@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Save writes the new entries of this process, together with what others saved since Open, to the memo's file. It
-// replaces the file in one step: a reader sees the old or the new one. Without new entries it writes nothing.
+// Save writes the new entries of this process, and those that other processes saved since Open, to the memo's file. It
+// replaces the file in one step: a reader gets the old or the new file. Without new entries it writes nothing.
 func (m *Memo) Save() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -25,7 +25,8 @@ func (m *Memo) Save() error {
 	return nil
 }
 
-// save merges and replaces under a lock file, so that two processes that save at once keep each other's records.
+// save merges the records and replaces the file. It holds a lock, so that processes that save at the same time keep each
+// other's records.
 func (m *Memo) save() error {
 	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
 		return err

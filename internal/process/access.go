@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is what a system call does with its name argument.
+// action is the use that a system call makes of its name argument.
 type action byte
 
 const (
-	opens   action = iota // open(2) and its like
-	looks                 // stat(2), access(2) and their like
+	opens   action = iota // open(2) and similar calls
+	queries               // stat(2), access(2) and similar calls
 	follows               // readlink(2)
 	runs                  // execve(2)
-	writes                // makes or removes the name
+	writes                // creates or removes the name
 )
 
 // rule describes a system call that takes a name.
@@ -26,13 +26,13 @@ type rule struct {
 	action action
 	dir    int // index of the argument with the folder's descriptor; negative: none
 	name   int // index of the argument with the name
-	flags  int // index of the argument with open's flags; see flagsBehind and flagsCreate
+	flags  int // index of the argument with open's flags; see flagsPointer and flagsCreate
 }
 
 // Values of rule.flags for flags that are not an argument.
 const (
-	flagsBehind = -1 // args[2] points to them: openat2
-	flagsCreate = -2 // creat: they are fixed
+	flagsPointer = -1 // args[2] points to them: openat2
+	flagsCreate  = -2 // they are fixed: creat
 )
 
 // enter reads the arguments of a system call at its entry. It returns nil if the tracer ignores the call.
@@ -53,7 +53,7 @@ func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
 	if r.action == runs {
 		_ = unix.Stat(proc(id, "root")+c.path.path, &c.file)
 	}
-	if r.flags == flagsBehind {
+	if r.flags == flagsPointer {
 		if c.args[2], err = readWord(id, args[2]); err != nil {
 			t.unreadable(err)
 			return nil
@@ -62,18 +62,18 @@ func (t *tracer) enter(id int, th *thread, r rule, args [6]uint64) *call {
 	return c
 }
 
-// unreadable notes that an argument could not be read. It ignores bad addresses, at which the system call fails too, and
-// killed threads, which make no system call.
+// unreadable marks the trace as incomplete because an argument could not be read. It ignores bad addresses, because the
+// system call fails too, and killed threads, because they make no system call.
 func (t *tracer) unreadable(err error) {
 	if err != unix.EFAULT && err != unix.ESRCH {
-		t.lose("the memory of a traced process cannot be read: " + err.Error())
+		t.markIncomplete("the memory of a traced process cannot be read: " + err.Error())
 	}
 }
 
 // absolute returns the absolute path of a name that may be relative to a folder.
 func (t *tracer) absolute(id int, th *thread, r rule, args [6]uint64, text string) (name, bool) {
 	if path.IsAbs(text) {
-		return name{tidy(text), t.inside(id, th)}, true
+		return name{CleanPath(text), t.inside(id, th)}, true
 	}
 	base := proc(id, "cwd")
 	if r.dir >= 0 && int32(args[r.dir]) != unix.AT_FDCWD {
@@ -81,25 +81,25 @@ func (t *tracer) absolute(id int, th *thread, r rule, args [6]uint64, text strin
 	}
 	dir, err := os.Readlink(base)
 	if err != nil {
-		t.lose("a folder of a traced process cannot be read: " + err.Error())
+		t.markIncomplete("a folder of a traced process cannot be read: " + err.Error())
 		return name{}, false
 	}
 	if !path.IsAbs(dir) { // as for a bad descriptor
 		return name{}, false
 	}
-	return name{tidy(dir + "/" + text), t.inside(id, th)}, true
+	return name{CleanPath(dir + "/" + text), t.inside(id, th)}, true
 }
 
-// tidy removes "." and ".." from a path if that cannot change its meaning, as it can after a link. Otherwise it returns
-// the path unchanged.
-func tidy(p string) string {
+// CleanPath removes "." and repeated slashes from a path. It returns a path with ".." unchanged, because removing ".."
+// after a symbolic link would change the meaning of the path.
+func CleanPath(p string) string {
 	if strings.Contains(p, "..") {
 		return p
 	}
 	return path.Clean(p)
 }
 
-// result notes what a system call found.
+// result records the access of a system call.
 func (t *tracer) result(id int, th *thread, c *call, result int64) {
 	errno := unix.Errno(max(-result, 0))
 	absent := errno == unix.ENOENT || errno == unix.ENOTDIR
@@ -142,10 +142,11 @@ func (t *tracer) hasRoom() bool {
 	if len(t.seen)+len(t.written) < maxNames {
 		return true
 	}
-	t.lose(fmt.Sprintf("it looked up more than %d names", maxNames))
+	t.markIncomplete(fmt.Sprintf("it looked up more than %d names", maxNames))
 	return false
 }
 
+// opened records the access of a call that opened a file: read, listed or written.
 func (t *tracer) opened(id int, c *call, fd int64) {
 	flags := c.flags()
 	var st unix.Stat_t
@@ -155,7 +156,7 @@ func (t *tracer) opened(id int, c *call, fd int64) {
 	case flags&(unix.O_ACCMODE|unix.O_CREAT|unix.O_TRUNC) != unix.O_RDONLY:
 		t.wrote(c.path)
 	case unix.Stat(proc(id, "fd", strconv.FormatInt(fd, 10)), &st) != nil:
-		t.lose("a file of a traced process cannot be examined: " + c.path.path)
+		t.markIncomplete("a file of a traced process cannot be examined: " + c.path.path)
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		t.note(Listed, c.path)
 	case st.Mode&unix.S_IFMT == unix.S_IFREG:
@@ -164,10 +165,11 @@ func (t *tracer) opened(id int, c *call, fd int64) {
 }
 
 func (t *tracer) read(n name, st *unix.Stat_t, program bool) {
-	t.add(Access{Kind: Read, Path: n.path, Inside: n.inside, Program: program, Dev: uint64(st.Dev), Ino: st.Ino}) //nolint:unconvert // 32 bits wide elsewhere
+	dev := uint64(st.Dev) //nolint:unconvert // 32 bits wide elsewhere
+	t.add(Access{Kind: Read, Path: n.path, Inside: n.inside, Program: program, Dev: dev, Ino: st.Ino})
 }
 
-// executed notes a program, and its interpreter if it is a script.
+// executed records a program as read, and its interpreter if it is a script.
 func (t *tracer) executed(id int, th *thread, c *call) {
 	if c.file.Ino != 0 {
 		t.read(c.path, &c.file, true)
@@ -175,7 +177,7 @@ func (t *tracer) executed(id int, th *thread, c *call) {
 	var st unix.Stat_t
 	exe, err := os.Readlink(proc(id, "exe"))
 	if err != nil || unix.Stat(proc(id, "exe"), &st) != nil {
-		t.lose("a program of a traced process cannot be examined: " + c.path.path)
+		t.markIncomplete("a program of a traced process cannot be examined: " + c.path.path)
 		return
 	}
 	if st.Ino != c.file.Ino || st.Dev != c.file.Dev {
@@ -183,9 +185,10 @@ func (t *tracer) executed(id int, th *thread, c *call) {
 	}
 }
 
+// flags returns the flags of a call that opens a file.
 func (c *call) flags() uint64 {
 	switch c.rule.flags {
-	case flagsBehind:
+	case flagsPointer:
 		return c.args[2]
 	case flagsCreate:
 		return unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC
@@ -193,16 +196,17 @@ func (c *call) flags() uint64 {
 	return c.args[c.rule.flags]
 }
 
-// inside reports whether a thread sees another filesystem than this process.
+// inside reports whether a thread is in a container; see Access.Inside.
 func (t *tracer) inside(id int, th *thread) bool {
 	if th.inside == nil {
-		inside := foreign(id)
+		inside := inContainer(id)
 		th.inside = &inside
 	}
 	return *th.inside
 }
 
-func foreign(id int) bool {
+// inContainer reports whether a process has another root folder or other mounts than this one.
+func inContainer(id int) bool {
 	theirs, err := os.Readlink(proc(id, "ns", "mnt"))
 	ours, _ := os.Readlink("/proc/thread-self/ns/mnt")
 	if err != nil || theirs != ours {
@@ -212,6 +216,7 @@ func foreign(id int) bool {
 	return unix.Stat(proc(id, "root"), &a) != nil || unix.Stat("/", &b) != nil || a.Dev != b.Dev || a.Ino != b.Ino
 }
 
+// proc returns a path in the folder of a process in /proc.
 func proc(id int, elements ...string) string {
 	return "/proc/" + strconv.Itoa(id) + "/" + strings.Join(elements, "/")
 }

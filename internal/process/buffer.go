@@ -9,7 +9,7 @@ import (
 // Buffer keeps the first Limit bytes that are written to it. It is safe for concurrent use.
 type Buffer struct {
 	Limit  int  // bytes
-	Strict bool // more output ends the command; otherwise the rest is dropped
+	Strict bool // more output kills the command; without Strict the rest is dropped
 
 	full func() // called at each write beyond the limit
 
@@ -17,7 +17,7 @@ type Buffer struct {
 	buf bytes.Buffer
 }
 
-// Write implements io.Writer. It never fails, so that a program never dies of a broken pipe.
+// Write implements io.Writer. It never fails, because an error would close the pipe and kill the program.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	left := max(b.Limit-b.buf.Len(), 0)
@@ -29,7 +29,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Bytes returns what was kept. The caller must not use it while the command runs.
+// Bytes returns the bytes that were kept. The caller must not use them while the command runs.
 func (b *Buffer) Bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()

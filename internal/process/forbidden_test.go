@@ -35,8 +35,8 @@ func TestTraceWithoutRemoteReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(a Access) bool { return a.Kind == Read && a.Path == filepath.Join(dir, "file") }
-	if !slices.ContainsFunc(trace.Accesses, read) || trace.Lost != "" {
-		t.Errorf("the file is not among %d accesses, lost: %q", len(trace.Accesses), trace.Lost)
+	if !slices.ContainsFunc(trace.Accesses, read) || trace.Incomplete != "" {
+		t.Errorf("the file is not among %d accesses, incomplete: %q", len(trace.Accesses), trace.Incomplete)
 	}
 }
 
@@ -44,8 +44,8 @@ func TestTraceWithoutRemoteReads(t *testing.T) {
 func TestUnreadableMemory(t *testing.T) {
 	for err, lost := range map[error]bool{unix.EPERM: true, unix.EIO: true, unix.EFAULT: false, unix.ESRCH: false} {
 		tr := newTracer()
-		if tr.unreadable(err); (tr.lost != "") != lost {
-			t.Errorf("%v: lost %q", err, tr.lost)
+		if tr.unreadable(err); (tr.incomplete != "") != lost {
+			t.Errorf("%v: incomplete %q", err, tr.incomplete)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestTraceOfManyNames(t *testing.T) {
 		tr.note(Missing, name{path: fmt.Sprint("/", i)})
 		tr.wrote(name{path: fmt.Sprint("/w", i)})
 	}
-	if n := len(tr.seen) + len(tr.written); n != maxNames || tr.trace().Lost == "" {
-		t.Errorf("%d names, lost: %q", n, tr.lost)
+	if n := len(tr.seen) + len(tr.written); n != maxNames || tr.trace().Incomplete == "" {
+		t.Errorf("%d names, incomplete: %q", n, tr.incomplete)
 	}
 }

@@ -26,6 +26,7 @@ func readString(id int, at uint64) (string, error) {
 	return "", unix.EFAULT // the system call fails too, with ENAMETOOLONG
 }
 
+// readWord reads 8 bytes from a stopped thread's memory.
 func readWord(id int, at uint64) (uint64, error) {
 	var b [8]byte
 	err := readMemory(id, at, b[:])

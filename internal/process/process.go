@@ -17,7 +17,7 @@ type Command struct {
 	Env    []string      // complete environment
 	Output *Buffer       // standard output, and standard error unless Errors is set
 	Errors *Buffer       // standard error; nil: it goes to Output
-	Grace  time.Duration // how long children may keep the output open after the program ended; see exec.ErrWaitDelay
+	Grace  time.Duration // for which children may keep the output open after the program ended; see exec.ErrWaitDelay
 }
 
 // Run executes the command and waits for its end. It kills the process group if ctx ends, if a buffer with Strict set
@@ -47,7 +47,7 @@ func (c *Command) Run(parent context.Context) error {
 	return err
 }
 
-// bound makes the strict buffers end the command when they overflow.
+// bound makes strict buffers cancel the command when they overflow.
 func (c *Command) bound(cancel context.CancelCauseFunc) {
 	for _, b := range []*Buffer{c.Output, c.Errors} {
 		if b != nil && b.Strict {
@@ -56,7 +56,7 @@ func (c *Command) bound(cancel context.CancelCauseFunc) {
 	}
 }
 
-// overflow returns the *OverflowError that ended ctx, nil if something else did.
+// overflow returns the *OverflowError that ended ctx, nil if ctx has another cause.
 func overflow(ctx context.Context) error {
 	var over *OverflowError
 	if errors.As(context.Cause(ctx), &over) {
@@ -65,7 +65,8 @@ func overflow(ctx context.Context) error {
 	return nil
 }
 
-// runOnThread keeps the thread that starts the process until the process ends: Pdeathsig fires when that thread ends.
+// runOnThread keeps the thread that starts the process until the process ends, because Pdeathsig kills the process when
+// that thread ends.
 func runOnThread(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -8,11 +8,11 @@ import "golang.org/x/sys/unix"
 func commonRules() map[uint64]rule {
 	return map[uint64]rule{
 		unix.SYS_OPENAT:     {opens, 0, 1, 2},
-		unix.SYS_OPENAT2:    {opens, 0, 1, flagsBehind},
-		unix.SYS_STATX:      {action: looks, dir: 0, name: 1},
-		sysFstatat:          {action: looks, dir: 0, name: 1},
-		unix.SYS_FACCESSAT:  {action: looks, dir: 0, name: 1},
-		unix.SYS_FACCESSAT2: {action: looks, dir: 0, name: 1},
+		unix.SYS_OPENAT2:    {opens, 0, 1, flagsPointer},
+		unix.SYS_STATX:      {action: queries, dir: 0, name: 1},
+		sysFstatat:          {action: queries, dir: 0, name: 1},
+		unix.SYS_FACCESSAT:  {action: queries, dir: 0, name: 1},
+		unix.SYS_FACCESSAT2: {action: queries, dir: 0, name: 1},
 		unix.SYS_READLINKAT: {action: follows, dir: 0, name: 1},
 		unix.SYS_EXECVE:     {action: runs, dir: -1},
 		unix.SYS_EXECVEAT:   {action: runs, dir: 0, name: 1},

@@ -13,7 +13,7 @@ func platformRules() map[uint64]rule {
 	r[unix.SYS_OPEN] = rule{opens, -1, 0, 1}
 	r[unix.SYS_CREAT] = rule{opens, -1, 0, flagsCreate}
 	for _, nr := range []uint64{unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS} {
-		r[nr] = rule{action: looks, dir: -1}
+		r[nr] = rule{action: queries, dir: -1}
 	}
 	r[unix.SYS_READLINK] = rule{action: follows, dir: -1}
 	for _, nr := range []uint64{unix.SYS_MKDIR, unix.SYS_UNLINK, unix.SYS_RMDIR, unix.SYS_MKNOD} {

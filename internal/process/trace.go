@@ -29,21 +29,21 @@ const (
 // Access is one name that a traced process looked up.
 type Access struct {
 	Kind    Kind
-	Path    string // absolute, as the process sees the filesystem
-	Inside  bool   // the process had another root folder or other mounts than this one
+	Path    string // absolute, in the filesystem of the process
+	Inside  bool   // the process was in a container: it had another root folder or other mounts than this process
 	Program bool   // the file was executed
 	Dev     uint64 // of the file, for Read
 	Ino     uint64
 }
 
-// Trace lists the names that a command and its children looked up, without those that they wrote themselves.
+// Trace lists the names that a command and its children looked up, except those that they wrote themselves.
 type Trace struct {
-	Accesses []Access
-	Lost     string // why the trace is incomplete; "" if it is complete
+	Accesses   []Access
+	Incomplete string // why names may be missing; "" if the trace is complete
 }
 
-// UntraceableError reports that this machine does not let a process trace another. The command has had no effect
-// that an untraced run would not have.
+// UntraceableError reports that a process cannot trace another on this machine. The command has not run, or has had the
+// effects of an untraced run.
 type UntraceableError struct{ Err error }
 
 func (e *UntraceableError) Error() string { return "trace a process: " + e.Err.Error() }
@@ -52,7 +52,8 @@ func (e *UntraceableError) Error() string { return "trace a process: " + e.Err.E
 func (e *UntraceableError) Unwrap() error { return e.Err }
 
 // Trace is like Run, and returns the names that the command and its children looked up. Traced set-user-ID programs run
-// without their privileges. Children that outlive the program continue untraced.
+// without their privileges. Children that outlive the program continue untraced. It fails with [*UntraceableError] and
+// the errors of Run.
 func (c *Command) Trace(parent context.Context) (*Trace, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -84,6 +85,7 @@ func (t *tracer) run(ctx context.Context, c *Command, out *pipes) error {
 	return <-done
 }
 
+// follow starts the command and traces it. It must run on the thread that traces.
 func (t *tracer) follow(ctx context.Context, c *Command, out *pipes) error {
 	if len(t.rules) == 0 {
 		out.closeWriters()
@@ -102,7 +104,7 @@ func (t *tracer) follow(ctx context.Context, c *Command, out *pipes) error {
 	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-pid, unix.SIGKILL) })
 	defer stop()
 	status, err := t.loop(pid)
-	t.leave(err != nil || ctx.Err() != nil)
+	t.endTracing(err != nil || ctx.Err() != nil)
 	if err != nil {
 		return &UntraceableError{err}
 	}

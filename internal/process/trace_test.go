@@ -78,8 +78,8 @@ func TestTraceAccesses(t *testing.T) {
 	if !slices.ContainsFunc(trace.Accesses, func(a Access) bool { return a.Program && strings.HasSuffix(a.Path, "/cat") }) {
 		t.Error("cat was not executed")
 	}
-	if trace.Lost != "" {
-		t.Errorf("lost: %s", trace.Lost)
+	if trace.Incomplete != "" {
+		t.Errorf("incomplete: %s", trace.Incomplete)
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 
 // tracer follows a process and its children with ptrace(2). All its methods run on one thread.
 type tracer struct {
-	threads map[int]*thread
-	ended   map[int]bool    // threads that ended before the stop of their parent that reports them
-	rules   map[uint64]rule // system calls of interest, by number
-	options int             // of ptrace(2)
-	seen    map[Access]bool
-	written map[name]bool
-	lost    string
+	threads    map[int]*thread
+	ended      map[int]bool    // threads that ended before the stop of their parent that reports them
+	rules      map[uint64]rule // system calls of interest, by number
+	options    int             // of ptrace(2)
+	seen       map[Access]bool
+	written    map[name]bool
+	incomplete string // see Trace.Incomplete
 }
 
-// name is a path as a traced process sees it.
+// name is a path in the filesystem of a traced process.
 type name struct {
 	path   string
 	inside bool
@@ -49,16 +49,20 @@ const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEFORK | unix
 	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
 
 func newTracer() *tracer {
-	return &tracer{rules: platformRules(), options: traceOptions, threads: map[int]*thread{}, ended: map[int]bool{}, seen: map[Access]bool{}, written: map[name]bool{}}
+	return &tracer{
+		rules: platformRules(), options: traceOptions, threads: map[int]*thread{}, ended: map[int]bool{},
+		seen: map[Access]bool{}, written: map[name]bool{},
+	}
 }
 
-// loop runs the process, which is stopped at its first instruction, until it ends. The error is one of tracing.
+// loop continues the process, which is stopped at its first instruction, and handles its stops until it ends. It fails if
+// tracing fails.
 func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 	var ws unix.WaitStatus
 	if _, err := wait(pid, &ws); err != nil || !ws.Stopped() {
 		return ws, fmt.Errorf("the process did not stop: status %#x, %w", ws, cmp.Or[error](err, unix.ESRCH))
 	}
-	t.threads[pid] = &thread{started: true, announced: true} // so that leave ends it after an error
+	t.threads[pid] = &thread{started: true, announced: true} // so that endTracing kills it after an error
 	if err := unix.PtraceSetOptions(pid, t.options); err != nil {
 		return ws, fmt.Errorf("set options: %w", err)
 	}
@@ -85,8 +89,8 @@ func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 	}
 }
 
-// next waits for a stop or the end of a traced thread. It leaves the reports of other children of this thread in place:
-// the host program, which may have started them, waits for them itself.
+// next waits for a stop or the end of a traced thread. It does not take the reports of other children of this thread,
+// because the host program may have started them and waits for them itself.
 func (t *tracer) next(ws *unix.WaitStatus) (int, error) {
 	for {
 		id, trapped, err := peek()
@@ -122,7 +126,7 @@ func peek() (id int, trapped bool, err error) {
 // cldTrapped is CLD_TRAPPED of signal.h.
 const cldTrapped = 4
 
-// wait takes the report of a thread.
+// wait waits for the report of a thread and removes it.
 func wait(id int, ws *unix.WaitStatus) (int, error) { return wait4(id, ws, unix.WALL|unix.WNOTHREAD) }
 
 // poll is like wait, but returns 0 if there is no report.
@@ -193,6 +197,7 @@ func (t *tracer) stopped(id int, ws unix.WaitStatus) (signal int, err error) {
 	return int(sig), nil
 }
 
+// pendingOf removes a thread and returns its pending call.
 func (t *tracer) pendingOf(id int) *call {
 	if th := t.threads[id]; th != nil {
 		delete(t.threads, id)
@@ -201,9 +206,9 @@ func (t *tracer) pendingOf(id int) *call {
 	return nil
 }
 
-// leave ends tracing: it kills the remaining threads or detaches from them. It can detach from a thread only while that
-// is stopped. A new thread stops without a signal.
-func (t *tracer) leave(kill bool) {
+// endTracing kills the remaining threads or detaches from them. It can detach from a stopped thread only, so that it sends
+// a signal to each. A new thread stops without a signal.
+func (t *tracer) endTracing(kill bool) {
 	sig := unix.SIGSTOP
 	if kill {
 		sig = unix.SIGKILL
@@ -259,7 +264,7 @@ func (t *tracer) syscall(id int, th *thread) error {
 	case info.op == unix.PTRACE_SYSCALL_INFO_ENTRY:
 		th.pending = nil
 		if info.arch != auditArch {
-			t.lose("a program of another architecture ran")
+			t.markIncomplete("a program of another architecture ran")
 			return nil
 		}
 		if r, ok := t.rules[info.data[0]]; ok {
@@ -272,9 +277,10 @@ func (t *tracer) syscall(id int, th *thread) error {
 	return nil
 }
 
-func (t *tracer) lose(why string) {
-	if t.lost == "" {
-		t.lost = why
+// markIncomplete records the first reason why the trace is incomplete.
+func (t *tracer) markIncomplete(why string) {
+	if t.incomplete == "" {
+		t.incomplete = why
 	}
 }
 
@@ -284,5 +290,5 @@ func (t *tracer) trace() *Trace {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Ino, b.Ino))
 	})
 	all = slices.DeleteFunc(all, func(a Access) bool { return t.written[name{a.Path, a.Inside}] })
-	return &Trace{Accesses: all, Lost: t.lost}
+	return &Trace{Accesses: all, Incomplete: t.incomplete}
 }

@@ -26,8 +26,8 @@ func DefaultJobs() int {
 }
 
 // AvailableMemory returns the number of bytes that this process can allocate
-// before the machine or one of the process's cgroups runs out of memory, 0 if
-// that is unknown.
+// before it reaches the limit of the machine or of one of its cgroups. It returns
+// 0 if that is unknown.
 func AvailableMemory() int64 { return availableMemory(os.DirFS("/")) }
 
 func availableMemory(root fs.FS) int64 {
@@ -55,10 +55,10 @@ func smaller(a, b int64) int64 {
 	return a
 }
 
-// hierarchy names the files in which a version of cgroups stores its numbers.
+// hierarchy names the folder and the files of a version of cgroups.
 type hierarchy struct {
 	mount, limit, usage string
-	inactive            string // field of memory.stat that includes nested cgroups
+	inactive            string // field of memory.stat that covers nested cgroups too
 }
 
 func version1() hierarchy {
@@ -69,23 +69,23 @@ func version2() hierarchy {
 	return hierarchy{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
 }
 
-// leastOnPath returns the least free memory of a cgroup and of its ancestors, 0 if
-// none has a limit. A container may see its own cgroup as
-// the root: folders that do not exist have no limit.
+// leastOnPath returns the least free memory, in bytes, of a cgroup and of its
+// ancestors, 0 if none has a limit. In a container the container's own cgroup may be
+// the root. Folders that do not exist have no limit.
 func (h hierarchy) leastOnPath(root fs.FS, cgroup string) int64 {
 	var least int64
 	for cgroup = path.Clean("/" + cgroup); ; cgroup = path.Dir(cgroup) {
-		least = smaller(least, h.left(root, path.Join(h.mount, cgroup)))
+		least = smaller(least, h.free(root, path.Join(h.mount, cgroup)))
 		if cgroup == "/" {
 			return least
 		}
 	}
 }
 
-// left returns the limit of one cgroup minus its usage, at least 1, or 0 if the
-// cgroup has no limit. The kernel can drop inactive pages of files, so that they
-// do not count as usage.
-func (h hierarchy) left(root fs.FS, dir string) int64 {
+// free returns the limit of one cgroup minus its usage in bytes, at least 1. It
+// returns 0 if the cgroup has no limit. Inactive pages of files do not count as
+// usage, because the kernel can drop them.
+func (h hierarchy) free(root fs.FS, dir string) int64 {
 	limit := number(root, path.Join(dir, h.limit))
 	const unlimited = 1 << 60 // version 1 writes a larger number for no limit
 	if limit <= 0 || limit > unlimited {
@@ -111,7 +111,7 @@ func field(root fs.FS, file, word string) int64 {
 	return 0
 }
 
-// number returns the number in a file, 0 if there is none ("max").
+// number returns the number in a file, 0 if there is none, as for "max".
 func number(root fs.FS, file string) int64 {
 	data, err := fs.ReadFile(root, file)
 	if err != nil {

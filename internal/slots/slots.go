@@ -8,15 +8,16 @@ import (
 	"sync"
 )
 
-// Pool is a number of compiler slots. A free slot goes to the waiter of the lowest
-// rank, and among equal ranks to the first in the queue.
+// Pool is a number of compiler slots. A free slot goes to the waiter of the lowest rank, and
+// among equal ranks to the first in the queue.
 type Pool struct {
 	mu       sync.Mutex
 	free     int
-	reserved int // groups of which some members are not in the queue yet
-	waiting  []*waiter
+	reserved int       // calls of Reserve whose members are not all in the queue
+	waiting  []*waiter // by rank
 }
 
+// waiter is a goroutine in the queue.
 type waiter struct {
 	rank  int
 	ready chan struct{} // closed when the waiter has a slot
@@ -25,8 +26,9 @@ type waiter struct {
 // New returns a pool of n slots.
 func New(n int) *Pool { return &Pool{free: n} }
 
-// Reserve holds free slots back until enqueued has been called n times, so that
-// the first member of a group does not overtake one of a lower rank.
+// Reserve keeps slots free until enqueued has been called n times: once for each member
+// of a group. So the first member in the queue does not get a slot before a member with a
+// lower rank.
 func (p *Pool) Reserve(n int) (enqueued func()) {
 	if n == 0 {
 		return func() {}
@@ -44,7 +46,8 @@ func (p *Pool) Reserve(n int) (enqueued func()) {
 	}
 }
 
-// Acquire waits for a slot. It calls enqueued as soon as it is in the queue.
+// Acquire waits for a slot. It calls enqueued when it is in the queue. The error is that
+// of the context.
 func (p *Pool) Acquire(ctx context.Context, rank int, enqueued func()) error {
 	w := p.enqueue(rank)
 	enqueued()
@@ -57,6 +60,7 @@ func (p *Pool) Acquire(ctx context.Context, rank int, enqueued func()) error {
 	}
 }
 
+// enqueue adds a waiter after those of lower and equal rank.
 func (p *Pool) enqueue(rank int) *waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +92,7 @@ func (p *Pool) Release() {
 	p.serve()
 }
 
-// serve gives free slots to the waiters.
+// serve gives free slots to waiters. The caller holds mu.
 func (p *Pool) serve() {
 	for p.reserved == 0 && p.free > 0 && len(p.waiting) > 0 {
 		p.free--

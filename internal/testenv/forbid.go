@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForbidSyscall makes a system call fail with EPERM in this process and its children, as
-// some containers do. Tests call it in a process of their own.
+// ForbidSyscall makes a system call fail with EPERM in this process and its children, as in
+// some containers. Nothing can undo it, so that tests call it in a process of their own.
 func ForbidSyscall(t *testing.T, nr uint32) {
 	t.Helper()
 	filter := []unix.SockFilter{
@@ -24,7 +24,9 @@ func ForbidSyscall(t *testing.T, nr uint32) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
 		t.Fatal(errno)
 	}
 }

@@ -15,13 +15,13 @@ import (
 func CannotMount(t testing.TB, why string) {
 	t.Helper()
 	if strings.Contains(os.Getenv("AITER_REQUIRE_TOOLS"), "mount") {
-		t.Fatal(why + ", and AITER_REQUIRE_TOOLS asks for it")
+		t.Fatal(why + ", and AITER_REQUIRE_TOOLS requires it")
 	}
 	t.Skip(why)
 }
 
-// Mount mounts a filesystem on the folder at with mount(8) and these arguments. The filesystem is unmounted by the
-// returned function, or at the end of the test.
+// Mount mounts a filesystem on the folder at with mount(8) and these arguments. The returned function, or the end of the
+// test, unmounts it. Mount skips the test if that is impossible; see [CannotMount].
 func Mount(t testing.TB, at string, args ...string) (unmount func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -49,9 +49,9 @@ func Mount(t testing.TB, at string, args ...string) (unmount func()) {
 // imageTime is the time of every file in an [Image], as debugfs reads it.
 const imageTime = "19800101000000"
 
-// Image returns an ext4 image that holds the file name with that text. Images whose texts have
-// equal lengths differ only in the text: inode numbers, times and the filesystem's UUID are equal,
-// as in images that tools build reproducibly.
+// Image returns the path of an ext4 image that contains the file name with that text. Images
+// whose texts have equal lengths differ only in the text: inode numbers, times and the
+// filesystem's UUID are equal, as in images that tools build reproducibly.
 func Image(t testing.TB, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,8 @@ func Image(t testing.TB, name, text string) string {
 		t.Fatal(err)
 	}
 	for _, argv := range [][]string{
-		{tool(t, "mke2fs"), "-q", "-t", "ext4", "-I", "256", "-O", "^has_journal", "-U", uuid, "-E", "hash_seed=" + uuid, "-d", tree, image, "4M"},
+		{tool(t, "mke2fs"), "-q", "-t", "ext4", "-I", "256", "-O", "^has_journal", "-U", uuid, "-E", "hash_seed=" + uuid,
+			"-d", tree, image, "4M"},
 		{tool(t, "debugfs"), "-w", "-f", commands, image},
 	} {
 		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
@@ -88,6 +89,6 @@ func tool(t testing.TB, name string) string {
 			return path
 		}
 	}
-	CannotMount(t, "no "+name+", of e2fsprogs, to make an image with")
+	CannotMount(t, "no "+name+" of e2fsprogs, which makes images")
 	return ""
 }

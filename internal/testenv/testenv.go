@@ -1,4 +1,5 @@
-// Package testenv finds the tools that tests need, and has the set-up that several packages share.
+// Package testenv gives tests their environment: tools, mounted filesystems, a filter of system
+// calls, and set-up that several packages share.
 package testenv
 
 import (
@@ -10,11 +11,11 @@ import (
 	"testing"
 )
 
-// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium). It looks at the
-// variable of its name in capitals (AARCH64_LINUX_GNU_GXX), then in .toolchain/bin of the
-// checkout, which `make rocm`, `make python` and `make cuda` fill, then, for a browser and for
-// aarch64, in PATH. Without the tool the test is skipped; if AITER_REQUIRE_TOOLS, a list with
-// commas, names the tool, the test fails.
+// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium): from the
+// variable with its name in capitals (AARCH64_LINUX_GNU_GXX), from .toolchain/bin of the
+// checkout, which `make rocm`, `make python` and `make cuda` fill, or, for a browser and the
+// tools for aarch64, from PATH. Without the tool the test is skipped. If AITER_REQUIRE_TOOLS, a
+// list with commas, contains the tool, the test fails.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	variable := strings.NewReplacer("-", "_", "+", "X").Replace(strings.ToUpper(name))
@@ -25,15 +26,15 @@ func Tool(t testing.TB, name string) string {
 	if _, err := os.Stat(local); err == nil {
 		return local
 	}
-	// Any version of these suffices. Another compiler or Python in PATH may lack what the tests need.
-	anyWillDo := []string{"chromium", "aarch64-linux-gnu-g++", "qemu-aarch64"}
-	if onPath, err := exec.LookPath(name); err == nil && slices.Contains(anyWillDo, name) {
+	// Each version of these is suitable. Another compiler or Python in PATH may lack features that the tests need.
+	anyVersion := []string{"chromium", "aarch64-linux-gnu-g++", "qemu-aarch64"}
+	if onPath, err := exec.LookPath(name); err == nil && slices.Contains(anyVersion, name) {
 		return onPath
 	}
 	if slices.Contains(strings.Split(os.Getenv("AITER_REQUIRE_TOOLS"), ","), name) {
-		t.Fatalf("AITER_REQUIRE_TOOLS asks for %s, but neither %s nor %s names it", name, variable, local)
+		t.Fatalf("AITER_REQUIRE_TOOLS requires %s: set %s, or install %s; `make help` lists the targets that do", name, variable, local)
 	}
-	t.Skipf("no %s: set %s, or see `make help` for how to get one", name, variable)
+	t.Skipf("no %s: set %s, or install it; `make help` lists the targets that do", name, variable)
 	return ""
 }
 

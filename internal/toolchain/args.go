@@ -79,7 +79,7 @@ func (tc *Toolchain) includeFolder(dir string) string {
 	return dir
 }
 
-// gcc reports whether GCC compiles: as the compiler itself, or for the host behind nvcc.
+// gcc reports whether GCC compiles: as the compiler itself, or as nvcc's host compiler.
 func (tc *Toolchain) gcc() bool {
 	if tc.Vendor == target.CUDA {
 		return strings.Contains(tc.VersionLine, "gcc version ")

@@ -1,8 +1,10 @@
 package toolchain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,9 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/aiter-go/aiter/internal/process"
 )
 
-// collector gathers the files that a toolchain consists of. Paths are as the compiler names them.
+// collector finds the files that a toolchain consists of. Their paths are those in the compiler's filesystem.
 type collector struct {
 	s           *search
 	programs    []string // folders in which programs are looked up by name
@@ -23,17 +27,17 @@ type collector struct {
 	seen        map[string]bool
 	watched     map[string]bool
 	facts       map[fact]bool
-	parts       []*File
+	files       []*File         // see record
 	outside     []*File         // see record
 	driver      os.FileInfo     // of the compiler itself; see search.driver
 	temp        string          // folder for the temporary files of the compiler
 	include     []string        // folders of headers
 	scripted    bool            // see record
-	scriptTools bool            // a program behind the driver, such as the assembler, is a script
-	young       bool            // see record
+	scriptTools bool            // a program that the driver runs, such as the assembler, is a script
+	recent      bool            // see record
 	unknown     string          // see Toolchain.Unknown
 	digests     *errgroup.Group // computes digests in parallel: a compiler's libraries have hundreds of megabytes
-	reading     context.Context // ends with the first digest that fails, and with the search
+	reading     context.Context // is cancelled by the first digest that fails, and with the search
 }
 
 func (s *search) collector() *collector {
@@ -48,7 +52,7 @@ func (s *search) collector() *collector {
 func (c *collector) walk(r *record, common bool, answers []answer) error {
 	c.loader = c.loaderDirs()
 	c.scripted = readScript(c.s.tc.Compiler) != ""
-	c.age(c.s.tc.Compiler)
+	c.noteAge(c.s.tc.Compiler)
 	for _, a := range answers {
 		c.programs = append(c.programs, a.list("COMPILER_PATH")...)
 		c.libs = append(c.libs, a.list("LIBRARY_PATH")...)
@@ -90,7 +94,7 @@ func (c *collector) answer(a answer) error {
 // commands adds the programs, and the files among their arguments.
 func (c *collector) commands(all [][]string) error {
 	for _, words := range all {
-		if words[0] == "rm" { // nvcc removes its temporary files
+		if words[0] == "rm" { // of nvcc's temporary files
 			continue
 		}
 		if err := c.program(words[0]); err != nil {
@@ -150,6 +154,7 @@ func (c *collector) program(name string) error {
 	return nil
 }
 
+// programFile adds the program at a path.
 func (c *collector) programFile(p string) error {
 	c.scriptTools = c.scriptTools || readScript(c.inside(p)) != ""
 	return c.file(p)
@@ -173,39 +178,39 @@ func (c *collector) named(name string, dirs []string) string {
 	return ""
 }
 
-// file adds one file, once, with the shared libraries it loads or, if it is a linker script, the files it names. It
-// ignores a missing file: compilers name candidates.
+// file adds one file, once, with the shared libraries that it loads or, if it is a linker script, the files that it names.
+// It ignores a missing file, because compilers also name files that they only try to open.
 func (c *collector) file(p string) error {
 	if p == "" {
 		return nil
 	}
-	p = cleanSpelling(p)
+	p = process.CleanPath(p)
 	host := c.inside(p)
 	if c.seen[p] || !isFile(host) {
 		return nil
 	}
 	c.seen[p] = true
 	c.watch(path.Dir(p))
-	c.add(part{name: path.Base(p), path: p, host: host})
+	c.add(location{name: path.Base(p), path: p, host: host})
 	return c.references(p, host)
 }
 
-// part is a file that becomes a part of the toolchain.
-type part struct {
-	name, path string
+// location is the place of a file of the toolchain.
+type location struct {
+	name, path string // see File
 	host       string // its path on this machine
 	outside    bool   // it is outside of the root
 }
 
 // add adds one file, without the files that it refers to.
-func (c *collector) add(f part) {
+func (c *collector) add(f location) {
 	p := &File{Name: f.name, Path: f.path}
 	if f.outside {
 		c.outside = append(c.outside, p)
 	} else {
-		c.parts = append(c.parts, p)
+		c.files = append(c.files, p)
 	}
-	c.age(f.host)
+	c.noteAge(f.host)
 	c.digests.Go(func() error {
 		err := c.reading.Err()
 		if err == nil {
@@ -218,10 +223,10 @@ func (c *collector) add(f part) {
 	})
 }
 
-// age notes whether a file has changed since shortly before the search began.
-func (c *collector) age(host string) {
+// noteAge sets c.recent if a file has changed since shortly before the search began.
+func (c *collector) noteAge(host string) {
 	if _, st, err := stat(host); err == nil && time.Unix(st.Ctim.Unix()).Add(settled).After(c.s.began) {
-		c.young = true
+		c.recent = true
 	}
 }
 
@@ -261,16 +266,7 @@ func (c *collector) scriptFiles(p, host string) []string {
 	return out
 }
 
-// cleanSpelling removes "." and ".." from a path if that cannot change its meaning, as it can after a link. Otherwise it
-// returns the path unchanged.
-func cleanSpelling(p string) string {
-	if strings.Contains(p, "..") {
-		return p
-	}
-	return path.Clean(p)
-}
-
-// inside returns the path on this machine of p as a compiler names it that sees only its root.
+// inside returns the path on this machine of the file that the compiler names p, below the compiler's root.
 func (c *collector) inside(p string) string {
 	if c.s.tc.Root == "" {
 		return p
@@ -278,18 +274,77 @@ func (c *collector) inside(p string) string {
 	return below(c.s.tc.Root, p)
 }
 
-// watch notes a folder in which a new file could change the answer.
+// watch adds a folder in which a new file could change the answer.
 func (c *collector) watch(dir string) {
 	if path.IsAbs(dir) {
 		c.watched[c.inside(dir)] = true
 	}
 }
 
+// stamps returns the states of the watched folders.
 func (c *collector) stamps() []stamp {
 	var out []stamp
 	for dir := range c.watched {
 		out = append(out, stampOf(dir))
 	}
 	slices.SortFunc(out, func(a, b stamp) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}
+
+// collect fills r with the files in the answers and in the traces of the replies. With common it adds the files of the
+// driver and the link.
+func (s *search) collect(r *record, common bool, answers []answer, replies []reply) error {
+	c := s.collector()
+	c.include = s.tc.IncludeDirs
+	if common {
+		c.include = r.IncludeDirs
+	}
+	err := c.walk(r, common, answers)
+	for _, reply := range replies {
+		err = cmp.Or(err, c.traced(reply))
+	}
+	if err == nil && common && c.scriptTools {
+		var tried reply
+		if tried, err = s.trial(); err == nil {
+			err = c.traced(tried)
+		}
+	}
+	if err = cmp.Or(err, c.digests.Wait()); err != nil {
+		return err
+	}
+	r.Commands = s.commands(r.IncludeDirs, answers)
+	r.Files, r.Outside = mergeFiles(values(c.files)), mergeFiles(values(c.outside))
+	r.Watch, r.Facts = c.stamps(), c.remaining()
+	r.Unknown, r.scripted, r.recent = c.unknown, c.scripted || c.scriptTools, c.recent
+	return nil
+}
+
+// remaining returns the facts that do not follow from others: if a file of the toolchain can be read, its folders exist.
+func (c *collector) remaining() []fact {
+	implied := map[fact]bool{}
+	imply := func(host string) {
+		for f := newFact(factPresent, host); !implied[f]; f = newFact(factPresent, host) {
+			implied[f] = true
+			host = filepath.Dir(host)
+		}
+	}
+	for _, p := range c.files {
+		imply(c.inside(p.Path))
+	}
+	for _, p := range c.outside {
+		imply(p.Path)
+	}
+	for dir := range c.watched {
+		imply(dir)
+	}
+	maps.DeleteFunc(c.facts, func(f fact, _ bool) bool { return implied[f] })
+	return slices.Sorted(maps.Keys(c.facts))
+}
+
+func values(files []*File) []File {
+	out := make([]File, len(files))
+	for i, f := range files {
+		out[i] = *f
+	}
 	return out
 }

@@ -35,7 +35,7 @@ func TestFailedDigestEndsReading(t *testing.T) {
 			if err := c.digests.Wait(); !errors.Is(err, test.want) {
 				t.Errorf("error is %v, want %v", err, test.want)
 			}
-			if last := c.parts[len(c.parts)-1]; last.Path != next || last.Digest != "" {
+			if last := c.files[len(c.files)-1]; last.Path != next || last.Digest != "" {
 				t.Errorf("the last file is %+v, want %s without a digest", last, next)
 			}
 		})

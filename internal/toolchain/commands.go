@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// The commands that a driver would run belong to the digest of the toolchain. They contain the options that a wrapper
-// adds, and what the driver found out about the processor. Names replace the parts that differ from run to run, and
-// those that depend on the place of installation.
+// The digest of the toolchain covers the commands that the driver would run, because they contain the options that a
+// wrapper adds, and properties of the processor that the driver found. Fixed names replace the words that differ between
+// runs, and the folder of the installation.
 
 // temporaries matches the names that drivers give temporary files (GCC, Clang, nvcc) and units (Clang).
 var temporaries = regexp.MustCompile(`-cuid=[0-9a-f]+|/cc[A-Za-z0-9]{6}\b|-[0-9a-f]{6}\b|\btmpxft_[0-9a-f]+_[0-9a-f]+`)
@@ -16,16 +16,16 @@ var temporaries = regexp.MustCompile(`-cuid=[0-9a-f]+|/cc[A-Za-z0-9]{6}\b|-[0-9a
 // settings are the variables in answers that contain options.
 var settings = []string{"COLLECT_GCC_OPTIONS", "COMPILER_PATH", "LIBRARY_PATH"}
 
-// commands returns the digest of the commands in the answers and of the folders of headers.
+// commands returns a digest of the commands in the answers and of the folders of headers.
 func (s *search) commands(include []string, answers []answer) string {
 	prefixes := s.prefixes()
-	lines := []string{neutral(strings.Join(include, ":"), prefixes)}
+	lines := []string{normalize(strings.Join(include, ":"), prefixes)}
 	for _, a := range answers {
 		for _, words := range a.commands {
-			lines = append(lines, neutral(strings.Join(words, "\x00"), prefixes))
+			lines = append(lines, normalize(strings.Join(words, "\x00"), prefixes))
 		}
 		for _, name := range settings {
-			lines = append(lines, name+"="+neutral(a.variables[name], prefixes))
+			lines = append(lines, name+"="+normalize(a.variables[name], prefixes))
 		}
 	}
 	return sum(strings.Join(lines, "\n"))
@@ -50,7 +50,8 @@ func (s *search) prefixes() []string {
 	return out
 }
 
-func neutral(text string, prefixes []string) string {
+// normalize replaces the names of temporary files and the folders of the installation.
+func normalize(text string, prefixes []string) string {
 	text = temporaries.ReplaceAllString(text, "$$NAME")
 	for _, prefix := range prefixes {
 		text = strings.ReplaceAll(text, prefix, "$HERE/")

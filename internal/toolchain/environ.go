@@ -35,8 +35,8 @@ func present(env func(string) string, names ...string) []string {
 	return out
 }
 
-// environ returns the complete environment for the compiler at p. All variables except TMPDIR are part of the question
-// that the Memo answers; see search.question.
+// environ returns the complete environment for the compiler at p. All variables except TMPDIR are part of the query
+// that the Memo answers; see search.query.
 func (f *Finder) environ(v target.Vendor, p place) []string {
 	out := baseEnviron(f.env)
 	switch v {

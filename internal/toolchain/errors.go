@@ -13,7 +13,7 @@ type NotFoundError struct {
 	Vendor target.Vendor
 	Tool   string   // the kind of program: "compiler" if empty
 	Named  string   // the variable that names the compiler: "CXX=nonsense"; "" if none does
-	Looked []string // each place that was searched and what was there, in order: "HIPCC=/x/hipcc: no such file"
+	Looked []string // each place that was searched and why it has no compiler, in order: "HIPCC=/x/hipcc: no such file"
 	Hint   string   // what to do
 }
 
@@ -34,27 +34,28 @@ type UnsupportedTargetError struct {
 }
 
 func (e *UnsupportedTargetError) Error() string {
-	return fmt.Sprintf("%s (%s) cannot build for %s: %s; use a toolchain that knows %s, or another target",
+	return fmt.Sprintf("%s (%s) cannot build for %s: %s; use a toolchain that supports %s, or another target",
 		e.Compiler, e.Version, e.Target, e.Reason, e.Target.Arch())
 }
 
-// ProbeError reports that a program named as a compiler did not answer like one.
+// ProbeError reports a program whose reply to a query is not that of a compiler, or of a disassembler.
 type ProbeError struct {
 	Command []string      // program and arguments
-	Output  string        // what it printed
-	Timeout time.Duration // after which it was killed, 0 if it ended by itself
-	Err     error         // how it ended
+	Output  string        // of the command
+	Timeout time.Duration // after which it was killed, 0 if it exited
+	Err     error         // why it failed
 }
 
 func (e *ProbeError) Error() string {
 	how := e.Err.Error()
 	if e.Timeout > 0 {
-		how = fmt.Sprintf("no answer within %s", e.Timeout)
+		how = fmt.Sprintf("it did not end within %s", e.Timeout)
 	}
-	return fmt.Sprintf("ask the compiler what it is: %s: %s%s; check that it runs by hand",
+	return fmt.Sprintf("identify the compiler: %s: %s%s; check that the command runs by hand",
 		strings.Join(e.Command, " "), how, quoteOutput(e.Output))
 }
 
+// Unwrap returns Err.
 func (e *ProbeError) Unwrap() error { return e.Err }
 
 // RootError reports that the files that a compiler names cannot be found on this machine.
@@ -65,7 +66,7 @@ type RootError struct {
 }
 
 func (e *RootError) Error() string {
-	return fmt.Sprintf("%s uses %s, which is not below any of %s; name the root folder it runs in "+
+	return fmt.Sprintf("%s uses %s, which is not below any of %s; name the root folder of the compiler "+
 		"by AITER_TOOLCHAIN_ROOT or by a line \"# aiter-root: FOLDER\" in the wrapper script",
 		e.Compiler, e.Missing, strings.Join(e.Tried, ", "))
 }
@@ -73,6 +74,7 @@ func (e *RootError) Error() string {
 // maxQuoted bounds how much of a compiler's output an error repeats, in bytes.
 const maxQuoted = 600
 
+// quoteOutput returns the end of a compiler's output for an error.
 func quoteOutput(out string) string {
 	out = strings.TrimSpace(out)
 	if out == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// DefaultTimeout is how long a compiler may take to answer one question.
+// DefaultTimeout is the time limit of one query.
 const DefaultTimeout = time.Minute
 
 // Finder finds toolchains. The zero value uses the process's environment, remembers nothing and is ready to use.
@@ -22,19 +22,19 @@ const DefaultTimeout = time.Minute
 type Finder struct {
 	Env     func(string) string // os.Getenv if nil
 	Memo    *filehash.Memo      // remembers digests and answers; in memory for one call if nil
-	Timeout time.Duration       // for one question to a compiler; DefaultTimeout if 0
+	Timeout time.Duration       // of one query; DefaultTimeout if 0
 }
 
 // place is a path at which a compiler may be.
 type place struct {
 	from string // where the path comes from: "HIPCC=/x/hipcc", "PATH"
-	path string // "" if it has no program
-	why  string // the reason why it has no program
-	last bool   // the user named it: the search ends here
+	path string // "" if there is no program
+	why  string // the reason why there is no program, "" if there is one
+	last bool   // the user named it, so that the search ends here
 	rocm string // the ROCm folder it belongs to, if known
 }
 
-// vendorRules list the places in which a vendor's compiler is searched.
+// vendorRules lists the places in which a vendor's compiler is searched.
 type vendorRules struct {
 	program   string   // variable that names the compiler
 	prefixes  []string // variables that name an installation
@@ -43,6 +43,7 @@ type vendorRules struct {
 	hint      string
 }
 
+// rulesFor returns the rules of a vendor, false for an unknown vendor.
 func rulesFor(v target.Vendor) (vendorRules, bool) {
 	switch v {
 	case target.HIP:
@@ -91,6 +92,7 @@ func (f *Finder) locate(v target.Vendor) (place, error) {
 	return place{}, missing
 }
 
+// places returns the places in which a compiler is searched, in order.
 func (f *Finder) places(rules vendorRules) []place {
 	var all []place
 	if want := f.env(rules.program); want != "" {
@@ -120,13 +122,13 @@ func (f *Finder) named(variable, want string) place {
 		p = f.onPath(from, want)
 	}
 	if p.why != "" && strings.ContainsAny(want, " \t") {
-		p.why += " (give one program; flags belong into the config)"
+		p.why += " (name one program; flags belong into the configuration)"
 	}
 	p.last = true
 	return p
 }
 
-// onPath searches a program on PATH, like a shell.
+// onPath returns the first place on PATH with the program.
 func (f *Finder) onPath(from, name string) place {
 	for _, dir := range filepath.SplitList(searchPath(f.env)) {
 		if p := check(from, filepath.Join(dir, name)); filepath.IsAbs(dir) && p.why == "" {

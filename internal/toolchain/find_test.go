@@ -237,7 +237,7 @@ func TestNotFound(t *testing.T) {
 		{"gfx942", []string{"HIPCC", empty}, []string{"HIPCC=" + empty + ": " + empty + " is not a file"}},
 		{"sm_90", []string{"PATH", empty, "CUDA_HOME", empty}, []string{"CUDA_HOME=" + empty + ": no " + empty + "/bin/nvcc", "PATH: no nvcc", "/usr/local/cuda: no /usr/local/cuda/bin/nvcc"}},
 		{"cpu", []string{"PATH", empty}, []string{"PATH: no c++", "PATH: no g++", "PATH: no clang++"}},
-		{"cpu", []string{"CXX", "no-such++ -O2"}, []string{"CXX=no-such++ -O2: no no-such++ -O2 (give one program; flags belong into the config)"}},
+		{"cpu", []string{"CXX", "no-such++ -O2"}, []string{"CXX=no-such++ -O2: no no-such++ -O2 (name one program; flags belong into the configuration)"}},
 	} {
 		_, err := (&Finder{Env: environment(c.env...)}).Find(context.Background(), parse(t, c.target))
 		var missing *NotFoundError
@@ -270,13 +270,13 @@ func TestROCmHome(t *testing.T) {
 	}
 }
 
-// TestSettled: a change since shortly before the first question may be in one answer and not in another.
+// TestSettled: a change since shortly before the first query may be in one answer and not in another.
 func TestSettled(t *testing.T) {
 	began := time.Now()
 	for before, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false, 0: false, -10 * time.Second: false} {
 		r := &record{Watch: []stamp{{Path: "/none", CTime: -1}, {Path: "/some", CTime: began.Add(-before).UnixNano()}}}
 		if got := r.settled(began); got != want {
-			t.Errorf("changed %s before the first question: settled is %t, want %t", before, got, want)
+			t.Errorf("changed %s before the first query: settled is %t, want %t", before, got, want)
 		}
 	}
 }
@@ -302,9 +302,9 @@ func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestTargetQuestionRunsInParallel makes the other answers wait for the question about the target. That question ends with
+// TestTargetQueryRunsInParallel makes the other answers wait for the query about the target. That query ends with
 // a search that fails.
-func TestTargetQuestionRunsInParallel(t *testing.T) {
+func TestTargetQueryRunsInParallel(t *testing.T) {
 	dir := t.TempDir()
 	path, pid := filepath.Join(dir, "hipcc"), filepath.Join(dir, "pid")
 	write(t, path, "#!/bin/sh\ncase $* in *--offload-arch=*) echo $$ >"+pid+".new; mv "+pid+".new "+pid+"; exec sleep 60 ;; esac\n"+
@@ -317,7 +317,7 @@ func TestTargetQuestionRunsInParallel(t *testing.T) {
 		t.Errorf("error is %v, want a ProbeError with \"broken\"", err)
 	}
 	if took := time.Since(start); took > 15*time.Second {
-		t.Errorf("took %s: the search waited for the question about the target", took)
+		t.Errorf("took %s: the search waited for the query about the target", took)
 	}
 	if asked := strings.TrimSpace(string(read(t, pid))); runs(asked) {
 		t.Errorf("the compiler %s still runs", asked)

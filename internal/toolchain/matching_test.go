@@ -25,8 +25,8 @@ func TestFoldersWithPatternCharacters(t *testing.T) {
 		if err := c.digests.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		if len(c.parts) != 1 || c.parts[0].Path != filepath.Join(device, "libdevice.10.bc") || c.parts[0].Digest == "" {
-			t.Errorf("%s: files %+v, want libdevice.10.bc with its digest", name, c.parts)
+		if len(c.files) != 1 || c.files[0].Path != filepath.Join(device, "libdevice.10.bc") || c.files[0].Digest == "" {
+			t.Errorf("%s: files %+v, want libdevice.10.bc with its digest", name, c.files)
 		}
 		if dirs := c.loaderConf(filepath.Join(dir, "ld.so.conf"), 0); !slices.Equal(dirs, []string{"/opt/lib"}) {
 			t.Errorf("%s: folders of the loader %v, want /opt/lib", name, dirs)

@@ -9,32 +9,35 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Pass is the half of a unit that one run of a compiler makes, or the whole unit.
+// Pass is the host or the device half of a unit, or the whole unit.
 type Pass string
 
-// The passes. A unit is compiled in one run, or separately for the host and the device.
+// The passes. A unit is compiled in one run, or in two runs for the host and the device.
 const (
-	Whole  Pass = ""       // the object, with all code in it
-	Host   Pass = "host"   // the object without device code: the same for every target
-	Device Pass = "device" // the device code for the target, a code object
+	Whole  Pass = ""       // makes an object with all code
+	Host   Pass = "host"   // makes an object without device code, which is equal for all targets
+	Device Pass = "device" // makes a code object for the target
 )
 
-// firstApart is the first version of Clang in which each unit has its own symbol for its device code: __hip_fatbin_ and a
+// minPassVersion is the first major version of Clang in which each unit has its own symbol for its device code: __hip_fatbin_ and a
 // hash of -cuid. In older versions all units of a library share one symbol, so that the linker cannot distinguish their
 // code.
-const firstApart = 19
+const minPassVersion = 19
 
 // Passes returns the passes in which a unit with these flags is compiled, the host's before the device's.
 func (tc *Toolchain) Passes(flags []string) []Pass {
-	if tc.Vendor != target.HIP || tc.clangMajor() < firstApart || slices.ContainsFunc(flags, ruling) {
+	if tc.Vendor != target.HIP || tc.clangMajor() < minPassVersion || slices.ContainsFunc(flags, controlsPasses) {
 		return []Pass{Whole}
 	}
 	return []Pass{Host, Device}
 }
 
-// ruling reports whether a flag of a module controls passes, architectures or the form of device code.
-func ruling(flag string) bool {
-	for _, prefix := range []string{"-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-save-temps", "--save-temps", "--cuda-", "--offload", "-foffload", "--gpu-", "--no-gpu-", "-flto"} {
+// controlsPasses reports whether a flag of a module controls passes, architectures or the form of device code.
+func controlsPasses(flag string) bool {
+	for _, prefix := range []string{
+		"-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-save-temps", "--save-temps", "--cuda-", "--offload", "-foffload", "--gpu-",
+		"--no-gpu-", "-flto",
+	} {
 		if strings.HasPrefix(flag, prefix) {
 			return true
 		}
@@ -57,7 +60,7 @@ func (tc *Toolchain) clangMajor() int {
 	return n
 }
 
-// Identity returns the digest of the files that take part in a pass. The host pass has the same for all targets.
+// Identity returns the digest of the files that a pass uses. It is equal for the host passes of all targets.
 func (tc *Toolchain) Identity(p Pass) string {
 	if p == Host {
 		return tc.HostDigest
@@ -65,7 +68,7 @@ func (tc *Toolchain) Identity(p Pass) string {
 	return tc.Digest
 }
 
-// For names the targets of a pass: the target itself or, for a host pass, all targets of the vendor.
+// For returns the target of a pass for keys and messages. The host pass for all targets has one: "hip host".
 func (p Pass) For(t target.Target) string {
 	if p == Host {
 		return string(t.Vendor()) + " host"

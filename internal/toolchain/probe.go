@@ -15,7 +15,7 @@ import (
 	"github.com/aiter-go/aiter/internal/process"
 )
 
-// maxAnswer bounds a compiler's answer to a question, in bytes. nvcc's longest answer has 20 kB.
+// maxAnswer bounds a compiler's reply to a query, in bytes. nvcc's longest reply has 20 kB.
 const maxAnswer = 4 << 20
 
 // reply is a compiler's output, and the names that it and its children looked up while it ran.
@@ -25,14 +25,15 @@ type reply struct {
 	why   string         // why there is no trace; "" if there is one
 }
 
-// run runs the compiler. It kills a compiler that hangs or prints too much, with all its children. It repeats a traced
-// run that fails without the tracer: set-user-ID programs, such as some installations of bwrap, work only untraced.
+// run runs the compiler. It kills a compiler that exceeds the time limit or prints too much, with all its children. It
+// repeats a traced run that fails without the tracer, because set-user-ID programs, such as some installations of bwrap,
+// fail if they are traced.
 func (s *search) run(args []string) (reply, error) {
 	dir := s.folder()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	argv := append([]string{s.tc.Compiler}, args...)
-	ask := func(how func(*process.Command, context.Context) (*process.Trace, error)) (reply, error) {
+	run := func(how func(*process.Command, context.Context) (*process.Trace, error)) (reply, error) {
 		c := &process.Command{
 			Argv: argv, Dir: cmp.Or(dir, "/"), Env: withTemp(s.tc.env, dir), Grace: 10 * time.Second,
 			Output: &process.Buffer{Limit: maxAnswer, Strict: true},
@@ -44,11 +45,11 @@ func (s *search) run(args []string) (reply, error) {
 		}
 		return reply{text: text, trace: trace}, err
 	}
-	r, err := ask((*process.Command).Trace)
+	r, err := run((*process.Command).Trace)
 	var over *process.OverflowError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &over) {
 		traced, why := r.trace, err
-		if r, err = ask(untraced); err == nil {
+		if r, err = run(untraced); err == nil {
 			r.why = why.Error()
 		} else {
 			r.trace = traced
@@ -58,34 +59,35 @@ func (s *search) run(args []string) (reply, error) {
 		return r, nil
 	}
 	if s.ctx.Err() != nil {
-		return reply{}, fmt.Errorf("ask %s what it is: %w", s.tc.Compiler, s.ctx.Err())
+		return reply{}, fmt.Errorf("identify %s: %w", s.tc.Compiler, s.ctx.Err())
 	}
 	failed := &ProbeError{Command: argv, Output: r.text, Err: err}
-	if ctx.Err() != nil { // the timeout of this question; a cancelled search has returned above
+	if ctx.Err() != nil { // the timeout of this query; a cancelled search has returned above
 		failed.Timeout, failed.Err = s.timeout, errors.New("it was killed")
 	}
 	return r, failed
 }
 
+// untraced runs a command without a trace.
 func untraced(c *process.Command, ctx context.Context) (*process.Trace, error) {
 	return nil, c.Run(ctx)
 }
 
-// runAll runs the compiler with several questions in parallel. It returns the error of the first question that failed.
-func (s *search) runAll(questions ...[]string) ([]reply, error) {
-	out, errs := make([]reply, len(questions)), make([]error, len(questions))
+// runAll runs the compiler with several queries in parallel. It returns the error of the first query that failed.
+func (s *search) runAll(queries ...[]string) ([]reply, error) {
+	out, errs := make([]reply, len(queries)), make([]error, len(queries))
 	var wg sync.WaitGroup
-	for i, args := range questions {
+	for i, args := range queries {
 		wg.Go(func() { out[i], errs[i] = s.run(args) })
 	}
 	wg.Wait()
 	return out, cmp.Or(errs...)
 }
 
-// trial runs the compiler to make an empty library. The answers to the questions name programs such as the assembler; the
-// trial runs them and so traces the files that they look up. The trace of a trial that fails counts too.
+// trial makes an empty library. The answers to the queries only name programs such as the assembler. The trial runs these
+// programs, so that the trace contains the files that they look up. The trace of a failed trial is used too.
 func (s *search) trial() (reply, error) {
-	r, err := s.run(questionsFor(s.tc.Vendor).trial)
+	r, err := s.run(queriesFor(s.tc.Vendor).trial)
 	var failed *ProbeError
 	if errors.As(err, &failed) && failed.Timeout == 0 && !errors.As(err, new(*process.OverflowError)) {
 		r.why, err = "it cannot make an empty library: "+failed.Error(), nil

@@ -65,10 +65,10 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 }
 
 // TestQuestionsReadNoHeaders checks that hipcc prints its include folders without reading HIP's headers, which would take
-// longer than all other questions.
+// longer than all other queries.
 func TestQuestionsReadNoHeaders(t *testing.T) {
 	tc := reals()[1].find(t)
-	args := questionsFor(target.HIP).verbose
+	args := queriesFor(target.HIP).verbose
 	cmd := exec.Command(tc.Compiler, append(args[:len(args)-1:len(args)-1], "-")...)
 	cmd.Env = tc.env
 	out, err := cmd.Output()

@@ -19,21 +19,21 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// format names the form of records in the Memo and the rules by which a Digest is computed.
+// format is the version of the records in the Memo and of the rules by which a Digest is computed.
 const format = "aiter toolchain 2"
 
-// search is one identification of one compiler.
+// search identifies one compiler for one target.
 type search struct {
-	ctx      context.Context
-	target   target.Target
-	session  *Session
-	memo     *filehash.Memo
-	timeout  time.Duration
-	override string // the root folder that the user has set
-	tc       *Toolchain
-	began    time.Time             // later changes may be in one answer and not in another
-	early    func() (reply, error) // the answer about the target, requested together with the common answers
-	folder   func() string         // creates the folder for temporary files; "" if that fails
+	ctx         context.Context
+	target      target.Target
+	session     *Session
+	memo        *filehash.Memo
+	timeout     time.Duration
+	override    string // the root folder that the user has set
+	tc          *Toolchain
+	began       time.Time             // a later change may be in one answer and not in another
+	targetReply func() (reply, error) // the reply about the target, queried in parallel with the common queries
+	folder      func() string         // creates the folder for temporary files; "" if that fails
 }
 
 // record holds the answers of a compiler: everything except the digest of the driver itself.
@@ -44,20 +44,20 @@ type record struct {
 	IncludeDirs []string `json:",omitempty"`
 	LibraryDirs []string `json:",omitempty"`
 	Commands    string   // digest of the commands that the driver would run
-	Parts       []File   // with the digests at that time
-	Outside     []File   // parts that are not below the root, by their paths on this machine
+	Files       []File   `json:"Parts"` // with the digests at that time
+	Outside     []File   // files that are not below the root, by their paths on this machine
 	Watch       []stamp  // folders in which a new file could change the answer
 	Facts       []fact   // about names that were looked up
 	Unknown     string   `json:",omitempty"` // see Toolchain.Unknown
 
-	scripted bool // a program among the parts is a script
-	young    bool // a part has changed since shortly before the search began
+	scripted bool // a program among the files is a script
+	recent   bool // a file has changed since shortly before the search began
 }
 
-// commonQuestion has a number that must change with the questions.
-const commonQuestion = "common 5"
+// commonQuery names the queries that do not depend on the target. Its number must change with the queries.
+const commonQuery = "common 5"
 
-// settled is the age from which a folder's modification time is certain to change with its contents.
+// settled is the age of a folder's time from which the next change certainly sets another time.
 const settled = 2 * time.Second
 
 // identify fills in the toolchain: the files that its compiler uses for all targets, then those for this one.
@@ -66,7 +66,7 @@ func (s *search) identify() error {
 	var remove func()
 	s.folder, remove = s.tempFolder()
 	defer remove()
-	defer s.askEarly()()
+	defer s.startTargetQuery()()
 	common, err := s.common()
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func (s *search) identify() error {
 	s.tc.Root, s.tc.IncludeDirs, s.tc.LibraryDirs = common.Root, common.IncludeDirs, common.LibraryDirs
 	s.tc.Folders = sum(strings.Join(common.IncludeDirs, "\x00") + "\x00\x00" + strings.Join(common.LibraryDirs, "\x00"))
 	s.tc.folders = s.session.below(common.Root)
-	special := &record{}
+	device := &record{}
 	if s.tc.Vendor != target.CPU {
-		if special, err = s.answer(s.special(), s.askTarget); err != nil {
+		if device, err = s.answer(s.targetQueryName(), s.queryTarget); err != nil {
 			return err
 		}
 	}
@@ -85,82 +85,82 @@ func (s *search) identify() error {
 	if err != nil {
 		return err
 	}
-	host := mergeParts(driver, common.parts("commands"))
+	host := mergeFiles(driver, common.allFiles("commands"))
 	s.tc.HostDigest = digestOf(s.tc, host)
-	s.tc.Files = mergeParts(host, special.parts("commands for the device"))
-	s.tc.Unknown = cmp.Or(common.Unknown, special.Unknown)
+	s.tc.Files = mergeFiles(host, device.allFiles("commands for the device"))
+	s.tc.Unknown = cmp.Or(common.Unknown, device.Unknown)
 	s.tc.Digest = digestOf(s.tc, s.tc.Files)
 	return nil
 }
 
-// parts returns all parts. The digest of the commands is a part with the name commands.
-func (r *record) parts(commands string) []File {
+// allFiles returns all files. The digest of the commands counts as a file with the name commands.
+func (r *record) allFiles(commands string) []File {
 	if r.Commands == "" {
 		return nil
 	}
-	return append(slices.Concat(r.Parts, r.Outside), File{Name: commands, Digest: r.Commands})
+	return append(slices.Concat(r.Files, r.Outside), File{Name: commands, Digest: r.Commands})
 }
 
-// driver returns the program that is executed. In a wrapper that starts a container it replaces the root's path by a name,
-// because the path does not affect the contents of the root.
+// driver returns the program that is executed, as a file of the toolchain. In a wrapper that starts a container it replaces
+// the root's path by a name, because the path does not affect the contents of the root.
 func (s *search) driver() ([]File, error) {
 	path := s.tc.Compiler
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	part := File{Name: filepath.Base(path), Path: s.tc.Compiler}
+	driver := File{Name: filepath.Base(path), Path: s.tc.Compiler}
 	if s.tc.Root == "" {
 		var err error
-		part.Digest, err = s.session.digest(path)
-		return []File{part}, err
+		driver.Digest, err = s.session.digest(path)
+		return []File{driver}, err
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the wrapper: %w", err)
 	}
-	part.Name = "wrapper"
-	part.Digest = sum(strings.ReplaceAll(string(text), s.tc.Root, "$ROOT"))
-	return []File{part}, nil
+	driver.Name = "wrapper"
+	driver.Digest = sum(strings.ReplaceAll(string(text), s.tc.Root, "$ROOT"))
+	return []File{driver}, nil
 }
 
-// special returns the name of the question about the target.
-func (s *search) special() string { return "target " + s.target.String() }
+// targetQueryName returns the name of the query about the target.
+func (s *search) targetQueryName() string { return "target " + s.target.String() }
 
-// askEarly starts the question about the target in parallel with the common ones, if no answer is remembered. The caller
+// startTargetQuery starts the query about the target in parallel with the common ones, if no answer is remembered. The caller
 // calls end.
-func (s *search) askEarly() (end func()) {
-	s.early = sync.OnceValues(func() (reply, error) { return s.run(targetQuestion(s.target)) })
-	question, err := s.question(s.special())
-	if _, known := s.memo.Get(question); known || err != nil || s.tc.Vendor == target.CPU {
+func (s *search) startTargetQuery() (end func()) {
+	s.targetReply = sync.OnceValues(func() (reply, error) { return s.run(targetQuery(s.target)) })
+	key, err := s.memoKey(s.targetQueryName())
+	if _, known := s.memo.Get(key); known || err != nil || s.tc.Vendor == target.CPU {
 		return func() {}
 	}
 	var cancel context.CancelFunc
 	s.ctx, cancel = context.WithCancel(s.ctx)
-	var asking sync.WaitGroup
-	asking.Go(func() { _, _ = s.early() })
+	var running sync.WaitGroup
+	running.Go(func() { _, _ = s.targetReply() })
 	return func() {
 		cancel()
-		asking.Wait()
+		running.Wait()
 	}
 }
 
-// answer returns the memoized answer to a question if all its files are unchanged, and otherwise runs the compiler.
-func (s *search) answer(what string, ask func() (*record, error)) (*record, error) {
-	question, err := s.question(what)
+// answer returns the remembered record of a query if all its files are unchanged, and otherwise queries the compiler.
+func (s *search) answer(what string, run func() (*record, error)) (*record, error) {
+	key, err := s.memoKey(what)
 	if err != nil {
 		return nil, err
 	}
-	return s.answerTo(question, ask)
+	return s.answerTo(key, run)
 }
 
-// common returns the answer for all targets.
+// common returns the record of the queries that do not depend on the target.
 func (s *search) common() (*record, error) {
-	question, err := s.question(commonQuestion)
+	key, err := s.memoKey(commonQuery)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		r, err := s.session.once(question, func() (*record, error) { return s.answerTo(question, s.askCommon) })
+		r, err := s.session.once(key, func() (*record, error) { return s.answerTo(key, s.queryCommon) })
 		cancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 		if !cancelled || s.ctx.Err() != nil {
 			return r, err
@@ -169,28 +169,28 @@ func (s *search) common() (*record, error) {
 	}
 }
 
-func (s *search) answerTo(question string, ask func() (*record, error)) (*record, error) {
-	if known, ok := s.recall(question); ok {
+func (s *search) answerTo(key string, run func() (*record, error)) (*record, error) {
+	if known, ok := s.recall(key); ok {
 		return known, nil
 	}
-	fresh, err := ask()
+	fresh, err := run()
 	if err != nil {
 		return nil, err
 	}
 	if text, err := json.Marshal(fresh); err == nil && fresh.lasting(s.began) {
-		s.memo.Put(question, string(text))
+		s.memo.Put(key, string(text))
 	}
 	return fresh, nil
 }
 
-// lasting reports whether the answer can be used again. An answer of an untraced script cannot: the files that it read are
-// unknown, and only another answer would show that they changed.
+// lasting reports whether the answer can be used again. The answer of an untraced script cannot: the files that the script
+// read are unknown, so that only another query shows their changes.
 func (r *record) lasting(began time.Time) bool {
-	return r.settled(began) && !r.young && (r.Unknown == "" || !r.scripted)
+	return r.settled(began) && !r.recent && (r.Unknown == "" || !r.scripted)
 }
 
-// question returns the Memo's key for a question: its name, the content of the compiler, and the environment.
-func (s *search) question(what string) (string, error) {
+// memoKey returns the Memo's key for a query: a digest of its name, the compiler's content, and the environment.
+func (s *search) memoKey(what string) (string, error) {
 	driver, err := s.session.digest(s.tc.Compiler)
 	if err != nil {
 		return "", fmt.Errorf("identify the compiler: %w", err)
@@ -208,8 +208,9 @@ func (s *search) question(what string) (string, error) {
 	return "toolchain " + sum(strings.Join(lines, "\x00")), nil
 }
 
-func (s *search) recall(question string) (*record, bool) {
-	text, ok := s.memo.Get(question)
+// recall returns the remembered record of a query, false if one of its files changed.
+func (s *search) recall(key string) (*record, bool) {
+	text, ok := s.memo.Get(key)
 	if !ok {
 		return nil, false
 	}
@@ -226,7 +227,7 @@ func (s *search) recall(question string) (*record, bool) {
 		digest, err := s.session.digest(path)
 		return err == nil && digest == p.Digest
 	}
-	for _, p := range known.Parts {
+	for _, p := range known.Files {
 		if !same(inside.Resolve(p.Path), p) {
 			return nil, false
 		}
@@ -239,7 +240,7 @@ func (s *search) recall(question string) (*record, bool) {
 	return known, known.holds()
 }
 
-// holds reports whether the folders and names are unchanged.
+// holds reports whether the folders and names of the record are unchanged.
 func (r *record) holds() bool {
 	for _, w := range r.Watch {
 		if w != stampOf(w.Path) {
@@ -254,8 +255,8 @@ func (r *record) holds() bool {
 	return true
 }
 
-// mergeParts sorts by name and drops repetitions; one file may be reached by several names.
-func mergeParts(lists ...[]File) []File {
+// mergeFiles returns the files of all lists, sorted by name, each once: a file may be found under several paths.
+func mergeFiles(lists ...[]File) []File {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(a, b File) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest), strings.Compare(a.Path, b.Path))
@@ -263,15 +264,16 @@ func mergeParts(lists ...[]File) []File {
 	return slices.CompactFunc(all, func(a, b File) bool { return a.Name == b.Name && a.Digest == b.Digest })
 }
 
-// digestOf omits paths, so that a compiler has the same digest in another folder.
-func digestOf(tc *Toolchain, parts []File) string {
+// digestOf returns the digest of a toolchain. It omits paths, so that a compiler has the same digest in another folder.
+func digestOf(tc *Toolchain, files []File) string {
 	lines := []string{format, string(tc.Vendor), tc.Version}
-	for _, p := range parts {
-		lines = append(lines, p.Name+" "+p.Digest)
+	for _, f := range files {
+		lines = append(lines, f.Name+" "+f.Digest)
 	}
 	return sum(strings.Join(lines, "\n"))
 }
 
+// sum returns the SHA-256 of a text in hex.
 func sum(s string) string {
 	h := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(h[:])

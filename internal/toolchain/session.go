@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Session finds toolchains for several targets. It reads each file and folder once, and asks a compiler the questions
-// that do not depend on the target once. It is safe for concurrent use.
+// Session finds toolchains for several targets. It reads each file and folder once, and makes the queries
+// that do not depend on the target once for each compiler. It is safe for concurrent use.
 type Session struct {
 	f    *Finder
 	memo *filehash.Memo
@@ -18,10 +18,10 @@ type Session struct {
 
 	mu      sync.Mutex
 	folders map[string]*folders      // by root
-	common  map[string]*sharedAnswer // by question
+	common  map[string]*sharedAnswer // by memo key
 }
 
-// sharedAnswer is an answer that several searches wait for.
+// sharedAnswer is a record that several searches wait for.
 type sharedAnswer struct {
 	once sync.Once
 	r    *record
@@ -79,22 +79,22 @@ func (s *Session) below(root string) *folders {
 }
 
 // once runs a search for all concurrent callers. A failed search is repeated by the next caller.
-func (s *Session) once(question string, ask func() (*record, error)) (*record, error) {
+func (s *Session) once(key string, run func() (*record, error)) (*record, error) {
 	s.mu.Lock()
-	a := s.common[question]
+	a := s.common[key]
 	if a == nil {
 		a = new(sharedAnswer)
-		s.common[question] = a
+		s.common[key] = a
 	}
 	s.mu.Unlock()
-	a.once.Do(func() { a.r, a.err = ask() })
+	a.once.Do(func() { a.r, a.err = run() })
 	if a.err == nil {
 		return a.r, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.common[question] == a {
-		delete(s.common, question)
+	if s.common[key] == a {
+		delete(s.common, key)
 	}
 	return nil, a.err
 }

@@ -1,9 +1,9 @@
-// Package toolchain finds the compilers of a target, identifies them by content and makes their command lines. It runs
-// them only to identify them, and builds nothing except an empty library.
+// Package toolchain finds the compilers of a target, identifies them by content and makes their command lines. It runs a
+// compiler only to identify it, and builds nothing except an empty library.
 //
-// It asks a compiler once which programs, libraries and bitcode it uses, and traces it meanwhile: the files that the
-// compiler reads are parts of its digest. A filehash.Memo keeps the answer, which holds as long as these files and the
-// names that were looked up are unchanged. To find a known toolchain again it starts no process.
+// Queries make a compiler print the programs, libraries and bitcode that it uses. The compiler is traced meanwhile, so that
+// its digest covers the files that it reads. A filehash.Memo keeps the answers. They are used again, without starting a
+// process, while these files and the names that were looked up are unchanged.
 package toolchain
 
 import (
@@ -32,12 +32,12 @@ type Toolchain struct {
 	Compiler    string   // path of the program to execute
 	Version     string   // digits and dots: HIP's "6.4.43484", nvcc's "12.4.131", the C++ compiler's "12.2.0"
 	VersionLine string   // as the compiler prints it, on one line; for nvcc with its host compiler's
-	Root        string   // folder that is "/" for the compiler, "" if it sees this machine's own
+	Root        string   // folder that is "/" for the compiler, "" if that is this machine's own
 	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
 	HostDigest  string   // of the files that all targets share; see Identity
 	Files       []File   // the files that Digest covers, by name
 	IncludeDirs []string // where the compiler searches system headers, in its order and spelling
-	LibraryDirs []string // where the driver lets the linker search libraries, in its order and spelling
+	LibraryDirs []string // where the linker searches libraries, in the driver's order and spelling
 	Folders     string   // digest of IncludeDirs and LibraryDirs, hexadecimal
 	Unknown     string   // why some files that the compiler reads are unknown, "" if all are known; see record.lasting
 
@@ -54,9 +54,9 @@ func (tc *Toolchain) Environ() []string {
 	return slices.Clone(tc.env)
 }
 
-// Resolve returns the path on this machine of the file that the compiler calls p. Symbolic links below Root stay below
+// Resolve returns the path on this machine of the file that the compiler names p. Symbolic links below Root stay below
 // Root, as they do for the compiler. Resolve returns relative paths unchanged, and paths that exist only outside of Root,
-// such as a source folder that a container shows.
+// such as a source folder that is mounted into a container.
 func (tc *Toolchain) Resolve(p string) string {
 	if tc.Root == "" || !filepath.IsAbs(p) {
 		return p
@@ -93,24 +93,27 @@ func (tc *Toolchain) dir(dir string) string {
 	return tc.folders.resolve(dir)
 }
 
-// folders remembers the paths of folders below a root: a unit names a thousand headers in a few dozen folders.
+// folders remembers the resolved paths of folders below a root, because a unit reads a thousand headers in a few dozen
+// folders.
 type folders struct {
 	root  string
 	seen  sync.Map // folder as named by the compiler -> folder on this machine
 	links sync.Map // the same for files that are links
 }
 
+// resolve is like resolveNew and remembers the result.
 func (f *folders) resolve(dir string) string {
 	if known, ok := f.seen.Load(dir); ok {
 		return known.(string)
 	}
-	inside := f.look(dir)
+	inside := f.resolveNew(dir)
 	f.seen.Store(dir, inside)
 	return inside
 }
 
-// look resolves a folder. If its name is not a link, it uses the resolved folder above.
-func (f *folders) look(dir string) string {
+// resolveNew returns the path on this machine of a folder. If its name is not a link, it joins the name to the resolved
+// folder above.
+func (f *folders) resolveNew(dir string) string {
 	above, name := filepath.Split(dir)
 	above = strings.TrimSuffix(above, "/")
 	if above == "" || filepath.Clean(dir) != dir {

@@ -14,19 +14,21 @@ import (
 	"github.com/aiter-go/aiter/internal/process"
 )
 
-// The names that the compiler and its children looked up belong to the answer. Files that they read are parts of the
-// toolchain. Names that they found, or did not find, are facts: the answer is used again only while they hold. See
-// docs/DECISIONS.md for what is left out.
+// The names that the compiler and its children looked up belong to the answer. Files that they read belong to the
+// toolchain. Names that they found, or did not find, are facts: the answer is used again only while they hold.
+// docs/DECISIONS.md lists the names that are ignored.
 
-// unrelated are files and folders that do not affect a compiler: those of the kernel, the cache of the dynamic loader
-// (the libraries themselves count), and those about languages of messages, users and hosts.
-var unrelated = []string{"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
-	"/etc/host.conf", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo"}
+// unrelated lists files and folders that do not affect a compiler: those of the kernel, the cache of the dynamic loader
+// (its libraries do affect it), and those about languages of messages, users and hosts.
+var unrelated = []string{
+	"/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/host.conf",
+	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/machine-id", "/usr/share/locale", "/usr/lib/locale", "/usr/share/zoneinfo",
+}
 
 // systemFolders hold a machine's own programs and libraries.
 var systemFolders = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr"}
 
-// containerFolders are folders for which a container shows its own files, if it has them.
+// containerFolders are folders that a container usually has itself, so that it hides those of the machine.
 var containerFolders = append([]string{"/etc"}, systemFolders...)
 
 // under reports whether p is one of the folders or files, or below one.
@@ -52,8 +54,8 @@ func (c *collector) traced(r reply) error {
 	if r.trace == nil {
 		return nil
 	}
-	if r.trace.Lost != "" {
-		c.unknown = r.trace.Lost
+	if r.trace.Incomplete != "" {
+		c.unknown = r.trace.Incomplete
 	}
 	c.temp = c.s.folder()
 	for _, a := range r.trace.Accesses {
@@ -67,6 +69,7 @@ func (c *collector) traced(r reply) error {
 	return nil
 }
 
+// access adds one access of a trace.
 func (c *collector) access(a process.Access) error {
 	switch a.Kind {
 	case process.Read:
@@ -105,14 +108,15 @@ func (c *collector) places(a process.Access) []string {
 	return []string{below(root, a.Path), a.Path}
 }
 
+// topFolder returns the first name in an absolute path.
 func topFolder(p string) string {
 	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
 	return top
 }
 
-// fact notes the state of a name: at the first place where it exists, or at all places if it exists at none. It ignores a
-// name whose state has changed meanwhile, and one that this machine does not show, such as a name in a container's
-// temporary filesystem.
+// fact records the state of a name: at the first place where it exists, or at all places if it exists at none. It ignores a
+// name whose state has changed meanwhile, and one that does not exist on this machine, such as a name in a
+// container's temporary filesystem.
 func (c *collector) fact(a process.Access, kind factKind) {
 	for _, host := range c.places(a) {
 		f := newFact(kind, host)
@@ -140,30 +144,31 @@ func (c *collector) read(a process.Access) error {
 			c.facts[newFact(factResolved, host)] = true
 		}
 		switch outside := c.s.tc.Root != "" && (!a.Inside || i > 0); {
-		case os.SameFile(info, c.driver), outside && c.starter(host):
+		case os.SameFile(info, c.driver), outside && c.startsContainer(host):
 			return nil
 		case outside:
 			if !c.seen[host] {
 				c.seen[host] = true
-				c.add(part{name: path.Base(host), path: host, host: host, outside: true})
+				c.add(location{name: path.Base(host), path: host, host: host, outside: true})
 			}
 			return nil
 		}
-		return c.file(source(c, a.Path))
+		return c.file(c.pythonSource(a.Path))
 	}
 	if a.Inside || exists(a.Path) {
-		c.unknown = a.Path + " was read where this machine does not show it"
+		c.unknown = a.Path + " was read, but does not exist on this machine"
 	}
 	return nil
 }
 
-// starter reports whether a file outside of the root is one of the machine's own programs and libraries. They start the
-// container and are not parts of the compiler.
-func (c *collector) starter(host string) bool {
+// startsContainer reports whether a file outside of the root is one of the machine's own programs and libraries. They start
+// the container and do not belong to the compiler.
+func (c *collector) startsContainer(host string) bool {
 	real, err := filepath.EvalSymlinks(host)
 	return err == nil && under(real, systemFolders) && isELF(real)
 }
 
+// isELF reports whether a file begins like an ELF file.
 func isELF(host string) bool {
 	f, err := os.Open(host)
 	if err != nil {
@@ -175,9 +180,9 @@ func isELF(host string) bool {
 	return err == nil && bytes.Equal(magic[:], []byte("\x7fELF"))
 }
 
-// source returns the Python source of a compiled file, because a compiled file contains a time. It returns other paths
-// unchanged.
-func source(c *collector, p string) string {
+// pythonSource returns the source of a compiled Python file, because the compiled file contains a time. It returns other
+// paths unchanged.
+func (c *collector) pythonSource(p string) string {
 	dir, name := path.Split(p)
 	stem, _, compiled := strings.Cut(name, ".cpython-")
 	if above, ok := strings.CutSuffix(dir, "/__pycache__/"); ok && compiled {
@@ -188,6 +193,7 @@ func source(c *collector, p string) string {
 	return p
 }
 
+// stat returns the state of a file in both forms.
 func stat(host string) (os.FileInfo, *unix.Stat_t, error) {
 	info, err := os.Stat(host)
 	if err != nil {

@@ -53,8 +53,8 @@ func TestUntraced(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &search{session: f.Session(), tc: tc}
-		question, err := s.question(commonQuestion)
-		if _, ok := f.Memo.Get(question); !ok || err != nil {
+		key, err := s.memoKey(commonQuery)
+		if _, ok := f.Memo.Get(key); !ok || err != nil {
 			t.Errorf("its answers are not remembered: %v", err)
 		}
 	})

@@ -26,7 +26,7 @@ func (c *collector) common(include []string) error {
 		names = []string{"hipcc", "hipcc.pl", "hipcc.bin", "hipconfig", "hipconfig.pl", "hipconfig.bin", "hipvars.pm"}
 	case target.CUDA:
 		names = []string{"nvcc"}
-		if err := c.glueHeaders(include); err != nil {
+		if err := c.generatedCodeHeaders(include); err != nil {
 			return err
 		}
 		if err := c.hostLink(); err != nil {
@@ -71,8 +71,8 @@ func (c *collector) hostLink() error {
 	return nil
 }
 
-// glueHeaders adds the headers that nvcc's generated code includes, because no depfile lists them.
-func (c *collector) glueHeaders(include []string) error {
+// generatedCodeHeaders adds the headers that nvcc's generated code includes, because no depfile lists them.
+func (c *collector) generatedCodeHeaders(include []string) error {
 	for _, dir := range include {
 		for _, name := range []string{"crt/host_runtime.h", "crt/storage_class.h"} {
 			if err := c.file(path.Join(dir, name)); err != nil {

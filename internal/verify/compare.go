@@ -62,7 +62,7 @@ type Difference struct {
 	Index                []int64 // of the first wrong element
 	Got, Want            float64 // its values
 	Mismatches, Elements int64
-	MaxError             float64 // largest |got-want| of wrong elements; +Inf if one is no number
+	MaxError             float64 // largest |got-want| of wrong elements; +Inf if one is NaN
 }
 
 // Compare compares two host tensors of the same type and shape. It returns the first
@@ -125,13 +125,14 @@ func (s *operand) same(want *operand, i int, tol Tolerance) bool {
 	return s.DType().IsFloat() && tol.Allows(s.values[i], want.values[i])
 }
 
+// add records a wrong element.
 func (d *Difference) add(shape []int64, i int64, got, want float64) {
 	if d.Mismatches++; d.Mismatches == 1 {
 		d.Index, d.Got, d.Want = unravel(i, shape), got, want
 	}
-	if apart := math.Abs(got - want); apart > d.MaxError {
-		d.MaxError = apart
-	} else if math.IsNaN(apart) {
+	if distance := math.Abs(got - want); distance > d.MaxError {
+		d.MaxError = distance
+	} else if math.IsNaN(distance) {
 		d.MaxError = math.Inf(1)
 	}
 }

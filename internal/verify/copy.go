@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// alignment is the alignment that host copies keep. Kernels select their code by
-// alignment.
+// alignment is a number of bytes. An address has the same remainder in the copy, because
+// kernels select their code by alignment.
 const alignment = 64
 
 // Copy copies tensors of one device to the host, each with its shape and strides, and
@@ -44,27 +44,27 @@ func Copy(devices *device.Devices, tensors []*tensor.Tensor) ([]*tensor.Tensor, 
 type addressRange struct {
 	dev        tensor.Device
 	first, end uintptr
-	host       *tensor.Storage // the copy, which starts at byte lead
-	lead       uintptr
+	host       *tensor.Storage // contains the copy; see copyToHost
+	lead       uintptr         // offset of the copy in host, in bytes
 }
 
-func (e *addressRange) size() int64 { return int64(e.end - e.first) }
+func (r *addressRange) size() int64 { return int64(r.end - r.first) }
 
-// copyToHost copies the range.
-func (e *addressRange) copyToHost(devices *device.Devices) error {
-	drv, err := devices.Driver(e.dev.Type)
+// copyToHost copies the range to new host memory.
+func (r *addressRange) copyToHost(devices *device.Devices) error {
+	drv, err := devices.Driver(r.dev.Type)
 	if err != nil {
 		return err
 	}
-	e.lead = e.first % alignment
-	if e.host, err = tensor.HostStorage(e.size() + int64(e.lead)); err != nil {
+	r.lead = r.first % alignment
+	if r.host, err = tensor.HostStorage(r.size() + int64(r.lead)); err != nil {
 		return err
 	}
-	bytes, err := e.host.Bytes()
+	bytes, err := r.host.Bytes()
 	if err != nil {
 		return err
 	}
-	return drv.CopyToHost(bytes[e.lead:], tensor.ForeignStorage(e.first, e.size(), e.dev, nil))
+	return drv.CopyToHost(bytes[r.lead:], tensor.ForeignStorage(r.first, r.size(), r.dev, nil))
 }
 
 // addressRangeOf returns the range of addresses of t's elements. t is not empty.

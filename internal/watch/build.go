@@ -7,12 +7,13 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// Build builds with m and watches the inputs of the builds. A build that fails watches all
-// files in the folders of its sources and headers, and counts changes from before the build on.
+// Build builds with m and watches the inputs of the builds. After a failed build it watches all
+// files in the folders of the module's sources and headers, and reports changes since the start
+// of the build. The results and the error are those of [jit.Manager.Build].
 func (w *Watcher) Build(ctx context.Context, m *jit.Manager, reqs ...jit.Request) ([]jit.Result, error) {
 	before := make([]jit.Inputs, len(reqs))
 	for i, r := range reqs {
-		before[i] = w.Look(m.FailureInputs(ctx, r))
+		before[i] = w.Current(m.FailureInputs(ctx, r))
 	}
 	results, err := m.Build(ctx, reqs...)
 	for i, r := range results {
@@ -25,16 +26,16 @@ func (w *Watcher) Build(ctx context.Context, m *jit.Manager, reqs ...jit.Request
 	return results, err
 }
 
-// Look returns the inputs with the contents that the files have now.
-func (w *Watcher) Look(in jit.Inputs) jit.Inputs {
+// Current returns the inputs with the present contents of the files.
+func (w *Watcher) Current(in jit.Inputs) jit.Inputs {
 	g := &group{known: in.Files, globs: in.Globs, folders: in.Folders}
-	in.Files = newLook(w.opts.Memo).at(g)
+	in.Files = newScan(w.opts.Memo).group(g)
 	return in
 }
 
 // Reconfigure reads the configuration again, watches its files, and returns a manager that
-// builds from it. For an invalid configuration it watches all files of the source tree, because
-// one that the configuration names may appear.
+// builds from it. If the configuration is invalid it returns the error of load. It then watches
+// all files of the source tree, because a file that the configuration names may appear.
 func (w *Watcher) Reconfigure(m *jit.Manager, load func() (*opconfig.Config, error)) (*jit.Manager, error) {
 	config, err := load()
 	if err != nil {
@@ -42,8 +43,8 @@ func (w *Watcher) Reconfigure(m *jit.Manager, load func() (*opconfig.Config, err
 		if root, onDisk := m.Root(); onDisk {
 			in.Folders = []string{root}
 		}
-		in = w.Look(in)
-		if config, err = load(); err != nil { // w.Look came first, so that no later change is lost
+		in = w.Current(in)
+		if config, err = load(); err != nil { // after Current, so that Next reports each later change
 			w.Set(jit.Request{}, in)
 			return nil, err
 		}

@@ -14,23 +14,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// LimitError reports that the kernel watches no more folders for this user. The Watcher checks
-// files every second instead.
+// LimitError reports that the kernel watches no more folders for this user. The Watcher then
+// checks files every second.
 type LimitError struct {
 	Sysctl string // the setting to raise
 	Err    error
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("the kernel watches no more folders (%v), so files are checked every second; raise the limit: sysctl %s=%d", e.Err, e.Sysctl, ample)
+	return fmt.Sprintf("the kernel watches no more folders (%v), so files are checked every second; raise the limit: sysctl %s=%d",
+		e.Err, e.Sysctl, suggestedLimit)
 }
 
 // Unwrap returns the kernel's error.
 func (e *LimitError) Unwrap() error { return e.Err }
 
-const ample = 524288
+// suggestedLimit is a number of watched folders that is enough for several large checkouts.
+const suggestedLimit = 524288
 
-// limitError recognizes the kernel's errors about limits.
+// limitError returns the error for one of the kernel's errors about limits, nil for other errors.
 func limitError(err error) *LimitError {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -67,11 +69,11 @@ func (w *Watcher) listen() {
 	if w.opts.Poll > 0 {
 		return
 	}
-	if !w.asked {
-		w.asked = true
+	if !w.started {
+		w.started = true
 		n, err := newNotifier()
 		if err != nil {
-			w.giveUp(err)
+			w.stopEvents(err)
 			return
 		}
 		w.notify = n
@@ -85,7 +87,7 @@ func (w *Watcher) listen() {
 	for range maxLinks { // a folder may appear while its parent begins to be watched
 		added, err := w.notify.watch(findPlaces(groups))
 		if err != nil {
-			w.giveUp(err)
+			w.stopEvents(err)
 			return
 		}
 		if !added {
@@ -94,8 +96,8 @@ func (w *Watcher) listen() {
 	}
 }
 
-// giveUp continues without events.
-func (w *Watcher) giveUp(err error) {
+// stopEvents reports the error and continues without events.
+func (w *Watcher) stopEvents(err error) {
 	if limit := limitError(err); limit != nil {
 		err = limit
 	}
@@ -106,8 +108,9 @@ func (w *Watcher) giveUp(err error) {
 	}
 }
 
-// watch replaces the watched folders by those of p. It skips missing and unreadable folders. Its
-// error is one that limitError recognizes.
+// watch replaces the watched folders by those of p. It skips missing and unreadable folders. It
+// fails with an error for which limitError is not nil. added reports whether it watches a folder
+// that it did not watch.
 func (n *notifier) watch(p places) (added bool, err error) {
 	n.places = p
 	alive, under := map[string]bool{}, map[identity]string{}
@@ -137,6 +140,7 @@ func (n *notifier) watch(p places) (added bool, err error) {
 	return added, nil
 }
 
+// identify returns the identity of a folder, false if it is none.
 func identify(dir string) (identity, bool) {
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
@@ -149,11 +153,11 @@ func identify(dir string) (identity, bool) {
 	return identity{uint64(st.Dev), st.Ino}, true
 }
 
-// errNothing reports that no event came within the limit.
-var errNothing = errors.New("nothing happened")
+// errNoEvent reports that no event came within the limit.
+var errNoEvent = errors.New("no event")
 
-// hint waits for an event by which files may have changed, for at most limit.
-func (w *Watcher) hint(ctx context.Context, limit time.Duration) error {
+// await waits for at most limit for an event after which inputs may differ.
+func (w *Watcher) await(ctx context.Context, limit time.Duration) error {
 	var events chan fsnotify.Event
 	var failures chan error
 	if w.notify != nil {
@@ -164,15 +168,15 @@ func (w *Watcher) hint(ctx context.Context, limit time.Duration) error {
 	for {
 		select {
 		case e := <-events:
-			if w.notify.places.concern(filepath.Clean(e.Name)) {
+			if w.notify.places.matter(filepath.Clean(e.Name)) {
 				return nil
 			}
 		case <-failures:
 			return nil // events were lost (ErrEventOverflow); a check compares all files anyway
-		case <-w.kick:
+		case <-w.wakeup:
 			return nil
 		case <-timer.C:
-			return errNothing
+			return errNoEvent
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

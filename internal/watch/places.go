@@ -10,8 +10,8 @@ import (
 // anyName stands for every name in a folder.
 const anyName = "*"
 
-// places maps folders to the names in them that matter: an event for such a name may change
-// what a path leads to.
+// places maps folders to the names in them that matter: an event for such a name may change the
+// file that the path of an input leads to.
 type places map[string]map[string]bool
 
 func (p places) add(dir, name string) {
@@ -21,8 +21,8 @@ func (p places) add(dir, name string) {
 	p[dir][name] = true
 }
 
-// concern reports whether an event at a path matters.
-func (p places) concern(path string) bool {
+// matter reports whether an event at a path may change an input.
+func (p places) matter(path string) bool {
 	names := p[filepath.Dir(path)]
 	return names[anyName] || names[filepath.Base(path)] || p[path][anyName]
 }
@@ -53,8 +53,8 @@ func findPlaces(groups []*group) places {
 // maxLinks is the greatest number of symlinks followed in a row, as in the kernel.
 const maxLinks = 40
 
-// path adds the places on the way to a path, through all symlinks: each folder on the way may
-// be moved or replaced, and each link changed. It returns where the path leads.
+// path adds the places on the way to a path, through all symlinks, because each folder on the
+// way may be replaced and each link may change. It returns the path without symlinks.
 func (f *finder) path(path string) string {
 	at, rest, links := "/", strings.TrimPrefix(path, "/"), 0
 	for rest != "" {
@@ -81,7 +81,7 @@ func (f *finder) path(path string) string {
 	return at
 }
 
-// link returns where a symlink leads, "" for anything else.
+// link returns the target of a symlink, "" for other entries.
 func (f *finder) link(path string) string {
 	to, known := f.links[path]
 	if !known {
@@ -109,7 +109,7 @@ func (f *finder) glob(root, pattern string) {
 	}
 }
 
-// folder adds a folder and all folders below it that [look.walk] enters.
+// folder adds a folder and all folders below it that [scan.walk] enters.
 func (f *finder) folder(dir string) {
 	f.places.add(f.path(dir), anyName)
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

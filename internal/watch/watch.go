@@ -1,6 +1,6 @@
 // Package watch reports changes of a build's inputs: the sources, the headers that were
-// read, names that would be read in their place, and the configuration. Contents decide.
-// Events of the kernel only start a check, so that a lost event loses no change.
+// read, absent names, and the configuration. It compares contents. Events of the kernel only
+// start a comparison, so that a lost event only delays the report.
 package watch
 
 import (
@@ -27,7 +27,7 @@ type Options struct {
 	Memo   *filehash.Memo // remembers digests of files; nil: a new one
 	Settle time.Duration  // time without events before a change counts, because editors write in several steps; 0: [DefaultSettle]
 	Every  time.Duration  // time between checks without events, for filesystems that send none; 0: [DefaultEvery]
-	Poll   time.Duration  // above 0: check that often and use no events
+	Poll   time.Duration  // above 0: time between checks, without events
 	Report func(error)    // receives a [*LimitError], after which files are checked every second; nil: none
 }
 
@@ -35,7 +35,7 @@ type Options struct {
 type Change struct {
 	Path string        `json:"path"`
 	What string        `json:"what"` // "changed", "appeared" or "gone"
-	For  []jit.Request `json:"-"`    // the builds that it concerns; the zero Request is the configuration
+	For  []jit.Request `json:"-"`    // the builds that read it; the zero Request is the configuration
 }
 
 // The values of [Change.What].
@@ -45,20 +45,20 @@ const (
 	Gone     = "gone"
 )
 
-// settles bounds the wait for a file that keeps changing, in multiples of Options.Settle.
-const settles = 30
+// maxSettles bounds the wait for the end of changes, in multiples of Options.Settle.
+const maxSettles = 30
 
 // Watcher watches the inputs of builds. Its methods may be called from any goroutine, but Next
 // only from one at a time.
 type Watcher struct {
-	opts Options
-	kick chan struct{} // receives an element when the set of inputs changes
+	opts   Options
+	wakeup chan struct{} // receives an element when the set of inputs changes
 
 	mu     sync.Mutex
 	groups map[jit.Request]*group
 
-	notify *notifier // used by Next only; nil before its first call, and without events
-	asked  bool      // newNotifier was called
+	notify  *notifier // used by Next only; nil before its first call, and without events
+	started bool      // newNotifier was called
 }
 
 // group holds the inputs of one build. It is immutable.
@@ -68,7 +68,7 @@ type group struct {
 	folders []string
 }
 
-// New returns a watcher that watches nothing yet.
+// New returns a watcher without inputs.
 func New(opts Options) *Watcher {
 	if opts.Memo == nil {
 		opts.Memo = filehash.Open("")
@@ -78,7 +78,7 @@ func New(opts Options) *Watcher {
 	}
 	opts.Settle = cmp.Or(opts.Settle, DefaultSettle)
 	opts.Every = cmp.Or(opts.Every, DefaultEvery)
-	return &Watcher{opts: opts, kick: make(chan struct{}, 1), groups: map[jit.Request]*group{}}
+	return &Watcher{opts: opts, wakeup: make(chan struct{}, 1), groups: map[jit.Request]*group{}}
 }
 
 // Set replaces the inputs of a request. Inputs that already differ are reported by the
@@ -107,9 +107,10 @@ func (w *Watcher) Forget(r jit.Request) {
 	w.wake()
 }
 
+// wake makes Next compare the inputs.
 func (w *Watcher) wake() {
 	select {
-	case w.kick <- struct{}{}:
+	case w.wakeup <- struct{}{}:
 	default: // it has an element already
 	}
 }
@@ -129,7 +130,7 @@ func (w *Watcher) Next(ctx context.Context) ([]Change, error) {
 			}
 			continue // the change was undone
 		}
-		if err := w.hint(ctx, w.every()); err != nil && !errors.Is(err, errNothing) {
+		if err := w.await(ctx, w.every()); err != nil && !errors.Is(err, errNoEvent) {
 			return nil, err
 		}
 	}
@@ -148,9 +149,9 @@ func (w *Watcher) every() time.Duration {
 
 // settle waits until no event comes for Options.Settle.
 func (w *Watcher) settle(ctx context.Context) error {
-	for end := time.Now().Add(settles * w.opts.Settle); time.Now().Before(end); {
-		err := w.hint(ctx, w.opts.Settle)
-		if errors.Is(err, errNothing) {
+	for end := time.Now().Add(maxSettles * w.opts.Settle); time.Now().Before(end); {
+		err := w.await(ctx, w.opts.Settle)
+		if errors.Is(err, errNoEvent) {
 			return nil
 		}
 		if err != nil {
@@ -161,24 +162,24 @@ func (w *Watcher) settle(ctx context.Context) error {
 	return nil
 }
 
-// compare checks all inputs and returns the changes. With take, later calls compare with the
-// inputs as they are now.
-func (w *Watcher) compare(take bool) []Change {
+// compare checks all inputs and returns the changes. With accept, later calls compare with the
+// present inputs.
+func (w *Watcher) compare(accept bool) []Change {
 	w.mu.Lock()
 	groups := maps.Clone(w.groups)
 	w.mu.Unlock()
-	look := newLook(w.opts.Memo)
+	scan := newScan(w.opts.Memo)
 	found := map[string]*Change{}
 	for r, g := range groups {
-		now := look.at(g)
+		now := scan.group(g)
 		for path, what := range differences(g.known, now) {
 			if found[path] == nil {
 				found[path] = &Change{Path: path, What: what}
 			}
 			found[path].For = append(found[path].For, r)
 		}
-		if take {
-			w.take(r, g, now)
+		if accept {
+			w.accept(r, g, now)
 		}
 	}
 	var out []Change
@@ -188,8 +189,9 @@ func (w *Watcher) compare(take bool) []Change {
 	return out
 }
 
-// take replaces the known contents of a group by the contents now, unless a build has replaced the group.
-func (w *Watcher) take(r jit.Request, g *group, now contents) {
+// accept replaces the known contents of a group by the present ones, unless a build has replaced
+// the group.
+func (w *Watcher) accept(r jit.Request, g *group, now contents) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.groups[r] == g {

@@ -282,7 +282,7 @@ func TestLargeFile(t *testing.T) {
 	inputs.Files[filepath.Join(root, "loose/read.h")] = sum(large)
 	w := watch.New(watch.Options{Every: time.Hour})
 	defer w.Close()
-	w.Set(jit.Request{}, w.Look(inputs))
+	w.Set(jit.Request{}, w.Current(inputs))
 	if got := next(t, w, root, quiet); got != "" {
 		t.Errorf("before any edit: %q", got)
 	}
@@ -309,7 +309,7 @@ func TestManyFiles(t *testing.T) {
 	for i := 1; i < most+10; i++ {
 		do(t, os.Link(first, filepath.Join(root, fmt.Sprintf("%05d", i))))
 	}
-	if got := watch.New(watch.Options{}).Look(jit.Inputs{Folders: []string{root}}); len(got.Files) != most {
+	if got := watch.New(watch.Options{}).Current(jit.Inputs{Folders: []string{root}}); len(got.Files) != most {
 		t.Errorf("%d files were checked, want %d", len(got.Files), most)
 	}
 }

@@ -23,7 +23,7 @@ type parser struct {
 	err *SyntaxError
 
 	named     map[string]bool // arguments so far
-	defaulted bool            // whether one of them has a default
+	defaulted bool            // one of them has a default
 }
 
 func (p *parser) schema() Schema {

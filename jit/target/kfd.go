@@ -16,9 +16,9 @@ import (
 const KFDFolder = "/sys/class/kfd/kfd/topology/nodes"
 
 // FromKFD reads the AMD GPUs from the kernel driver's topology, without loading a
-// library or starting a process. fsys is rooted at [KFDFolder]. There is one Target for
-// each GPU, in node order, so equal GPUs repeat. Nodes without a GPU are skipped, and so
-// are nodes that this process may not read, as in a container with device rules.
+// library or starting a process. fsys is rooted at [KFDFolder]. It returns one Target for
+// each GPU, in node order; equal GPUs repeat. It skips nodes without a GPU, and nodes
+// that this process may not read, as in a container without access to all GPUs.
 //
 // The topology does not contain the features of a GPU, so the targets state none.
 // Without an AMD driver the error wraps fs.ErrNotExist.

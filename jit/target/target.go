@@ -146,7 +146,7 @@ func (e *UnknownError) Error() string {
 // SyntaxError is text that cannot be the name of a target.
 type SyntaxError struct {
 	Input  string // as written
-	Reason string // what is wrong with it and what to write instead
+	Reason string // the fault, and the valid forms
 }
 
 func (e *SyntaxError) Error() string {

@@ -28,7 +28,7 @@ func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
 			if d.timeout <= 0 {
 				d.timeout = DefaultTimeout
 			}
-			if p.why = d.misses(ctx, "amdgcn"); p.why == "" {
+			if p.why = d.whyUnable(ctx, "amdgcn"); p.why == "" {
 				return d, nil
 			}
 		}
@@ -57,8 +57,8 @@ func (f *Finder) objdumps() []place {
 	return append(all, f.onPath("PATH", name), check("/opt/rocm", "/opt/rocm/llvm/bin/"+name))
 }
 
-// misses returns the reason why it cannot disassemble code of an architecture, "" if it can.
-func (d *Disassembler) misses(ctx context.Context, arch string) string {
+// whyUnable returns the reason why it cannot disassemble code of an architecture, "" if it can.
+func (d *Disassembler) whyUnable(ctx context.Context, arch string) string {
 	out, err := d.run(ctx, "/", maxAnswer, "--version")
 	switch {
 	case err != nil:

@@ -17,11 +17,11 @@ import (
 // a digest.
 type contents map[string]string
 
-// present stands for an existing file whose content does not matter.
+// present stands for a file whose content does not matter.
 const present = "present"
 
-// bulk is the prefix of the word for a file that is too large to be read.
-const bulk = "large: "
+// largePrefix begins the word for a file that is too large to be read.
+const largePrefix = "large: "
 
 // differences returns the kind of change of each path that differs between known and now.
 func differences(known, now contents) map[string]string {
@@ -39,26 +39,26 @@ func differences(known, now contents) map[string]string {
 		}
 	}
 	for path, was := range known {
-		if _, looked := now[path]; !looked && was != jit.Absent {
+		if _, scanned := now[path]; !scanned && was != jit.Absent {
 			out[path] = Gone // a match of a glob, a file of a folder
 		}
 	}
 	return out
 }
 
-// look reads each path at most once.
-type look struct {
+// scan is one check of the files. It reads each path at most once.
+type scan struct {
 	memo *filehash.Memo
 	seen contents
 }
 
-func newLook(memo *filehash.Memo) *look { return &look{memo: memo, seen: contents{}} }
+func newScan(memo *filehash.Memo) *scan { return &scan{memo: memo, seen: contents{}} }
 
-// at returns the present contents of a group's files.
-func (l *look) at(g *group) contents {
+// group returns the present contents of a group's files.
+func (s *scan) group(g *group) contents {
 	now := contents{}
 	for _, glob := range g.globs {
-		// The pattern was tried when the configuration was read.
+		// The pattern is valid: the configuration was read with it.
 		matches, _ := fs.Glob(os.DirFS(glob.Root), glob.Pattern)
 		for _, match := range matches {
 			if info, err := os.Stat(globbed(glob, match)); err == nil && info.Mode().IsRegular() {
@@ -67,32 +67,34 @@ func (l *look) at(g *group) contents {
 		}
 	}
 	for path, was := range g.known {
-		if was != present && !strings.HasPrefix(was, bulk) {
-			now[path] = l.content(path)
+		if was != present && !strings.HasPrefix(was, largePrefix) {
+			now[path] = s.content(path)
 		}
 	}
 	for _, dir := range g.folders {
-		l.walk(dir, now)
+		s.walk(dir, now)
 	}
 	return now
 }
 
+// globbed returns the path of a match on disk.
 func globbed(g jit.Glob, match string) string {
 	return filepath.Join(g.Root, filepath.FromSlash(match))
 }
 
-func (l *look) content(path string) string {
-	if is, ok := l.seen[path]; ok {
+// content is like read, and reads each path once.
+func (s *scan) content(path string) string {
+	if is, ok := s.seen[path]; ok {
 		return is
 	}
-	is := l.read(path)
-	l.seen[path] = is
+	is := s.read(path)
+	s.seen[path] = is
 	return is
 }
 
 // read returns a file's digest, or a word for an entry without one.
-func (l *look) read(path string) string {
-	sum, err := l.memo.Digest(path)
+func (s *scan) read(path string) string {
+	sum, err := s.memo.Digest(path)
 	if err == nil {
 		return sum
 	}
@@ -105,16 +107,15 @@ func (l *look) read(path string) string {
 	return "unreadable: " + err.Error()
 }
 
-// Bounds of a walk through a folder, so that a checkout with large data does not keep the disk
-// busy. Files beyond them are not watched.
+// Bounds of the scan of a folder, because a checkout may contain much data.
 const (
-	maxFiles = 20_000
+	maxFiles = 20_000  // further files are not watched
 	maxHash  = 4 << 20 // bytes; a larger file is compared by size and time
 )
 
 // walk adds the files in and below a folder. It skips hidden ones, which belong to editors and
 // version control, and does not follow symlinks to folders.
-func (l *look) walk(dir string, now contents) {
+func (s *scan) walk(dir string, now contents) {
 	files := 0
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		hidden := e != nil && path != dir && strings.HasPrefix(e.Name(), ".")
@@ -133,17 +134,17 @@ func (l *look) walk(dir string, now contents) {
 		if err != nil || !info.Mode().IsRegular() {
 			return nil
 		}
-		if _, looked := now[path]; !looked {
-			now[path] = l.inFolder(path, info)
+		if _, scanned := now[path]; !scanned {
+			now[path] = s.inFolder(path, info)
 		}
 		return nil
 	})
 }
 
 // inFolder returns the content of a file that may be unrelated to the build.
-func (l *look) inFolder(path string, info fs.FileInfo) string {
+func (s *scan) inFolder(path string, info fs.FileInfo) string {
 	if info.Size() > maxHash {
-		return fmt.Sprintf("%s%d bytes of %s", bulk, info.Size(), info.ModTime())
+		return fmt.Sprintf("%s%d bytes of %s", largePrefix, info.Size(), info.ModTime())
 	}
-	return l.content(path)
+	return s.content(path)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// questions are the arguments that make a vendor's compiler print which programs and files it uses.
-type questions struct {
+// queries holds the arguments that make a vendor's compiler print the programs and files that it uses.
+type queries struct {
 	version []string
 	verbose []string // preprocess nothing and print the include folders
 	dry     []string // print the commands of a host compile; empty if verbose prints them
@@ -18,9 +18,10 @@ type questions struct {
 	trial   []string // make an empty library; see search.trial
 }
 
-func questionsFor(v target.Vendor) questions {
+// queriesFor returns the queries for the compilers of a vendor.
+func queriesFor(v target.Vendor) queries {
 	const object, library, null = "aiter-probe.o", "aiter-probe.so", "/dev/null"
-	q := questions{
+	q := queries{
 		version: []string{"--version"},
 		verbose: []string{"-v", "-E", "-x", "c++", null, "-o", null},
 		dry:     []string{"-###", "-c", "-x", "c++", null, "-o", object},
@@ -41,8 +42,8 @@ func questionsFor(v target.Vendor) questions {
 	return q
 }
 
-// targetQuestion returns the arguments that make the compiler print the commands of a device compile.
-func targetQuestion(t target.Target) []string {
+// targetQuery returns the arguments that make the compiler print the commands of a device compile.
+func targetQuery(t target.Target) []string {
 	if t.Vendor() == target.CUDA {
 		return []string{"--dryrun", "-x", "cu", "-gencode=arch=compute_" + smNumber(t) + ",code=" + t.Arch(),
 			"-c", "/dev/null", "-o", "aiter-probe.o"}
@@ -50,14 +51,14 @@ func targetQuestion(t target.Target) []string {
 	return []string{"-###", "-c", "-x", "hip", "--offload-arch=" + t.String(), "/dev/null", "-o", "aiter-probe.o"}
 }
 
-// askCommon asks for the programs and files that do not depend on the target.
-func (s *search) askCommon() (*record, error) {
-	q := questionsFor(s.tc.Vendor)
-	asked := [][]string{q.version, q.verbose, q.link}
+// queryCommon makes the queries for the programs and files that do not depend on the target.
+func (s *search) queryCommon() (*record, error) {
+	q := queriesFor(s.tc.Vendor)
+	args := [][]string{q.version, q.verbose, q.link}
 	if q.dry != nil {
-		asked = append(asked, q.dry)
+		args = append(args, q.dry)
 	}
-	replies, err := s.runAll(asked...)
+	replies, err := s.runAll(args...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +69,12 @@ func (s *search) askCommon() (*record, error) {
 	return r, s.collect(r, true, answers, replies)
 }
 
-// readCommon reads the replies to the common questions.
-func (s *search) readCommon(q questions, replies []reply) (*record, []answer, error) {
+// readCommon reads the replies to the common queries.
+func (s *search) readCommon(q queries, replies []reply) (*record, []answer, error) {
 	version, verbose := replies[0].text, replies[1].text
 	r := &record{VersionLine: versionLine(s.tc.Vendor, version)}
 	if r.Version = versionNumber(r.VersionLine); r.Version == "" {
-		return nil, nil, s.confused(q.version, version, "no version in its answer")
+		return nil, nil, s.unexpected(q.version, version, "no version in its answer")
 	}
 	if host := hostLine(verbose); s.tc.Vendor == target.CUDA && host != "" {
 		r.VersionLine += "; " + host
@@ -89,39 +90,41 @@ func (s *search) readCommon(q questions, replies []reply) (*record, []answer, er
 		return nil, nil, err
 	}
 	s.tc.Root = r.Root
-	last, asking := 0, q.verbose // index of the reply with the commands of a host compile, and its question
+	last, args := 0, q.verbose // index of the reply with the commands of a host compile, and its query
 	if q.dry != nil {
-		last, asking = len(answers)-1, q.dry
+		last, args = len(answers)-1, q.dry
 	}
 	if !slices.ContainsFunc(answers[last].commands, func(words []string) bool { return strings.Contains(words[0], "/") }) {
-		return nil, nil, s.confused(asking, replies[1+last].text, "no command in its answer")
+		return nil, nil, s.unexpected(args, replies[1+last].text, "no command in its answer")
 	}
 	return r, answers, nil
 }
 
-// askTarget asks for the programs and files that compile device code for the target.
-func (s *search) askTarget() (*record, error) {
-	args := targetQuestion(s.target)
-	early, err := s.early()
-	out := early.text
-	complaint := firstComplaint(out)
-	mine := strings.Contains(complaint, s.target.Arch()) || strings.Contains(complaint, "compute_"+smNumber(s.target))
+// queryTarget makes the query for the programs and files that compile device code for the target. It fails with
+// *UnsupportedTargetError if the compiler rejects the target.
+func (s *search) queryTarget() (*record, error) {
+	args := targetQuery(s.target)
+	targetReply, err := s.targetReply()
+	out := targetReply.text
+	reason := firstError(out)
+	namesTarget := strings.Contains(reason, s.target.Arch()) || strings.Contains(reason, "compute_"+smNumber(s.target))
 	var probe *ProbeError
-	if (err == nil || errors.As(err, &probe) && probe.Timeout == 0) && mine {
-		return nil, &UnsupportedTargetError{Compiler: s.tc.Compiler, Version: s.tc.VersionLine, Target: s.target, Reason: complaint}
+	if exited := err == nil || errors.As(err, &probe) && probe.Timeout == 0; exited && namesTarget {
+		return nil, &UnsupportedTargetError{Compiler: s.tc.Compiler, Version: s.tc.VersionLine, Target: s.target, Reason: reason}
 	}
 	if err != nil {
 		return nil, err
 	}
 	a := parseAnswer(out)
 	if len(a.commands) == 0 {
-		return nil, s.confused(args, out, "no command in its answer")
+		return nil, s.unexpected(args, out, "no command in its answer")
 	}
 	r := &record{}
-	return r, s.collect(r, false, []answer{a}, []reply{early})
+	return r, s.collect(r, false, []answer{a}, []reply{targetReply})
 }
 
-func (s *search) confused(args []string, out, why string) error {
+// unexpected returns the error for a reply that cannot be parsed.
+func (s *search) unexpected(args []string, out, why string) error {
 	return &ProbeError{Command: append([]string{s.tc.Compiler}, args...), Output: out, Err: errors.New(why)}
 }
 
@@ -150,7 +153,7 @@ func hostLine(out string) string {
 	return ""
 }
 
-// versionNumber returns the number after "HIP version:", "V" (nvcc) or "version", or else the last number.
+// versionNumber returns the number after "HIP version:", "V" (nvcc) or "version", else the last number, else "".
 func versionNumber(line string) string {
 	for _, form := range []string{`HIP version: (\d+(?:\.\d+)+)`, `\bV(\d+(?:\.\d+)+)`, `version (\d+(?:\.\d+)+)`} {
 		if m := regexp.MustCompile(form).FindStringSubmatch(line); m != nil {
@@ -164,8 +167,8 @@ func versionNumber(line string) string {
 	return all[len(all)-1]
 }
 
-// firstComplaint returns the first line that contains "error" or "fatal".
-func firstComplaint(out string) string {
+// firstError returns the first line that contains "error" or "fatal".
+func firstError(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "error:") || strings.Contains(line, "fatal") {
 			return strings.TrimSpace(line)
