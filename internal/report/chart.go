@@ -57,7 +57,7 @@ func latency() metric {
 
 // speedup is the metric of the rows' speed-ups.
 func speedup(changes []Change) metric {
-	of := map[key]float64{}
+	of := map[string]float64{}
 	for _, c := range changes {
 		of[c.Now.key()] = c.Speedup
 	}
@@ -95,7 +95,7 @@ type line struct {
 	X, Y         float64 // of the name
 }
 
-// series is the points of one element type and layout.
+// series is the points of one line: an element type, and for causal_conv1d a layout.
 type series struct {
 	Key    string // the same in all charts: the legend shows and hides it
 	Class  string // color, dash, and "before"
@@ -104,7 +104,7 @@ type series struct {
 	Marks  []point
 }
 
-// point is a measured row. Square marks channel-last rows.
+// point is a measured row. Square marks rows of dashed lines.
 type point struct {
 	X, Y   float64
 	Square bool
@@ -125,7 +125,7 @@ func draw(m metric, p panel) (chart, bool) {
 	}
 	c.Roofline = m.limit(p, x, y)
 	for _, g := range p.groups {
-		c.Series = append(c.Series, g.series(m, x, y))
+		c.Series = append(c.Series, g.series(m, p.columns, x, y))
 	}
 	return c, true
 }
@@ -135,7 +135,7 @@ func (p panel) with(m metric) panel {
 	if m.applies == nil {
 		return p
 	}
-	part := panel{CopyGBps: p.CopyGBps, id: p.id}
+	part := panel{CopyGBps: p.CopyGBps, columns: p.columns}
 	for _, g := range p.groups {
 		all := g.rows
 		g.rows = nil
@@ -226,14 +226,14 @@ func path(x, y []float64) string {
 }
 
 // series draws the group's rows.
-func (g group) series(m metric, x, y scale) series {
-	s := series{Key: g.key(), Class: g.class()}
+func (g group) series(m metric, columns []Column, x, y scale) series {
+	s := series{Key: g.key, Class: g.class()}
 	var xs, ys, low, high []float64
 	for _, r := range g.rows {
 		at := x.at(r.Bytes())
 		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
 		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
-		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Text: g.tooltip(r)})
+		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.dashed, Text: g.tooltip(columns, r)})
 	}
 	s.Points = path(xs, ys)
 	back := slices.Clone(xs)
