@@ -19,6 +19,7 @@ import (
 // that of a launch from C++.
 const launchConfig = `
 [module.module_launch]
+defaults = false
 include = ["csrc/include"]
 targets = ["hip", "cuda"]
 flags.common = ["-O3", "-std=c++17"]

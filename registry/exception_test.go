@@ -10,6 +10,7 @@ import (
 
 const throwingConfig = `
 [module.module_throwing]
+defaults = false
 include = ["csrc/include"]
 [[module.module_throwing.source]]
 path = "csrc/throwing.cpp"

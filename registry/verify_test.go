@@ -20,6 +20,7 @@ import (
 // calls an operator once with the arguments and once with copies.
 const shakyConfig = `
 [module.module_shaky]
+defaults = false
 include = ["csrc/include"]
 [[module.module_shaky.source]]
 path = "csrc/shaky.cpp"

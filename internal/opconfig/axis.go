@@ -171,28 +171,36 @@ func set(words []string) map[string]bool {
 // find returns the first item for which is returns true. There must be one.
 func (n *node) find(is func(*node) bool) *node { return n.items[slices.IndexFunc(n.items, is)] }
 
-// checkAxes checks that the operators have the arguments of the axes.
+// checkAxes checks that the axes of a module differ and that its operators have their arguments.
 func (d *decoder) checkAxes(m *Module, n *node) {
-	for i, a := range m.Axes {
-		at := n.fields["axis"].fields[a.Name]
-		for _, b := range m.Axes[:i] {
-			d.checkApart(a, b, at)
-		}
+	d.checkPairs(m, n)
+	for _, a := range m.Axes {
 		if a.Argument != "" {
-			d.checkArgument(m, a, at.fields["argument"])
+			d.checkArgument(m, a, n)
+		}
+	}
+}
+
+// checkPairs checks that each axis differs from those before it.
+func (d *decoder) checkPairs(m *Module, n *node) {
+	for i, a := range m.Axes {
+		for _, b := range m.Axes[:i] {
+			if n.axis(a) != nil || n.axis(b) != nil { // else [defaults] has been checked
+				d.checkApart(a, b, n)
+			}
 		}
 	}
 }
 
 // checkApart checks that an axis differs from an earlier one in its property and its macros.
-func (d *decoder) checkApart(a, b Axis, at *node) {
+func (d *decoder) checkApart(a, b Axis, n *node) {
 	macro, shared := common(a.macros(), b.macros())
 	switch {
 	case a.Define == "" || b.Define == "":
 	case a.Define == b.Define:
-		d.fail(at.fields["define"].at, "axis %q has this define already", b.Name)
+		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("axis %q has this define already", b.Name)})
 	case shared:
-		d.fail(at.fields["define"].at, "axis %q has the macro %s already, which this define would give", b.Name, macro)
+		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("axis %q has the macro %s already, which this define would give", b.Name, macro)})
 	}
 	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.Dimension != b.Dimension {
 		return
@@ -201,10 +209,11 @@ func (d *decoder) checkApart(a, b Axis, at *node) {
 	if a.BySize() {
 		what = "dimension of " + a.Argument
 	}
-	d.fail(at.fields["argument"].at, "axis %q has this %s already", b.Name, what)
+	d.failAxis(n, a, "argument", &Error{Msg: fmt.Sprintf("axis %q has this %s already", b.Name, what)})
 }
 
-func (d *decoder) checkArgument(m *Module, a Axis, at *node) {
+// checkArgument checks that an operator of the module has the argument of an axis, as a Tensor.
+func (d *decoder) checkArgument(m *Module, a Axis, n *node) {
 	var names []string
 	for _, op := range m.Ops {
 		for _, arg := range op.Schema.Args {
@@ -215,15 +224,18 @@ func (d *decoder) checkArgument(m *Module, a Axis, at *node) {
 			continue
 		}
 		if arg := op.Schema.Args[i]; arg.Type.Kind != schema.Tensor || arg.Type.Optional {
-			d.fail(at.at, "argument %q of %s is %s; expected a Tensor that every call gives", a.Argument, op.Name, arg.Type)
+			d.failAxis(n, a, "argument", &Error{
+				Msg: fmt.Sprintf("argument %q of %s is %s; expected a Tensor that every call gives", a.Argument, op.Name, arg.Type),
+			})
 			return
 		}
 	}
-	if !slices.Contains(names, a.Argument) && len(names) > 0 {
+	if !slices.Contains(names, a.Argument) && len(names) > 0 { // the module declares the axis
 		slices.Sort(names)
-		d.unknown(at.at, fmt.Sprintf("argument %q, which no operator of %s has", a.Argument, m.Name), a.Argument, slices.Compact(names))
+		argument := n.axis(a).fields["argument"]
+		d.unknown(argument.at, fmt.Sprintf("argument %q, which no operator of %s has", a.Argument, m.Name), a.Argument, slices.Compact(names))
 	} else if len(m.Ops) == 0 {
-		d.fail(at.at, "%s has no operator with an argument for an axis", m.Name)
+		d.failAxis(n, a, "argument", &Error{Msg: m.Name + " has no operator with an argument for an axis"})
 	}
 }
 

@@ -15,8 +15,9 @@ type Config struct {
 	Sums  map[string]string   // file of Files -> SHA-256 in hex of the text that was read
 	Globs map[string][]string // pattern of sources or included files, relative to the root -> its matches
 
-	modules map[string]*Module
-	ops     map[string]opRef
+	modules  map[string]*Module
+	ops      map[string]opRef
+	defaults Module // the keys of [defaults]
 }
 
 type opRef struct {
@@ -24,7 +25,8 @@ type opRef struct {
 	index  int
 }
 
-// Module is a set of sources that are linked into one artifact.
+// Module is a set of sources that are linked into one artifact. Its fields include the defaults
+// that it inherits.
 type Module struct {
 	Name      string
 	Doc       string   // "" when not given
@@ -33,7 +35,7 @@ type Module struct {
 	Flags     FlagSet
 	LinkFlags FlagSet
 	Targets   []string // vendors ("hip") or patterns ("gfx9*"); empty: all targets with sources
-	Axes      []Axis
+	Axes      []Axis   // the inherited ones first
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default
 	Pos       Position

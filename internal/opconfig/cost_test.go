@@ -131,10 +131,13 @@ func hostileTexts() map[string]string {
 		"keys":            repeated(n, func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
 		"elements":        "x = [" + strings.Repeat("1,", n/2) + "]",
 		"comments":        strings.Repeat("#\n", n/2),
-		"variables":       withModule("flags.common=[" + strings.Repeat("\"-D${AITER_X}\",", n/16) + "]\n"),
-		"expansion":       withModule("flags.common=[\"-D" + strings.Repeat("${AITER_X}", n/11) + "\"]\n"),
-		"dollars":         withModule("flags.common=[\"-D" + strings.Repeat("$$", n/3) + "\"]\n"),
-		"long target":     withModule("targets=[\"" + strings.Repeat("a", n) + "\"]\n"),
+		"defaults": "[defaults]\nflags.common=[" + strings.Repeat("\"-DA\",", 9000) + "]\n" + repeated(n/2, func(i int) string {
+			return fmt.Sprintf("[module.module_%d]\nflags.common=[\"-DA\"]\nsource=[{path=\"a.cpp\"}]\n", i)
+		}),
+		"variables":   withModule("flags.common=[" + strings.Repeat("\"-D${AITER_X}\",", n/16) + "]\n"),
+		"expansion":   withModule("flags.common=[\"-D" + strings.Repeat("${AITER_X}", n/11) + "\"]\n"),
+		"dollars":     withModule("flags.common=[\"-D" + strings.Repeat("$$", n/3) + "\"]\n"),
+		"long target": withModule("targets=[\"" + strings.Repeat("a", n) + "\"]\n"),
 		"unknown ops": withModule("") + "ops=[" + repeated(n, func(i int) string { return fmt.Sprintf("\"f%d\",", i) }) +
 			"]\n[[module.module_x.op]]\nname=\"f1\"\nschema=\"(Tensor a) -> ()\"\n",
 		"deep glob": "[[module.module_x.source]]\npath=\"" + strings.Repeat("*/", n/2) + "*\"\n",

@@ -102,6 +102,13 @@ func (d *decoder) string(n *node, what string) (string, bool) {
 	return s, d.plain(s, n.at, what)
 }
 
+// bool checks that a value is true or false.
+func (d *decoder) bool(n *node, what string) {
+	if _, ok := n.value.(bool); !ok {
+		d.wrongType(n, what, "true or false")
+	}
+}
+
 // plain reports a control character: no path, name, flag or pattern needs one, and a terminal
 // could show it as other text.
 func (d *decoder) plain(s string, offset int, what string) bool {

@@ -7,11 +7,21 @@
 //
 //	include = ["more/*.toml"]           # files, relative to this one
 //
+//	[defaults]                          # for all modules of all files; only in the first file
+//	include = ["csrc/include"]          # include, targets, timeout, flags, link_flags, axis: as in a module
+//	flags.common = ["-std=c++17"]
+//
+//	[defaults.axis.index]
+//	argument = "i"
+//	values   = ["int32", "int64"]
+//	define   = "AITER_INDEX"
+//
 //	[module.module_conv]                # module_ and lower-case letters, digits, _
 //	doc     = "..."
 //	include = ["csrc/include"]          # folders, relative to the root
 //	targets = ["hip", "sm_9*", "cpu"]   # vendors or patterns; default: targets with sources
 //	timeout = "5m"                      # for one compilation
+//	defaults = true                     # false: the module inherits nothing
 //	flags.common   = ["-O3"]            # for all vendors; for one: flags.hip, .cuda, .cpu
 //	link_flags.cpu = ["-lm"]            # with the same keys
 //
@@ -43,6 +53,11 @@
 //	values    = ["1-4", "5", "6-"]      # ranges without gaps, the last one open
 //	define    = "AITER_WIDTH"           # -DAITER_WIDTH_LEAST=1 -DAITER_WIDTH_MOST=4; no _MOST for "6-"
 //
+// A module inherits the defaults, in whichever file it is. Each list of its flags and link_flags
+// follows the default list with the same key. An include, targets, timeout or axis of the module
+// replaces the default one whole. A default axis applies to modules with an operator that has the
+// argument, and precedes the module's own axes.
+//
 // A module can be built as one library, or in parts. A [Part] names operators that share their
 // sources, and a value of each axis whose argument is in their schemas. A part is made of the
 // sources that list its operators and of those that list none. A source is compiled for a value
@@ -53,7 +68,7 @@
 // 1 MiB, 1000 files, 20,000 names in keys, arrays and array elements, 100,000 folder entries
 // that globs read, 1 MiB of text from variables. A value: 16 levels of tables and arrays, a key
 // of 1 KiB with the names of its tables, 16 KiB of text; a path 1 KiB. A module: 500 sources
-// (a glob is one), 500 operators, 4096 parts. Reading stops after 100 mistakes.
+// (a glob is one), 500 operators, 4096 parts. All modules together inherit 1,048,576 flags. Reading stops after 100 mistakes.
 //
 // A flag is accepted if its reads and writes are known. Flags for outputs, steps, dependency
 // files, the target or parts of the toolchain are refused, because the build sets those itself.

@@ -8,19 +8,20 @@ import (
 // The limits of a configuration bound the cost of reading it. Values, bytes and folder entries
 // are counted over all its files.
 const (
-	maxBytes    = 1 << 20  // of all files
-	maxFiles    = 1000     // files, the included ones among them
-	maxValues   = 20_000   // names in keys and headers, arrays and their elements
-	maxDepth    = 16       // tables and arrays around a value, the names of dotted keys included
-	maxKey      = 1 << 10  // bytes of a value's full key, its tables included
-	maxString   = 16 << 10 // bytes of one string or other scalar
-	maxPath     = 1 << 10  // bytes of a path or glob
-	maxExpanded = 1 << 20  // bytes that variables add
-	maxEntries  = 100_000  // folder entries that globs may read
-	maxMistakes = 100      // after which reading stops
-	maxSources  = 500      // [[source]] tables of a module
-	maxOps      = 500      // operators of a module
-	maxParts    = 4096     // operators of a module times the combinations of its axes' values
+	maxBytes     = 1 << 20  // of all files
+	maxFiles     = 1000     // files, the included ones among them
+	maxValues    = 20_000   // names in keys and headers, arrays and their elements
+	maxDepth     = 16       // tables and arrays around a value, the names of dotted keys included
+	maxKey       = 1 << 10  // bytes of a value's full key, its tables included
+	maxString    = 16 << 10 // bytes of one string or other scalar
+	maxPath      = 1 << 10  // bytes of a path or glob
+	maxExpanded  = 1 << 20  // bytes that variables add
+	maxInherited = 1 << 20  // default flags, counted for each module that inherits them
+	maxEntries   = 100_000  // folder entries that globs may read
+	maxMistakes  = 100      // after which reading stops
+	maxSources   = 500      // [[source]] tables of a module
+	maxOps       = 500      // operators of a module
+	maxParts     = 4096     // operators of a module times the combinations of its axes' values
 )
 
 // excess is the first place of a file that is beyond a limit.
@@ -111,7 +112,7 @@ func (d *decoder) checkSize(m *Module, n *node) {
 	parts := len(m.Ops)
 	for _, a := range m.Axes {
 		if parts *= max(len(a.Values), 1); parts > maxParts {
-			d.fail(n.fields["axis"].fields[a.Name].key, "%s has too many parts: its operators times the values of its axes are more than %d", m.Name, maxParts)
+			d.failAxis(n, a, "", &Error{Msg: fmt.Sprintf("%s has too many parts: its operators times the values of its axes are more than %d", m.Name, maxParts)})
 			return
 		}
 	}

@@ -51,6 +51,9 @@ func TestLimits(t *testing.T) {
 			source("") + "[[module.module_b.source]]\npath = 'csrc" + strings.Repeat("/.", 507) + "/b.hip'",
 			source("") + "[[module.module_b.source]]\npath = " + mark + "'csrc" + strings.Repeat("/.", 508) + "/b.hip'", "source \"csrc",
 		},
+		"inherited flags": {
+			inheriting(9000, 116), strings.Replace(inheriting(9000, 117), "module_116]", mark+"module_116]", 1), "the modules inherit too many flags",
+		},
 		"operators": {
 			source("") + operators(500),
 			source("") + strings.Replace(operators(501), "[[module.module_a.op]]\nname='f500'", "[[module.module_a."+mark+"op]]\nname='f500'", 1), "module_a has 501 operators",
@@ -71,6 +74,12 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s, beyond the limit\n got %.400q\nwant %s", name, got, want)
 		}
 	}
+}
+
+// inheriting returns a configuration with many default flags and modules.
+func inheriting(flags, modules int) string {
+	return "[defaults]\nflags.common = [" + strings.Repeat("'-DA',", flags) + "]\n" +
+		times(modules, func(i int) string { return fmt.Sprintf("[module.module_%d]\nsource = [{path = 'csrc/a.cpp'}]\n", i) })
 }
 
 func operators(n int) string {

@@ -53,7 +53,7 @@ type loader struct {
 	chain    []string               // files being read, the including ones first
 	exists   map[string]fs.FileMode // path -> mode; see mode
 
-	bytes, values, expanded int // of all files, as the limits count them
+	bytes, values, expanded, inherited int // of all files, as the limits count them
 }
 
 // joined sorts the mistakes by file: included files are read between others.
@@ -122,15 +122,19 @@ func readFile(fsys fs.FS, name string, limit int) (string, error) {
 	return string(text), nil
 }
 
-// config reads a whole file. The files that it includes come first, so that its own modules
-// follow theirs.
+// config reads a whole file. The defaults come first, because the modules need them, then the
+// files that it includes, so that its own modules follow theirs.
 func (d *decoder) config(root *node) {
+	if n := root.fields["defaults"]; n != nil {
+		d.defaults(n)
+	}
 	if inc := root.fields["include"]; inc != nil {
 		d.strings(inc, "include", d.includeFile)
 	}
 	d.table(root, "the file", map[string]func(*node){
-		"include": func(*node) {},
-		"module":  d.modules,
+		"include":  func(*node) {},
+		"defaults": func(*node) {},
+		"module":   d.modules,
 	})
 }
 

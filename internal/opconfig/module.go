@@ -43,17 +43,13 @@ func (d *decoder) module(name string, n *node) {
 		d.cfg.Modules = append(d.cfg.Modules, m)
 	}
 	where := "module." + m.Name
-	d.table(n, where, map[string]func(*node){
-		"doc":        func(n *node) { m.Doc = d.text(n, "doc") },
-		"include":    func(n *node) { d.strings(n, "include", d.includeFolder(m)) },
-		"targets":    func(n *node) { d.names(n, "targets", d.pattern(&m.Targets, true)) },
-		"timeout":    func(n *node) { m.Timeout = d.duration(n) },
-		"flags":      func(n *node) { m.Flags = d.flagSet(n, where+".flags", compilerFlags()) },
-		"link_flags": func(n *node) { m.LinkFlags = d.flagSet(n, where+".link_flags", linkerFlags()) },
-		"source":     func(n *node) { d.tables(n, where+".source", d.source(m, where+".source")) },
-		"op":         func(n *node) { d.tables(n, where+".op", d.op(m, where+".op")) },
-		"axis":       func(n *node) { d.axes(m, n, where+".axis") },
-	})
+	fields := d.shared(m, where)
+	fields["doc"] = func(n *node) { m.Doc = d.text(n, "doc") }
+	fields["defaults"] = func(n *node) { d.bool(n, "defaults") }
+	fields["source"] = func(n *node) { d.tables(n, where+".source", d.source(m, where+".source")) }
+	fields["op"] = func(n *node) { d.tables(n, where+".op", d.op(m, where+".op")) }
+	d.table(n, where, fields)
+	d.inherit(m, n)
 	d.require(n, "source", where)
 	d.checkSize(m, n)
 	if d.full() {
