@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"internal/deps":       {"internal/cache", "internal/filehash", "internal/toolchain"},
 	"internal/toolchain":  {"jit/target", "internal/filehash", "internal/process"},
 	"internal/codeobject": {},
-	"jit":                 {"internal/cache", "internal/codeobject", "internal/depfile", "internal/deps", "internal/filehash", "internal/opconfig", "internal/process", "internal/slots", "jit/target", "internal/toolchain"},
+	"jit":                 {"internal/cache", "internal/codeobject", "internal/depfile", "internal/deps", "internal/filehash", "internal/opconfig", "internal/process", "internal/slots", "jit/schema", "jit/target", "internal/toolchain"},
 	"internal/watch":      {"jit", "internal/filehash", "internal/opconfig"},
 	"device":              {"internal/dl", "jit/target", "tensor"},
 	"internal/verify":     {"device", "tensor"},

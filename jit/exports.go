@@ -13,15 +13,24 @@ import (
 const exportPrefix = "__tvm_ffi_"
 
 // wrongExports returns an error text about operators of the configuration that a library
-// lacks, "" if it has them all. Without this check the first call would fail.
+// lacks or has with another signature, "" if there is none. Without this check the first call
+// would fail.
 func (l *link) wrongExports(library string) string {
 	if len(l.ops) == 0 {
 		return ""
 	}
-	exported, err := exports(library)
+	exported, signatures, err := exports(library)
 	if err != nil {
 		return fmt.Sprintf("it ended well but its library cannot be read: %v", err)
 	}
+	if missing := l.missingOps(exported); missing != "" {
+		return missing
+	}
+	return l.wrongSignatures(signatures)
+}
+
+// missingOps returns an error text about operators that are not among those exported.
+func (l *link) missingOps(exported []string) string {
 	var where []string // "a, b in x.cpp", operators of the same sources together
 	missing := map[string][]string{}
 	for _, op := range l.ops {
@@ -48,25 +57,34 @@ func (l *link) wrongExports(library string) string {
 		l.mod.Name, strings.Join(where, "; "), got, exportPrefix)
 }
 
-// exports returns the operators that a library defines and exports, sorted.
-func exports(library string) ([]string, error) {
+// exports returns the operators that a library defines and exports, sorted, and the signatures of
+// those that have one.
+func exports(library string) (ops []string, signatures map[string]signature, err error) {
 	f, err := elf.Open(library)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	symbols, err := f.DynamicSymbols()
 	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-		return nil, err
+		return nil, nil, err
 	}
-	var ops []string
+	signatures = map[string]signature{}
 	for _, s := range symbols {
-		if op, ok := strings.CutPrefix(s.Name, exportPrefix); ok && s.Section != elf.SHN_UNDEF {
+		if s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		if op, ok := strings.CutPrefix(s.Name, exportPrefix); ok {
 			ops = append(ops, op)
+		}
+		if op, ok := strings.CutPrefix(s.Name, signaturePrefix); ok {
+			if signatures[op], err = readSignature(f, s); err != nil {
+				return nil, nil, fmt.Errorf("symbol %s: %w", s.Name, err)
+			}
 		}
 	}
 	slices.Sort(ops)
-	return ops, nil
+	return ops, signatures, nil
 }
 
 // sourcesOf returns the link's sources that hold an operator by the configuration.

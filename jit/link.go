@@ -55,6 +55,9 @@ func (l *link) identify(units []UnitResult) {
 	l.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	if len(l.ops) > 0 { // that exports.go checked
 		l.lines.Add("operators", strings.Join(slices.Sorted(slices.Values(l.ops)), " "))
+		for _, op := range l.declared() {
+			l.lines.Add("signature "+op.Name, declaredSignature(op).String())
+		}
 	}
 	for _, u := range units {
 		l.lines.Add("object "+unitName(u.Source, u.Pass), u.ref.Object)

@@ -53,7 +53,7 @@ func lineMiss(label string) Miss {
 		return Miss{CauseSource, path, "source changed"}
 	case "object":
 		return Miss{CauseObject, path, "object changed"}
-	case "argv", "checkout", "spec", "operators":
+	case "argv", "checkout", "spec", "operators", "signature":
 		return Miss{Cause: CauseFlags, Text: describe(label) + " changed"}
 	case "toolchain": // "toolchain", "toolchain folders"
 		return Miss{Cause: CauseToolchain, Text: label + " changed"}

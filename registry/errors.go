@@ -71,6 +71,9 @@ func (e *TypeError) gotType() string {
 	if v := reflect.ValueOf(e.Got); number && v.CanUint() && v.Uint() > math.MaxInt64 {
 		return fmt.Sprintf("%T %d, which is out of range: at most %d", e.Got, v.Uint(), int64(math.MaxInt64))
 	}
+	if text, ok := e.Got.(string); ok && strings.Contains(text, "\x00") {
+		return "string with a NUL byte"
+	}
 	return fmt.Sprintf("%T", e.Got)
 }
 

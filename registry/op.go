@@ -28,6 +28,7 @@ type opVersion struct {
 	decl     *opconfig.Op
 	axes     []keyAxis
 	required int
+	defaults *callBuffer               // of the arguments that are not required
 	removed  error                     // a *RemovedError, else nil
 	bindings atomic.Pointer[[]binding] // one for each device and part key of a call
 }
@@ -41,7 +42,10 @@ type binding struct {
 }
 
 func newOpVersion(r *Registry, from *moduleVersion, decl *opconfig.Op) *opVersion {
-	return &opVersion{reg: r, module: from, decl: decl, axes: keyAxes(from.decl, decl), required: decl.Schema.Required()}
+	return &opVersion{
+		reg: r, module: from, decl: decl, axes: keyAxes(from.decl, decl),
+		required: decl.Schema.Required(), defaults: packDefaults(decl.Schema),
+	}
 }
 
 // current returns the newest version.
@@ -62,8 +66,8 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // Call calls the operator with arguments in the schema's order. Trailing arguments
 // with defaults may be left out. A Tensor is given as *tensor.Tensor (nil for an
 // absent optional tensor), an int as any Go integer type, a float as float64 or
-// float32, a bool as bool. All tensors must be on one device. Call builds the code for
-// the device, the element types and the sizes on first use.
+// float32, a bool as bool, a str as string without NUL bytes. All tensors must be on one
+// device. Call builds the code for the device, the element types and the sizes on first use.
 //
 // Call queues the work on the stream of [device.WithStream], else on the device's
 // default stream, and returns. On the CPU the work is done when Call returns.
@@ -100,7 +104,7 @@ func (o *opVersion) call(ctx context.Context, args []any) error {
 	}
 	buffer := o.reg.buffers.Get().(*callBuffer)
 	defer o.reg.buffers.Put(buffer)
-	packed, dev, err := o.pack(buffer.args[:0], args)
+	dev, err := o.pack(buffer, args)
 	if err != nil {
 		return err
 	}
@@ -116,7 +120,7 @@ func (o *opVersion) call(ctx context.Context, args []any) error {
 		if err := o.usable(); err != nil {
 			return err
 		}
-		if packed, _, err = o.pack(buffer.args[:0], args); err != nil {
+		if _, err = o.pack(buffer, args); err != nil {
 			return err
 		}
 	}
@@ -127,15 +131,15 @@ func (o *opVersion) call(ctx context.Context, args []any) error {
 	if !o.reg.calls.enter(buffer.counter) {
 		return ErrClosed
 	}
-	err = o.run(b, stream, packed, args)
+	err = o.run(b, stream, buffer, args)
 	o.reg.calls.leave(buffer.counter)
 	return err
 }
 
-// run calls the operator with packed arguments. Close waits for it.
-func (o *opVersion) run(b *binding, stream ffi.Stream, packed []ffi.Any, args []any) error {
-	err := b.support.Call(b.fn, stream, packed)
-	keepAlive(args)
+// run calls the operator with the arguments that are packed in the buffer. Close waits for it.
+func (o *opVersion) run(b *binding, stream ffi.Stream, buffer *callBuffer, args []any) error {
+	err := b.support.Call(b.fn, stream, buffer.packed)
+	keepAlive(o, buffer, args)
 	if err != nil {
 		return o.operatorError(err)
 	}

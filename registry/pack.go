@@ -3,6 +3,7 @@ package registry
 import (
 	"math"
 	"runtime"
+	"strings"
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/jit/schema"
@@ -15,32 +16,59 @@ const maxArgs = 24
 // callBuffer is reusable memory in which a call packs its arguments, and the counter
 // of that call.
 type callBuffer struct {
+	packed  []ffi.Any // in args, unless there are more
 	args    [maxArgs]ffi.Any
+	texts   []*byte // memory of packed texts
 	counter *counter
 }
 
 // packing is the state while one call is packed.
 type packing struct {
-	op    *opVersion
-	dst   []ffi.Any
-	dev   tensor.Device
-	first int // position of the first tensor, -1 if there is none yet
+	op     *opVersion
+	buffer *callBuffer
+	dev    tensor.Device
+	first  int // position of the first tensor, -1 if there is none yet
 }
 
-// pack checks the arguments against the schema and appends them to dst. It returns the
-// device of the tensors, the host if there is none.
-func (o *opVersion) pack(dst []ffi.Any, args []any) ([]ffi.Any, tensor.Device, error) {
+// pack checks the arguments against the schema and packs them into the buffer, with the
+// defaults of those that are left out. It returns the device of the tensors, the host if
+// there is none.
+func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) {
 	decl := o.decl.Schema.Args
 	if len(args) < o.required || len(args) > len(decl) {
-		return nil, tensor.Device{}, &ArityError{Op: o.Name(), Got: len(args), Min: o.required, Max: len(decl), Schema: o.decl.Schema.String()}
+		return tensor.Device{}, &ArityError{Op: o.Name(), Got: len(args), Min: o.required, Max: len(decl), Schema: o.decl.Schema.String()}
 	}
-	p := packing{op: o, dst: dst, dev: tensor.Host(), first: -1}
+	clear(buffer.texts)
+	buffer.packed, buffer.texts = buffer.args[:0], buffer.texts[:0]
+	p := packing{op: o, buffer: buffer, dev: tensor.Host(), first: -1}
 	for i, a := range args {
 		if err := p.add(i, decl[i].Type, a); err != nil {
-			return nil, p.dev, err
+			return p.dev, err
 		}
 	}
-	return p.dst, p.dev, nil
+	if given := len(args) - o.required; given < len(o.defaults.packed) {
+		buffer.packed = append(buffer.packed, o.defaults.packed[given:]...)
+	}
+	return p.dev, nil
+}
+
+// packDefaults packs the defaults of the arguments from the first one that has a default, up to
+// one of a type that Go cannot pack (a list, a device, an element type): the operator's code has
+// its own defaults for the rest.
+func packDefaults(s schema.Schema) *callBuffer {
+	buffer := new(callBuffer)
+	for _, a := range s.Args[s.Required():] {
+		if a.Default.IsNone() {
+			buffer.packed = append(buffer.packed, ffi.None())
+			continue
+		}
+		value, ok := buffer.scalar(a.Type.Kind, a.Default.Any())
+		if !ok {
+			break
+		}
+		buffer.packed = append(buffer.packed, value)
+	}
+	return buffer
 }
 
 func (p *packing) add(i int, want schema.Type, arg any) error {
@@ -48,17 +76,17 @@ func (p *packing) add(i int, want schema.Type, arg any) error {
 		if !want.Optional {
 			return p.typeError(i, arg)
 		}
-		p.dst = append(p.dst, ffi.None())
+		p.buffer.packed = append(p.buffer.packed, ffi.None())
 		return nil
 	}
 	if want.Kind == schema.Tensor {
 		return p.addTensor(i, arg)
 	}
-	value, ok := scalar(want.Kind, arg)
+	value, ok := p.buffer.scalar(want.Kind, arg)
 	if !ok {
 		return p.typeError(i, arg)
 	}
-	p.dst = append(p.dst, value)
+	p.buffer.packed = append(p.buffer.packed, value)
 	return nil
 }
 
@@ -83,12 +111,12 @@ func (p *packing) addTensor(i int, arg any) error {
 	case dev != p.dev:
 		return &MixedDevicesError{Op: p.op.Name(), Arg: p.name(i), Device: dev, First: p.name(p.first), FirstDevice: p.dev}
 	}
-	p.dst = append(p.dst, ffi.Tensor(t))
+	p.buffer.packed = append(p.buffer.packed, ffi.Tensor(t))
 	return nil
 }
 
-// scalar packs a number or a bool; ok is false for a wrong Go type.
-func scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) {
+// scalar packs a number, a bool or a text; ok is false for a wrong Go type or a NUL in a text.
+func (c *callBuffer) scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) {
 	switch kind {
 	case schema.Bool:
 		b, ok := arg.(bool)
@@ -99,8 +127,20 @@ func scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) {
 	case schema.Float:
 		f, ok := float(arg)
 		return ffi.Float(f), ok
+	case schema.Str:
+		if s, isText := arg.(string); isText && !strings.Contains(s, "\x00") {
+			return c.text(s), true
+		}
 	}
 	return value, false
+}
+
+func (c *callBuffer) text(s string) ffi.Any {
+	value, memory := ffi.Str(s)
+	if memory != nil {
+		c.texts = append(c.texts, memory)
+	}
+	return value
 }
 
 func integer(arg any) (int64, bool) {
@@ -146,6 +186,10 @@ func (p *packing) typeError(i int, arg any) error {
 	return &TypeError{Op: p.op.Name(), Arg: p.name(i), Position: i, Expected: p.op.decl.Schema.Args[i].Type.String(), Got: arg}
 }
 
-// keepAlive keeps the tensors of a call reachable until the call has returned: C code
-// holds only addresses.
-func keepAlive(args []any) { runtime.KeepAlive(args) }
+// keepAlive keeps the tensors and texts of a call reachable until the call has returned: C
+// code holds only addresses.
+func keepAlive(o *opVersion, buffer *callBuffer, args []any) {
+	runtime.KeepAlive(o) // its defaults
+	runtime.KeepAlive(buffer)
+	runtime.KeepAlive(args)
+}

@@ -56,7 +56,8 @@ func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 	if err := o.usable(); err != nil {
 		return err
 	}
-	_, dev, err := o.pack(make([]ffi.Any, 0, len(args)), args)
+	buffer := new(callBuffer)
+	dev, err := o.pack(buffer, args)
 	if err != nil {
 		return err
 	}
@@ -78,8 +79,7 @@ func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 		return ErrClosed
 	}
 	defer o.reg.calls.leave(counter)
-	packed, _, err := o.pack(make([]ffi.Any, 0, len(args)), args)
-	if err != nil {
+	if _, err := o.pack(buffer, args); err != nil {
 		return err
 	}
 	queue := device.Stream{Device: dev, Handle: stream.Handle}
@@ -87,7 +87,7 @@ func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	if err := o.run(&onDevice, stream, packed, args); err != nil {
+	if err := o.run(&onDevice, stream, buffer, args); err != nil {
 		return err
 	}
 	return o.check(onHost, queue, args, before)
@@ -101,10 +101,10 @@ func (o *opVersion) check(onHost binding, queue device.Stream, args []any, befor
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
 	copies := replaceTensors(args, before)
-	packed, _, err := o.pack(make([]ffi.Any, 0, len(args)), copies)
-	if err == nil {
+	buffer := new(callBuffer)
+	if _, err = o.pack(buffer, copies); err == nil {
 		host := ffi.Stream{DeviceType: int32(tensor.CPU), Set: true}
-		err = o.run(&onHost, host, packed, copies)
+		err = o.run(&onHost, host, buffer, copies)
 	}
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}

@@ -1,6 +1,7 @@
 package ffi
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -18,6 +19,8 @@ const (
 	TypeFloat     TypeIndex = 3
 	TypeOpaque    TypeIndex = 4
 	TypeDLTensor  TypeIndex = 7
+	TypeRawStr    TypeIndex = 8  // the address of text that a 0 ends
+	TypeSmallStr  TypeIndex = 11 // at most maxSmallStr bytes in the Any itself
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
 )
 
@@ -26,9 +29,11 @@ const (
 // returned.
 type Any struct {
 	Type TypeIndex
-	_    uint32
+	Len  uint32 // of a TypeSmallStr, else 0
 	Bits uint64
 }
+
+const maxSmallStr = 7
 
 // None is a missing optional argument.
 func None() Any { return Any{} }
@@ -46,6 +51,18 @@ func Bool(v bool) Any {
 		a.Bits = 1
 	}
 	return a
+}
+
+// Str packs a text without NUL bytes. The caller keeps memory alive until the call has returned; it
+// is nil for a short text, which the Any holds.
+func Str(s string) (a Any, memory *byte) {
+	if len(s) <= maxSmallStr {
+		var short [8]byte
+		copy(short[:], s)
+		return Any{Type: TypeSmallStr, Len: uint32(len(s)), Bits: binary.NativeEndian.Uint64(short[:])}, nil
+	}
+	memory = unsafe.SliceData(append([]byte(s), 0))
+	return Any{Type: TypeRawStr, Bits: uint64(uintptr(unsafe.Pointer(memory)))}, memory
 }
 
 // Opaque packs an address that only the operator interprets.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/aiter-go/aiter/internal/dl"
 	"github.com/aiter-go/aiter/internal/ffi"
@@ -94,7 +95,7 @@ func open(t testing.TB) *bench {
 	return b
 }
 
-// call calls an operator of the module; args are tensors, int, bool, float64 or nil.
+// call calls an operator of the module; args are tensors, int, bool, float64, nil or packed.
 func (b *bench) call(t testing.TB, m *ffi.Module, s ffi.Stream, op string, args ...any) error {
 	t.Helper()
 	f, err := m.Func(op)
@@ -121,6 +122,8 @@ func pack(t testing.TB, args []any) []ffi.Any {
 			packed = append(packed, ffi.Float(v))
 		case *tensor.Tensor:
 			packed = append(packed, ffi.Tensor(v))
+		case ffi.Any:
+			packed = append(packed, v)
 		default:
 			t.Fatalf("cannot pack %T", a)
 		}
@@ -174,6 +177,43 @@ func TestDefaultsAndConversions(t *testing.T) {
 	}
 }
 
+// TestTexts passes texts in each form that TVM FFI has, and leaves out arguments with defaults.
+func TestTexts(t *testing.T) {
+	b := open(t)
+	short, none := ffi.Str("seven c")
+	long, memory := ffi.Str("eight ch")
+	if none != nil || memory == nil {
+		t.Fatalf("memory of 7 bytes %v, of 8 bytes %v", none, memory)
+	}
+	heap := &struct { // TVMFFIObject with a TVMFFIByteArray
+		header [24]byte
+		data   *byte
+		size   uint64
+	}{data: memory, size: 5}
+	empty, _ := ffi.Str("")
+	for _, c := range []struct {
+		args []any
+		want string
+	}{
+		{nil, "[-2.5 3 99]"},
+		{[]any{1.5}, "[1.5 3 99]"},
+		{[]any{1.5, empty}, "[1.5 0 0]"},
+		{[]any{3, short}, "[3 7 99]"},
+		{[]any{3, long}, "[3 8 104]"},
+		{[]any{3, ffi.Any{Type: 65, Bits: uint64(uintptr(unsafe.Pointer(heap)))}}, "[3 5 116]"},
+	} {
+		out := zeros(t, tensor.Float32, 3)
+		if err := b.call(t, b.echo, ffi.Stream{}, "presets", append([]any{out}, c.args...)...); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(read(t, out)); got != c.want {
+			t.Errorf("presets%v: got %s, want %s", c.args, got, c.want)
+		}
+	}
+	runtime.KeepAlive(heap)
+	runtime.KeepAlive(memory)
+}
+
 func TestArgumentErrors(t *testing.T) {
 	b := open(t)
 	x := zeros(t, tensor.Int32, 3)
@@ -189,6 +229,8 @@ func TestArgumentErrors(t *testing.T) {
 		{"values", "TypeError", "values: argument 'b': expected bool, got float", []any{x, 1, 1.5}},
 		{"values", "TypeError", "values: argument 't': expected Tensor, got bool", []any{x, 1, true, true}},
 		{"real", "TypeError", "real: argument 'v': expected float, got Tensor", []any{x, x}},
+		{"presets", "TypeError", "presets: argument 's': expected str, got int", []any{x, 1, 1}},
+		{"presets", "ValueError", "presets: argument 's': expected str, got a null pointer", []any{x, 1, ffi.Any{Type: ffi.TypeRawStr}}},
 		{"fail", "ValueError", "fail: number 12", []any{12}},
 		{"silent", "RuntimeError", "silent: returned status -1 without an error", nil},
 	} {

@@ -12,6 +12,9 @@ type Value struct{ v any }
 // None returns the Value of an optional argument that is not given.
 func None() Value { return Value{} }
 
+// ValueOf returns the Value of a scalar.
+func ValueOf[T int64 | float64 | bool | string](v T) Value { return Value{v} }
+
 // IsNone reports whether v is None.
 func (v Value) IsNone() bool { return v.v == nil }
 

@@ -3,7 +3,8 @@
 //   static Status scale(TensorView out, TensorView x, double by, Optional<TensorView> bias);
 //   AITER_EXPORT(scale, scale, arg("out"), arg("x"), arg("by"), none("bias"))
 //
-// exports __tvm_ffi_scale. Trailing arguments that have a default may be left
+// exports __tvm_ffi_scale, and __aiter_signature_scale, which a build compares with the operator's
+// schema. Trailing arguments that have a default (none, flag, integer, real, text) may be left
 // out. A Status that failed becomes the thread's raised error, prefixed with the
 // operator's name; so does an exception that leaves the function. Nothing here throws or allocates.
 #pragma once
@@ -20,11 +21,12 @@ namespace aiter {
 
 struct TVMFFIAny {
   int32_t type_index;
-  uint32_t zero_padding;
+  uint32_t small_str_len;  // of a kSmallStr, else 0
   union {
     int64_t v_int64;
     double v_float64;
     void* v_ptr;
+    char v_bytes[8];
   };
 };
 static_assert(sizeof(TVMFFIAny) == 16, "TVM FFI's layout");
@@ -46,17 +48,80 @@ void* TVMFFIEnvGetStream(int32_t device_type, int32_t device_id);
 
 namespace aiter {
 
-// ArgSpec names an argument and gives its default.
+// StringView borrows a str argument, size bytes of UTF-8, for the length of a call. data[size] need not be 0.
+struct StringView {
+  const char* data = "";
+  size_t size = 0;
+};
+
+// ArgSpec names an argument and gives its default, in the field of its type.
 struct ArgSpec {
   const char* name;
   int32_t default_type;  // -1: must be given
-  int64_t default_value;
+  int64_t integer;       // of kInt and kBool
+  double real;           // of kFloat
+  const char* text;      // of kRawStr
 };
 
-constexpr ArgSpec arg(const char* name) { return {name, -1, 0}; }
-constexpr ArgSpec none(const char* name) { return {name, kNone, 0}; }
-constexpr ArgSpec flag(const char* name, bool value) { return {name, kBool, value}; }
-constexpr ArgSpec integer(const char* name, int64_t value) { return {name, kInt, value}; }
+constexpr ArgSpec arg(const char* name) { return {name, -1, 0, 0, ""}; }
+constexpr ArgSpec none(const char* name) { return {name, kNone, 0, 0, ""}; }
+constexpr ArgSpec flag(const char* name, bool value) { return {name, kBool, value, 0, ""}; }
+constexpr ArgSpec integer(const char* name, int64_t value) { return {name, kInt, value, 0, ""}; }
+constexpr ArgSpec real(const char* name, double value) { return {name, kFloat, 0, value, ""}; }
+constexpr ArgSpec text(const char* name, const char* value) { return {name, kRawStr, 0, 0, value}; }
+
+// ArgType is the TypeIndex of an argument's C++ type, and whether it may be None.
+template <class T> struct ArgType;
+template <int32_t I, bool None = false> struct ArgTypeIs {
+  static constexpr int32_t index = I;
+  static constexpr bool optional = None;
+};
+template <> struct ArgType<TensorView> : ArgTypeIs<kDLTensorPtr> {};
+template <> struct ArgType<int64_t> : ArgTypeIs<kInt> {};
+template <> struct ArgType<bool> : ArgTypeIs<kBool> {};
+template <> struct ArgType<double> : ArgTypeIs<kFloat> {};
+template <> struct ArgType<StringView> : ArgTypeIs<kRawStr> {};
+template <class T> struct ArgType<Optional<T>> : ArgTypeIs<ArgType<T>::index, true> {};
+
+constexpr size_t kSignatureText = 64;  // bytes of a name or a default text, its 0 included
+
+// SignatureArg is an argument in a library's data, without pointers. jit/signature.go reads it.
+struct SignatureArg {
+  char name[kSignatureText];
+  char text[kSignatureText];
+  int32_t type, optional, default_type, reserved;
+  int64_t integer;
+  double real;
+};
+static_assert(sizeof(SignatureArg) == 160, "layout of jit/signature.go");
+
+template <size_t N> struct Signature {
+  int32_t format, count;  // format: 1
+  SignatureArg args[N];
+};
+
+// copy_text copies a text of less than kSignatureText bytes. A longer one is no constant expression: it does not compile.
+constexpr void copy_text(char* to, const char* from) {
+  for (size_t i = 0; from[i]; i++) {
+    if (i + 1 == kSignatureText) __builtin_trap();
+    to[i] = from[i];
+  }
+}
+
+constexpr SignatureArg signature_arg(const ArgSpec& spec, int32_t type, bool optional) {
+  SignatureArg a{};
+  copy_text(a.name, spec.name);
+  copy_text(a.text, spec.text);
+  a.type = type, a.optional = optional, a.default_type = spec.default_type, a.integer = spec.integer, a.real = spec.real;
+  return a;
+}
+
+// signature_of describes a function's parameters with their ArgSpecs.
+template <size_t N, class... A> constexpr Signature<N> signature_of(Status (*)(A...), const ArgSpec (&specs)[N]) {
+  static_assert(N == sizeof...(A), "one ArgSpec for each argument");
+  size_t i = 0;
+  return {1, int32_t(N), {signature_arg(specs[i++], ArgType<A>::index, ArgType<A>::optional)...}};
+}
 
 AITER_COLD inline const char* type_index_name(int32_t i) {
   switch (i) {
@@ -110,6 +175,22 @@ inline Status decode(const TVMFFIAny& a, const char* name, double* out) {
   return Status();
 }
 
+inline Status decode(const TVMFFIAny& a, const char* name, StringView* out) {
+  switch (a.type_index) {
+    case kSmallStr:
+      *out = StringView{a.v_bytes, a.small_str_len};
+      return Status();
+    case kRawStr:
+      if (!a.v_ptr) return value_error("argument '%s': expected str, got a null pointer", name);
+      *out = StringView{static_cast<const char*>(a.v_ptr), __builtin_strlen(static_cast<const char*>(a.v_ptr))};
+      return Status();
+    case kStr:
+      *out = *reinterpret_cast<const StringView*>(static_cast<const char*>(a.v_ptr) + kObjectHeader);
+      return Status();
+  }
+  return wrong_type(name, "str", a);
+}
+
 template <class T> Status decode(const TVMFFIAny& a, const char* name, Optional<T>* out) {
   out->given = a.type_index != kNone;
   return out->given ? decode(a, name, &out->value) : Status();
@@ -120,7 +201,11 @@ template <class T> Status decode_at(const ArgSpec* specs, const TVMFFIAny* args,
   if (i < n) return decode(args[i], specs[i].name, out);
   TVMFFIAny a{};
   a.type_index = specs[i].default_type;
-  a.v_int64 = specs[i].default_value;
+  switch (a.type_index) {
+    case kFloat: a.v_float64 = specs[i].real; break;
+    case kRawStr: a.v_ptr = const_cast<char*>(specs[i].text); break;
+    default: a.v_int64 = specs[i].integer;
+  }
   return decode(a, specs[i].name, out);
 }
 
@@ -189,9 +274,24 @@ int32_t call(const char* op, Status (*fn)(A...), const ArgSpec (&specs)[N], cons
 }  // namespace aiter
 
 #define AITER_EXPORT(name, fn, ...)                                                                       \
+  AITER_SIGNATURE(name, fn, __VA_ARGS__)                                                                  \
   extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_##name(                             \
       void*, const ::aiter::TVMFFIAny* args, int32_t n, ::aiter::TVMFFIAny* result) noexcept {            \
     using namespace ::aiter;                                                                              \
     static constexpr ArgSpec specs[] = {__VA_ARGS__};                                                     \
     return call(#name, fn, specs, args, n, result);                                                       \
   }
+
+#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)
+#define AITER_SIGNATURE(name, fn, ...)  // the compilers would put the constant into the device code too
+#else
+#define AITER_SIGNATURE(name, fn, ...)                                                                    \
+  static constexpr auto aiter_signature_of_##name() {                                                     \
+    using namespace ::aiter;                                                                              \
+    constexpr ArgSpec specs[] = {__VA_ARGS__};                                                            \
+    return signature_of(fn, specs);                                                                       \
+  }                                                                                                       \
+  extern "C" __attribute__((visibility("default"))) const decltype(aiter_signature_of_##name())           \
+      __aiter_signature_##name;                                                                           \
+  constexpr decltype(aiter_signature_of_##name()) __aiter_signature_##name = aiter_signature_of_##name();
+#endif

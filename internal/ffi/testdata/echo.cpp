@@ -22,6 +22,13 @@ static Status real(TensorView out, double v) {
   return Status();
 }
 
+// presets writes a number, and a text's length and last byte.
+static Status presets(TensorView out, double v, StringView s) {
+  float* p = out.as<float>();
+  p[0] = float(v), p[1] = float(s.size), p[2] = s.size ? float(s.data[s.size - 1]) : 0;
+  return Status();
+}
+
 // stream writes the number of the device's stream.
 static Status stream(TensorView out, int64_t type, int64_t id) {
   *out.as<int32_t>() = int32_t(reinterpret_cast<intptr_t>(TVMFFIEnvGetStream(int32_t(type), int32_t(id))));
@@ -92,6 +99,7 @@ AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", fals
 AITER_EXPORT(fail, fail, arg("n"))
 AITER_EXPORT(values, values, arg("out"), integer("i", -7), flag("b", true), none("t"))
 AITER_EXPORT(real, real, arg("out"), arg("v"))
+AITER_EXPORT(presets, presets, arg("out"), real("v", -2.5), text("s", "abc"))
 AITER_EXPORT(stream, stream, arg("out"), arg("type"), arg("id"))
 AITER_EXPORT(convert, convert, arg("out"), arg("in"))
 AITER_EXPORT(meet, meet, arg("out"), arg("a"), arg("b"))
