@@ -15,18 +15,18 @@ import (
 // program, and all else from the environment. A field that is set wins over its
 // environment variable.
 type Options struct {
-	CacheDir string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
-	Path     []string        // AITER_JIT_PATH: read-only caches, such as prebuilt ones, looked at after CacheDir
-	Limits   cache.Limits    // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; default [cache.DefaultLimits]; negative: none
-	Root     string          // AITER_META_DIR: a checkout with configuration and sources; "": those in the program
-	Config   string          // AITER_CONFIG: the configuration, relative to the source tree
-	Targets  []target.Target // GPU_ARCHS: preferred targets; a device gets the first that it runs
-	Jobs     int             // MAX_JOBS: compilers at a time
-	Rebuild  bool            // AITER_REBUILD: compile everything again
-	Trust    bool            // AITER_TRUST_JIT_DIR: use caches that other users can change
-	Timeout  time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
-	Wait     time.Duration   // for a build of another process; 0: three times the time limit of a compiler run
-	Observer jit.Observer    // receives the events of builds
+	CacheDir    string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
+	Path        []string        // AITER_JIT_PATH: read-only caches, such as prebuilt ones, looked at after CacheDir
+	Limits      cache.Limits    // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; default [cache.DefaultLimits]; negative: none
+	Root        string          // AITER_META_DIR: a checkout with configuration and sources; "": those in the program
+	Config      string          // AITER_CONFIG: the configuration, relative to the source tree
+	Targets     []target.Target // GPU_ARCHS: preferred targets; a device gets the first that it runs
+	Jobs        int             // MAX_JOBS: compilers at a time
+	Rebuild     bool            // AITER_REBUILD: compile everything again
+	Trust       bool            // AITER_TRUST_JIT_DIR: use caches that other users can change
+	Timeout     time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
+	LockTimeout time.Duration   // for a build of another process; 0: three times the time limit of a compiler run
+	Observer    jit.Observer    // receives the events of builds
 
 	// Verify (AITER_VERIFY) checks every call against the CPU. The registry copies
 	// the arguments to the host, calls the operator and waits for it, calls the CPU
@@ -75,7 +75,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	s, err := settings.Settings{
 		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Root: o.Root, Config: o.Config,
 		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
-		Timeout: o.Timeout, LockTimeout: o.Wait, Observer: o.Observer, Getenv: o.Getenv,
+		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Getenv: o.Getenv,
 	}.Resolve()
 	errs := []error{err}
 	if !o.Verify {

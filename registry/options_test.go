@@ -54,7 +54,7 @@ func (h *holding) Observe(e jit.Event) {
 	}
 }
 
-// Options.Wait bounds the wait for a build of another registry.
+// Options.LockTimeout bounds the wait for a build of another registry.
 func TestWaitIsBounded(t *testing.T) {
 	c, dir := newCheckout(t), t.TempDir()
 	h := &holding{started: make(chan struct{}), done: make(chan struct{})}
@@ -66,7 +66,7 @@ func TestWaitIsBounded(t *testing.T) {
 		ended <- err
 	}()
 	<-h.started
-	r := open(t, registry.Options{Root: c.root, CacheDir: dir, Wait: 50 * time.Millisecond})
+	r := open(t, registry.Options{Root: c.root, CacheDir: dir, LockTimeout: 50 * time.Millisecond})
 	called := make(chan error, 1)
 	op = lookup(t, r, "version")
 	go func() {
