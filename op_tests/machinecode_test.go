@@ -29,11 +29,12 @@ var (
 // the same.
 var machineOps = map[string][]string{
 	"module_causal_conv1d": {"causal_conv1d_fwd", "causal_conv1d_update", "causal_conv1d_bwd"},
+	"module_rms_norm":      {"rms_norm"},
 }
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 61}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 61, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -108,6 +109,16 @@ var limits = []limit{
 	// A lane has 8 elements. At its memory bandwidth an MI300X has time for 1.5 times the instructions of forward.
 	{`bwd::causal_conv1d_bwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions for each element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
+	minWaves(`rms_norm_`, 4),
+	// x and weight of 1, 2, 4 or 8 vectors, or of one of each pass; out.
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), [01], `, 2, 1),
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), float, 2, `, 6, 2),
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), 4, `, 8, 4),
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), 8, `, 16, 8),
+	{`rms_norm_vectorized_kernel`, "16-byte loads and stores only", func(r codeobject.Report) bool {
+		return r.All.LoadBytes == 16*r.All.WideLoads && r.All.StoreBytes == 16*r.All.WideStores
+	}},
+	maxVALU(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), .*, 4, false>`, 32, 20),
 }
 
 // TestMachineCode checks the machine code of the kernels for AMD GPUs against limits.
