@@ -65,7 +65,8 @@ type Describer interface {
 // Synchronize streams that other libraries made non-blocking first.
 type Memory interface {
 	// Alloc returns n bytes of device memory with arbitrary contents, aligned to
-	// 256 bytes on GPUs and to 64 on the host. They stay until Free.
+	// 256 bytes on GPUs and to 64 on the host. They stay until Free. On GPUs the
+	// allocation is rounded up to [tensor.BlockBytes].
 	Alloc(dev int, n int64) (*tensor.Storage, error)
 	// AllocHost returns n bytes of pinned host memory, which the devices access directly. CopyAsync
 	// needs it to overlap with other work. Free frees it.

@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/aiter-go/aiter/tensor"
@@ -15,17 +16,18 @@ func (g *gpu) AllocHost(n int64) (*tensor.Storage, error) {
 	return g.alloc(0, n, tensor.Host(), g.c.mallocHost, g.c.freeHost)
 }
 
-// alloc allocates memory in dev's context; where is the device of the storage. It does not call
-// the library for 0 bytes; the address is then 0.
+// alloc allocates memory in dev's context, in whole blocks of tensor.BlockBytes, which kernels read; where is the
+// device of the storage. It does not call the library for 0 bytes; the address is then 0.
 func (g *gpu) alloc(dev int, n int64, where tensor.Device, malloc, free routine) (*tensor.Storage, error) {
-	if n < 0 {
-		return nil, &RegionError{Call: "Alloc", What: "size", Got: fmt.Sprint(n), Expect: "0 or more"}
+	if n < 0 || n > math.MaxInt64-tensor.BlockBytes {
+		return nil, &RegionError{Call: "Alloc", What: "size", Got: fmt.Sprint(n), Expect: "0 or more, below 2^63 - 16"}
 	}
+	blocks := (n + tensor.BlockBytes - 1) / tensor.BlockBytes
 	var s *tensor.Storage
 	err := g.on(dev, func() error {
 		var ptr uintptr
 		if n > 0 {
-			if err := g.call(malloc, uintptr(unsafe.Pointer(&ptr)), uintptr(n)); err != nil {
+			if err := g.call(malloc, uintptr(unsafe.Pointer(&ptr)), uintptr(blocks*tensor.BlockBytes)); err != nil {
 				return err
 			}
 		}

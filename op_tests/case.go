@@ -19,6 +19,9 @@ type Case struct {
 	// Slice makes every tensor a slice of a larger buffer: odd strides, pointers
 	// aligned to an element only.
 	Slice bool
+	// NoGuard leaves out the guard bytes around tensors: a storage then ends with the last 16-byte block of its
+	// tensor, and a memory checker finds every access outside.
+	NoGuard bool
 	// Inputs and Outputs place the activations that are read and written.
 	Inputs, Outputs Placement
 	// Seed determines the random inputs.

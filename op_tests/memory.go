@@ -43,11 +43,18 @@ func (a argument) storageLayout(c Case) storageLayout {
 			step = nextOddStride(extent + a.strideGap())
 		}
 	}
-	p.offset = guardBytes/p.dtype.Size() + at.Offset
+	guard := int64(guardBytes)
+	if c.NoGuard {
+		guard = 0
+	}
+	p.offset = guard/p.dtype.Size() + at.Offset
 	if c.Slice {
 		p.offset++
 	}
-	p.bytes = (p.offset+extent)*p.dtype.Size() + guardBytes
+	p.bytes = (p.offset+extent)*p.dtype.Size() + guard
+	if c.NoGuard {
+		p.bytes = (p.bytes + tensor.BlockBytes - 1) / tensor.BlockBytes * tensor.BlockBytes
+	}
 	return p
 }
 

@@ -20,6 +20,7 @@ var (
 	seedFlag         = flag.Uint64("seed", 1, "which cases -grid=sample takes, and their inputs")
 	limitFlag        = flag.Int64("limit", 1<<19, "elements above which a sampled case is made smaller")
 	largeStridesFlag = flag.Bool("large-strides", false, "also test offsets beyond 2^32 elements on a GPU: needs 45 GB of its memory and 60 GB of the host's")
+	noGuardFlag      = flag.Bool("no-guard", false, "end each storage with its tensor's last block: for compute-sanitizer")
 	deviceFlag       = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
 )
 

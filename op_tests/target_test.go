@@ -89,7 +89,7 @@ func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
 // checkIdeal reports every case that is less accurate than float32 sums rounded once.
 func (g target) checkIdeal(t *testing.T, op string, cases iter.Seq[optests.Case]) {
 	start, n, failed := time.Now(), 0, 0
-	for result := range g.runner.RunCases(op, cases) {
+	for result := range g.runner.RunCases(op, guarded(cases)) {
 		n++
 		if result.Ideal() {
 			continue
@@ -103,6 +103,18 @@ func (g target) checkIdeal(t *testing.T, op string, cases iter.Seq[optests.Case]
 		t.Error("no cases")
 	}
 	t.Logf("%d cases in %.1fs", n, time.Since(start).Seconds())
+}
+
+// guarded returns the cases with guard bytes, or without them for -no-guard.
+func guarded(cases iter.Seq[optests.Case]) iter.Seq[optests.Case] {
+	return func(yield func(optests.Case) bool) {
+		for c := range cases {
+			c.NoGuard = *noGuardFlag
+			if !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 // run calls the problem's operator once and returns its outputs, on the host.

@@ -9,6 +9,11 @@ import (
 // hostAlignment is the alignment for the widest vector loads and a cache line, in bytes.
 const hostAlignment = 64
 
+// BlockBytes is the size of the aligned blocks in which GPU kernels read memory. A kernel reads a block if it holds at
+// least one element of a tensor, and writes elements only. Memory that a GPU tensor ends in must therefore extend to the
+// end of the tensor's last block; allocators of GPU memory return multiples of 256 bytes or more.
+const BlockBytes = 16
+
 // Storage is a range of memory on one device. Tensors are views of it. Several goroutines may use
 // it; its users synchronize writes to its bytes.
 type Storage struct {

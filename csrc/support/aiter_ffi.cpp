@@ -3,7 +3,8 @@
 //
 // Modules import two symbols, TVMFFIErrorSetRaisedFromCStr and TVMFFIEnvGetStream. In
 // Python libtvm_ffi defines them. In other processes this library does, with the same
-// meaning and the same object layout. It depends only on libc.
+// meaning and the same object layout. Modules that allocate memory also use
+// aiter_memory_pool, if a process has it. The library depends only on libc.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -224,4 +225,13 @@ AITER_API int32_t aiter_ffi_call(AiterCall* c) {
 }
 
 // The version of AiterCall's layout. A caller for another version must not call aiter_ffi_call.
+// aiter_memory_pool returns where the modules of a process keep the memory pool of a GPU, which the first one of them
+// makes. Modules of several operators, and the versions of a reloaded module, then share the memory. device_type is
+// DLPack's: 2 for CUDA, 10 for ROCm. The result is null if id is not below 64.
+AITER_API void** aiter_memory_pool(int32_t device_type, int32_t id) {
+  constexpr int32_t kMostDevices = 64;
+  static void *cuda[kMostDevices], *rocm[kMostDevices];
+  return id >= 0 && id < kMostDevices ? &(device_type == 10 ? rocm : cuda)[id] : nullptr;
+}
+
 AITER_API int32_t aiter_ffi_version() { return 1; }

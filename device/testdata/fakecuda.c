@@ -39,7 +39,7 @@ EXPORT int cuGetErrorString(int code, const char** s) {
   return *s ? OK : INVALID;
 }
 
-EXPORT int cuMemAlloc_v2(void** p, size_t n) { return make(MEMORY, p, n); }
+EXPORT int cuMemAlloc_v2(void** p, size_t n) { return n % 16 ? INVALID : make(MEMORY, p, n); }
 EXPORT int cuMemFree_v2(void* p) { return drop(MEMORY, p, 0); }
 EXPORT int cuMemHostAlloc(void** p, size_t n, unsigned f) { return f == 1 ? make(PINNED, p, n) : INVALID; }
 EXPORT int cuMemFreeHost(void* p) { return drop(PINNED, p, 1); }

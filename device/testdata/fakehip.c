@@ -32,7 +32,7 @@ EXPORT int hipGetDeviceProperties(char* p, int dev) { return properties(p, dev, 
 EXPORT int hipGetDevicePropertiesR0600(char* p, int dev) { return properties(p, dev, 1472, 288, 1160); }
 #endif
 
-EXPORT int hipMalloc(void** p, size_t n) { return note(make(MEMORY, p, n)); }
+EXPORT int hipMalloc(void** p, size_t n) { return note(n % 16 ? INVALID : make(MEMORY, p, n)); }
 EXPORT int hipFree(void* p) { return note(drop(MEMORY, p, 0)); }
 EXPORT int hipHostMalloc(void** p, size_t n, unsigned f) { return note(f ? INVALID : make(PINNED, p, n)); }
 EXPORT int hipHostFree(void* p) { return note(drop(PINNED, p, 1)); }

@@ -126,3 +126,39 @@ func TestReadOnlyLoadBehindTheWait(t *testing.T) {
 		t.Errorf("the wait is at %d, the load at %d of\n%s", wait, load, text)
 	}
 }
+
+// Modules of one process share the memory pool of a device. Without the support library, as in Python, each has its own. A
+// pool is made in the relaxed capture mode, whatever mode the thread has.
+func TestModulesShareMemoryPool(t *testing.T) {
+	root, dir := testenv.Root(t), t.TempDir()
+	source := filepath.Join("testdata", "workspace_pool.hip")
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		}
+	}
+	include := filepath.Join(root, "csrc", "include")
+	for _, file := range []string{source, filepath.Join(include, "aiter", "workspace.h")} {
+		if _, err := os.ReadFile(file); err != nil { // also tells `go test` what a cached result depends on
+			t.Fatal(err)
+		}
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	run(testenv.Tool(t, "hipcc"), "-std=c++17", "-nogpuinc", "-nogpulib", "-fPIC", "-fvisibility=hidden", "--cuda-host-only", "--offload-arch=gfx90a",
+		"-I"+include, "-c", source, "-o", in("module.o"))
+	run("c++", "-shared", in("module.o"), "-o", in("a.so"))
+	run("c++", "-shared", in("module.o"), "-o", in("b.so"))
+	run("c++", "-shared", "-fPIC", "-I"+include, filepath.Join(root, "csrc", "support", "aiter_ffi.cpp"), "-o", in("support.so"))
+	run("c++", "-x", "c++", "-DPROGRAM", source, "-rdynamic", "-o", in("program"))
+	const failed = "device 64: device 64: expected a number below 64\n"
+	for _, test := range []struct{ support, want string }{
+		{in("support.so"), failed + failed + "3 pools, capture mode 0\n"},
+		{"", failed + failed + "6 pools, capture mode 0\n"},
+	} {
+		out, err := exec.Command(in("program"), test.support, in("a.so"), in("b.so")).CombinedOutput()
+		if err != nil || string(out) != test.want {
+			t.Errorf("support library %q: %v, got:\n%swant:\n%s", test.support, err, out, test.want)
+		}
+	}
+}

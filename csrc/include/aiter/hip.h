@@ -29,6 +29,8 @@ enum hipError_t { hipSuccess = 0 };
 enum hipDeviceAttribute_t { hipDeviceAttributeMultiprocessorCount = 63, hipDeviceAttributeWarpSize = 87 };
 typedef struct ihipStream_t* hipStream_t;
 
+enum hipStreamCaptureMode { hipStreamCaptureModeGlobal = 0, hipStreamCaptureModeThreadLocal = 1, hipStreamCaptureModeRelaxed = 2 };
+
 // Memory pools: the values and layout of HIP's enums and structs.
 typedef struct ihipMemPoolHandle_t* hipMemPool_t;
 enum hipMemPoolAttr { hipMemPoolAttrReleaseThreshold = 4 };
@@ -54,6 +56,7 @@ hipError_t hipSetDevice(int device);
 hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device);
 hipError_t hipGetLastError();
 const char* hipGetErrorString(hipError_t error);
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode);
 hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* props);
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value);
 hipError_t hipMemPoolDestroy(hipMemPool_t pool);

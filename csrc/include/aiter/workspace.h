@@ -1,13 +1,19 @@
-// A call's own memory. It comes from a pool of this module, in the order of the call's stream: neither the device nor other
-// streams wait, and a call may be captured in a graph.
+// A call's own memory. It comes from a pool that all modules of the process share, in the order of the call's stream: neither
+// the device nor other streams wait, and a call may be captured in a graph.
 #pragma once
 
 #include "gpu.h"
+
+// The support library's, absent in Python: the place of a device's pool.
+extern "C" __attribute__((weak)) void** aiter_memory_pool(int32_t device_type, int32_t id);
 
 namespace aiter {
 
 #if AITER_HIP
 using gpu_pool_t = hipMemPool_t;
+using gpu_capture_mode_t = hipStreamCaptureMode;
+constexpr gpu_capture_mode_t kGpuCaptureRelaxed = hipStreamCaptureModeRelaxed;
+inline gpu_error_t gpu_exchange_capture_mode(gpu_capture_mode_t* mode) { return hipThreadExchangeStreamCaptureMode(mode); }
 inline gpu_error_t gpu_new_pool(gpu_pool_t* pool, int device) {
   hipMemPoolProps props = {};
   props.allocType = hipMemAllocationTypePinned;
@@ -23,6 +29,9 @@ inline gpu_error_t gpu_take(void** p, size_t bytes, gpu_pool_t pool, gpu_stream_
 inline void gpu_give(void* p, gpu_stream_t stream) { (void)hipFreeAsync(p, stream); }
 #else
 using gpu_pool_t = cudaMemPool_t;
+using gpu_capture_mode_t = cudaStreamCaptureMode;
+constexpr gpu_capture_mode_t kGpuCaptureRelaxed = cudaStreamCaptureModeRelaxed;
+inline gpu_error_t gpu_exchange_capture_mode(gpu_capture_mode_t* mode) { return cudaThreadExchangeStreamCaptureMode(mode); }
 inline gpu_error_t gpu_new_pool(gpu_pool_t* pool, int device) {
   cudaMemPoolProps props = {};
   props.allocType = cudaMemAllocationTypePinned;
@@ -50,9 +59,10 @@ class Workspace {
 
   // take allocates bytes > 0 on the current device, id. It is called once at most.
   Status take(size_t bytes, int id, gpu_stream_t stream) {
-    if (id < 0 || id >= kMostDevices) return runtime_error("device %d: expected a number below %d", id, kMostDevices);
+    void** place = place_of(id);
+    if (!place) return runtime_error("device %d: expected a number below %d", id, kMostDevices);
     gpu_pool_t pool = nullptr;
-    gpu_error_t e = pool_of(id, &pool);
+    gpu_error_t e = pool_of(id, place, &pool);
     if (e == kGpuSuccess) e = gpu_take(&data_, bytes, pool, stream);
     if (e == kGpuSuccess) return stream_ = stream, Status();
     data_ = nullptr;
@@ -66,18 +76,29 @@ class Workspace {
  private:
   static constexpr int kMostDevices = 64;
 
+  // place_of returns where the pool of a device is, or null for a device number that is too large.
+  static void** place_of(int id) {
+    static void* pools[kMostDevices];  // of this module alone, in Python
+    if (aiter_memory_pool) return aiter_memory_pool(AITER_HIP ? kROCM : kCUDA, id);
+    return id >= 0 && id < kMostDevices ? &pools[id] : nullptr;
+  }
+
   // pool_of returns the device's pool, made once: of two threads that make it, one wins.
-  static gpu_error_t pool_of(int id, gpu_pool_t* out) {
-    static gpu_pool_t pools[kMostDevices];
-    gpu_pool_t* slot = &pools[id];
-    *out = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-    if (*out) return kGpuSuccess;
-    gpu_pool_t fresh = nullptr;
-    const gpu_error_t e = gpu_new_pool(&fresh, id);
-    if (e != kGpuSuccess) return e;
-    *out = nullptr;
-    if (__atomic_compare_exchange_n(slot, out, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) *out = fresh;
-    else gpu_drop_pool(fresh);
+  static gpu_error_t pool_of(int id, void** place, gpu_pool_t* out) {
+    void* pool = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    if (!pool) {
+      gpu_pool_t fresh = nullptr;
+      // A stream of this process may be captured. The other capture modes may forbid to make a pool.
+      gpu_capture_mode_t mode = kGpuCaptureRelaxed;
+      gpu_error_t e = gpu_exchange_capture_mode(&mode);
+      if (e != kGpuSuccess) return e;
+      e = gpu_new_pool(&fresh, id);
+      (void)gpu_exchange_capture_mode(&mode);
+      if (e != kGpuSuccess) return e;
+      if (__atomic_compare_exchange_n(place, &pool, static_cast<void*>(fresh), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) pool = fresh;
+      else gpu_drop_pool(fresh);
+    }
+    *out = static_cast<gpu_pool_t>(pool);
     return kGpuSuccess;
   }
 
