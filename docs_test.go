@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -68,6 +69,7 @@ var (
 	walkRow = regexp.MustCompile("(?m)^\\| `([\\w.]+)` \\| `([\\w./]+)` \\|")
 	docLink = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 	docPath = regexp.MustCompile("`([\\w.]+(?:/[\\w.]+)+/?)`")
+	docCode = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
 // TestWalks checks that each function in the walks of ARCHITECTURE.md is declared in the file that the walk names.
@@ -99,7 +101,7 @@ func TestDocsPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, doc := range append(docs, "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") {
-		text := readText(t, doc)
+		text := docCode.ReplaceAllString(readText(t, doc), "")
 		for _, m := range docLink.FindAllStringSubmatch(text, -1) {
 			wantPath(t, doc, filepath.Join(filepath.Dir(doc), m[1]))
 		}
@@ -134,5 +136,54 @@ func TestReadmeProgram(t *testing.T) {
 	got, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(got)) != want[1] {
 		t.Errorf("the program of README.md printed %q (%v), expected %q", got, err, want[1])
+	}
+}
+
+var snippet = regexp.MustCompile("(?ms)^In `([\\w./]+)`:\n\n```\\w+\n(.*?)^```$")
+
+// TestTutorialSnippets checks that each snippet of the tutorial is a part of the file that it names. A line of dots in a
+// snippet stands for any lines.
+func TestTutorialSnippets(t *testing.T) {
+	const tutorial = "docs/tutorial-operator.md"
+	text := readText(t, tutorial)
+	if lines := strings.Count(text, "\n"); lines > 200 {
+		t.Errorf("%s has %d lines, expected at most 200", tutorial, lines)
+	}
+	found := snippet.FindAllStringSubmatch(text, -1)
+	if fences := strings.Count(text, "\n```"); fences != 2*len(found) || len(found) < 5 {
+		t.Errorf("%s has %d fences and %d snippets with a file, expected two fences a snippet", tutorial, fences, len(found))
+	}
+	for _, m := range found {
+		rest := readText(t, m[1])
+		for part := range strings.SplitSeq(m[2], "...\n") {
+			_, after, ok := strings.Cut(rest, part)
+			if !ok {
+				t.Errorf("%s: %s does not have, behind the parts before it:\n%s", tutorial, m[1], part)
+				break
+			}
+			rest = after
+		}
+	}
+}
+
+var fileLength = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| (\\d+) \\|")
+
+// TestTutorialLengths checks the lengths of files that the tutorial states, rounded to tens.
+func TestTutorialLengths(t *testing.T) {
+	rows := fileLength.FindAllStringSubmatch(readText(t, "docs/tutorial-operator.md"), -1)
+	if len(rows) < 5 {
+		t.Fatalf("the tutorial has %d files with lengths, expected at least 5", len(rows))
+	}
+	for _, row := range rows {
+		want, err := strconv.Atoi(row[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row[1] == "config/opt_compiler.toml" {
+			continue // the lines of one module
+		}
+		if lines := strings.Count(readText(t, row[1]), "\n"); lines < want-10 || lines > want+10 {
+			t.Errorf("%s has %d lines, and the tutorial says %d", row[1], lines, want)
+		}
 	}
 }

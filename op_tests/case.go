@@ -8,15 +8,14 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Case describes one problem. The fields of Case itself apply to operators of
-// every family; an operator reads the sizes and options of its own family alone.
-// The zero value of an optional field is its default.
+// Case describes one problem. Its own fields apply to operators of every family; Params holds the
+// sizes and options of one. Cases can be compared with ==. The zero value of an optional field is
+// its default.
 type Case struct {
 	DType       tensor.DType // activations; default float32
 	WeightDType tensor.DType // weight; default DType
 	BiasDType   tensor.DType // bias; default WeightDType
 	GradDType   tensor.DType // gradients of weight and bias; default WeightDType
-
 	// Slice makes every tensor a slice of a larger buffer: odd strides, pointers
 	// aligned to an element only.
 	Slice bool
@@ -27,9 +26,8 @@ type Case struct {
 	Inputs, Outputs Placement
 	// Seed determines the random inputs.
 	Seed uint64
-
-	// The sizes and options of each family.
-	Conv1d
+	// Params is a struct of the operator's family, such as Conv1d.
+	Params Params
 }
 
 // Placement is where an activation lies in its storage.
@@ -38,41 +36,46 @@ type Placement struct {
 	RowGap int64 // elements between rows, or between positions in channel-last
 }
 
-// params are the sizes and options of a family.
-type params interface {
-	isZero() bool
-	setDefaults()
-	// check returns a *CaseError for sizes and options that no problem has.
-	check() error
-	// elements is the number of activations.
-	elements() int64
-	// sizeWords and optionWords are parts of the case's name.
-	sizeWords() []string
-	optionWords() []string
+// Params are the sizes and options of a family: a struct, not a pointer, of comparable fields.
+type Params interface {
+	// Complete returns the parameters with every default written out, and a *CaseError for those that
+	// no problem has.
+	Complete() (Params, error)
+	// Elements is the number of activations.
+	Elements() int64
+	// Words are the sizes and the options in a case's name.
+	Words() (sizes, options []string)
 }
 
-// families lists the parameters of all families.
-func (c *Case) families() []params { return []params{&c.Conv1d} }
+// ParamsOf returns the parameters of a case, the zero P if it has those of another family or none.
+func ParamsOf[P Params](c Case) P {
+	p, _ := c.Params.(P)
+	return p
+}
 
-// withDefaults returns the case with every default written out.
+// With returns the case with its parameters changed.
+func With[P Params](c Case, change func(*P)) Case {
+	p := ParamsOf[P](c)
+	change(&p)
+	c.Params = p
+	return c
+}
+
+// withDefaults returns the case with every default of its types written out.
 func (c Case) withDefaults() Case {
 	c.DType = cmp.Or(c.DType, tensor.Float32)
 	c.WeightDType = cmp.Or(c.WeightDType, c.DType)
 	c.BiasDType = cmp.Or(c.BiasDType, c.WeightDType)
 	c.GradDType = cmp.Or(c.GradDType, c.WeightDType)
-	for _, f := range c.families() {
-		f.setDefaults()
-	}
 	return c
 }
 
 // Elements is the number of activations.
 func (c Case) Elements() int64 {
-	n := int64(0)
-	for _, f := range c.families() {
-		n += f.elements()
+	if c.Params == nil {
+		return 0
 	}
-	return n
+	return c.Params.Elements()
 }
 
 // maxElements keeps products of sizes far from overflow. Callers ask HostBytes
@@ -122,10 +125,8 @@ func isFloat(d tensor.DType) bool {
 func (c Case) String() string {
 	c = c.withDefaults()
 	var sizes, options []string
-	for _, f := range c.families() {
-		if !f.isZero() {
-			sizes, options = append(sizes, f.sizeWords()...), append(options, f.optionWords()...)
-		}
+	if c.Params != nil {
+		sizes, options = c.Params.Words()
 	}
 	return strings.Join(append(append(sizes, c.typeWords()...), append(options, c.placementWords()...)...), "_")
 }

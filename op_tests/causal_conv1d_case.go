@@ -53,26 +53,37 @@ func (l Layout) String() string {
 	return "channel_first"
 }
 
-// ParseLayout reads channel_first or channel_last.
-func ParseLayout(s string) (Layout, error) {
-	switch s {
-	case "channel_first":
-		return ChannelFirst, nil
-	case "channel_last":
-		return ChannelLast, nil
+// causalConv1d declares the parameters of the family.
+func causalConv1d() family {
+	silu := boolParam("use_silu", "apply SiLU", func(p *Conv1d) *bool { return &p.SiLU })
+	silu.Column, silu.Title = "silu", "SiLU"
+	noBias := boolParam("no_bias", "no bias", func(p *Conv1d) *bool { return &p.NoBias })
+	noBias.Column, noBias.negated, noBias.Untimed = "bias", true, true
+	return family{
+		zero: Conv1d{},
+		params: []Param{
+			sizeParam("batch", "batch size", func(p *Conv1d) *int64 { return &p.Batch }),
+			sizeParam("dim", "channels", func(p *Conv1d) *int64 { return &p.Dim }),
+			sizeParam("seqlen", "sequence length", func(p *Conv1d) *int64 { return &p.Seqlen }),
+			intParam("width", "filter taps", func(p *Conv1d) *int64 { return &p.Width }),
+			choiceParam("layout", "layout of the activations", func(p *Conv1d) *Layout { return &p.Layout }, ChannelFirst, ChannelLast),
+			silu, noBias,
+		},
 	}
-	return 0, &CaseError{Field: "layout", Got: s, Expected: "channel_first or channel_last"}
 }
 
-func (c *Conv1d) isZero() bool { return *c == Conv1d{} }
+// conv returns the parameters of a case.
+func conv(c Case) Conv1d { return ParamsOf[Conv1d](c) }
 
-func (c *Conv1d) setDefaults() {
+// Complete implements [Params].
+func (c Conv1d) Complete() (Params, error) {
 	c.WithInitial = c.WithInitial || c.WithStates
 	c.WithFinal = c.WithFinal || c.WithStates
 	c.WithStates = c.WithInitial && c.WithFinal
+	return c, c.check()
 }
 
-func (c *Conv1d) check() error {
+func (c Conv1d) check() error {
 	err := checkAtLeast(atLeast{"batch", c.Batch, 0}, atLeast{"dim", c.Dim, 0}, atLeast{"seqlen", c.Seqlen, 0}, atLeast{"width", c.Width, 1})
 	if err != nil {
 		return err
@@ -83,18 +94,17 @@ func (c *Conv1d) check() error {
 	return checkAtLeast(atLeast{"slots", c.State.Slots, 0}, atLeast{"tokens", c.State.Tokens, 0}, atLeast{"state length", c.stateLen(), c.Width - 1})
 }
 
-func (c *Conv1d) elements() int64 { return c.Batch * c.Dim * c.Seqlen }
+// Elements implements [Params].
+func (c Conv1d) Elements() int64 { return c.Batch * c.Dim * c.Seqlen }
 
-func (c *Conv1d) sizeWords() []string {
-	return []string{fmt.Sprintf("b%d_d%d_l%d_w%d", c.Batch, c.Dim, c.Seqlen, c.Width)}
-}
-
-func (c *Conv1d) optionWords() []string {
-	words := append([]string{c.Layout.String()}, setWords(
+// Words implements [Params].
+func (c Conv1d) Words() (sizes, options []string) {
+	sizes = []string{fmt.Sprintf("b%d_d%d_l%d_w%d", c.Batch, c.Dim, c.Seqlen, c.Width)}
+	options = append([]string{c.Layout.String()}, setWords(
 		flagWord{c.MixedLayout, "mixed"}, flagWord{c.SiLU, "silu"}, flagWord{c.NoBias, "nobias"}, flagWord{c.EmptyBias, "emptybias"},
-		flagWord{c.WithSeqIdx, "seqidx"}, flagWord{c.WithInitial, "initial"}, flagWord{c.WithFinal, "final"},
+		flagWord{c.WithSeqIdx, "seqidx"}, flagWord{c.WithInitial || c.WithStates, "initial"}, flagWord{c.WithFinal || c.WithStates, "final"},
 	)...)
-	return append(append(words, c.Dout.words("dout")...), c.State.words()...)
+	return sizes, append(append(options, c.Dout.words("dout")...), c.State.words()...)
 }
 
 // hasBias reports whether a bias is added.
@@ -105,7 +115,7 @@ func (c Conv1d) hasBias() bool { return !c.NoBias && !c.EmptyBias }
 func activation(a argument) argument {
 	a.unitStride = true
 	a.order = func(c Case, rank int) []int {
-		if (c.Layout == ChannelLast) != (c.MixedLayout && a.written()) {
+		if p := conv(c); (p.Layout == ChannelLast) != (p.MixedLayout && a.written()) {
 			return [][]int{{}, {0}, {0, 1}, {1, 2, 0}}[rank]
 		}
 		return rowMajor(rank)
@@ -116,18 +126,17 @@ func activation(a argument) argument {
 	return a
 }
 
-func conv1dParams(c *Case) params { return &c.Conv1d }
-
-func shapeX(c Case) []int64      { return []int64{c.Batch, c.Dim, c.Seqlen} }
-func shapeWeight(c Case) []int64 { return []int64{c.Dim, c.Width} }
-func shapeSeqIdx(c Case) []int64 { return []int64{c.Batch, c.Seqlen} }
-func shapeStates(c Case) []int64 { return []int64{c.Batch, c.Dim, c.Width - 1} }
+func shapeX(c Case) []int64      { p := conv(c); return []int64{p.Batch, p.Dim, p.Seqlen} }
+func shapeWeight(c Case) []int64 { p := conv(c); return []int64{p.Dim, p.Width} }
+func shapeSeqIdx(c Case) []int64 { p := conv(c); return []int64{p.Batch, p.Seqlen} }
+func shapeStates(c Case) []int64 { p := conv(c); return []int64{p.Batch, p.Dim, p.Width - 1} }
 
 func shapeBias(c Case) []int64 {
-	if c.EmptyBias {
+	p := conv(c)
+	if p.EmptyBias {
 		return []int64{0}
 	}
-	return []int64{c.Dim}
+	return []int64{p.Dim}
 }
 
 func typeX(c Case) tensor.DType      { return c.DType }
@@ -136,11 +145,11 @@ func typeBias(c Case) tensor.DType   { return c.BiasDType }
 func typeGrad(c Case) tensor.DType   { return c.GradDType }
 func typeInt32(Case) tensor.DType    { return tensor.Int32 }
 
-func passesBias(c Case) bool    { return !c.NoBias }
-func passesSeqIdx(c Case) bool  { return c.WithSeqIdx }
-func passesInitial(c Case) bool { return c.WithInitial }
-func passesFinal(c Case) bool   { return c.WithFinal }
-func hasBias(c Case) bool       { return c.hasBias() }
+func passesBias(c Case) bool    { return !conv(c).NoBias }
+func passesSeqIdx(c Case) bool  { return conv(c).WithSeqIdx }
+func passesInitial(c Case) bool { return conv(c).WithInitial }
+func passesFinal(c Case) bool   { return conv(c).WithFinal }
+func hasBias(c Case) bool       { return conv(c).hasBias() }
 
 // layoutOf returns ChannelLast if the strides allow no other layout.
 func layoutOf(x *tensor.Tensor) Layout {
@@ -154,15 +163,16 @@ func layoutOf(x *tensor.Tensor) Layout {
 // number each. About one run in four is padding, with a negative number; a sequence
 // may continue after it.
 func randomSequences(c Case, r *rand.Rand, values []float64) {
-	for b := range c.Batch {
-		row := values[b*c.Seqlen : (b+1)*c.Seqlen]
+	p := conv(c)
+	for b := range p.Batch {
+		row := values[b*p.Seqlen : (b+1)*p.Seqlen]
 		for at, number := 0, 0; at < len(row); number++ {
 			id := number
 			if r.IntN(4) == 0 {
 				id = -1 - r.IntN(2)
 				number -= r.IntN(3)
 			}
-			end := min(len(row), at+1+r.IntN(len(row)/3+int(c.Width)))
+			end := min(len(row), at+1+r.IntN(len(row)/3+int(p.Width)))
 			for ; at < end; at++ {
 				row[at] = float64(id)
 			}

@@ -32,20 +32,19 @@ func decodeCases() caseLists {
 // conv1dCases adds small configurations to those of models, and the sizes of all
 // of them to a sweep.
 func conv1dCases(defaults Case, models []Config, sweep ...Case) caseLists {
-	noBias, silu := conv1dOf(2, 64, 256), conv1dOf(2, 64, 256)
-	noBias.NoBias, silu.SiLU = true, true
 	configs := append([]Config{
 		{"Tiny", conv1dOf(1, 32, 64)},
 		{"Small", conv1dOf(2, 64, 256)},
 		{"Medium", conv1dOf(4, 64, 512)},
 		{"Large", conv1dOf(4, 64, 1024)},
-		{"No Bias", noBias},
-		{"With SiLU", silu},
+		{"No Bias", With(conv1dOf(2, 64, 256), func(p *Conv1d) { p.NoBias = true })},
+		{"With SiLU", modelCase(2, 64, 256)},
 	}, models...)
 	for _, c := range configs {
-		sizes := conv1dOf(c.Case.Batch, c.Case.Dim, c.Case.Seqlen)
+		p := conv(c.Case)
+		sizes := conv1dOf(p.Batch, p.Dim, p.Seqlen)
 		// The speed of decoding and that of whole sequences do not grow along one curve.
-		if !slices.Contains(sweep, sizes) && (defaults.Seqlen == 1) == (sizes.Seqlen == 1) {
+		if !slices.Contains(sweep, sizes) && (conv(defaults).Seqlen == 1) == (p.Seqlen == 1) {
 			sweep = append(sweep, sizes)
 		}
 	}
@@ -54,14 +53,12 @@ func conv1dCases(defaults Case, models []Config, sweep ...Case) caseLists {
 }
 
 func conv1dOf(batch, dim, seqlen int64) Case {
-	return Case{Conv1d: Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: 4}}
+	return Case{Params: Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: 4}}
 }
 
 // modelCase is a model's layer: with bias and SiLU, as the models have it.
 func modelCase(batch, dim, seqlen int64) Case {
-	c := conv1dOf(batch, dim, seqlen)
-	c.SiLU = true
-	return c
+	return With(conv1dOf(batch, dim, seqlen), func(p *Conv1d) { p.SiLU = true })
 }
 
 // largeRow is the number of elements of a row above which a case of the grid has one row.
@@ -73,31 +70,36 @@ func conv1dGrid() Grid {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	return Grid{
 		axes: []axis{
-			axisOf([]int64{1, 2, 3, 4, 5, 8}, func(c *Case, n int64) { c.Width = n }),
+			paramAxis([]int64{1, 2, 3, 4, 5, 8}, func(p *Conv1d, n int64) { p.Width = n }),
 			axisOf(types, func(c *Case, dt tensor.DType) { c.DType = dt }),
-			axisOf([]Layout{ChannelFirst, ChannelLast}, func(c *Case, l Layout) { c.Layout = l }),
+			paramAxis([]Layout{ChannelFirst, ChannelLast}, func(p *Conv1d, l Layout) { p.Layout = l }),
 			{1 << 5, setFlags},
-			axisOf([]int64{1, 3, 64, 4096 + 32}, func(c *Case, n int64) { c.Dim = n }),
-			axisOf([]int64{1, 2, 3, 8, 16, 32, 63, 64, 128, 129, 130, 151, 256, 372, 512, 784, 1024, 1134, 2048, 4096},
-				func(c *Case, n int64) { c.Seqlen = n }),
+			paramAxis([]int64{1, 3, 64, 4096 + 32}, func(p *Conv1d, n int64) { p.Dim = n }),
+			paramAxis([]int64{1, 2, 3, 8, 16, 32, 63, 64, 128, 129, 130, 151, 256, 372, 512, 784, 1024, 1134, 2048, 4096},
+				func(p *Conv1d, n int64) { p.Seqlen = n }),
 		},
 		finish: func(c *Case, r *rand.Rand) {
-			if c.Batch = 2; c.Dim*c.Seqlen > largeRow {
-				c.Batch = 1
-			}
-			c.MixedLayout = r.IntN(8) == 0
+			*c = With(*c, func(p *Conv1d) {
+				if p.Batch = 2; p.Dim*p.Seqlen > largeRow {
+					p.Batch = 1
+				}
+				p.MixedLayout = r.IntN(8) == 0
+			})
 			c.WeightDType, c.BiasDType = types[r.IntN(len(types))], types[r.IntN(len(types))]
 			if r.IntN(2) == 0 {
 				c.GradDType = tensor.Float32
 			}
 		},
-		shrink: func(c *Case) { c.Dim = 64 },
+		shrink: func(c *Case) { *c = With(*c, func(p *Conv1d) { p.Dim = 64 }) },
 	}
 }
 
 // setFlags sets the i-th of 32 combinations of options.
 func setFlags(c *Case, i int) {
-	c.SiLU, c.NoBias, c.Slice, c.WithStates, c.WithSeqIdx = i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0, i&16 != 0
+	c.Slice = i&4 != 0
+	*c = With(*c, func(p *Conv1d) {
+		p.SiLU, p.NoBias, p.WithStates, p.WithSeqIdx = i&1 != 0, i&2 != 0, i&8 != 0, i&16 != 0
+	})
 }
 
 // conv1dEdges are sizes of 0, rows shorter than the filter, and sizes one above
@@ -110,9 +112,8 @@ func conv1dEdges() []Case {
 	} {
 		for _, layout := range []Layout{ChannelFirst, ChannelLast} {
 			for _, c := range edgeOptions() {
-				c.Batch, c.Dim, c.Seqlen, c.Width = s[0], s[1], s[2], s[3]
-				c.Layout, c.Seed = layout, uint64(len(cases))
-				cases = append(cases, c)
+				c.Seed = uint64(len(cases))
+				cases = append(cases, With(c, func(p *Conv1d) { p.Batch, p.Dim, p.Seqlen, p.Width, p.Layout = s[0], s[1], s[2], s[3], layout }))
 			}
 		}
 	}
@@ -123,10 +124,10 @@ func conv1dEdges() []Case {
 func edgeOptions() []Case {
 	return []Case{
 		{},
-		{Slice: true, DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: Conv1d{SiLU: true, WithStates: true}},
-		{DType: tensor.BFloat16, Conv1d: Conv1d{SiLU: true, NoBias: true, WithSeqIdx: true}},
-		{Slice: true, Conv1d: Conv1d{EmptyBias: true, WithSeqIdx: true, WithStates: true}},
-		{DType: tensor.BFloat16, WeightDType: tensor.Float16, GradDType: tensor.Float32, Conv1d: Conv1d{WithInitial: true}},
-		{DType: tensor.Float16, Conv1d: Conv1d{WithFinal: true, NoBias: true, MixedLayout: true}},
+		{Slice: true, DType: tensor.Float16, WeightDType: tensor.Float32, Params: Conv1d{SiLU: true, WithStates: true}},
+		{DType: tensor.BFloat16, Params: Conv1d{SiLU: true, NoBias: true, WithSeqIdx: true}},
+		{Slice: true, Params: Conv1d{EmptyBias: true, WithSeqIdx: true, WithStates: true}},
+		{DType: tensor.BFloat16, WeightDType: tensor.Float16, GradDType: tensor.Float32, Params: Conv1d{WithInitial: true}},
+		{DType: tensor.Float16, Params: Conv1d{WithFinal: true, NoBias: true, MixedLayout: true}},
 	}
 }

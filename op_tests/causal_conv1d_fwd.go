@@ -9,12 +9,12 @@ func causalConv1dFwd() operator {
 			activation(argument{name: "x", shape: shapeX, dtype: typeX, fill: randomNormals}),
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
-			{name: "use_silu", role: option, value: func(c Case) any { return c.SiLU }},
+			{name: "use_silu", role: option, value: siluOption},
 			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: randomSequences, present: passesSeqIdx},
 			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: randomNormals, present: passesInitial},
 			{name: "final_states_out", role: output, shape: shapeStates, dtype: typeX, tolerance: copied, present: passesFinal},
 		},
-		params: conv1dParams,
+		family: causalConv1d,
 		cases:  wholeSequenceCases,
 		infer:  func(given args) (Case, error) { return inferConv1d(given, "final_states_out") },
 		reference: func(in inputs) map[string][]float64 {
@@ -26,12 +26,13 @@ func causalConv1dFwd() operator {
 
 // newConv1d gathers the inputs that forward and backward have in common.
 func newConv1d(in inputs) *conv1d {
+	p := conv(in.Case)
 	c := &conv1d{
-		batch: int(in.Batch), dim: int(in.Dim), seqlen: int(in.Seqlen), width: int(in.Width),
+		batch: int(p.Batch), dim: int(p.Dim), seqlen: int(p.Seqlen), width: int(p.Width),
 		x: in.values["x"], weight: in.values["weight"],
-		initial: in.values["initial_states"], seq: in.values["seq_idx"], silu: in.SiLU,
+		initial: in.values["initial_states"], seq: in.values["seq_idx"], silu: p.SiLU,
 	}
-	if in.hasBias() {
+	if p.hasBias() {
 		c.bias = in.values["bias"]
 	}
 	return c
@@ -52,7 +53,7 @@ func inferConv1d(given args, final string) (Case, error) {
 	silu, _ := given["use_silu"].(bool)
 	c := Case{
 		DType: x.DType(), WeightDType: w.DType(),
-		Conv1d: Conv1d{
+		Params: Conv1d{
 			Batch: x.Dim(0), Dim: x.Dim(1), Seqlen: x.Dim(2), Width: w.Dim(1), SiLU: silu, Layout: layoutOf(x),
 			NoBias: bias == nil, EmptyBias: bias != nil && bias.Numel() == 0 && x.Dim(1) != 0,
 			WithSeqIdx: given.tensor("seq_idx") != nil, WithInitial: given.tensor("initial_states") != nil,

@@ -73,40 +73,40 @@ func (c *Conv1d) setTokens(n int64) { c.State.Tokens, c.Seqlen = n, n/max(c.Batc
 
 func (c Conv1d) padSlot() int64 { return c.State.Pad - 1 }
 
-// drawState returns a case with a State if it has none: with long a state that is
-// longer than the filter needs, by the seed, with indexed slot indices.
-func (c Case) drawState(long, indexed bool) Case {
+// drawState makes a State if there is none: with long a state that is longer than
+// the filter needs, by the seed, with indexed slot indices.
+func (c *Conv1d) drawState(seed uint64, long, indexed bool) {
 	if c.State != (State{}) {
-		return c
+		return
 	}
 	if long {
-		c.State.Len = c.Width + int64(c.Seed%4)
+		c.State.Len = c.Width + int64(seed%4)
 	}
 	c.State.Indexed = indexed
-	if indexed && c.Seed%4 == 3 {
+	if indexed && seed%4 == 3 {
 		c.State.Pad = 1
 	}
-	return c
 }
 
-func shapeSlots(c Case) []int64     { return []int64{c.slots(), c.Dim, c.stateLen()} }
-func shapeSequences(c Case) []int64 { return []int64{c.Batch} }
-func shapeStarts(c Case) []int64    { return []int64{c.Batch + 1} }
+func shapeSlots(c Case) []int64     { p := conv(c); return []int64{p.slots(), p.Dim, p.stateLen()} }
+func shapeSequences(c Case) []int64 { return []int64{conv(c).Batch} }
+func shapeStarts(c Case) []int64    { return []int64{conv(c).Batch + 1} }
 func typeBool(Case) tensor.DType    { return tensor.Bool }
-func passesIndices(c Case) bool     { return c.State.Indexed }
-func padSlotOption(c Case) any      { return c.padSlot() }
-func siluOption(c Case) any         { return c.SiLU }
+func passesIndices(c Case) bool     { return conv(c).State.Indexed }
+func padSlotOption(c Case) any      { return conv(c).padSlot() }
+func siluOption(c Case) any         { return conv(c).SiLU }
 
 // randomSlotIndices gives most sequences a slot of their own. The other indices are
 // padding, out of range, or those of an earlier sequence.
 func randomSlotIndices(c Case, r *rand.Rand, values []float64) {
-	for i, slot := range r.Perm(int(max(c.slots(), c.Batch)))[:len(values)] {
+	p := conv(c)
+	for i, slot := range r.Perm(int(max(p.slots(), p.Batch)))[:len(values)] {
 		values[i] = float64(slot)
 		switch r.IntN(12) {
 		case 0, 1:
-			values[i] = float64(c.padSlot())
+			values[i] = float64(p.padSlot())
 		case 2:
-			values[i] = float64(c.slots() + r.Int64N(1<<20))
+			values[i] = float64(p.slots() + r.Int64N(1<<20))
 		case 3:
 			values[i] = float64(-2 - r.Int64N(1<<20))
 		case 4, 5:
@@ -118,7 +118,7 @@ func randomSlotIndices(c Case, r *rand.Rand, values []float64) {
 // randomRingPositions are numbers of positions that each sequence has processed, from 0.
 func randomRingPositions(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
-		values[i] = float64(r.Int64N([]int64{1, 4*c.stateLen() + 1, 1 << 31}[r.IntN(3)]))
+		values[i] = float64(r.Int64N([]int64{1, 4*conv(c).stateLen() + 1, 1 << 31}[r.IntN(3)]))
 	}
 }
 
@@ -133,7 +133,7 @@ func randomBools(_ Case, r *rand.Rand, values []float64) {
 // Tokens may precede the first and follow the last; in one case in eight the last
 // sequence does not lie within the tokens.
 func randomStarts(c Case, r *rand.Rand, values []float64) {
-	tokens := c.tokens()
+	tokens := conv(c).tokens()
 	for i := range values {
 		values[i] = float64(r.Int64N(tokens + 1))
 	}
@@ -152,13 +152,14 @@ func randomStarts(c Case, r *rand.Rand, values []float64) {
 
 // evenStarts divides the tokens into sequences of equal length.
 func evenStarts(c Case, values []float64) {
+	p := conv(c)
 	for i := range values {
-		values[i] = float64(int64(i) * c.tokens() / max(c.Batch, 1))
+		values[i] = float64(int64(i) * p.tokens() / max(p.Batch, 1))
 	}
 }
 
 // stateElements is the number of elements of one slot for each sequence.
-func stateElements(c Case) int64 { return c.Batch * c.Dim * c.stateLen() }
+func stateElements(c Case) int64 { p := conv(c); return p.Batch * p.Dim * p.stateLen() }
 
 // varlenStateElements is the number of elements that are copied to states.
-func varlenStateElements(c Case) int64 { return min(c.tokens()*c.Dim, stateElements(c)) }
+func varlenStateElements(c Case) int64 { p := conv(c); return min(p.tokens()*p.Dim, stateElements(c)) }

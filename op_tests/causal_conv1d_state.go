@@ -21,9 +21,10 @@ type slotSequence struct {
 }
 
 func newStatefulConv1d(in inputs, state string) *statefulConv1d {
+	p := conv(in.Case)
 	return &statefulConv1d{
 		conv1d: *newConv1d(in), state: slices.Clone(in.values[state]),
-		slots: int(in.slots()), length: int(in.stateLen()), pad: int(in.padSlot()),
+		slots: int(p.slots()), length: int(p.stateLen()), pad: int(p.padSlot()),
 	}
 }
 

@@ -9,24 +9,25 @@ import (
 
 // randomConv1d is a small problem with the optional inputs of the case.
 func randomConv1d(c Case) *conv1d {
-	c = c.withDefaults()
+	q, _ := c.Params.Complete()
+	p := q.(Conv1d)
 	draw := func(name string, n int64) []float64 {
 		v := make([]float64, n)
 		randomNormals(c, random(c.Seed, name), v)
 		return v
 	}
 	r := &conv1d{
-		batch: int(c.Batch), dim: int(c.Dim), seqlen: int(c.Seqlen), width: int(c.Width), silu: c.SiLU,
-		x: draw("x", c.Batch*c.Dim*c.Seqlen), weight: draw("weight", c.Dim*c.Width),
+		batch: int(p.Batch), dim: int(p.Dim), seqlen: int(p.Seqlen), width: int(p.Width), silu: p.SiLU,
+		x: draw("x", p.Batch*p.Dim*p.Seqlen), weight: draw("weight", p.Dim*p.Width),
 	}
-	if !c.NoBias {
-		r.bias = draw("bias", c.Dim)
+	if !p.NoBias {
+		r.bias = draw("bias", p.Dim)
 	}
-	if c.WithInitial {
-		r.initial = draw("initial", c.Batch*c.Dim*(c.Width-1))
+	if p.WithInitial {
+		r.initial = draw("initial", p.Batch*p.Dim*(p.Width-1))
 	}
-	if c.WithSeqIdx {
-		r.seq = make([]float64, c.Batch*c.Seqlen)
+	if p.WithSeqIdx {
+		r.seq = make([]float64, p.Batch*p.Seqlen)
 		randomSequences(c, random(c.Seed, "seq"), r.seq)
 	}
 	return r
@@ -40,7 +41,8 @@ func smallCases() []Case {
 		setFlags(&flags, bits)
 		for _, size := range [][2]int64{{1, 5}, {4, 1}, {4, 2}, {4, 3}, {3, 9}, {8, 5}, {2, 0}} {
 			c := flags
-			c.Batch, c.Dim, c.Width, c.Seqlen, c.Seed = 2, 3, size[0], size[1], uint64(len(cases))
+			c.Seed = uint64(len(cases))
+			c = With(c, func(p *Conv1d) { p.Batch, p.Dim, p.Width, p.Seqlen = 2, 3, size[0], size[1] })
 			if !flags.Slice {
 				cases = append(cases, c)
 			}
@@ -106,7 +108,7 @@ func TestBackwardEqualsFiniteDifferences(t *testing.T) {
 
 func TestForwardIsLinear(t *testing.T) {
 	for _, k := range smallCases() {
-		if k.SiLU || !k.NoBias {
+		if conv(k).SiLU || !conv(k).NoBias {
 			continue
 		}
 		a := randomConv1d(k)
@@ -163,7 +165,7 @@ func TestForwardIsCausal(t *testing.T) {
 // the whole row.
 func TestSplitAndResume(t *testing.T) {
 	for _, k := range smallCases() {
-		if k.WithSeqIdx {
+		if conv(k).WithSeqIdx {
 			continue
 		}
 		whole := randomConv1d(k)
@@ -181,7 +183,7 @@ func TestSplitAndResume(t *testing.T) {
 
 // Each sequence of a packed row gives the results of a row of its own.
 func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
-	packed := randomConv1d(Case{Seed: 7, Conv1d: Conv1d{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true}})
+	packed := randomConv1d(Case{Seed: 7, Params: Conv1d{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true}})
 	packed.seq = []float64{3, 3, 0, 0, 0, 0, -1, 8, 8}
 	out := packed.out()
 	for _, part := range [][2]int{{0, 2}, {2, 6}, {7, 9}} {
@@ -195,7 +197,7 @@ func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
 
 // Values in padding do not change a parameter's gradient.
 func TestPaddingHasNoGradient(t *testing.T) {
-	c := randomConv1d(Case{Seed: 3, Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: 6, Width: 3, SiLU: true}})
+	c := randomConv1d(Case{Seed: 3, Params: Conv1d{Batch: 1, Dim: 1, Seqlen: 6, Width: 3, SiLU: true}})
 	c.seq = []float64{0, 0, -1, -1, 1, 1}
 	dout := []float64{1, 2, 3, 4, 5, 6}
 	was := c.grads(dout, nil)

@@ -19,7 +19,7 @@ func causalConv1dUpdate() operator {
 			{name: "conv_state_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
-		params:    conv1dParams,
+		family:    causalConv1d,
 		cases:     decodeCases,
 		adapt:     adaptUpdate,
 		infer:     inferUpdate,
@@ -28,21 +28,22 @@ func causalConv1dUpdate() operator {
 }
 
 func shapeUpdate(c Case) []int64 {
-	if c.State.Flat {
-		return []int64{c.Batch, c.Dim}
+	if p := conv(c); p.State.Flat {
+		return []int64{p.Batch, p.Dim}
 	}
 	return shapeX(c)
 }
 
-func passesCacheSeqlens(c Case) bool { return c.State.Circular }
+func passesCacheSeqlens(c Case) bool { return conv(c).State.Circular }
 
 func adaptUpdate(c Case) Case {
-	given := c.State != (State{})
-	c = c.drawState(c.WithInitial, c.WithSeqIdx)
-	if !given {
-		c.State.Circular, c.State.Flat = c.WithFinal, c.Seqlen == 1 && c.Seed%2 == 1
-	}
-	return c
+	return With(c, func(p *Conv1d) {
+		given := p.State != (State{})
+		p.drawState(c.Seed, p.WithInitial, p.WithSeqIdx)
+		if !given {
+			p.State.Circular, p.State.Flat = p.WithFinal, p.Seqlen == 1 && c.Seed%2 == 1
+		}
+	})
 }
 
 func inferUpdate(given args) (Case, error) {
@@ -58,26 +59,28 @@ func inferUpdate(given args) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	c, err := inferFilter(given)
-	c.Batch, c.Dim, c.Seqlen, c.DType, c.Layout = x.Dim(0), x.Dim(1), 1, x.DType(), layoutOf(x)
+	c, p, err := inferFilter(given)
+	p.Batch, p.Dim, p.Seqlen, c.DType, p.Layout = x.Dim(0), x.Dim(1), 1, x.DType(), layoutOf(x)
 	if rank == 3 {
-		c.Seqlen = x.Dim(2)
+		p.Seqlen = x.Dim(2)
 	}
-	c.State.inferSlots(given, state, "conv_state_indices")
-	c.State.Circular, c.State.Flat = given.has("cache_seqlens"), rank == 2
+	p.State.inferSlots(given, state, "conv_state_indices")
+	p.State.Circular, p.State.Flat = given.has("cache_seqlens"), rank == 2
+	c.Params = p
 	return c, err
 }
 
 func referenceUpdate(in inputs) map[string][]float64 {
 	s := newStatefulConv1d(in, "conv_state")
-	row, x := s.dim*int(in.Seqlen), in.values["x"]
+	n, x := int(conv(in.Case).Seqlen), in.values["x"]
+	row := s.dim * n
 	out := make([]float64, len(x))
 	for b := range s.batch {
 		slot, ok := s.slotOf(b, in.values["conv_state_indices"])
 		if !ok {
 			continue
 		}
-		v := slotSequence{x: x[b*row : (b+1)*row], n: int(in.Seqlen), slot: slot, readsState: true}
+		v := slotSequence{x: x[b*row : (b+1)*row], n: n, slot: slot, readsState: true}
 		if seen := in.values["cache_seqlens"]; seen != nil {
 			v.circular, v.ringStart = true, modulo(int(seen[b]), s.length)
 		}

@@ -30,16 +30,20 @@ func causalConv1dVarlenFwd() operator {
 			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: randomBools, present: passesInitial},
 			{name: "pad_slot_id", role: option, value: padSlotOption},
 		},
-		params:    conv1dParams,
+		family:    causalConv1d,
 		cases:     wholeSequenceCases,
-		adapt:     func(c Case) Case { return c.drawState(c.WithFinal, c.WithSeqIdx) },
+		adapt:     adaptVarlen,
 		infer:     inferVarlen,
 		reference: referenceVarlen,
 	}
 }
 
-func shapeTokens(c Case) []int64 { return []int64{c.Dim, c.tokens()} }
-func passesStates(c Case) bool   { return c.WithInitial || c.WithFinal }
+func shapeTokens(c Case) []int64 { p := conv(c); return []int64{p.Dim, p.tokens()} }
+func passesStates(c Case) bool   { p := conv(c); return p.WithInitial || p.WithFinal }
+
+func adaptVarlen(c Case) Case {
+	return With(c, func(p *Conv1d) { p.drawState(c.Seed, p.WithFinal, p.WithSeqIdx) })
+}
 
 func inferVarlen(given args) (Case, error) {
 	x, err := given.ranked("x", 2, "(dim, tokens)")
@@ -50,16 +54,17 @@ func inferVarlen(given args) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	c, err := inferFilter(given)
-	c.Batch, c.Dim, c.DType = starts.Dim(0)-1, x.Dim(0), x.DType()
-	c.setTokens(x.Dim(1))
-	c.Layout = layoutOf(x)
-	c.WithInitial = given.has("has_initial_state")
+	c, p, err := inferFilter(given)
+	p.Batch, p.Dim, c.DType = starts.Dim(0)-1, x.Dim(0), x.DType()
+	p.setTokens(x.Dim(1))
+	p.Layout = layoutOf(x)
+	p.WithInitial = given.has("has_initial_state")
 	if states := given.tensor("conv_states"); states != nil && states.Rank() == 3 {
-		c.WithFinal = true
-		c.State.inferSlots(given, states, "cache_indices")
+		p.WithFinal = true
+		p.State.inferSlots(given, states, "cache_indices")
 	}
-	c.State.Indexed = given.has("cache_indices")
+	p.State.Indexed = given.has("cache_indices")
+	c.Params = p
 	return c, err
 }
 
@@ -72,20 +77,21 @@ func (a args) starts(name string) (*tensor.Tensor, error) {
 	return t, err
 }
 
-// inferFilter determines the case's part that weight, bias and use_silu define.
-func inferFilter(given args) (Case, error) {
+// inferFilter determines what weight, bias and use_silu define.
+func inferFilter(given args) (Case, Conv1d, error) {
 	w, err := given.ranked("weight", 2, "(dim, width)")
 	if err != nil {
-		return Case{}, err
+		return Case{}, Conv1d{}, err
 	}
 	bias := given.tensor("bias")
 	silu, _ := given["use_silu"].(bool)
-	c := Case{WeightDType: w.DType(), Conv1d: Conv1d{Width: w.Dim(1), SiLU: silu, NoBias: bias == nil}}
-	c.EmptyBias = bias != nil && bias.Numel() == 0 && w.Dim(0) != 0
+	c := Case{WeightDType: w.DType()}
 	if bias != nil {
 		c.BiasDType = bias.DType()
 	}
-	return c, nil
+	p := Conv1d{Width: w.Dim(1), SiLU: silu, NoBias: bias == nil}
+	p.EmptyBias = bias != nil && bias.Numel() == 0 && w.Dim(0) != 0
+	return c, p, nil
 }
 
 // inferSlots determines the slots from a (slots, dim, length) tensor.
@@ -98,7 +104,7 @@ func (s *State) inferSlots(given args, states *tensor.Tensor, indices string) {
 
 func referenceVarlen(in inputs) map[string][]float64 {
 	s, x := newStatefulConv1d(in, "conv_states"), in.values["x"]
-	p := packed{in.values["query_start_loc"], int(in.tokens())}
+	p := packed{in.values["query_start_loc"], int(conv(in.Case).tokens())}
 	out := make([]float64, len(x))
 	for b := range s.batch {
 		from, to, within := p.bounds(b)

@@ -9,18 +9,24 @@ func causalConv1dVarlenStates() operator {
 		name: "causal_conv1d_varlen_states",
 		args: []argument{
 			{name: "states", role: output, shape: shapeVarlenStates, dtype: typeX, tolerance: copied},
-			activation(argument{name: "x", shape: func(c Case) []int64 { return []int64{c.tokens(), c.Dim} }, dtype: typeX, fill: randomNormals, elementsMoved: varlenStateElements}),
+			activation(argument{name: "x", shape: shapeTokenRows, dtype: typeX, fill: randomNormals, elementsMoved: varlenStateElements}),
 			{name: "cu_seqlens", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
 		},
-		params:    conv1dParams,
+		family:    causalConv1d,
 		cases:     wholeSequenceCases,
-		adapt:     func(c Case) Case { c.SiLU = false; return c.drawState(c.WithFinal, false) },
+		adapt:     adaptVarlenStates,
 		infer:     inferVarlenStates,
 		reference: referenceVarlenStates,
 	}
 }
 
-func shapeVarlenStates(c Case) []int64 { return []int64{c.Batch, c.Dim, c.stateLen()} }
+func shapeVarlenStates(c Case) []int64 { p := conv(c); return []int64{p.Batch, p.Dim, p.stateLen()} }
+
+func shapeTokenRows(c Case) []int64 { p := conv(c); return []int64{p.tokens(), p.Dim} }
+
+func adaptVarlenStates(c Case) Case {
+	return With(c, func(p *Conv1d) { p.SiLU = false; p.drawState(c.Seed, p.WithFinal, false) })
+}
 
 func inferVarlenStates(given args) (Case, error) {
 	x, err := given.ranked("x", 2, "(tokens, dim)")
@@ -31,20 +37,21 @@ func inferVarlenStates(given args) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	c := Case{DType: x.DType(), Conv1d: Conv1d{Batch: starts.Dim(0) - 1, Dim: x.Dim(1), Width: defaultWidth, Layout: layoutOf(x)}}
-	c.setTokens(x.Dim(0))
+	p := Conv1d{Batch: starts.Dim(0) - 1, Dim: x.Dim(1), Width: defaultWidth, Layout: layoutOf(x)}
+	p.setTokens(x.Dim(0))
 	if states := given.tensor("states"); states != nil && states.Rank() == 3 {
-		c.Width = states.Dim(2) + 1
+		p.Width = states.Dim(2) + 1
 	}
-	return c, nil
+	return Case{DType: x.DType(), Params: p}, nil
 }
 
 func referenceVarlenStates(in inputs) map[string][]float64 {
-	length, dim, x := int(in.stateLen()), int(in.Dim), in.values["x"]
-	p := packed{in.values["cu_seqlens"], int(in.tokens())}
-	states := make([]float64, int(in.Batch)*dim*length)
-	for b := range int(in.Batch) {
-		from, to, ok := p.bounds(b)
+	p := conv(in.Case)
+	length, dim, x := int(p.stateLen()), int(p.Dim), in.values["x"]
+	rows := packed{in.values["cu_seqlens"], int(p.tokens())}
+	states := make([]float64, int(p.Batch)*dim*length)
+	for b := range int(p.Batch) {
+		from, to, ok := rows.bounds(b)
 		for d := range dim {
 			for j := 0; ok && j < length; j++ {
 				if t := to - length + j; t >= from {

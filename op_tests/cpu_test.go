@@ -190,7 +190,7 @@ func TestCPURefusal(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("started by other tests")
 	}
-	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Conv1d: optests.Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 1}})
+	p, err := optests.Generate("causal_conv1d_fwd", optests.Case{Params: optests.Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,13 +238,14 @@ func TestCPUDigests(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Conv1dOperators() {
 		for i, c := range []optests.Case{
-			{Conv1d: optests.Conv1d{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true}},
-			{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true}},
-			{DType: tensor.Float16, Conv1d: optests.Conv1d{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true}},
-			{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true}},
+			{Params: optests.Conv1d{Batch: 2, Dim: 100, Seqlen: 1500, Width: 4, SiLU: true, WithStates: true}},
+			{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true}},
+			{DType: tensor.Float16, Params: optests.Conv1d{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true}},
+			{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true}},
 		} {
 			for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
-				c.Layout, c.Seed = layout, uint64(i)
+				c.Seed = uint64(i)
+				c = optests.With(c, func(p *optests.Conv1d) { p.Layout = layout })
 				out := target.outputs(t, op, c)
 				names := make([]string, 0, len(out))
 				for name := range out {
@@ -322,7 +323,7 @@ func testSiLU(t *testing.T) {
 // Concurrent calls give the results of single ones.
 func testConcurrentCalls(t *testing.T) {
 	target := open(t)
-	c := optests.Case{Seed: 3, Conv1d: optests.Conv1d{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true}}
+	c := optests.Case{Seed: 3, Params: optests.Conv1d{Batch: 2, Dim: 96, Seqlen: 2000, Width: 4, SiLU: true}}
 	want := target.outputs(t, "causal_conv1d_bwd", c)
 	var wg sync.WaitGroup
 	for i := range 8 {

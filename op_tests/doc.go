@@ -6,7 +6,9 @@
 // calls the operator and compares every output with the reference.
 // [FromTensors] makes a problem from tensors that the caller supplies.
 //
-// Operators with the same sizes and options form a family. A family is a struct
-// of those sizes and options in [Case], such as [Conv1d], and one declaration for
-// each operator: arguments with shapes, types and values, reference, tolerances.
+// Operators with the same sizes and options form a family. A family is a struct of
+// those sizes and options, such as [Conv1d], which a [Case] holds as its [Params];
+// their declaration as a list of [Param], from which the commands derive flags and
+// columns; and one declaration for each operator: arguments with shapes, types and
+// values, reference, tolerances.
 package optests

@@ -148,7 +148,7 @@ func reducedCases() []optests.Case {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 			cases = append(cases, optests.Case{
 				DType: dtype, WeightDType: dtype, Seed: uint64(n),
-				Conv1d: optests.Conv1d{
+				Params: optests.Conv1d{
 					Batch: 2, Dim: 48, Seqlen: 16384, Width: 4 + 2*int64(n), SiLU: true, Layout: layout, WithSeqIdx: n == 1,
 				},
 			})

@@ -26,6 +26,11 @@ func axisOf[T any](values []T, set func(c *Case, v T)) axis {
 	return axis{len(values), func(c *Case, i int) { set(c, values[i]) }}
 }
 
+// paramAxis is an axis with these values of a parameter.
+func paramAxis[P Params, T any](values []T, set func(p *P, v T)) axis {
+	return axisOf(values, func(c *Case, v T) { *c = With(*c, func(p *P) { set(p, v) }) })
+}
+
 // Len is the number of cases.
 func (g Grid) Len() int {
 	n := 1

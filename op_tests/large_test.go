@@ -18,14 +18,15 @@ func TestLargeSequences(t *testing.T) {
 		if *deviceFlag == "cpu" && n%5 != 1 {
 			continue // there such sizes are nothing special, and the reference takes a second each
 		}
-		c := optests.Case{DType: types[n%3], Conv1d: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, Layout: optests.Layout(n / 3 % 2)}}
-		c.SiLU, c.Seed = n%5 > 0, uint64(n)
-		if c.Layout == optests.ChannelLast {
-			c.Seqlen += 3
+		c := optests.Case{DType: types[n%3], Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, Layout: optests.Layout(n / 3 % 2)}}
+		c.Seed = uint64(n)
+		c = optests.With(c, func(p *optests.Conv1d) { p.SiLU = n%5 > 0 })
+		if optests.Conv(c).Layout == optests.ChannelLast {
+			c = optests.With(c, func(p *optests.Conv1d) { p.Seqlen += 3 })
 		}
 		fwd = append(fwd, c)
-		c.Batch, c.Dim, c.Seqlen = 60, 520, 136
-		c.WithInitial, c.WithFinal = n%4 > 1, n%2 > 0
+		c = optests.With(c, func(p *optests.Conv1d) { p.Batch, p.Dim, p.Seqlen = 60, 520, 136 })
+		c = optests.With(c, func(p *optests.Conv1d) { p.WithInitial, p.WithFinal = n%4 > 1, n%2 > 0 })
 		varlen = append(varlen, c)
 	}
 	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_fwd", slices.Values(fwd)) })
@@ -45,14 +46,16 @@ func gpuCases(cases ...optests.Case) []optests.Case {
 // all widths in 16 bits, then in float32.
 func largeBackward(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{DType: types[n%2], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), Layout: optests.ChannelLast}}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Params: optests.Conv1d{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), Layout: optests.ChannelLast}}
 	if n >= 7 {
 		c.DType = tensor.Float32
 	}
 	if n%5 == 4 {
-		c.Layout = optests.ChannelFirst
+		c = optests.With(c, func(p *optests.Conv1d) { p.Layout = optests.ChannelFirst })
 	}
-	c.SiLU, c.NoBias, c.WithStates, c.WithSeqIdx = n%4 > 0, n%4 == 2, n%5 == 1, n%6 == 5
+	c = optests.With(c, func(p *optests.Conv1d) {
+		p.SiLU, p.NoBias, p.WithStates, p.WithSeqIdx = n%4 > 0, n%4 == 2, n%5 == 1, n%6 == 5
+	})
 	return c
 }
 
@@ -62,15 +65,16 @@ func largeBackward(n int) optests.Case {
 // sequence numbers.
 func largeWithSequences(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{DType: types[n%2], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0}}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0}}
 	if n == 7 {
-		c.Width = 8
+		c = optests.With(c, func(p *optests.Conv1d) { p.Width = 8 })
 	}
 	if n > 7 {
 		c.DType = tensor.Float32
 	}
 	if n > 14 {
-		c.Width, c.Dim, c.DType = int64(n-11), c.Dim+1, types[n%2]
+		c.DType = types[n%2]
+		c = optests.With(c, func(p *optests.Conv1d) { p.Width, p.Dim = int64(n-11), p.Dim+1 })
 	}
 	return c
 }
@@ -79,11 +83,11 @@ func largeWithSequences(n int) optests.Case {
 // multiprocessors uses strips so long that short ones follow them and that they continue in the
 // next row: 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
-	c := optests.Case{DType: dt, Conv1d: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast, SiLU: true}}
+	c := optests.Case{DType: dt, Params: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast, SiLU: true}}
 	if dt == tensor.Float32 {
-		c.Batch = 39
+		c = optests.With(c, func(p *optests.Conv1d) { p.Batch = 39 })
 		if width > 4 {
-			c.Dim = 33 * 2
+			c = optests.With(c, func(p *optests.Conv1d) { p.Dim = 33 * 2 })
 		}
 	}
 	return c
@@ -100,7 +104,8 @@ func TestLargeBackward(t *testing.T) {
 	for _, at := range [][3]optests.Placement{{{Offset: 1}, {RowGap: 3}, {}}, {{RowGap: 4}, {Offset: 1}, {Offset: 2}}, {{RowGap: 8}, {RowGap: 24}, {RowGap: 16}}} {
 		for _, n := range []int{2, 8} {
 			c := largeBackward(n)
-			c.Inputs, c.Dout, c.Outputs = at[0], at[1], at[2]
+			c.Inputs, c.Outputs = at[0], at[2]
+			c = optests.With(c, func(p *optests.Conv1d) { p.Dout = at[1] })
 			cases = append(cases, gpuCases(c)...)
 		}
 	}
@@ -108,7 +113,7 @@ func TestLargeBackward(t *testing.T) {
 		cases = append(cases, gpuCases(largeWithSequences(n))...)
 	}
 	states := longStrips(tensor.BFloat16, 4)
-	states.WithStates = true
+	states = optests.With(states, func(p *optests.Conv1d) { p.WithStates = true })
 	cases = append(cases, gpuCases(states, longStrips(tensor.Float32, 4), longStrips(tensor.Float32, 7))...)
 	target.checkIdeal(t, "causal_conv1d_bwd", slices.Values(cases))
 }
@@ -117,10 +122,13 @@ func TestLargeBackward(t *testing.T) {
 // matter.
 func TestDeterminism(t *testing.T) {
 	target := open(t)
-	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11, Conv1d: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}
-	whole := optests.Case{DType: tensor.BFloat16, Seed: 12, Conv1d: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true}}
+	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11, Params: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}
+	whole := optests.Case{DType: tensor.BFloat16, Seed: 12, Params: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true}}
 	numbers, wholeNumbers, wide, wholeWide := ragged, whole, ragged, whole
-	numbers.WithStates, numbers.WithSeqIdx, wholeNumbers.WithSeqIdx, wide.Width, wholeWide.Width = false, true, true, 7, 5
+	numbers = optests.With(numbers, func(p *optests.Conv1d) { p.WithStates, p.WithSeqIdx = false, true })
+	wholeNumbers = optests.With(wholeNumbers, func(p *optests.Conv1d) { p.WithSeqIdx = true })
+	wide = optests.With(wide, func(p *optests.Conv1d) { p.Width = 7 })
+	wholeWide = optests.With(wholeWide, func(p *optests.Conv1d) { p.Width = 5 })
 	for layout := range optests.Layout(2) {
 		for _, op := range optests.Conv1dOperators() {
 			target.checkRepeatable(t, op, 3, layout, ragged, whole)
@@ -137,7 +145,7 @@ func TestDeterminism(t *testing.T) {
 func (g target) checkRepeatable(t *testing.T, op string, times int, layout optests.Layout, cases ...optests.Case) {
 	t.Helper()
 	for _, c := range cases {
-		c.Layout = layout
+		c = optests.With(c, func(p *optests.Conv1d) { p.Layout = layout })
 		first := g.outputs(t, op, c)
 		for range times {
 			for name, bits := range g.outputs(t, op, c) {

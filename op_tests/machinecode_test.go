@@ -1,6 +1,7 @@
 package optests_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -20,9 +21,20 @@ import (
 
 var (
 	machineTargets = flag.String("machinecode.targets", "",
-		"AMD targets whose kernels are all checked; by default gfx942 and gfx1201 with forward, update and backward in bfloat16")
+		"AMD targets whose kernels are all checked; by default gfx942 and gfx1201 with some operators in bfloat16")
 	machineCache = flag.String("machinecode.cache", "", "cache folder; by default a new one")
 )
+
+// machineOps are the operators whose kernels are checked by default, by their modules. The kernels of the others are mostly
+// the same.
+var machineOps = map[string][]string{
+	"module_causal_conv1d": {"causal_conv1d_fwd", "causal_conv1d_update", "causal_conv1d_bwd"},
+	"module_rms_norm":      {"rms_norm"},
+}
+
+// bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
+// first call, so it needs a call that reaches it.
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 61, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -97,6 +109,16 @@ var limits = []limit{
 	// A lane has 8 elements. At its memory bandwidth an MI300X has time for 1.5 times the instructions of forward.
 	{`bwd::causal_conv1d_bwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions for each element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
+	minWaves(`rms_norm_`, 4),
+	// x and weight of 1, 2, 4 or 8 vectors, or of one of each pass; out.
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), [01], `, 2, 1),
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), float, 2, `, 6, 2),
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), 4, `, 8, 4),
+	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), 8, `, 16, 8),
+	{`rms_norm_vectorized_kernel`, "16-byte loads and stores only", func(r codeobject.Report) bool {
+		return r.All.LoadBytes == 16*r.All.WideLoads && r.All.StoreBytes == 16*r.All.WideStores
+	}},
+	maxVALU(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), .*, 4, false>`, 32, 20),
 }
 
 // TestMachineCode checks the machine code of the kernels for AMD GPUs against limits.
@@ -132,16 +154,23 @@ func TestMachineCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	matched := make([]int, len(limits))
-	compiled := map[string][]string{}
+	type build struct{ target, module string }
+	compiled := map[build][]string{}
 	for _, res := range results {
 		for _, r := range inspect(t, res.Artifact.Path, d) {
 			checkLimits(t, r, matched)
-			compiled[r.Target] = append(compiled[r.Target], r.Name)
+			of := build{r.Target, res.Module}
+			compiled[of] = append(compiled[of], r.Name)
 		}
 	}
 	if *machineTargets == "" {
-		for name, kernels := range compiled {
-			checkReachable(t, name, kernels)
+		for of, kernels := range compiled {
+			if want := bfloat16Kernels[of.module]; len(kernels) != want {
+				t.Errorf("%s, %s: %d kernels of bfloat16, want %d:\n%s", of.module, of.target, len(kernels), want, strings.Join(kernels, "\n"))
+			}
+			if of.module == "module_causal_conv1d" {
+				checkReachable(t, of.target, kernels)
+			}
 		}
 	}
 	for i, l := range limits {
@@ -153,34 +182,41 @@ func TestMachineCode(t *testing.T) {
 
 func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	t.Helper()
-	names, ops := *machineTargets, []string{"causal_conv1d_fwd"}
-	if names == "" {
-		names, ops = "gfx942,gfx1201", []string{"causal_conv1d_fwd", "causal_conv1d_update", "causal_conv1d_bwd"}
-	}
-	targets, err := arch.ParseList(names)
+	targets, err := arch.ParseList(cmp.Or(*machineTargets, "gfx942,gfx1201"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var reqs []jit.Request
 	for _, x := range targets {
-		for _, name := range ops {
-			mod, _, err := reg.Manager().Config().Op(name)
-			if err != nil {
-				t.Fatal(err)
+		for name, ops := range machineOps {
+			if *machineTargets != "" {
+				reqs = append(reqs, jit.Request{Module: name, Target: x})
+				continue
 			}
-			specs := []opconfig.Part{{}}
-			if *machineTargets == "" {
-				sel := opconfig.Selection{Ops: []string{name}, Values: map[string][]string{"dtype": {"bfloat16"}}}
-				if specs, err = mod.Parts(x, sel); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, s := range specs {
-				reqs = append(reqs, jit.Request{Module: mod.Name, Target: x, Part: s})
+			for _, part := range bfloat16Parts(t, reg, x, ops) {
+				reqs = append(reqs, jit.Request{Module: name, Target: x, Part: part})
 			}
 		}
 	}
 	return reqs
+}
+
+// bfloat16Parts are the parts of operators in bfloat16.
+func bfloat16Parts(t *testing.T, reg *registry.Registry, x arch.Target, ops []string) []opconfig.Part {
+	t.Helper()
+	var parts []opconfig.Part
+	for _, op := range ops {
+		mod, _, err := reg.Manager().Config().Op(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := mod.Parts(x, opconfig.Selection{Ops: []string{op}, Values: map[string][]string{"dtype": {"bfloat16"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, list...)
+	}
+	return parts
 }
 
 func inspect(t *testing.T, path string, d codeobject.Disassembler) []codeobject.Report {
@@ -215,17 +251,9 @@ func checkLimits(t *testing.T, r codeobject.Report, matched []int) {
 	}
 }
 
-// bfloat16Kernels is the number of kernels in the units of forward, update and backward in bfloat16. Each further kernel is
-// compiled at each first call, so it needs a call that reaches it.
-const bfloat16Kernels = 61
-
-// checkReachable checks that a call reaches each compiled kernel: decoding kernels are compared with the conditions of their
-// dispatch, other kernels only by their number.
+// checkReachable checks that a call reaches each compiled decoding kernel, by the conditions of their dispatch.
 func checkReachable(t *testing.T, target string, kernels []string) {
 	t.Helper()
-	if len(kernels) != bfloat16Kernels {
-		t.Errorf("%s: %d kernels of bfloat16, want %d:\n%s", target, len(kernels), bfloat16Kernels, strings.Join(kernels, "\n"))
-	}
 	const decode = "update::causal_conv1d_decode_kernel<"
 	got := map[string]bool{}
 	for _, name := range kernels {

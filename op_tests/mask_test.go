@@ -19,9 +19,10 @@ func TestMaskedValues(t *testing.T) {
 				for width := range int64(7) {
 					for layout := range optests.Layout(2) {
 						i := n*14 + int(width)*2 + int(layout)
-						c := optests.Case{DType: types[i/2%3], Seed: uint64(i), Conv1d: optests.Conv1d{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true}}
+						c := optests.Case{DType: types[i/2%3], Seed: uint64(i), Params: optests.Conv1d{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true}}
 						target.checkReplaced(t, op, c, of, padding)
-						if c.WithSeqIdx, c.SiLU = false, false; seqlen > 15 {
+						c = optests.With(c, func(p *optests.Conv1d) { p.WithSeqIdx, p.SiLU = false, false })
+						if seqlen > 15 {
 							target.checkReplaced(t, op, c, of[len(of)-1:], infinity)
 						}
 					}
@@ -36,7 +37,7 @@ func TestMaskedValuesLarge(t *testing.T) {
 	target := open(t)
 	for n := range 15 {
 		for _, c := range gpuCases(largeWithSequences(n)) {
-			if c.WithSeqIdx {
+			if optests.Conv(c).WithSeqIdx {
 				target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"x", "dout"}, padding)
 			}
 		}
@@ -53,7 +54,7 @@ func TestRowEnds(t *testing.T) {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout, SiLU: i%5 == 4}}
+				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout, SiLU: i%5 == 4}}
 				t.Run(c.String(), func(t *testing.T) { target.checkRowEnds(t, c) })
 			}
 		}
@@ -65,16 +66,17 @@ func (g target) checkRowEnds(t *testing.T, c optests.Case) {
 	const op = "causal_conv1d_bwd"
 	inf := math.Inf(1)
 	g.checkReplaced(t, op, c, []string{"x"}, lastOf(math.NaN(), 1))
-	silu := c.SiLU
-	c.SiLU = false
-	g.checkReplaced(t, op, c, []string{"x"}, lastOf(inf, c.Width-1))
+	silu, halo := optests.Conv(c).SiLU, optests.Conv(c).Width-1
+	c = optests.With(c, func(p *optests.Conv1d) { p.SiLU = false })
+	g.checkReplaced(t, op, c, []string{"x"}, lastOf(inf, halo))
 	g.checkReplaced(t, op, c, []string{"dout"}, firstOf(-inf, 1))
-	if c.Width > 1 {
+	if halo > 0 {
 		before := c
-		before.WithInitial, before.Inputs.Offset, before.Dout.Offset, before.Outputs.Offset = true, 1, 1, 1
-		g.checkReplaced(t, op, before, []string{"initial_states"}, oneOf(inf, c.Width-1, int64(c.Seed)%(c.Width-1)))
+		before.Inputs.Offset, before.Outputs.Offset = 1, 1
+		before = optests.With(before, func(p *optests.Conv1d) { p.WithInitial, p.Dout.Offset = true, 1 })
+		g.checkReplaced(t, op, before, []string{"initial_states"}, oneOf(inf, halo, int64(c.Seed)%halo))
 	}
-	c.WithSeqIdx, c.SiLU = true, silu
+	c = optests.With(c, func(p *optests.Conv1d) { p.WithSeqIdx, p.SiLU = true, silu })
 	g.checkReplaced(t, op, c, []string{"x"}, lastOf(-inf, 1))
 	g.checkReplaced(t, op, c, []string{"dout"}, firstOf(inf, 1))
 }
@@ -89,12 +91,13 @@ func TestInfiniteTap(t *testing.T) {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout}}
+				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout}}
 				t.Run(c.String(), func(t *testing.T) {
-					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
-					c.WithSeqIdx, c.SiLU = true, i%3 > 0
-					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.NaN(), c.Width, 0))
-					target.checkReplaced(t, "causal_conv1d_fwd", c, []string{"weight"}, oneOf(math.Inf(-1), c.Width, 0))
+					taps := 1 + width
+					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), taps, int64(c.Seed)%taps))
+					c = optests.With(c, func(p *optests.Conv1d) { p.WithSeqIdx, p.SiLU = true, i%3 > 0 })
+					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.NaN(), taps, 0))
+					target.checkReplaced(t, "causal_conv1d_fwd", c, []string{"weight"}, oneOf(math.Inf(-1), taps, 0))
 				})
 			}
 		}
@@ -111,7 +114,7 @@ func TestInfiniteTapOfSequences(t *testing.T) {
 		for width := range int64(9) {
 			for layout := range optests.Layout(2) {
 				i := n*18 + int(width)*2 + int(layout)
-				target.checkInfiniteTaps(t, optests.Case{DType: types[(i/2+n)%3], Slice: i%7 == 6, Seed: uint64(i), Conv1d: optests.Conv1d{
+				target.checkInfiniteTaps(t, optests.Case{DType: types[(i/2+n)%3], Slice: i%7 == 6, Seed: uint64(i), Params: optests.Conv1d{
 					Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout,
 					SiLU: i%3 == 0, NoBias: i%5 == 1, WithInitial: i%4 == 3, WithFinal: i%8 == 3,
 				}})
@@ -125,7 +128,7 @@ func TestInfiniteTapOfSequencesLarge(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16, tensor.Float32}
 	for i := range 14 {
-		for _, c := range gpuCases(optests.Case{DType: types[i/2%3], Seed: uint64(i), Conv1d: optests.Conv1d{
+		for _, c := range gpuCases(optests.Case{DType: types[i/2%3], Seed: uint64(i), Params: optests.Conv1d{
 			Batch: 50, Dim: 528, Seqlen: 160, Width: int64(2 + i/2), Layout: optests.Layout(i % 2), SiLU: i%3 == 0,
 		}}) {
 			target.checkInfiniteTaps(t, c)
@@ -138,8 +141,9 @@ func TestInfiniteTapOfSequencesLarge(t *testing.T) {
 func (g target) checkInfiniteTaps(t *testing.T, c optests.Case) {
 	t.Helper()
 	const op = "causal_conv1d_varlen_fwd"
-	g.checkReplaced(t, op, c, []string{"weight"}, oneOf(math.Inf(1), c.Width, int64(c.Seed)%c.Width))
-	g.checkReplaced(t, op, c, []string{"weight"}, oneOf(math.NaN(), 3*c.Width, 0))
+	width := optests.Conv(c).Width
+	g.checkReplaced(t, op, c, []string{"weight"}, oneOf(math.Inf(1), width, int64(c.Seed)%width))
+	g.checkReplaced(t, op, c, []string{"weight"}, oneOf(math.NaN(), 3*width, 0))
 }
 
 // TestSiLUExtremes compares SiLU and its derivative at extreme values with PyTorch's: NaN at -Inf,
@@ -149,17 +153,17 @@ func TestSiLUExtremes(t *testing.T) {
 	extremes := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
 	for i, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for layout := range optests.Layout(2) {
-			c := optests.Case{DType: dtype, Seed: uint64(i), Conv1d: optests.Conv1d{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, Layout: layout, SiLU: true, NoBias: true}}
+			c := optests.Case{DType: dtype, Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, Layout: layout, SiLU: true, NoBias: true}}
 			values := func(_ optests.Case, _ []float64, i int64) (float64, bool) {
 				return extremes[i%int64(len(extremes))], true
 			}
 			ones := func(optests.Case, []float64, int64) (float64, bool) { return 1, true }
 			for _, width := range []int64{1, 4, 8} {
-				c.Width = width
+				c = optests.With(c, func(p *optests.Conv1d) { p.Width = width })
 				for op, state := range map[string]optests.State{"causal_conv1d_fwd": {}, "causal_conv1d_bwd": {}, "causal_conv1d_update": {}, "causal_conv1d_varlen_fwd": {}} {
 					t.Run(op+"/"+c.String(), func(t *testing.T) {
 						c := c
-						c.State = state
+						c = optests.With(c, func(p *optests.Conv1d) { p.State = state })
 						target.checkChanged(t, op, c, map[string]replacement{"x": values, "weight": lastTap, "dout": ones})
 					})
 				}
@@ -170,7 +174,7 @@ func TestSiLUExtremes(t *testing.T) {
 
 // lastTap is a filter that is 1 at its last tap and 0 before.
 func lastTap(c optests.Case, _ []float64, i int64) (float64, bool) {
-	if i%c.Width == c.Width-1 {
+	if width := optests.Conv(c).Width; i%width == width-1 {
 		return 1, true
 	}
 	return 0, true
@@ -178,11 +182,14 @@ func lastTap(c optests.Case, _ []float64, i int64) (float64, bool) {
 
 // lastOf puts v at the last n positions of each row, firstOf at the first n.
 func lastOf(v float64, n int64) replacement {
-	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen >= c.Seqlen-n }
+	return func(c optests.Case, _ []float64, i int64) (float64, bool) {
+		seqlen := optests.Conv(c).Seqlen
+		return v, i%seqlen >= seqlen-n
+	}
 }
 
 func firstOf(v float64, n int64) replacement {
-	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%c.Seqlen < n }
+	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%optests.Conv(c).Seqlen < n }
 }
 
 // oneOf puts v at one place of each n values.
@@ -211,8 +218,9 @@ func (g target) checkChanged(t *testing.T, op string, c optests.Case, changes ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq := make([]float64, c.Batch*c.Seqlen)
-	if c.WithSeqIdx {
+	conv := optests.Conv(c)
+	seq := make([]float64, conv.Batch*conv.Seqlen)
+	if conv.WithSeqIdx {
 		if seq, err = p.Tensor("seq_idx").Float64s(); err != nil {
 			t.Fatal(err)
 		}
@@ -245,10 +253,12 @@ func (g target) checkChanged(t *testing.T, op string, c optests.Case, changes ma
 
 // padding puts NaN into padding.
 func padding(c optests.Case, seq []float64, i int64) (float64, bool) {
-	return math.NaN(), seq[i/(c.Dim*c.Seqlen)*c.Seqlen+i%c.Seqlen] < 0
+	p := optests.Conv(c)
+	return math.NaN(), seq[i/(p.Dim*p.Seqlen)*p.Seqlen+i%p.Seqlen] < 0
 }
 
 // infinity puts +Inf at one position of each row.
 func infinity(c optests.Case, _ []float64, i int64) (float64, bool) {
-	return math.Inf(1), i%c.Seqlen == c.Seqlen/2
+	seqlen := optests.Conv(c).Seqlen
+	return math.Inf(1), i%seqlen == seqlen/2
 }

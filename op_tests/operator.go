@@ -10,6 +10,7 @@ import (
 func operators() []operator {
 	return []operator{
 		causalConv1dFwd(), causalConv1dBwd(), causalConv1dUpdate(), causalConv1dVarlenFwd(), causalConv1dVarlenStates(),
+		rmsNorm(),
 	}
 }
 
@@ -17,8 +18,8 @@ func operators() []operator {
 type operator struct {
 	name string
 	args []argument // in the schema's order
-	// params returns the family's part of a case.
-	params func(*Case) params
+	// family returns the parameters of cases.
+	family func() family
 	// cases returns the cases for tests and measurements.
 	cases func() caseLists
 	// adapt translates the options of a grid, which serves the whole family, to this
@@ -55,8 +56,8 @@ type argument struct {
 	timingFill func(c Case, values []float64)
 	// elementsMoved is the number of elements that a call reads or writes; nil for all.
 	elementsMoved func(Case) int64
-	// tolerance is an output's row of the tolerance table.
-	tolerance toleranceClass
+	// tolerance is an output's largest error; nil for [shortSum].
+	tolerance tolerances
 
 	value func(Case) any
 }

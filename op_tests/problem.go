@@ -28,7 +28,7 @@ type Output struct {
 	Name string
 	Arg  int // index into Args
 
-	tolerance toleranceClass
+	tolerance tolerances
 	guarded   bool // the storage is ours: poisoned, and fenced with canaries
 	poisoned  bool
 }
@@ -62,7 +62,7 @@ func prepare(op string, c Case) (operator, Case, error) {
 // complete writes the case's defaults out and checks it.
 func (op operator) complete(c Case) (Case, error) {
 	c = c.withDefaults()
-	err := op.params(&c).check()
+	err := op.family().complete(&c)
 	if err == nil {
 		err = c.checkTypes()
 	}

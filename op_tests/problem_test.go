@@ -12,7 +12,7 @@ import (
 
 // caseWithAllArguments is a case that passes every argument of every operator.
 func caseWithAllArguments() Case {
-	return Case{Slice: true, Seed: 1, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true}}
+	return Case{Slice: true, Seed: 1, Params: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, SiLU: true, WithStates: true, WithSeqIdx: true}}
 }
 
 func generate(t *testing.T, op string, c Case) *Problem {
@@ -49,7 +49,7 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		if i := slices.Index(p.Args, nil); i >= 0 {
 			t.Errorf("%s: %s is missing", op, p.ArgNames[i])
 		}
-		bare := generate(t, op, Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true}})
+		bare := generate(t, op, Case{Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true}})
 		for i, name := range bare.ArgNames {
 			optional := slices.Contains([]string{"bias", "dbias", "seq_idx", "cache_seqlens", "final_states_out", "has_initial_state"}, name) ||
 				strings.HasSuffix(name, "_states") || strings.HasSuffix(name, "_indices")
@@ -63,7 +63,8 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 func TestGenerateIsRepeatable(t *testing.T) {
 	a, b := generate(t, "causal_conv1d_fwd", caseWithAllArguments()), generate(t, "causal_conv1d_fwd", caseWithAllArguments())
 	other := caseWithAllArguments()
-	other.Seed, other.WithStates = 2, false
+	other.Seed = 2
+	other = With(other, func(p *Conv1d) { p.WithStates = false })
 	c := generate(t, "causal_conv1d_fwd", other)
 	other.Seed = 1
 	d := generate(t, "causal_conv1d_fwd", other)
@@ -87,15 +88,15 @@ func TestGenerateLayout(t *testing.T) {
 		aligned   bool
 	}{
 		{"channel first", Case{}, []int64{21, 7, 1}, []int64{4, 1}, true},
-		{"channel last", Case{Conv1d: Conv1d{Layout: ChannelLast}}, []int64{21, 1, 3}, []int64{4, 1}, true},
+		{"channel last", Case{Params: Conv1d{Layout: ChannelLast}}, []int64{21, 1, 3}, []int64{4, 1}, true},
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
-		{"channel last slice", Case{Slice: true, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{97, 1, 13}, []int64{19, 2}, false},
+		{"channel last slice", Case{Slice: true, Params: Conv1d{Layout: ChannelLast}}, []int64{97, 1, 13}, []int64{19, 2}, false},
 		{"off", Case{Inputs: Placement{Offset: 1}, Outputs: Placement{RowGap: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
-		{"channel last with row gaps", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Conv1d: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
+		{"channel last with row gaps", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Params: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
-		c.Batch, c.Dim, c.Seqlen, c.Width = 2, 3, 7, 4
+		c = With(c, func(p *Conv1d) { p.Batch, p.Dim, p.Seqlen, p.Width = 2, 3, 7, 4 })
 		p := generate(t, "causal_conv1d_fwd", c)
 		x, w := p.Tensor("x"), p.Tensor("weight")
 		if !slices.Equal(x.Strides(), test.x) || !slices.Equal(w.Strides(), test.weight) {
@@ -107,9 +108,9 @@ func TestGenerateLayout(t *testing.T) {
 		if same := slices.Equal(p.Tensor("out").Strides(), test.x); same == (c.Slice || c.Inputs != c.Outputs) {
 			t.Errorf("%s: out strides %v", test.name, p.Tensor("out").Strides())
 		}
-		c.MixedLayout = true
+		c = With(c, func(p *Conv1d) { p.MixedLayout = true })
 		dense := 2
-		if c.Layout == ChannelFirst {
+		if conv(c).Layout == ChannelFirst {
 			dense = 1
 		}
 		if out := generate(t, "causal_conv1d_fwd", c).Tensor("out"); out.Stride(dense) != 1 {
@@ -120,7 +121,7 @@ func TestGenerateLayout(t *testing.T) {
 
 // Each of backward's x, dout and dx has its own placement.
 func TestGenerateGradientPlacement(t *testing.T) {
-	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Conv1d: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Dout: Placement{Offset: 2, RowGap: 4}}}
+	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Params: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Dout: Placement{Offset: 2, RowGap: 4}}}
 	p := generate(t, "causal_conv1d_bwd", c)
 	for name, want := range map[string]struct{ off, rowStride int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
 		v := p.Tensor(name)
@@ -153,11 +154,11 @@ func TestInputsAreSurroundedByNaNs(t *testing.T) {
 }
 
 func TestSequences(t *testing.T) {
-	c := Case{Conv1d: Conv1d{Batch: 40, Seqlen: 30, Width: 4}}
-	v := make([]float64, c.Batch*c.Seqlen)
+	c := Case{Params: Conv1d{Batch: 40, Seqlen: 30, Width: 4}}
+	v := make([]float64, conv(c).Batch*conv(c).Seqlen)
 	randomSequences(c, random(1, "seq_idx"), v)
 	again, padded := false, false
-	for b := range int(c.Batch) {
+	for b := range int(conv(c).Batch) {
 		row := v[b*30 : b*30+30]
 		for i := 2; i < len(row); i++ {
 			padded = padded || row[i] < 0
@@ -204,10 +205,10 @@ func TestRefusals(t *testing.T) {
 	if e, ok := errors.AsType[*ArgumentError](err); !ok || e.Arg != "dout" || e.Op != "causal_conv1d_bwd" {
 		t.Errorf("missing dout: %v", err)
 	}
-	if _, err := Generate("causal_conv2d", Case{Conv1d: Conv1d{Width: 1}}); !isType[*UnknownOpError](err) {
+	if _, err := Generate("causal_conv2d", Case{Params: Conv1d{Width: 1}}); !isType[*UnknownOpError](err) {
 		t.Errorf("unknown operator: %v", err)
 	}
-	for _, c := range []Case{{Conv1d: Conv1d{Batch: -1, Width: 1}}, {}, {Conv1d: Conv1d{Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}}, {DType: tensor.Int32, Conv1d: Conv1d{Width: 1}}} {
+	for _, c := range []Case{{Params: Conv1d{Batch: -1, Width: 1}}, {}, {Params: Conv1d{Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}}, {DType: tensor.Int32, Params: Conv1d{Width: 1}}} {
 		if _, err := Generate("causal_conv1d_fwd", c); !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -221,8 +222,8 @@ func isType[E error](err error) bool {
 
 // Given tensors make the same problem as their case.
 func TestFromTensorsMatchesGenerate(t *testing.T) {
-	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
-	emptyBias := Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
+	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
+	emptyBias := Case{Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
 	for _, op := range Conv1dOperators() {
 		for _, c := range []Case{caseWithAllArguments(), bare, emptyBias} {
 			p := generate(t, op, c)
@@ -258,7 +259,7 @@ func checkSameReference(t *testing.T, p, q *Problem) {
 	for name := range a {
 		closeTo(t, name, b[name], a[name], 0)
 	}
-	if p.Case.Layout != q.Case.Layout || p.Case.SiLU != q.Case.SiLU {
+	if conv(p.Case).Layout != conv(q.Case).Layout || conv(p.Case).SiLU != conv(q.Case).SiLU {
 		t.Errorf("inferred %s, want %s", q.Case, p.Case)
 	}
 }
@@ -276,7 +277,7 @@ func TestUpdatedInPlace(t *testing.T) {
 			return map[string][]float64{"state": combine(1, in.values["state"], 1, in.values["x"])}
 		},
 	}
-	p, err := op.build(Case{Slice: true, Conv1d: Conv1d{Dim: 3, Width: 4}}.withDefaults(), nil)
+	p, err := op.build(Case{Slice: true, Params: Conv1d{Dim: 3, Width: 4}}.withDefaults(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

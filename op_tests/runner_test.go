@@ -68,7 +68,7 @@ func TestMistakesFail(t *testing.T) {
 		{"one past the end", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, 42*4, 1) }, "wrote outside the output at byte 168"},
 		{"one before the start", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, -1, 1) }, "wrote outside the output at byte -1"},
 		{"between rows", Case{Slice: true}, func(o *tensor.Tensor, _ []float64) { write(o, 7*4, 1) }, "wrote outside the output at byte 28"},
-		{"between channels", Case{Slice: true, Conv1d: Conv1d{Layout: ChannelLast}}, func(o *tensor.Tensor, _ []float64) { write(o, 3*4, 1) }, "at byte 12"},
+		{"between channels", Case{Slice: true, Params: Conv1d{Layout: ChannelLast}}, func(o *tensor.Tensor, _ []float64) { write(o, 3*4, 1) }, "at byte 12"},
 		{"last of the storage", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, 42*4+guardBytes-1, 128) }, "at byte 423"},
 		{"nothing written", Case{}, func(o *tensor.Tensor, _ []float64) { poison(o) }, "errors 42/42, first at [0 0 0]: got NaN, want"},
 		{"tail not written", Case{DType: tensor.BFloat16}, func(o *tensor.Tensor, _ []float64) {
@@ -79,7 +79,8 @@ func TestMistakesFail(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := test.c
-			c.Batch, c.Dim, c.Seqlen, c.Width, c.Seed = 2, 3, 7, 4, 5
+			c.Seed = 5
+			c = With(c, func(p *Conv1d) { p.Batch, p.Dim, p.Seqlen, p.Width = 2, 3, 7, 4 })
 			p := generate(t, "causal_conv1d_fwd", c)
 			results, err := Runner{Call: func(_ string, args []any) error {
 				writeReference(t, p, args)
@@ -96,7 +97,7 @@ func TestMistakesFail(t *testing.T) {
 
 // A truncating bfloat16 store is within the tolerance but not ideal.
 func TestTruncationIsBeyondIdeal(t *testing.T) {
-	p := generate(t, "causal_conv1d_fwd", Case{DType: tensor.BFloat16, Conv1d: Conv1d{Batch: 1, Dim: 8, Seqlen: 64, Width: 4}})
+	p := generate(t, "causal_conv1d_fwd", Case{DType: tensor.BFloat16, Params: Conv1d{Batch: 1, Dim: 8, Seqlen: 64, Width: 4}})
 	want, err := p.Reference()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestTruncationIsBeyondIdeal(t *testing.T) {
 
 // States are copies and compare bit by bit.
 func TestStatesAreExact(t *testing.T) {
-	p := generate(t, "causal_conv1d_fwd", Case{Conv1d: Conv1d{Batch: 1, Dim: 2, Seqlen: 9, Width: 3, WithFinal: true}})
+	p := generate(t, "causal_conv1d_fwd", Case{Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 9, Width: 3, WithFinal: true}})
 	writeReference(t, p, p.Args)
 	f := p.Tensor("final_states_out")
 	raw, _ := f.Storage().Bytes()
@@ -227,11 +228,11 @@ func TestGrid(t *testing.T) {
 	}
 	seen, mixes := map[any]int{}, map[[2]tensor.DType]bool{}
 	for c := range g.Sample(200, 1<<20, 3) {
-		seen[c.Seqlen]++
-		seen[c.Layout]++
+		seen[conv(c).Seqlen]++
+		seen[conv(c).Layout]++
 		seen[c.DType]++
 		mixes[[2]tensor.DType{c.DType, c.WeightDType}] = true
-		if c.Batch*c.Dim*c.Seqlen > 1<<20 {
+		if conv(c).Batch*conv(c).Dim*conv(c).Seqlen > 1<<20 {
 			t.Errorf("%s has too many elements", c)
 		}
 	}

@@ -51,7 +51,7 @@ func specialCases() []optests.Case {
 				n := len(cases)
 				c := optests.Case{
 					DType: types[n/2%3], Seed: uint64(n), Slice: n%7 == 6,
-					Conv1d: optests.Conv1d{
+					Params: optests.Conv1d{
 						Batch: 2, Dim: []int64{3, 18, 33}[n/5%3], Seqlen: seqlen, Width: width, Layout: optests.Layout(flags % 2),
 						SiLU: flags > 1, WithInitial: n%3 > 0, WithFinal: n%5 > 2, WithSeqIdx: n%4 == 3,
 					},
@@ -109,11 +109,11 @@ func replaceInRows(values []float64, row int, positions []int, variant int) {
 // reaches, and both sides of the ends of vectors, tiles, chunks and sequences.
 func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 	t.Helper()
-	w := int(p.Case.Width)
+	w := int(optests.Conv(p.Case).Width)
 	all := []int{0, 1, w - 2, w - 1, w, n - 1, n - 2, n - w, n - w + 1, 15, 16, 31, 32, 63, 64, 65, 127, 128, 511, 512, 513, 1023, 1024}
 	if seq := p.Tensor("seq_idx"); seq != nil {
 		of := floats(t, seq)
-		for i := 1; i < int(p.Case.Seqlen); i++ {
+		for i := 1; i < int(optests.Conv(p.Case).Seqlen); i++ {
 			if of[i] != of[i-1] {
 				all = append(all, i-1, i)
 			}
@@ -143,7 +143,7 @@ func TestSubnormals(t *testing.T) {
 				for flags := range 8 {
 					c := optests.Case{
 						DType: dtype, Seed: uint64(i),
-						Conv1d: optests.Conv1d{
+						Params: optests.Conv1d{
 							Batch: 2, Dim: []int64{3, 33, 64}[(i+flags)%3], Seqlen: seqlen, Width: 1 + int64(i+flags)%5,
 							Layout: optests.Layout(flags % 2), SiLU: flags&2 != 0, WithSeqIdx: flags&4 != 0, NoBias: true,
 						},
@@ -163,9 +163,10 @@ func (g target) checkSubnormal(t *testing.T, op string, c optests.Case, argument
 	if err != nil {
 		t.Fatal(err)
 	}
-	weight := make([]float64, c.Dim*c.Width)
-	for d := range c.Dim {
-		weight[(d+1)*c.Width-1] = 1
+	conv := optests.Conv(c)
+	weight := make([]float64, conv.Dim*conv.Width)
+	for d := range conv.Dim {
+		weight[(d+1)*conv.Width-1] = 1
 	}
 	of := p.Tensor(argument)
 	values := make([]float64, of.Numel())
@@ -191,7 +192,7 @@ func (g target) checkSubnormal(t *testing.T, op string, c optests.Case, argument
 	if op == "causal_conv1d_bwd" {
 		name = "dx"
 	}
-	if c.SiLU {
+	if conv.SiLU {
 		allowed = unit
 	}
 	got := floats(t, g.run(t, p)[name])

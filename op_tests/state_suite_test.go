@@ -15,15 +15,18 @@ var statefulOps = []string{"causal_conv1d_update", "causal_conv1d_varlen_fwd", "
 // stateCases are small enough for an emulated device.
 func stateCases() []optests.Case {
 	sizes := []optests.Case{
-		{Conv1d: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}}, {Conv1d: optests.Conv1d{Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true}},
-		{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 21, Width: 2}}, {DType: tensor.Float16, WeightDType: tensor.Float32, Conv1d: optests.Conv1d{Batch: 5, Dim: 4, Seqlen: 9, Width: 4}},
-		{DType: tensor.BFloat16, Conv1d: optests.Conv1d{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true}}, {Conv1d: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true}},
+		{Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}}, {Params: optests.Conv1d{Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true}},
+		{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 21, Width: 2}}, {DType: tensor.Float16, WeightDType: tensor.Float32, Params: optests.Conv1d{Batch: 5, Dim: 4, Seqlen: 9, Width: 4}},
+		{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true}}, {Params: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true}},
 	}
 	var cases []optests.Case
 	for i, c := range sizes {
 		for flags := range 8 {
-			c.WithInitial, c.WithFinal, c.WithSeqIdx = flags&1 != 0, flags&2 != 0, flags&4 != 0
-			c.Layout, c.Slice, c.MixedLayout = optests.Layout((i+flags)%2), flags%3 == 1, flags%5 == 4
+			c = optests.With(c, func(p *optests.Conv1d) {
+				p.WithInitial, p.WithFinal, p.WithSeqIdx = flags&1 != 0, flags&2 != 0, flags&4 != 0
+			})
+			c.Slice = flags%3 == 1
+			c = optests.With(c, func(p *optests.Conv1d) { p.Layout, p.MixedLayout = optests.Layout((i+flags)%2), flags%5 == 4 })
 			c.Seed = uint64(len(cases))
 			cases = append(cases, c)
 		}
@@ -38,9 +41,11 @@ func decodingCases() []optests.Case {
 	dims := []int64{16, 528, 8, 5}
 	var cases []optests.Case
 	for n := range 3 * 2 * 4 * 3 { // width, layout, flags, type
-		c := optests.Case{Seed: uint64(n), Conv1d: optests.Conv1d{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24), SiLU: n%5 > 0, NoBias: n%7 == 3}}
-		c.Layout = optests.Layout(n / 12 % 2)
-		c.State = optests.State{Len: c.Width - 1, Circular: n/6%2 == 1, Indexed: n/3%2 == 1, Flat: n%3 > 0}
+		c := optests.Case{Seed: uint64(n), Params: optests.Conv1d{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24), SiLU: n%5 > 0, NoBias: n%7 == 3}}
+		c = optests.With(c, func(p *optests.Conv1d) { p.Layout = optests.Layout(n / 12 % 2) })
+		c = optests.With(c, func(p *optests.Conv1d) {
+			p.State = optests.State{Len: p.Width - 1, Circular: n/6%2 == 1, Indexed: n/3%2 == 1, Flat: n%3 > 0}
+		})
 		c.DType, c.WeightDType, c.Slice = types[n%3], types[(n%3+[]int{0, 0, 1, 2}[n/3%4])%3], n%11 == 10
 		cases = append(cases, c)
 	}
@@ -72,7 +77,7 @@ func (g target) checkSharedSlots(t *testing.T) {
 		}
 		for _, slots := range [][]float64{{1, 2, 1, -1, 2, 1}, many} {
 			for _, seqlen := range []int64{3, 1} { // one position each is decoding
-				c := optests.Case{Seed: 2, Conv1d: optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
+				c := optests.Case{Seed: 2, Params: optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
 				p := generate(t, op, c)
 				set(t, p, indices, slots)
 				if results, err := g.runner.Run(p); err != nil || !optests.Passed(results) {
@@ -96,7 +101,7 @@ func (g target) checkInvalidIndices(t *testing.T) {
 	}
 	for _, op := range statefulOps {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
-			c := optests.Case{Slice: true, Seed: 4, Conv1d: optests.Conv1d{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
+			c := optests.Case{Slice: true, Seed: 4, Params: optests.Conv1d{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
 			for i, name := range generate(t, op, c).ArgNames {
 				for n, v := range wild[name] {
 					p := generate(t, op, c)

@@ -47,8 +47,10 @@ func TestUpdateByHand(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := Case{Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}}
-			c.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.seen != nil, Indexed: test.index != nil}
+			c := Case{Params: Conv1d{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}}
+			c = With(c, func(p *Conv1d) {
+				p.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.seen != nil, Indexed: test.index != nil}
+			})
 			p := generate(t, "causal_conv1d_update", c)
 			replace := map[string][]float64{"weight": weight, "x": test.x}
 			if test.seen != nil {
@@ -71,7 +73,7 @@ func TestUpdateByHand(t *testing.T) {
 }
 
 func TestVarlenByHand(t *testing.T) {
-	c := Case{Conv1d: Conv1d{Batch: 4, Dim: 1, Width: 3, NoBias: true, WithInitial: true, WithFinal: true, State: State{Len: 3, Tokens: 7}}}
+	c := Case{Params: Conv1d{Batch: 4, Dim: 1, Width: 3, NoBias: true, WithInitial: true, WithFinal: true, State: State{Len: 3, Tokens: 7}}}
 	p := generate(t, "causal_conv1d_varlen_fwd", c)
 	if err := p.Tensor("conv_states").SetFloat64s([]float64{7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9}); err != nil {
 		t.Fatal(err)
@@ -89,7 +91,7 @@ func TestVarlenByHand(t *testing.T) {
 
 // A sequence without a state begins as a row does: an infinite tap times the zeros before it is NaN.
 func TestVarlenInfiniteTapByHand(t *testing.T) {
-	p := generate(t, "causal_conv1d_varlen_fwd", Case{Conv1d: Conv1d{Batch: 2, Dim: 1, Width: 3, NoBias: true, State: State{Tokens: 6}}})
+	p := generate(t, "causal_conv1d_varlen_fwd", Case{Params: Conv1d{Batch: 2, Dim: 1, Width: 3, NoBias: true, State: State{Tokens: 6}}})
 	inf, nan := math.Inf(1), math.NaN()
 	want := reference(t, p, map[string][]float64{"weight": {inf, 10, 1}, "x": {1, 2, 3, 4, 5, 6}, "query_start_loc": {0, 4, 6}})
 	for i, w := range []float64{nan, nan, inf, inf, nan, nan} {
@@ -100,7 +102,7 @@ func TestVarlenInfiniteTapByHand(t *testing.T) {
 }
 
 func TestVarlenStatesByHand(t *testing.T) {
-	c := Case{Conv1d: Conv1d{Batch: 3, Dim: 2, Width: 4, State: State{Tokens: 6}}}
+	c := Case{Params: Conv1d{Batch: 3, Dim: 2, Width: 4, State: State{Tokens: 6}}}
 	p := generate(t, "causal_conv1d_varlen_states", c)
 	want := reference(t, p, map[string][]float64{
 		"x": {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, "cu_seqlens": {0, 4, 5, 9},
@@ -110,8 +112,8 @@ func TestVarlenStatesByHand(t *testing.T) {
 
 // The generators make every kind of sequence and of slot.
 func TestStateInputsCoverUnusualValues(t *testing.T) {
-	c := Case{Conv1d: Conv1d{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}}
-	slots, seen := make([]float64, c.Batch), map[string]int{}
+	c := Case{Params: Conv1d{Batch: 400, Width: 4, Seqlen: 2, State: State{Indexed: true}}}
+	slots, seen := make([]float64, conv(c).Batch), map[string]int{}
 	randomSlotIndices(c, random(1, "conv_state_indices"), slots)
 	for i, s := range slots {
 		switch {
@@ -119,7 +121,7 @@ func TestStateInputsCoverUnusualValues(t *testing.T) {
 			seen["padding"]++
 		case s < 0:
 			seen["negative"]++
-		case s >= float64(c.slots()):
+		case s >= float64(conv(c).slots()):
 			seen["beyond"]++
 		case slices.Contains(slots[:i], s):
 			seen["shared"]++
@@ -128,10 +130,10 @@ func TestStateInputsCoverUnusualValues(t *testing.T) {
 		}
 	}
 	for seed := range uint64(64) {
-		starts := make([]float64, c.Batch+1)
+		starts := make([]float64, conv(c).Batch+1)
 		randomStarts(c, rand.New(rand.NewPCG(seed, 0)), starts)
-		p := packed{starts, int(c.tokens())}
-		for b := range int(c.Batch) {
+		p := packed{starts, int(conv(c).tokens())}
+		for b := range int(conv(c).Batch) {
 			from, to, ok := p.bounds(b)
 			switch {
 			case !ok:
@@ -157,7 +159,7 @@ func TestStateInputsCoverUnusualValues(t *testing.T) {
 
 func TestStateRefusals(t *testing.T) {
 	for _, s := range []State{{Len: 2}, {Slots: -1}, {Tokens: -1}} {
-		_, err := Generate("causal_conv1d_update", Case{Conv1d: Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 4, State: s}})
+		_, err := Generate("causal_conv1d_update", Case{Params: Conv1d{Batch: 1, Dim: 1, Seqlen: 1, Width: 4, State: s}})
 		if !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", s, err)
 		}

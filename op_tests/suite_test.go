@@ -59,7 +59,7 @@ func TestVectorizedRows(t *testing.T) {
 			n := len(cases)
 			cases = append(cases, optests.Case{
 				DType: types[n%3], Seed: uint64(n),
-				Conv1d: optests.Conv1d{
+				Params: optests.Conv1d{
 					Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, SiLU: n%4 > 0, NoBias: n%5 == 1,
 					WithInitial: n%5 == 2, WithFinal: n%3 == 2,
 				},
@@ -71,14 +71,16 @@ func TestVectorizedRows(t *testing.T) {
 				cases[n].GradDType = tensor.Float32
 			}
 			if n%4 == 2 {
-				cases[n].Inputs.RowGap, cases[n].Dout.RowGap, cases[n].Outputs.RowGap = 8, 24, 16
+				cases[n].Inputs.RowGap, cases[n].Outputs.RowGap = 8, 16
+				cases[n] = optests.With(cases[n], func(p *optests.Conv1d) { p.Dout.RowGap = 24 })
 			}
 		}
 		for n := range 3 {
-			plain := optests.Case{DType: types[n], Seed: uint64(n), Conv1d: optests.Conv1d{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, SiLU: true}}
+			plain := optests.Case{DType: types[n], Seed: uint64(n), Params: optests.Conv1d{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, SiLU: true}}
 			states, numbers := plain, plain
-			states.WithStates, numbers.WithSeqIdx, numbers.Width = true, true, int64(2+(n+len(cases))%3)
-			numbers.Inputs.RowGap, numbers.Dout.RowGap, numbers.Outputs.RowGap = 16, 8, 24
+			numbers.Inputs.RowGap, numbers.Outputs.RowGap = 16, 24
+			states = optests.With(states, func(p *optests.Conv1d) { p.WithStates = true })
+			numbers = optests.With(numbers, func(p *optests.Conv1d) { p.WithSeqIdx, p.Width, p.Dout.RowGap = true, int64(2+(n+len(cases))%3), 8 })
 			cases = append(cases, plain, states, numbers)
 		}
 	}
@@ -99,7 +101,7 @@ func TestSequenceNumbers(t *testing.T) {
 				n := len(cases)
 				cases = append(cases, optests.Case{
 					DType: types[n/2%3], Slice: n%11 == 5, Seed: uint64(n),
-					Conv1d: optests.Conv1d{
+					Params: optests.Conv1d{
 						Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout, SiLU: n%4 > 0,
 						NoBias: n%5 == 1, WithSeqIdx: true, WithFinal: n%17 == 3,
 					},
@@ -129,7 +131,7 @@ func TestPlacements(t *testing.T) {
 					i := len(cases)
 					cases = append(cases, optests.Case{
 						DType: types[(n+int(width)+i/14)%3], Inputs: at[0], Outputs: at[2], Seed: uint64(i),
-						Conv1d: optests.Conv1d{
+						Params: optests.Conv1d{
 							Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 2 + width, Layout: layout, Dout: at[1], SiLU: i%3 > 0,
 							NoBias: i%7 == 1, WithSeqIdx: i%5 == 4,
 						},
@@ -140,7 +142,7 @@ func TestPlacements(t *testing.T) {
 	}
 	t.Run("causal_conv1d_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_fwd", slices.Values(cases)) })
 	// Sums over a few positions of one channel often cancel; checkIdeal does not apply to them.
-	many := slices.DeleteFunc(cases, func(c optests.Case) bool { return c.Dim < 3 })
+	many := slices.DeleteFunc(cases, func(c optests.Case) bool { return optests.Conv(c).Dim < 3 })
 	t.Run("causal_conv1d_bwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_bwd", slices.Values(many)) })
 }
 

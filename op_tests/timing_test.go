@@ -9,12 +9,12 @@ import (
 
 func TestTraffic(t *testing.T) {
 	const b, d, l, w = 2, 64, 256, 4
-	plain := Case{Conv1d: Conv1d{Batch: b, Dim: d, Seqlen: l, Width: w}}
+	plain := Case{Params: Conv1d{Batch: b, Dim: d, Seqlen: l, Width: w}}
 	half := plain
 	half.DType, half.WeightDType = tensor.Float16, tensor.Float32
 	states := plain
-	states.NoBias, states.WithStates = true, true
-	slots := Case{Conv1d: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w, NoBias: true, State: State{Slots: 100}}}
+	states = With(states, func(p *Conv1d) { p.NoBias, p.WithStates = true, true })
+	slots := Case{Params: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w, NoBias: true, State: State{Slots: 100}}}
 	for _, c := range []struct {
 		op   string
 		c    Case
@@ -26,7 +26,7 @@ func TestTraffic(t *testing.T) {
 		{"causal_conv1d_bwd", plain, 4 * (3*b*d*l + 2*(d*w+d))},
 		{"causal_conv1d_update", slots, 4 * (b*d*(2+2*(w-1)) + d*w)},
 		{"causal_conv1d_varlen_states", plain, 4 * (2*b*d*(w-1) + b + 1)},
-		{"causal_conv1d_varlen_states", Case{Conv1d: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w}}, 4 * (b*d*(w-1) + b*d + b + 1)},
+		{"causal_conv1d_varlen_states", Case{Params: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w}}, 4 * (b*d*(w-1) + b*d + b + 1)},
 	} {
 		got, err := Traffic(c.op, c.c)
 		if err != nil || got != c.want {
@@ -45,8 +45,8 @@ func TestTraffic(t *testing.T) {
 func TestGenerateForTiming(t *testing.T) {
 	for _, op := range Conv1dOperators() {
 		for _, c := range []Case{
-			{Conv1d: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4}},
-			{DType: tensor.BFloat16, Slice: true, Conv1d: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, Layout: ChannelLast, NoBias: true, WithSeqIdx: true}},
+			{Params: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4}},
+			{DType: tensor.BFloat16, Slice: true, Params: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, Layout: ChannelLast, NoBias: true, WithSeqIdx: true}},
 		} {
 			want, err := Generate(op, c)
 			if err != nil {
@@ -91,7 +91,7 @@ func sameArguments(t *testing.T, got, want *Problem) {
 }
 
 func TestEvenStarts(t *testing.T) {
-	p, err := GenerateForTiming("causal_conv1d_varlen_fwd", Case{Conv1d: Conv1d{Batch: 4, Dim: 2, Seqlen: 8, Width: 3}})
+	p, err := GenerateForTiming("causal_conv1d_varlen_fwd", Case{Params: Conv1d{Batch: 4, Dim: 2, Seqlen: 8, Width: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +144,14 @@ func TestSweep(t *testing.T) {
 			t.Fatalf("%s: %d cases, %v", op, len(cases), err)
 		}
 		for i, c := range cases {
-			if (c.Seqlen == 1) != (seqlen == 1) {
+			if (conv(c).Seqlen == 1) != (seqlen == 1) {
 				t.Errorf("%s: %s is another kind of case", op, c)
 			}
 			if slices.Contains(cases[:i], c) || i > 0 && c.Elements() < cases[i-1].Elements() {
 				t.Errorf("%s: %s comes after %s", op, c, cases[i-1])
 			}
 		}
-		if usual, err := DefaultCase(op); err != nil || usual.Seqlen != seqlen {
+		if usual, err := DefaultCase(op); err != nil || conv(usual).Seqlen != seqlen {
 			t.Errorf("%s: usually %s, %v", op, usual, err)
 		}
 	}

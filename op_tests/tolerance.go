@@ -15,14 +15,8 @@ func (t Tolerance) allows(abs, want float64) bool {
 	return abs == 0 || !math.IsInf(abs, 0) && abs <= t.Abs+t.Rel*math.Abs(want)
 }
 
-// toleranceClass is a row of the tolerance table: how an output is computed.
-type toleranceClass int
-
-const (
-	shortSum toleranceClass = iota // a short sum, rounded to the output's type
-	longSum                        // a sum over all positions of all rows
-	copied                         // copied, bit for bit
-)
+// tolerances is the largest error that an output of an element type may have.
+type tolerances func(tensor.DType) Tolerance
 
 // The largest relative errors of one rounding to nearest.
 const (
@@ -31,39 +25,49 @@ const (
 	unitBFloat16 = 1.0 / (1 << 8)
 )
 
-// toleranceOf is the largest error that an output may have. A sum over all positions
-// may be off by 1e-3 besides the rounding to its type.
-func toleranceOf(k toleranceClass, dt tensor.DType) Tolerance {
-	return map[toleranceClass]map[tensor.DType]Tolerance{
-		shortSum: {
-			tensor.Float32:  {Rel: 3e-4, Abs: 1e-3},
-			tensor.Float16:  {Rel: 3e-3, Abs: 5e-3},
-			tensor.BFloat16: {Rel: 1e-2, Abs: 5e-2},
-		},
-		longSum: {
-			tensor.Float32:  {Rel: 1e-3, Abs: 1e-3},
-			tensor.Float16:  {Rel: 1e-3 + unitFloat16, Abs: 1e-3},
-			tensor.BFloat16: {Rel: 1e-3 + unitBFloat16, Abs: 1e-3},
-		},
-		copied: {},
-	}[k][dt]
+// unitOf is the largest relative error of one rounding to a float type.
+func unitOf(dt tensor.DType) float64 {
+	switch dt {
+	case tensor.Float16:
+		return unitFloat16
+	case tensor.BFloat16:
+		return unitBFloat16
+	}
+	return unitFloat32
 }
+
+// shortSum is for a short sum that is rounded to the output's type.
+func shortSum(dt tensor.DType) Tolerance {
+	switch dt {
+	case tensor.Float16:
+		return Tolerance{Rel: 3e-3, Abs: 5e-3}
+	case tensor.BFloat16:
+		return Tolerance{Rel: 1e-2, Abs: 5e-2}
+	}
+	return Tolerance{Rel: 3e-4, Abs: 1e-3}
+}
+
+// longSum is for a sum over all positions of all rows: it may be off by 1e-3 besides
+// the rounding to its type.
+func longSum(dt tensor.DType) Tolerance {
+	if dt == tensor.Float32 {
+		return Tolerance{Rel: 1e-3, Abs: 1e-3}
+	}
+	return Tolerance{Rel: 1e-3 + unitOf(dt), Abs: 1e-3}
+}
+
+// copied is for values that are copied, bit for bit.
+func copied(tensor.DType) Tolerance { return Tolerance{} }
 
 // idealTolerance is the accuracy of sums in float32 that are rounded once to the
 // output's type. It adds 1e-5, relative to the element or to the output's root mean
 // square, whichever is larger, for sums that cancel.
-func idealTolerance(k toleranceClass, dt tensor.DType, want []float64) Tolerance {
-	if k == copied {
-		return Tolerance{}
-	}
-	unit := map[tensor.DType]float64{
-		tensor.Float32: unitFloat32, tensor.Float16: unitFloat16, tensor.BFloat16: unitBFloat16,
-	}[dt]
+func idealTolerance(dt tensor.DType, want []float64) Tolerance {
 	subnormal := 0.0
 	if dt == tensor.Float16 {
 		subnormal = 1.0 / (1 << 25)
 	}
-	return Tolerance{Rel: unit + 1e-5, Abs: 1e-5*rms(want) + subnormal}
+	return Tolerance{Rel: unitOf(dt) + 1e-5, Abs: 1e-5*rms(want) + subnormal}
 }
 
 func rms(v []float64) float64 {

@@ -41,13 +41,13 @@ func widthCases() []optests.Case {
 				}
 				c := optests.Case{
 					DType: types[n/2%3], Slice: n%5 == 3, Seed: uint64(n),
-					Conv1d: optests.Conv1d{
+					Params: optests.Conv1d{
 						Batch: 2, Dim: []int64{3, 18, 1, 33}[n%4], Seqlen: seqlen, Width: width, Layout: optests.Layout(flags % 2),
 						SiLU: flags > 1, NoBias: n%7 == 1, WithInitial: n%3 == 1, WithFinal: n%4 == 2, WithSeqIdx: n%11 == 5,
 					},
 				}
-				if c.Layout == optests.ChannelFirst {
-					c.Dim = 1 + c.Dim%4
+				if optests.Conv(c).Layout == optests.ChannelFirst {
+					c = optests.With(c, func(p *optests.Conv1d) { p.Dim = 1 + p.Dim%4 })
 				}
 				cases = append(cases, c)
 			}

@@ -21,6 +21,9 @@ type app struct {
 	err    *term.Terminal // all other text
 	getenv func(string) string
 
+	// operator is the one that a command line of test, bench or run names, "" if none.
+	operator string
+
 	root, config, cacheDir string
 	cachePath, maxSize     string // in the format of AITER_JIT_PATH and AITER_JIT_MAX_SIZE
 	cacheSize              int64  // maxSize in bytes, 0 without the flag

@@ -17,113 +17,120 @@ import (
 // caseFlags describe the cases of test and bench: all combinations of the lists. The flag
 // names follow aiter's op_tests.
 type caseFlags struct {
-	batch, dim, seqlen, width []int64
-	dtype, layout             []string
-	silu, noBias              bool
-	seed                      uint64
+	params []paramFlag // of the named operator
+	dtype  []string
+	seed   uint64
 }
 
-func (f *caseFlags) add(fl *pflag.FlagSet) {
-	for _, size := range []struct {
-		list        *[]int64
-		name, usage string
-	}{
-		{&f.batch, "batch", "batch sizes: a comma-separated `LIST`"}, {&f.dim, "dim", "channels: a `LIST`"},
-		{&f.seqlen, "seqlen", "sequence lengths: a `LIST`"}, {&f.width, "width", "filter taps: a `LIST` (default 4)"},
-	} {
-		fl.Int64SliceVar(size.list, size.name, nil, size.usage)
-		fl.Lookup(size.name).DefValue = "" // else the help shows []
-	}
-	fl.StringSliceVar(&f.dtype, "dtype", allDTypes(), "types of the tensors")
-	fl.StringSliceVar(&f.layout, "layout", allLayouts(), "layouts of the activations")
-	fl.BoolVar(&f.silu, "use_silu", false, "apply SiLU")
-	fl.BoolVar(&f.noBias, "no_bias", false, "no bias")
+// newCaseFlags are the flags of an operator as if none was given.
+func newCaseFlags(op string) caseFlags { return caseFlags{params: paramFlags(op), dtype: allDTypes()} }
+
+func (f *caseFlags) add(a *app, fl *pflag.FlagSet) {
+	*f = newCaseFlags(a.operator)
+	addLists(fl, f.params, a.usualCase())
+	fl.StringSliceVar(&f.dtype, "dtype", f.dtype, "types of the tensors")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random inputs")
-	fl.SetNormalizeFunc(normalizeFlag)
+	fl.SetNormalizeFunc(normalizeFlags(f.params))
 }
 
 func allDTypes() []string { return []string{"float32", "float16", "bfloat16"} }
 
-func allLayouts() []string {
-	return []string{optests.ChannelFirst.String(), optests.ChannelLast.String()}
-}
-
 func (a *app) completeCases(cmd *cobra.Command) {
 	a.completeArch(cmd)
 	a.completeFlag(cmd, "dtype", allDTypes()...)
-	a.completeFlag(cmd, "layout", allLayouts()...)
+	for _, p := range ofKind(paramFlags(a.operator), optests.Choice) {
+		a.completeFlag(cmd, p.Name, p.Choices...)
+	}
+}
+
+// usualCase is the operator's case for a caller who gives no sizes.
+func (a *app) usualCase() optests.Case {
+	c, _ := optests.DefaultCase(a.operator) // a command without an operator has no flags of it
+	return c
+}
+
+// normalizeFlags accepts dashes in the names of flags with underscores.
+func normalizeFlags(params []paramFlag) func(*pflag.FlagSet, string) pflag.NormalizedName {
+	return func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		word := strings.ReplaceAll(name, "-", "_")
+		if word == "weight_dtype" || slices.ContainsFunc(params, func(p paramFlag) bool { return p.Name == word }) {
+			name = word
+		}
+		return pflag.NormalizedName(name)
+	}
 }
 
 // hasSizes reports whether sizes are given.
-func (f *caseFlags) hasSizes() bool { return len(f.batch)+len(f.dim)+len(f.seqlen) > 0 }
+func (f *caseFlags) hasSizes() bool {
+	return slices.ContainsFunc(f.sizes(), func(p paramFlag) bool { return len(p.given()) > 0 })
+}
+
+// sizes are the parameters that replace the named configurations.
+func (f *caseFlags) sizes() []paramFlag { return ofKind(f.params, optests.Size) }
 
 // sizeCases returns the combinations of the given sizes. Usual sizes stand for those
 // that are not given.
-func (f *caseFlags) sizeCases(usual optests.Case) []optests.Config {
-	var list []optests.Config
-	for _, b := range valuesOr(f.batch, usual.Batch) {
-		for _, d := range valuesOr(f.dim, usual.Dim) {
-			for _, l := range valuesOr(f.seqlen, usual.Seqlen) {
-				list = append(list, optests.Config{Name: "-", Case: optests.Case{Conv1d: optests.Conv1d{Batch: b, Dim: d, Seqlen: l, Width: usual.Width}}})
-			}
-		}
-	}
-	return list
+func (f *caseFlags) sizeCases(usual optests.Case) ([]optests.Config, error) {
+	return combine([]optests.Config{{Name: "-", Case: usual}}, f.sizes())
 }
 
-func valuesOr(list []int64, usual int64) []int64 {
-	if len(list) == 0 {
-		return []int64{usual}
-	}
-	return list
-}
-
-// expand combines each configuration with the given widths, types and layouts. It
+// expand combines each configuration with the given types and values of other parameters. It
 // refuses cases that the operator does not support or that do not fit into memory.
 func (f *caseFlags) expand(op string, list []optests.Config, use optests.Use) ([]optests.Config, error) {
 	memory := availableMemory()
-	types, layouts, err := f.parse()
+	types, err := f.types()
 	if err != nil {
 		return nil, err
 	}
-	var out []optests.Config
+	if list, err = combine(list, ofKind(f.params, optests.Int, optests.Float)); err != nil {
+		return nil, err
+	}
+	var typed []optests.Config
 	for _, c := range list {
-		for _, w := range valuesOr(f.width, c.Case.Width) {
-			for _, dt := range types {
-				for _, l := range layouts {
-					one := c
-					one.Case.Width, one.Case.DType, one.Case.Layout, one.Case.Seed = w, dt, l, f.seed
-					one.Case.SiLU, one.Case.NoBias = c.Case.SiLU || f.silu, c.Case.NoBias || f.noBias
-					if err := memory.check(op, one.Case, use); err != nil {
-						return nil, err
-					}
-					out = append(out, one)
-				}
-			}
+		for _, c.Case.DType = range types {
+			c.Case.Seed = f.seed
+			typed = append(typed, c)
 		}
 	}
-	return out, nil
+	choices, err := f.choices()
+	if err != nil {
+		return nil, err
+	}
+	if list, err = combine(typed, append(choices, ofKind(f.params, optests.Bool)...)); err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		if err := memory.check(op, c.Case, use); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
-func (f *caseFlags) parse() (types []tensor.DType, layouts []optests.Layout, err error) {
+func (f *caseFlags) types() ([]tensor.DType, error) {
+	var types []tensor.DType
 	for _, name := range f.dtype {
 		dt, err := tensor.ParseDType(strings.TrimSpace(name))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		types = append(types, dt)
 	}
-	for _, name := range f.layout {
-		l, err := optests.ParseLayout(strings.TrimSpace(name))
-		if err != nil {
-			return nil, nil, err
+	if len(types) == 0 {
+		return nil, usagef("--dtype needs at least one value")
+	}
+	return types, nil
+}
+
+// choices are the parameters whose values are all tested unless the flag selects some.
+func (f *caseFlags) choices() ([]paramFlag, error) {
+	list := ofKind(f.params, optests.Choice)
+	for _, p := range list {
+		if len(p.given()) == 0 {
+			return nil, usagef("--%s needs at least one value", p.Name)
 		}
-		layouts = append(layouts, l)
 	}
-	if len(types) == 0 || len(layouts) == 0 {
-		return nil, nil, usagef("--dtype and --layout need at least one value")
-	}
-	return types, layouts, nil
+	return list, nil
 }
 
 // withoutLarger drops configurations with more elements than limit. The limit keeps

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +41,7 @@ func newBench(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "bench OP",
 		Short:             "Measure an operator over sizes, types and layouts",
-		Long:              benchLong,
+		Long:              benchLong + a.opParamsLong("bench"),
 		Example:           benchExample,
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.opNames,
@@ -55,7 +56,7 @@ func newBench(a *app) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	f.caseFlags.add(fl)
+	f.caseFlags.add(a, fl)
 	f.timingFlags.add(fl)
 	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
@@ -63,6 +64,7 @@ func newBench(a *app) *cobra.Command {
 	fl.StringVar(&f.compare, "compare", "", "compare with the measurements in an earlier `FILE.json`")
 	fl.StringVar(&f.from, "from", "", "take the measurements from `FILE.json`, written by --json")
 	a.completeCases(cmd)
+	a.acceptUnknownFlags(cmd)
 	return cmd
 }
 
@@ -81,7 +83,7 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 		return err
 	}
 	if f.html != "" {
-		page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before}
+		page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before, Columns: reportColumns(op)}
 		if err := writeFile(f.html, func(out *os.File) error { return report.WriteHTML(out, page) }); err != nil {
 			return err
 		}
@@ -118,7 +120,11 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 		return nil, err
 	}
 	if f.hasSizes() {
-		return f.expand(op, f.sizeCases(usual), optests.ForTiming)
+		list, err := f.sizeCases(usual)
+		if err != nil {
+			return nil, err
+		}
+		return f.expand(op, list, optests.ForTiming)
 	}
 	sweep, err := optests.Sweep(op)
 	if err != nil {
@@ -163,8 +169,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 func (b *opSession) row(ctx context.Context, c optests.Case) (report.Row, error) {
 	m, err := b.measure(ctx, c)
 	return report.Row{
-		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Layout: c.Layout.String(),
-		Batch: c.Batch, Dim: c.Dim, Seqlen: c.Seqlen, Width: c.Width, SiLU: c.SiLU,
+		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Values: caseValues(b.op.Name(), c, true),
 		MedianUS: m.Median, P20US: m.P20, P80US: m.P80, GBps: m.GBps(), CopyFraction: b.fraction(m),
 	}, err
 }
@@ -189,29 +194,35 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 }
 
 func benchRows(f *report.File, compared bool, changes []report.Change) [][]string {
-	heading := []string{"TARGET", "DTYPE", "LAYOUT", "BATCH", "DIM", "SEQLEN", "WIDTH", "SILU", "MEDIAN us", "P20 us", "P80 us", "GB/s", "% OF COPY"}
+	names := f.Names()
+	heading := []string{"TARGET", "DTYPE"}
+	for _, name := range names {
+		heading = append(heading, strings.ToUpper(name))
+	}
+	heading = append(heading, "MEDIAN us", "P20 us", "P80 us", "GB/s", "% OF COPY")
 	if compared {
 		heading = append(heading, "SPEED-UP")
 	}
 	rows := [][]string{heading}
-	for _, r := range f.Rows {
-		row := []string{
-			r.Target, r.DType, r.Layout, fmt.Sprint(r.Batch), fmt.Sprint(r.Dim), fmt.Sprint(r.Seqlen), fmt.Sprint(r.Width), yesNo(r.SiLU),
-			fmt.Sprintf("%.1f", r.MedianUS), fmt.Sprintf("%.1f", r.P20US), fmt.Sprintf("%.1f", r.P80US),
-			fmt.Sprintf("%.1f", r.GBps), fmt.Sprintf("%.1f", 100*r.CopyFraction),
+	for i, r := range f.Rows {
+		row := []string{r.Target, r.DType}
+		for _, name := range names {
+			row = append(row, cellText(r.Values.Of(name)))
 		}
+		row = append(row, fmt.Sprintf("%.1f", r.MedianUS), fmt.Sprintf("%.1f", r.P20US), fmt.Sprintf("%.1f", r.P80US),
+			fmt.Sprintf("%.1f", r.GBps), fmt.Sprintf("%.1f", 100*r.CopyFraction))
 		if compared {
-			row = append(row, speedup(r, changes))
+			row = append(row, speedup(i, changes))
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// speedup returns the row's change, "-" if the earlier file has no such row.
-func speedup(r report.Row, changes []report.Change) string {
+// speedup returns the change of row i, "-" if the earlier file has no such row.
+func speedup(i int, changes []report.Change) string {
 	for _, c := range changes {
-		if c.Now == r {
+		if c.Row == i {
 			return fmt.Sprintf("%.2fx", c.Speedup)
 		}
 	}

@@ -18,15 +18,23 @@ const testLong = `Test an operator on a device: --accuracy compares every output
 reference, --performance times calls; without either flag the command does both. It
 fails with exit code 6 if an output is wrong.
 
-Without sizes the command tests the named configurations in every type and layout:
-Tiny, Small, Medium, Large, No Bias, With SiLU, and the layers of models. On the CPU
-it leaves out those of more than 4 Mi elements, unless --config names them. With
---batch, --dim or --seqlen it tests every combination of the given sizes.
+Without sizes the command tests the named configurations in every type: small ones,
+and the layers of models. On the CPU it leaves out those of more than 4 Mi elements,
+unless --config names them. With sizes it tests every combination of them.
 
 The command times 100 calls after 10 warm-up calls, by the device's events (GPU) or
 the clock (CPU). Before each call it flushes the caches (GPU) or changes to other
 tensors (CPU); --warm leaves the caches as they are. GB/s counts each input once and
 each output once. The command measures the device's copy bandwidth, read and write.`
+
+// opParamsLong is the part of the help that concerns the operator's own flags.
+func (a *app) opParamsLong(cmd string) string {
+	params := paramFlags(a.operator)
+	if len(params) == 0 {
+		return "\n\nEach operator has its own flags for sizes and options: aiterctl " + cmd + " OP --help"
+	}
+	return fmt.Sprintf("\n\nThe sizes and options of %s: %s.", a.operator, flagNames(params))
+}
 
 const testExample = `  aiterctl test causal_conv1d_fwd
   aiterctl test causal_conv1d_fwd --batch 4 --dim 512 --seqlen 2048 --width 4 --dtype float16 --use_silu --layout channel_last
@@ -46,7 +54,7 @@ func newTest(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "test OP",
 		Short:             "Check an operator's results and time it",
-		Long:              testLong,
+		Long:              testLong + a.opParamsLong("test"),
 		Example:           testExample,
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.opNames,
@@ -58,14 +66,26 @@ func newTest(a *app) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	f.caseFlags.add(fl)
+	f.caseFlags.add(a, fl)
 	f.timingFlags.add(fl)
 	f.deviceFlags.add(fl)
 	fl.StringSliceVar(&f.configs, "config", nil, "named configurations, or all (default: on the CPU those of at most 4 Mi elements, else all)")
 	fl.BoolVar(&f.accuracy, "accuracy", false, "only compare with the reference")
 	fl.BoolVar(&f.performance, "performance", false, "only measure times")
 	a.completeCases(cmd)
+	a.completeFlag(cmd, "config", a.configNames()...)
+	a.acceptUnknownFlags(cmd)
 	return cmd
+}
+
+// configNames are the named configurations of the operator.
+func (a *app) configNames() []string {
+	list, _ := optests.Configs(a.operator) // none without an operator
+	names := []string{"all"}
+	for _, c := range list {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 func (f *testFlags) check() error {
@@ -73,7 +93,7 @@ func (f *testFlags) check() error {
 		f.accuracy, f.performance = true, true
 	}
 	if len(f.configs) > 0 && f.hasSizes() {
-		return usagef("--config contradicts --batch, --dim and --seqlen; leave out one of them")
+		return usagef("--config contradicts %s; leave out one of them", flagNames(f.sizes()))
 	}
 	return f.timingFlags.check()
 }
@@ -93,7 +113,7 @@ func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error
 	}
 	switch {
 	case f.hasSizes():
-		named = f.sizeCases(usual)
+		named, err = f.sizeCases(usual)
 	case len(f.configs) > 0:
 		named, err = pickConfigs(named, f.configs)
 	default:
@@ -174,7 +194,7 @@ func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose fu
 
 // runCase checks and times one case. The report has its errors.
 func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config) testCase {
-	t := newTestCase(c)
+	t := newTestCase(b.op.Name(), c)
 	if f.accuracy {
 		results, err := b.runner(ctx).RunCase(b.op.Name(), c.Case)
 		t.setAccuracy(results, err)

@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/aiter-go/aiter/internal/perf"
+	"github.com/aiter-go/aiter/internal/report"
 	optests "github.com/aiter-go/aiter/op_tests"
 )
 
@@ -31,21 +34,31 @@ type testReport struct {
 
 // testCase is one case of a test.
 type testCase struct {
-	Config      string           `json:"config"`
-	DType       string           `json:"dtype"`
-	Layout      string           `json:"layout"`
-	Batch       int64            `json:"batch"`
-	Dim         int64            `json:"dim"`
-	Seqlen      int64            `json:"seqlen"`
-	Width       int64            `json:"width"`
-	SiLU        bool             `json:"silu"`
-	Bias        bool             `json:"bias"`
+	caseName
+	values report.Values // sizes and options
+	caseOutcome
+
+	op     string
+	params optests.Case
+	err    error
+}
+
+// caseName and caseOutcome are the parts of a case in JSON before and after its values.
+type caseName struct {
+	Config string `json:"config"`
+	DType  string `json:"dtype"`
+}
+
+type caseOutcome struct {
 	Status      string           `json:"status"`
 	Outputs     []optests.Result `json:"outputs"`
 	Performance *timing          `json:"performance"`
 	Error       *string          `json:"error"`
+}
 
-	err error
+// MarshalJSON writes the sizes and options as keys of the case.
+func (t testCase) MarshalJSON() ([]byte, error) {
+	return report.JoinObjects(t.caseName, t.values, t.caseOutcome)
 }
 
 func (b *opSession) newTestReport(f *testFlags) *testReport {
@@ -68,11 +81,10 @@ func (r *testReport) add(t testCase) {
 	}
 }
 
-func newTestCase(c optests.Config) testCase {
+func newTestCase(op string, c optests.Config) testCase {
 	return testCase{
-		Config: c.Name, DType: c.Case.DType.String(), Layout: c.Case.Layout.String(),
-		Batch: c.Case.Batch, Dim: c.Case.Dim, Seqlen: c.Case.Seqlen, Width: c.Case.Width,
-		SiLU: c.Case.SiLU, Bias: !c.Case.NoBias, Status: casePassed, Outputs: []optests.Result{},
+		caseName: caseName{Config: c.Name, DType: c.Case.DType.String()}, values: caseValues(op, c.Case, false),
+		caseOutcome: caseOutcome{Status: casePassed, Outputs: []optests.Result{}}, op: op, params: c.Case,
 	}
 }
 
@@ -101,16 +113,30 @@ func (t *testCase) fail(err error) {
 	t.Status, t.Error, t.err = caseError, &text, err
 }
 
-// name returns the first columns of a table.
+// name returns the first columns of a table: sizes and numbers, type, options.
 func (t *testCase) name() []string {
-	return []string{
-		t.Config, fmt.Sprint(t.Batch), fmt.Sprint(t.Dim), fmt.Sprint(t.Seqlen), fmt.Sprint(t.Width),
-		t.DType, t.Layout, yesNo(t.SiLU), yesNo(t.Bias),
+	cells := []string{t.Config}
+	for _, p := range numberParams(t.op) {
+		cells = append(cells, cellText(p.Cell(t.params)))
 	}
+	cells = append(cells, t.DType)
+	for _, p := range optionParams(t.op) {
+		cells = append(cells, cellText(p.Cell(t.params)))
+	}
+	return cells
 }
 
-func caseHeading() []string {
-	return []string{"CONFIG", "BATCH", "DIM", "SEQLEN", "WIDTH", "DTYPE", "LAYOUT", "SILU", "BIAS"}
+func caseHeading(op string) []string {
+	return slices.Concat([]string{"CONFIG"}, headings(numberParams(op)), []string{"DTYPE"}, headings(optionParams(op)))
+}
+
+// kind is the case's type and choices, in messages.
+func (t *testCase) kind() string {
+	words := []string{t.DType}
+	for _, p := range ofKind(paramFlags(t.op), optests.Choice) {
+		words = append(words, cellText(p.Cell(t.params)))
+	}
+	return strings.Join(words, " ")
 }
 
 // printTest prints the report and returns the error of the command.
@@ -145,7 +171,7 @@ func (a *app) printTestTables(r *testReport) error {
 }
 
 func (r *testReport) accuracyRows() [][]string {
-	rows := [][]string{append(caseHeading(), "OUTPUT", "MAX ABS ERR", "MAX REL ERR", "ERRORS", "STATUS")}
+	rows := [][]string{append(caseHeading(r.Op), "OUTPUT", "MAX ABS ERR", "MAX REL ERR", "ERRORS", "STATUS")}
 	for _, t := range r.Cases {
 		for _, o := range t.Outputs {
 			status := casePassed
@@ -166,18 +192,18 @@ func (r *testReport) accuracyRows() [][]string {
 func (a *app) printFailures(r *testReport) {
 	for _, t := range r.Cases {
 		if t.err != nil {
-			fmt.Fprintf(a.out, "%s, %s %s: %v\n", t.Config, t.DType, t.Layout, t.err)
+			fmt.Fprintf(a.out, "%s, %s: %v\n", t.Config, t.kind(), t.err)
 		}
 		for _, o := range t.Outputs {
 			if !o.OK() {
-				fmt.Fprintf(a.out, "%s, %s %s: %s\n", t.Config, t.DType, t.Layout, o)
+				fmt.Fprintf(a.out, "%s, %s: %s\n", t.Config, t.kind(), o)
 			}
 		}
 	}
 }
 
 func (r *testReport) timingRows() [][]string {
-	rows := [][]string{append(caseHeading(), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
+	rows := [][]string{append(caseHeading(r.Op), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
 	for _, t := range r.Cases {
 		cells := []string{"-", "-", "-", "-", "-"}
 		if p := t.Performance; p != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,13 +29,11 @@ const runExample = `  aiterctl run causal_conv1d_fwd --verify
   aiterctl run causal_conv1d_fwd --arch gfx942 --repeat 100 --json`
 
 type runFlags struct {
-	in, out             []string // NAME=FILE
-	batch, dim          int64
-	seqlen, width       int64
-	dtype, weightDType  string
-	layout              string
-	silu, noBias, slice bool
-	seed                uint64
+	in, out            []string // NAME=FILE
+	params             []paramFlag
+	dtype, weightDType string
+	slice              bool
+	seed               uint64
 	deviceFlags
 	verify bool
 	repeat int
@@ -47,71 +44,66 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "run OP",
 		Short:             "Run an operator, check and time it",
-		Long:              runLong,
+		Long:              runLong + a.opParamsLong("run"),
 		Example:           runExample,
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd.Flags()); err != nil {
+			if err := f.check(cmd.Flags(), args[0]); err != nil {
 				return err
 			}
 			return a.runOp(cmd, f, args[0])
 		},
 	}
-	f.addProblem(cmd.Flags())
+	f.addProblem(a, cmd.Flags())
 	fl := cmd.Flags()
 	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.verify, "verify", false, "compare with the float64 reference; fail if an output is wrong")
 	fl.IntVar(&f.repeat, "repeat", 1, "number of timed calls after the first; 0: none")
 	a.completeRun(cmd)
+	a.acceptUnknownFlags(cmd)
 	return cmd
 }
 
 // addProblem adds the flags of the inputs. Their names follow aiter's op_tests; dashes
 // stand for underscores.
-func (f *runFlags) addProblem(fl *pflag.FlagSet) {
+func (f *runFlags) addProblem(a *app, fl *pflag.FlagSet) {
+	f.params = paramFlags(a.operator)
+	addSingle(fl, f.params, a.usualCase())
 	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`")
 	fl.StringArrayVar(&f.out, "out", nil, "write an argument to a file: `NAME=FILE.npy`")
-	fl.Int64Var(&f.batch, "batch", 2, "batch size")
-	fl.Int64Var(&f.dim, "dim", 64, "channels")
-	fl.Int64Var(&f.seqlen, "seqlen", 128, "sequence length")
-	fl.Int64Var(&f.width, "width", 4, "filter taps")
 	fl.StringVar(&f.dtype, "dtype", "float32", "activations: float32, float16 or bfloat16")
 	fl.StringVar(&f.weightDType, "weight_dtype", "", "weight and bias (default: that of --dtype)")
-	fl.StringVar(&f.layout, "layout", optests.ChannelFirst.String(), "channel_first or channel_last")
-	fl.BoolVar(&f.silu, "use_silu", false, "apply SiLU")
-	fl.BoolVar(&f.noBias, "no_bias", false, "no bias")
 	fl.BoolVar(&f.slice, "slice", false, "make tensors slices of larger buffers, with odd strides")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random inputs")
-	fl.SetNormalizeFunc(normalizeFlag)
-}
-
-// normalizeFlag accepts dashes in flag names with underscores.
-func normalizeFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	switch name {
-	case "weight-dtype", "use-silu", "no-bias":
-		name = strings.ReplaceAll(name, "-", "_")
-	}
-	return pflag.NormalizedName(name)
+	fl.SetNormalizeFunc(normalizeFlags(f.params))
 }
 
 func (a *app) completeRun(cmd *cobra.Command) {
 	a.completeArch(cmd)
 	for _, flag := range []string{"dtype", "weight_dtype"} {
-		a.completeFlag(cmd, flag, "float32", "float16", "bfloat16")
+		a.completeFlag(cmd, flag, allDTypes()...)
 	}
-	a.completeFlag(cmd, "layout", optests.ChannelFirst.String(), optests.ChannelLast.String())
+	for _, p := range ofKind(paramFlags(a.operator), optests.Choice) {
+		a.completeFlag(cmd, p.Name, p.Choices...)
+	}
 }
 
 // check refuses flags that contradict each other.
-func (f *runFlags) check(fl *pflag.FlagSet) error {
+func (f *runFlags) check(fl *pflag.FlagSet, op string) error {
 	if f.repeat < 0 {
 		return usagef("--repeat %d: expected 0 or more", f.repeat)
 	}
 	if len(f.in) == 0 {
 		return nil
 	}
-	for _, name := range []string{"batch", "dim", "seqlen", "width", "dtype", "weight_dtype", "layout", "no_bias", "slice", "seed"} {
+	random := []string{"dtype", "weight_dtype", "slice", "seed"}
+	for _, p := range f.params {
+		if !optests.IsOption(op, p.Name) {
+			random = append(random, p.Name)
+		}
+	}
+	for _, name := range random {
 		if fl.Changed(name) {
 			return usagef("--%s describes random inputs, and --in gives the inputs; leave out one of them", name)
 		}
@@ -120,14 +112,12 @@ func (f *runFlags) check(fl *pflag.FlagSet) error {
 }
 
 // testCase returns the case of the flags.
-func (f *runFlags) testCase() (optests.Case, error) {
-	c := optests.Case{
-		Slice: f.slice, Seed: f.seed,
-		Conv1d: optests.Conv1d{
-			Batch: f.batch, Dim: f.dim, Seqlen: f.seqlen, Width: f.width, SiLU: f.silu, NoBias: f.noBias,
-		},
+func (f *runFlags) testCase(op string) (optests.Case, error) {
+	c, err := optests.DefaultCase(op)
+	if err != nil {
+		return c, err
 	}
-	var err error
+	c.Slice, c.Seed = f.slice, f.seed
 	if c.DType, err = tensor.ParseDType(f.dtype); err != nil {
 		return c, err
 	}
@@ -136,8 +126,11 @@ func (f *runFlags) testCase() (optests.Case, error) {
 			return c, err
 		}
 	}
-	c.Layout, err = optests.ParseLayout(f.layout)
-	return c, err
+	list, err := combine([]optests.Config{{Case: c}}, f.params)
+	if err != nil {
+		return c, err
+	}
+	return list[0].Case, nil
 }
 
 // opRun is one run of the run command.

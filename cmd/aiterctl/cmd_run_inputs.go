@@ -34,7 +34,7 @@ func (f *runFlags) problem(op string, fl *pflag.FlagSet) (*optests.Problem, erro
 
 func (f *runFlags) makeProblem(op string, fl *pflag.FlagSet) (*optests.Problem, error) {
 	if len(f.in) == 0 {
-		c, err := f.testCase()
+		c, err := f.testCase(op)
 		if err != nil {
 			return nil, err
 		}
@@ -48,8 +48,10 @@ func (f *runFlags) makeProblem(op string, fl *pflag.FlagSet) (*optests.Problem, 
 		return optests.Generate(op, c)
 	}
 	given := map[string]any{}
-	if fl.Changed("use_silu") {
-		given["use_silu"] = f.silu
+	for _, p := range f.params {
+		if fl.Changed(p.Name) && len(p.given()) > 0 { // an argument of the operator that is no tensor
+			given[p.Name] = p.given()[0]
+		}
 	}
 	for _, in := range f.in {
 		name, file, err := nameAndFile("in", in)

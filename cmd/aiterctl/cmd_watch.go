@@ -291,10 +291,9 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 		if ctx.Err() != nil {
 			return
 		}
-		f := &testFlags{accuracy: true}
-		f.dtype, f.layout = w.flags.parts.dtype, allLayouts()
-		if len(f.dtype) == 0 {
-			f.dtype = allDTypes()
+		f := &testFlags{accuracy: true, caseFlags: newCaseFlags(op.Name)}
+		if len(w.flags.parts.dtype) > 0 {
+			f.dtype = w.flags.parts.dtype
 		}
 		f.arch = w.testArch()
 		small := func(name string, _ tensor.Device) ([]optests.Config, error) {

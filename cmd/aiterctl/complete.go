@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/jit/target"
+	optests "github.com/aiter-go/aiter/op_tests"
 )
 
 // moduleNames completes the names of modules.
@@ -60,6 +63,28 @@ func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, 
 		}
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// namedOperator finds the operator that a command line of test, bench or run names: its flags depend on it, and flags
+// come first or last. An operator's name behind a flag counts only if there is no other: it may be the flag's value.
+func namedOperator(args []string) string {
+	start := slices.IndexFunc(args, func(arg string) bool { return slices.Contains([]string{"test", "bench", "run"}, arg) })
+	known, found := optests.Operators(), ""
+	for i := start + 1; start >= 0 && i < len(args); i++ {
+		if !slices.Contains(known, args[i]) {
+			continue
+		}
+		if !strings.HasPrefix(args[i-1], "-") {
+			return args[i]
+		}
+		found = cmp.Or(found, args[i])
+	}
+	return found
+}
+
+// acceptUnknownFlags lets a command without a known operator report the operator, not its flags.
+func (a *app) acceptUnknownFlags(cmd *cobra.Command) {
+	cmd.FParseErrWhitelist.UnknownFlags = a.operator == ""
 }
 
 // completeArch completes --arch.

@@ -26,6 +26,7 @@ func run(args []string) int {
 	stdout := &outputWriter{to: os.Stdout, end: end}
 	out := term.NewEscaper(stdout)
 	a := &app{out: out, err: term.New(os.Stderr, &outputWriter{to: os.Stderr, end: end}), getenv: os.Getenv}
+	a.operator = namedOperator(args)
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := checkLineBreaks(args, os.Environ())

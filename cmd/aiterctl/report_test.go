@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestReportNames(t *testing.T) {
 	wantKeys(t, build.Modules[0].Units[0], "source", "values", "status", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
-	wantKeys(t, testCase{}, "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
+	wantKeys(t, newTestCase("causal_conv1d_fwd", optests.Config{}), "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
 		"status", "outputs", "performance", "error")
 	wantKeys(t, timing{}, "mean_us", "min_us", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction")
 	wantKeys(t, outputReport{}, "name", "max_abs_err", "max_rel_err", "mismatches", "elements")
@@ -164,5 +165,23 @@ func TestTargets(t *testing.T) {
 	}
 	if !matchesTarget(got, "gfx942:xnack-") || matchesTarget(got, "gfx90a") || matchesTarget(got, "gfx950") {
 		t.Error("gfx942 covers its features' variants, gfx90a:xnack- itself alone")
+	}
+}
+
+func TestNamedOperator(t *testing.T) {
+	for line, want := range map[string]string{
+		"test causal_conv1d_fwd --dim 3":                          "causal_conv1d_fwd",
+		"--json bench --dim 3 causal_conv1d_bwd":                  "causal_conv1d_bwd",
+		"run --json causal_conv1d_fwd":                            "causal_conv1d_fwd",
+		"bench --html causal_conv1d_fwd causal_conv1d_bwd":        "causal_conv1d_bwd",
+		"bench --html causal_conv1d_fwd --warm causal_conv1d_bwd": "causal_conv1d_fwd", // a guess: --warm has no value
+		"__complete test causal_conv1d_update --c":                "causal_conv1d_update",
+		"build causal_conv1d_fwd":                                 "",
+		"test nothing":                                            "",
+		"":                                                        "",
+	} {
+		if got := namedOperator(strings.Fields(line)); got != want {
+			t.Errorf("%q names %q, want %q", line, got, want)
+		}
 	}
 }

@@ -37,8 +37,8 @@ func TestProjectConfig(t *testing.T) {
 }
 
 // TestProjectUnits checks that every module has units for each kind of target that it supports:
-// for GPUs four kernel files and the second ones of forward and backward; for the host four files
-// and their common one; one support library.
+// for causal_conv1d on GPUs four kernel files and the second ones of forward and backward, on the
+// host four files and their common one; one file of each kind for rms_norm; one support library.
 func TestProjectUnits(t *testing.T) {
 	cfg, err := opconfig.Load(os.DirFS("../.."), realPath, opconfig.Options{})
 	if err != nil {
@@ -47,6 +47,7 @@ func TestProjectUnits(t *testing.T) {
 	for name, units := range map[string]map[string]int{
 		"module_causal_conv1d": {"gfx90a:xnack-": 8, "gfx942": 8, "sm_90": 8, "cpu": 5},
 		"module_aiter_ffi":     {"cpu": 1},
+		"module_rms_norm":      {"gfx942": 1, "sm_90": 1, "cpu": 1},
 	} {
 		m, err := cfg.Module(name)
 		if err != nil {

@@ -78,7 +78,7 @@ func (s *spy) Elapsed(from, to *device.Event) (time.Duration, error) {
 }
 
 func tiny() optests.Case {
-	return optests.Case{Conv1d: optests.Conv1d{Batch: 1, Dim: 2, Seqlen: 4, Width: 2}}
+	return optests.Case{Params: optests.Conv1d{Batch: 1, Dim: 2, Seqlen: 4, Width: 2}}
 }
 
 const fwd = "causal_conv1d_fwd"

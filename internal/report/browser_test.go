@@ -62,7 +62,7 @@ func count(s, pattern string) int { return len(regexp.MustCompile(pattern).FindA
 // A real browser draws every line and mark, runs the script, and reports no error.
 func TestPageInBrowser(t *testing.T) {
 	now, before := sample(1), sample(1.5)
-	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: now, Before: before})
+	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: now, Before: before, Columns: columns()})
 	dom, console := browse(t, page)
 	if console != "" {
 		t.Errorf("the browser's console is not empty:\n%s", console)
@@ -104,7 +104,7 @@ func TestBrowserReportsErrors(t *testing.T) {
 
 // A script that the test appends clicks on the page and checks the results.
 func TestClicks(t *testing.T) {
-	page := writePage(t, report.Page{Title: "clicks", Now: sample(1)})
+	page := writePage(t, report.Page{Title: "clicks", Now: sample(1), Columns: columns()})
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestScreenshot(t *testing.T) {
 	if shot == "" {
 		shot = filepath.Join(t.TempDir(), "page.png")
 	}
-	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: sample(1), Before: sample(1.5)})
+	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: sample(1), Before: sample(1.5), Columns: columns()})
 	browse(t, page, "--screenshot="+shot, "--window-size=1400,1000", "--hide-scrollbars")
 	data, err := os.ReadFile(shot)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestScreenshot(t *testing.T) {
 
 // Each drawing is well-formed XML, in the file and in the browser.
 func TestDrawingsAreXML(t *testing.T) {
-	page := writePage(t, report.Page{Title: "x", Now: sample(1)})
+	page := writePage(t, report.Page{Title: "x", Now: sample(1), Columns: columns()})
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func latency() metric {
 
 // speedup is the metric of the rows' speed-ups.
 func speedup(changes []Change) metric {
-	speedups := map[key]float64{}
+	speedups := map[string]float64{}
 	for _, c := range changes {
 		speedups[c.Now.key()] = c.Speedup
 	}
@@ -99,7 +99,7 @@ type line struct {
 	X, Y         float64 // of the name
 }
 
-// series is the points of one element type and layout.
+// series is the points of one line: an element type, and for causal_conv1d a layout.
 type series struct {
 	Key    string // equal in all charts; the legend shows and hides the series of a key
 	Class  string // CSS classes: color, dash, and "before" for the older file
@@ -108,7 +108,7 @@ type series struct {
 	Marks  []point
 }
 
-// point is a measured row. Square marks channel-last rows.
+// point is a measured row. Square marks rows of dashed lines.
 type point struct {
 	X, Y   float64
 	Square bool
@@ -129,7 +129,7 @@ func draw(m metric, p panel) (chart, bool) {
 	}
 	c.Roofline = m.limit(p, x, y)
 	for _, g := range p.groups {
-		c.Series = append(c.Series, g.series(m, x, y))
+		c.Series = append(c.Series, g.series(m, p.columns, x, y))
 	}
 	return c, true
 }
@@ -139,7 +139,7 @@ func (p panel) having(m metric) panel {
 	if m.applies == nil {
 		return p
 	}
-	part := panel{CopyGBps: p.CopyGBps, id: p.id}
+	part := panel{CopyGBps: p.CopyGBps, columns: p.columns}
 	for _, g := range p.groups {
 		all := g.rows
 		g.rows = nil
@@ -232,14 +232,14 @@ func path(x, y []float64) string {
 }
 
 // series returns the group's line with its marks.
-func (g group) series(m metric, x, y scale) series {
-	s := series{Key: g.key(), Class: g.class()}
+func (g group) series(m metric, columns []Column, x, y scale) series {
+	s := series{Key: g.key, Class: g.class()}
 	var xs, ys, low, high []float64
 	for _, r := range g.rows {
 		at := x.at(r.Bytes())
 		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
 		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
-		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.layout == channelLast, Text: g.tooltip(r)})
+		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.dashed, Text: g.tooltip(columns, r)})
 	}
 	s.Points = path(xs, ys)
 	back := slices.Clone(xs)

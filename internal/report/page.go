@@ -24,6 +24,8 @@ type Page struct {
 	Title  string
 	Now    *File
 	Before *File // the older file to compare with, or nil
+	// Columns describe the sizes and options of the rows, in the order of the table.
+	Columns []Column
 }
 
 // content is the data of the template.
@@ -34,8 +36,21 @@ type content struct {
 	Facts   []fact
 	Legend  []series
 	Panels  []drawnPanel
+	Columns []heading
 	Rows    []tableRow
 	Compare bool
+}
+
+// heading is a column of the table that holds a size or an option; Number aligns its cells.
+type heading struct {
+	Title  string
+	Number bool
+}
+
+// cell is a size or an option in the table.
+type cell struct {
+	Text   string
+	Number bool
 }
 
 // fact is a number at the top of the page.
@@ -49,6 +64,7 @@ type drawnPanel struct {
 // tableRow is a formatted row. The page sorts rows by the numbers, not by the texts.
 type tableRow struct {
 	Row
+	Cells              []cell
 	Share, Speedup     string
 	BarWidth           float64 // of 60 px
 	MedianText, Spread string
@@ -71,14 +87,14 @@ func WriteHTML(w io.Writer, p Page) error {
 
 // content returns the data of the template.
 func (p Page) content() content {
-	list := panels(p.Now, p.Before)
+	list := p.panels()
 	changes := Changes(p.Now, p.Before)
 	c := content{
 		Title: p.Title, Style: template.CSS(pageStyle), Script: template.JS(pageScript),
-		Facts: p.facts(changes), Legend: legend(list), Rows: tableRows(p.Now, changes), Compare: p.Before != nil,
+		Facts: p.facts(changes), Legend: legend(list), Columns: p.headings(), Rows: p.tableRows(changes), Compare: p.Before != nil,
 	}
 	for _, pan := range list {
-		d := drawnPanel{Title: pan.title()}
+		d := drawnPanel{Title: pan.title}
 		for _, m := range []metric{bandwidth(), latency(), speedup(changes)} {
 			if drawn, ok := draw(m, pan); ok {
 				d.Charts = append(d.Charts, drawn)
@@ -97,8 +113,7 @@ func (p Page) facts(changes []Change) []fact {
 	}
 	if len(p.Now.Rows) > 0 {
 		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
-		note := fmt.Sprintf("%s of the copy bandwidth: %s %s, batch %d, dim %d, seqlen %d",
-			percent(best.CopyFraction), best.DType, best.Layout, best.Batch, best.Dim, best.Seqlen)
+		note := fmt.Sprintf("%s of the copy bandwidth: %s, %s", percent(best.CopyFraction), lineName(p.Columns, best), numberWords(p.Columns, best, Size))
 		list = append(list, fact{"Highest bandwidth", digits(best.GBps) + " GB/s", note})
 	}
 	if p.Before == nil {
@@ -140,15 +155,52 @@ func (p Page) targets() string {
 // notable is the smallest relative change that marks a row as faster or slower.
 const notable = 0.03
 
-func tableRows(f *File, changes []Change) []tableRow {
-	speedups := map[key]float64{}
+// headings are the columns that some row has a value for.
+func (p Page) headings() []heading {
+	var list []heading
+	for _, c := range p.shown() {
+		list = append(list, heading{c.Title, slices.ContainsFunc(p.Now.Rows, func(r Row) bool { return isNumber(r.Values.Of(c.Name)) })})
+	}
+	return list
+}
+
+func (p Page) shown() []Column {
+	names := p.Now.Names()
+	return slices.DeleteFunc(slices.Clone(p.Columns), func(c Column) bool { return !slices.Contains(names, c.Name) })
+}
+
+// cells are the row's values for the columns that are shown.
+func (p Page) cells(r Row) []cell {
+	var list []cell
+	for _, c := range p.shown() {
+		v := r.Values.Of(c.Name)
+		text := map[any]string{nil: "", true: "yes", false: "no"}
+		word, ok := text[v]
+		if !ok {
+			word = fmt.Sprint(v)
+		}
+		list = append(list, cell{word, isNumber(v)})
+	}
+	return list
+}
+
+func isNumber(v any) bool {
+	switch v.(type) {
+	case int64, float64:
+		return true
+	}
+	return false
+}
+
+func (p Page) tableRows(changes []Change) []tableRow {
+	speedups := map[string]float64{}
 	for _, c := range changes {
 		speedups[c.Now.key()] = c.Speedup
 	}
 	var rows []tableRow
-	for _, r := range f.Rows {
+	for _, r := range p.Now.Rows {
 		t := tableRow{
-			Row: r, Share: percent(r.CopyFraction), BarWidth: 60 * min(r.CopyFraction, 1),
+			Row: r, Cells: p.cells(r), Share: percent(r.CopyFraction), BarWidth: 60 * min(r.CopyFraction, 1),
 			MedianText: formatTime(r.MedianUS), Spread: formatTime(r.P20US) + " to " + formatTime(r.P80US), GBpsText: digits(r.GBps),
 			Speedup: "–",
 		}

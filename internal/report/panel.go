@@ -7,39 +7,93 @@ import (
 	"strings"
 )
 
-const channelLast = "channel_last"
+// Role is what a column does on the page.
+type Role int
 
-// panel is the data of one group of charts: an operator with one width and activation.
-// Its lines are element types and layouts.
+const (
+	// Size is a size: rows that differ in it are points of one line.
+	Size Role = iota
+	// Panel is an option with charts of its own for each value.
+	Panel
+	// Line is an option with a line of its own for each value.
+	Line
+)
+
+// Column describes a size or an option of the rows.
+type Column struct {
+	Name    string // as in the rows
+	Title   string // in headings
+	Role    Role
+	Choices []string // of a Line: the first is drawn solid, others dashed
+}
+
+// panel is the data of one group of charts: an operator with one value of each Panel column.
+// Its lines are element types and the values of Line columns.
 type panel struct {
 	CopyGBps float64
-	id       panelID
+	columns  []Column
+	title    string
+	first    Row
 	groups   []group
 }
 
-type panelID struct {
-	op    string
-	width int64
-	silu  bool
+// panelTitle names the operator and the values of the row's Panel columns.
+func panelTitle(columns []Column, r Row) string {
+	words := []string{r.Op}
+	for _, c := range columns {
+		switch v := r.Values.Of(c.Name); {
+		case c.Role != Panel || v == nil:
+		case v == true:
+			words = append(words, "with "+c.Title)
+		case v == false:
+			words = append(words, "without "+c.Title)
+		default:
+			words = append(words, fmt.Sprintf("%s %v", c.Name, v))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
-func (p panel) title() string {
-	with := "without SiLU"
-	if p.id.silu {
-		with = "with SiLU"
+// lineName is the element type and the values of the row's Line columns.
+func lineName(columns []Column, r Row) string {
+	words := []string{r.DType}
+	for _, c := range columns {
+		if v := r.Values.Of(c.Name); c.Role == Line && v != nil {
+			words = append(words, fmt.Sprint(v))
+		}
 	}
-	return fmt.Sprintf("%s, width %d, %s", p.id.op, p.id.width, with)
+	return strings.Join(words, " ")
+}
+
+// isDashed reports whether a value of a Line column is not the usual one.
+func isDashed(columns []Column, r Row) bool {
+	return slices.ContainsFunc(columns, func(c Column) bool {
+		v := r.Values.Of(c.Name)
+		return c.Role == Line && v != nil && len(c.Choices) > 0 && v != c.Choices[0]
+	})
+}
+
+// numberWords are the names and values of all numbers of a row: "batch 2, dim 64".
+func numberWords(columns []Column, r Row, roles ...Role) string {
+	var words []string
+	for _, c := range columns {
+		switch v := r.Values.Of(c.Name).(type) {
+		case int64, float64:
+			if slices.Contains(roles, c.Role) {
+				words = append(words, fmt.Sprintf("%s %v", c.Name, v))
+			}
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // group holds the rows of one line, from left to right. before marks the rows of the older
 // file.
 type group struct {
-	dtype, layout string
-	before        bool
-	rows          []Row
+	dtype, key     string
+	dashed, before bool
+	rows           []Row
 }
-
-func (g group) key() string { return g.dtype + " " + g.layout }
 
 // class returns the CSS classes of the line. The element type alone determines the
 // color.
@@ -48,7 +102,7 @@ func (g group) class() string {
 	if slices.Contains(dtypes(), g.dtype) {
 		class = g.dtype
 	}
-	if g.layout == channelLast {
+	if g.dashed {
 		class += " dashed"
 	}
 	if g.before {
@@ -59,13 +113,13 @@ func (g group) class() string {
 
 // tooltip describes a row: the case, its time, and its bandwidth relative to the
 // limit.
-func (g group) tooltip(r Row) string {
+func (g group) tooltip(columns []Column, r Row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", r.DType, r.Layout)
+	b.WriteString(g.key)
 	if g.before {
 		b.WriteString(" (older file)")
 	}
-	fmt.Fprintf(&b, "\nbatch %d, dim %d, seqlen %d, width %d: %s", r.Batch, r.Dim, r.Seqlen, r.Width, formatBytes(r.Bytes()))
+	fmt.Fprintf(&b, "\n%s: %s", numberWords(columns, r, Size, Panel), formatBytes(r.Bytes()))
 	fmt.Fprintf(&b, "\n%s, 20th to 80th percentile %s to %s", formatTime(r.MedianUS), formatTime(r.P20US), formatTime(r.P80US))
 	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy bandwidth", digits(r.GBps), percent(r.CopyFraction))
 	return b.String()
@@ -75,54 +129,73 @@ func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
 // panels groups the rows of both files into panels. It leaves out rows that moved no
 // bytes.
-func panels(now, before *File) []panel {
-	byID := map[panelID]*panel{}
+func (page Page) panels() []panel {
+	byTitle := map[string]*panel{}
 	add := func(f *File, old bool) {
 		for _, r := range f.Rows {
-			id := panelID{r.Op, r.Width, r.SiLU}
-			p := byID[id]
+			title := panelTitle(page.Columns, r)
+			p := byTitle[title]
 			if old && p == nil || r.Bytes() <= 0 {
 				continue
 			}
 			if p == nil {
-				p = &panel{CopyGBps: now.CopyGBps, id: id}
-				byID[id] = p
+				p = &panel{CopyGBps: page.Now.CopyGBps, columns: page.Columns, title: title, first: r}
+				byTitle[title] = p
 			}
 			p.add(r, old)
 		}
 	}
-	add(now, false)
-	if before != nil {
-		add(before, true)
+	add(page.Now, false)
+	if page.Before != nil {
+		add(page.Before, true)
 	}
 	var list []panel
-	for _, p := range byID {
+	for _, p := range byTitle {
 		p.sort()
 		list = append(list, *p)
 	}
-	slices.SortFunc(list, func(a, b panel) int { return compareIDs(a.id, b.id) })
+	slices.SortFunc(list, comparePanels)
 	return list
 }
 
-func compareIDs(a, b panelID) int {
-	silu := func(id panelID) int {
-		if id.silu {
-			return 1
+// comparePanels orders panels by their Panel columns: numbers by size, true after false.
+func comparePanels(a, b panel) int {
+	order := cmp.Compare(a.first.Op, b.first.Op)
+	for _, c := range a.columns {
+		if c.Role == Panel {
+			order = cmp.Or(order, compareValues(a.first.Values.Of(c.Name), b.first.Values.Of(c.Name)))
+		}
+	}
+	return cmp.Or(order, cmp.Compare(a.title, b.title))
+}
+
+func compareValues(a, b any) int {
+	number := func(v any) float64 {
+		switch v := v.(type) {
+		case int64:
+			return float64(v)
+		case float64:
+			return v
+		case bool:
+			if v {
+				return 1
+			}
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.width, b.width), silu(a)-silu(b))
+	return cmp.Compare(number(a), number(b))
 }
 
 // add adds a row to its line.
 func (p *panel) add(r Row, before bool) {
+	line := lineName(p.columns, r)
 	for i := range p.groups {
-		if g := &p.groups[i]; g.dtype == r.DType && g.layout == r.Layout && g.before == before {
+		if g := &p.groups[i]; g.key == line && g.before == before {
 			g.rows = append(g.rows, r)
 			return
 		}
 	}
-	p.groups = append(p.groups, group{dtype: r.DType, layout: r.Layout, before: before, rows: []Row{r}})
+	p.groups = append(p.groups, group{dtype: r.DType, key: line, dashed: isDashed(p.columns, r), before: before, rows: []Row{r}})
 }
 
 // dtypes are the element types with a color, in the order of the legend.
@@ -138,7 +211,7 @@ func compareGroups(a, b group) int {
 		return 1
 	}
 	order := func(g group) int { return slices.Index(dtypes(), g.dtype) }
-	return cmp.Or(age(a)-age(b), order(a)-order(b), cmp.Compare(a.dtype, b.dtype), cmp.Compare(a.layout, b.layout))
+	return cmp.Or(age(a)-age(b), order(a)-order(b), cmp.Compare(a.dtype, b.dtype), cmp.Compare(a.key, b.key))
 }
 
 // sort orders the lines, and the rows of each line from left to right.
@@ -154,7 +227,7 @@ func legend(list []panel) []series {
 	var all []group
 	for _, p := range list {
 		for _, g := range p.groups {
-			if !g.before && !slices.ContainsFunc(all, func(o group) bool { return o.key() == g.key() }) {
+			if !g.before && !slices.ContainsFunc(all, func(o group) bool { return o.key == g.key }) {
 				all = append(all, g)
 			}
 		}
@@ -162,7 +235,7 @@ func legend(list []panel) []series {
 	slices.SortFunc(all, compareGroups)
 	var out []series
 	for _, g := range all {
-		out = append(out, series{Key: g.key(), Class: g.class(), Marks: []point{{Square: g.layout == channelLast}}})
+		out = append(out, series{Key: g.key, Class: g.class(), Marks: []point{{Square: g.dashed}}})
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -28,20 +29,10 @@ type File struct {
 // Row is the measurement of one operator on one case. Times are in microseconds,
 // bandwidths in 10^9 bytes per second.
 type Row struct {
-	Op           string  `json:"op"`
-	Target       string  `json:"target"`
-	DType        string  `json:"dtype"`
-	Layout       string  `json:"layout"`
-	Batch        int64   `json:"batch"`
-	Dim          int64   `json:"dim"`
-	Seqlen       int64   `json:"seqlen"`
-	Width        int64   `json:"width"`
-	SiLU         bool    `json:"silu"`
-	MedianUS     float64 `json:"median_us"`
-	P20US        float64 `json:"p20_us"`
-	P80US        float64 `json:"p80_us"`
-	GBps         float64 `json:"gbps"`
-	CopyFraction float64 `json:"copy_fraction"`
+	Op, Target, DType      string
+	Values                 Values // sizes and options of the case
+	MedianUS, P20US, P80US float64
+	GBps, CopyFraction     float64
 }
 
 // Bytes returns the number of bytes that the call moved, computed from its bandwidth.
@@ -49,15 +40,7 @@ func (r Row) Bytes() float64 { return r.GBps * r.MedianUS * 1e3 }
 
 // key identifies a measured case. It does not contain the target, because the older file may
 // be of another device.
-type key struct {
-	op, dtype, layout         string
-	batch, dim, seqlen, width int64
-	silu                      bool
-}
-
-func (r Row) key() key {
-	return key{r.Op, r.DType, r.Layout, r.Batch, r.Dim, r.Seqlen, r.Width, r.SiLU}
-}
+func (r Row) key() string { return fmt.Sprintf("%q %q %s", r.Op, r.DType, r.Values.key()) }
 
 // FormatError reports a file that does not contain measurements.
 type FormatError struct {
@@ -143,7 +126,7 @@ func (f *File) check() error {
 		return &FormatError{Row: -1, Reason: fmt.Sprintf("the device's name %q has a control character", f.Device)}
 	}
 	for i, r := range f.Rows {
-		if !printable(r.Op + r.Target + r.DType + r.Layout) {
+		if !printable(r.Op + r.Target + r.DType + r.Values.text()) {
 			return &FormatError{Row: i, Reason: "a name has a control character"}
 		}
 		if r.Op == "" || r.MedianUS <= 0 || r.GBps < 0 || r.P20US < 0 || r.P80US < 0 {
@@ -169,30 +152,38 @@ func (f *File) Of(op string) *File {
 	return part
 }
 
-// columns returns the names of a row's values, as in the JSON.
-func columns() []string {
-	return []string{
-		"op", "target", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu",
-		"median_us", "p20_us", "p80_us", "gbps", "copy_fraction",
-	}
-}
-
-func (r Row) cells() []string {
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	return []string{
-		r.Op, r.Target, r.DType, r.Layout,
-		fmt.Sprint(r.Batch), fmt.Sprint(r.Dim), fmt.Sprint(r.Seqlen), fmt.Sprint(r.Width), fmt.Sprint(r.SiLU),
-		number(r.MedianUS), number(r.P20US), number(r.P80US), number(r.GBps), number(r.CopyFraction),
-	}
-}
-
-// WriteCSV writes a line of column names, then a line for each row.
-func (f *File) WriteCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	// The writer keeps its first error, which Error returns.
-	_ = out.Write(columns())
+// Names lists the sizes and options of all rows, in the order of the rows.
+func (f *File) Names() []string {
+	var names []string
 	for _, r := range f.Rows {
-		_ = out.Write(r.cells())
+		for _, v := range r.Values {
+			if !slices.Contains(names, v.Name) {
+				names = append(names, v.Name)
+			}
+		}
+	}
+	return names
+}
+
+// cells are the row's values in CSV.
+func (r Row) cells(names []string) []string {
+	cells := []string{r.Op, r.Target, r.DType}
+	for _, name := range names {
+		cells = append(cells, fmt.Sprint(cmp.Or(r.Values.Of(name), any(""))))
+	}
+	for _, v := range []float64{r.MedianUS, r.P20US, r.P80US, r.GBps, r.CopyFraction} {
+		cells = append(cells, strconv.FormatFloat(v, 'f', -1, 64))
+	}
+	return cells
+}
+
+// WriteCSV writes a line of column names, as in the JSON, then a line for each row.
+func (f *File) WriteCSV(w io.Writer) error {
+	out, names := csv.NewWriter(w), f.Names()
+	// The writer keeps its first error, which Error returns.
+	_ = out.Write(slices.Concat([]string{"op", "target", "dtype"}, names, []string{"median_us", "p20_us", "p80_us", "gbps", "copy_fraction"}))
+	for _, r := range f.Rows {
+		_ = out.Write(r.cells(names))
 	}
 	out.Flush()
 	return out.Error()
@@ -200,6 +191,7 @@ func (f *File) WriteCSV(w io.Writer) error {
 
 // Change is one row with the row of the older file for the same case.
 type Change struct {
+	Row         int // of the first file, from 0
 	Now, Before Row
 	Speedup     float64 // the median time of Before divided by that of Now
 }
@@ -207,16 +199,16 @@ type Change struct {
 // Changes pairs the rows of two files for the same case, in the order of now. before may be
 // nil.
 func Changes(now, before *File) []Change {
-	old := map[key]Row{}
+	old := map[string]Row{}
 	if before != nil {
 		for _, r := range before.Rows {
 			old[r.key()] = r
 		}
 	}
 	var list []Change
-	for _, r := range now.Rows {
+	for i, r := range now.Rows {
 		if b, ok := old[r.key()]; ok {
-			list = append(list, Change{r, b, b.MedianUS / r.MedianUS})
+			list = append(list, Change{i, r, b, b.MedianUS / r.MedianUS})
 		}
 	}
 	return list

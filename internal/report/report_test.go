@@ -8,8 +8,8 @@ import (
 	"image"
 	_ "image/png"
 	"math"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +17,25 @@ import (
 )
 
 func sampleSeqlens() []int64 { return []int64{64, 256, 1024, 4096, 16384} }
+
+func columns() []report.Column {
+	return []report.Column{
+		{Name: "layout", Title: "Layout", Role: report.Line, Choices: []string{"channel_first", "channel_last"}},
+		{Name: "batch", Title: "Batch"}, {Name: "dim", Title: "Dim"}, {Name: "seqlen", Title: "Seqlen"},
+		{Name: "width", Title: "Width", Role: report.Panel}, {Name: "silu", Title: "SiLU", Role: report.Panel},
+	}
+}
+
+func values(of ...any) report.Values {
+	var v report.Values
+	for i, c := range columns() {
+		if n, ok := of[i].(int); ok {
+			of[i] = int64(n)
+		}
+		v = append(v, report.Value{Name: c.Name, Value: of[i]})
+	}
+	return v
+}
 
 // sample returns a file with plausible numbers. slow multiplies its times.
 func sample(slow float64) *report.File {
@@ -29,7 +48,7 @@ func sample(slow float64) *report.File {
 				us := (3 + bytes/(copyGBps*1e3)*(1.05+0.05*float64(i)+0.2*float64(j))) * slow
 				rate := bytes / us / 1e3
 				f.Rows = append(f.Rows, report.Row{
-					Op: "causal_conv1d_fwd", Target: "sm_90", DType: dtype, Layout: layout, Batch: 8, Dim: 2048, Seqlen: l, Width: 4, SiLU: true,
+					Op: "causal_conv1d_fwd", Target: "sm_90", DType: dtype, Values: values(layout, 8, 2048, l, 4, true),
 					MedianUS: us, P20US: us * 0.96, P80US: us * 1.05, GBps: rate, CopyFraction: rate / copyGBps,
 				})
 			}
@@ -45,7 +64,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := report.Read(bytes.NewReader(data))
-	if err != nil || !slices.Equal(got.Rows, want.Rows) || got.Device != want.Device || got.CopyGBps != want.CopyGBps {
+	if err != nil || !reflect.DeepEqual(got.Rows, want.Rows) || got.Device != want.Device || got.CopyGBps != want.CopyGBps {
 		t.Errorf("read back: %v", err)
 	}
 	var names map[string]any
@@ -59,6 +78,8 @@ func TestJSON(t *testing.T) {
 		`{"rows":[{"op":"x"}]}`:      "row 0",
 		`{"rows":[],"copy_gbps":-1}`: "0 or more",
 		`{"rows":[{"op":"x","median_us":1},{"median_us":1}]}`: "row 1",
+		`{"rows":[{"op":"x","median_us":1,"dim":[2]}]}`:       "dim: expected a number, a word, true or false",
+		`{"rows":[{"op":"x","median_us":1,"dim":{}}]}`:        "dim: expected a number, a word, true or false",
 	} {
 		_, err := report.Read(strings.NewReader(text))
 		var bad *report.FormatError
@@ -117,7 +138,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	f.Device = `<script>alert("x")</script>`
 	f.Rows[0].DType = `"><img src=x>`
 	var b bytes.Buffer
-	if err := report.WriteHTML(&b, report.Page{Title: "a & b", Now: f}); err != nil {
+	if err := report.WriteHTML(&b, report.Page{Title: "a & b", Now: f, Columns: columns()}); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
@@ -150,6 +171,7 @@ func TestPagesOfFewRows(t *testing.T) {
 		"no roof": {report.Page{Now: roofless, Before: none}, 2},
 	} {
 		var b bytes.Buffer
+		c.page.Columns = columns()
 		if err := report.WriteHTML(&b, c.page); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -166,11 +188,10 @@ func TestPagesOfFewRows(t *testing.T) {
 func TestPanels(t *testing.T) {
 	f := sample(1)
 	for i := range f.Rows {
-		f.Rows[i].SiLU = i%2 == 0
-		f.Rows[i].Width = int64(3 + i%3)
+		f.Rows[i].Values = values("channel_first", 8, 2048, i, 3+i%3, i%2 == 0)
 	}
 	var b bytes.Buffer
-	if err := report.WriteHTML(&b, report.Page{Now: f}); err != nil {
+	if err := report.WriteHTML(&b, report.Page{Now: f, Columns: columns()}); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Count(b.String(), `<svg class="chart"`); got != 2*6 {

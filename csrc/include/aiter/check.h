@@ -71,6 +71,15 @@ template <int N> Status check_shape(const TensorView& t, const int64_t (&want)[N
                      shape_text(t).data);
 }
 
+// check_same_shape checks that t has the shape of another tensor.
+inline Status check_same_shape(const TensorView& t, const TensorView& like) {
+  bool same = t.rank() == like.rank();
+  for (int i = 0; same && i < t.rank(); i++) same = t.size(i) == like.size(i);
+  if (same) return Status();
+  return value_error("argument '%s': expected shape %s as '%s', got %s", t.name(), shape_text(like).data, like.name(),
+                     shape_text(t).data);
+}
+
 inline Status check_module_device(const TensorView& t) {
   if (runs_on(t.device().type)) return Status();
   return value_error("argument '%s': is on %s, this build runs on %s", t.name(), device_text(t.device()).data,

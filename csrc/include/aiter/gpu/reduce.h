@@ -34,6 +34,20 @@ AITER_DEVICE void warp_reduce_scatter(const float (&sums)[N], int lane, int leas
   }
 }
 
+// block_all_reduce adds a value of each thread of a block, and all threads get the total. A block has 32 to 1024 threads, a
+// multiple of 32. A thread calls it with two shared arrays in turn: another thread may still read the previous call's.
+AITER_DEVICE float block_all_reduce(float (&shared)[32], float v) {
+  float sum[1] = {v};
+  warp_all_reduce(sum, 1, 32);
+  const int warps = int(blockDim.x) / 32, lane = int(threadIdx.x) % 32;
+  if (warps == 1) return sum[0];
+  if (lane == 0) shared[threadIdx.x / 32] = sum[0];
+  block_barrier();
+  sum[0] = lane < warps ? shared[lane] : 0.0f;
+  warp_all_reduce(sum, 1, 32);
+  return sum[0];
+}
+
 // block_reduce adds the N sums of each of `groups` channels over a block of kThreads threads. Neighbouring threads have
 // neighbouring channels. Every thread adds the sums of the thread half the block away, then of a quarter, and so on.
 template <int N, int kThreads>
