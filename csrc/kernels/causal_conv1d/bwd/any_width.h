@@ -8,6 +8,7 @@
 // Reduction: over the block in shared memory in a fixed order.
 #pragma once
 
+#include "../common/any_width.h"
 #include "tile.h"
 
 namespace aiter::conv1d::bwd {
@@ -20,14 +21,7 @@ template <class T> AITER_DEVICE float g_at(const KernelParam<Backward>& all, int
   const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
   if (s < 0) return 0.0f;
   const float g = to_float(p.dout.row<T>(b, d)[t * p.dout.last]);
-  if (!p.silu) return g;
-  float sum = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  AITER_ROLLED
-  for (int64_t k = 0; k < p.width; k++) {
-    const int64_t u = t - (p.width - 1) + k;
-    if (p.visible(b, s, u)) sum = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), sum);
-  }
-  return g * silu_grad(sum);
+  return p.silu ? g * silu_grad(row_output<T>(p, b, d, t, s)) : g;
 }
 
 // dfinal_at returns what dfinal_states adds to the gradient of X[t].
@@ -45,12 +39,13 @@ __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_
     const DivMod outer = divmod(inner.quotient, p.channel_last ? row : p.dim);
     const int64_t b = outer.quotient, d = p.channel_last ? inner.remainder : outer.remainder;
     const int64_t t = from + (p.channel_last ? outer.remainder : inner.remainder);
-    float sum = dfinal_at<T>(p, b, d, t);
-    AITER_ROLLED
-    for (int64_t u = t < 0 ? 0 : t; u < t + p.width && u < p.seqlen; u++) {
-      if (p.seq.data && !p.visible(b, p.sequence(b, u), t)) continue;
-      sum = fmaf(p.weight.get(d, p.width - 1 - (u - t)), g_at<T>(p, b, d, u), sum);
-    }
+    const float sum = sum_over_taps(p, d, dfinal_at<T>(p, b, d, t), [&](int64_t k, float* g) {
+      const Backward& q = reload_kernarg(p);
+      const int64_t u = t + q.width - 1 - k;
+      if (u < 0 || u >= q.seqlen || (q.seq.data && !q.visible(b, q.sequence(b, u), t))) return false;
+      *g = g_at<T>(p, b, d, u);
+      return true;
+    });
     const Backward& q = reload_kernarg(p);
     if (t < 0) q.dinitial.row<T>(b, d)[(t + q.width - 1) * q.dinitial.last] = round_to<T>(sum);
     else q.dx.row<T>(b, d)[t * q.dx.last] = round_to<T>(sum);

@@ -1,8 +1,7 @@
 // The positions of a sequence that read its slot, on the GPU: one thread a channel.
 #pragma once
 
-#include <aiter/gpu.h>
-
+#include "any_width.h"
 #include "state.h"
 
 namespace aiter::conv1d {
@@ -20,8 +19,6 @@ template <int W> AITER_DEVICE void load_weights(const Array2& a, int64_t d, floa
     default: return load_weights<W>(static_cast<const float*>(a.data) + d * a.first, a.last, w);
   }
 }
-
-AITER_DEVICE float apply_activation(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
 
 // SequenceHead computes the first positions of a sequence and then its state.
 template <class T, int W> class SequenceHead {
@@ -75,12 +72,10 @@ AITER_DEVICE void run_any_width(const KernelParam<Stateful>& a, const Sequence& 
   T* out = p.outputs<T>(s, d);
   AITER_ROLLED
   for (int64_t t = 0; t < n; t++) {
-    float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-    AITER_ROLLED
-    for (int64_t k = 0; k < p.width; k++) {
-      const int64_t u = t - (p.width - 1) + k;
-      y = fmaf(p.weight.get(d, k), to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]), y);
-    }
+    const float y = filter_output(p, d, t, [&](int64_t u, float* v) {
+      *v = to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]);
+      return true;
+    });
     out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
   }
   reload_kernarg(a).remember<T>(s, d);

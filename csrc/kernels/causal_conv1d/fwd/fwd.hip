@@ -9,6 +9,7 @@
 
 #include <aiter/ffi.h>
 
+#include "../common/any_width.h"
 #include "channel_first_gpu.h"
 #include "dispatch_gpu.h"
 #if AITER_CUDA
@@ -20,35 +21,17 @@
 
 namespace aiter::conv1d::fwd {
 
-constexpr int kAnyWidthPositions = 8;  // positions of a thread of the any-width kernel
-
-// A thread computes a few positions of one channel for any width, with all values from memory.
-template <class T>
-__global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_any_width_kernel(ConvParams a, Forward p) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= a.total) return;
-  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.divisor, far = q - n * a.outer.divisor;
-  const int64_t b = a.batch0 + n, d = a.group0 + (p.channel_last ? near : far);
-  const int64_t first = (a.tile0 + (p.channel_last ? far : near)) * kAnyWidthPositions;
-  const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  T* out = p.out.row<T>(b, d);
-  for (int64_t t = first; t < first + kAnyWidthPositions && t < p.seqlen; t++) {
-    const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
-    float y = bias;
-    for (int64_t k = 0; k < p.width; k++) {
-      const int64_t u = t - (p.width - 1) + k;
-      if (p.visible(b, s, u)) y = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), y);
-    }
-    if (p.silu) y *= sigmoid(y);
-    out[t * p.out.last] = round_to<T>(s < 0 ? 0.0f : y);
+// AnyWidthRows is the rows of the any-width kernel.
+struct AnyWidthRows : Forward {
+  template <class T> AITER_DEVICE void compute(int64_t b, int64_t d, int64_t t) const {
+    const int32_t s = seq.data ? sequence(b, t) : 0;
+    const float y = apply_activation(silu, row_output<T>(*this, b, d, t, s));
+    out.row<T>(b, d)[t * out.last] = round_to<T>(s < 0 ? 0.0f : y);
   }
-  if (p.final.data && first + kAnyWidthPositions >= p.seqlen) final_states<T>(p, b, d);
-}
-
-template <class T> Status launch_any_width(const Forward& p, const OpStream& stream) {
-  const int64_t tiles = p.seqlen > 0 ? (p.seqlen + kAnyWidthPositions - 1) / kAnyWidthPositions : 1;
-  return launch_in_parts(stream, conv_params(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, causal_conv1d_fwd_any_width_kernel<T>, p);
-}
+  template <class T> AITER_DEVICE void finish(int64_t b, int64_t d) const {
+    if (final.data) final_states<T>(*this, b, d);
+  }
+};
 
 template <class T, class Filter>
 Status launch_vectorized_channel_first(const VectorizedParams& a, const OpStream& stream) {
@@ -104,7 +87,7 @@ template <class T, int W> Status launch_any_layout(const ConvParams& a, const Fo
 
 template <class T> Status launch(const TensorView& x, const Forward& p, const OpStream& stream) {
   const ConvParams rows = conv_params(p, p.out);
-  if (p.seqlen == 0 || p.width > 8) return launch_any_width<T>(p, stream);
+  if (p.seqlen == 0 || p.width > 8) return launch_any_width<T>(AnyWidthRows{p}, p.batch, stream);
   if (p.seq.data || p.initial.data || p.final.data) return launch_sequences(x, p, stream);
   if (Attempt made = try_launch_vectorized<T>(rows, p, stream)) return *made;
   return dispatch_width(p.width, [&](auto taps) { return launch_any_layout<T, decltype(taps)::value>(rows, p, stream); });

@@ -21,7 +21,10 @@ template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s,
   for (int64_t t = 0; t < s.len; t++) out[t * p.out.last] = round_to<T>(0.0f);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(256)
+// Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
+template <int W> constexpr int kUpdateBlocks = W == 0 || W == 4 ? 6 : 5;
+
+template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, kUpdateBlocks<W>)
 causal_conv1d_update_kernel(KernelParam<Stateful> p, FastDiv groups, int64_t batch0, uint32_t group0) {
   const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
   const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
