@@ -259,8 +259,10 @@ template <class T> Status run_ragged(BwdParams a, int device, const OpStream& st
 template <class T> Status launch_any_width_dx(const Backward& p, int64_t from, int64_t to, const OpStream& stream) {
   const int64_t total = p.batch * p.dim * (to - from);
   if (total == 0) return Status();
+  BwdParams a{};
+  a.p = p;
   const unsigned blocks = grid_for((total + kAnyWidthThreads - 1) / kAnyWidthThreads);
-  return launch(stream, causal_conv1d_bwd_any_width_dx_kernel<T>, {blocks, kAnyWidthThreads}, p, from, to);
+  return launch(stream, causal_conv1d_bwd_any_width_dx_kernel<T>, {blocks, kAnyWidthThreads}, a, from, to);
 }
 
 // launch_state_grads computes what the tiled kernels leave out: the gradient of the initial states, and dx where the gradient
@@ -285,7 +287,9 @@ template <class T> Status run_channel_first(const Backward& p, int device, const
 template <class T> Status run_any_width(const Backward& p, const OpStream& stream) {
   const int lane_bits = p.channel_last ? 4 : 0;
   const int64_t blocks = ((p.dim + (1 << lane_bits) - 1) >> lane_bits) * p.width;
-  AITER_TRY(launch(stream, causal_conv1d_bwd_any_width_dweight_kernel<T>, {grid_for(blocks), kAnyWidthThreads}, p, lane_bits));
+  BwdParams a{};
+  a.p = p;
+  AITER_TRY(launch(stream, causal_conv1d_bwd_any_width_dweight_kernel<T>, {grid_for(blocks), kAnyWidthThreads}, a, lane_bits));
   return launch_any_width_dx<T>(p, p.dinitial.data ? -(p.width - 1) : 0, p.seqlen, stream);
 }
 

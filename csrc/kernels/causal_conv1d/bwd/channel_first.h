@@ -12,8 +12,8 @@
 // over segments by the reduce_segments kernel.
 #pragma once
 
-#include "channel_first_exact.h"
 #include "chunk_loader.h"
+#include "exact.h"
 #include "seq_mask.h"
 
 namespace aiter::conv1d::bwd {
@@ -321,6 +321,59 @@ constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThre
                            : kKind == kWholeSeqIdx          ? 4
                                                               : 5;
 
+// ThreadChunks is the range of a thread's chunks. It is computed again behind the loop and takes no registers in it.
+template <class T> struct ThreadChunks {
+  static constexpr int R = 16 / sizeof(T);
+  const BwdArg& a;
+  int d, lane;
+  uint32_t from, to;  // chunks
+
+  AITER_DEVICE ThreadChunks(const BwdArg& all, uint32_t item) : a(reload_kernarg(all)) {
+    int self = int(threadIdx.x);
+    launder(self), launder(item);
+    const uint32_t group = a.item_split.quotient(item), segment = item - group * a.item_split.divisor;
+    const uint32_t rank = uint32_t(self & ((1 << a.channel_bits) - 1)) >> a.lane_bits;
+    d = int(group << (a.block_bits - a.channel_bits)) + (self >> a.channel_bits), lane = self & ((1 << a.lane_bits) - 1);
+    from = ((segment << (a.channel_bits - a.lane_bits)) + rank) * a.strip, to = from + uint32_t(a.strip);
+    to = d >= int(a.p.dim) ? from : to < a.total ? to : a.total;
+  }
+
+  // positions calls f(b, t, end) with the lane's positions of each chunk.
+  template <class F> AITER_DEVICE void positions(F f) const {
+    AITER_ROLLED
+    for (uint32_t chunk = from; chunk < to; chunk++) {
+      const BwdArg& a = reload_kernarg(this->a);
+      const int b = int(a.row_split.quotient(chunk)), length = int(a.p.seqlen);
+      int t = (int((chunk - uint32_t(b) * a.row_split.divisor) << a.lane_bits) + lane) * R;
+      if (a.peel) t -= int(uint32_t(reinterpret_cast<uintptr_t>(a.p.dx.row<T>(b, d))) / sizeof(T)) & (R - 1);
+      f(b, t < 0 ? 0 : t, t + R < length ? t + R : length);
+    }
+  }
+};
+
+// redo_row_ends computes dx near the ends of a thread's rows again.
+template <class T, int W> AITER_DEVICE void redo_row_ends(const BwdArg& all, uint32_t item) {
+  const ThreadChunks<T> own(all, item);
+  own.positions([&](int b, int t, int end) {
+    const int first = int(reload_kernarg(all).p.seqlen) - (W - 1);
+    AITER_ROLLED
+    for (t = t > first ? t : first; t < end; t++) store_exact_dx<T>(all, b, own.d, t);
+  });
+}
+
+// redo_sums computes a thread's sums again. One at a time takes no more registers than the loop.
+template <class T, int W> AITER_DEVICE void redo_sums(const BwdArg& all, uint32_t item, float (&sums)[W + 1]) {
+  const ThreadChunks<T> own(all, item);
+  const int skip = W - int(all.p.width);
+  AITER_ROLLED
+  for (int k = skip; k <= W; k++) {
+    float sum = 0.0f;
+    own.positions([&](int b, int t, int end) { sum = add_exact_products<T>(all, b, own.d, t, end, k - skip, sum); });
+    AITER_UNROLL
+    for (int j = 0; j <= W; j++) sums[j] = j == k ? sum : sums[j];
+  }
+}
+
 template <class T, int W, RowKind kKind>
 __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>)) causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
@@ -339,7 +392,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlock
       ChannelFirstWalk<T, W, kKind> walk(all, d < dim ? d : dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
       walk.walk(count, a.strip, from != a.row_split.quotient(from) * a.row_split.divisor, memory[0].bytes);
       if constexpr (!kHasSeqIdx<kKind> && !kSkipsTail<T, W, kKind>)
-        if (!reload_kernarg(all).p.silu && !finite(walk.weight)) redo_row_ends<T, W, kKind>(all, item, walk.weight);
+        if (!reload_kernarg(all).p.silu && !finite(walk.weight)) redo_row_ends<T, W>(all, item);
       if constexpr (kKind == kRagged)
         if (!reload_kernarg(all).p.silu && !finite(walk.sums)) redo_sums<T, W>(all, item, walk.sums);
       reduce_channel_first(reload_kernarg(all), walk.sums, segment, first, reinterpret_cast<float*>(memory));

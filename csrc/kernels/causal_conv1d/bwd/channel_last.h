@@ -17,6 +17,7 @@
 #include <aiter/gpu/async_copy.h>
 
 #include "channel_last_reduce.h"
+#include "exact.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -345,11 +346,44 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
     wait_group<0>();
   }
 
-  // The exact walk, in bwd/channel_last_exact.h.
-  AITER_DEVICE bool needs_exact(int to) const;
-  AITER_DEVICE bool may_have_spurious_nan(int to) const;
-  AITER_DEVICE void walk_exact(int64_t b, int64_t d, int from, int to);
-  AITER_DEVICE void redo_exact(int64_t b, int64_t d, int from, int to);
+  // needs_exact reports whether walk would multiply a value that is not finite by the zeros behind the row: a tap or, in a group
+  // with positions on both sides of the strip's end, one of the row's last inputs.
+  AITER_DEVICE bool needs_exact(int to) const {
+    const Backward& p = reload_kernarg(a).p;
+    if (kMasked || p.silu || to + H <= int(p.seqlen)) return false;
+    bool all_finite = true;
+    AITER_UNROLL
+    for (int k = 0; k < W; k++) all_finite = all_finite && finite(weight[k]);
+    if (to % kGroup == 0) return !all_finite;
+    const T* last = p.x.row<T>(b, d) + (to - H) * p.x.last;
+    AITER_UNROLL
+    for (int k = 0; k < H; k++, last += p.x.last)
+      // past_x has the positions in front of the strip: the group sees those only if the strip is shorter than that.
+      all_finite = all_finite && (to >= H || finite(past_x[k])) && (to - H + k < 0 || load_channels(last).finite());
+    return !all_finite;
+  }
+
+  // walk_exact computes what walk computes without SiLU, from memory.
+  AITER_DEVICE void walk_exact(int from, int to) {
+    wait_group<0>();
+    const int skip = W - int(reload_kernarg(a).p.width);
+    AITER_ROLLED
+    for (int n = 0; n < N && n < channels; n++) {
+      const int row = int(b), channel = int(d) + n;
+      AITER_ROLLED
+      for (int t = from; t < to; t++) store_exact_dx<T>(a, row, channel, t);
+      AITER_ROLLED
+      for (int k = skip; k <= W; k++) {
+        const float sum = add_exact_products<T>(a, row, channel, from, to, k - skip, 0.0f);
+        AITER_UNROLL
+        for (int j = 0; j <= W; j++) {
+          AITER_UNROLL
+          for (int i = 0; i < N; i++)
+            if (j == k && i == n) sums[j][i] += sum;
+        }
+      }
+    }
+  }
 
   AITER_DEVICE static int next_group(int first) {
     static_assert(kStages == kGroup || kStages == 2 * kGroup, "a group's slots are the first or the last");

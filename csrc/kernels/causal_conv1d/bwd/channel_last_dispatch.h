@@ -2,7 +2,7 @@
 // call compiles them in parallel.
 #pragma once
 
-#include "channel_last_exact.h"
+#include "channel_last.h"
 #include "dispatch.h"
 
 namespace aiter::conv1d::bwd {
@@ -13,20 +13,6 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> inline int chann
   constexpr int kSharedStages = kTokensInFlight<ChannelVec, kUnaligned>, kGroups = kMasked ? kSharedStages / kGroup : 0;
   const int each = kSharedStages * (kUnaligned ? 4 : 2) * int(sizeof(ChannelVec)) + kGroups * 4 + (W + 1) * int(sizeof(ChannelValues<N>));
   return AITER_CUDA ? kChannelLastThreads * each : 0;
-}
-
-// redo_strip repeats a thread's strip exactly. It computes the strip's bounds again, so that they take no registers in the
-// fast walk.
-template <int N, class Walk> AITER_DEVICE void redo_strip(Walk& walk, const BwdArg& all, uint32_t item) {
-  const BwdArg& a = reload_kernarg(all);
-  int self = int(threadIdx.x);
-  launder(self), launder(item);
-  const uint32_t outer = a.item_split.quotient(item), group = item - outer * a.item_split.divisor, ranks = kChannelLastThreads >> a.lane_bits;
-  const uint32_t first = (outer * ranks + (uint32_t(self) >> a.lane_bits)) * uint32_t(a.strip), row = a.row_split.quotient(first);
-  const uint32_t end = first + a.strip < a.total ? first + a.strip : a.total;
-  const int64_t d = ((int64_t(group) << a.lane_bits) + (self & ((1 << a.lane_bits) - 1))) * N;
-  const int from = int(first - row * a.row_split.divisor) * a.unit, strip_end = from + int(end - first) * a.unit;
-  walk.redo_exact(row, d, from, strip_end < int(a.p.seqlen) ? strip_end : int(a.p.seqlen));
 }
 
 template <class T, int W, int N, bool kMasked, bool kUnaligned>
@@ -61,14 +47,9 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
         if (!begun) stage_filter<W, N>(reload_kernarg(all).p, first, lanes, shared), walk.load_staged_filter(shared + lane, lanes);
         if (live) walk.begin_strip(from);
         // With a constant `silu` nvcc computes the sigmoids of several positions side by side.
-        if constexpr (AITER_CUDA) {
-          if (live && walk.needs_exact(to)) walk.walk_exact(row, d, from, to);
-          else if (live && a.p.silu) walk.walk(from, to, true);
-          else if (live) walk.walk(from, to, false);
-        } else if (live) {
-          walk.walk(from, to, reload_kernarg(all).p.silu);
-          if (walk.may_have_spurious_nan(to)) redo_strip<N>(walk, all, item);
-        }
+        if (live && walk.needs_exact(to)) walk.walk_exact(from, to);
+        else if (live && AITER_CUDA && a.p.silu) walk.walk(from, to, true);
+        else if (live) walk.walk(from, to, AITER_HIP && reload_kernarg(all).p.silu);
         begun = true, left += units;
       } while (kStripsSpanRows<kUnaligned> && live && left < end);
       reduce_channel_last<W, N>(reload_kernarg(all), walk.sums, segment, first, shared);
