@@ -26,7 +26,7 @@ template <class T> AITER_DEVICE float g_at(const BwdArg& all, int64_t b, int64_t
 
 // dx_at returns the gradient of X[t]: of the final states, and of the positions u behind it for which g_of(u, &g) is true.
 template <class T, class G> AITER_DEVICE float dx_at(const Backward& p, int64_t b, int64_t d, int64_t t, G g_of) {
-  const int64_t j = t - (p.seqlen - (p.width - 1));
+  const int64_t j = t + p.width - 1 - p.seqlen;
   const float dfinal = p.dfinal.data && j >= 0 ? to_float(p.dfinal.row<T>(b, d)[j * p.dfinal.last]) : 0.0f;
   return sum_over_taps(p, d, dfinal, [&](int64_t k, float* g) {
     const int64_t u = t + p.width - 1 - k;

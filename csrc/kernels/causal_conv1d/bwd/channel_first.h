@@ -12,8 +12,8 @@
 // over segments by the reduce_segments kernel.
 #pragma once
 
+#include "channel_first_exact.h"
 #include "chunk_loader.h"
-#include "exact.h"
 #include "seq_mask.h"
 
 namespace aiter::conv1d::bwd {
@@ -37,15 +37,16 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
   using Base::R, Base::H, Base::E, Base::kStages, Base::kSharesHalo, Base::kHaloLanes, Base::kParts;
   using typename Base::Chunk, typename Base::InFlight, typename Base::HaloPart;
   using FilterMask = TapMask<kPartialFilter<W, kKind>>;
-  using MaskV = MaskVec<R, W>;
+  using MaskV = FirstMask<R, W>;
+  using SeqMask = SeqTapMask<MaskV, W>;
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
-  const uint8_t* mask_words;  // kWholeSeqIdx: the MaskVec of the lane's vector
+  const uint32_t* mask_words;  // kWholeSeqIdx: the MaskVec of the lane's vector
 
   AITER_DEVICE ChannelFirstWalk(const BwdArg& a, int d, uint32_t chunk)
       : Base(a, d, chunk), skip(kPartialFilter<W, kKind> ? W - int(a.p.width) : 0),
-        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kBytes) {}
+        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kWords) {}
 
   AITER_DEVICE void load_weights() {
     float taps[W + 1];
@@ -55,14 +56,24 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     bias = taps[W];
   }
 
-  // load_mask loads the mask of N positions from t on. Positions outside of the row see nothing on AMD. On NVIDIA they see
-  // all taps, which is faster: x and dout are 0 there.
-  template <int N> AITER_DEVICE MaskBytes<W, N> load_mask(int t, bool active) const {
+  // mask_at loads a MaskVec; inactive lanes take any path.
+  AITER_DEVICE static SeqMask mask_at(const uint32_t* words, bool active) {
+    MaskV m;
+    m.bits.clear();
+    if (active) m.bits = load_vec<uint32_t, MaskV::kWords>(words);
+    else m.bits.word[0] = MaskV::kAllVisible;
+    return {m};
+  }
+  // load_mask returns the mask of the positions from t on, which need not be a vector's first.
+  AITER_DEVICE SeqMask load_mask(int t, bool active) const {
     const BwdArg& a = reload_kernarg(this->a);
-    if (active && t < length && (!kSharedKernel<W> || a.mask)) return MaskBytes<W, N>(a.mask + b * mask_row_bytes(length), t);
-    MaskBytes<W, N> all(AITER_CUDA || (active && t < length) ? int(a.p.width) : 0);
-    if (kSharedKernel<W> && (t < 0 || t + N > length)) all.clip(t, length);
-    return all;
+    active = active && t < length;
+    if (kSharedKernel<W> && !a.mask) return {MaskV::unmasked(active ? int(a.p.width) : 0, t, length)};
+    const int vector = t >> (R == 8 ? 3 : 2);  // downwards: t may be negative
+    const uint32_t* words = a.mask + (b * mask_pitch(length, R) + kMaskBefore + vector) * MaskV::kWords;
+    SeqMask m = mask_at(words, active);
+    m.mask.shift(mask_at(words + MaskV::kWords, active).mask, t & (R - 1));
+    return m;
   }
 
   // tap_order returns the nth tap to add: with kWholeSeqIdx the tap of distance 0 first, which needs no condition.
@@ -121,9 +132,9 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
       }
     }
     if constexpr (kKind == kWholeSeqIdx) {
-      apply_silu_grad<H>(MaskV(mask_words + (lanes - lane) * MaskV::kBytes, true), x, carry);
+      apply_silu_grad<H>(mask_at(mask_words + (lanes - lane) * MaskV::kWords, true), x, carry);
     } else if constexpr (kHasSeqIdx<kKind>) {
-      apply_silu_grad<H>(load_mask<H>(t, true), x, carry);
+      apply_silu_grad<H>(load_mask(t, true), x, carry);
     } else {
       apply_silu_grad<H>(FilterMask{skip}, x, carry);
     }
@@ -235,19 +246,17 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     for (int i = 0; i < R; i++) x[H + i] = chunk.x.value(i), g[i] = chunk.dout.value(i);
     if constexpr (kHasSeqIdx<kKind> && AITER_CUDA) {
       exact = (!active || t < H || t + R + H > length) && !chunk_finite(chunk);
-      if constexpr (kKind == kSeqIdx)
-        if (exact) mask.clip(t, active ? length : 0), mask.clip_before_row(t);
     }
     // NVIDIA has a path without conditions. On AMD, where memory is the bound, it is not worth its code.
 #if AITER_CUDA
-    const bool unmasked = kHasSeqIdx<kKind> ? warp_all(mask.all_visible(W - skip) && !exact) : !kWholeVectors<kKind> && mask.all_visible(W);
+    const bool unmasked = kHasSeqIdx<kKind> ? warp_all(mask.all_visible() && !exact) : !kWholeVectors<kKind> && mask.all_visible();
 #else
     constexpr bool unmasked = false;
 #endif
     if (unmasked) {
       compute_dx(TapMask<kPartialFilter<W, kKind> && kHasSeqIdx<kKind>>{skip}, x, g, out);
     } else if constexpr (kKind == kWholeSeqIdx && W < 8) {  // of 8 taps it costs more registers than it saves
-      if (warp_all(mask.unpadded())) compute_dx(UnpaddedMaskVec<R, W>(mask), x, g, out);
+      if (warp_all(mask.mask.unpadded())) compute_dx(SeqTapMask<MaskV, W, true>{mask.mask}, x, g, out);
       else compute_dx(mask, x, g, out);
     } else {
       compute_dx(mask, x, g, out);
@@ -270,17 +279,18 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     if constexpr (kHasSeqIdx<kKind>) pdl_wait();
     if (count > 0) compute_g_after_strip();
     int stage = 0;
-    [[maybe_unused]] MaskV later(mask_words, kKind == kWholeSeqIdx && count > 0);
+    [[maybe_unused]] SeqMask later;
+    if constexpr (kKind == kWholeSeqIdx) later = mask_at(mask_words, count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int prev_stage = kStages == 1 || stage + 1 == this->stages_in_use() ? 0 : stage + 1;
       if constexpr (kKind == kWholeSeqIdx) {
-        const MaskV now = later;
-        mask_words -= lanes * MaskV::kBytes;
-        later = MaskV(mask_words, i + 1 < count);
+        const SeqMask now = later;
+        mask_words -= lanes * MaskV::kWords;
+        later = mask_at(mask_words, i + 1 < count);
         step(now, in_flight, stage, prev_stage, i, count, issued);
       } else if constexpr (kHasSeqIdx<kKind>) {
-        step(load_mask<R + H>(t, i < count), in_flight, stage, prev_stage, i, count, issued);
+        step(load_mask(t, i < count), in_flight, stage, prev_stage, i, count, issued);
       } else {
         step(FilterMask{skip}, in_flight, stage, prev_stage, i, count, issued);
       }
@@ -321,59 +331,6 @@ constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThre
                            : kKind == kWholeSeqIdx          ? 4
                                                               : 5;
 
-// ThreadChunks is the range of a thread's chunks. It is computed again behind the loop and takes no registers in it.
-template <class T> struct ThreadChunks {
-  static constexpr int R = 16 / sizeof(T);
-  const BwdArg& a;
-  int d, lane;
-  uint32_t from, to;  // chunks
-
-  AITER_DEVICE ThreadChunks(const BwdArg& all, uint32_t item) : a(reload_kernarg(all)) {
-    int self = int(threadIdx.x);
-    launder(self), launder(item);
-    const uint32_t group = a.item_split.quotient(item), segment = item - group * a.item_split.divisor;
-    const uint32_t rank = uint32_t(self & ((1 << a.channel_bits) - 1)) >> a.lane_bits;
-    d = int(group << (a.block_bits - a.channel_bits)) + (self >> a.channel_bits), lane = self & ((1 << a.lane_bits) - 1);
-    from = ((segment << (a.channel_bits - a.lane_bits)) + rank) * a.strip, to = from + uint32_t(a.strip);
-    to = d >= int(a.p.dim) ? from : to < a.total ? to : a.total;
-  }
-
-  // positions calls f(b, t, end) with the lane's positions of each chunk.
-  template <class F> AITER_DEVICE void positions(F f) const {
-    AITER_ROLLED
-    for (uint32_t chunk = from; chunk < to; chunk++) {
-      const BwdArg& a = reload_kernarg(this->a);
-      const int b = int(a.row_split.quotient(chunk)), length = int(a.p.seqlen);
-      int t = (int((chunk - uint32_t(b) * a.row_split.divisor) << a.lane_bits) + lane) * R;
-      if (a.peel) t -= int(uint32_t(reinterpret_cast<uintptr_t>(a.p.dx.row<T>(b, d))) / sizeof(T)) & (R - 1);
-      f(b, t < 0 ? 0 : t, t + R < length ? t + R : length);
-    }
-  }
-};
-
-// redo_row_ends computes dx near the ends of a thread's rows again.
-template <class T, int W> AITER_DEVICE void redo_row_ends(const BwdArg& all, uint32_t item) {
-  const ThreadChunks<T> own(all, item);
-  own.positions([&](int b, int t, int end) {
-    const int first = int(reload_kernarg(all).p.seqlen) - (W - 1);
-    AITER_ROLLED
-    for (t = t > first ? t : first; t < end; t++) store_exact_dx<T>(all, b, own.d, t);
-  });
-}
-
-// redo_sums computes a thread's sums again. One at a time takes no more registers than the loop.
-template <class T, int W> AITER_DEVICE void redo_sums(const BwdArg& all, uint32_t item, float (&sums)[W + 1]) {
-  const ThreadChunks<T> own(all, item);
-  const int skip = W - int(all.p.width);
-  AITER_ROLLED
-  for (int k = skip; k <= W; k++) {
-    float sum = 0.0f;
-    own.positions([&](int b, int t, int end) { sum = add_exact_products<T>(all, b, own.d, t, end, k - skip, sum); });
-    AITER_UNROLL
-    for (int j = 0; j <= W; j++) sums[j] = j == k ? sum : sums[j];
-  }
-}
-
 template <class T, int W, RowKind kKind>
 __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>)) causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
@@ -392,7 +349,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlock
       ChannelFirstWalk<T, W, kKind> walk(all, d < dim ? d : dim - 1, count > 0 ? from + uint32_t(count) - 1 : 0);
       walk.walk(count, a.strip, from != a.row_split.quotient(from) * a.row_split.divisor, memory[0].bytes);
       if constexpr (!kHasSeqIdx<kKind> && !kSkipsTail<T, W, kKind>)
-        if (!reload_kernarg(all).p.silu && !finite(walk.weight)) redo_row_ends<T, W>(all, item);
+        if (!reload_kernarg(all).p.silu && !finite(walk.weight)) redo_row_ends<T, W, kKind>(all, item, walk.weight);
       if constexpr (kKind == kRagged)
         if (!reload_kernarg(all).p.silu && !finite(walk.sums)) redo_sums<T, W>(all, item, walk.sums);
       reduce_channel_first(reload_kernarg(all), walk.sums, segment, first, reinterpret_cast<float*>(memory));

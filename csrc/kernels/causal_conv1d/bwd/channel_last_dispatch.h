@@ -115,7 +115,8 @@ Status run_channel_last_kernel(const Backward& p, int device, const OpStream& st
   BwdParams a = plan_channel_last(p, {N, N * int(sizeof(T)), kPlannedBlocks<T, W, N, kMasked>, kMaxCluster, strips_span_rows, brief}, gpu);
   a.step_x = p.x.last * int(sizeof(T)), a.step_dout = p.dout.last * int(sizeof(T)), a.step_dx = p.dx.last * int(sizeof(T));
   Workspaces w;
-  if (kMasked && (N > 1 || p.seq.data)) AITER_TRY(launch_mask_bytes(&a, true, device, stream, &w));
+  if constexpr (kMasked)
+    if (N > 1 || p.seq.data) AITER_TRY(launch_mask<LastMask>(&a, mask_pitch(p.seqlen, kGroup), kMaskBefore, device, stream, &w));
   const int bytes = channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>();
   return launch_with_workspace(causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned>, a, kChannelLastThreads, bytes, device, stream);
 }

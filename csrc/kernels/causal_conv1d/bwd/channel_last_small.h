@@ -14,6 +14,7 @@
 #include <aiter/gpu/cluster.h>
 
 #include "channel_last_reduce.h"
+#include "seq_mask.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -26,14 +27,14 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
   static constexpr int W = kSmallLastTaps, H = W - 1, R = kSmallPositions;
   const Backward& p;
   const int64_t b, d;
-  const int t, skip;       // first position; number of taps that do not exist
-  uint32_t mask_bits = 0;  // W bits a position: the taps that it sees
+  const int t;  // first position
+  MaskVec<R, W, R + H> mask = {};
   float x[H + R][N] = {}, g[R + H][N] = {}, weight[W][N] = {}, bias[N] = {};
 
   AITER_DEVICE SmallChannelsTile(const Backward& p, int64_t b, int64_t d, int t)
-      : p(p), b(b), d(d), t(t), skip(kPackedFilter ? 0 : W - int(p.width)) {}
+      : p(p), b(b), d(d), t(t) {}
 
-  AITER_DEVICE bool uses(int i, int k) const { return kPackedFilter || (mask_bits >> (i * W + k) & 1) != 0; }
+  AITER_DEVICE bool uses(int i, int k) const { return kPackedFilter || mask.visible(i, W - 1 - k); }
   AITER_DEVICE bool valid_position(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
   // in_row reports whether position t+i is in the row. The zeros behind the row are not multiplied: 0 times an infinity is NaN.
   AITER_DEVICE bool in_row(int i) const { return !kPackedFilter || i == 0 || t + i < int(p.seqlen); }
@@ -52,7 +53,8 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
       dout[i].clear();
       if (valid_position(t + i)) dout[i] = load_vec<T, N>(from);
     }
-    if constexpr (!kPackedFilter) find_mask();
+    if constexpr (!kPackedFilter)
+      mask = p.seq.data ? decltype(mask)::find(p, b, t) : decltype(mask)::unmasked(int(p.width), t, int(p.seqlen));
     load_filter();
     if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL
@@ -61,26 +63,6 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
       for (int i = 0; i < H + R; i++) x[i][n] = halo[i].value(n);
       AITER_UNROLL
       for (int i = 0; i < R; i++) g[i][n] = dout[i].value(n);
-    }
-  }
-
-  // find_mask computes the mask of the positions, and of those behind them whose g they need. Positions outside of the row see
-  // nothing.
-  AITER_DEVICE void find_mask() {
-    mask_bits = 0x1111111u * (0xfu >> skip << skip);  // the existing taps, for each of R + H positions
-    if (!p.seq.data) {
-      const int left = int(p.seqlen) - t;
-      if (left < R + H) mask_bits &= (1u << left * W) - 1;
-      return;
-    }
-    int32_t number[H + R + H];
-    AITER_UNROLL
-    for (int i = 0; i < H + R + H; i++) number[i] = valid_position(t - H + i) ? p.sequence(b, t - H + i) : -1;
-    AITER_UNROLL
-    for (int i = 0; i < R + H; i++) {
-      AITER_UNROLL
-      for (int k = 0; k < W; k++)
-        if (number[H + i] < 0 || number[i + k] != number[H + i]) mask_bits &= ~(1u << (i * W + k));
     }
   }
 

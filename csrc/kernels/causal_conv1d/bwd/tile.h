@@ -8,10 +8,11 @@
 
 namespace aiter::conv1d::bwd {
 
-// The sequence mask of a position is a byte: bit j is set if the position sees the position j before it. A row of mask bytes
-// is padded before its first and behind its last position, so that kernels may read there.
-constexpr int kMaskPadBefore = 16, kMaskPadAfter = 24;
-AITER_SHARED constexpr int64_t mask_row_bytes(int64_t seqlen) { return (kMaskPadBefore + seqlen + kMaskPadAfter + 15) & ~int64_t(15); }
+// A row of masks has vectors before its first and behind its last position, so that kernels may read there.
+constexpr int kMaskBefore = 1, kMaskBehind = 6;
+AITER_SHARED constexpr int64_t mask_pitch(int64_t seqlen, int positions) {
+  return (seqlen + positions - 1) / positions + kMaskBefore + kMaskBehind;
+}
 
 // BwdParams is the problem and its division among blocks. Channel-first ("first" below): a team of neighbouring threads
 // walks a strip of positions of one channel. Channel-last ("last"): a thread walks a strip of several channels. A block adds
@@ -19,7 +20,7 @@ AITER_SHARED constexpr int64_t mask_row_bytes(int64_t seqlen) { return (kMaskPad
 // Everything that is divided on the GPU is below 2^31.
 struct BwdParams {
   Backward p;
-  const uint8_t* mask;                 // sequence mask: a byte a position, or a MaskVec a vector of a whole row
+  const uint32_t* mask;                // sequence masks: a MaskVec for each vector of positions
   float* segment_sums;                 // (segments, width+1, dim); null: one segment, which writes the results
   uint32_t work_items;                 // segments x groups of channels; blocks loop over them
   uint32_t segments;                   // blocks that share a channel

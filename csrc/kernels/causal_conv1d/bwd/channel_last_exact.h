@@ -1,6 +1,6 @@
-// Gradients that the kernels compute from memory instead of, or behind, their loop if the filter or a sum is not finite, without
-// SiLU: near a row's ends the loop multiplies by the zeros of positions that do not exist, and 0 times an infinity is NaN. With
-// SiLU each gradient that uses an infinity is NaN anyway; with sequence numbers such products have no effect.
+// Gradients that the channel-last kernels compute from memory if the filter or an input is not finite, without SiLU: near a
+// row's end their loop multiplies by the zeros of positions that do not exist, and 0 times an infinity is NaN. With SiLU each
+// gradient that uses an infinity is NaN anyway; with sequence numbers such products have no effect.
 #pragma once
 
 #include "any_width.h"
