@@ -8,7 +8,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "../common/filter_gpu.h"
+#include "../common/launch_gpu.h"
 
 namespace aiter::conv1d {
 
@@ -103,8 +103,11 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
   }
 };
 
+// RowFilter is the filter of any row.
+template <class T, int W> using RowFilter = Filter<T, W, 1, FilterKind::kStrided>;
+
 // filter_sum computes the outputs of a vector, the newest tap first, as all forward kernels do.
-template <class T, int W> AITER_DEVICE void filter_sum(const Filter<T, W, 1>& filter, const float* x, float* y) {
+template <class T, int W> AITER_DEVICE void filter_sum(const RowFilter<T, W>& filter, const float* x, float* y) {
   constexpr int N = kVecElems<T>;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
@@ -160,7 +163,7 @@ template <class T, int W, bool kShifts> AITER_DEVICE void run_channel_first(cons
   const VectorTile<T> tile(a, batch, a.group0 + (q - batch * a.outer.divisor), index - q * a.inner.divisor);
   const int step = int(a.inner.divisor) * N, shift = VecWithHalo<T, W, kShifts>::shift_of(tile.x, tile.first);
   VecWithHalo<T, W, kShifts> span[V];
-  Filter<T, W, 1> filter;
+  RowFilter<T, W> filter;
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
     if (W > 4 && v == 1 && step >= tile.has.high + N) break;  // one vector is all; the compiler then takes fewer registers

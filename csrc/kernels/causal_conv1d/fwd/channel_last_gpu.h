@@ -9,7 +9,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "../common/filter_gpu.h"
+#include "../common/launch_gpu.h"
 
 namespace aiter::conv1d {
 
@@ -195,7 +195,7 @@ template <class T, int W, int C, class Mask> class StripWalk {
   const ConvParams& a_;
   const KernelParam<Mask, ConvParams>& source_;
   const int64_t b_, d_;
-  Filter<T, W, C> filter_;
+  Filter<T, W, C, FilterKind::kStrided> filter_;
   typename Mask::template StripMask<W> mask_;
   Raw raw_[A], past_[W - 1];
   float x_[W][C];

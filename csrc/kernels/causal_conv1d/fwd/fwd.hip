@@ -83,9 +83,9 @@ template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const F
   if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(rows, p, stream);
   if (!plan_vectorized_channel_first<T>(p, rows, &a)) return {};
   return launched(dispatch_width(p.width, [&](auto taps) {
-    if constexpr (decltype(taps)::value > kTaps) return launch_vectorized_channel_first<T, WideFilter<T>>(a, stream);
-    else if (p.width < kTaps) return launch_vectorized_channel_first<T, VectorizedFilter<T, 1, true>>(a, stream);
-    else return launch_vectorized_channel_first<T, VectorizedFilter<T, 1, false>>(a, stream);
+    if constexpr (decltype(taps)::value > kTaps) return launch_vectorized_channel_first<T, Filter<T, 8, 1, FilterKind::kNarrow>>(a, stream);
+    else if (p.width < kTaps) return launch_vectorized_channel_first<T, Filter<T, kTaps, 1, FilterKind::kNarrow>>(a, stream);
+    else return launch_vectorized_channel_first<T, Filter<T, kTaps, 1, FilterKind::kPacked>>(a, stream);
   }));
 }
 

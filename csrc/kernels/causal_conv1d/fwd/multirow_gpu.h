@@ -19,7 +19,7 @@ template <int W> constexpr int kMultirowBlocks = AITER_HIP ? 1 : W > 4 ? 6 : 7;
 
 // masked_sum computes the outputs of a vector in which not all positions see all taps.
 template <class T, int W>
-AITER_DEVICE void masked_sum(const Filter<T, W, 1>& filter, const float* x, const SeqMask<W>& mask, float* y) {
+AITER_DEVICE void masked_sum(const RowFilter<T, W>& filter, const float* x, const SeqMask<W>& mask, float* y) {
   constexpr int N = kVecElems<T>;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
@@ -68,7 +68,7 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
   AITER_ROLLED
   for (int r = 0; r < rows; r++, tile.d += N, x += x_row, tile.out += out_row) {
     S span;
-    Filter<T, W, 1> filter;
+    RowFilter<T, W> filter;
     float value[W + N], y[N];
     mask.launder_all(), launder(t);
     span.load(x, pieces);

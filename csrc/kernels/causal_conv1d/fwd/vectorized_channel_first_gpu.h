@@ -19,7 +19,7 @@ constexpr int kVectorsPerThread = 2;
 // add_padding is rare and takes none.
 template <class T, class Filter, class Policy> constexpr int vectorized_first_blocks() {
   if (!AITER_CUDA || sizeof(T) != 2) return 8;
-  if (Filter::kWidth > kTaps || Policy::kStates) return Policy::kBlocks;
+  if (Filter::kTaps > kTaps || Policy::kStates) return Policy::kBlocks;
   return Policy::kPads ? 12 : 8;
 }
 template <class T, class Filter, class Policy>
@@ -28,7 +28,7 @@ constexpr int kVectorizedFirstBlocks = vectorized_first_blocks<T, Filter, Policy
 // vectorized_sum computes the outputs of a vector; kMasked: of what its positions see.
 template <class T, bool kMasked, class Filter, class VecMask>
 AITER_DEVICE void vectorized_sum(const Filter& filter, const float* value, const VecMask& mask, float* y) {
-  constexpr int N = kVecElems<T>, W = Filter::kWidth;
+  constexpr int N = kVecElems<T>, W = Filter::kTaps;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
   AITER_UNROLL
@@ -54,7 +54,7 @@ template <class T, class VecMask> AITER_DEVICE void store_unskipped(T* p, const 
 template <class T, class Filter, class Policy>
 AITER_DEVICE void run_vectorized_channel_first(const VectorizedParams& a, const Policy& policy, uint32_t index) {
   // H words before a vector, loaded P at a time
-  constexpr int V = kVectorsPerThread, N = kVecElems<T>, W = Filter::kWidth, H = W / kWordElems<T>, P = H < 4 ? H : 4;
+  constexpr int V = kVectorsPerThread, N = kVecElems<T>, W = Filter::kTaps, H = W / kWordElems<T>, P = H < 4 ? H : 4;
   const uint32_t q = a.inner.quotient(index), near = index - q * a.inner.divisor, b = a.outer.quotient(q), d = q - b * a.outer.divisor;
   const uint32_t first = near + (near & -a.apart);
   if (first >= a.length) return;
@@ -79,7 +79,7 @@ AITER_DEVICE void run_vectorized_channel_first(const VectorizedParams& a, const 
     }
     vector[v] = load_readonly<4>(p);
   }
-  filter.fetch(a, d);
+  filter.fetch(a.filter(), d);
   if constexpr (Policy::kMasked) {
     policy.wait();
     AITER_UNROLL
@@ -93,7 +93,7 @@ AITER_DEVICE void run_vectorized_channel_first(const VectorizedParams& a, const 
     AITER_UNROLL
     for (int i = 0; i < H; i++) launder(before[v][i / P].word[i % P]);  // otherwise nvcc waits for parts of it between the loads
   }
-  filter.settle();
+  filter.settle(a.filter());
   T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(d) * a.out_next + first) * N;
   AITER_UNROLL
   for (int v = 0; v < V; v++) {

@@ -29,10 +29,10 @@ AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, Pa
   const int64_t x_step = int64_t(a.x_next) * C, out_step = int64_t(a.out_next) * C;
   const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(first) * a.x_next + group) * C - (W - 1) * x_step;
   T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(first) * a.out_next + group) * C;
-  VectorizedFilter<T, C, kNarrow> filter;
+  Filter<T, kTaps, C, kNarrow ? FilterKind::kNarrow : FilterKind::kPacked> filter;
   float value[W][C], y[C];
-  filter.fetch(a, group);
-  filter.settle();
+  filter.fetch(a.filter(), group * C);
+  filter.settle(a.filter());
   AITER_ROLLED
   for (int u = 1 - W; u < kStrip; u++, x += x_step) {  // registers cannot be indexed: all move by one
     AITER_UNROLL
@@ -68,13 +68,13 @@ AITER_DEVICE void run_vectorized_channel_last(const VectorizedParams& a, const P
   const int64_t x_step = int64_t(a.x_next) * C, out_step = int64_t(a.out_next) * C;
   const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(first) * a.x_next + group) * C - (W - 1) * x_step;
   Words<ChannelVec<T, C>::kWords> raw[W - 1 + S];
-  VectorizedFilter<T, C, kNarrow> filter;
+  Filter<T, kTaps, C, kNarrow ? FilterKind::kNarrow : FilterKind::kPacked> filter;
   AITER_UNROLL
   for (int i = 0; i < W - 1 + S; i++, x += x_step) {
     raw[i] = {};
     if (int(first) >= W - 1 - i) raw[i] = ChannelVec<T, C>::load(x);
   }
-  filter.fetch(a, group);
+  filter.fetch(a.filter(), group * C);
   if constexpr (Policy::kMasked) {
     policy.wait();
     const PackedMask<W, S> mask = {{policy.words[q]}};
@@ -84,7 +84,7 @@ AITER_DEVICE void run_vectorized_channel_last(const VectorizedParams& a, const P
       AITER_UNROLL
       for (int k = 0; k < ChannelVec<T, C>::kWords; k++) launder(raw[i].word[k]);  // keeps what follows behind the test
   }
-  filter.settle();
+  filter.settle(a.filter());
   float value[W - 1 + S][C], y[S][C];
   AITER_UNROLL
   for (int i = 0; i < W - 1 + S; i++) ChannelVec<T, C>::floats(raw[i], value[i]);

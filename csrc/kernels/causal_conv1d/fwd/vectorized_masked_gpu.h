@@ -60,9 +60,9 @@ Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const
 
 template <class T, int W, class Policy>
 Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
-  if constexpr (W > kTaps) return launch_masked_rows<T, WideFilter<T>>(a, policy, stream);
-  else if (a.width < kTaps) return launch_masked_rows<T, VectorizedFilter<T, 1, true>>(a, policy, stream);
-  else return launch_masked_rows<T, VectorizedFilter<T, 1, false>>(a, policy, stream);
+  if constexpr (W > kTaps) return launch_masked_rows<T, Filter<T, 8, 1, FilterKind::kNarrow>>(a, policy, stream);
+  else if (a.width < kTaps) return launch_masked_rows<T, Filter<T, kTaps, 1, FilterKind::kNarrow>>(a, policy, stream);
+  else return launch_masked_rows<T, Filter<T, kTaps, 1, FilterKind::kPacked>>(a, policy, stream);
 }
 
 template <class T, bool kNarrow>
