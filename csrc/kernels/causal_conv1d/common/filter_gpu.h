@@ -40,12 +40,13 @@ enum class FilterKind {
 template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
  public:
   static constexpr int kTaps = W;
+  static constexpr bool kStrided = kKind == FilterKind::kStrided;
   float weight[C][W], bias[C];
 
   // I is 32 bits wide if d * W fits, which saves multiplications.
   template <class I> AITER_DEVICE void fetch(const FilterSource& s, I d) {
     missing_ = kWhole ? 0 : W - s.width;
-    if constexpr (kKind == FilterKind::kStrided) {
+    if constexpr (kStrided) {
       const bool inside = C == 1 || d + C <= s.dim;
       packed_ = s.packed_weight && inside, packed_bias_ = C > 1 && s.packed_bias && inside;
       if (s.weight.dtype == DType::F32) fetch_strided_weight<uint32_t>(s, d);
@@ -59,14 +60,14 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
   }
 
   AITER_DEVICE void settle(const FilterSource& s) {
-    if constexpr (kKind == FilterKind::kStrided) {
+    if constexpr (kStrided) {
       settle_any<C * W>(s.weight.dtype, packed_, raw_weight_, &weight[0][0]);
       settle_any<C>(s.bias.dtype, packed_bias_, raw_bias_, bias);
     } else {
       settle_weight();
       to_floats<T, C>(C > 1 && kKind != FilterKind::kUnaligned, raw_bias_, bias);
     }
-    if constexpr (AITER_HIP && kDType<Out> == DType::BF16 && (kKind == FilterKind::kStrided || kDType<T> == DType::F32)) {
+    if constexpr (AITER_HIP && kDType<Out> == DType::BF16 && (kStrided || kDType<T> == DType::F32)) {
       AITER_UNROLL
       for (int c = 0; c < C; c++) {
         bias[c] = canonical_nan(bias[c]);
@@ -223,24 +224,5 @@ AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
 }
 
 inline bool is_aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
-
-// add_padding adds to the outputs of a vector the products of taps and the zeros in front of packed sequences. Sums leave these
-// products out: they are 0, or NaN if a tap is not finite, which is rare.
-template <int N, class Filter, class VecMask>
-AITER_DEVICE void add_padding(const Filter& filter, const VecMask& mask, float* y) {
-  constexpr int W = Filter::kTaps;
-  if (__builtin_expect(filter.finite(), 1)) return;
-  uint32_t hidden = 0;  // positions for which such a tap is in front of the sequence
-  AITER_UNROLL
-  for (int k = 0; k < W - 1; k++)
-    if (filter.has_tap(k) && filter.weight[0][k] * 0.0f != 0.0f) hidden |= mask.hidden(W - 1 - k);
-  AITER_ROLLED
-  for (int i = 0; i < N; i++) {  // registers cannot be indexed: all move by one
-    const float v = hidden >> i & 1 ? __builtin_nanf("") : y[0];
-    AITER_UNROLL
-    for (int j = 0; j + 1 < N; j++) y[j] = y[j + 1];
-    y[N - 1] = v;
-  }
-}
 
 }  // namespace aiter::conv1d

@@ -19,21 +19,12 @@ struct ConvParams : FilterSource {
   bool silu;
 };
 
-constexpr int64_t kMaxTiles = int64_t(1) << 26;  // of a launch: its positions then have 32 bits
-
-// NoMask is the mask policy of rows that are one sequence each, without states.
-struct NoMask {
-  static constexpr bool kUnmasked = true;  // for the general channel-last kernel
-  template <int W> struct StripMask {
-    template <int A> AITER_DEVICE bool all_visible(int64_t) const { return true; }
-  };
-
-  static constexpr bool kMasked = false, kPads = false, kStates = false;  // for the vectorized kernels
-  static constexpr int kBlocks = 12;                                      // of a multiprocessor, for kVectorizedFirstBlocks
-  template <int W, int N> struct VecMask {
-    AITER_DEVICE bool visible(int, int) const { return true; }
-  };
+// Bounds are the existing positions of a row, counted from the launch's first.
+struct Bounds {
+  int low, high;
 };
+
+constexpr int64_t kMaxTiles = int64_t(1) << 26;  // of a launch: its positions then have 32 bits
 
 // conv_params returns the parameters of a launch of the whole problem.
 inline ConvParams conv_params(const Problem& p, const Array3& out) {

@@ -7,7 +7,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "mask_policy_gpu.h"
+#include "vectorized_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -21,7 +21,7 @@ constexpr int kVectorizedLastBlocks = AITER_HIP ? 3 : !kNarrow ? 7 : Policy::kMa
 // run_masked_strip computes a strip whose positions do not all see all taps, one position at a time. It is rare and takes
 // no registers from the other path.
 template <class T, int C, bool kNarrow>
-AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, PackedMask<kTaps, kStrip> mask, bool pads) {
+AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, const SeqMask<kTaps, kStrip>& mask, bool pads) {
   constexpr int W = kTaps;
   launder(index);
   const uint32_t q = a.inner.quotient(index), group = index - q * a.inner.divisor, b = a.outer.quotient(q);
@@ -41,20 +41,9 @@ AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, Pa
       for (int c = 0; c < C; c++) value[k][c] = value[k + 1][c];
     if (int(first) + u >= 0) ChannelVec<T, C>::floats(ChannelVec<T, C>::load(x), value[W - 1]);
     if (u < 0) continue;
-    AITER_UNROLL
-    for (int c = 0; c < C; c++) y[c] = filter.bias[c];
-    AITER_UNROLL
-    for (int k = W - 1; k >= 0; k--) {
-      if (!filter.has_tap(k)) break;
-      const bool hidden = k < W - 1 && !mask.visible(0, W - 1 - k);
-      if (hidden && !pads) continue;
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], hidden ? 0.0f : value[k][c], y[c]);
-    }
-    AITER_UNROLL
-    for (int c = 0; c < C; c++) y[c] = !mask.live(0) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
-    if (!mask.skip(0)) ChannelVec<T, C>::store(out, C, y);
-    out += out_step, mask.word[0] >>= 1;
+    position_sum<true>(filter, value, mask.of(u), pads, a.silu, y);
+    if (!(mask.skip() >> u & 1)) ChannelVec<T, C>::store(out, C, y);
+    out += out_step;
   }
 }
 
@@ -77,7 +66,7 @@ AITER_DEVICE void run_vectorized_channel_last(const VectorizedParams& a, const P
   filter.fetch(a.filter(), group * C);
   if constexpr (Policy::kMasked) {
     policy.wait();
-    const PackedMask<W, S> mask = {{policy.words[q]}};
+    const auto mask = policy.template load<W, S>(0, q, 0);
     if (!active_lanes_all(mask.all_visible())) return run_masked_strip<T, C, kNarrow>(a, index, mask, policy.pads);
     AITER_UNROLL
     for (int i = 0; i < W - 1 + S; i++)

@@ -181,15 +181,8 @@ AITER_DEVICE void run_masked_pairs(const VectorizedParams& a, char* out, PairLoa
     AITER_UNROLL
     for (int u = D - 1; u >= 0; u--, out -= uint64_t(a.out_next) * (2 * sizeof(T))) {
       const uint32_t visible = mask.of(first + u);
-      float y[2] = {filter.bias[0], filter.bias[1]};
-      AITER_UNROLL
-      for (int m = 0; m < W; m++) {
-        if (m > 0 && !(visible & 1u << m)) continue;
-        AITER_UNROLL
-        for (int c = 0; c < 2; c++) y[c] = fmaf(filter.weight[c][W - 1 - m], v[W - 1 + u - m][c], y[c]);
-      }
-      AITER_UNROLL
-      for (int c = 0; c < 2; c++) y[c] = !(visible & 1) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
+      float y[2];
+      position_sum<true>(filter, v + u, visible, false, a.silu, y);
       ChannelVec<T, 2>::store(reinterpret_cast<T*>(out), 2, y);
     }
     AITER_UNROLL

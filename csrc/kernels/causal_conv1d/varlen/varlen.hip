@@ -10,7 +10,8 @@
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
-#include "../common/seq_mask_gpu.h"
+#include "../common/launch_gpu.h"
+#include "../common/state_gpu.h"
 #include "../fwd/sequences_gpu.h"
 
 namespace aiter::conv1d::varlen {
