@@ -67,8 +67,8 @@ var limits = []limit{
 	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, 16, 8),
 	// At its memory bandwidth an MI300X can issue about 38 vector instructions for each element. A thread has 16, 64 and 32
 	// elements.
-	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*VectorizedFilter`, 16, 20),
-	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*WideFilter`, 16, 24),
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*Filter<.*, 4, 1, `, 16, 20),
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*Filter<.*, 8, 1, `, 16, 24),
 	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<aiter::(bf16_t|half_t)`, 64, 20),
 	maxVALU(`fwd::causal_conv1d_fwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, false>`, 32, 38),
 	// Loads of x, three of the state, weights and a bias; stores of out, three of the state, and the zeros of padding.

@@ -6,7 +6,8 @@
 // Reduction: over the width, in one thread's fp32 registers, the oldest value first.
 #pragma once
 
-#include "filter_gpu.h"
+#include "launch_gpu.h"
+#include "problem.h"
 
 namespace aiter::conv1d {
 

@@ -6,6 +6,27 @@
 
 namespace aiter::conv1d {
 
+// SequenceRange is the sequence of a position, or a range without a sequence.
+struct SequenceRange {
+  int64_t first, end;
+  bool live;
+
+  AITER_DEVICE bool has(int64_t t) const { return t >= first && t < end; }
+};
+
+// find_sequence finds the sequence of t in a packed row. For any content of starts the result contains t or is not live; if
+// sequences are out of order it may miss one.
+AITER_DEVICE SequenceRange find_sequence(const Stateful& p, int64_t t) {
+  int64_t low = 0;
+  AITER_ROLLED
+  for (int64_t n = p.batch; n > 1; n -= n / 2)  // the last sequence that starts by t is one of n
+    if (p.starts[low + n / 2] <= t) low += n / 2;
+  if (p.batch == 0 || p.starts[low] > t) return {t, t + 1, false};
+  const Sequence s = p.sequence(low);
+  const SequenceRange found{s.start, s.start + s.len, s.live};
+  return found.has(t) ? found : SequenceRange{t, t + 1, false};
+}
+
 // load_weights loads the weights of a channel. One switch selects the type.
 template <int W, class T> AITER_DEVICE void load_weights(const T* p, int64_t stride, float* w) {
   AITER_UNROLL

@@ -33,11 +33,6 @@ struct AnyWidthRows : Forward {
   }
 };
 
-template <class T, class Filter>
-Status launch_vectorized_channel_first(const VectorizedParams& a, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, Filter, NoMask>, a, NoMask(), stream);
-}
-
 template <class T, bool kNarrow>
 Attempt launch_vectorized_channel_last(const Forward& p, const ConvParams& rows, const OpStream& stream) {
   VectorizedParams a{};
@@ -65,10 +60,8 @@ template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const F
   if (p.width < 2) return {};
   if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(rows, p, stream);
   if (!plan_vectorized_channel_first<T>(p, rows, &a)) return {};
-  return launched(dispatch_width(p.width, [&](auto taps) {
-    if constexpr (decltype(taps)::value > kTaps) return launch_vectorized_channel_first<T, WideFilter<T>>(a, stream);
-    else if (p.width < kTaps) return launch_vectorized_channel_first<T, VectorizedFilter<T, 1, true>>(a, stream);
-    else return launch_vectorized_channel_first<T, VectorizedFilter<T, 1, false>>(a, stream);
+  return launched(dispatch_row_filter(p.width, [&](auto taps, auto kind) {
+    return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, NoMask>, a, NoMask(), stream);
   }));
 }
 
@@ -76,7 +69,7 @@ template <class T, int W, bool kShifts>
 __global__ void __launch_bounds__(kThreads, (kChannelFirstBlocks<T, W, kShifts>)) causal_conv1d_fwd_channel_first_kernel(ConvParams a) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if constexpr (kDeviceCode)
-    if (i < a.total) run_channel_first<T, W, kShifts>(a, i);
+    if (i < a.total) run_channel_first<Filter<T, W, 1, FilterKind::kStrided>>(RaggedTile<T, W, kShifts>(a, i), a, a.silu, NoMask());
 }
 
 template <class T, int W> Status launch_any_layout(const ConvParams& a, const Forward& p, const OpStream& stream) {

@@ -7,7 +7,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "mask_policy_gpu.h"
+#include "vectorized_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -21,7 +21,7 @@ constexpr int kVectorizedLastBlocks = AITER_HIP ? 3 : !kNarrow ? 7 : Policy::kMa
 // run_masked_strip computes a strip whose positions do not all see all taps, one position at a time. It is rare and takes
 // no registers from the other path.
 template <class T, int C, bool kNarrow>
-AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, PackedMask<kTaps, kStrip> mask, bool pads) {
+AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, const SeqMask<kTaps, kStrip>& mask, bool pads) {
   constexpr int W = kTaps;
   launder(index);
   const uint32_t q = a.inner.quotient(index), group = index - q * a.inner.divisor, b = a.outer.quotient(q);
@@ -29,10 +29,10 @@ AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, Pa
   const int64_t x_step = int64_t(a.x_next) * C, out_step = int64_t(a.out_next) * C;
   const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(first) * a.x_next + group) * C - (W - 1) * x_step;
   T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(first) * a.out_next + group) * C;
-  VectorizedFilter<T, C, kNarrow> filter;
+  Filter<T, kTaps, C, kNarrow ? FilterKind::kNarrow : FilterKind::kPacked> filter;
   float value[W][C], y[C];
-  filter.fetch(a, group);
-  filter.settle();
+  filter.fetch(a.filter(), group * C);
+  filter.settle(a.filter());
   AITER_ROLLED
   for (int u = 1 - W; u < kStrip; u++, x += x_step) {  // registers cannot be indexed: all move by one
     AITER_UNROLL
@@ -41,20 +41,9 @@ AITER_DEVICE void run_masked_strip(const VectorizedParams& a, uint32_t index, Pa
       for (int c = 0; c < C; c++) value[k][c] = value[k + 1][c];
     if (int(first) + u >= 0) ChannelVec<T, C>::floats(ChannelVec<T, C>::load(x), value[W - 1]);
     if (u < 0) continue;
-    AITER_UNROLL
-    for (int c = 0; c < C; c++) y[c] = filter.bias[c];
-    AITER_UNROLL
-    for (int k = W - 1; k >= 0; k--) {
-      if (!filter.has_tap(k)) break;
-      const bool hidden = k < W - 1 && !mask.visible(0, W - 1 - k);
-      if (hidden && !pads) continue;
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], hidden ? 0.0f : value[k][c], y[c]);
-    }
-    AITER_UNROLL
-    for (int c = 0; c < C; c++) y[c] = !mask.live(0) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
-    if (!mask.skip(0)) ChannelVec<T, C>::store(out, C, y);
-    out += out_step, mask.word[0] >>= 1;
+    position_sum<true>(filter, value, mask.of(u), pads, a.silu, y);
+    if (!(mask.skip() >> u & 1)) ChannelVec<T, C>::store(out, C, y);
+    out += out_step;
   }
 }
 
@@ -68,23 +57,23 @@ AITER_DEVICE void run_vectorized_channel_last(const VectorizedParams& a, const P
   const int64_t x_step = int64_t(a.x_next) * C, out_step = int64_t(a.out_next) * C;
   const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(first) * a.x_next + group) * C - (W - 1) * x_step;
   Words<ChannelVec<T, C>::kWords> raw[W - 1 + S];
-  VectorizedFilter<T, C, kNarrow> filter;
+  Filter<T, kTaps, C, kNarrow ? FilterKind::kNarrow : FilterKind::kPacked> filter;
   AITER_UNROLL
   for (int i = 0; i < W - 1 + S; i++, x += x_step) {
     raw[i] = {};
     if (int(first) >= W - 1 - i) raw[i] = ChannelVec<T, C>::load(x);
   }
-  filter.fetch(a, group);
+  filter.fetch(a.filter(), group * C);
   if constexpr (Policy::kMasked) {
     policy.wait();
-    const PackedMask<W, S> mask = {{policy.words[q]}};
+    const auto mask = policy.template load<W, S>(0, q, 0);
     if (!active_lanes_all(mask.all_visible())) return run_masked_strip<T, C, kNarrow>(a, index, mask, policy.pads);
     AITER_UNROLL
     for (int i = 0; i < W - 1 + S; i++)
       AITER_UNROLL
       for (int k = 0; k < ChannelVec<T, C>::kWords; k++) launder(raw[i].word[k]);  // keeps what follows behind the test
   }
-  filter.settle();
+  filter.settle(a.filter());
   float value[W - 1 + S][C], y[S][C];
   AITER_UNROLL
   for (int i = 0; i < W - 1 + S; i++) ChannelVec<T, C>::floats(raw[i], value[i]);

@@ -43,68 +43,8 @@ constexpr int64_t kSmallElements = 1 << 20;
 template <class T, int W, class Alignment>
 constexpr int kPairBlocks = !Alignment::kUnaligned ? (sizeof(T) == 2 ? 8 : 6) : sizeof(T) == 4 ? 4 : W > 4 ? 5 : 7;
 
-// PairFilter holds the weights and biases of N channels. kUnaligned: the first channel may be odd.
-template <class T, int W, int N, bool kUnaligned> class PairFilter {
- public:
-  float weight[N][W], bias[N];
-
-  // fetch loads channels d to d+N-1; the values of channels outside of dim are unspecified.
-  AITER_DEVICE void fetch(const VectorizedParams& a, int d, int dim) {
-    const int first = d * W, most = (dim * W - 1) / (P * kWordElems<T>);  // an element; the last vector
-    odd_ = kOdd && first & 1;
-    const T* p = static_cast<const T*>(a.weight) + (kUnaligned ? 0 : uint64_t(first));
-    const int at = kUnaligned ? (first - odd_) / (P * kWordElems<T>) : 0;
-    AITER_UNROLL
-    for (int i = 0; i < kWords / P; i++) {
-      const Words<P> w = load_readonly<P>(p + (kUnaligned ? clamp(at + i, most) : i) * (P * kWordElems<T>));
-      __builtin_memcpy(weight_ + i * P, &w, sizeof w);
-    }
-    AITER_UNROLL
-    for (int c = 0; c < N; c++) bias_[c] = T{};
-    if (!a.bias) return;
-    AITER_UNROLL
-    for (int c = 0; c < N; c++)
-      bias_[c] = load_readonly_element(static_cast<const T*>(a.bias) + (kUnaligned ? clamp(d + c, dim - 1) : d + c));
-  }
-
-  // finite reports whether all weights are finite. Call it after settle.
-  AITER_DEVICE bool finite() const {
-    float sum = 0.0f;
-    AITER_UNROLL
-    for (int c = 0; c < N; c++)
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) sum = fmaf(weight[c][k], 0.0f, sum);
-    return sum == 0.0f;
-  }
-
-  AITER_DEVICE void settle() {
-    float v[kWords * kWordElems<T>];
-    AITER_UNROLL
-    for (int i = 0; i < kWords; i++) {
-      uint32_t word = weight_[i];
-      if constexpr (kOdd) word = __byte_perm(word, weight_[i + 1 < kWords ? i + 1 : i], odd_ ? 0x5432 : 0x3210);
-      unpack_word<T>(word, v + i * kWordElems<T>);
-    }
-    AITER_UNROLL
-    for (int c = 0; c < N; c++) {
-      bias[c] = to_float(bias_[c]);
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) weight[c][k] = v[c * W + k];
-    }
-  }
-
- private:
-  // kOdd: the weights may start within a word. Loads of P words are aligned for each thread and channel.
-  static constexpr bool kOdd = kUnaligned && sizeof(T) == 2 && W % 2;
-  static constexpr int kEach = (kUnaligned ? 1 : 2) * W / kWordElems<T>, P = kOdd || kEach % 2 ? 1 : kEach % 4 ? 2 : 4;
-  static constexpr int kWords = (N * W + kOdd + kWordElems<T> - 1) / kWordElems<T>;
-
-  static AITER_DEVICE int clamp(int i, int most) { return i < 0 ? 0 : i < most ? i : most; }
-
-  uint32_t weight_[kWords];
-  T bias_[N];
-  int odd_;
-};
+template <class T, int W, int N, bool kUnaligned>
+using PairFilter = Filter<T, W, N, kUnaligned ? FilterKind::kUnaligned : FilterKind::kPacked>;
 
 // join_pairs converts channels d-1 (kLater: d) to d+1. high is the aligned pair from d or, if odd, d+1 on; low precedes it.
 template <class T, bool kLater, class Raw>
@@ -241,15 +181,8 @@ AITER_DEVICE void run_masked_pairs(const VectorizedParams& a, char* out, PairLoa
     AITER_UNROLL
     for (int u = D - 1; u >= 0; u--, out -= uint64_t(a.out_next) * (2 * sizeof(T))) {
       const uint32_t visible = mask.of(first + u);
-      float y[2] = {filter.bias[0], filter.bias[1]};
-      AITER_UNROLL
-      for (int m = 0; m < W; m++) {
-        if (m > 0 && !(visible & 1u << m)) continue;
-        AITER_UNROLL
-        for (int c = 0; c < 2; c++) y[c] = fmaf(filter.weight[c][W - 1 - m], v[W - 1 + u - m][c], y[c]);
-      }
-      AITER_UNROLL
-      for (int c = 0; c < 2; c++) y[c] = !(visible & 1) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
+      float y[2];
+      position_sum<true>(filter, v + u, visible, false, a.silu, y);
       ChannelVec<T, 2>::store(reinterpret_cast<T*>(out), 2, y);
     }
     AITER_UNROLL
@@ -268,8 +201,8 @@ AITER_DEVICE void run_pairs(const VectorizedParams& a, const Alignment& alignmen
   PairLoads<T, M, Alignment> x;
   x.load(a, position, position.x - uint64_t(a.x_next) * ((W - 1) * position.kUnit), W - 1);
   PairFilter<T, W, N, kUnaligned> filter;
-  filter.fetch(a, position.d - kAlternates, position.dim);
-  filter.settle();
+  filter.fetch(a.filter(position.dim), position.d - kAlternates);
+  filter.settle(a.filter());
 
   char* out = position.out + uint64_t(a.out_next) * ((S - 1) * position.kUnit);
   if constexpr (Alignment::kHasSeqIdx) {

@@ -11,7 +11,6 @@
 #include <aiter/workspace.h>
 
 #include "dispatch_gpu.h"
-#include "../common/seq_mask_gpu.h"
 #include "vectorized_channel_pairs_gpu.h"
 #include "vectorized_channel_first_gpu.h"
 #include "vectorized_channel_last_gpu.h"
@@ -29,16 +28,15 @@ template <class T> bool mask_kernel_pays(const Forward& p) {
 // A thread computes the mask of N positions, those of a vector or of a strip.
 template <int W, int N>
 __global__ void __launch_bounds__(kMaskThreads)
-causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, uint32_t* words) {
-  constexpr int kCount = PackedMask<W, N>::kCount;
+causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, SeqMask<W, N>* masks) {
   pdl_trigger();
   const uint32_t i = blockIdx.x * kMaskThreads + threadIdx.x, b = units.quotient(i);
   if (i >= total) return;
   const int64_t first = min64(int64_t(i - b * units.divisor) * N, seqlen - N);
-  SeqMask<W> mask = SeqMask<W>::uniform(0);
-  source.find_mask<W, N>(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
-  AITER_UNROLL
-  for (int n = 0; n < kCount; n++) words[i * kCount + n] = PackedMask<W, N>::word_of(mask, n, width);
+  auto mask = SeqMask<W, N>::none();
+  source.find_mask(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
+  mask.show_missing_taps(width);
+  masks[i] = mask;
 }
 
 // launch_mask_kernel launches the kernel that computes the masks of all units of N positions.
@@ -46,23 +44,20 @@ template <int W, int N>
 Status launch_mask_kernel(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Workspace* words) {
   const int64_t units = (p.seqlen + N - 1) / N;
   const uint32_t total = uint32_t(units * p.batch), blocks = (total + kMaskThreads - 1) / kMaskThreads;
-  AITER_TRY(words->take(size_t(total) * sizeof(PackedMask<W, N>), x.device().id, stream));
-  uint32_t* data = static_cast<uint32_t*>(words->data());
+  AITER_TRY(words->take(size_t(total) * sizeof(SeqMask<W, N>), x.device().id, stream));
+  const auto data = static_cast<SeqMask<W, N>*>(words->data());
   return launch(stream, causal_conv1d_fwd_mask_words_kernel<W, N>, {blocks, kMaskThreads}, source, make_fastdiv(units), total, p.seqlen,
                 int(p.width), data);
 }
 
 // launch_masked_rows and launch_masked_strips launch the next kernel: early behind a mask kernel.
-template <class T, class Filter, class Policy>
+template <class T, class Policy>
 Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, Filter, Policy>, a, policy, stream, std::is_same_v<Policy, MaskWords>);
-}
-
-template <class T, int W, class Policy>
-Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
-  if constexpr (W > kTaps) return launch_masked_rows<T, WideFilter<T>>(a, policy, stream);
-  else if (a.width < kTaps) return launch_masked_rows<T, VectorizedFilter<T, 1, true>>(a, policy, stream);
-  else return launch_masked_rows<T, VectorizedFilter<T, 1, false>>(a, policy, stream);
+  return dispatch_row_filter(a.width, [&](auto taps, auto kind) {
+    if constexpr (Policy::kStates && taps > kTaps) return Status();  // try_launch_masked_channel_first leaves these to others
+    else return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, Policy>, a, policy, stream,
+                                  std::is_same_v<Policy, MaskWords>);
+  });
 }
 
 template <class T, bool kNarrow>
@@ -92,13 +87,11 @@ Attempt try_launch_masked_channel_first(const TensorView& x, const Forward& p, c
   SeqIdx seq_idx{};
   const bool masks = source.masks(), own_ids = masks && !mask_kernel_pays<T>(p) && plan_seq_idx(p, &seq_idx);
   if ((masks ? !own_ids && !mask_kernel_pays<T>(p) : p.width > kTaps) || !plan_vectorized_channel_first<T>(p, conv_params(p, p.out), &a)) return {};
+  if (!masks) return launched(launch_masked_rows<T>(a, States{p.initial, p.final}, stream));
+  if (own_ids) return launched(launch_masked_rows<T>(a, seq_idx, stream));
   return launched(dispatch_width(p.width, [&](auto taps) {
-    constexpr int W = decltype(taps)::value;
-    if constexpr (W == kTaps)
-      if (!masks) return launch_masked_rows<T, W>(a, States{p.initial, p.final}, stream);
-    if (own_ids) return launch_masked_rows<T, W>(a, seq_idx, stream);
-    return launch_with_mask<W, N>(x, p, source, stream, [&](uint32_t* words) {
-      return launch_masked_rows<T, W>(a, MaskWords{words, source.multiplies_padding()}, stream);
+    return launch_with_mask<taps, N>(x, p, source, stream, [&](uint32_t* words) {
+      return launch_masked_rows<T>(a, MaskWords{words, source.multiplies_padding()}, stream);
     });
   }));
 }

@@ -11,6 +11,7 @@
 #include <aiter/ffi.h>
 
 #include "decode_gpu.h"
+#include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
 
 namespace aiter::conv1d::update {

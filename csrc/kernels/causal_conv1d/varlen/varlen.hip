@@ -11,7 +11,7 @@
 #include <aiter/ffi.h>
 
 #include "../common/any_width.h"
-#include "../common/seq_mask_gpu.h"
+#include "../common/state_gpu.h"
 #include "../fwd/sequences_gpu.h"
 
 namespace aiter::conv1d::varlen {
