@@ -49,11 +49,12 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
         mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kWords) {}
 
   AITER_DEVICE void load_weights() {
-    float taps[W + 1];
-    load_filter<W, kWholeVectors<kKind> && !kHasSeqIdx<kKind> && !kPartialFilter<W, kKind>>(reload_kernarg(a).p, d, taps);
+    FilterSource from = strided_filter(reload_kernarg(a).p);
+    if (kWholeVectors<kKind> && !kHasSeqIdx<kKind> && !kPartialFilter<W, kKind>) from.width = W;
+    const auto filter = load_filter<W>(from, d);
     AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = taps[k];
-    bias = taps[W];
+    for (int k = 0; k < W; k++) weight[k] = filter.weight[0][k];
+    bias = filter.bias[0];
   }
 
   // mask_at loads a MaskVec; inactive lanes take any path.

@@ -37,26 +37,15 @@ template <class T, bool kPackedFilter> struct SmallRowTile {
   static constexpr int W = kSmallFirstTaps, H = W - 1, R = 16 / sizeof(T), E = 4;
   Vec<T, R> x_bits, dout_bits;
   Vec<T, E> halo_bits;
-  Vec<T, W> filter_bits;
-  Vec<T, 1> bias_bits;
-  FilterBits<W> raw;
-  float x[H + R], g[R + H], weight[W], bias;
-  int skip;
-
-  // tap_exists reports whether the filter has tap k: filters of two or three taps lack the first.
-  AITER_DEVICE bool tap_exists(int k) const { return kPackedFilter || k > 1 || k >= skip; }
+  Filter<T, W, 1, kPackedFilter ? FilterKind::kPacked : FilterKind::kStrided, float> filter;
+  float x[H + R], g[R + H];
 
   AITER_DEVICE void load(const Backward& p, int b, int d, int t, bool live) {
-    x_bits.clear(), dout_bits.clear(), halo_bits.clear(), bias_bits.clear(), skip = W - int(p.width);
+    x_bits.clear(), dout_bits.clear(), halo_bits.clear();
     const T* from = address<T>(p.x, b, d, t);
     if (live) x_bits = load_vec<T, R>(from), dout_bits = load_vec<T, R>(address<T>(p.dout, b, d, t));
     if (live && t > 0) halo_bits = load_vec<T, E>(from - E);
-    if constexpr (kPackedFilter) {
-      filter_bits = load_vec<T, W>(static_cast<const T*>(p.weight.data) + d * W);
-      if (p.bias.data) bias_bits = load_vec<T, 1>(static_cast<const T*>(p.bias.data) + d);
-    } else {
-      raw.load(p, d);
-    }
+    filter.fetch(strided_filter(p), d);
     asm volatile("" ::: "memory");  // keeps the loads before what follows
   }
 
@@ -65,19 +54,17 @@ template <class T, bool kPackedFilter> struct SmallRowTile {
     for (int i = 0; i < H; i++) x[i] = halo_bits.value(E - H + i);
     AITER_UNROLL
     for (int i = 0; i < R; i++) x[H + i] = x_bits.value(i), g[i] = dout_bits.value(i);
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = kPackedFilter ? filter_bits.value(k) : raw.value(p, k);
-    bias = kPackedFilter ? bias_bits.value(0) : raw.value(p, W);
+    filter.settle(strided_filter(p));
   }
 
   // apply_silu_grad computes g from dout.
   AITER_DEVICE void apply_silu_grad() {
     AITER_UNROLL
     for (int i = 0; i < R; i++) {
-      float sum = bias;
+      float sum = filter.bias[0];
       AITER_UNROLL
       for (int k = 0; k < W; k++)
-        if (tap_exists(k)) sum = fmaf(weight[k], x[i + k], sum);
+        if (filter.has_tap(k)) sum = fmaf(filter.weight[0][k], x[i + k], sum);
       g[i] *= silu_grad(sum);
     }
   }
@@ -99,10 +86,10 @@ template <class T, bool kPackedFilter> struct SmallRowTile {
     float v[R] = {};
     AITER_UNROLL
     for (int k = 0; k < W; k++) {
-      if (!tap_exists(k)) continue;
+      if (!filter.has_tap(k)) continue;
       AITER_UNROLL
       for (int i = 0; i < R; i++)
-        if (i + H - k < R || more) v[i] = fmaf(weight[k], g[i + H - k], v[i]);
+        if (i + H - k < R || more) v[i] = fmaf(filter.weight[0][k], g[i + H - k], v[i]);
     }
     store_vec(dx, pack_vec<T, R>(v));
   }

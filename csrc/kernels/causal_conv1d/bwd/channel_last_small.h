@@ -29,7 +29,8 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
   const int64_t b, d;
   const int t;  // first position
   MaskVec<R, W, R + H> mask = {};
-  float x[H + R][N] = {}, g[R + H][N] = {}, weight[W][N] = {}, bias[N] = {};
+  float x[H + R][N] = {}, g[R + H][N] = {};
+  Filter<T, W, N, kPackedFilter ? FilterKind::kPacked : FilterKind::kStrided, float> filter = {};
 
   AITER_DEVICE SmallChannelsTile(const Backward& p, int64_t b, int64_t d, int t)
       : p(p), b(b), d(d), t(t) {}
@@ -55,7 +56,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
     }
     if constexpr (!kPackedFilter)
       mask = p.seq.data ? decltype(mask)::find(p, b, t) : decltype(mask)::unmasked(int(p.width), t, int(p.seqlen));
-    load_filter();
+    filter.fetch(strided_filter(p), d);
     if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
@@ -64,33 +65,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
       AITER_UNROLL
       for (int i = 0; i < R; i++) g[i][n] = dout[i].value(n);
     }
-  }
-
-  AITER_DEVICE void load_filter() {
-    if constexpr (kPackedFilter) {
-      Vec<T, W> words[N];
-      Vec<T, N> biases;
-      biases.clear();
-      if (p.bias.data) biases = load_vec<T, N>(static_cast<const T*>(p.bias.data) + d);
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) words[n] = load_vec<T, W>(static_cast<const T*>(p.weight.data) + (d + n) * W);
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) {
-        AITER_UNROLL
-        for (int k = 0; k < W; k++) weight[k][n] = words[n].value(k);
-        bias[n] = biases.value(n);
-      }
-    } else {
-      FilterBits<W> raw[N];
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) raw[n].load(p, d + n);
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) {
-        AITER_UNROLL
-        for (int k = 0; k < W; k++) weight[k][n] = raw[n].value(p, k);
-        bias[n] = raw[n].value(p, W);
-      }
-    }
+    filter.settle(strided_filter(p));
   }
 
   // load_initial_states puts the initial states in front of the row.
@@ -112,10 +87,10 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
     for (int i = 0; i < R; i++) {
       AITER_UNROLL
       for (int n = 0; n < N; n++) {
-        float sum = bias[n];
+        float sum = filter.bias[n];
         AITER_UNROLL
         for (int k = 0; k < W; k++)
-          if (uses(i, k)) sum = fmaf(weight[k][n], x[i + k][n], sum);
+          if (uses(i, k)) sum = fmaf(filter.weight[n][k], x[i + k][n], sum);
         g[i][n] *= silu_grad(sum);
       }
     }
@@ -166,7 +141,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
       for (int k = 0; k < W; k++) {
         AITER_UNROLL
         for (int n = 0; n < N; n++)
-          if (uses(i + H - k, k) && in_row(i + H - k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
+          if (uses(i + H - k, k) && in_row(i + H - k)) v[n] = fmaf(filter.weight[n][k], g[i + H - k][n], v[n]);
       }
       if (valid_position(t + i)) store_vec(to, pack_vec<T, N>(v));
     }

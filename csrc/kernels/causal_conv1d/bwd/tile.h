@@ -4,7 +4,7 @@
 #include <aiter/gpu.h>
 #include <aiter/gpu/reduce.h>
 
-#include "../common/problem.h"
+#include "../common/filter_gpu.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -92,47 +92,13 @@ AITER_DEVICE void reduce_channel_first(const BwdParams& a, float (&sums)[N], uin
   block_barrier();
 }
 
-// load_bits loads N elements of 4 or 2 bytes from base on. Elements before index skip are 0; element skip is the one at base.
-template <int N, bool kWide> AITER_DEVICE void load_bits(const char* base, int64_t step, int skip, uint32_t* bits) {
-  base -= skip * step;
-  AITER_UNROLL
-  for (int k = 0; k < N; k++, base += step) {
-    bits[k] = 0;
-    if (k < skip) continue;
-    if (kWide) bits[k] = *(GlobalPtr<const Bits32>)(base);
-    else bits[k] = *(GlobalPtr<const Bits16>)(base);
-  }
-}
-
-// load_row_bits is load_bits of row d of a tensor. A branch selects the element size once: nvcc would predicate two loads into
-// one register, and the second load would wait for the first.
-template <int N> AITER_DEVICE void load_row_bits(const Array2& from, int64_t d, int skip, uint32_t* bits) {
-  const char* base = static_cast<const char*>(from.data);
-  if (from.dtype == DType::F32) {
-    cold_branch();  // keeps it a branch
-    load_bits<N, true>(base + d * from.first * 4, from.last * 4, skip, bits);
-  } else {
-    load_bits<N, false>(base + d * from.first * 2, from.last * 2, skip, bits);
-  }
-}
-
-// FilterBits is the taps of a channel and behind them its bias. The first W - width taps are 0; kAll: width is W. All loads
-// precede the first conversion.
-template <int W, bool kAll = false> struct FilterBits {
-  uint32_t bits[W + 1];
-
-  AITER_DEVICE void load(const Backward& p, int64_t d) {
-    load_row_bits<W>(p.weight, d, kAll ? 0 : W - int(p.width), bits);
-    bits[W] = 0;
-    if (p.bias.data) load_row_bits<1>(p.bias, d, 0, bits + W);
-  }
-  AITER_DEVICE float value(const Backward& p, int k) const { return element_to_float((k < W ? p.weight : p.bias).dtype, bits[k]); }
-};
-template <int W, bool kAll = false> AITER_DEVICE void load_filter(const Backward& p, int64_t d, float (&taps)[W + 1]) {
-  FilterBits<W, kAll> raw;
-  raw.load(p, d);
-  AITER_UNROLL
-  for (int k = 0; k <= W; k++) taps[k] = raw.value(p, k);
+// ChannelFilter is the filter of one channel, of any types and strides.
+template <int W> using ChannelFilter = Filter<float, W, 1, FilterKind::kStrided>;
+template <int W> AITER_DEVICE ChannelFilter<W> load_filter(FilterSource from, int64_t d) {
+  ChannelFilter<W> filter;
+  filter.fetch(from, d);
+  filter.settle(from);
+  return filter;
 }
 
 }  // namespace aiter::conv1d::bwd
