@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_
 template <class T>
 __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dweight_kernel(BwdArg all, int lane_bits) {
   __shared__ float shared[2][kAnyWidthThreads];
+  static_assert(sizeof shared <= kMaxSharedBytes);
   const Backward& p = all.p;
   const int lanes = 1 << lane_bits;
   const int64_t blocks = ((p.dim + lanes - 1) >> lane_bits) * p.width;

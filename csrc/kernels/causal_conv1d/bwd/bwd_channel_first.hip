@@ -22,6 +22,7 @@ constexpr int kReduceBits = 8, kReduceThreads = 1 << kReduceBits, kReduceBatch =
 __global__ void __launch_bounds__(kReduceThreads)
 causal_conv1d_bwd_reduce_segments_kernel(BwdParams a, uint32_t blocks, FastDiv groups, int lane_bits) {
   __shared__ float shared[kReduceThreads];
+  static_assert(sizeof shared <= kMaxSharedBytes);
   const int lanes = 1 << lane_bits, ranks = kReduceThreads >> lane_bits, stride = lanes > warp_size() ? lanes : warp_size();
   const int self = int(threadIdx.x), lane = self & (lanes - 1), rank = self >> lane_bits;
   for (uint32_t block = blockIdx.x; block < blocks; block += gridDim.x) {

@@ -317,10 +317,10 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
 };
 
 // channel_first_shared_bytes returns the shared memory of a launch: chunks first, sums at the end.
-template <class T, int W> inline int channel_first_shared_bytes(int threads) {
+template <class T, int W> AITER_SHARED constexpr int channel_first_shared_bytes(int threads) {
   using R = ChunkLoader<T, W, kWhole>;
   const int sums = threads * (W + 1) * int(sizeof(float)), tiles = pipeline_bytes<typename R::Vec16>(R::kSharedStages * 2, threads);
-  return !AITER_CUDA ? 0 : tiles > sums ? tiles : sums;
+  return AITER_CUDA && tiles > sums ? tiles : sums;
 }
 
 // Threads of a block at most, and blocks of a multiprocessor: as many as registers allow without spilling.
@@ -335,7 +335,7 @@ constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThre
 template <class T, int W, RowKind kKind>
 __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>)) causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
-    AITER_DYNAMIC_SHARED(memory, kChannelFirstThreads * (W + 1) * sizeof(float));
+    AITER_DYNAMIC_SHARED(memory, (channel_first_shared_bytes<T, W>(kMaxBlockThreads<kKind>)));
     pdl_trigger();
     // Not gridDim: AMD reads it through a pointer, which would hold two scalar registers that gfx90a lacks.
     for (uint32_t item = blockIdx.x; item < reload_kernarg(all).work_items; item += reload_kernarg(all).grid) {

@@ -115,6 +115,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kSmallFirstThreads, 1) causal_conv1d_bwd_sma
     float sums[N], edge[H];
   };
   __shared__ WarpEdge warps[kMaxWarps + 1];
+  static_assert(sizeof warps <= kMaxSharedBytes);
   const Backward& p = a.p;
   const int self = int(threadIdx.x), lane = self & 31, warp = self >> 5, first = int(blockIdx.x) * a.channels;
   const int d = first + (self >> a.thread_bits), last = int(p.dim) - 1;

@@ -26,7 +26,7 @@ namespace aiter::conv1d::bwd {
 template <class T, int W, int N>
 constexpr int kChannelLastBlocks = nvidia_blocks(W, N, sizeof(T));
 
-// Positions in flight in shared memory, of which a block takes less than 48 KiB. A group of kGroup positions is in flight in
+// Positions in flight in shared memory. A group of kGroup positions is in flight in
 // registers.
 template <class ChannelVec, bool kTwoVectors>
 constexpr int kTokensInFlight = ChannelVec::kBytes == 16 && kTwoVectors ? 4 : 8;

@@ -8,17 +8,17 @@
 namespace aiter::conv1d::bwd {
 
 // channel_last_shared_bytes returns the shared memory of a launch: sums and pipelines.
-template <class T, int W, int N, bool kMasked, bool kUnaligned> inline int channel_last_shared_bytes() {
+template <class T, int W, int N, bool kMasked, bool kUnaligned> AITER_SHARED constexpr int channel_last_shared_bytes() {
   using ChannelVec = Vec<T, N>;
   constexpr int kSharedStages = kTokensInFlight<ChannelVec, kUnaligned>, kGroups = kMasked ? kSharedStages / kGroup : 0;
   const int each = kSharedStages * (kUnaligned ? 4 : 2) * int(sizeof(ChannelVec)) + kGroups * 4 + (W + 1) * int(sizeof(ChannelValues<N>));
-  return AITER_CUDA ? kChannelLastThreads * each : 0;
+  return AITER_CUDA ? kChannelLastThreads * each : kReducedThreads * (W + 1) * int(sizeof(ChannelValues<N>));
 }
 
 template <class T, int W, int N, bool kMasked, bool kUnaligned>
 __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, W, N>)) causal_conv1d_bwd_channel_last_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
-    AITER_DYNAMIC_SHARED(memory, kReducedThreads * (W + 1) * sizeof(ChannelValues<N>));
+    AITER_DYNAMIC_SHARED(memory, (channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>()));
     auto* shared = reinterpret_cast<ChannelValues<N>*>(memory);
     pdl_trigger();
     for (uint32_t item = blockIdx.x; item < reload_kernarg(all).work_items; item += gridDim.x) {
@@ -57,8 +57,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
   }
 }
 
-// Blocks of a cluster, at most; blocks of a multiprocessor that a plan counts on.
-constexpr int kMaxCluster = kHopper ? 8 : 1;
+// Blocks of a multiprocessor that a plan counts on.
 template <class T, int W, int N, bool kMasked>
 constexpr int kPlannedBlocks = AITER_HIP ? amd_blocks(amd_waves(W, N, sizeof(T), kMasked)) : kChannelLastBlocks<T, W, N>;
 

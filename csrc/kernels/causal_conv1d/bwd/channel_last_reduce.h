@@ -21,6 +21,9 @@ template <int N> struct alignas(N * sizeof(float)) ChannelValues {
   float v[N];
 };
 
+// Blocks of a cluster, at most.
+constexpr int kMaxCluster = kHopper ? 8 : 1;
+
 // Threads side by side along the channels, at most.
 constexpr int kMaxLanes = 1 << kMaxLaneBits;
 

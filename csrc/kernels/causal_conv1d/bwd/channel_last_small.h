@@ -171,15 +171,18 @@ template <int N> AITER_DEVICE void store_value(const BwdParams& a, uint32_t segm
 }
 
 // small_shared_bytes returns the shared memory of a block: the cluster's inbox, the sums of the warps, and g.
-template <int N> inline int small_shared_bytes(const BwdParams& a, int threads) {
-  const int values = (kSmallLastTaps + 1) * N << a.lane_bits;
-  return 16 + ((threads / 32 + int(a.cluster)) * values + threads * (kSmallLastTaps - 1) * N) * int(sizeof(float));
+template <int N> AITER_SHARED constexpr int small_shared_bytes(int lanes, int cluster, int threads) {
+  const int values = (kSmallLastTaps + 1) * N * lanes;
+  return 16 + ((threads / 32 + cluster) * values + threads * (kSmallLastTaps - 1) * N) * int(sizeof(float));
 }
+
+// Bytes of a row of threads along the channels, at most.
+constexpr int kMaxSmallChannelBytes = 64;
 
 template <class T, int N, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallLastThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_channel_last_kernel(BwdParams a) {
   constexpr int W = kSmallLastTaps, H = W - 1;
-  AITER_DYNAMIC_SHARED(memory, 16);
+  AITER_DYNAMIC_SHARED(memory, (small_shared_bytes<N>(kMaxSmallChannelBytes / int(N * sizeof(T)), kMaxCluster, kSmallLastThreads)));
   const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;
   const uint32_t group = a.item_split.quotient(blockIdx.x), segment = blockIdx.x - group * a.item_split.divisor;
   const int values = (W + 1) * N << a.lane_bits, warps = int(blockDim.x) >> 5;

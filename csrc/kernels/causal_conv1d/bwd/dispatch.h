@@ -54,13 +54,13 @@ template <class MaskV> Status launch_mask(BwdParams* a, int64_t pitch, int befor
   return launch(stream, causal_conv1d_bwd_mask_kernel<MaskV>, {blocks, kMaskThreads}, a->p, pitch, before, to);
 }
 
-// launch_with_workspace launches a kernel, early behind a mask kernel, and then reduce_segments if channels have segments.
+// launch_with_workspace launches a kernel with dynamic shared memory (NVIDIA), early behind a mask kernel, and then reduce_segments if channels have segments.
 template <class Kernel>
 Status launch_with_workspace(Kernel kernel, BwdParams a, int threads, int shared, int device, const OpStream& stream) {
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
   a.grid = grid_for(a.work_items);
-  AITER_TRY(launch(stream, kernel, {a.grid, unsigned(threads), unsigned(shared), a.cluster, a.mask != nullptr}, a));
+  AITER_TRY(launch(stream, kernel, {a.grid, unsigned(threads), AITER_CUDA ? unsigned(shared) : 0, a.cluster, a.mask != nullptr}, a));
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }
 
