@@ -179,7 +179,7 @@ inline bool offsets_fit_31_bits(int64_t i, int64_t first, int64_t j, int64_t sec
 inline SmallRowsParams plan_small_rows(const Backward& p, int64_t row, const Topology& gpu) {
   SmallRowsParams a{};
   const int64_t vectors = p.batch * row, warps = (vectors + 31) / 32;
-  if (vectors < 1 || vectors > kSmallFirstThreads || warps * p.dim > kMaxSmallWarps || p.width > kSmallFirstTaps) return a;
+  if (vectors < 1 || vectors > kSmallFirstThreads || warps * p.dim > kMaxSmallWarps || p.width > kSmallTaps) return a;
   for (const Array3& t : {p.x, p.dout, p.dx})
     if (!offsets_fit_31_bits(p.batch, t.batch, p.dim, t.dim, p.seqlen)) return a;
   for (const Array2& t : {p.dweight, p.dbias})

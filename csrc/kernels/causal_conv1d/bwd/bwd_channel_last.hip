@@ -59,7 +59,7 @@ inline SmallPlan plan_small_channels(int multiprocessors, const Backward& p, int
 template <class T> constexpr int kMinChannels = 4 / sizeof(T);
 
 // Only run_narrow calls choose_small_plan, with as many taps as the small kernel has.
-static_assert(kSmallLastTaps == 4, "the small kernel has to have the taps of run_narrow");
+static_assert(kSmallTaps == 4, "the small kernel has to have the taps of run_narrow");
 template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology& gpu) {
   if (p.batch * p.seqlen * p.dim > kSmallElements || !channel_vectors_aligned(p, kMinChannels<T>, sizeof(T))) return {};
   const int most = channel_vectors_aligned(p, 4, sizeof(T)) ? 4 : kMinChannels<T>;

@@ -15,22 +15,22 @@
 
 #include "channel_last_reduce.h"
 #include "seq_mask.h"
+#include "small_tile.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kSmallLastTaps = 4, kSmallPositions = 4;  // kSmallPositions: positions of a thread
-constexpr int kSmallLastThreads = 512 + 32;             // of a block at most; 32 compute the g behind the others
+constexpr int kSmallPositions = 4;           // of a thread
+constexpr int kSmallLastThreads = 512 + 32;  // of a block at most; 32 compute the g behind the others
 
-// SmallChannelsTile is a thread's positions: x from H positions before on, g to H positions behind. kPackedFilter: the filter
-// has four adjacent taps of x's type, and there are no sequence numbers.
-template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
-  static constexpr int W = kSmallLastTaps, H = W - 1, R = kSmallPositions;
+// SmallChannelsTile is a thread's positions. kPackedFilter: there are no sequence numbers either.
+template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTile<T, kSmallPositions, N, kPackedFilter> {
+  using Base = SmallTile<T, kSmallPositions, N, kPackedFilter>;
+  using Base::W, Base::H, Base::x, Base::g, Base::filter;
+  static constexpr int R = kSmallPositions;
   const Backward& p;
   const int64_t b, d;
   const int t;  // first position
   MaskVec<R, W, R + H> mask = {};
-  float x[H + R][N] = {}, g[R + H][N] = {};
-  Filter<T, W, N, kPackedFilter ? FilterKind::kPacked : FilterKind::kStrided, float> filter = {};
 
   AITER_DEVICE SmallChannelsTile(const Backward& p, int64_t b, int64_t d, int t)
       : p(p), b(b), d(d), t(t) {}
@@ -81,34 +81,9 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
     }
   }
 
-  // apply_silu_grad computes g from dout.
-  AITER_DEVICE void apply_silu_grad() {
-    AITER_UNROLL
-    for (int i = 0; i < R; i++) {
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) {
-        float sum = filter.bias[n];
-        AITER_UNROLL
-        for (int k = 0; k < W; k++)
-          if (uses(i, k)) sum = fmaf(filter.weight[n][k], x[i + k][n], sum);
-        g[i][n] *= silu_grad(sum);
-      }
-    }
-  }
-
-  // add_to adds the positions' part of dweight and dbias.
+  AITER_DEVICE void apply_silu_grad() { Base::apply_silu_grad([this](int i, int k) { return uses(i, k); }); }
   AITER_DEVICE void add_to(float (&sums)[(W + 1) * N]) const {
-    AITER_UNROLL
-    for (int n = 0; n < N; n++) {
-      AITER_UNROLL
-      for (int i = 0; i < R; i++) {
-        if (!in_row(i)) continue;
-        AITER_UNROLL
-        for (int k = 0; k < W; k++)
-          if (uses(i, k)) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
-        if (uses(i, H)) sums[W * N + n] += g[i][n];
-      }
-    }
+    Base::add_to(sums, [this](int i, int k) { return in_row(i) && uses(i, k); });
   }
 
   // put_edge writes g for the preceding thread, which reads it with get_edge.
@@ -136,13 +111,8 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
     T* to = p.dx.row<T>(b, d) + t * p.dx.last;
     AITER_UNROLL
     for (int i = 0; i < R; i++, to += p.dx.last) {
-      float v[N] = {};
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) {
-        AITER_UNROLL
-        for (int n = 0; n < N; n++)
-          if (uses(i + H - k, k) && in_row(i + H - k)) v[n] = fmaf(filter.weight[n][k], g[i + H - k][n], v[n]);
-      }
+      float v[N];
+      Base::dx(i, v, [this](int u, int k) { return uses(u, k) && in_row(u); });
       if (valid_position(t + i)) store_vec(to, pack_vec<T, N>(v));
     }
   }
@@ -165,15 +135,15 @@ AITER_DEVICE float add_parts(const float* parts, int count, int values, int n) {
 
 // store_value stores value n of a block's sums, whose first channel is first.
 template <int N> AITER_DEVICE void store_value(const BwdParams& a, uint32_t segment, int64_t first, int n, float sum) {
-  const int channels = N << a.lane_bits, k = (n / N >> a.lane_bits) - (kSmallLastTaps - int(a.p.width));
+  const int channels = N << a.lane_bits, k = (n / N >> a.lane_bits) - (kSmallTaps - int(a.p.width));
   const int64_t d = first + (n & (channels - 1));
   if (k >= 0 && d < a.p.dim) a.store_sum(segment, d, k, sum);
 }
 
 // small_shared_bytes returns the shared memory of a block: the cluster's inbox, the sums of the warps, and g.
 template <int N> AITER_SHARED constexpr int small_shared_bytes(int lanes, int cluster, int threads) {
-  const int values = (kSmallLastTaps + 1) * N * lanes;
-  return 16 + ((threads / 32 + cluster) * values + threads * (kSmallLastTaps - 1) * N) * int(sizeof(float));
+  const int values = (kSmallTaps + 1) * N * lanes;
+  return 16 + ((threads / 32 + cluster) * values + threads * (kSmallTaps - 1) * N) * int(sizeof(float));
 }
 
 // Bytes of a row of threads along the channels, at most.
@@ -181,7 +151,7 @@ constexpr int kMaxSmallChannelBytes = 64;
 
 template <class T, int N, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallLastThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_channel_last_kernel(BwdParams a) {
-  constexpr int W = kSmallLastTaps, H = W - 1;
+  constexpr int W = kSmallTaps, H = W - 1;
   AITER_DYNAMIC_SHARED(memory, (small_shared_bytes<N>(kMaxSmallChannelBytes / int(N * sizeof(T)), kMaxCluster, kSmallLastThreads)));
   const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;
   const uint32_t group = a.item_split.quotient(blockIdx.x), segment = blockIdx.x - group * a.item_split.divisor;
