@@ -50,24 +50,17 @@ template <class T> Status launch_any_width(const Forward& p, const OpStream& str
   return launch_in_parts(stream, conv_params(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, causal_conv1d_fwd_any_width_kernel<T>, p);
 }
 
-template <class T, bool kNarrow>
-Attempt launch_vectorized_channel_last(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  VectorizedParams a{};
-  if (!plan_vectorized_channel_last<T, kChannels<T, kTaps>>(p, rows, &a)) return {};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_channel_last_kernel<T, kChannels<T, kTaps>, kNarrow, NoMask>, a, NoMask(), stream));
-}
-
 // try_launch_vectorized_channel_last and try_launch_vectorized launch a problem for the vectorized kernels.
 template <class T>
 Attempt try_launch_vectorized_channel_last(const ConvParams& rows, const Forward& p, const OpStream& stream) {
   if constexpr (kHolds4)
     if (p.width < kTaps)
-      if (Attempt made = launch_vectorized_channel_last<T, true>(p, rows, stream)) return made;
+      if (Attempt made = try_launch_strips<T, FilterKind::kNarrow>(p, rows, NoMask(), stream)) return made;
 #if AITER_CUDA
   return try_launch_pairs<T>(p, rows, stream);
 #else
   if constexpr (kHolds4)
-    if (p.width == kTaps) return launch_vectorized_channel_last<T, false>(p, rows, stream);
+    if (p.width == kTaps) return try_launch_strips<T, FilterKind::kPacked>(p, rows, NoMask(), stream);
   return {};
 #endif
 }
@@ -78,7 +71,7 @@ template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const F
   if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(rows, p, stream);
   if (!plan_vectorized_channel_first<T>(p, rows, &a)) return {};
   return launched(dispatch_row_filter(p.width, [&](auto taps, auto kind) {
-    return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, NoMask>, a, NoMask(), stream);
+    return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, NoMask>, a, stream, false, NoMask());
   }));
 }
 

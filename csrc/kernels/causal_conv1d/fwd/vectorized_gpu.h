@@ -60,11 +60,11 @@ inline bool set_grid(int64_t inner, int64_t outer, int64_t batch, VectorizedPara
 }
 
 // launch_vectorized launches a kernel of a.total threads; early as in LaunchConfig.
-template <class Policy>
-Status launch_vectorized(void (*kernel)(VectorizedParams, Policy), const VectorizedParams& a, const Policy& policy, const OpStream& stream,
-                         bool early = false) {
+template <class... Policies>
+Status launch_vectorized(void (*kernel)(VectorizedParams, Policies...), const VectorizedParams& a, const OpStream& stream, bool early,
+                         const Policies&... policies) {
   const unsigned threads = block_threads(a.total);
-  return launch(stream, kernel, {(a.total + threads - 1) / threads, threads, 0, 1, early}, a, policy);
+  return launch(stream, kernel, {(a.total + threads - 1) / threads, threads, 0, 1, early}, a, policies...);
 }
 
 // Attempt is the status of a launch, or none if the kernels do not take the problem.

@@ -50,19 +50,14 @@ Status launch_mask_kernel(const TensorView& x, const Forward& p, const MaskSourc
                 int(p.width), data);
 }
 
-// launch_masked_rows and launch_masked_strips launch the next kernel: early behind a mask kernel.
+// launch_masked_rows launches the next kernel: early behind a mask kernel.
 template <class T, class Policy>
 Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
   return dispatch_row_filter(a.width, [&](auto taps, auto kind) {
     if constexpr (Policy::kStates && taps > kTaps) return Status();  // try_launch_masked_channel_first leaves these to others
-    else return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, Policy>, a, policy, stream,
-                                  std::is_same_v<Policy, MaskWords>);
+    else return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, Policy>, a, stream,
+                                  std::is_same_v<Policy, MaskWords>, policy);
   });
-}
-
-template <class T, bool kNarrow>
-Status launch_masked_strips(const VectorizedParams& a, const MaskWords& mask, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_last_kernel<T, kChannels<T, kTaps>, kNarrow, MaskWords>, a, mask, stream, true);
 }
 
 // plan_seq_idx reports whether threads can load a problem's sequence numbers four at a time, and fills seq_idx in.
@@ -102,11 +97,14 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
   if (p.seq.data)
     if (Attempt made = try_launch_pairs_with_seq_idx<T>(p, rows, stream)) return made;
   if constexpr (sizeof(T) == 2 && kHolds4) {  // in float32 the general channel-last kernel is as fast
+    constexpr int C = kChannels<T, kTaps>;
     VectorizedParams a{};
-    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectorized_channel_last<T, kChannels<T, kTaps>>(p, rows, &a)) return {};
+    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p)) return {};
+    if (!plan_strips<T, C, kStrip, WholeChannels>(p, rows, p.dim / C, &a)) return {};
     return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](uint32_t* words) {
       const MaskWords mask{words, source.multiplies_padding()};
-      return a.width < kTaps ? launch_masked_strips<T, true>(a, mask, stream) : launch_masked_strips<T, false>(a, mask, stream);
+      return p.width < kTaps ? launch_strips<T, kTaps, C, kStrip, FilterKind::kNarrow>(a, WholeChannels(), mask, stream)
+                             : launch_strips<T, kTaps, C, kStrip, FilterKind::kPacked>(a, WholeChannels(), mask, stream);
     }));
   }
   return {};
