@@ -76,13 +76,17 @@ __global__ void __launch_bounds__(kThreads, (kVectorizedFirstBlocks<T, W, Policy
   }
 }
 
-// dispatch_row_filter calls f with the taps and the kind of a packed filter of one channel.
-template <class F> auto dispatch_row_filter(int64_t width, F&& f) {
-  return dispatch_width(width, [&](auto taps) {
-    if constexpr (decltype(taps)::value == kTaps)
-      if (width == kTaps) return f(taps, std::integral_constant<FilterKind, FilterKind::kPacked>());
-    return f(taps, std::integral_constant<FilterKind, FilterKind::kNarrow>());
-  });
+// launch_rows launches the kernel for a planned problem.
+template <class T, int W, FilterKind kKind, class Policy>
+Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  const auto kernel = causal_conv1d_fwd_vectorized_channel_first_kernel<T, W, kKind, Policy>;
+  return launch_vectorized(kernel, a, stream, policy);
+}
+
+template <class T, int W, class Policy> Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  if constexpr (W == kTaps)
+    if (a.width == kTaps) return launch_rows<T, W, FilterKind::kPacked>(a, policy, stream);
+  return launch_rows<T, W, FilterKind::kNarrow>(a, policy, stream);
 }
 
 // plan_vectorized_channel_first reports whether the kernel takes the problem, and fills its parameters in.

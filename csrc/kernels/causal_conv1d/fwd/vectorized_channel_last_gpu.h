@@ -234,16 +234,16 @@ bool plan_strips(const Forward& p, const ConvParams& rows, int64_t groups, Vecto
 template <class T, int W, int C, int S, FilterKind kKind, class Alignment, class Policy>
 Status launch_strips(const VectorizedParams& a, const Alignment& alignment, const Policy& policy, const OpStream& stream) {
   const auto kernel = causal_conv1d_fwd_vectorized_channel_last_kernel<T, W, C, S, kKind, Alignment, Policy>;
-  return launch_vectorized(kernel, a, stream, std::is_same_v<Policy, MaskWords>, alignment, policy);
+  return launch_vectorized(kernel, a, stream, alignment, policy);
 }
 
-// try_launch_strips launches a problem of up to kTaps taps with whole vectors of channels.
+// plan_vectors and launch_vectors are for up to kTaps taps and whole vectors of channels.
+template <class T> bool plan_vectors(const Forward& p, const ConvParams& rows, VectorizedParams* a) {
+  return plan_strips<T, kChannels<T, kTaps>, kStrip, WholeChannels>(p, rows, p.dim / kChannels<T, kTaps>, a);
+}
 template <class T, FilterKind kKind, class Policy>
-Attempt try_launch_strips(const Forward& p, const ConvParams& rows, const Policy& policy, const OpStream& stream) {
-  constexpr int C = kChannels<T, kTaps>;
-  VectorizedParams a{};
-  if (!plan_strips<T, C, kStrip, WholeChannels>(p, rows, p.dim / C, &a)) return {};
-  return launched(launch_strips<T, kTaps, C, kStrip, kKind>(a, WholeChannels(), policy, stream));
+Status launch_vectors(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  return launch_strips<T, kTaps, kChannels<T, kTaps>, kStrip, kKind>(a, WholeChannels(), policy, stream);
 }
 
 }  // namespace aiter::conv1d::fwd
