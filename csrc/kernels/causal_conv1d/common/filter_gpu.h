@@ -17,7 +17,10 @@ struct FilterSource {
   bool packed_weight, packed_bias;  // for kStrided: adjacent and aligned, so that one load may take a vector of them
 };
 
-AITER_SHARED FilterSource strided_filter(const Problem& p) { return {p.weight, p.bias, p.dim, int32_t(p.width), false, false}; }
+AITER_SHARED FilterSource strided_filter(const Problem& p, int64_t width) {
+  return {p.weight, p.bias, p.dim, int32_t(width), false, false};
+}
+AITER_SHARED FilterSource strided_filter(const Problem& p) { return strided_filter(p, p.width); }
 
 // FilterKind is what a kernel knows of its filter.
 enum class FilterKind {

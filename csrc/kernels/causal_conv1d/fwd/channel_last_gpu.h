@@ -19,8 +19,9 @@ template <class T, int W, int C>
 constexpr int kPositionsInFlight = AITER_CUDA && (sizeof(T) == 2 || C == 1 || W > 4) ? 8 : 4;
 
 // kChannelLastBlocks blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread 100 registers, or 168 for wide
-// filters; on AMD 256 with a mask.
-template <int W, class Mask> constexpr int kChannelLastBlocks = AITER_HIP ? (Mask::kMasked ? 2 : 3) : W > 4 ? 3 : 5;
+// filters, 56 for one channel without masks; on AMD 256 with a mask.
+template <int W, int C, class Mask>
+constexpr int kChannelLastBlocks = AITER_HIP ? (Mask::kMasked ? 2 : 3) : C == 1 && !Mask::kMasked ? 9 : W > 4 ? 3 : 5;
 
 // Channels of a thread where rows are aligned.
 template <class T, int W> constexpr int kChannels = W > 4 || AITER_CUDA ? 4 : kVecElems<T>;

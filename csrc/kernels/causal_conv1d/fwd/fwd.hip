@@ -33,24 +33,20 @@ struct AnyWidthRows : Forward {
   }
 };
 
-template <class T, bool kNarrow>
-Attempt launch_vectorized_channel_last(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  VectorizedParams a{};
-  if (!plan_vectorized_channel_last<T, kChannels<T, kTaps>>(p, rows, &a)) return {};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_channel_last_kernel<T, kChannels<T, kTaps>, kNarrow, NoMask>, a, NoMask(), stream));
-}
-
 // try_launch_vectorized_channel_last and try_launch_vectorized launch a problem for the vectorized kernels.
 template <class T>
 Attempt try_launch_vectorized_channel_last(const ConvParams& rows, const Forward& p, const OpStream& stream) {
-  if constexpr (kHolds4)
-    if (p.width < kTaps)
-      if (Attempt made = launch_vectorized_channel_last<T, true>(p, rows, stream)) return made;
+  VectorizedParams a{};
+  if constexpr (kHolds4) {
+    const bool planned = p.width <= (AITER_HIP ? kTaps : kTaps - 1) && plan_vectors<T>(p, rows, &a);
+    if (planned && p.width < kTaps) return launched(launch_vectors<T, FilterKind::kNarrow>(a, NoMask(), stream));
+#if AITER_HIP
+    if (planned) return launched(launch_vectors<T, FilterKind::kPacked>(a, NoMask(), stream));
+#endif
+  }
 #if AITER_CUDA
   return try_launch_pairs<T>(p, rows, stream);
 #else
-  if constexpr (kHolds4)
-    if (p.width == kTaps) return launch_vectorized_channel_last<T, false>(p, rows, stream);
   return {};
 #endif
 }
@@ -60,9 +56,7 @@ template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const F
   if (p.width < 2) return {};
   if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(rows, p, stream);
   if (!plan_vectorized_channel_first<T>(p, rows, &a)) return {};
-  return launched(dispatch_row_filter(p.width, [&](auto taps, auto kind) {
-    return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, NoMask>, a, NoMask(), stream);
-  }));
+  return launched(dispatch_width(p.width, [&](auto taps) { return launch_rows<T, taps>(a, NoMask(), stream); }));
 }
 
 template <class T, int W, bool kShifts>

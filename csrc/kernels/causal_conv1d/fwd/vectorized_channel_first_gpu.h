@@ -32,14 +32,10 @@ template <class T, int W> struct AlignedTile {
   static constexpr bool kShifts = false, kRagged = false;
   const VectorizedParams& a;
   uint32_t b, d, first;
-  const T* x;
-  T* out;
 
   AITER_DEVICE AlignedTile(const VectorizedParams& a, uint32_t index) : a(a) {
     const uint32_t q = a.inner.quotient(index), near = index - q * a.inner.divisor;
     b = a.outer.quotient(q), d = q - b * a.outer.divisor, first = near + (near & -a.apart);
-    x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(d) * a.x_next + first) * N;
-    out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(d) * a.out_next + first) * N;
   }
   AITER_DEVICE uint32_t vectors() const { return a.length; }
   AITER_DEVICE uint32_t vector(int v) const { return first + v * a.apart; }
@@ -48,6 +44,7 @@ template <class T, int W> struct AlignedTile {
   AITER_DEVICE bool begins_row() const { return first == 0; }
   AITER_DEVICE bool ends_row(int v) const { return vector(v) + 1 == a.length; }
   AITER_DEVICE void load(int v, Vec* span) const {
+    const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(d) * a.x_next + first) * N;
     *span = {};
     if (v > 0 && !exists(v)) return;
     typename Vec::PiecePresence has;
@@ -61,6 +58,7 @@ template <class T, int W> struct AlignedTile {
   }
   AITER_DEVICE void clear_before_row(int, float*) const {}
   AITER_DEVICE void store(int v, uint32_t skip, const float* y) const {
+    T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(d) * a.out_next + first) * N;
     store_vector<T>(out + uint64_t(v * a.apart) * N, 0, {0, N}, skip, y);
   }
 };
@@ -76,13 +74,17 @@ __global__ void __launch_bounds__(kThreads, (kVectorizedFirstBlocks<T, W, Policy
   }
 }
 
-// dispatch_row_filter calls f with the taps and the kind of a packed filter of one channel.
-template <class F> auto dispatch_row_filter(int64_t width, F&& f) {
-  return dispatch_width(width, [&](auto taps) {
-    if constexpr (decltype(taps)::value == kTaps)
-      if (width == kTaps) return f(taps, std::integral_constant<FilterKind, FilterKind::kPacked>());
-    return f(taps, std::integral_constant<FilterKind, FilterKind::kNarrow>());
-  });
+// launch_rows launches the kernel for a planned problem.
+template <class T, int W, FilterKind kKind, class Policy>
+Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  const auto kernel = causal_conv1d_fwd_vectorized_channel_first_kernel<T, W, kKind, Policy>;
+  return launch_vectorized(kernel, a, stream, policy);
+}
+
+template <class T, int W, class Policy> Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  if constexpr (W == kTaps)
+    if (a.width == kTaps) return launch_rows<T, W, FilterKind::kPacked>(a, policy, stream);
+  return launch_rows<T, W, FilterKind::kNarrow>(a, policy, stream);
 }
 
 // plan_vectorized_channel_first reports whether the kernel takes the problem, and fills its parameters in.

@@ -59,12 +59,13 @@ inline bool set_grid(int64_t inner, int64_t outer, int64_t batch, VectorizedPara
   return true;
 }
 
-// launch_vectorized launches a kernel of a.total threads; early as in LaunchConfig.
-template <class Policy>
-Status launch_vectorized(void (*kernel)(VectorizedParams, Policy), const VectorizedParams& a, const Policy& policy, const OpStream& stream,
-                         bool early = false) {
+// launch_vectorized launches a kernel of a.total threads; behind a mask kernel it starts early, as in LaunchConfig.
+template <class... Policies>
+Status launch_vectorized(void (*kernel)(VectorizedParams, Policies...), const VectorizedParams& a, const OpStream& stream,
+                         const Policies&... policies) {
   const unsigned threads = block_threads(a.total);
-  return launch(stream, kernel, {(a.total + threads - 1) / threads, threads, 0, 1, early}, a, policy);
+  const bool early = (std::is_same_v<Policies, MaskWords> || ...);
+  return launch(stream, kernel, {(a.total + threads - 1) / threads, threads, 0, 1, early}, a, policies...);
 }
 
 // Attempt is the status of a launch, or none if the kernels do not take the problem.

@@ -39,44 +39,23 @@ causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t t
   masks[i] = mask;
 }
 
-// launch_mask_kernel launches the kernel that computes the masks of all units of N positions.
-template <int W, int N>
-Status launch_mask_kernel(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Workspace* words) {
-  const int64_t units = (p.seqlen + N - 1) / N;
-  const uint32_t total = uint32_t(units * p.batch), blocks = (total + kMaskThreads - 1) / kMaskThreads;
-  AITER_TRY(words->take(size_t(total) * sizeof(SeqMask<W, N>), x.device().id, stream));
-  const auto data = static_cast<SeqMask<W, N>*>(words->data());
-  return launch(stream, causal_conv1d_fwd_mask_words_kernel<W, N>, {blocks, kMaskThreads}, source, make_fastdiv(units), total, p.seqlen,
-                int(p.width), data);
-}
-
-// launch_masked_rows and launch_masked_strips launch the next kernel: early behind a mask kernel.
-template <class T, class Policy>
-Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
-  return dispatch_row_filter(a.width, [&](auto taps, auto kind) {
-    if constexpr (Policy::kStates && taps > kTaps) return Status();  // try_launch_masked_channel_first leaves these to others
-    else return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, taps, kind, Policy>, a, policy, stream,
-                                  std::is_same_v<Policy, MaskWords>);
-  });
-}
-
-template <class T, bool kNarrow>
-Status launch_masked_strips(const VectorizedParams& a, const MaskWords& mask, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_last_kernel<T, kChannels<T, kTaps>, kNarrow, MaskWords>, a, mask, stream, true);
-}
-
 // plan_seq_idx reports whether threads can load a problem's sequence numbers four at a time, and fills seq_idx in.
 inline bool plan_seq_idx(const Forward& p, SeqIdx* seq_idx) {
   *seq_idx = {static_cast<const int32_t*>(p.seq.data), p.seq.first};
   return p.seq.data && p.seq.last == 1 && is_aligned(p.seq.data, 16) && (p.batch == 1 || p.seq.first % 4 == 0);
 }
 
-// launch_with_mask launches the mask kernel for units of N positions and W taps, and then calls launch_kernel with the masks.
-template <int W, int N, class Launch>
-Status launch_with_mask(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Launch launch_kernel) {
+// launch_with_mask launches the kernel that computes the masks of all units of N positions, and then calls next with them.
+template <int W, int N, class Next>
+Status launch_with_mask(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Next next) {
+  const int64_t units = (p.seqlen + N - 1) / N;
+  const uint32_t total = uint32_t(units * p.batch), blocks = (total + kMaskThreads - 1) / kMaskThreads;
   Workspace words;
-  AITER_TRY((launch_mask_kernel<W, N>(x, p, source, stream, &words)));
-  return launch_kernel(static_cast<uint32_t*>(words.data()));
+  AITER_TRY(words.take(size_t(total) * sizeof(SeqMask<W, N>), x.device().id, stream));
+  const auto masks = static_cast<SeqMask<W, N>*>(words.data());
+  AITER_TRY(launch(stream, causal_conv1d_fwd_mask_words_kernel<W, N>, {blocks, kMaskThreads}, source, make_fastdiv(units), total, p.seqlen,
+                   int(p.width), masks));
+  return next(MaskWords{static_cast<uint32_t*>(words.data()), source.multiplies_padding()});
 }
 
 // try_launch_masked_channel_first and try_launch_masked_channel_last launch a problem for these kernels.
@@ -87,12 +66,11 @@ Attempt try_launch_masked_channel_first(const TensorView& x, const Forward& p, c
   SeqIdx seq_idx{};
   const bool masks = source.masks(), own_ids = masks && !mask_kernel_pays<T>(p) && plan_seq_idx(p, &seq_idx);
   if ((masks ? !own_ids && !mask_kernel_pays<T>(p) : p.width > kTaps) || !plan_vectorized_channel_first<T>(p, conv_params(p, p.out), &a)) return {};
-  if (!masks) return launched(launch_masked_rows<T>(a, States{p.initial, p.final}, stream));
-  if (own_ids) return launched(launch_masked_rows<T>(a, seq_idx, stream));
   return launched(dispatch_width(p.width, [&](auto taps) {
-    return launch_with_mask<taps, N>(x, p, source, stream, [&](uint32_t* words) {
-      return launch_masked_rows<T>(a, MaskWords{words, source.multiplies_padding()}, stream);
-    });
+    if constexpr (taps == kTaps)
+      if (!masks) return launch_rows<T, taps>(a, States{p.initial, p.final}, stream);
+    if (own_ids) return launch_rows<T, taps>(a, seq_idx, stream);
+    return launch_with_mask<taps, N>(x, p, source, stream, [&](const MaskWords& mask) { return launch_rows<T, taps>(a, mask, stream); });
   }));
 }
 
@@ -103,10 +81,9 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
     if (Attempt made = try_launch_pairs_with_seq_idx<T>(p, rows, stream)) return made;
   if constexpr (sizeof(T) == 2 && kHolds4) {  // in float32 the general channel-last kernel is as fast
     VectorizedParams a{};
-    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectorized_channel_last<T, kChannels<T, kTaps>>(p, rows, &a)) return {};
-    return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](uint32_t* words) {
-      const MaskWords mask{words, source.multiplies_padding()};
-      return a.width < kTaps ? launch_masked_strips<T, true>(a, mask, stream) : launch_masked_strips<T, false>(a, mask, stream);
+    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectors<T>(p, rows, &a)) return {};
+    return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](const MaskWords& mask) {
+      return p.width < kTaps ? launch_vectors<T, FilterKind::kNarrow>(a, mask, stream) : launch_vectors<T, FilterKind::kPacked>(a, mask, stream);
     }));
   }
   return {};

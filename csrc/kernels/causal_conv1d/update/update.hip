@@ -23,7 +23,7 @@ template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s,
 }
 
 // Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
-template <int W> constexpr int kUpdateBlocks = W == 0 || W == 4 ? 6 : 5;
+template <int W> constexpr int kUpdateBlocks = W == 0 ? 6 : 5;
 
 template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, kUpdateBlocks<W>)
 causal_conv1d_update_kernel(KernelParam<Stateful> p, FastDiv groups, int64_t batch0, uint32_t group0) {
