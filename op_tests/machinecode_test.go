@@ -34,7 +34,7 @@ var machineOps = map[string][]string{
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 61, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 63, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -74,13 +74,13 @@ var limits = []limit{
 	minWide(`fwd::causal_conv1d_fwd_channel_first_kernel<.*, \d, false>`, 4, 4),
 	minWide(`fwd::causal_conv1d_fwd_channel_last_kernel<.*, 4, 8, .*NoMask`, 4, 4),
 	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel`, 2, 2),
-	// Loads of 8 positions, of the 3 or 2 before them, and of weights and biases.
-	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), true`, 13, 8),
-	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 8|float, 4), false`, 16, 8),
+	// FilterKind 2 is kNarrow, 1 is kPacked. Loads of 8 positions, of the 3 or 2 before them, and of weights and biases.
+	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 4, 8|float, 4, 4), .*FilterKind\)2`, 13, 8),
+	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 4, 8|float, 4, 4), .*FilterKind\)1`, 16, 8),
 	// At its memory bandwidth an MI300X can issue about 38 vector instructions for each element. A thread has 16, 64 and 32
 	// elements.
-	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*VectorizedFilter`, 16, 20),
-	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), .*WideFilter`, 16, 24),
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), 4, `, 16, 20),
+	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel<aiter::(bf16_t|half_t), 8, `, 16, 24),
 	maxVALU(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<aiter::(bf16_t|half_t)`, 64, 20),
 	maxVALU(`fwd::causal_conv1d_fwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, false>`, 32, 38),
 	// Loads of x, three of the state, weights and a bias; stores of out, three of the state, and the zeros of padding.

@@ -13,11 +13,16 @@ namespace aiter {
 #define AITER_ASYNC_COPY 0
 #endif
 
-// AITER_DYNAMIC_SHARED declares a block's shared memory: with CUDA the bytes that the launch asks for, else `bytes`.
+// AITER_DYNAMIC_SHARED declares a block's shared memory: with CUDA the bytes that the launch asks for, at most `bytes`, else
+// `bytes`.
 #if AITER_CUDA
-#define AITER_DYNAMIC_SHARED(name, bytes) extern __shared__ ::aiter::SharedLine name[]
+#define AITER_DYNAMIC_SHARED(name, bytes)                                        \
+  static_assert((bytes) <= ::aiter::kMaxSharedBytes, "too much shared memory"); \
+  extern __shared__ ::aiter::SharedLine name[]
 #else
-#define AITER_DYNAMIC_SHARED(name, bytes) __shared__ ::aiter::SharedLine name[(bytes) / 16]
+#define AITER_DYNAMIC_SHARED(name, bytes)                                        \
+  static_assert((bytes) <= ::aiter::kMaxSharedBytes, "too much shared memory"); \
+  __shared__ ::aiter::SharedLine name[(bytes) / 16]
 #endif
 struct alignas(16) SharedLine {
   char bytes[16];

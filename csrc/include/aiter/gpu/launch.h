@@ -55,6 +55,10 @@ class DeviceGuard {
 constexpr int64_t kMaxBlocks = 1 << 21;
 inline unsigned grid_for(int64_t n) { return unsigned(n < kMaxBlocks ? n : kMaxBlocks); }
 
+// kMaxSharedBytes is the shared memory that each GPU gives a block without being asked for more. A kernel that declares shared
+// memory asserts that it takes no more; AITER_DYNAMIC_SHARED does so itself.
+constexpr size_t kMaxSharedBytes = 48 << 10;
+
 // LaunchConfig is a launch's geometry. cluster: blocks of a cluster (sm_90). early: the kernel starts before the previous
 // kernel on the stream ends (PDL) and calls pdl_wait itself. Both are ignored where the GPU has neither.
 struct LaunchConfig {

@@ -169,10 +169,12 @@ template <class T> AITER_DEVICE T load_readonly_element(const T* p) {
     asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(u) : "l"(p));
     __builtin_memcpy(&v, &u, 2);
   }
-  return v;
 #else
-  return *p;
+  const auto bits = *(GlobalPtr<const std::conditional_t<sizeof(T) == 4, Bits32, Bits16>>)(p);
+  T v;
+  __builtin_memcpy(&v, &bits, sizeof v);
 #endif
+  return v;
 }
 
 // store_words stores N words. store_streaming also marks 16 bytes to leave NVIDIA's caches first.

@@ -8,6 +8,7 @@
 // Reduction: over the block in shared memory in a fixed order.
 #pragma once
 
+#include "../common/any_width.h"
 #include "tile.h"
 
 namespace aiter::conv1d::bwd {
@@ -15,52 +16,52 @@ namespace aiter::conv1d::bwd {
 constexpr int kAnyWidthThreads = 256;
 
 // g_at returns g, the gradient before the activation, at position t.
-template <class T> AITER_DEVICE float g_at(const KernelParam<Backward>& all, int64_t b, int64_t d, int64_t t) {
-  const Backward& p = reload_kernarg(all);
+template <class T> AITER_DEVICE float g_at(const BwdArg& all, int64_t b, int64_t d, int64_t t) {
+  const Backward& p = reload_kernarg(all).p;
   const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
   if (s < 0) return 0.0f;
   const float g = to_float(p.dout.row<T>(b, d)[t * p.dout.last]);
-  if (!p.silu) return g;
-  float sum = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  AITER_ROLLED
-  for (int64_t k = 0; k < p.width; k++) {
-    const int64_t u = t - (p.width - 1) + k;
-    if (p.visible(b, s, u)) sum = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), sum);
-  }
-  return g * silu_grad(sum);
+  return p.silu ? g * silu_grad(row_output<T>(p, b, d, t, s)) : g;
 }
 
-// dfinal_at returns what dfinal_states adds to the gradient of X[t].
-template <class T> AITER_DEVICE float dfinal_at(const Backward& p, int64_t b, int64_t d, int64_t t) {
-  const int64_t j = t - (p.seqlen - (p.width - 1));
-  return p.dfinal.data && j >= 0 ? to_float(p.dfinal.row<T>(b, d)[j * p.dfinal.last]) : 0.0f;
+// dx_at returns the gradient of X[t]: of the final states, and of the positions u behind it for which g_of(u, &g) is true.
+template <class T, class G> AITER_DEVICE float dx_at(const Backward& p, int64_t b, int64_t d, int64_t t, G g_of) {
+  const int64_t j = t + p.width - 1 - p.seqlen;
+  const float dfinal = p.dfinal.data && j >= 0 ? to_float(p.dfinal.row<T>(b, d)[j * p.dfinal.last]) : 0.0f;
+  return sum_over_taps(p, d, dfinal, [&](int64_t k, float* g) {
+    const int64_t u = t + p.width - 1 - k;
+    return u >= 0 && u < p.seqlen && g_of(u, g);
+  });
 }
 
 // The gradients of X[from..to] of each row: dinitial_states below position 0, dx from there on.
 template <class T>
-__global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dx_kernel(KernelParam<Backward> p, int64_t from, int64_t to) {
+__global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dx_kernel(BwdArg all, int64_t from, int64_t to) {
+  const Backward& p = all.p;
   const int64_t row = to - from, total = p.batch * p.dim * row, step = int64_t(gridDim.x) * kAnyWidthThreads;
   for (int64_t n = int64_t(blockIdx.x) * kAnyWidthThreads + threadIdx.x; n < total; n += step) {
     const DivMod inner = divmod(n, p.channel_last ? p.dim : row);
     const DivMod outer = divmod(inner.quotient, p.channel_last ? row : p.dim);
     const int64_t b = outer.quotient, d = p.channel_last ? inner.remainder : outer.remainder;
     const int64_t t = from + (p.channel_last ? outer.remainder : inner.remainder);
-    float sum = dfinal_at<T>(p, b, d, t);
-    AITER_ROLLED
-    for (int64_t u = t < 0 ? 0 : t; u < t + p.width && u < p.seqlen; u++) {
-      if (p.seq.data && !p.visible(b, p.sequence(b, u), t)) continue;
-      sum = fmaf(p.weight.get(d, p.width - 1 - (u - t)), g_at<T>(p, b, d, u), sum);
-    }
-    const Backward& q = reload_kernarg(p);
-    if (t < 0) q.dinitial.row<T>(b, d)[(t + q.width - 1) * q.dinitial.last] = round_to<T>(sum);
-    else q.dx.row<T>(b, d)[t * q.dx.last] = round_to<T>(sum);
+    const float v = dx_at<T>(p, b, d, t, [&](int64_t u, float* g) {
+      const Backward& p = reload_kernarg(all).p;
+      if (p.seq.data && !p.visible(b, p.sequence(b, u), t)) return false;
+      *g = g_at<T>(all, b, d, u);
+      return true;
+    });
+    const Backward& q = reload_kernarg(all).p;
+    const Array3& to = t < 0 ? q.dinitial : q.dx;
+    to.row<T>(b, d)[(t < 0 ? t + q.width - 1 : t) * to.last] = round_to<T>(v);
   }
 }
 
 // A block computes one tap of dweight for a group of channels; with tap 0 also dbias.
 template <class T>
-__global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dweight_kernel(KernelParam<Backward> p, int lane_bits) {
+__global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dweight_kernel(BwdArg all, int lane_bits) {
   __shared__ float shared[2][kAnyWidthThreads];
+  static_assert(sizeof shared <= kMaxSharedBytes);
+  const Backward& p = all.p;
   const int lanes = 1 << lane_bits;
   const int64_t blocks = ((p.dim + lanes - 1) >> lane_bits) * p.width;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
@@ -72,8 +73,8 @@ __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_
     for (int64_t i = rank; i < positions; i += kAnyWidthThreads >> lane_bits) {
       const DivMod row = divmod(i, p.seqlen);
       const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
-      const float g = g_at<T>(p, b, d, t);
-      const Backward& q = reload_kernarg(p);
+      const float g = g_at<T>(all, b, d, t);
+      const Backward& q = reload_kernarg(all).p;
       if (q.visible(b, q.seq.data ? q.sequence(b, t) : 0, u)) sums[0] = fmaf(q.value<T>(b, d, u), g, sums[0]);
       sums[1] += g;
     }

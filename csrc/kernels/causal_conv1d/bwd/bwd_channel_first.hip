@@ -22,6 +22,7 @@ constexpr int kReduceBits = 8, kReduceThreads = 1 << kReduceBits, kReduceBatch =
 __global__ void __launch_bounds__(kReduceThreads)
 causal_conv1d_bwd_reduce_segments_kernel(BwdParams a, uint32_t blocks, FastDiv groups, int lane_bits) {
   __shared__ float shared[kReduceThreads];
+  static_assert(sizeof shared <= kMaxSharedBytes);
   const int lanes = 1 << lane_bits, ranks = kReduceThreads >> lane_bits, stride = lanes > warp_size() ? lanes : warp_size();
   const int self = int(threadIdx.x), lane = self & (lanes - 1), rank = self >> lane_bits;
   for (uint32_t block = blockIdx.x; block < blocks; block += gridDim.x) {
@@ -178,7 +179,7 @@ inline bool offsets_fit_31_bits(int64_t i, int64_t first, int64_t j, int64_t sec
 inline SmallRowsParams plan_small_rows(const Backward& p, int64_t row, const Topology& gpu) {
   SmallRowsParams a{};
   const int64_t vectors = p.batch * row, warps = (vectors + 31) / 32;
-  if (vectors < 1 || vectors > kSmallFirstThreads || warps * p.dim > kMaxSmallWarps || p.width > kSmallFirstTaps) return a;
+  if (vectors < 1 || vectors > kSmallFirstThreads || warps * p.dim > kMaxSmallWarps || p.width > kSmallTaps) return a;
   for (const Array3& t : {p.x, p.dout, p.dx})
     if (!offsets_fit_31_bits(p.batch, t.batch, p.dim, t.dim, p.seqlen)) return a;
   for (const Array2& t : {p.dweight, p.dbias})
@@ -215,52 +216,31 @@ template <class T> Status run_whole(const BwdParams& a, [[maybe_unused]] const T
   return dispatch_width(a.p.width, [&](auto taps) { return run_for_width<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
 
-Status launch_mask_bytes(BwdParams* a, bool exact, int device, const OpStream& stream, Workspaces* w) {
-  const Backward& p = a->p;
-  if (p.batch == 0 || p.seqlen == 0) return Status();
-  const int64_t bytes = p.batch * mask_row_bytes(p.seqlen);
-  AITER_TRY(allocate_segment_sums(a, device, stream, w));
-  AITER_TRY(w->mask.take(size_t(bytes), device, stream));
-  const auto to = static_cast<uint8_t*>(w->mask.data());
-  const unsigned blocks = grid_for((bytes + kMaskThreads - 1) / kMaskThreads);
-  a->mask = to;
-  return launch(stream, causal_conv1d_bwd_mask_bytes_kernel, {blocks, kMaskThreads}, p, to, exact);
-}
-
-// run_whole_seq_idx takes whole rows with sequence numbers.
-template <class T, int W> Status run_whole_seq_idx(BwdParams a, int device, const OpStream& stream) {
-  constexpr int R = 16 / sizeof(T);
-  const int64_t total = int64_t(a.total) << a.lane_bits;
-  Workspaces w;
-  AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
-  AITER_TRY(w.mask.take(size_t(total) * MaskVec<R, W>::kBytes, device, stream));
-  const auto to = static_cast<uint32_t*>(w.mask.data());
-  const unsigned blocks = grid_for((total + kMaskThreads - 1) / kMaskThreads);
-  AITER_TRY(launch(stream, causal_conv1d_bwd_mask_vec_kernel<R, W>, {blocks, kMaskThreads}, a.p, a.total, a.row_split, a.lane_bits, to));
-  a.mask = reinterpret_cast<const uint8_t*>(to);
-  return run_for_width<T, W, kWholeSeqIdx>(a, device, stream);
-}
-
+// run_ragged takes rows with sequence numbers, and rows that are not whole.
 template <class T> Status run_ragged(BwdParams a, int device, const OpStream& stream) {
-  const Backward& p = a.p;
-  Workspaces w;
-  if constexpr (kKernelPerWidth)
-    if (p.seq.data && a.whole_vectors && a.total > 0)
-      return dispatch_width(p.width, [&](auto taps) { return run_whole_seq_idx<T, decltype(taps)::value>(a, device, stream); });
-  if (p.seq.data) AITER_TRY(launch_mask_bytes(&a, AITER_HIP, device, stream, &w));
-  return dispatch_width(p.width, [&](auto taps) {
-    constexpr int W = decltype(taps)::value;
-    if constexpr (!kSharedKernel<W>)
-      if (!p.seq.data) return run_channel_first_kernel<T, W, kRagged>(a, device, stream);
-    return run_channel_first_kernel<T, W, kSeqIdx>(a, device, stream);
+  return dispatch_width(a.p.width, [&](auto taps) {
+    constexpr int W = decltype(taps)::value, R = 16 / sizeof(T);
+    using MaskV = FirstMask<R, W>;
+    Workspaces w;
+    if (a.p.seq.data) {
+      const bool whole = kKernelPerWidth && a.whole_vectors && a.total > 0;
+      const int64_t pitch = whole ? int64_t(a.row_split.divisor) << a.lane_bits : mask_pitch(a.p.seqlen, R);
+      AITER_TRY(launch_mask<MaskV>(&a, pitch, whole ? 0 : kMaskBefore, device, stream, &w));
+      if constexpr (kKernelPerWidth)
+        if (whole) return run_for_width<T, W, kWholeSeqIdx>(a, device, stream);
+      return run_channel_first_kernel<T, W, kSeqIdx>(a, device, stream);
+    }
+    return run_channel_first_kernel<T, W, kSharedKernel<W> ? kSeqIdx : kRagged>(a, device, stream);
   });
 }
 
 template <class T> Status launch_any_width_dx(const Backward& p, int64_t from, int64_t to, const OpStream& stream) {
   const int64_t total = p.batch * p.dim * (to - from);
   if (total == 0) return Status();
+  BwdParams a{};
+  a.p = p;
   const unsigned blocks = grid_for((total + kAnyWidthThreads - 1) / kAnyWidthThreads);
-  return launch(stream, causal_conv1d_bwd_any_width_dx_kernel<T>, {blocks, kAnyWidthThreads}, p, from, to);
+  return launch(stream, causal_conv1d_bwd_any_width_dx_kernel<T>, {blocks, kAnyWidthThreads}, a, from, to);
 }
 
 // launch_state_grads computes what the tiled kernels leave out: the gradient of the initial states, and dx where the gradient
@@ -285,7 +265,9 @@ template <class T> Status run_channel_first(const Backward& p, int device, const
 template <class T> Status run_any_width(const Backward& p, const OpStream& stream) {
   const int lane_bits = p.channel_last ? 4 : 0;
   const int64_t blocks = ((p.dim + (1 << lane_bits) - 1) >> lane_bits) * p.width;
-  AITER_TRY(launch(stream, causal_conv1d_bwd_any_width_dweight_kernel<T>, {grid_for(blocks), kAnyWidthThreads}, p, lane_bits));
+  BwdParams a{};
+  a.p = p;
+  AITER_TRY(launch(stream, causal_conv1d_bwd_any_width_dweight_kernel<T>, {grid_for(blocks), kAnyWidthThreads}, a, lane_bits));
   return launch_any_width_dx<T>(p, p.dinitial.data ? -(p.width - 1) : 0, p.seqlen, stream);
 }
 

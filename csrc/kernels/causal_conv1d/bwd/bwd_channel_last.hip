@@ -42,7 +42,7 @@ inline SmallPlan plan_small_channels(int multiprocessors, const Backward& p, int
   SmallPlan best{};
   for (int channels = least; channels <= most; channels *= 2) {
     const int narrow = bits_for(16 / (channels * size), 5);
-    for (int bits = narrow; bits < narrow + 3; bits++) {
+    for (int bits = narrow; channels * size << bits <= kMaxSmallChannelBytes; bits++) {
       const auto consider = [&](int strip) {
         if (strip < 1 || (strip + 1) << bits > kSmallLastThreads) return;
         const SmallPlan c = make_small_plan(multiprocessors, int(p.dim), units, size, channels, bits, strip);
@@ -59,7 +59,7 @@ inline SmallPlan plan_small_channels(int multiprocessors, const Backward& p, int
 template <class T> constexpr int kMinChannels = 4 / sizeof(T);
 
 // Only run_narrow calls choose_small_plan, with as many taps as the small kernel has.
-static_assert(kSmallLastTaps == 4, "the small kernel has to have the taps of run_narrow");
+static_assert(kSmallTaps == 4, "the small kernel has to have the taps of run_narrow");
 template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology& gpu) {
   if (p.batch * p.seqlen * p.dim > kSmallElements || !channel_vectors_aligned(p, kMinChannels<T>, sizeof(T))) return {};
   const int most = channel_vectors_aligned(p, 4, sizeof(T)) ? 4 : kMinChannels<T>;
@@ -69,7 +69,7 @@ template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology
 
 template <class T, int N>
 Status launch_small_channels(const BwdParams& a, int threads, int device, const OpStream& stream) {
-  const int bytes = small_shared_bytes<N>(a, threads);
+  const int bytes = small_shared_bytes<N>(1 << a.lane_bits, int(a.cluster), threads);
   return !a.p.seq.data && filter_packed<T>(a.p, N) ? launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, true>, a, threads, bytes, device, stream)
                                             : launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, false>, a, threads, bytes, device, stream);
 }

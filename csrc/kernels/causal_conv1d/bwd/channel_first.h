@@ -37,32 +37,44 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
   using Base::R, Base::H, Base::E, Base::kStages, Base::kSharesHalo, Base::kHaloLanes, Base::kParts;
   using typename Base::Chunk, typename Base::InFlight, typename Base::HaloPart;
   using FilterMask = TapMask<kPartialFilter<W, kKind>>;
-  using MaskV = MaskVec<R, W>;
+  using MaskV = FirstMask<R, W>;
+  using SeqMask = SeqTapMask<MaskV, W>;
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
-  const uint8_t* mask_words;  // kWholeSeqIdx: the MaskVec of the lane's vector
+  const uint32_t* mask_words;  // kWholeSeqIdx: the MaskVec of the lane's vector
 
   AITER_DEVICE ChannelFirstWalk(const BwdArg& a, int d, uint32_t chunk)
       : Base(a, d, chunk), skip(kPartialFilter<W, kKind> ? W - int(a.p.width) : 0),
-        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kBytes) {}
+        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kWords) {}
 
   AITER_DEVICE void load_weights() {
-    float taps[W + 1];
-    load_filter<W, kWholeVectors<kKind> && !kHasSeqIdx<kKind> && !kPartialFilter<W, kKind>>(reload_kernarg(a).p, d, taps);
+    FilterSource from = strided_filter(reload_kernarg(a).p);
+    if (kWholeVectors<kKind> && !kHasSeqIdx<kKind> && !kPartialFilter<W, kKind>) from.width = W;
+    const auto filter = load_filter<W>(from, d);
     AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = taps[k];
-    bias = taps[W];
+    for (int k = 0; k < W; k++) weight[k] = filter.weight[0][k];
+    bias = filter.bias[0];
   }
 
-  // load_mask loads the mask of N positions from t on. Positions outside of the row see nothing on AMD. On NVIDIA they see
-  // all taps, which is faster: x and dout are 0 there.
-  template <int N> AITER_DEVICE MaskBytes<W, N> load_mask(int t, bool active) const {
+  // mask_at loads a MaskVec; inactive lanes take any path.
+  AITER_DEVICE static SeqMask mask_at(const uint32_t* words, bool active) {
+    MaskV m;
+    m.bits.clear();
+    if (active) m.bits = load_vec<uint32_t, MaskV::kWords>(words);
+    else m.bits.word[0] = MaskV::kAllVisible;
+    return {m};
+  }
+  // load_mask returns the mask of the positions from t on, which need not be a vector's first.
+  AITER_DEVICE SeqMask load_mask(int t, bool active) const {
     const BwdArg& a = reload_kernarg(this->a);
-    if (active && t < length && (!kSharedKernel<W> || a.mask)) return MaskBytes<W, N>(a.mask + b * mask_row_bytes(length), t);
-    MaskBytes<W, N> all(AITER_CUDA || (active && t < length) ? int(a.p.width) : 0);
-    if (kSharedKernel<W> && (t < 0 || t + N > length)) all.clip(t, length);
-    return all;
+    active = active && t < length;
+    if (kSharedKernel<W> && !a.mask) return {MaskV::unmasked(active ? int(a.p.width) : 0, t, length)};
+    const int vector = t >> (R == 8 ? 3 : 2);  // downwards: t may be negative
+    const uint32_t* words = a.mask + (b * mask_pitch(length, R) + kMaskBefore + vector) * MaskV::kWords;
+    SeqMask m = mask_at(words, active);
+    m.mask.shift(mask_at(words + MaskV::kWords, active).mask, t & (R - 1));
+    return m;
   }
 
   // tap_order returns the nth tap to add: with kWholeSeqIdx the tap of distance 0 first, which needs no condition.
@@ -121,9 +133,9 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
       }
     }
     if constexpr (kKind == kWholeSeqIdx) {
-      apply_silu_grad<H>(MaskV(mask_words + (lanes - lane) * MaskV::kBytes, true), x, carry);
+      apply_silu_grad<H>(mask_at(mask_words + (lanes - lane) * MaskV::kWords, true), x, carry);
     } else if constexpr (kHasSeqIdx<kKind>) {
-      apply_silu_grad<H>(load_mask<H>(t, true), x, carry);
+      apply_silu_grad<H>(load_mask(t, true), x, carry);
     } else {
       apply_silu_grad<H>(FilterMask{skip}, x, carry);
     }
@@ -235,19 +247,17 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     for (int i = 0; i < R; i++) x[H + i] = chunk.x.value(i), g[i] = chunk.dout.value(i);
     if constexpr (kHasSeqIdx<kKind> && AITER_CUDA) {
       exact = (!active || t < H || t + R + H > length) && !chunk_finite(chunk);
-      if constexpr (kKind == kSeqIdx)
-        if (exact) mask.clip(t, active ? length : 0), mask.clip_before_row(t);
     }
     // NVIDIA has a path without conditions. On AMD, where memory is the bound, it is not worth its code.
 #if AITER_CUDA
-    const bool unmasked = kHasSeqIdx<kKind> ? warp_all(mask.all_visible(W - skip) && !exact) : !kWholeVectors<kKind> && mask.all_visible(W);
+    const bool unmasked = kHasSeqIdx<kKind> ? warp_all(mask.all_visible() && !exact) : !kWholeVectors<kKind> && mask.all_visible();
 #else
     constexpr bool unmasked = false;
 #endif
     if (unmasked) {
       compute_dx(TapMask<kPartialFilter<W, kKind> && kHasSeqIdx<kKind>>{skip}, x, g, out);
     } else if constexpr (kKind == kWholeSeqIdx && W < 8) {  // of 8 taps it costs more registers than it saves
-      if (warp_all(mask.unpadded())) compute_dx(UnpaddedMaskVec<R, W>(mask), x, g, out);
+      if (warp_all(mask.mask.unpadded())) compute_dx(SeqTapMask<MaskV, W, true>{mask.mask}, x, g, out);
       else compute_dx(mask, x, g, out);
     } else {
       compute_dx(mask, x, g, out);
@@ -270,17 +280,18 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     if constexpr (kHasSeqIdx<kKind>) pdl_wait();
     if (count > 0) compute_g_after_strip();
     int stage = 0;
-    [[maybe_unused]] MaskV later(mask_words, kKind == kWholeSeqIdx && count > 0);
+    [[maybe_unused]] SeqMask later;
+    if constexpr (kKind == kWholeSeqIdx) later = mask_at(mask_words, count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int prev_stage = kStages == 1 || stage + 1 == this->stages_in_use() ? 0 : stage + 1;
       if constexpr (kKind == kWholeSeqIdx) {
-        const MaskV now = later;
-        mask_words -= lanes * MaskV::kBytes;
-        later = MaskV(mask_words, i + 1 < count);
+        const SeqMask now = later;
+        mask_words -= lanes * MaskV::kWords;
+        later = mask_at(mask_words, i + 1 < count);
         step(now, in_flight, stage, prev_stage, i, count, issued);
       } else if constexpr (kHasSeqIdx<kKind>) {
-        step(load_mask<R + H>(t, i < count), in_flight, stage, prev_stage, i, count, issued);
+        step(load_mask(t, i < count), in_flight, stage, prev_stage, i, count, issued);
       } else {
         step(FilterMask{skip}, in_flight, stage, prev_stage, i, count, issued);
       }
@@ -306,10 +317,10 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
 };
 
 // channel_first_shared_bytes returns the shared memory of a launch: chunks first, sums at the end.
-template <class T, int W> inline int channel_first_shared_bytes(int threads) {
+template <class T, int W> AITER_SHARED constexpr int channel_first_shared_bytes(int threads) {
   using R = ChunkLoader<T, W, kWhole>;
   const int sums = threads * (W + 1) * int(sizeof(float)), tiles = pipeline_bytes<typename R::Vec16>(R::kSharedStages * 2, threads);
-  return !AITER_CUDA ? 0 : tiles > sums ? tiles : sums;
+  return AITER_CUDA && tiles > sums ? tiles : sums;
 }
 
 // Threads of a block at most, and blocks of a multiprocessor: as many as registers allow without spilling.
@@ -324,7 +335,7 @@ constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThre
 template <class T, int W, RowKind kKind>
 __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>)) causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
-    AITER_DYNAMIC_SHARED(memory, kChannelFirstThreads * (W + 1) * sizeof(float));
+    AITER_DYNAMIC_SHARED(memory, (channel_first_shared_bytes<T, W>(kMaxBlockThreads<kKind>)));
     pdl_trigger();
     // Not gridDim: AMD reads it through a pointer, which would hold two scalar registers that gfx90a lacks.
     for (uint32_t item = blockIdx.x; item < reload_kernarg(all).work_items; item += reload_kernarg(all).grid) {

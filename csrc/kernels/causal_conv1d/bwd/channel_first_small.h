@@ -11,11 +11,11 @@
 
 #include <aiter/gpu/async_copy.h>
 
-#include "tile.h"
+#include "small_tile.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kSmallFirstTaps = 4, kSmallFirstThreads = 1024;
+constexpr int kSmallFirstThreads = 1024;
 
 // SmallRowsParams is the problem and its division among blocks. All offsets within its tensors are below 2^31.
 struct SmallRowsParams {
@@ -32,78 +32,36 @@ template <class T> AITER_DEVICE T* address(const Array3& a, int b, int d, int t)
   return static_cast<T*>(a.data) + (b * int(a.batch) + d * int(a.dim) + t);
 }
 
-// SmallRowTile is a thread's positions. kPackedFilter: the filter has four adjacent taps of x's type.
-template <class T, bool kPackedFilter> struct SmallRowTile {
-  static constexpr int W = kSmallFirstTaps, H = W - 1, R = 16 / sizeof(T), E = 4;
+// SmallRowTile is a thread's positions of one channel.
+template <class T, bool kPackedFilter> struct SmallRowTile : SmallTile<T, 16 / sizeof(T), 1, kPackedFilter> {
+  using Base = SmallTile<T, 16 / sizeof(T), 1, kPackedFilter>;
+  using Base::W, Base::H, Base::x, Base::g, Base::filter;
+  static constexpr int R = 16 / sizeof(T), E = 4;
   Vec<T, R> x_bits, dout_bits;
   Vec<T, E> halo_bits;
-  Vec<T, W> filter_bits;
-  Vec<T, 1> bias_bits;
-  FilterBits<W> raw;
-  float x[H + R], g[R + H], weight[W], bias;
-  int skip;
-
-  // tap_exists reports whether the filter has tap k: filters of two or three taps lack the first.
-  AITER_DEVICE bool tap_exists(int k) const { return kPackedFilter || k > 1 || k >= skip; }
 
   AITER_DEVICE void load(const Backward& p, int b, int d, int t, bool live) {
-    x_bits.clear(), dout_bits.clear(), halo_bits.clear(), bias_bits.clear(), skip = W - int(p.width);
+    x_bits.clear(), dout_bits.clear(), halo_bits.clear();
     const T* from = address<T>(p.x, b, d, t);
     if (live) x_bits = load_vec<T, R>(from), dout_bits = load_vec<T, R>(address<T>(p.dout, b, d, t));
     if (live && t > 0) halo_bits = load_vec<T, E>(from - E);
-    if constexpr (kPackedFilter) {
-      filter_bits = load_vec<T, W>(static_cast<const T*>(p.weight.data) + d * W);
-      if (p.bias.data) bias_bits = load_vec<T, 1>(static_cast<const T*>(p.bias.data) + d);
-    } else {
-      raw.load(p, d);
-    }
+    filter.fetch(strided_filter(p), d);
     asm volatile("" ::: "memory");  // keeps the loads before what follows
   }
 
   AITER_DEVICE void convert(const Backward& p) {
     AITER_UNROLL
-    for (int i = 0; i < H; i++) x[i] = halo_bits.value(E - H + i);
+    for (int i = 0; i < H; i++) x[i][0] = halo_bits.value(E - H + i);
     AITER_UNROLL
-    for (int i = 0; i < R; i++) x[H + i] = x_bits.value(i), g[i] = dout_bits.value(i);
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) weight[k] = kPackedFilter ? filter_bits.value(k) : raw.value(p, k);
-    bias = kPackedFilter ? bias_bits.value(0) : raw.value(p, W);
-  }
-
-  // apply_silu_grad computes g from dout.
-  AITER_DEVICE void apply_silu_grad() {
-    AITER_UNROLL
-    for (int i = 0; i < R; i++) {
-      float sum = bias;
-      AITER_UNROLL
-      for (int k = 0; k < W; k++)
-        if (tap_exists(k)) sum = fmaf(weight[k], x[i + k], sum);
-      g[i] *= silu_grad(sum);
-    }
-  }
-
-  AITER_DEVICE void add_to(float (&sums)[W + 1]) const {
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) sums[k] = x[k] * g[0];
-    sums[W] = g[0];
-    AITER_UNROLL
-    for (int i = 1; i < R; i++) {
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) sums[k] = fmaf(x[i + k], g[i], sums[k]);
-      sums[W] += g[i];
-    }
+    for (int i = 0; i < R; i++) x[H + i][0] = x_bits.value(i), g[i][0] = dout_bits.value(i);
+    filter.settle(strided_filter(p));
   }
 
   // store writes dx. more: the row extends behind these positions; otherwise g behind them is not multiplied.
   AITER_DEVICE void store(T* dx, bool more) const {
-    float v[R] = {};
+    float v[R];
     AITER_UNROLL
-    for (int k = 0; k < W; k++) {
-      if (!tap_exists(k)) continue;
-      AITER_UNROLL
-      for (int i = 0; i < R; i++)
-        if (i + H - k < R || more) v[i] = fmaf(weight[k], g[i + H - k], v[i]);
-    }
+    for (int i = 0; i < R; i++) Base::dx(i, v + i, [=](int u, int k) { return filter.has_tap(k) && (u < R || more); });
     store_vec(dx, pack_vec<T, R>(v));
   }
 };
@@ -128,6 +86,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kSmallFirstThreads, 1) causal_conv1d_bwd_sma
     float sums[N], edge[H];
   };
   __shared__ WarpEdge warps[kMaxWarps + 1];
+  static_assert(sizeof warps <= kMaxSharedBytes);
   const Backward& p = a.p;
   const int self = int(threadIdx.x), lane = self & 31, warp = self >> 5, first = int(blockIdx.x) * a.channels;
   const int d = first + (self >> a.thread_bits), last = int(p.dim) - 1;
@@ -141,20 +100,22 @@ __global__ void AITER_LAUNCH_BOUNDS(kSmallFirstThreads, 1) causal_conv1d_bwd_sma
   const SumTarget target(p, first + channel, tap);
 
   v.convert(p);
-  if (p.silu) v.apply_silu_grad();
-  float all[N], sum, behind[H];
-  v.add_to(all);
+  const auto exists = [&](int, int k) { return v.filter.has_tap(k); };
+  if (p.silu) v.apply_silu_grad(exists);
+  float all[N] = {}, sum, behind[H];
+  // Sums of taps that do not exist are not used. With 2-byte types nvcc takes fewer registers without them.
+  v.add_to(all, [=](int i, int k) { return sizeof(T) == 4 || exists(i, k); });
   AITER_UNROLL
   for (int j = 0; j < H; j++) {
-    if (lane == 0) warps[warp].edge[j] = v.g[j];
-    behind[j] = shuffle_next(v.g[j]);
+    if (lane == 0) warps[warp].edge[j] = v.g[j][0];
+    behind[j] = shuffle_next(v.g[j][0]);
   }
   warp_reduce_scatter(all, lane, 1, [&](int k, float v) { warps[warp].sums[k] = v; });
   block_barrier();
   AITER_UNROLL
   for (int j = 0; j < H; j++) {
     if (lane == 31) behind[j] = warps[warp + 1].edge[j];
-    v.g[R + j] = behind[j];
+    v.g[R + j][0] = behind[j];
   }
   if (live) v.store(dx, t + R < int(p.seqlen));
   if (channel >= a.channels || first + channel > last || tap < 0 || !target.data) return;

@@ -16,7 +16,9 @@
 
 #include <aiter/gpu/async_copy.h>
 
+#include "channel_last_exact.h"
 #include "channel_last_reduce.h"
+#include "seq_mask.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -24,7 +26,7 @@ namespace aiter::conv1d::bwd {
 template <class T, int W, int N>
 constexpr int kChannelLastBlocks = nvidia_blocks(W, N, sizeof(T));
 
-// Positions in flight in shared memory, of which a block takes less than 48 KiB. A group of kGroup positions is in flight in
+// Positions in flight in shared memory. A group of kGroup positions is in flight in
 // registers.
 template <class ChannelVec, bool kTwoVectors>
 constexpr int kTokensInFlight = ChannelVec::kBytes == 16 && kTwoVectors ? 4 : 8;
@@ -65,7 +67,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
   int needed_end = 0;                     // end of the positions that the strip needs
   const T *x = nullptr, *dout = nullptr;  // next position to issue
   T* dx = nullptr;                        // next position to complete; the first W-1 lie before the strip
-  const uint8_t* mask_row = nullptr;      // mask bytes of the next group to issue; null: no mask
+  const uint32_t* next_mask = nullptr;    // of the next group to issue; null: no mask
   float weight[W][N], bias[N], past_x[H][N], partial_dx[H][N], sums[W + 1][N] = {};
   ChannelVec halo_x[H];
   InFlight in_flight;
@@ -74,24 +76,21 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
       : a(a), p(reload_kernarg(a).p), d(d), missing_taps(kMasked || kUnaligned || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
         in_flight(memory) {}
 
-  // full_mask is the mask of a group that sees all taps. all_visible reports whether mask_bits is that mask and all W taps exist.
-  AITER_DEVICE uint32_t full_mask() const { return 0x01010101u * ((1u << reload_kernarg(a).p.width) - 1); }
-  AITER_DEVICE bool all_visible(uint32_t mask_bits) const { return mask_bits == (W <= 4 ? 0x01010101u * ((1u << W) - 1) : full_mask()); }
+  // full_mask is the LastMask of a group that sees `taps` taps. all_visible reports whether a group sees all taps and all W exist.
+  AITER_DEVICE static uint32_t full_mask(int taps) { return ~0u >> (32 - 4 * taps); }
+  AITER_DEVICE bool all_visible(uint32_t mask_bits) const { return mask_bits == full_mask(W <= 4 ? W : int(reload_kernarg(a).p.width)); }
   // The kernel of one channel a thread also takes tensors without sequence numbers.
-  AITER_DEVICE bool has_mask() const { return N > 1 || mask_row; }
+  AITER_DEVICE bool has_mask() const { return N > 1 || next_mask; }
   // issue_mask loads the mask of a group through the pipeline of x and dout: a load of its own would wait for theirs.
   AITER_DEVICE void issue_mask(int group) {
     if (!has_mask()) return;
-    in_flight.mask.issue(group, reinterpret_cast<const uint32_t*>(mask_row), true);
-    mask_row += kGroup;
+    in_flight.mask.issue(group, next_mask++, true);
   }
-  // consume_mask returns the mask of a group from t on: bit j of a byte for the distance j.
+  // consume_mask returns the mask of a group from t on.
   AITER_DEVICE uint32_t consume_mask(int group, int t) const {
     if (has_mask()) return in_flight.mask.consume(group).word[0];
-    const int left = int(reload_kernarg(a).p.seqlen) - t;
-    uint32_t word = full_mask();
-    if (left < kGroup) word = left > 0 ? word & ((1u << left * 8) - 1) : 0;
-    return word;
+    const Backward& p = reload_kernarg(a).p;
+    return LastMask::unmasked(int(p.width), t, int(p.seqlen)).bits.word[0];
   }
 
   // offset returns the distance of p from its vector's start, in elements.
@@ -185,7 +184,8 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
   AITER_DEVICE void start_strip(int64_t b, int from, int to) {
     const Backward& p = reload_kernarg(a).p;
     this->b = b, needed_end = to + H < int(p.seqlen) ? to + H : int(p.seqlen);
-    if constexpr (kMasked) mask_row = a.mask ? reload_kernarg(a).mask + b * mask_row_bytes(p.seqlen) + kMaskPadBefore + from : nullptr;
+    if constexpr (kMasked)
+      next_mask = a.mask ? reload_kernarg(a).mask + b * mask_pitch(p.seqlen, kGroup) + kMaskBefore + from / kGroup : nullptr;
     x = p.x.row<T>(b, d) + (from - H) * p.x.last, dout = p.dout.row<T>(b, d) + from * p.dout.last;
     dx = p.dx.row<T>(b, d) + (from - H) * p.dx.last;
     AITER_UNROLL
@@ -319,10 +319,10 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
     Token token[kQueue];
     if constexpr (!AITER_ASYNC_COPY) consume(token, first), issue(first, t, kGroup);
     AITER_ROLLED
-    for (int i = 0; i < kGroup; i++, mask_bits >>= 8) {
+    for (int i = 0; i < kGroup; i++, mask_bits >>= 1) {
       if constexpr (AITER_ASYNC_COPY) consume(token, first + i), issue(first + i, t + i, 1);
       float out[N];
-      step([mask_bits](int k) { return (mask_bits >> (W - 1 - k) & 1) != 0; }, token[0], silu, own, out);
+      step([mask_bits](int k) { return (mask_bits >> (W - 1 - k) * LastMask::kBits & 1) != 0; }, token[0], silu, own, out);
       store_dx(t, i, from, to, own, out);
       AITER_UNROLL
       for (int j = 1; j < kQueue; j++) token[j - 1] = token[j];
@@ -345,11 +345,44 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
     wait_group<0>();
   }
 
-  // The exact walk, in bwd/channel_last_exact.h.
-  AITER_DEVICE bool needs_exact(int to) const;
-  AITER_DEVICE bool may_have_spurious_nan(int to) const;
-  AITER_DEVICE void walk_exact(int64_t b, int64_t d, int from, int to);
-  AITER_DEVICE void redo_exact(int64_t b, int64_t d, int from, int to);
+  // needs_exact reports whether walk would multiply a value that is not finite by the zeros behind the row: a tap or, in a group
+  // with positions on both sides of the strip's end, one of the row's last inputs.
+  AITER_DEVICE bool needs_exact(int to) const {
+    const Backward& p = reload_kernarg(a).p;
+    if (kMasked || p.silu || to + H <= int(p.seqlen)) return false;
+    bool all_finite = true;
+    AITER_UNROLL
+    for (int k = 0; k < W; k++) all_finite = all_finite && finite(weight[k]);
+    if (to % kGroup == 0) return !all_finite;
+    const T* last = p.x.row<T>(b, d) + (to - H) * p.x.last;
+    AITER_UNROLL
+    for (int k = 0; k < H; k++, last += p.x.last)
+      // past_x has the positions in front of the strip: the group sees those only if the strip is shorter than that.
+      all_finite = all_finite && (to >= H || finite(past_x[k])) && (to - H + k < 0 || load_channels(last).finite());
+    return !all_finite;
+  }
+
+  // walk_exact computes what walk computes without SiLU, from memory.
+  AITER_DEVICE void walk_exact(int from, int to) {
+    wait_group<0>();
+    const int skip = W - int(reload_kernarg(a).p.width);
+    AITER_ROLLED
+    for (int n = 0; n < N && n < channels; n++) {
+      const int row = int(b), channel = int(d) + n;
+      AITER_ROLLED
+      for (int t = from; t < to; t++) store_exact_dx<T>(a, row, channel, t);
+      AITER_ROLLED
+      for (int k = skip; k <= W; k++) {
+        const float sum = add_exact_products<T>(a, row, channel, from, to, k - skip, 0.0f);
+        AITER_UNROLL
+        for (int j = 0; j <= W; j++) {
+          AITER_UNROLL
+          for (int i = 0; i < N; i++)
+            if (j == k && i == n) sums[j][i] += sum;
+        }
+      }
+    }
+  }
 
   AITER_DEVICE static int next_group(int first) {
     static_assert(kStages == kGroup || kStages == 2 * kGroup, "a group's slots are the first or the last");

@@ -2,37 +2,23 @@
 // call compiles them in parallel.
 #pragma once
 
-#include "channel_last_exact.h"
+#include "channel_last.h"
 #include "dispatch.h"
 
 namespace aiter::conv1d::bwd {
 
 // channel_last_shared_bytes returns the shared memory of a launch: sums and pipelines.
-template <class T, int W, int N, bool kMasked, bool kUnaligned> inline int channel_last_shared_bytes() {
+template <class T, int W, int N, bool kMasked, bool kUnaligned> AITER_SHARED constexpr int channel_last_shared_bytes() {
   using ChannelVec = Vec<T, N>;
   constexpr int kSharedStages = kTokensInFlight<ChannelVec, kUnaligned>, kGroups = kMasked ? kSharedStages / kGroup : 0;
   const int each = kSharedStages * (kUnaligned ? 4 : 2) * int(sizeof(ChannelVec)) + kGroups * 4 + (W + 1) * int(sizeof(ChannelValues<N>));
-  return AITER_CUDA ? kChannelLastThreads * each : 0;
-}
-
-// redo_strip repeats a thread's strip exactly. It computes the strip's bounds again, so that they take no registers in the
-// fast walk.
-template <int N, class Walk> AITER_DEVICE void redo_strip(Walk& walk, const BwdArg& all, uint32_t item) {
-  const BwdArg& a = reload_kernarg(all);
-  int self = int(threadIdx.x);
-  launder(self), launder(item);
-  const uint32_t outer = a.item_split.quotient(item), group = item - outer * a.item_split.divisor, ranks = kChannelLastThreads >> a.lane_bits;
-  const uint32_t first = (outer * ranks + (uint32_t(self) >> a.lane_bits)) * uint32_t(a.strip), row = a.row_split.quotient(first);
-  const uint32_t end = first + a.strip < a.total ? first + a.strip : a.total;
-  const int64_t d = ((int64_t(group) << a.lane_bits) + (self & ((1 << a.lane_bits) - 1))) * N;
-  const int from = int(first - row * a.row_split.divisor) * a.unit, strip_end = from + int(end - first) * a.unit;
-  walk.redo_exact(row, d, from, strip_end < int(a.p.seqlen) ? strip_end : int(a.p.seqlen));
+  return AITER_CUDA ? kChannelLastThreads * each : kReducedThreads * (W + 1) * int(sizeof(ChannelValues<N>));
 }
 
 template <class T, int W, int N, bool kMasked, bool kUnaligned>
 __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, W, N>)) causal_conv1d_bwd_channel_last_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
-    AITER_DYNAMIC_SHARED(memory, kReducedThreads * (W + 1) * sizeof(ChannelValues<N>));
+    AITER_DYNAMIC_SHARED(memory, (channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>()));
     auto* shared = reinterpret_cast<ChannelValues<N>*>(memory);
     pdl_trigger();
     for (uint32_t item = blockIdx.x; item < reload_kernarg(all).work_items; item += gridDim.x) {
@@ -61,14 +47,9 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
         if (!begun) stage_filter<W, N>(reload_kernarg(all).p, first, lanes, shared), walk.load_staged_filter(shared + lane, lanes);
         if (live) walk.begin_strip(from);
         // With a constant `silu` nvcc computes the sigmoids of several positions side by side.
-        if constexpr (AITER_CUDA) {
-          if (live && walk.needs_exact(to)) walk.walk_exact(row, d, from, to);
-          else if (live && a.p.silu) walk.walk(from, to, true);
-          else if (live) walk.walk(from, to, false);
-        } else if (live) {
-          walk.walk(from, to, reload_kernarg(all).p.silu);
-          if (walk.may_have_spurious_nan(to)) redo_strip<N>(walk, all, item);
-        }
+        if (live && walk.needs_exact(to)) walk.walk_exact(from, to);
+        else if (live && AITER_CUDA && a.p.silu) walk.walk(from, to, true);
+        else if (live) walk.walk(from, to, AITER_HIP && reload_kernarg(all).p.silu);
         begun = true, left += units;
       } while (kStripsSpanRows<kUnaligned> && live && left < end);
       reduce_channel_last<W, N>(reload_kernarg(all), walk.sums, segment, first, shared);
@@ -76,8 +57,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
   }
 }
 
-// Blocks of a cluster, at most; blocks of a multiprocessor that a plan counts on.
-constexpr int kMaxCluster = kHopper ? 8 : 1;
+// Blocks of a multiprocessor that a plan counts on.
 template <class T, int W, int N, bool kMasked>
 constexpr int kPlannedBlocks = AITER_HIP ? amd_blocks(amd_waves(W, N, sizeof(T), kMasked)) : kChannelLastBlocks<T, W, N>;
 
@@ -134,7 +114,8 @@ Status run_channel_last_kernel(const Backward& p, int device, const OpStream& st
   BwdParams a = plan_channel_last(p, {N, N * int(sizeof(T)), kPlannedBlocks<T, W, N, kMasked>, kMaxCluster, strips_span_rows, brief}, gpu);
   a.step_x = p.x.last * int(sizeof(T)), a.step_dout = p.dout.last * int(sizeof(T)), a.step_dx = p.dx.last * int(sizeof(T));
   Workspaces w;
-  if (kMasked && (N > 1 || p.seq.data)) AITER_TRY(launch_mask_bytes(&a, true, device, stream, &w));
+  if constexpr (kMasked)
+    if (N > 1 || p.seq.data) AITER_TRY(launch_mask<LastMask>(&a, mask_pitch(p.seqlen, kGroup), kMaskBefore, device, stream, &w));
   const int bytes = channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>();
   return launch_with_workspace(causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned>, a, kChannelLastThreads, bytes, device, stream);
 }

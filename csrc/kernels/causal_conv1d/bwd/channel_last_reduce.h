@@ -21,6 +21,9 @@ template <int N> struct alignas(N * sizeof(float)) ChannelValues {
   float v[N];
 };
 
+// Blocks of a cluster, at most.
+constexpr int kMaxCluster = kHopper ? 8 : 1;
+
 // Threads side by side along the channels, at most.
 constexpr int kMaxLanes = 1 << kMaxLaneBits;
 
@@ -32,10 +35,9 @@ template <int W, int N>
 AITER_DEVICE void stage_filter(const Backward& p, int64_t first, int lanes, ChannelValues<N>* shared) {
   AITER_ROLLED
   for (int n = int(threadIdx.x); n < lanes * N; n += kChannelLastThreads) {
-    float taps[W + 1];
-    load_filter<W>(p, first + n < p.dim ? first + n : p.dim - 1, taps);
+    const auto filter = load_filter<W>(strided_filter(p), first + n < p.dim ? first + n : p.dim - 1);
     AITER_UNROLL
-    for (int k = 0; k <= W; k++) shared[k * tap_stride(lanes)].v[n] = taps[k];
+    for (int k = 0; k <= W; k++) shared[k * tap_stride(lanes)].v[n] = k < W ? filter.weight[0][k] : filter.bias[0];
   }
   block_barrier();
 }

@@ -14,26 +14,28 @@
 #include <aiter/gpu/cluster.h>
 
 #include "channel_last_reduce.h"
+#include "seq_mask.h"
+#include "small_tile.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kSmallLastTaps = 4, kSmallPositions = 4;  // kSmallPositions: positions of a thread
-constexpr int kSmallLastThreads = 512 + 32;             // of a block at most; 32 compute the g behind the others
+constexpr int kSmallPositions = 4;           // of a thread
+constexpr int kSmallLastThreads = 512 + 32;  // of a block at most; 32 compute the g behind the others
 
-// SmallChannelsTile is a thread's positions: x from H positions before on, g to H positions behind. kPackedFilter: the filter
-// has four adjacent taps of x's type, and there are no sequence numbers.
-template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
-  static constexpr int W = kSmallLastTaps, H = W - 1, R = kSmallPositions;
+// SmallChannelsTile is a thread's positions. kPackedFilter: there are no sequence numbers either.
+template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTile<T, kSmallPositions, N, kPackedFilter> {
+  using Base = SmallTile<T, kSmallPositions, N, kPackedFilter>;
+  using Base::W, Base::H, Base::x, Base::g, Base::filter;
+  static constexpr int R = kSmallPositions;
   const Backward& p;
   const int64_t b, d;
-  const int t, skip;       // first position; number of taps that do not exist
-  uint32_t mask_bits = 0;  // W bits a position: the taps that it sees
-  float x[H + R][N] = {}, g[R + H][N] = {}, weight[W][N] = {}, bias[N] = {};
+  const int t;  // first position
+  MaskVec<R, W, R + H> mask = {};
 
   AITER_DEVICE SmallChannelsTile(const Backward& p, int64_t b, int64_t d, int t)
-      : p(p), b(b), d(d), t(t), skip(kPackedFilter ? 0 : W - int(p.width)) {}
+      : p(p), b(b), d(d), t(t) {}
 
-  AITER_DEVICE bool uses(int i, int k) const { return kPackedFilter || (mask_bits >> (i * W + k) & 1) != 0; }
+  AITER_DEVICE bool uses(int i, int k) const { return kPackedFilter || mask.visible(i, W - 1 - k); }
   AITER_DEVICE bool valid_position(int u) const { return uint32_t(u) < uint32_t(p.seqlen); }
   // in_row reports whether position t+i is in the row. The zeros behind the row are not multiplied: 0 times an infinity is NaN.
   AITER_DEVICE bool in_row(int i) const { return !kPackedFilter || i == 0 || t + i < int(p.seqlen); }
@@ -52,8 +54,9 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
       dout[i].clear();
       if (valid_position(t + i)) dout[i] = load_vec<T, N>(from);
     }
-    if constexpr (!kPackedFilter) find_mask();
-    load_filter();
+    if constexpr (!kPackedFilter)
+      mask = p.seq.data ? decltype(mask)::find(p, b, t) : decltype(mask)::unmasked(int(p.width), t, int(p.seqlen));
+    filter.fetch(strided_filter(p), d);
     if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
@@ -62,53 +65,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
       AITER_UNROLL
       for (int i = 0; i < R; i++) g[i][n] = dout[i].value(n);
     }
-  }
-
-  // find_mask computes the mask of the positions, and of those behind them whose g they need. Positions outside of the row see
-  // nothing.
-  AITER_DEVICE void find_mask() {
-    mask_bits = 0x1111111u * (0xfu >> skip << skip);  // the existing taps, for each of R + H positions
-    if (!p.seq.data) {
-      const int left = int(p.seqlen) - t;
-      if (left < R + H) mask_bits &= (1u << left * W) - 1;
-      return;
-    }
-    int32_t number[H + R + H];
-    AITER_UNROLL
-    for (int i = 0; i < H + R + H; i++) number[i] = valid_position(t - H + i) ? p.sequence(b, t - H + i) : -1;
-    AITER_UNROLL
-    for (int i = 0; i < R + H; i++) {
-      AITER_UNROLL
-      for (int k = 0; k < W; k++)
-        if (number[H + i] < 0 || number[i + k] != number[H + i]) mask_bits &= ~(1u << (i * W + k));
-    }
-  }
-
-  AITER_DEVICE void load_filter() {
-    if constexpr (kPackedFilter) {
-      Vec<T, W> words[N];
-      Vec<T, N> biases;
-      biases.clear();
-      if (p.bias.data) biases = load_vec<T, N>(static_cast<const T*>(p.bias.data) + d);
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) words[n] = load_vec<T, W>(static_cast<const T*>(p.weight.data) + (d + n) * W);
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) {
-        AITER_UNROLL
-        for (int k = 0; k < W; k++) weight[k][n] = words[n].value(k);
-        bias[n] = biases.value(n);
-      }
-    } else {
-      FilterBits<W> raw[N];
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) raw[n].load(p, d + n);
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) {
-        AITER_UNROLL
-        for (int k = 0; k < W; k++) weight[k][n] = raw[n].value(p, k);
-        bias[n] = raw[n].value(p, W);
-      }
-    }
+    filter.settle(strided_filter(p));
   }
 
   // load_initial_states puts the initial states in front of the row.
@@ -124,34 +81,9 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
     }
   }
 
-  // apply_silu_grad computes g from dout.
-  AITER_DEVICE void apply_silu_grad() {
-    AITER_UNROLL
-    for (int i = 0; i < R; i++) {
-      AITER_UNROLL
-      for (int n = 0; n < N; n++) {
-        float sum = bias[n];
-        AITER_UNROLL
-        for (int k = 0; k < W; k++)
-          if (uses(i, k)) sum = fmaf(weight[k][n], x[i + k][n], sum);
-        g[i][n] *= silu_grad(sum);
-      }
-    }
-  }
-
-  // add_to adds the positions' part of dweight and dbias.
+  AITER_DEVICE void apply_silu_grad() { Base::apply_silu_grad([this](int i, int k) { return uses(i, k); }); }
   AITER_DEVICE void add_to(float (&sums)[(W + 1) * N]) const {
-    AITER_UNROLL
-    for (int n = 0; n < N; n++) {
-      AITER_UNROLL
-      for (int i = 0; i < R; i++) {
-        if (!in_row(i)) continue;
-        AITER_UNROLL
-        for (int k = 0; k < W; k++)
-          if (uses(i, k)) sums[k * N + n] = fmaf(x[i + k][n], g[i][n], sums[k * N + n]);
-        if (uses(i, H)) sums[W * N + n] += g[i][n];
-      }
-    }
+    Base::add_to(sums, [this](int i, int k) { return in_row(i) && uses(i, k); });
   }
 
   // put_edge writes g for the preceding thread, which reads it with get_edge.
@@ -179,13 +111,8 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile {
     T* to = p.dx.row<T>(b, d) + t * p.dx.last;
     AITER_UNROLL
     for (int i = 0; i < R; i++, to += p.dx.last) {
-      float v[N] = {};
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) {
-        AITER_UNROLL
-        for (int n = 0; n < N; n++)
-          if (uses(i + H - k, k) && in_row(i + H - k)) v[n] = fmaf(weight[k][n], g[i + H - k][n], v[n]);
-      }
+      float v[N];
+      Base::dx(i, v, [this](int u, int k) { return uses(u, k) && in_row(u); });
       if (valid_position(t + i)) store_vec(to, pack_vec<T, N>(v));
     }
   }
@@ -208,21 +135,24 @@ AITER_DEVICE float add_parts(const float* parts, int count, int values, int n) {
 
 // store_value stores value n of a block's sums, whose first channel is first.
 template <int N> AITER_DEVICE void store_value(const BwdParams& a, uint32_t segment, int64_t first, int n, float sum) {
-  const int channels = N << a.lane_bits, k = (n / N >> a.lane_bits) - (kSmallLastTaps - int(a.p.width));
+  const int channels = N << a.lane_bits, k = (n / N >> a.lane_bits) - (kSmallTaps - int(a.p.width));
   const int64_t d = first + (n & (channels - 1));
   if (k >= 0 && d < a.p.dim) a.store_sum(segment, d, k, sum);
 }
 
 // small_shared_bytes returns the shared memory of a block: the cluster's inbox, the sums of the warps, and g.
-template <int N> inline int small_shared_bytes(const BwdParams& a, int threads) {
-  const int values = (kSmallLastTaps + 1) * N << a.lane_bits;
-  return 16 + ((threads / 32 + int(a.cluster)) * values + threads * (kSmallLastTaps - 1) * N) * int(sizeof(float));
+template <int N> AITER_SHARED constexpr int small_shared_bytes(int lanes, int cluster, int threads) {
+  const int values = (kSmallTaps + 1) * N * lanes;
+  return 16 + ((threads / 32 + cluster) * values + threads * (kSmallTaps - 1) * N) * int(sizeof(float));
 }
+
+// Bytes of a row of threads along the channels, at most.
+constexpr int kMaxSmallChannelBytes = 64;
 
 template <class T, int N, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallLastThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_channel_last_kernel(BwdParams a) {
-  constexpr int W = kSmallLastTaps, H = W - 1;
-  AITER_DYNAMIC_SHARED(memory, 16);
+  constexpr int W = kSmallTaps, H = W - 1;
+  AITER_DYNAMIC_SHARED(memory, (small_shared_bytes<N>(kMaxSmallChannelBytes / int(N * sizeof(T)), kMaxCluster, kSmallLastThreads)));
   const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;
   const uint32_t group = a.item_split.quotient(blockIdx.x), segment = blockIdx.x - group * a.item_split.divisor;
   const int values = (W + 1) * N << a.lane_bits, warps = int(blockDim.x) >> 5;

@@ -5,7 +5,7 @@
 #include <aiter/workspace.h>
 
 #include "plan.h"
-#include "tile.h"
+#include "seq_mask.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -41,17 +41,26 @@ inline Status allocate_segment_sums(BwdParams* a, int device, const OpStream& st
   return Status();
 }
 
-// launch_mask_bytes launches the kernel that computes the mask bytes; exact is that kernel's argument. It allocates all
-// workspaces first: in a CUDA graph, too, the next kernel then directly follows this one and starts early.
-Status launch_mask_bytes(BwdParams* a, bool exact, int device, const OpStream& stream, Workspaces* w);
+// launch_mask launches the kernel that computes the masks, with `pitch` vectors a row. It allocates all workspaces first: in a
+// CUDA graph, too, the next kernel then directly follows this one and starts early.
+template <class MaskV> Status launch_mask(BwdParams* a, int64_t pitch, int before, int device, const OpStream& stream, Workspaces* w) {
+  const int64_t total = a->p.batch * pitch;
+  if (total == 0 || a->p.seqlen == 0) return Status();
+  AITER_TRY(allocate_segment_sums(a, device, stream, w));
+  AITER_TRY(w->mask.take(size_t(total) * MaskV::kBytes, device, stream));
+  const auto to = static_cast<uint32_t*>(w->mask.data());
+  const unsigned blocks = grid_for((total + kMaskThreads - 1) / kMaskThreads);
+  a->mask = to;
+  return launch(stream, causal_conv1d_bwd_mask_kernel<MaskV>, {blocks, kMaskThreads}, a->p, pitch, before, to);
+}
 
-// launch_with_workspace launches a kernel, early behind a mask kernel, and then reduce_segments if channels have segments.
+// launch_with_workspace launches a kernel with dynamic shared memory (NVIDIA), early behind a mask kernel, and then reduce_segments if channels have segments.
 template <class Kernel>
 Status launch_with_workspace(Kernel kernel, BwdParams a, int threads, int shared, int device, const OpStream& stream) {
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
   a.grid = grid_for(a.work_items);
-  AITER_TRY(launch(stream, kernel, {a.grid, unsigned(threads), unsigned(shared), a.cluster, a.mask != nullptr}, a));
+  AITER_TRY(launch(stream, kernel, {a.grid, unsigned(threads), AITER_CUDA ? unsigned(shared) : 0, a.cluster, a.mask != nullptr}, a));
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }
 

@@ -4,14 +4,15 @@
 #include <aiter/gpu.h>
 #include <aiter/gpu/reduce.h>
 
-#include "../common/problem.h"
+#include "../common/filter_gpu.h"
 
 namespace aiter::conv1d::bwd {
 
-// The sequence mask of a position is a byte: bit j is set if the position sees the position j before it. A row of mask bytes
-// is padded before its first and behind its last position, so that kernels may read there.
-constexpr int kMaskPadBefore = 16, kMaskPadAfter = 24;
-AITER_SHARED constexpr int64_t mask_row_bytes(int64_t seqlen) { return (kMaskPadBefore + seqlen + kMaskPadAfter + 15) & ~int64_t(15); }
+// A row of masks has vectors before its first and behind its last position, so that kernels may read there.
+constexpr int kMaskBefore = 1, kMaskBehind = 6;
+AITER_SHARED constexpr int64_t mask_pitch(int64_t seqlen, int positions) {
+  return (seqlen + positions - 1) / positions + kMaskBefore + kMaskBehind;
+}
 
 // BwdParams is the problem and its division among blocks. Channel-first ("first" below): a team of neighbouring threads
 // walks a strip of positions of one channel. Channel-last ("last"): a thread walks a strip of several channels. A block adds
@@ -19,7 +20,7 @@ AITER_SHARED constexpr int64_t mask_row_bytes(int64_t seqlen) { return (kMaskPad
 // Everything that is divided on the GPU is below 2^31.
 struct BwdParams {
   Backward p;
-  const uint8_t* mask;                 // sequence mask: a byte a position, or a MaskVec a vector of a whole row
+  const uint32_t* mask;                // sequence masks: a MaskVec for each vector of positions
   float* segment_sums;                 // (segments, width+1, dim); null: one segment, which writes the results
   uint32_t work_items;                 // segments x groups of channels; blocks loop over them
   uint32_t segments;                   // blocks that share a channel
@@ -91,47 +92,13 @@ AITER_DEVICE void reduce_channel_first(const BwdParams& a, float (&sums)[N], uin
   block_barrier();
 }
 
-// load_bits loads N elements of 4 or 2 bytes from base on. Elements before index skip are 0; element skip is the one at base.
-template <int N, bool kWide> AITER_DEVICE void load_bits(const char* base, int64_t step, int skip, uint32_t* bits) {
-  base -= skip * step;
-  AITER_UNROLL
-  for (int k = 0; k < N; k++, base += step) {
-    bits[k] = 0;
-    if (k < skip) continue;
-    if (kWide) bits[k] = *(GlobalPtr<const Bits32>)(base);
-    else bits[k] = *(GlobalPtr<const Bits16>)(base);
-  }
-}
-
-// load_row_bits is load_bits of row d of a tensor. A branch selects the element size once: nvcc would predicate two loads into
-// one register, and the second load would wait for the first.
-template <int N> AITER_DEVICE void load_row_bits(const Array2& from, int64_t d, int skip, uint32_t* bits) {
-  const char* base = static_cast<const char*>(from.data);
-  if (from.dtype == DType::F32) {
-    cold_branch();  // keeps it a branch
-    load_bits<N, true>(base + d * from.first * 4, from.last * 4, skip, bits);
-  } else {
-    load_bits<N, false>(base + d * from.first * 2, from.last * 2, skip, bits);
-  }
-}
-
-// FilterBits is the taps of a channel and behind them its bias. The first W - width taps are 0; kAll: width is W. All loads
-// precede the first conversion.
-template <int W, bool kAll = false> struct FilterBits {
-  uint32_t bits[W + 1];
-
-  AITER_DEVICE void load(const Backward& p, int64_t d) {
-    load_row_bits<W>(p.weight, d, kAll ? 0 : W - int(p.width), bits);
-    bits[W] = 0;
-    if (p.bias.data) load_row_bits<1>(p.bias, d, 0, bits + W);
-  }
-  AITER_DEVICE float value(const Backward& p, int k) const { return element_to_float((k < W ? p.weight : p.bias).dtype, bits[k]); }
-};
-template <int W, bool kAll = false> AITER_DEVICE void load_filter(const Backward& p, int64_t d, float (&taps)[W + 1]) {
-  FilterBits<W, kAll> raw;
-  raw.load(p, d);
-  AITER_UNROLL
-  for (int k = 0; k <= W; k++) taps[k] = raw.value(p, k);
+// ChannelFilter is the filter of one channel, of any types and strides.
+template <int W> using ChannelFilter = Filter<float, W, 1, FilterKind::kStrided>;
+template <int W> AITER_DEVICE ChannelFilter<W> load_filter(FilterSource from, int64_t d) {
+  ChannelFilter<W> filter;
+  filter.fetch(from, d);
+  filter.settle(from);
+  return filter;
 }
 
 }  // namespace aiter::conv1d::bwd

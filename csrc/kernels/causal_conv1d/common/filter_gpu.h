@@ -1,5 +1,4 @@
-// What the GPU kernels of causal_conv1d that stream whole rows share: their parameters and launch, and the filter of a thread's
-// channels in registers.
+// The filter of a thread's channels in registers, for all GPU kernels of causal_conv1d.
 #pragma once
 
 #include <type_traits>
@@ -10,64 +9,68 @@
 
 namespace aiter::conv1d {
 
-constexpr int kThreads = 128;  // of a block: small blocks start and end more evenly
-
-// ConvParams is the parameters of a launch: batch x groups of channels x tiles of positions, from batch0, group0 and tile0 on.
-// A problem that exceeds one launch takes several.
-struct ConvParams {
-  Array3 x, out;
-  Array2 weight, bias;
-  int64_t dim, seqlen;
-  int64_t batch0, group0, tile0;
-  FastDiv inner, outer;
-  uint32_t total;
-  int32_t width, strip;
-  bool packed_weight, packed_bias, silu;  // packed: adjacent and aligned, for one vector load
+// FilterSource is a filter in memory. Kinds other than kStrided take the pointers, the width and, if unaligned, dim alone.
+struct FilterSource {
+  Array2 weight, bias;  // bias.data may be null
+  int64_t dim;
+  int32_t width;
+  bool packed_weight, packed_bias;  // for kStrided: adjacent and aligned, so that one load may take a vector of them
 };
 
-constexpr int64_t kMaxTiles = int64_t(1) << 26;  // of a launch: its positions then have 32 bits
-
-// NoMask is the mask policy of rows that are one sequence each, without states.
-struct NoMask {
-  static constexpr bool kUnmasked = true;  // for the general channel-last kernel
-  template <int W> struct StripMask {
-    template <int A> AITER_DEVICE bool all_visible(int64_t) const { return true; }
-  };
-
-  static constexpr bool kMasked = false, kPads = false, kStates = false;  // for the vectorized kernels
-  static constexpr int kBlocks = 12;                                      // of a multiprocessor, for kVectorizedFirstBlocks
-  template <int W, int N> struct VecMask {
-    AITER_DEVICE bool visible(int, int) const { return true; }
-  };
-};
-
-// load_bits loads the bits of an element whose type is known at run time.
-AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
-  if (a.dtype == DType::F32) return load_readonly_element(static_cast<const uint32_t*>(a.data) + i);
-  return load_readonly_element(static_cast<const uint16_t*>(a.data) + i);
+AITER_SHARED FilterSource strided_filter(const Problem& p, int64_t width) {
+  return {p.weight, p.bias, p.dim, int32_t(width), false, false};
 }
+AITER_SHARED FilterSource strided_filter(const Problem& p) { return strided_filter(p, p.width); }
 
-// Filter is the weights and biases of C channels. Tap k of a kernel of W taps is weight k - (W - width): a narrower filter
-// lacks the first taps. fetch issues the loads, settle converts their results.
-template <class T, int W, int C> class Filter {
+// FilterKind is what a kernel knows of its filter.
+enum class FilterKind {
+  kStrided,    // any types and strides, at most W taps
+  kPacked,     // W adjacent taps of type T, adjacent biases of type T; a thread's channels start at a multiple of C
+  kNarrow,     // as kPacked with fewer taps: 2 or 3 for W = 4, 5 to 8 for W = 8
+  kUnaligned,  // as kPacked, from any channel on; channels outside of [0, dim) are unspecified
+};
+
+// Filter is the weights and biases of C channels. Tap k of a kernel of W taps is weight k - (W - width) of the filter: a
+// narrower filter lacks the first taps, which are 0. fetch issues the loads, and settle converts their results:
+//
+//   Filter<bf16_t, 4, 8, FilterKind::kPacked> filter;
+//   filter.fetch(source, d);  // channels d to d+7
+//   ...                       // other loads
+//   filter.settle(source);
+//
+// T is the type of the weights. Out is the type to which pack_word rounds sums; where it takes canonical NaNs only, settle
+// makes them. With kStrided T is not used, and channels past dim repeat the last one.
+template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
  public:
+  static constexpr int kTaps = W;
+  static constexpr bool kStrided = kKind == FilterKind::kStrided;
   float weight[C][W], bias[C];
 
-  // fetch loads channels d..d+C-1; for channels past dim, the last channel.
-  AITER_DEVICE void fetch(const ConvParams& a, int64_t d) {
-    missing_ = W - a.width;
-    packed_ = a.packed_weight && (C == 1 || d + C <= a.dim);
-    packed_bias_ = C > 1 && a.packed_bias && d + C <= a.dim;
-    if (a.weight.dtype == DType::F32) fetch_weight<uint32_t>(a, d);
-    else fetch_weight<uint16_t>(a, d);
-    if (a.bias.dtype == DType::F32) fetch_bias<uint32_t>(a, d);
-    else fetch_bias<uint16_t>(a, d);
+  // I is 32 bits wide if d * W fits, which saves multiplications.
+  template <class I> AITER_DEVICE void fetch(const FilterSource& s, I d) {
+    missing_ = kWhole ? 0 : W - s.width;
+    if constexpr (kStrided) {
+      const bool inside = C == 1 || d + C <= s.dim;
+      packed_ = s.packed_weight && inside, packed_bias_ = C > 1 && s.packed_bias && inside;
+      if (s.weight.dtype == DType::F32) fetch_strided_weight<uint32_t>(s, d);
+      else fetch_strided_weight<uint16_t>(s, d);
+      if (s.bias.dtype == DType::F32) fetch_strided_bias<uint32_t>(s, d);
+      else fetch_strided_bias<uint16_t>(s, d);
+    } else {
+      fetch_weight(static_cast<const T*>(s.weight.data), s, d);
+      fetch_bias(static_cast<const T*>(s.bias.data), s, d);
+    }
   }
 
-  AITER_DEVICE void settle(const ConvParams& a) {
-    convert<C * W>(a.weight.dtype, packed_, raw_, &weight[0][0]);
-    convert<C>(a.bias.dtype, packed_bias_, raw_bias_, bias);
-    if constexpr (AITER_HIP && kDType<T> == DType::BF16) {
+  AITER_DEVICE void settle(const FilterSource& s) {
+    if constexpr (kStrided) {
+      settle_any<C * W>(s.weight.dtype, packed_, raw_weight_, &weight[0][0]);
+      settle_any<C>(s.bias.dtype, packed_bias_, raw_bias_, bias);
+    } else {
+      settle_weight();
+      to_floats<T, C>(C > 1 && kKind != FilterKind::kUnaligned, raw_bias_, bias);
+    }
+    if constexpr (AITER_HIP && kDType<Out> == DType::BF16 && (kStrided || kDType<T> == DType::F32)) {
       AITER_UNROLL
       for (int c = 0; c < C; c++) {
         bias[c] = canonical_nan(bias[c]);
@@ -77,150 +80,152 @@ template <class T, int W, int C> class Filter {
     }
   }
 
-  // has_tap reports whether the filter has tap k.
-  AITER_DEVICE bool has_tap(int k) const { return k >= (W > 4 ? 3 : W - 1) || k >= missing_; }
+  // has_tap reports whether the filter has tap k. The compiler knows the answer for most k.
+  AITER_DEVICE bool has_tap(int k) const { return k >= W - kLeastTaps || (k >= W - kMostTaps && k >= missing_); }
+
+  // finite reports whether no tap is an infinity or NaN.
+  AITER_DEVICE bool finite() const {
+    float zero = 0.0f;
+    AITER_UNROLL
+    for (int c = 0; c < C; c++)
+      AITER_UNROLL
+      for (int k = 0; k < W; k++) zero = fmaf(weight[c][k], 0.0f, zero);
+    return zero == 0.0f;
+  }
 
  private:
-  static AITER_DEVICE int64_t channel(const ConvParams& a, int64_t d, int c) { return C == 1 || d + c < a.dim ? d + c : a.dim - 1; }
+  static constexpr bool kWhole = kKind == FilterKind::kPacked || kKind == FilterKind::kUnaligned;
+  static constexpr int kLeastTaps = kWhole ? W : W > 4 ? 5 : kKind == FilterKind::kNarrow ? 2 : 1;
+  static constexpr int kMostTaps = kKind == FilterKind::kNarrow && W == 4 ? 3 : W;
+  static constexpr bool kOdd = kKind == FilterKind::kUnaligned && sizeof(T) == 2 && W % 2;  // taps may start within a word
 
-  // fetch_weight and fetch_bias load elements of U's size.
-  template <class U> AITER_DEVICE void fetch_weight(const ConvParams& a, int64_t d) {
-    const U* p = static_cast<const U*>(a.weight.data);
-    if (packed_) return load_raw<C * W * int(sizeof(U)) / 4>(p + d * W, raw_);
+  // fetch_strided_weight and fetch_strided_bias load elements of U's size.
+  template <class U, class I> AITER_DEVICE void fetch_strided_weight(const FilterSource& s, I d) {
+    const U* p = static_cast<const U*>(s.weight.data);
+    constexpr int kWords = C * W * int(sizeof(U)) / 4;
+    if (packed_) return load_words<kWords, kWords>(p + d * W, raw_weight_);
     AITER_UNROLL
-    for (int c = 0; c < C; c++) {
-      const U* row = p + channel(a, d, c) * a.weight.first - missing_ * a.weight.last;
-      AITER_UNROLL
-      for (int k = 0; k < W; k++, row += a.weight.last) raw_[c * W + k] = k >= missing_ ? load_readonly_element(row) : 0;
-    }
+    for (int c = 0; c < C; c++) load_taps(p + channel(s, d, c) * s.weight.first, s.weight.last, raw_weight_ + c * W);
+  }
+  template <class U, class I> AITER_DEVICE void fetch_strided_bias(const FilterSource& s, I d) {
+    const U* p = static_cast<const U*>(s.bias.data);
+    constexpr int kWords = (C * int(sizeof(U)) + 3) / 4;
+    if (packed_bias_) return load_words<kWords, kWords>(p + d, raw_bias_);
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) raw_bias_[c] = p ? load_readonly_element(p + channel(s, d, c) * s.bias.first) : 0;
+  }
+  template <class I> static AITER_DEVICE int64_t channel(const FilterSource& s, I d, int c) {
+    return C == 1 || d + c < s.dim ? d + c : s.dim - 1;
   }
 
-  template <class U> AITER_DEVICE void fetch_bias(const ConvParams& a, int64_t d) {
-    const U* p = static_cast<const U*>(a.bias.data);
-    if (packed_bias_) return load_raw<(C * int(sizeof(U)) + 3) / 4>(p + d, raw_bias_);
-    AITER_UNROLL
-    for (int c = 0; c < C; c++) raw_bias_[c] = p ? load_readonly_element(p + channel(a, d, c) * a.bias.first) : 0;
-  }
-
-  // load_raw loads N words.
-  template <int N> static AITER_DEVICE void load_raw(const void* p, uint32_t* v) {
-    constexpr int P = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-    AITER_UNROLL
-    for (int i = 0; i < N; i += P) {
-      const Words<P> w = load_readonly<P>(static_cast<const char*>(p) + 4 * i);
+  // fetch_weight and fetch_bias load packed elements.
+  template <class I> AITER_DEVICE void fetch_weight(const T* p, const FilterSource& s, I d) {
+    constexpr int kEach = kWordElems<T>;
+    if constexpr (kKind == FilterKind::kPacked) {
+      load_words<C * W / kEach, C * W / kEach>(p + uint64_t(d) * W, raw_weight_);
+    } else if constexpr (kKind == FilterKind::kUnaligned) {
+      constexpr int kWords = (C * W + kOdd + kEach - 1) / kEach, kStep = kOdd ? 1 : largest_load(kWords, W / kEach);
+      const int first = int(d) * W, last = (int(s.dim) * W - 1) / (kStep * kEach);  // an element; the last vector
+      odd_ = kOdd && first & 1;
+      const int at = (first - odd_) / (kStep * kEach);
       AITER_UNROLL
-      for (int k = 0; k < P; k++) v[i + k] = w.word[k];
-    }
-  }
-
-  // convert converts N elements to floats; packed elements are two in a word.
-  template <int N> static AITER_DEVICE void convert(DType t, bool packed, const uint32_t* raw, float* v) {
-    if (t == DType::F32) {
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) v[i] = bits_to_float(raw[i]);
-    } else if (t == DType::BF16) {
-      convert_as<bf16_t, N>(packed, raw, v);
+      for (int i = 0; i < kWords / kStep; i++)
+        load_words<kStep, kStep>(p + clamp(at + i, last) * (kStep * kEach), raw_weight_ + i * kStep);
+    } else if constexpr (C == 1) {
+      load_taps(reinterpret_cast<const bits_of<T>*>(p) + uint64_t(d) * uint32_t(s.width), 1, raw_weight_);
     } else {
-      convert_as<half_t, N>(packed, raw, v);
+      p += uint64_t(d) * uint32_t(s.width);
+      load_words<C * 2 / kEach, C / kEach>(p, raw_weight_);
+      if (s.width == 3) load_words<C / kEach, C / kEach>(p + C * 2, raw_weight_ + C * 2 / kEach);
+    }
+  }
+  template <class I> AITER_DEVICE void fetch_bias(const T* p, const FilterSource& s, I d) {
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) raw_bias_[c] = 0;
+    if (!p) return;
+    if constexpr (C == 1 || kKind == FilterKind::kUnaligned) {
+      const auto* bits = reinterpret_cast<const bits_of<T>*>(p);
+      AITER_UNROLL
+      for (int c = 0; c < C; c++)
+        raw_bias_[c] = load_readonly_element(bits + (C > 1 ? clamp(int(d) + c, int(s.dim) - 1) : uint64_t(d)));
+    } else {
+      load_words<C / kWordElems<T>, C / kWordElems<T>>(p + uint64_t(d), raw_bias_);
+    }
+  }
+  static AITER_DEVICE int clamp(int i, int most) { return i < 0 ? 0 : i < most ? i : most; }
+
+  // load_taps loads the taps of a channel, one a word; step is their stride.
+  template <class U> AITER_DEVICE void load_taps(const U* p, int64_t step, uint32_t* v) const {
+    p -= missing_ * step;
+    AITER_UNROLL
+    for (int k = 0; k < W; k++, p += step) v[k] = has_tap(k) ? load_readonly_element(p) : 0;
+  }
+
+  // load_words loads N words. The words of a load divide kDistance, the distance of two threads' words.
+  static AITER_SHARED constexpr int largest_load(int n, int distance) { return (n | distance) % 4 == 0 ? 4 : (n | distance) % 2 == 0 ? 2 : 1; }
+  template <int N, int kDistance> static AITER_DEVICE void load_words(const void* p, uint32_t* v) {
+    constexpr int kStep = largest_load(N, kDistance);
+    AITER_UNROLL
+    for (int i = 0; i < N; i += kStep) {
+      const Words<kStep> w = load_readonly<kStep>(static_cast<const char*>(p) + 4 * i);
+      AITER_UNROLL
+      for (int k = 0; k < kStep; k++) v[i + k] = w.word[k];
     }
   }
 
-  template <class U, int N> static AITER_DEVICE void convert_as(bool packed, const uint32_t* raw, float* v) {
+  AITER_DEVICE void settle_weight() {
+    if constexpr (kKind == FilterKind::kPacked || (kKind == FilterKind::kNarrow && C == 1)) {
+      to_floats<T, C * W>(kKind == FilterKind::kPacked, raw_weight_, &weight[0][0]);
+    } else if constexpr (kKind == FilterKind::kUnaligned) {
+      constexpr int N = (C * W + kWordElems<T> - 1) / kWordElems<T> * kWordElems<T>;
+      float v[N];
+      to_floats<T, N>(true, kOdd ? funnel_shift<T, N>(raw_weight_, odd_).word : raw_weight_, v);
+      __builtin_memcpy(weight, v, sizeof weight);
+    } else {
+      float v[C * 3];
+      to_floats<T, C * 3>(true, raw_weight_, v);
+      AITER_UNROLL
+      for (int c = 0; c < C; c++) {
+        // Both values, then a selection: hipcc would select an index, and keep v in scratch memory.
+        weight[c][0] = 0.0f, weight[c][1] = v[c * 3];
+        AITER_UNROLL
+        for (int k = 2; k < W; k++) {
+          const float of_three = v[c * 3 + k - 1], of_two = v[c * 2 + k - 2];
+          weight[c][k] = missing_ == 1 ? of_three : of_two;
+        }
+      }
+    }
+  }
+
+  // settle_any is to_floats of a type known at run time.
+  template <int N> static AITER_DEVICE void settle_any(DType t, bool packed, const uint32_t* raw, float* v) {
+    if (t == DType::F32) to_floats<float, N>(packed, raw, v);
+    else if (t == DType::BF16) to_floats<bf16_t, N>(packed, raw, v);
+    else to_floats<half_t, N>(packed, raw, v);
+  }
+
+  // to_floats converts N elements. A word has one of them or, packed, as many as fit.
+  template <class U, int N> static AITER_DEVICE void to_floats(bool packed, const uint32_t* raw, float* v) {
     if (N > 1 && packed) {
       AITER_UNROLL
-      for (int i = 0; i + 1 < N; i += 2) PackedPair<U>::unpack(raw[i / 2], v + i);
+      for (int i = 0; i + kWordElems<U> <= N; i += kWordElems<U>) unpack_word<U>(raw[i / kWordElems<U>], v + i);
     } else {
       AITER_UNROLL
-      for (int i = 0; i < N; i++) v[i] = to_float(U{uint16_t(raw[i])});
+      for (int i = 0; i < N; i++) v[i] = element_to_float(kDType<U>, raw[i]);
     }
   }
 
-  uint32_t raw_[C * W], raw_bias_[C];
-  int missing_;
+  uint32_t raw_weight_[C * W + 1], raw_bias_[C];  // packed elements take the first words
+  int missing_, odd_ = 0;
   bool packed_, packed_bias_;
 };
 
-// taps_finite reports whether no tap of a channel is an infinity or NaN, except the newest, which no mask hides.
-template <int W> AITER_DEVICE bool taps_finite(const float (&weight)[1][W]) {
-  float zero = 0.0f;
-  AITER_UNROLL
-  for (int k = 0; k < W - 1; k++) zero = fmaf(weight[0][k], 0.0f, zero);
-  return zero == 0.0f;
-}
-
-// add_padding adds to the outputs of a vector the products of taps and the zeros in front of packed sequences. Sums leave these
-// products out: they are 0, or NaN if a tap is not finite, which is rare.
-template <int N, class Filter, class VecMask>
-AITER_DEVICE void add_padding(const Filter& filter, const VecMask& mask, float* y) {
-  constexpr int W = int(sizeof filter.weight[0] / sizeof(float));
-  if (__builtin_expect(taps_finite(filter.weight), 1)) return;
-  uint32_t hidden = 0;  // positions for which such a tap is in front of the sequence
-  AITER_UNROLL
-  for (int k = 0; k < W - 1; k++)
-    if (filter.has_tap(k) && filter.weight[0][k] * 0.0f != 0.0f) hidden |= mask.hidden(W - 1 - k);
-  AITER_ROLLED
-  for (int i = 0; i < N; i++) {  // registers cannot be indexed: all move by one
-    const float v = hidden >> i & 1 ? __builtin_nanf("") : y[0];
-    AITER_UNROLL
-    for (int j = 0; j + 1 < N; j++) y[j] = y[j + 1];
-    y[N - 1] = v;
-  }
+// load_bits loads the bits of an element whose type is known at run time.
+AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
+  if (a.dtype == DType::F32) return load_readonly_element(static_cast<const uint32_t*>(a.data) + i);
+  return load_readonly_element(static_cast<const uint16_t*>(a.data) + i);
 }
 
 inline bool is_aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
-
-// conv_params returns the parameters of a launch of the whole problem.
-inline ConvParams conv_params(const Problem& p, const Array3& out) {
-  ConvParams a{};
-  a.x = p.x, a.out = out, a.weight = p.weight, a.bias = p.bias;
-  a.dim = p.dim, a.seqlen = p.seqlen, a.silu = p.silu, a.strip = 0;
-  a.width = int32_t(p.width);
-  a.packed_weight = p.weight.last == 1 && p.weight.first == p.width && (p.width == 4 || p.width == 8) &&
-                    is_aligned(p.weight.data, 16);
-  a.packed_bias = p.bias.first == 1 && is_aligned(p.bias.data, 16);
-  return a;
-}
-
-// WorkExtent is the amount of work along each axis of a launch.
-struct WorkExtent {
-  int64_t batch, groups, tiles;
-  bool tiles_first;  // neighbouring threads take neighbouring tiles, otherwise groups
-  int64_t each = 1;  // tiles of a thread
-};
-
-constexpr int64_t kMaxThreads = int64_t(1) << 29;  // HIP counts a launch's threads in 32 bits
-
-
-// block_threads returns the threads of a block: small blocks reach more multiprocessors if there is little work.
-inline unsigned block_threads(int64_t total) {
-  return total <= 1 << 14 ? 64 : kThreads;
-}
-
-// launch_in_parts launches a kernel, whose first argument is a ConvParams, until all work is done.
-inline Status launch_in_parts(const OpStream& stream, ConvParams a, const WorkExtent& e, const void* kernel, void** args) {
-  args[0] = &a;
-  const int64_t first = e.tiles_first ? e.tiles : e.groups, second = e.tiles_first ? e.groups : e.tiles;
-  const int64_t n0 = min64(first, kMaxTiles), n1 = min64(second, min64(kMaxTiles, kMaxThreads / n0));
-  const int64_t n2 = min64(e.batch, kMaxThreads / (n0 * n1));
-  for (int64_t b = 0; b < e.batch; b += n2)
-    for (int64_t j = 0; j < second; j += n1)
-      for (int64_t i = 0; i < first; i += n0) {
-        const int64_t c0 = min64(n0, first - i), c1 = min64(n1, second - j), c2 = min64(n2, e.batch - b);
-        a.batch0 = b, a.group0 = e.tiles_first ? j : i, a.tile0 = e.tiles_first ? i : j;
-        const int64_t near = (c0 + e.each - 1) / e.each;
-        a.inner = make_fastdiv(near), a.outer = make_fastdiv(c1), a.total = uint32_t(near * c1 * c2);
-        const unsigned threads = block_threads(a.total);
-        AITER_TRY(launch_kernel(stream, kernel, {(a.total + threads - 1) / threads, threads}, args));
-      }
-  return Status();
-}
-
-template <class First, class... More>
-Status launch_in_parts(const OpStream& stream, const ConvParams& a, const WorkExtent& e, void (*kernel)(First, More...),
-                       const typename Parameter<More>::type&... more) {
-  static_assert(sizeof(First) == sizeof(ConvParams), "the kernel's first parameter is a ConvParams");
-  void* args[] = {nullptr, const_cast<More*>(&more)...};
-  return launch_in_parts(stream, a, e, reinterpret_cast<const void*>(kernel), args);
-}
 
 }  // namespace aiter::conv1d

@@ -1,27 +1,31 @@
 // The positions of a sequence that read its slot, on the GPU: one thread a channel.
 #pragma once
 
-#include <aiter/gpu.h>
-
+#include "any_width.h"
 #include "state.h"
 
 namespace aiter::conv1d {
 
-// load_weights loads the weights of a channel. One switch selects the type.
-template <int W, class T> AITER_DEVICE void load_weights(const T* p, int64_t stride, float* w) {
-  AITER_UNROLL
-  for (int k = 0; k < W; k++) w[k] = to_float(p[k * stride]);
-}
+// SequenceRange is the sequence of a position, or a range without a sequence.
+struct SequenceRange {
+  int64_t first, end;
+  bool live;
 
-template <int W> AITER_DEVICE void load_weights(const Array2& a, int64_t d, float* w) {
-  switch (a.dtype) {
-    case DType::F16: return load_weights<W>(static_cast<const half_t*>(a.data) + d * a.first, a.last, w);
-    case DType::BF16: return load_weights<W>(static_cast<const bf16_t*>(a.data) + d * a.first, a.last, w);
-    default: return load_weights<W>(static_cast<const float*>(a.data) + d * a.first, a.last, w);
-  }
-}
+  AITER_DEVICE bool has(int64_t t) const { return t >= first && t < end; }
+};
 
-AITER_DEVICE float apply_activation(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
+// find_sequence finds the sequence of t in a packed row. For any content of starts the result contains t or is not live; if
+// sequences are out of order it may miss one.
+AITER_DEVICE SequenceRange find_sequence(const Stateful& p, int64_t t) {
+  int64_t low = 0;
+  AITER_ROLLED
+  for (int64_t n = p.batch; n > 1; n -= n / 2)  // the last sequence that starts by t is one of n
+    if (p.starts[low + n / 2] <= t) low += n / 2;
+  if (p.batch == 0 || p.starts[low] > t) return {t, t + 1, false};
+  const Sequence s = p.sequence(low);
+  const SequenceRange found{s.start, s.start + s.len, s.live};
+  return found.has(t) ? found : SequenceRange{t, t + 1, false};
+}
 
 // SequenceHead computes the first positions of a sequence and then its state.
 template <class T, int W> class SequenceHead {
@@ -31,21 +35,21 @@ template <class T, int W> class SequenceHead {
     next_ = s.len > 0 ? p.inputs<T>(s, d)[0] : round_to<T>(0.0f);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) x_[k] = p.before<T>(s, d, k - (W - 1));
-    load_weights<W>(p.weight, d, w_);
-    bias_ = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+    filter_.fetch(strided_filter(p, W), d);
   }
 
   // run computes n positions, then writes the state.
   AITER_DEVICE void run(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
     const T* x = p.inputs<T>(s, d);
     T* out = p.outputs<T>(s, d);
+    filter_.settle(strided_filter(p, W));
     AITER_ROLLED
     for (int64_t t = 0; t < n; t++) {
       x_[W - 1] = next_;
       if (t + 1 < n) next_ = x[(t + 1) * p.x.last];
-      float y = bias_;
+      float y = filter_.bias[0];
       AITER_UNROLL
-      for (int k = 0; k < W; k++) y = fmaf(w_[k], to_float(x_[k]), y);
+      for (int k = 0; k < W; k++) y = fmaf(filter_.weight[0][k], to_float(x_[k]), y);
       out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
       AITER_UNROLL
       for (int k = 0; k < W - 1; k++) x_[k] = x_[k + 1];
@@ -57,7 +61,7 @@ template <class T, int W> class SequenceHead {
   }
 
  private:
-  float w_[W], bias_;
+  Filter<float, W, 1, FilterKind::kStrided> filter_;
   T x_[W], next_;
 };
 
@@ -75,12 +79,10 @@ AITER_DEVICE void run_any_width(const KernelParam<Stateful>& a, const Sequence& 
   T* out = p.outputs<T>(s, d);
   AITER_ROLLED
   for (int64_t t = 0; t < n; t++) {
-    float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-    AITER_ROLLED
-    for (int64_t k = 0; k < p.width; k++) {
-      const int64_t u = t - (p.width - 1) + k;
-      y = fmaf(p.weight.get(d, k), to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]), y);
-    }
+    const float y = filter_output(p, d, t, [&](int64_t u, float* v) {
+      *v = to_float(u < 0 ? p.before<T>(s, d, u) : x[u * p.x.last]);
+      return true;
+    });
     out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
   }
   reload_kernarg(a).remember<T>(s, d);

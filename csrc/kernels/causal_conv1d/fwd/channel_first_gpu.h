@@ -8,7 +8,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "../common/filter_gpu.h"
+#include "mask_policy_gpu.h"
 
 namespace aiter::conv1d {
 
@@ -20,14 +20,9 @@ template <class T, int W, bool kShifts> constexpr int channel_first_blocks() {
   if (AITER_HIP) return 1;
   if (kShifts) return W > 4 ? 5 : sizeof(T) == 2 ? 0 : 7;
   if (W > 4) return sizeof(T) == 2 ? 8 : 0;
-  return kDType<T> == DType::BF16 ? 8 : 9;
+  return 9;
 }
 template <class T, int W, bool kShifts> constexpr int kChannelFirstBlocks = channel_first_blocks<T, W, kShifts>();
-
-// Bounds are the existing positions of a row, counted from the launch's first.
-struct Bounds {
-  int low, high;
-};
 
 // VecWithHalo is a vector of one row with W elements of halo before it; before it is shifted, also the next vector.
 template <class T, int W, bool kShifts> struct VecWithHalo {
@@ -40,16 +35,11 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
     return kShifts ? (int(reinterpret_cast<uintptr_t>(row) / sizeof(T)) + t) & (kVec - 1) : 0;
   }
 
-  // load issues the loads for the vector that starts at position t. Positions outside of the row are unspecified.
-  AITER_DEVICE void load(const T* row, int t, int shift, const Bounds& has) {
-    const int first = t - shift - W;
-    load(row + first, PiecePresence(first, shift, has));
-  }
-
   // PiecePresence has the pieces, of those from position `first` on, that the row has.
   struct PiecePresence {
     bool halo[kHalo / kPiece], vector, next;
 
+    PiecePresence() = default;
     AITER_DEVICE PiecePresence(int first, int shift, const Bounds& has) {
       AITER_UNROLL
       for (int i = 0; i < kHalo / kPiece; i++) halo[i] = some(first + i * kPiece * kWordElems<T>, kPiece, has);
@@ -87,6 +77,12 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
     }
   }
 
+  // launder_halo keeps what uses the halo behind this call: otherwise nvcc waits for parts of it between the loads.
+  AITER_DEVICE void launder_halo() {
+    AITER_UNROLL
+    for (int i = 0; i < kHalo; i++) launder(word[i]);
+  }
+
   // floats converts the positions from t-W on, behind settle.
   AITER_DEVICE void floats(float* value) const {
     AITER_UNROLL
@@ -103,16 +99,59 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
   }
 };
 
-// filter_sum computes the outputs of a vector, the newest tap first, as all forward kernels do.
-template <class T, int W> AITER_DEVICE void filter_sum(const Filter<T, W, 1>& filter, const float* x, float* y) {
-  constexpr int N = kVecElems<T>;
+// row_sum computes the outputs of a vector, the newest tap first, as all forward kernels do; kMasked: of what its positions see.
+template <bool kMasked, int N, class Filter, class Mask>
+AITER_DEVICE void row_sum(const Filter& filter, const float* x, const Mask& mask, float* y) {
+  constexpr int W = Filter::kTaps;
   AITER_UNROLL
   for (int i = 0; i < N; i++) y[i] = filter.bias[0];
   AITER_UNROLL
   for (int k = W - 1; k >= 0; k--) {
-    if (!filter.has_tap(k)) continue;
+    if (!filter.has_tap(k)) {
+      if (Filter::kStrided) continue;  // with break, AMD's compilers move the loads of these taps here
+      break;
+    }
     AITER_UNROLL
-    for (int i = 0; i < N; i++) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
+    for (int i = 0; i < N; i++)
+      if (!kMasked || k == W - 1 || mask.visible(i, W - 1 - k)) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
+  }
+}
+
+// add_padding adds to the outputs of a vector the products of taps and the zeros in front of packed sequences. Sums leave these
+// products out: they are 0, or NaN if a tap is not finite, which is rare.
+template <int N, class Filter, class Mask>
+AITER_DEVICE void add_padding(const Filter& filter, const Mask& mask, float* y) {
+  constexpr int W = Filter::kTaps;
+  if (__builtin_expect(filter.finite(), 1)) return;
+  uint32_t hidden = 0;  // positions for which such a tap is in front of the sequence
+  AITER_UNROLL
+  for (int k = 0; k < W - 1; k++)
+    if (filter.has_tap(k) && filter.weight[0][k] * 0.0f != 0.0f) hidden |= mask.hidden(W - 1 - k);
+  AITER_ROLLED
+  for (int i = 0; i < N; i++) {  // registers cannot be indexed: all move by one
+    const float v = hidden >> i & 1 ? __builtin_nanf("") : y[0];
+    AITER_UNROLL
+    for (int j = 0; j + 1 < N; j++) y[j] = y[j + 1];
+    y[N - 1] = v;
+  }
+}
+
+// compute_vector computes the outputs of a vector. all: its positions see all taps, and mask is not used; pads: hidden positions
+// count as zeros.
+template <bool kMasked, int N, class Filter, class Mask>
+AITER_DEVICE void compute_vector(const Filter& filter, const float* x, const Mask& mask, bool all, bool pads, bool silu, float* y) {
+  if (!kMasked || all) row_sum<false, N>(filter, x, mask, y);
+  else row_sum<true, N>(filter, x, mask, y);
+  if constexpr (kMasked)
+    if (!all && pads) add_padding<N>(filter, mask, y);
+  if (silu) {
+    AITER_UNROLL
+    for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
+  }
+  if constexpr (kMasked) {
+    if (all) return;
+    AITER_UNROLL
+    for (int i = 0; i < N; i++) y[i] = mask.live(i) ? y[i] : 0.0f;
   }
 }
 
@@ -128,6 +167,58 @@ template <class T> AITER_DEVICE void store_vector(T* row, int t, const Bounds& h
   AITER_UNROLL
   for (int i = 0; i < N; i++)
     if (t + i >= has.low && t + i < has.high && !(skip >> i & 1)) row[t + i] = v[i];
+}
+
+// run_channel_first computes a thread's vectors of a row. The tile has their places: RaggedTile or AlignedTile.
+template <class Filter, class Tile, class Policy>
+AITER_DEVICE void run_channel_first(const Tile& tile, const FilterSource& source, bool silu, const Policy& policy) {
+  using T = typename Tile::Element;
+  constexpr int V = Tile::kVectors, N = kVecElems<T>, W = Filter::kTaps;
+  VecWithHalo<T, W, Tile::kShifts> span[V];
+  Filter filter;
+  T past[W - 1];
+  typename Policy::template Mask<W, N> mask[V];
+  if constexpr (Policy::kStates)
+    if (tile.begins_row()) load_initial_states<T, W>(policy.initial, source.width, tile.b, tile.d, past);
+  AITER_UNROLL
+  for (int v = 0; v < V; v++) {
+    if (W > 4 && v == 1 && tile.is_single()) break;  // the compiler then takes fewer registers
+    tile.load(v, &span[v]);
+  }
+  filter.fetch(source, tile.d);
+  if constexpr (Policy::kMasked) {
+    policy.wait();
+    AITER_UNROLL
+    for (int v = 0; v < V; v++) {
+      mask[v] = {};
+      if (v == 0 || tile.exists(v)) mask[v] = policy.template load<W, N>(tile.b, tile.vector(v), tile.vectors());
+    }
+  }
+  if constexpr (!Tile::kShifts && !Tile::kRagged) {
+    AITER_UNROLL
+    for (int v = 0; v < V; v++) span[v].launder_halo();
+  }
+  filter.settle(source);
+  AITER_UNROLL
+  for (int v = 0; v < V; v++) {
+    if (!tile.exists(v)) break;
+    float x[W + N], y[N];
+    bool all = true;
+    span[v].settle(tile.shift);
+    span[v].floats(x);
+    tile.clear_before_row(v, x);
+    if constexpr (Policy::kStates) {
+      if (v == 0 && tile.begins_row()) {
+        AITER_UNROLL
+        for (int k = 0; k < W - 1; k++) x[1 + k] = to_float(past[k]);
+      }
+      if (tile.ends_row(v)) policy.template store_final<T>(source.width, tile.b, tile.d, span[v].word + span[v].kHalo);
+    }
+    if constexpr (Policy::kMasked) all = active_lanes_all(mask[v].all_visible());
+    compute_vector<Policy::kMasked, N>(filter, x, mask[v], all, policy.pads, silu, y);
+    if constexpr (Policy::kPads) tile.store(v, all ? 0 : mask[v].skip(), y);
+    else tile.store(v, 0, y);
+  }
 }
 
 // VectorTile is the place of a thread's vectors: batch b, row d, from position `first` on, counted from the launch's `start`.
@@ -147,43 +238,38 @@ template <class T> struct VectorTile {
   }
 };
 
-template <class T> AITER_DEVICE void activate(const ConvParams& a, float* y) {
-  if (!a.silu) return;
-  AITER_UNROLL
-  for (int i = 0; i < kVecElems<T>; i++) y[i] *= sigmoid(y[i]);
-}
+// RaggedTile is each a.inner.divisor-th vector of any row. kShifts_: x may be aligned differently than out.
+template <class T, int W, bool kShifts_> struct RaggedTile : VectorTile<T> {
+  using Element = T;
+  using Vec = VecWithHalo<T, W, kShifts_>;
+  static constexpr int kVectors = kMaxVectors, N = kVecElems<T>;
+  static constexpr bool kShifts = kShifts_, kRagged = true;
+  using VectorTile<T>::first, VectorTile<T>::has;
+  int step, shift;
 
-// run_channel_first is a thread's work: each a.inner.divisor-th vector of a row. kShifts: x may be aligned differently than out.
-template <class T, int W, bool kShifts> AITER_DEVICE void run_channel_first(const ConvParams& a, uint32_t index) {
-  constexpr int V = kMaxVectors, N = kVecElems<T>;
-  const uint32_t q = a.inner.quotient(index), batch = a.outer.quotient(q);
-  const VectorTile<T> tile(a, batch, a.group0 + (q - batch * a.outer.divisor), index - q * a.inner.divisor);
-  const int step = int(a.inner.divisor) * N, shift = VecWithHalo<T, W, kShifts>::shift_of(tile.x, tile.first);
-  VecWithHalo<T, W, kShifts> span[V];
-  Filter<T, W, 1> filter;
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    if (W > 4 && v == 1 && step >= tile.has.high + N) break;  // one vector is all; the compiler then takes fewer registers
-    span[v].load(tile.x, tile.first + v * step, shift, tile.has);
-    if (v == 0) filter.fetch(a, tile.d);
+  AITER_DEVICE RaggedTile(const ConvParams& a, uint32_t index) : RaggedTile(a, index, a.inner.quotient(index)) {}
+  AITER_DEVICE bool is_single() const { return step >= has.high + N; }
+  AITER_DEVICE bool exists(int v) const { return first + v * step < has.high; }
+  AITER_DEVICE void load(int v, Vec* span) const {
+    const int from = first + v * step - shift - W;
+    span->load(this->x + from, typename Vec::PiecePresence(from, shift, has));
   }
-  filter.settle(a);
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    const int t = tile.first + v * step;
-    if (t >= tile.has.high) break;
-    float value[W + N], y[N];
-    span[v].settle(shift);
-    span[v].floats(value);
-    if (v == 0 && t - W < tile.has.low) {  // only the first vector: channel_first_extent
-      AITER_UNROLL
-      for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
-    }
-    filter_sum<T, W>(filter, value, y);
-    activate<T>(a, y);
-    store_vector<T>(tile.out, t, tile.has, 0, y);
+  // clear_before_row clears the values before the row. Only the first vector has some: channel_first_extent.
+  AITER_DEVICE void clear_before_row(int v, float* x) const {
+    if (v > 0 || first - W >= has.low) return;
+    AITER_UNROLL
+    for (int i = 1; i < W + N; i++) x[i] = first + i - W < has.low ? 0.0f : x[i];
   }
-}
+  AITER_DEVICE void store(int v, uint32_t skip, const float* y) const {
+    store_vector<T>(this->out, first + v * step, has, skip, y);
+  }
+
+ private:
+  AITER_DEVICE RaggedTile(const ConvParams& a, uint32_t index, uint32_t q) : RaggedTile(a, index, q, a.outer.quotient(q)) {}
+  AITER_DEVICE RaggedTile(const ConvParams& a, uint32_t index, uint32_t q, uint32_t batch)
+      : VectorTile<T>(a, batch, a.group0 + (q - batch * a.outer.divisor), index - q * a.inner.divisor),
+        step(int(a.inner.divisor) * N), shift(Vec::shift_of(this->x, first)) {}
+};
 
 // same_alignment reports whether each row of x has the same offset from 16 bytes as that of out; rows_aligned reports whether
 // out's rows are aligned.

@@ -9,7 +9,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "../common/filter_gpu.h"
+#include "mask_policy_gpu.h"
 
 namespace aiter::conv1d {
 
@@ -19,8 +19,9 @@ template <class T, int W, int C>
 constexpr int kPositionsInFlight = AITER_CUDA && (sizeof(T) == 2 || C == 1 || W > 4) ? 8 : 4;
 
 // kChannelLastBlocks blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread 100 registers, or 168 for wide
-// filters; on AMD 256 with a mask.
-template <int W, class Mask> constexpr int kChannelLastBlocks = AITER_HIP ? (Mask::kUnmasked ? 3 : 2) : W > 4 ? 3 : 5;
+// filters, 56 for one channel without masks; on AMD 256 with a mask.
+template <int W, int C, class Mask>
+constexpr int kChannelLastBlocks = AITER_HIP ? (Mask::kMasked ? 2 : 3) : C == 1 && !Mask::kMasked ? 9 : W > 4 ? 3 : 5;
 
 // Channels of a thread where rows are aligned.
 template <class T, int W> constexpr int kChannels = W > 4 || AITER_CUDA ? 4 : kVecElems<T>;
@@ -65,10 +66,40 @@ template <class T, int C> struct ChannelVec {
   }
 };
 
+// position_sum computes the outputs of C channels of a position from the values of the W positions up to it. kMasked: bit m of
+// `visible` is set if the position sees the one m before it; pads: hidden positions count as zeros.
+template <bool kMasked, class Filter, int C>
+AITER_DEVICE void position_sum(const Filter& filter, const float (*x)[C], uint32_t visible, bool pads, bool silu, float* y) {
+  constexpr int W = Filter::kTaps;
+  AITER_UNROLL
+  for (int c = 0; c < C; c++) y[c] = filter.bias[c];
+  AITER_UNROLL
+  for (int k = W - 1; k >= 0; k--) {
+    if (!filter.has_tap(k)) continue;
+    if (kMasked && k < W - 1 && !(visible >> (W - 1 - k) & 1)) {
+      if (!pads) continue;  // otherwise a tap that is not finite makes NaN
+      AITER_UNROLL
+      for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], 0.0f, y[c]);
+      continue;
+    }
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) y[c] = fmaf(filter.weight[c][k], x[k][c], y[c]);
+  }
+  if (silu) {
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) y[c] *= sigmoid(y[c]);
+  }
+  if (kMasked) {
+    AITER_UNROLL
+    for (int c = 0; c < C; c++) y[c] = visible & 1 ? y[c] : 0.0f;
+  }
+}
+
 // StripWalk is one thread's strip.
 template <class T, int W, int C, class Mask> class StripWalk {
  public:
-  AITER_DEVICE StripWalk(const ConvParams& a, const KernelParam<Mask, ConvParams>& source, int64_t b, int64_t d) : a_(a), source_(source), b_(b), d_(d) {}
+  AITER_DEVICE StripWalk(const ConvParams& a, const KernelParam<Mask, ConvParams>& source, int64_t b, int64_t d)
+      : a_(a), source_(source), b_(b), d_(d) {}
 
   AITER_DEVICE void run(int64_t first, int64_t end) {
     const T* x = a_.x.row<T>(b_, d_);
@@ -80,10 +111,10 @@ template <class T, int W, int C, class Mask> class StripWalk {
     x += (first + A) * a_.x.last;
     fill_window(first);
     for (int64_t t = first; left > 0; t += A, left -= A) {
-      if (some == C && left >= A && mask_.template all_visible<A>(t)) run_unmasked(x, out, left);
+      if (some == C && left >= A && (!Mask::kMasked || !(hidden_ >> (t & 31) & ((1u << A) - 1)))) run_unmasked(x, out, left);
       else run_masked(x, out, t, left, some);
     }
-    if constexpr (!Mask::kUnmasked) {
+    if constexpr (Mask::kMasked) {
       if (end < a_.seqlen) return;
       const Mask& source = reload_kernarg(source_);
       AITER_ROLLED
@@ -109,7 +140,15 @@ template <class T, int W, int C, class Mask> class StripWalk {
       past_[k] = {};
       if (u >= 0) past_[k] = ChannelVec<T, C>::load(x + u * a_.x.last);
     }
-    if constexpr (!Mask::kUnmasked) mask_.load(reload_kernarg(source_), b_, first, left);
+    if constexpr (Mask::kMasked) find_mask(reload_kernarg(source_), first, left);
+  }
+
+  // find_mask computes the mask of the strip's n positions, which do not cross a multiple of 32: position t has bit t % 32.
+  AITER_DEVICE void find_mask(const Mask& source, int64_t t, int n) {
+    pads_ = source.multiplies_padding();
+    mask_ = mask_.uniform(source.masks() ? 0 : ~0u);
+    if (source.masks()) source.template find_mask<W, 32, 8>(b_, t, 0, n, {int(max64(-t, -32)), n}, int(t & 31), &mask_);
+    hidden_ = ~mask_.fully_visible();
   }
 
   // fill_window converts the positions before the strip.
@@ -117,7 +156,7 @@ template <class T, int W, int C, class Mask> class StripWalk {
     filter_.settle(a_);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) ChannelVec<T, C>::floats(past_[k], x_[k]);
-    if constexpr (!Mask::kUnmasked) {
+    if constexpr (Mask::kMasked) {
       if (first > 0) return;
       const Mask& source = reload_kernarg(source_);
       AITER_ROLLED
@@ -148,13 +187,12 @@ template <class T, int W, int C, class Mask> class StripWalk {
     AITER_ROLLED
     for (int u = 0; u < A && u < left; u++) {  // registers cannot be indexed: all move by one
       const Raw raw = raw_[0];
-      uint32_t visible = ~0u;
-      bool skip = false;
-      if constexpr (!Mask::kUnmasked) visible = mask_.at(t + u, &skip);
+      uint32_t visible = ~0u, skip = 0;
+      if constexpr (Mask::kMasked) visible = mask_.of((t + u) & 31), skip = mask_.skip() >> ((t + u) & 31) & 1;
       AITER_UNROLL
       for (int k = 0; k + 1 < A; k++) raw_[k] = raw_[k + 1];
       if (u + A < left) raw_[A - 1] = ChannelVec<T, C>::load(x);
-      run_position<!Mask::kUnmasked>(raw, visible, out, skip ? 0 : some);
+      run_position<Mask::kMasked>(raw, visible, out, skip ? 0 : some);
       x += a_.x.last, out += a_.out.last;
     }
   }
@@ -163,28 +201,7 @@ template <class T, int W, int C, class Mask> class StripWalk {
   template <bool kMasked> AITER_DEVICE void run_position(const Raw& raw, uint32_t visible, T* out, int some) {
     float y[C];
     ChannelVec<T, C>::floats(raw, x_[W - 1]);
-    AITER_UNROLL
-    for (int c = 0; c < C; c++) y[c] = filter_.bias[c];
-    AITER_UNROLL
-    for (int k = W - 1; k >= 0; k--) {
-      if (!filter_.has_tap(k)) continue;
-      if (kMasked && k < W - 1 && !(visible >> k & 1)) {
-        if (!(visible >> 8)) continue;  // otherwise a tap that is not finite makes NaN
-        AITER_UNROLL
-        for (int c = 0; c < C; c++) y[c] = fmaf(filter_.weight[c][k], 0.0f, y[c]);
-        continue;
-      }
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[c] = fmaf(filter_.weight[c][k], x_[k][c], y[c]);
-    }
-    if (a_.silu) {
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[c] *= sigmoid(y[c]);
-    }
-    if constexpr (kMasked) {
-      AITER_UNROLL
-      for (int c = 0; c < C; c++) y[c] = visible >> 7 & 1 ? y[c] : 0.0f;
-    }
+    position_sum<kMasked>(filter_, x_, visible, pads_, a_.silu, y);
     ChannelVec<T, C>::store(out, some, y);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++)
@@ -195,10 +212,12 @@ template <class T, int W, int C, class Mask> class StripWalk {
   const ConvParams& a_;
   const KernelParam<Mask, ConvParams>& source_;
   const int64_t b_, d_;
-  Filter<T, W, C> filter_;
-  typename Mask::template StripMask<W> mask_;
+  Filter<T, W, C, FilterKind::kStrided> filter_;
   Raw raw_[A], past_[W - 1];
   float x_[W][C];
+  SeqMask<W, 32> mask_;
+  uint32_t hidden_;
+  bool pads_ = false;
 };
 
 // run_channel_last is a thread's work. Neighbouring threads take neighbouring channels. a and source are the kernel's arguments.

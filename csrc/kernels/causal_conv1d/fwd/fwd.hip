@@ -9,6 +9,7 @@
 
 #include <aiter/ffi.h>
 
+#include "../common/any_width.h"
 #include "channel_first_gpu.h"
 #include "dispatch_gpu.h"
 #if AITER_CUDA
@@ -20,59 +21,32 @@
 
 namespace aiter::conv1d::fwd {
 
-constexpr int kAnyWidthPositions = 8;  // positions of a thread of the any-width kernel
-
-// A thread computes a few positions of one channel for any width, with all values from memory.
-template <class T>
-__global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_any_width_kernel(ConvParams a, Forward p) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= a.total) return;
-  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.divisor, far = q - n * a.outer.divisor;
-  const int64_t b = a.batch0 + n, d = a.group0 + (p.channel_last ? near : far);
-  const int64_t first = (a.tile0 + (p.channel_last ? far : near)) * kAnyWidthPositions;
-  const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  T* out = p.out.row<T>(b, d);
-  for (int64_t t = first; t < first + kAnyWidthPositions && t < p.seqlen; t++) {
-    const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
-    float y = bias;
-    for (int64_t k = 0; k < p.width; k++) {
-      const int64_t u = t - (p.width - 1) + k;
-      if (p.visible(b, s, u)) y = fmaf(p.weight.get(d, k), p.value<T>(b, d, u), y);
-    }
-    if (p.silu) y *= sigmoid(y);
-    out[t * p.out.last] = round_to<T>(s < 0 ? 0.0f : y);
+// AnyWidthRows is the rows of the any-width kernel.
+struct AnyWidthRows : Forward {
+  template <class T> AITER_DEVICE void compute(int64_t b, int64_t d, int64_t t) const {
+    const int32_t s = seq.data ? sequence(b, t) : 0;
+    const float y = apply_activation(silu, row_output<T>(*this, b, d, t, s));
+    out.row<T>(b, d)[t * out.last] = round_to<T>(s < 0 ? 0.0f : y);
   }
-  if (p.final.data && first + kAnyWidthPositions >= p.seqlen) final_states<T>(p, b, d);
-}
-
-template <class T> Status launch_any_width(const Forward& p, const OpStream& stream) {
-  const int64_t tiles = p.seqlen > 0 ? (p.seqlen + kAnyWidthPositions - 1) / kAnyWidthPositions : 1;
-  return launch_in_parts(stream, conv_params(p, p.out), {p.batch, p.dim, tiles, !p.channel_last}, causal_conv1d_fwd_any_width_kernel<T>, p);
-}
-
-template <class T, class Filter>
-Status launch_vectorized_channel_first(const VectorizedParams& a, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, Filter, NoMask>, a, NoMask(), stream);
-}
-
-template <class T, bool kNarrow>
-Attempt launch_vectorized_channel_last(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  VectorizedParams a{};
-  if (!plan_vectorized_channel_last<T, kChannels<T, kTaps>>(p, rows, &a)) return {};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_channel_last_kernel<T, kChannels<T, kTaps>, kNarrow, NoMask>, a, NoMask(), stream));
-}
+  template <class T> AITER_DEVICE void finish(int64_t b, int64_t d) const {
+    if (final.data) final_states<T>(*this, b, d);
+  }
+};
 
 // try_launch_vectorized_channel_last and try_launch_vectorized launch a problem for the vectorized kernels.
 template <class T>
 Attempt try_launch_vectorized_channel_last(const ConvParams& rows, const Forward& p, const OpStream& stream) {
-  if constexpr (kHolds4)
-    if (p.width < kTaps)
-      if (Attempt made = launch_vectorized_channel_last<T, true>(p, rows, stream)) return made;
+  VectorizedParams a{};
+  if constexpr (kHolds4) {
+    const bool planned = p.width <= (AITER_HIP ? kTaps : kTaps - 1) && plan_vectors<T>(p, rows, &a);
+    if (planned && p.width < kTaps) return launched(launch_vectors<T, FilterKind::kNarrow>(a, NoMask(), stream));
+#if AITER_HIP
+    if (planned) return launched(launch_vectors<T, FilterKind::kPacked>(a, NoMask(), stream));
+#endif
+  }
 #if AITER_CUDA
   return try_launch_pairs<T>(p, rows, stream);
 #else
-  if constexpr (kHolds4)
-    if (p.width == kTaps) return launch_vectorized_channel_last<T, false>(p, rows, stream);
   return {};
 #endif
 }
@@ -82,18 +56,14 @@ template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const F
   if (p.width < 2) return {};
   if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(rows, p, stream);
   if (!plan_vectorized_channel_first<T>(p, rows, &a)) return {};
-  return launched(dispatch_width(p.width, [&](auto taps) {
-    if constexpr (decltype(taps)::value > kTaps) return launch_vectorized_channel_first<T, WideFilter<T>>(a, stream);
-    else if (p.width < kTaps) return launch_vectorized_channel_first<T, VectorizedFilter<T, 1, true>>(a, stream);
-    else return launch_vectorized_channel_first<T, VectorizedFilter<T, 1, false>>(a, stream);
-  }));
+  return launched(dispatch_width(p.width, [&](auto taps) { return launch_rows<T, taps>(a, NoMask(), stream); }));
 }
 
 template <class T, int W, bool kShifts>
 __global__ void __launch_bounds__(kThreads, (kChannelFirstBlocks<T, W, kShifts>)) causal_conv1d_fwd_channel_first_kernel(ConvParams a) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if constexpr (kDeviceCode)
-    if (i < a.total) run_channel_first<T, W, kShifts>(a, i);
+    if (i < a.total) run_channel_first<Filter<T, W, 1, FilterKind::kStrided>>(RaggedTile<T, W, kShifts>(a, i), a, a.silu, NoMask());
 }
 
 template <class T, int W> Status launch_any_layout(const ConvParams& a, const Forward& p, const OpStream& stream) {
@@ -104,7 +74,7 @@ template <class T, int W> Status launch_any_layout(const ConvParams& a, const Fo
 
 template <class T> Status launch(const TensorView& x, const Forward& p, const OpStream& stream) {
   const ConvParams rows = conv_params(p, p.out);
-  if (p.seqlen == 0 || p.width > 8) return launch_any_width<T>(p, stream);
+  if (p.seqlen == 0 || p.width > 8) return launch_any_width<T>(AnyWidthRows{p}, p.batch, stream);
   if (p.seq.data || p.initial.data || p.final.data) return launch_sequences(x, p, stream);
   if (Attempt made = try_launch_vectorized<T>(rows, p, stream)) return *made;
   return dispatch_width(p.width, [&](auto taps) { return launch_any_layout<T, decltype(taps)::value>(rows, p, stream); });

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "channel_first_gpu.h"
-#include "../common/seq_mask_gpu.h"
 
 namespace aiter::conv1d {
 
@@ -16,21 +15,6 @@ constexpr int kRowsPerThread = 16, kPrefetchRows = 3;
 
 // kMultirowBlocks blocks of a multiprocessor leave a thread the registers of its loop.
 template <int W> constexpr int kMultirowBlocks = AITER_HIP ? 1 : W > 4 ? 6 : 7;
-
-// masked_sum computes the outputs of a vector in which not all positions see all taps.
-template <class T, int W>
-AITER_DEVICE void masked_sum(const Filter<T, W, 1>& filter, const float* x, const SeqMask<W>& mask, float* y) {
-  constexpr int N = kVecElems<T>;
-  AITER_UNROLL
-  for (int i = 0; i < N; i++) y[i] = filter.bias[0];
-  AITER_UNROLL
-  for (int k = W - 1; k >= 0; k--) {
-    if (!filter.has_tap(k)) continue;
-    AITER_UNROLL
-    for (int i = 0; i < N; i++)
-      if (k == W - 1 || mask.visible(i, W - 1 - k)) y[i] = fmaf(filter.weight[0][k], x[i + 1 + k], y[i]);
-  }
-}
 
 // tile_of returns a thread's tile in the first of its rows.
 template <class T> AITER_DEVICE VectorTile<T> tile_of(const ConvParams& a, uint32_t index) {
@@ -56,11 +40,10 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
   const T *x = tile.x + first, *ahead = tile.x + (t < tile.has.low ? tile.has.low : t);
   AITER_ROLLED
   for (int r = 0; r < kPrefetchRows && r < rows; r++, ahead += x_row) prefetch_l2(ahead);
-  constexpr uint32_t kAll = (1u << N) - 1;
   const bool masked = reload_kernarg(source_arg).masks(), padded = reload_kernarg(source_arg).multiplies_padding();
-  SeqMask<W> mask = SeqMask<W>::uniform(masked ? 0 : kAll);
-  if (masked) reload_kernarg(source_arg).template find_mask<W, N>(tile.b, tile.start, t, N, tile.has, 0, &mask);
-  const bool whole = active_lanes_all(mask.fully_visible() == kAll);
+  SeqMask<W, N> mask = SeqMask<W, N>::uniform(masked ? 0 : SeqMask<W, N>::kField);
+  if (masked) reload_kernarg(source_arg).find_mask(tile.b, tile.start, t, N, tile.has, 0, &mask);
+  const bool whole = active_lanes_all(mask.all_visible());
   const ConvParams& a = reload_kernarg(all);
   const int64_t out_row = a.out.dim * N;
   const typename S::PiecePresence pieces(first, shift, tile.has);
@@ -68,7 +51,7 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
   AITER_ROLLED
   for (int r = 0; r < rows; r++, tile.d += N, x += x_row, tile.out += out_row) {
     S span;
-    Filter<T, W, 1> filter;
+    Filter<T, W, 1, FilterKind::kStrided> filter;
     float value[W + N], y[N];
     mask.launder_all(), launder(t);
     span.load(x, pieces);
@@ -82,15 +65,8 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
       for (int i = 1; i < W + N; i++) value[i] = t + i - W < tile.has.low ? 0.0f : value[i];
       reload_kernarg(source_arg).template insert_initial_states<T, W>(tile.b, tile.d, t - tile.has.low, value);
     }
-    if (whole) filter_sum<T, W>(filter, value, y);
-    else masked_sum<T, W>(filter, value, mask, y);
-    if (!whole && padded) add_padding<N>(filter, mask, y);
-    activate<T>(a, y);
-    if (!whole) {
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] = mask.live >> i & 1 ? y[i] : 0.0f;
-    }
-    store_vector<T>(tile.out, t, tile.has, whole ? 0 : mask.skip, y);
+    compute_vector<true, N>(filter, value, mask, whole, padded, a.silu, y);
+    store_vector<T>(tile.out, t, tile.has, whole ? 0 : mask.skip(), y);
   }
   const MaskSource& source = reload_kernarg(source_arg);
   if (!source.has_states()) return;

@@ -8,144 +8,83 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "mask_policy_gpu.h"
+#include "channel_first_gpu.h"
+#include "vectorized_gpu.h"
 
 namespace aiter::conv1d::fwd {
-
-constexpr int kVectorsPerThread = 2;
 
 // kVectorizedFirstBlocks blocks of a multiprocessor leave a thread the registers that it needs. In 16-bit types wide filters
 // and states take so many instructions that fewer registers than nvcc chooses are faster, as long as they suffice.
 // add_padding is rare and takes none.
-template <class T, class Filter, class Policy> constexpr int vectorized_first_blocks() {
+template <class T, int W, class Policy> constexpr int vectorized_first_blocks() {
   if (!AITER_CUDA || sizeof(T) != 2) return 8;
-  if (Filter::kWidth > kTaps || Policy::kStates) return Policy::kBlocks;
-  return Policy::kPads ? 12 : 8;
+  if (W > kTaps || Policy::kStates) return Policy::kBlocks;
+  return Policy::kPads ? 12 : Policy::kMasked ? 9 : 8;
 }
-template <class T, class Filter, class Policy>
-constexpr int kVectorizedFirstBlocks = vectorized_first_blocks<T, Filter, Policy>();
+template <class T, int W, class Policy> constexpr int kVectorizedFirstBlocks = vectorized_first_blocks<T, W, Policy>();
 
-// vectorized_sum computes the outputs of a vector; kMasked: of what its positions see.
-template <class T, bool kMasked, class Filter, class VecMask>
-AITER_DEVICE void vectorized_sum(const Filter& filter, const float* value, const VecMask& mask, float* y) {
-  constexpr int N = kVecElems<T>, W = Filter::kWidth;
-  AITER_UNROLL
-  for (int i = 0; i < N; i++) y[i] = filter.bias[0];
-  AITER_UNROLL
-  for (int k = W - 1; k >= 0; k--) {
-    if (!filter.has_tap(k)) break;
-    AITER_UNROLL
-    for (int i = 0; i < N; i++)
-      if (!kMasked || k == W - 1 || mask.visible(i, W - 1 - k)) y[i] = fmaf(filter.weight[0][k], value[i + 1 + k], y[i]);
-  }
-}
+// AlignedTile is two vectors that are a.apart vectors apart, with as many threads side by side. a.apart is a power of two; if
+// there is little work it exceeds the row, and the second vector does not exist.
+template <class T, int W> struct AlignedTile {
+  using Element = T;
+  using Vec = VecWithHalo<T, W, false>;
+  static constexpr int kVectors = 2, N = kVecElems<T>, shift = 0;
+  static constexpr bool kShifts = false, kRagged = false;
+  const VectorizedParams& a;
+  uint32_t b, d, first;
 
-// store_unskipped writes the elements of a vector that no other kernel writes.
-template <class T, class VecMask> AITER_DEVICE void store_unskipped(T* p, const VecMask& mask, const Words<4>& w) {
-  T v[kVecElems<T>];
-  __builtin_memcpy(v, &w, sizeof v);
-  AITER_UNROLL
-  for (int i = 0; i < kVecElems<T>; i++)
-    if (!mask.skip(i)) p[i] = v[i];
-}
+  AITER_DEVICE AlignedTile(const VectorizedParams& a, uint32_t index) : a(a) {
+    const uint32_t q = a.inner.quotient(index), near = index - q * a.inner.divisor;
+    b = a.outer.quotient(q), d = q - b * a.outer.divisor, first = near + (near & -a.apart);
+  }
+  AITER_DEVICE uint32_t vectors() const { return a.length; }
+  AITER_DEVICE uint32_t vector(int v) const { return first + v * a.apart; }
+  AITER_DEVICE bool exists(int v) const { return vector(v) < a.length; }
+  AITER_DEVICE bool is_single() const { return false; }
+  AITER_DEVICE bool begins_row() const { return first == 0; }
+  AITER_DEVICE bool ends_row(int v) const { return vector(v) + 1 == a.length; }
+  AITER_DEVICE void load(int v, Vec* span) const {
+    const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(d) * a.x_next + first) * N;
+    *span = {};
+    if (v > 0 && !exists(v)) return;
+    typename Vec::PiecePresence has;
+    has.vector = true;
+    AITER_UNROLL
+    for (int i = 0; i < Vec::kHalo / Vec::kPiece; i++) {
+      const int back = W - i * Vec::kPiece * kWordElems<T>;
+      has.halo[i] = (v > 0 && back <= N) || vector(v) * N >= uint32_t(back);
+    }
+    span->load(x + uint64_t(v * a.apart) * N - W, has);
+  }
+  AITER_DEVICE void clear_before_row(int, float*) const {}
+  AITER_DEVICE void store(int v, uint32_t skip, const float* y) const {
+    T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(d) * a.out_next + first) * N;
+    store_vector<T>(out + uint64_t(v * a.apart) * N, 0, {0, N}, skip, y);
+  }
+};
 
-// run_vectorized_channel_first is a thread's work: two vectors that are a.apart vectors apart, with as many threads side by side.
-// a.apart is a power of two; if there is little work it exceeds the row, and the second vector does not exist.
-template <class T, class Filter, class Policy>
-AITER_DEVICE void run_vectorized_channel_first(const VectorizedParams& a, const Policy& policy, uint32_t index) {
-  // H words before a vector, loaded P at a time
-  constexpr int V = kVectorsPerThread, N = kVecElems<T>, W = Filter::kWidth, H = W / kWordElems<T>, P = H < 4 ? H : 4;
-  const uint32_t q = a.inner.quotient(index), near = index - q * a.inner.divisor, b = a.outer.quotient(q), d = q - b * a.outer.divisor;
-  const uint32_t first = near + (near & -a.apart);
-  if (first >= a.length) return;
-  const T* x = static_cast<const T*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(d) * a.x_next + first) * N;
-  Words<P> before[V][H / P];
-  Words<4> vector[V];
-  Filter filter;
-  T past[kTaps - 1];
-  typename Policy::template VecMask<W, N> mask[V];
-  if constexpr (Policy::kStates) policy.begin(a, b, d, first, past);
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    AITER_UNROLL
-    for (int i = 0; i < H / P; i++) before[v][i] = {};
-    vector[v] = {};
-    if (v > 0 && first + a.apart >= a.length) continue;
-    const T* p = x + uint64_t(v * a.apart) * N;
-    AITER_UNROLL
-    for (int i = 0; i < H / P; i++) {
-      const int back = W - i * P * kWordElems<T>;
-      if ((v > 0 && back <= N) || (first + v * a.apart) * N >= uint32_t(back)) before[v][i] = load_readonly<P>(p - back);
-    }
-    vector[v] = load_readonly<4>(p);
-  }
-  filter.fetch(a, d);
-  if constexpr (Policy::kMasked) {
-    policy.wait();
-    AITER_UNROLL
-    for (int v = 0; v < V; v++) {
-      mask[v] = {};
-      if (v == 0 || first + a.apart < a.length) mask[v] = policy.template of<W, N>(a, b, first + v * a.apart);
-    }
-  }
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    AITER_UNROLL
-    for (int i = 0; i < H; i++) launder(before[v][i / P].word[i % P]);  // otherwise nvcc waits for parts of it between the loads
-  }
-  filter.settle();
-  T* out = static_cast<T*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(d) * a.out_next + first) * N;
-  AITER_UNROLL
-  for (int v = 0; v < V; v++) {
-    if (v > 0 && first + a.apart >= a.length) break;
-    float value[W + N], y[N];
-    AITER_UNROLL
-    for (int i = 0; i < H; i++) unpack_word<T>(before[v][i / P].word[i % P], value + i * kWordElems<T>);
-    AITER_UNROLL
-    for (int i = 0; i < 4; i++) unpack_word<T>(vector[v].word[i], value + W + i * kWordElems<T>);
-    if constexpr (Policy::kStates) {
-      if (v == 0 && first == 0) {
-        AITER_UNROLL
-        for (int k = 0; k < kTaps - 1; k++) value[1 + k] = to_float(past[k]);
-      }
-      if (first + v * a.apart + 1 == a.length) policy.template end<T>(a, b, d, vector[v]);
-    }
-    bool all = true, live = true;
-    if constexpr (Policy::kMasked) all = active_lanes_all(mask[v].all_visible());
-    if (all) vectorized_sum<T, false>(filter, value, mask[v], y);
-    else vectorized_sum<T, true>(filter, value, mask[v], y);
-    if constexpr (Policy::kPads)
-      if (!all && policy.pads) add_padding<N>(filter, mask[v], y);
-    if (a.silu) {
-      AITER_UNROLL
-      for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
-    }
-    if constexpr (Policy::kMasked) {
-      live = all || active_lanes_all(mask[v].live());
-      if (!live) {
-        AITER_UNROLL
-        for (int i = 0; i < N; i++) y[i] = mask[v].live(i) ? y[i] : 0.0f;
-      }
-    }
-    T* to = out + uint64_t(v * a.apart) * N;
-    Words<4> w;
-    AITER_UNROLL
-    for (int i = 0; i < 4; i++) w.word[i] = pack_word<T>(y + i * kWordElems<T>);
-    if constexpr (Policy::kMasked) {
-      if (!live && mask[v].skips()) {
-        store_unskipped(to, mask[v], w);
-        continue;
-      }
-    }
-    store_streaming<4>(to, w);
-  }
-}
-
-template <class T, class Filter, class Policy>
-__global__ void __launch_bounds__(kThreads, (kVectorizedFirstBlocks<T, Filter, Policy>)) causal_conv1d_fwd_vectorized_channel_first_kernel(VectorizedParams a, Policy policy) {
+template <class T, int W, FilterKind kKind, class Policy>
+__global__ void __launch_bounds__(kThreads, (kVectorizedFirstBlocks<T, W, Policy>))
+    causal_conv1d_fwd_vectorized_channel_first_kernel(VectorizedParams a, Policy policy) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if constexpr (kDeviceCode)
-    if (i < a.total) run_vectorized_channel_first<T, Filter>(a, policy, i);
+  if constexpr (kDeviceCode) {
+    if (i >= a.total) return;
+    const AlignedTile<T, W> tile(a, i);
+    if (tile.exists(0)) run_channel_first<Filter<T, W, 1, kKind>>(tile, a.filter(), a.silu, policy);
+  }
+}
+
+// launch_rows launches the kernel for a planned problem.
+template <class T, int W, FilterKind kKind, class Policy>
+Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  const auto kernel = causal_conv1d_fwd_vectorized_channel_first_kernel<T, W, kKind, Policy>;
+  return launch_vectorized(kernel, a, stream, policy);
+}
+
+template <class T, int W, class Policy> Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
+  if constexpr (W == kTaps)
+    if (a.width == kTaps) return launch_rows<T, W, FilterKind::kPacked>(a, policy, stream);
+  return launch_rows<T, W, FilterKind::kNarrow>(a, policy, stream);
 }
 
 // plan_vectorized_channel_first reports whether the kernel takes the problem, and fills its parameters in.

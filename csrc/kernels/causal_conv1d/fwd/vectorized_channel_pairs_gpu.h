@@ -1,110 +1,20 @@
 // The vectorized channel-last forward kernel with two channels for each thread, for NVIDIA: filters of 4 to 8 taps, also with
-// unaligned rows or sequence numbers.
+// unaligned rows or sequence numbers. It is the kernel of vectorized_channel_last_gpu.h with other policies.
 //
-// Tiling: a thread computes S positions of two channels (a pair). It issues all loads, including the halo of W-1 positions,
-// before the first sum. Then it converts each value once, the last position first, and adds it to all outputs that see it.
-// Of unaligned pairs it loads the two aligned pairs that contain its channels. With sequence numbers the threads of a warp share a strip.
+// Tiling: a thread computes S positions of two channels (a pair). It converts each value once, the last position first, and adds
+// it to all outputs that see it. Of unaligned pairs it loads the two aligned pairs that contain its channels. With sequence
+// numbers the threads of a warp share a strip.
 // Bytes: x once (halos and unaligned pairs again, from cache), out once; the last two strips of a row may overlap.
 // Reduction: over the width in fp32 registers of one thread, the newest value first.
 #pragma once
 
-#include "vectorized_gpu.h"
+#include "vectorized_channel_last_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
-// Alignment policies. WholePairs: rows of x and out consist of aligned pairs. UniformOffset: rows start at any element, with
-// the same alignment for all positions of a strip. AlternatingOffset: rows are an odd number of elements apart; a thread
-// computes the aligned pair d, d+1 at even positions of its strip and d-1, d at odd ones.
-struct WholePairs {
-  static constexpr bool kUnaligned = false, kAlternates = false, kHasSeqIdx = false;
-};
-struct UniformOffset {
-  static constexpr bool kUnaligned = true, kAlternates = false, kHasSeqIdx = false;
-  int32_t dim;
-};
-struct AlternatingOffset {
-  static constexpr bool kUnaligned = true, kAlternates = true, kHasSeqIdx = false;
-  int32_t dim;
-};
-
-// PairsWithSeqIdx is WholePairs with sequence numbers. A warp has one strip; surplus threads repeat the last channels.
-struct PairsWithSeqIdx {
-  static constexpr bool kUnaligned = false, kAlternates = false, kHasSeqIdx = true;
-  int32_t dim;
-  Array2 numbers;
-};
-
-// A thread computes kPairStrip positions, or kPairShort for four taps and at most kSmallElements elements. It completes
-// kPairGroup positions at a time.
-constexpr int kPairStrip = 16, kPairShort = 8, kPairGroup = 4;
+// A thread computes kPairStrip positions, or kPairShort for four taps and at most kSmallElements elements.
+constexpr int kPairStrip = 16, kPairShort = 8;
 constexpr int64_t kSmallElements = 1 << 20;
-
-// kPairBlocks is the number of resident blocks for which a thread has enough registers.
-template <class T, int W, class Alignment>
-constexpr int kPairBlocks = !Alignment::kUnaligned ? (sizeof(T) == 2 ? 8 : 6) : sizeof(T) == 4 ? 4 : W > 4 ? 5 : 7;
-
-// PairFilter holds the weights and biases of N channels. kUnaligned: the first channel may be odd.
-template <class T, int W, int N, bool kUnaligned> class PairFilter {
- public:
-  float weight[N][W], bias[N];
-
-  // fetch loads channels d to d+N-1; the values of channels outside of dim are unspecified.
-  AITER_DEVICE void fetch(const VectorizedParams& a, int d, int dim) {
-    const int first = d * W, most = (dim * W - 1) / (P * kWordElems<T>);  // an element; the last vector
-    odd_ = kOdd && first & 1;
-    const T* p = static_cast<const T*>(a.weight) + (kUnaligned ? 0 : uint64_t(first));
-    const int at = kUnaligned ? (first - odd_) / (P * kWordElems<T>) : 0;
-    AITER_UNROLL
-    for (int i = 0; i < kWords / P; i++) {
-      const Words<P> w = load_readonly<P>(p + (kUnaligned ? clamp(at + i, most) : i) * (P * kWordElems<T>));
-      __builtin_memcpy(weight_ + i * P, &w, sizeof w);
-    }
-    AITER_UNROLL
-    for (int c = 0; c < N; c++) bias_[c] = T{};
-    if (!a.bias) return;
-    AITER_UNROLL
-    for (int c = 0; c < N; c++)
-      bias_[c] = load_readonly_element(static_cast<const T*>(a.bias) + (kUnaligned ? clamp(d + c, dim - 1) : d + c));
-  }
-
-  // finite reports whether all weights are finite. Call it after settle.
-  AITER_DEVICE bool finite() const {
-    float sum = 0.0f;
-    AITER_UNROLL
-    for (int c = 0; c < N; c++)
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) sum = fmaf(weight[c][k], 0.0f, sum);
-    return sum == 0.0f;
-  }
-
-  AITER_DEVICE void settle() {
-    float v[kWords * kWordElems<T>];
-    AITER_UNROLL
-    for (int i = 0; i < kWords; i++) {
-      uint32_t word = weight_[i];
-      if constexpr (kOdd) word = __byte_perm(word, weight_[i + 1 < kWords ? i + 1 : i], odd_ ? 0x5432 : 0x3210);
-      unpack_word<T>(word, v + i * kWordElems<T>);
-    }
-    AITER_UNROLL
-    for (int c = 0; c < N; c++) {
-      bias[c] = to_float(bias_[c]);
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) weight[c][k] = v[c * W + k];
-    }
-  }
-
- private:
-  // kOdd: the weights may start within a word. Loads of P words are aligned for each thread and channel.
-  static constexpr bool kOdd = kUnaligned && sizeof(T) == 2 && W % 2;
-  static constexpr int kEach = (kUnaligned ? 1 : 2) * W / kWordElems<T>, P = kOdd || kEach % 2 ? 1 : kEach % 4 ? 2 : 4;
-  static constexpr int kWords = (N * W + kOdd + kWordElems<T> - 1) / kWordElems<T>;
-
-  static AITER_DEVICE int clamp(int i, int most) { return i < 0 ? 0 : i < most ? i : most; }
-
-  uint32_t weight_[kWords];
-  T bias_[N];
-  int odd_;
-};
 
 // join_pairs converts channels d-1 (kLater: d) to d+1. high is the aligned pair from d or, if odd, d+1 on; low precedes it.
 template <class T, bool kLater, class Raw>
@@ -123,90 +33,65 @@ AITER_DEVICE void join_pairs(const Raw& low, const Raw& high, bool odd, float* v
   }
 }
 
-// PairPosition is the position of a thread's strip.
-template <class T, int S, class Alignment> struct PairPosition {
-  static constexpr int kUnit = (Alignment::kUnaligned ? 1 : 2) * int(sizeof(T));  // the unit of strides, in bytes
+// UnalignedPairs are the alignment policies of rows that start at any element. UniformOffset: with the same alignment for all
+// positions of a strip. AlternatingOffset: rows are an odd number of elements apart; a thread computes the aligned pair d, d+1
+// at even positions of its strip and d-1, d at odd ones.
+template <bool kAlternates_> struct UnalignedPairs {
+  static constexpr bool kUnaligned = true, kAlternates = kAlternates_, kWholeWarps = false;
+  int32_t dim;
 
-  uint32_t first, batch = 0;  // position
-  int d, dim = 0;
-  bool before = true, own = true, behind = true;  // channels d-1, d and d+1 exist
-  const char* x;                                  // channel d of the first position
-  char* out;
+  template <class T, int C, int M> struct Loads {
+    Words<ChannelVec<T, 2>::kWords> high[M], low[M];
+    bool within[2] = {};  // for even and odd positions: aligned pairs of x start with d-1 and d+1
 
-  AITER_DEVICE PairPosition(const VectorizedParams& a, const Alignment& alignment, uint32_t index) {
-    const uint32_t q = a.inner.quotient(index), group = index - q * a.inner.divisor, b = a.outer.quotient(q);
-    const uint32_t place = (q - b * a.outer.divisor) * S, last = a.length - S;
-    first = place < last ? place : last;
-    x = static_cast<const char*>(a.x) + (uint64_t(b) * a.x_batch + uint64_t(first) * a.x_next) * kUnit;
-    out = static_cast<char*>(a.out) + (uint64_t(b) * a.out_batch + uint64_t(first) * a.out_next) * kUnit;
-    d = int(group) * 2;
-    if constexpr (Alignment::kUnaligned) {
-      d -= odd(out), dim = alignment.dim;
-      before = d > 0 && d <= dim, own = d >= 0 && d < dim, behind = d + 1 < dim;
-    }
-    if constexpr (Alignment::kHasSeqIdx) d = d < alignment.dim ? d : alignment.dim - 2, batch = b;
-    x += int64_t(d) * int(sizeof(T)), out += int64_t(d) * int(sizeof(T));
-  }
-
-  static AITER_DEVICE bool odd(const void* p) { return reinterpret_cast<uintptr_t>(p) / sizeof(T) % 2 != 0; }
-};
-
-// PairLoads holds the loaded pairs of M positions.
-template <class T, int M, class Alignment> struct PairLoads {
-  using Raw = Words<ChannelVec<T, 2>::kWords>;
-  Raw high[M], low[Alignment::kUnaligned ? M : 1];
-  bool within[2] = {};  // for even and odd positions: aligned pairs of x start with d-1 and d+1
-
-  // load issues the loads from x on. The first `lead` positions are the halo.
-  template <class PairPosition>
-  AITER_DEVICE void load(const VectorizedParams& a, const PairPosition& position, const char* x, int lead) {
-    const auto exists = [&](int i) { return i >= lead || int(position.first) >= lead - i; };
-    if constexpr (!Alignment::kUnaligned) {
+    template <class Tile> AITER_DEVICE void load(const VectorizedParams& a, const Tile& tile, const char* x, int lead) {
+      const T* at[2] = {reinterpret_cast<const T*>(x), reinterpret_cast<const T*>(x + uint64_t(a.x_next) * Tile::kUnit)};
       AITER_UNROLL
-      for (int i = 0; i < M; i++, x += uint64_t(a.x_next) * PairPosition::kUnit) {
-        high[i] = {};
-        if (exists(i)) high[i] = ChannelVec<T, 2>::load(reinterpret_cast<const T*>(x));
-      }
-    } else {
-      const T* at[2] = {reinterpret_cast<const T*>(x), reinterpret_cast<const T*>(x + uint64_t(a.x_next) * PairPosition::kUnit)};
-      AITER_UNROLL
-      for (int e = 0; e < 2; e++) within[e] = PairPosition::odd(at[e]), at[e] += within[e];
+      for (int e = 0; e < 2; e++) within[e] = Tile::odd(at[e]), at[e] += within[e];
       AITER_UNROLL
       for (int i = 0; i < M; i++) {
-        const bool in = within[i % 2];
+        const bool in = within[i % 2], exists = i >= lead || int(tile.first) >= lead - i;
         low[i] = high[i] = {};
-        if (exists(i) && ((Alignment::kAlternates && position.before) || (in && position.own)))
-          low[i] = ChannelVec<T, 2>::load(at[i % 2] - 2);
-        if (exists(i) && (position.behind || (!in && position.own))) high[i] = ChannelVec<T, 2>::load(at[i % 2]);
+        if (exists && ((kAlternates && tile.before) || (in && tile.own))) low[i] = ChannelVec<T, 2>::load(at[i % 2] - 2);
+        if (exists && (tile.behind || (!in && tile.own))) high[i] = ChannelVec<T, 2>::load(at[i % 2]);
         at[i % 2] += uint64_t(a.x_next) * 2;
       }
     }
-  }
+    AITER_DEVICE void floats(int i, float* v) const { join_pairs<T, !kAlternates>(low[i], high[i], within[i % 2], v); }
+  };
+};
+using UniformOffset = UnalignedPairs<false>;
+using AlternatingOffset = UnalignedPairs<true>;
 
-  // floats converts position i's channels.
-  AITER_DEVICE void floats(int i, float* v) const {
-    if constexpr (Alignment::kUnaligned) join_pairs<T, !Alignment::kAlternates>(low[i], high[i], within[i % 2], v);
-    else ChannelVec<T, 2>::floats(high[i], v);
-  }
+// WholeWarps is WholeChannels with whole warps side by side: surplus threads repeat the last channels.
+struct WholeWarps : WholeChannels {
+  static constexpr bool kWholeWarps = true;
+  int32_t dim;
 };
 
-// store_some stores those of two channels that exist.
-template <class T> AITER_DEVICE void store_some(T* p, bool one, bool two, const float* y) {
-  ChannelVec<T, 1>::store(p, one, y), ChannelVec<T, 1>::store(p + 1, two, y + 1);
-}
+// WarpSeqIdx is the policy of rows with sequence numbers that the lanes of a warp compare. The warp has one strip.
+struct WarpSeqIdx {
+  static constexpr bool kMasked = true;
+  Array2 numbers;
+};
 
-// PairMask is the sequence mask of a warp's strip of S positions. Each lane has the number of one position or halo position.
-template <int W, int S> class PairMask {
+// Each lane has the number of one position or halo position, and then the mask of that position.
+template <int W, int S> class StripMask<WarpSeqIdx, W, S> {
  public:
-  AITER_DEVICE void load(const Array2& numbers, uint32_t b, uint32_t first) {
-    const int lane = int(threadIdx.x & 31), t = int(first) + lane - (W - 1);
+  static constexpr bool pads = false;
+
+  template <class Tile> AITER_DEVICE void load(const WarpSeqIdx& policy, const Tile& tile) {
+    const Array2& numbers = policy.numbers;
+    const int lane = int(threadIdx.x & 31), t = int(tile.first) + lane - (W - 1);
     own_ = lane < W - 1 + S && t >= 0;
     number_ = -1;
-    if (own_) number_ = load_readonly_element(static_cast<const int32_t*>(numbers.data) + (b * numbers.first + t * numbers.last));
+    if (own_) number_ = load_readonly_element(static_cast<const int32_t*>(numbers.data) + (tile.batch * numbers.first + t * numbers.last));
   }
 
-  // same_sequence reports whether all positions are of one sequence. Positions before the row are of any, unless strict.
-  AITER_DEVICE bool same_sequence(bool strict) const {
+  // all_visible reports whether all positions are of one sequence. Positions before the row are of any, unless taps are not
+  // finite: zeros before the row times such a tap would be NaN.
+  template <class Filter> AITER_DEVICE bool all_visible(const Filter& filter, uint32_t first) const {
+    const bool strict = __any_sync(~0u, first < W - 1 && !filter.finite());
     const int32_t number = __shfl_sync(~0u, number_, W - 1);
     const bool hidden = strict && int(threadIdx.x & 31) < W - 1;
     return number >= 0 && __all_sync(~0u, number_ == number || !(own_ || hidden));
@@ -219,6 +104,8 @@ template <int W, int S> class PairMask {
     visible_ = visible;
   }
 
+  AITER_DEVICE bool skip(int) const { return false; }
+
   // of returns the mask of position i: bit m if it sees the position m before it, bit 0 if it belongs to a sequence.
   AITER_DEVICE uint32_t of(int i) const { return __shfl_sync(~0u, visible_, W - 1 + i); }
 
@@ -228,129 +115,14 @@ template <int W, int S> class PairMask {
   bool own_;
 };
 
-// run_masked_pairs computes a strip with masked taps, the last position first.
-template <class T, int W, int S, class Alignment>
-AITER_DEVICE void run_masked_pairs(const VectorizedParams& a, char* out, PairLoads<T, W - 1 + S, Alignment>& x,
-                                   const PairFilter<T, W, 2, false>& filter, const PairMask<W, S>& mask) {
-  constexpr int D = kPairGroup;
-  AITER_ROLLED
-  for (int first = S - D; first >= 0; first -= D) {
-    float v[W - 1 + D][2];
-    AITER_UNROLL
-    for (int i = 0; i < W - 1 + D; i++) x.floats(S - D + i, v[i]);
-    AITER_UNROLL
-    for (int u = D - 1; u >= 0; u--, out -= uint64_t(a.out_next) * (2 * sizeof(T))) {
-      const uint32_t visible = mask.of(first + u);
-      float y[2] = {filter.bias[0], filter.bias[1]};
-      AITER_UNROLL
-      for (int m = 0; m < W; m++) {
-        if (m > 0 && !(visible & 1u << m)) continue;
-        AITER_UNROLL
-        for (int c = 0; c < 2; c++) y[c] = fmaf(filter.weight[c][W - 1 - m], v[W - 1 + u - m][c], y[c]);
-      }
-      AITER_UNROLL
-      for (int c = 0; c < 2; c++) y[c] = !(visible & 1) ? 0.0f : a.silu ? y[c] * sigmoid(y[c]) : y[c];
-      ChannelVec<T, 2>::store(reinterpret_cast<T*>(out), 2, y);
-    }
-    AITER_UNROLL
-    for (int i = W - 2 + S; i >= D; i--) x.high[i] = x.high[i - D];  // registers have no index: shift all
-  }
-}
-
-// run_pairs computes one strip. The last strip of a row may overlap the one before; both then write the same values.
-template <class T, int W, int S, class Alignment>
-AITER_DEVICE void run_pairs(const VectorizedParams& a, const Alignment& alignment, uint32_t index) {
-  constexpr bool kUnaligned = Alignment::kUnaligned, kAlternates = Alignment::kAlternates;
-  constexpr int M = W - 1 + S, N = 2 + kAlternates;
-  PairPosition<T, S, Alignment> position(a, alignment, index);
-  PairMask<W, S> mask;
-  if constexpr (Alignment::kHasSeqIdx) mask.load(alignment.numbers, position.batch, position.first);
-  PairLoads<T, M, Alignment> x;
-  x.load(a, position, position.x - uint64_t(a.x_next) * ((W - 1) * position.kUnit), W - 1);
-  PairFilter<T, W, N, kUnaligned> filter;
-  filter.fetch(a, position.d - kAlternates, position.dim);
-  filter.settle();
-
-  char* out = position.out + uint64_t(a.out_next) * ((S - 1) * position.kUnit);
-  if constexpr (Alignment::kHasSeqIdx) {
-    // Zeros before the row times a non-finite weight would be NaN.
-    const bool strict = position.first < W - 1 && !filter.finite();
-    if (!mask.same_sequence(__any_sync(~0u, strict))) return mask.compute(), run_masked_pairs<T, W, S>(a, out, x, filter, mask);
-  }
-  float y[S][2];
-  AITER_UNROLL
-  for (int i = M - 1; i >= 0; i--) {
-    float v[N];
-    x.floats(i, v);
-    AITER_UNROLL
-    for (int u = S - 1; u >= 0; u--) {
-      const int k = i - u, from = kAlternates && u % 2 == 0;
-      if (k < 0 || k >= W) continue;
-      AITER_UNROLL
-      for (int c = 0; c < 2; c++)
-        y[u][c] = fmaf(filter.weight[from + c][k], v[from + c], k == W - 1 ? filter.bias[from + c] : y[u][c]);
-    }
-    if (i >= S || i % kPairGroup) continue;
-    uint32_t silu = a.silu, all = (!kAlternates || position.before) && position.own && position.behind;
-    if (kUnaligned) launder(silu), launder(all);  // otherwise nvcc duplicates the following code for each case
-    if (silu) {
-      AITER_UNROLL
-      for (int u = i; u < i + kPairGroup; u++)
-        AITER_UNROLL
-        for (int c = 0; c < 2; c++) y[u][c] *= sigmoid(y[u][c]);
-    }
-    AITER_UNROLL
-    for (int u = i + kPairGroup - 1; u >= i; u--, out -= uint64_t(a.out_next) * position.kUnit) {
-      const bool back = kAlternates && u % 2;
-      T* to = reinterpret_cast<T*>(out) - back;
-      if (all) ChannelVec<T, 2>::store(to, 2, y[u]);
-      else store_some(to, back ? position.before : position.own, back ? position.own : position.behind, y[u]);
-    }
-  }
-}
-
-template <class T, int W, int S, class Alignment>
-__global__ void __launch_bounds__(kThreads, (kPairBlocks<T, W, Alignment>))
-    causal_conv1d_fwd_vectorized_pairs_kernel(VectorizedParams a, Alignment alignment) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.total) run_pairs<T, W, S>(a, alignment, i);
-}
-
-// plan_pairs fills in the parameters and reports whether the kernel supports the problem. pairs is their number at one position.
-template <class T, class Alignment>
-bool plan_pairs(const Forward& p, const ConvParams& rows, int64_t pairs, int64_t strip, VectorizedParams* a) {
-  constexpr int64_t kEach = Alignment::kUnaligned ? 1 : 2;
-  if (p.seqlen < strip || p.seqlen > INT32_MAX) return false;
-  if (!fill_vectorized_params<T>(p, rows, kEach * int64_t(sizeof(T)), a)) return false;
-  if (!set_strides(p, &Array3::last, p.seqlen, kEach, a)) return false;
-  a->length = uint32_t(p.seqlen);
-  return set_grid(pairs, (p.seqlen + strip - 1) / strip, p.batch, a);
-}
-
-template <class T, int W, int S = kPairStrip>
-Attempt launch_whole_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
+// launch_pairs launches a problem with S positions a thread. groups: threads side by side.
+template <class T, int W, int S, class Alignment, class Policy>
+Attempt launch_pairs(const Forward& p, const ConvParams& rows, int64_t groups, const Alignment& alignment, const Policy& policy,
+                     const OpStream& stream) {
+  constexpr FilterKind kKind = Alignment::kUnaligned ? FilterKind::kUnaligned : FilterKind::kPacked;
   VectorizedParams a{};
-  if (p.dim % 2 || !plan_pairs<T, WholePairs>(p, rows, p.dim / 2, S, &a)) return {};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, S, WholePairs>, a, WholePairs(), stream));
-}
-
-// launch_pairs_with_seq_idx is launch_whole_pairs with sequence numbers.
-template <class T, int W, int S>
-Attempt launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  VectorizedParams a{};
-  const int64_t pairs = (p.dim / 2 + 31) & ~int64_t(31);
-  if (p.dim % 2 || p.dim > INT32_MAX / 2 || !plan_pairs<T, WholePairs>(p, rows, pairs, S, &a)) return {};
-  const PairsWithSeqIdx alignment{int32_t(p.dim), p.seq};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, S, PairsWithSeqIdx>, a, alignment, stream));
-}
-
-template <class T, int W, class Alignment>
-Attempt launch_unaligned_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  VectorizedParams a{};
-  // The first and the last pair may have one channel.
-  if (!plan_pairs<T, Alignment>(p, rows, (p.dim + Alignment::kAlternates) / 2 + 1, kPairStrip, &a)) return {};
-  const Alignment alignment{int32_t(p.dim)};
-  return launched(launch_vectorized(causal_conv1d_fwd_vectorized_pairs_kernel<T, W, kPairStrip, Alignment>, a, alignment, stream));
+  if (!plan_strips<T, 2, S, Alignment>(p, rows, groups, &a)) return {};
+  return launched(launch_strips<T, W, 2, S, kKind>(a, alignment, policy, stream));
 }
 
 // dispatch_exact_width calls take if the width has its own kernels.
@@ -372,27 +144,28 @@ inline bool is_small(const Forward& p) { return p.seqlen < kPairStrip || p.batch
 
 // try_launch_pairs_with_seq_idx requires at least 48 channels: with fewer most of a warp is idle.
 template <class T> Attempt try_launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  if (p.x.dim != 1 || p.out.dim != 1 || p.dim < 48) return {};
+  if (p.dim < 48 || p.dim > INT32_MAX / 2) return {};
+  const int64_t groups = (p.dim / 2 + 31) & ~int64_t(31);
+  const WholeWarps warps{{}, int32_t(p.dim)};
+  const WarpSeqIdx policy{p.seq};
   return dispatch_exact_width(p.width, [&](auto width) {
-    constexpr int W = decltype(width)::value;
-    if constexpr (W == 4)
-      if (is_small(p)) return launch_pairs_with_seq_idx<T, W, kPairShort>(p, rows, stream);
-    return launch_pairs_with_seq_idx<T, W, kPairStrip>(p, rows, stream);
+    if constexpr (width == 4)
+      if (is_small(p)) return launch_pairs<T, width, kPairShort>(p, rows, groups, warps, policy, stream);
+    return launch_pairs<T, width, kPairStrip>(p, rows, groups, warps, policy, stream);
   });
 }
 
 // try_launch_pairs leaves unaligned float32 rows with more than 4 taps to kernels of single channels, which are as fast.
 template <class T> Attempt try_launch_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
-  if (p.x.dim != 1 || p.out.dim != 1) return {};
   return dispatch_exact_width(p.width, [&](auto width) {
-    constexpr int W = decltype(width)::value;
-    if constexpr (W == 4)
+    if constexpr (width == 4)
       if (is_small(p))
-        if (Attempt made = launch_whole_pairs<T, W, kPairShort>(p, rows, stream)) return made;
-    if (Attempt made = launch_whole_pairs<T, W>(p, rows, stream)) return made;
-    if constexpr (sizeof(T) == 4 && W > 4) return Attempt();
-    else if (p.out.last % 2) return launch_unaligned_pairs<T, W, AlternatingOffset>(p, rows, stream);
-    else return launch_unaligned_pairs<T, W, UniformOffset>(p, rows, stream);
+        if (Attempt made = launch_pairs<T, width, kPairShort>(p, rows, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
+    if (Attempt made = launch_pairs<T, width, kPairStrip>(p, rows, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
+    // The first and the last unaligned pair may have one channel.
+    if constexpr (sizeof(T) == 4 && width > 4) return Attempt();
+    else if (p.out.last % 2) return launch_pairs<T, width, kPairStrip>(p, rows, (p.dim + 1) / 2 + 1, AlternatingOffset{int32_t(p.dim)}, NoMask(), stream);
+    else return launch_pairs<T, width, kPairStrip>(p, rows, p.dim / 2 + 1, UniformOffset{int32_t(p.dim)}, NoMask(), stream);
   });
 }
 

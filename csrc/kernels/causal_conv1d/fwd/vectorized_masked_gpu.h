@@ -11,7 +11,6 @@
 #include <aiter/workspace.h>
 
 #include "dispatch_gpu.h"
-#include "../common/seq_mask_gpu.h"
 #include "vectorized_channel_pairs_gpu.h"
 #include "vectorized_channel_first_gpu.h"
 #include "vectorized_channel_last_gpu.h"
@@ -29,45 +28,15 @@ template <class T> bool mask_kernel_pays(const Forward& p) {
 // A thread computes the mask of N positions, those of a vector or of a strip.
 template <int W, int N>
 __global__ void __launch_bounds__(kMaskThreads)
-causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, uint32_t* words) {
-  constexpr int kCount = PackedMask<W, N>::kCount;
+causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, SeqMask<W, N>* masks) {
   pdl_trigger();
   const uint32_t i = blockIdx.x * kMaskThreads + threadIdx.x, b = units.quotient(i);
   if (i >= total) return;
   const int64_t first = min64(int64_t(i - b * units.divisor) * N, seqlen - N);
-  SeqMask<W> mask = SeqMask<W>::uniform(0);
-  source.find_mask<W, N>(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
-  AITER_UNROLL
-  for (int n = 0; n < kCount; n++) words[i * kCount + n] = PackedMask<W, N>::word_of(mask, n, width);
-}
-
-// launch_mask_kernel launches the kernel that computes the masks of all units of N positions.
-template <int W, int N>
-Status launch_mask_kernel(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Workspace* words) {
-  const int64_t units = (p.seqlen + N - 1) / N;
-  const uint32_t total = uint32_t(units * p.batch), blocks = (total + kMaskThreads - 1) / kMaskThreads;
-  AITER_TRY(words->take(size_t(total) * sizeof(PackedMask<W, N>), x.device().id, stream));
-  uint32_t* data = static_cast<uint32_t*>(words->data());
-  return launch(stream, causal_conv1d_fwd_mask_words_kernel<W, N>, {blocks, kMaskThreads}, source, make_fastdiv(units), total, p.seqlen,
-                int(p.width), data);
-}
-
-// launch_masked_rows and launch_masked_strips launch the next kernel: early behind a mask kernel.
-template <class T, class Filter, class Policy>
-Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_first_kernel<T, Filter, Policy>, a, policy, stream, std::is_same_v<Policy, MaskWords>);
-}
-
-template <class T, int W, class Policy>
-Status launch_masked_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
-  if constexpr (W > kTaps) return launch_masked_rows<T, WideFilter<T>>(a, policy, stream);
-  else if (a.width < kTaps) return launch_masked_rows<T, VectorizedFilter<T, 1, true>>(a, policy, stream);
-  else return launch_masked_rows<T, VectorizedFilter<T, 1, false>>(a, policy, stream);
-}
-
-template <class T, bool kNarrow>
-Status launch_masked_strips(const VectorizedParams& a, const MaskWords& mask, const OpStream& stream) {
-  return launch_vectorized(causal_conv1d_fwd_vectorized_channel_last_kernel<T, kChannels<T, kTaps>, kNarrow, MaskWords>, a, mask, stream, true);
+  auto mask = SeqMask<W, N>::none();
+  source.find_mask(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
+  mask.show_missing_taps(width);
+  masks[i] = mask;
 }
 
 // plan_seq_idx reports whether threads can load a problem's sequence numbers four at a time, and fills seq_idx in.
@@ -76,12 +45,17 @@ inline bool plan_seq_idx(const Forward& p, SeqIdx* seq_idx) {
   return p.seq.data && p.seq.last == 1 && is_aligned(p.seq.data, 16) && (p.batch == 1 || p.seq.first % 4 == 0);
 }
 
-// launch_with_mask launches the mask kernel for units of N positions and W taps, and then calls launch_kernel with the masks.
-template <int W, int N, class Launch>
-Status launch_with_mask(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Launch launch_kernel) {
+// launch_with_mask launches the kernel that computes the masks of all units of N positions, and then calls next with them.
+template <int W, int N, class Next>
+Status launch_with_mask(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Next next) {
+  const int64_t units = (p.seqlen + N - 1) / N;
+  const uint32_t total = uint32_t(units * p.batch), blocks = (total + kMaskThreads - 1) / kMaskThreads;
   Workspace words;
-  AITER_TRY((launch_mask_kernel<W, N>(x, p, source, stream, &words)));
-  return launch_kernel(static_cast<uint32_t*>(words.data()));
+  AITER_TRY(words.take(size_t(total) * sizeof(SeqMask<W, N>), x.device().id, stream));
+  const auto masks = static_cast<SeqMask<W, N>*>(words.data());
+  AITER_TRY(launch(stream, causal_conv1d_fwd_mask_words_kernel<W, N>, {blocks, kMaskThreads}, source, make_fastdiv(units), total, p.seqlen,
+                   int(p.width), masks));
+  return next(MaskWords{static_cast<uint32_t*>(words.data()), source.multiplies_padding()});
 }
 
 // try_launch_masked_channel_first and try_launch_masked_channel_last launch a problem for these kernels.
@@ -93,13 +67,10 @@ Attempt try_launch_masked_channel_first(const TensorView& x, const Forward& p, c
   const bool masks = source.masks(), own_ids = masks && !mask_kernel_pays<T>(p) && plan_seq_idx(p, &seq_idx);
   if ((masks ? !own_ids && !mask_kernel_pays<T>(p) : p.width > kTaps) || !plan_vectorized_channel_first<T>(p, conv_params(p, p.out), &a)) return {};
   return launched(dispatch_width(p.width, [&](auto taps) {
-    constexpr int W = decltype(taps)::value;
-    if constexpr (W == kTaps)
-      if (!masks) return launch_masked_rows<T, W>(a, States{p.initial, p.final}, stream);
-    if (own_ids) return launch_masked_rows<T, W>(a, seq_idx, stream);
-    return launch_with_mask<W, N>(x, p, source, stream, [&](uint32_t* words) {
-      return launch_masked_rows<T, W>(a, MaskWords{words, source.multiplies_padding()}, stream);
-    });
+    if constexpr (taps == kTaps)
+      if (!masks) return launch_rows<T, taps>(a, States{p.initial, p.final}, stream);
+    if (own_ids) return launch_rows<T, taps>(a, seq_idx, stream);
+    return launch_with_mask<taps, N>(x, p, source, stream, [&](const MaskWords& mask) { return launch_rows<T, taps>(a, mask, stream); });
   }));
 }
 
@@ -110,10 +81,9 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
     if (Attempt made = try_launch_pairs_with_seq_idx<T>(p, rows, stream)) return made;
   if constexpr (sizeof(T) == 2 && kHolds4) {  // in float32 the general channel-last kernel is as fast
     VectorizedParams a{};
-    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectorized_channel_last<T, kChannels<T, kTaps>>(p, rows, &a)) return {};
-    return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](uint32_t* words) {
-      const MaskWords mask{words, source.multiplies_padding()};
-      return a.width < kTaps ? launch_masked_strips<T, true>(a, mask, stream) : launch_masked_strips<T, false>(a, mask, stream);
+    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectors<T>(p, rows, &a)) return {};
+    return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](const MaskWords& mask) {
+      return p.width < kTaps ? launch_vectors<T, FilterKind::kNarrow>(a, mask, stream) : launch_vectors<T, FilterKind::kPacked>(a, mask, stream);
     }));
   }
   return {};

@@ -12,10 +12,9 @@
 
 namespace aiter::conv1d::update {
 
-// DecodeParams is the parameters of a launch. Strides in elements; those of channels, and the types of weight and bias, are for
-// C = 1.
+// DecodeParams is the parameters of a launch. Strides in elements; those of channels are for C = 1.
 struct DecodeParams {
-  const void *x, *weight, *bias;  // bias may be null
+  const void* x;
   void *out, *state;
   IndexArray<int32_t> indices, cache_seqlens;
   int64_t x_batch, out_batch, state_batch, state_last;
@@ -23,69 +22,13 @@ struct DecodeParams {
   int32_t batch, dim;
   FastDiv chunks;
   bool silu;
-  DType weight_dtype, bias_dtype;
-  int64_t x_dim, out_dim, state_dim, weight_dim, weight_last, bias_dim;
+  int64_t x_dim, out_dim, state_dim;
+  Array2 weight, bias;  // bias.data may be null
 };
 
-// DecodeFilter is the weights and biases of C channels: of type TW and adjacent, or with C = 1 of any types and strides.
-template <class TW, int W, int C> class DecodeFilter {
- public:
-  AITER_DEVICE void fetch(const DecodeParams& a, int64_t d) {
-    if constexpr (C > 1) {
-      load_raw<kWords * W>(static_cast<const TW*>(a.weight) + d * W, weight_);
-      if (a.bias) load_raw<kWords>(static_cast<const TW*>(a.bias) + d, bias_);
-      else clear_bias();
-    } else {
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) weight_[k] = bits(a.weight, a.weight_dtype, d * a.weight_dim + k * a.weight_last);
-      bias_[0] = a.bias ? bits(a.bias, a.bias_dtype, d * a.bias_dim) : 0;
-    }
-  }
-
-  AITER_DEVICE void settle(const DecodeParams& a) {
-    if constexpr (C > 1) {
-      AITER_UNROLL
-      for (int i = 0; i < kWords * W; i++) unpack_word<TW>(weight_[i], weight + i * kWordElems<TW>);
-      AITER_UNROLL
-      for (int i = 0; i < kWords; i++) unpack_word<TW>(bias_[i], bias + i * kWordElems<TW>);
-    } else {
-      AITER_UNROLL
-      for (int k = 0; k < W; k++) weight[k] = element_to_float(a.weight_dtype, weight_[k]);
-      bias[0] = element_to_float(a.bias_dtype, bias_[0]);
-    }
-    if constexpr (AITER_HIP && (C == 1 || kDType<TW> == DType::F32)) {  // for PackedPair::pack
-      AITER_UNROLL
-      for (int i = 0; i < C * W; i++) weight[i] = canonical_nan(weight[i]);
-      AITER_UNROLL
-      for (int i = 0; i < C; i++) bias[i] = canonical_nan(bias[i]);
-    }
-  }
-
-  float weight[C * W], bias[C];
-
- private:
-  static constexpr int kWords = C > 1 ? C / kWordElems<TW> : 1;
-
-  static AITER_DEVICE uint32_t bits(const void* p, DType t, int64_t i) {
-    return load_bits(Array2{const_cast<void*>(p), t, 0, 0}, i);
-  }
-
-  template <int N> static AITER_DEVICE void load_raw(const TW* p, uint32_t* v) {
-    AITER_UNROLL
-    for (int i = 0; i < N; i += 4) {
-      const Words<4> w = load_readonly<4>(p + i * kWordElems<TW>);
-      AITER_UNROLL
-      for (int k = 0; k < 4; k++) v[i + k] = w.word[k];
-    }
-  }
-
-  AITER_DEVICE void clear_bias() {
-    AITER_UNROLL
-    for (int i = 0; i < kWords; i++) bias_[i] = 0;
-  }
-
-  uint32_t weight_[kWords * W], bias_[kWords];
-};
+// DecodeFilter is the filter of C channels: of type TW and packed, or with C = 1 of any types and strides.
+template <class T, class TW, int W, int C>
+using DecodeFilter = Filter<TW, W, C, C == 1 ? FilterKind::kStrided : FilterKind::kPacked, T>;
 
 // Window is the values of C channels of a sequence in registers: x and the S values of their state. In memory a channel's values
 // are adjacent, otherwise the channels of each value.
@@ -176,7 +119,7 @@ AITER_DEVICE int32_t positions_seen(const DecodeParams& a, int64_t b) { return a
 
 // advance computes the position of sequence b, after so many seen, and makes x part of the state.
 template <class T, int S, int C, bool kValuesAdjacent, class TW>
-AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t seen, const DecodeFilter<TW, S + 1, C>& taps,
+AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t seen, const DecodeFilter<T, TW, S + 1, C>& taps,
                           Window<T, S, C, kValuesAdjacent>* in) {
   int origin = 0;  // of a circular state: the place of x
   if (a.cache_seqlens.data) {
@@ -187,9 +130,9 @@ AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t s
   float y[C];
   AITER_UNROLL
   for (int c = 0; c < C; c++) {
-    y[c] = fmaf(taps.weight[c * (S + 1) + S], to_float(in->x[c]), taps.bias[c]);
+    y[c] = fmaf(taps.weight[c][S], to_float(in->x[c]), taps.bias[c]);
     AITER_UNROLL
-    for (int k = S - 1; k >= 0; k--) y[c] = fmaf(taps.weight[c * (S + 1) + k], to_float(in->state[in->at(c, k)]), y[c]);
+    for (int k = S - 1; k >= 0; k--) y[c] = fmaf(taps.weight[c][k], to_float(in->state[in->at(c, k)]), y[c]);
   }
   if (a.silu) {
     AITER_UNROLL
@@ -209,18 +152,20 @@ AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t s
 }
 
 // Threads of a block: small blocks reach more multiprocessors. So many blocks of a multiprocessor, or waves of an AMD SIMD unit,
-// leave a thread registers to compute its channels side by side; nvcc would save registers instead.
-constexpr int kDecodeThreads = 64, kDecodeBlocks = AITER_HIP ? 4 : 10;
+// leave a thread registers to compute its channels side by side; nvcc would save registers instead. One channel needs few.
+constexpr int kDecodeThreads = 64;
+template <int S, int C> constexpr int kDecodeBlocks = AITER_HIP ? 4 : C > 1 ? 10 : S < 3 ? 24 : 20;
 
 template <class T, class TW, int S, int C, bool kValuesAdjacent>
-__global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_decode_kernel(DecodeParams a) {
+__global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_conv1d_decode_kernel(DecodeParams a) {
   const uint32_t row = a.chunks.quotient(blockIdx.x);
   const int place = int((blockIdx.x - row * a.chunks.divisor) * kDecodeThreads + threadIdx.x) * C;
   const int d = place < a.dim ? place : 0;
   int64_t b = row, slot = b;
   bool live = true, shared = false;
   Window<T, S, C, kValuesAdjacent> in;
-  DecodeFilter<TW, S + 1, C> taps;
+  const FilterSource filter = {a.weight, a.bias, a.dim, S + 1, false, false};
+  DecodeFilter<T, TW, S + 1, C> taps;
   SlotUsers<DecodeParams> others(a);
   int32_t seen = positions_seen(a, b);
   if (a.indices.data) {
@@ -229,7 +174,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
   }
   in.load_x(a, b, d);
   if (live) in.load_state(a, slot, d);
-  taps.fetch(a, d);
+  taps.fetch(filter, d);
   if (a.indices.data) shared = others.share_slot(a, b, slot);
   if (place >= a.dim) return;
   if (!live) {
@@ -239,7 +184,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocks) causal_conv1d_d
     return;
   }
   if (shared && next_with_slot(a, slot, 0, b) < b) return;  // the first sequence of those that share a slot computes them all
-  taps.settle(a);
+  taps.settle(filter);
   AITER_ROLLED
   for (;;) {
     advance(a, b, d, seen, taps, &in);

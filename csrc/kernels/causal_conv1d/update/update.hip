@@ -11,6 +11,7 @@
 #include <aiter/ffi.h>
 
 #include "decode_gpu.h"
+#include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
 
 namespace aiter::conv1d::update {
@@ -21,7 +22,10 @@ template <class T> AITER_DEVICE void clear(const Stateful& p, const Sequence& s,
   for (int64_t t = 0; t < s.len; t++) out[t * p.out.last] = round_to<T>(0.0f);
 }
 
-template <class T, int W> __global__ void __launch_bounds__(256)
+// Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
+template <int W> constexpr int kUpdateBlocks = W == 0 ? 6 : 5;
+
+template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, kUpdateBlocks<W>)
 causal_conv1d_update_kernel(KernelParam<Stateful> p, FastDiv groups, int64_t batch0, uint32_t group0) {
   const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
   const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
@@ -78,12 +82,11 @@ template <class T> DecodeKernel decode_kernel_of(const Stateful& p) {
 inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStream& stream) {
   const int64_t each = kDecodeThreads * decode.channels, chunks = (p.dim + each - 1) / each;
   DecodeParams a{};
-  a.x = p.x.data, a.weight = p.weight.data, a.bias = p.bias.data, a.out = p.out.data, a.state = p.state.data;
+  a.x = p.x.data, a.out = p.out.data, a.state = p.state.data;
   a.indices = p.indices, a.cache_seqlens = p.cache_seqlens;
   a.x_batch = p.x.batch, a.out_batch = p.out.batch, a.state_batch = p.state.batch, a.state_last = p.state.last;
   a.x_dim = p.x.dim, a.out_dim = p.out.dim, a.state_dim = p.state.dim;
-  a.weight_dim = p.weight.first, a.weight_last = p.weight.last, a.bias_dim = p.bias.first;
-  a.weight_dtype = p.weight.dtype, a.bias_dtype = p.bias.dtype;
+  a.weight = p.weight, a.bias = p.bias;
   a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
   a.chunks = make_fastdiv(chunks);
   void* args[] = {&a};

@@ -10,55 +10,41 @@
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
-#include "../common/seq_mask_gpu.h"
+#include "../common/any_width.h"
+#include "../common/state_gpu.h"
 #include "../fwd/sequences_gpu.h"
 
 namespace aiter::conv1d::varlen {
 
-[[maybe_unused]] constexpr int kAnyWidthPositions = 8;  // positions of a thread of the any-width kernel
-
 // A block computes the first width-1 positions of a sequence, of some channels, and their state.
 template <class T>
-__global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first, int64_t groups) {
+__global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first, int64_t groups) {
   const DivMod at = divmod(first + blockIdx.x, groups);
   if (!p.sequence(at.quotient).live) return;
   const int64_t d = at.remainder * blockDim.x + threadIdx.x;
   run_head<T, 4>(p, at.quotient, d, p.width - 1);
 }
 
-// A thread computes a few positions of one channel for any width, with all values from memory.
-template <class T>
-__global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_any_width_kernel(ConvParams a, Stateful p) {
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= a.total) return;
-  const uint32_t q = a.inner.quotient(i), n = a.outer.quotient(q), near = i - q * a.inner.divisor, far = q - n * a.outer.divisor;
-  const int64_t d = a.group0 + (p.channel_last ? near : far), first = (a.tile0 + (p.channel_last ? far : near)) * kAnyWidthPositions;
-  const T* x = p.x.row<T>(0, d);
-  T* out = p.out.row<T>(0, d);
-  AITER_ROLLED
-  for (int64_t t = first; t < min64(first + kAnyWidthPositions, p.seqlen); t++) {
-    const SequenceRange s = find_sequence(p, t);
-    if (s.live && p.keeps && t < s.first + p.width - 1) continue;
-    float y = s.live && p.bias.data ? p.bias.get(d, 0) : 0.0f;
-    AITER_ROLLED
-    for (int64_t k = p.width - 1; s.live && k >= 0; k--) {
-      const int64_t u = t - (p.width - 1) + k;
-      y = fmaf(p.weight.get(d, k), u < s.first ? 0.0f : to_float(x[u * p.x.last]), y);
-    }
-    out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
+// AnyWidthRows is the positions of a packed row that varlen_heads leaves. Positions in front of a sequence are zeros.
+struct AnyWidthRows : Stateful {
+  template <class T> AITER_DEVICE void compute(int64_t, int64_t d, int64_t t) const {
+    const SequenceRange s = find_sequence(*this, t);
+    if (s.live && keeps && t < s.first + width - 1) return;
+    const T* from = x.row<T>(0, d);
+    const float y = s.live ? filter_output(*this, d, t, [&](int64_t u, float* v) {
+      if (u >= s.first) *v = to_float(from[u * x.last]);
+      return true;
+    }) : 0.0f;
+    out.row<T>(0, d)[t * out.last] = round_to<T>(apply_activation(silu, y));
   }
-}
+  template <class T> AITER_DEVICE void finish(int64_t, int64_t) const {}
+};
 
 template <class T> Status launch_heads(const Stateful& p, const OpStream& stream) {
   const int64_t groups = (p.dim + kThreads - 1) / kThreads, blocks = p.batch * groups;
   for (int64_t first = 0; first < blocks; first += kMaxBlocks)
     AITER_TRY(launch(stream, causal_conv1d_varlen_heads_kernel<T>, {unsigned(min64(blocks - first, kMaxBlocks)), kThreads}, p, first, groups));
   return Status();
-}
-
-template <class T> Status launch_any_width(const Stateful& p, const OpStream& stream) {
-  const WorkExtent e{1, p.dim, (p.seqlen + kAnyWidthPositions - 1) / kAnyWidthPositions, !p.channel_last};
-  return launch_in_parts(stream, conv_params(p, p.out), e, causal_conv1d_varlen_any_width_kernel<T>, p);
 }
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
@@ -74,7 +60,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
     if (p.dim == 0) return Status();
     if (p.keeps) AITER_TRY(launch_heads<decltype(zero)>(p, stream));
     if constexpr (kHoldsMore)
-      if (p.seqlen && p.width > 8) return launch_any_width<decltype(zero)>(p, stream);
+      if (p.seqlen && p.width > 8) return launch_any_width<decltype(zero)>(AnyWidthRows{p}, 1, stream);
     return Status();
   }));
   return x.empty() || p.width > 8 ? Status() : launch_packed(x, p, stream);
