@@ -162,7 +162,9 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
   }
 
   // load_words loads N words. The words of a load divide kDistance, the distance of two threads' words.
-  static AITER_SHARED constexpr int largest_load(int n, int distance) { return (n | distance) % 4 == 0 ? 4 : (n | distance) % 2 == 0 ? 2 : 1; }
+  static AITER_SHARED constexpr int largest_load(int n, int distance) {
+    return (n | distance) % 4 == 0 ? 4 : (n | distance) % 2 == 0 ? 2 : 1;
+  }
   template <int N, int kDistance> static AITER_DEVICE void load_words(const void* p, uint32_t* v) {
     constexpr int kStep = largest_load(N, kDistance);
     AITER_UNROLL

@@ -29,7 +29,8 @@ Status launch_channel_last(ConvParams a, const Forward& p, const OpStream& strea
 template <class T, int W, class Mask>
 Status launch_channel_last(const ConvParams& a, const Forward& p, const OpStream& stream, const Mask& source) {
   constexpr int C = kChannels<T, W>, size = sizeof(T);
-  const bool aligned = channels_aligned(p.x, p.batch, p.seqlen, size, C * size) && channels_aligned(p.out, p.batch, p.seqlen, size, C * size);
+  const bool aligned = channels_aligned(p.x, p.batch, p.seqlen, size, C * size) &&
+                       channels_aligned(p.out, p.batch, p.seqlen, size, C * size);
   return aligned ? launch_channel_last<T, W, C>(a, p, stream, source) : launch_channel_last<T, W, 1>(a, p, stream, source);
 }
 

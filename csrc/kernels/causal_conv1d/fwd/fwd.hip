@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(kThreads, (kChannelFirstBlocks<T, W, kShifts>)
 
 template <class T, int W> Status launch_any_layout(const ConvParams& a, const Forward& p, const OpStream& stream) {
   if (!positions_adjacent(p)) return launch_channel_last<T, W>(a, p, stream, NoMask());
-  const auto kernel = same_alignment(a, p.batch, sizeof(T)) ? causal_conv1d_fwd_channel_first_kernel<T, W, false> : causal_conv1d_fwd_channel_first_kernel<T, W, true>;
+  const auto kernel = same_alignment(a, p.batch, sizeof(T)) ? causal_conv1d_fwd_channel_first_kernel<T, W, false>
+                                                            : causal_conv1d_fwd_channel_first_kernel<T, W, true>;
   return launch_in_parts(stream, a, channel_first_extent<T>(a, p.batch), kernel);
 }
 

@@ -117,8 +117,8 @@ AITER_DEVICE void run_masked_strip(const VectorizedParams& a, char* out, typenam
   }
 }
 
-// finish_positions activates and stores the positions from `first` on of a strip, the last one first. out is the place of the
-// last one, and moves.
+// finish_positions activates and stores N positions of a strip, those of pairs the last one first. out is the place of the position
+// to store first, and moves.
 template <class T, int C, int N, class Tile, class Alignment>
 AITER_DEVICE void finish_positions(const VectorizedParams& a, const Tile& tile, const Alignment&, int first, float (*y)[C], char** out) {
   uint32_t silu = a.silu, all = (!Alignment::kAlternates || tile.before) && tile.own && tile.behind;
@@ -129,8 +129,10 @@ AITER_DEVICE void finish_positions(const VectorizedParams& a, const Tile& tile, 
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[u][c] *= sigmoid(y[u][c]);
   }
+  const uint64_t step = uint64_t(a.out_next) * Tile::kUnit;
   AITER_UNROLL
-  for (int u = first + N - 1; u >= first; u--, *out -= uint64_t(a.out_next) * Tile::kUnit) {
+  for (int i = 0; i < N; i++, *out += C > 2 ? step : -step) {
+    const int u = C > 2 ? first + i : first + N - 1 - i;
     const bool back = Alignment::kAlternates && u % 2;
     T* to = reinterpret_cast<T*>(*out) - back;
     if (all) {
@@ -182,6 +184,7 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
         AITER_UNROLL
         for (int c = 0; c < C; c++) y[u][c] = fmaf(filter.weight[c][k], v[u + k][c], y[u][c]);
     }
+    out = tile.out;
     finish_positions<T, C, S>(a, tile, alignment, 0, y, &out);
   } else {  // each value is converted once, the last position first, and added to all outputs that see it
     AITER_UNROLL
@@ -204,7 +207,7 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
 // kStripBlocks blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread the registers that it needs.
 template <class T, int W, int C, FilterKind kKind, class Alignment> constexpr int strip_blocks() {
   if (AITER_HIP) return 3;
-  if (C > 2) return kKind == FilterKind::kNarrow ? 6 : 7;
+  if (C > 2) return kKind != FilterKind::kNarrow ? 7 : sizeof(T) == 2 ? 6 : 5;
   if (!Alignment::kUnaligned) return sizeof(T) == 2 ? 8 : 6;
   return sizeof(T) == 4 ? 4 : W > 4 ? 5 : 7;
 }

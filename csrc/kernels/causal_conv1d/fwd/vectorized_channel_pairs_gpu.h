@@ -125,6 +125,12 @@ Attempt launch_pairs(const Forward& p, const ConvParams& rows, int64_t groups, c
   return launched(launch_strips<T, W, 2, S, kKind>(a, alignment, policy, stream));
 }
 
+template <class T, int W, class Alignment>
+Attempt launch_unaligned_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
+  const int64_t groups = (p.dim + Alignment::kAlternates) / 2 + 1;  // the first and the last pair may have one channel
+  return launch_pairs<T, W, kPairStrip>(p, rows, groups, Alignment{int32_t(p.dim)}, NoMask(), stream);
+}
+
 // dispatch_exact_width calls take if the width has its own kernels.
 template <class F> Attempt dispatch_exact_width(int64_t width, F&& take) {
   if constexpr (kHolds4)
@@ -162,10 +168,9 @@ template <class T> Attempt try_launch_pairs(const Forward& p, const ConvParams& 
       if (is_small(p))
         if (Attempt made = launch_pairs<T, width, kPairShort>(p, rows, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
     if (Attempt made = launch_pairs<T, width, kPairStrip>(p, rows, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
-    // The first and the last unaligned pair may have one channel.
     if constexpr (sizeof(T) == 4 && width > 4) return Attempt();
-    else if (p.out.last % 2) return launch_pairs<T, width, kPairStrip>(p, rows, (p.dim + 1) / 2 + 1, AlternatingOffset{int32_t(p.dim)}, NoMask(), stream);
-    else return launch_pairs<T, width, kPairStrip>(p, rows, p.dim / 2 + 1, UniformOffset{int32_t(p.dim)}, NoMask(), stream);
+    else if (p.out.last % 2) return launch_unaligned_pairs<T, width, AlternatingOffset>(p, rows, stream);
+    else return launch_unaligned_pairs<T, width, UniformOffset>(p, rows, stream);
   });
 }
 

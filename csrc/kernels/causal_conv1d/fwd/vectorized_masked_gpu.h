@@ -1,7 +1,7 @@
 // The launches of the vectorized kernels with sequence numbers, packed sequences or states, for NVIDIA.
 //
 // Tiling: as without masks. In fwd/vectorized_channel_pairs_gpu.h a warp's lanes compare the sequence numbers of its strip. Other
-// masks are computed once for all channels, a PackedMask a vector or strip, by a kernel before, which writes them to a
+// masks are computed once for all channels, a SeqMask a vector or strip, by a kernel before, which writes them to a
 // workspace; the next kernel starts while that one runs (PDL). In small problems each thread compares sequence numbers.
 // Bytes: as without masks, and masks of 4 or 8 bytes for 16 bytes of one row, or 4 bytes for a strip of all channels, written
 // once, read from cache; or sequence numbers, from cache.
@@ -65,7 +65,8 @@ Attempt try_launch_masked_channel_first(const TensorView& x, const Forward& p, c
   VectorizedParams a{};
   SeqIdx seq_idx{};
   const bool masks = source.masks(), own_ids = masks && !mask_kernel_pays<T>(p) && plan_seq_idx(p, &seq_idx);
-  if ((masks ? !own_ids && !mask_kernel_pays<T>(p) : p.width > kTaps) || !plan_vectorized_channel_first<T>(p, conv_params(p, p.out), &a)) return {};
+  if (masks ? !own_ids && !mask_kernel_pays<T>(p) : p.width > kTaps) return {};
+  if (!plan_vectorized_channel_first<T>(p, conv_params(p, p.out), &a)) return {};
   return launched(dispatch_width(p.width, [&](auto taps) {
     if constexpr (taps == kTaps)
       if (!masks) return launch_rows<T, taps>(a, States{p.initial, p.final}, stream);
@@ -83,7 +84,8 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
     VectorizedParams a{};
     if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectors<T>(p, rows, &a)) return {};
     return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](const MaskWords& mask) {
-      return p.width < kTaps ? launch_vectors<T, FilterKind::kNarrow>(a, mask, stream) : launch_vectors<T, FilterKind::kPacked>(a, mask, stream);
+      if (p.width < kTaps) return launch_vectors<T, FilterKind::kNarrow>(a, mask, stream);
+      return launch_vectors<T, FilterKind::kPacked>(a, mask, stream);
     }));
   }
   return {};
@@ -92,7 +94,8 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
 template <class T>
 Attempt try_launch_masked(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream) {
   if (p.width < 2 || p.width > 8 || (source.masks() && source.writes_final_states())) return {};
-  return positions_adjacent(p) ? try_launch_masked_channel_first<T>(x, p, source, stream) : try_launch_masked_channel_last<T>(x, p, source, stream);
+  if (positions_adjacent(p)) return try_launch_masked_channel_first<T>(x, p, source, stream);
+  return try_launch_masked_channel_last<T>(x, p, source, stream);
 }
 
 }  // namespace aiter::conv1d::fwd
