@@ -50,7 +50,8 @@ template <int R_, int D_, int P_> struct MaskVec {
 
   // unmasked is the mask of positions from t on of a row of one sequence: they see `width` taps.
   static AITER_DEVICE MaskVec unmasked(int width, int t, int length) {
-    const uint32_t inside = ~outside_row(t, 0, length) & kPositions;
+    const uint32_t behind = t + P <= length ? 0 : t < length ? ~0u << (length - t) : ~0u;
+    const uint32_t inside = ~(positions_before(t, 0) | behind) & kPositions;
     MaskVec m;
     AITER_UNROLL
     for (int i = 0; i < kWords; i++) {
@@ -86,11 +87,17 @@ template <int R_, int D_, int P_> struct MaskVec {
 
   // mark sets the top bit, if there is one. Kernels of up to 4 taps do not test which taps exist.
   AITER_DEVICE void mark(int width, int t, int length) {
-    uint32_t missing = D == 4 && width < D;
+    MaskVec missing = unmasked(width, t, length);
     AITER_UNROLL
-    for (int j = 0; j < D; j++)
-      if (j < width) missing |= ~(bits.word[j * kBits / 32] >> (j * kBits % 32)) & ~outside_row(t, j, length) & kPositions;
-    if (!missing) bits.word[0] |= kAllVisible;
+    for (int i = 0; i < kWords; i++) missing.bits.word[i] &= ~bits.word[i];
+    if (t < D - 1) {
+      AITER_UNROLL
+      for (int j = 0; j < D; j++) missing.bits.word[j * kBits / 32] &= ~(positions_before(t, j) << (j * kBits % 32));
+    }
+    uint32_t any = D == 4 && width < D;
+    AITER_UNROLL
+    for (int i = 0; i < kWords; i++) any |= missing.bits.word[i];
+    if (!any) bits.word[0] |= kAllVisible;
   }
 
   // shift drops the first n < R positions; next is the mask of the next vector.
@@ -110,11 +117,9 @@ template <int R_, int D_, int P_> struct MaskVec {
   AITER_DEVICE bool all_visible() const { return (bits.word[0] & kAllVisible) != 0; }
 
  private:
-  // outside_row returns the positions from t on that are not in the row, or the position j before which is not.
-  static AITER_DEVICE uint32_t outside_row(int t, int j, int length) {
-    const uint32_t before = t >= j ? 0 : j - t < P ? (1u << (j - t)) - 1 : kPositions;
-    const uint32_t behind = t + P <= length ? 0 : t < length ? ~0u << (length - t) : ~0u;
-    return before | behind;
+  // positions_before returns the positions from t on for which the position j before lies before the row.
+  static AITER_DEVICE uint32_t positions_before(int t, int j) {
+    return t >= j ? 0 : j - t < P ? (1u << (j - t)) - 1 : kPositions;
   }
 };
 
