@@ -174,6 +174,7 @@ template <class Filter, class Tile, class Policy>
 AITER_DEVICE void run_channel_first(const Tile& tile, const FilterSource& source, bool silu, const Policy& policy) {
   using T = typename Tile::Element;
   constexpr int V = Tile::kVectors, N = kVecElems<T>, W = Filter::kTaps;
+  constexpr bool kEarly = Tile::kRagged;
   VecWithHalo<T, W, Tile::kShifts> span[V];
   Filter filter;
   T past[W - 1];
@@ -184,8 +185,9 @@ AITER_DEVICE void run_channel_first(const Tile& tile, const FilterSource& source
   for (int v = 0; v < V; v++) {
     if (W > 4 && v == 1 && tile.is_single()) break;  // the compiler then takes fewer registers
     tile.load(v, &span[v]);
+    if (kEarly && v == 0) filter.fetch(source, tile.d);
   }
-  filter.fetch(source, tile.d);
+  if (!kEarly) filter.fetch(source, tile.d);
   if constexpr (Policy::kMasked) {
     policy.wait();
     AITER_UNROLL

@@ -168,6 +168,7 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
   }
   float y[S][C];
   if constexpr (C > 2) {
+    constexpr int kTogether = AITER_HIP ? 1 : S;  // positions: hipcc takes fewer registers for one at a time, the last one first
     filter.settle(a.filter());
     float v[M][C];
     AITER_UNROLL
@@ -177,13 +178,15 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
       AITER_UNROLL
       for (int c = 0; c < C; c++) y[u][c] = filter.bias[c];
     AITER_UNROLL
-    for (int k = W - 1; k >= 0; k--) {
-      if (!filter.has_tap(k)) break;
+    for (int i = 0; i < S / kTogether; i++)
       AITER_UNROLL
-      for (int u = 0; u < S; u++)
+      for (int k = W - 1; k >= 0; k--) {
+        if (!filter.has_tap(k)) break;
         AITER_UNROLL
-        for (int c = 0; c < C; c++) y[u][c] = fmaf(filter.weight[c][k], v[u + k][c], y[u][c]);
-    }
+        for (int u = S - (i + 1) * kTogether; u < S - i * kTogether; u++)
+          AITER_UNROLL
+          for (int c = 0; c < C; c++) y[u][c] = fmaf(filter.weight[c][k], v[u + k][c], y[u][c]);
+      }
     out = tile.out;
     finish_positions<T, C, S>(a, tile, alignment, 0, y, &out);
   } else {  // each value is converted once, the last position first, and added to all outputs that see it
