@@ -52,9 +52,11 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
     if constexpr (kStrided) {
       const bool inside = C == 1 || d + C <= s.dim;
       packed_ = s.packed_weight && inside, packed_bias_ = C > 1 && s.packed_bias && inside;
-      if (s.weight.dtype == DType::F32) fetch_strided_weight<uint32_t>(s, d);
+      // A branch selects the element size once. nvcc would predicate two loads into one register, and the second would
+      // wait for the first.
+      if (s.weight.dtype == DType::F32) cold_branch(), fetch_strided_weight<uint32_t>(s, d);
       else fetch_strided_weight<uint16_t>(s, d);
-      if (s.bias.dtype == DType::F32) fetch_strided_bias<uint32_t>(s, d);
+      if (s.bias.dtype == DType::F32) cold_branch(), fetch_strided_bias<uint32_t>(s, d);
       else fetch_strided_bias<uint16_t>(s, d);
     } else {
       fetch_weight(static_cast<const T*>(s.weight.data), s, d);
