@@ -365,22 +365,23 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
 
   // walk_exact computes what walk computes without SiLU, from memory.
   AITER_DEVICE void walk_exact(int from, int to) {
+    cold_branch();
     wait_group<0>();
-    const int skip = W - int(reload_kernarg(a).p.width);
+    const int skip = W - int(reload_kernarg(a).p.width), row = int(b);
     AITER_ROLLED
     for (int n = 0; n < N && n < channels; n++) {
-      const int row = int(b), channel = int(d) + n;
       AITER_ROLLED
-      for (int t = from; t < to; t++) store_exact_dx<T>(a, row, channel, t);
+      for (int t = from; t < to; t++) store_exact_dx<T>(a, row, int(d) + n, t);
+    }
+    AITER_ROLLED
+    for (int k = 0; k <= W; k++) {
       AITER_ROLLED
-      for (int k = skip; k <= W; k++) {
-        const float sum = add_exact_products<T>(a, row, channel, from, to, k - skip, 0.0f);
+      for (int n = 0; n < N; n++) {  // registers cannot be indexed: all sums move by one
+        float sum = sums[0][0];
+        if (k >= skip && n < channels) sum = add_exact_products<T>(a, row, int(d) + n, from, to, k - skip, sum);
         AITER_UNROLL
-        for (int j = 0; j <= W; j++) {
-          AITER_UNROLL
-          for (int i = 0; i < N; i++)
-            if (j == k && i == n) sums[j][i] += sum;
-        }
+        for (int i = 1; i < (W + 1) * N; i++) sums[(i - 1) / N][(i - 1) % N] = sums[i / N][i % N];
+        sums[W][N - 1] = sum;
       }
     }
   }
