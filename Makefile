@@ -4,6 +4,9 @@ export CGO_ENABLED := 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# All packages. Those with the longest tests start first, so that two processors finish together.
+PACKAGES := ./jit ./op_tests ./registry ./...
+
 # Tests that need one of these tools fail if it is missing. Without the list they are skipped.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
@@ -19,10 +22,10 @@ demo: build ## build the kernels for this machine's best target, run them, print
 	scripts/demo.sh bin/aiterctl
 
 test: python ## set up hipcc and Python (as root) and run the tests
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 40m ./...
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 40m $(PACKAGES)
 
 test-race: ## run the tests under the race detector; needs the tools that `make test` installs
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m ./...
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m $(PACKAGES)
 
 test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize
