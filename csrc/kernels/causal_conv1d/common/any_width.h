@@ -11,21 +11,15 @@
 
 namespace aiter::conv1d {
 
-// sum_over_taps adds to sum the product of each tap k in [from, to) and its value, the oldest tap first. value(k, &v) sets the
-// value, or reports false if there is none.
-template <class Value>
-AITER_DEVICE float sum_over_taps(const Problem& p, int64_t d, int64_t from, int64_t to, float sum, Value value) {
-  int64_t at = d * p.weight.first + from * p.weight.last;
+// sum_over_taps adds to sum the product of each tap k and its value, the oldest tap first. value(k, &v) sets the value, or
+// reports false if there is none.
+template <class Value> AITER_DEVICE float sum_over_taps(const Problem& p, int64_t d, float sum, Value value) {
   AITER_ROLLED
-  for (int64_t k = from; k < to; k++, at += p.weight.last) {
+  for (int64_t k = 0; k < p.width; k++) {
     float v = 0.0f;
-    const uint32_t weight = load_bits(p.weight, at);
-    if (value(k, &v)) sum = fmaf(element_to_float(p.weight.dtype, weight), v, sum);
+    if (value(k, &v)) sum = fmaf(p.weight.get(d, k), v, sum);
   }
   return sum;
-}
-template <class Value> AITER_DEVICE float sum_over_taps(const Problem& p, int64_t d, float sum, Value value) {
-  return sum_over_taps(p, d, 0, p.width, sum, value);
 }
 
 // filter_output returns the output before the activation: the bias and, for each tap k, the value at position t - (width-1) + k.
@@ -34,24 +28,12 @@ template <class Value> AITER_DEVICE float filter_output(const Problem& p, int64_
                        [&](int64_t k, float* v) { return value(t - (p.width - 1) + k, v); });
 }
 
-// row_output returns the output before the activation of position t, of sequence s >= 0, of a row with sequence numbers or
-// initial states. Taps before the row have a loop of their own: the other loop then has no test for them.
+// row_output is filter_output for position t, of sequence s, of a row with sequence numbers or initial states.
 template <class T> AITER_DEVICE float row_output(const Problem& p, int64_t b, int64_t d, int64_t t, int32_t s) {
-  const int64_t first = t - (p.width - 1), before = first < 0 ? -first : 0;
-  float sum = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  if (!p.seq.data && before) {
-    sum = sum_over_taps(p, d, 0, before, sum, [&](int64_t k, float* v) {
-      *v = p.value<T>(b, d, first + k);
-      return true;
-    });
-  }
-  const T* x = p.x.row<T>(b, d) + (first + before) * p.x.last;
-  const int32_t* id = static_cast<const int32_t*>(p.seq.data) + b * p.seq.first + (first + before) * p.seq.last;
-  return sum_over_taps(p, d, before, p.width, sum, [&](int64_t, float* v) {
-    *v = to_float(*x);
-    const bool seen = !p.seq.data || *id == s;
-    x += p.x.last, id += p.seq.last;
-    return seen;
+  return filter_output(p, d, t, [&](int64_t u, float* v) {
+    if (!p.visible(b, s, u)) return false;
+    *v = p.value<T>(b, d, u);
+    return true;
   });
 }
 
