@@ -185,7 +185,9 @@ func TestSourceThatKeepsChanging(t *testing.T) {
 
 func TestCompilerReplacedWhileItRuns(t *testing.T) {
 	b := newBench(t)
-	b.compiler("echo '# another' >> '" + b.cxx + "'")
+	// A new file takes the place of the old one: another compiler process may be starting, and no file can be executed
+	// while it is open for writing.
+	b.compiler("cp -p '" + b.cxx + "' '" + b.cxx + "'.$$ && echo '# another' >> '" + b.cxx + "'.$$ && mv '" + b.cxx + "'.$$ '" + b.cxx + "'")
 	var changing *jit.ChangingError
 	if err := b.buildErr(); !errors.As(err, &changing) || changing.Path != b.cxx {
 		t.Errorf("got %v, want a ChangingError for the compiler", err)
