@@ -128,7 +128,7 @@ func TestReadOnlyLoadBehindTheWait(t *testing.T) {
 }
 
 // Modules of one process share the memory pool of a device. Without the support library, as in Python, each has its own. A
-// pool is made in the relaxed capture mode, whatever mode the thread has.
+// pool is made in the relaxed capture mode; then the thread has its previous mode again.
 func TestModulesShareMemoryPool(t *testing.T) {
 	root, dir := testenv.Root(t), t.TempDir()
 	source := filepath.Join("testdata", "workspace_pool.hip")

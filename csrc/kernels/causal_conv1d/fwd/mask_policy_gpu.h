@@ -1,7 +1,7 @@
 // The policies of the forward kernels: where the masks and states of a row come from.
 //
 //   NoMask      a row is one sequence without states
-//   MaskSource  the arguments, whatever they are; for the general kernels
+//   MaskSource  any sequence numbers, packed sequences and states; for the general kernels
 //   MaskWords   memory: a kernel before computed the masks
 //   SeqIdx      adjacent and aligned sequence numbers, which threads compare
 //   States      initial and final states, without masks
