@@ -25,12 +25,12 @@ constexpr bool kDeviceCode = false;
 constexpr bool kDeviceCode = true;
 #endif
 
-// kHopper is true in units for NVIDIA GPUs from sm_90 on.
+// kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on.
 #if defined(__CUDA_ARCH_LIST__)
 constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // in ascending order
-constexpr bool kHopper = kArchs[0] >= 900;
+constexpr bool kTensorCores = kArchs[0] >= 800, kHopper = kArchs[0] >= 900;
 #else
-constexpr bool kHopper = false;
+constexpr bool kTensorCores = false, kHopper = false;
 #endif
 
 // launder hides from the compiler how the 32-bit value v was computed.
