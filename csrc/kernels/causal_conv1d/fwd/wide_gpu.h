@@ -41,57 +41,77 @@ template <class T, class E, class Rows> class WideWarp {
   // run computes items n to end-1.
   AITER_DEVICE void run(uint32_t n, uint32_t end) {
     if (n >= end) return;
-    wide::Item it = wide::item_at(reload_kernarg(a_).launch, n);
-    int stage = 0, pass = 0;
-    int64_t channel = -1;
-    load(it, 0, 0);
-    for (;;) {
-      const bool done = pass + 1 == reload_kernarg(a_).launch.passes, more = !done || n + 1 < end;
-      const wide::Item next = done && more ? wide::item_at(reload_kernarg(a_).launch, n + 1) : it;
-      const int next_pass = done ? 0 : pass + 1;
+    Row own, next(reload_kernarg(a_), n);
+    int stage = 0, pass = -1, next_pass = 0;  // pass -1: no item yet
+    uint32_t channel = ~0u;
+    for (bool more = true;;) {
       if (wide::kStages == 2 && more) load(next, next_pass, stage ^ 1);
-      if (it.d != channel || pass > 0 || !done) load_taps(it.d, pass), channel = it.d;
-      if (wide::kStages == 2 && more) wait_group<1>();
-      else wait_group<0>();
-      warp_barrier();
-      if (pass == 0) engine_.clear();
-      engine_.add(tile(stage));
-      warp_barrier();
-      if (done) store(it, tile(stage));
-      if (!more) return;
-      warp_barrier();
-      if (wide::kStages == 1) load(next, next_pass, 0);
-      stage ^= wide::kStages - 1;
-      if (done) n++;
-      it = next, pass = next_pass;
+      if (pass >= 0) {
+        const bool last = pass + 1 == reload_kernarg(a_).launch.passes;
+        if (own.at.d != channel || pass > 0 || !last) load_taps(own, pass), channel = own.at.d;
+        if (wide::kStages == 2 && more) wait_group<1>();
+        else wait_group<0>();
+        warp_barrier();
+        if (pass == 0) engine_.start(bias_);
+        engine_.add(tile(stage));
+        warp_barrier();
+        if (last) store(own, tile(stage));
+        if (!more) return;
+        warp_barrier();
+      }
+      if (wide::kStages == 1) load(next, next_pass, stage);
+      stage ^= wide::kStages - 1, pass = next_pass, own = next;
+      if (++next_pass == reload_kernarg(a_).launch.passes) {
+        next_pass = 0, more = ++n < end;
+        if (more) next.advance(reload_kernarg(a_));
+      }
     }
   }
 
  private:
+  // Row is an item with its rows.
+  struct Row {
+    wide::Item at;
+    const T* x;
+    T* out;
+
+    Row() = default;
+    AITER_DEVICE Row(const Args& a, uint32_t n) : at(a.launch, n) { find(a); }
+    AITER_DEVICE void advance(const Args& a) {
+      if (at.advance(a.launch)) find(a);
+    }
+    AITER_DEVICE int64_t b(const Args& a) const { return a.launch.batch0 + at.b; }
+    AITER_DEVICE int64_t d(const Args& a) const { return a.launch.dim0 + at.d; }
+    AITER_DEVICE void find(const Args& a) {
+      x = a.p.x.template row<T>(b(a), d(a)), out = a.p.out.template row<T>(b(a), d(a));
+    }
+  };
+
   AITER_DEVICE Tile tile(int stage) const {
     return {memory_ + stage * tile_elements_ + halo_ / E::kColumn * E::kPitch, lane_};
   }
-  AITER_DEVICE void load(const wide::Item& it, int pass, int stage) const {
+  AITER_DEVICE void load(const Row& row, int pass, int stage) const {
     const auto& a = reload_kernarg(a_);
-    wide::load_row<T, E>(tile(stage), a.p, a.p.x, it, a.launch.x_aligned, int64_t(pass) * a.launch.taps, halo_);
+    wide::load_row<T, E>(tile(stage), a.p, row.x, a.p.x.last, row.b(a), row.d(a), row.at.start - int64_t(pass) * a.launch.taps,
+                         a.launch.x_aligned, halo_);
     commit_group();
   }
-  AITER_DEVICE void load_taps(int64_t d, int pass) {
+  AITER_DEVICE void load_taps(const Row& row, int pass) {
     const auto& a = reload_kernarg(a_);
     const int64_t last = a.p.width - int64_t(pass) * a.launch.taps;
-    engine_.load_taps(a.p, d, last, int(min64(a.launch.taps, last)), a.launch.split);
+    if (pass == 0) bias_ = a.p.bias.data ? a.p.bias.get(row.d(a), 0) : 0.0f;
+    engine_.load_taps(a.p, row.d(a), last, int(min64(a.launch.taps, last)), a.launch.split);
   }
 
-  AITER_DEVICE void store(const wide::Item& it, const Tile& t) {
-    const auto& a = reload_kernarg(a_);
-    const float bias = a.p.bias.data ? a.p.bias.get(it.d, 0) : 0.0f;
-    const bool silu = a.p.silu;
-    engine_.finish(t, [=](float v) { return v += bias, silu ? v * sigmoid(v) : v; });
+  AITER_DEVICE void store(const Row& row, const Tile& t) {
+    if (reload_kernarg(a_).p.silu) engine_.finish(t, [](float v) { return v * sigmoid(v); });
+    else engine_.finish(t, [](float v) { return v; });
     warp_barrier();
     const auto& r = reload_kernarg(a_);
-    const int count = int(min64(r.p.seqlen - it.start, wide::kItem));
-    T* out = r.p.out.template row<T>(it.b, it.d) + it.start * r.p.out.last;
-    const int32_t* reach = r.reach ? r.reach + it.b * r.p.seqlen + it.start : nullptr;
+    const int64_t start = row.at.start;
+    const int count = int(min64(r.p.seqlen - start, wide::kItem));
+    T* out = row.out + start * r.p.out.last;
+    const int32_t* reach = r.reach ? r.reach + row.b(r) * r.p.seqlen + start : nullptr;
     if (r.out_aligned && count % Tile::kVec == 0) {
       AITER_UNROLL
       for (int i = 0; i < Tile::kVecs; i++) {
@@ -99,7 +119,7 @@ template <class T, class E, class Rows> class WideWarp {
         if (at < count) {
           const auto v = *reinterpret_cast<const Vec<T, Tile::kVec>*>(t.vector(i));
           store_streaming<4>(out + at, *reinterpret_cast<const Words<4>*>(&v));
-          if (!v.finite() || (reach && !sees_all(reach[at + Tile::kVec - 1], Tile::kVec))) compute_again(it, at, Tile::kVec);
+          if (!v.finite() || (reach && !sees_all(reach[at + Tile::kVec - 1], Tile::kVec))) compute_again(row, at, Tile::kVec);
         }
       }
     } else {
@@ -109,25 +129,27 @@ template <class T, class E, class Rows> class WideWarp {
         v.clear();
         v.set(0, wide::get_shared<T>(t.at(at)));
         out[at * reload_kernarg(a_).p.out.last] = v.get(0);
-        if (!v.finite() || (reach && !sees_all(reach[at], 1))) compute_again(it, at, 1);
+        if (!v.finite() || (reach && !sees_all(reach[at], 1))) compute_again(row, at, 1);
       }
     }
     const auto& s = reload_kernarg(a_);
-    if (it.start + wide::kItem >= s.p.seqlen) s.p.template finish<T>(it.b, it.d, lane_, E::kLanes);
+    if (start + wide::kItem >= s.p.seqlen) s.p.template finish<T>(row.b(s), row.d(s), lane_, E::kLanes);
   }
 
   // sees_all reports whether `count` positions, of which the last one's reach is given, see as many positions as the filter has taps.
   AITER_DEVICE bool sees_all(int32_t reach, int count) const { return reach >= reload_kernarg(a_).most_reach - kVecElems<T> + count; }
 
-  AITER_DEVICE void compute_again(const wide::Item& it, int at, int count) const {
+  AITER_DEVICE void compute_again(const Row& row, int at, int count) const {
     cold_branch();
+    const auto& a = reload_kernarg(a_);
     AITER_ROLLED
-    for (int i = 0; i < count; i++) reload_kernarg(a_).p.template compute<T>(it.b, it.d, it.start + at + i);
+    for (int i = 0; i < count; i++) a.p.template compute<T>(row.b(a), row.d(a), row.at.start + at + i);
   }
 
   const Args& a_;
   T* memory_;
   int lane_, halo_, tile_elements_;
+  float bias_ = 0.0f;  // of the channel of the taps
   E engine_;
 };
 

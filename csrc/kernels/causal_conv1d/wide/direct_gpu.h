@@ -21,25 +21,25 @@ template <class T> class DirectEngine {
 
   static AITER_SHARED int rounded(int taps) { return (taps + kBlock - 1) / kBlock * kBlock; }
   static AITER_DEVICE int halo_of(int taps) { return (rounded(taps) + kColumn - 1) / kColumn * kColumn; }
-  static AITER_SHARED int taps_bytes(int taps, int, bool) { return rounded(taps) * int(sizeof(float)); }
 
   AITER_DEVICE DirectEngine(char* memory, int lane) : taps_(reinterpret_cast<float*>(memory)), lane_(lane) {}
 
-  AITER_DEVICE void clear() {
-    AITER_UNROLL
-    for (float& v : sums_) v = 0.0f;
-  }
 
   // load_taps reads taps [last - count, last) of channel d: block j has those of distances 8j to 8j+7, the farthest one first.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool) {
     blocks_ = rounded(count) / kBlock;
+    const TapReader taps(p, d, last - 1);
     for (int i = lane_; i < blocks_ * kBlock; i += kLanes) {
       const int distance = i / kBlock * kBlock + kBlock - 1 - i % kBlock;
-      taps_[i] = distance < count ? p.weight.get(d, last - 1 - distance) : 0.0f;
+      taps_[i] = distance < count ? taps.get(-distance) : 0.0f;
     }
   }
 
-  // add adds the products of a tile and the taps.
+  // start sets all sums to v, and add adds the products of a tile and the taps.
+  AITER_DEVICE void start(float v) {
+    AITER_UNROLL
+    for (float& sum : sums_) sum = v;
+  }
   AITER_DEVICE void add(const Tile<T, DirectEngine>& tile) {
     const T* column = tile.own + lane_ * kPitch;
     const float* taps = taps_;

@@ -30,19 +30,19 @@ struct WarpMemory {
     m.size = sizeof(T), m.lanes = 1 << gpu.warp_bits;
     m.matrix = sizeof(T) == 2 && (AITER_HIP || kTensorCores);
     m.direct = !m.matrix || (AITER_HIP && (gpu.warp_bits == 5 || !kIsBf16<T>));
-    m.copies = AITER_CUDA || (gpu.warp_bits == 6 && gpu.shared_bytes <= 64 << 10) ? 4 : 8;
+    m.copies = AITER_CUDA ? 2 : gpu.warp_bits == 6 && gpu.shared_bytes <= 64 << 10 ? 4 : 8;
     return m;
   }
 
   // tile_bytes returns the bytes of a tile with a halo for so many taps; taps_bytes those of the taps.
   int tile_bytes(int taps) const {
     const int column = kItem / lanes, vec = 16 / size;
-    const int toeplitz = (((taps + 30 + 63) & ~63) + kItem) / 64 * 80 * size;
+    const int toeplitz = ((taps + 30 + kToeplitzColumn) / kToeplitzColumn * kToeplitzColumn + kItem) / kToeplitzColumn * kToeplitzPitch * size;
     const int plain = ((taps + 7 + column - 1) / column * column + kItem) / column * (column + vec) * size;
     return matrix && (!direct || toeplitz > plain) ? toeplitz : plain;
   }
   int taps_bytes(int taps, bool split) const {
-    const int toeplitz = matrix ? (split ? 2 : 1) * copies * ((taps + 96 + 63) / 64 * 64 + 32) * size : 0;
+    const int toeplitz = matrix ? (split ? 2 : 1) * copies * toeplitz_pitch(taps) * size : 0;
     const int plain = direct ? (taps + 7) / 8 * 32 : 0;
     return toeplitz > plain ? toeplitz : plain;
   }

@@ -27,16 +27,25 @@ struct Launch {
   bool x_aligned, out_aligned;  // rows are vectors of 16 bytes
 };
 
-// Item is a warp's current work.
+// Item is a warp's current work: positions from `start` on of row (b, d).
 struct Item {
-  int64_t b, d;
-  int64_t start;  // its first position
-};
+  uint32_t b, d;  // from batch0 and dim0 on
+  int64_t start;
 
-AITER_DEVICE Item item_at(const Launch& a, uint32_t n) {
-  const uint32_t row = a.segments.quotient(n), d = a.batch.quotient(row);
-  return {a.batch0 + (row - d * a.batch.divisor), a.dim0 + d, int64_t(n - row * a.segments.divisor) * kItem};
-}
+  Item() = default;
+  AITER_DEVICE Item(const Launch& a, uint32_t n) {
+    const uint32_t row = a.segments.quotient(n);
+    d = a.batch.quotient(row), b = row - d * a.batch.divisor, start = int64_t(n - row * a.segments.divisor) * kItem;
+  }
+  // advance goes to the next item, and reports whether it is of another row.
+  AITER_DEVICE bool advance(const Launch& a) {
+    start += kItem;
+    if (start < int64_t(a.segments.divisor) * kItem) return false;
+    start = 0, b++;
+    if (b == a.batch.divisor) b = 0, d++;
+    return true;
+  }
+};
 
 AITER_DEVICE int clamp_position(int64_t t) { return t < -(1 << 30) ? -(1 << 30) : t > 1 << 30 ? 1 << 30 : int(t); }
 
@@ -48,6 +57,18 @@ template <class T> AITER_DEVICE T get_shared(const T* from) {
   if constexpr (sizeof(T) == 2) return T{*reinterpret_cast<const Bits16*>(from)};
   else return *from;
 }
+
+// TapReader reads taps of a channel's filter by their distance from tap `first`.
+struct TapReader {
+  const char* data;
+  DType dtype;
+  int64_t step;  // elements
+
+  AITER_DEVICE TapReader(const Problem& p, int64_t d, int64_t first)
+      : data(static_cast<const char*>(p.weight.data) + (d * p.weight.first + first * p.weight.last) * dtype_size(p.weight.dtype)),
+        dtype(p.weight.dtype), step(p.weight.last) {}
+  AITER_DEVICE float get(int i) const { return load(data, dtype, i * step); }
+};
 
 // Tile is a warp's view of a tile: position p of the item, from -halo on, in columns.
 template <class T, class E> struct Tile {
@@ -111,21 +132,20 @@ template <class T, class E> struct Tile {
   }
 };
 
-// load_row starts to copy the positions of an item that pass `pass` of its sums needs: from `shift` positions before the item on, with
-// a halo in front. Positions before the row are initial states, or zeros; those behind it are zeros.
+// load_row starts to copy kItem positions of row (b, d) from `origin` on, and a halo in front. Positions before the row are initial
+// states, or zeros; those behind it are zeros. row is the row's position 0.
 template <class T, class E>
-AITER_DEVICE void load_row(const Tile<T, E>& tile, const Problem& p, const Array3& x, const Item& it, bool aligned, int64_t shift, int halo) {
-  const int64_t origin = it.start - shift;
+AITER_DEVICE void load_row(const Tile<T, E>& tile, const Problem& p, const T* row, int64_t step, int64_t b, int64_t d, int64_t origin,
+                           bool aligned, int halo) {
   const int low = clamp_position(-origin), high = clamp_position(p.seqlen - origin);
-  const T* row = x.row<T>(it.b, it.d);
   if (aligned && low <= -halo && high >= kItem) return tile.template copy_aligned<true>(row + origin, halo, low, high);
   if (aligned && high % Tile<T, E>::kVec == 0 && !(p.initial.data && low > -halo))
     return tile.template copy_aligned<false>(row + origin, halo, low, high);
   tile.copy_elements(halo, [&](int at) {
     const int64_t t = origin + at;
     if (at >= high) return round_to<T>(0.0f);
-    if (at >= low) return row[t * x.last];
-    return p.initial.data && t + p.width > 0 ? p.initial.row<T>(it.b, it.d)[(t + p.width - 1) * p.initial.last] : round_to<T>(0.0f);
+    if (at >= low) return row[t * step];
+    return p.initial.data && t + p.width > 0 ? p.initial.row<T>(b, d)[(t + p.width - 1) * p.initial.last] : round_to<T>(0.0f);
   });
 }
 
