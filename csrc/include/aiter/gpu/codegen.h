@@ -65,6 +65,22 @@ AITER_DEVICE void cold_branch() {
 #endif
 }
 
+// AITER_DEVICE_COLD: a device function for rare cases. nvcc does not inline it, so that hot code stays together. On AMD, where a call
+// takes memory for registers, it is inlined.
+#if AITER_CUDA
+#define AITER_DEVICE_COLD __device__ __noinline__
+#else
+#define AITER_DEVICE_COLD AITER_DEVICE
+#endif
+
+// AITER_GRID_CONSTANT: a const kernel parameter whose address a function may take. Without it nvcc copies the parameter to each thread's
+// memory.
+#if AITER_CUDA
+#define AITER_GRID_CONSTANT __grid_constant__
+#else
+#define AITER_GRID_CONSTANT
+#endif
+
 // KernelParam is a kernel's parameter of type Args, behind parameters of the types Before. Only such a parameter can be
 // reloaded: reload_kernarg reads the kernel's arguments, not a copy.
 template <class Args, class... Before> struct KernelParam : Args {

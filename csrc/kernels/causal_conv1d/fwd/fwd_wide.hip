@@ -13,6 +13,10 @@ namespace fwd {
 
 // ForwardRows is the rows of causal_conv1d_fwd.
 struct ForwardRows : Forward {
+  static constexpr bool kMayBeDense = true;
+
+  // dense reports whether rows have neither sequence numbers nor states.
+  bool dense() const { return !seq.data && !initial.data && !final.data; }
   AITER_SHARED int64_t rows() const { return batch; }
 
   template <class T> AITER_DEVICE void compute(int64_t b, int64_t d, int64_t t) const {
@@ -35,6 +39,9 @@ struct ForwardRows : Forward {
 
 // PackedRow is the row of causal_conv1d_varlen_fwd. Positions in front of a sequence are its state, or zeros.
 struct PackedRow : Stateful {
+  static constexpr bool kMayBeDense = false;
+
+  bool dense() const { return false; }
   AITER_SHARED int64_t rows() const { return 1; }
 
   template <class T> AITER_DEVICE void compute(int64_t, int64_t d, int64_t t) const {

@@ -19,7 +19,7 @@ namespace aiter::conv1d::fwd {
 
 // WideParams is the parameters of a launch. Rows is a problem p of which p.compute<T>(b, d, t) computes an output, and
 // p.finish<T>(b, d, lane, lanes) what follows a row's last one. reach: how many positions in front of t are of t's sequence, up to
-// most_reach, which is what the last position of a vector needs; (batch, seqlen), null: rows are one sequence.
+// most_reach = W - 1; (batch, seqlen), null: rows are one sequence.
 template <class Rows> struct WideParams {
   Rows p;
   wide::Launch launch;
@@ -28,10 +28,11 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
-template <class T, class E, class Rows> class WideWarp {
+template <class T, class E, class Rows, bool kDense> class WideWarp {
  public:
   using Args = KernelParam<WideParams<Rows>>;
   using Tile = wide::Tile<T, E>;
+  using Position = std::conditional_t<kDense, int, int64_t>;
 
   AITER_DEVICE WideWarp(const Args& a, char* memory, int lane)
       : a_(a), memory_(reinterpret_cast<T*>(memory)), lane_(lane), halo_(E::halo_of(a.launch.taps)),
@@ -47,12 +48,12 @@ template <class T, class E, class Rows> class WideWarp {
     for (bool more = true;;) {
       if (wide::kStages == 2 && more) load(next, next_pass, stage ^ 1);
       if (pass >= 0) {
-        const bool last = pass + 1 == reload_kernarg(a_).launch.passes;
-        if (own.at.d != channel || pass > 0 || !last) load_taps(own, pass), channel = own.at.d;
+        const bool last = kDense || pass + 1 == reload_kernarg(a_).launch.passes;
+        if (own.at.d != channel || (!kDense && (pass > 0 || !last))) load_taps(own, pass), channel = own.at.d;
         if (wide::kStages == 2 && more) wait_group<1>();
         else wait_group<0>();
         warp_barrier();
-        if (pass == 0) engine_.start(bias_);
+        if (kDense || pass == 0) engine_.start(bias_);
         engine_.add(tile(stage));
         warp_barrier();
         if (last) store(own, tile(stage));
@@ -61,7 +62,7 @@ template <class T, class E, class Rows> class WideWarp {
       }
       if (wide::kStages == 1) load(next, next_pass, stage);
       stage ^= wide::kStages - 1, pass = next_pass, own = next;
-      if (++next_pass == reload_kernarg(a_).launch.passes) {
+      if (kDense || ++next_pass == reload_kernarg(a_).launch.passes) {
         next_pass = 0, more = ++n < end;
         if (more) next.advance(reload_kernarg(a_));
       }
@@ -69,21 +70,23 @@ template <class T, class E, class Rows> class WideWarp {
   }
 
  private:
-  // Row is an item with its rows.
+  // Row is an item and where it is in memory.
   struct Row {
-    wide::Item at;
-    const T* x;
+    wide::Item<Position> at;
+    const T* x;  // at the item's first position
     T* out;
 
     Row() = default;
     AITER_DEVICE Row(const Args& a, uint32_t n) : at(a.launch, n) { find(a); }
     AITER_DEVICE void advance(const Args& a) {
+      x += wide::kItem * step(a.p.x), out += wide::kItem * step(a.p.out);
       if (at.advance(a.launch)) find(a);
     }
+    static AITER_DEVICE Position step(const Array3& t) { return kDense ? Position(1) : Position(t.last); }
     AITER_DEVICE int64_t b(const Args& a) const { return a.launch.batch0 + at.b; }
     AITER_DEVICE int64_t d(const Args& a) const { return a.launch.dim0 + at.d; }
     AITER_DEVICE void find(const Args& a) {
-      x = a.p.x.template row<T>(b(a), d(a)), out = a.p.out.template row<T>(b(a), d(a));
+      x = a.p.x.template row<T>(b(a), d(a)) + at.start * step(a.p.x), out = a.p.out.template row<T>(b(a), d(a)) + at.start * step(a.p.out);
     }
   };
 
@@ -92,58 +95,57 @@ template <class T, class E, class Rows> class WideWarp {
   }
   AITER_DEVICE void load(const Row& row, int pass, int stage) const {
     const auto& a = reload_kernarg(a_);
-    wide::load_row<T, E>(tile(stage), a.p, row.x, a.p.x.last, row.b(a), row.d(a), row.at.start - int64_t(pass) * a.launch.taps,
-                         a.launch.x_aligned, halo_);
+    if constexpr (kDense) {
+      wide::load_vectors(tile(stage), row.x, Position(a.p.seqlen), row.at.start, halo_);
+    } else {
+      const int64_t shift = int64_t(pass) * a.launch.taps, origin = row.at.start - shift;
+      const T* x = row.x - shift * a.p.x.last;
+      if (a.launch.x_aligned && (!a.p.initial.data || origin >= halo_)) wide::load_vectors(tile(stage), x, a.p.seqlen, origin, halo_);
+      else wide::load_elements(tile(stage), a.p, x, a.p.x.last, row.b(a), row.d(a), origin, halo_);
+    }
     commit_group();
   }
   AITER_DEVICE void load_taps(const Row& row, int pass) {
     const auto& a = reload_kernarg(a_);
-    const int64_t last = a.p.width - int64_t(pass) * a.launch.taps;
+    const int64_t last = a.p.width - (kDense ? 0 : int64_t(pass) * a.launch.taps);
     if (pass == 0) bias_ = a.p.bias.data ? a.p.bias.get(row.d(a), 0) : 0.0f;
     engine_.load_taps(a.p, row.d(a), last, int(min64(a.launch.taps, last)), a.launch.split);
   }
 
   AITER_DEVICE void store(const Row& row, const Tile& t) {
-    if (reload_kernarg(a_).p.silu) engine_.finish(t, [](float v) { return v * sigmoid(v); });
-    else engine_.finish(t, [](float v) { return v; });
+    const bool finite = reload_kernarg(a_).p.silu ? engine_.finish(t, [](float v) { return v * sigmoid(v); })
+                                                  : engine_.finish(t, [](float v) { return v; });
     warp_barrier();
-    const auto& r = reload_kernarg(a_);
-    const int64_t start = row.at.start;
-    const int count = int(min64(r.p.seqlen - start, wide::kItem));
-    T* out = row.out + start * r.p.out.last;
-    const int32_t* reach = r.reach ? r.reach + row.b(r) * r.p.seqlen + start : nullptr;
-    if (r.out_aligned && count % Tile::kVec == 0) {
+    const auto& a = reload_kernarg(a_);
+    const Position left = Position(a.p.seqlen) - row.at.start;
+    const int count = left < wide::kItem ? int(left) : wide::kItem;
+    T* const out = row.out;
+    if (kDense || a.out_aligned) {
       AITER_UNROLL
       for (int i = 0; i < Tile::kVecs; i++) {
         const int at = (i * E::kLanes + lane_) * Tile::kVec;
-        if (at < count) {
-          const auto v = *reinterpret_cast<const Vec<T, Tile::kVec>*>(t.vector(i));
-          store_streaming<4>(out + at, *reinterpret_cast<const Words<4>*>(&v));
-          if (!v.finite() || (reach && !sees_all(reach[at + Tile::kVec - 1], Tile::kVec))) compute_again(row, at, Tile::kVec);
-        }
+        if (at < count) store_streaming<4>(out + at, *reinterpret_cast<const Words<4>*>(t.vector(i)));
       }
     } else {
       AITER_ROLLED
-      for (int at = lane_; at < count; at += E::kLanes) {
-        Vec<T, 1> v;
-        v.clear();
-        v.set(0, wide::get_shared<T>(t.at(at)));
-        out[at * reload_kernarg(a_).p.out.last] = v.get(0);
-        if (!v.finite() || (reach && !sees_all(reach[at], 1))) compute_again(row, at, 1);
-      }
+      for (int at = lane_; at < count; at += E::kLanes) out[at * a.p.out.last] = wide::get_shared<T>(t.at(at));
     }
-    const auto& s = reload_kernarg(a_);
-    if (start + wide::kItem >= s.p.seqlen) s.p.template finish<T>(row.b(s), row.d(s), lane_, E::kLanes);
+    if (!warp_all(finite) || (!kDense && a.reach)) compute_again(a_, row, t, count);
+    if constexpr (!kDense)
+      if (left <= wide::kItem) a.p.template finish<T>(row.b(a), row.d(a), lane_, E::kLanes);
   }
 
-  // sees_all reports whether `count` positions, of which the last one's reach is given, see as many positions as the filter has taps.
-  AITER_DEVICE bool sees_all(int32_t reach, int count) const { return reach >= reload_kernarg(a_).most_reach - kVecElems<T> + count; }
-
-  AITER_DEVICE void compute_again(const Row& row, int at, int count) const {
-    cold_branch();
-    const auto& a = reload_kernarg(a_);
+  // compute_again computes the outputs again that are not finite or see a position of another sequence.
+  static AITER_DEVICE_COLD void compute_again(const Args& args, const Row& row, const Tile& t, int count) {
+    const auto& a = reload_kernarg(args);
+    const int32_t* reach = !kDense && a.reach ? a.reach + row.b(a) * a.p.seqlen + row.at.start : nullptr;
     AITER_ROLLED
-    for (int i = 0; i < count; i++) a.p.template compute<T>(row.b(a), row.d(a), row.at.start + at + i);
+    for (int at = t.lane; at < count; at += E::kLanes) {
+      Vec<T, 1> v;
+      v.clear();
+      v.set(0, wide::get_shared<T>(t.at(at)));
+      if (!v.finite() || (reach && reach[at] < a.most_reach)) a.p.template compute<T>(row.b(a), row.d(a), row.at.start + at);
+    }
   }
 
   const Args& a_;
@@ -153,14 +155,17 @@ template <class T, class E, class Rows> class WideWarp {
   E engine_;
 };
 
-template <class T, class Rows>
-__global__ void AITER_LAUNCH_BOUNDS(128, 4) causal_conv1d_wide_kernel(KernelParam<WideParams<Rows>> a) {
+// Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
+template <bool kDense> constexpr int kWideBlocks = kDense ? 5 : 4;
+
+template <class T, class Rows, bool kDense>
+__global__ void AITER_LAUNCH_BOUNDS(128, kWideBlocks<kDense>) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;
     const uint32_t n = (blockIdx.x * uint32_t(a.launch.warps) + uint32_t(warp)) * a.launch.each, end = n + a.launch.each;
-    WideWarp<T, E, Rows>(a, reinterpret_cast<char*>(shared) + warp * a.launch.warp_bytes, lane).run(n, end < a.launch.items ? end : a.launch.items);
+    WideWarp<T, E, Rows, kDense>(a, reinterpret_cast<char*>(shared) + warp * a.launch.warp_bytes, lane).run(n, end < a.launch.items ? end : a.launch.items);
   }
 }
 
@@ -178,7 +183,8 @@ __global__ void __launch_bounds__(256) causal_conv1d_reach_kernel(KernelParam<Ro
 template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences, int device, const OpStream& stream) {
   Topology gpu;
   AITER_TRY(device_topology(device, &gpu));
-  WideParams<Rows> a{p, wide::plan<T>(p, gpu), nullptr, int32_t(min64(p.width + kVecElems<T> - 2, INT32_MAX / 2)), wide::vectors_aligned<T>(p.out)};
+  WideParams<Rows> a{p, wide::plan<T>(p, gpu), nullptr, int32_t(min64(p.width - 1, INT32_MAX / 2)), false};
+  a.out_aligned = wide::vectors_aligned<T>(p.out, p.seqlen);
   Workspace memory;
   if (sequences && p.rows() * p.seqlen > 0) {
     AITER_TRY(memory.take(size_t(p.rows() * p.seqlen) * sizeof(int32_t), device, stream));
@@ -187,13 +193,14 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
     AITER_TRY(launch(stream, causal_conv1d_reach_kernel<Rows>, {blocks, 256}, p, a.most_reach, reach));
     a.reach = reach;
   }
-  const int64_t blocks = min64(4, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
+  const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned && p.seqlen < 1 << 30;
+  const int64_t blocks = min64(dense ? kWideBlocks<true> : kWideBlocks<false>, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
   const int64_t resident = gpu.multiprocessors * max64(1, blocks) * a.launch.warps;
   Problem rows = p;
   rows.batch = p.rows();
   return wide::launch_items(a.launch, rows, 1 << gpu.warp_bits, resident, [&](const wide::Launch& part, const LaunchConfig& config) {
     a.launch = part;
-    return launch(stream, causal_conv1d_wide_kernel<T, Rows>, config, a);
+    return launch(stream, dense ? causal_conv1d_wide_kernel<T, Rows, Rows::kMayBeDense> : causal_conv1d_wide_kernel<T, Rows, false>, config, a);
   });
 }
 

@@ -53,15 +53,17 @@ template <class T> class DirectEngine {
     }
   }
 
-  // finish writes outputs to the tile: result(v) of each sum v.
-  template <class Result> AITER_DEVICE void finish(const Tile<T, DirectEngine>& tile, Result result) {
+  // finish writes outputs to the tile, result(v) of each sum v, and reports whether all of this lane's are finite.
+  template <class Result> AITER_DEVICE bool finish(const Tile<T, DirectEngine>& tile, Result result) {
+    NonFinite<float> found;
     AITER_UNROLL
     for (int i = 0; i < kColumn; i += kVec) {
       float y[kVec];
       AITER_UNROLL
-      for (int k = 0; k < kVec; k++) y[k] = result(sums_[i + k]);
+      for (int k = 0; k < kVec; k++) y[k] = result(sums_[i + k]), found.look_at(y[k]);
       *reinterpret_cast<Vec<T, kVec>*>(tile.own + lane_ * kPitch + i) = pack_vec<T, kVec>(y);
     }
+    return !found;
   }
 
  private:

@@ -48,8 +48,9 @@ struct WarpMemory {
   }
 };
 
-template <class T> inline bool vectors_aligned(const Array3& t) {
-  return t.last == 1 && is_aligned(t.data, 16) && t.batch * int64_t(sizeof(T)) % 16 == 0 && t.dim * int64_t(sizeof(T)) % 16 == 0;
+// vectors_aligned reports whether all rows of seqlen positions are whole vectors of 16 bytes.
+template <class T> inline bool vectors_aligned(const Array3& t, int64_t seqlen) {
+  return seqlen % kVecElems<T> == 0 && t.last == 1 && is_aligned(t.data, 16) && t.batch * int64_t(sizeof(T)) % 16 == 0 && t.dim * int64_t(sizeof(T)) % 16 == 0;
 }
 
 // plan returns the division of all but the work range, and the memory of a tile. tiles: tiles of a stage; extra: other bytes of a warp.
@@ -61,7 +62,7 @@ template <class T> Launch plan(const Problem& p, const Topology& gpu) {
   a.warp_bytes = kStages * memory.tile_bytes(a.taps) + memory.taps_bytes(a.taps, a.split);
   a.warps = 4;
   while (a.warps > 1 && size_t(a.warps) * size_t(a.warp_bytes) > kMaxSharedBytes) a.warps /= 2;
-  a.x_aligned = vectors_aligned<T>(p.x);
+  a.x_aligned = vectors_aligned<T>(p.x, p.seqlen);
   return a;
 }
 

@@ -33,7 +33,11 @@ template <class T> class ToeplitzEngine {
   // halo_of returns the positions in front of an item that a pass of so many taps needs.
   static AITER_DEVICE int halo_of(int taps) { return (taps + kStep - 2 + kColumn - 1) / kColumn * kColumn; }
 
-  AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {}
+  AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {
+#if AITER_MMA_SYNC
+    matrix_row_ = uint32_t(pin_register(((lane & 15) * kPitch + (lane >> 4) * 8) * int(sizeof(T))));
+#endif
+  }
 
   // load_taps reads taps [last - count, last) of channel d. All lanes call it with the same arguments.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool split) {
@@ -51,20 +55,26 @@ template <class T> class ToeplitzEngine {
     }
     AITER_ROLLED
     for (int i = lane_; i < 3 * kTapPad / 2; i += kLanes) set_tap(i < kTapPad ? i - kTapPad : count + i - kTapPad, 0.0f);
+#if AITER_MMA_SYNC
+    const int c = count - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTapPad, a = c & 1;
+    pairs_ = shared_address(taps_ + a * toeplitz_pitch(count) + (c - a));
+#endif
   }
 
-  // start sets all sums to v, and add adds the products of a tile and the taps.
-  AITER_DEVICE void start(float v) {
-    AITER_UNROLL
-    for (int u = 0; u < kSteps; u++) sums_[u].fill(up_ * v);
-  }
+  // start sets all sums to v, before the first add. add adds the products of a tile and the taps.
+  AITER_DEVICE void start(float v) { start_ = up_ * v, first_ = true; }
   AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile) {
     AITER_ROLLED
-    for (int part = 0; part < parts_; part++) add(tile, taps_ + part * kCopies * toeplitz_pitch(count_));
+    for (int part = 0;;) {
+      add(tile, part * kCopies * toeplitz_pitch(count_), first_);
+      first_ = false;
+      if (++part >= parts_) return;
+    }
   }
 
-  // finish writes outputs to the tile: result(v) of each sum v.
-  template <class Result> AITER_DEVICE void finish(const Tile<T, ToeplitzEngine>& tile, Result result) {
+  // finish writes outputs to the tile, result(v) of each sum v, and reports whether all of this lane's are finite.
+  template <class Result> AITER_DEVICE bool finish(const Tile<T, ToeplitzEngine>& tile, Result result) {
+    NonFinite<T> found;
     if (!kIsBf16<T> && parts_ == 2) {
       const float down = bits_to_float((254u << 23) - float_to_bits(up_));  // 1 / up_
       AITER_UNROLL
@@ -83,8 +93,9 @@ template <class T> class ToeplitzEngine {
         AITER_UNROLL
         for (int i = 0; i < M::kRowRun; i++) sums_[u].column[c][i] = result(sums_[u].column[c][i]);
       }
-      store(tile.own + u * kStep, sums_[u]);
+      store(tile.own + u * kStep, sums_[u], found);
     }
+    return !found;
   }
 
  private:
@@ -121,28 +132,32 @@ template <class T> class ToeplitzEngine {
 #if AITER_MMA_SYNC
   // mma.sync multiplies X, whose rows are the columns, with half of T_m, which has eight outputs. In the hardware's order of elements
   // lane 4g+t has elements 2t, 2t+1, 2t+8 and 2t+9 of column g and of column g+8, which ldmatrix loads at once, and outputs 2t, 2t+1 of
-  // them. Of T_m it has the pairs of taps -8, 0 and 8 apart from W-1-16m-g+2t; the last of them is the first one of T_{m+1}.
-  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, const T* taps) {
-    const int blocks = (count_ + kStep - 2) / kStep, g = lane_ >> 2, c = count_ - 1 - g + 2 * (lane_ & 3) + kTapPad, a = c & 1;
-    uint32_t column = uint32_t(__cvta_generic_to_shared(tile.own + (lane_ & 15) * kPitch + (lane_ >> 4) * 8));
-    uint32_t t = uint32_t(__cvta_generic_to_shared(taps + a * toeplitz_pitch(count_) + (c - a)));
+  // them. Of T_m it has the pairs of taps -8, 0 and 8 apart from W-1-16m-g+2t; the last of them is the first one of T_{m+1}. `part` is
+  // the distance of the filter's copies from the first ones.
+  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
+    const int blocks = (count_ + kStep - 2) / kStep;
+    uint32_t column = shared_address(tile.own) + matrix_row_, t = pairs_ + part * int(sizeof(T));
     uint32_t ring[kSteps][4], near = load_shared<Words<1>>(t + 16).word[0];
     AITER_UNROLL
     for (int u = 0; u < kSteps; u++) load_matrix(column + u * kStep * int(sizeof(T)), ring[u]);
-    for (int m = 0;; m += kSteps) {
+    uint32_t middle = load_shared<Words<1>>(t).word[0], far = load_shared<Words<1>>(t - 16).word[0];
+    if (first) {
+      AITER_UNROLL
+      for (int u = 0; u < kSteps; u++) multiply_first(ring[u], middle, near, far, sums_[u]);
+    } else {
+      AITER_UNROLL
+      for (int u = 0; u < kSteps; u++) multiply(ring[u], middle, near, far, sums_[u]);
+    }
+    for (int m = 1;; m += kSteps) {
       column -= kPitch * sizeof(T);
       AITER_UNROLL
-      for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - i
-        const uint32_t middle = load_shared<Words<1>>(t - 2 * i * 16).word[0], far = load_shared<Words<1>>(t - (2 * i + 1) * 16).word[0];
-        AITER_UNROLL
-        for (int u = 0; u < kSteps; u++) {
-          const uint32_t(&x)[4] = ring[(u - i + kSteps) % kSteps];
-          multiply(x, middle, near, sums_[u].column[0], sums_[u].column[1]);
-          multiply(x, far, middle, sums_[u].column[0] + 2, sums_[u].column[1] + 2);
-        }
+      for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - 1 - i
+        if (m + i > blocks) return;
         near = far;
-        if (m + i == blocks) return;
         load_matrix(column + (kSteps - 1 - i) * kStep * int(sizeof(T)), ring[kSteps - 1 - i]);
+        middle = load_shared<Words<1>>(t - 2 * (i + 1) * 16).word[0], far = load_shared<Words<1>>(t - (2 * i + 3) * 16).word[0];
+        AITER_UNROLL
+        for (int u = 0; u < kSteps; u++) multiply(ring[(u - 1 - i + kSteps) % kSteps], middle, near, far, sums_[u]);
       }
       t -= 2 * kSteps * 16;
     }
@@ -152,20 +167,35 @@ template <class T> class ToeplitzEngine {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
   }
-  static AITER_DEVICE void multiply(const uint32_t (&x)[4], uint32_t low, uint32_t high, float* d0, float* d1) {
-#define AITER_MMA(type)                                                                                                               \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+f"(d0[0]), "+f"(d0[1]), "+f"(d1[0]), "+f"(d1[1]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(low), "r"(high))
+  // multiply adds the products of x and two halves of T_m to y. multiply_first sets y to start_ and the products.
+  static AITER_DEVICE void multiply(const uint32_t (&x)[4], uint32_t middle, uint32_t near, uint32_t far, typename M::Sums& y) {
+    float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
+    mma(x, middle, near, a[0], a[1], b[0], b[1], a[0], a[1], b[0], b[1]);
+    mma(x, far, middle, a[2], a[3], b[2], b[3], a[2], a[3], b[2], b[3]);
+  }
+  AITER_DEVICE void multiply_first(const uint32_t (&x)[4], uint32_t middle, uint32_t near, uint32_t far, typename M::Sums& y) const {
+    float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
+    mma(x, middle, near, a[0], a[1], b[0], b[1], start_, start_, start_, start_);
+    mma(x, far, middle, a[2], a[3], b[2], b[3], start_, start_, start_, start_);
+  }
+  static AITER_DEVICE void mma(const uint32_t (&x)[4], uint32_t low, uint32_t high, float& d0, float& d1, float& d2, float& d3, float c0,
+                               float c1, float c2, float c3) {
+#define AITER_MMA(type)                                                                                                                 \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};" \
+      : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)                                                                                          \
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(low), "r"(high), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
     if constexpr (kIsBf16<T>) AITER_MMA("bf16");
     else AITER_MMA("f16");
 #undef AITER_MMA
   }
   // store writes step u of all columns: a lane has outputs 2t, 2t+1, 2t+8, 2t+9 of two columns.
-  AITER_DEVICE void store(T* to, const typename M::Sums& y) const {
+  AITER_DEVICE void store(T* to, const typename M::Sums& y, NonFinite<T>& found) const {
     const uint32_t word[4] = {pack_pair<T>(y.column[0][0], y.column[0][1]), pack_pair<T>(y.column[1][0], y.column[1][1]),
                               pack_pair<T>(y.column[0][2], y.column[0][3]), pack_pair<T>(y.column[1][2], y.column[1][3])};
+    AITER_UNROLL
+    for (uint32_t w : word) found.look_at(w);
 #if __CUDA_ARCH__ >= 900
-    const uint32_t address = uint32_t(__cvta_generic_to_shared(to + (lane_ & 15) * kPitch + (lane_ >> 4) * 8));
+    const uint32_t address = shared_address(to) + matrix_row_;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
                  "r"(word[3]) : "memory");
 #else
@@ -175,14 +205,18 @@ template <class T> class ToeplitzEngine {
 #endif
   }
 #else
-  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, const T* taps) {
+  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
+    if (first) {
+      AITER_UNROLL
+      for (auto& y : sums_) y.fill(start_);
+    }
     const int pitch = toeplitz_pitch(count_), blocks = (count_ + kStep - 2) / kStep;
     const T* column = tile.own + M::column(lane_, 0) * kPitch + M::depth(lane_);
     const T* t[M::kParts];
     AITER_UNROLL
     for (int e = 0; e < M::kParts; e++) {
       const int c = count_ - 1 - M::left_row(lane_, e) + M::depth(lane_) + kTapPad, a = c & (kCopies - 1);
-      t[e] = taps + a * pitch + (c - a);
+      t[e] = taps_ + part + a * pitch + (c - a);
     }
     typename M::Right ring[kSteps];
     AITER_UNROLL
@@ -209,14 +243,20 @@ template <class T> class ToeplitzEngine {
     f.column[0] = *reinterpret_cast<const typename M::Run*>(column + step * kStep);
     return f;
   }
-  AITER_DEVICE void store(T* to, const typename M::Sums& y) const {
+  AITER_DEVICE void store(T* to, const typename M::Sums& y, NonFinite<T>& found) const {
+    AITER_UNROLL
+    for (float v : y.column[0]) found.look_at(v);
     *reinterpret_cast<Vec<T, M::kRowRun>*>(to + M::column(lane_, 0) * kPitch + M::row(lane_)) = pack_vec<T, M::kRowRun>(y.column[0]);
   }
 #endif
 
   T* taps_;
   int lane_, count_ = 0, parts_ = 1;
-  float up_ = 1.0f;  // factor of the taps in shared memory
+  bool first_ = true;                // no product is added yet
+  float up_ = 1.0f, start_ = 0.0f;  // factor of the taps in shared memory; what sums start from
+#if AITER_MMA_SYNC
+  uint32_t matrix_row_, pairs_ = 0;  // of this lane, in bytes: its row of ldmatrix from a step on; the address of its pairs of taps
+#endif
   typename M::Sums sums_[kSteps];
 };
 
