@@ -130,21 +130,23 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
       AITER_ROLLED
       for (int at = lane_; at < count; at += E::kLanes) out[at * a.p.out.last] = wide::get_shared<T>(t.at(at));
     }
-    if (!warp_all(finite) || (!kDense && a.reach)) compute_again(a_, row, t, count);
+    if (!warp_all(finite) || (!kDense && a.reach)) compute_again(a_, row.at.b, row.at.d, row.at.start, t.own, lane_, count);
     if constexpr (!kDense)
       if (left <= wide::kItem) a.p.template finish<T>(row.b(a), row.d(a), lane_, E::kLanes);
   }
 
-  // compute_again computes the outputs again that are not finite or see a position of another sequence.
-  static AITER_DEVICE_COLD void compute_again(const Args& args, const Row& row, const Tile& t, int count) {
+  // compute_again computes the outputs of an item again that are not finite or see a position of another sequence. It takes numbers: nvcc
+  // would keep an object in each thread's memory, all the time.
+  static AITER_DEVICE_COLD void compute_again(const Args& args, uint32_t row, uint32_t channel, Position start, T* own, int lane, int count) {
     const auto& a = reload_kernarg(args);
-    const int32_t* reach = !kDense && a.reach ? a.reach + row.b(a) * a.p.seqlen + row.at.start : nullptr;
+    const int64_t b = a.launch.batch0 + row, d = a.launch.dim0 + channel;
+    const int32_t* reach = !kDense && a.reach ? a.reach + b * a.p.seqlen + start : nullptr;
     AITER_ROLLED
-    for (int at = t.lane; at < count; at += E::kLanes) {
+    for (int at = lane; at < count; at += E::kLanes) {
       Vec<T, 1> v;
       v.clear();
-      v.set(0, wide::get_shared<T>(t.at(at)));
-      if (!v.finite() || (reach && reach[at] < a.most_reach)) a.p.template compute<T>(row.b(a), row.d(a), row.at.start + at);
+      v.set(0, wide::get_shared<T>(Tile{own, lane}.at(at)));
+      if (!v.finite() || (reach && reach[at] < a.most_reach)) a.p.template compute<T>(b, d, start + at);
     }
   }
 
@@ -156,10 +158,10 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
 };
 
 // Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
-template <bool kDense> constexpr int kWideBlocks = kDense ? 5 : 4;
+template <class T, bool kDense> constexpr int kWideBlocks = (sizeof(T) == 4 ? 3 : 4) + kDense;
 
 template <class T, class Rows, bool kDense>
-__global__ void AITER_LAUNCH_BOUNDS(128, kWideBlocks<kDense>) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+__global__ void AITER_LAUNCH_BOUNDS(128, kWideBlocks<T, kDense>) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
@@ -194,7 +196,7 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
     a.reach = reach;
   }
   const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned && p.seqlen < 1 << 30;
-  const int64_t blocks = min64(dense ? kWideBlocks<true> : kWideBlocks<false>, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
+  const int64_t blocks = min64(dense ? kWideBlocks<T, true> : kWideBlocks<T, false>, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
   const int64_t resident = gpu.multiprocessors * max64(1, blocks) * a.launch.warps;
   Problem rows = p;
   rows.batch = p.rows();
