@@ -158,7 +158,7 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
 };
 
 // Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
-template <class T, bool kDense> constexpr int kWideBlocks = (sizeof(T) == 4 ? 3 : 4) + kDense;
+template <class T, bool kDense> constexpr int kWideBlocks = sizeof(T) == 4 ? 3 + kDense : 4;
 
 template <class T, class Rows, bool kDense>
 __global__ void AITER_LAUNCH_BOUNDS(128, (kWideBlocks<T, kDense>)) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
