@@ -1,5 +1,6 @@
 // Package perf measures the time of an operator on a device, and the copy bandwidth of
-// the device, which limits operators that move bytes.
+// the device, which limits operators that move bytes. It computes the peaks of the device's
+// arithmetic, which limit operators that multiply.
 //
 // Each call is timed by an event before and an event after it. On a GPU the device records
 // the events; on the CPU they are readings of the clock. The caches hold none of a call's
