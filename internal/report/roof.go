@@ -291,16 +291,18 @@ func (b box) cost(ink []place, taken []box) float64 {
 	return cost
 }
 
-// spread returns points along a line.
+// spread returns points along a line, at equal distances.
 func spread(run []place) []place {
-	var list []place
+	list := slices.Clone(run[:min(1, len(run))])
+	next := sampled // the distance to the next point
 	for i := 1; i < len(run); i++ {
 		a, b := run[i-1], run[i]
-		n := math.Ceil(math.Hypot(b.x-a.x, b.y-a.y)/sampled) + 1
-		for k := range int(n) {
-			t := float64(k) / n
+		length := math.Hypot(b.x-a.x, b.y-a.y)
+		for ; next <= length; next += sampled {
+			t := next / length
 			list = append(list, place{a.x + t*(b.x-a.x), a.y + t*(b.y-a.y)})
 		}
+		next -= length
 	}
-	return append(list, run[max(0, len(run)-1):]...)
+	return list
 }

@@ -21,7 +21,12 @@ func TestAxis(t *testing.T) {
 		"one":               {[]Row{rowOf(1, 2, 3)}, ""},
 		"two widths":        {[]Row{rowOf(1, 2, 3), rowOf(1, 2, 4)}, ""},
 		"widths":            {[]Row{rowOf(1, 2, 3), rowOf(1, 2, 4), rowOf(1, 2, 5)}, "width"},
-		"widths, lengths":   {[]Row{rowOf(1, 2, 3), rowOf(1, 2, 4), rowOf(1, 2, 5), rowOf(1, 3, 3), rowOf(1, 4, 3), rowOf(1, 5, 3)}, "width"},
+		"widths, lengths":   {[]Row{rowOf(1, 2, 3), rowOf(1, 2, 4), rowOf(1, 2, 5), rowOf(1, 3, 3), rowOf(1, 4, 3), rowOf(1, 5, 3)}, "seqlen"},
+		"2 lengths, widths": {[]Row{rowOf(1, 2, 3), rowOf(1, 2, 4), rowOf(1, 2, 5), rowOf(1, 3, 3), rowOf(1, 3, 4), rowOf(1, 3, 5)}, "width"},
+		"4 shapes, widths": {[]Row{
+			rowOf(1, 2, 3), rowOf(1, 2, 4), rowOf(1, 2, 5), rowOf(1, 3, 3), rowOf(1, 3, 4), rowOf(1, 3, 5),
+			rowOf(2, 2, 3), rowOf(2, 2, 4), rowOf(2, 2, 5), rowOf(3, 4, 3), rowOf(3, 4, 4), rowOf(3, 4, 5),
+		}, ""},
 		"equal widths":      {[]Row{rowOf(1, 2, 3), rowOf(1, 2, 3), rowOf(1, 2, 3)}, ""},
 		"all differ":        {[]Row{rowOf(1, 2, 3), rowOf(1, 3, 4), rowOf(1, 4, 5)}, ""},
 		"lengths":           {[]Row{rowOf(1, 2, 3), rowOf(1, 3, 3), rowOf(1, 4, 3)}, "seqlen"},
@@ -163,5 +168,16 @@ func TestDense(t *testing.T) {
 		if math.Abs(p.x*p.y-3) > 1e-9 {
 			t.Errorf("%v is not on 3/x", p)
 		}
+	}
+}
+
+// The points of a line do not depend on those that define it.
+func TestSpread(t *testing.T) {
+	corner := []place{{0, 0}, {6, 0}, {6, 0}, {6, 10}}
+	if got, want := spread(corner), []place{{0, 0}, {4, 0}, {6, 2}, {6, 6}, {6, 10}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := spread(nil); len(got) != 0 {
+		t.Errorf("no line has the points %v", got)
 	}
 }

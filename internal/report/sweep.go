@@ -95,39 +95,33 @@ func formatNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// minSwept is the number of values of a column from which charts have it as their axis.
+// minSwept is the number of values of a column, with all others fixed, from which charts can have it as their axis.
 const minSwept = 3
 
-// axis returns the axis of the page's charts: the column of numbers of which one line has the most values, minSwept at
-// least, with all other columns fixed. A size must be the only number that varies; several sizes are drawn over bytes.
+// axis returns the axis of the page's charts: the one with the fewest panels. A column comes before bytes, and one with
+// more values before one with fewer.
 func (page Page) axis() axis {
-	best, most := bytesAxis(), minSwept-1
+	best, most := bytesAxis(), 0
+	panels := len(page.titles(best))
 	for _, c := range page.Columns {
-		if c.Role == Size && page.varying() > 1 {
+		n := page.swept(c)
+		if n < minSwept {
 			continue
 		}
-		if n := page.swept(c); n > most {
-			best, most = columnAxis(c), n
+		if p := len(page.titles(columnAxis(c))); p < panels || p == panels && n > most {
+			best, panels, most = columnAxis(c), p, n
 		}
 	}
 	return best
 }
 
-// varying is the number of columns of numbers that vary.
-func (page Page) varying() int {
-	n := 0
-	for _, c := range page.Columns {
-		values := map[any]bool{}
-		for _, r := range page.Now.Rows {
-			if v := r.Values.Of(c.Name); isNumber(v) {
-				values[v] = true
-			}
-		}
-		if len(values) > 1 {
-			n++
-		}
+// titles are those of the panels with an axis.
+func (page Page) titles(over axis) map[string]bool {
+	titles := map[string]bool{}
+	for _, r := range page.Now.Rows {
+		titles[panelTitle(page.Columns, over, r)] = true
 	}
-	return n
+	return titles
 }
 
 // swept is the largest number of values of a column in rows that are equal in everything else. It is 0 for a column that
@@ -170,12 +164,8 @@ func (page Page) CheckSweep() error {
 	if over.column == nil {
 		return &SweepError{}
 	}
-	titles := map[string]bool{}
-	for _, r := range page.Now.Rows {
-		titles[panelTitle(page.Columns, over, r)] = true
-	}
-	if len(titles) != 1 {
-		return &SweepError{Panels: len(titles)}
+	if n := len(page.titles(over)); n != 1 {
+		return &SweepError{Panels: n}
 	}
 	return nil
 }
