@@ -239,6 +239,8 @@ func conditionMistakes() map[string]mistake {
 			[]string{`bad range "5to8"`}},
 		"condition on an axis of other operators": {conditions(of("a.hip", "g", "when.axis.‸width = ['9-']") + free),
 			[]string{`axis "width" selects nothing here: no operator in this source has the argument "w"`}},
+		"condition on a wrong value, which then has no source": {conditions(of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") + of("b.hip", "f", "when.axis.width = [‸'9']") + g),
+			[]string{`unknown value "9" of axis "width"; did you mean "9-"?`}},
 		"conditions, several mistakes": {conditions(of("a.hip", "f", "when = { axis = { ‸x = ['9-'], width = [‸'10-'], dtype = ['float32', ‸'float23'] } }") + free),
 			[]string{`unknown axis "x"`, `unknown value "10-" of axis "width"`, `unknown value "float23" of axis "dtype"; did you mean "float32"?`}},
 

@@ -60,7 +60,7 @@ func TestLimits(t *testing.T) {
 		},
 		"sources with conditions": {
 			conditioned(500, ""),
-			conditioned(500, strings.Replace(conditionedSource, "source", mark+"source", 1)), "module_a has 501 sources",
+			conditioned(500, strings.Replace(strings.Repeat(conditionedSource, 100), "source", mark+"source", 1)), "module_a has 600 sources",
 		},
 		"parts": {
 			source("") + operators(4) + "[module.module_a.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1023) + "]",
