@@ -261,11 +261,13 @@ inline bool exceeds_31_bits(const Backward& p) {
 }
 
 template <class T> Status run(const TensorView& x, const Backward& p, const OpStream& stream) {
-  const int device = x.device().id;
-  if (p.width > 8 || exceeds_31_bits(p)) return run_any_width<T>(p, stream);
-  if (!p.channel_last) return run_channel_first<T>(p, device, stream);
-  AITER_TRY(run_channel_last(x, p, stream));
-  return launch_state_grads<T>(p, stream);
+  if constexpr (kHoldsFew)
+    if (p.width <= 8 && !exceeds_31_bits(p)) {
+      if (!p.channel_last) return run_channel_first<T>(p, x.device().id, stream);
+      AITER_TRY(run_channel_last(x, p, stream));
+      return launch_state_grads<T>(p, stream);
+    }
+  return run_any_width<T>(p, stream);
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,
