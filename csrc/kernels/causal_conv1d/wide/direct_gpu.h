@@ -15,7 +15,7 @@ constexpr int kDirectLanes = 32;
 template <class T> class DirectEngine {
  public:
   static constexpr int kLanes = kDirectLanes, kColumn = kItem / kLanes, kVec = kVecElems<T>;
-  static constexpr int kPitch = kColumn + kVec;  // 16 bytes more: no bank conflicts
+  static constexpr int kPitch = pitch_of(kColumn * int(sizeof(T))) / int(sizeof(T));
   static constexpr int kBlock = 8;               // taps that a lane reads at a time
   static constexpr int kBlocks = kColumn / kBlock;
 
@@ -41,15 +41,15 @@ template <class T> class DirectEngine {
     for (float& sum : sums_) sum = v;
   }
   AITER_DEVICE void add(const Tile<T, DirectEngine>& tile) {
-    const T* column = tile.own + lane_ * kPitch;
+    int column = lane_;
     const float* taps = taps_;
     for (int j = 0;; j += kBlocks) {
       AITER_UNROLL
       for (int i = 0; i < kBlocks; i++) {
         if (j + i >= blocks_) return;
-        add_block(column, i, taps + i * kBlock);
+        add_block(tile, column, i, taps + i * kBlock);
       }
-      column -= kPitch, taps += kBlocks * kBlock;
+      column--, taps += kBlocks * kBlock;
     }
   }
 
@@ -61,19 +61,19 @@ template <class T> class DirectEngine {
       float y[kVec];
       AITER_UNROLL
       for (int k = 0; k < kVec; k++) y[k] = result(sums_[i + k]), found.look_at(y[k]);
-      *reinterpret_cast<Vec<T, kVec>*>(tile.own + lane_ * kPitch + i) = pack_vec<T, kVec>(y);
+      *reinterpret_cast<Vec<T, kVec>*>(tile.place(lane_, i / kVec)) = pack_vec<T, kVec>(y);
     }
     return !found;
   }
 
  private:
   // add_block adds the products with the eight taps of block i, whose positions begin 8 (i+1) before the column.
-  AITER_DEVICE void add_block(const T* column, int i, const float* taps) {
+  AITER_DEVICE void add_block(const Tile<T, DirectEngine>& tile, int column, int i, const float* taps) {
     float x[kColumn + kBlock], w[kBlock];
     AITER_UNROLL
     for (int k = 0; k < kColumn + kBlock; k += kVec) {
       const int p = k - kBlock * (i + 1);
-      const auto v = *reinterpret_cast<const Vec<T, kVec>*>(column + (p < 0 ? p + kColumn - kPitch : p));
+      const auto v = *reinterpret_cast<const Vec<T, kVec>*>(p < 0 ? tile.place(column - 1, (p + kColumn) / kVec) : tile.place(column, p / kVec));
       AITER_UNROLL
       for (int e = 0; e < kVec; e++) x[k + e] = v.value(e);
     }

@@ -36,15 +36,15 @@ struct WarpMemory {
 
   // tile_bytes returns the bytes of a tile with a halo for so many taps; taps_bytes those of the taps.
   int tile_bytes(int taps) const {
-    const int column = kItem / lanes, vec = 16 / size;
-    const int toeplitz = ((taps + 30 + kToeplitzColumn) / kToeplitzColumn * kToeplitzColumn + kItem) / kToeplitzColumn * kToeplitzPitch * size;
-    const int plain = ((taps + 7 + column - 1) / column * column + kItem) / column * (column + vec) * size;
+    const int column = kItem / lanes;
+    const int toeplitz = ((taps + 30 + kToeplitzColumn) / kToeplitzColumn * kToeplitzColumn + kItem) / kToeplitzColumn * pitch_of(kToeplitzColumn * size);
+    const int plain = ((taps + 7 + column - 1) / column * column + kItem) / column * pitch_of(column * size);
     return matrix && (!direct || toeplitz > plain) ? toeplitz : plain;
   }
   int taps_bytes(int taps, bool split) const {
     const int toeplitz = matrix ? (split ? 2 : 1) * copies * toeplitz_pitch(taps) * size : 0;
     const int plain = direct ? (taps + 7) / 8 * 32 : 0;
-    return toeplitz > plain ? toeplitz : plain;
+    return ((toeplitz > plain ? toeplitz : plain) + 127) & ~127;
   }
 };
 

@@ -3,6 +3,9 @@
 // A warp computes an *item*: kItem adjacent positions of a row. It copies them, and the positions that they see, to a tile in shared
 // memory, from where each lane reads what it multiplies. A tile consists of columns of E::kColumn adjacent positions, E::kPitch
 // elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
+//
+// Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
+// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 in it. Otherwise columns lie 16 bytes further apart.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -90,6 +93,10 @@ struct TapReader {
   AITER_DEVICE float get(int i) const { return load(data, dtype, i * step); }
 };
 
+// pitch_of returns the bytes between columns of so many bytes, and swizzled whether such columns are lines of 128 bytes.
+AITER_SHARED constexpr bool swizzled(int bytes) { return AITER_CUDA && bytes == 128; }
+AITER_SHARED constexpr int pitch_of(int bytes) { return swizzled(bytes) ? bytes : bytes + 16; }
+
 // Tile is a warp's view of a tile: position p of the item, from -halo on, in columns.
 template <class T, class E> struct Tile {
   static constexpr int kVec = kVecElems<T>, kLineVecs = E::kColumn / kVec;  // vectors of a column
@@ -99,16 +106,17 @@ template <class T, class E> struct Tile {
   T* own;   // position 0
   int lane;
 
-  // at returns the address of position p. p may be negative.
+  // place returns the address of a column's vector, and at that of position p. Both may be in the halo: columns and positions below 0.
+  AITER_DEVICE T* place(int column, int vector) const {
+    return own + column * E::kPitch + (swizzled(E::kPitch * sizeof(T)) ? vector ^ (column & 7) : vector) * kVec;
+  }
   AITER_DEVICE T* at(int p) const {
-    const int column = p >= 0 ? p / E::kColumn : -((E::kColumn - 1 - p) / E::kColumn);
-    return own + column * E::kPitch + (p - column * E::kColumn);
+    const int column = p >= 0 ? p / E::kColumn : -((E::kColumn - 1 - p) / E::kColumn), within = p - column * E::kColumn;
+    return place(column, within / kVec) + within % kVec;
   }
 
   // vector returns the address of this lane's i-th vector.
-  AITER_DEVICE T* vector(int i) const {
-    return own + (lane / kLineVecs + i * kLines) * E::kPitch + lane % kLineVecs * kVec;
-  }
+  AITER_DEVICE T* vector(int i) const { return place(lane / kLineVecs + i * kLines, lane % kLineVecs); }
 
   // copy_vector copies a vector to shared memory without waiting; if valid is false, zeros.
   static AITER_DEVICE void copy_vector(T* to, const T* from, bool valid) {
@@ -131,9 +139,10 @@ template <class T, class E> struct Tile {
       const bool valid = p >= low && p < high;
       copy_vector(vector(i), x + p, valid);
     }
-    T* to = vector(0) - halo / E::kColumn * E::kPitch;
+    int column = lane / kLineVecs - halo / E::kColumn;
     AITER_ROLLED
-    for (int p = lane * kVec - halo; p < 0; p += E::kLanes * kVec, to += kLines * E::kPitch) copy_vector(to, x + p, p >= low && p < high);
+    for (int p = lane * kVec - halo; p < 0; p += E::kLanes * kVec, column += kLines)
+      copy_vector(place(column, lane % kLineVecs), x + p, p >= low && p < high);
   }
 
   // copy_elements is copy_aligned for any strides and initial states. value(p) returns the element at position p.

@@ -18,8 +18,8 @@
 
 namespace aiter::conv1d::wide {
 
-constexpr int kToeplitzColumn = 64, kToeplitzPitch = kToeplitzColumn + 8;  // 16 bytes more: fewer bank conflicts
-constexpr int kTapPad = 64;                                                // zeros in front of the taps; half as many behind them
+constexpr int kToeplitzColumn = 64;
+constexpr int kTapPad = 64;  // zeros in front of the taps; half as many behind them
 
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
@@ -27,17 +27,13 @@ AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad
 template <class T> class ToeplitzEngine {
  public:
   using M = MatrixStep<T>;
-  static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = kToeplitzPitch;
+  static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = pitch_of(kColumn * 2) / 2;
   static constexpr int kSteps = kColumn / kStep, kRun = AITER_MMA_SYNC ? 2 : M::kDepthRun, kCopies = kRun < 8 ? kRun : 8;
 
   // halo_of returns the positions in front of an item that a pass of so many taps needs.
   static AITER_DEVICE int halo_of(int taps) { return (taps + kStep - 2 + kColumn - 1) / kColumn * kColumn; }
 
-  AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {
-#if AITER_MMA_SYNC
-    matrix_row_ = uint32_t(pin_register(((lane & 15) * kPitch + (lane >> 4) * 8) * int(sizeof(T))));
-#endif
-  }
+  AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {}
 
   // load_taps reads taps [last - count, last) of channel d. All lanes call it with the same arguments.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool split) {
@@ -93,7 +89,7 @@ template <class T> class ToeplitzEngine {
         AITER_UNROLL
         for (int i = 0; i < M::kRowRun; i++) sums_[u].column[c][i] = result(sums_[u].column[c][i]);
       }
-      store(tile.own + u * kStep, sums_[u], found);
+      store(tile, u, sums_[u], found);
     }
     return !found;
   }
@@ -136,10 +132,11 @@ template <class T> class ToeplitzEngine {
   // the distance of the filter's copies from the first ones.
   AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
     const int blocks = (count_ + kStep - 2) / kStep;
-    uint32_t column = shared_address(tile.own) + matrix_row_, t = pairs_ + part * int(sizeof(T));
+    int column = lane_ & 15;
+    uint32_t row = matrix_row(shared_address(tile.own), column), t = pairs_ + part * int(sizeof(T));
     uint32_t ring[kSteps][4], near = load_shared<Words<1>>(t + 16).word[0];
     AITER_UNROLL
-    for (int u = 0; u < kSteps; u++) load_matrix(column + u * kStep * int(sizeof(T)), ring[u]);
+    for (int u = 0; u < kSteps; u++) load_matrix(row ^ u << 5, ring[u]);
     uint32_t middle = load_shared<Words<1>>(t).word[0], far = load_shared<Words<1>>(t - 16).word[0];
     if (first) {
       AITER_UNROLL
@@ -149,12 +146,12 @@ template <class T> class ToeplitzEngine {
       for (int u = 0; u < kSteps; u++) multiply(ring[u], middle, near, far, sums_[u]);
     }
     for (int m = 1;; m += kSteps) {
-      column -= kPitch * sizeof(T);
+      row = matrix_row(shared_address(tile.own), --column);
       AITER_UNROLL
       for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - 1 - i
         if (m + i > blocks) return;
         near = far;
-        load_matrix(column + (kSteps - 1 - i) * kStep * int(sizeof(T)), ring[kSteps - 1 - i]);
+        load_matrix(row ^ (kSteps - 1 - i) << 5, ring[kSteps - 1 - i]);
         middle = load_shared<Words<1>>(t - 2 * (i + 1) * 16).word[0], far = load_shared<Words<1>>(t - (2 * i + 3) * 16).word[0];
         AITER_UNROLL
         for (int u = 0; u < kSteps; u++) multiply(ring[(u - 1 - i + kSteps) % kSteps], middle, near, far, sums_[u]);
@@ -163,6 +160,10 @@ template <class T> class ToeplitzEngine {
     }
   }
 
+  // matrix_row returns the address of this lane's row for ldmatrix, of step 0: eight positions of a column. Step u is at row ^ u << 5.
+  AITER_DEVICE uint32_t matrix_row(uint32_t own, int column) const {
+    return own + uint32_t(column * kPitch * int(sizeof(T)) + ((lane_ >> 4) ^ (column & 7)) * 16);
+  }
   static AITER_DEVICE void load_matrix(uint32_t address, uint32_t (&x)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
@@ -189,19 +190,19 @@ template <class T> class ToeplitzEngine {
 #undef AITER_MMA
   }
   // store writes step u of all columns: a lane has outputs 2t, 2t+1, 2t+8, 2t+9 of two columns.
-  AITER_DEVICE void store(T* to, const typename M::Sums& y, NonFinite<T>& found) const {
+  AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {
     const uint32_t word[4] = {pack_pair<T>(y.column[0][0], y.column[0][1]), pack_pair<T>(y.column[1][0], y.column[1][1]),
                               pack_pair<T>(y.column[0][2], y.column[0][3]), pack_pair<T>(y.column[1][2], y.column[1][3])};
     AITER_UNROLL
     for (uint32_t w : word) found.look_at(w);
 #if __CUDA_ARCH__ >= 900
-    const uint32_t address = shared_address(to) + matrix_row_;
+    const uint32_t address = matrix_row(shared_address(tile.own), lane_ & 15) ^ u << 5;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
                  "r"(word[3]) : "memory");
 #else
     AITER_UNROLL
     for (int i = 0; i < 4; i++)
-      *reinterpret_cast<Bits32*>(to + ((lane_ >> 2) + i % 2 * 8) * kPitch + (lane_ & 3) * 2 + i / 2 * 8) = word[i];
+      *reinterpret_cast<Bits32*>(tile.place((lane_ >> 2) + i % 2 * 8, 2 * u + i / 2) + (lane_ & 3) * 2) = word[i];
 #endif
   }
 #else
@@ -243,10 +244,10 @@ template <class T> class ToeplitzEngine {
     f.column[0] = *reinterpret_cast<const typename M::Run*>(column + step * kStep);
     return f;
   }
-  AITER_DEVICE void store(T* to, const typename M::Sums& y, NonFinite<T>& found) const {
+  AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {
     AITER_UNROLL
     for (float v : y.column[0]) found.look_at(v);
-    *reinterpret_cast<Vec<T, M::kRowRun>*>(to + M::column(lane_, 0) * kPitch + M::row(lane_)) = pack_vec<T, M::kRowRun>(y.column[0]);
+    *reinterpret_cast<Vec<T, M::kRowRun>*>(tile.own + M::column(lane_, 0) * kPitch + u * kStep + M::row(lane_)) = pack_vec<T, M::kRowRun>(y.column[0]);
   }
 #endif
 
@@ -255,7 +256,7 @@ template <class T> class ToeplitzEngine {
   bool first_ = true;                // no product is added yet
   float up_ = 1.0f, start_ = 0.0f;  // factor of the taps in shared memory; what sums start from
 #if AITER_MMA_SYNC
-  uint32_t matrix_row_, pairs_ = 0;  // of this lane, in bytes: its row of ldmatrix from a step on; the address of its pairs of taps
+  uint32_t pairs_ = 0;  // address of this lane's pairs of taps
 #endif
   typename M::Sums sums_[kSteps];
 };
