@@ -95,7 +95,7 @@ template <class T> class ToeplitzEngine {
   }
 
  private:
-  static constexpr int kBatch = 4;  // taps that a lane reads at a time
+  static constexpr int kBatch = 8;  // taps that a lane reads at a time
 
   // set_tap writes tap i, or a zero around the taps, to all copies of the filter.
   AITER_DEVICE void set_tap(int i, float w) const {
