@@ -11,6 +11,7 @@
 #include <aiter/ffi.h>
 
 #include "../common/any_width.h"
+#include "../common/groups_gpu.h"
 #include "../common/state_gpu.h"
 #include "../fwd/sequences_gpu.h"
 
@@ -56,6 +57,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_varlen_fwd"};
+  Workspace filters;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
   AITER_TRY(dispatch_float(x, [&](auto zero) {
     if (p.dim == 0) return Status();
     if (p.keeps) AITER_TRY(launch_heads<decltype(zero)>(p, stream));
