@@ -1,5 +1,5 @@
-// The gradient of filters that neighbouring channels share (common/groups_gpu.h): the kernels compute the gradient of each channel's filter,
-// in float32 in a workspace, and this kernel adds those of a group.
+// The gradient of filters that neighbouring channels share (common/groups_gpu.h): the kernels compute the gradient of each
+// channel's filter, in float32 in a workspace, and this kernel adds those of a group.
 //
 // Tiling: a block 2^lane_bits taps of a group, its other threads along the channels.
 // Bytes: the gradients of all channels once, from cache.

@@ -1,5 +1,5 @@
-// Filters that neighbouring channels share, on the GPU: a weight (groups, width) with fewer groups than channels. The kernels take a
-// filter for each channel, so entry points copy the filters into a workspace, one for each channel.
+// Filters that neighbouring channels share, on the GPU: a weight (groups, width) with fewer groups than channels. The kernels
+// take a filter for each channel, so entry points copy the filters into a workspace, one for each channel.
 //
 // Tiling: a block some channels of a group: 2^lane_bits threads along the taps, the others along the channels.
 // Bytes: the filters of all channels once, from cache.
@@ -23,7 +23,8 @@ struct SharedFilters {
 
 // T is the type of a word. It makes the kernel a template, which several units may define.
 template <class T> __global__ void __launch_bounds__(kGroupThreads) causal_conv1d_expand_weight_kernel(SharedFilters a) {
-  const uint32_t group = blockIdx.x >> a.part_bits, thread = (blockIdx.x << kGroupBits | threadIdx.x) & ((kGroupThreads << a.part_bits) - 1);
+  const uint32_t group = blockIdx.x >> a.part_bits;
+  const uint32_t thread = (blockIdx.x << kGroupBits | threadIdx.x) & ((kGroupThreads << a.part_bits) - 1);  // of the group
   const int64_t step = int64_t(kGroupThreads) << a.part_bits >> a.lane_bits;
   AITER_ROLLED
   for (int64_t k = thread & ((1 << a.lane_bits) - 1); k < a.width; k += int64_t(1) << a.lane_bits) {
@@ -37,9 +38,10 @@ template <class T> __global__ void __launch_bounds__(kGroupThreads) causal_conv1
 AITER_COLD inline Status expand_weight(const TensorView& weight, const OpStream& stream, Problem* p, Workspace* memory) {
   const int64_t groups = weight.size(0), words = dtype_size(weight.dtype()) / 2;
   if (groups == p->dim) return Status();
-  SharedFilters a = {static_cast<const uint16_t*>(weight.data()), nullptr, p->dim / groups, p->width * words, weight.stride(0) * words,
-                     weight.stride(1) * words, int(words - 1), 0, 0};
-  AITER_TRY(memory->take(size_t(p->dim * a.width) * 2, weight.device().id, stream));
+  AITER_TRY(memory->take(size_t(p->dim * p->width * words) * 2, weight.device().id, stream));
+  SharedFilters a{};
+  a.from = static_cast<const uint16_t*>(weight.data()), a.first = weight.stride(0) * words, a.last = weight.stride(1) * words;
+  a.channels = p->dim / groups, a.width = p->width * words, a.half_bits = int(words - 1);
   a.to = static_cast<uint16_t*>(memory->data());
   p->weight = {a.to, weight.dtype(), p->width, 1};
   while (a.lane_bits < kGroupBits && int64_t(1) << a.lane_bits < a.width) a.lane_bits++;

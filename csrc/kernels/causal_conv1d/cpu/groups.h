@@ -1,5 +1,5 @@
-// Filters that neighbouring channels share, on the CPU: a weight (groups, width) with fewer groups than channels. The kernels take a
-// filter for each channel, and compute the gradient of each.
+// Filters that neighbouring channels share, on the CPU: a weight (groups, width) with fewer groups than channels. The kernels
+// take a filter for each channel, and compute the gradient of each.
 #pragma once
 
 #include "cpu.h"
