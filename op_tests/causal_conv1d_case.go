@@ -124,6 +124,24 @@ func (c Conv1d) Words() (sizes, options []string) {
 // hasBias reports whether a bias is added.
 func (c Conv1d) hasBias() bool { return !c.NoBias && !c.EmptyBias }
 
+// forwardMultiplyAdds is one product for each tap of each output.
+func forwardMultiplyAdds(c Case) float64 { return float64(c.Elements()) * float64(conv(c).Width) }
+
+// packedMultiplyAdds is the same for packed sequences.
+func packedMultiplyAdds(c Case) float64 {
+	p := conv(c)
+	return float64(p.tokens()) * float64(p.Dim) * float64(p.Width)
+}
+
+// backwardMultiplyAdds is one product for each tap of each element of dx, and as many for dweight. With SiLU the gradient
+// needs forward's sums too.
+func backwardMultiplyAdds(c Case) float64 {
+	if conv(c).SiLU {
+		return 3 * forwardMultiplyAdds(c)
+	}
+	return 2 * forwardMultiplyAdds(c)
+}
+
 // activation completes the declaration of a (batch, dim, seqlen) or (dim, seqlen)
 // tensor, which has the case's layout and placement.
 func activation(a argument) argument {

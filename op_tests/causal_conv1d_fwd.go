@@ -3,7 +3,8 @@ package optests
 // causalConv1dFwd declares y = conv(x), or silu(conv(x)), and the final states.
 func causalConv1dFwd() operator {
 	return operator{
-		name: "causal_conv1d_fwd",
+		name:         "causal_conv1d_fwd",
+		multiplyAdds: forwardMultiplyAdds,
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeX, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeX, dtype: typeX, fill: randomNormals}),

@@ -17,7 +17,8 @@ import (
 // WithSeqIdx passes slot indices.
 func causalConv1dVarlenFwd() operator {
 	return operator{
-		name: "causal_conv1d_varlen_fwd",
+		name:         "causal_conv1d_varlen_fwd",
+		multiplyAdds: packedMultiplyAdds,
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeTokens, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeTokens, dtype: typeX, fill: randomNormals}),

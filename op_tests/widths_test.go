@@ -15,7 +15,7 @@ func widths() []int64 {
 	for w := range int64(40) {
 		all = append(all, w+1)
 	}
-	return append(all, 63, 64, 65, 100)
+	return append(all, 63, 64, 65, 100, 127, 128, 129, 257)
 }
 
 // TestWidths compares every causal_conv1d operator with the reference at every width, in both layouts, with and

@@ -78,13 +78,14 @@ func TestDocumentedExample(t *testing.T) {
 		"config/main.toml":      {Data: []byte(text.String())},
 		"config/more/x.toml":    {Data: []byte("[[module.module_x.source]]\npath = 'csrc/kernels/a.hip'\n")},
 		"csrc/kernels/a.hip":    {},
+		"csrc/wide/a.hip":       {},
 		"csrc/include/header.h": {},
 	}
 	cfg, err := opconfig.Load(files, "config/main.toml", opconfig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" {
+	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" || m.Sources[1].When.Axis == nil {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }

@@ -59,10 +59,10 @@ struct Forward : Problem {
   Array3 out, final;
 };
 
-// final_states copies the last width-1 values of a row, bit for bit.
-template <class T> AITER_SHARED void final_states(const Forward& p, int64_t b, int64_t d) {
+// final_states copies the last width-1 values of a row, bit for bit: value `first` and every `step`-th one behind it.
+template <class T> AITER_SHARED void final_states(const Forward& p, int64_t b, int64_t d, int64_t first = 0, int64_t step = 1) {
   T* final = p.final.row<T>(b, d);
-  for (int64_t j = 0; j < p.width - 1; j++) {
+  for (int64_t j = first; j < p.width - 1; j += step) {
     const int64_t t = p.seqlen - (p.width - 1) + j;
     T v = round_to<T>(0.0f);
     if (t >= 0) v = p.x.row<T>(b, d)[t * p.x.last];
