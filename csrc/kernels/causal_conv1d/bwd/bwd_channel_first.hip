@@ -12,6 +12,7 @@
 #include "dispatch.h"
 #include "channel_first.h"
 #include "channel_first_small.h"
+#include "groups.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -281,7 +282,11 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_bwd"};
-  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(x, p, stream); });
+  Workspace filters, gradients;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
+  AITER_TRY(expand_gradient(weight, stream, &p, &gradients));
+  AITER_TRY(dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(x, p, stream); }));
+  return sum_groups(dweight, stream, p);
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -10,6 +10,7 @@
 #include <aiter/ffi.h>
 
 #include "cpu.h"
+#include "groups.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -153,9 +154,14 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
                            {dx, dweight, dout, given(dbias), dfinal_states, dinitial_states}, use_silu, &p));
   AITER_TRY(cpu::check_settings());
   if (p.dim == 0) return Status();
+  ChannelFilters filters;
+  AITER_TRY(filters.expand(weight, &p));
+  AITER_TRY(filters.expand_gradient(weight, &p));
   if (p.seqlen == 0 && dtype_size(x.dtype()) == 4) empty_gradients<float>(p);
   else if (p.seqlen == 0) empty_gradients<half_t>(p);
-  return Work(p, x.dtype()).run();
+  AITER_TRY(Work(p, x.dtype()).run());
+  filters.sum(dweight, p);
+  return Status();
 }
 
 }  // namespace aiter::conv1d::bwd

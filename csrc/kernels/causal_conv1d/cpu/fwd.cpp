@@ -8,6 +8,7 @@
 #include <aiter/ffi.h>
 
 #include "cpu.h"
+#include "groups.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -156,6 +157,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   AITER_TRY(check_forward({x, weight, given(bias), seq_idx, initial_states}, out, final_states_out, use_silu, &p));
   AITER_TRY(cpu::check_settings());
   if (p.batch == 0 || p.dim == 0) return Status();
+  ChannelFilters filters;
+  AITER_TRY(filters.expand(weight, &p));
   Work work{p, x.dtype(), kernels(x.dtype())};
   if (dtype_size(x.dtype()) == 4) run<float>(work);
   else run<half_t>(work);

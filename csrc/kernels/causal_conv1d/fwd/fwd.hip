@@ -8,6 +8,7 @@
 
 #include <aiter/ffi.h>
 
+#include "../common/groups_gpu.h"
 #include "channel_first_gpu.h"
 #include "dispatch_gpu.h"
 #if AITER_CUDA
@@ -94,6 +95,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_fwd"};
+  Workspace filters;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
   return dispatch_float(x, [&](auto zero) { return launch<decltype(zero)>(x, p, stream); });
 }
 

@@ -10,6 +10,7 @@
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
+#include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
 #include "../fwd/sequences_gpu.h"
@@ -42,6 +43,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_varlen_fwd"};
+  Workspace filters;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
   const auto heads = [&] {
     if (p.dim == 0 || !p.keeps) return Status();
     return dispatch_float(x, [&](auto zero) { return launch_heads<decltype(zero)>(p, stream); });
