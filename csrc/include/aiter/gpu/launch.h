@@ -115,4 +115,8 @@ Status launch(const OpStream& stream, void (*kernel)(Params...), const LaunchCon
   return launch_kernel(stream, reinterpret_cast<const void*>(kernel), config, addresses);
 }
 
+// Attempt is the status of a launch, or none if the kernels do not take the problem.
+using Attempt = Optional<Status>;
+inline Attempt launched(const Status& status) { return {true, status}; }
+
 }  // namespace aiter

@@ -5,7 +5,7 @@
 
 #include "../common/any_width.h"
 #include "../common/state_gpu.h"
-#include "wide_gpu.h"
+#include "wide_channel_last_gpu.h"
 #include "wide_launch.h"
 
 namespace aiter::conv1d {

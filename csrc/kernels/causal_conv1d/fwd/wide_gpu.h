@@ -28,6 +28,23 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
+// compute_again computes the outputs of an item again that are not finite or see a position of another sequence. It takes numbers: nvcc
+// would keep an object in each thread's memory, all the time.
+template <class T, class E, class Rows>
+AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own, int lane,
+                                     int count) {
+  const auto& a = reload_kernarg(args);
+  const int64_t b = a.launch.batch0 + row, d = a.launch.dim0 + channel;
+  const int32_t* reach = a.reach ? a.reach + b * a.p.seqlen + start : nullptr;
+  AITER_ROLLED
+  for (int at = lane; at < count; at += E::kLanes) {
+    Vec<T, 1> v;
+    v.clear();
+    v.set(0, wide::get_shared<T>(wide::Tile<T, E>{own, lane}.at(at)));
+    if (!v.finite() || (reach && reach[at] < a.most_reach)) a.p.template compute<T>(b, d, start + at);
+  }
+}
+
 template <class T, class E, class Rows, bool kDense> class WideWarp {
  public:
   using Args = KernelParam<WideParams<Rows>>;
@@ -128,26 +145,16 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
       }
     } else {
       AITER_ROLLED
-      for (int at = lane_; at < count; at += E::kLanes) out[at * a.p.out.last] = wide::get_shared<T>(t.at(at));
+      for (int at = lane_; at < count; at += E::kLanes) {
+        Vec<T, 1> v;
+        v.clear();
+        v.set(0, wide::get_shared<T>(t.at(at)));
+        store_vec(out + at * a.p.out.last, v);
+      }
     }
-    if (!warp_all(finite) || (!kDense && a.reach)) compute_again(a_, row.at.b, row.at.d, row.at.start, t.own, lane_, count);
+    if (!warp_all(finite) || (!kDense && a.reach)) compute_again<T, E>(a_, row.at.b, row.at.d, row.at.start, t.own, lane_, count);
     if constexpr (!kDense)
       if (left <= wide::kItem) a.p.template finish<T>(row.b(a), row.d(a), lane_, E::kLanes);
-  }
-
-  // compute_again computes the outputs of an item again that are not finite or see a position of another sequence. It takes numbers: nvcc
-  // would keep an object in each thread's memory, all the time.
-  static AITER_DEVICE_COLD void compute_again(const Args& args, uint32_t row, uint32_t channel, Position start, T* own, int lane, int count) {
-    const auto& a = reload_kernarg(args);
-    const int64_t b = a.launch.batch0 + row, d = a.launch.dim0 + channel;
-    const int32_t* reach = !kDense && a.reach ? a.reach + b * a.p.seqlen + start : nullptr;
-    AITER_ROLLED
-    for (int at = lane; at < count; at += E::kLanes) {
-      Vec<T, 1> v;
-      v.clear();
-      v.set(0, wide::get_shared<T>(Tile{own, lane}.at(at)));
-      if (!v.finite() || (reach && reach[at] < a.most_reach)) a.p.template compute<T>(b, d, start + at);
-    }
   }
 
   const Args& a_;
@@ -161,7 +168,7 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
 template <class T, bool kDense> constexpr int kWideBlocks = sizeof(T) == 4 ? 3 + kDense : 4;
 
 template <class T, class Rows, bool kDense>
-__global__ void AITER_LAUNCH_BOUNDS(128, (kWideBlocks<T, kDense>)) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+__global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlocks<T, kDense>)) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
@@ -181,6 +188,9 @@ __global__ void __launch_bounds__(256) causal_conv1d_reach_kernel(KernelParam<Ro
   }
 }
 
+// try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes (fwd/wide_channel_last_gpu.h).
+template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream);
+
 // launch_wide computes rows of any width. sequences: rows are several sequences.
 template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences, int device, const OpStream& stream) {
   Topology gpu;
@@ -195,6 +205,8 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
     AITER_TRY(launch(stream, causal_conv1d_reach_kernel<Rows>, {blocks, 256}, p, a.most_reach, reach));
     a.reach = reach;
   }
+  if (p.channel_last)
+    if (Attempt made = try_launch_wide_channel_last<T>(a, gpu, stream)) return *made;
   const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned && p.seqlen < 1 << 30;
   const int64_t blocks = min64(dense ? kWideBlocks<T, true> : kWideBlocks<T, false>, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
   const int64_t resident = gpu.multiprocessors * max64(1, blocks) * a.launch.warps;

@@ -25,6 +25,10 @@ template <class T> class DirectEngine {
   AITER_DEVICE DirectEngine(char* memory, int lane) : taps_(reinterpret_cast<float*>(memory)), lane_(lane) {}
 
 
+  // select takes the taps that load_taps left in other memory.
+  AITER_DEVICE void select(char* memory, float) { taps_ = reinterpret_cast<float*>(memory); }
+  AITER_DEVICE float scale() const { return 1.0f; }
+
   // load_taps reads taps [last - count, last) of channel d: block j has those of distances 8j to 8j+7, the farthest one first.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool) {
     blocks_ = rounded(count) / kBlock;

@@ -27,6 +27,7 @@ struct Launch {
   int64_t batch0, dim0;      // of the launch
   int32_t warps, warp_bytes;  // of a block; shared memory of a warp
   int32_t taps, passes;       // of a pass, but of the last one; passes of an item
+  int32_t taps_bytes;         // shared memory of a channel's taps
   bool split;                 // taps are sums of two elements
   bool x_aligned, out_aligned;  // rows are vectors of 16 bytes
 };
@@ -90,7 +91,11 @@ struct TapReader {
   AITER_DEVICE TapReader(const Problem& p, int64_t d, int64_t first)
       : data(static_cast<const char*>(p.weight.data) + (d * p.weight.first + first * p.weight.last) * dtype_size(p.weight.dtype)),
         dtype(p.weight.dtype), step(p.weight.last) {}
-  AITER_DEVICE float get(int i) const { return load(data, dtype, i * step); }
+  AITER_DEVICE float get(int i) const {
+    const int64_t at = i * step;
+    if (dtype == DType::F32) return bits_to_float(((GlobalPtr<const Bits32>)(data))[at]);
+    return element_to_float(dtype, ((GlobalPtr<const Bits16>)(data))[at]);
+  }
 };
 
 // pitch_of returns the bytes between columns of so many bytes, and swizzled whether such columns are lines of 128 bytes.
@@ -174,7 +179,7 @@ AITER_DEVICE void load_elements(const Tile<T, E>& tile, const Problem& p, const 
   tile.copy_elements(halo, [&](int at) {
     const int64_t t = origin + at;
     if (at >= high) return round_to<T>(0.0f);
-    if (at >= low) return x[at * step];
+    if (at >= low) return load_readonly_element(x + at * step);
     return p.initial.data && t + p.width > 0 ? p.initial.row<T>(b, d)[(t + p.width - 1) * p.initial.last] : round_to<T>(0.0f);
   });
 }

@@ -35,6 +35,13 @@ template <class T> class ToeplitzEngine {
 
   AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {}
 
+  // select takes the taps that load_taps left in other memory; scale is what scale() returned then.
+  AITER_DEVICE void select(char* memory, float scale) {
+    taps_ = reinterpret_cast<T*>(memory), up_ = scale;
+    find_pairs();
+  }
+  AITER_DEVICE float scale() const { return up_; }
+
   // load_taps reads taps [last - count, last) of channel d. All lanes call it with the same arguments.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool split) {
     up_ = split && !kIsBf16<T> ? choose_scale(p, d) : 1.0f;
@@ -51,10 +58,7 @@ template <class T> class ToeplitzEngine {
     }
     AITER_ROLLED
     for (int i = lane_; i < 3 * kTapPad / 2; i += kLanes) set_tap(i < kTapPad ? i - kTapPad : count + i - kTapPad, 0.0f);
-#if AITER_MMA_SYNC
-    const int c = count - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTapPad, a = c & 1;
-    pairs_ = shared_address(taps_ + a * toeplitz_pitch(count) + (c - a));
-#endif
+    find_pairs();
   }
 
   // start sets all sums to v, before the first add. add adds the products of a tile and the taps.
@@ -96,6 +100,13 @@ template <class T> class ToeplitzEngine {
 
  private:
   static constexpr int kBatch = 8;  // taps that a lane reads at a time
+
+  AITER_DEVICE void find_pairs() {
+#if AITER_MMA_SYNC
+    const int c = count_ - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTapPad, a = c & 1;
+    pairs_ = shared_address(taps_ + a * toeplitz_pitch(count_) + (c - a));
+#endif
+  }
 
   // set_tap writes tap i, or a zero around the taps, to all copies of the filter.
   AITER_DEVICE void set_tap(int i, float w) const {
