@@ -13,7 +13,7 @@
 
 namespace aiter::conv1d::bwd {
 
-constexpr int64_t kGradWidth = 32;     // the widest filter for rows
+constexpr int64_t kGradWidth = 32;     // the widest filter of rows that lies on the stack
 constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most
 constexpr int64_t kPart = 64 << 10;    // elements
 constexpr int64_t kSlots = 4096;       // sums on the caller's stack
@@ -66,7 +66,7 @@ class Work {
   Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim)) {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
-    rows = rows && !p.seq.data && p.width <= kGradWidth;
+    rows = rows && !p.seq.data;
     tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
     groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);

@@ -8,8 +8,9 @@
 
 namespace aiter::conv1d {
 
-constexpr int64_t kRowWidth = 64;                  // the widest filter for rows
-constexpr int64_t kTokenWidth = 8;                 // the widest filter for tokens
+constexpr int64_t kRowWidth = 64;                  // the widest filter of rows that lies on the stack
+constexpr int64_t kTokenWidth = 8;                 // the widest filter for whole blocks of tokens
+constexpr int64_t kNarrowWidth = 32;               // the widest filter for tokens: its blocks have fewer channels
 constexpr int64_t kMaxLanes = 16;                  // floats in the widest vector
 constexpr int64_t kBlock = 512;                    // channels of a block of tokens at most,
 constexpr int64_t kMaxBlock = kBlock + kMaxLanes;  // and a few more in the last block
@@ -23,18 +24,50 @@ inline int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece
 // streams reports whether an output of x's shape should bypass the caches, since it is much larger than they are.
 inline bool streams(const Problem& p, DType dtype) { return p.batch * p.dim * p.seqlen >= (16 << 20) / dtype_size(dtype); }
 
+// Room is memory for elements: its own, or the heap's if that does not suffice.
+template <class T, int64_t kOwn> class Room {
+ public:
+  Room() = default;
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  ~Room() {
+    if (data_ != room_) free(data_);
+  }
+  // grow is called once. False: out of memory.
+  bool grow(int64_t n) {
+    if (n <= kOwn) return true;
+    T* more = n > INT64_MAX / int64_t(sizeof(T)) ? nullptr : static_cast<T*>(malloc(n * sizeof(T)));
+    if (more) data_ = more;
+    return more != nullptr;
+  }
+  T* data() const { return data_; }
+  T& operator[](int64_t i) const { return data_[i]; }
+
+ private:
+  T room_[kOwn];
+  T* data_ = room_;
+};
+
 // RowFilter is the filter of a row.
 struct RowFilter {
-  float weight[kRowWidth], bias;
+  Room<float, kRowWidth> weight;
+  float bias;
   int64_t width;
   bool silu, streams = false;  // streams: stores of out bypass the caches
 
+  bool grow(int64_t w) { return weight.grow(w); }
   void read(const Problem& p, int64_t d) {
     for (int64_t k = 0; k < p.width; k++) weight[k] = p.weight.get(d, k);
     bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
     width = p.width, silu = p.silu;
   }
 };
+
+// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a window of x lie in
+// the L1 cache.
+inline int64_t token_block(int64_t width, int64_t most) {
+  return width <= kTokenWidth || width > kNarrowWidth ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
+}
 
 // ChannelLastFilter is the filter of a block of channels, tap by tap.
 struct ChannelLastFilter {
@@ -48,11 +81,17 @@ struct ChannelLastFilter {
   template <class T> void column(const Array2& a, int64_t d, int64_t k, float* to) const;
 };
 
+struct Filter;
+
 // Side is some channels of a filter, and the use of their sums.
 struct Side {
-  const ChannelLastFilter& taps;
-  int64_t first, channels;
-  bool brief, streams;  // brief: rounded to 16 bits; streams: stores bypass the caches
+  const float *weight, *bias;
+  int64_t width, next, channels;  // next: from a tap to the next one
+  bool silu, brief, streams;      // brief: rounded to 16 bits; streams: stores bypass the caches
+
+  Side(const ChannelLastFilter& f, int64_t first, int64_t n, bool b, bool s)
+      : weight(f.weight + first), bias(f.bias + first), width(f.width), next(f.channels), channels(n), silu(f.silu), brief(b), streams(s) {}
+  Side(const Filter& f, int64_t w, bool activate);
 };
 
 // Buffer is rows of kChannels floats: its own memory, or the heap's if that does not suffice.
@@ -98,6 +137,9 @@ struct Filter {
     for (int j = 0; j < kChannels; j++) to[j] = j < c.count && a.data ? a.get(c.d + j, k) : 0.0f;
   }
 };
+
+inline Side::Side(const Filter& f, int64_t w, bool activate)
+    : weight(f.taps.row(0)), bias(f.bias), width(w), next(kChannels), channels(kChannels), silu(activate), brief(false), streams(false) {}
 
 // Blocks divides channels into ranges of `block`; the last has a few more, so that none has fewer than a vector if dim has not.
 struct Blocks {
@@ -156,14 +198,15 @@ inline Status no_memory() { return runtime_error("out of memory for a tile"); }
 
 // RowStart is the beginning of a row, computed from a copy behind the values before it.
 template <class T> struct RowStart {
-  static constexpr int64_t kPositions = 64;
-  T values[kRowWidth - 1 + kPositions + kMaxLanes];
+  Room<T, 2 * kRowWidth + kMaxLanes> values;
+
+  bool grow(int64_t width) { return values.grow(2 * width + kMaxLanes); }
 
   // row computes n positions of x; values begin with the W-1 that come before.
   void row(const Kernels& kernels, const T* x, T* out, int64_t n, const RowFilter& taps) {
-    const int64_t halo = taps.width - 1, m = least(n, kPositions);
-    memcpy(values + halo, x, m * sizeof(T));
-    kernels.convolve(values, out, m, taps);
+    const int64_t halo = taps.width - 1, m = least(n, halo > kRowWidth ? halo : kRowWidth);
+    memcpy(values.data() + halo, x, m * sizeof(T));
+    kernels.convolve(values.data(), out, m, taps);
     if (n > m) kernels.convolve(x + m - halo, out + m, n - m, taps);
   }
 };

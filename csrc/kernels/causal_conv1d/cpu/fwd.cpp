@@ -19,6 +19,8 @@ struct Work {
   DType dtype;
   const Kernels& kernels;
   bool failed = false;  // atomic: out of memory
+
+  void fail() { __atomic_store_n(&failed, true, __ATOMIC_RELAXED); }
 };
 
 // From here on T is any type of the elements' size.
@@ -43,25 +45,26 @@ template <class T> struct ChannelFirstParts {
   void operator()(int64_t part) const {
     const int64_t first = part / segments * rows, t = part % segments * segment;
     RowFilter taps;
+    RowStart<T> front;
+    if (!taps.grow(p.width) || !front.grow(p.width)) return work.fail();
     taps.streams = streams(p, work.dtype);
     for (int64_t i = first; i < least(first + rows, p.batch * p.dim); i++) {
       taps.read(p, i % p.dim);
-      row(i / p.dim, i % p.dim, t, least(segment, p.seqlen - t), taps);
+      row(i / p.dim, i % p.dim, t, least(segment, p.seqlen - t), taps, &front);
     }
     cpu::drain();
   }
 
-  void row(int64_t b, int64_t d, int64_t t, int64_t n, const RowFilter& taps) const {
+  void row(int64_t b, int64_t d, int64_t t, int64_t n, const RowFilter& taps, RowStart<T>* front) const {
     const T* x = p.x.row<T>(b, d) + t;
     T* out = p.out.row<T>(b, d) + t;
     if (t >= p.width - 1) {
       if (n > 0) work.kernels.convolve(x - (p.width - 1), out, n, taps);
     } else {
-      RowStart<T> front;
       const T* initial = p.initial.data ? p.initial.row<T>(b, d) : nullptr;
       for (int64_t j = 0; j < p.width - 1; j++)
-        front.values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
-      front.row(work.kernels, x, out, n, taps);
+        front->values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
+      front->row(work.kernels, x, out, n, taps);
     }
     if (t == 0) tails<T>(p, b, d, 1);
   }
@@ -74,7 +77,7 @@ template <class T> struct ChannelLastParts {
   const Blocks blocks;
   int64_t segment, segments;
 
-  explicit ChannelLastParts(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock * sizeof(T) / sizeof(float)) {
+  explicit ChannelLastParts(Work& w) : work(w), p(w.p), blocks(p.dim, token_block(p.width, kBlock * sizeof(T) / sizeof(float))) {
     segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }
@@ -84,7 +87,7 @@ template <class T> struct ChannelLastParts {
     const int64_t b = part / blocks.count / segments, d = blocks.first(block), count = blocks.size(block);
     ChannelLastFilter taps;
     taps.read(p, d, count);
-    T before[(kTokenWidth - 1) * kMaxBlock];
+    T before[kTokenWidth * kMaxBlock];
     if (t < p.width - 1) states(b, d, count, before);
     const PositionRun strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
     work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
@@ -115,10 +118,7 @@ template <class T> struct TileParts {
     const Channels c{b, d, int(least(kChannels, p.dim - d))};
     Filter filter;
     Buffer<kTokens + kTileWidth - 1> x;
-    if (!filter.taps.grow(p.width) || !x.grow(kTokens + p.width - 1)) {
-      __atomic_store_n(&work.failed, true, __ATOMIC_RELAXED);
-      return;
-    }
+    if (!filter.taps.grow(p.width) || !x.grow(kTokens + p.width - 1)) return work.fail();
     filter.read(p, c);
     for (int64_t u = t; u < least(t + segment, p.seqlen); u += kTokens) tile(c, u, least(kTokens, p.seqlen - u), filter, x.row(0));
     if (t == 0) tails<T>(p, b, d, c.count);
@@ -136,8 +136,8 @@ template <class W> void share(const W& work) { cpu::parallel(work.parts(), work)
 
 template <class T> void run(Work& work) {
   const Forward& p = work.p;
-  const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data && p.width <= kRowWidth;
-  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kTokenWidth;
+  const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data;
+  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kNarrowWidth;
   if (p.seqlen == 0) {
     for (int64_t b = 0; b < p.batch; b++) tails<T>(p, b, 0, p.dim);
   } else if (tokens && (p.channel_last || !rows)) {

@@ -31,8 +31,8 @@ template <class T> struct ChannelFirstSequences {
   RowFilter taps;
 
   ChannelFirstSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
-  static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1 && p.width <= kRowWidth; }
-  bool prepare() { return true; }
+  static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1; }
+  bool prepare() { return taps.grow(p.width) && front.grow(p.width); }
 
   void run(const Sequence& s, int64_t d, int64_t count) {
     for (int64_t j = d; j < d + count; j++) {
@@ -51,12 +51,12 @@ template <class T> struct ChannelLastSequences {
   const Kernels& table;
   ChannelLastFilter taps;
   int64_t read = -1;  // the first channel of the filter that has been read
-  T before[(kTokenWidth - 1) * kMaxBlock];
+  T before[kTokenWidth * kMaxBlock];
   T x[kMaxBlock], out[kMaxBlock];
 
   ChannelLastSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) {
-    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kTokenWidth;
+    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kNarrowWidth;
   }
   bool prepare() { return true; }
 
@@ -166,7 +166,7 @@ template <class T> void blank(const Stateful& p, bool in_order, int64_t d, int64
 }
 
 template <class T, template <class> class Of> Status share(const Stateful& p, DType dtype) {
-  const Blocks blocks(p.dim, kBlock);
+  const Blocks blocks(p.dim, token_block(p.width, kBlock));
   const bool own = !p.keeps || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;
