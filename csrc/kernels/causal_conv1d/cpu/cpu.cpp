@@ -14,6 +14,15 @@ void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int
   AITER_CPU_CALL(conv1d::tile_sums(p, filter, b, t, n, x, y, activate));
 }
 
+bool LongFilter::grow(int64_t n) {
+  const int64_t block = n + 4 * kMaxLanes;
+  if (n > INT64_MAX / 64 || !AITER_CPU_CALL(conv1d::prepare_long(n))) return false;
+  memory_ = aligned_alloc(64, 4 * n * sizeof(double) + 3 * block * sizeof(float));
+  if (!memory_) return false;
+  size = n, spectrum = static_cast<double*>(memory_), work = spectrum + 2 * n, blocks_ = reinterpret_cast<float*>(work + 2 * n);
+  return true;
+}
+
 void ChannelLastFilter::read(const Problem& p, int64_t d, int64_t count) {
   width = p.width, channels = count, silu = p.silu;
   for (int64_t k = 0; k <= width; k++) {

@@ -11,6 +11,7 @@ namespace aiter::conv1d {
 constexpr int64_t kRowWidth = 64;                  // the widest filter of rows that lies on the stack
 constexpr int64_t kTokenWidth = 8;                 // the widest filter for whole blocks of tokens
 constexpr int64_t kNarrowWidth = 32;               // the widest filter for tokens: its blocks have fewer channels
+constexpr int64_t kLongWidth = 48;                 // the narrowest filter of rows that may be transformed
 constexpr int64_t kMaxLanes = 16;                  // floats in the widest vector
 constexpr int64_t kBlock = 512;                    // channels of a block of tokens at most,
 constexpr int64_t kMaxBlock = kBlock + kMaxLanes;  // and a few more in the last block
@@ -68,6 +69,42 @@ struct RowFilter {
 inline int64_t token_block(int64_t width, int64_t most) {
   return width <= kTokenWidth || width > kNarrowWidth ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
 }
+
+// long_size returns the values of the transforms with which rows of n positions are convolved fastest (cpu/long_row.h), or 0 if
+// sums are faster. It depends on the shape alone. filters: rows that share a filter; tile: rows are columns of tiles.
+inline int64_t long_size(int64_t width, int64_t n, int64_t filters, bool tile) {
+  constexpr int64_t kSum = 30, kTileSum = 22, kTurn = 600, kValue = 250, kStep = 110;  // ps a product, a position, a value, a value and step
+  if (width < kLongWidth || n <= 0 || n > INT64_MAX >> 24 || filters > (INT64_MAX >> 20) / n || width > INT64_MAX >> 24) return 0;
+  const int64_t sums = tile ? kTileSum : kSum, turns = tile ? kTurn * n * filters : 0;
+  int64_t best = width > (INT64_MAX - turns) / sums / n / filters ? INT64_MAX : n * filters * width * sums - turns, found = 0, steps = 8;
+  for (int64_t size = 256; size < 4 * (width + n); size *= 2, steps++) {
+    if (size < width + kMaxLanes) continue;
+    const int64_t pairs = pieces(pieces(n, size - width + 1), 2) * filters;
+    const int64_t cost = (2 * pairs + 1) * size * (kValue + steps * kStep);
+    if (cost < best) best = cost, found = size;
+  }
+  return found;
+}
+
+// LongFilter is the spectrum of a row's filter, and the memory for blocks of `size` values.
+struct LongFilter {
+  int64_t size = 0;
+  bool finite;
+  double *spectrum, *work;
+
+  LongFilter() = default;
+  LongFilter(const LongFilter&) = delete;
+  ~LongFilter() { free(memory_); }
+
+  // grow takes a size of long_size. False: out of memory.
+  bool grow(int64_t n);
+  // block is one of 3 with memory for `size` floats, and four vectors behind them.
+  float* block(int i) const { return blocks_ + i * (size + 4 * kMaxLanes); }
+
+ private:
+  void* memory_ = nullptr;
+  float* blocks_;
+};
 
 // ChannelLastFilter is the filter of a block of channels, tap by tap.
 struct ChannelLastFilter {
@@ -163,6 +200,13 @@ struct PositionRun {
 struct Kernels {
   // convolve computes n adjacent positions; window is X from W-1 positions before the first on.
   void (*convolve)(const void* window, void* out, int64_t n, const RowFilter& taps);
+  // convolve_long is convolve by transforms, for a filter of which transform_filter has made the spectrum; before: the W-1 values
+  // before x, or null if x has them. out may begin W-1 values before x.
+  void (*convolve_long)(const void* before, const void* x, void* out, int64_t n, const RowFilter& taps, LongFilter* filter);
+  void (*transform_filter)(const RowFilter& taps, LongFilter* filter);
+  // turn writes n positions of a tile of floats to the rows of its channels, turn_back the reverse.
+  void (*turn)(const float* tile, int64_t n, float* rows, int64_t stride);
+  void (*turn_back)(const float* rows, int64_t stride, int64_t n, float* tile);
   // strip computes positions from..to.
   void (*strip)(const PositionRun& strip, int64_t from, int64_t to, const ChannelLastFilter& taps);
   // tokens computes count positions of floats; x is X from W-1 positions before the first on.

@@ -7,6 +7,8 @@
 // Bytes: x once (from the L1 cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
+#include <aiter/cpu_fft.h>
+
 namespace aiter::AITER_LEVEL::conv1d {
 
 using namespace aiter::conv1d;
@@ -82,6 +84,33 @@ template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* el
     return put(from, n, static_cast<native_bf16_t*>(elements), streams);
 #endif
   put(from, n, static_cast<T*>(elements), streams);
+}
+
+template <int i = 0> AITER_HOT void take_all(F* v, const float* p, int64_t stride) {
+  if constexpr (i < kLanes) v[i] = load(p + i * stride), take_all<i + 1>(v, p, stride);
+}
+template <int i = 0> AITER_HOT void give_all(float* p, int64_t stride, const F* v) {
+  if constexpr (i < kLanes) store(p + i * stride, v[i]), give_all<i + 1>(p, stride, v);
+}
+AITER_ONCE void turn_block(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+  F v[kLanes];
+  take_all(v, from, from_stride), transpose<kLanes>(v), give_all(to, to_stride, v);
+}
+
+// turn and turn_back: the last vectors of a tile are single elements.
+inline void turn(const float* tile, int64_t n, float* rows, int64_t stride) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t c = 0; c < kChannels; c += kLanes) turn_block(tile + i * kChannels + c, kChannels, rows + c * stride + i, stride);
+  for (; i < n; i++)
+    for (int64_t c = 0; c < kChannels; c++) rows[c * stride + i] = tile[i * kChannels + c];
+}
+inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t c = 0; c < kChannels; c += kLanes) turn_block(rows + c * stride + i, stride, tile + i * kChannels + c, kChannels);
+  for (; i < n; i++)
+    for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
 }
 
 template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
@@ -200,10 +229,11 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 }  // namespace aiter::AITER_LEVEL::conv1d
 
 #include "channel_last_step.h"
+#include "long_row.h"
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, convolve_long<T>, transform_filter, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
