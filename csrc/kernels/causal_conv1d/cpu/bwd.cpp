@@ -14,8 +14,12 @@
 namespace aiter::conv1d::bwd {
 
 constexpr int64_t kGradWidth = 32;     // the widest filter of rows that lies on the stack
-constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most
+constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most; positions of a unit of work
 constexpr int64_t kPart = 64 << 10;    // elements
+
+// unit returns the positions of a unit of work. Those of a wide filter are several times its halo.
+inline int64_t unit(int64_t width) { return width <= kUnit / 4 ? kUnit : pieces(4 * width, kUnit) * kUnit; }
+
 constexpr int64_t kSlots = 4096;       // sums on the caller's stack
 constexpr int64_t kGroupsEnough = 64;  // from so many groups of channels on there is one segment
 constexpr int64_t kTokenBlock = 128;   // channels of a block of tokens at most,
@@ -69,7 +73,7 @@ class Work {
     rows = rows && !p.seq.data;
     tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
-    groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);
+    groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, unit(p.width));
     slot = (p.width + 1) * wide;
     cuts = groups >= kGroupsEnough ? 1 : least(units, kSlots / groups / slot);
     cuts = least(cuts, pieces(p.batch * p.seqlen * wide, kPart));

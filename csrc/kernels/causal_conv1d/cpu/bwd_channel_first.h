@@ -103,28 +103,45 @@ struct Chunk {
   int64_t b, d, t, n, known, most;  // positions t..t+n, `most` at most; g of known positions
   RowFilter forward, back;          // from X to y, and from g to dx
   bool finite;                      // all taps are finite
+  LongFilter ahead, behind, sums;   // spectra of forward and back, and of dweight, if there are transforms
   float *x, *g, *y;                 // y: then dx. W-1 zeros precede g.
 
-  bool grow(int64_t width) {
-    most = least(kUnit, pieces(8 * width, 8 * kGradWidth) * kChunk);
+  Chunk() = default;
+  Chunk(const Chunk&) = delete;
+  ~Chunk() { free(memory_); }
+
+  bool grow(int64_t width, int64_t positions) {
+    const int64_t size = long_size(width, least(unit(width), positions), 1, false), filter = size ? LongFilter::bytes(size) : 0;
+    most = size ? unit(width) : least(unit(width), pieces(8 * width, 8 * kGradWidth) * kChunk);
     const int64_t each = pieces(most + 2 * (width - 1) + 4 * kLanes, kMaxLanes) * kMaxLanes, zeros = pieces(width - 1, kMaxLanes) * kMaxLanes;
-    if (!forward.grow(width) || !back.grow(width) || !values_.grow(3 * each + zeros + kMaxLanes)) return false;
-    x = values_.data() + -reinterpret_cast<uintptr_t>(values_.data()) / sizeof(float) % kMaxLanes;
-    y = x + each, g = y + each + zeros;
+    if (!forward.grow(width) || !back.grow(width) || (size && !LongFilter::prepare(size))) return false;
+    // One piece of memory: of several the allocator would return some to the system each time.
+    char* next = reinterpret_cast<char*>(own_);
+    if (3 * each + zeros > kOwn || size) next = static_cast<char*>(memory_ = aligned_alloc(64, 3 * filter + (3 * each + zeros) * sizeof(float)));
+    if (!next) return false;
+    LongFilter* const all[] = {&ahead, &behind, &sums};
+    for (LongFilter* f : all)
+      if (size) f->place(next, size), next += filter;
+    x = reinterpret_cast<float*>(next), y = x + each, g = y + each + zeros;
     memset(g - zeros, 0, zeros * sizeof(float));
     return true;
   }
 
-  void read(const Problem& p, int64_t channel) {
+  void read(const Problem& p, const Kernels& floats, int64_t channel) {
     d = channel, forward.read(p, d), back.read(p, d);
     for (int64_t k = 0; k < p.width; k++) back.weight[k] = forward.weight[p.width - 1 - k];
     back.bias = 0.0f, back.silu = forward.silu = false;
     finite = true;
     for (int64_t k = 0; k < p.width; k++) finite &= __builtin_fabsf(forward.weight[k]) <= __FLT_MAX__;
+    if (!sums.size) return;
+    floats.transform_filter(forward, &ahead), floats.transform_filter(back, &behind);
+    sums.clear();
   }
 
  private:
-  Room<float, 3 * (kChunk + 2 * kGradWidth + 5 * kMaxLanes) + kGradWidth + kMaxLanes> values_;
+  static constexpr int64_t kOwn = 3 * (kChunk + 2 * kGradWidth + 4 * kMaxLanes) + kGradWidth;
+  void* memory_ = nullptr;
+  alignas(64) float own_[kOwn];
 };
 
 class ChannelFirst {
@@ -137,12 +154,12 @@ class ChannelFirst {
   bool run(int64_t d, int64_t u, int64_t end, double* totals) const {
     Chunk c;
     Sums sums(p.width, totals);
-    if (!c.grow(p.width) || !sums.grow()) return false;
-    c.read(p, d);
-    const int64_t per = pieces(p.seqlen, kUnit);
+    if (!c.grow(p.width, p.seqlen) || !sums.grow()) return false;
+    c.read(p, floats, d);
+    const int64_t each = unit(p.width), per = pieces(p.seqlen, each);
     for (; u < end; u++) {
       c.b = u / per;
-      const int64_t from = u % per * kUnit, to = least(from + kUnit, p.seqlen);
+      const int64_t from = u % per * each, to = least(from + each, p.seqlen);
       for (c.t = from; c.t < to; c.t += c.most) {
         c.n = least(c.most, to - c.t), c.known = least(c.n + p.width - 1, p.seqlen - c.t);
         prefetch(p.x, c);
@@ -151,14 +168,42 @@ class ChannelFirst {
         inputs(&c);
         if (p.dinitial.data && c.t == 0) initials(c);
         blank(c.x + c.n + p.width - 1, c.g + c.n);
-        sums.add(c.x, c.g, c.n);
+        if (c.sums.size) correlate(&c, &sums);
+        else sums.add(c.x, c.g, c.n);
       }
     }
+    if (c.sums.size) floats.add_correlations(p.width, &c.sums, totals);
     cpu::drain();
     return true;
   }
 
  private:
+  // correlate is sums.add by transforms.
+  void correlate(Chunk* c, Sums* sums) const {
+    const int64_t step = c->sums.size - (p.width - 1);
+    for (int64_t i = 0; i < c->n; i += 2 * step) {
+      const int left = floats.correlate(c->x + i, c->g + i, c->n - i, p.width - 1, &c->sums, &c->ahead);
+      for (int j = 0; j < 2; j++)
+        if (left >> j & 1) apart(*c, i + j * step, least(step, c->n - i - j * step), sums);
+    }
+  }
+
+  // apart adds positions from..from+n of a chunk to sums, from a copy of g, since others follow.
+  void apart(const Chunk& c, int64_t from, int64_t n, Sums* sums) const {
+    for (int64_t i = 0, m; i < n; i += m) {
+      alignas(64) float g[kChunk + 2 * kLanes];
+      m = least(kChunk, n - i);
+      memcpy(g, c.g + from + i, m * sizeof(float)), memset(g + m, 0, 2 * kLanes * sizeof(float));
+      sums->add(c.x + from + i, g, m);
+    }
+  }
+
+  // filtered convolves n values by sums or by transforms.
+  void filtered(const float* window, float* out, int64_t n, const RowFilter& taps, LongFilter* filter) const {
+    if (filter->size) floats.convolve_long(nullptr, window + p.width - 1, out, n, taps, filter);
+    else floats.convolve(window, out, n, taps);
+  }
+
   static AITER_HOT void blank(float* x, float* g) {
     for (int i = 0; i < 2; i++) store(x + i * kLanes, zeros()), store(g + i * kLanes, zeros());
   }
@@ -184,7 +229,7 @@ class ChannelFirst {
     table.widen(row(p.x, *c, c->t - halo + before), c->known + halo - before, c->x + before);
     table.widen(row(p.dout, *c, c->t), c->known, c->g);
     if (p.silu) {
-      floats.convolve(c->x, c->y, c->known, c->forward);
+      filtered(c->x, c->y, c->known, c->forward, &c->ahead);
       apply_silu_grad(c->y, c->g, c->known, size == 2);
     }
     memset(c->g + c->known, 0, (c->n + halo - c->known) * sizeof(float));
@@ -193,7 +238,7 @@ class ChannelFirst {
   // inputs computes dx. Positions from which the filter reaches behind the row are summed separately where a 0 there is wrong: with
   // dfinal, and with a tap that is not finite.
   void inputs(Chunk* c) const {
-    floats.convolve(c->g, c->y, c->n, c->back);
+    filtered(c->g, c->y, c->n, c->back, &c->behind);
     ends(*c, 0, c->n, c->y);
     table.narrow(c->y, c->n, row(p.dx, *c, c->t), streams);
   }

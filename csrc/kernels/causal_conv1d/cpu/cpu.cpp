@@ -14,13 +14,13 @@ void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int
   AITER_CPU_CALL(conv1d::tile_sums(p, filter, b, t, n, x, y, activate));
 }
 
+bool LongFilter::prepare(int64_t n) { return n <= INT64_MAX / 256 && AITER_CPU_CALL(conv1d::prepare_long(n)); }
+
 bool LongFilter::grow(int64_t n) {
-  const int64_t block = n + 4 * kMaxLanes;
-  if (n > INT64_MAX / 64 || !AITER_CPU_CALL(conv1d::prepare_long(n))) return false;
-  memory_ = aligned_alloc(64, 4 * n * sizeof(double) + 3 * block * sizeof(float));
-  if (!memory_) return false;
-  size = n, spectrum = static_cast<double*>(memory_), work = spectrum + 2 * n, blocks_ = reinterpret_cast<float*>(work + 2 * n);
-  return true;
+  if (!prepare(n)) return false;
+  memory_ = aligned_alloc(64, bytes(n));
+  if (memory_) place(memory_, n);
+  return memory_ != nullptr;
 }
 
 void ChannelLastFilter::read(const Problem& p, int64_t d, int64_t count) {

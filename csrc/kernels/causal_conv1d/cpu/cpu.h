@@ -91,6 +91,9 @@ struct LongFilter {
   int64_t size = 0;
   bool finite;
   double *spectrum, *work;
+  double total;  // of correlations: of g
+
+  void clear() { memset(spectrum, 0, 2 * size * sizeof(double)), total = 0; }
 
   LongFilter() = default;
   LongFilter(const LongFilter&) = delete;
@@ -98,6 +101,12 @@ struct LongFilter {
 
   // grow takes a size of long_size. False: out of memory.
   bool grow(int64_t n);
+  // place takes memory of bytes(n) instead, after prepare(n). It begins at a multiple of 64.
+  static bool prepare(int64_t n);
+  static int64_t bytes(int64_t n) { return 4 * n * int64_t(sizeof(double)) + 3 * (n + 4 * kMaxLanes) * int64_t(sizeof(float)); }
+  void place(void* memory, int64_t n) {
+    size = n, spectrum = static_cast<double*>(memory), work = spectrum + 2 * n, blocks_ = reinterpret_cast<float*>(work + 2 * n);
+  }
   // block is one of 3 with memory for `size` floats, and four vectors behind them.
   float* block(int i) const { return blocks_ + i * (size + 4 * kMaxLanes); }
 
@@ -204,6 +213,11 @@ struct Kernels {
   // before x, or null if x has them. out may begin W-1 values before x.
   void (*convolve_long)(const void* before, const void* x, void* out, int64_t n, const RowFilter& taps, LongFilter* filter);
   void (*transform_filter)(const RowFilter& taps, LongFilter* filter);
+  // correlate adds to sums, for each tap k, the products of g and of x k positions further, n of them, up to two blocks. It returns
+  // bit i for each block i that it left out, since its values need a direct sum. other's memory is used.
+  int (*correlate)(const float* x, const float* g, int64_t n, int64_t halo, LongFilter* sums, LongFilter* other);
+  // add_correlations adds the sums of the taps, and that of g, to totals.
+  void (*add_correlations)(int64_t width, LongFilter* sums, double* totals);
   // turn writes n positions of a tile of floats to the rows of its channels, turn_back the reverse.
   void (*turn)(const float* tile, int64_t n, float* rows, int64_t stride);
   void (*turn_back)(const float* rows, int64_t stride, int64_t n, float* tile);

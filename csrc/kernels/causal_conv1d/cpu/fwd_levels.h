@@ -233,7 +233,7 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, convolve_long<T>, transform_filter, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, convolve_long<T>, transform_filter, correlate, add_correlations, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;

@@ -10,6 +10,7 @@
 namespace aiter::AITER_LEVEL::conv1d {
 
 using fft::Complex;
+using fft::times_conjugate;
 using fft::kHalf;
 
 constexpr float kRange = 0x1p24f;  // between the largest values of parts of a block
@@ -108,6 +109,36 @@ template <class T> void convolve_long(const void* previous, const void* row_of_x
       narrow<T>(f->block(i) + halo, least(step, n - u), out + u, taps.streams);
     }
   }
+}
+
+inline int correlate(const float* x, const float* g, int64_t n, int64_t halo, LongFilter* sums, LongFilter* other) {
+  const int64_t size = sums->size, step = size - halo;
+  Complex *a = reinterpret_cast<Complex*>(sums->work), *b = reinterpret_cast<Complex*>(other->work), *to = reinterpret_cast<Complex*>(sums->spectrum);
+  int left = 0;
+  for (int i = 0; i < 2; i++) {
+    const int64_t m = least(step, n - i * step);
+    float *u = sums->block(i), *v = other->block(i);
+    const bool some = m > 0;
+    if (some) {
+      memcpy(u, x + i * step, (m + halo) * sizeof(float)), memset(u + m + halo, 0, (step - m) * sizeof(float));
+      memcpy(v, g + i * step, m * sizeof(float)), memset(v + m, 0, (size - m) * sizeof(float));
+      if (even(u, size) && even(v, size)) continue;
+      left |= 1 << i;
+    }
+    memset(u, 0, size * sizeof(float)), memset(v, 0, size * sizeof(float));
+  }
+  pack(sums->block(0), sums->block(1), size, a), pack(other->block(0), other->block(1), size, b);
+  fft::transform<fft::Use::kKeep>(a, size, nullptr), fft::transform<fft::Use::kKeep>(b, size, nullptr);
+  for (int64_t i = 0; i < size / kHalf; i++) to[i] = to[i] + times_conjugate(a[i], b[i]);
+  sums->total += b[0].re[0] + b[0].im[0];
+  return left;
+}
+
+inline void add_correlations(int64_t width, LongFilter* sums, double* totals) {
+  Complex* s = reinterpret_cast<Complex*>(sums->spectrum);
+  fft::transform<fft::Use::kBack>(s, sums->size, nullptr);
+  for (int64_t k = 0; k < width; k++) totals[k] += s[k / kHalf].re[k % kHalf] / double(sums->size);
+  totals[width] += sums->total;
 }
 
 inline bool prepare_long(int64_t size) { return fft::prepare(size); }
