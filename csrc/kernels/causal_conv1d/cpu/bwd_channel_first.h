@@ -146,9 +146,10 @@ struct Chunk {
 
 class ChannelFirst {
  public:
-  ChannelFirst(const Backward& problem, DType type)
+  // bypasses: dx may bypass the caches.
+  ChannelFirst(const Backward& problem, DType type, bool bypasses)
       : p(problem), dtype(type), table(kernels(type)), floats(kernels(DType::F32)), size(dtype_size(type)),
-        streams(aiter::conv1d::streams(problem, type)) {}
+        streams(bypasses && aiter::conv1d::streams(problem, type)) {}
 
   // run computes units u..end of channel d, in order. A unit is kUnit positions of a batch. False: out of memory.
   bool run(int64_t d, int64_t u, int64_t end, double* totals) const {
@@ -274,7 +275,7 @@ class ChannelFirst {
 };
 
 inline bool rows(const Backward& p, DType dtype, int64_t d, int64_t u, int64_t end, double* totals) {
-  return ChannelFirst(p, dtype).run(d, u, end, totals);
+  return ChannelFirst(p, dtype, true).run(d, u, end, totals);
 }
 
 }  // namespace aiter::AITER_LEVEL::conv1d::bwd
