@@ -80,7 +80,7 @@ inline int64_t long_size(int64_t width, int64_t n, int64_t filters, bool tile) {
   for (int64_t size = 256; size < 4 * (width + n); size *= 2, steps++) {
     if (size < width + kMaxLanes) continue;
     const int64_t pairs = pieces(pieces(n, size - width + 1), 2) * filters;
-    const int64_t cost = (2 * pairs + 1) * size * (kValue + steps * kStep);
+    const int64_t cost = (2 * pairs + 1) * size * (kValue + steps * kStep) * (cpu::settings().level < cpu::kAvx2 ? 3 : 2) / 2;  // or vectors of two doubles
     if (cost < best) best = cost, found = size;
   }
   return found;

@@ -13,25 +13,39 @@ using fft::Complex;
 using fft::times_conjugate;
 using fft::kHalf;
 
-constexpr float kRange = 0x1p24f;  // between the largest values of parts of a block
+constexpr int kGroup = 32 / kLanes;  // vectors whose largest values are compared: any window of a wide filter has a whole group
 
-// even reports whether values, n of them in whole groups of 8 vectors, are finite and of similar size, where they are not 0: it
-// compares the largest of each lane of each group.
-AITER_ONCE bool even(const float* x, int64_t n) {
-  I most = I{}, fewest = I{} + 0x7f7fffff;
-  for (int64_t i = 0; i < n; i += 8 * kLanes) {
+// Range is the sizes of values: of the largest in each lane of each group, where that is not 0, the smallest and the largest.
+struct Range {
+  float low = __FLT_MAX__, high = 0;
+
+  // even reports whether the values are finite and of similar size, so that transforms' errors are small beside all of them.
+  bool even() const { return high <= __FLT_MAX__ && high * 0x1p-20f <= low; }
+  Range with(const Range& r) const {
+    Range both;
+    both.low = low < r.low ? low : r.low, both.high = high > r.high ? high : r.high;
+    return both;
+  }
+};
+
+// range returns the range of n values in whole groups. A NaN is beyond all floats as an integer.
+AITER_ONCE Range range(const float* x, int64_t n) {
+  I high = I{}, low = I{} + 0x7f7fffff;
+  for (int64_t i = 0; i < n; i += kGroup * kLanes) {
     I group = I{};
-    for (int j = 0; j < 8; j++) {
+    for (int j = 0; j < kGroup; j++) {
       const I v = reinterpret_cast<I>(bits(load(x + i + j * kLanes)) & 0x7fffffff);
       group = v > group ? v : group;
     }
-    most = group > most ? group : most;
-    fewest = (group > 0) & (group < fewest) ? group : fewest;
+    high = group > high ? group : high;
+    low = (group > 0) & (group < low) ? group : low;
   }
-  float high[kLanes], low[kLanes];
-  give(high, most), give(low, fewest);
-  for (int j = 1; j < kLanes; j++) high[0] = high[j] > high[0] || high[j] != high[j] ? high[j] : high[0], low[0] = low[j] < low[0] ? low[j] : low[0];
-  return high[0] <= __FLT_MAX__ && high[0] * (1 / kRange) <= low[0];
+  int32_t highs[kLanes], lows[kLanes];
+  give(highs, high), give(lows, low);
+  for (int j = 1; j < kLanes; j++) highs[0] = highs[j] > highs[0] ? highs[j] : highs[0], lows[0] = lows[j] < lows[0] ? lows[j] : lows[0];
+  Range r;
+  r.high = bits_to_float(highs[0]), r.low = bits_to_float(lows[0]);
+  return r;
 }
 
 AITER_ONCE void pack(const float* a, const float* b, int64_t n, Complex* to) {
@@ -78,30 +92,38 @@ template <class T> void fetch(const T* before, const T* x, int64_t halo, int64_t
   memset(block + n, 0, (size - n) * sizeof(float));
 }
 
+AITER_ONCE void convolve_blocks(float* a, float* b, LongFilter* f) {
+  Complex* work = reinterpret_cast<Complex*>(f->work);
+  pack(a, b, f->size, work);
+  fft::transform<fft::Use::kConvolve>(work, f->size, reinterpret_cast<const Complex*>(f->spectrum));
+  unpack(work, f->size, a, b);
+}
+
 template <class T> void convolve_long(const void* previous, const void* row_of_x, void* row_of_out, int64_t n, const RowFilter& taps, LongFilter* f) {
   const T *before = static_cast<const T*>(previous), *x = static_cast<const T*>(row_of_x);
   T* out = static_cast<T*>(row_of_out);
   const int64_t halo = taps.width - 1, step = f->size - halo;
-  Complex* work = reinterpret_cast<Complex*>(f->work);
   for (int64_t t = 0; t < n; t += 2 * step) {
     bool live[2];
+    Range ranges[2];
     for (int i = 0; i < 2; i++) {
       const int64_t u = t + i * step, m = least(step, n - u);
       float *block = f->block(i), *y = f->block(2);
       live[i] = m > 0;
-      if (m > 0) {
-        fetch(before, x, halo, u - halo, m + halo, block, f->size);
-        if (f->finite && even(block, f->size)) continue;
-        row(block, y, m < kLanes ? kLanes : m, whole(taps, sizeof(T) != 4));
-        narrow<T>(y, m, out + u, taps.streams);
-        live[i] = false;
-      }
-      memset(block, 0, f->size * sizeof(float));
+      if (m <= 0) continue;
+      fetch(before, x, halo, u - halo, m + halo, block, f->size);
+      ranges[i] = range(block, f->size);
+      if (f->finite && ranges[i].even()) continue;
+      row(block, y, m < kLanes ? kLanes : m, whole(taps, sizeof(T) != 4));
+      narrow<T>(y, m, out + u, taps.streams);
+      live[i] = false;
     }
-    if (!live[0] && !live[1]) continue;
-    pack(f->block(0), f->block(1), f->size, work);
-    fft::transform<fft::Use::kConvolve>(work, f->size, reinterpret_cast<const Complex*>(f->spectrum));
-    unpack(work, f->size, f->block(0), f->block(1));
+    if (live[0] && live[1] && ranges[0].with(ranges[1]).even()) {
+      convolve_blocks(f->block(0), f->block(1), f);
+    } else {
+      for (int i = 0; i < 2; i++)
+        if (live[i]) memset(f->block(2), 0, f->size * sizeof(float)), convolve_blocks(f->block(i), f->block(2), f);
+    }
     for (int i = 0; i < 2; i++) {
       const int64_t u = t + i * step;
       if (!live[i]) continue;
@@ -111,26 +133,36 @@ template <class T> void convolve_long(const void* previous, const void* row_of_x
   }
 }
 
-inline int correlate(const float* x, const float* g, int64_t n, int64_t halo, LongFilter* sums, LongFilter* other) {
-  const int64_t size = sums->size, step = size - halo;
+// correlate_blocks adds the products of the spectra of two pairs of blocks.
+AITER_ONCE void correlate_blocks(const float* x0, const float* x1, const float* g0, const float* g1, LongFilter* sums, LongFilter* other) {
+  const int64_t size = sums->size;
   Complex *a = reinterpret_cast<Complex*>(sums->work), *b = reinterpret_cast<Complex*>(other->work), *to = reinterpret_cast<Complex*>(sums->spectrum);
-  int left = 0;
-  for (int i = 0; i < 2; i++) {
-    const int64_t m = least(step, n - i * step);
-    float *u = sums->block(i), *v = other->block(i);
-    const bool some = m > 0;
-    if (some) {
-      memcpy(u, x + i * step, (m + halo) * sizeof(float)), memset(u + m + halo, 0, (step - m) * sizeof(float));
-      memcpy(v, g + i * step, m * sizeof(float)), memset(v + m, 0, (size - m) * sizeof(float));
-      if (even(u, size) && even(v, size)) continue;
-      left |= 1 << i;
-    }
-    memset(u, 0, size * sizeof(float)), memset(v, 0, size * sizeof(float));
-  }
-  pack(sums->block(0), sums->block(1), size, a), pack(other->block(0), other->block(1), size, b);
+  pack(x0, x1, size, a), pack(g0, g1, size, b);
   fft::transform<fft::Use::kKeep>(a, size, nullptr), fft::transform<fft::Use::kKeep>(b, size, nullptr);
   for (int64_t i = 0; i < size / kHalf; i++) to[i] = to[i] + times_conjugate(a[i], b[i]);
   sums->total += b[0].re[0] + b[0].im[0];
+}
+
+inline int correlate(const float* x, const float* g, int64_t n, int64_t halo, LongFilter* sums, LongFilter* other) {
+  const int64_t size = sums->size, step = size - halo;
+  Range of_x[2], of_g[2];
+  int live = 0, left = 0;
+  for (int i = 0; i < 2; i++) {
+    const int64_t m = least(step, n - i * step);
+    float *u = sums->block(i), *v = other->block(i);
+    if (m <= 0) continue;
+    memcpy(u, x + i * step, (m + halo) * sizeof(float)), memset(u + m + halo, 0, (step - m) * sizeof(float));
+    memcpy(v, g + i * step, m * sizeof(float)), memset(v + m, 0, (size - m) * sizeof(float));
+    of_x[i] = range(u, size), of_g[i] = range(v, size);
+    (of_x[i].even() && of_g[i].even() ? live : left) |= 1 << i;
+  }
+  if (live == 3 && of_x[0].with(of_x[1]).even() && of_g[0].with(of_g[1]).even()) {
+    correlate_blocks(sums->block(0), sums->block(1), other->block(0), other->block(1), sums, other);
+  } else {
+    memset(sums->block(2), 0, size * sizeof(float));
+    for (int i = 0; i < 2; i++)
+      if (live >> i & 1) correlate_blocks(sums->block(i), sums->block(2), other->block(i), sums->block(2), sums, other);
+  }
   return left;
 }
 
