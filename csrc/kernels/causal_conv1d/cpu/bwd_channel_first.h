@@ -127,14 +127,14 @@ struct Chunk {
     return true;
   }
 
-  void read(const Problem& p, const Kernels& floats, int64_t channel) {
+  void read(const Problem& p, int64_t channel) {
     d = channel, forward.read(p, d), back.read(p, d);
     for (int64_t k = 0; k < p.width; k++) back.weight[k] = forward.weight[p.width - 1 - k];
     back.bias = 0.0f, back.silu = forward.silu = false;
     finite = true;
     for (int64_t k = 0; k < p.width; k++) finite &= __builtin_fabsf(forward.weight[k]) <= __FLT_MAX__;
     if (!sums.size) return;
-    floats.transform_filter(forward, &ahead), floats.transform_filter(back, &behind);
+    transform_filter(forward, &ahead), transform_filter(back, &behind);
     sums.clear();
   }
 
@@ -156,7 +156,7 @@ class ChannelFirst {
     Chunk c;
     Sums sums(p.width, totals);
     if (!c.grow(p.width, p.seqlen) || !sums.grow()) return false;
-    c.read(p, floats, d);
+    c.read(p, d);
     const int64_t each = unit(p.width), per = pieces(p.seqlen, each);
     for (; u < end; u++) {
       c.b = u / per;
@@ -173,7 +173,7 @@ class ChannelFirst {
         else sums.add(c.x, c.g, c.n);
       }
     }
-    if (c.sums.size) floats.add_correlations(p.width, &c.sums, totals);
+    if (c.sums.size) add_correlations(p.width, &c.sums, totals);
     cpu::drain();
     return true;
   }
@@ -183,7 +183,7 @@ class ChannelFirst {
   void correlate(Chunk* c, Sums* sums) const {
     const int64_t step = c->sums.size - (p.width - 1);
     for (int64_t i = 0; i < c->n; i += 2 * step) {
-      const int left = floats.correlate(c->x + i, c->g + i, c->n - i, p.width - 1, &c->sums, &c->ahead);
+      const int left = aiter::conv1d::correlate(c->x + i, c->g + i, c->n - i, p.width - 1, &c->sums, &c->ahead);
       for (int j = 0; j < 2; j++)
         if (left >> j & 1) apart(*c, i + j * step, least(step, c->n - i - j * step), sums);
     }
@@ -201,7 +201,7 @@ class ChannelFirst {
 
   // filtered convolves n values by sums or by transforms.
   void filtered(const float* window, float* out, int64_t n, const RowFilter& taps, LongFilter* filter) const {
-    if (filter->size) floats.convolve_long(nullptr, window + p.width - 1, out, n, taps, filter);
+    if (filter->size) convolve_long(DType::F32, nullptr, window + p.width - 1, out, n, taps, filter);
     else floats.convolve(window, out, n, taps);
   }
 

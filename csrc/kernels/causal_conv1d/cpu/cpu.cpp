@@ -14,15 +14,6 @@ void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int
   AITER_CPU_CALL(conv1d::tile_sums(p, filter, b, t, n, x, y, activate));
 }
 
-bool LongFilter::prepare(int64_t n) { return n <= INT64_MAX / 256 && AITER_CPU_CALL(conv1d::prepare_long(n)); }
-
-bool LongFilter::grow(int64_t n) {
-  if (!prepare(n)) return false;
-  memory_ = aligned_alloc(64, bytes(n));
-  if (memory_) place(memory_, n);
-  return memory_ != nullptr;
-}
-
 void ChannelLastFilter::read(const Problem& p, int64_t d, int64_t count) {
   width = p.width, channels = count, silu = p.silu;
   for (int64_t k = 0; k <= width; k++) {

@@ -209,15 +209,6 @@ struct PositionRun {
 struct Kernels {
   // convolve computes n adjacent positions; window is X from W-1 positions before the first on.
   void (*convolve)(const void* window, void* out, int64_t n, const RowFilter& taps);
-  // convolve_long is convolve by transforms, for a filter of which transform_filter has made the spectrum; before: the W-1 values
-  // before x, or null if x has them. out may begin W-1 values before x.
-  void (*convolve_long)(const void* before, const void* x, void* out, int64_t n, const RowFilter& taps, LongFilter* filter);
-  void (*transform_filter)(const RowFilter& taps, LongFilter* filter);
-  // correlate adds to sums, for each tap k, the products of g and of x k positions further, n of them, up to two blocks. It returns
-  // bit i for each block i that it left out, since its values need a direct sum. other's memory is used.
-  int (*correlate)(const float* x, const float* g, int64_t n, int64_t halo, LongFilter* sums, LongFilter* other);
-  // add_correlations adds the sums of the taps, and that of g, to totals.
-  void (*add_correlations)(int64_t width, LongFilter* sums, double* totals);
   // turn writes n positions of a tile of floats to the rows of its channels, turn_back the reverse.
   void (*turn)(const float* tile, int64_t n, float* rows, int64_t stride);
   void (*turn_back)(const float* rows, int64_t stride, int64_t n, float* tile);
@@ -234,6 +225,17 @@ struct Kernels {
 
 // kernels returns the functions of the type for settings().level.
 const Kernels& kernels(DType dtype);
+
+// convolve_long is Kernels::convolve by transforms (cpu/long_row.h), for a filter of which transform_filter has made the spectrum.
+// before: the W-1 values before x, or null if x has them. out may begin W-1 values before x.
+void convolve_long(DType dtype, const void* before, const void* x, void* out, int64_t n, const RowFilter& taps, LongFilter* filter);
+void transform_filter(const RowFilter& taps, LongFilter* filter);
+
+// correlate adds to sums, for each tap k, the products of g and of x k positions further, n of them, up to two blocks. It returns
+// bit i for each block i that it left out, since its values need a direct sum. other's memory is used.
+int correlate(const float* x, const float* g, int64_t n, int64_t halo, LongFilter* sums, LongFilter* other);
+// add_correlations adds the sums of the taps, and that of g, to totals.
+void add_correlations(int64_t width, LongFilter* sums, double* totals);
 
 // tile_sums computes n positions from t on of a row's tile: x holds X from t-(W-1)
 // on. activate: with SiLU if the problem has it, and zeros at padding.

@@ -57,7 +57,7 @@ template <class T> struct ChannelFirstParts {
       const int64_t b = size ? i % p.batch : i / p.dim, d = size ? i / p.batch : i % p.dim;  // a spectrum serves all batches
       if (d != read) {
         taps.read(p, d), read = d;
-        if (size) work.kernels.transform_filter(taps, &filter);
+        if (size) transform_filter(taps, &filter);
       }
       row(b, d, t, least(segment, p.seqlen - t), taps, &front, &filter);
     }
@@ -69,13 +69,13 @@ template <class T> struct ChannelFirstParts {
     T* out = p.out.row<T>(b, d) + t;
     if (t >= p.width - 1) {
       if (n <= 0) return;
-      if (size) work.kernels.convolve_long(nullptr, x, out, n, taps, filter);
+      if (size) convolve_long(work.dtype, nullptr, x, out, n, taps, filter);
       else work.kernels.convolve(x - (p.width - 1), out, n, taps);
     } else {
       const T* initial = p.initial.data ? p.initial.row<T>(b, d) : nullptr;
       for (int64_t j = 0; j < p.width - 1; j++)
         front->values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
-      if (size) work.kernels.convolve_long(front->values.data(), x, out, n, taps, filter);
+      if (size) convolve_long(work.dtype, front->values.data(), x, out, n, taps, filter);
       else front->row(work.kernels, x, out, n, taps);
     }
     if (t == 0) tails<T>(p, b, d, 1);
@@ -170,8 +170,8 @@ template <class T> struct LongTileParts {
       work.kernels.turn(tile, m, x.data() + i, stride);
     }
     for (int j = 0; j < c.count; j++) {
-      taps.read(p, d + j), work.kernels.transform_filter(taps, &filter);
-      kernels(DType::F32).convolve_long(nullptr, x.data() + j * stride + halo, x.data() + j * stride, n, taps, &filter);
+      taps.read(p, d + j), transform_filter(taps, &filter);
+      convolve_long(DType::F32, nullptr, x.data() + j * stride + halo, x.data() + j * stride, n, taps, &filter);
     }
     for (int64_t i = 0, m; i < n; i += m) {
       m = least(kTokens, n - i);

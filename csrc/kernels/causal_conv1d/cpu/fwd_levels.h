@@ -7,8 +7,6 @@
 // Bytes: x once (from the L1 cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
-#include <aiter/cpu_fft.h>
-
 namespace aiter::AITER_LEVEL::conv1d {
 
 using namespace aiter::conv1d;
@@ -229,11 +227,10 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 }  // namespace aiter::AITER_LEVEL::conv1d
 
 #include "channel_last_step.h"
-#include "long_row.h"
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, convolve_long<T>, transform_filter, correlate, add_correlations, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;

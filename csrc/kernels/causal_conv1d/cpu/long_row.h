@@ -7,8 +7,11 @@
 // Bytes: x once (and W-1 positions a block from cache), out once.
 // Reduction: one block's results depend on its values and its neighbour's in the pair alone, for any number of threads.
 
+#include <aiter/cpu_fft.h>
+
 namespace aiter::AITER_LEVEL::conv1d {
 
+using namespace aiter::conv1d;
 using fft::Complex;
 using fft::times_conjugate;
 using fft::kHalf;
@@ -84,14 +87,6 @@ AITER_ONCE void activate(float* y, int64_t n, const RowFilter& taps, bool brief)
   }
 }
 
-// fetch reads positions from..from+n of a row into a block, zeros behind them.
-template <class T> void fetch(const T* before, const T* x, int64_t halo, int64_t from, int64_t n, float* block, int64_t size) {
-  const int64_t early = before && from < 0 ? least(-from, n) : 0;
-  if (early) widen<T>(before + halo + from, early, block);
-  if (early < n) widen<T>(x + from + early, n - early, block + early);
-  memset(block + n, 0, (size - n) * sizeof(float));
-}
-
 AITER_ONCE void convolve_blocks(float* a, float* b, LongFilter* f) {
   Complex* work = reinterpret_cast<Complex*>(f->work);
   pack(a, b, f->size, work);
@@ -99,24 +94,30 @@ AITER_ONCE void convolve_blocks(float* a, float* b, LongFilter* f) {
   unpack(work, f->size, a, b);
 }
 
-template <class T> void convolve_long(const void* previous, const void* row_of_x, void* row_of_out, int64_t n, const RowFilter& taps, LongFilter* f) {
-  const T *before = static_cast<const T*>(previous), *x = static_cast<const T*>(row_of_x);
-  T* out = static_cast<T*>(row_of_out);
-  const int64_t halo = taps.width - 1, step = f->size - halo;
+inline void convolve_long(DType dtype, const void* before, const void* x, void* out, int64_t n, const RowFilter& taps, LongFilter* f) {
+  const Kernels &table = kernels(dtype), &floats = kernels(DType::F32);
+  const int64_t bytes = dtype_size(dtype), halo = taps.width - 1, step = f->size - halo;
+  const auto at = [&](const void* row, int64_t i) { return static_cast<const char*>(row) + i * bytes; };
+  const auto fetch = [&](int64_t from, int64_t count, float* block) {
+    const int64_t early = before && from < 0 ? least(-from, count) : 0;
+    if (early) table.widen(at(before, halo + from), early, block);
+    if (early < count) table.widen(at(x, from + early), count - early, block + early);
+    memset(block + count, 0, (f->size - count) * sizeof(float));
+  };
+  const auto finish = [&](const float* y, int64_t t, int64_t count) {
+    table.narrow(y, count, static_cast<char*>(out) + t * bytes, taps.streams);
+  };
   for (int64_t t = 0; t < n; t += 2 * step) {
     bool live[2];
     Range ranges[2];
     for (int i = 0; i < 2; i++) {
       const int64_t u = t + i * step, m = least(step, n - u);
-      float *block = f->block(i), *y = f->block(2);
       live[i] = m > 0;
       if (m <= 0) continue;
-      fetch(before, x, halo, u - halo, m + halo, block, f->size);
-      ranges[i] = range(block, f->size);
-      if (f->finite && ranges[i].even()) continue;
-      row(block, y, m < kLanes ? kLanes : m, whole(taps, sizeof(T) != 4));
-      narrow<T>(y, m, out + u, taps.streams);
-      live[i] = false;
+      fetch(u - halo, m + halo, f->block(i));
+      ranges[i] = range(f->block(i), f->size);
+      live[i] = f->finite && ranges[i].even();
+      if (!live[i]) floats.convolve(f->block(i), f->block(2), m, taps), finish(f->block(2), u, m);
     }
     if (live[0] && live[1] && ranges[0].with(ranges[1]).even()) {
       convolve_blocks(f->block(0), f->block(1), f);
@@ -125,10 +126,10 @@ template <class T> void convolve_long(const void* previous, const void* row_of_x
         if (live[i]) memset(f->block(2), 0, f->size * sizeof(float)), convolve_blocks(f->block(i), f->block(2), f);
     }
     for (int i = 0; i < 2; i++) {
-      const int64_t u = t + i * step;
+      const int64_t u = t + i * step, m = least(step, n - u);
       if (!live[i]) continue;
-      activate(f->block(i) + halo, least(step, n - u), taps, sizeof(T) != 4);
-      narrow<T>(f->block(i) + halo, least(step, n - u), out + u, taps.streams);
+      activate(f->block(i) + halo, m, taps, bytes != 4);
+      finish(f->block(i) + halo, u, m);
     }
   }
 }

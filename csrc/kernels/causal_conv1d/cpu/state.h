@@ -26,12 +26,13 @@ template <class T> void remember(const Stateful& p, const Sequence& s, int64_t d
 // ChannelFirstSequences computes channels one after another.
 template <class T> struct ChannelFirstSequences {
   const Stateful& p;
+  const DType dtype;
   const Kernels& table;
   RowStart<T> front;
   RowFilter taps;
   LongFilter filter;
 
-  ChannelFirstSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
+  ChannelFirstSequences(const Stateful& problem, DType type) : p(problem), dtype(type), table(kernels(type)) {}
   static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1; }
   bool prepare() {
     const int64_t size = long_size(p.width, p.starts.data ? p.seqlen / (p.batch > 0 ? p.batch : 1) : p.seqlen, 1, false);
@@ -42,9 +43,9 @@ template <class T> struct ChannelFirstSequences {
     const bool transforms = filter.size && long_size(p.width, s.len, 1, false);
     for (int64_t j = d; j < d + count; j++) {
       taps.read(p, j);
-      if (transforms) table.transform_filter(taps, &filter);
+      if (transforms) transform_filter(taps, &filter);
       for (int64_t u = 1 - p.width; u < 0; u++) front.values[u + p.width - 1] = p.before<T>(s, j, u);
-      if (transforms) table.convolve_long(front.values.data(), p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps, &filter);
+      if (transforms) convolve_long(dtype, front.values.data(), p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps, &filter);
       else if (s.len > 0) front.row(table, p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps);
     }
     remember<T>(p, s, d, count);
