@@ -31,23 +31,30 @@ struct Range {
   }
 };
 
-// range returns the range of n values in whole groups. A NaN is beyond all floats as an integer.
+AITER_HOT U larger(U a, U b) {
+#if AITER_ISA >= 2
+  asm("vpmaxud %1, %0, %0" : "+v"(a) : "v"(b));
+  return a;
+#else
+  return a > b ? a : b;
+#endif
+}
+AITER_HOT U smaller(U a, U b) { return ~larger(~a, ~b); }
+
+// range returns the range of n values in whole groups. Sizes are compared as integers, where a NaN is beyond all others; one less
+// than 0 is the largest integer.
 AITER_ONCE Range range(const float* x, int64_t n) {
-  I high = I{}, low = I{} + 0x7f7fffff;
+  U high = U{}, low = ~U{};
   for (int64_t i = 0; i < n; i += kGroup * kLanes) {
-    I group = I{};
-    for (int j = 0; j < kGroup; j++) {
-      const I v = reinterpret_cast<I>(bits(load(x + i + j * kLanes)) & 0x7fffffff);
-      group = v > group ? v : group;
-    }
-    high = group > high ? group : high;
-    low = (group > 0) & (group < low) ? group : low;
+    U group = U{};
+    for (int j = 0; j < kGroup; j++) group = larger(group, bits(load(x + i + j * kLanes)) & 0x7fffffff);
+    high = larger(high, group), low = smaller(low, group - 1);
   }
-  int32_t highs[kLanes], lows[kLanes];
+  uint32_t highs[kLanes], lows[kLanes];
   give(highs, high), give(lows, low);
   for (int j = 1; j < kLanes; j++) highs[0] = highs[j] > highs[0] ? highs[j] : highs[0], lows[0] = lows[j] < lows[0] ? lows[j] : lows[0];
   Range r;
-  r.high = bits_to_float(highs[0]), r.low = bits_to_float(lows[0]);
+  if (highs[0] > 0) r.high = bits_to_float(highs[0]), r.low = bits_to_float(lows[0] + 1);
   return r;
 }
 
