@@ -1,10 +1,11 @@
 // The backward pass over rows: adjacent positions of one channel. Included once a level (aiter/cpu_each.h).
 //
 // Tiling: 512 positions as floats in the L1 cache, W-1 more on either side: x, the sums before the activation, which are computed
-// again, g from these, then dx.
+// again, g from these, then dx. With more than 32 taps up to 4096 positions in the L2 cache, or four times the width. Rows of wide
+// filters are transformed (cpu/long_row.h): the sums, dx and dweight.
 // Bytes: x and dout once, dx once.
 // Reduction: dx over the width in fp32. dweight and dbias in fp32, a lane for each position modulo 2*kLanes, over at most 4096
-// positions, and over those in double.
+// positions, and over those in double; by transforms in double.
 
 namespace aiter::AITER_LEVEL::conv1d::bwd {
 

@@ -1,7 +1,8 @@
 // causal_conv1d_fwd on the CPU.
 //
 // Tiling: rows with adjacent positions, tokens with adjacent channels (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as
-// floats for other layouts and with sequence numbers. A part of the work is about 64 Ki elements.
+// floats for other layouts, wider filters and with sequence numbers. Rows of wide filters are transformed (cpu/long_row.h), those
+// of other layouts 32 channels at a time, turned. A part of the work is about 64 Ki elements.
 // Bytes: x once (and W-1 positions a tile from cache), out once.
 // Reduction: over the width, in fp32.
 
