@@ -168,13 +168,13 @@ inline bool lines(const PositionRun& s, int64_t n) {
 template <class T> class Span {
  public:
   Span(const PositionRun& strip, int64_t last, const ChannelLastFilter& taps)
-      : s(strip), end(last), taps(taps), halo(taps.width - 1),
-        count(kFloats ? 4 : taps.width <= kTokenWidth ? 8 : least(2 * taps.width, 48)),
-        side(least(kFloats ? kBlock : 256, least(kValues / (halo + count), kSums / count) / kMaxLanes * kMaxLanes - kMaxLanes)) {}
+      : s(strip), end(last), taps(taps), halo(taps.width - 1), in_place(kFloats && (taps.width <= kTokenWidth || taps.width * strip.x_stride <= kValues)),
+        count(in_place ? 4 : taps.width <= kTokenWidth ? 8 : least(2 * taps.width, 48)),
+        side(least(in_place ? kBlock : 256, least(kValues / (halo + count), kSums / count) / kMaxLanes * kMaxLanes - kMaxLanes)) {}
 
   // run computes m positions from t on of n channels from c on.
   void run(int64_t t, int64_t m, int64_t c, int64_t n) {
-    const bool direct = kFloats && t >= halo;
+    const bool direct = in_place && t >= halo;
     for (int64_t i = t - halo; !direct && i < t + m; i++) widen<T>(i < 0 ? before(i) + c : in(i) + c, n, x + (i - t + halo) * n);
     const float* from = direct ? reinterpret_cast<const float*>(in(t - halo) + c) : x;
     tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, !kFloats, false});
@@ -201,6 +201,7 @@ template <class T> class Span {
   const int64_t halo;
 
  public:
+  const bool in_place;        // x is read where it is: rows far apart would share few lines of the L1 cache
   const int64_t count, side;  // positions and channels at a time
 
  private:
@@ -211,7 +212,7 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
   Span<T> span(s, to, taps);
   const Blocks sides(taps.channels, span.side);
   for (int64_t t = from, m; t < to; t += m) {
-    if (span.kFloats && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
+    if (span.in_place && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
       const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
       return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, false, s.streams});
     }
