@@ -218,10 +218,10 @@ int main(int argc, char** argv) {
   const DType types[] = {DType::F32, DType::F16, DType::BF16};
   const int64_t lengths[] = {1, 3, 4, 7, 8, 16, 17, 31, 33, 63, 64, 65, 129, 511, 513, 543}, dims[] = {1, 3, 4, 17, 33};
   const double values[] = {INFINITY, -INFINITY, NAN};
-  for (int n = 0, w = 1; w <= 44; w++)
+  for (int n = 0, w = 1; w <= 50; w++)
     for (int i = 0; i < 8; i++, n++) {
       if (n % every) continue;
-      const int64_t wide[] = {63, 64, 65, 100}, width = w <= 40 ? w : wide[w - 41];
+      const int64_t wide[] = {63, 64, 65, 100, 128, 129, 200, 257, 513, 1025}, width = w <= 40 ? w : wide[w - 41];
       const int64_t length = i == 0 ? 1 : i == 1 ? 543 : lengths[n * 7 % 16];
       const bool last = i % 2 == (n / 8) % 2;
       Problem p = {types[n / 2 % 3], 1 + n % 2, dims[n % 5], length, width, n % 3 == 1 ? 5 : 0, last, i % 4 > 1,
