@@ -206,6 +206,7 @@ type counts struct {
 	StoreBytes   int `json:"store_bytes"`
 	LDS          int `json:"lds"`
 	VALU         int `json:"valu"`
+	Matrix       int `json:"matrix"`
 	DPP          int `json:"dpp"`
 	Scratch      int `json:"scratch"`
 }
@@ -226,7 +227,7 @@ func newKernelItem(r codeobject.Report) kernelItem {
 func newCounts(c codeobject.Counts) counts {
 	return counts{
 		Instructions: c.Instructions, WideLoads: c.WideLoads, Loads: c.Loads, WideStores: c.WideStores, Stores: c.Stores,
-		LoadBytes: c.LoadBytes, StoreBytes: c.StoreBytes, LDS: c.LDS, VALU: c.VALU, DPP: c.DPP, Scratch: c.Scratch,
+		LoadBytes: c.LoadBytes, StoreBytes: c.StoreBytes, LDS: c.LDS, VALU: c.VALU, Matrix: c.Matrix, DPP: c.DPP, Scratch: c.Scratch,
 	}
 }
 

@@ -18,6 +18,7 @@ type Counts struct {
 	LDS          int // local data share, with permutes
 	DPP          int // vector instructions that read another lane's register
 	VALU         int // vector arithmetic; a dual instruction counts twice
+	Matrix       int // products of matrix cores
 	Scratch      int // private memory: spills and arrays
 }
 
@@ -103,6 +104,10 @@ func (c *Counts) add(in Instruction) {
 	case "ds":
 		c.LDS++
 	case "v":
+		if isMatrix(rest) {
+			c.Matrix++
+			return
+		}
 		c.VALU++
 		if strings.HasPrefix(rest, "dual_") {
 			c.VALU++
@@ -111,6 +116,12 @@ func (c *Counts) add(in Instruction) {
 			c.DPP++
 		}
 	}
+}
+
+// isMatrix reports whether v_rest is a product of matrix cores, dense or sparse.
+func isMatrix(rest string) bool {
+	kind, _, _ := strings.Cut(rest, "_")
+	return slices.Contains([]string{"mfma", "smfmac", "wmma", "swmmac"}, kind)
 }
 
 func isDPP(in Instruction) bool {

@@ -22,7 +22,7 @@ struct WarpMemory {
   int size;          // of an element
   bool matrix;       // the engine may be ToeplitzEngine
   bool direct;       // the engine may be DirectEngine
-  int lanes, copies;  // of a warp; of ToeplitzEngine's filter
+  int lanes;         // of a warp
 
   // WarpMemory is for elements of type T on a GPU.
   template <class T> static WarpMemory of(const Topology& gpu) {
@@ -30,7 +30,6 @@ struct WarpMemory {
     m.size = sizeof(T), m.lanes = 1 << gpu.warp_bits;
     m.matrix = sizeof(T) == 2 && (AITER_HIP || kTensorCores);
     m.direct = !m.matrix || (AITER_HIP && (gpu.warp_bits == 5 || !kIsBf16<T>));
-    m.copies = AITER_CUDA ? 2 : gpu.warp_bits == 6 && gpu.shared_bytes <= 64 << 10 ? 4 : 8;
     return m;
   }
 
@@ -42,7 +41,7 @@ struct WarpMemory {
     return matrix && (!direct || toeplitz > plain) ? toeplitz : plain;
   }
   int taps_bytes(int taps, bool split) const {
-    const int toeplitz = matrix ? (split ? 2 : 1) * copies * toeplitz_pitch(taps) * size : 0;
+    const int toeplitz = matrix ? (split ? 2 : 1) * kTapCopies * toeplitz_pitch(taps) * size : 0;
     const int plain = direct ? (taps + 7) / 8 * 32 : 0;
     return ((toeplitz > plain ? toeplitz : plain) + 127) & ~127;
   }

@@ -6,7 +6,7 @@
 //
 // X_{u-m} of negative index is the end of the column before. A warp has all steps of its columns in registers: it reads each T_m once
 // and, for each m, one new X. What a lane reads of T_m are runs of adjacent taps, at an address that need not be aligned: shared memory
-// has kCopies copies of the filter, each of which begins one element later, so that one of them has the runs aligned.
+// has kTapCopies copies of the filter, each of which begins one element later, so that one of them has the runs aligned.
 //
 // Taps of another type than x are sums of two elements, high + low, and the products are done for both. In float16 the filter is scaled
 // by a power of two so that the sum keeps its precision.
@@ -19,7 +19,8 @@
 namespace aiter::conv1d::wide {
 
 constexpr int kToeplitzColumn = 64;
-constexpr int kTapPad = 64;  // zeros in front of the taps; half as many behind them
+constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned to so many elements
+constexpr int kTapPad = 64;                     // zeros in front of the taps; half as many behind them
 
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
@@ -28,7 +29,7 @@ template <class T> class ToeplitzEngine {
  public:
   using M = MatrixStep<T>;
   static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = pitch_of(kColumn * 2) / 2;
-  static constexpr int kSteps = kColumn / kStep, kRun = AITER_MMA_SYNC ? 2 : M::kDepthRun, kCopies = kRun < 8 ? kRun : 8;
+  static constexpr int kSteps = kColumn / kStep, kCopies = kTapCopies;
 
   // halo_of returns the positions in front of an item that a pass of so many taps needs.
   static AITER_DEVICE int halo_of(int taps) { return (taps + kStep - 2 + kColumn - 1) / kColumn * kColumn; }
@@ -239,7 +240,7 @@ template <class T> class ToeplitzEngine {
       for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - i
         typename M::Left f;
         AITER_UNROLL
-        for (int e = 0; e < M::kParts; e++) f.part[e] = *reinterpret_cast<const typename M::Run*>(t[e] - i * kStep);
+        for (int e = 0; e < M::kParts; e++) f.part[e] = run_at(t[e] - i * kStep);
         AITER_UNROLL
         for (int u = 0; u < kSteps; u++) M::multiply(f, ring[(u - i + kSteps) % kSteps], &sums_[u]);
         if (m + i == blocks) return;
@@ -250,6 +251,16 @@ template <class T> class ToeplitzEngine {
     }
   }
 
+  static AITER_DEVICE typename M::Run run_at(const T* taps) {
+    typename M::Run run;
+    AITER_UNROLL
+    for (int i = 0; i < M::kDepthRun; i += kTapCopies) {
+      const auto v = *reinterpret_cast<const Vec<T, kTapCopies>*>(taps + i);
+      AITER_UNROLL
+      for (int w = 0; w < v.kWords; w++) run.word[i / 2 + w] = v.word[w];
+    }
+    return run;
+  }
   AITER_DEVICE typename M::Right right_at(const T* column, int step) const {
     typename M::Right f;
     f.column[0] = *reinterpret_cast<const typename M::Run*>(column + step * kStep);
