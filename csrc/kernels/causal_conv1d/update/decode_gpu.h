@@ -108,7 +108,7 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
 };
 
 // next_with_slot returns the first sequence from b on, before end, that has the slot, or end.
-AITER_DEVICE int64_t next_with_slot(const DecodeParams& a, int64_t slot, int64_t b, int64_t end) {
+template <class P> AITER_DEVICE int64_t next_with_slot(const P& a, int64_t slot, int64_t b, int64_t end) {
   AITER_ROLLED
   while (b < end && a.indices[b] != slot) b++;
   return b;

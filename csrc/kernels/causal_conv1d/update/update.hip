@@ -11,6 +11,8 @@
 #include <aiter/ffi.h>
 
 #include "decode_gpu.h"
+#include "flat_gpu.h"
+#include "team_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
 
@@ -97,14 +99,12 @@ inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStre
 using UpdateKernel = void (*)(KernelParam<Stateful>, FastDiv, int64_t, uint32_t);
 
 template <class T> UpdateKernel update_kernel_of(int64_t width) {
-  if constexpr (kHolds4) {
-    switch (width) {
-      case 2: return causal_conv1d_update_kernel<T, 2>;
-      case 3: return causal_conv1d_update_kernel<T, 3>;
-      case 4: return causal_conv1d_update_kernel<T, 4>;
-    }
+  switch (width) {
+    case 2: return causal_conv1d_update_kernel<T, 2>;
+    case 3: return causal_conv1d_update_kernel<T, 3>;
+    case 4: return causal_conv1d_update_kernel<T, 4>;
+    default: return causal_conv1d_update_kernel<T, 0>;
   }
-  return causal_conv1d_update_kernel<T, 0>;
 }
 
 static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
@@ -120,10 +120,62 @@ static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
   return Status();
 }
 
+// launch_tiles launches a kernel of a plan for so many rows of tiles; a row is `each` sequences.
+template <class Plan>
+Status launch_tiles(void (*kernel)(KernelParam<Stateful>, Plan), Stateful p, Plan plan, int64_t each, unsigned threads, const OpStream& stream) {
+  const int64_t tiles = plan.tiles.divisor, blocks = (p.batch + each - 1) / each * tiles;
+  for (int64_t i = 0; i < blocks; i += kMaxBlocks) {
+    plan.batch0 = i / tiles * each, plan.tile0 = uint32_t(i % tiles);
+    void* args[] = {&p, &plan};
+    AITER_TRY(launch_kernel(stream, reinterpret_cast<const void*>(kernel), {unsigned(min64(kMaxBlocks, blocks - i)), threads}, args));
+  }
+  return Status();
+}
+
+inline int log2_of(int64_t n) {
+  int bits = 0;
+  while (n >> (bits + 1)) bits++;
+  return bits;
+}
+
+// is_flat reports whether the flat kernel takes p, with elements of so many bytes.
+inline bool is_flat(const Stateful& p, int64_t size) {
+  return p.seqlen == 1 && values_adjacent(p) && p.state.last == 1 && p.length >= kFlatVec && p.length <= 1 << 24 && p.width <= 1 << 24 &&
+         p.dim <= INT32_MAX / 2 && p.batch <= INT32_MAX && p.dim * p.length % kFlatVec == 0 && p.state.batch % kFlatVec == 0 && is_aligned(p.state.data, kFlatVec * size);
+}
+
+// Blocks that fill a GPU: a block then has several sequences.
+constexpr int64_t kFlatBlocks = 1536;
+
+template <class T> Status launch_flat(const Stateful& p, const OpStream& stream) {
+  const int64_t fit = kFlatThreads * kFlatVec / p.length / kFlatVec * kFlatVec;
+  const int64_t channels = min64(max64(fit, kFlatVec), min64(kFlatThreads, (p.dim + kFlatVec - 1) / kFlatVec * kFlatVec));
+  const int64_t tiles = (p.dim + channels - 1) / channels;
+  FlatPlan plan{};
+  plan.tiles = make_fastdiv(tiles), plan.length = make_fastdiv(p.length);
+  plan.channels = int32_t(channels), plan.team_bits = int32_t(min64(log2_of(kFlatThreads / channels), 5));
+  // The weights of a circular state lie elsewhere for each sequence.
+  plan.sequences = p.cache_seqlens.data ? 1 : 1 << min64(log2_of(max64(p.batch * tiles / kFlatBlocks, 1)), log2_of(kFlatSequences));
+  return launch_tiles(causal_conv1d_update_flat_kernel<T>, p, plan, plan.sequences, kFlatThreads, stream);
+}
+
+template <class T> Status launch_team(const Stateful& p, const OpStream& stream) {
+  const auto distance = [](int64_t stride) { return stride < 0 ? -stride : stride; };
+  TeamPlan plan{};
+  plan.channels_adjacent = p.dim > 1 && distance(p.state.dim) < distance(p.state.last);
+  // Adjacent channels fill 32 threads; otherwise a channel's values do, as far as there are any.
+  plan.team_bits = plan.channels_adjacent ? 2 : int32_t(min64(log2_of(p.length) + 1, 5));
+  const int64_t channels = kTeamThreads >> plan.team_bits;
+  plan.tiles = make_fastdiv((p.dim + channels - 1) / channels);
+  return launch_tiles(causal_conv1d_update_team_kernel<T>, p, plan, 1, kTeamThreads, stream);
+}
+
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
-  if constexpr (kHolds4)
+  if constexpr (kHolds4) {
     if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
-  return launch(update_kernel_of<T>(p.width), p, stream);
+    if (!kHolds8 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
+  }
+  if constexpr (kHolds8) return is_flat(p, sizeof(T)) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
