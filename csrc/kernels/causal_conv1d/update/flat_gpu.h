@@ -35,14 +35,14 @@ struct FlatPlan {
 AITER_DEVICE int least(int a, int b) { return a < b ? a : b; }
 
 // slot_of returns the slot of sequence b, or -1 if the sequence is skipped.
-AITER_DEVICE int slot_of(const Stateful& p, int64_t b) {
-  if (!p.indices.data) return int(b);
+AITER_DEVICE int slot_of(const Stateful& p, int b) {
+  if (!p.indices.data) return b;
   const int slot = p.indices[b];
   return slot == p.pad || slot < 0 || slot >= p.slots ? -1 : slot;
 }
 
 // origin_of returns the place of sequence b's x in a circular state.
-AITER_DEVICE int origin_of(const Stateful& p, int64_t b) {
+AITER_DEVICE int origin_of(const Stateful& p, int b) {
   const int origin = p.cache_seqlens[b] % int(p.length);
   return origin < 0 ? origin + int(p.length) : origin;
 }
@@ -69,81 +69,85 @@ struct FlatVector {
 };
 
 // FlatTaps is the weights of a vector's values. A value that is older than the filter's reach has none.
-class FlatTaps {
+template <class T> class FlatTaps {
  public:
-  AITER_DEVICE void load(const Stateful& p, const FlatVector& v, int64_t d0, int origin) {
-    dtype_ = p.weight.dtype, used_ = 0;
-    int64_t at[kFlatVec];
+  AITER_DEVICE void load(const Stateful& p, const FlatVector& v, int d0, int origin) {
+    used_.clear();
+    int at[kFlatVec];
     AITER_UNROLL
     for (int i = 0; i < kFlatVec; i++) {
-      int age = origin - 1 - v.value_of(i);  // 0: the newest value
-      if (age < 0) age += int(p.length);
-      const int tap = int(p.width) - 2 - age;
-      used_ |= int(tap >= 0) << i;
-      at[i] = (d0 + v.channel_of(i)) * p.weight.first + (tap > 0 ? tap : 0) * p.weight.last;
+      const int age = origin - 1 - v.value_of(i), tap = int(p.width) - 2 - (age < 0 ? age + int(p.length) : age);  // age 0: the newest value
+      if (tap >= 0) used_.word[i / kWordElems<T>] |= (sizeof(T) == 4 ? 0xffffffffu : 0xffffu) << (i % kWordElems<T> * 16);
+      at[i] = v.channel_of(i) * int(p.weight.first) + (tap > 0 ? tap : 0) * int(p.weight.last);
     }
-    if (dtype_ == DType::F32) cold_branch(), load_bits_at<uint32_t>(p, at);
-    else load_bits_at<uint16_t>(p, at);
-  }
-
-  // add adds the product of element i to sum.
-  AITER_DEVICE float add(int i, float value, float sum) const {
-    return used_ >> i & 1 ? fmaf(element_to_float(dtype_, bits_[i]), value, sum) : sum;
-  }
-
- private:
-  template <class U> AITER_DEVICE void load_bits_at(const Stateful& p, const int64_t (&at)[kFlatVec]) {
+    const int64_t base = d0 * p.weight.first;
+    if (p.weight.dtype == DType::F32) cold_branch(), load_bits_at<uint32_t>(p, base, at);
+    else load_bits_at<uint16_t>(p, base, at);
     AITER_UNROLL
-    for (int i = 0; i < kFlatVec; i++) bits_[i] = load_readonly_element(static_cast<const U*>(p.weight.data) + at[i]);
+    for (int i = 0; i < kFlatVec; i++) weight_[i] = element_to_float(p.weight.dtype, bits_[i]);
   }
-
-  uint32_t bits_[kFlatVec];
-  int used_;
-  DType dtype_;
-};
-
-// FlatValues is a thread's values of one sequence.
-template <class T> class FlatValues {
- public:
-  // load issues the loads. place is that of the vector in the state, x that of the block's first channel.
-  AITER_DEVICE void load(const FlatVector& v, const T* place, const T* x, int64_t x_dim, bool shifts) {
-    values_ = load_vec<T, kFlatVec>(place);
-    if (shifts && v.end != kFlatVec - 1) behind_ = place[kFlatVec];
-    if (v.newest < kFlatVec) x_ = load_readonly_element(x + v.channel_of(v.newest) * x_dim);
-  }
-  AITER_DEVICE void clear() { values_.clear(); }
 
   // sums returns the sums of products in the vector's first and second channel.
-  AITER_DEVICE void sums(const FlatVector& v, const FlatTaps& taps, float* first, float* second) const {
+  AITER_DEVICE void sums(const FlatVector& v, Vec<T, kFlatVec> values, float* first, float* second) const {
+    AITER_UNROLL
+    for (int i = 0; i < values.kWords; i++) values.word[i] &= used_.word[i];
     float sum = 0.0f;
     *first = 0.0f;
     AITER_UNROLL
     for (int i = 0; i < kFlatVec; i++) {
-      sum = taps.add(i, values_.value(i), sum);
+      sum = fmaf(weight_[i], values.value(i), sum);
       if (i == v.end) *first = sum, sum = 0.0f;
     }
     if (v.end >= kFlatVec) *first = sum;
     *second = sum;
   }
 
+ private:
+  template <class U> AITER_DEVICE void load_bits_at(const Stateful& p, int64_t base, const int (&at)[kFlatVec]) {
+    AITER_UNROLL
+    for (int i = 0; i < kFlatVec; i++) bits_[i] = load_readonly_element(static_cast<const U*>(p.weight.data) + base + at[i]);
+  }
+
+  Vec<T, kFlatVec> used_;  // the bits of the values that have a weight; the others have the weight of tap 0
+  uint32_t bits_[kFlatVec];
+  float weight_[kFlatVec];
+};
+
+// FlatValues is a thread's values of one sequence.
+template <class T> class FlatValues {
+ public:
+  // load issues the loads. place is that of the vector in the state, x that of the channel that `newest` is of.
+  AITER_DEVICE void load(const FlatVector& v, const T* place, const T* x, bool shifts) {
+    values = load_vec<T, kFlatVec>(place);
+    if (shifts && v.end != kFlatVec - 1) behind_ = place[kFlatVec];
+    if (v.newest < kFlatVec) x_ = load_readonly_element(x);
+  }
+
   // shift makes each value the one behind it, and x the newest. The loads end here.
   AITER_DEVICE void shift(const FlatVector& v) {
-    Vec<T, kFlatVec> next;
-    next.clear();
+    constexpr int kEach = kWordElems<T>;
+    uint32_t x = 0, behind = 0;
+    __builtin_memcpy(&x, &x_, sizeof(T)), __builtin_memcpy(&behind, &behind_, sizeof(T));
+    if (kEach == 2) x |= x << 16;
     AITER_UNROLL
-    for (int i = 0; i < kFlatVec; i++) next.set(i, i == v.end ? x_ : i + 1 < kFlatVec ? values_.get(i + 1) : behind_);
-    AITER_UNROLL
-    for (int i = 0; i < next.kWords; i++) launder(next.word[i]);
-    values_ = next;
+    for (int i = 0; i < values.kWords; i++) {
+      const uint32_t next = i + 1 < values.kWords ? values.word[i + 1] : behind;
+      const uint32_t word = kEach == 1 ? next : values.word[i] >> 16 | next << 16;
+      const int at = v.end - i * kEach;
+      const uint32_t mask = kEach == 1 ? (at == 0 ? 0xffffffffu : 0) : at == 0 ? 0xffffu : at == 1 ? 0xffff0000u : 0;
+      values.word[i] = (word & ~mask) | (x & mask);
+      launder(values.word[i]);
+    }
   }
 
   AITER_DEVICE void store(const FlatVector& v, T* place, bool shifts) const {
-    if (shifts) store_vec(place, values_);
+    if (shifts) store_vec(place, values);
     else if (v.newest < kFlatVec) place[v.newest] = x_;
   }
 
+  Vec<T, kFlatVec> values;
+
  private:
-  Vec<T, kFlatVec> values_;
   T behind_{}, x_{};
 };
 
@@ -154,12 +158,12 @@ struct FlatShared {
 };
 
 // find_shared_slots sets shared->shares for the block's sequences, from b on. All threads of the block call it.
-AITER_DEVICE void find_shared_slots(const Stateful& p, int64_t b, const int (&slot)[kFlatSequences], FlatShared* shared) {
+AITER_DEVICE void find_shared_slots(const Stateful& p, int b, const int (&slot)[kFlatSequences], FlatShared* shared) {
   if (threadIdx.x < kFlatSequences) shared->shares[threadIdx.x] = 0;
   block_barrier();
   if (!p.indices.data) return;
   AITER_ROLLED
-  for (int64_t i = threadIdx.x; i < p.batch; i += kFlatThreads) {
+  for (int i = threadIdx.x; i < int(p.batch); i += kFlatThreads) {
     const int32_t other = p.indices[i];
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++)
@@ -167,40 +171,43 @@ AITER_DEVICE void find_shared_slots(const Stateful& p, int64_t b, const int (&sl
   }
 }
 
+// finish writes the output of a sequence, from the sum over its state, or 0 if it is skipped.
+template <class T> AITER_DEVICE void finish(const Stateful& p, int64_t b, int64_t d, float sum, bool live) {
+  float y = fmaf(p.weight.get(d, p.width - 1), to_float(*p.x.row<T>(b, d)), sum);
+  if (p.bias.data) y += p.bias.get(d, 0);
+  *p.out.row<T>(b, d) = round_to<T>(live ? apply_activation(p.silu, y) : 0.0f);
+}
+
 // run_flat computes sequences b to b + n - 1 for the channels from d0 on and moves their states. alone: the caller knows that it may;
 // otherwise sequences that share a slot are left out.
 template <class T>
-AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan, int64_t b, int n, int d0, bool alone, FlatShared* shared) {
+AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan, int b, int n, int d0, bool alone, FlatShared* shared) {
   const Stateful& p = reload_kernarg(a);
   const bool shifts = !p.cache_seqlens.data;
   const int origin = shifts ? 0 : origin_of(p, b);  // of a circular state: n is 1
-  const int length = int(p.length), dim = int(p.dim), channels = least(plan.channels, dim - d0), vectors = channels * length / kFlatVec;
+  const int length = int(p.length), channels = least(plan.channels, int(p.dim) - d0), vectors = channels * length / kFlatVec;
   const int team = 1 << plan.team_bits, lane = int(threadIdx.x) & (team - 1), c = int(threadIdx.x) >> plan.team_bits;
-  const bool closes = lane == 0 && c < channels;
-  const uint32_t weight = closes ? load_bits(p.weight, (d0 + c) * p.weight.first + (p.width - 1) * p.weight.last) : 0;
-  const uint32_t bias = closes && p.bias.data ? load_bits(p.bias, (d0 + c) * p.bias.first) : 0;
   int slot[kFlatSequences];
   float sum[kFlatSequences];
-  T newest[kFlatSequences];
   AITER_UNROLL
   for (int r = 0; r < kFlatSequences; r++) {
     slot[r] = r < n ? slot_of(p, b + r) : -1;
     launder(slot[r]);  // scalar registers are scarce
     sum[r] = 0.0f;
-    if (closes && r < n) newest[r] = load_readonly_element(p.x.row<T>(b + r, d0 + c));
   }
   AITER_ROLLED
   for (int chunk = 0; chunk < vectors; chunk += kFlatThreads) {
     const bool inside = chunk + int(threadIdx.x) < vectors;
     const FlatVector v(plan, inside ? chunk + int(threadIdx.x) : 0, !shifts, origin);
     FlatValues<T> values[kFlatSequences];
-    FlatTaps taps;
-    const int64_t at = int64_t(d0) * length + v.first;
+    FlatTaps<T> taps;
+    T* state = static_cast<T*>(reload_kernarg(a).state.data) + int64_t(d0) * length + v.first;
+    const T* x = reload_kernarg(a).x.template row<T>(b, d0 + v.channel_of(v.newest));
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++) {
-      const Stateful& q = reload_kernarg(a);
-      values[r].clear();
-      if (inside && slot[r] >= 0) values[r].load(v, q.state.row<T>(slot[r], 0) + at, q.x.row<T>(b + r, d0), q.x.dim, shifts);
+      values[r].values.clear();
+      if (inside && slot[r] >= 0) values[r].load(v, state + slot[r] * reload_kernarg(a).state.batch, x, shifts);
+      x += reload_kernarg(a).x.batch;
     }
     taps.load(reload_kernarg(a), v, d0, origin);
     if (!alone && chunk == 0) find_shared_slots(reload_kernarg(a), b, slot, shared);
@@ -208,21 +215,19 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
     for (int r = 0; r < kFlatSequences; r++) {
       if (r >= n) continue;
       float* const sums = shared->sums[r][threadIdx.x];
-      values[r].sums(v, taps, &sums[0], &sums[1]);
+      taps.sums(v, values[r].values, &sums[0], &sums[1]);
       if (shifts) values[r].shift(v);
     }
     block_barrier();
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++)
-      if (inside && slot[r] >= 0 && (alone || !shared->shares[r])) values[r].store(v, reload_kernarg(a).state.template row<T>(slot[r], 0) + at, shifts);
+      if (inside && slot[r] >= 0 && (alone || !shared->shares[r])) values[r].store(v, state + slot[r] * reload_kernarg(a).state.batch, shifts);
     const int from = c * length, first = -least(-(from / kFlatVec), -chunk);
-    const int last = least((from + length - 1) / kFlatVec, chunk + kFlatThreads - 1);
-    if (c < channels) {
-      AITER_ROLLED
-      for (int i = first + lane; i <= last; i += team) {
-        AITER_UNROLL
-        for (int r = 0; r < kFlatSequences; r++) sum[r] += shared->sums[r][i - chunk][i * kFlatVec < from];
-      }
+    const int last = c < channels ? least((from + length - 1) / kFlatVec, chunk + kFlatThreads - 1) : -1;
+    AITER_ROLLED
+    for (int i = first + lane; i <= last; i += team) {
+      AITER_UNROLL
+      for (int r = 0; r < kFlatSequences; r++) sum[r] += shared->sums[r][i - chunk][i * kFlatVec < from];
     }
     if (chunk + kFlatThreads < vectors) block_barrier();
   }
@@ -231,39 +236,41 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++) sum[r] += shuffle_xor(sum[r], m);
   }
-  if (!closes) return;
-  AITER_UNROLL
-  for (int r = 0; r < kFlatSequences; r++) {
-    if (r >= n || (slot[r] >= 0 && !alone && shared->shares[r])) continue;
-    const Stateful& q = reload_kernarg(a);
-    const float y = fmaf(element_to_float(q.weight.dtype, weight), to_float(newest[r]), sum[r]) + element_to_float(q.bias.dtype, bias);
-    *q.out.row<T>(b + r, d0 + c) = round_to<T>(slot[r] >= 0 ? apply_activation(q.silu, y) : 0.0f);
+  // Each thread of a team finishes a sequence.
+  AITER_ROLLED
+  for (int r = lane; r < n && c < channels; r += team) {
+    float y = sum[0];
+    int place = slot[0];
+    AITER_UNROLL
+    for (int i = 1; i < kFlatSequences; i++) y = r == i ? sum[i] : y, place = r == i ? slot[i] : place;
+    if (place >= 0 && !alone && shared->shares[r]) continue;
+    finish<T>(reload_kernarg(a), b + r, d0 + c, y, place >= 0);
   }
 }
 
 template <class T> __global__ void AITER_LAUNCH_BOUNDS(kFlatThreads, 8)
-causal_conv1d_update_flat_kernel(KernelParam<Stateful> p, FlatPlan plan) {
+causal_conv1d_update_flat_kernel(KernelParam<Stateful> p, KernelParam<FlatPlan, KernelParam<Stateful>> a) {
   if constexpr (kDeviceCode) {
     __shared__ FlatShared shared;
+    const FlatPlan& plan = reload_kernarg(a);
     const uint32_t number = plan.tile0 + blockIdx.x, group = plan.tiles.quotient(number);
-    const int64_t b0 = plan.batch0 + int64_t(group) * plan.sequences;
-    const int n = int(min64(plan.sequences, p.batch - b0)), d0 = int(number - group * plan.tiles.divisor) * plan.channels;
-    int64_t b = b0;
-    int count = n, r = 0;
+    const int b0 = int(plan.batch0) + int(group) * plan.sequences, d0 = int(number - group * plan.tiles.divisor) * plan.channels;
+    const int n = least(plan.sequences, int(p.batch) - b0);
+    int b = b0, count = n, r = 0;
     bool alone = false;
     AITER_ROLLED
     for (;;) {
-      run_flat<T>(p, plan, b, count, d0, alone, &shared);
-      if (!p.indices.data) return;
+      run_flat<T>(p, reload_kernarg(a), b, count, d0, alone, &shared);
+      if (!reload_kernarg(p).indices.data) return;
       __syncthreads();
       // Of the sequences that share a slot, the block of the first computes all, in order.
-      if (alone) b = next_with_slot(p, slot_of(p, b), b + 1, p.batch);
+      if (alone) b = next_with_slot(reload_kernarg(p), slot_of(reload_kernarg(p), b), b + 1, int(p.batch));
       AITER_ROLLED
-      while (!alone || b == p.batch) {
+      while (!alone || b == int(p.batch)) {
         if (r == n) return;
         b = b0 + r++;
-        const int slot = slot_of(p, b);
-        alone = slot >= 0 && shared.shares[r - 1] && next_with_slot(p, slot, 0, b) == b;
+        const int slot = slot_of(reload_kernarg(p), b);
+        alone = slot >= 0 && shared.shares[r - 1] && next_with_slot(reload_kernarg(p), slot, 0, b) == b;
       }
       count = 1;
     }

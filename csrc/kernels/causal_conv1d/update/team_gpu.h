@@ -83,7 +83,7 @@ template <class T> class Team {
 
   // total returns to a team's first thread the sum over the team.
   AITER_DEVICE float total(float sum, float* shared) {
-    if (step_ == 1) {
+    if (step_ == 1 || size_ == 1) {
       AITER_ROLLED
       for (int m = 1; m < size_; m <<= 1) sum += shuffle_xor(sum, m);
       return sum;
@@ -124,7 +124,7 @@ template <class T> class Team {
       }
       AITER_UNROLL
       for (int i = 0; i < kTeamLoads; i++) launder(bits[i]);
-      block_barrier();
+      if (size_ > 1) block_barrier();
       AITER_UNROLL
       for (int i = 0; i < kTeamLoads; i++) {
         const int64_t j = chunk + i * size_ + lane_;

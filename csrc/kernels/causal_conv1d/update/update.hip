@@ -122,12 +122,12 @@ static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
 
 // launch_tiles launches a kernel of a plan for so many rows of tiles; a row is `each` sequences.
 template <class Plan>
-Status launch_tiles(void (*kernel)(KernelParam<Stateful>, Plan), Stateful p, Plan plan, int64_t each, unsigned threads, const OpStream& stream) {
+Status launch_tiles(const void* kernel, Stateful p, Plan plan, int64_t each, unsigned threads, const OpStream& stream) {
   const int64_t tiles = plan.tiles.divisor, blocks = (p.batch + each - 1) / each * tiles;
   for (int64_t i = 0; i < blocks; i += kMaxBlocks) {
     plan.batch0 = i / tiles * each, plan.tile0 = uint32_t(i % tiles);
     void* args[] = {&p, &plan};
-    AITER_TRY(launch_kernel(stream, reinterpret_cast<const void*>(kernel), {unsigned(min64(kMaxBlocks, blocks - i)), threads}, args));
+    AITER_TRY(launch_kernel(stream, kernel, {unsigned(min64(kMaxBlocks, blocks - i)), threads}, args));
   }
   return Status();
 }
@@ -140,8 +140,10 @@ inline int log2_of(int64_t n) {
 
 // is_flat reports whether the flat kernel takes p, with elements of so many bytes.
 inline bool is_flat(const Stateful& p, int64_t size) {
+  const auto near = [&](int64_t stride) { return stride >= 0 && stride <= 1 << 12; };  // a block's weights then have 32-bit offsets
+  if (!near(p.weight.last) || p.weight.first < 0 || p.weight.first > 1 << 23 || p.width * p.weight.last > 1 << 30) return false;
   return p.seqlen == 1 && values_adjacent(p) && p.state.last == 1 && p.length >= kFlatVec && p.length <= 1 << 24 && p.width <= 1 << 24 &&
-         p.dim <= INT32_MAX / 2 && p.batch <= INT32_MAX && p.dim * p.length % kFlatVec == 0 && p.state.batch % kFlatVec == 0 && is_aligned(p.state.data, kFlatVec * size);
+         p.dim <= INT32_MAX / 2 && p.batch <= INT32_MAX / 2 && p.dim * p.length % kFlatVec == 0 && p.state.batch % kFlatVec == 0 && is_aligned(p.state.data, kFlatVec * size);
 }
 
 // Blocks that fill a GPU: a block then has several sequences.
@@ -156,18 +158,18 @@ template <class T> Status launch_flat(const Stateful& p, const OpStream& stream)
   plan.channels = int32_t(channels), plan.team_bits = int32_t(min64(log2_of(kFlatThreads / channels), 5));
   // The weights of a circular state lie elsewhere for each sequence.
   plan.sequences = p.cache_seqlens.data ? 1 : 1 << min64(log2_of(max64(p.batch * tiles / kFlatBlocks, 1)), log2_of(kFlatSequences));
-  return launch_tiles(causal_conv1d_update_flat_kernel<T>, p, plan, plan.sequences, kFlatThreads, stream);
+  return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_flat_kernel<T>), p, plan, plan.sequences, kFlatThreads, stream);
 }
 
 template <class T> Status launch_team(const Stateful& p, const OpStream& stream) {
   const auto distance = [](int64_t stride) { return stride < 0 ? -stride : stride; };
   TeamPlan plan{};
   plan.channels_adjacent = p.dim > 1 && distance(p.state.dim) < distance(p.state.last);
-  // Adjacent channels fill 32 threads; otherwise a channel's values do, as far as there are any.
-  plan.team_bits = plan.channels_adjacent ? 2 : int32_t(min64(log2_of(p.length) + 1, 5));
+  // A channel's values fill a team, as far as there are any. Adjacent channels fill a block; four threads share many taps.
+  plan.team_bits = plan.channels_adjacent ? (p.width < 32 ? 0 : 2) : int32_t(min64(log2_of(p.length) + 1, 5));
   const int64_t channels = kTeamThreads >> plan.team_bits;
   plan.tiles = make_fastdiv((p.dim + channels - 1) / channels);
-  return launch_tiles(causal_conv1d_update_team_kernel<T>, p, plan, 1, kTeamThreads, stream);
+  return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_team_kernel<T>), p, plan, 1, kTeamThreads, stream);
 }
 
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
