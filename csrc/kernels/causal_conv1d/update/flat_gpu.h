@@ -1,11 +1,11 @@
 // Decoding on the GPU with any number of taps: one new position of each sequence, a state whose channels follow each other
 // without gaps. The values of a block's channels are one run of memory, which it moves as vectors across channels.
 //
-// Tiling: a block has C channels of up to 4 sequences, and a thread a vector of 4 values of each sequence at the same places, so
-// that the weights are read once for all of them. C is a multiple of 4, such that a vector a thread covers the channels; longer
-// states take several chunks of vectors. A vector has values of at most two channels.
+// Tiling: a block has C channels of up to 4 sequences, and a thread a vector of R values (16 bytes) of each sequence at the same
+// places, so that the weights are read once for all of them. C is a multiple of R, such that a vector a thread covers the channels;
+// longer states take several chunks of vectors. A vector has values of at most two channels.
 //
-//   channel   0 0 0 0 0 0 0 | 1 1 1 1 1 1 1 | 2 2 ...     7 values each
+//   channel   0 0 0 0 0 0 0 | 1 1 1 1 1 1 1 | 2 2 ...     7 values each, float32
 //   thread    0 0 0 0 1 1 1   1 2 2 2 2 3 3   3 3 ...     thread 1 has the end of channel 0 and the start of channel 1
 //
 // A state that shifts is stored at the places where it was read, one value later: a thread also loads the value behind its
@@ -21,7 +21,6 @@
 namespace aiter::conv1d::update {
 
 constexpr int kFlatThreads = 128;
-constexpr int kFlatVec = 4;        // values of a thread and a sequence
 constexpr int kFlatSequences = 4;  // of a block, at most
 
 // FlatPlan is a launch: blocks count tiles of channels of groups of sequences from batch0 and tile0 on.
@@ -52,17 +51,19 @@ struct FlatVector {
   int first;    // its first value in the run
   int channel;  // of the first value
   int value;    // the first value's number in its channel
-  int end;      // the element that ends the channel; kFlatVec or more: none
-  int newest;   // the element whose place x takes; kFlatVec or more: none
+  int end;      // the element that ends the channel; outside of the vector: none
+  int newest;   // the element whose place x takes; outside of the vector: none
+  bool closed;  // the second channel ends with the vector
 
   // origin is the place of x in a circular state, or 0 in a state that shifts.
-  AITER_DEVICE FlatVector(const FlatPlan& plan, int number, bool circular, int origin) {
+  AITER_DEVICE FlatVector(const FlatPlan& plan, int place, int size, bool circular, int origin) {
     const int length = int(plan.length.divisor);
-    first = number * kFlatVec;
+    first = place;
     channel = int(plan.length.quotient(uint32_t(first)));
     value = first - channel * length;
     end = length - 1 - value;
     newest = !circular ? end : origin >= value ? origin - value : end + 1 + origin;
+    closed = end + length == size - 1;
   }
   AITER_DEVICE int channel_of(int i) const { return channel + (i > end); }
   AITER_DEVICE int value_of(int i) const { return i > end ? i - end - 1 : value + i; }
@@ -70,12 +71,14 @@ struct FlatVector {
 
 // FlatTaps is the weights of a vector's values. A value that is older than the filter's reach has none.
 template <class T> class FlatTaps {
+  static constexpr int kVec = kVecElems<T>;
+
  public:
   AITER_DEVICE void load(const Stateful& p, const FlatVector& v, int d0, int origin) {
     used_.clear();
-    int at[kFlatVec];
+    int at[kVec];
     AITER_UNROLL
-    for (int i = 0; i < kFlatVec; i++) {
+    for (int i = 0; i < kVec; i++) {
       const int age = origin - 1 - v.value_of(i), tap = int(p.width) - 2 - (age < 0 ? age + int(p.length) : age);  // age 0: the newest value
       if (tap >= 0) used_.word[i / kWordElems<T>] |= (sizeof(T) == 4 ? 0xffffffffu : 0xffffu) << (i % kWordElems<T> * 16);
       at[i] = v.channel_of(i) * int(p.weight.first) + (tap > 0 ? tap : 0) * int(p.weight.last);
@@ -84,43 +87,47 @@ template <class T> class FlatTaps {
     if (p.weight.dtype == DType::F32) cold_branch(), load_bits_at<uint32_t>(p, base, at);
     else load_bits_at<uint16_t>(p, base, at);
     AITER_UNROLL
-    for (int i = 0; i < kFlatVec; i++) weight_[i] = element_to_float(p.weight.dtype, bits_[i]);
+    for (int i = 0; i < kVec; i++) weight_[i] = element_to_float(p.weight.dtype, bits_[i]);
   }
 
   // sums returns the sums of products in the vector's first and second channel.
-  AITER_DEVICE void sums(const FlatVector& v, Vec<T, kFlatVec> values, float* first, float* second) const {
+  AITER_DEVICE void sums(const FlatVector& v, Vec<T, kVec> values, float* first, float* second) const {
     AITER_UNROLL
     for (int i = 0; i < values.kWords; i++) values.word[i] &= used_.word[i];
+    int end = v.end;
+    launder(end);  // a comparison for each use: there are not enough registers to keep them all
     float sum = 0.0f;
     *first = 0.0f;
     AITER_UNROLL
-    for (int i = 0; i < kFlatVec; i++) {
+    for (int i = 0; i < kVec; i++) {
       sum = fmaf(weight_[i], values.value(i), sum);
-      if (i == v.end) *first = sum, sum = 0.0f;
+      if (i == end) *first = sum, sum = 0.0f;
     }
-    if (v.end >= kFlatVec) *first = sum;
+    if (end >= kVec) *first = sum;
     *second = sum;
   }
 
  private:
-  template <class U> AITER_DEVICE void load_bits_at(const Stateful& p, int64_t base, const int (&at)[kFlatVec]) {
+  template <class U> AITER_DEVICE void load_bits_at(const Stateful& p, int64_t base, const int (&at)[kVec]) {
     AITER_UNROLL
-    for (int i = 0; i < kFlatVec; i++) bits_[i] = load_readonly_element(static_cast<const U*>(p.weight.data) + base + at[i]);
+    for (int i = 0; i < kVec; i++) bits_[i] = load_readonly_element(static_cast<const U*>(p.weight.data) + base + at[i]);
   }
 
-  Vec<T, kFlatVec> used_;  // the bits of the values that have a weight; the others have the weight of tap 0
-  uint32_t bits_[kFlatVec];
-  float weight_[kFlatVec];
+  Vec<T, kVec> used_;  // the bits of the values that have a weight; the others have the weight of tap 0
+  uint32_t bits_[kVec];
+  float weight_[kVec];
 };
 
 // FlatValues is a thread's values of one sequence.
 template <class T> class FlatValues {
+  static constexpr int kVec = kVecElems<T>;
+
  public:
   // load issues the loads. place is that of the vector in the state, x that of the channel that `newest` is of.
-  AITER_DEVICE void load(const FlatVector& v, const T* place, const T* x, bool shifts) {
-    values = load_vec<T, kFlatVec>(place);
-    if (shifts && v.end != kFlatVec - 1) behind_ = place[kFlatVec];
-    if (v.newest < kFlatVec) x_ = load_readonly_element(x);
+  AITER_DEVICE void load(const FlatVector& v, const T* place, const T* x, int64_t x_dim, bool shifts) {
+    values = load_vec<T, kVec>(place);
+    if (shifts && v.end != kVec - 1) behind_ = v.closed ? x[x_dim] : place[kVec];
+    if (v.newest < kVec) x_ = load_readonly_element(x);
   }
 
   // shift makes each value the one behind it, and x the newest. The loads end here.
@@ -142,10 +149,10 @@ template <class T> class FlatValues {
 
   AITER_DEVICE void store(const FlatVector& v, T* place, bool shifts) const {
     if (shifts) store_vec(place, values);
-    else if (v.newest < kFlatVec) place[v.newest] = x_;
+    else if (v.newest < kVec) place[v.newest] = x_;
   }
 
-  Vec<T, kFlatVec> values;
+  Vec<T, kVec> values;
 
  private:
   T behind_{}, x_{};
@@ -182,10 +189,11 @@ template <class T> AITER_DEVICE void finish(const Stateful& p, int64_t b, int64_
 // otherwise sequences that share a slot are left out.
 template <class T>
 AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan, int b, int n, int d0, bool alone, FlatShared* shared) {
+  constexpr int kVec = kVecElems<T>;
   const Stateful& p = reload_kernarg(a);
   const bool shifts = !p.cache_seqlens.data;
   const int origin = shifts ? 0 : origin_of(p, b);  // of a circular state: n is 1
-  const int length = int(p.length), channels = least(plan.channels, int(p.dim) - d0), vectors = channels * length / kFlatVec;
+  const int length = int(p.length), channels = least(plan.channels, int(p.dim) - d0), vectors = channels * length / kVec;
   const int team = 1 << plan.team_bits, lane = int(threadIdx.x) & (team - 1), c = int(threadIdx.x) >> plan.team_bits;
   int slot[kFlatSequences];
   float sum[kFlatSequences];
@@ -198,7 +206,7 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
   AITER_ROLLED
   for (int chunk = 0; chunk < vectors; chunk += kFlatThreads) {
     const bool inside = chunk + int(threadIdx.x) < vectors;
-    const FlatVector v(plan, inside ? chunk + int(threadIdx.x) : 0, !shifts, origin);
+    const FlatVector v(plan, inside ? (chunk + int(threadIdx.x)) * kVec : 0, kVec, !shifts, origin);
     FlatValues<T> values[kFlatSequences];
     FlatTaps<T> taps;
     T* state = static_cast<T*>(reload_kernarg(a).state.data) + int64_t(d0) * length + v.first;
@@ -206,7 +214,7 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++) {
       values[r].values.clear();
-      if (inside && slot[r] >= 0) values[r].load(v, state + slot[r] * reload_kernarg(a).state.batch, x, shifts);
+      if (inside && slot[r] >= 0) values[r].load(v, state + slot[r] * reload_kernarg(a).state.batch, x, reload_kernarg(a).x.dim, shifts);
       x += reload_kernarg(a).x.batch;
     }
     taps.load(reload_kernarg(a), v, d0, origin);
@@ -222,12 +230,12 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++)
       if (inside && slot[r] >= 0 && (alone || !shared->shares[r])) values[r].store(v, state + slot[r] * reload_kernarg(a).state.batch, shifts);
-    const int from = c * length, first = -least(-(from / kFlatVec), -chunk);
-    const int last = c < channels ? least((from + length - 1) / kFlatVec, chunk + kFlatThreads - 1) : -1;
+    const int from = c * length, first = -least(-(from / kVec), -chunk);
+    const int last = c < channels ? least((from + length - 1) / kVec, chunk + kFlatThreads - 1) : -1;
     AITER_ROLLED
     for (int i = first + lane; i <= last; i += team) {
       AITER_UNROLL
-      for (int r = 0; r < kFlatSequences; r++) sum[r] += shared->sums[r][i - chunk][i * kFlatVec < from];
+      for (int r = 0; r < kFlatSequences; r++) sum[r] += shared->sums[r][i - chunk][i * kVec < from];
     }
     if (chunk + kFlatThreads < vectors) block_barrier();
   }
@@ -248,7 +256,7 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
   }
 }
 
-template <class T> __global__ void AITER_LAUNCH_BOUNDS(kFlatThreads, 8)
+template <class T> __global__ void AITER_LAUNCH_BOUNDS(kFlatThreads, 6)
 causal_conv1d_update_flat_kernel(KernelParam<Stateful> p, KernelParam<FlatPlan, KernelParam<Stateful>> a) {
   if constexpr (kDeviceCode) {
     __shared__ FlatShared shared;

@@ -138,20 +138,24 @@ inline int log2_of(int64_t n) {
   return bits;
 }
 
-// is_flat reports whether the flat kernel takes p, with elements of so many bytes.
-inline bool is_flat(const Stateful& p, int64_t size) {
-  const auto near = [&](int64_t stride) { return stride >= 0 && stride <= 1 << 12; };  // a block's weights then have 32-bit offsets
-  if (!near(p.weight.last) || p.weight.first < 0 || p.weight.first > 1 << 23 || p.width * p.weight.last > 1 << 30) return false;
-  return p.seqlen == 1 && values_adjacent(p) && p.state.last == 1 && p.length >= kFlatVec && p.length <= 1 << 24 && p.width <= 1 << 24 &&
-         p.dim <= INT32_MAX / 2 && p.batch <= INT32_MAX / 2 && p.dim * p.length % kFlatVec == 0 && p.state.batch % kFlatVec == 0 && is_aligned(p.state.data, kFlatVec * size);
+// is_flat reports whether the flat kernel takes p, of type T.
+template <class T> bool is_flat(const Stateful& p) {
+  constexpr int64_t kVec = kVecElems<T>, kMost = 1 << 24;
+  // A block's weights have 32-bit offsets.
+  if (p.weight.last < 0 || p.weight.first < 0 || p.weight.first > kMost || p.width * p.weight.last > kMost) return false;
+  const bool two_channels = p.length >= kVec || (p.length == kVec - 1 && !p.cache_seqlens.data);  // of a vector, at most
+  const bool aligned = p.dim * p.length % kVec == 0 && p.state.batch % kVec == 0 && is_aligned(p.state.data, 16);
+  return p.seqlen == 1 && values_adjacent(p) && p.state.last == 1 && two_channels && aligned && p.length <= kMost &&
+         p.dim <= INT32_MAX / 2 && p.batch <= INT32_MAX / 2;
 }
 
 // Blocks that fill a GPU: a block then has several sequences.
 constexpr int64_t kFlatBlocks = 1536;
 
 template <class T> Status launch_flat(const Stateful& p, const OpStream& stream) {
-  const int64_t fit = kFlatThreads * kFlatVec / p.length / kFlatVec * kFlatVec;
-  const int64_t channels = min64(max64(fit, kFlatVec), min64(kFlatThreads, (p.dim + kFlatVec - 1) / kFlatVec * kFlatVec));
+  constexpr int64_t kVec = kVecElems<T>;
+  const int64_t fit = kFlatThreads * kVec / p.length / kVec * kVec;
+  const int64_t channels = min64(max64(fit, kVec), min64(kFlatThreads, (p.dim + kVec - 1) / kVec * kVec));
   const int64_t tiles = (p.dim + channels - 1) / channels;
   FlatPlan plan{};
   plan.tiles = make_fastdiv(tiles), plan.length = make_fastdiv(p.length);
@@ -165,8 +169,8 @@ template <class T> Status launch_team(const Stateful& p, const OpStream& stream)
   const auto distance = [](int64_t stride) { return stride < 0 ? -stride : stride; };
   TeamPlan plan{};
   plan.channels_adjacent = p.dim > 1 && distance(p.state.dim) < distance(p.state.last);
-  // A channel's values fill a team, as far as there are any. Adjacent channels fill a block; four threads share many taps.
-  plan.team_bits = plan.channels_adjacent ? (p.width < 32 ? 0 : 2) : int32_t(min64(log2_of(p.length) + 1, 5));
+  // A thread has 8 taps or more. Adjacent channels fill at least 32 threads.
+  plan.team_bits = int32_t(min64(log2_of(max64(p.width / 8, 1)), plan.channels_adjacent ? 2 : 5));
   const int64_t channels = kTeamThreads >> plan.team_bits;
   plan.tiles = make_fastdiv((p.dim + channels - 1) / channels);
   return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_team_kernel<T>), p, plan, 1, kTeamThreads, stream);
@@ -177,7 +181,7 @@ template <class T> Status launch(const Stateful& p, const OpStream& stream) {
     if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
     if (!kHolds8 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
   }
-  if constexpr (kHolds8) return is_flat(p, sizeof(T)) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
+  if constexpr (kHolds8) return is_flat<T>(p) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
