@@ -57,7 +57,7 @@ func decodingCases() []optests.Case {
 func wideCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	widths := []int64{5, 6, 7, 8, 9, 12, 16, 33, 64, 130}
-	dims := []int64{4, 8, 36, 5}
+	dims := []int64{8, 16, 40, 5}
 	var cases []optests.Case
 	for n := range 4 * len(widths) * 2 {
 		width, kind := widths[n/4%len(widths)], n%4
@@ -71,7 +71,7 @@ func wideCases() []optests.Case {
 				p.Layout, p.Seqlen, p.State.Flat = optests.Layout(n/4%2), 1+int64(n)%5, false
 			}
 			if n%13 == 4 {
-				p.Batch, p.Dim = 3, 132 // more channels than a block takes
+				p.Batch, p.Dim = 3, 136 // more channels than a block takes
 			}
 		})
 		c.DType, c.WeightDType, c.Slice = types[n%3], types[(n%3+[]int{0, 0, 1, 2}[n/3%4])%3], n%11 == 10
