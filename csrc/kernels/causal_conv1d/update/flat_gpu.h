@@ -22,6 +22,7 @@ namespace aiter::conv1d::update {
 
 constexpr int kFlatThreads = 128;
 constexpr int kFlatSequences = 4;  // of a block, at most
+template <class T> constexpr int kFlatResident = sizeof(T) == 4 ? 8 : 6;  // blocks of an NVIDIA multiprocessor: as many as do not spill
 
 // FlatPlan is a launch: blocks count tiles of channels of groups of sequences from batch0 and tile0 on.
 struct FlatPlan {
@@ -95,7 +96,7 @@ template <class T> class FlatTaps {
     AITER_UNROLL
     for (int i = 0; i < values.kWords; i++) values.word[i] &= used_.word[i];
     int end = v.end;
-    launder(end);  // a comparison for each use: there are not enough registers to keep them all
+    if (kVec > 4) launder(end);  // a comparison for each use: there are not enough registers to keep them all
     float sum = 0.0f;
     *first = 0.0f;
     AITER_UNROLL
@@ -256,7 +257,7 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
   }
 }
 
-template <class T> __global__ void AITER_LAUNCH_BOUNDS(kFlatThreads, 6)
+template <class T> __global__ void AITER_LAUNCH_BOUNDS(kFlatThreads, kFlatResident<T>)
 causal_conv1d_update_flat_kernel(KernelParam<Stateful> p, KernelParam<FlatPlan, KernelParam<Stateful>> a) {
   if constexpr (kDeviceCode) {
     __shared__ FlatShared shared;
