@@ -179,9 +179,9 @@ template <class T> Status launch_team(const Stateful& p, const OpStream& stream)
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
   if constexpr (kHolds4) {
     if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
-    if (!kHolds8 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
+    if (kMostWidth <= 4 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
   }
-  if constexpr (kHolds8) return is_flat<T>(p) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
+  if constexpr (kMostWidth > 4) return is_flat<T>(p) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
