@@ -4,9 +4,12 @@
 //	y[t] = bias + sum over k of weight[k] x[t-(W-1)+k]
 //
 // and then apply SiLU if requested. In shapes, B is the batch, D the number of
-// channels (dim), L the number of positions (seqlen), W the width, N the number of
-// state slots, S the length of a decoding state, and T the number of tokens in
-// packed sequences.
+// channels (dim), L the number of positions (seqlen), W the width, G the number of
+// filters (groups), N the number of state slots, S the length of a decoding state, and
+// T the number of tokens in packed sequences.
+//
+// G divides D, and is D if each channel has a filter of its own. Otherwise D/G
+// neighbouring channels share a filter: channel d has filter d/(D/G).
 //
 // Activations and states are float32, float16 or bfloat16, all of the same type in one
 // call; weight and bias are any of the three. Any strides are allowed; channel-last is
@@ -59,7 +62,7 @@ func New(reg *registry.Registry) (*Ops, error) {
 type Forward struct {
 	Out    *tensor.Tensor // written: (B, D, L), X's type
 	X      *tensor.Tensor // (B, D, L)
-	Weight *tensor.Tensor // (D, W)
+	Weight *tensor.Tensor // (G, W)
 	Bias   *tensor.Tensor // (D), or nil for none
 	SiLU   bool
 
@@ -84,11 +87,11 @@ func (o *Ops) Forward(ctx context.Context, a Forward) error {
 // and InitialStates are those of the forward call.
 type Backward struct {
 	DX      *tensor.Tensor // written: (B, D, L), X's type
-	DWeight *tensor.Tensor // written, not added to: (D, W), float32 or Weight's type
+	DWeight *tensor.Tensor // written, not added to: (G, W), float32 or Weight's type
 	DBias   *tensor.Tensor // written, not added to: (D), float32 or Weight's type; nil without Bias
 
 	X      *tensor.Tensor // (B, D, L)
-	Weight *tensor.Tensor // (D, W)
+	Weight *tensor.Tensor // (G, W)
 	Bias   *tensor.Tensor // (D) or nil
 	DOut   *tensor.Tensor // (B, D, L), X's type: the gradient of Out
 	SiLU   bool
@@ -114,7 +117,7 @@ type Update struct {
 	Out       *tensor.Tensor // written: X's shape and type
 	X         *tensor.Tensor // (B, D), or (B, D, L) for several new positions
 	ConvState *tensor.Tensor // read and written: (N, D, S), X's type, S of W-1 or more
-	Weight    *tensor.Tensor // (D, W)
+	Weight    *tensor.Tensor // (G, W)
 	Bias      *tensor.Tensor // (D), or nil for none
 	SiLU      bool
 
@@ -139,7 +142,7 @@ func (o *Ops) Update(ctx context.Context, a Update) error {
 type VarlenForward struct {
 	Out    *tensor.Tensor // written: (D, T), X's type
 	X      *tensor.Tensor // (D, T): sequences one after another; any strides
-	Weight *tensor.Tensor // (D, W)
+	Weight *tensor.Tensor // (G, W)
 	Bias   *tensor.Tensor // (D), or nil for none
 	SiLU   bool
 

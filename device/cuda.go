@@ -14,6 +14,8 @@ import (
 
 // CUdevice_attribute of cuda.h.
 const (
+	cudaClockKHz        = 13
+	cudaMultiprocessors = 16
 	cudaCapabilityMajor = 75
 	cudaCapabilityMinor = 76
 )
@@ -123,7 +125,7 @@ func cudaRoutines(c *routines) []binding {
 }
 
 func (c *cuda) info(dev int) (Info, error) {
-	var handle, major, minor int32
+	var handle, major, minor, units, kHz int32
 	var memory uint64
 	name := make([]byte, cudaNameBytes)
 	if err := check(c, c.deviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(dev)); err != nil {
@@ -134,6 +136,8 @@ func (c *cuda) info(dev int) (Info, error) {
 		check(c, c.deviceMemory, uintptr(unsafe.Pointer(&memory)), uintptr(handle)),
 		check(c, c.attribute, uintptr(unsafe.Pointer(&major)), cudaCapabilityMajor, uintptr(handle)),
 		check(c, c.attribute, uintptr(unsafe.Pointer(&minor)), cudaCapabilityMinor, uintptr(handle)),
+		check(c, c.attribute, uintptr(unsafe.Pointer(&units)), cudaMultiprocessors, uintptr(handle)),
+		check(c, c.attribute, uintptr(unsafe.Pointer(&kHz)), cudaClockKHz, uintptr(handle)),
 	)
 	if err != nil {
 		return Info{}, err
@@ -142,7 +146,7 @@ func (c *cuda) info(dev int) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("architecture of cuda:%d: %w", dev, err)
 	}
-	return Info{Name: cString(name), Target: t, Memory: int64(memory), Index: dev}, nil
+	return Info{Name: cString(name), Target: t, Memory: int64(memory), Index: dev, Units: int(units), ClockMHz: int(kHz / 1000)}, nil
 }
 
 func (c *cuda) enter(dev int) error {

@@ -16,6 +16,10 @@ type Info struct {
 	Target target.Target // the target of code for the device
 	Memory int64         // bytes, 0 if unknown
 	Index  int           // among the driver's devices
+
+	// Units is the number of multiprocessors that the vendor's library reports: on AMD GPUs up to gfx9 the compute units,
+	// from gfx10 on pairs of them. ClockMHz is their boost clock. Both are 0 for the host.
+	Units, ClockMHz int
 }
 
 // Stream is a queue of work on one device. The zero handle is the device's

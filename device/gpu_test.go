@@ -20,7 +20,7 @@ func TestInfoHIP(t *testing.T) {
 		must(t, err)
 		want, err := target.Parse("gfx90a:sramecc+:xnack-")
 		must(t, err)
-		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Index: 1}) {
+		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Index: 1, Units: 105, ClockMHz: 1700}) {
 			t.Errorf("%s: %+v", name, info)
 		}
 		if drv.Vendor() != target.HIP || drv.Type() != tensor.ROCM {
@@ -47,7 +47,7 @@ func TestInfoCUDA(t *testing.T) {
 	must(t, err)
 	want, err := target.Parse("sm_90")
 	must(t, err)
-	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33}) {
+	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Units: 132, ClockMHz: 1980}) {
 		t.Errorf("%+v", info)
 	}
 	if info, err := drv.Info(1); err != nil || info.Target.String() != "sm_91" {

@@ -21,7 +21,7 @@ const (
 
 // hipLayout holds the byte offsets of fields in hipDeviceProp_t. ROCm 6 changed the structure, and
 // has a function for each layout.
-type hipLayout struct{ name, memory, arch int }
+type hipLayout struct{ name, memory, arch, clock, units int }
 
 const (
 	hipPropBytes = 8192 // at least the size of hipDeviceProp_t: 792 in ROCm 5, 1472 in ROCm 6
@@ -133,11 +133,11 @@ func hipRoutines(c *routines) []binding {
 // bindProperties binds ROCm 6's function, else ROCm 5's. The function without a suffix returns
 // ROCm 5's layout in every version; newer headers redirect its name with a macro.
 func (h *hip) bindProperties(lib *dl.Library) error {
-	h.layout = hipLayout{name: 0, memory: 288, arch: 1160}
+	h.layout = hipLayout{name: 0, memory: 288, arch: 1160, clock: 348, units: 388}
 	if bind(lib, []binding{{&h.props, "hipGetDevicePropertiesR0600", nil}}) == nil {
 		return nil
 	}
-	h.layout = hipLayout{name: 0, memory: 256, arch: 396}
+	h.layout = hipLayout{name: 0, memory: 256, arch: 396, clock: 308, units: 336}
 	return bind(lib, []binding{{&h.props, "hipGetDeviceProperties", nil}})
 }
 
@@ -147,12 +147,16 @@ func (h *hip) info(dev int) (Info, error) {
 		return Info{}, err
 	}
 	text := func(at int) string { return cString(buf[at : at+hipTextBytes]) }
+	number := func(at int) int { return int(int32(binary.NativeEndian.Uint32(buf[at:]))) }
 	memory := int64(binary.NativeEndian.Uint64(buf[h.layout.memory:]))
 	t, err := parseTarget(text(h.layout.arch))
 	if err != nil {
 		return Info{}, fmt.Errorf("architecture of rocm:%d: %w", dev, err)
 	}
-	return Info{Name: text(h.layout.name), Target: t, Memory: memory, Index: dev}, nil
+	return Info{
+		Name: text(h.layout.name), Target: t, Memory: memory, Index: dev,
+		Units: number(h.layout.units), ClockMHz: number(h.layout.clock) / 1000,
+	}, nil
 }
 
 func (h *hip) enter(dev int) error { return check(h, h.setDevice, uintptr(dev)) }

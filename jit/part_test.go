@@ -127,6 +127,50 @@ func TestWholeModuleServesItsParts(t *testing.T) {
 	b.expectPart("a part that the edit does not affect", part(t, "fixed", ""))
 }
 
+// TestPartsWithConditions checks that a part leaves out the sources of other values, that the whole module has all of
+// them and serves each part, and that parts do not depend on the conditions of sources that they do not have.
+func TestPartsWithConditions(t *testing.T) {
+	b := newPartsBench(t)
+	halves := "path = \"src/half.cpp\"\nops = [\"typed\"]\nwhen = { axis = { dtype = [\"float16\"] } }\n[[module.module_demo.source]]\n"
+	config := strings.Replace(partsConfig, "path = \"src/help.cpp\"", halves+"path = \"src/help.cpp\"", 1)
+	b.write("config.toml", config)
+	b.write("src/half.cpp", "int half() { return 2; }\n")
+	full := b.expectPart("a value without the source", part(t, "typed", "dtype=float32"), "src/a.cpp dtype=float32", "src/help.cpp")
+	half := b.expectPart("a value with it", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16", "src/half.cpp dtype=float16")
+	if len(full.Units) != 2 || len(half.Units) != 3 || strings.Join(half.Artifact.Ops, " ") != "typed" {
+		t.Errorf("float32 has %d units, float16 %d with %q", len(full.Units), len(half.Units), half.Artifact.Ops)
+	}
+	b.expectPart("an operator without the axis", part(t, "fixed", ""), "src/b.cpp")
+
+	b.write("config.toml", strings.Replace(config, "[\"float16\"] } }", "[\"float16\", \"float32\"] } }", 1))
+	if now := b.expectPart("another value with it", part(t, "typed", "dtype=float32"), "src/half.cpp dtype=float32"); now.Artifact.Digest == full.Artifact.Digest {
+		t.Error("the added source did not change the library")
+	}
+	if now := b.expectPart("an unchanged value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+		t.Errorf("the condition changed a part of another value: %s", now.Status)
+	}
+	b.write("config.toml", config)
+	if now := b.expectPart("the first condition again", part(t, "typed", "dtype=float32")); now.Status != jit.Hit || now.Artifact.Digest != full.Artifact.Digest {
+		t.Errorf("got %s, want the first library", now.Status)
+	}
+
+	x, err := b.manager().Explain(context.Background(), part(t, "typed", "dtype=float32"))
+	if err != nil || len(x.Units) != 2 {
+		t.Errorf("explanation %+v, %v; want the part's two units", x, err)
+	}
+	whole := b.expectPart("the whole module", demo(t), "src/a.cpp", "src/half.cpp")
+	if len(whole.Units) != 4 {
+		t.Errorf("the whole module has %d units, want 4", len(whole.Units))
+	}
+	b.write("src/half.cpp", "int half() { return 3; }\n")
+	b.expectPart("an edit of a source that the part lacks", part(t, "typed", "dtype=float32"))
+	b.expectPart("an edit of a source that the part has", part(t, "typed", "dtype=float16"), "src/half.cpp dtype=float16")
+	b.expectPart("the whole module after the edit", demo(t), "src/half.cpp")
+	if now := b.expectPart("a part of the whole module", part(t, "typed", "dtype=float32")); now.Artifact.Part != "" || len(now.Units) != 4 {
+		t.Errorf("got part %q with %d units, want the whole module", now.Artifact.Part, len(now.Units))
+	}
+}
+
 func TestForcedPartIsCompiled(t *testing.T) {
 	b := newPartsBench(t)
 	b.build()

@@ -7,9 +7,10 @@ import "math"
 // oldest initial state, to seqlen-1.
 type conv1d struct {
 	batch, dim, seqlen, width int
+	groups                    int // of neighbouring channels that share a filter
 
 	x       []float64 // (batch, dim, seqlen)
-	weight  []float64 // (dim, width)
+	weight  []float64 // (groups, width)
 	bias    []float64 // (dim), or nil
 	initial []float64 // (batch, dim, width-1), or nil for zeros
 	seq     []float64 // (batch, seqlen) sequence numbers, or nil for one sequence
@@ -25,6 +26,12 @@ func (c *conv1d) at(row, t int) float64 {
 		return c.initial[row*(c.width-1)+t+c.width-1]
 	}
 	return 0
+}
+
+// filter is the weight of a row's channel.
+func (c *conv1d) filter(row int) []float64 {
+	g := row % c.dim / (c.dim / c.groups)
+	return c.weight[g*c.width : (g+1)*c.width]
 }
 
 // padding reports whether position t belongs to no sequence.
@@ -46,13 +53,13 @@ func (c *conv1d) sees(row, t, u int) bool {
 // preactivation is p[t], the sum before the activation. The zeros before a row are
 // values of X: an infinite weight times such a zero is NaN.
 func (c *conv1d) preactivation(row, t int) float64 {
-	d, p := row%c.dim, 0.0
+	w, p := c.filter(row), 0.0
 	if c.bias != nil {
-		p = c.bias[d]
+		p = c.bias[row%c.dim]
 	}
 	for k := range c.width {
 		if u := t - (c.width - 1) + k; c.sees(row, t, u) {
-			p += c.weight[d*c.width+k] * c.at(row, u)
+			p += w[k] * c.at(row, u)
 		}
 	}
 	return p
@@ -101,7 +108,7 @@ func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 	g := c.preactivationGrad(dout)
 	r := conv1dGrads{
 		x: make([]float64, len(c.x)), initial: make([]float64, rows*n),
-		weight: make([]float64, c.dim*c.width), bias: make([]float64, c.dim),
+		weight: make([]float64, c.groups*c.width), bias: make([]float64, c.dim),
 	}
 	parallel(rows, func(row int) {
 		for u := -n; u < c.seqlen; u++ {
@@ -113,7 +120,12 @@ func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 			}
 		}
 	})
-	parallel(c.dim, func(d int) { c.weightGrad(g, d, r.weight[d*c.width:(d+1)*c.width], &r.bias[d]) })
+	parallel(c.groups, func(group int) {
+		n := c.dim / c.groups
+		for d := group * n; d < (group+1)*n; d++ {
+			c.weightGrad(g, d, r.weight[group*c.width:(group+1)*c.width], &r.bias[d])
+		}
+	})
 	return r
 }
 
@@ -145,7 +157,7 @@ func (c *conv1d) activationGrad(row, t int) float64 {
 // It has no product for a t outside the row: an infinite weight reaches a gradient
 // only through an existing g.
 func (c *conv1d) inputGrad(g, dfinal []float64, row, u int) float64 {
-	w, sum := c.weight[row%c.dim*c.width:], 0.0
+	w, sum := c.filter(row), 0.0
 	for k := range c.width {
 		if t := u + k; t >= 0 && t < c.seqlen && c.sees(row, t, u) {
 			sum += w[c.width-1-k] * g[row*c.seqlen+t]

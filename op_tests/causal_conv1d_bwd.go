@@ -3,7 +3,8 @@ package optests
 // causalConv1dBwd declares the gradients of causal_conv1d_fwd.
 func causalConv1dBwd() operator {
 	return operator{
-		name: "causal_conv1d_bwd",
+		name:         "causal_conv1d_bwd",
+		multiplyAdds: backwardMultiplyAdds,
 		args: []argument{
 			activation(argument{name: "dx", role: output, shape: shapeX, dtype: typeX}),
 			{name: "dweight", role: output, shape: shapeWeight, dtype: typeGrad, tolerance: longSum},

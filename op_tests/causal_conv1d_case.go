@@ -1,6 +1,7 @@
 package optests
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -11,6 +12,9 @@ import (
 // elements and may be 0, except Width, which is at least 1.
 type Conv1d struct {
 	Batch, Dim, Seqlen, Width int64
+	// Groups is the number of filters, each for Dim/Groups neighbouring channels;
+	// default Dim.
+	Groups int64
 
 	Layout Layout
 	// MixedLayout gives the outputs the layout that the inputs do not have.
@@ -59,6 +63,8 @@ func causalConv1d() family {
 	silu.Column, silu.Title = "silu", "SiLU"
 	noBias := boolParam("no_bias", "no bias", func(p *Conv1d) *bool { return &p.NoBias })
 	noBias.Column, noBias.negated, noBias.Untimed = "bias", true, true
+	groups := intParam("groups", "filters, each for dim/groups neighbouring channels", func(p *Conv1d) *int64 { return &p.Groups })
+	groups.Default = "dim"
 	return family{
 		zero: Conv1d{},
 		params: []Param{
@@ -66,6 +72,7 @@ func causalConv1d() family {
 			sizeParam("dim", "channels", func(p *Conv1d) *int64 { return &p.Dim }),
 			sizeParam("seqlen", "sequence length", func(p *Conv1d) *int64 { return &p.Seqlen }),
 			intParam("width", "filter taps", func(p *Conv1d) *int64 { return &p.Width }),
+			groups,
 			choiceParam("layout", "layout of the activations", func(p *Conv1d) *Layout { return &p.Layout }, ChannelFirst, ChannelLast),
 			silu, noBias,
 		},
@@ -77,6 +84,7 @@ func conv(c Case) Conv1d { return ParamsOf[Conv1d](c) }
 
 // Complete implements [Params].
 func (c Conv1d) Complete() (Params, error) {
+	c.Groups = cmp.Or(c.Groups, c.Dim)
 	c.WithInitial = c.WithInitial || c.WithStates
 	c.WithFinal = c.WithFinal || c.WithStates
 	c.WithStates = c.WithInitial && c.WithFinal
@@ -87,6 +95,9 @@ func (c Conv1d) check() error {
 	err := checkAtLeast(atLeast{"batch", c.Batch, 0}, atLeast{"dim", c.Dim, 0}, atLeast{"seqlen", c.Seqlen, 0}, atLeast{"width", c.Width, 1})
 	if err != nil {
 		return err
+	}
+	if c.Groups != c.Dim && (c.Groups < 1 || c.Groups > c.Dim || c.Dim%c.Groups != 0) {
+		return &CaseError{Field: "groups", Got: fmt.Sprint(c.Groups), Expected: fmt.Sprintf("a divisor of dim %d", c.Dim)}
 	}
 	if err := checkMaxElements("batch*dim*seqlen", float64(c.Batch)*float64(c.Dim)*float64(c.Seqlen+c.Width)); err != nil {
 		return err
@@ -100,6 +111,9 @@ func (c Conv1d) Elements() int64 { return c.Batch * c.Dim * c.Seqlen }
 // Words implements [Params].
 func (c Conv1d) Words() (sizes, options []string) {
 	sizes = []string{fmt.Sprintf("b%d_d%d_l%d_w%d", c.Batch, c.Dim, c.Seqlen, c.Width)}
+	if c.Groups != 0 && c.Groups != c.Dim {
+		sizes = append(sizes, fmt.Sprintf("g%d", c.Groups))
+	}
 	options = append([]string{c.Layout.String()}, setWords(
 		flagWord{c.MixedLayout, "mixed"}, flagWord{c.SiLU, "silu"}, flagWord{c.NoBias, "nobias"}, flagWord{c.EmptyBias, "emptybias"},
 		flagWord{c.WithSeqIdx, "seqidx"}, flagWord{c.WithInitial || c.WithStates, "initial"}, flagWord{c.WithFinal || c.WithStates, "final"},
@@ -109,6 +123,24 @@ func (c Conv1d) Words() (sizes, options []string) {
 
 // hasBias reports whether a bias is added.
 func (c Conv1d) hasBias() bool { return !c.NoBias && !c.EmptyBias }
+
+// forwardMultiplyAdds is one product for each tap of each output.
+func forwardMultiplyAdds(c Case) float64 { return float64(c.Elements()) * float64(conv(c).Width) }
+
+// packedMultiplyAdds is the same for packed sequences.
+func packedMultiplyAdds(c Case) float64 {
+	p := conv(c)
+	return float64(p.tokens()) * float64(p.Dim) * float64(p.Width)
+}
+
+// backwardMultiplyAdds is one product for each tap of each element of dx, and as many for dweight. With SiLU the gradient
+// needs forward's sums too.
+func backwardMultiplyAdds(c Case) float64 {
+	if conv(c).SiLU {
+		return 3 * forwardMultiplyAdds(c)
+	}
+	return 2 * forwardMultiplyAdds(c)
+}
 
 // activation completes the declaration of a (batch, dim, seqlen) or (dim, seqlen)
 // tensor, which has the case's layout and placement.
@@ -127,7 +159,7 @@ func activation(a argument) argument {
 }
 
 func shapeX(c Case) []int64      { p := conv(c); return []int64{p.Batch, p.Dim, p.Seqlen} }
-func shapeWeight(c Case) []int64 { p := conv(c); return []int64{p.Dim, p.Width} }
+func shapeWeight(c Case) []int64 { p := conv(c); return []int64{p.Groups, p.Width} }
 func shapeSeqIdx(c Case) []int64 { p := conv(c); return []int64{p.Batch, p.Seqlen} }
 func shapeStates(c Case) []int64 { p := conv(c); return []int64{p.Batch, p.Dim, p.Width - 1} }
 

@@ -64,8 +64,8 @@ func modelCase(batch, dim, seqlen int64) Case {
 // largeRow is the number of elements of a row above which a case of the grid has one row.
 const largeRow = 1 << 20
 
-// conv1dGrid mixes the types of weight, bias and gradients, and in one case in
-// eight the layouts, at random.
+// conv1dGrid mixes the types of weight, bias and gradients, in one case in eight the
+// layouts, and in most the groups, at random.
 func conv1dGrid() Grid {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	return Grid{
@@ -89,9 +89,27 @@ func conv1dGrid() Grid {
 			if r.IntN(2) == 0 {
 				c.GradDType = tensor.Float32
 			}
+			if channels := []int64{1, 1, 2, 3, 32, 0}[r.IntN(6)]; channels != 1 {
+				*c = With(*c, func(p *Conv1d) { p.Groups = groupsOf(p.Dim, channels) })
+			}
 		},
-		shrink: func(c *Case) { *c = With(*c, func(p *Conv1d) { p.Dim = 64 }) },
+		shrink: func(c *Case) {
+			*c = With(*c, func(p *Conv1d) {
+				if p.Groups > 1 {
+					p.Groups = 16
+				}
+				p.Dim = 64
+			})
+		},
 	}
+}
+
+// groupsOf is the number of groups of so many channels, or 1 if dim has no such groups.
+func groupsOf(dim, channels int64) int64 {
+	if channels == 0 || dim%channels != 0 {
+		return 1
+	}
+	return dim / channels
 }
 
 // setFlags sets the i-th of 32 combinations of options.

@@ -3,7 +3,8 @@ package optests
 // causalConv1dFwd declares y = conv(x), or silu(conv(x)), and the final states.
 func causalConv1dFwd() operator {
 	return operator{
-		name: "causal_conv1d_fwd",
+		name:         "causal_conv1d_fwd",
+		multiplyAdds: forwardMultiplyAdds,
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeX, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeX, dtype: typeX, fill: randomNormals}),
@@ -28,7 +29,7 @@ func causalConv1dFwd() operator {
 func newConv1d(in inputs) *conv1d {
 	p := conv(in.Case)
 	c := &conv1d{
-		batch: int(p.Batch), dim: int(p.Dim), seqlen: int(p.Seqlen), width: int(p.Width),
+		batch: int(p.Batch), dim: int(p.Dim), seqlen: int(p.Seqlen), width: int(p.Width), groups: int(p.Groups),
 		x: in.values["x"], weight: in.values["weight"],
 		initial: in.values["initial_states"], seq: in.values["seq_idx"], silu: p.SiLU,
 	}
@@ -45,7 +46,7 @@ func inferConv1d(given args, final string) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
-	w, err := given.ranked("weight", 2, "(dim, width)")
+	w, err := given.ranked("weight", 2, "(groups, width)")
 	if err != nil {
 		return Case{}, err
 	}
@@ -54,7 +55,7 @@ func inferConv1d(given args, final string) (Case, error) {
 	c := Case{
 		DType: x.DType(), WeightDType: w.DType(),
 		Params: Conv1d{
-			Batch: x.Dim(0), Dim: x.Dim(1), Seqlen: x.Dim(2), Width: w.Dim(1), SiLU: silu, Layout: layoutOf(x),
+			Batch: x.Dim(0), Dim: x.Dim(1), Seqlen: x.Dim(2), Width: w.Dim(1), Groups: w.Dim(0), SiLU: silu, Layout: layoutOf(x),
 			NoBias: bias == nil, EmptyBias: bias != nil && bias.Numel() == 0 && x.Dim(1) != 0,
 			WithSeqIdx: given.tensor("seq_idx") != nil, WithInitial: given.tensor("initial_states") != nil,
 			WithFinal: given.has(final),

@@ -17,8 +17,8 @@ func randomConv1d(c Case) *conv1d {
 		return v
 	}
 	r := &conv1d{
-		batch: int(p.Batch), dim: int(p.Dim), seqlen: int(p.Seqlen), width: int(p.Width), silu: p.SiLU,
-		x: draw("x", p.Batch*p.Dim*p.Seqlen), weight: draw("weight", p.Dim*p.Width),
+		batch: int(p.Batch), dim: int(p.Dim), seqlen: int(p.Seqlen), width: int(p.Width), groups: int(p.Groups), silu: p.SiLU,
+		x: draw("x", p.Batch*p.Dim*p.Seqlen), weight: draw("weight", p.Groups*p.Width),
 	}
 	if !p.NoBias {
 		r.bias = draw("bias", p.Dim)
@@ -43,6 +43,9 @@ func smallCases() []Case {
 			c := flags
 			c.Seed = uint64(len(cases))
 			c = With(c, func(p *Conv1d) { p.Batch, p.Dim, p.Width, p.Seqlen = 2, 3, size[0], size[1] })
+			if len(cases)%4 == 2 {
+				c = With(c, func(p *Conv1d) { p.Dim, p.Groups = 4, 2 })
+			}
 			if !flags.Slice {
 				cases = append(cases, c)
 			}
@@ -52,7 +55,7 @@ func smallCases() []Case {
 }
 
 func TestForwardByHand(t *testing.T) {
-	base := conv1d{batch: 1, dim: 1, seqlen: 4, width: 3, x: []float64{1, 2, 3, 4}, weight: []float64{100, 10, 1}}
+	base := conv1d{batch: 1, dim: 1, groups: 1, seqlen: 4, width: 3, x: []float64{1, 2, 3, 4}, weight: []float64{100, 10, 1}}
 	silu := func(p float64) float64 { return p / (1 + math.Exp(-p)) }
 	tests := []struct {
 		name       string
@@ -69,6 +72,7 @@ func TestForwardByHand(t *testing.T) {
 		{"width 1", func(c *conv1d) { c.width, c.weight = 1, []float64{2} }, []float64{2, 4, 6, 8}, []float64{}},
 		{"sequences", func(c *conv1d) { c.seq = []float64{0, 1, 1, 0} }, []float64{1, 2, 23, 4}, []float64{3, 4}},
 		{"again after padding", func(c *conv1d) { c.seq = []float64{5, -1, 5, 5} }, []float64{1, 0, 103, 34}, []float64{3, 4}},
+		{"groups", func(c *conv1d) { c.dim, c.groups, c.seqlen, c.width, c.weight = 4, 2, 1, 1, []float64{2, 5} }, []float64{2, 4, 15, 20}, []float64{}},
 		{"initial is no sequence", func(c *conv1d) { c.seq, c.initial = []float64{0, 0, 0, 0}, []float64{8, 9} },
 			[]float64{1, 12, 123, 234}, []float64{3, 4}},
 	}
@@ -209,7 +213,7 @@ func TestPaddingHasNoGradient(t *testing.T) {
 }
 
 func TestSiLUOfLargeValues(t *testing.T) {
-	c := conv1d{batch: 1, dim: 1, seqlen: 2, width: 1, x: []float64{-2000, 2000}, weight: []float64{1}, silu: true}
+	c := conv1d{batch: 1, dim: 1, groups: 1, seqlen: 2, width: 1, x: []float64{-2000, 2000}, weight: []float64{1}, silu: true}
 	closeTo(t, "out", c.out(), []float64{0, 2000}, 0)
 	closeTo(t, "dx", c.grads([]float64{1, 1}, nil).x, []float64{0, 1}, 0)
 }
@@ -217,7 +221,7 @@ func TestSiLUOfLargeValues(t *testing.T) {
 // The expected values are those of torch.nn.functional.silu and of its gradient.
 func TestSiLUOfInfinities(t *testing.T) {
 	inf := math.Inf(1)
-	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 1, x: []float64{inf, -inf, math.NaN()}, weight: []float64{1}, silu: true}
+	c := conv1d{batch: 1, dim: 1, groups: 1, seqlen: 3, width: 1, x: []float64{inf, -inf, math.NaN()}, weight: []float64{1}, silu: true}
 	y, dx := c.out(), c.grads([]float64{1, 1, 1}, nil).x
 	if y[0] != inf || !math.IsNaN(y[1]) || !math.IsNaN(y[2]) {
 		t.Errorf("silu of +Inf, -Inf, NaN is %v, want +Inf, NaN, NaN", y)
@@ -232,7 +236,7 @@ func TestSiLUOfInfinities(t *testing.T) {
 // An infinite weight takes part before a row, where X is 0, but not after it, where no gradient
 // exists.
 func TestInfiniteWeightAtTheEndsOfARow(t *testing.T) {
-	c := conv1d{batch: 1, dim: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}
+	c := conv1d{batch: 1, dim: 1, groups: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}
 	if y := c.out(); !math.IsNaN(y[0]) || !math.IsInf(y[1], 1) {
 		t.Errorf("out is %v, want NaN first, then +Inf", y)
 	}

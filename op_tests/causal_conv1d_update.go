@@ -7,7 +7,8 @@ package optests
 // WithFinal makes it circular and WithSeqIdx passes slot indices.
 func causalConv1dUpdate() operator {
 	return operator{
-		name: "causal_conv1d_update",
+		name:         "causal_conv1d_update",
+		multiplyAdds: forwardMultiplyAdds,
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeUpdate, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeUpdate, dtype: typeX, fill: randomNormals}),

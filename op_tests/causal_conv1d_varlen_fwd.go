@@ -17,7 +17,8 @@ import (
 // WithSeqIdx passes slot indices.
 func causalConv1dVarlenFwd() operator {
 	return operator{
-		name: "causal_conv1d_varlen_fwd",
+		name:         "causal_conv1d_varlen_fwd",
+		multiplyAdds: packedMultiplyAdds,
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeTokens, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeTokens, dtype: typeX, fill: randomNormals}),
@@ -79,7 +80,7 @@ func (a args) starts(name string) (*tensor.Tensor, error) {
 
 // inferFilter determines what weight, bias and use_silu define.
 func inferFilter(given args) (Case, Conv1d, error) {
-	w, err := given.ranked("weight", 2, "(dim, width)")
+	w, err := given.ranked("weight", 2, "(groups, width)")
 	if err != nil {
 		return Case{}, Conv1d{}, err
 	}
@@ -89,7 +90,7 @@ func inferFilter(given args) (Case, Conv1d, error) {
 	if bias != nil {
 		c.BiasDType = bias.DType()
 	}
-	p := Conv1d{Width: w.Dim(1), SiLU: silu, NoBias: bias == nil}
+	p := Conv1d{Width: w.Dim(1), Groups: w.Dim(0), SiLU: silu, NoBias: bias == nil}
 	p.EmptyBias = bias != nil && bias.Numel() == 0 && w.Dim(0) != 0
 	return c, p, nil
 }

@@ -98,7 +98,7 @@ func supportedLevels(t *testing.T) []string {
 
 func runLevels(t *testing.T, levels []string, env ...string) {
 	t.Helper()
-	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestRowEnds", "TestSuite"}
+	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestRowEnds", "TestSuite", "TestLongRowsAccuracy"}
 	if testenv.Race {
 		levels = levels[:1] // the race detector sees Go alone, which is the same at each level
 	}
@@ -242,6 +242,7 @@ func TestCPUDigests(t *testing.T) {
 			{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 2, Dim: 2, Seqlen: 50000, Width: 3, SiLU: true}},
 			{DType: tensor.Float16, Params: optests.Conv1d{Batch: 1, Dim: 40, Seqlen: 9000, Width: 4, WithSeqIdx: true}},
 			{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 1, Dim: 2500, Seqlen: 150, Width: 4, SiLU: true}},
+			{Params: optests.Conv1d{Batch: 2, Dim: 40, Seqlen: 9000, Width: 129, SiLU: true, WithStates: true}},
 		} {
 			for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 				c.Seed = uint64(i)

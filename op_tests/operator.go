@@ -25,6 +25,9 @@ type operator struct {
 	// adapt translates the options of a grid, which serves the whole family, to this
 	// operator's; nil if none differs.
 	adapt func(Case) Case
+	// multiplyAdds is the arithmetic of a call, see [MultiplyAdds]; nil if the operator has no sums of products, or so
+	// few that memory alone limits it.
+	multiplyAdds func(Case) float64
 	// infer determines sizes, types and options from given arguments.
 	infer func(given args) (Case, error)
 	// reference computes every output from the inputs, row-major, by name.

@@ -36,6 +36,7 @@ type Param struct {
 	Column  string   // the key in JSON and CSV, usually Name
 	Title   string   // the column's name on a page
 	Untimed bool     // measurements have no such column
+	Default string   // what an Int of 0 stands for, such as another parameter's name; a case with 0 has no cell then
 
 	negated bool // the column shows the opposite of a Bool
 	get     func(Params) any
@@ -45,9 +46,12 @@ type Param struct {
 // Value is a case's value of the parameter: an int64, a float64, a string or a bool, by its kind.
 func (p Param) Value(c Case) any { return p.get(c.Params) }
 
-// Cell is what the parameter's column shows for a case.
+// Cell is what the parameter's column shows for a case, nil for a value that stands for its default.
 func (p Param) Cell(c Case) any {
 	v := p.get(c.Params)
+	if p.Default != "" && v == int64(0) {
+		return nil
+	}
 	if on, ok := v.(bool); ok && p.negated {
 		return !on
 	}

@@ -30,11 +30,14 @@ func TestPartsRefuse(t *testing.T) {
 		want string
 	}{
 		"narrow": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 4)}, ""},
-		"wide":   {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 9)}, ""},
+		"middle": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 8)}, ""},
+		"wide":   {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 129)}, ""},
 		"too wide, forward": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 5)},
 			"argument 'weight': expected a width from 1 to 4, which is all that this build holds, got shape (3, 5)"},
-		"too narrow, forward": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 4)},
-			"argument 'weight': expected a width of 5 or more, which is all that this build holds, got shape (5, 4)"},
+		"too wide for the middle, forward": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 9)},
+			"argument 'weight': expected a width from 5 to 8, which is all that this build holds, got shape (5, 9)"},
+		"too narrow, forward": {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 4)},
+			"argument 'weight': expected a width of 9 or more, which is all that this build holds, got shape (9, 4)"},
 		"too wide, update": {"causal_conv1d_update", []any{f32(1, 3, 1), f32(1, 3, 1), f32(1, 3, 4), f32(3, 5)},
 			"argument 'weight': expected a width from 1 to 4"},
 		"no width": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 0)},

@@ -248,7 +248,7 @@ func (g target) checkRefusals(t *testing.T) {
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least width-1 = 3, got shape (2, 3, 2)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(1, 3, 4), w}, "argument 'conv_state': expected at least 2 slots, one for each sequence, got shape (1, 3, 4)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w}, "argument 'conv_state': expected shape (2, 3, 4) (slots, dim, length), got (2, 4, 4)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, f32(2, 4)}, "argument 'weight': expected shape (3, 4) (dim, width), got (2, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, f32(2, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (2, 4)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, i32(3)}, "argument 'cache_seqlens': expected shape (2,) (batch,), got (3,)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, nil, f32(2)}, "argument 'conv_state_indices': expected dtype int32, got float32"},
 		{"causal_conv1d_update", []any{state, f32(2, 3, 4), state, w}, "arguments 'out' and 'conv_state': an output must not overlap another argument"},

@@ -24,6 +24,17 @@ func Traffic(op string, c Case) (int64, error) {
 	return bytes, nil
 }
 
+// MultiplyAdds is the number of multiplications with an addition in the sums of products that one call computes at
+// least, each sum once. Activation functions and the addition of a bias do not count. It is 0 for an operator that
+// declares none. The error is an *UnknownOpError or a *CaseError.
+func MultiplyAdds(op string, c Case) (float64, error) {
+	decl, c, err := prepare(op, c)
+	if err != nil || decl.multiplyAdds == nil {
+		return 0, err
+	}
+	return decl.multiplyAdds(c), nil
+}
+
 // elements is the number of elements of an argument that a call reads and writes.
 func (a argument) elements(c Case) int64 {
 	n := int64(1)

@@ -41,6 +41,39 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
+func TestMultiplyAdds(t *testing.T) {
+	const b, d, l, w = 2, 64, 256, 4
+	plain := Case{Params: Conv1d{Batch: b, Dim: d, Seqlen: l, Width: w}}
+	silu := With(plain, func(p *Conv1d) { p.SiLU = true })
+	huge := Case{Params: Conv1d{Batch: 1, Dim: 1, Seqlen: 1 << 35, Width: 1 << 34}}
+	for _, c := range []struct {
+		op   string
+		c    Case
+		want float64
+	}{
+		{"causal_conv1d_fwd", plain, b * d * l * w},
+		{"causal_conv1d_fwd", silu, b * d * l * w},
+		{"causal_conv1d_fwd", huge, 1 << 69},
+		{"causal_conv1d_bwd", plain, 2 * b * d * l * w},
+		{"causal_conv1d_bwd", silu, 3 * b * d * l * w},
+		{"causal_conv1d_update", Case{Params: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w}}, b * d * w},
+		{"causal_conv1d_varlen_fwd", plain, b * d * l * w},
+		{"causal_conv1d_varlen_states", plain, 0},
+		{"rms_norm", Case{Params: RMSNorm{Rows: 3, Dim: 8}}, 0},
+	} {
+		got, err := MultiplyAdds(c.op, c.c)
+		if err != nil || got != c.want {
+			t.Errorf("MultiplyAdds(%s, %s) = %g, %v, want %g", c.op, c.c, got, err, c.want)
+		}
+	}
+	if _, err := MultiplyAdds("nothing", plain); err == nil {
+		t.Error("an operator that is not declared has arithmetic")
+	}
+	if _, err := MultiplyAdds("causal_conv1d_fwd", Case{}); err == nil {
+		t.Error("a width of 0 has arithmetic")
+	}
+}
+
 // A problem for timing has the arguments and the layouts of a random one.
 func TestGenerateForTiming(t *testing.T) {
 	for _, op := range Conv1dOperators() {

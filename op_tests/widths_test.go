@@ -8,14 +8,14 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// widths are all widths up to a few more than any kernel's stack array holds, and those around and
-// above the largest one for which rows are computed at once.
+// widths are all widths up to a few more than those of which filters are tokens on the CPU, and those around and above what a
+// kernel's stack array holds and from which on rows are transformed.
 func widths() []int64 {
 	var all []int64
 	for w := range int64(40) {
 		all = append(all, w+1)
 	}
-	return append(all, 63, 64, 65, 100)
+	return append(all, 63, 64, 65, 100, 127, 128, 129, 200, 257, 511, 513, 1024, 1025)
 }
 
 // TestWidths compares every causal_conv1d operator with the reference at every width, in both layouts, with and

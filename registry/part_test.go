@@ -150,6 +150,31 @@ func TestFirstCallOfEachTypeCompiles(t *testing.T) {
 	}
 }
 
+// TestCallsWithConditions checks that a call builds a source with a condition on element types only if its type is listed.
+func TestCallsWithConditions(t *testing.T) {
+	root := apartOnCPU(t)
+	config := filepath.Join(root, "config/opt_compiler.toml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const source = "\n[[module.module_causal_conv1d.source]]\npath = \"csrc/half.cpp\"\nops  = [\"causal_conv1d_fwd\"]\n" +
+		"when = { vendor = [\"cpu\"], axis = { dtype = [\"float16\"] } }\n"
+	if err := errors.Join(os.WriteFile(config, append(text, source...), 0o644),
+		os.WriteFile(filepath.Join(root, "csrc/half.cpp"), []byte("int half_only() { return 16; }\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	seen := new(units)
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root, Observer: seen})
+	fwd := lookup(t, r, "causal_conv1d_fwd")
+	call(t, fwd, tensor.Float32)
+	seen.expect(t, "a type that is not listed", "fwd.cpp dtype=float32", "cpu.cpp", "aiter_ffi.cpp")
+	call(t, fwd, tensor.Float16)
+	seen.expect(t, "a listed type", "fwd.cpp dtype=float16", "half.cpp dtype=float16")
+	call(t, fwd, tensor.Float32)
+	seen.expect(t, "the first type again")
+}
+
 func TestConcurrentCallsCompileEachTypeOnce(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})

@@ -254,10 +254,10 @@ func TestVerifyFromTheEnvironment(t *testing.T) {
 			return []any{x(2, 3, 9), x(2, 3, 9), x(3, 4), x(3), true, nil, x(2, 3, 3), x(2, 3, 3)}
 		},
 		"causal_conv1d_bwd": func() []any {
-			return []any{x(2, 3, 9), x(3, 4), x(3), x(2, 3, 9), x(3, 4), x(3), x(2, 3, 9), true, nil, x(2, 3, 3), x(2, 3, 3), x(2, 3, 3)}
+			return []any{x(2, 3, 9), x(1, 4), x(3), x(2, 3, 9), x(1, 4), x(3), x(2, 3, 9), true, nil, x(2, 3, 3), x(2, 3, 3), x(2, 3, 3)}
 		},
-		"causal_conv1d_update":        func() []any { return []any{x(2, 3), x(2, 3), x(4, 3, 5), x(3, 4), x(3), true, nil, index(3, 1)} },
-		"causal_conv1d_varlen_fwd":    func() []any { return []any{x(3, 9), x(3, 9), x(3, 4), x(3), true, index(0, 2, 9), x(2, 3, 3)} },
+		"causal_conv1d_update":        func() []any { return []any{x(2, 3), x(2, 3), x(4, 3, 5), x(1, 4), x(3), true, nil, index(3, 1)} },
+		"causal_conv1d_varlen_fwd":    func() []any { return []any{x(3, 9), x(3, 9), x(1, 4), x(3), true, index(0, 2, 9), x(2, 3, 3)} },
 		"causal_conv1d_varlen_states": func() []any { return []any{x(2, 3, 4), x(9, 3), index(0, 2, 9)} },
 	}
 	var wg sync.WaitGroup

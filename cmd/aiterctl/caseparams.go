@@ -33,7 +33,7 @@ func addLists(fl *pflag.FlagSet, params []paramFlag, usual optests.Case) {
 		p := &params[i]
 		list, usage := p.Usage+": a comma-separated `LIST`", ""
 		if p.Kind == optests.Int || p.Kind == optests.Float {
-			usage = fmt.Sprintf(" (default %v)", p.Value(usual))
+			usage = fmt.Sprintf(" (default %v)", p.usual(usual))
 		}
 		switch p.Kind {
 		case optests.Size, optests.Int:
@@ -54,7 +54,7 @@ func addSingle(fl *pflag.FlagSet, params []paramFlag, usual optests.Case) {
 		p := &params[i]
 		switch v := p.Value(usual).(type) {
 		case int64:
-			p.given = single(fl.Int64(p.Name, v, p.Usage))
+			p.given = single(fl.Int64(p.Name, v, p.Usage+p.defaultNote()))
 		case float64:
 			p.given = single(fl.Float64(p.Name, v, p.Usage))
 		case string:
@@ -63,6 +63,22 @@ func addSingle(fl *pflag.FlagSet, params []paramFlag, usual optests.Case) {
 			p.addBool(fl)
 		}
 	}
+}
+
+// usual is the value for a caller who gives none, or its name.
+func (p *paramFlag) usual(c optests.Case) any {
+	if p.Default != "" {
+		return p.Default
+	}
+	return p.Value(c)
+}
+
+// defaultNote names a default that the help does not show, a 0.
+func (p *paramFlag) defaultNote() string {
+	if p.Default == "" {
+		return ""
+	}
+	return " (default " + p.Default + ")"
 }
 
 // addBool adds a flag without a value.
@@ -167,8 +183,8 @@ func recordParams(op string) []paramFlag {
 func caseValues(op string, c optests.Case, timed bool) report.Values {
 	var values report.Values
 	for _, p := range recordParams(op) {
-		if !timed || !p.Untimed {
-			values = append(values, report.Value{Name: p.Column, Value: p.Cell(c)})
+		if v := p.Cell(c); v != nil && (!timed || !p.Untimed) {
+			values = append(values, report.Value{Name: p.Column, Value: v})
 		}
 	}
 	return values
@@ -190,8 +206,11 @@ func reportColumns(op string) []report.Column {
 	return columns
 }
 
-// cellText is a value in a table.
+// cellText is a value in a table, "-" for none.
 func cellText(v any) string {
+	if v == nil {
+		return "-"
+	}
 	if on, ok := v.(bool); ok {
 		return yesNo(on)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,21 +20,28 @@ const benchLong = `Measure an operator over sizes, types and layouts, with the m
 sweep from tiny tensors to the layers of models, on the CPU up to 16 Mi elements.
 
 The result is a table, JSON (--json) or CSV (--csv). --html writes a page with charts
-of bandwidth and latency over size, with the bandwidth of a copy as the limit.
+of bandwidth and latency over size, with the bandwidth of a copy as the limit. If one
+size or option has several values and the others are fixed, the charts are of time and
+fraction of a copy over it, beside the roofs: the least time that the device's memory,
+vector units (float32) and matrix units (16 bits) need for the bytes and the arithmetic
+of a call. --chart writes these two as one SVG file. The peaks of arithmetic are the
+GPU's units times its boost clock times the rate of its architecture; a CPU has none.
 --compare adds the measurements of an earlier --json file; --from takes measurements
 from such a file instead of the device.`
 
 const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
   aiterctl bench causal_conv1d_fwd --compare before.json --html report.html
   aiterctl bench causal_conv1d_bwd --batch 8 --dim 2048 --seqlen 512,1024,2048,4096 --dtype bfloat16 --use_silu --csv
+  aiterctl bench causal_conv1d_fwd --batch 2 --dim 4096 --seqlen 4096 --width 4,8,16,32,64,128 --chart width.svg
   aiterctl bench causal_conv1d_fwd --from h200.json --html h200.html`
 
 type benchFlags struct {
 	caseFlags
 	timingFlags
 	deviceFlags
-	csv                 bool
-	html, compare, from string
+	csv           bool
+	html, chart   string
+	compare, from string
 }
 
 func newBench(a *app) *cobra.Command {
@@ -61,6 +69,7 @@ func newBench(a *app) *cobra.Command {
 	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
 	fl.StringVar(&f.html, "html", "", "write a page with charts to a `FILE`")
+	fl.StringVar(&f.chart, "chart", "", "write the charts of a sweep of one size or option to an SVG `FILE`")
 	fl.StringVar(&f.compare, "compare", "", "compare with the measurements in an earlier `FILE.json`")
 	fl.StringVar(&f.from, "from", "", "take the measurements from `FILE.json`, written by --json")
 	a.completeCases(cmd)
@@ -82,13 +91,36 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	if err != nil {
 		return err
 	}
+	page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before, Columns: reportColumns(op)}
 	if f.html != "" {
-		page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before, Columns: reportColumns(op)}
 		if err := writeFile(f.html, func(out *os.File) error { return report.WriteHTML(out, page) }); err != nil {
 			return err
 		}
 	}
+	if f.chart != "" {
+		if err := page.CheckSweep(); err != nil { // of measurements from a file
+			return usagef("--chart: %v", err)
+		}
+		if err := writeFile(f.chart, func(out *os.File) error { return report.WriteSVG(out, page) }); err != nil {
+			return err
+		}
+	}
 	return a.printBench(f, now, before)
+}
+
+// checkChart verifies that the cases are a sweep that --chart can draw, before a long measurement.
+func (f *benchFlags) checkChart(op string, cases []optests.Config) error {
+	if f.chart == "" {
+		return nil
+	}
+	page := report.Page{Now: &report.File{}, Columns: reportColumns(op)}
+	for _, c := range cases {
+		page.Now.Rows = append(page.Now.Rows, report.Row{Op: op, DType: c.Case.DType.String(), Values: caseValues(op, c.Case, true)})
+	}
+	if err := page.CheckSweep(); err != nil {
+		return usagef("--chart: %v", err)
+	}
+	return nil
 }
 
 // readMeasurements reads the measurements of an operator from a file; nil for no file.
@@ -139,7 +171,11 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 
 // measure times every case on the device.
 func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *report.File, err error) {
-	if _, err := f.cases(op, tensor.Host()); err != nil {
+	planned, err := f.cases(op, tensor.Host())
+	if err == nil {
+		err = f.checkChart(op, planned)
+	}
+	if err != nil {
 		return nil, err // before anything is compiled
 	}
 	b, err := a.openSession(ctx, f.deviceFlags, op)
@@ -154,7 +190,9 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 	if err := b.startTiming(ctx, f.timingFlags); err != nil {
 		return nil, err
 	}
-	file = &report.File{Device: b.info.Name, CopyGBps: b.copyGBps, Rows: []report.Row{}}
+	file = &report.File{
+		Device: b.info.Name, CopyGBps: b.copyGBps, VectorGFlops: b.peaks().Vector, MatrixGFlops: b.peaks().Matrix, Rows: []report.Row{},
+	}
 	for i, c := range cases {
 		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op, c.Case))
 		row, err := b.row(ctx, c.Case)
@@ -171,6 +209,7 @@ func (b *opSession) row(ctx context.Context, c optests.Case) (report.Row, error)
 	return report.Row{
 		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Values: caseValues(b.op.Name(), c, true),
 		MedianUS: m.Median, P20US: m.P20, P80US: m.P80, GBps: m.GBps(), CopyFraction: b.fraction(m),
+		GFlops: m.GFlops(), VectorFraction: m.VectorFraction(b.peaks()), MatrixFraction: m.MatrixFraction(b.peaks(), c),
 	}, err
 }
 
@@ -182,6 +221,9 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 		return now.WriteCSV(a.out)
 	}
 	fmt.Fprintf(a.out, "%s; a copy on the device runs at %.1f GB/s, read and write\n", now.Device, now.CopyGBps)
+	if line := peakLine(now); line != "" {
+		fmt.Fprintln(a.out, line)
+	}
 	changes := report.Changes(now, before)
 	if err := a.table(benchRows(now, before != nil, changes)); err != nil {
 		return err
@@ -193,6 +235,33 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 	return err
 }
 
+// peakLine tells the peaks of arithmetic, or that they are unknown; "" for an operator without a count of its arithmetic.
+func peakLine(f *report.File) string {
+	switch {
+	case !f.HasArithmetic():
+		return ""
+	case f.VectorGFlops <= 0 || f.MatrixGFlops <= 0:
+		return "the device's peaks of arithmetic are unknown: no roofs of vector and matrix units"
+	}
+	return fmt.Sprintf("peaks of arithmetic: %.1f Tflop/s in vector units (float32), %.1f in matrix units (16 bits)", f.VectorGFlops/1e3, f.MatrixGFlops/1e3)
+}
+
+// roofColumns are the fractions of the peaks of arithmetic that some row has.
+func roofColumns(f *report.File) (names []string, of []func(report.Row) float64) {
+	for _, c := range []struct {
+		name string
+		of   func(report.Row) float64
+	}{
+		{"% OF VECTOR", func(r report.Row) float64 { return r.VectorFraction }},
+		{"% OF MATRIX", func(r report.Row) float64 { return r.MatrixFraction }},
+	} {
+		if slices.ContainsFunc(f.Rows, func(r report.Row) bool { return c.of(r) > 0 }) {
+			names, of = append(names, c.name), append(of, c.of)
+		}
+	}
+	return names, of
+}
+
 func benchRows(f *report.File, compared bool, changes []report.Change) [][]string {
 	names := f.Names()
 	heading := []string{"TARGET", "DTYPE"}
@@ -200,6 +269,8 @@ func benchRows(f *report.File, compared bool, changes []report.Change) [][]strin
 		heading = append(heading, strings.ToUpper(name))
 	}
 	heading = append(heading, "MEDIAN us", "P20 us", "P80 us", "GB/s", "% OF COPY")
+	roofNames, roofs := roofColumns(f)
+	heading = append(heading, roofNames...)
 	if compared {
 		heading = append(heading, "SPEED-UP")
 	}
@@ -211,12 +282,23 @@ func benchRows(f *report.File, compared bool, changes []report.Change) [][]strin
 		}
 		row = append(row, fmt.Sprintf("%.1f", r.MedianUS), fmt.Sprintf("%.1f", r.P20US), fmt.Sprintf("%.1f", r.P80US),
 			fmt.Sprintf("%.1f", r.GBps), fmt.Sprintf("%.1f", 100*r.CopyFraction))
+		for _, of := range roofs {
+			row = append(row, percentOrDash(of(r)))
+		}
 		if compared {
 			row = append(row, speedup(i, changes))
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// percentOrDash is a fraction of a roof, "-" for a row without that roof.
+func percentOrDash(v float64) string {
+	if v <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", 100*v)
 }
 
 // speedup returns the change of row i, "-" if the earlier file has no such row.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -211,6 +212,9 @@ func formatCondition(w opconfig.When) string {
 	}
 	if w.Toolchain != "" {
 		parts = append(parts, "toolchain "+w.Toolchain)
+	}
+	for _, axis := range slices.Sorted(maps.Keys(w.Axis)) {
+		parts = append(parts, axis+" "+strings.Join(w.Axis[axis], " or "))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -114,9 +114,9 @@ func (t *testCase) fail(err error) {
 }
 
 // name returns the first columns of a table: sizes and numbers, type, options.
-func (t *testCase) name() []string {
+func (t *testCase) name(numbers []paramFlag) []string {
 	cells := []string{t.Config}
-	for _, p := range numberParams(t.op) {
+	for _, p := range numbers {
 		cells = append(cells, cellText(p.Cell(t.params)))
 	}
 	cells = append(cells, t.DType)
@@ -126,8 +126,15 @@ func (t *testCase) name() []string {
 	return cells
 }
 
-func caseHeading(op string) []string {
-	return slices.Concat([]string{"CONFIG"}, headings(numberParams(op)), []string{"DTYPE"}, headings(optionParams(op)))
+// numbers are the sizes and numbers that some case has.
+func (r *testReport) numbers() []paramFlag {
+	return slices.DeleteFunc(numberParams(r.Op), func(p paramFlag) bool {
+		return !slices.ContainsFunc(r.Cases, func(t testCase) bool { return p.Cell(t.params) != nil })
+	})
+}
+
+func (r *testReport) heading(numbers []paramFlag) []string {
+	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(optionParams(r.Op)))
 }
 
 // kind is the case's type and choices, in messages.
@@ -171,18 +178,19 @@ func (a *app) printTestTables(r *testReport) error {
 }
 
 func (r *testReport) accuracyRows() [][]string {
-	rows := [][]string{append(caseHeading(r.Op), "OUTPUT", "MAX ABS ERR", "MAX REL ERR", "ERRORS", "STATUS")}
+	numbers := r.numbers()
+	rows := [][]string{append(r.heading(numbers), "OUTPUT", "MAX ABS ERR", "MAX REL ERR", "ERRORS", "STATUS")}
 	for _, t := range r.Cases {
 		for _, o := range t.Outputs {
 			status := casePassed
 			if !o.OK() {
 				status = caseFailed
 			}
-			rows = append(rows, append(t.name(), o.Name, fmt.Sprintf("%.3g", o.MaxAbsErr), fmt.Sprintf("%.3g", o.MaxRelErr),
+			rows = append(rows, append(t.name(numbers), o.Name, fmt.Sprintf("%.3g", o.MaxAbsErr), fmt.Sprintf("%.3g", o.MaxRelErr),
 				fmt.Sprintf("%d/%d", o.Mismatches, o.Elements), status))
 		}
 		if len(t.Outputs) == 0 {
-			rows = append(rows, append(t.name(), "-", "-", "-", "-", t.Status))
+			rows = append(rows, append(t.name(numbers), "-", "-", "-", "-", t.Status))
 		}
 	}
 	return rows
@@ -203,7 +211,8 @@ func (a *app) printFailures(r *testReport) {
 }
 
 func (r *testReport) timingRows() [][]string {
-	rows := [][]string{append(caseHeading(r.Op), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
+	numbers := r.numbers()
+	rows := [][]string{append(r.heading(numbers), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
 	for _, t := range r.Cases {
 		cells := []string{"-", "-", "-", "-", "-"}
 		if p := t.Performance; p != nil {
@@ -212,7 +221,7 @@ func (r *testReport) timingRows() [][]string {
 				fmt.Sprintf("%.1f", p.GBps), fmt.Sprintf("%.1f", 100*p.CopyFraction),
 			}
 		}
-		rows = append(rows, append(t.name(), cells...))
+		rows = append(rows, append(t.name(numbers), cells...))
 	}
 	return rows
 }

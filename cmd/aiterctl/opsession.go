@@ -150,6 +150,9 @@ func (b *opSession) fraction(m perf.Measurement) float64 {
 	return m.GBps() / b.copyGBps
 }
 
+// peaks are the device's highest arithmetic rates.
+func (b *opSession) peaks() perf.Peaks { return perf.PeaksOf(b.info) }
+
 func (b *opSession) close() error {
 	b.progress.close()
 	b.app.err.SetStatus("")

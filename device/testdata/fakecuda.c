@@ -13,9 +13,14 @@ EXPORT int cuDeviceGet(int* d, int i) { if (i < 0 || i >= DEVICES) return BAD_DE
 EXPORT int cuDeviceGetName(char* p, int n, int d) { if (!valid(d)) return BAD_DEVICE; snprintf(p, n, "Fake Hopper %d", d - HANDLE); return OK; }
 EXPORT int cuDeviceTotalMem_v2(size_t* n, int d) { if (!valid(d)) return BAD_DEVICE; *n = (size_t)(d - HANDLE + 1) << 33; return OK; }
 EXPORT int cuDeviceGetAttribute(int* v, int a, int d) {
-  if (!valid(d) || (a != 75 && a != 76)) return INVALID;
-  *v = a == 75 ? 9 : d - HANDLE;  // 9.0, 9.1
-  return OK;
+  if (!valid(d)) return INVALID;
+  switch (a) {
+    case 13: *v = 1980000; return OK;
+    case 16: *v = 132 + d - HANDLE; return OK;
+    case 75: *v = 9; return OK;
+    case 76: *v = d - HANDLE; return OK;  // 9.0, 9.1
+  }
+  return INVALID;
 }
 EXPORT int cuDevicePrimaryCtxRetain(void** c, int d) {
   if (!valid(d)) return BAD_DEVICE;

@@ -18,18 +18,21 @@ EXPORT int hipPeekAtLastError(void) { return last; }
 EXPORT const char* hipGetErrorName(int code) { return code == NO_MEMORY ? "hipErrorOutOfMemory" : "hipErrorSomething"; }
 EXPORT const char* hipGetErrorString(int code) { return code == NO_MEMORY ? "out of memory" : "something"; }
 
-static int properties(char* p, int dev, size_t size, size_t memory, size_t arch) {
+static int properties(char* p, int dev, size_t size, size_t memory, size_t arch, size_t clock, size_t units) {
   if (dev < 0 || dev >= DEVICES) return note(BAD_DEVICE);
   memset(p, 0x77, size);
   snprintf(p, 256, "Fake Instinct %d", dev);
   uint64_t m = (uint64_t)(dev + 1) << 32;
   memcpy(p + memory, &m, 8);
+  int kHz = 1700000, cus = 104 + dev;
+  memcpy(p + clock, &kHz, 4);
+  memcpy(p + units, &cus, 4);
   snprintf(p + arch, 256, "%s", ARCH);
   return OK;
 }
-EXPORT int hipGetDeviceProperties(char* p, int dev) { return properties(p, dev, 792, 256, 396); }
+EXPORT int hipGetDeviceProperties(char* p, int dev) { return properties(p, dev, 792, 256, 396, 308, 336); }
 #ifndef OLD_LAYOUT
-EXPORT int hipGetDevicePropertiesR0600(char* p, int dev) { return properties(p, dev, 1472, 288, 1160); }
+EXPORT int hipGetDevicePropertiesR0600(char* p, int dev) { return properties(p, dev, 1472, 288, 1160, 348, 388); }
 #endif
 
 EXPORT int hipMalloc(void** p, size_t n) { return note(n % 16 ? INVALID : make(MEMORY, p, n)); }

@@ -115,7 +115,8 @@ def causal_conv1d_fn(
     """Causal depthwise convolution over whole sequences.
 
     x: (batch, dim, seqlen), float32, float16 or bfloat16, any strides
-    weight: (dim, width), bias: (dim,) or None, any of the three types
+    weight: (groups, width), bias: (dim,) or None, any of the three types. groups divides dim: neighbouring
+        channels share a filter, as with weight.repeat_interleave(dim // groups, dim=0)
     seq_idx: (batch, seqlen), integers, the sequence number of each position; negative is padding.
         int32 is passed on; int64 is checked, which waits for a GPU
     initial_states: (batch, dim, width - 1), the values before x
@@ -152,7 +153,7 @@ def causal_conv1d_update(
 
     x: (batch, dim), or (batch, dim, seqlen) for several new positions
     conv_state: (slots, dim, length), length of width - 1 or more, updated in place
-    weight: (dim, width), bias: (dim,) or None
+    weight: (groups, width), as for causal_conv1d_fn, bias: (dim,) or None
     activation: None, "silu" or "swish"
     cache_seqlens: (batch,), makes conv_state a circular buffer: x is stored at
         cache_seqlens modulo the buffer's length

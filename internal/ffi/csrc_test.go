@@ -252,7 +252,7 @@ func TestConvolutionErrors(t *testing.T) {
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 2, shape (3, 8)", []any{out, n(f32, 3, 8), w}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 9, shape (1, 1, 4, 1, 1, 1, 1, 1, ...)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1, 1), w}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 8, shape (1, 1, 4, 1, 1, 1, 1, 1)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1), w}},
-		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected shape (3, 4) (dim, width), got (5, 4)", []any{out, x, n(f32, 5, 4)}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (5, 4)", []any{out, x, n(f32, 5, 4)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected a width of at least 1", []any{out, x, n(f32, 3, 0)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'bias': expected shape (3,) (dim,), got (2,)", []any{out, x, w, n(f32, 2)}},
 		{"fwd", "TypeError: causal_conv1d_fwd: argument 'out': expected dtype float32 as 'x', got float16", []any{n(f16, 2, 3, 8), x, w}},

@@ -39,7 +39,7 @@ var setup = sync.OnceValues(func() (*bench, error) {
 	units := map[string][]string{
 		"support.so": {csrc + "support/aiter_ffi.cpp"},
 		"echo.so":    {"testdata/echo.cpp"},
-		"conv.so":    {csrc + "kernels/causal_conv1d/cpu/cpu.cpp", csrc + "kernels/causal_conv1d/cpu/fwd.cpp", csrc + "kernels/causal_conv1d/cpu/bwd.cpp"},
+		"conv.so":    {csrc + "kernels/causal_conv1d/cpu/cpu.cpp", csrc + "kernels/causal_conv1d/cpu/long_row.cpp", csrc + "kernels/causal_conv1d/cpu/fwd.cpp", csrc + "kernels/causal_conv1d/cpu/bwd.cpp"},
 	}
 	for name, sources := range units {
 		if err := compile(filepath.Join(dir, name), sources...); err != nil {

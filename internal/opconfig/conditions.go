@@ -3,6 +3,7 @@ package opconfig
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ func (d *decoder) when(n *node, where string) When {
 		"vendor":    func(n *node) { d.names(n, "vendor", d.vendor(&w.Vendor)) },
 		"arch":      func(n *node) { d.names(n, "arch", d.pattern(&w.Arch, false)) },
 		"toolchain": func(n *node) { w.Toolchain = d.toolchain(n) },
+		"axis":      func(n *node) { w.Axis = d.axisValues(n, where+".axis") },
 	})
 	if w.Toolchain == "" {
 		return w
@@ -115,4 +117,96 @@ func (d *decoder) toolchain(n *node) string {
 		offset += len(part) + 1
 	}
 	return s
+}
+
+// axisValues reads lists of values by axis. The axes of the module are not known yet: checkConditions
+// compares the values with them.
+func (d *decoder) axisValues(n *node, where string) map[string][]string {
+	if _, ok := n.value.(map[string]any); !ok {
+		d.wrongType(n, where, "a table of axes")
+		return nil
+	}
+	values := map[string][]string{}
+	for _, name := range n.order {
+		var list []string
+		d.names(n.fields[name], fmt.Sprintf("axis %q", name), d.distinct(&list, "value"))
+		if len(list) > 0 {
+			values[name] = list
+		}
+	}
+	return values
+}
+
+// checkConditions checks that the sources' conditions on axes name axes of the module, and values of them.
+func (d *decoder) checkConditions(m *Module, n *node) {
+	for i, s := range m.Sources {
+		for _, name := range keys(s.When.Axis) {
+			if !slices.Contains(axisNames(m.Axes), name) {
+				d.unknownAxis(m, name, n.condition(i, name).key)
+			}
+		}
+	}
+	for _, a := range m.Axes {
+		known := set(a.Values)
+		for i, s := range m.Sources {
+			if s.When.Axis[a.Name] == nil {
+				continue
+			}
+			condition := n.condition(i, a.Name)
+			if !m.depends(s, a) {
+				d.fail(condition.key, "axis %q selects nothing here: no operator in this source has the argument %q", a.Name, a.Argument)
+			}
+			if !n.broken(a) {
+				d.checkKnown(a, known, condition)
+			}
+		}
+	}
+}
+
+// condition returns the i-th source's list of values of an axis, in its module's table.
+func (n *node) condition(i int, axis string) *node {
+	return n.fields["source"].items[i].fields["when"].fields["axis"].fields[axis]
+}
+
+// broken reports whether the table n declares the axis with mistakes in its values, so that some are unknown.
+func (n *node) broken(a Axis) bool {
+	own := n.axis(a)
+	return own != nil && (own.fields["values"] == nil || len(own.fields["values"].items) != len(a.Values))
+}
+
+func (d *decoder) unknownAxis(m *Module, name string, at int) {
+	if len(m.Axes) == 0 {
+		d.fail(at, "unknown axis %q: %s has no axis", name, m.Name)
+		return
+	}
+	d.unknown(at, fmt.Sprintf("axis %q, which %s does not have", name, m.Name), name, axisNames(m.Axes))
+}
+
+// depends reports whether a part with the source may have one value of the axis: an operator in the source
+// has the axis's argument. A source that lists no operators is in the parts of all of them.
+func (m *Module) depends(s Source, a Axis) bool {
+	return len(s.Ops) == 0 || slices.ContainsFunc(m.Ops, func(op Op) bool { return a.Of(&op) && slices.Contains(s.Ops, op.Name) })
+}
+
+// checkKnown checks that the axis has the values of a condition.
+func (d *decoder) checkKnown(a Axis, known map[string]bool, condition *node) {
+	for _, item := range condition.items {
+		if s, ok := item.value.(string); ok && !known[s] {
+			d.unknownValue(a, s, item.at)
+		}
+	}
+}
+
+// unknownValue reports a value that the axis does not have. For a size it suggests the range that contains it;
+// the range with the most similar spelling is not similar.
+func (d *decoder) unknownValue(a Axis, value string, at int) {
+	what := fmt.Sprintf("value %q of axis %q", value, a.Name)
+	switch within := a.named(value); {
+	case within != value:
+		d.add(at, &Error{Msg: "unknown " + what, Suggestion: within})
+	case a.BySize():
+		d.fail(at, "unknown %s; expected %s", what, oneOf(a.Values))
+	default:
+		d.unknown(at, what, value, a.Values)
+	}
 }

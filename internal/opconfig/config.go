@@ -75,6 +75,8 @@ type When struct {
 	Vendor    []string // any of hip, cuda, cpu
 	Arch      []string // any of these patterns
 	Toolchain string   // all of these comparisons: ">=6.0,<8"
+	// Axis maps axes to some of their values. Parts of another value are built without the source.
+	Axis map[string][]string
 }
 
 // Position is a place in a TOML file.

@@ -165,6 +165,12 @@ func hostileTexts() map[string]string {
 			return fmt.Sprintf("[module.module_x.axis.w%d]\nargument=\"a\"\ndimension=%d\ndefine=\"D%d\"\nvalues=[%s\"4000-\"]\n", i, i, i,
 				times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }))
 		}),
+		"within: conditions": times(3, func(i int) string { return conditionedModule(fmt.Sprintf("module_x%d", i)) }),
+		"within: values": withModule("") + "[[module.module_x.op]]\nname=\"f\"\nschema=\"(Tensor a) -> ()\"\n[module.module_x.axis.w]\nargument=\"a\"\ndimension=0\ndefine=\"D\"\nvalues=[" +
+			times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }) + "\"4000-\"]\n" +
+			times(3, func(i int) string {
+				return fmt.Sprintf("[[module.module_x.source]]\npath=\"many/%d.cpp\"\nwhen.axis.w=[%s]\n", i, times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }))
+			}),
 		"within: schemas": withModule("") + times(60, func(i int) string {
 			return fmt.Sprintf("[[module.module_x.op]]\nname=\"f%d\"\nschema=\"(%sint[] b=[]) -> ()\"\n", i, times(700, func(i int) string { return fmt.Sprintf("int[] a%d=[1,2,3],", i) }))
 		}),
@@ -191,4 +197,15 @@ func times(n int, piece func(i int) string) string {
 		b.WriteString(piece(i))
 	}
 	return b.String()
+}
+
+// conditionedModule returns a module with as many sources and parts as possible, each of which has a source.
+func conditionedModule(name string) string {
+	text := times(500, func(i int) string {
+		values := []string{"0", "1", "2", "3", "4", "5", "6", "7-"}
+		return fmt.Sprintf("[[module.%s.source]]\npath=\"many/%d.cpp\"\nwhen.axis.w%d=[\"%s\"]\n", name, i, i%4, values[i/4%8])
+	})
+	return text + fmt.Sprintf("[[module.%s.op]]\nname=\"f_%s\"\nschema=\"(Tensor a) -> ()\"\n", name, name) + times(4, func(i int) string {
+		return fmt.Sprintf("[module.%s.axis.w%d]\nargument=\"a\"\ndimension=%d\ndefine=\"D%d\"\nvalues=[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7-\"]\n", name, i, i, i)
+	})
 }

@@ -34,6 +34,10 @@
 //	when  = { vendor = ["hip"], arch = ["gfx94?"], toolchain = ">=6.0,<8" }
 //	ops   = ["conv_fwd"]                # operators in it; default: those that no source lists
 //
+//	[[module.module_conv.source]]
+//	path = "csrc/wide/*.hip"
+//	when.axis.width = ["6-"]            # parts of other values leave the source out
+//
 //	[[module.module_conv.op]]
 //	name   = "conv_fwd"                 # a C identifier, unique in the config
 //	schema = "(Tensor(a!) out, Tensor x) -> ()"
@@ -63,6 +67,12 @@
 // sources that list its operators and of those that list none. A source is compiled for a value
 // if an operator in it has the axis's argument. The first range starts at the least size that
 // the operator accepts; smaller sizes select it too, and the operator reports the error.
+//
+// A condition on an axis lists values of it. A part of another value is made without the source.
+// The conditions of all listed axes must hold. A condition does not count on targets that the axis
+// is not for, or in a part of all values. The whole module thus has the sources of all values: they
+// must link together, and a file is a source once for each target, whatever its conditions on axes.
+// An operator with a source for a target must have one there for each of its values.
 //
 // Limits keep a hostile configuration from taking time and memory. All files together:
 // 1 MiB, 1000 files, 20,000 names in keys, arrays and array elements, 100,000 folder entries

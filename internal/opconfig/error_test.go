@@ -115,6 +115,7 @@ func more(names ...string) string {
 func mistakes() map[string]mistake {
 	all := rangeMistakes()
 	maps.Copy(all, defaultsMistakes())
+	maps.Copy(all, conditionMistakes())
 	maps.Copy(all, otherMistakes())
 	return all
 }

@@ -98,15 +98,16 @@ func (e *UnknownAxisError) Error() string {
 // those of all sources that hold an operator.
 type NoSourcesError struct {
 	Module    string
-	Op        string // "" for the whole module
+	Op        string // as in [Part]; "" for all operators
+	Values    string // as in [Part]; "" for all values
 	Target    target.Target
 	Toolchain string // version
 }
 
 func (e *NoSourcesError) Error() string {
-	if e.Op != "" {
+	if part := (Part{Op: e.Op, Values: e.Values}); !part.Whole() {
 		return fmt.Sprintf("%s has no source of %s for %s with toolchain %q: no [[source]]'s \"when\" applies",
-			e.Module, e.Op, e.Target, e.Toolchain)
+			e.Module, part, e.Target, e.Toolchain)
 	}
 	return fmt.Sprintf("%s has no source for %s with toolchain %q: no [[source]]'s \"when\" applies",
 		e.Module, e.Target, e.Toolchain)

@@ -58,6 +58,10 @@ func TestLimits(t *testing.T) {
 			source("") + operators(500),
 			source("") + strings.Replace(operators(501), "[[module.module_a.op]]\nname='f500'", "[[module.module_a."+mark+"op]]\nname='f500'", 1), "module_a has 501 operators",
 		},
+		"sources with conditions": {
+			conditioned(500, ""),
+			conditioned(500, strings.Replace(strings.Repeat(conditionedSource, 100), "source", mark+"source", 1)), "module_a has 600 sources",
+		},
 		"parts": {
 			source("") + operators(4) + "[module.module_a.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1023) + "]",
 			source("") + operators(4) + "[module.module_a.axis." + mark + "n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1024) + "]", "module_a has too many parts",
@@ -86,6 +90,14 @@ func operators(n int) string {
 	return times(n, func(i int) string {
 		return fmt.Sprintf("[[module.module_a.op]]\nname='f%d'\nschema='(Tensor x) -> ()'\n", i)
 	})
+}
+
+// conditionedSource is a source with a condition on the axis of conditioned, and for no known target.
+const conditionedSource = "[[module.module_a.source]]\npath='csrc/a.hip'\nwhen={arch=['tpu?!'], axis={n=['5-']}}\n"
+
+// conditioned returns a module with n sources that have a condition on an axis, and with more text.
+func conditioned(n int, more string) string {
+	return strings.Repeat(conditionedSource, n) + more + operators(1) + "[module.module_a.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=['1-4','5-']\n"
 }
 
 // ranges returns n ranges of one size and an open one.

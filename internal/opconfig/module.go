@@ -2,6 +2,7 @@ package opconfig
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (d *decoder) modules(n *node) {
 }
 
 func (d *decoder) module(name string, n *node) {
-	m := &Module{Name: name, Pos: d.doc.position(n.key)}
+	m, before := &Module{Name: name, Pos: d.doc.position(n.key)}, len(d.problems)
 	if !isModuleName(name) {
 		m.Name = quoteList([]string{name}, "") // in the messages below
 		d.add(n.key, &Error{
@@ -59,6 +60,10 @@ func (d *decoder) module(name string, n *node) {
 	d.checkOverlap(m, n)
 	d.checkHolders(m, n)
 	d.checkAxes(m, n)
+	d.checkConditions(m, n)
+	if len(d.problems) == before {
+		d.checkCovered(m, n)
+	}
 }
 
 func isModuleName(s string) bool {
@@ -183,13 +188,17 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 }
 
 // checkOverlap reports a file that two sources name for the same target. It ignores sources with
-// a condition on the toolchain, which only Resolve knows.
+// a condition on the toolchain, which only Resolve knows. Conditions on axes do not count, because the whole
+// module has the sources of all values.
 func (d *decoder) checkOverlap(m *Module, n *node) {
 	first := map[fileTarget]int{}
 	for i, s := range m.Sources {
 		if at, earlier, found := overlap(s, i, first); found {
-			d.fail(n.fields["source"].items[i].key, "%s is a source already at %s, for %s too; make their \"when\" exclude each other",
-				at.file, m.Sources[earlier].Pos, at.arch)
+			msg := fmt.Sprintf("%s is a source already at %s, for %s too; make their \"when\" exclude each other", at.file, m.Sources[earlier].Pos, at.arch)
+			if len(s.When.Axis)+len(m.Sources[earlier].When.Axis) > 0 {
+				msg += "; conditions on axes do not, because the whole module has the sources of all values"
+			}
+			d.fail(n.fields["source"].items[i].key, "%s", msg)
 		}
 	}
 }

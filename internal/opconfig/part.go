@@ -97,7 +97,8 @@ func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	return parts, nil
 }
 
-// has reports whether a source that holds the operator is for t.
+// has reports whether a source that holds the operator is for t. Conditions on axes do not count: checkCovered
+// checks that there is a source for each value.
 func (m *Module) has(op string, t target.Target) bool {
 	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) && slices.Contains(m.Holds(s), op) })
 }
@@ -204,9 +205,22 @@ func (p resolvedPart) ops(s Source) []string {
 	return slices.DeleteFunc(held, func(name string) bool { return len(p.family) > 0 && !slices.Contains(p.family, name) })
 }
 
-// needs reports whether a source belongs to the part: it lists an operator of the part, or lists
-// none, so that all operators may need it.
-func (p resolvedPart) needs(s Source) bool { return len(s.Ops) == 0 || len(p.ops(s)) > 0 }
+// needs reports whether a source belongs to the part for t: it lists an operator of the part, or lists
+// none, so that all operators may need it; and its conditions on axes hold.
+func (p resolvedPart) needs(s Source, t target.Target) bool {
+	return (len(s.Ops) == 0 || len(p.ops(s)) > 0) && p.meets(s.When, t)
+}
+
+// meets reports whether the conditions on axes hold. The condition on an axis holds if the part has all
+// values of it.
+func (p resolvedPart) meets(w When, t target.Target) bool {
+	for i, a := range p.axes {
+		if values := w.Axis[a.Name]; values != nil && a.For(t) && !slices.Contains(values, p.chosen[i]) {
+			return false
+		}
+	}
+	return true
+}
 
 // values returns the axis values on which a source depends, and their defines.
 func (p resolvedPart) values(s Source) (values string, defines []string) {

@@ -38,14 +38,14 @@ func TestProjectConfig(t *testing.T) {
 
 // TestProjectUnits checks that every module has units for each kind of target that it supports:
 // for causal_conv1d on GPUs four kernel files and the second ones of forward and backward, on the
-// host four files and their common one; one file of each kind for rms_norm; one support library.
+// host four files and their two common ones; one file of each kind for rms_norm; one support library.
 func TestProjectUnits(t *testing.T) {
 	cfg, err := opconfig.Load(os.DirFS("../.."), realPath, opconfig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, units := range map[string]map[string]int{
-		"module_causal_conv1d": {"gfx90a:xnack-": 8, "gfx942": 8, "sm_90": 8, "cpu": 5},
+		"module_causal_conv1d": {"gfx90a:xnack-": 8, "gfx942": 8, "sm_90": 8, "cpu": 6},
 		"module_aiter_ffi":     {"cpu": 1},
 		"module_rms_norm":      {"gfx942": 1, "sm_90": 1, "cpu": 1},
 	} {
@@ -78,13 +78,14 @@ func TestDocumentedExample(t *testing.T) {
 		"config/main.toml":      {Data: []byte(text.String())},
 		"config/more/x.toml":    {Data: []byte("[[module.module_x.source]]\npath = 'csrc/kernels/a.hip'\n")},
 		"csrc/kernels/a.hip":    {},
+		"csrc/wide/a.hip":       {},
 		"csrc/include/header.h": {},
 	}
 	cfg, err := opconfig.Load(files, "config/main.toml", opconfig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" {
+	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" || m.Sources[1].When.Axis == nil {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }

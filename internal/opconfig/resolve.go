@@ -55,7 +55,7 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part
 		if err != nil {
 			return Plan{}, err
 		}
-		if !holds || !resolved.needs(s) {
+		if !holds || !resolved.needs(s, t) {
 			continue
 		}
 		values, defines := resolved.values(s)
@@ -69,8 +69,8 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part
 		}
 		plan.Ops = append(plan.Ops, resolved.ops(s)...)
 	}
-	if len(plan.Units) == 0 || part.Op != "" && len(plan.Ops) == 0 {
-		return Plan{}, &NoSourcesError{Module: m.Name, Op: part.Op, Target: t, Toolchain: toolchainVersion}
+	if len(plan.Units) == 0 || !part.Whole() && len(plan.Ops) == 0 {
+		return Plan{}, &NoSourcesError{Module: m.Name, Op: part.Op, Values: part.Values, Target: t, Toolchain: toolchainVersion}
 	}
 	plan.Ops = m.inOrder(plan.Ops)
 	return plan, nil

@@ -1,5 +1,6 @@
 // Package perf measures the time of an operator on a device, and the copy bandwidth of
-// the device, which limits operators that move bytes.
+// the device, which limits operators that move bytes. It computes the peaks of the device's
+// arithmetic, which limit operators that multiply.
 //
 // Each call is timed by an event before and an event after it. On a GPU the device records
 // the events; on the CPU they are readings of the clock. The caches hold none of a call's
@@ -118,10 +119,11 @@ func (m *Meter) Close() error {
 	return err
 }
 
-// Measurement is the time of an operator and the number of bytes that it moves.
+// Measurement is the time of an operator, and the number of bytes and of multiplications that it needs at least.
 type Measurement struct {
 	Stats
-	Bytes int64 // of one call, see [optests.Traffic]
+	Bytes        int64   // of one call, see [optests.Traffic]
+	MultiplyAdds float64 // of one call, see [optests.MultiplyAdds]
 }
 
 // GBps is the bandwidth of the median call, in 10^9 bytes per second.
@@ -131,6 +133,9 @@ func (r Measurement) GBps() float64 { return r.Stats.bandwidth(r.Bytes) }
 // the device and the context.
 func (m *Meter) Measure(ctx context.Context, op string, c optests.Case, call Call) (r Measurement, err error) {
 	if r.Bytes, err = optests.Traffic(op, c); err != nil {
+		return r, err
+	}
+	if r.MultiplyAdds, err = optests.MultiplyAdds(op, c); err != nil {
 		return r, err
 	}
 	sets, err := m.upload(op, c, m.tensorSets(r.Bytes))

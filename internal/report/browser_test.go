@@ -90,6 +90,54 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
+// A real browser draws the lines, the roofs and their names of a sweep.
+func TestSweepInBrowser(t *testing.T) {
+	page := writePage(t, report.Page{Title: "sweep", Now: sweep(1), Before: sweep(1.5), Columns: columns()})
+	dom, console := browse(t, page)
+	if console != "" {
+		t.Errorf("the browser's console is not empty:\n%s", console)
+	}
+	charts, lines, widths := 2, 6, len(sampleWidths())
+	for _, c := range []struct {
+		what, pattern string
+		want          int
+	}{
+		{"completed scripts", `<html[^>]* data-ready="true"`, 1},
+		{"panels", `<h2>causal_conv1d_fwd over width, batch 2, dim 4096, seqlen 4096, with SiLU</h2>`, 1},
+		{"charts", `<svg class="chart"[^>]* aria-label="[^"]* over width"`, charts + 1},
+		{"marks", `class="mark"[^>]* tabindex="0" aria-label="`, (2*charts + 1) * lines * widths},
+		{"fractions of peaks in marks", `of the vector units' peak, [0-9.]+% of the matrix units'`, (2*charts + 1) * 4 * widths},
+		{"samples of roofs in the legend", `</svg>(copy bandwidth|vector units, float32|matrix units, 16 bits)</span>`, 3},
+		{"roofs", `<g class="(copy|vector|matrix)"><path d="M[^"]+"></path><text`, 4 + 4 + 1},
+		{"peaks", `66.9 and 1,070 Tflop/s`, 1},
+		{"columns", `>Of (vector|matrix) units</th>`, 2},
+		{"widths at the axes", `>512</text>`, charts + 1},
+	} {
+		if got := count(dom, c.pattern); got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, got, c.want)
+		}
+	}
+}
+
+// AITER_FIGURE=FILE keeps the screenshot of a figure for inspection.
+func TestFigureInBrowser(t *testing.T) {
+	shot := os.Getenv("AITER_FIGURE")
+	if shot == "" {
+		shot = filepath.Join(t.TempDir(), "figure.png")
+	}
+	figure := writeFigure(t, report.Page{Now: sweep(1), Columns: columns()})
+	if _, console := browse(t, figure, "--screenshot="+shot, "--window-size=640,870", "--hide-scrollbars"); console != "" {
+		t.Errorf("the browser's console is not empty:\n%s", console)
+	}
+	data, err := os.ReadFile(shot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if colors := colorsOf(t, data); colors < 20 {
+		t.Errorf("the screenshot has only %d colors", colors)
+	}
+}
+
 // TestPageInBrowser detects a script that fails and a script that does not run.
 func TestBrowserReportsErrors(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")

@@ -23,8 +23,10 @@ type metric struct {
 	low, high  func(Row) float64 // the 20th and 80th percentile of calls
 	format     func(float64) string
 	log        bool
-	// limit returns the line of the values' limit, or nil.
-	limit func(p panel, x, y scale) *line
+	// limits returns the lines of the values' limits.
+	limits func(p panel, x, y scale) []line
+	// include returns values that a logarithmic scale must include; nil: none.
+	include func(p panel) []float64
 	// minTop returns a value that a linear scale must include.
 	minTop func(p panel) float64
 	// applies reports whether a row has the value; nil: every row has it.
@@ -43,7 +45,7 @@ func bandwidth() metric {
 	}
 	return metric{
 		name: "Bandwidth", unit: "GB/s", format: digits, value: func(r Row) float64 { return r.GBps },
-		limit: copyBandwidthLine, minTop: func(p panel) float64 { return p.CopyGBps },
+		limits: copyBandwidthLine, minTop: func(p panel) float64 { return p.CopyGBps },
 		low: rate(func(r Row) float64 { return r.P80US }), high: rate(func(r Row) float64 { return r.P20US }),
 	}
 }
@@ -51,9 +53,48 @@ func bandwidth() metric {
 // latency is the metric of the rows' median times.
 func latency() metric {
 	return metric{
-		name: "Latency", unit: "median time of the calls", format: formatTime, log: true, limit: copyTimeLine,
+		name: "Latency", unit: "median time of the calls", format: formatTime, log: true, limits: copyTimeLine,
 		value: func(r Row) float64 { return r.MedianUS },
 		low:   func(r Row) float64 { return r.P20US }, high: func(r Row) float64 { return r.P80US },
+	}
+}
+
+// sweepTime is latency with the roofs of a sweep.
+func sweepTime() metric {
+	m := latency()
+	m.name = "Time"
+	m.limits = func(p panel, x, y scale) []line { return p.curveLines(roof.leastTime, x, y) }
+	m.include = func(p panel) []float64 {
+		var times []float64
+		for _, g := range p.groups {
+			for _, r := range g.rows {
+				if t := roofs()[0].leastTime(r); !g.before && t > 0 {
+					times = append(times, t)
+				}
+			}
+		}
+		return times
+	}
+	return m
+}
+
+// copyShare is the metric of the rows' fractions of a copy.
+func copyShare() metric {
+	share := func(us func(Row) float64) func(Row) float64 {
+		return func(r Row) float64 {
+			if us(r) <= 0 {
+				return r.CopyFraction
+			}
+			return r.CopyFraction * r.MedianUS / us(r)
+		}
+	}
+	return metric{
+		name: "Fraction of a copy", unit: "time of a copy of the same bytes / time", format: percent,
+		value: func(r Row) float64 { return r.CopyFraction },
+		low:   share(func(r Row) float64 { return r.P80US }), high: share(func(r Row) float64 { return r.P20US }),
+		limits:  func(p panel, x, y scale) []line { return p.curveLines(roof.copyShare, x, y) },
+		minTop:  func(panel) float64 { return 1 },
+		applies: func(_ group, r Row) bool { return r.CopyFraction > 0 },
 	}
 }
 
@@ -67,7 +108,7 @@ func speedup(changes []Change) metric {
 	return metric{
 		name: "Speed-up", unit: "older time / newer time", format: func(v float64) string { return digits(v) + "×" },
 		value: value, low: value, high: value,
-		limit:   func(_ panel, _, y scale) *line { return horizontalLine("no change", 1, y) },
+		limits:  func(_ panel, _, y scale) []line { return []line{horizontalLine("no change", 1, y)} },
 		minTop:  func(panel) float64 { return 1 },
 		applies: func(g group, r Row) bool { return !g.before && speedups[r.key()] > 0 },
 	}
@@ -76,14 +117,14 @@ func speedup(changes []Change) metric {
 // chart is one drawing, ready for the template.
 type chart struct {
 	Name, Unit     string
+	AxisTitle      string
 	Width, Height  float64
 	Left, Right    float64
 	Top, Bottom    float64
 	AxisTitleY     float64
 	XTicks, YTicks []tick
 	Series         []series
-	Roofline       *line
-	Slanted        bool // the limit is a slanted line; its name is at its end
+	Roofs          []line
 }
 
 // tick is a value at an axis. Place is its position along the axis, X and Y are the position
@@ -93,10 +134,13 @@ type tick struct {
 	Place, X, Y float64
 }
 
-// line is a polyline with a name. Points are in the format of SVG.
+// line is a line with a name. Path is in the format of SVG.
 type line struct {
-	Name, Points string
-	X, Y         float64 // of the name
+	Name, Class, Path string
+	X, Y              float64 // of the name
+	End               bool    // X is the end of the name, not its beginning
+
+	runs [][]place // of a line whose name placeNames places
 }
 
 // series is the points of one line: an element type, and for causal_conv1d a layout.
@@ -106,6 +150,8 @@ type series struct {
 	Points string // of the line
 	Band   string // outline of the 20th to 80th percentile
 	Marks  []point
+
+	places []place // of the marks
 }
 
 // point is a measured row. Square marks rows of dashed lines.
@@ -124,13 +170,16 @@ func draw(m metric, p panel) (chart, bool) {
 	x, y := p.scales(m)
 	c := chart{
 		Name: m.name, Unit: m.unit, Width: chartWidth, Height: chartHeight,
-		Left: plotLeft, Right: plotRight, Top: plotTop, Bottom: plotBottom, AxisTitleY: axisTitleY, Slanted: m.log,
-		XTicks: ticks(x, formatBytes, true), YTicks: ticks(y, m.format, false),
+		Left: plotLeft, Right: plotRight, Top: plotTop, Bottom: plotBottom, AxisTitleY: axisTitleY, AxisTitle: p.axis.title,
+		XTicks: ticks(x, p.axis.ticks(x, p.values(p.axis.value)), p.axis.format, true), YTicks: ticks(y, y.ticks(), m.format, false),
 	}
-	c.Roofline = m.limit(p, x, y)
+	c.Roofs = m.limits(p, x, y)
+	var lines [][]place
 	for _, g := range p.groups {
-		c.Series = append(c.Series, g.series(m, p.columns, x, y))
+		s := g.series(m, p, x, y)
+		c.Series, lines = append(c.Series, s), append(lines, s.places)
 	}
+	placeNames(c.Roofs, lines)
 	return c, true
 }
 
@@ -139,7 +188,8 @@ func (p panel) having(m metric) panel {
 	if m.applies == nil {
 		return p
 	}
-	part := panel{CopyGBps: p.CopyGBps, columns: p.columns}
+	part := p
+	part.groups = nil
 	for _, g := range p.groups {
 		all := g.rows
 		g.rows = nil
@@ -157,24 +207,32 @@ func (p panel) having(m metric) panel {
 
 // scales returns the scales of the axes, which include every row of the panel and the limit.
 func (p panel) scales(m metric) (x, y scale) {
-	var bytes, values []float64
-	for _, g := range p.groups {
-		for _, r := range g.rows {
-			bytes = append(bytes, r.Bytes())
-			values = append(values, m.value(r), max(m.high(r), m.value(r)))
-		}
+	values := append(p.values(m.value), p.values(func(r Row) float64 { return max(m.high(r), m.value(r)) })...)
+	x = p.axis.scale(p.values(p.axis.value))
+	if m.include != nil {
+		values = append(values, m.include(p)...)
 	}
-	x = logScale(slices.Min(bytes), slices.Max(bytes), plotLeft, plotRight)
 	if m.log {
 		return x, logScale(slices.Min(values), slices.Max(values), plotBottom, plotTop)
 	}
 	return x, linearScale(max(slices.Max(values), m.minTop(p)), plotBottom, plotTop)
 }
 
+// values returns a value of each row.
+func (p panel) values(of func(Row) float64) []float64 {
+	var list []float64
+	for _, g := range p.groups {
+		for _, r := range g.rows {
+			list = append(list, of(r))
+		}
+	}
+	return list
+}
+
 // ticks returns the ticks of an axis: the horizontal axis if below is set.
-func ticks(s scale, format func(float64) string, below bool) []tick {
+func ticks(s scale, values []float64, format func(float64) string, below bool) []tick {
 	var list []tick
-	for _, v := range s.ticks() {
+	for _, v := range values {
 		t := tick{Text: format(v), Place: s.at(v), X: plotLeft - labelLeft, Y: s.at(v) + endRoom}
 		if below {
 			t.X, t.Y = t.Place, plotBottom+labelBelow
@@ -184,26 +242,26 @@ func ticks(s scale, format func(float64) string, below bool) []tick {
 	return list
 }
 
-// copyBandwidthLine returns the line of the copy bandwidth, nil if it is unknown.
-func copyBandwidthLine(p panel, _, y scale) *line {
+// copyBandwidthLine returns the line of the copy bandwidth, none if it is unknown.
+func copyBandwidthLine(p panel, _, y scale) []line {
 	if p.CopyGBps <= 0 {
 		return nil
 	}
-	return horizontalLine("copy "+digits(p.CopyGBps)+" GB/s", p.CopyGBps, y)
+	return []line{horizontalLine("copy "+digits(p.CopyGBps)+" GB/s", p.CopyGBps, y)}
 }
 
 // horizontalLine returns a horizontal line across the plot.
-func horizontalLine(name string, value float64, y scale) *line {
+func horizontalLine(name string, value float64, y scale) line {
 	at := y.at(value)
-	return &line{
-		Name: name, Points: path([]float64{plotLeft, plotRight}, []float64{at, at}),
+	return line{
+		Name: name, Class: "copy", Path: drawing([][]place{{{plotLeft, at}, {plotRight, at}}}),
 		X: plotLeft + rooflineLabelUp, Y: at - rooflineLabelUp,
 	}
 }
 
 // copyTimeLine returns the line of the time that a copy takes for each number of bytes,
-// clipped to the plot. It is nil if the copy bandwidth is unknown.
-func copyTimeLine(p panel, x, y scale) *line {
+// clipped to the plot. There is none if the copy bandwidth is unknown.
+func copyTimeLine(p panel, x, y scale) []line {
 	if p.CopyGBps <= 0 {
 		return nil
 	}
@@ -212,11 +270,10 @@ func copyTimeLine(p panel, x, y scale) *line {
 	if from >= to {
 		return nil
 	}
-	return &line{
-		Name:   "bytes / copy bandwidth",
-		Points: path([]float64{x.at(from), x.at(to)}, []float64{y.at(us(from)), y.at(us(to))}),
-		X:      plotRight - rooflineLabelUp, Y: plotBottom - rooflineLabelUp,
-	}
+	return []line{{
+		Name: "bytes / copy bandwidth", Class: "copy", Path: drawing([][]place{{{x.at(from), y.at(us(from))}, {x.at(to), y.at(us(to))}}}),
+		X: plotRight - rooflineLabelUp, Y: plotBottom - rooflineLabelUp, End: true,
+	}}
 }
 
 // path formats points for SVG.
@@ -232,14 +289,15 @@ func path(x, y []float64) string {
 }
 
 // series returns the group's line with its marks.
-func (g group) series(m metric, columns []Column, x, y scale) series {
+func (g group) series(m metric, p panel, x, y scale) series {
 	s := series{Key: g.key, Class: g.class()}
 	var xs, ys, low, high []float64
 	for _, r := range g.rows {
-		at := x.at(r.Bytes())
+		at := x.at(p.axis.value(r))
 		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
 		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
-		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.dashed, Text: g.tooltip(columns, r)})
+		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.dashed, Text: g.tooltip(p.columns, r)})
+		s.places = append(s.places, place{at, y.at(m.value(r))})
 	}
 	s.Points = path(xs, ys)
 	back := slices.Clone(xs)

@@ -13,6 +13,14 @@ import (
 //go:embed page.html.tmpl
 var pageTemplate string
 
+// chartTemplate is the contents of a chart, which the page and a figure share.
+//
+//go:embed chart.tmpl
+var chartTemplate string
+
+//go:embed chart.css
+var chartStyle string
+
 //go:embed page.css
 var pageStyle string
 
@@ -32,6 +40,7 @@ type Page struct {
 type content struct {
 	Title   string
 	Style   template.CSS
+	Roofs   []roofSample
 	Script  template.JS
 	Facts   []fact
 	Legend  []series
@@ -39,6 +48,8 @@ type content struct {
 	Columns []heading
 	Rows    []tableRow
 	Compare bool
+
+	Arithmetic, Peaks bool // some row has an arithmetic rate, some a fraction of a peak
 }
 
 // heading is a column of the table that holds a size or an option; Number aligns its cells.
@@ -66,6 +77,8 @@ type tableRow struct {
 	Row
 	Cells              []cell
 	Share, Speedup     string
+	Rate               string // of arithmetic
+	Vector, Matrix     string
 	BarWidth           float64 // of 60 px
 	MedianText, Spread string
 	GBpsText           string
@@ -75,7 +88,7 @@ type tableRow struct {
 
 // WriteHTML writes the page: one file without references to other files.
 func WriteHTML(w io.Writer, p Page) error {
-	t, err := template.New("page").Parse(pageTemplate)
+	t, err := template.New("page").Parse(pageTemplate + chartTemplate)
 	if err != nil {
 		return fmt.Errorf("report template: %w", err)
 	}
@@ -90,12 +103,13 @@ func (p Page) content() content {
 	list := p.panels()
 	changes := Changes(p.Now, p.Before)
 	c := content{
-		Title: p.Title, Style: template.CSS(pageStyle), Script: template.JS(pageScript),
-		Facts: p.facts(changes), Legend: legend(list), Columns: p.headings(), Rows: p.tableRows(changes), Compare: p.Before != nil,
+		Title: p.Title, Style: template.CSS(chartStyle + pageStyle), Script: template.JS(pageScript),
+		Facts: p.facts(changes), Legend: legend(list), Roofs: p.roofSamples(), Columns: p.headings(), Rows: p.tableRows(changes), Compare: p.Before != nil,
+		Arithmetic: p.Now.HasArithmetic(), Peaks: p.Now.hasPeaks(),
 	}
 	for _, pan := range list {
 		d := drawnPanel{Title: pan.title}
-		for _, m := range []metric{bandwidth(), latency(), speedup(changes)} {
+		for _, m := range append(pan.metrics(), speedup(changes)) {
 			if drawn, ok := draw(m, pan); ok {
 				d.Charts = append(d.Charts, drawn)
 			}
@@ -110,6 +124,9 @@ func (p Page) facts(changes []Change) []fact {
 	list := []fact{
 		{"Device", p.Now.Device, "built for " + p.targets()},
 		{"Copy bandwidth", digits(p.Now.CopyGBps) + " GB/s", "a large copy in device memory, read and write: the upper limit"},
+	}
+	if p.Now.HasArithmetic() {
+		list = append(list, p.Now.peaks())
 	}
 	if len(p.Now.Rows) > 0 {
 		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
@@ -130,6 +147,52 @@ func (p Page) facts(changes []Change) []fact {
 	}
 	note := fmt.Sprintf("geometric mean of %s, %d faster; older file: %s", cases(len(changes)), faster, p.Before.Device)
 	return append(list, fact{"Speed-up over the older file", factor(GeoMean(changes)), note})
+}
+
+// hasPeaks reports whether some row has a fraction of a peak of arithmetic.
+func (f *File) hasPeaks() bool {
+	return slices.ContainsFunc(f.Rows, func(r Row) bool { return max(r.VectorFraction, r.MatrixFraction) > 0 })
+}
+
+// HasArithmetic reports whether some row has an arithmetic rate.
+func (f *File) HasArithmetic() bool {
+	return slices.ContainsFunc(f.Rows, func(r Row) bool { return r.GFlops > 0 })
+}
+
+// peaks is the fact about the roofs of arithmetic.
+func (f *File) peaks() fact {
+	if !f.hasPeaks() {
+		return fact{"Arithmetic", "peaks unknown", "no roofs of vector and matrix units for this device"}
+	}
+	note := "peaks: float32 in vector units, 16 bits in matrix units; units times clock"
+	return fact{"Arithmetic", fmt.Sprintf("%s and %s Tflop/s", digits(f.VectorGFlops/1e3), digits(f.MatrixGFlops/1e3)), note}
+}
+
+// roofSample is a kind of roof in the legend.
+type roofSample struct{ Class, Text string }
+
+// roofSamples lists the kinds of roofs that the charts have.
+func (p Page) roofSamples() []roofSample {
+	samples := []roofSample{{"copy", "copy bandwidth"}}
+	if p.axis().column == nil {
+		return samples
+	}
+	texts := map[string]string{"vector": "vector units, float32", "matrix": "matrix units, 16 bits"}
+	for _, f := range roofs() {
+		text, ok := texts[f.class]
+		if ok && slices.ContainsFunc(p.Now.Rows, func(r Row) bool { return f.fraction(r) > 0 }) {
+			samples = append(samples, roofSample{f.class, text})
+		}
+	}
+	return samples
+}
+
+// known formats a value above 0; others are unknown.
+func known(v float64, format func(float64) string) string {
+	if v <= 0 {
+		return "–"
+	}
+	return format(v)
 }
 
 func cases(n int) string {
@@ -202,6 +265,7 @@ func (p Page) tableRows(changes []Change) []tableRow {
 		t := tableRow{
 			Row: r, Cells: p.cells(r), Share: percent(r.CopyFraction), BarWidth: 60 * min(r.CopyFraction, 1),
 			MedianText: formatTime(r.MedianUS), Spread: formatTime(r.P20US) + " to " + formatTime(r.P80US), GBpsText: digits(r.GBps),
+			Rate: known(r.GFlops, digits), Vector: known(r.VectorFraction, percent), Matrix: known(r.MatrixFraction, percent),
 			Speedup: "–",
 		}
 		if s, ok := speedups[r.key()]; ok {

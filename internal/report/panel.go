@@ -28,21 +28,28 @@ type Column struct {
 }
 
 // panel is the data of one group of charts: an operator with one value of each Panel column.
-// Its lines are element types and the values of Line columns.
+// Its lines are element types and the values of Line columns. If its axis is a column, that column has no value in the
+// title, and every other size has one.
 type panel struct {
 	CopyGBps float64
 	columns  []Column
+	axis     axis
 	title    string
 	first    Row
 	groups   []group
 }
 
-// panelTitle names the operator and the values of the row's Panel columns.
-func panelTitle(columns []Column, r Row) string {
-	words := []string{r.Op}
+// panelTitle names the operator and the values that all rows of the row's panel have.
+func panelTitle(columns []Column, over axis, r Row) string {
+	return strings.Join(append([]string{r.Op + over.over()}, panelWords(columns, over, r)...), ", ")
+}
+
+// panelWords are the values that all rows of the row's panel have.
+func panelWords(columns []Column, over axis, r Row) []string {
+	var words []string
 	for _, c := range columns {
 		switch v := r.Values.Of(c.Name); {
-		case c.Role != Panel || v == nil:
+		case v == nil || !c.splits(over):
 		case v == true:
 			words = append(words, "with "+c.Title)
 		case v == false:
@@ -51,7 +58,12 @@ func panelTitle(columns []Column, r Row) string {
 			words = append(words, fmt.Sprintf("%s %v", c.Name, v))
 		}
 	}
-	return strings.Join(words, ", ")
+	return words
+}
+
+// splits reports whether each value of the column has a panel of its own.
+func (c Column) splits(over axis) bool {
+	return c.Role == Panel && !over.is(c) || c.Role == Size && over.column != nil && !over.is(c)
 }
 
 // lineName is the element type and the values of the row's Line columns.
@@ -122,24 +134,44 @@ func (g group) tooltip(columns []Column, r Row) string {
 	fmt.Fprintf(&b, "\n%s: %s", numberWords(columns, r, Size, Panel), formatBytes(r.Bytes()))
 	fmt.Fprintf(&b, "\n%s, 20th to 80th percentile %s to %s", formatTime(r.MedianUS), formatTime(r.P20US), formatTime(r.P80US))
 	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy bandwidth", digits(r.GBps), percent(r.CopyFraction))
+	if r.VectorFraction > 0 {
+		fmt.Fprintf(&b, "\n%s of the vector units' peak", percent(r.VectorFraction))
+	}
+	if r.MatrixFraction > 0 {
+		fmt.Fprintf(&b, ", %s of the matrix units'", percent(r.MatrixFraction))
+	}
 	return b.String()
 }
 
-func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+// percent writes a fraction with two digits or more.
+func percent(v float64) string {
+	if v < 0.0995 {
+		return trimmed(fmt.Sprintf("%.1f", 100*v)) + "%"
+	}
+	return fmt.Sprintf("%.0f%%", 100*v)
+}
+
+// metrics are the vertical axes of the panel's charts.
+func (p panel) metrics() []metric {
+	if p.axis.column == nil {
+		return []metric{bandwidth(), latency()}
+	}
+	return []metric{sweepTime(), copyShare()}
+}
 
 // panels groups the rows of both files into panels. It leaves out rows that moved no
 // bytes.
 func (page Page) panels() []panel {
-	byTitle := map[string]*panel{}
+	byTitle, over := map[string]*panel{}, page.axis()
 	add := func(f *File, old bool) {
 		for _, r := range f.Rows {
-			title := panelTitle(page.Columns, r)
+			title := panelTitle(page.Columns, over, r)
 			p := byTitle[title]
-			if old && p == nil || r.Bytes() <= 0 {
+			if old && p == nil || r.Bytes() <= 0 || over.value(r) <= 0 {
 				continue
 			}
 			if p == nil {
-				p = &panel{CopyGBps: page.Now.CopyGBps, columns: page.Columns, title: title, first: r}
+				p = &panel{CopyGBps: page.Now.CopyGBps, columns: page.Columns, axis: over, title: title, first: r}
 				byTitle[title] = p
 			}
 			p.add(r, old)
@@ -158,32 +190,15 @@ func (page Page) panels() []panel {
 	return list
 }
 
-// comparePanels orders panels by their Panel columns: numbers by size, true after false.
+// comparePanels orders panels by the columns in their titles: numbers by size, true after false.
 func comparePanels(a, b panel) int {
 	order := cmp.Compare(a.first.Op, b.first.Op)
 	for _, c := range a.columns {
-		if c.Role == Panel {
-			order = cmp.Or(order, compareValues(a.first.Values.Of(c.Name), b.first.Values.Of(c.Name)))
+		if c.splits(a.axis) {
+			order = cmp.Or(order, cmp.Compare(numberOf(a.first.Values.Of(c.Name)), numberOf(b.first.Values.Of(c.Name))))
 		}
 	}
 	return cmp.Or(order, cmp.Compare(a.title, b.title))
-}
-
-func compareValues(a, b any) int {
-	number := func(v any) float64 {
-		switch v := v.(type) {
-		case int64:
-			return float64(v)
-		case float64:
-			return v
-		case bool:
-			if v {
-				return 1
-			}
-		}
-		return 0
-	}
-	return cmp.Compare(number(a), number(b))
 }
 
 // add adds a row to its line.
@@ -218,7 +233,7 @@ func compareGroups(a, b group) int {
 func (p *panel) sort() {
 	slices.SortStableFunc(p.groups, compareGroups)
 	for _, g := range p.groups {
-		slices.SortStableFunc(g.rows, compareSizes)
+		slices.SortStableFunc(g.rows, p.axis.compare)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package report stores measurements of operators in files (JSON, CSV) and shows them
-// as one self-contained HTML page: charts of bandwidth and latency over size, with the
-// device's copy bandwidth and, for a comparison, the measurements of an older file.
+// as one self-contained HTML page: charts of bandwidth and latency over size, or of time and
+// fraction of a copy over a parameter, with the device's limits and, for a comparison, the measurements of an older file.
 package report
 
 import (
@@ -23,7 +23,12 @@ type File struct {
 	// CopyGBps is the bandwidth of a large copy in the device's memory, read and write
 	// together, in 10^9 bytes per second.
 	CopyGBps float64 `json:"copy_gbps"`
-	Rows     []Row   `json:"rows"`
+	// VectorGFlops and MatrixGFlops are the peaks of the device's arithmetic: float32 in the vector units, 16-bit element
+	// types in the matrix units, in 10^9 operations per second. They are 0 if they are unknown.
+	VectorGFlops float64 `json:"vector_gflops,omitempty"`
+	MatrixGFlops float64 `json:"matrix_gflops,omitempty"`
+
+	Rows []Row `json:"rows"`
 }
 
 // Row is the measurement of one operator on one case. Times are in microseconds,
@@ -33,6 +38,9 @@ type Row struct {
 	Values                 Values // sizes and options of the case
 	MedianUS, P20US, P80US float64
 	GBps, CopyFraction     float64
+	// GFlops is the arithmetic rate of the median call in 10^9 operations per second, 0 for an operator without a count of
+	// its arithmetic. The fractions relate it to the peaks of the file; they are 0 if they are unknown or do not apply.
+	GFlops, VectorFraction, MatrixFraction float64
 }
 
 // Bytes returns the number of bytes that the call moved, computed from its bandwidth.
@@ -119,8 +127,8 @@ func (list *rows) UnmarshalJSON(text []byte) error {
 
 // check returns an error for measurements that cannot be drawn.
 func (f *File) check() error {
-	if f.CopyGBps < 0 || f.Rows == nil {
-		return &FormatError{Row: -1, Reason: `expected "rows" and a "copy_gbps" of 0 or more`}
+	if min(f.CopyGBps, f.VectorGFlops, f.MatrixGFlops) < 0 || f.Rows == nil {
+		return &FormatError{Row: -1, Reason: `expected "rows", and a "copy_gbps" and peaks of 0 or more`}
 	}
 	if !printable(f.Device) {
 		return &FormatError{Row: -1, Reason: fmt.Sprintf("the device's name %q has a control character", f.Device)}
@@ -143,13 +151,14 @@ func printable(name string) bool {
 
 // Of returns the file with the measurements of one operator.
 func (f *File) Of(op string) *File {
-	part := &File{Device: f.Device, CopyGBps: f.CopyGBps, Rows: []Row{}}
+	part := *f
+	part.Rows = []Row{}
 	for _, r := range f.Rows {
 		if r.Op == op {
 			part.Rows = append(part.Rows, r)
 		}
 	}
-	return part
+	return &part
 }
 
 // Names lists the sizes and options of all rows, in the order of the rows.
@@ -171,7 +180,7 @@ func (r Row) cells(names []string) []string {
 	for _, name := range names {
 		cells = append(cells, fmt.Sprint(cmp.Or(r.Values.Of(name), any(""))))
 	}
-	for _, v := range []float64{r.MedianUS, r.P20US, r.P80US, r.GBps, r.CopyFraction} {
+	for _, v := range r.measured() {
 		cells = append(cells, strconv.FormatFloat(v, 'f', -1, 64))
 	}
 	return cells
@@ -181,7 +190,7 @@ func (r Row) cells(names []string) []string {
 func (f *File) WriteCSV(w io.Writer) error {
 	out, names := csv.NewWriter(w), f.Names()
 	// The writer keeps its first error, which Error returns.
-	_ = out.Write(slices.Concat([]string{"op", "target", "dtype"}, names, []string{"median_us", "p20_us", "p80_us", "gbps", "copy_fraction"}))
+	_ = out.Write(slices.Concat([]string{"op", "target", "dtype"}, names, measuredNames()))
 	for _, r := range f.Rows {
 		_ = out.Write(r.cells(names))
 	}
@@ -224,9 +233,4 @@ func GeoMean(list []Change) float64 {
 		return 0
 	}
 	return math.Exp(sum / float64(len(list)))
-}
-
-// compareSizes orders rows from left to right in a chart.
-func compareSizes(a, b Row) int {
-	return cmp.Or(cmp.Compare(a.Bytes(), b.Bytes()), cmp.Compare(a.MedianUS, b.MedianUS))
 }

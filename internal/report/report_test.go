@@ -44,11 +44,15 @@ func sample(slow float64) *report.File {
 	for i, dtype := range []string{"float32", "float16", "bfloat16"} {
 		for j, layout := range []string{"channel_first", "channel_last"} {
 			for _, l := range sampleSeqlens() {
-				bytes := float64(2 * 8 * 2048 * l * int64(4-2*min(i, 1)))
+				batch := 8 // two sizes vary: the charts are over bytes
+				if l > 1024 {
+					batch = 4
+				}
+				bytes := float64(2 * int64(batch) * 2048 * l * int64(4-2*min(i, 1)))
 				us := (3 + bytes/(copyGBps*1e3)*(1.05+0.05*float64(i)+0.2*float64(j))) * slow
 				rate := bytes / us / 1e3
 				f.Rows = append(f.Rows, report.Row{
-					Op: "causal_conv1d_fwd", Target: "sm_90", DType: dtype, Values: values(layout, 8, 2048, l, 4, true),
+					Op: "causal_conv1d_fwd", Target: "sm_90", DType: dtype, Values: values(layout, batch, 2048, l, 4, true),
 					MedianUS: us, P20US: us * 0.96, P80US: us * 1.05, GBps: rate, CopyFraction: rate / copyGBps,
 				})
 			}
@@ -59,6 +63,7 @@ func sample(slow float64) *report.File {
 
 func TestJSON(t *testing.T) {
 	want := sample(1)
+	want.Rows[1].GFlops, want.Rows[1].VectorFraction, want.Rows[1].MatrixFraction = 120, 0.5, 0.25
 	data, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -71,12 +76,23 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &names); err != nil || len(names) != 3 {
 		t.Errorf("the file has the keys %v, %v", names, err)
 	}
+	if names["rows"].([]any)[0].(map[string]any)["gflops"] != nil {
+		t.Error("a row without a count of its arithmetic has a rate of it")
+	}
+	peaks, err := json.Marshal(sweep(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := report.Read(bytes.NewReader(peaks)); err != nil || !reflect.DeepEqual(got, sweep(1)) {
+		t.Errorf("read back with peaks: %v", err)
+	}
 	for text, reason := range map[string]string{
-		"":                           "expected JSON",
-		"[]":                         "expected JSON",
-		"{}":                         `expected "rows"`,
-		`{"rows":[{"op":"x"}]}`:      "row 0",
-		`{"rows":[],"copy_gbps":-1}`: "0 or more",
+		"":                               "expected JSON",
+		"[]":                             "expected JSON",
+		"{}":                             `expected "rows"`,
+		`{"rows":[{"op":"x"}]}`:          "row 0",
+		`{"rows":[],"copy_gbps":-1}`:     "0 or more",
+		`{"rows":[],"matrix_gflops":-1}`: "0 or more",
 		`{"rows":[{"op":"x","median_us":1},{"median_us":1}]}`: "row 1",
 		`{"rows":[{"op":"x","median_us":1,"dim":[2]}]}`:       "dim: expected a number, a word, true or false",
 		`{"rows":[{"op":"x","median_us":1,"dim":{}}]}`:        "dim: expected a number, a word, true or false",
@@ -99,7 +115,7 @@ func TestCSV(t *testing.T) {
 	if err != nil || len(rows) != len(f.Rows)+1 {
 		t.Fatalf("%d lines, %v", len(rows), err)
 	}
-	const names = "op,target,dtype,layout,batch,dim,seqlen,width,silu,median_us,p20_us,p80_us,gbps,copy_fraction"
+	const names = "op,target,dtype,layout,batch,dim,seqlen,width,silu,median_us,p20_us,p80_us,gbps,copy_fraction,gflops,vector_fraction,matrix_fraction"
 	if got := strings.Join(rows[0], ","); got != names {
 		t.Errorf("columns %s, want %s", got, names)
 	}

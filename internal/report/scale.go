@@ -50,12 +50,16 @@ func linearScale(hi, from, to float64) scale {
 // at returns the position of a value, rounded to a tenth of a pixel. Values outside of the
 // scale are drawn at its ends.
 func (s scale) at(v float64) float64 {
-	v = min(max(v, s.min), s.max)
+	return tenth(s.position(min(max(v, s.min), s.max)))
+}
+
+// position returns the position of a value, outside of the axis too.
+func (s scale) position(v float64) float64 {
 	share := (v - s.min) / (s.max - s.min)
 	if s.log {
 		share = math.Log(v/s.min) / math.Log(s.max/s.min)
 	}
-	return math.Round(10*(s.from+share*(s.to-s.from))) / 10
+	return s.from + share*(s.to-s.from)
 }
 
 // ticks returns the values with text at the axis.

@@ -84,11 +84,25 @@ type rowTimes struct {
 	P80US        float64 `json:"p80_us"`
 	GBps         float64 `json:"gbps"`
 	CopyFraction float64 `json:"copy_fraction"`
+
+	GFlops         float64 `json:"gflops,omitempty"`
+	VectorFraction float64 `json:"vector_fraction,omitempty"`
+	MatrixFraction float64 `json:"matrix_fraction,omitempty"`
+}
+
+// measuredNames and measured are the columns of CSV after the values.
+func measuredNames() []string {
+	return []string{"median_us", "p20_us", "p80_us", "gbps", "copy_fraction", "gflops", "vector_fraction", "matrix_fraction"}
+}
+
+func (r Row) measured() []float64 {
+	return []float64{r.MedianUS, r.P20US, r.P80US, r.GBps, r.CopyFraction, r.GFlops, r.VectorFraction, r.MatrixFraction}
 }
 
 // MarshalJSON writes the sizes and options as keys of the row.
 func (r Row) MarshalJSON() ([]byte, error) {
-	return JoinObjects(rowStart{r.Op, r.Target, r.DType}, r.Values, rowTimes{r.MedianUS, r.P20US, r.P80US, r.GBps, r.CopyFraction})
+	times := rowTimes{r.MedianUS, r.P20US, r.P80US, r.GBps, r.CopyFraction, r.GFlops, r.VectorFraction, r.MatrixFraction}
+	return JoinObjects(rowStart{r.Op, r.Target, r.DType}, r.Values, times)
 }
 
 // maxValues is the largest number of sizes and options of a row.
@@ -106,6 +120,7 @@ func (r *Row) UnmarshalJSON(text []byte) error {
 	*r = Row{
 		Op: start.Op, Target: start.Target, DType: start.DType,
 		MedianUS: times.MedianUS, P20US: times.P20US, P80US: times.P80US, GBps: times.GBps, CopyFraction: times.CopyFraction,
+		GFlops: times.GFlops, VectorFraction: times.VectorFraction, MatrixFraction: times.MatrixFraction,
 	}
 	return r.readValues(text)
 }
@@ -141,7 +156,7 @@ func (r *Row) readValues(text []byte) error {
 }
 
 func (r *Row) isColumn(name string) bool {
-	return slices.Contains([]string{"op", "target", "dtype", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction"}, name)
+	return slices.Contains([]string{"op", "target", "dtype"}, name) || slices.Contains(measuredNames(), name)
 }
 
 // plain converts a value from JSON.

@@ -126,6 +126,32 @@ def check_states(module):
     return count
 
 
+def check_groups(module):
+    """Channels that share a filter give what a filter repeated for each of them gives."""
+    count = 0
+    for dtype, last, groups, width in itertools.product(TOLERANCE, (False, True), (1, 3, 4), (1, 4, 9)):
+        case = ((2, 12, 33, width), dtype, torch.float32, last, True, True)
+        x, _, bias = make(case)
+        weight = torch.randn(groups, width)
+        out, dout = activation(x.shape, dtype, last, like="out"), activation(x.shape, dtype, last)
+        dx, dweight, dbias = torch.full_like(x, float("nan")), torch.full_like(weight, float("nan")), torch.empty_like(bias)
+        module.causal_conv1d_fwd(out, x, weight, bias, True)
+        module.causal_conv1d_bwd(dx, dweight, dbias, x, weight, bias, dout, True)
+
+        leaves = [wide(t) for t in (x, weight, bias)]
+        y = reference(leaves[0], leaves[1].repeat_interleave(12 // groups, dim=0), leaves[2], True)
+        y.backward(dout.double())
+        close("out", case, out, y, TOLERANCE)
+        for what, got, leaf, tolerance in (
+            ("dx", dx, leaves[0], TOLERANCE),
+            ("dweight", dweight, leaves[1], GRAD_TOLERANCE),
+            ("dbias", dbias, leaves[2], GRAD_TOLERANCE),
+        ):
+            close(what, case, got, leaf.grad, tolerance)
+        count += 1
+    return count
+
+
 def check_sequences(module):
     """Several sequences in a row give what each gives in a row of its own."""
     lengths, dim, width = (1, 5, 2, 40, 16), 6, 4
@@ -202,7 +228,7 @@ def main():
     torch.manual_seed(0)
     print(f"python {sys.version.split()[0]}, torch {torch.__version__}, tvm_ffi {tvm_ffi.__version__}")
     module = tvm_ffi.load_module(sys.argv[1])
-    for check in (check_forward, check_backward, check_states, check_sequences, check_slices, check_errors, check_threads):
+    for check in (check_forward, check_backward, check_states, check_groups, check_sequences, check_slices, check_errors, check_threads):
         print(f"{check.__name__}: {check(module)} cases")
 
 

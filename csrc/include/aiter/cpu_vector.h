@@ -46,6 +46,21 @@ template <class V, class At, int... i> AITER_HOT V shuffle(V a, V b, At at, Lane
 }
 template <class V, class At> AITER_HOT V shuffle(V a, V b, At at) { return shuffle(a, b, at, MakeLanes<kLanes>()); }
 
+// transpose exchanges lanes and vectors: n vectors of n lanes, blocks of h by h for h = 1, 2, 4... A recursive template, so that all
+// of them are in registers.
+template <int n, int h, class V> AITER_HOT void exchange(V& a, V& b) {
+  const V low = shuffle(a, b, [](int m) constexpr { return m & h ? n + m - h : m; }, MakeLanes<n>());
+  b = shuffle(a, b, [](int m) constexpr { return m & h ? n + m : m + h; }, MakeLanes<n>());
+  a = low;
+}
+template <int n, int h = 1, int i = 0, class V> AITER_HOT void transpose(V* v) {
+  if constexpr (h < n) {
+    if constexpr (!(i & h)) exchange<n, h>(v[i], v[i + h]);
+    if constexpr (i + 1 < n) transpose<n, h, i + 1>(v);
+    else transpose<n, 2 * h, 0>(v);
+  }
+}
+
 // at_most and at_least keep a NaN in v.
 AITER_HOT F at_most(F v, F limit) {
 #if AITER_ISA >= 2

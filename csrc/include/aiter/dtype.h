@@ -29,7 +29,7 @@ template <> constexpr DType dtype_of<int32_t>() { return DType::I32; }
 template <class T> constexpr DType kDType = dtype_of<T>();  // for the GPU too
 
 // dtype_size returns the bytes of an element, 0 for Other: TensorView::element_size has them.
-constexpr int64_t dtype_size(DType t) {
+AITER_SHARED constexpr int64_t dtype_size(DType t) {
   return t == DType::F32 || t == DType::I32 ? 4 : t == DType::F16 || t == DType::BF16 ? 2 : t == DType::Bool ? 1 : 0;
 }
 

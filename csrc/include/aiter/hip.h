@@ -26,7 +26,11 @@ struct dim3 {
 
 // The runtime library's functions. <<<>>> becomes the two with configurations.
 enum hipError_t { hipSuccess = 0 };
-enum hipDeviceAttribute_t { hipDeviceAttributeMultiprocessorCount = 63, hipDeviceAttributeWarpSize = 87 };
+enum hipDeviceAttribute_t {
+  hipDeviceAttributeMultiprocessorCount = 63,
+  hipDeviceAttributeMaxSharedMemoryPerBlock = 74,
+  hipDeviceAttributeWarpSize = 87,
+};
 typedef struct ihipStream_t* hipStream_t;
 
 enum hipStreamCaptureMode { hipStreamCaptureModeGlobal = 0, hipStreamCaptureModeThreadLocal = 1, hipStreamCaptureModeRelaxed = 2 };

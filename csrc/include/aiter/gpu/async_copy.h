@@ -47,6 +47,11 @@ struct AsyncPipeline {
   }
 };
 
+#if defined(__CUDA_ARCH__)
+// shared_address returns the 32-bit address of shared memory.
+AITER_DEVICE uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
+#endif
+
 #if AITER_ASYNC_COPY
 // load_shared reads shared memory by its 32-bit address. In C++ nvcc recomputes the address each time.
 template <class V> AITER_DEVICE V load_shared(uint32_t address) {

@@ -25,12 +25,12 @@ constexpr bool kDeviceCode = false;
 constexpr bool kDeviceCode = true;
 #endif
 
-// kHopper is true in units for NVIDIA GPUs from sm_90 on.
+// kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on.
 #if defined(__CUDA_ARCH_LIST__)
 constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // in ascending order
-constexpr bool kHopper = kArchs[0] >= 900;
+constexpr bool kTensorCores = kArchs[0] >= 800, kHopper = kArchs[0] >= 900;
 #else
-constexpr bool kHopper = false;
+constexpr bool kTensorCores = false, kHopper = false;
 #endif
 
 // launder hides from the compiler how the 32-bit value v was computed.
@@ -64,6 +64,22 @@ AITER_DEVICE void cold_branch() {
   asm volatile("");
 #endif
 }
+
+// AITER_DEVICE_COLD: a device function for rare cases. nvcc does not inline it, so that hot code stays together. On AMD, where a call
+// takes memory for registers, it is inlined.
+#if AITER_CUDA
+#define AITER_DEVICE_COLD __device__ __noinline__
+#else
+#define AITER_DEVICE_COLD AITER_DEVICE
+#endif
+
+// AITER_GRID_CONSTANT: a const kernel parameter whose address a function may take. Without it nvcc copies the parameter to each thread's
+// memory.
+#if AITER_CUDA
+#define AITER_GRID_CONSTANT __grid_constant__
+#else
+#define AITER_GRID_CONSTANT
+#endif
 
 // KernelParam is a kernel's parameter of type Args, behind parameters of the types Before. Only such a parameter can be
 // reloaded: reload_kernarg reads the kernel's arguments, not a copy.

@@ -16,6 +16,7 @@ inline gpu_error_t gpu_last_error() { return hipGetLastError(); }
 inline const char* gpu_error_text(gpu_error_t e) { return hipGetErrorString(e); }
 inline gpu_error_t gpu_multiprocessors(int* n, int device) { return hipDeviceGetAttribute(n, hipDeviceAttributeMultiprocessorCount, device); }
 inline gpu_error_t gpu_warp_lanes(int* n, int device) { return hipDeviceGetAttribute(n, hipDeviceAttributeWarpSize, device); }
+inline gpu_error_t gpu_shared_bytes(int* n, int device) { return hipDeviceGetAttribute(n, hipDeviceAttributeMaxSharedMemoryPerBlock, device); }
 #else
 using gpu_stream_t = cudaStream_t;
 using gpu_error_t = cudaError_t;
@@ -26,6 +27,7 @@ inline gpu_error_t gpu_last_error() { return cudaGetLastError(); }
 inline const char* gpu_error_text(gpu_error_t e) { return cudaGetErrorString(e); }
 inline gpu_error_t gpu_multiprocessors(int* n, int device) { return cudaDeviceGetAttribute(n, cudaDevAttrMultiProcessorCount, device); }
 inline gpu_error_t gpu_warp_lanes(int* n, int device) { return cudaDeviceGetAttribute(n, cudaDevAttrWarpSize, device); }
+inline gpu_error_t gpu_shared_bytes(int* n, int device) { return cudaDeviceGetAttribute(n, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device); }
 #endif
 
 // DeviceGuard makes a device the thread's current one, and restores the previous one at the end of its scope.
@@ -112,5 +114,9 @@ Status launch(const OpStream& stream, void (*kernel)(Params...), const LaunchCon
   void* addresses[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
   return launch_kernel(stream, reinterpret_cast<const void*>(kernel), config, addresses);
 }
+
+// Attempt is the status of a launch, or none if the kernels do not take the problem.
+using Attempt = Optional<Status>;
+inline Attempt launched(const Status& status) { return {true, status}; }
 
 }  // namespace aiter

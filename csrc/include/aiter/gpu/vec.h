@@ -187,6 +187,12 @@ template <int N> AITER_DEVICE void store_streaming(void* p, const Words<N>& v) {
     return;
   }
 #endif
+#if AITER_HIP
+  if constexpr (N == 4) {
+    *(GlobalPtr<Bits128>)(p) = Bits128{v.word[0], v.word[1], v.word[2], v.word[3]};
+    return;
+  }
+#endif
   store_words<N>(p, v);
 }
 

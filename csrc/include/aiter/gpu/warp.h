@@ -11,7 +11,24 @@ namespace aiter {
 AITER_DEVICE int warp_size() { return warpSize; }
 AITER_DEVICE int warp_bits() { return warp_size() == 64 ? 6 : 5; }
 
-AITER_DEVICE void warp_barrier() {}
+// warp_barrier makes writes to shared memory visible to the other lanes of the warp. A wave's accesses are in order; the compiler must
+// keep them so.
+AITER_DEVICE void warp_barrier() {
+#if defined(__HIP_DEVICE_COMPILE__)
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#endif
+}
+// warp_all reports whether p holds in all lanes of the warp.
+AITER_DEVICE bool warp_all(bool p) {
+#if defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
+  return __builtin_amdgcn_ballot_w64(!p) == 0;
+#elif defined(__HIP_DEVICE_COMPILE__)
+  return __builtin_amdgcn_ballot_w32(!p) == 0;
+#else
+  return p;
+#endif
+}
 AITER_DEVICE float shuffle_xor(float v, int mask) { return __shfl_xor(v, mask); }
 AITER_DEVICE float shuffle_next(float v) {
 #if defined(__HIP_DEVICE_COMPILE__)
@@ -30,13 +47,11 @@ AITER_DEVICE float shuffle_next(float v) {
 #else
 AITER_DEVICE int warp_size() { return 32; }
 AITER_DEVICE int warp_bits() { return 5; }
-// warp_barrier makes writes to shared memory visible to the other lanes of the warp.
 AITER_DEVICE void warp_barrier() { __syncwarp(); }
 AITER_DEVICE float shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 AITER_DEVICE float shuffle_next(float v) { return __shfl_sync(0xffffffffu, v, (int(threadIdx.x) + 1) & 31); }
 // The same, where the low five bits of next are the next lane's number.
 AITER_DEVICE float shuffle_next(float v, int next) { return __shfl_sync(0xffffffffu, v, next); }
-// warp_all reports whether p holds in all lanes of the warp.
 AITER_DEVICE bool warp_all(bool p) { return __all_sync(0xffffffffu, p); }
 #endif
 

@@ -12,6 +12,7 @@
 #include "dispatch.h"
 #include "channel_first.h"
 #include "channel_first_small.h"
+#include "groups.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -56,22 +57,6 @@ causal_conv1d_bwd_reduce_segments_kernel(BwdParams a, uint32_t blocks, FastDiv g
     }
     block_barrier();
   }
-}
-
-Status device_topology(int device, Topology* gpu) {
-  static int known[64];  // of a device: 2 * multiprocessors + (64 lanes); 0: not asked yet
-  int* slot = unsigned(device) < 64 ? &known[device] : nullptr;
-  int value = slot ? __atomic_load_n(slot, __ATOMIC_RELAXED) : 0;
-  if (!value) {
-    int count = 0, lanes = 0;
-    gpu_error_t e = gpu_multiprocessors(&count, device);
-    if (e == kGpuSuccess) e = gpu_warp_lanes(&lanes, device);
-    if (e != kGpuSuccess) return runtime_error("cannot ask device %d for its multiprocessors: %s", device, gpu_error_text(e));
-    value = (count > 0 ? count : 1) * 2 + (lanes == 64);
-    if (slot) __atomic_store_n(slot, value, __ATOMIC_RELAXED);
-  }
-  *gpu = {value / 2, value % 2 ? 6 : 5};
-  return Status();
 }
 
 // A thread gets kReduceBatch segments, as long as 8 channels (32 bytes) stay together.
@@ -277,11 +262,13 @@ inline bool exceeds_31_bits(const Backward& p) {
 }
 
 template <class T> Status run(const TensorView& x, const Backward& p, const OpStream& stream) {
-  const int device = x.device().id;
-  if (p.width > 8 || exceeds_31_bits(p)) return run_any_width<T>(p, stream);
-  if (!p.channel_last) return run_channel_first<T>(p, device, stream);
-  AITER_TRY(run_channel_last(x, p, stream));
-  return launch_state_grads<T>(p, stream);
+  if constexpr (kHoldsFew)
+    if (p.width <= 8 && !exceeds_31_bits(p)) {
+      if (!p.channel_last) return run_channel_first<T>(p, x.device().id, stream);
+      AITER_TRY(run_channel_last(x, p, stream));
+      return launch_state_grads<T>(p, stream);
+    }
+  return run_any_width<T>(p, stream);
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,
@@ -295,7 +282,11 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_bwd"};
-  return dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(x, p, stream); });
+  Workspace filters, gradients;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
+  AITER_TRY(expand_gradient(weight, stream, &p, &gradients));
+  AITER_TRY(dispatch_float(x, [&](auto zero) { return run<decltype(zero)>(x, p, stream); }));
+  return sum_groups(dweight, stream, p);
 }
 
 }  // namespace aiter::conv1d::bwd

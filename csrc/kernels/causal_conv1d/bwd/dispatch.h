@@ -4,13 +4,11 @@
 #include <aiter/dispatch.h>
 #include <aiter/workspace.h>
 
+#include "../common/topology_gpu.h"
 #include "plan.h"
 #include "seq_mask.h"
 
 namespace aiter::conv1d::bwd {
-
-// device_topology returns what the plans need to know of the device.
-Status device_topology(int device, Topology* gpu);
 
 inline bool rows_aligned(const Array3& t, int64_t size, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;

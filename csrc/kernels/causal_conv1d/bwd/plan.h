@@ -2,19 +2,9 @@
 #pragma once
 
 #include "../common/problem.h"
+#include "../common/topology.h"
 
 namespace aiter::conv1d::bwd {
-
-// Topology is a GPU: its multiprocessors (AMD: compute units, from gfx10 on work-group processors) and log2 of the lanes of a
-// warp.
-struct Topology {
-  int64_t multiprocessors;
-  int warp_bits;
-
-  // full_threads returns the threads of the channel-first kernels that fill the GPU: 1024 a multiprocessor, which are 32 warps
-  // on NVIDIA, 4 waves a SIMD unit with 64 lanes and 8 with 32. The kernels' registers allow more on every target.
-  int64_t full_threads() const { return multiprocessors * 1024; }
-};
 
 // bits_for returns the least k <= most with 2^k >= n.
 inline int bits_for(int64_t n, int most) {

@@ -21,7 +21,7 @@ struct Array3 {
   }
 };
 
-// Array2 is (dim, width), (dim) or (batch, seqlen); strides in elements.
+// Array2 is (groups, width), (dim, width), (dim) or (batch, seqlen); strides in elements.
 struct Array2 {
   void* data;  // null: not given
   DType dtype;
@@ -59,10 +59,10 @@ struct Forward : Problem {
   Array3 out, final;
 };
 
-// final_states copies the last width-1 values of a row, bit for bit.
-template <class T> AITER_SHARED void final_states(const Forward& p, int64_t b, int64_t d) {
+// final_states copies the last width-1 values of a row, bit for bit: value `first` and every `step`-th one behind it.
+template <class T> AITER_SHARED void final_states(const Forward& p, int64_t b, int64_t d, int64_t first = 0, int64_t step = 1) {
   T* final = p.final.row<T>(b, d);
-  for (int64_t j = 0; j < p.width - 1; j++) {
+  for (int64_t j = first; j < p.width - 1; j += step) {
     const int64_t t = p.seqlen - (p.width - 1) + j;
     T v = round_to<T>(0.0f);
     if (t >= 0) v = p.x.row<T>(b, d)[t * p.x.last];
@@ -98,6 +98,18 @@ inline Status like_x(const TensorView& t, DType dtype, const int64_t (&shape)[3]
   return like_x(Optional<TensorView>{true, t}, dtype, shape, meaning);
 }
 
+// check_groups checks the shape of a weight: a filter for each group of dim / groups neighbouring channels.
+inline Status check_groups(const TensorView& weight, int64_t dim) {
+  const int64_t groups = weight.size(0), W = weight.size(1), shape[2] = {dim, W};
+  if (groups == dim || dim == 0) return check_shape(weight, shape, "(dim, width)");
+  if (groups < 1 || dim % groups != 0)
+    return value_error("argument '%s': expected shape (groups, width) with groups that divide dim = %lld, got %s", weight.name(),
+                       static_cast<long long>(dim), shape_text(weight).data);
+  if (W <= INT64_MAX / 8 / dim) return Status();  // the operators copy the filters, one for each channel
+  return value_error("argument '%s': filters of shape %s (dim, width) exceed the address space, got shape %s", weight.name(),
+                     shape_text(shape, 2).data, shape_text(weight).data);
+}
+
 inline Status check_channels(const Optional<TensorView>& t, int64_t dim) {
   if (!t) return Status();
   const int64_t shape[1] = {dim};
@@ -120,12 +132,12 @@ inline bool channels_adjacent(const TensorView& x) {
 inline Status check_inputs(const Inputs& in, bool silu, Problem* p) {
   AITER_TRY(check_rank(in.x, 3, "(batch, dim, seqlen)"));
   AITER_TRY(check_held(in.x));
-  AITER_TRY(check_rank(in.weight, 2, "(dim, width)"));
+  AITER_TRY(check_rank(in.weight, 2, "(groups, width)"));
   AITER_TRY(check_float(in.weight));
   const int64_t B = in.x.size(0), D = in.x.size(1), L = in.x.size(2), W = in.weight.size(1);
   AITER_TRY(check_width(in.weight));
-  const int64_t weight_shape[2] = {D, W}, seq_shape[2] = {B, L}, state_shape[3] = {B, D, W - 1};
-  AITER_TRY(check_shape(in.weight, weight_shape, "(dim, width)"));
+  AITER_TRY(check_groups(in.weight, D));
+  const int64_t seq_shape[2] = {B, L}, state_shape[3] = {B, D, W - 1};
   if (in.bias) AITER_TRY(check_float(*in.bias));
   AITER_TRY(check_channels(in.bias, D));
   if (in.seq_idx) {
@@ -169,11 +181,11 @@ inline Status check_backward(const Inputs& in, const Gradients& g, bool silu, Ba
   AITER_TRY(check_inputs(in, silu, p));
   const DType dtype = in.x.dtype();
   const int64_t shape[3] = {p->batch, p->dim, p->seqlen}, states[3] = {p->batch, p->dim, p->width - 1};
-  const int64_t weight_shape[2] = {p->dim, p->width};
+  const int64_t weight_shape[2] = {in.weight.size(0), p->width};
   AITER_TRY(like_x(g.dout, dtype, shape, "(batch, dim, seqlen)"));
   AITER_TRY(like_x(g.dx, dtype, shape, "(batch, dim, seqlen)"));
   AITER_TRY(check_float32_or(g.dweight, in.weight.dtype(), " as 'weight'"));
-  AITER_TRY(check_shape(g.dweight, weight_shape, "(dim, width)"));
+  AITER_TRY(check_shape(g.dweight, weight_shape, "(groups, width)"));
   if (g.dbias) AITER_TRY(check_float32_or(*g.dbias, in.weight.dtype(), " as 'weight'"));
   AITER_TRY(check_channels(g.dbias, p->dim));
   AITER_TRY(like_x(g.dfinal_states, dtype, states, "(batch, dim, width-1)"));

@@ -110,11 +110,11 @@ inline Status check_vector(const Optional<TensorView>& t, DType dtype, int64_t s
 
 // check_filter checks weight and bias for dim channels and fills p in.
 inline Status check_filter(const TensorView& weight, const Optional<TensorView>& bias, int64_t dim, Problem* p) {
-  AITER_TRY(check_rank(weight, 2, "(dim, width)"));
+  AITER_TRY(check_rank(weight, 2, "(groups, width)"));
   AITER_TRY(check_float(weight));
-  const int64_t W = weight.size(1), shape[2] = {dim, W};
+  const int64_t W = weight.size(1);
   AITER_TRY(check_width(weight));
-  AITER_TRY(check_shape(weight, shape, "(dim, width)"));
+  AITER_TRY(check_groups(weight, dim));
   if (bias) AITER_TRY(check_float(*bias));
   AITER_TRY(check_channels(bias, dim));
   p->dim = dim, p->width = W, p->weight = array2(weight), p->bias = array2(bias);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "any_width.h"
+#include "filter_gpu.h"
 #include "state.h"
 
 namespace aiter::conv1d {
@@ -15,8 +16,8 @@ struct SequenceRange {
 };
 
 // find_sequence finds the sequence of t in a packed row. For any content of starts the result contains t or is not live; if
-// sequences are out of order it may miss one.
-AITER_DEVICE SequenceRange find_sequence(const Stateful& p, int64_t t) {
+// sequences are out of order it may miss one. *number is the sequence's.
+AITER_DEVICE SequenceRange find_sequence(const Stateful& p, int64_t t, int64_t* number = nullptr) {
   int64_t low = 0;
   AITER_ROLLED
   for (int64_t n = p.batch; n > 1; n -= n / 2)  // the last sequence that starts by t is one of n
@@ -24,6 +25,7 @@ AITER_DEVICE SequenceRange find_sequence(const Stateful& p, int64_t t) {
   if (p.batch == 0 || p.starts[low] > t) return {t, t + 1, false};
   const Sequence s = p.sequence(low);
   const SequenceRange found{s.start, s.start + s.len, s.live};
+  if (number) *number = low;
   return found.has(t) ? found : SequenceRange{t, t + 1, false};
 }
 
@@ -136,15 +138,16 @@ AITER_DEVICE bool earlier_sequence_has_slot(const Stateful& p, int64_t b, int64_
 
 // run_head computes up to `most` positions of sequence b, which is live, and then of the sequences that share its slot, in order.
 // All threads of a block call it with the same b. A filter of W taps takes a SequenceHead; W = 0: none does. p is the
-// kernel's first argument.
+// kernel's first argument. computed: positions of sequences that share no slot are computed already.
 template <class T, int W>
-AITER_DEVICE void run_head(const KernelParam<Stateful>& p, int64_t b, int64_t d, int64_t most) {
+AITER_DEVICE void run_head(const KernelParam<Stateful>& p, int64_t b, int64_t d, int64_t most, bool computed = false) {
   SlotUsers<Stateful> others(reload_kernarg(p));
   const Sequence first = reload_kernarg(p).sequence(b);
   const bool fixed_width = W > 0 && p.width == W;
   SequenceHead<T, W> head;
   if (fixed_width) head.load(reload_kernarg(p), first, d < p.dim ? d : 0);
   const bool shared = others.share_slot(reload_kernarg(p), b, first.slot);
+  if (computed && !shared) most = 0;
   if (d >= p.dim || (shared && earlier_sequence_has_slot(reload_kernarg(p), b, first.slot))) return;
   if (fixed_width) head.run(reload_kernarg(p), first, d, min64(first.len, most));
   AITER_ROLLED

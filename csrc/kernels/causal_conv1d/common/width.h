@@ -1,5 +1,5 @@
 // The filter widths that a unit has code for. With AITER_WIDTH_LEAST or AITER_WIDTH_MOST, the range of the axis `width`, a unit
-// has only the kernels that the range needs: for up to 4 taps, for up to 8 (if the range exceeds 4), and for any number.
+// has only the kernels that the range needs: for up to 4 taps, for up to 8 (if the range exceeds 4), and for more.
 // A call with another width is an error.
 #pragma once
 
@@ -19,8 +19,10 @@ namespace aiter::conv1d {
 constexpr int64_t kLeastWidth = AITER_WIDTH_LEAST, kMostWidth = AITER_WIDTH_MOST;
 static_assert(kLeastWidth <= kMostWidth, "a unit has at least one width");
 
-// Kernels are for up to 4 taps, or for up to 8, or for any number of them.
-constexpr bool kHolds4 = kLeastWidth <= 4, kHolds8 = kMostWidth > 4, kHoldsMore = kMostWidth > 8;
+// Kernels are for up to 4 taps, or for up to 8, or for more.
+constexpr bool kHolds4 = kLeastWidth <= 4, kHolds8 = kMostWidth > 4 && kLeastWidth <= 8, kHoldsMore = kMostWidth > 8;
+// kHoldsFew: some kernel is for up to 8 taps.
+constexpr bool kHoldsFew = kHolds4 || kHolds8;
 
 inline Status check_width(const TensorView& weight) {
   const int64_t width = weight.size(1);
@@ -36,7 +38,7 @@ inline Status check_width(const TensorView& weight) {
                      static_cast<long long>(kLeastWidth), static_cast<long long>(kMostWidth), shape_text(weight).data);
 }
 
-// dispatch_width calls f with the taps that a kernel for the width has room for, 4 or 8:
+// dispatch_width calls f with the taps that a kernel for the width, at most 8, has room for, 4 or 8:
 //
 //   return dispatch_width(p.width, [&](auto taps) { return run<decltype(taps)::value>(p); });
 template <class F> auto dispatch_width(int64_t width, F&& f) {

@@ -1,7 +1,7 @@
 // causal_conv1d_bwd on the CPU.
 //
-// Tiling: rows with adjacent positions (cpu/bwd_channel_first.h), tokens with adjacent channels (cpu/bwd_channel_last.h), tiles for
-// other layouts and with sequence numbers (cpu/bwd_tile.h). A part of the work is some channels over all positions of all
+// Tiling: rows with adjacent positions (cpu/bwd_channel_first.h), tokens with adjacent channels (cpu/bwd_channel_last.h), columns of other layouts as
+// rows if the filter is wide (cpu/bwd_turned.h), otherwise and with sequence numbers tiles (cpu/bwd_tile.h). A part of the work is some channels over all positions of all
 // batches; with few channels it is a segment of the positions, with sums of its own.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
 // Reduction: the segments of a channel, in order, in double. The division into segments depends on the shape alone, so that the
@@ -10,12 +10,17 @@
 #include <aiter/ffi.h>
 
 #include "cpu.h"
+#include "groups.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int64_t kGradWidth = 32;     // the widest filter for rows
-constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most
+constexpr int64_t kGradWidth = 32;     // the widest filter of rows that lies on the stack
+constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most; positions of a unit of work
 constexpr int64_t kPart = 64 << 10;    // elements
+
+// unit returns the positions of a unit of work. Those of a wide filter are several times its halo.
+inline int64_t unit(int64_t width) { return width <= kUnit / 4 ? kUnit : pieces(4 * width, kUnit) * kUnit; }
+
 constexpr int64_t kSlots = 4096;       // sums on the caller's stack
 constexpr int64_t kGroupsEnough = 64;  // from so many groups of channels on there is one segment
 constexpr int64_t kTokenBlock = 128;   // channels of a block of tokens at most,
@@ -66,10 +71,11 @@ class Work {
   Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim)) {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
-    rows = rows && !p.seq.data && p.width <= kGradWidth;
+    rows = rows && !p.seq.data;
     tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kTokenWidth;
+    turned = !rows && !tokens && !p.seq.data && p.width > kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
-    groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, kUnit);
+    groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, unit(p.width));
     slot = (p.width + 1) * wide;
     cuts = groups >= kGroupsEnough ? 1 : least(units, kSlots / groups / slot);
     cuts = least(cuts, pieces(p.batch * p.seqlen * wide, kPart));
@@ -113,6 +119,7 @@ class Work {
   void segment(int64_t group, int64_t u, int64_t end, double* totals) {
     const bool done = rows     ? AITER_CPU_CALL(conv1d::bwd::rows(p, dtype, group, u, end, totals))
                       : tokens ? AITER_CPU_CALL(conv1d::bwd::tokens(p, dtype, group, u, end, totals))
+                      : turned ? AITER_CPU_CALL(conv1d::bwd::turned(p, dtype, group, u, end, totals))
                                : AITER_CPU_CALL(conv1d::bwd::tiles(p, dtype, group, u, end, totals));
     if (!done) fail();
   }
@@ -130,7 +137,7 @@ class Work {
   const Backward& p;
   const DType dtype;
   const Blocks blocks;  // of tokens
-  bool rows, tokens;
+  bool rows, tokens, turned;
   int64_t wide, groups, units, slot, cuts;
   bool failed = false;  // atomic: out of memory
 };
@@ -153,9 +160,14 @@ static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> d
                            {dx, dweight, dout, given(dbias), dfinal_states, dinitial_states}, use_silu, &p));
   AITER_TRY(cpu::check_settings());
   if (p.dim == 0) return Status();
+  ChannelFilters filters;
+  AITER_TRY(filters.expand(weight, &p));
+  AITER_TRY(filters.expand_gradient(weight, &p));
   if (p.seqlen == 0 && dtype_size(x.dtype()) == 4) empty_gradients<float>(p);
   else if (p.seqlen == 0) empty_gradients<half_t>(p);
-  return Work(p, x.dtype()).run();
+  AITER_TRY(Work(p, x.dtype()).run());
+  filters.sum(dweight, p);
+  return Status();
 }
 
 }  // namespace aiter::conv1d::bwd

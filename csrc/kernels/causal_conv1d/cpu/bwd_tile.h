@@ -119,9 +119,9 @@ class Tile {
 inline bool tiles(const Backward& p, DType dtype, int64_t group, int64_t u, int64_t end, double* totals) {
   Tile tile(p, dtype, totals);
   if (!tile.prepare()) return false;
-  const int64_t d = group * kChannels, per = pieces(p.seqlen, kUnit);
+  const int64_t d = group * kChannels, each = unit(p.width), per = pieces(p.seqlen, each);
   tile.take(d, int(least(kChannels, p.dim - d)));
-  for (; u < end; u++) tile.run(u / per, u % per * kUnit, least(u % per * kUnit + kUnit, p.seqlen));
+  for (; u < end; u++) tile.run(u / per, u % per * each, least(u % per * each + each, p.seqlen));
   return true;
 }
 

@@ -1,13 +1,15 @@
 // causal_conv1d_fwd on the CPU.
 //
 // Tiling: rows with adjacent positions, tokens with adjacent channels (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as
-// floats for other layouts and with sequence numbers. A part of the work is about 64 Ki elements.
+// floats for other layouts, wider filters and with sequence numbers. Rows of wide filters are transformed (cpu/long_row.h), those
+// of other layouts 32 channels at a time, turned. A part of the work is about 64 Ki elements.
 // Bytes: x once (and W-1 positions a tile from cache), out once.
 // Reduction: over the width, in fp32.
 
 #include <aiter/ffi.h>
 
 #include "cpu.h"
+#include "groups.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -19,6 +21,8 @@ struct Work {
   DType dtype;
   const Kernels& kernels;
   bool failed = false;  // atomic: out of memory
+
+  void fail() { __atomic_store_n(&failed, true, __ATOMIC_RELAXED); }
 };
 
 // From here on T is any type of the elements' size.
@@ -34,34 +38,47 @@ template <class T> struct ChannelFirstParts {
   const Forward& p;
   int64_t segment, segments, rows;  // positions; segments a row; rows a part
 
+  int64_t size;                     // of transforms; 0: none
+
   explicit ChannelFirstParts(Work& w) : work(w), p(w.p) {
-    segments = pieces(p.seqlen, kPart), segment = pieces(p.seqlen, segments);
+    const int64_t most = p.width < kPart / 4 ? kPart : 4 * p.width;
+    segments = pieces(p.seqlen, most), segment = pieces(p.seqlen, segments);
     rows = p.seqlen < kPart ? kPart / p.seqlen : 1;
+    size = long_size(p.width, segment, segments == 1 ? least(rows, p.batch) : 1, false);
   }
   int64_t parts() const { return pieces(p.batch * p.dim, rows) * segments; }
 
   void operator()(int64_t part) const {
     const int64_t first = part / segments * rows, t = part % segments * segment;
     RowFilter taps;
+    RowStart<T> front;
+    LongFilter filter;
+    if (!taps.grow(p.width) || !front.grow(p.width) || (size && !filter.grow(size))) return work.fail();
     taps.streams = streams(p, work.dtype);
-    for (int64_t i = first; i < least(first + rows, p.batch * p.dim); i++) {
-      taps.read(p, i % p.dim);
-      row(i / p.dim, i % p.dim, t, least(segment, p.seqlen - t), taps);
+    for (int64_t i = first, read = -1; i < least(first + rows, p.batch * p.dim); i++) {
+      const int64_t b = size ? i % p.batch : i / p.dim, d = size ? i / p.batch : i % p.dim;  // a spectrum serves all batches
+      if (d != read) {
+        taps.read(p, d), read = d;
+        if (size) transform_filter(taps, &filter);
+      }
+      row(b, d, t, least(segment, p.seqlen - t), taps, &front, &filter);
     }
     cpu::drain();
   }
 
-  void row(int64_t b, int64_t d, int64_t t, int64_t n, const RowFilter& taps) const {
+  void row(int64_t b, int64_t d, int64_t t, int64_t n, const RowFilter& taps, RowStart<T>* front, LongFilter* filter) const {
     const T* x = p.x.row<T>(b, d) + t;
     T* out = p.out.row<T>(b, d) + t;
     if (t >= p.width - 1) {
-      if (n > 0) work.kernels.convolve(x - (p.width - 1), out, n, taps);
+      if (n <= 0) return;
+      if (size) convolve_long(work.dtype, nullptr, x, out, n, taps, filter);
+      else work.kernels.convolve(x - (p.width - 1), out, n, taps);
     } else {
-      RowStart<T> front;
       const T* initial = p.initial.data ? p.initial.row<T>(b, d) : nullptr;
       for (int64_t j = 0; j < p.width - 1; j++)
-        front.values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
-      front.row(work.kernels, x, out, n, taps);
+        front->values[j] = initial ? initial[j * p.initial.last] : round_to<T>(0.0f);
+      if (size) convolve_long(work.dtype, front->values.data(), x, out, n, taps, filter);
+      else front->row(work.kernels, x, out, n, taps);
     }
     if (t == 0) tails<T>(p, b, d, 1);
   }
@@ -74,7 +91,7 @@ template <class T> struct ChannelLastParts {
   const Blocks blocks;
   int64_t segment, segments;
 
-  explicit ChannelLastParts(Work& w) : work(w), p(w.p), blocks(p.dim, kBlock * sizeof(T) / sizeof(float)) {
+  explicit ChannelLastParts(Work& w) : work(w), p(w.p), blocks(p.dim, token_block(p.width, kBlock * sizeof(T) / sizeof(float))) {
     segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }
@@ -84,7 +101,7 @@ template <class T> struct ChannelLastParts {
     const int64_t b = part / blocks.count / segments, d = blocks.first(block), count = blocks.size(block);
     ChannelLastFilter taps;
     taps.read(p, d, count);
-    T before[(kTokenWidth - 1) * kMaxBlock];
+    T before[kTokenWidth * kMaxBlock];
     if (t < p.width - 1) states(b, d, count, before);
     const PositionRun strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
     work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
@@ -115,10 +132,7 @@ template <class T> struct TileParts {
     const Channels c{b, d, int(least(kChannels, p.dim - d))};
     Filter filter;
     Buffer<kTokens + kTileWidth - 1> x;
-    if (!filter.taps.grow(p.width) || !x.grow(kTokens + p.width - 1)) {
-      __atomic_store_n(&work.failed, true, __ATOMIC_RELAXED);
-      return;
-    }
+    if (!filter.taps.grow(p.width) || !x.grow(kTokens + p.width - 1)) return work.fail();
     filter.read(p, c);
     for (int64_t u = t; u < least(t + segment, p.seqlen); u += kTokens) tile(c, u, least(kTokens, p.seqlen - u), filter, x.row(0));
     if (t == 0) tails<T>(p, b, d, c.count);
@@ -132,18 +146,58 @@ template <class T> struct TileParts {
   }
 };
 
+// LongTileParts: a part is 32 channels of a segment, as rows of floats that are transformed.
+template <class T> struct LongTileParts {
+  Work& work;
+  const Forward& p;
+  const int64_t groups, segments, segment, size, halo;
+
+  explicit LongTileParts(Work& w)
+      : work(w), p(w.p), groups(pieces(p.dim, kChannels)), segments(pieces(p.seqlen, p.width < 1024 ? 4096 : 4 * p.width)),
+        segment(pieces(p.seqlen, segments)), size(long_size(p.width, segment, 1, true)), halo(p.width - 1) {}
+  int64_t parts() const { return p.batch * groups * segments; }
+
+  void operator()(int64_t part) const {
+    const int64_t d = part % groups * kChannels, t = part / groups % segments * segment, b = part / groups / segments;
+    const int64_t n = least(segment, p.seqlen - t), stride = pieces(halo + n, kMaxLanes) * kMaxLanes + kMaxLanes;
+    const Channels c{b, d, int(least(kChannels, p.dim - d))};
+    RowFilter taps;
+    LongFilter filter;
+    Room<float, 1> x;  // results begin where the values before them did
+    if (!taps.grow(p.width) || !filter.grow(size) || !x.grow(kChannels * stride)) return work.fail();
+    float tile[kTokens * kChannels];
+    for (int64_t i = 0, m; i < halo + n; i += m) {
+      m = least(kTokens, halo + n - i);
+      gather_values(p, work.dtype, c, t - halo + i, m, tile);
+      work.kernels.turn(tile, m, x.data() + i, stride);
+    }
+    for (int j = 0; j < c.count; j++) {
+      taps.read(p, d + j), transform_filter(taps, &filter);
+      convolve_long(DType::F32, nullptr, x.data() + j * stride + halo, x.data() + j * stride, n, taps, &filter);
+    }
+    for (int64_t i = 0, m; i < n; i += m) {
+      m = least(kTokens, n - i);
+      work.kernels.turn_back(x.data() + i, stride, m, tile);
+      scatter(p.out, work.dtype, c, t + i, m, tile);
+    }
+    if (t == 0) tails<T>(p, b, d, c.count);
+  }
+};
+
 template <class W> void share(const W& work) { cpu::parallel(work.parts(), work); }
 
 template <class T> void run(Work& work) {
   const Forward& p = work.p;
-  const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data && p.width <= kRowWidth;
-  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kTokenWidth;
+  const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data;
+  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kNarrowWidth;
   if (p.seqlen == 0) {
     for (int64_t b = 0; b < p.batch; b++) tails<T>(p, b, 0, p.dim);
   } else if (tokens && (p.channel_last || !rows)) {
     share(ChannelLastParts<T>(work));
   } else if (rows) {
     share(ChannelFirstParts<T>(work));
+  } else if (const LongTileParts<T> tiles(work); tiles.size && !p.seq.data) {
+    share(tiles);
   } else {
     share(TileParts<T>(work));
   }
@@ -156,6 +210,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   AITER_TRY(check_forward({x, weight, given(bias), seq_idx, initial_states}, out, final_states_out, use_silu, &p));
   AITER_TRY(cpu::check_settings());
   if (p.batch == 0 || p.dim == 0) return Status();
+  ChannelFilters filters;
+  AITER_TRY(filters.expand(weight, &p));
   Work work{p, x.dtype(), kernels(x.dtype())};
   if (dtype_size(x.dtype()) == 4) run<float>(work);
   else run<half_t>(work);

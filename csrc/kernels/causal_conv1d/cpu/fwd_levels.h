@@ -12,25 +12,46 @@ namespace aiter::AITER_LEVEL::conv1d {
 using namespace aiter::conv1d;
 
 constexpr int64_t kStage = 512;  // positions of a row as floats
+constexpr int kUnroll = 8;         // vectors of a row at a time
+constexpr int64_t kTaps = 512;   // taps of a row over which elements that are not floats are summed at a time
+
+// Run is adjacent taps of a row's filter, and the use of their sums.
+struct Run {
+  const float* weight;
+  int64_t width;
+  float bias;               // the sums begin with it,
+  bool adds, silu, brief;  // or with what out holds (adds); brief: rounded to 16 bits
+};
+
+inline Run whole(const RowFilter& f, bool brief) { return {f.weight.data(), f.width, f.bias, false, f.silu, brief}; }
+
+// part returns count taps of a filter from k on, whose sums follow those of the taps before them.
+inline Run part(const RowFilter& f, int64_t k, int64_t count, bool brief) {
+  return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, brief};
+}
 
 // sums computes kCount vectors of positions; X[t-(W-1)] of the first is at p.
-template <int kCount> AITER_HOT void sums(const float* p, const RowFilter& taps, bool brief, float* out) {
+template <int kCount> AITER_HOT void sums(const float* p, const Run& taps, float* out) {
   F y[kCount];
-  for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
+  for (int i = 0; i < kCount; i++) y[i] = taps.adds ? load(out + i * kLanes) : set(taps.bias);
   for (int64_t k = 0; k < taps.width; k++)
     for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
-  if (taps.silu) silu<kCount>(y, brief);
+  if (taps.silu) silu<kCount>(y, taps.brief);
   for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
 }
 
-// row computes n >= kLanes positions.
-AITER_ONCE void row(const float* p, float* out, int64_t n, const RowFilter& taps, bool brief) {
+// row computes n >= kLanes positions. If taps.adds, these are whole aligned vectors, since none may be computed twice.
+AITER_ONCE void row(const float* p, float* out, int64_t n, const Run& taps) {
   int64_t t = -(reinterpret_cast<uintptr_t>(out) / sizeof(float)) % kLanes;  // out is aligned from there on
-  if (t) sums<1>(p, taps, brief, out);
-  for (; t + 4 * kLanes <= n; t += 4 * kLanes) sums<4>(p + t, taps, brief, out + t);
+  if (t) sums<1>(p, taps, out);
+  for (; t + kUnroll * kLanes <= n; t += kUnroll * kLanes) sums<kUnroll>(p + t, taps, out + t);
+  if (t + kLanes < n && n >= kUnroll * kLanes && !taps.adds) {  // one vector alone takes almost as long
+    t = n - kUnroll * kLanes;
+    return sums<kUnroll>(p + t, taps, out + t);
+  }
   for (; t < n; t += kLanes) {
     if (t > n - kLanes) t = n - kLanes;
-    sums<1>(p + t, taps, brief, out + t);
+    sums<1>(p + t, taps, out + t);
   }
 }
 
@@ -63,19 +84,51 @@ template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* el
   put(from, n, static_cast<T*>(elements), streams);
 }
 
+template <int i = 0> AITER_HOT void take_all(F* v, const float* p, int64_t stride) {
+  if constexpr (i < kLanes) v[i] = load(p + i * stride), take_all<i + 1>(v, p, stride);
+}
+template <int i = 0> AITER_HOT void give_all(float* p, int64_t stride, const F* v) {
+  if constexpr (i < kLanes) store(p + i * stride, v[i]), give_all<i + 1>(p, stride, v);
+}
+AITER_ONCE void turn_block(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+  F v[kLanes];
+  take_all(v, from, from_stride), transpose<kLanes>(v), give_all(to, to_stride, v);
+}
+
+// turn and turn_back: the last vectors of a tile are single elements.
+inline void turn(const float* tile, int64_t n, float* rows, int64_t stride) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t c = 0; c < kChannels; c += kLanes) turn_block(tile + i * kChannels + c, kChannels, rows + c * stride + i, stride);
+  for (; i < n; i++)
+    for (int64_t c = 0; c < kChannels; c++) rows[c * stride + i] = tile[i * kChannels + c];
+}
+inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t c = 0; c < kChannels; c += kLanes) turn_block(rows + c * stride + i, stride, tile + i * kChannels + c, kChannels);
+  for (; i < n; i++)
+    for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
+}
+
 template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
   const T* p = static_cast<const T*>(window);
   T* out = static_cast<T*>(output);
-  alignas(64) float x[kRowWidth + kStage + kLanes], y[kStage];
+  alignas(64) float x[kTaps + kStage + kLanes], y[kStage];
   for (int64_t t = 0, m; t < n; t += m) {
     const float* from = reinterpret_cast<const float*>(p + t);
-    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, taps, false);
+    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, whole(taps, false));
     m = least(kStage, n - t);
-    if (sizeof(T) != 4 || m < kLanes) {
-      widen<T>(p + t, m + taps.width - 1, x), store(x + m + taps.width - 1, F{});
-      from = x;
+    const int64_t some = pieces(m, kLanes) * kLanes;
+    if (sizeof(T) == 4 && m >= kLanes) {
+      row(from, y, m, whole(taps, false));
+    } else {
+      for (int64_t k = 0; k < taps.width; k += kTaps) {
+        const int64_t count = least(kTaps, taps.width - k), values = m + count - 1;
+        widen<T>(p + t + k, values, x), store(x + values, F{});
+        row(x, y, some, part(taps, k, count, sizeof(T) != 4));
+      }
     }
-    row(from, y, m < kLanes ? kLanes : m, taps, sizeof(T) != 4);
     narrow<T>(y, m, out + t, taps.streams);
   }
 }
@@ -83,10 +136,9 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
 // positions computes kCount positions, which are rows in memory.
 template <int kCount>
 AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const Side& side) {
-  const ChannelLastFilter& taps = side.taps;
-  const int64_t n = side.channels, width = taps.width, next = taps.channels;
-  const bool silus = taps.silu, brief = side.brief, streams = side.streams;
-  const float *weights = taps.weight + side.first, *bias = taps.bias + side.first;
+  const int64_t n = side.channels, width = side.width, next = side.next;
+  const bool silus = side.silu, brief = side.brief, streams = side.streams;
+  const float *weights = side.weight, *bias = side.bias;
   for (int64_t c = 0; c < n; c += kLanes) {
     if (c > n - kLanes) c = n - kLanes;
     F y[kCount];
@@ -102,6 +154,7 @@ AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t o
 }
 
 AITER_ONCE void tokens(const float* x, int64_t x_stride, float* out, int64_t out_stride, int64_t count, const Side& side) {
+  for (; count >= 8; count -= 8, x += 8 * x_stride, out += 8 * out_stride) positions<8>(x, x_stride, out, out_stride, side);
   for (; count >= 4; count -= 4, x += 4 * x_stride, out += 4 * out_stride) positions<4>(x, x_stride, out, out_stride, side);
   for (; count > 0; count--, x += x_stride, out += out_stride) positions<1>(x, x_stride, out, out_stride, side);
 }
@@ -114,11 +167,14 @@ inline bool lines(const PositionRun& s, int64_t n) {
 // Span is some positions of a few channels of a run, as floats in the L1 cache.
 template <class T> class Span {
  public:
-  Span(const PositionRun& strip, int64_t last, const ChannelLastFilter& taps) : s(strip), end(last), taps(taps), halo(taps.width - 1) {}
+  Span(const PositionRun& strip, int64_t last, const ChannelLastFilter& taps)
+      : s(strip), end(last), taps(taps), halo(taps.width - 1), in_place(kFloats && (taps.width <= kTokenWidth || taps.width * strip.x_stride <= kValues)),
+        count(in_place ? 4 : taps.width <= kTokenWidth ? 8 : least(2 * taps.width, 48)),
+        side(least(in_place ? kBlock : 256, least(kValues / (halo + count), kSums / count) / kMaxLanes * kMaxLanes - kMaxLanes)) {}
 
   // run computes m positions from t on of n channels from c on.
   void run(int64_t t, int64_t m, int64_t c, int64_t n) {
-    const bool direct = kFloats && t >= halo;
+    const bool direct = in_place && t >= halo;
     for (int64_t i = t - halo; !direct && i < t + m; i++) widen<T>(i < 0 ? before(i) + c : in(i) + c, n, x + (i - t + halo) * n);
     const float* from = direct ? reinterpret_cast<const float*>(in(t - halo) + c) : x;
     tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, !kFloats, false});
@@ -132,9 +188,10 @@ template <class T> class Span {
   }
 
   static constexpr bool kFloats = sizeof(T) == 4;
-  static constexpr int64_t kPositions = kFloats ? 4 : 8, kSide = kFloats ? kBlock : 256;
 
  private:
+  static constexpr int64_t kValues = 6144, kSums = 4352;
+
   const T* in(int64_t t) const { return static_cast<const T*>(s.x) + t * s.x_stride; }
   const T* before(int64_t t) const { return static_cast<const T*>(s.before) + (t + halo) * taps.channels; }
 
@@ -142,21 +199,27 @@ template <class T> class Span {
   const int64_t end;
   const ChannelLastFilter& taps;
   const int64_t halo;
-  alignas(64) float x[(kTokenWidth - 1 + kPositions) * (kSide + kMaxLanes)], y[kPositions * (kSide + kMaxLanes)];
+
+ public:
+  const bool in_place;        // x is read where it is: rows far apart would share few lines of the L1 cache
+  const int64_t count, side;  // positions and channels at a time
+
+ private:
+  alignas(64) float x[kValues], y[kSums];
 };
 
 template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, const ChannelLastFilter& taps) {
   Span<T> span(s, to, taps);
-  const Blocks sides(taps.channels, span.kSide);
+  const Blocks sides(taps.channels, span.side);
   for (int64_t t = from, m; t < to; t += m) {
-    if (span.kFloats && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
+    if (span.in_place && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
       const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
       return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, false, s.streams});
     }
-    m = least(span.kPositions, to - t);
+    m = least(span.count, to - t);
     for (int64_t i = 0; i < sides.count; i++) {
       if (i + 1 < sides.count) span.prefetch(t, m, sides.first(i + 1), sides.size(i + 1));
-      else span.prefetch(t + m, span.kPositions, 0, sides.size(0));
+      else span.prefetch(t + m, span.count, 0, sides.size(0));
       span.run(t, m, sides.first(i), sides.size(i));
     }
   }
@@ -168,15 +231,16 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
 }
 
-inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate) {
+// masked_sums is tile_sums for n positions which may not see all of the values before them.
+AITER_ONCE void masked_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate) {
   for (int64_t i = 0; i < n; i++, t++, x += kChannels, y += kChannels) {
-    const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
+    const int32_t s = p.sequence(b, t);
     F sum[kChannels / kLanes];
     for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(filter.bias + j * kLanes);
     for (int64_t k = 0; k < p.width; k++) {
@@ -186,6 +250,27 @@ inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t
     }
     if (activate && p.silu) silu<kChannels / kLanes>(sum, false);
     for (int j = 0; j < kChannels / kLanes; j++) store(y + j * kLanes, activate && s < 0 ? F{} : sum[j]);
+  }
+}
+
+// alike returns how many positions up to and with t, most at most, have t's sequence number without another one between them.
+inline int64_t alike(const Problem& p, int64_t b, int64_t t, int64_t most) {
+  const int32_t s = p.sequence(b, t);
+  int64_t n = 1;
+  while (n < most && n <= t && p.sequence(b, t - n) == s) n++;
+  return n;
+}
+
+inline void tile_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate) {
+  constexpr int64_t kSome = 8;
+  const Side side(filter, p.width, activate && p.silu);
+  if (!p.seq.data) return tokens(x, kChannels, y, kChannels, n, side);
+  int64_t run = t > 0 ? alike(p, b, t - 1, p.width) : 0;  // positions up to t-1 with its number
+  for (int64_t m; n > 0; n -= m, t += m, x += m * kChannels, y += m * kChannels) {
+    m = least(kSome, n);
+    for (int64_t u = t; u < t + m; u++) run = u > 0 && p.sequence(b, u) == p.sequence(b, u - 1) ? run + 1 : 1;
+    if (run >= p.width - 1 + m && p.sequence(b, t) >= 0) tokens(x, kChannels, y, kChannels, m, side);
+    else masked_sums(p, filter, b, t, m, x, y, activate);
   }
 }
 

@@ -26,19 +26,27 @@ template <class T> void remember(const Stateful& p, const Sequence& s, int64_t d
 // ChannelFirstSequences computes channels one after another.
 template <class T> struct ChannelFirstSequences {
   const Stateful& p;
+  const DType dtype;
   const Kernels& table;
   RowStart<T> front;
   RowFilter taps;
+  LongFilter filter;
 
-  ChannelFirstSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
-  static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1 && p.width <= kRowWidth; }
-  bool prepare() { return true; }
+  ChannelFirstSequences(const Stateful& problem, DType type) : p(problem), dtype(type), table(kernels(type)) {}
+  static bool fits(const Stateful& p) { return p.x.last == 1 && p.out.last == 1; }
+  bool prepare() {
+    const int64_t size = long_size(p.width, p.starts.data ? p.seqlen / (p.batch > 0 ? p.batch : 1) : p.seqlen, 1, false);
+    return taps.grow(p.width) && front.grow(p.width) && (!size || filter.grow(size));
+  }
 
   void run(const Sequence& s, int64_t d, int64_t count) {
+    const bool transforms = filter.size && long_size(p.width, s.len, 1, false);
     for (int64_t j = d; j < d + count; j++) {
       taps.read(p, j);
+      if (transforms) transform_filter(taps, &filter);
       for (int64_t u = 1 - p.width; u < 0; u++) front.values[u + p.width - 1] = p.before<T>(s, j, u);
-      if (s.len > 0) front.row(table, p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps);
+      if (transforms) convolve_long(dtype, front.values.data(), p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps, &filter);
+      else if (s.len > 0) front.row(table, p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps);
     }
     remember<T>(p, s, d, count);
   }
@@ -51,12 +59,12 @@ template <class T> struct ChannelLastSequences {
   const Kernels& table;
   ChannelLastFilter taps;
   int64_t read = -1;  // the first channel of the filter that has been read
-  T before[(kTokenWidth - 1) * kMaxBlock];
+  T before[kTokenWidth * kMaxBlock];
   T x[kMaxBlock], out[kMaxBlock];
 
   ChannelLastSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) {
-    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kTokenWidth;
+    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kNarrowWidth;
   }
   bool prepare() { return true; }
 
@@ -166,7 +174,7 @@ template <class T> void blank(const Stateful& p, bool in_order, int64_t d, int64
 }
 
 template <class T, template <class> class Of> Status share(const Stateful& p, DType dtype) {
-  const Blocks blocks(p.dim, kBlock);
+  const Blocks blocks(p.dim, token_block(p.width, kBlock));
   const bool own = !p.keeps || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;

@@ -6,6 +6,7 @@
 
 #include <aiter/ffi.h>
 
+#include "groups.h"
 #include "state.h"
 
 namespace aiter::conv1d::update {
@@ -17,6 +18,8 @@ static Status update(TensorView out, TensorView x, TensorView conv_state, Tensor
   AITER_TRY(check_update({out, x, weight, {true, conv_state}, given(bias), cache_seqlens, conv_state_indices, {}, {}},
                          use_silu, pad_slot_id, &p));
   if (x.empty()) return Status();
+  ChannelFilters filters;
+  AITER_TRY(filters.expand(weight, &p));
   return state::run(p, x.dtype());
 }
 

@@ -6,6 +6,7 @@
 
 #include <aiter/ffi.h>
 
+#include "groups.h"
 #include "state.h"
 
 namespace aiter::conv1d::varlen {
@@ -16,6 +17,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   Stateful p{};
   AITER_TRY(check_varlen({out, x, weight, conv_states, given(bias), {}, cache_indices, {true, query_start_loc},
                           has_initial_state}, use_silu, pad_slot_id, &p));
+  ChannelFilters filters;
+  AITER_TRY(filters.expand(weight, &p));
   return state::run(p, x.dtype());
 }
 

@@ -2,14 +2,13 @@
 //
 // Tiling: fwd/channel_first_gpu.h with adjacent positions, fwd/channel_last_gpu.h with adjacent channels: 16 bytes an
 // instruction, no shared memory, no barrier. The most frequent problems take the vectorized kernels
-// (fwd/vectorized_gpu.h); those with sequence numbers and states take fwd/fwd_sequences.hip. Filters wider than 8, and rows
-// without positions, take the any-width kernel.
+// (fwd/vectorized_gpu.h); those with sequence numbers and states take fwd/fwd_sequences.hip, filters of more than 8 taps fwd/fwd_wide.hip.
 // Bytes: x once (the halo again, from cache) and out once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in all kernels of rows.
 
 #include <aiter/ffi.h>
 
-#include "../common/any_width.h"
+#include "../common/groups_gpu.h"
 #include "channel_first_gpu.h"
 #include "dispatch_gpu.h"
 #if AITER_CUDA
@@ -18,20 +17,17 @@
 #include "vectorized_channel_first_gpu.h"
 #include "vectorized_channel_last_gpu.h"
 #include "sequences_gpu.h"
+#include "wide_launch.h"
 
 namespace aiter::conv1d::fwd {
 
-// AnyWidthRows is the rows of the any-width kernel.
-struct AnyWidthRows : Forward {
-  template <class T> AITER_DEVICE void compute(int64_t b, int64_t d, int64_t t) const {
-    const int32_t s = seq.data ? sequence(b, t) : 0;
-    const float y = apply_activation(silu, row_output<T>(*this, b, d, t, s));
-    out.row<T>(b, d)[t * out.last] = round_to<T>(s < 0 ? 0.0f : y);
+// Copies the final states of rows without positions: a thread a row.
+template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_states_kernel(Forward p) {
+  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < p.batch * p.dim; i += int64_t(gridDim.x) * kThreads) {
+    const DivMod row = divmod(i, p.dim);
+    final_states<T>(p, row.quotient, row.remainder);
   }
-  template <class T> AITER_DEVICE void finish(int64_t b, int64_t d) const {
-    if (final.data) final_states<T>(*this, b, d);
-  }
-};
+}
 
 // try_launch_vectorized_channel_last and try_launch_vectorized launch a problem for the vectorized kernels.
 template <class T>
@@ -73,12 +69,21 @@ template <class T, int W> Status launch_any_layout(const ConvParams& a, const Fo
   return launch_in_parts(stream, a, channel_first_extent<T>(a, p.batch), kernel);
 }
 
-template <class T> Status launch(const TensorView& x, const Forward& p, const OpStream& stream) {
+template <class T> Status launch_narrow(const TensorView& x, const Forward& p, const OpStream& stream) {
   const ConvParams rows = conv_params(p, p.out);
-  if (p.seqlen == 0 || p.width > 8) return launch_any_width<T>(AnyWidthRows{p}, p.batch, stream);
   if (p.seq.data || p.initial.data || p.final.data) return launch_sequences(x, p, stream);
   if (Attempt made = try_launch_vectorized<T>(rows, p, stream)) return *made;
   return dispatch_width(p.width, [&](auto taps) { return launch_any_layout<T, decltype(taps)::value>(rows, p, stream); });
+}
+
+template <class T> Status launch(const TensorView& x, const Forward& p, const OpStream& stream) {
+  if (p.seqlen == 0) {
+    const unsigned blocks = grid_for((p.batch * p.dim + kThreads - 1) / kThreads);
+    return launch(stream, causal_conv1d_fwd_states_kernel<T>, {blocks, kThreads}, p);
+  }
+  if constexpr (kHoldsMore)
+    if (!kHoldsFew || p.width > 8) return launch_wide(x, p, stream);
+  if constexpr (kHoldsFew) return launch_narrow<T>(x, p, stream);
 }
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,
@@ -90,6 +95,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_fwd"};
+  Workspace filters;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
   return dispatch_float(x, [&](auto zero) { return launch<decltype(zero)>(x, p, stream); });
 }
 

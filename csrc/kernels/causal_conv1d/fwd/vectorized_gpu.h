@@ -68,8 +68,4 @@ Status launch_vectorized(void (*kernel)(VectorizedParams, Policies...), const Ve
   return launch(stream, kernel, {(a.total + threads - 1) / threads, threads, 0, 1, early}, a, policies...);
 }
 
-// Attempt is the status of a launch, or none if the kernels do not take the problem.
-using Attempt = Optional<Status>;
-inline Attempt launched(const Status& status) { return {true, status}; }
-
 }  // namespace aiter::conv1d

@@ -141,7 +141,8 @@ template <class T> class Team {
   bool inside_;
 };
 
-template <class T> __global__ void AITER_LAUNCH_BOUNDS(kTeamThreads, 8) causal_conv1d_update_team_kernel(KernelParam<Stateful> p, TeamPlan plan) {
+template <class T> __global__ void AITER_LAUNCH_BOUNDS(kTeamThreads, 8)
+causal_conv1d_update_team_kernel(KernelParam<Stateful> p, TeamPlan plan) {
   if constexpr (kDeviceCode) {
     __shared__ float shared[kTeamThreads];
     const uint32_t number = plan.tile0 + blockIdx.x, row = plan.tiles.quotient(number);

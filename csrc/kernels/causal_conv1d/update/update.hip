@@ -13,6 +13,7 @@
 #include "decode_gpu.h"
 #include "flat_gpu.h"
 #include "team_gpu.h"
+#include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
 
@@ -194,6 +195,8 @@ static Status update(TensorView out, TensorView x, TensorView conv_state, Tensor
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_update"};
+  Workspace filters;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
   return dispatch_float(x, [&](auto zero) { return launch<decltype(zero)>(p, stream); });
 }
 

@@ -1,18 +1,20 @@
 // causal_conv1d_varlen_fwd on the GPU, for hipcc and nvcc.
 //
 // Tiling: one thread a channel computes the first width-1 positions of a sequence and its state; a block has 128 channels of one
-// sequence. All other positions do not depend on states and take the kernels of fwd/fwd_sequences.hip. Filters wider than
-// 8 take a thread for a few positions.
+// sequence. All other positions do not depend on states and take the kernels of fwd/fwd_sequences.hip. With filters of more than
+// 8 taps fwd/fwd_wide.hip computes all positions; the threads then only write states, unless sequences share one.
 // Bytes: x once (the halo again, from cache), out once, states once; query_start_loc by binary search, once for each channel of
-// a sequence, and for a few positions of wide filters.
+// a sequence.
 // Reduction: over the width, in one thread's fp32 registers.
 
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
-#include "../common/any_width.h"
+#include "../common/groups_gpu.h"
+#include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
 #include "../fwd/sequences_gpu.h"
+#include "../fwd/wide_launch.h"
 
 namespace aiter::conv1d::varlen {
 
@@ -22,23 +24,8 @@ __global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_ker
   const DivMod at = divmod(first + blockIdx.x, groups);
   if (!p.sequence(at.quotient).live) return;
   const int64_t d = at.remainder * blockDim.x + threadIdx.x;
-  run_head<T, 4>(p, at.quotient, d, p.width - 1);
+  run_head<T, 4>(p, at.quotient, d, p.width - 1, p.width > 8);
 }
-
-// AnyWidthRows is the positions of a packed row that varlen_heads leaves. Positions in front of a sequence are zeros.
-struct AnyWidthRows : Stateful {
-  template <class T> AITER_DEVICE void compute(int64_t, int64_t d, int64_t t) const {
-    const SequenceRange s = find_sequence(*this, t);
-    if (s.live && keeps && t < s.first + width - 1) return;
-    const T* from = x.row<T>(0, d);
-    const float y = s.live ? filter_output(*this, d, t, [&](int64_t u, float* v) {
-      if (u >= s.first) *v = to_float(from[u * x.last]);
-      return true;
-    }) : 0.0f;
-    out.row<T>(0, d)[t * out.last] = round_to<T>(apply_activation(silu, y));
-  }
-  template <class T> AITER_DEVICE void finish(int64_t, int64_t) const {}
-};
 
 template <class T> Status launch_heads(const Stateful& p, const OpStream& stream) {
   const int64_t groups = (p.dim + kThreads - 1) / kThreads, blocks = p.batch * groups;
@@ -56,14 +43,20 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   DeviceGuard guard;
   AITER_TRY(guard.enter(x.device()));
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(x.device().type, x.device().id)), "causal_conv1d_varlen_fwd"};
-  AITER_TRY(dispatch_float(x, [&](auto zero) {
-    if (p.dim == 0) return Status();
-    if (p.keeps) AITER_TRY(launch_heads<decltype(zero)>(p, stream));
-    if constexpr (kHoldsMore)
-      if (p.seqlen && p.width > 8) return launch_any_width<decltype(zero)>(AnyWidthRows{p}, 1, stream);
-    return Status();
-  }));
-  return x.empty() || p.width > 8 ? Status() : launch_packed(x, p, stream);
+  Workspace filters;
+  AITER_TRY(expand_weight(weight, stream, &p, &filters));
+  const auto heads = [&] {
+    if (p.dim == 0 || !p.keeps) return Status();
+    return dispatch_float(x, [&](auto zero) { return launch_heads<decltype(zero)>(p, stream); });
+  };
+  if constexpr (kHoldsMore)
+    if (!kHoldsFew || p.width > 8) {  // reads the states, which the heads then write
+      if (!x.empty()) AITER_TRY(launch_wide_packed(x, p, stream));
+      return heads();
+    }
+  AITER_TRY(heads());
+  if constexpr (kHoldsFew) return x.empty() ? Status() : launch_packed(x, p, stream);
+  return Status();
 }
 
 }  // namespace aiter::conv1d::varlen

@@ -1,0 +1,79 @@
+// The forward kernels of filters of 9 taps and more (fwd/wide_gpu.h), for hipcc and nvcc: causal_conv1d_fwd with sequence numbers and
+// states, and packed rows (causal_conv1d_varlen_fwd).
+
+#include <aiter/dispatch.h>
+
+#include "../common/any_width.h"
+#include "../common/state_gpu.h"
+#include "wide_channel_last_gpu.h"
+#include "wide_launch.h"
+
+namespace aiter::conv1d {
+namespace fwd {
+
+// ForwardRows is the rows of causal_conv1d_fwd.
+struct ForwardRows : Forward {
+  static constexpr bool kMayBeDense = true;
+
+  // dense reports whether rows have neither sequence numbers nor states.
+  bool dense() const { return !seq.data && !initial.data && !final.data; }
+  AITER_SHARED int64_t rows() const { return batch; }
+
+  template <class T> AITER_DEVICE void compute(int64_t b, int64_t d, int64_t t) const {
+    const int32_t s = seq.data ? sequence(b, t) : 0;
+    const float y = apply_activation(silu, row_output<T>(*this, b, d, t, s));
+    out.row<T>(b, d)[t * out.last] = round_to<T>(s < 0 ? 0.0f : y);
+  }
+  template <class T> AITER_DEVICE void finish(int64_t b, int64_t d, int lane, int lanes) const {
+    if (final.data) final_states<T>(*this, b, d, lane, lanes);
+  }
+  AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const {
+    const int32_t s = sequence(b, t);
+    if (s < 0) return -1;
+    int32_t n = 0;
+    AITER_ROLLED
+    while (n < most && n < t && sequence(b, t - n - 1) == s) n++;
+    return n;
+  }
+};
+
+// PackedRow is the row of causal_conv1d_varlen_fwd. Positions in front of a sequence are its state, or zeros.
+struct PackedRow : Stateful {
+  static constexpr bool kMayBeDense = false;
+
+  bool dense() const { return false; }
+  AITER_SHARED int64_t rows() const { return 1; }
+
+  template <class T> AITER_DEVICE void compute(int64_t, int64_t d, int64_t t) const {
+    int64_t index = 0;
+    const SequenceRange range = find_sequence(*this, t, &index);
+    float y = 0.0f;
+    if (range.live) {
+      const Sequence s = sequence(index);
+      const T* from = x.row<T>(0, d);
+      y = filter_output(*this, d, t, [&](int64_t u, float* v) {
+        *v = to_float(u >= range.first ? from[u * x.last] : before<T>(s, d, u - range.first));
+        return true;
+      });
+    }
+    out.row<T>(0, d)[t * out.last] = round_to<T>(apply_activation(silu, y));
+  }
+  template <class T> AITER_DEVICE void finish(int64_t, int64_t, int, int) const {}
+  AITER_DEVICE int32_t reach(int64_t, int64_t t, int32_t most) const {
+    int64_t index = 0;
+    const SequenceRange s = find_sequence(*this, t, &index);
+    return s.live ? int32_t(min64(t - s.first, most)) : -1;
+  }
+};
+
+}  // namespace fwd
+
+Status launch_wide(const TensorView& x, const Forward& p, const OpStream& stream) {
+  return dispatch_float(x, [&](auto zero) { return fwd::launch_wide<decltype(zero)>(fwd::ForwardRows{p}, p.seq.data, x.device().id, stream); });
+}
+
+Status launch_wide_packed(const TensorView& x, const Stateful& p, const OpStream& stream) {
+  return dispatch_float(x, [&](auto zero) { return fwd::launch_wide<decltype(zero)>(fwd::PackedRow{p}, true, x.device().id, stream); });
+}
+
+}  // namespace aiter::conv1d

@@ -1,0 +1,187 @@
+// What the kernels of wide filters share: items, and tiles of rows in shared memory.
+//
+// A warp computes an *item*: kItem adjacent positions of a row. It copies them, and the positions that they see, to a tile in shared
+// memory, from where each lane reads what it multiplies. A tile consists of columns of E::kColumn adjacent positions, E::kPitch
+// elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
+//
+// Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
+// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 in it. Otherwise columns lie 16 bytes further apart.
+#pragma once
+
+#include <aiter/gpu.h>
+#include <aiter/gpu/async_copy.h>
+#include <aiter/gpu/matrix.h>
+
+#include "../common/problem.h"
+
+namespace aiter::conv1d::wide {
+
+constexpr int kItem = 1024;
+constexpr int kMaxTaps = 1024;  // of a pass; a wider filter takes several passes
+constexpr int kStages = AITER_CUDA ? 2 : 1;
+
+// Launch is how a launch divides its work: items of a channel's rows, one row after another, `each` of them for a warp.
+struct Launch {
+  FastDiv segments, batch;  // items of a row, rows of a channel
+  uint32_t items, each;
+  int64_t batch0, dim0;      // of the launch
+  int32_t warps, warp_bytes;  // of a block; shared memory of a warp
+  int32_t taps, passes;       // of a pass, but of the last one; passes of an item
+  int32_t taps_bytes;         // shared memory of a channel's taps
+  bool split;                 // taps are sums of two elements
+  bool x_aligned, out_aligned;  // rows are vectors of 16 bytes
+};
+
+// Item is a warp's current work: positions from `start` on of row (b, d). Position is an integer that holds positions.
+template <class Position> struct Item {
+  uint32_t b, d;  // from batch0 and dim0 on
+  Position start;
+
+  Item() = default;
+  AITER_DEVICE Item(const Launch& a, uint32_t n) {
+    const uint32_t row = a.segments.quotient(n);
+    d = a.batch.quotient(row), b = row - d * a.batch.divisor, start = Position(n - row * a.segments.divisor) * kItem;
+  }
+  // advance goes to the next item, and reports whether it is of another row.
+  AITER_DEVICE bool advance(const Launch& a) {
+    start += kItem;
+    if (start < Position(a.segments.divisor) * kItem) return false;
+    start = 0, b++;
+    if (b == a.batch.divisor) b = 0, d++;
+    return true;
+  }
+};
+
+// clamp_position returns a position as an int, with the nearest value of 31 bits.
+AITER_DEVICE int clamp_position(int t) { return t; }
+AITER_DEVICE int clamp_position(int64_t t) { return t < -(1 << 30) ? -(1 << 30) : t > 1 << 30 ? 1 << 30 : int(t); }
+
+template <class T> AITER_DEVICE void set_shared(T* to, T v) {
+  if constexpr (sizeof(T) == 2) *reinterpret_cast<Bits16*>(to) = v.bits;
+  else *to = v;
+}
+template <class T> AITER_DEVICE T get_shared(const T* from) {
+  if constexpr (sizeof(T) == 2) return T{*reinterpret_cast<const Bits16*>(from)};
+  else return *from;
+}
+
+// NonFinite finds infinities and NaN: 0 times one of them is NaN. look_at takes a float or a word of two elements of type T.
+template <class T> struct NonFinite {
+  float sum = 0.0f;
+  uint32_t sums = 0;
+
+  AITER_DEVICE void look_at(float v) { sum = fmaf(v, 0.0f, sum); }
+  AITER_DEVICE void look_at(uint32_t word) {
+#if AITER_MMA_SYNC
+    if constexpr (kIsBf16<T>) asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sums) : "r"(word), "r"(0));
+    else asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sums) : "r"(word), "r"(0));
+#else
+    (void)word;
+#endif
+  }
+  AITER_DEVICE explicit operator bool() const { return (sums & 0x7fff7fffu) != 0 || sum != 0.0f; }
+};
+
+// TapReader reads taps of a channel's filter by their distance from tap `first`.
+struct TapReader {
+  const char* data;
+  DType dtype;
+  int64_t step;  // elements
+
+  AITER_DEVICE TapReader(const Problem& p, int64_t d, int64_t first)
+      : data(static_cast<const char*>(p.weight.data) + (d * p.weight.first + first * p.weight.last) * dtype_size(p.weight.dtype)),
+        dtype(p.weight.dtype), step(p.weight.last) {}
+  AITER_DEVICE float get(int i) const {
+    const int64_t at = i * step;
+    if (dtype == DType::F32) return bits_to_float(((GlobalPtr<const Bits32>)(data))[at]);
+    return element_to_float(dtype, ((GlobalPtr<const Bits16>)(data))[at]);
+  }
+};
+
+// pitch_of returns the bytes between columns of so many bytes, and swizzled whether such columns are lines of 128 bytes.
+AITER_SHARED constexpr bool swizzled(int bytes) { return AITER_CUDA && bytes == 128; }
+AITER_SHARED constexpr int pitch_of(int bytes) { return swizzled(bytes) ? bytes : bytes + 16; }
+
+// Tile is a warp's view of a tile: position p of the item, from -halo on, in columns.
+template <class T, class E> struct Tile {
+  static constexpr int kVec = kVecElems<T>, kLineVecs = E::kColumn / kVec;  // vectors of a column
+  static constexpr int kLines = E::kLanes / kLineVecs;  // columns that the warp reads or writes at a time
+  static constexpr int kVecs = kItem / kVec / E::kLanes;  // vectors of a lane
+
+  T* own;   // position 0
+  int lane;
+
+  // place returns the address of a column's vector, and at that of position p. Both may be in the halo: columns and positions below 0.
+  AITER_DEVICE T* place(int column, int vector) const {
+    return own + column * E::kPitch + (swizzled(E::kPitch * sizeof(T)) ? vector ^ (column & 7) : vector) * kVec;
+  }
+  AITER_DEVICE T* at(int p) const {
+    const int column = p >= 0 ? p / E::kColumn : -((E::kColumn - 1 - p) / E::kColumn), within = p - column * E::kColumn;
+    return place(column, within / kVec) + within % kVec;
+  }
+
+  // vector returns the address of this lane's i-th vector.
+  AITER_DEVICE T* vector(int i) const { return place(lane / kLineVecs + i * kLines, lane % kLineVecs); }
+
+  // copy_vector copies a vector to shared memory without waiting; if valid is false, zeros.
+  static AITER_DEVICE void copy_vector(T* to, const T* from, bool valid) {
+#if AITER_ASYNC_COPY
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(valid ? 16 : 0) : "memory");  // reads nothing at an invalid address
+#else
+    Vec<T, kVec> v;
+    v.clear();
+    if (valid) v = load_vec<T, kVec>(from);
+    *reinterpret_cast<Vec<T, kVec>*>(to) = v;
+#endif
+  }
+
+  // copy_aligned copies positions [-halo, kItem) of a row whose position 0 is at x. Those outside of [low, high) are zeros.
+  AITER_DEVICE void copy_aligned(const T* x, int halo, int low, int high) const {
+    AITER_UNROLL
+    for (int i = 0; i < kVecs; i++) {
+      const int p = (i * E::kLanes + lane) * kVec;
+      const bool valid = p >= low && p < high;
+      copy_vector(vector(i), x + p, valid);
+    }
+    int column = lane / kLineVecs - halo / E::kColumn;
+    AITER_ROLLED
+    for (int p = lane * kVec - halo; p < 0; p += E::kLanes * kVec, column += kLines)
+      copy_vector(place(column, lane % kLineVecs), x + p, p >= low && p < high);
+  }
+
+  // copy_elements is copy_aligned for any strides and initial states. value(p) returns the element at position p.
+  template <class Value> AITER_DEVICE void copy_elements(int halo, Value value) const {
+    AITER_ROLLED
+    for (int p = lane - halo; p < kItem; p += 4 * E::kLanes) {
+      T v[4];
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++)
+        if (p + i * E::kLanes < kItem) v[i] = value(p + i * E::kLanes);
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++)
+        if (p + i * E::kLanes < kItem) set_shared(at(p + i * E::kLanes), v[i]);
+    }
+  }
+};
+
+// load_vectors starts to copy kItem positions of an aligned row of whole vectors from `origin` on, and a halo in front. Positions outside
+// of the row are zeros. x is the address of the first one.
+template <class T, class E, class Position>
+AITER_DEVICE void load_vectors(const Tile<T, E>& tile, const T* x, Position seqlen, Position origin, int halo) {
+  tile.copy_aligned(x, halo, clamp_position(-origin), clamp_position(seqlen - origin));
+}
+
+// load_elements is load_vectors for any row, whose positions are `step` elements apart. Positions before it are initial states, or zeros.
+template <class T, class E>
+AITER_DEVICE void load_elements(const Tile<T, E>& tile, const Problem& p, const T* x, int64_t step, int64_t b, int64_t d, int64_t origin, int halo) {
+  const int low = clamp_position(-origin), high = clamp_position(p.seqlen - origin);
+  tile.copy_elements(halo, [&](int at) {
+    const int64_t t = origin + at;
+    if (at >= high) return round_to<T>(0.0f);
+    if (at >= low) return load_readonly_element(x + at * step);
+    return p.initial.data && t + p.width > 0 ? p.initial.row<T>(b, d)[(t + p.width - 1) * p.initial.last] : round_to<T>(0.0f);
+  });
+}
+
+}  // namespace aiter::conv1d::wide

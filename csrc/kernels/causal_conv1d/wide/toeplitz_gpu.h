@@ -1,0 +1,275 @@
+// The sums of a wide filter on matrix cores, as products with Toeplitz matrices.
+//
+// An item is 16 columns of kColumn positions. X_u is step u of all columns: kStep positions of each, kStep x 16 elements. The sums are
+//
+//   Y_u = sum over m of T_m X_{u-m},   T_m[i][k] = w[W-1 - (kStep m + i - k)], 0 outside of the filter
+//
+// X_{u-m} of negative index is the end of the column before. A warp has all steps of its columns in registers: it reads each T_m once
+// and, for each m, one new X. What a lane reads of T_m are runs of adjacent taps, at an address that need not be aligned: shared memory
+// has kCopies copies of the filter, each of which begins one element later, so that one of them has the runs aligned.
+//
+// Taps of another type than x are sums of two elements, high + low, and the products are done for both. In float16 the filter is scaled
+// by a power of two so that the sum keeps its precision.
+#pragma once
+
+#include <aiter/gpu/matrix.h>
+
+#include "tile_gpu.h"
+
+namespace aiter::conv1d::wide {
+
+constexpr int kToeplitzColumn = 64;
+constexpr int kTapPad = 64;  // zeros in front of the taps; half as many behind them
+
+// toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
+AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
+
+template <class T> class ToeplitzEngine {
+ public:
+  using M = MatrixStep<T>;
+  static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = pitch_of(kColumn * 2) / 2;
+  static constexpr int kSteps = kColumn / kStep, kRun = AITER_MMA_SYNC ? 2 : M::kDepthRun, kCopies = kRun < 8 ? kRun : 8;
+
+  // halo_of returns the positions in front of an item that a pass of so many taps needs.
+  static AITER_DEVICE int halo_of(int taps) { return (taps + kStep - 2 + kColumn - 1) / kColumn * kColumn; }
+
+  AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {}
+
+  // select takes the taps that load_taps left in other memory; scale is what scale() returned then.
+  AITER_DEVICE void select(char* memory, float scale) {
+    taps_ = reinterpret_cast<T*>(memory), up_ = scale;
+    find_pairs();
+  }
+  AITER_DEVICE float scale() const { return up_; }
+
+  // load_taps reads taps [last - count, last) of channel d. All lanes call it with the same arguments.
+  AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool split) {
+    up_ = split && !kIsBf16<T> ? choose_scale(p, d) : 1.0f;
+    count_ = count, parts_ = split ? 2 : 1;
+    const TapReader taps(p, d, last - count);
+    AITER_ROLLED
+    for (int i = lane_; i < count; i += kBatch * kLanes) {
+      float w[kBatch];
+      AITER_UNROLL
+      for (int k = 0; k < kBatch; k++) w[k] = i + k * kLanes < count ? taps.get(i + k * kLanes) : 0.0f;
+      AITER_UNROLL
+      for (int k = 0; k < kBatch; k++)
+        if (i + k * kLanes < count) set_tap(i + k * kLanes, up_ * w[k]);
+    }
+    AITER_ROLLED
+    for (int i = lane_; i < 3 * kTapPad / 2; i += kLanes) set_tap(i < kTapPad ? i - kTapPad : count + i - kTapPad, 0.0f);
+    find_pairs();
+  }
+
+  // start sets all sums to v, before the first add. add adds the products of a tile and the taps.
+  AITER_DEVICE void start(float v) { start_ = up_ * v, first_ = true; }
+  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile) {
+    AITER_ROLLED
+    for (int part = 0;;) {
+      add(tile, part * kCopies * toeplitz_pitch(count_), first_);
+      first_ = false;
+      if (++part >= parts_) return;
+    }
+  }
+
+  // finish writes outputs to the tile, result(v) of each sum v, and reports whether all of this lane's are finite.
+  template <class Result> AITER_DEVICE bool finish(const Tile<T, ToeplitzEngine>& tile, Result result) {
+    NonFinite<T> found;
+    if (!kIsBf16<T> && parts_ == 2) {
+      const float down = bits_to_float((254u << 23) - float_to_bits(up_));  // 1 / up_
+      AITER_UNROLL
+      for (int u = 0; u < kSteps; u++) {
+        AITER_UNROLL
+        for (int c = 0; c < M::kColumns; c++) {
+          AITER_UNROLL
+          for (int i = 0; i < M::kRowRun; i++) sums_[u].column[c][i] *= down;
+        }
+      }
+    }
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) {
+      AITER_UNROLL
+      for (int c = 0; c < M::kColumns; c++) {
+        AITER_UNROLL
+        for (int i = 0; i < M::kRowRun; i++) sums_[u].column[c][i] = result(sums_[u].column[c][i]);
+      }
+      store(tile, u, sums_[u], found);
+    }
+    return !found;
+  }
+
+ private:
+  static constexpr int kBatch = 8;  // taps that a lane reads at a time
+
+  AITER_DEVICE void find_pairs() {
+#if AITER_MMA_SYNC
+    const int c = count_ - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTapPad, a = c & 1;
+    pairs_ = shared_address(taps_ + a * toeplitz_pitch(count_) + (c - a));
+#endif
+  }
+
+  // set_tap writes tap i, or a zero around the taps, to all copies of the filter.
+  AITER_DEVICE void set_tap(int i, float w) const {
+    const int pitch = toeplitz_pitch(count_);
+    T v = round_to<T>(w);
+    T* to = taps_ + kTapPad + i;
+    for (int part = 0; part < parts_; part++) {
+      AITER_UNROLL
+      for (int a = 0; a < kCopies; a++)
+        if (i + kTapPad >= a) set_shared(to + a * (pitch - 1), v);
+      v = round_to<T>(w - to_float(v)), to += kCopies * pitch;
+    }
+  }
+
+  // choose_scale returns the power of two that brings the largest tap of channel d near 2^14.
+  AITER_DEVICE float choose_scale(const Problem& p, int64_t d) const {
+    uint32_t exponent = 0;
+    for (int64_t k = lane_; k < p.width; k += kLanes) {
+      const uint32_t e = float_to_bits(p.weight.get(d, k)) >> 23 & 0xff;
+      if (e != 0xff && e > exponent) exponent = e;
+    }
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+      const uint32_t other = float_to_bits(shuffle_xor(bits_to_float(exponent), mask));
+      exponent = other > exponent ? other : exponent;
+    }
+    const int up = exponent < 27 ? 114 : 141 - int(exponent);  // 2^up and 2^-up are normal numbers
+    return bits_to_float(uint32_t(127 + up) << 23);
+  }
+
+#if AITER_MMA_SYNC
+  // mma.sync multiplies X, whose rows are the columns, with half of T_m, which has eight outputs. In the hardware's order of elements
+  // lane 4g+t has elements 2t, 2t+1, 2t+8 and 2t+9 of column g and of column g+8, which ldmatrix loads at once, and outputs 2t, 2t+1 of
+  // them. Of T_m it has the pairs of taps -8, 0 and 8 apart from W-1-16m-g+2t; the last of them is the first one of T_{m+1}. `part` is
+  // the distance of the filter's copies from the first ones.
+  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
+    const int blocks = (count_ + kStep - 2) / kStep;
+    int column = lane_ & 15;
+    uint32_t row = matrix_row(shared_address(tile.own), column), t = pairs_ + part * int(sizeof(T));
+    uint32_t ring[kSteps][4], near = load_shared<Words<1>>(t + 16).word[0];
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) load_matrix(row ^ u << 5, ring[u]);
+    uint32_t middle = load_shared<Words<1>>(t).word[0], far = load_shared<Words<1>>(t - 16).word[0];
+    if (first) {
+      AITER_UNROLL
+      for (int u = 0; u < kSteps; u++) multiply_first(ring[u], middle, near, far, sums_[u]);
+    } else {
+      AITER_UNROLL
+      for (int u = 0; u < kSteps; u++) multiply(ring[u], middle, near, far, sums_[u]);
+    }
+    for (int m = 1;; m += kSteps) {
+      row = matrix_row(shared_address(tile.own), --column);
+      AITER_UNROLL
+      for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - 1 - i
+        if (m + i > blocks) return;
+        near = far;
+        load_matrix(row ^ (kSteps - 1 - i) << 5, ring[kSteps - 1 - i]);
+        middle = load_shared<Words<1>>(t - 2 * (i + 1) * 16).word[0], far = load_shared<Words<1>>(t - (2 * i + 3) * 16).word[0];
+        AITER_UNROLL
+        for (int u = 0; u < kSteps; u++) multiply(ring[(u - 1 - i + kSteps) % kSteps], middle, near, far, sums_[u]);
+      }
+      t -= 2 * kSteps * 16;
+    }
+  }
+
+  // matrix_row returns the address of this lane's row for ldmatrix, of step 0: eight positions of a column. Step u is at row ^ u << 5.
+  AITER_DEVICE uint32_t matrix_row(uint32_t own, int column) const {
+    return own + uint32_t(column * kPitch * int(sizeof(T)) + ((lane_ >> 4) ^ (column & 7)) * 16);
+  }
+  static AITER_DEVICE void load_matrix(uint32_t address, uint32_t (&x)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
+  }
+  // multiply adds the products of x and two halves of T_m to y. multiply_first sets y to start_ and the products.
+  static AITER_DEVICE void multiply(const uint32_t (&x)[4], uint32_t middle, uint32_t near, uint32_t far, typename M::Sums& y) {
+    float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
+    mma(x, middle, near, a[0], a[1], b[0], b[1], a[0], a[1], b[0], b[1]);
+    mma(x, far, middle, a[2], a[3], b[2], b[3], a[2], a[3], b[2], b[3]);
+  }
+  AITER_DEVICE void multiply_first(const uint32_t (&x)[4], uint32_t middle, uint32_t near, uint32_t far, typename M::Sums& y) const {
+    float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
+    mma(x, middle, near, a[0], a[1], b[0], b[1], start_, start_, start_, start_);
+    mma(x, far, middle, a[2], a[3], b[2], b[3], start_, start_, start_, start_);
+  }
+  static AITER_DEVICE void mma(const uint32_t (&x)[4], uint32_t low, uint32_t high, float& d0, float& d1, float& d2, float& d3, float c0,
+                               float c1, float c2, float c3) {
+#define AITER_MMA(type)                                                                                                                 \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};" \
+      : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)                                                                                          \
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(low), "r"(high), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
+    if constexpr (kIsBf16<T>) AITER_MMA("bf16");
+    else AITER_MMA("f16");
+#undef AITER_MMA
+  }
+  // store writes step u of all columns: a lane has outputs 2t, 2t+1, 2t+8, 2t+9 of two columns.
+  AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {
+    const uint32_t word[4] = {pack_pair<T>(y.column[0][0], y.column[0][1]), pack_pair<T>(y.column[1][0], y.column[1][1]),
+                              pack_pair<T>(y.column[0][2], y.column[0][3]), pack_pair<T>(y.column[1][2], y.column[1][3])};
+    AITER_UNROLL
+    for (uint32_t w : word) found.look_at(w);
+#if __CUDA_ARCH__ >= 900
+    const uint32_t address = matrix_row(shared_address(tile.own), lane_ & 15) ^ u << 5;
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+                 "r"(word[3]) : "memory");
+#else
+    AITER_UNROLL
+    for (int i = 0; i < 4; i++)
+      *reinterpret_cast<Bits32*>(tile.place((lane_ >> 2) + i % 2 * 8, 2 * u + i / 2) + (lane_ & 3) * 2) = word[i];
+#endif
+  }
+#else
+  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
+    if (first) {
+      AITER_UNROLL
+      for (auto& y : sums_) y.fill(start_);
+    }
+    const int pitch = toeplitz_pitch(count_), blocks = (count_ + kStep - 2) / kStep;
+    const T* column = tile.own + M::column(lane_, 0) * kPitch + M::depth(lane_);
+    const T* t[M::kParts];
+    AITER_UNROLL
+    for (int e = 0; e < M::kParts; e++) {
+      const int c = count_ - 1 - M::left_row(lane_, e) + M::depth(lane_) + kTapPad, a = c & (kCopies - 1);
+      t[e] = taps_ + part + a * pitch + (c - a);
+    }
+    typename M::Right ring[kSteps];
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) ring[u] = right_at(column, u);
+    for (int m = 0;; m += kSteps) {
+      column -= kPitch;
+      AITER_UNROLL
+      for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - i
+        typename M::Left f;
+        AITER_UNROLL
+        for (int e = 0; e < M::kParts; e++) f.part[e] = *reinterpret_cast<const typename M::Run*>(t[e] - i * kStep);
+        AITER_UNROLL
+        for (int u = 0; u < kSteps; u++) M::multiply(f, ring[(u - i + kSteps) % kSteps], &sums_[u]);
+        if (m + i == blocks) return;
+        ring[kSteps - 1 - i] = right_at(column, kSteps - 1 - i);
+      }
+      AITER_UNROLL
+      for (int e = 0; e < M::kParts; e++) t[e] -= kSteps * kStep;
+    }
+  }
+
+  AITER_DEVICE typename M::Right right_at(const T* column, int step) const {
+    typename M::Right f;
+    f.column[0] = *reinterpret_cast<const typename M::Run*>(column + step * kStep);
+    return f;
+  }
+  AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {
+    AITER_UNROLL
+    for (float v : y.column[0]) found.look_at(v);
+    *reinterpret_cast<Vec<T, M::kRowRun>*>(tile.own + M::column(lane_, 0) * kPitch + u * kStep + M::row(lane_)) = pack_vec<T, M::kRowRun>(y.column[0]);
+  }
+#endif
+
+  T* taps_;
+  int lane_, count_ = 0, parts_ = 1;
+  bool first_ = true;                // no product is added yet
+  float up_ = 1.0f, start_ = 0.0f;  // factor of the taps in shared memory; what sums start from
+#if AITER_MMA_SYNC
+  uint32_t pairs_ = 0;  // address of this lane's pairs of taps
+#endif
+  typename M::Sums sums_[kSteps];
+};
+
+}  // namespace aiter::conv1d::wide
