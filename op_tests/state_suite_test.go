@@ -52,9 +52,9 @@ func decodingCases() []optests.Case {
 	return cases
 }
 
-// wideCases have more taps than the decoding kernels for 2 to 4. A GPU has a kernel for one position and states without gaps, and
+// wideUpdateCases have more taps than the decoding kernels for 2 to 4. A GPU has a kernel for one position and states without gaps, and
 // one for everything else.
-func wideCases() []optests.Case {
+func wideUpdateCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	widths := []int64{5, 6, 7, 8, 9, 12, 16, 33, 64, 130}
 	dims := []int64{8, 16, 40, 5}
@@ -87,7 +87,7 @@ func TestStates(t *testing.T) {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(stateCases())) })
 	}
 	t.Run("decoding", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(decodingCases())) })
-	t.Run("wide", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(wideCases())) })
+	t.Run("wide", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(wideUpdateCases())) })
 	t.Run("shared slots", target.checkSharedSlots)
 	t.Run("wild indices", target.checkInvalidIndices)
 	t.Run("update step by step equals forward", target.checkStepByStep)
