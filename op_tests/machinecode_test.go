@@ -34,7 +34,7 @@ var machineOps = map[string][]string{
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 63, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 64, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -90,6 +90,10 @@ var limits = []limit{
 	maxVALU(`fwd::causal_conv1d_fwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, false>`, 32, 38),
 	// Loads of x, three of the state, weights and a bias; stores of out, three of the state, and the zeros of padding.
 	minWide(`update::causal_conv1d_decode_kernel<.*, 3, 8, `, 9, 5),
+	// Vectors of the state of four sequences.
+	minWide(`update::causal_conv1d_update_flat_kernel`, 4, 4),
+	minWaves(`update::causal_conv1d_update_flat_kernel`, 5),
+	minWaves(`update::causal_conv1d_update_team_kernel`, 4),
 	// In float16 and float32 a thread's values need more registers than in bfloat16.
 	// The launch plans rely on these waves (amd_waves in bwd/plan.h).
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, 8),

@@ -52,6 +52,34 @@ func decodingCases() []optests.Case {
 	return cases
 }
 
+// wideUpdateCases have more taps than the decoding kernels for 2 to 4. A GPU has a kernel for one position and states without gaps, and
+// one for everything else.
+func wideUpdateCases() []optests.Case {
+	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
+	widths := []int64{5, 6, 7, 8, 9, 12, 16, 33, 64, 130}
+	dims := []int64{8, 16, 40, 5}
+	var cases []optests.Case
+	for n := range 4 * len(widths) * 2 {
+		width, kind := widths[n/4%len(widths)], n%4
+		c := optests.Case{Seed: uint64(n), Params: optests.Conv1d{Batch: 1 + int64(n%7), Dim: dims[n/3%len(dims)], Seqlen: 1, Width: width, SiLU: n%5 > 0, NoBias: n%7 == 3}}
+		c = optests.With(c, func(p *optests.Conv1d) {
+			p.State = optests.State{Len: width - 1, Circular: kind == 1, Indexed: n%5 == 2, Flat: n%3 > 0}
+			switch {
+			case kind == 2:
+				p.State.Len += 1 + int64(n)%6
+			case kind == 3:
+				p.Layout, p.Seqlen, p.State.Flat = optests.Layout(n/4%2), 1+int64(n)%5, false
+			}
+			if n%13 == 4 {
+				p.Batch, p.Dim = 3, 136 // more channels than a block takes
+			}
+		})
+		c.DType, c.WeightDType, c.Slice = types[n%3], types[(n%3+[]int{0, 0, 1, 2}[n/3%4])%3], n%11 == 10
+		cases = append(cases, c)
+	}
+	return cases
+}
+
 // TestStates is small enough for an emulated device.
 func TestStates(t *testing.T) {
 	target := open(t)
@@ -59,6 +87,7 @@ func TestStates(t *testing.T) {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(stateCases())) })
 	}
 	t.Run("decoding", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(decodingCases())) })
+	t.Run("wide", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(wideUpdateCases())) })
 	t.Run("shared slots", target.checkSharedSlots)
 	t.Run("wild indices", target.checkInvalidIndices)
 	t.Run("update step by step equals forward", target.checkStepByStep)
@@ -76,8 +105,12 @@ func (g target) checkSharedSlots(t *testing.T) {
 			many[i] = float64(i % 350)
 		}
 		for _, slots := range [][]float64{{1, 2, 1, -1, 2, 1}, many} {
-			for _, seqlen := range []int64{3, 1} { // one position each is decoding
-				c := optests.Case{Seed: 2, Params: optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
+			for i, seqlen := range []int64{3, 1, 1, 1, 2} { // one position each is decoding; from i = 2 on with a wide filter
+				sizes := optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true}
+				if i > 1 {
+					sizes.Dim, sizes.Width, sizes.WithInitial, sizes.WithFinal = 12, 9, false, i == 3
+				}
+				c := optests.Case{Seed: 2, Params: sizes}
 				p := generate(t, op, c)
 				set(t, p, indices, slots)
 				if results, err := g.runner.Run(p); err != nil || !optests.Passed(results) {

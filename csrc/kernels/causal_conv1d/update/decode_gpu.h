@@ -108,7 +108,7 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
 };
 
 // next_with_slot returns the first sequence from b on, before end, that has the slot, or end.
-AITER_DEVICE int64_t next_with_slot(const DecodeParams& a, int64_t slot, int64_t b, int64_t end) {
+template <class P, class I> AITER_DEVICE I next_with_slot(const P& a, int64_t slot, I b, I end) {
   AITER_ROLLED
   while (b < end && a.indices[b] != slot) b++;
   return b;
@@ -183,13 +183,13 @@ __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_
     else out[d * a.out_dim] = round_to<T>(0.0f);
     return;
   }
-  if (shared && next_with_slot(a, slot, 0, b) < b) return;  // the first sequence of those that share a slot computes them all
+  if (shared && next_with_slot(a, slot, int64_t(0), b) < b) return;  // the first sequence of those that share a slot computes them all
   taps.settle(filter);
   AITER_ROLLED
   for (;;) {
     advance(a, b, d, seen, taps, &in);
     if (!shared) break;
-    b = next_with_slot(a, slot, b + 1, a.batch);
+    b = next_with_slot(a, slot, b + 1, int64_t(a.batch));
     if (b == a.batch) break;
     in.load_x(a, b, d);
     seen = positions_seen(a, b);

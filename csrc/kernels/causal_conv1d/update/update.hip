@@ -1,8 +1,8 @@
 // causal_conv1d_update on the GPU, for hipcc and nvcc.
 //
-// Tiling: one new position and a state of width-1 values, 2 to 4 taps, is decoding: update/decode_gpu.h. Otherwise a block takes
-// 64 to 256 channels of one sequence, a thread one channel, one position after another. The grid is one-dimensional; a
-// problem that exceeds one launch takes several.
+// Tiling: one new position and a state of width-1 values, 2 to 4 taps, is decoding: update/decode_gpu.h. More taps are
+// update/flat_gpu.h and update/team_gpu.h. Otherwise a block takes 64 to 256 channels of one sequence, a thread one channel, one
+// position after another. The grid is one-dimensional; a problem that exceeds one launch takes several.
 // Bytes: x, out once; a state of width-1 values is read and written once (a longer one that shifts is read and written in full,
 // a circular one only at the place of x). With conv_state_indices each block reads all of them once.
 // Reduction: over the width, in one thread's fp32 registers.
@@ -11,6 +11,8 @@
 #include <aiter/ffi.h>
 
 #include "decode_gpu.h"
+#include "flat_gpu.h"
+#include "team_gpu.h"
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
@@ -98,14 +100,12 @@ inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStre
 using UpdateKernel = void (*)(KernelParam<Stateful>, FastDiv, int64_t, uint32_t);
 
 template <class T> UpdateKernel update_kernel_of(int64_t width) {
-  if constexpr (kHolds4) {
-    switch (width) {
-      case 2: return causal_conv1d_update_kernel<T, 2>;
-      case 3: return causal_conv1d_update_kernel<T, 3>;
-      case 4: return causal_conv1d_update_kernel<T, 4>;
-    }
+  switch (width) {
+    case 2: return causal_conv1d_update_kernel<T, 2>;
+    case 3: return causal_conv1d_update_kernel<T, 3>;
+    case 4: return causal_conv1d_update_kernel<T, 4>;
+    default: return causal_conv1d_update_kernel<T, 0>;
   }
-  return causal_conv1d_update_kernel<T, 0>;
 }
 
 static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
@@ -121,10 +121,68 @@ static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
   return Status();
 }
 
+// launch_tiles launches a kernel of a plan for so many rows of tiles; a row is `each` sequences.
+template <class Plan>
+Status launch_tiles(const void* kernel, Stateful p, Plan plan, int64_t each, unsigned threads, const OpStream& stream) {
+  const int64_t tiles = plan.tiles.divisor, blocks = (p.batch + each - 1) / each * tiles;
+  for (int64_t i = 0; i < blocks; i += kMaxBlocks) {
+    plan.batch0 = i / tiles * each, plan.tile0 = uint32_t(i % tiles);
+    void* args[] = {&p, &plan};
+    AITER_TRY(launch_kernel(stream, kernel, {unsigned(min64(kMaxBlocks, blocks - i)), threads}, args));
+  }
+  return Status();
+}
+
+inline int log2_of(int64_t n) {
+  int bits = 0;
+  while (n >> (bits + 1)) bits++;
+  return bits;
+}
+
+// is_flat reports whether the flat kernel takes p, of type T.
+template <class T> bool is_flat(const Stateful& p) {
+  constexpr int64_t kVec = kVecElems<T>, kMost = 1 << 24;
+  // A block's weights have 32-bit offsets.
+  if (p.weight.last < 0 || p.weight.first < 0 || p.weight.first > kMost || p.width * p.weight.last > kMost) return false;
+  const bool two_channels = p.length >= kVec || (p.length == kVec - 1 && !p.cache_seqlens.data);  // of a vector, at most
+  const bool aligned = p.dim * p.length % kVec == 0 && p.state.batch % kVec == 0 && is_aligned(p.state.data, 16);
+  return p.seqlen == 1 && values_adjacent(p) && p.state.last == 1 && two_channels && aligned && p.length <= kMost &&
+         p.dim <= INT32_MAX / 2 && p.batch <= INT32_MAX / 2;
+}
+
+// Blocks that fill a GPU: a block then has several sequences.
+constexpr int64_t kFlatBlocks = 1536;
+
+template <class T> Status launch_flat(const Stateful& p, const OpStream& stream) {
+  constexpr int64_t kVec = kVecElems<T>;
+  const int64_t fit = kFlatThreads * kVec / p.length / kVec * kVec;
+  const int64_t channels = min64(max64(fit, kVec), min64(kFlatThreads, (p.dim + kVec - 1) / kVec * kVec));
+  const int64_t tiles = (p.dim + channels - 1) / channels;
+  FlatPlan plan{};
+  plan.tiles = make_fastdiv(tiles), plan.length = make_fastdiv(p.length);
+  plan.channels = int32_t(channels), plan.team_bits = int32_t(min64(log2_of(kFlatThreads / channels), 5));
+  // The weights of a circular state lie elsewhere for each sequence.
+  plan.sequences = p.cache_seqlens.data ? 1 : 1 << min64(log2_of(max64(p.batch * tiles / kFlatBlocks, 1)), log2_of(kFlatSequences));
+  return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_flat_kernel<T>), p, plan, plan.sequences, kFlatThreads, stream);
+}
+
+template <class T> Status launch_team(const Stateful& p, const OpStream& stream) {
+  const auto distance = [](int64_t stride) { return stride < 0 ? -stride : stride; };
+  TeamPlan plan{};
+  plan.channels_adjacent = p.dim > 1 && distance(p.state.dim) < distance(p.state.last);
+  // A thread has 8 taps or more. Adjacent channels fill at least 32 threads.
+  plan.team_bits = int32_t(min64(log2_of(max64(p.width / 8, 1)), plan.channels_adjacent ? 2 : 5));
+  const int64_t channels = kTeamThreads >> plan.team_bits;
+  plan.tiles = make_fastdiv((p.dim + channels - 1) / channels);
+  return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_team_kernel<T>), p, plan, 1, kTeamThreads, stream);
+}
+
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
-  if constexpr (kHolds4)
+  if constexpr (kHolds4) {
     if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
-  return launch(update_kernel_of<T>(p.width), p, stream);
+    if (kMostWidth <= 4 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
+  }
+  if constexpr (kMostWidth > 4) return is_flat<T>(p) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
