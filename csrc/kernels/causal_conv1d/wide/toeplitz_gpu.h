@@ -225,11 +225,11 @@ template <class T> class ToeplitzEngine {
     }
     const int pitch = toeplitz_pitch(count_), blocks = (count_ + kStep - 2) / kStep;
     const T* column = tile.own + M::column(lane_, 0) * kPitch + M::depth(lane_);
-    const T* t[M::kParts];
+    int t[M::kParts];  // elements, not addresses, which the compiler would not know to be in shared memory
     AITER_UNROLL
     for (int e = 0; e < M::kParts; e++) {
       const int c = count_ - 1 - M::left_row(lane_, e) + M::depth(lane_) + kTapPad, a = c & (kCopies - 1);
-      t[e] = taps_ + part + a * pitch + (c - a);
+      t[e] = part + a * pitch + (c - a);
     }
     typename M::Right ring[kSteps];
     AITER_UNROLL
@@ -240,7 +240,7 @@ template <class T> class ToeplitzEngine {
       for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - i
         typename M::Left f;
         AITER_UNROLL
-        for (int e = 0; e < M::kParts; e++) f.part[e] = run_at(t[e] - i * kStep);
+        for (int e = 0; e < M::kParts; e++) f.part[e] = run_at(taps_ + t[e] - i * kStep);
         AITER_UNROLL
         for (int u = 0; u < kSteps; u++) M::multiply(f, ring[(u - i + kSteps) % kSteps], &sums_[u]);
         if (m + i == blocks) return;
