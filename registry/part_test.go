@@ -112,7 +112,7 @@ func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	call(t, fwd, tensor.Float32)
-	seen.expect(t, "first call", "fwd.cpp", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "first call", "fwd.cpp", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "another type, which the CPU's unit has")
 	x := must(tensor.New(tensor.Float32, 3, 1))
@@ -135,7 +135,7 @@ func TestFirstCallOfEachTypeCompiles(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	call(t, fwd, tensor.BFloat16)
-	seen.expect(t, "first call", "fwd.cpp dtype=bfloat16", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "first call", "fwd.cpp dtype=bfloat16", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 	call(t, fwd, tensor.BFloat16)
 	seen.expect(t, "again")
 	call(t, fwd, tensor.Float32)
@@ -168,7 +168,7 @@ func TestCallsWithConditions(t *testing.T) {
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root, Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	call(t, fwd, tensor.Float32)
-	seen.expect(t, "a type that is not listed", "fwd.cpp dtype=float32", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "a type that is not listed", "fwd.cpp dtype=float32", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "a listed type", "fwd.cpp dtype=float16", "half.cpp dtype=float16")
 	call(t, fwd, tensor.Float32)
@@ -185,7 +185,7 @@ func TestConcurrentCallsCompileEachTypeOnce(t *testing.T) {
 		wg.Go(func() { call(t, fwd, types[i%len(types)]) })
 	}
 	wg.Wait()
-	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 }
 
 // TestUnknownTypeBuildsNothing checks that a type outside of an axis fails with the
@@ -284,7 +284,7 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 	if err := r.Warm(context.Background(), nil, "causal_conv1d_fwd"); err != nil {
 		t.Fatal(err)
 	}
-	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "update.cpp", "varlen.cpp", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "update.cpp", "varlen.cpp", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) || !r.Ready("causal_conv1d_bwd", cpu(t)) {
 		t.Error("not ready after Warm")
 	}
@@ -303,7 +303,7 @@ func TestVerifiedCallsOfParts(t *testing.T) {
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen, Verify: true})
 	call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float16)
-	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "a verified call", "fwd.cpp dtype=float16", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 }
 
 // TestPartForAGPU checks that a first call on a GPU builds two units, with the kernels

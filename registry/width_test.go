@@ -32,7 +32,7 @@ func TestFirstCallOfEachRangeCompiles(t *testing.T) {
 		}
 	}
 	taps(tensor.Float32, 1, 2)
-	seen.expect(t, "2 taps", "fwd.cpp width=1-4", "cpu.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "2 taps", "fwd.cpp width=1-4", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 	taps(tensor.Float32, 7, 4)
 	taps(tensor.Float16, 1, 1)
 	seen.expect(t, "other sizes of that range")
@@ -40,8 +40,11 @@ func TestFirstCallOfEachRangeCompiles(t *testing.T) {
 		t.Error("ready, but a call would compile the range of 5 taps")
 	}
 	taps(tensor.Float32, 1, 5)
-	seen.expect(t, "5 taps", "fwd.cpp width=5-")
+	taps(tensor.Float32, 1, 8)
+	seen.expect(t, "5 taps", "fwd.cpp width=5-8")
 	taps(tensor.Float32, 1, 9)
+	seen.expect(t, "9 taps", "fwd.cpp width=9-")
+	taps(tensor.Float32, 1, 100)
 	taps(tensor.Float32, 1, 3)
 	seen.expect(t, "sizes of ranges that are there")
 	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
@@ -65,7 +68,7 @@ func TestOperatorRejectsSizes(t *testing.T) {
 			t.Errorf("weight %v:\n%+v, from the whole module\n%+v, %v", shape, *got, want, err)
 		}
 		if i == 0 {
-			seen.expect(t, "a weight of one dimension", "fwd.cpp width=1-4", "cpu.cpp", "aiter_ffi.cpp")
+			seen.expect(t, "a weight of one dimension", "fwd.cpp width=1-4", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 		}
 	}
 	seen.expect(t, "other wrong weights")
