@@ -34,7 +34,7 @@ var machineOps = map[string][]string{
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 64, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 67, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -124,6 +124,7 @@ var limits = []limit{
 	minWide(`causal_conv1d_wide_kernel<aiter::(bf16_t|half_t), .*true>`, 2, 2),
 	// A lane has 16 outputs of an item with 64 lanes, 32 with 32. With W = 128 the loop over four blocks of products runs twice.
 	maxVALU(`causal_conv1d_wide_kernel<aiter::bf16_t, .*true>`, 16, 70),
+	minWaves(`causal_conv1d_bwd_wide_kernel<`, 3),
 	minWaves(`rms_norm_`, 4),
 	// x and weight of 1, 2, 4 or 8 vectors, or of one of each pass; out.
 	minWide(`rms_norm_vectorized_kernel<aiter::(bf16_t|half_t), aiter::(bf16_t|half_t), [01], `, 2, 1),

@@ -64,6 +64,14 @@ template <class V> AITER_DEVICE V load_shared(uint32_t address) {
   else asm volatile("ld.shared.b32 %0, [%1];" : "=r"(w.word[0]) : "r"(address));
   return w;
 }
+template <class V> AITER_DEVICE void store_shared(uint32_t address, const V& w) {
+  if constexpr (sizeof(V) == 16)
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(w.word[0]), "r"(w.word[1]), "r"(w.word[2]), "r"(w.word[3])
+                 : "memory");
+  else if constexpr (sizeof(V) == 8)
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(w.word[0]), "r"(w.word[1]) : "memory");
+  else asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(w.word[0]) : "memory");
+}
 
 template <class V, int kSharedStages, int kRegisterStages, int kThreads>
 struct AsyncPipeline<V, kSharedStages, kRegisterStages, kThreads, true> {

@@ -44,6 +44,14 @@ template <class T> AITER_DEVICE void launder(T& v) {
 #endif
 }
 
+// launder_uniform is launder for a value that all lanes of a warp share.
+AITER_DEVICE int launder_uniform(int v) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+s"(v));
+#endif
+  return v;
+}
+
 // pin_register returns v. nvcc keeps the result in a register; without it, nvcc recomputes v at each use.
 AITER_DEVICE int pin_register(int v) {
 #if AITER_CUDA
@@ -56,6 +64,13 @@ template <class T> AITER_DEVICE T* pin_register(T* p) {
   asm volatile("" : "+l"(p));
 #endif
   return p;
+}
+
+// schedule_barrier keeps AMD's compilers from moving instructions across it: they start loads early until registers run out.
+AITER_DEVICE void schedule_barrier() {
+#if defined(__HIP_DEVICE_COMPILE__)
+  __builtin_amdgcn_sched_barrier(0);
+#endif
 }
 
 // cold_branch marks a branch that is rarely taken: nvcc neither predicates the branch nor hoists code out of it.

@@ -19,15 +19,23 @@ AITER_DEVICE void warp_barrier() {
   __builtin_amdgcn_wave_barrier();
 #endif
 }
-// warp_all reports whether p holds in all lanes of the warp.
-AITER_DEVICE bool warp_all(bool p) {
+// warp_ballot returns a bit for each lane of the warp: whether p holds in it. warp_all reports whether p holds in all lanes.
+AITER_DEVICE uint64_t warp_ballot(bool p) {
 #if defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
-  return __builtin_amdgcn_ballot_w64(!p) == 0;
+  return __builtin_amdgcn_ballot_w64(p);
 #elif defined(__HIP_DEVICE_COMPILE__)
-  return __builtin_amdgcn_ballot_w32(!p) == 0;
+  return __builtin_amdgcn_ballot_w32(p);
 #else
   return p;
 #endif
+}
+AITER_DEVICE bool warp_all(bool p) { return warp_ballot(!p) == 0; }
+// warp_uniform returns v, which all lanes of the warp share, in a scalar register.
+AITER_DEVICE int warp_uniform(int v) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  v = __builtin_amdgcn_readfirstlane(v);
+#endif
+  return v;
 }
 AITER_DEVICE float shuffle_xor(float v, int mask) { return __shfl_xor(v, mask); }
 AITER_DEVICE float shuffle_next(float v) {
@@ -52,6 +60,8 @@ AITER_DEVICE float shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xfff
 AITER_DEVICE float shuffle_next(float v) { return __shfl_sync(0xffffffffu, v, (int(threadIdx.x) + 1) & 31); }
 // The same, where the low five bits of next are the next lane's number.
 AITER_DEVICE float shuffle_next(float v, int next) { return __shfl_sync(0xffffffffu, v, next); }
+AITER_DEVICE int warp_uniform(int v) { return v; }
+AITER_DEVICE uint64_t warp_ballot(bool p) { return __ballot_sync(0xffffffffu, p); }
 AITER_DEVICE bool warp_all(bool p) { return __all_sync(0xffffffffu, p); }
 #endif
 

@@ -1,5 +1,5 @@
-// The fallback of causal_conv1d_bwd: dinitial_states of the tiled kernels, and all of widths above 8 and of rows of 2^30
-// positions and more.
+// The fallback of causal_conv1d_bwd: dinitial_states of the tiled kernels, rows of 2^30 positions and more, rows without positions, and
+// filters of more than 1024 taps or whose taps do not fit into shared memory.
 //
 // Tiling: dx: a thread a position. dweight: a block a tap of a channel (of 16 neighbouring channels in channel-last). Both
 // compute g for each use.
@@ -16,12 +16,18 @@ namespace aiter::conv1d::bwd {
 constexpr int kAnyWidthThreads = 256;
 
 // g_at returns g, the gradient before the activation, at position t.
-template <class T> AITER_DEVICE float g_at(const BwdArg& all, int64_t b, int64_t d, int64_t t) {
+template <class T, class P> AITER_DEVICE float g_at(const KernelParam<P>& all, int64_t b, int64_t d, int64_t t) {
   const Backward& p = reload_kernarg(all).p;
   const int32_t s = p.seq.data ? p.sequence(b, t) : 0;
   if (s < 0) return 0.0f;
   const float g = to_float(p.dout.row<T>(b, d)[t * p.dout.last]);
-  return p.silu ? g * silu_grad(row_output<T>(p, b, d, t, s)) : g;
+  if (!p.silu) return g;
+  return g * silu_grad(filter_output(reload_kernarg(all).p, d, t, [&](int64_t u, float* v) {
+    const Backward& p = reload_kernarg(all).p;
+    if (!p.visible(b, s, u)) return false;
+    *v = p.template value<T>(b, d, u);
+    return true;
+  }));
 }
 
 // dx_at returns the gradient of X[t]: of the final states, and of the positions u behind it for which g_of(u, &g) is true.

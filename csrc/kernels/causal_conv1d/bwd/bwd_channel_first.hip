@@ -1,6 +1,6 @@
 // causal_conv1d_bwd on the GPU, for hipcc and nvcc: the entry point, and the plan and the launches of the channel-first
 // kernels (bwd/channel_first.h, bwd/channel_first_small.h). bwd/bwd_channel_last.hip and bwd/bwd_channel_last_sequences.hip
-// launch the channel-last kernels; bwd/any_width.h takes the rest.
+// launch the channel-last kernels, bwd/bwd_wide.hip that of filters of 9 taps and more; bwd/any_width.h takes the rest.
 //
 // If channels alone fill the GPU, one block computes dweight and dbias of a channel. If not, each segment of a channel writes
 // its sums to a workspace, and the reduce_segments kernel adds them in one order: no atomics, nothing to clear, the same
@@ -13,6 +13,7 @@
 #include "channel_first.h"
 #include "channel_first_small.h"
 #include "groups.h"
+#include "wide_launch.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -261,14 +262,24 @@ inline bool exceeds_31_bits(const Backward& p) {
   return p.seqlen >= 1 << 30 || p.dim >= 1 << 30 || p.batch * (p.seqlen / 32 + 1) >= 1 << 30;
 }
 
+// run_few takes filters of up to 8 taps, run_more those of more.
+template <class T> Status run_few(const TensorView& x, const Backward& p, const OpStream& stream) {
+  if (!p.channel_last) return run_channel_first<T>(p, x.device().id, stream);
+  AITER_TRY(run_channel_last(x, p, stream));
+  return launch_state_grads<T>(p, stream);
+}
+
+template <class T> Status run_more(const TensorView& x, const Backward& p, const OpStream& stream) {
+  bool taken = false;
+  AITER_TRY(try_launch_wide(x, p, stream, &taken));
+  return taken ? Status() : run_any_width<T>(p, stream);
+}
+
 template <class T> Status run(const TensorView& x, const Backward& p, const OpStream& stream) {
-  if constexpr (kHoldsFew)
-    if (p.width <= 8 && !exceeds_31_bits(p)) {
-      if (!p.channel_last) return run_channel_first<T>(p, x.device().id, stream);
-      AITER_TRY(run_channel_last(x, p, stream));
-      return launch_state_grads<T>(p, stream);
-    }
-  return run_any_width<T>(p, stream);
+  if (exceeds_31_bits(p)) return run_any_width<T>(p, stream);
+  if constexpr (kHoldsMore)
+    if (!kHoldsFew || p.width > 8) return run_more<T>(x, p, stream);
+  if constexpr (kHoldsFew) return run_few<T>(x, p, stream);
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,

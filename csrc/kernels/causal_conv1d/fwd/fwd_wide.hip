@@ -28,12 +28,7 @@ struct ForwardRows : Forward {
     if (final.data) final_states<T>(*this, b, d, lane, lanes);
   }
   AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const {
-    const int32_t s = sequence(b, t);
-    if (s < 0) return -1;
-    int32_t n = 0;
-    AITER_ROLLED
-    while (n < most && n < t && sequence(b, t - n - 1) == s) n++;
-    return n;
+    return wide::row_reach(*this, b, t, most);
   }
 };
 

@@ -14,6 +14,7 @@
 #include <aiter/workspace.h>
 
 #include "../wide/plan_gpu.h"
+#include "../wide/reach_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -178,16 +179,6 @@ __global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlock
   }
 }
 
-// Computes reach for all positions: p.reach(b, t, most) returns it, up to most.
-template <class Rows>
-__global__ void __launch_bounds__(256) causal_conv1d_reach_kernel(KernelParam<Rows> p, int32_t most, int32_t* reach) {
-  const int64_t total = p.rows() * p.seqlen;
-  for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < total; i += int64_t(gridDim.x) * 256) {
-    const DivMod at = divmod(i, p.seqlen);
-    reach[i] = p.reach(at.quotient, at.remainder, most);
-  }
-}
-
 // try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes (fwd/wide_channel_last_gpu.h).
 template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream);
 
@@ -202,7 +193,7 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
     AITER_TRY(memory.take(size_t(p.rows() * p.seqlen) * sizeof(int32_t), device, stream));
     const auto reach = static_cast<int32_t*>(memory.data());
     const unsigned blocks = grid_for((p.rows() * p.seqlen + 255) / 256);
-    AITER_TRY(launch(stream, causal_conv1d_reach_kernel<Rows>, {blocks, 256}, p, a.most_reach, reach));
+    AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<Rows>, {blocks, 256}, p, a.most_reach, reach));
     a.reach = reach;
   }
   if (p.channel_last)

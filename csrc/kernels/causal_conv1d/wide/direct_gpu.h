@@ -18,12 +18,17 @@ template <class T> class DirectEngine {
   static constexpr int kPitch = pitch_of(kColumn * int(sizeof(T))) / int(sizeof(T));
   static constexpr int kBlock = 8;               // taps that a lane reads at a time
   static constexpr int kBlocks = kColumn / kBlock;
+  static constexpr int kOutRun = kVec, kRuns = 1;  // runs of adjacent sums of a step
 
   static AITER_SHARED int rounded(int taps) { return (taps + kBlock - 1) / kBlock * kBlock; }
   static AITER_DEVICE int halo_of(int taps) { return (rounded(taps) + kColumn - 1) / kColumn * kColumn; }
 
   AITER_DEVICE DirectEngine(char* memory, int lane) : taps_(reinterpret_cast<float*>(memory)), lane_(lane) {}
 
+  // launder_lane hides the lane from AMD's compilers, which otherwise compute all addresses before a loop and keep them.
+  AITER_DEVICE void launder_lane() {
+    if (AITER_HIP) launder(lane_);
+  }
 
   // select takes the taps that load_taps left in other memory.
   AITER_DEVICE void select(char* memory, float) { taps_ = reinterpret_cast<float*>(memory); }
@@ -54,6 +59,20 @@ template <class T> class DirectEngine {
         add_block(tile, column, i, taps + i * kBlock);
       }
       column--, taps += kBlocks * kBlock;
+    }
+  }
+
+  // each_step calls use(columns, within, sums) for each run of kOutRun adjacent sums of a lane: ToeplitzEngine::each_step.
+  AITER_DEVICE int lane_column() const { return lane_; }
+  AITER_DEVICE int lane_within() const { return 0; }
+  template <class Use> AITER_DEVICE void each_step(Use use) const {
+    AITER_UNROLL
+    for (int i = 0; i < kColumn; i += kOutRun) {
+      const int columns[1] = {0}, within[1] = {i};
+      float v[1][kOutRun];
+      AITER_UNROLL
+      for (int k = 0; k < kOutRun; k++) v[0][k] = sums_[i + k];
+      use(columns, within, v);
     }
   }
 

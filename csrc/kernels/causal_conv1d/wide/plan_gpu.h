@@ -40,6 +40,11 @@ struct WarpMemory {
     const int plain = ((taps + 7 + column - 1) / column * column + kItem) / column * pitch_of(column * size);
     return matrix && (!direct || toeplitz > plain) ? toeplitz : plain;
   }
+  // own_bytes returns the bytes of a tile without a halo.
+  int own_bytes() const {
+    const int toeplitz = kItem / kToeplitzColumn * pitch_of(kToeplitzColumn * size), plain = lanes * pitch_of(kItem / lanes * size);
+    return matrix && (!direct || toeplitz > plain) ? toeplitz : plain;
+  }
   int taps_bytes(int taps, bool split) const {
     const int toeplitz = matrix ? (split ? 2 : 1) * kTapCopies * toeplitz_pitch(taps) * size : 0;
     const int plain = direct ? (taps + 7) / 8 * 32 : 0;

@@ -150,6 +150,21 @@ template <class T, class E> struct Tile {
       copy_vector(place(column, lane % kLineVecs), x + p, p >= low && p < high);
   }
 
+  // copy_inside is copy_aligned for positions that are all inside of the row.
+  AITER_DEVICE void copy_inside(const T* x, int halo) const {
+    const T* from = x + lane * kVec;
+    AITER_UNROLL
+    for (int i = 0; i < kVecs; i++) copy_vector(vector(i), from + i * E::kLanes * kVec, true);
+    each_halo_vector(halo, 0, [&](T* to, int p) { copy_vector(to, x + p, true); });
+  }
+
+  // each_halo_vector calls use(place, p) for this lane's vectors of positions -far to -near-1.
+  template <class Use> AITER_DEVICE void each_halo_vector(int far, int near, Use use) const {
+    int column = lane / kLineVecs - far / E::kColumn;
+    AITER_ROLLED
+    for (int p = lane * kVec - far; p < -near; p += E::kLanes * kVec, column += kLines) use(place(column, lane % kLineVecs), p);
+  }
+
   // copy_elements is copy_aligned for any strides and initial states. value(p) returns the element at position p.
   template <class Value> AITER_DEVICE void copy_elements(int halo, Value value) const {
     AITER_ROLLED
@@ -163,6 +178,46 @@ template <class T, class E> struct Tile {
         if (p + i * E::kLanes < kItem) set_shared(at(p + i * E::kLanes), v[i]);
     }
   }
+};
+
+// LanePlace is where a lane's runs of adjacent positions are in a tile, or, with kMirrored, where those of the tile in reverse order are.
+// A run is `within` positions behind the lane's first one, in whole vectors if the tile is swizzled, `columns` columns further.
+template <class T, class E, bool kMirrored> struct LanePlace {
+  static constexpr bool kSwizzled = swizzled(E::kPitch * int(sizeof(T)));
+#if AITER_ASYNC_COPY
+  uint32_t base;
+#else
+  T* base;
+#endif
+
+  // The lane's first run has n positions, from `within` on of a column.
+  AITER_DEVICE LanePlace(const Tile<T, E>& tile, int column, int within, [[maybe_unused]] int n) {
+    using V = Tile<T, E>;
+    T* const first = kMirrored ? tile.place(kItem / E::kColumn - 1 - column, V::kLineVecs - 1) + V::kVec - n - within : tile.place(column, 0) + within;
+#if AITER_ASYNC_COPY
+    base = shared_address(first);
+#else
+    base = first;
+#endif
+  }
+#if AITER_ASYNC_COPY
+  AITER_DEVICE uint32_t at(int columns, int within) const {
+    const uint32_t step = uint32_t(columns * E::kPitch * int(sizeof(T))), inside = uint32_t(within * int(sizeof(T)));
+    const uint32_t column = kMirrored ? base - step : base + step;
+    return kSwizzled ? column ^ inside : kMirrored ? column - inside : column + inside;
+  }
+  template <class V> AITER_DEVICE V read(int columns, int within) const { return load_shared<V>(at(columns, within)); }
+  template <class V> AITER_DEVICE void write(int columns, int within, const V& v) const { store_shared(at(columns, within), v); }
+#else
+  AITER_DEVICE T* at(int columns, int within) const {
+    static_assert(!kSwizzled || AITER_CUDA);
+    T* const column = kMirrored ? base - columns * E::kPitch : base + columns * E::kPitch;
+    if constexpr (kSwizzled) return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(column) ^ uintptr_t(within * int(sizeof(T))));
+    else return kMirrored ? column - within : column + within;
+  }
+  template <class V> AITER_DEVICE V read(int columns, int within) const { return *reinterpret_cast<const V*>(at(columns, within)); }
+  template <class V> AITER_DEVICE void write(int columns, int within, const V& v) const { *reinterpret_cast<V*>(at(columns, within)) = v; }
+#endif
 };
 
 // load_vectors starts to copy kItem positions of an aligned row of whole vectors from `origin` on, and a halo in front. Positions outside

@@ -30,6 +30,7 @@ template <class T> class ToeplitzEngine {
   using M = MatrixStep<T>;
   static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = pitch_of(kColumn * 2) / 2;
   static constexpr int kSteps = kColumn / kStep, kCopies = kTapCopies;
+  static constexpr int kOutRun = AITER_MMA_SYNC ? 2 : M::kRowRun, kRuns = M::kColumns * M::kRowRun / kOutRun;  // runs of adjacent sums
 
   // halo_of returns the positions in front of an item that a pass of so many taps needs.
   static AITER_DEVICE int halo_of(int taps) { return (taps + kStep - 2 + kColumn - 1) / kColumn * kColumn; }
@@ -42,6 +43,11 @@ template <class T> class ToeplitzEngine {
     find_pairs();
   }
   AITER_DEVICE float scale() const { return up_; }
+
+  // launder_lane hides the lane from AMD's compilers, which otherwise compute all addresses before a loop and keep them.
+  AITER_DEVICE void launder_lane() {
+    if (AITER_HIP) launder(lane_);
+  }
 
   // load_taps reads taps [last - count, last) of channel d. All lanes call it with the same arguments.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool split) {
@@ -76,17 +82,7 @@ template <class T> class ToeplitzEngine {
   // finish writes outputs to the tile, result(v) of each sum v, and reports whether all of this lane's are finite.
   template <class Result> AITER_DEVICE bool finish(const Tile<T, ToeplitzEngine>& tile, Result result) {
     NonFinite<T> found;
-    if (!kIsBf16<T> && parts_ == 2) {
-      const float down = bits_to_float((254u << 23) - float_to_bits(up_));  // 1 / up_
-      AITER_UNROLL
-      for (int u = 0; u < kSteps; u++) {
-        AITER_UNROLL
-        for (int c = 0; c < M::kColumns; c++) {
-          AITER_UNROLL
-          for (int i = 0; i < M::kRowRun; i++) sums_[u].column[c][i] *= down;
-        }
-      }
-    }
+    scale_down();
     AITER_UNROLL
     for (int u = 0; u < kSteps; u++) {
       AITER_UNROLL
@@ -99,6 +95,41 @@ template <class T> class ToeplitzEngine {
     return !found;
   }
 
+  // each_step calls use(columns, within, sums) for each step: kRuns runs of kOutRun adjacent sums of a lane. Run r is at position
+  // lane_within + within[r] of column lane_column + columns[r].
+  AITER_DEVICE int lane_column() const { return M::column(lane_, 0); }
+  AITER_DEVICE int lane_within() const { return AITER_MMA_SYNC ? 2 * (lane_ & 3) : M::row(lane_); }
+  template <class Use> AITER_DEVICE void each_step(Use use) {
+    scale_down();
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) {
+      int columns[kRuns], within[kRuns];
+      float v[kRuns][kOutRun];
+      AITER_UNROLL
+      for (int n = 0; n < kRuns; n++) {
+        const int c = n % M::kColumns, i = n / M::kColumns * kOutRun;
+        columns[n] = 8 * c, within[n] = u * kStep + (AITER_MMA_SYNC ? 4 * i : i);
+        AITER_UNROLL
+        for (int k = 0; k < kOutRun; k++) v[n][k] = sums_[u].column[c][i + k];
+      }
+      use(columns, within, v);
+    }
+  }
+
+#if AITER_MMA_SYNC
+  // mma computes d = c + products of x, 16 x 16 elements in the hardware's order, and of 16 x 8 elements.
+  static AITER_DEVICE void mma(const uint32_t (&x)[4], uint32_t low, uint32_t high, float& d0, float& d1, float& d2, float& d3, float c0,
+                               float c1, float c2, float c3) {
+#define AITER_MMA(type)                                                                                                                 \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};" \
+      : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)                                                                                          \
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(low), "r"(high), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
+    if constexpr (kIsBf16<T>) AITER_MMA("bf16");
+    else AITER_MMA("f16");
+#undef AITER_MMA
+  }
+#endif
+
  private:
   static constexpr int kBatch = 8;  // taps that a lane reads at a time
 
@@ -107,6 +138,20 @@ template <class T> class ToeplitzEngine {
     const int c = count_ - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTapPad, a = c & 1;
     pairs_ = shared_address(taps_ + a * toeplitz_pitch(count_) + (c - a));
 #endif
+  }
+
+  // scale_down undoes the factor of the taps.
+  AITER_DEVICE void scale_down() {
+    if (kIsBf16<T> || parts_ < 2) return;
+    const float down = bits_to_float((254u << 23) - float_to_bits(up_));  // 1 / up_
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) {
+      AITER_UNROLL
+      for (int c = 0; c < M::kColumns; c++) {
+        AITER_UNROLL
+        for (int i = 0; i < M::kRowRun; i++) sums_[u].column[c][i] *= down;
+      }
+    }
   }
 
   // set_tap writes tap i, or a zero around the taps, to all copies of the filter.
@@ -190,16 +235,6 @@ template <class T> class ToeplitzEngine {
     float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
     mma(x, middle, near, a[0], a[1], b[0], b[1], start_, start_, start_, start_);
     mma(x, far, middle, a[2], a[3], b[2], b[3], start_, start_, start_, start_);
-  }
-  static AITER_DEVICE void mma(const uint32_t (&x)[4], uint32_t low, uint32_t high, float& d0, float& d1, float& d2, float& d3, float c0,
-                               float c1, float c2, float c3) {
-#define AITER_MMA(type)                                                                                                                 \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};" \
-      : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)                                                                                          \
-      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(low), "r"(high), "f"(c0), "f"(c1), "f"(c2), "f"(c3))
-    if constexpr (kIsBf16<T>) AITER_MMA("bf16");
-    else AITER_MMA("f16");
-#undef AITER_MMA
   }
   // store writes step u of all columns: a lane has outputs 2t, 2t+1, 2t+8, 2t+9 of two columns.
   AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {

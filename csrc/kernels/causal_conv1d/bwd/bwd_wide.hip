@@ -1,0 +1,82 @@
+// The backward kernel of filters of 9 taps and more (bwd/wide_gpu.h), for hipcc and nvcc.
+
+#include "dispatch.h"
+#include "wide_gpu.h"
+#include "../wide/reach_gpu.h"
+#include "wide_launch.h"
+
+namespace aiter::conv1d::bwd {
+
+// BackwardRows is the rows of which reach is computed.
+struct BackwardRows : Backward {
+  AITER_SHARED int64_t rows() const { return batch; }
+  AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const { return wide::row_reach(*this, b, t, most); }
+};
+
+constexpr int kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
+
+// divide divides the rows of a channel among segments, so that the GPU has enough of them: whole rows if possible.
+inline void divide(WideParams* a, int64_t resident) {
+  const int64_t wanted = max64(1, kFewRounds * resident / a->p.dim), items = (a->p.seqlen + wide::kItem - 1) / wide::kItem;
+  int64_t rows = max64(1, a->p.batch / wanted), each = items;
+  if (a->p.batch < wanted) each = max64(min64(items, 4), items * a->p.batch / wanted);
+  const int64_t parts = (items + each - 1) / each;
+  a->rows = uint32_t(rows), a->items = uint32_t(each), a->row_items = uint32_t(items), a->parts = make_fastdiv(parts);
+  a->segments = uint32_t(parts * ((a->p.batch + rows - 1) / rows));
+  a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
+}
+
+// wide_kernel returns the kernel for dense rows, or any, and for so many blocks of dweight.
+template <class T> auto wide_kernel(bool dense, int blocks) {
+  if constexpr (sizeof(T) == 2 && AITER_CUDA) {
+    if (blocks == kFewBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kFewBlocks>;
+    if (blocks == kManyBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kManyBlocks>;
+  }
+  return dense ? causal_conv1d_bwd_wide_kernel<T, true, kSomeBlocks> : causal_conv1d_bwd_wide_kernel<T, false, kSomeBlocks>;
+}
+
+template <class T> Status try_launch_wide(const Backward& p, int device, const OpStream& stream, bool* taken) {
+  Topology gpu;
+  AITER_TRY(device_topology(device, &gpu));
+  const wide::WarpMemory memory = wide::WarpMemory::of<T>(gpu);
+  WideParams a{};
+  a.p = p, a.cluster = 1, a.split = p.weight.dtype != kDType<T>, a.tiles = p.silu && sizeof(T) == 2 ? 2 : 1;
+  if (p.seq.data) a.p.initial.data = nullptr;  // no position sees them
+  *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0;
+  if (!*taken) return Status();
+  const int taps = int(p.width);
+  a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
+  *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
+  if (!*taken) return Status();
+  a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
+  const auto aligned = [&](const Array3& t) { return wide::vectors_aligned<T>(t, p.seqlen); };
+  a.x_aligned = aligned(p.x), a.dout_aligned = aligned(p.dout), a.dx_aligned = aligned(p.dx);
+  a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
+  const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
+  const int blocks = dense && taps <= most_taps(kFewBlocks) ? kFewBlocks : dense && (taps > most_taps(kSomeBlocks)) ? kManyBlocks : kSomeBlocks;
+  const int64_t resident = kWideWarps * (blocks == kFewBlocks ? kWideBlocks<true, kFewBlocks> : kWideBlocks<true, kSomeBlocks>);
+  divide(&a, gpu.multiprocessors * max64(1, min64(resident, gpu.shared_bytes / (a.warp_bytes + 1024))));
+  Workspaces w;
+  AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
+  if (p.seq.data) {
+    a.most_reach = int32_t(p.width + kVecElems<T> - 2);
+    AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));
+    const auto reach = static_cast<int32_t*>(w.mask.data());
+    const unsigned grid = grid_for((p.batch * p.seqlen + 255) / 256);
+    AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<BackwardRows>, {grid, 256}, BackwardRows{p}, a.most_reach, reach));
+    a.reach = reach;
+  }
+  const int64_t most = kMaxBlocks * a.warps;
+  for (int64_t n = 0; n < a.work_items; n += most) {
+    const unsigned grid = unsigned((min64(most, a.work_items - n) + a.warps - 1) / a.warps);
+    a.first_item = uint32_t(n);
+    AITER_TRY(launch(stream, wide_kernel<T>(dense, blocks), {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
+  }
+  return a.segment_sums ? reduce_segments(a, stream) : Status();
+}
+
+Status try_launch_wide(const TensorView& x, const Backward& p, const OpStream& stream, bool* taken) {
+  return dispatch_float(x, [&](auto zero) { return try_launch_wide<decltype(zero)>(p, x.device().id, stream, taken); });
+}
+
+}  // namespace aiter::conv1d::bwd

@@ -1,0 +1,259 @@
+// The sums of dweight for wide filters: for each distance j, the products of g[t] and x[t-j] of an item.
+//
+// Both engines read x from its tile and g from tiles in which it is mirrored: their position p is the item's position kItem-1-p. What
+// they add goes to an array of sums by distance in shared memory, which one lane at a time owns.
+#pragma once
+
+#include <aiter/gpu/reduce.h>
+
+#include "../wide/plan_gpu.h"
+
+namespace aiter::conv1d::bwd {
+
+// GradTiles is g of an item: the sum of up to two tiles, high + low.
+template <class T, class E> struct GradTiles {
+  wide::Tile<T, E> high;
+  int pitch, count;  // elements from one tile to the other; tiles
+
+  AITER_DEVICE wide::Tile<T, E> tile(int i) const { return {high.own + i * pitch, high.lane}; }
+  // at returns the place of the item's position t, from 0 on.
+  AITER_DEVICE T* at(int t) const { return high.at(wide::kItem - 1 - t); }
+  AITER_DEVICE float get(int t) const {
+    const T* from = at(t);
+    const float v = to_float(wide::get_shared<T>(from));
+    return count == 1 ? v : v + to_float(wide::get_shared<T>(from + pitch));
+  }
+  AITER_DEVICE void set(int t, float v) const {
+    T* to = at(t);
+    T first = round_to<T>(v);
+    if constexpr (std::is_same_v<T, half_t>)
+      if (finite(v) && !finite(to_float(first))) first = round_to<T>(v > 0 ? 65504.0f : -65504.0f);
+    wide::set_shared(to, first);
+    if (count > 1) wide::set_shared(to + pitch, round_to<T>(finite(v) ? v - to_float(first) : 0.0f));
+  }
+};
+
+// ToeplitzWeightGrad multiplies on matrix cores. G_u is step u of an item's columns, 16 x 16 elements of g, and C_m the sum over u of
+// G_u X_{u-m}^T, contracted over the columns. Distance 16m + i - k is a diagonal of C_m, and one of C_{m+1}. Registers have up to kBlocks
+// of them. They have all of a filter of few taps, from the first item of a segment to the last one. kWhole: all filters have few taps.
+template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
+ public:
+  using E = wide::ToeplitzEngine<T>;
+  using Tile = wide::Tile<T, E>;
+  using M = MatrixStep<T, 16>;
+  static constexpr int kSteps = E::kColumn / 16, kStride = kBlocks - 1;  // a pass has kStride blocks, and the last one a block more
+  static constexpr int kScratchPitch = 17;  // of the floats of a C_m
+
+  AITER_DEVICE explicit ToeplitzWeightGrad(int lane) : lane_(lane) {}
+
+  AITER_DEVICE void launder_lane() {
+    if (AITER_HIP) launder(lane_);
+  }
+  AITER_DEVICE void clear() {
+    AITER_UNROLL
+    for (auto& c : sums_) c.fill(0.0f);
+  }
+
+  // add adds an item; scratch is free memory. finish adds what registers hold to the sums.
+  AITER_DEVICE void add(const Tile& x, const GradTiles<T, E>& g, int taps, float* sums, float* scratch) {
+    if constexpr (kWhole) return multiply(x, g, 0, kBlocks);
+    const int last = last_block(taps);
+    AITER_ROLLED
+    for (int m = 0;; m += kStride) {
+      const int blocks = last - m <= kStride ? last - m + 1 : kStride;
+      if (last >= kBlocks) clear();
+      multiply(x, g, m, blocks);
+      if (last < kBlocks) return;
+      flush(m, blocks, taps, sums, scratch);
+      if (m + blocks > last) return;
+    }
+  }
+  AITER_DEVICE void finish(int taps, float* sums, float* scratch) const {
+    const int last = last_block(taps);
+    if (kWhole || last < kBlocks) flush(0, last + 1, taps, sums, scratch);
+  }
+
+ private:
+#if AITER_MMA_SYNC
+  struct Factor {
+    uint32_t word[4];
+  };
+  // Place is a lane's place in 16 columns from `first` on, or, mirrored, in those of g. load reads a step; steps below 0 are in front.
+  struct Place {
+    Tile tile;
+    int column, half;
+    AITER_DEVICE Place(const Tile& tile, int first, int lane, bool mirrored)  // g is the left factor, whose second half is of other rows
+        : tile(tile), column(first + (mirrored ? 15 - ((lane & 7) + 8 * (lane >> 4)) : lane & 15)), half(mirrored ? lane >> 3 & 1 : lane >> 4) {}
+    AITER_DEVICE Factor load(int step) const {
+      static_assert(E::kPitch == E::kColumn, "a swizzled tile");
+      Factor f;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3])
+                   : "r"(shared_address(tile.place(column + (step >> 2), half)) ^ uint32_t(step & 3) << 5));
+      return f;
+    }
+  };
+  static AITER_DEVICE void multiply(const Factor& g, const Factor& x, typename M::Sums* d) {
+    AITER_UNROLL
+    for (int h = 0; h < 2; h++) {
+      float (&c)[4] = d->column[h];
+      E::mma(g.word, x.word[2 * h], x.word[2 * h + 1], c[0], c[1], c[2], c[3], c[0], c[1], c[2], c[3]);
+    }
+  }
+  AITER_DEVICE int row(int i) const { return (lane_ >> 2) + 4 * (i & 2); }
+  AITER_DEVICE int column(int c, int i) const { return 8 * c + 2 * (lane_ & 3) + (i & 1); }
+#else
+  using Factor = typename M::Turned;
+  struct Place {
+    const T* p;
+    AITER_DEVICE Place(const Tile& tile, int first, int lane, bool mirrored) {
+      const int column = M::column(lane, 0);
+      p = tile.own + (first + (mirrored ? 15 - column : column)) * E::kPitch + M::depth(lane);
+    }
+    AITER_DEVICE Factor load(int step) const {
+      typename M::Right f;
+      f.column[0] = *reinterpret_cast<const typename M::Run*>(p + (step >> 2) * E::kPitch + (step & 3) * 16);
+      return M::turn(f);
+    }
+  };
+  static AITER_DEVICE void multiply(const Factor& g, const Factor& x, typename M::Sums* d) { M::multiply(g.left(), x.right(), d); }
+  AITER_DEVICE int row(int i) const { return M::turned_row(lane_, i); }
+  AITER_DEVICE int column(int c, int) const { return M::turned_column(lane_, c); }
+#endif
+
+  // needed reports whether block k of a pass of so many is computed. A tile's halo is whole columns of four steps, so that a pass of five
+  // blocks may compute more of them than a filter has.
+  static AITER_DEVICE bool needed(int k, int blocks) { return kWhole || (kStride == kSteps && k < kStride) || k < blocks; }
+
+  // multiply adds to `blocks` blocks from m on.
+  AITER_DEVICE void multiply(const Tile& x, const GradTiles<T, E>& g, int m, int blocks) {
+    static_assert(kSteps == 4 && (kWhole || kStride % kSteps == 0));
+    const Place xs(x, -m / kSteps, lane_, false), high(g.high, 0, lane_, true), low(g.tile(1), 0, lane_, true);
+    Factor ring[kBlocks];
+    AITER_UNROLL
+    for (int k = 1; k < kBlocks; k++)
+      if (needed(k, blocks)) ring[kBlocks - k] = xs.load(-k);
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) {
+      ring[u % kBlocks] = xs.load(u);
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++) {
+        if (i >= g.count) break;
+        const Factor f = (i == 0 ? high : low).load(kSteps - 1 - u);
+        AITER_UNROLL
+        for (int k = 0; k < kBlocks; k++)
+          if (needed(k, blocks)) multiply(f, ring[(u - k + kBlocks) % kBlocks], &sums_[k]);
+        schedule_barrier();
+      }
+    }
+  }
+
+  // last_block returns the number of the last block.
+  static AITER_DEVICE int last_block(int taps) { return (taps + 14) / 16; }
+
+  // flush adds the diagonals of `blocks` blocks from m on to the sums.
+  AITER_DEVICE void flush(int m, int blocks, int taps, float* sums, float* scratch) const {
+    AITER_UNROLL
+    for (int k = 0; k < kBlocks; k++)
+      if (k < launder_uniform(blocks)) flush(sums_[k], 16 * (m + k), taps, sums, scratch);
+    warp_barrier();
+  }
+  AITER_DEVICE void flush(const typename M::Sums& from, int distance, int taps, float* sums, float* scratch) const {
+    warp_barrier();
+    AITER_UNROLL
+    for (int c = 0; c < M::kColumns; c++) {
+      AITER_UNROLL
+      for (int i = 0; i < M::kRowRun; i++) scratch[row(i) * kScratchPitch + column(c, i)] = from.column[c][i];
+    }
+    warp_barrier();
+    int lane = lane_;
+    launder(lane);  // compilers otherwise keep all conditions below in scalar registers
+    const int j = distance + 15 - lane;  // rows are mirrored: the diagonal of row i and column lane - i
+    if (lane > 30 || j < 0 || j >= taps) return;
+    float sum[2] = {};
+    AITER_UNROLL
+    for (int i = 0; i < 16; i++)
+      if (uint32_t(lane - i) < 16) sum[i % 2] += scratch[i * kScratchPitch + lane - i];
+    sums[j] += sum[0] + sum[1];
+  }
+
+  int lane_;
+  typename M::Sums sums_[kBlocks];
+};
+
+// DirectWeightGrad multiplies on vector units: a lane has a column of g, and eight distances at a time.
+template <class T> class DirectWeightGrad {
+ public:
+  using E = wide::DirectEngine<T>;
+  using Tile = wide::Tile<T, E>;
+  static constexpr int kVec = E::kVec, kBlock = E::kBlock, kColumn = E::kColumn;
+
+  AITER_DEVICE explicit DirectWeightGrad(int lane) : lane_(lane) {}
+
+  AITER_DEVICE void launder_lane() {
+    if (AITER_HIP) launder(lane_);
+  }
+  AITER_DEVICE void clear() {}
+  AITER_DEVICE void finish(int, float*, float*) const {}
+
+  AITER_DEVICE void add(const Tile& x, const GradTiles<T, E>& g, int taps, float* sums, float*) {
+    constexpr int kVecs = kColumn / kVec;
+    float own[kColumn];
+    AITER_UNROLL
+    for (int i = 0; i < kVecs; i++) {
+      const T* from = g.high.place(E::kLanes - 1 - lane_, kVecs - 1 - i);
+      const auto high = *reinterpret_cast<const Vec<T, kVec>*>(from);
+      AITER_UNROLL
+      for (int k = 0; k < kVec; k++) own[i * kVec + k] = high.value(kVec - 1 - k);
+      if (g.count == 1) continue;
+      const auto low = *reinterpret_cast<const Vec<T, kVec>*>(from + g.pitch);
+      AITER_UNROLL
+      for (int k = 0; k < kVec; k++) own[i * kVec + k] += low.value(kVec - 1 - k);
+    }
+    int column = lane_;
+    AITER_ROLLED
+    for (int j = 0; j < taps; j += kColumn, column--) {
+      AITER_UNROLL
+      for (int i = 0; i < kColumn; i += kBlock)
+        if (j + i < taps) add_block(x, column, own, i, j + i, taps, sums);
+    }
+  }
+
+ private:
+  // add_block adds distances j to j + 7 of x's column, which begins j - i before the lane's own one.
+  AITER_DEVICE void add_block(const Tile& from, int column, const float (&g)[kColumn], int i, int j, int taps, float* sums) const {
+    float x[kColumn + kBlock], products[kBlock] = {};
+    AITER_UNROLL
+    for (int k = 0; k < kColumn + kBlock; k += kVec) {
+      const int p = k - kBlock - i;
+      const auto v = *reinterpret_cast<const Vec<T, kVec>*>(from.place(p < 0 ? column - 1 : column, (p < 0 ? p + kColumn : p) / kVec));
+      AITER_UNROLL
+      for (int e = 0; e < kVec; e++) x[k + e] = v.value(e);
+    }
+    AITER_UNROLL
+    for (int k = 0; k < kColumn; k++) {
+      AITER_UNROLL
+      for (int e = 0; e < kBlock; e++) products[e] = fmaf(g[k], x[kBlock + k - e], products[e]);
+    }
+    if (E::kLanes == 64) {
+      AITER_UNROLL
+      for (float& v : products) v += shuffle_xor(v, 32);
+    }
+    warp_reduce_scatter(products, lane_ & 31, 1, [&](int e, float v) {
+      if (lane_ < 32 && lane_ % 4 == 0 && j + e < taps) sums[j + e] += v;
+    });
+  }
+
+  int lane_;
+};
+
+// A kernel has up to so many blocks at a time: all of filters of up to 33 taps, all of those of up to 65 taps, or any.
+constexpr int kFewBlocks = 3, kSomeBlocks = 5, kManyBlocks = 9;
+constexpr int most_taps(int blocks) { return 16 * blocks - 15; }
+constexpr int kScratchTaps = most_taps(kSomeBlocks);           // up to which blocks are flushed only when no tile is in use
+constexpr int kScratchBytes = 1152;  // of a block: 16 x 17 floats, rounded up
+
+template <class T, int kBlocks, bool kWhole>
+using WideWeightGrad = std::conditional_t<wide::kOnMatrixCores<T>, ToeplitzWeightGrad<T, kBlocks, kWhole>, DirectWeightGrad<T>>;
+
+}  // namespace aiter::conv1d::bwd

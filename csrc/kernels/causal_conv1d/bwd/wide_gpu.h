@@ -1,0 +1,446 @@
+// The backward kernel of wide filters, from 9 taps on.
+//
+// Tiling: a warp walks rows of a channel backwards in items of 1024 positions (wide/tile_gpu.h). x and dout of an item are copied to
+// shared memory while the one before is computed (NVIDIA), and dx leaves through the tile of x. g, the gradient before the activation, is a tile in reverse order: dx is
+// then a causal convolution of g with the same filter. Warps do not wait for each other.
+// Halo: of x W - 1 positions in front of an item, which are read again. g of the W - 1 positions behind it stays in shared memory; a
+// segment that starts within a row computes the item behind for it.
+// Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned.
+// Reduction: dweight over the items of a segment in registers or shared memory, dbias in a lane and then over the warp. Segments of a
+// channel write their sums to a workspace. With SiLU, g is the sum of two elements, high + low, if x has 16 bits.
+//
+// Products with zeros stand for products that do not exist. An infinity or NaN among them would spoil a sum, and so would the values of
+// another sequence. g and dx that are not finite, or that see less than W positions of their own sequence, are computed again, one by
+// one. dweight of an item with sequences is freed from the products across their bounds; that of an item with infinities or NaN adds
+// its products one by one.
+#pragma once
+
+#include "any_width.h"
+#include "wide_dweight_gpu.h"
+
+namespace aiter::conv1d::bwd {
+
+// WideParams is the parameters of a launch. A segment has `rows` whole rows of a channel, or, with several parts a row, `items` items
+// of one row.
+struct WideParams : BwdParams {
+  uint32_t first_item;         // of the launch
+  FastDiv parts;               // of a row
+  uint32_t rows, items, row_items;
+  const int32_t* reach;        // as of fwd::WideParams
+  int32_t most_reach;
+  int32_t warps, warp_bytes;   // of a block; shared memory of a warp
+  int32_t tiles;               // of g
+  bool split;                  // taps are sums of two elements
+  bool states;                 // sequences, or gradients of states
+  bool x_aligned, dout_aligned, dx_aligned;  // rows are vectors of 16 bytes
+};
+
+constexpr int kStages = wide::kStages;  // tiles of x of a warp
+
+// sums_bytes returns the bytes of the sums of dweight and of the scratch memory behind them.
+AITER_SHARED int sums_bytes(int taps) { return (taps + 31) / 32 * 128 + (taps > kScratchTaps ? kScratchBytes : 0); }
+
+// WideWarp is what a warp knows of its segment: its memory and its channel. kDense: rows of whole vectors, without states and sequences.
+template <class T, bool kDense> struct WideWarp {
+  using Args = KernelParam<WideParams>;
+  using E = wide::WideEngine<T>;
+  using Tile = wide::Tile<T, E>;
+  using Position = std::conditional_t<kDense, int, int64_t>;
+  static constexpr int kVec = Tile::kVec, kItem = wide::kItem, kOwn = kItem / E::kColumn * E::kPitch;  // kOwn: elements without a halo
+
+  // Item is positions from `start` on of row b.
+  struct Item {
+    uint32_t b;
+    Position start;
+  };
+
+  T* own;                 // position 0 of x; tiles of the next stage and of g are `pitch` elements apart
+  T* dout_tile;
+  float* sums;            // of dweight, by distance
+  int lane, halo, pitch;
+  uint32_t d;
+
+  AITER_DEVICE WideWarp(const Args& a, char* memory, int lane)
+      : lane(lane), halo(E::halo_of(int(a.p.width))), pitch((halo + kItem) / E::kColumn * E::kPitch), d(0) {
+    own = reinterpret_cast<T*>(memory) + halo / E::kColumn * E::kPitch;
+    dout_tile = reinterpret_cast<T*>(memory) + (kStages + a.tiles) * pitch;
+    sums = reinterpret_cast<float*>(dout_tile + kOwn);
+  }
+
+  AITER_DEVICE Tile x(int stage) const { return {own + stage * pitch, lane}; }
+  AITER_DEVICE Tile dout() const { return {dout_tile, lane}; }
+  AITER_DEVICE GradTiles<T, E> g(const Args& a) const { return {{own + kStages * pitch, lane}, pitch, a.tiles}; }
+  static AITER_DEVICE int count(const Args& a, const Item& it) {
+    const Position left = Position(a.p.seqlen) - it.start;
+    return left < kItem ? int(left) : kItem;
+  }
+
+  AITER_DEVICE void load_x(const Args& a, const Item& it, int stage) const {
+    const Position step = kDense ? Position(1) : Position(a.p.x.last);
+    const T* from = a.p.x.template row<T>(it.b, d) + it.start * step;
+    if (kDense && it.start >= halo && int(a.p.seqlen) - it.start >= kItem) x(stage).copy_inside(from, halo);
+    else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo))) wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo);
+    else wide::load_elements(x(stage), a.p, from, step, it.b, d, it.start, halo);
+  }
+  AITER_DEVICE void load_dout(const Args& a, const Item& it) const {
+    const Position step = kDense ? Position(1) : Position(a.p.dout.last);
+    const T* from = a.p.dout.template row<T>(it.b, d) + it.start * step;
+    if (kDense && int(a.p.seqlen) - it.start >= kItem) dout().copy_inside(from, 0);
+    else if (kDense || a.dout_aligned) wide::load_vectors(dout(), from, Position(a.p.seqlen), it.start, 0);
+    else dout().copy_elements(0, [&, n = count(a, it)](int at) { return at < n ? from[at * step] : round_to<T>(0.0f); });
+  }
+
+  // sees_all reports whether the positions of the vector from `at` on, of n in the item, see as many positions as the filter has taps.
+  AITER_DEVICE bool sees_all(const Args& a, const Item& it, int at, int n) const {
+    if (kDense || !a.reach || at >= n) return true;
+    const int last = at + kVec < n ? at + kVec : n;
+    return a.reach[it.b * a.p.seqlen + it.start + last - 1] >= a.most_reach - kVec + last - at;
+  }
+
+  // compute_g computes again what is not finite or does not see all positions, and returns the sum of this lane's part of g.
+  static AITER_DEVICE_COLD float compute_g(const Args& args, WideWarp w, Item it) {
+    const Args& a = reload_kernarg(args);
+    const GradTiles<T, E> to = w.g(a);
+    const int n = count(a, it);
+    float sum = 0.0f;
+    AITER_ROLLED
+    for (int at = w.lane * kVec; at < kItem; at += E::kLanes * kVec) {
+      const bool again = !reinterpret_cast<const Vec<T, kVec>*>(to.at(at + kVec - 1))->finite() || !w.sees_all(a, it, at, n);
+      AITER_ROLLED
+      for (int t = at; t < at + kVec; t++) {
+        if (again) to.set(t, t < n ? g_at<T>(args, it.b, w.d, it.start + t) : 0.0f);
+        sum += to.get(t);
+      }
+    }
+    return sum;
+  }
+
+  // tiles_finite reports whether this lane's part of x and g is finite.
+  AITER_DEVICE bool tiles_finite(const Args& a, int stage) const {
+    const Tile first = x(stage), second = g(a).high;
+    bool all = true;
+    AITER_ROLLED
+    for (int p = lane * kVec - halo; p < kItem; p += E::kLanes * kVec) {
+      all &= reinterpret_cast<const Vec<T, kVec>*>(first.at(p))->finite();
+      if (p >= 0) all &= reinterpret_cast<const Vec<T, kVec>*>(second.at(p))->finite();
+    }
+    return all;
+  }
+
+  // add_products adds to dweight the products of positions that see each other, or subtracts those of the others. A lane has every
+  // kLanes-th distance.
+  static AITER_DEVICE_COLD void add_products(const Args& args, WideWarp w, Item it, int stage, bool visible) {
+    const Args& a = reload_kernarg(args);
+    const int n = count(a, it);
+    AITER_ROLLED
+    for (int first = 0; first < kItem; first += E::kLanes * kVec) {
+      uint64_t vectors = warp_ballot(visible || !w.sees_all(a, it, first + w.lane * kVec, n));
+      AITER_ROLLED
+      for (int at = first; vectors; vectors >>= 1, at += kVec) {
+        AITER_ROLLED
+        for (int t = at; (vectors & 1) && t < at + kVec && t < n; t++) w.add_products_of(args, it, stage, t, visible);
+      }
+    }
+  }
+  AITER_DEVICE void add_products_of(const Args& args, const Item& it, int stage, int t, bool visible) const {
+    const Args& a = reload_kernarg(args);
+    const float v = g(a).get(t), factor = visible ? v : -v;
+    const int32_t s = !kDense && a.p.seq.data ? a.p.sequence(it.b, it.start + t) : 0;
+    const Tile from = x(stage);
+    AITER_ROLLED
+    for (int j = lane; j < int(a.p.width); j += E::kLanes)
+      if ((kDense || a.p.visible(it.b, s, it.start + t - j)) == visible)
+        sums[j] = fmaf(factor, to_float(wide::get_shared<T>(from.at(t - j))), sums[j]);
+  }
+
+  // compute_dx computes dx again of what is not finite, has a part from the final states, or is seen by other sequences as well.
+  static AITER_DEVICE_COLD void compute_dx(const Args& args, WideWarp w, Item it, int stage) {
+    const Args& a = reload_kernarg(args);
+    const int n = count(a, it);
+    AITER_ROLLED
+    for (int at = w.lane; at < n; at += E::kLanes) {
+      Vec<T, 1> v;
+      v.clear();
+      v.set(0, wide::get_shared<T>(w.x(stage).at(at)));
+      if (!v.finite() || (!kDense && !w.dx_complete(a, it.b, it.start + at))) w.compute_dx_at(args, it, at);
+    }
+    if (!kDense && it.start == 0 && a.p.dinitial.data) {
+      AITER_ROLLED
+      for (int at = w.lane - int(a.p.width) + 1; at < 0; at += E::kLanes) w.compute_dx_at(args, it, at);
+    }
+  }
+  // dx_complete reports whether dx of position t has no part from the final states, and all positions that see it within the filter's
+  // reach are of its sequence.
+  AITER_DEVICE bool dx_complete(const Args& a, int64_t b, int64_t t) const {
+    const int64_t last = t + a.p.width - 1, end = min64(last, a.p.seqlen - 1);
+    if (a.p.dfinal.data && last >= a.p.seqlen) return false;
+    return !a.reach || a.reach[b * a.p.seqlen + end] >= end - t;
+  }
+  // compute_dx_at computes dx of the item's position `at`, or, below 0 in a row's first item, dinitial.
+  AITER_DEVICE void compute_dx_at(const Args& args, const Item& it, int at) const {
+    const int64_t t = it.start + at;
+    const GradTiles<T, E> from = g(reload_kernarg(args));
+    const float v = dx_at<T>(reload_kernarg(args).p, it.b, d, t, [&](int64_t u, float* grad) {
+      const auto& p = reload_kernarg(args).p;
+      if (!kDense && p.seq.data && !p.visible(it.b, p.sequence(it.b, u), t)) return false;
+      *grad = from.get(int(u - it.start));
+      return true;
+    });
+    const auto& q = reload_kernarg(args).p;
+    const Array3& to = t < 0 ? q.dinitial : q.dx;
+    to.template row<T>(it.b, d)[(t < 0 ? t + q.width - 1 : t) * to.last] = round_to<T>(v);
+  }
+};
+
+template <class T, bool kDense, int kBlocks> class WideBackward {
+ public:
+  using W = WideWarp<T, kDense>;
+  using Args = typename W::Args;
+  using E = typename W::E;
+  using Tile = typename W::Tile;
+  using Item = typename W::Item;
+  using Position = typename W::Position;
+  static constexpr int kVec = W::kVec, kItem = W::kItem, kOwn = W::kOwn;
+
+  AITER_DEVICE WideBackward(const Args& a, char* memory, int lane)
+      : a_(a), w_(a, memory, lane), weight_grad_(lane),
+        engine_(reinterpret_cast<char*>(w_.sums) + sums_bytes(int(a.p.width)), lane) {}
+
+  // run computes segment `segment` of channel d.
+  AITER_DEVICE void run(uint32_t d, uint32_t segment) {
+    w_.d = d;
+    const Args& a = reload_kernarg(a_);
+    const uint32_t group = a.parts.quotient(segment), first = (segment - group * a.parts.divisor) * a.items;
+    const uint32_t end = first + a.items < a.row_items ? first + a.items : a.row_items, rows = group * a.rows + a.rows;
+    const uint32_t row_end = first >= end ? 0 : rows < uint32_t(a.p.batch) ? rows : uint32_t(a.p.batch);
+    const Position low = Position(first) * kItem, behind = Position(end) * kItem;
+    const Position last = end < a.row_items ? behind : behind - kItem;  // the item behind the segment is for its g alone
+    start_segment();
+    Item it = {group * a.rows, last};
+    int stage = 0;
+    if (kStages == 2 && it.b < row_end) load(it, 0);
+    AITER_ROLLED
+    while (it.b < row_end) {
+      recompute_addresses();
+      if (kStages == 1) load(it, 0);
+      wait_group<0>();
+      warp_barrier();
+      const Item next = it.start == low ? Item{it.b + 1, last} : Item{it.b, it.start - kItem};
+      const bool prefetch = kStages == 2 && next.b < row_end;
+      if (prefetch) w_.load_x(reload_kernarg(a_), next, stage ^ 1);
+      if (it.start == last) clear_halo();
+      float sum = 0.0f;
+      const bool special = make_g(it, stage, &sum);
+      if (prefetch) w_.load_dout(reload_kernarg(a_), next);
+      commit_group();
+      if (it.start < behind) {
+        bias_grad_ += sum;
+        add_weight_grad(it, special, stage);
+        warp_barrier();
+        recompute_addresses();
+        make_dx(it, stage);
+      }
+      shift_halo();
+      if (kStages == 1) warp_barrier();
+      stage ^= kStages - 1, it = next;
+    }
+    store_sums(segment);
+  }
+
+ private:
+  AITER_DEVICE GradTiles<T, E> g() const { return w_.g(reload_kernarg(a_)); }
+  AITER_DEVICE void load(const Item& it, int stage) const {
+    w_.load_x(reload_kernarg(a_), it, stage), w_.load_dout(reload_kernarg(a_), it);
+    commit_group();
+  }
+
+  // recompute_addresses keeps AMD's compilers from computing addresses before the loop over items, which takes more registers than there are.
+  AITER_DEVICE void recompute_addresses() {
+    if (!AITER_HIP) return;
+    launder(w_.lane), launder(w_.pitch), launder(w_.halo), engine_.launder_lane(), weight_grad_.launder_lane();
+
+  }
+
+  AITER_DEVICE void start_segment() {
+    const Args& a = reload_kernarg(a_);
+    warp_barrier();
+    AITER_ROLLED
+    for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) w_.sums[j] = 0.0f;
+    bias_ = a.p.bias.data ? a.p.bias.get(w_.d, 0) : 0.0f, bias_grad_ = 0.0f;
+    engine_.load_taps(a.p, w_.d, a.p.width, int(a.p.width), a.split);
+    weight_grad_.clear();
+  }
+
+  AITER_DEVICE void clear_halo() const {
+    const GradTiles<T, E> to = g();
+    AITER_ROLLED
+    for (int i = 0; i < to.count; i++) to.tile(i).each_halo_vector(w_.halo, 0, [](T* p, int) { *reinterpret_cast<Vec<T, kVec>*>(p) = Vec<T, kVec>{}; });
+  }
+  // shift_halo moves g of the item's first positions to the halo, for the item in front.
+  AITER_DEVICE void shift_halo() const {
+    warp_barrier();
+    const GradTiles<T, E> of = g();
+    const auto shift = [&](T* to, int) {
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++)
+        if (i < of.count) *reinterpret_cast<Vec<T, kVec>*>(to + i * of.pitch) = *reinterpret_cast<const Vec<T, kVec>*>(to + i * of.pitch + kOwn);
+    };
+    if (w_.halo > kItem) {  // its first columns come from the halo
+      of.high.each_halo_vector(w_.halo, kItem, shift);
+      warp_barrier();
+    }
+    of.high.each_halo_vector(w_.halo < kItem ? w_.halo : kItem, 0, shift);
+  }
+  // make_g computes g of an item and the sum of this lane's part. It reports whether some were not finite at first.
+  AITER_DEVICE bool make_g(const Item& it, int stage, float* total) {
+    const Args& a = reload_kernarg(a_);
+    const GradTiles<T, E> to = g();
+    float sum = 0.0f;
+    bool special = false;
+    if (a.p.silu) {
+      float parts[4] = {};
+      engine_.start(bias_);
+      engine_.add(w_.x(stage));
+      constexpr int N = E::kOutRun, R = E::kRuns;
+      const wide::LanePlace<T, E, false> from(w_.dout(), engine_.lane_column(), engine_.lane_within(), N);
+      const wide::LanePlace<T, E, true> high(to.high, engine_.lane_column(), engine_.lane_within(), N),
+          low(to.tile(1), engine_.lane_column(), engine_.lane_within(), N);
+      engine_.each_step([&](const int(&columns)[R], const int(&within)[R], const float(&y)[R][N]) {
+        Vec<T, N> v[R], first[R], second[R];
+        AITER_UNROLL
+        for (int r = 0; r < R; r++) v[r] = from.template read<Vec<T, N>>(columns[r], within[r]);
+        AITER_UNROLL
+        for (int r = 0; r < R; r++) {
+          float grad[N];
+          AITER_UNROLL
+          for (int k = 0; k < N; k++) {
+            const float g = v[r].value(k) * silu_grad(y[r][k]);
+            grad[N - 1 - k] = g, parts[(r * N + k) % 4] += g;
+          }
+          first[r] = pack_vec<T, N>(grad);
+          if (std::is_same_v<T, half_t>) special |= !first[r].finite();
+          AITER_UNROLL
+          for (int k = 0; k < N; k++) grad[k] -= first[r].value(k);
+          second[r] = pack_vec<T, N>(grad);
+        }
+        AITER_UNROLL
+        for (int r = 0; r < R; r++) {
+          high.write(columns[r], within[r], first[r]);
+          if constexpr (sizeof(T) == 2) low.write(columns[r], within[r], second[r]);
+        }
+      });
+      sum = parts[0] + parts[1] + (parts[2] + parts[3]);
+      special = !warp_all(!special && finite(sum));  // an infinity or NaN makes the sum one
+    } else {
+      AITER_UNROLL
+      for (int i = 0; i < Tile::kVecs; i++) {
+        const auto v = *reinterpret_cast<const Vec<T, kVec>*>(w_.dout().vector(i));
+        Vec<T, kVec> mirrored;
+        mirrored.clear();
+        AITER_UNROLL
+        for (int k = 0; k < kVec; k++) mirrored.set(kVec - 1 - k, v.get(k)), sum += v.value(k);
+        const int column = w_.lane / Tile::kLineVecs + i * Tile::kLines, vector = w_.lane % Tile::kLineVecs;
+        *reinterpret_cast<Vec<T, kVec>*>(to.high.place(kItem / E::kColumn - 1 - column, Tile::kLineVecs - 1 - vector)) = mirrored;
+      }
+    }
+    warp_barrier();
+    if (special || (!kDense && reload_kernarg(a_).reach)) {
+      sum = W::compute_g(a_, w_, it);
+      warp_barrier();
+    }
+    *total = sum;
+    return special;
+  }
+
+  AITER_DEVICE void add_weight_grad(const Item& it, bool special, int stage) {
+    const Args& a = reload_kernarg(a_);
+    bool alone = special;
+    if (!a.p.silu && ((!kDense && a.reach) || W::count(a, it) < kItem)) alone = !warp_all(w_.tiles_finite(a, stage));
+    if (!alone) weight_grad_.add(w_.x(stage), g(), int(reload_kernarg(a_).p.width), w_.sums, scratch());
+    if (alone || (!kDense && reload_kernarg(a_).reach)) W::add_products(a_, w_, it, stage, alone);
+  }
+  // scratch is memory of its own if blocks are flushed while tiles are in use.
+  AITER_DEVICE float* scratch() const {
+    const int taps = int(reload_kernarg(a_).p.width);
+    return taps > kScratchTaps ? w_.sums + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.own);
+  }
+
+  AITER_DEVICE void make_dx(const Item& it, int stage) {
+    const GradTiles<T, E> from = g();
+    engine_.start(0.0f);
+    AITER_ROLLED
+    for (int i = 0; i < from.count; i++) engine_.add(from.tile(i));
+    constexpr int N = E::kOutRun, R = E::kRuns;
+    const Tile tile = w_.x(stage);
+    const wide::LanePlace<T, E, true> to(tile, engine_.lane_column(), engine_.lane_within(), N);
+    wide::NonFinite<T> found;
+    engine_.each_step([&](const int(&columns)[R], const int(&within)[R], const float(&y)[R][N]) {
+      AITER_UNROLL
+      for (int r = 0; r < R; r++) {
+        float v[N];
+        AITER_UNROLL
+        for (int k = 0; k < N; k++) v[N - 1 - k] = y[r][k];
+        const Vec<T, N> out = pack_vec<T, N>(v);
+        AITER_UNROLL
+        for (int k = 0; k < N; k++) look_at(found, out, v, k);
+        to.write(columns[r], within[r], out);
+      }
+    });
+    warp_barrier();
+    const Args& a = reload_kernarg(a_);
+    const int n = W::count(a, it);
+    if (kDense || a.dx_aligned) {
+      T* dx = a.p.dx.template row<T>(it.b, w_.d) + it.start + w_.lane * kVec;
+      const auto store = [&](int i) { store_streaming<4>(dx + i * E::kLanes * kVec, *reinterpret_cast<const Words<4>*>(tile.vector(i))); };
+      AITER_UNROLL
+      for (int i = 0; i < Tile::kVecs; i++)
+        if (n == kItem || (i * E::kLanes + w_.lane) * kVec < n) store(i);
+    } else {
+      T* dx = a.p.dx.template row<T>(it.b, w_.d) + it.start * a.p.dx.last;
+      AITER_ROLLED
+      for (int at = w_.lane; at < n; at += E::kLanes) dx[at * a.p.dx.last] = wide::get_shared<T>(tile.at(at));
+    }
+    if (!warp_all(!found) || (!kDense && a.states)) W::compute_dx(a_, w_, it, stage);
+  }
+  // look_at looks at the k-th of a run of results: on NVIDIA at words of them.
+  template <int N> static AITER_DEVICE void look_at(wide::NonFinite<T>& found, const Vec<T, N>& out, const float (&v)[N], int k) {
+    if (!AITER_MMA_SYNC || sizeof(T) == 4) found.look_at(v[k]);
+    else if (k % 2 == 0) found.look_at(out.word[k / 2]);
+  }
+
+  AITER_DEVICE void store_sums(uint32_t segment) {
+    warp_barrier();
+    weight_grad_.finish(int(reload_kernarg(a_).p.width), w_.sums, scratch());
+    float sum[1] = {bias_grad_};
+    warp_all_reduce(sum, 1, E::kLanes);
+    warp_barrier();
+    const Args& a = reload_kernarg(a_);
+    const int width = int(a.p.width);
+    AITER_ROLLED
+    for (int j = w_.lane; j <= width; j += E::kLanes) a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? w_.sums[j] : sum[0]);
+  }
+
+  const Args& a_;
+  W w_;
+  float bias_ = 0.0f, bias_grad_ = 0.0f;
+  WideWeightGrad<T, kBlocks, AITER_CUDA && kDense && (kBlocks < kManyBlocks)> weight_grad_;
+  E engine_;
+};
+
+// A block has up to two warps. kWideBlocks is the blocks that an NVIDIA multiprocessor holds: as many as registers allow without spilling.
+constexpr int kWideWarps = 2, kWideThreads = kWideWarps * (AITER_HIP ? 64 : 32);
+template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks == kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
+
+template <class T, bool kDense, int kBlocks>
+__global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>)) causal_conv1d_bwd_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
+  if constexpr (kDeviceCode) {
+    using E = wide::WideEngine<T>;
+    extern __shared__ SharedLine shared[];
+    const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;
+    WideBackward<T, kDense, kBlocks> self(a, reinterpret_cast<char*>(shared) + warp * a.warp_bytes, lane);
+    const uint32_t n = a.first_item + blockIdx.x * uint32_t(a.warps) + uint32_t(warp), d = a.item_split.quotient(n);
+    if (n < a.work_items) self.run(d, n - d * a.segments);
+  }
+}
+
+}  // namespace aiter::conv1d::bwd

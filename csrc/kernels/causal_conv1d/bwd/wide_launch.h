@@ -1,0 +1,13 @@
+// The launch of bwd/bwd_wide.hip: filters of 9 taps and more. The type of x selects the kernel.
+#pragma once
+
+#include <aiter/gpu.h>
+
+#include "../common/problem.h"
+
+namespace aiter::conv1d::bwd {
+
+// try_launch_wide launches a problem, or sets *taken to false: a warp's shared memory does not hold what its width needs.
+Status try_launch_wide(const TensorView& x, const Backward& p, const OpStream& stream, bool* taken);
+
+}  // namespace aiter::conv1d::bwd

@@ -1,0 +1,80 @@
+package optests_test
+
+import (
+	"bytes"
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// wideItemCases have filters of more than 8 taps, whose kernels on a GPU compute items of 1024 positions:
+// around one item, several items, and rows that are divided among segments. Every option that changes
+// which products exist occurs at each length. -limit=N leaves out the larger ones.
+func wideItemCases() []optests.Case {
+	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
+	var cases []optests.Case
+	n := 0
+	for _, seqlen := range []int64{40, 1024, 1025, 2600, 9216} {
+		for _, width := range []int64{9, 16, 17, 33, 34, 64, 66, 128, 130, 257, 1024} {
+			if seqlen*width > 2600*257 {
+				continue
+			}
+			for options := range 6 {
+				n++
+				c := optests.Case{
+					DType: types[n%3], Seed: uint64(n), Slice: n%13 == 12,
+					Params: optests.Conv1d{
+						Batch: 2, Dim: 3, Seqlen: seqlen, Width: width, SiLU: n/3%2 == 0, NoBias: n%7 == 3, Layout: optests.Layout(n / 5 % 4 / 3),
+						WithInitial: options == 1 || options == 3, WithFinal: options == 2 || options == 3, WithSeqIdx: options == 4,
+					},
+				}
+				if options == 5 {
+					c.WeightDType, c.GradDType = tensor.Float32, tensor.Float32
+				}
+				if c.Elements() <= *limitFlag {
+					cases = append(cases, c)
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// TestWideItems compares wide filters with the reference, and a second call with the first one, bit for bit.
+func TestWideItems(t *testing.T) {
+	target := open(t)
+	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
+		t.Run(op, func(t *testing.T) {
+			cases := wideItemCases()
+			target.checkTolerance(t, op, cases)
+			for _, c := range cases[:min(len(cases), 60)] {
+				first, second := target.outputs(t, op, c), target.outputs(t, op, c)
+				for name, bits := range first {
+					if !bytes.Equal(bits, second[name]) {
+						t.Errorf("%s: two calls give different bits of %s", c, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestWideSpecialValues is TestSpecialValues for wide filters and rows of several items.
+func TestWideSpecialValues(t *testing.T) {
+	target := open(t)
+	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
+		t.Run(op, func(t *testing.T) {
+			for i, c := range wideItemCases() {
+				for j, name := range specialInputs[op] {
+					if (i+j)%5 == 0 {
+						target.checkSpecial(t, op, c, name, i/2+j)
+					}
+				}
+				if t.Failed() {
+					t.FailNow() // further cases mostly repeat the failure
+				}
+			}
+		})
+	}
+}
