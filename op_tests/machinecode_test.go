@@ -118,12 +118,12 @@ var limits = []limit{
 	// A lane has 8 elements. At its memory bandwidth an MI300X has time for 1.5 times the instructions of forward.
 	{`bwd::causal_conv1d_bwd_channel_first_kernel<aiter::(bf16_t|half_t), 4, .*0>`, "at most 40 vector instructions for each element",
 		func(r codeobject.Report) bool { return r.Loop.VALU <= 8*40 }},
-	// Blocks of a column's four steps (gfx950: two), each of one product; five blocks are unrolled (gfx950: three of twice as many).
-	minMatrix(`causal_conv1d_wide_(channel_last_)?kernel<aiter::bf16_t, `, 12),
+	// Four blocks of a column's four steps are unrolled; on gfx950 two of two steps, each of two products.
+	minMatrix(`causal_conv1d_wide_(channel_last_)?kernel<aiter::bf16_t, `, 8),
 	minWaves(`causal_conv1d_wide_kernel<aiter::(bf16_t|half_t), .*true>`, 4),
 	minWide(`causal_conv1d_wide_kernel<aiter::(bf16_t|half_t), .*true>`, 2, 2),
-	// A lane has 16 outputs of an item with 64 lanes, 32 with 32. With W = 128 the loop over four blocks of products runs twice.
-	maxVALU(`causal_conv1d_wide_kernel<aiter::bf16_t, .*true>`, 16, 70),
+	// A lane has 16 outputs of an item with 64 lanes, 32 with 32. Half of the code is for the start of a channel and for rare outputs.
+	maxVALU(`causal_conv1d_wide_kernel<aiter::bf16_t, .*true>`, 16, 110),
 	minWaves(`causal_conv1d_bwd_wide_kernel<`, 3),
 	minWaves(`rms_norm_`, 4),
 	// x and weight of 1, 2, 4 or 8 vectors, or of one of each pass; out.

@@ -5,6 +5,7 @@
 #include "../../../csrc/kernels/causal_conv1d/bwd/plan.h"
 
 using namespace aiter::conv1d::bwd;
+using aiter::conv1d::Topology;
 
 namespace {
 
@@ -17,9 +18,9 @@ struct Gpu {
 
 // Four SIMD units, or schedulers, are in each of their multiprocessors.
 constexpr Gpu kGpus[] = {
-    {"gfx90a", "MI250X, one die", {110, 6}, true}, {"gfx942", "MI300X", {304, 6}, true},
-    {"gfx950", "MI355X", {256, 6}, true},          {"gfx1100", "RX 7900 XTX", {48, 5}, true},
-    {"gfx1201", "RX 9070 XT", {32, 5}, true},      {"sm_90", "H200", {132, 5}, false},
+    {"gfx90a", "MI250X, one die", {110, 6, 0}, true}, {"gfx942", "MI300X", {304, 6, 0}, true},
+    {"gfx950", "MI355X", {256, 6, 0}, true},          {"gfx1100", "RX 7900 XTX", {48, 5, 0}, true},
+    {"gfx1201", "RX 9070 XT", {32, 5, 0}, true},      {"sm_90", "H200", {132, 5, 0}, false},
 };
 
 constexpr int kShapes[][3] = {{1, 8192, 16384}, {2, 4096, 4096}, {8, 2048, 1024}, {16, 2048, 4096}, {1, 768, 2048}, {2, 64, 128}};
