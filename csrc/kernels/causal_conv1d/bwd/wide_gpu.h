@@ -1,8 +1,8 @@
 // The backward kernel of wide filters, from 9 taps on.
 //
 // Tiling: a warp walks rows of a channel backwards in items of 1024 positions (wide/tile_gpu.h). x and dout of an item are copied to
-// shared memory while the one before is computed (NVIDIA), and dx leaves through the tile of x. g, the gradient before the activation, is a tile in reverse order: dx is
-// then a causal convolution of g with the same filter. Warps do not wait for each other.
+// shared memory while the one before is computed (NVIDIA), and dx leaves through the tile of x. g, the gradient before the activation, is
+// a tile in reverse order: dx is then a causal convolution of g with the same filter. Warps do not wait for each other.
 // Halo: of x W - 1 positions in front of an item, which are read again. g of the W - 1 positions behind it stays in shared memory; a
 // segment that starts within a row computes the item behind for it.
 // Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned.
@@ -79,7 +79,8 @@ template <class T, bool kDense> struct WideWarp {
     const Position step = kDense ? Position(1) : Position(a.p.x.last);
     const T* from = a.p.x.template row<T>(it.b, d) + it.start * step;
     if (kDense && it.start >= halo && int(a.p.seqlen) - it.start >= kItem) x(stage).copy_inside(from, halo);
-    else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo))) wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo);
+    else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo)))
+      wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo);
     else wide::load_elements(x(stage), a.p, from, step, it.b, d, it.start, halo);
   }
   AITER_DEVICE void load_dout(const Args& a, const Item& it) const {
@@ -254,11 +255,11 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     commit_group();
   }
 
-  // recompute_addresses keeps AMD's compilers from computing addresses before the loop over items, which takes more registers than there are.
+  // recompute_addresses keeps AMD's compilers from computing addresses before the loop over items, which takes more registers than
+  // there are.
   AITER_DEVICE void recompute_addresses() {
     if (!AITER_HIP) return;
     launder(w_.lane), launder(w_.pitch), launder(w_.halo), engine_.launder_lane(), weight_grad_.launder_lane();
-
   }
 
   AITER_DEVICE void start_segment() {
@@ -432,7 +433,8 @@ constexpr int kWideWarps = 2, kWideThreads = kWideWarps * (AITER_HIP ? 64 : 32);
 template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks == kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
 
 template <class T, bool kDense, int kBlocks>
-__global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>)) causal_conv1d_bwd_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
+__global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>))
+    causal_conv1d_bwd_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
