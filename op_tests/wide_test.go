@@ -29,6 +29,7 @@ func wideCases(width int64, types ...tensor.DType) []optests.Case {
 		add(n, nil, optests.Conv1d{Batch: 1 + int64(n%2), Dim: 2, Seqlen: seqlen, SiLU: n%2 == 0})
 		add(n, []tensor.DType{tensor.Float32}, optests.Conv1d{Batch: 1, Dim: 1, Seqlen: seqlen, WithStates: n%2 == 0, SiLU: n%3 == 0})
 		add(n, nil, optests.Conv1d{Batch: 1, Dim: 2, Seqlen: seqlen, WithSeqIdx: true, NoBias: true})
+		add(n, nil, optests.Conv1d{Batch: 1, Dim: 8, Seqlen: min(seqlen, 1040), Layout: optests.ChannelLast, WithSeqIdx: n%2 == 0, WithStates: n == 3})
 		add(n, nil, optests.Conv1d{Batch: 2, Dim: 9, Seqlen: min(seqlen, 96), Layout: optests.ChannelLast, Groups: 3})
 	}
 	return cases
@@ -54,7 +55,7 @@ func TestWideSpecial(t *testing.T) {
 		for _, width := range wideWidths() {
 			t.Run(fmt.Sprintf("%s/width=%d", op, width), func(t *testing.T) {
 				cases := wideCases(width, tensor.BFloat16, tensor.Float32)
-				for i, c := range cases[:len(cases)*2/5] {
+				for i, c := range cases[:len(cases)/5*2] {
 					for j, name := range specialInputs[op] {
 						if (i+j)%3 == 0 {
 							target.checkSpecial(t, op, c, name, i/3+j)

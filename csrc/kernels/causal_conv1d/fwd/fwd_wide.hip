@@ -19,10 +19,10 @@ struct ForwardRows : Forward {
   bool dense() const { return !seq.data && !initial.data && !final.data; }
   AITER_SHARED int64_t rows() const { return batch; }
 
-  template <class T> AITER_DEVICE void compute(int64_t b, int64_t d, int64_t t) const {
+  template <class T> AITER_DEVICE T output(int64_t b, int64_t d, int64_t t) const {
     const int32_t s = seq.data ? sequence(b, t) : 0;
     const float y = apply_activation(silu, row_output<T>(*this, b, d, t, s));
-    out.row<T>(b, d)[t * out.last] = round_to<T>(s < 0 ? 0.0f : y);
+    return round_to<T>(s < 0 ? 0.0f : y);
   }
   template <class T> AITER_DEVICE void finish(int64_t b, int64_t d, int lane, int lanes) const {
     if (final.data) final_states<T>(*this, b, d, lane, lanes);
@@ -39,7 +39,7 @@ struct PackedRow : Stateful {
   bool dense() const { return false; }
   AITER_SHARED int64_t rows() const { return 1; }
 
-  template <class T> AITER_DEVICE void compute(int64_t, int64_t d, int64_t t) const {
+  template <class T> AITER_DEVICE T output(int64_t, int64_t d, int64_t t) const {
     int64_t index = 0;
     const SequenceRange range = find_sequence(*this, t, &index);
     float y = 0.0f;
@@ -51,7 +51,7 @@ struct PackedRow : Stateful {
         return true;
       });
     }
-    out.row<T>(0, d)[t * out.last] = round_to<T>(apply_activation(silu, y));
+    return round_to<T>(apply_activation(silu, y));
   }
   template <class T> AITER_DEVICE void finish(int64_t, int64_t, int, int) const {}
   AITER_DEVICE int32_t reach(int64_t, int64_t t, int32_t most) const {

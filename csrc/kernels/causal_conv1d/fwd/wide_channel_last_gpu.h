@@ -32,19 +32,16 @@ template <class T, class E, class Rows> class WideBlock {
       if (at.d != channels) load_taps(channels = at.d);
       load(at);
       block_barrier();
-      bool finite = true;
       AITER_UNROLL
       for (int k = 0; k < kOwn; k++)
-        if (own(k) < kChannels) finite &= compute(k);
+        if (own(k) < kChannels) compute(k, at);
       block_barrier();
       store(at);
       const auto& a = reload_kernarg(a_);
-      const int64_t left = a.p.seqlen - at.start;
-      AITER_ROLLED
-      for (int c = warp_; c < kChannels; c += kTurnWarps) {
-        if (!warp_all(finite) || a.reach)
-          compute_again<T, E>(a_, at.b, at.d * kChannels + c, at.start, tile(c).own, lane_, int(min64(left, wide::kItem)));
-        if (left <= wide::kItem) a.p.template finish<T>(a.launch.batch0 + at.b, a.launch.dim0 + at.d * kChannels + c, lane_, E::kLanes);
+      if (at.start + wide::kItem >= a.p.seqlen) {
+        AITER_ROLLED
+        for (int c = warp_; c < kChannels; c += kTurnWarps)
+          a.p.template finish<T>(a.launch.batch0 + at.b, a.launch.dim0 + at.d * kChannels + c, lane_, E::kLanes);
       }
       if (n + 1 == end) return;
       block_barrier();
@@ -72,13 +69,18 @@ template <class T, class E, class Rows> class WideBlock {
     warp_barrier();
   }
 
-  AITER_DEVICE bool compute(int k) {
+  AITER_DEVICE void compute(int k, const wide::Item<int64_t>& at) {
     engine_.select(taps(own(k)), scale_[k]);
     engine_.start(bias_[k]);
     engine_.add(tile(own(k)));
     warp_barrier();
-    return reload_kernarg(a_).p.silu ? engine_.finish(tile(own(k)), [](float v) { return v * sigmoid(v); })
-                                     : engine_.finish(tile(own(k)), [](float v) { return v; });
+    const bool finite = reload_kernarg(a_).p.silu ? engine_.finish(tile(own(k)), [](float v) { return v * sigmoid(v); })
+                                                  : engine_.finish(tile(own(k)), [](float v) { return v; });
+    const auto& a = reload_kernarg(a_);
+    if (warp_all(finite) && !a.reach) return;
+    warp_barrier();
+    const int count = int(min64(a.p.seqlen - at.start, wide::kItem));
+    compute_again<T, E>(a_, at.b, at.d * kChannels + own(k), at.start, tile(own(k)).own, lane_, count);
   }
 
   // load copies positions from -halo on to the tiles, two at a time.

@@ -8,7 +8,7 @@
 //
 // Products with zeros stand for positions that an output does not see. An infinity or NaN among them would spoil the output, and so would
 // the values of another sequence. Outputs that are not finite, or that see less than W positions of their own sequence, are computed
-// again by Rows::compute, with the products that exist alone.
+// again by Rows::output, with the products that exist alone.
 #pragma once
 
 #include <aiter/workspace.h>
@@ -18,7 +18,7 @@
 
 namespace aiter::conv1d::fwd {
 
-// WideParams is the parameters of a launch. Rows is a problem p of which p.compute<T>(b, d, t) computes an output, and
+// WideParams is the parameters of a launch. Rows is a problem p of which p.output<T>(b, d, t) returns an output, and
 // p.finish<T>(b, d, lane, lanes) what follows a row's last one. reach: how many positions in front of t are of t's sequence, up to
 // most_reach = W - 1; (batch, seqlen), null: rows are one sequence.
 template <class Rows> struct WideParams {
@@ -29,8 +29,8 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
-// compute_again computes the outputs of an item again that are not finite or see a position of another sequence. It takes numbers: nvcc
-// would keep an object in each thread's memory, all the time.
+// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes numbers: nvcc would
+// keep an object in each thread's memory, all the time.
 template <class T, class E, class Rows>
 AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own, int lane,
                                      int count) {
@@ -39,10 +39,11 @@ AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, 
   const int32_t* reach = a.reach ? a.reach + b * a.p.seqlen + start : nullptr;
   AITER_ROLLED
   for (int at = lane; at < count; at += E::kLanes) {
+    T* const place = wide::Tile<T, E>{own, lane}.at(at);
     Vec<T, 1> v;
     v.clear();
-    v.set(0, wide::get_shared<T>(wide::Tile<T, E>{own, lane}.at(at)));
-    if (!v.finite() || (reach && reach[at] < a.most_reach)) a.p.template compute<T>(b, d, start + at);
+    v.set(0, wide::get_shared<T>(place));
+    if (!v.finite() || (reach && reach[at] < a.most_reach)) wide::set_shared(place, a.p.template output<T>(b, d, start + at));
   }
 }
 
@@ -137,6 +138,10 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
     const auto& a = reload_kernarg(a_);
     const Position left = Position(a.p.seqlen) - row.at.start;
     const int count = left < wide::kItem ? int(left) : wide::kItem;
+    if (!warp_all(finite) || (!kDense && a.reach)) {
+      compute_again<T, E>(a_, row.at.b, row.at.d, row.at.start, t.own, lane_, count);
+      warp_barrier();
+    }
     T* const out = row.out;
     if (kDense || a.out_aligned) {
       AITER_UNROLL
@@ -153,7 +158,6 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
         store_vec(out + at * a.p.out.last, v);
       }
     }
-    if (!warp_all(finite) || (!kDense && a.reach)) compute_again<T, E>(a_, row.at.b, row.at.d, row.at.start, t.own, lane_, count);
     if constexpr (!kDense)
       if (left <= wide::kItem) a.p.template finish<T>(row.b(a), row.d(a), lane_, E::kLanes);
   }
