@@ -21,7 +21,9 @@ AITER_DEVICE void warp_barrier() {
 }
 // warp_ballot returns a bit for each lane of the warp: whether p holds in it. warp_all reports whether p holds in all lanes.
 AITER_DEVICE uint64_t warp_ballot(bool p) {
-#if defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
+#if defined(__HIP_DEVICE_COMPILE__) && !__has_builtin(__builtin_amdgcn_ballot_w64)
+  return __builtin_amdgcn_uicmp(unsigned(p), 0u, 33);  // of any number of lanes; 33: not equal
+#elif defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
   return __builtin_amdgcn_ballot_w64(p);
 #elif defined(__HIP_DEVICE_COMPILE__)
   return __builtin_amdgcn_ballot_w32(p);
