@@ -69,6 +69,13 @@ struct Root {
   Root operator*(Root b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
 };
 
+// square_root returns the square root of v from 1/2 to 1, by Newton's method: the C++ function may call libm, which is not linked.
+inline double square_root(double v) {
+  double r = (1 + v) / 2;
+  for (int i = 0; i < 5; i++) r = (r + v / r) / 2;
+  return r;
+}
+
 // Roots are the roots e^(-2 pi i/2^b), by halving the angle.
 struct Roots {
   Root of[64];
@@ -76,7 +83,7 @@ struct Roots {
   Roots() {
     of[0] = {1, 0}, of[1] = {-1, 0}, of[2] = {0, -1};
     for (int b = 3; b < 64; b++) {
-      const double c = __builtin_sqrt((1 + of[b - 1].re) / 2);
+      const double c = square_root((1 + of[b - 1].re) / 2);
       of[b] = {c, of[b - 1].im / (2 * c)};
     }
   }
