@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +18,6 @@ import (
 	"github.com/aiter-go/aiter/internal/codeobject"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/toolchain"
-	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -41,12 +41,12 @@ type inspectFlags struct {
 func newInspect(a *app) *cobra.Command {
 	f := new(inspectFlags)
 	cmd := &cobra.Command{
-		Use:               "inspect MODULE|FILE.so",
+		Use:               "inspect MODULE|OPERATOR|FILE.so",
 		Short:             "Show registers, spills, occupancy and hot loops of AMD GPU kernels",
 		Long:              inspectLong,
 		Example:           inspectExample,
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: a.moduleNames,
+		ValidArgsFunction: a.allNames,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.inspect(cmd.Context(), f, args[0]) },
 	}
 	cmd.Flags().StringVar(&f.arch, "arch", "", archUsage)
@@ -111,8 +111,8 @@ func (d *lenientDisassembler) Disassemble(ctx context.Context, file string) ([]b
 	return text, err
 }
 
-// inspectedLibraries builds the module for the AMD targets of --arch.
-func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]string, error) {
+// inspectedLibraries builds a module, or the parts of an operator, for the AMD targets of --arch.
+func (a *app) inspectedLibraries(ctx context.Context, arch, name string) ([]string, error) {
 	p := a.newProgress()
 	defer p.close()
 	m, err := a.openManager(ctx, func(s *settings.Settings) { s.Observer = p })
@@ -120,19 +120,18 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]st
 		return nil, err
 	}
 	defer m.Close()
-	if _, err := m.Config().Module(module); err != nil {
-		return nil, err
-	}
 	targets, err := a.targets(ctx, arch)
 	if err != nil {
 		return nil, err
 	}
-	var reqs []jit.Request
+	reqs, err := moduleSelection{modules: []string{name}, parts: new(partFlags), targets: targets}.requests(m.Config())
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range targets {
 		if t.Vendor() != target.HIP {
 			return nil, usagef("inspect reads AMD code, not code for %s; give a target with --arch, such as --arch gfx942", t)
 		}
-		reqs = append(reqs, jit.Request{Module: module, Target: t})
 	}
 	results, err := m.Build(ctx, reqs...)
 	if err != nil {
@@ -140,7 +139,9 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, module string) ([]st
 	}
 	var paths []string
 	for _, r := range results {
-		paths = append(paths, r.Artifact.Path)
+		if !slices.Contains(paths, r.Artifact.Path) { // parts may have the library of the whole module
+			paths = append(paths, r.Artifact.Path)
+		}
 	}
 	return paths, nil
 }

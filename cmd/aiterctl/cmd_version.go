@@ -21,6 +21,10 @@ type versionInfo struct {
 	Arch     string `json:"arch"`
 }
 
+func (v versionInfo) String() string {
+	return fmt.Sprintf("aiterctl %s %s %s/%s", v.Version, v.Go, v.OS, v.Arch)
+}
+
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -31,7 +35,7 @@ func newVersion(a *app) *cobra.Command {
 			if a.json {
 				return a.writeJSON(v)
 			}
-			_, err := fmt.Fprintf(a.out, "aiterctl %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+			_, err := fmt.Fprintln(a.out, v)
 			return err
 		},
 	}

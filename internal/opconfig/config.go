@@ -2,8 +2,11 @@ package opconfig
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
@@ -93,7 +96,11 @@ func (c *Config) Module(name string) (*Module, error) {
 	if m := c.modules[name]; m != nil {
 		return m, nil
 	}
-	return nil, &UnknownModuleError{Name: name, Nearest: nearest(name, keys(c.modules))}
+	e := &UnknownModuleError{Name: name, Nearest: spelling.Nearest(name, keys(c.modules)), Known: keys(c.modules)}
+	if ref, ok := c.ops[name]; ok {
+		e.OperatorOf = ref.module.Name
+	}
+	return nil, e
 }
 
 // Op returns the operator called name and the module that holds it, or an
@@ -101,7 +108,17 @@ func (c *Config) Module(name string) (*Module, error) {
 func (c *Config) Op(name string) (*Module, *Op, error) {
 	ref, ok := c.ops[name]
 	if !ok {
-		return nil, nil, &UnknownOpError{Name: name, Nearest: nearest(name, keys(c.ops))}
+		return nil, nil, c.unknownOp(name)
 	}
 	return ref.module, &ref.module.Ops[ref.index], nil
 }
+
+func (c *Config) unknownOp(name string) error {
+	e := &UnknownOpError{Name: name, Nearest: spelling.Nearest(name, keys(c.ops)), Known: keys(c.ops)}
+	if m := c.modules[name]; m != nil {
+		e.Operators = m.opNames()
+	}
+	return e
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/aiter-go/aiter/internal/spelling"
 )
 
 // rootPath cleans a path that is relative to the root. reason is why the path is refused, "" if
@@ -105,7 +107,7 @@ func (d *decoder) nearestFile(p string) string {
 	for i, e := range entries {
 		names[i] = e.Name()
 	}
-	if best := nearestWord(path.Base(p), names); best != "" {
+	if best := spelling.NearestWord(path.Base(p), names); best != "" {
 		return path.Join(path.Dir(p), best)
 	}
 	return ""
