@@ -20,7 +20,7 @@ import (
 )
 
 func newCache(a *app) *cobra.Command {
-	cmd := group(&cobra.Command{Use: "cache", Short: "Inspect the kernel cache"})
+	cmd := group(&cobra.Command{Use: "cache", Short: "Inspect and copy the kernel cache"})
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "path", Short: "Print the cache folder that builds write to", Args: args(cobra.NoArgs),
@@ -30,7 +30,7 @@ func newCache(a *app) *cobra.Command {
 			Use: "stats", Short: "Show the contents of the cache, and the hits and misses of builds", Args: args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.cacheStats(cmd.Context()) },
 		},
-		newVerify(a),
+		newCacheList(a), newCacheShow(a), newVerify(a), newCacheExport(a), newCacheImport(a),
 	)
 	return cmd
 }
