@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/cache"
@@ -43,7 +46,8 @@ func (a *app) settings() settings.Settings {
 // sourceRoot returns the folder of the checkout, "" for the sources in the program.
 func (a *app) sourceRoot() string { return a.settings().SourceRoot() }
 
-// checkSourceRoot returns a usage error if the checkout is not a folder.
+// checkSourceRoot returns a usage error if the checkout is not a folder, and an *opconfig.Error
+// with the folder if it has no configuration.
 func (a *app) checkSourceRoot() error {
 	root := a.sourceRoot()
 	if root == "" {
@@ -53,6 +57,10 @@ func (a *app) checkSourceRoot() error {
 		return usagef("source folder: %w", err)
 	} else if !info.IsDir() {
 		return usagef("source folder %s is not a folder; give a checkout with the folders config and csrc", root)
+	}
+	config := filepath.Join(root, filepath.FromSlash(a.settings().ConfigPath()))
+	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
+		return &opconfig.Error{File: config, Msg: "the source folder " + root + " has no configuration"}
 	}
 	return nil
 }
