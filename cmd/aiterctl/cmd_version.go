@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker for releases (-ldflags "-X main.version=...").
-var version string
+// version and revision are set by the linker for releases (-ldflags "-X main.version=...").
+var version, revision string
 
 // versionInfo identifies this program.
 type versionInfo struct {
@@ -43,7 +43,7 @@ func newVersion(a *app) *cobra.Command {
 
 // thisVersion returns the version of this program.
 func thisVersion() versionInfo {
-	v := versionInfo{Version: cmp.Or(version, "(devel)"), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := versionInfo{Version: cmp.Or(version, "(devel)"), Revision: revision, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
