@@ -40,6 +40,18 @@ func (e *ArityError) Error() string {
 	return fmt.Sprintf("%s: expected %s arguments, got %d; its schema is %s", e.Op, want, e.Got, e.Schema)
 }
 
+// ArgumentError reports a tensor whose shape, element type or strides the configuration does not
+// allow for the argument.
+type ArgumentError struct {
+	Op, Arg       string
+	What          string // "shape", "dtype" or "strides"
+	Expected, Got string
+}
+
+func (e *ArgumentError) Error() string {
+	return fmt.Sprintf("%s: argument '%s': expected %s %s, got %s", e.Op, e.Arg, e.What, e.Expected, e.Got)
+}
+
 // TypeError reports an argument whose Go type the schema does not allow, or a number
 // that the schema's type cannot represent.
 type TypeError struct {

@@ -29,6 +29,7 @@ type opVersion struct {
 	axes     []keyAxis
 	required int                       // number of arguments without a default
 	defaults *callBuffer               // of the arguments that are not required
+	checks   *argChecks                // of the arguments that the configuration describes, nil for none
 	removed  error                     // a *RemovedError, else nil
 	bindings atomic.Pointer[[]binding] // one for each device and part key of a call
 }
@@ -44,7 +45,7 @@ type binding struct {
 func newOpVersion(r *Registry, mod *moduleVersion, decl *opconfig.Op) *opVersion {
 	return &opVersion{
 		reg: r, module: mod, decl: decl, axes: keyAxes(mod.decl, decl),
-		required: decl.Schema.Required(), defaults: packDefaults(decl.Schema),
+		required: decl.Schema.Required(), defaults: packDefaults(decl.Schema), checks: newArgChecks(decl),
 	}
 }
 
@@ -72,8 +73,8 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // Call queues the work on the stream of [device.WithStream], else on the device's
 // default stream, and returns. On the CPU the work is done when Call returns.
 //
-// Wrong arguments give [*ArityError], [*TypeError] or [*MixedDevicesError]; arguments
-// that the operator refuses give [*OperatorError]; a module that cannot be built or
+// Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or
+// [*ArgumentError]; arguments that the operator refuses give [*OperatorError]; a module that cannot be built or
 // loaded gives [*BuildError] or [*LoadError]; a closed registry gives [ErrClosed]; an
 // operator that a reload removed gives [*RemovedError].
 //

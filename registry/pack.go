@@ -46,6 +46,9 @@ func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) 
 			return p.dev, err
 		}
 	}
+	if err := o.checks.check(o.Name(), decl, args); err != nil {
+		return p.dev, err
+	}
 	if given := len(args) - o.required; given < len(o.defaults.packed) {
 		buffer.packed = append(buffer.packed, o.defaults.packed[given:]...)
 	}

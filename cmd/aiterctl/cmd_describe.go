@@ -70,6 +70,11 @@ type argDescription struct {
 	Type    string  `json:"type"`
 	Default *string `json:"default"` // null: the argument is required
 	Written bool    `json:"written"` // the operator writes the argument
+	Shape   string  `json:"shape"`   // "(B, D, L)", "" if it is not declared
+	// DTypes are element types, and arguments whose element type is allowed; none if they are not declared.
+	DTypes  []string `json:"dtypes"`
+	Strides string   `json:"strides"` // "any" or "row-major"; "" for an argument that is no tensor
+	Doc     string   `json:"doc"`
 }
 
 func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
@@ -83,7 +88,7 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 		}
 	}
 	for _, arg := range op.Schema.Args {
-		d.Args = append(d.Args, newArgDescription(arg))
+		d.Args = append(d.Args, newArgDescription(arg, op.Args[arg.Name]))
 	}
 	if a.json {
 		return a.writeJSON(d)
@@ -93,15 +98,20 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	for _, x := range d.Axes {
 		fmt.Fprintf(a.out, "axis %-6s %s\n\n", x.Name, x)
 	}
-	rows := [][]string{{"ARGUMENT", "TYPE", "DEFAULT", "ACCESS"}}
-	for _, x := range d.Args {
-		rows = append(rows, x.row())
-	}
-	return a.table(rows)
+	return a.table(argRows(d.Args))
 }
 
-func newArgDescription(arg schema.Arg) argDescription {
-	d := argDescription{Name: arg.Name, Type: arg.Type.String(), Written: arg.Type.Mutable}
+func newArgDescription(arg schema.Arg, decl opconfig.Argument) argDescription {
+	d := argDescription{
+		Name: arg.Name, Type: arg.Type.String(), Written: arg.Type.Mutable,
+		Shape: decl.Shape.String(), DTypes: nonNil(decl.DTypes), Doc: decl.Doc,
+	}
+	if arg.Type.Kind == schema.Tensor {
+		d.Strides = "any"
+	}
+	if decl.RowMajor {
+		d.Strides = "row-major"
+	}
 	if arg.Default != nil {
 		text := arg.Default.String()
 		d.Default = &text
@@ -109,15 +119,56 @@ func newArgDescription(arg schema.Arg) argDescription {
 	return d
 }
 
-func (d argDescription) row() []string {
-	preset, access := "required", "read"
-	if d.Default != nil {
-		preset = *d.Default
+// argRows returns a table of arguments. It leaves out columns of which the configuration says nothing.
+func argRows(list []argDescription) [][]string {
+	rows := [][]string{{"ARGUMENT", "TYPE", "DEFAULT", "ACCESS", "SHAPE", "ELEMENT TYPE", "STRIDES", "DESCRIPTION"}}
+	for _, d := range list {
+		preset, access := "required", "read"
+		if d.Default != nil {
+			preset = *d.Default
+		}
+		if d.Written {
+			access = "written"
+		}
+		rows = append(rows, []string{d.Name, d.Type, preset, access, d.Shape, d.typeText(list), d.Strides, d.Doc})
 	}
-	if d.Written {
-		access = "written"
+	if !slices.ContainsFunc(list, func(d argDescription) bool { return d.Shape != "" || len(d.DTypes) > 0 || d.Doc != "" }) {
+		return columns(rows, 0, 1, 2, 3)
 	}
-	return []string{d.Name, d.Type, preset, access}
+	return rows
+}
+
+// columns returns some columns of a table.
+func columns(rows [][]string, keep ...int) [][]string {
+	var list [][]string
+	for _, row := range rows {
+		var some []string
+		for _, i := range keep {
+			some = append(some, row[i])
+		}
+		list = append(list, some)
+	}
+	return list
+}
+
+// typeText lists the element types: "float32, or as x".
+func (d argDescription) typeText(all []argDescription) string {
+	var types, like []string
+	for _, word := range d.DTypes {
+		if slices.ContainsFunc(all, func(other argDescription) bool { return other.Name == word }) {
+			like = append(like, word)
+		} else {
+			types = append(types, word)
+		}
+	}
+	text := strings.Join(types, "|")
+	if len(like) == 0 {
+		return text
+	}
+	if text != "" {
+		text += ", or "
+	}
+	return text + "as " + strings.Join(like, " or ")
 }
 
 // moduleDescription is the output of describe for a module.

@@ -54,6 +54,7 @@ type Op struct {
 	// Tolerance maps written arguments to tolerances. Other arguments have the tolerance of
 	// their type.
 	Tolerance map[string]Tolerance
+	Args      map[string]Argument // by name; an argument may be missing
 	Pos       Position
 }
 

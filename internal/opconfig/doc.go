@@ -44,6 +44,10 @@
 //	doc    = "..."
 //	# Bounds on differences between results, instead of those of the type; or out = "exact".
 //	tolerance = { out = { rel = 1e-3, abs = 1e-3 } }
+//	# What calls check before they run, and what describe prints. A name in a shape is one size in all
+//	# arguments; "..." stands for any leading dimensions. A type may be that of another argument.
+//	args.out = { shape = "(B, D, L)", dtype = ["x"], doc = "..." }
+//	args.x   = { shape = "(B, D, L)", dtype = ["float32", "float16"], strides = "row-major" }
 //
 //	[module.module_conv.axis.dtype]     # a property whose values are built separately
 //	argument = "x"                      # the Tensor whose element type selects the code

@@ -119,6 +119,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 			"schema": func(n *node) { op.Schema = d.schema(n) },
 			// Read below, when the arguments are known.
 			"tolerance": func(*node) {},
+			"args":      func(*node) {},
 		})
 		d.require(n, "name", where)
 		d.require(n, "schema", where)
@@ -127,6 +128,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 		}
 		d.nameSchema(&op, n.fields["schema"])
 		d.tolerances(&op, n.fields["tolerance"])
+		d.arguments(&op, n.fields["args"])
 		if ref, ok := d.cfg.ops[op.Name]; ok {
 			first := ref.module.Ops[ref.index].Pos
 			d.fail(n.fields["name"].at, "operator %q is already defined in %s at %s", op.Name, ref.module.Name, first)

@@ -1,0 +1,92 @@
+package opconfig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aiter-go/aiter/jit/schema"
+)
+
+// Argument is what the configuration says about an argument besides its type in the schema. The
+// registry checks it before each call.
+type Argument struct {
+	Doc string
+	// Shape holds the shapes that a tensor may have; none: any.
+	Shape schema.Shape
+	// DTypes are the element types that a tensor may have, and the arguments whose element type it may
+	// have; none: any.
+	DTypes []string
+	// RowMajor is true for a tensor that must lie in row-major order without gaps.
+	RowMajor bool
+}
+
+// arguments reads an operator's table of arguments. It checks nothing if the schema is invalid, which
+// is reported elsewhere.
+func (d *decoder) arguments(op *Op, n *node) {
+	if n == nil || len(op.Schema.Args) == 0 {
+		return
+	}
+	op.Args = map[string]Argument{}
+	fields := map[string]func(*node){}
+	for _, a := range op.Schema.Args {
+		fields[a.Name] = func(n *node) { op.Args[a.Name] = d.argument(op, a, n) }
+	}
+	d.table(n, "args of "+op.Name+", whose keys are the arguments of its schema", fields)
+}
+
+func (d *decoder) argument(op *Op, a schema.Arg, n *node) (arg Argument) {
+	tensorOnly := func(key string, read func(*node)) func(*node) {
+		return func(n *node) {
+			if a.Type.Kind != schema.Tensor {
+				d.fail(n.key, "%s has %s, but it is %s, not a Tensor", a.Name, key, a.Type)
+				return
+			}
+			read(n)
+		}
+	}
+	d.table(n, "args."+a.Name, map[string]func(*node){
+		"doc":   func(n *node) { arg.Doc = d.text(n, "doc") },
+		"shape": tensorOnly("a shape", func(n *node) { arg.Shape = d.shape(n) }),
+		"dtype": tensorOnly("a dtype", func(n *node) { d.words(n, "dtype", d.typeOrArgument(op, a, &arg.DTypes)) }),
+		"strides": tensorOnly("strides", func(n *node) {
+			if word, ok := d.string(n, "strides"); ok && word != "any" && word != "row-major" {
+				d.unknown(n.at, fmt.Sprintf("strides %q", word), word, []string{"any", "row-major"})
+			} else {
+				arg.RowMajor = word == "row-major"
+			}
+		}),
+	})
+	return arg
+}
+
+func (d *decoder) shape(n *node) schema.Shape {
+	text, ok := d.string(n, "shape")
+	if !ok {
+		return schema.Shape{}
+	}
+	s, err := schema.ParseShape(text)
+	var bad *schema.ShapeError
+	if errors.As(err, &bad) {
+		d.fail(n.at, "%v", bad)
+	}
+	return s
+}
+
+// typeOrArgument returns a reader of element types, and of tensor arguments whose type a has.
+func (d *decoder) typeOrArgument(op *Op, a schema.Arg, to *[]string) func(string, *node) {
+	store := d.distinct(to, "type")
+	allowed := elementTypes()
+	for _, other := range op.Schema.Args {
+		if other.Type.Kind == schema.Tensor && other.Name != a.Name {
+			allowed = append(allowed, other.Name)
+		}
+	}
+	return func(word string, n *node) {
+		if !slices.Contains(allowed, word) {
+			d.unknown(n.at, fmt.Sprintf("type %q", word), word, allowed)
+			return
+		}
+		store(word, n)
+	}
+}

@@ -1,0 +1,270 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// maxNames is the number of names of sizes in the shapes of one operator.
+const maxNames = 32
+
+// argChecks are the shapes, element types and strides that the configuration declares for the
+// arguments of an operator. A check allocates nothing unless it fails.
+type argChecks struct {
+	names []string
+	args  []argCheck
+}
+
+// argCheck is the check of one tensor argument.
+type argCheck struct {
+	position int
+	shapes   [][]dimCheck // alternatives, none: any
+	declared schema.Shape
+	types    []tensor.DType
+	like     []int // positions of the arguments whose element type is allowed
+	rowMajor bool
+}
+
+// dimCheck is a dimension: rest, a fixed size, or an offset to the size of a name.
+type dimCheck struct {
+	rest   bool
+	name   int // -1: fixed
+	offset int64
+}
+
+// newArgChecks returns the checks of an operator, nil if there are none.
+func newArgChecks(op *opconfig.Op) *argChecks {
+	c := new(argChecks)
+	position := func(name string) int {
+		return slices.IndexFunc(op.Schema.Args, func(a schema.Arg) bool { return a.Name == name })
+	}
+	for i, a := range op.Schema.Args {
+		decl, ok := op.Args[a.Name]
+		if !ok || a.Type.Kind != schema.Tensor {
+			continue
+		}
+		check := argCheck{position: i, declared: decl.Shape, rowMajor: decl.RowMajor}
+		for _, dims := range decl.Shape.Alternatives {
+			check.shapes = append(check.shapes, c.dims(dims))
+		}
+		for _, word := range decl.DTypes {
+			if at := position(word); at >= 0 {
+				check.like = append(check.like, at)
+			} else if dt, err := tensor.ParseDType(word); err == nil {
+				check.types = append(check.types, dt)
+			}
+		}
+		if len(check.shapes)+len(check.types)+len(check.like) > 0 || check.rowMajor {
+			c.args = append(c.args, check)
+		}
+	}
+	if len(c.args) == 0 || len(c.names) > maxNames {
+		return nil
+	}
+	// Sizes and types are those of the inputs: a wrong output is reported as such.
+	slices.SortStableFunc(c.args, func(a, b argCheck) int {
+		written := func(c argCheck) int {
+			if op.Schema.Args[c.position].Type.Mutable {
+				return 1
+			}
+			return 0
+		}
+		return written(a) - written(b)
+	})
+	return c
+}
+
+func (c *argChecks) dims(dims []schema.Dim) []dimCheck {
+	list := []dimCheck{}
+	for _, d := range dims {
+		check := dimCheck{rest: d.Rest, name: -1, offset: d.Offset}
+		if d.Name != "" {
+			if check.name = slices.Index(c.names, d.Name); check.name < 0 {
+				check.name = len(c.names)
+				c.names = append(c.names, d.Name)
+			}
+		}
+		list = append(list, check)
+	}
+	return list
+}
+
+// sizes are the sizes of names in one call.
+type sizes struct {
+	value [maxNames]int64
+	known [maxNames]bool
+	rest  *tensor.Tensor // the first tensor with "..."
+	lead  int            // its number of leading dimensions
+}
+
+// check returns an *ArgumentError for an argument that the configuration does not allow.
+func (c *argChecks) check(op string, decl []schema.Arg, args []any) error {
+	if c == nil {
+		return nil
+	}
+	var s sizes
+	for i := range c.args {
+		if t := tensorAt(args, c.args[i].position); t != nil {
+			c.args[i].bind(t, &s)
+		}
+	}
+	for i := range c.args {
+		a := &c.args[i]
+		t := tensorAt(args, a.position)
+		if t == nil {
+			continue
+		}
+		name := decl[a.position].Name
+		switch {
+		case !a.allowsShape(t, &s):
+			return &ArgumentError{op, name, "shape", a.declared.String() + c.values(a, s), shapeText(t.Shape())}
+		case !a.allowsType(t, args):
+			return &ArgumentError{op, name, "dtype", a.typeText(decl, args), t.DType().String()}
+		case a.rowMajor && !t.Contiguous():
+			return &ArgumentError{op, name, "strides", "row-major order without gaps; copy it with Compact", fmt.Sprint(t.Strides())}
+		}
+	}
+	return nil
+}
+
+// tensorAt returns the tensor at a position, nil for none.
+func tensorAt(args []any, i int) *tensor.Tensor {
+	if i >= len(args) {
+		return nil
+	}
+	t, _ := args[i].(*tensor.Tensor)
+	return t
+}
+
+// fits reports whether a shape has the tensor's rank. It returns the dimensions after "...", and the
+// number of those that "..." stands for.
+func fits(shape []dimCheck, t *tensor.Tensor) (dims []dimCheck, lead int, ok bool) {
+	if len(shape) > 0 && shape[0].rest {
+		lead = t.Rank() - len(shape) + 1
+		return shape[1:], lead, lead >= 0
+	}
+	return shape, 0, len(shape) == t.Rank()
+}
+
+// bind takes the sizes of names that are still unknown from a tensor, if only one shape has its rank.
+func (a *argCheck) bind(t *tensor.Tensor, s *sizes) {
+	var shape []dimCheck
+	for _, other := range a.shapes {
+		if _, _, ok := fits(other, t); ok && shape != nil {
+			return
+		} else if ok {
+			shape = other
+		}
+	}
+	if shape == nil {
+		return
+	}
+	dims, lead, _ := fits(shape, t)
+	for i, d := range dims {
+		if d.name >= 0 && d.offset == 0 && !s.known[d.name] {
+			s.known[d.name], s.value[d.name] = true, t.Dim(lead+i)
+		}
+	}
+	if s.rest == nil && len(shape) > len(dims) {
+		s.rest, s.lead = t, lead
+	}
+}
+
+func (a *argCheck) allowsShape(t *tensor.Tensor, s *sizes) bool {
+	for _, shape := range a.shapes {
+		if s.allows(shape, t) {
+			return true
+		}
+	}
+	return len(a.shapes) == 0
+}
+
+func (s *sizes) allows(shape []dimCheck, t *tensor.Tensor) bool {
+	dims, lead, ok := fits(shape, t)
+	if !ok {
+		return false
+	}
+	for i, d := range dims {
+		want := d.offset
+		if d.name >= 0 {
+			if !s.known[d.name] {
+				continue // no argument of this call has it alone
+			}
+			want += s.value[d.name]
+		}
+		if t.Dim(lead+i) != want {
+			return false
+		}
+	}
+	if len(shape) == len(dims) {
+		return true
+	}
+	for i := range min(lead, s.lead) {
+		if t.Dim(i) != s.rest.Dim(i) {
+			return false
+		}
+	}
+	return lead == s.lead
+}
+
+// values returns the sizes that an argument's names have: ", where B = 2 and D = 64".
+func (c *argChecks) values(a *argCheck, s sizes) string {
+	var words []string
+	for _, dims := range a.shapes {
+		for _, d := range dims {
+			if d.name < 0 || !s.known[d.name] {
+				continue
+			}
+			if word := fmt.Sprintf("%s = %d", c.names[d.name], s.value[d.name]); !slices.Contains(words, word) {
+				words = append(words, word)
+			}
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " with " + strings.Join(words, ", ")
+}
+
+func (a *argCheck) allowsType(t *tensor.Tensor, args []any) bool {
+	if len(a.types)+len(a.like) == 0 || slices.Contains(a.types, t.DType()) {
+		return true
+	}
+	for _, i := range a.like {
+		if other := tensorAt(args, i); other != nil && other.DType() == t.DType() {
+			return true
+		}
+	}
+	return false
+}
+
+// typeText lists the allowed element types: "float32 or that of 'x', bfloat16".
+func (a *argCheck) typeText(decl []schema.Arg, args []any) string {
+	var words []string
+	for _, dt := range a.types {
+		words = append(words, dt.String())
+	}
+	for _, i := range a.like {
+		if other := tensorAt(args, i); other != nil {
+			words = append(words, fmt.Sprintf("that of '%s', %s", decl[i].Name, other.DType()))
+		}
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// shapeText returns a shape as "(2, 64)".
+func shapeText(shape []int64) string {
+	words := make([]string, len(shape))
+	for i, n := range shape {
+		words[i] = fmt.Sprint(n)
+	}
+	return "(" + strings.Join(words, ", ") + ")"
+}

@@ -1,0 +1,99 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+const checkedConfig = `
+[defaults]
+include = ["csrc/include"]
+targets = ["cpu"]
+
+[module.module_aiter_ffi]
+[[module.module_aiter_ffi.source]]
+path = "csrc/support/aiter_ffi.cpp"
+
+[module.module_checked]
+[[module.module_checked.source]]
+path = "csrc/checked.cpp"
+[[module.module_checked.op]]
+name = "checked"
+schema = "(Tensor(a!) out, Tensor x, Tensor? w=None, Tensor? index=None) -> ()"
+args.out   = { shape = "(..., D)", dtype = ["x"] }
+args.x     = { shape = "(..., D)", dtype = ["float32", "float16"], strides = "row-major" }
+args.w     = { shape = "(D, W-1) or (1)", dtype = ["float32", "x"] }
+args.index = { shape = "(W) or (W, 2)", dtype = ["int32"] }
+`
+
+const checkedSource = `
+#include <aiter/ffi.h>
+using namespace aiter;
+static Status checked(TensorView out, TensorView, Optional<TensorView>, Optional<TensorView>) {
+  static_cast<float*>(out.data())[0] = 7;
+  return Status();
+}
+AITER_EXPORT(checked, checked, arg("out"), arg("x"), none("w"), none("index"))
+`
+
+// A call is checked against the shapes, types and strides that the configuration declares, before
+// the operator runs.
+func TestDeclaredArguments(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "csrc"), os.DirFS("../csrc")); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{"config/opt_compiler.toml": checkedConfig, "csrc/checked.cpp": checkedSource} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755), os.WriteFile(filepath.Join(root, path), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	op := lookup(t, open(t, registry.Options{Root: root}), "checked")
+	zeros := func(dt tensor.DType, shape ...int64) *tensor.Tensor { return must(tensor.New(dt, shape...)) }
+	f32 := func(shape ...int64) *tensor.Tensor { return zeros(tensor.Float32, shape...) }
+	columns := must(f32(4, 3).Transpose(0, 1))
+	out := f32(2, 3, 4)
+	for _, tt := range []struct {
+		name string
+		args []any
+		want string // of the error; "" for none
+	}{
+		{"least", []any{out, f32(2, 3, 4)}, ""},
+		{"no leading dimensions", []any{f32(4), f32(4)}, ""},
+		{"a size by an offset", []any{out, f32(2, 3, 4), f32(4, 2), zeros(tensor.Int32, 3)}, ""},
+		{"second shape", []any{out, f32(2, 3, 4), f32(1), zeros(tensor.Int32, 3, 2)}, ""},
+		{"only an offset", []any{out, f32(2, 3, 4), f32(4, 2)}, ""},
+		{"out's last", []any{f32(2, 3, 5), f32(2, 3, 4)}, "checked: argument 'out': expected shape (..., D) with D = 4, got (2, 3, 5)"},
+		{"out's leading", []any{f32(3, 2, 4), f32(2, 3, 4)}, "checked: argument 'out': expected shape (..., D) with D = 4, got (3, 2, 4)"},
+		{"out's rank", []any{f32(3, 4), f32(2, 3, 4)}, "checked: argument 'out': expected shape (..., D) with D = 4, got (3, 4)"},
+		{"rank 0", []any{out, f32()}, "checked: argument 'x': expected shape (..., D) with D = 4, got ()"},
+		{"offset", []any{out, f32(2, 3, 4), f32(4, 3), zeros(tensor.Int32, 3)}, "checked: argument 'w': expected shape (D, W-1) or (1) with D = 4, W = 3, got (4, 3)"},
+		{"fixed size", []any{out, f32(2, 3, 4), nil, zeros(tensor.Int32, 3, 3)}, "checked: argument 'index': expected shape (W) or (W, 2) with W = 3, got (3, 3)"},
+		{"type", []any{out, zeros(tensor.Int32, 2, 3, 4)}, "checked: argument 'x': expected dtype float32 or float16, got int32"},
+		{"type of another", []any{zeros(tensor.Float16, 2, 3, 4), f32(2, 3, 4)}, "checked: argument 'out': expected dtype that of 'x', float32, got float16"},
+		{"type or that of another", []any{out, f32(2, 3, 4), zeros(tensor.BFloat16, 1)}, "checked: argument 'w': expected dtype float32 or that of 'x', float32, got bfloat16"},
+		{"strides", []any{f32(3, 4), columns}, "checked: argument 'x': expected strides row-major order without gaps; copy it with Compact, got [1 3]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := op.Call(context.Background(), tt.args...)
+			var refused *registry.ArgumentError
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.As(err, &refused) || err.Error() != tt.want) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+	x := f32(2, 3, 4)
+	if n := testing.AllocsPerRun(100, func() {
+		if err := op.Call(context.Background(), out, x); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 2 {
+		t.Errorf("%v allocations in a call", n)
+	}
+}
