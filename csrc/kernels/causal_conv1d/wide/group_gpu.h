@@ -1,0 +1,154 @@
+// The sums of a wide filter by a group of four warps, which multiplies with wgmma (sm_90a).
+//
+// The formulation is that of ToeplitzEngine (wide/toeplitz_gpu.h), with outputs and columns exchanged: the left factor is a Toeplitz
+// matrix of taps, the right one x in shared memory, which the matrix cores read there. A span is 64 columns of 64 positions. The outputs
+// of all columns are
+//
+//   Y = sum over s of A_s X_s,   A_s[i][k] = w[W-1 - (16 s - 48 + i - k)], 0 outside of the filter,   X_s[k] = x[48 - 16 s + k]
+//
+// X_s of negative positions is the end of the column before: the same lines of shared memory, one line earlier. Warp w has outputs
+// 16 w to 16 w + 15 of each column. Its part of A_s is T_(s+w-3) of ToeplitzEngine.
+#pragma once
+
+#include <aiter/gpu/wgmma.h>
+
+#include "toeplitz_gpu.h"
+
+namespace aiter::conv1d::wide {
+
+constexpr int kGroupThreads = 128, kSpan = 4096;
+constexpr int kGroupPad = 96;  // zeros in front of the taps; 64 behind them
+
+// group_steps returns the number of products, which is even; group_halo the columns in front of a span that they read; group_pitch the
+// elements between two copies of a filter of so many taps.
+AITER_SHARED constexpr int group_steps(int taps) { return ((taps + 62) / 16 + 2) / 2 * 2; }
+AITER_SHARED constexpr int group_halo(int taps) { return (group_steps(taps) - 1) / 4; }
+AITER_SHARED constexpr int group_pitch(int taps) { return (taps + kGroupPad + 64 + 63) / 64 * 64 + 32; }
+
+#if AITER_WGMMA
+// GroupEngine multiplies kN columns, of which some may be no one's.
+template <class T, int kN> class GroupEngine {
+ public:
+  static constexpr int kColumn = 64, kPitch = 64, kLanes = kGroupThreads;  // of a tile
+  static constexpr int kCopies = 2, kMost = kMaxTaps / kGroupThreads;     // taps of a thread
+
+  AITER_DEVICE explicit GroupEngine(char* memory) : taps_(reinterpret_cast<T*>(memory)) {}
+
+  // fetch_taps starts to read the taps of channel d, and set_taps stores what it read.
+  AITER_DEVICE void fetch_taps(const Problem& p, int64_t d, int count, bool split, float (&w)[kMost]) {
+    up_ = split && !kIsBf16<T> ? toeplitz_scale<32>(p, d, int(threadIdx.x) & 31) : 1.0f;
+    count_ = count, parts_ = split ? 2 : 1;
+    TapReader(p, d, p.width - count).get_each(w, int(threadIdx.x), kLanes, count);
+  }
+  AITER_DEVICE void set_taps(const float (&w)[kMost]) const {
+    const int thread = int(threadIdx.x);
+    AITER_UNROLL
+    for (int k = 0; k < kMost; k++)
+      if (thread + k * kLanes < count_) set_tap(thread + k * kLanes, up_ * w[k]);
+    for (int i = thread; i < kGroupPad + 64; i += kLanes) set_tap(i < kGroupPad ? i - kGroupPad : count_ + i - kGroupPad, 0.0f);
+  }
+
+  // multiply sets the sums to v and the products. own is the address of column 0; all columns of a thread's warp.
+  AITER_DEVICE void multiply(uint32_t own, float v) {
+    AITER_UNROLL
+    for (float& sum : sums_) sum = up_ * v;
+    for (int part = 0; part < parts_; part++) add(own, part);
+    scale_down();
+  }
+
+  // store writes result(v) of each sum v to the columns of kRows rows, every `pitch` columns `columns` of them, and reports whether all
+  // are finite.
+  template <int kRows, int kColumns, int kRowPitch, class Result> AITER_DEVICE bool store(uint32_t own, Result result) {
+    NonFinite<T> found;
+    const int lane = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5, line = lane & 7;
+    const uint32_t to = own + uint32_t(((lane >> 4) * 8 + line) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ line) * 16);
+    AITER_UNROLL
+    for (int r = 0; r < kRows; r++) {
+      AITER_UNROLL
+      for (int c = 0; c < kColumns; c += 16) {  // 16 columns: a lane has outputs g and g+8 of columns 2t, 2t+1, 2t+8, 2t+9
+        const int column = r * kRowPitch + c;
+        uint32_t word[4];
+        AITER_UNROLL
+        for (int i = 0; i < 4; i++) {
+          const float* y = &sums_[column / 2 + 2 * i];
+          word[i] = pack_pair<T>(result(y[0]), result(y[1]));
+          found.look_at(word[i]);
+        }
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + uint32_t(column * 128)), "r"(word[0]),
+                     "r"(word[1]), "r"(word[2]), "r"(word[3]) : "memory");
+      }
+    }
+    return !found;
+  }
+
+ private:
+  // Factor is a lane's part of A_s and A_(s+1).
+  struct Factor {
+    uint32_t word[2][4];
+  };
+
+  AITER_DEVICE void set_tap(int i, float w) const {
+    const int pitch = group_pitch(count_);
+    T v = round_to<T>(w);
+    T* to = taps_ + kGroupPad + i;
+    for (int part = 0; part < parts_; part++) {
+      set_shared(to, v);
+      if (i > -kGroupPad) set_shared(to + pitch - 1, v);
+      v = round_to<T>(w - to_float(v)), to += kCopies * pitch;
+    }
+  }
+
+  AITER_DEVICE void scale_down() {
+    if (kIsBf16<T> || parts_ < 2) return;
+    const float down = bits_to_float((254u << 23) - float_to_bits(up_));  // 1 / up_
+    AITER_UNROLL
+    for (float& sum : sums_) sum *= down;
+  }
+
+  // What a lane has of A_s are the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8 further
+  // is the one -8 apart of the product before.
+  static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t near) {
+    f.word[0][0] = pair(t), f.word[0][1] = pair(t - 16), f.word[1][0] = pair(t - 32), f.word[1][1] = pair(t - 48);
+    copy(f.word[0][2], near), copy(f.word[0][3], f.word[0][0]), copy(f.word[1][2], f.word[0][1]), copy(f.word[1][3], f.word[1][0]);
+  }
+  static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
+  // copy copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
+  static AITER_DEVICE void copy(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
+
+  AITER_DEVICE void start(const Factor& f, uint32_t x) {
+    wgmma_start();
+    wgmma<T, kN>(f.word[0], wgmma_columns(x), sums_);
+    wgmma<T, kN>(f.word[1], wgmma_columns(x - 32), sums_);
+    wgmma_commit();
+  }
+
+  AITER_DEVICE void add(uint32_t own, int part) {
+    const int lane = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5, pitch = group_pitch(count_);
+    const int c = count_ - 1 - (lane >> 2) + 2 * (lane & 3) + kGroupPad, odd = c & 1;
+    uint32_t t = shared_address(taps_ + (part * kCopies + odd) * pitch + (c - odd)) + uint32_t(32 * (3 - warp)), x = own + 96;
+    const int steps = group_steps(count_);
+    Factor even, next;
+    get(even, t, pair(t + 16));
+    AITER_ROLLED
+    for (int s = 2;; s += 4) {
+      start(even, x);
+      if (s > 2) wgmma_wait<1>();
+      if (s >= steps) break;
+      get(next, t - 64, even.word[1][1]);
+      start(next, x - 64);
+      wgmma_wait<1>();
+      if (s + 2 >= steps) break;
+      t -= 128, x -= 128;
+      get(even, t, next.word[1][1]);
+    }
+    wgmma_wait<0>();
+  }
+
+  T* taps_;
+  int count_ = 0, parts_ = 1;
+  float up_ = 1.0f;  // factor of the taps in shared memory
+  float sums_[kN / 2];
+};
+#endif
+
+}  // namespace aiter::conv1d::wide
