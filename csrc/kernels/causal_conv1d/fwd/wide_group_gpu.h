@@ -34,16 +34,15 @@ template <class T, class Rows, int kRows> class WideGroup {
 
   // run computes spans [span, end) of channel d, which are numbered along its rows.
   AITER_DEVICE void run(uint32_t d, uint32_t span, uint32_t end) {
-    float taps[E::kMost];
-    engine_.fetch_taps(a_.p, a_.launch.dim0 + d, a_.launch.taps, a_.launch.split, taps);
+    typename E::Fetched taps;
+    E::fetch(a_.p, a_.launch.dim0 + d, a_.launch.taps, taps);
     load(d, span);
-    const float bias = a_.p.bias.data ? a_.p.bias.get(a_.launch.dim0 + d, 0) : 0.0f;
-    engine_.set_taps(taps);
+    engine_.set_taps(a_.p, a_.launch.dim0 + d, a_.launch.taps, a_.launch.split, taps);
     for (;;) {
       wait_group<0>();
       wgmma_fence_shared();
       block_barrier();
-      engine_.multiply(shared_address(own_), bias);
+      engine_.multiply(shared_address(own_));
       block_barrier();
       store(d, span);
       if (++span >= end) return;

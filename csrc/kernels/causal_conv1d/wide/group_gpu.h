@@ -34,24 +34,42 @@ template <class T, int kN> class GroupEngine {
 
   AITER_DEVICE explicit GroupEngine(char* memory) : taps_(reinterpret_cast<T*>(memory)) {}
 
-  // fetch_taps starts to read the taps of channel d, and set_taps stores what it read.
-  AITER_DEVICE void fetch_taps(const Problem& p, int64_t d, int count, bool split, float (&w)[kMost]) {
-    up_ = split && !kIsBf16<T> ? toeplitz_scale<32>(p, d, int(threadIdx.x) & 31) : 1.0f;
-    count_ = count, parts_ = split ? 2 : 1;
-    TapReader(p, d, p.width - count).get_each(w, int(threadIdx.x), kLanes, count);
+  // Fetched is what a thread has read of a channel's taps and bias. Conversions would wait for the loads.
+  struct Fetched {
+    uint32_t taps[kMost], bias;
+  };
+
+  // fetch starts to read the taps of channel d, and set_taps stores them.
+  static AITER_DEVICE void fetch(const Problem& p, int64_t d, int count, Fetched& f) {
+    const TapReader taps(p, d, p.width - count);
+    if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, count, f);
+    else fetch_taps<Bits16>(taps, count, f);
+    f.bias = 0;
+    if (!p.bias.data) return;
+    const int64_t at = d * p.bias.first;
+    f.bias = p.bias.dtype == DType::F32 ? uint32_t(((GlobalPtr<const Bits32>)(p.bias.data))[at]) : uint32_t(((GlobalPtr<const Bits16>)(p.bias.data))[at]);
   }
-  AITER_DEVICE void set_taps(const float (&w)[kMost]) const {
+  AITER_DEVICE void set_taps(const Problem& p, int64_t d, int count, bool split, const Fetched& f) {
     const int thread = int(threadIdx.x);
-    AITER_UNROLL
-    for (int k = 0; k < kMost; k++)
-      if (thread + k * kLanes < count_) set_tap(thread + k * kLanes, up_ * w[k]);
-    for (int i = thread; i < kGroupPad + 64; i += kLanes) set_tap(i < kGroupPad ? i - kGroupPad : count_ + i - kGroupPad, 0.0f);
+    count_ = count, parts_ = split ? 2 : 1;
+    up_ = split && !kIsBf16<T> ? toeplitz_scale<32>(p, d, thread & 31) : 1.0f;
+    start_ = up_ * element_to_float(p.bias.dtype, f.bias);
+    set_tap(p, thread, thread < count, f.taps[0]);
+    if (count > kLanes) {
+      AITER_UNROLL
+      for (int k = 1; k < kMost; k++) set_tap(p, thread + k * kLanes, thread + k * kLanes < count, f.taps[k]);
+    }
+    T zero{};
+    for (int part = 0; part < parts_; part++) {
+      if (thread < kGroupPad) set_bits(part, thread - kGroupPad, zero);
+      if (thread >= kLanes - 64) set_bits(part, count + thread - (kLanes - 64), zero);
+    }
   }
 
-  // multiply sets the sums to v and the products. own is the address of column 0; all columns of a thread's warp.
-  AITER_DEVICE void multiply(uint32_t own, float v) {
+  // multiply sets the sums to the bias and the products. own is the address of column 0.
+  AITER_DEVICE void multiply(uint32_t own) {
     AITER_UNROLL
-    for (float& sum : sums_) sum = up_ * v;
+    for (float& sum : sums_) sum = start_;
     for (int part = 0; part < parts_; part++) add(own, part);
     scale_down();
   }
@@ -87,15 +105,32 @@ template <class T, int kN> class GroupEngine {
     uint32_t word[2][4];
   };
 
-  AITER_DEVICE void set_tap(int i, float w) const {
-    const int pitch = group_pitch(count_);
-    T v = round_to<T>(w);
-    T* to = taps_ + kGroupPad + i;
-    for (int part = 0; part < parts_; part++) {
-      set_shared(to, v);
-      if (i > -kGroupPad) set_shared(to + pitch - 1, v);
-      v = round_to<T>(w - to_float(v)), to += kCopies * pitch;
+  template <class Bits> static AITER_DEVICE void fetch_taps(const TapReader& taps, int count, Fetched& f) {
+    const int thread = int(threadIdx.x);
+    const auto* from = (GlobalPtr<const Bits>)(taps.data) + thread * taps.step;
+    f.taps[0] = thread < count ? uint32_t(*from) : 0;
+    AITER_UNROLL
+    for (int k = 1; k < kMost; k++) f.taps[k] = 0;
+    if (count <= kLanes) return;
+    AITER_UNROLL
+    for (int k = 1; k < kMost; k++) {
+      from += kLanes * taps.step;
+      if (thread + k * kLanes < count) f.taps[k] = *from;
     }
+  }
+
+  // set_tap writes tap i, if it exists, to all copies of the filter.
+  AITER_DEVICE void set_tap(const Problem& p, int i, bool exists, uint32_t bits) const {
+    if (!exists) return;
+    if (parts_ == 1) return set_bits(0, i, T{uint16_t(bits)});
+    const float w = up_ * element_to_float(p.weight.dtype, bits);
+    const T high = round_to<T>(w);
+    set_bits(0, i, high), set_bits(1, i, round_to<T>(w - to_float(high)));
+  }
+  AITER_DEVICE void set_bits(int part, int i, T v) const {
+    T* const to = taps_ + part * kCopies * group_pitch(count_) + kGroupPad + i;
+    set_shared(to, v);
+    if (i > -kGroupPad) set_shared(to + group_pitch(count_) - 1, v);
   }
 
   AITER_DEVICE void scale_down() {
@@ -146,7 +181,7 @@ template <class T, int kN> class GroupEngine {
 
   T* taps_;
   int count_ = 0, parts_ = 1;
-  float up_ = 1.0f;  // factor of the taps in shared memory
+  float up_ = 1.0f, start_ = 0.0f;  // factor of the taps in shared memory; what sums start from
   float sums_[kN / 2];
 };
 #endif

@@ -96,20 +96,6 @@ struct TapReader {
     if (dtype == DType::F32) return bits_to_float(((GlobalPtr<const Bits32>)(data))[at]);
     return element_to_float(dtype, ((GlobalPtr<const Bits16>)(data))[at]);
   }
-  // get_each reads taps i, i + each, ..., those below count, all of them before the first use.
-  template <int N> AITER_DEVICE void get_each(float (&w)[N], int i, int each, int count) const {
-    if (dtype == DType::F32) get_each<Bits32>(w, i, each, count);
-    else get_each<Bits16>(w, i, each, count);
-  }
-
- private:
-  template <class Bits, int N> AITER_DEVICE void get_each(float (&w)[N], int i, int each, int count) const {
-    uint32_t bits[N];
-    AITER_UNROLL
-    for (int k = 0; k < N; k++) bits[k] = i + k * each < count ? uint32_t(((GlobalPtr<const Bits>)(data))[(i + k * each) * step]) : 0;
-    AITER_UNROLL
-    for (int k = 0; k < N; k++) w[k] = element_to_float(dtype, bits[k]);
-  }
 };
 
 // pitch_of returns the bytes between columns of so many bytes, and swizzled whether such columns are lines of 128 bytes.
