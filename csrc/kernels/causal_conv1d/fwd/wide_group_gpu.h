@@ -13,6 +13,9 @@
 
 namespace aiter::conv1d::fwd {
 
+// Number is an integer that is known at compile time.
+template <int kValue> using Number = std::integral_constant<int, kValue>;
+
 // GroupShape is how a block divides its span among rows of kRows. The 8 columns in front of each row are its halo.
 template <int kRows> struct GroupShape {
   static constexpr int kColumns = 64 / kRows, kGap = kRows > 1 ? 8 : 0, kPitch = kColumns + kGap;  // columns of a row
@@ -64,8 +67,15 @@ template <class T, class Rows, int kRows> class WideGroup {
     const uint32_t thread = threadIdx.x;
     return (thread >> 3) * 128 + ((thread ^ thread >> 3) & 7) * 16;
   }
-  static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+  template <int kOffset> static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1 + %3], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0), "n"(kOffset) : "memory");
+  }
+  // each_vector calls use(i, position) for this thread's vectors of a row.
+  template <class Use> static AITER_DEVICE void each_vector(Use use) {
+    const int p = int(threadIdx.x) * 8;
+    use(Number<0>(), p);
+    if constexpr (Shape::kColumns > 16) use(Number<1>(), p + 1024);
+    if constexpr (Shape::kColumns > 32) use(Number<2>(), p + 2048), use(Number<3>(), p + 3072);
   }
 
   AITER_DEVICE void load(uint32_t d, uint32_t span) const {
@@ -74,16 +84,14 @@ template <class T, class Rows, int kRows> class WideGroup {
     AITER_UNROLL
     for (int r = 0; r < kRows; r++) {
       const bool row = kRows == 1 || at.b + r < a_.p.rows();  // others are zeros
+      const int left = row ? int(a_.p.seqlen) - at.start : 0;
       const T* x = a_.p.x.template row<T>(a_.launch.batch0 + at.b + (row ? r : 0), a_.launch.dim0 + d) + at.start;
-      const uint32_t own = shared_address(own_) + r * Shape::kPitch * 128;
-      AITER_UNROLL
-      for (int i = 0; i < Shape::kColumns / 16; i++) {
-        const int p = (i * wide::kGroupThreads + thread) * 8;
-        copy(own + vector() + i * 2048, x + p, row && at.start + p < int(a_.p.seqlen));
-      }
+      const uint32_t own = shared_address(own_) + r * Shape::kPitch * 128, to = own + vector();
+      const T* from = x + thread * 8;
+      each_vector([&](auto i, int p) { copy<decltype(i)::value * 2048>(to, from, p < left); });
       AITER_ROLLED
       for (int v = thread - halo; v < 0; v += wide::kGroupThreads)
-        copy(own + (v >> 3) * 128 + ((v ^ v >> 3) & 7) * 16, x + v * 8, at.start > 0);  // spans are longer than halos
+        copy<0>(own + (v >> 3) * 128 + ((v ^ v >> 3) & 7) * 16, x + v * 8, at.start > 0);  // spans are longer than halos
     }
     commit_group();
   }
@@ -102,12 +110,12 @@ template <class T, class Rows, int kRows> class WideGroup {
         compute_again<T, E>(a_, at.b + r, d, at.start, reinterpret_cast<T*>(own_ + r * Shape::kPitch * 128), thread, count);
         block_barrier();
       }
-      T* const out = a_.p.out.template row<T>(a_.launch.batch0 + at.b + r, a_.launch.dim0 + d) + at.start;
-      AITER_UNROLL
-      for (int i = 0; i < Shape::kColumns / 16; i++) {
-        const int p = (i * wide::kGroupThreads + thread) * 8;
-        if (p < count) store_streaming<4>(out + p, load_shared<Words<4>>(own + r * Shape::kPitch * 128 + vector() + i * 2048));
-      }
+      T* const out = a_.p.out.template row<T>(a_.launch.batch0 + at.b + r, a_.launch.dim0 + d) + at.start + thread * 8;
+      const uint32_t from = own + r * Shape::kPitch * 128 + vector();
+      each_vector([&](auto i, int p) {
+        constexpr int k = decltype(i)::value;
+        if (p < count) store_streaming<4>(out + k * 1024, load_shared<Words<4>>(from + k * 2048));
+      });
     }
   }
 
@@ -118,7 +126,7 @@ template <class T, class Rows, int kRows> class WideGroup {
 #endif
 
 // Blocks of a multiprocessor: as many as registers allow without waiting for each product.
-template <int kRows> constexpr int kGroupBlocks = kRows == 4 ? 5 : 6;
+template <int kRows> constexpr int kGroupBlocks = 7 - (kRows > 1) - (kRows > 2);
 
 template <class T, class Rows, int kRows>
 __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)

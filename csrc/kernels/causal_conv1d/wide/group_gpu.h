@@ -19,11 +19,11 @@ namespace aiter::conv1d::wide {
 constexpr int kGroupThreads = 128, kSpan = 4096;
 constexpr int kGroupPad = 96;  // zeros in front of the taps; 64 behind them
 
-// group_steps returns the number of products, which is even; group_halo the columns in front of a span that they read; group_pitch the
-// elements between two copies of a filter of so many taps.
-AITER_SHARED constexpr int group_steps(int taps) { return ((taps + 62) / 16 + 2) / 2 * 2; }
-AITER_SHARED constexpr int group_halo(int taps) { return (group_steps(taps) - 1) / 4; }
-AITER_SHARED constexpr int group_pitch(int taps) { return (taps + kGroupPad + 64 + 63) / 64 * 64 + 32; }
+// group_steps returns the number of products; group_halo the columns in front of a span that they read; group_pitch the elements between
+// two copies of a filter of so many taps.
+AITER_SHARED constexpr int group_steps(unsigned taps) { return int((taps + 78) / 16); }
+AITER_SHARED constexpr int group_halo(unsigned taps) { return int((taps + 62) / 16 / 4); }
+AITER_SHARED constexpr int group_pitch(unsigned taps) { return int((taps + kGroupPad + 64 + 63) / 64 * 64 + 32); }
 
 #if AITER_WGMMA
 // GroupEngine multiplies kN columns, of which some may be no one's.
@@ -100,11 +100,6 @@ template <class T, int kN> class GroupEngine {
   }
 
  private:
-  // Factor is a lane's part of A_s and A_(s+1).
-  struct Factor {
-    uint32_t word[2][4];
-  };
-
   template <class Bits> static AITER_DEVICE void fetch_taps(const TapReader& taps, int count, Fetched& f) {
     const int thread = int(threadIdx.x);
     const auto* from = (GlobalPtr<const Bits>)(taps.data) + thread * taps.step;
@@ -142,18 +137,19 @@ template <class T, int kN> class GroupEngine {
 
   // What a lane has of A_s are the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8 further
   // is the one -8 apart of the product before.
-  static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t near) {
-    f.word[0][0] = pair(t), f.word[0][1] = pair(t - 16), f.word[1][0] = pair(t - 32), f.word[1][1] = pair(t - 48);
-    copy(f.word[0][2], near), copy(f.word[0][3], f.word[0][0]), copy(f.word[1][2], f.word[0][1]), copy(f.word[1][3], f.word[1][0]);
-  }
+  using Factor = uint32_t[4];
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
+  static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t& near) {
+    const uint32_t middle = pair(t), far = pair(t - 16);
+    copy(f[0], middle), copy(f[1], far), copy(f[2], near), copy(f[3], middle);
+    near = far;
+  }
   // copy copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
   static AITER_DEVICE void copy(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
 
   AITER_DEVICE void start(const Factor& f, uint32_t x) {
     wgmma_start();
-    wgmma<T, kN>(f.word[0], wgmma_columns(x), sums_);
-    wgmma<T, kN>(f.word[1], wgmma_columns(x - 32), sums_);
+    wgmma<T, kN>(f, wgmma_columns(x), sums_);
     wgmma_commit();
   }
 
@@ -161,20 +157,19 @@ template <class T, int kN> class GroupEngine {
     const int lane = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5, pitch = group_pitch(count_);
     const int c = count_ - 1 - (lane >> 2) + 2 * (lane & 3) + kGroupPad, odd = c & 1;
     uint32_t t = shared_address(taps_ + (part * kCopies + odd) * pitch + (c - odd)) + uint32_t(32 * (3 - warp)), x = own + 96;
-    const int steps = group_steps(count_);
+    const uint32_t last = x - uint32_t(group_steps(count_) - 1) * 32;
     Factor even, next;
-    get(even, t, pair(t + 16));
-    AITER_ROLLED
-    for (int s = 2;; s += 4) {
-      start(even, x);
-      if (s > 2) wgmma_wait<1>();
-      if (s >= steps) break;
-      get(next, t - 64, even.word[1][1]);
-      start(next, x - 64);
+    uint32_t near = pair(t + 16);
+    get(even, t, near);
+    for (start(even, x); x != last;) {  // while a product runs, its successor's taps are read
+      get(next, t - 32, near);
+      start(next, x - 32);
       wgmma_wait<1>();
-      if (s + 2 >= steps) break;
-      t -= 128, x -= 128;
-      get(even, t, next.word[1][1]);
+      if (x - 32 == last) break;
+      t -= 64, x -= 64;
+      get(even, t, near);
+      start(even, x);
+      wgmma_wait<1>();
     }
     wgmma_wait<0>();
   }
