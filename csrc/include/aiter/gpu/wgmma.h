@@ -44,13 +44,9 @@ template <int kPending> AITER_DEVICE void wgmma_wait() { asm volatile("wgmma.wai
                : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 #define AITER_WGMMA_N(type)                                                                                                  \
   if constexpr (kN == 64) AITER_WGMMA_OF(type, "64", AITER_NAMES32, "{%32, %33, %34, %35}, %36", AITER_D32);                 \
-  else if constexpr (kN == 72)                                                                                               \
-    AITER_WGMMA_OF(type, "72", AITER_NAMES32 ", %32, %33, %34, %35", "{%36, %37, %38, %39}, %40", AITER_D32, AITER_D4(32));  \
-  else                                                                                                                       \
-    AITER_WGMMA_OF(type, "88", AITER_NAMES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43",                 \
-                   "{%44, %45, %46, %47}, %48", AITER_D32, AITER_D4(32), AITER_D4(36), AITER_D4(40))
+  else AITER_WGMMA_OF(type, "72", AITER_NAMES32 ", %32, %33, %34, %35", "{%36, %37, %38, %39}, %40", AITER_D32, AITER_D4(32))
 template <class T, int kN> AITER_DEVICE void wgmma(const uint32_t (&a)[4], uint64_t b, float (&d)[kN / 2]) {
-  static_assert(kN == 64 || kN == 72 || kN == 88, "a number of columns that is listed");
+  static_assert(kN == 64 || kN == 72, "a number of columns that is listed");
   if constexpr (kIsBf16<T>) { AITER_WGMMA_N("bf16"); }
   else { AITER_WGMMA_N("f16"); }
 }

@@ -1,6 +1,6 @@
 // The forward kernel of wide filters for 16-bit dense rows on sm_90a.
 //
-// Tiling: a block of four warps has a span of 4096 positions: of a row, or of 2 or 4 shorter rows of a channel. It copies x to shared
+// Tiling: a block of four warps has a span of 4096 positions: of a row, or of two shorter rows of a channel. It copies x to shared
 // memory, multiplies it there with wgmma (wide/group_gpu.h), leaves the outputs in the same place and copies them out. Several blocks
 // share a multiprocessor: while some multiply, others copy.
 // Halo: W - 1 positions in front of a span, rounded up to columns.
@@ -40,7 +40,7 @@ template <class T, class Rows, int kRows> class WideGroup {
     typename E::Fetched taps;
     E::fetch(a_.p, a_.launch.dim0 + d, a_.launch.taps, taps);
     load(d, span);
-    engine_.set_taps(a_.p, a_.launch.dim0 + d, a_.launch.taps, a_.launch.split, taps);
+    engine_.set_taps(a_.p, a_.launch.taps, a_.launch.split, taps);
     for (;;) {
       wait_group<0>();
       wgmma_fence_shared();
@@ -73,8 +73,7 @@ template <class T, class Rows, int kRows> class WideGroup {
   // each_vector calls use(i, position) for this thread's vectors of a row.
   template <class Use> static AITER_DEVICE void each_vector(Use use) {
     const int p = int(threadIdx.x) * 8;
-    use(Number<0>(), p);
-    if constexpr (Shape::kColumns > 16) use(Number<1>(), p + 1024);
+    use(Number<0>(), p), use(Number<1>(), p + 1024);
     if constexpr (Shape::kColumns > 32) use(Number<2>(), p + 2048), use(Number<3>(), p + 3072);
   }
 
@@ -126,7 +125,7 @@ template <class T, class Rows, int kRows> class WideGroup {
 #endif
 
 // Blocks of a multiprocessor: as many as registers allow without waiting for each product.
-template <int kRows> constexpr int kGroupBlocks = 7 - (kRows > 1) - (kRows > 2);
+template <int kRows> constexpr int kGroupBlocks = kRows == 1 ? 7 : 6;
 
 template <class T, class Rows, int kRows>
 __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)
@@ -138,10 +137,13 @@ __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)
 #endif
 }
 
-// launch_wide_group launches rows of at most GroupShape<kRows>::kPositions positions, with kRows = 1 of any length.
+// launch_wide_group launches rows of at most GroupShape<kRows>::kPositions positions, with kRows = 1 of any length. It takes none that
+// leave much of their spans empty: these multiply and occupy memory for nothing.
 template <class T, class Rows, int kRows> Attempt launch_wide_group(WideParams<Rows> a, const Topology& gpu, const OpStream& stream) {
   const int64_t rows = a.p.rows(), spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan, items = (rows + kRows - 1) / kRows * spans;
-  if (kRows > 1 && (rows < kRows || wide::group_halo(a.launch.taps) > GroupShape<kRows>::kGap)) return {};
+  const int64_t used = rows * a.p.seqlen, whole = items * wide::kSpan;
+  if (used * 4 < whole * (a.launch.taps < 128 ? 3 : 2)) return {};
+  if (kRows > 1 && wide::group_halo(a.launch.taps) > GroupShape<kRows>::kGap) return {};
   int64_t each = a.launch.taps < 96 ? 1 : 4;
   while (each > 1 && a.p.dim * items < each * gpu.multiprocessors * 16) each /= 2;
   const int64_t parts = (items + each - 1) / each, blocks = a.p.dim * parts;
@@ -153,12 +155,12 @@ template <class T, class Rows, int kRows> Attempt launch_wide_group(WideParams<R
                          {unsigned(blocks), wide::kGroupThreads, unsigned(GroupShape<kRows>::tile_bytes(a.launch.taps) + taps)}, a));
 }
 
-// try_launch_wide_group launches dense rows.
+// try_launch_wide_group launches dense rows. In float16 sums of two elements need a scale, whose products make ptxas wait for each wgmma.
 template <class T, class Rows> Attempt try_launch_wide_group(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
   if constexpr (kWarpgroups && sizeof(T) == 2 && Rows::kMayBeDense) {
+    if (a.launch.split && !kIsBf16<T>) return {};
     if (a.p.seqlen > GroupShape<2>::kPositions) return launch_wide_group<T, Rows, 1>(a, gpu, stream);
-    if (a.p.seqlen > GroupShape<4>::kPositions) return launch_wide_group<T, Rows, 2>(a, gpu, stream);
-    return launch_wide_group<T, Rows, 4>(a, gpu, stream);
+    return launch_wide_group<T, Rows, 2>(a, gpu, stream);
   }
   return {};
 }

@@ -26,7 +26,7 @@ AITER_SHARED constexpr int group_halo(unsigned taps) { return int((taps + 62) / 
 AITER_SHARED constexpr int group_pitch(unsigned taps) { return int((taps + kGroupPad + 64 + 63) / 64 * 64 + 32); }
 
 #if AITER_WGMMA
-// GroupEngine multiplies kN columns, of which some may be no one's.
+// GroupEngine multiplies kN columns, of which some may be no one's. In float16 taps are of x's type: it does not scale them.
 template <class T, int kN> class GroupEngine {
  public:
   static constexpr int kColumn = 64, kPitch = 64, kLanes = kGroupThreads;  // of a tile
@@ -49,11 +49,10 @@ template <class T, int kN> class GroupEngine {
     const int64_t at = d * p.bias.first;
     f.bias = p.bias.dtype == DType::F32 ? uint32_t(((GlobalPtr<const Bits32>)(p.bias.data))[at]) : uint32_t(((GlobalPtr<const Bits16>)(p.bias.data))[at]);
   }
-  AITER_DEVICE void set_taps(const Problem& p, int64_t d, int count, bool split, const Fetched& f) {
+  AITER_DEVICE void set_taps(const Problem& p, int count, bool split, const Fetched& f) {
     const int thread = int(threadIdx.x);
     count_ = count, parts_ = split ? 2 : 1;
-    up_ = split && !kIsBf16<T> ? toeplitz_scale<32>(p, d, thread & 31) : 1.0f;
-    start_ = up_ * element_to_float(p.bias.dtype, f.bias);
+    start_ = element_to_float(p.bias.dtype, f.bias);
     set_tap(p, thread, thread < count, f.taps[0]);
     if (count > kLanes) {
       AITER_UNROLL
@@ -70,8 +69,7 @@ template <class T, int kN> class GroupEngine {
   AITER_DEVICE void multiply(uint32_t own) {
     AITER_UNROLL
     for (float& sum : sums_) sum = start_;
-    for (int part = 0; part < parts_; part++) add(own, part);
-    scale_down();
+    for (int part = 0; part < (kIsBf16<T> ? parts_ : 1); part++) add(own, part);
   }
 
   // store writes result(v) of each sum v to the columns of kRows rows, every `pitch` columns `columns` of them, and reports whether all
@@ -118,7 +116,7 @@ template <class T, int kN> class GroupEngine {
   AITER_DEVICE void set_tap(const Problem& p, int i, bool exists, uint32_t bits) const {
     if (!exists) return;
     if (parts_ == 1) return set_bits(0, i, T{uint16_t(bits)});
-    const float w = up_ * element_to_float(p.weight.dtype, bits);
+    const float w = element_to_float(p.weight.dtype, bits);
     const T high = round_to<T>(w);
     set_bits(0, i, high), set_bits(1, i, round_to<T>(w - to_float(high)));
   }
@@ -126,13 +124,6 @@ template <class T, int kN> class GroupEngine {
     T* const to = taps_ + part * kCopies * group_pitch(count_) + kGroupPad + i;
     set_shared(to, v);
     if (i > -kGroupPad) set_shared(to + group_pitch(count_) - 1, v);
-  }
-
-  AITER_DEVICE void scale_down() {
-    if (kIsBf16<T> || parts_ < 2) return;
-    const float down = bits_to_float((254u << 23) - float_to_bits(up_));  // 1 / up_
-    AITER_UNROLL
-    for (float& sum : sums_) sum *= down;
   }
 
   // What a lane has of A_s are the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8 further
@@ -158,6 +149,7 @@ template <class T, int kN> class GroupEngine {
     const int c = count_ - 1 - (lane >> 2) + 2 * (lane & 3) + kGroupPad, odd = c & 1;
     uint32_t t = shared_address(taps_ + (part * kCopies + odd) * pitch + (c - odd)) + uint32_t(32 * (3 - warp)), x = own + 96;
     const uint32_t last = x - uint32_t(group_steps(count_) - 1) * 32;
+    hold_sums();
     Factor even, next;
     uint32_t near = pair(t + 16);
     get(even, t, near);
@@ -172,11 +164,18 @@ template <class T, int kN> class GroupEngine {
       wgmma_wait<1>();
     }
     wgmma_wait<0>();
+    hold_sums();
+  }
+
+  // hold_sums keeps what uses the sums on its side: ptxas would move copies of them to where products run, and wait for these.
+  AITER_DEVICE void hold_sums() {
+    AITER_UNROLL
+    for (float& sum : sums_) asm volatile("" : "+f"(sum)::"memory");
   }
 
   T* taps_;
   int count_ = 0, parts_ = 1;
-  float up_ = 1.0f, start_ = 0.0f;  // factor of the taps in shared memory; what sums start from
+  float start_ = 0.0f;  // what sums start from
   float sums_[kN / 2];
 };
 #endif
