@@ -78,3 +78,37 @@ func TestWideSpecialValues(t *testing.T) {
 		})
 	}
 }
+
+// wideSpanCases have dense rows, of which a GPU with warp groups computes 4096 positions at a time: of one row, or of two
+// shorter ones. Rows and positions that do not fill them occur, and taps that are sums of two elements.
+func wideSpanCases() []optests.Case {
+	var cases []optests.Case
+	for i, shape := range [][2]int64{{5, 1024}, {4, 1544}, {3, 2048}, {2, 2048}, {1, 2056}, {2, 3080}, {1, 4096}, {2, 4104}, {1, 9216}} {
+		for j, width := range []int64{9, 18, 64, 100, 129, 250, 513, 600, 1024} {
+			n := len(cases)
+			c := optests.Case{
+				DType: []tensor.DType{tensor.BFloat16, tensor.Float16}[n%2], Seed: uint64(n),
+				Params: optests.Conv1d{Batch: shape[0], Dim: 2, Seqlen: shape[1], Width: width, SiLU: (i+j)%3 == 0, NoBias: n%5 == 3},
+			}
+			if n%4 > 1 {
+				c.WeightDType = tensor.Float32
+			}
+			if c.Elements() <= *limitFlag {
+				cases = append(cases, c)
+			}
+		}
+	}
+	return cases
+}
+
+// TestWideSpans compares wide filters of dense rows with the reference, and with infinities and NaN among the inputs.
+func TestWideSpans(t *testing.T) {
+	target := open(t)
+	const op = "causal_conv1d_fwd"
+	cases := wideSpanCases()
+	target.checkTolerance(t, op, cases)
+	for i, c := range cases {
+		name := specialInputs[op][i%len(specialInputs[op])]
+		target.checkSpecial(t, op, c, name, i/2)
+	}
+}

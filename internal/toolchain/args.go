@@ -162,7 +162,7 @@ func (tc *Toolchain) hostCompile(u Unit) []string {
 func (tc *Toolchain) nvccCompile(u Unit) []string {
 	beside := filepath.Dir(u.Object)
 	argv := []string{
-		"-x", "cu", "-gencode=arch=compute_" + smNumber(u.Target) + ",code=" + u.Target.Arch(),
+		"-x", "cu", gencode(u.Target),
 		"-forward-unknown-to-host-compiler",
 		"-fPIC", "-frandom-seed=" + u.ID,
 		"-Xcudafe", "--orig_src_path_name=" + u.ID,
@@ -175,8 +175,15 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 	return argv
 }
 
-// smNumber returns the virtual architecture's number: 90 for sm_90, 90a for sm_90a.
-func smNumber(t target.Target) string { return strings.TrimPrefix(t.Arch(), "sm_") }
+// gencode returns the option that makes nvcc generate the target's code. Code for sm_90 is sm_90a, which every GPU of compute
+// capability 9.0 runs: it may use the matrix instructions of four warps.
+func gencode(t target.Target) string {
+	arch := t.Arch()
+	if arch == "sm_90" {
+		arch = "sm_90a"
+	}
+	return "-gencode=arch=compute_" + strings.TrimPrefix(arch, "sm_") + ",code=" + arch
+}
 
 // nvccWord protects a word from nvcc, which takes commas for separators, and from the shell that nvcc uses.
 func nvccWord(s string) string {
@@ -201,7 +208,7 @@ func (tc *Toolchain) LinkArgs(l Link) []string {
 		argv = append(argv, "--offload-arch="+l.Target.String())
 	case target.CUDA:
 		argv = append(argv, "-cudart", "static", "-nodlink", "-forward-unknown-to-host-compiler",
-			"-gencode=arch=compute_"+smNumber(l.Target)+",code="+l.Target.Arch())
+			gencode(l.Target))
 		linker = []string{"--exclude-libs=ALL"} // each library has its own static CUDA runtime
 	}
 	linker = append(linker, "--as-needed", "--build-id=sha1")

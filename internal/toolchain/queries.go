@@ -45,7 +45,7 @@ func queriesFor(v target.Vendor) queries {
 // targetQuery returns the arguments that make the compiler print the commands of a device compile.
 func targetQuery(t target.Target) []string {
 	if t.Vendor() == target.CUDA {
-		return []string{"--dryrun", "-x", "cu", "-gencode=arch=compute_" + smNumber(t) + ",code=" + t.Arch(),
+		return []string{"--dryrun", "-x", "cu", gencode(t),
 			"-c", "/dev/null", "-o", "aiter-probe.o"}
 	}
 	return []string{"-###", "-c", "-x", "hip", "--offload-arch=" + t.String(), "/dev/null", "-o", "aiter-probe.o"}
@@ -107,7 +107,7 @@ func (s *search) queryTarget() (*record, error) {
 	targetReply, err := s.targetReply()
 	out := targetReply.text
 	reason := firstError(out)
-	namesTarget := strings.Contains(reason, s.target.Arch()) || strings.Contains(reason, "compute_"+smNumber(s.target))
+	namesTarget := strings.Contains(reason, s.target.Arch()) || strings.Contains(reason, "compute_"+strings.TrimPrefix(s.target.Arch(), "sm_"))
 	var probe *ProbeError
 	if exited := err == nil || errors.As(err, &probe) && probe.Timeout == 0; exited && namesTarget {
 		return nil, &UnsupportedTargetError{Compiler: s.tc.Compiler, Version: s.tc.VersionLine, Target: s.target, Reason: reason}

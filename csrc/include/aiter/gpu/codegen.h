@@ -25,12 +25,14 @@ constexpr bool kDeviceCode = false;
 constexpr bool kDeviceCode = true;
 #endif
 
-// kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on.
+// kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on, kWarpgroups for sm_90a: four warps multiply
+// together (aiter/gpu/wgmma.h).
 #if defined(__CUDA_ARCH_LIST__)
 constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // in ascending order
 constexpr bool kTensorCores = kArchs[0] >= 800, kHopper = kArchs[0] >= 900;
+constexpr bool kWarpgroups = kArchs[0] == 900 && sizeof kArchs == sizeof(int);
 #else
-constexpr bool kTensorCores = false, kHopper = false;
+constexpr bool kTensorCores = false, kHopper = false, kWarpgroups = false;
 #endif
 
 // launder hides from the compiler how the 32-bit value v was computed.

@@ -6,6 +6,7 @@
 #include "../common/any_width.h"
 #include "../common/state_gpu.h"
 #include "wide_channel_last_gpu.h"
+#include "wide_group_gpu.h"
 #include "wide_launch.h"
 
 namespace aiter::conv1d {

@@ -186,6 +186,9 @@ __global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlock
 // try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes (fwd/wide_channel_last_gpu.h).
 template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream);
 
+// try_launch_wide_group launches dense rows of 16-bit elements on sm_90a (fwd/wide_group_gpu.h).
+template <class T, class Rows> Attempt try_launch_wide_group(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream);
+
 // launch_wide computes rows of any width. sequences: rows are several sequences.
 template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences, int device, const OpStream& stream) {
   Topology gpu;
@@ -203,6 +206,8 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
   if (p.channel_last)
     if (Attempt made = try_launch_wide_channel_last<T>(a, gpu, stream)) return *made;
   const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned && p.seqlen < 1 << 30;
+  if (dense && p.rows() * p.seqlen > 0)
+    if (Attempt made = try_launch_wide_group<T>(a, gpu, stream)) return *made;
   const int64_t blocks = min64(dense ? kWideBlocks<T, true> : kWideBlocks<T, false>, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
   const int64_t resident = gpu.multiprocessors * max64(1, blocks) * a.launch.warps;
   Problem rows = p;

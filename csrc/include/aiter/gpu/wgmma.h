@@ -1,0 +1,60 @@
+// Products on the matrix cores of sm_90a, by a group of four warps: wgmma.
+//
+// D += A * B. D has 64 x N elements, A 64 x 16, in registers, and B 16 x N, in shared memory. Warp w of the group has rows 16 w to
+// 16 w + 15 of A and D. Lane 4g+t has, of A, elements (g, 2t..), (g+8, 2t..), (g, 2t+8..) and (g+8, 2t+8..), two in a word; of D, in each
+// block of 8 columns, (g, 2t..) and (g+8, 2t..).
+//
+// Products run until wait; meanwhile nothing may write their registers and shared memory. Shared memory that threads wrote needs
+// wgmma_fence_shared in each of them, and then a barrier.
+#pragma once
+
+#include "codegen.h"
+#include "vec.h"
+
+namespace aiter {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "sm_90 has no wgmma: compile for sm_90a (-gencode=arch=compute_90a,code=sm_90a), whose code every GPU of compute capability 9.0 runs"
+#endif
+#define AITER_WGMMA 1
+#else
+#define AITER_WGMMA 0
+#endif
+
+#if AITER_WGMMA
+// wgmma_columns returns the descriptor of B in lines of 128 bytes, one a column, of which vector v of 16 bytes has place v ^ (line % 8).
+// Line 0 of memory is at a multiple of 1024 bytes. address is that of the first of 16 adjacent elements of the first column.
+AITER_DEVICE uint64_t wgmma_columns(uint32_t address) { return uint64_t(address >> 4) | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62; }
+
+AITER_DEVICE void wgmma_fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+AITER_DEVICE void wgmma_start() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+AITER_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// wgmma_wait waits until at most kPending groups of products are incomplete.
+template <int kPending> AITER_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory"); }
+
+// wgmma starts d += a * b. kN is the number of columns, a lane's elements of D are kN / 2.
+#define AITER_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define AITER_D32 AITER_D4(0), AITER_D4(4), AITER_D4(8), AITER_D4(12), AITER_D4(16), AITER_D4(20), AITER_D4(24), AITER_D4(28)
+#define AITER_NAMES32                                                                                                        \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
+  "%26, %27, %28, %29, %30, %31"
+#define AITER_WGMMA_OF(type, n, names, factors, ...)                                                                         \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names "}, " factors ", 1, 1, 1, 0;"      \
+               : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define AITER_WGMMA_N(type)                                                                                                  \
+  if constexpr (kN == 64) AITER_WGMMA_OF(type, "64", AITER_NAMES32, "{%32, %33, %34, %35}, %36", AITER_D32);                 \
+  else AITER_WGMMA_OF(type, "72", AITER_NAMES32 ", %32, %33, %34, %35", "{%36, %37, %38, %39}, %40", AITER_D32, AITER_D4(32))
+template <class T, int kN> AITER_DEVICE void wgmma(const uint32_t (&a)[4], uint64_t b, float (&d)[kN / 2]) {
+  static_assert(kN == 64 || kN == 72, "a number of columns that is listed");
+  if constexpr (kIsBf16<T>) { AITER_WGMMA_N("bf16"); }
+  else { AITER_WGMMA_N("f16"); }
+}
+#undef AITER_WGMMA_N
+#undef AITER_WGMMA_OF
+#undef AITER_NAMES32
+#undef AITER_D32
+#undef AITER_D4
+#endif
+
+}  // namespace aiter
