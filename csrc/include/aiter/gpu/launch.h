@@ -57,7 +57,7 @@ class DeviceGuard {
 constexpr int64_t kMaxBlocks = 1 << 21;
 inline unsigned grid_for(int64_t n) { return unsigned(n < kMaxBlocks ? n : kMaxBlocks); }
 
-// kMaxSharedBytes is the shared memory that each GPU gives a block without being asked for more. A kernel that declares shared
+// kMaxSharedBytes is the shared memory that each GPU gives a block without being asked for more; launch_kernel asks for more on NVIDIA. A kernel that declares shared
 // memory asserts that it takes no more; AITER_DYNAMIC_SHARED does so itself.
 constexpr size_t kMaxSharedBytes = 48 << 10;
 
@@ -101,7 +101,9 @@ inline Status launch_kernel(const OpStream& stream, const void* kernel, const La
     cudaLaunchAttribute& a = attributes[launch.numAttrs++];
     a.id = cudaLaunchAttributeProgrammaticStreamSerialization, a.val.programmaticStreamSerializationAllowed = 1;
   }
-  const gpu_error_t e = cudaLaunchKernelExC(&launch, kernel, args);
+  gpu_error_t e = kGpuSuccess;
+  if (config.shared > kMaxSharedBytes) e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(config.shared));
+  if (e == kGpuSuccess) e = cudaLaunchKernelExC(&launch, kernel, args);
 #endif
   return e == kGpuSuccess ? Status() : launch_error(stream.op, e);
 }

@@ -7,7 +7,7 @@
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction.
 #pragma once
 
-#include "wide_gpu.h"
+#include "wide_staged_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -173,7 +173,11 @@ template <class T, class Rows> Attempt try_launch_wide_channel_last(const WidePa
   const auto memory = wide::WarpMemory::of<T>(gpu);
   a.launch.taps_bytes = memory.taps_bytes(a.launch.taps, a.launch.split);
   const int bytes = kChannels * (memory.tile_bytes(a.launch.taps) + a.launch.taps_bytes);
-  if (a.p.dim % kChannels != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out) || size_t(bytes) > kMaxSharedBytes) return {};
+  if (a.p.dim % kChannels != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
+  if constexpr (kTensorCores) {
+    return try_launch_wide_staged<T>(problem, gpu, stream);
+  } else {
+  if (size_t(bytes) > kMaxSharedBytes) return {};
   const int64_t blocks = max64(1, min64(4, gpu.shared_bytes / (bytes + 1024)));
   Problem rows = a.p;
   rows.batch = a.p.rows(), rows.dim /= kChannels;
@@ -183,6 +187,7 @@ template <class T, class Rows> Attempt try_launch_wide_channel_last(const WidePa
     part.dim0 *= kChannels, a.launch = part;
     return launch(stream, causal_conv1d_wide_channel_last_kernel<T, Rows>, config, a);
   }));
+  }
 }
 
 }  // namespace aiter::conv1d::fwd

@@ -28,6 +28,7 @@ struct Launch {
   int32_t warps, warp_bytes;  // of a block; shared memory of a warp
   int32_t taps, passes;       // of a pass, but of the last one; passes of an item
   int32_t taps_bytes;         // shared memory of a channel's taps
+  int32_t channels;           // of a block whose channels are adjacent
   bool split;                 // taps are sums of two elements
   bool x_aligned, out_aligned;  // rows are vectors of 16 bytes
 };
@@ -110,10 +111,11 @@ template <class T, class E> struct Tile {
 
   T* own;   // position 0
   int lane;
+  int key = 0;  // 0 to 7: permutes the vectors of a line further, so that tiles of several channels use different banks
 
   // place returns the address of a column's vector, and at that of position p. Both may be in the halo: columns and positions below 0.
   AITER_DEVICE T* place(int column, int vector) const {
-    return own + column * E::kPitch + (swizzled(E::kPitch * sizeof(T)) ? vector ^ (column & 7) : vector) * kVec;
+    return own + column * E::kPitch + (swizzled(E::kPitch * sizeof(T)) ? vector ^ (column & 7) ^ key : vector) * kVec;
   }
   AITER_DEVICE T* at(int p) const {
     const int column = p >= 0 ? p / E::kColumn : -((E::kColumn - 1 - p) / E::kColumn), within = p - column * E::kColumn;
