@@ -7,7 +7,7 @@
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction.
 #pragma once
 
-#include "wide_turned_gpu.h"
+#include "wide_staged_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -175,7 +175,7 @@ template <class T, class Rows> Attempt try_launch_wide_channel_last(const WidePa
   const int bytes = kChannels * (memory.tile_bytes(a.launch.taps) + a.launch.taps_bytes);
   if (a.p.dim % kChannels != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
   if constexpr (kTensorCores) {
-    return try_launch_wide_turned<T>(problem, gpu, stream);
+    return try_launch_wide_staged<T>(problem, gpu, stream);
   } else {
   if (size_t(bytes) > kMaxSharedBytes) return {};
   const int64_t blocks = max64(1, min64(4, gpu.shared_bytes / (bytes + 1024)));
