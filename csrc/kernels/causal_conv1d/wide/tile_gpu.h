@@ -28,7 +28,6 @@ struct Launch {
   int32_t warps, warp_bytes;  // of a block; shared memory of a warp
   int32_t taps, passes;       // of a pass, but of the last one; passes of an item
   int32_t taps_bytes;         // shared memory of a channel's taps
-  int32_t channels;           // of a block whose channels are adjacent
   bool split;                 // taps are sums of two elements
   bool x_aligned, out_aligned;  // rows are vectors of 16 bytes
 };
