@@ -40,16 +40,17 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
   AITER_DEVICE void run(uint32_t n, uint32_t end) {
     if (n >= end) return;
     Item at(a_.launch, n);
-    touch_taps(at.d);
+    touch_taps(at.d);  // in front of the loads of x, which take a while
+    prefetch(at);
     load_taps(at.d);
     copy(at);
-    wait_group<0>();
-    block_barrier();
-    exchange(nullptr, &at);
-    load_halo(at);
-    for (;;) {
-      block_barrier();  // the tiles are complete, and the stage is free
+    for (bool first = true;; first = false) {
       const int channels = channels_of(at);
+      wait_group<0>();
+      block_barrier();  // the stage is complete, and the outputs of the item before are stored
+      turn(channels);
+      if (first || at.start == 0) load_halo(at);
+      block_barrier();
       Item next = at;
       const bool more = ++n < end;
       if (more) next.advance(a_.launch);
@@ -59,12 +60,10 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
         if (more && k == (warp_ & 1)) copy(next);
         if (k < kOwn && own(k) < channels) compute(k, at);
       }
-      wait_group<0>();
-      block_barrier();  // outputs and the stage are complete
-      exchange(&at, more ? &next : nullptr);
+      block_barrier();
+      store(at, channels);
       if (at.start + wide::kItem >= a_.p.seqlen) finish_row(at);
       if (!more) return;
-      if (next.start == 0) load_halo(next);
       if (next.d != at.d) load_taps(next.d);
       at = next;
     }
@@ -113,15 +112,21 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     }
   }
 
+  // prefetch starts to load the block's first item to the L2 cache.
+  AITER_DEVICE void prefetch(const Item& at) const {
+    const T* x = a_.p.x.template row<T>(a_.launch.batch0 + at.b, first_channel(at.d)) + at.start * a_.p.x.last;
+    const int count = wide::clamp_position(a_.p.seqlen - at.start);
+    AITER_ROLLED
+    for (int p = int(threadIdx.x); p < wide::kItem; p += kThreads)
+      if (p < count) prefetch_l2(x + p * a_.p.x.last);
+  }
+
   AITER_DEVICE void load_taps(uint32_t group) {
-    if (lane_ < kOwn) {
-      const int64_t d = first_channel(group) + own(lane_);
-      bias_ = a_.p.bias.data && d < a_.p.dim ? a_.p.bias.get(d, 0) : 0.0f;
-    }
     AITER_ROLLED
     for (int k = 0; k < kOwn; k++) {
       const int64_t d = first_channel(group) + own(k);
       if (own(k) >= kGroup || d >= a_.p.dim) break;
+      if (lane_ == k) bias_ = a_.p.bias.data ? a_.p.bias.get(d, 0) : 0.0f;
       engine_.select(taps(own(k)), 1.0f);
       engine_.load_taps(a_.p, d, a_.p.width, a_.launch.taps, a_.launch.split);
       if (lane_ == k) scale_ = engine_.scale();
@@ -167,79 +172,48 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     }
   }
 
-  // exchange stores the outputs of an item and writes the stage, which has the next one, to the tiles. A warp has the same positions of both:
-  // while its stores are on the way, others write.
-  AITER_DEVICE void exchange(const Item* done, const Item* next) const {
-    const int64_t step = a_.p.out.last;
-    const int count = done ? int(min64(a_.p.seqlen - done->start, wide::kItem)) : 0, outputs = done ? channels_of(*done) : 0;
-    const int inputs = next ? channels_of(*next) : 0;
-    T* out = static_cast<T*>(a_.p.out.data);
-    if (done) out = a_.p.out.template row<T>(a_.launch.batch0 + done->b, first_channel(done->d)) + done->start * step;
+  // turn writes the stage to the tiles.
+  AITER_DEVICE void turn(int channels) const {
     if constexpr (sizeof(T) == 2) {
-      constexpr int kParts = wide::kItem / 32 / kStagedWarps;  // of 32 positions, of a warp
-      AITER_UNROLL
-      for (int i = 0; i < kParts; i++) {
-        const int part = warp_ + i * kStagedWarps;
-        if (done) store_part(out + part * 32 * step, count - part * 32, outputs, part);
-        warp_barrier();
-        if (next) turn_part(inputs, part);
-      }
+      // A warp turns 32 positions of eight channels at a time: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that
+      // lane 4t+q receives positions 8q to 8q+7 of channel t.
+      constexpr int kParts = kStagedWarps / kVectors, kColumns = kParts / 2;  // of 32 positions, and columns, that the block turns at a time
+      const int vector = warp_ % kVectors, part = warp_ / kVectors, j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
+      if (vector * kSide >= channels) return;
+      const uint32_t from = staged(part * 32 + row / 2 * 8 + j * 2 + row % 2, vector), to = place(vector * kSide + t, part * 4 + q);
+      each_batch<wide::kItem / 32 / kParts>(
+          [&](int i, Words<4>& v) { load_turned(from + uint32_t(i * kParts * 32 * kVectors * 16), v); },
+          [&](int i, const Words<4>& v) { store_shared(columns_behind(to, i * kColumns), v); });
     } else {
-      const int c = int(threadIdx.x) % kVectors * kSide;
+      // A thread turns four positions of four channels at a time.
+      const int c = int(threadIdx.x) % kVectors * kSide, first = int(threadIdx.x) / kVectors;
+      if (c >= channels) return;
       AITER_UNROLL
       for (int i = 0; i < kSquares; i++) {
-        const int square = (int(threadIdx.x) + i * kThreads) / kVectors;
-        if (c < outputs) store_square(out + 4 * square * step + c, count - 4 * square, c, square);
-        if (c < inputs) turn_square(c, square);
+        Words<4> x[4];
+        AITER_UNROLL
+        for (int p = 0; p < 4; p++) x[p] = load_shared<Words<4>>(staged(4 * first + p, c / kSide) + uint32_t(i * kThreads * 4 * 16));
+        AITER_UNROLL
+        for (int k = 0; k < 4; k++)
+          store_shared(columns_behind(place(c + k, first), i * kThreads / kVectors / 8), Words<4>{{x[0].word[k], x[1].word[k], x[2].word[k], x[3].word[k]}});
       }
     }
   }
 
-  // turn_part writes 32 positions of the stage to the tiles, eight channels at a time: matrix j has rows 2q and 2q+1 from positions 8q+2j and
-  // 8q+2j+1, so that lane 4t+q receives positions 8q to 8q+7 of channel t.
-  AITER_DEVICE void turn_part(int channels, int part) const {
-    const int j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
-    const uint32_t from = staged(part * 32 + row / 2 * 8 + j * 2 + row % 2, 0), to = place(t, part * 4 + q);
-    const uint32_t vector_bytes = uint32_t(kSide * tile_elements_ * int(sizeof(T)));
-    Words<4> v[kVectors];
-    AITER_UNROLL
-    for (int i = 0; i < kVectors; i++) load_turned(from ^ uint32_t(i * 16), v[i]);
-    AITER_UNROLL
-    for (int i = 0; i < kVectors; i++)
-      if (i * kSide < channels) store_shared((to ^ uint32_t(key(i * kSide) * 16)) + uint32_t(i) * vector_bytes, v[i]);
-  }
+  // columns_behind returns the place n columns behind one whose column is a multiple of n, or less than n.
+  static AITER_DEVICE uint32_t columns_behind(uint32_t place, int n) { return (place ^ uint32_t((n & 7) * 16)) + uint32_t(n * kLine); }
 
-  // store_part stores 32 positions of outputs, kRuns runs of eight of them at a time. Lane 4t+q receives vector q % kVectors of position t of
-  // run q / kVectors: matrix j has rows 2q and 2q+1 from channels 2j and 2j+1 of the vector.
-  AITER_DEVICE void store_part(T* out, int count, int channels, int part) const {
-    constexpr int kRuns = 4 / kVectors;
-    const int j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
-    const uint32_t from = place(row / 2 % kVectors * kSide + j * 2 + row % 2, part * 4 + row / 2 / kVectors);
-    const int c = q % kVectors * kSide, position = q / kVectors * 8 + t, limit = c < channels ? count - position : 0;
-    T* to = out + position * a_.p.out.last + c;
-    Words<4> v[kVectors];
+  // each_batch calls load(i, v) and then store(i, v) for i < n, four at a time.
+  template <int n, class Load, class Store> static AITER_DEVICE void each_batch(Load load, Store store) {
+    static_assert(n % 4 == 0);
     AITER_UNROLL
-    for (int i = 0; i < kVectors; i++) load_turned(from ^ uint32_t(i * kRuns * 16), v[i]);
-    AITER_UNROLL
-    for (int i = 0; i < kVectors; i++, to += kRuns * 8 * a_.p.out.last)
-      if (i * kRuns * 8 < limit) store_streaming<4>(to, v[i]);
-  }
-
-  // turn_square and store_square are for four positions of four channels, in float32.
-  AITER_DEVICE void turn_square(int c, int square) const {
-    Words<4> x[4];
-    AITER_UNROLL
-    for (int p = 0; p < 4; p++) x[p] = load_shared<Words<4>>(staged(4 * square + p, c / kSide));
-    AITER_UNROLL
-    for (int k = 0; k < 4; k++) store_shared(place(c + k, square), Words<4>{{x[0].word[k], x[1].word[k], x[2].word[k], x[3].word[k]}});
-  }
-  AITER_DEVICE void store_square(T* out, int count, int c, int square) const {
-    Words<4> y[4];
-    AITER_UNROLL
-    for (int k = 0; k < 4; k++) y[k] = load_shared<Words<4>>(place(c + k, square));
-    AITER_UNROLL
-    for (int p = 0; p < 4; p++, out += a_.p.out.last)
-      if (p < count) store_streaming<4>(out, Words<4>{{y[0].word[p], y[1].word[p], y[2].word[p], y[3].word[p]}});
+    for (int first = 0; first < n; first += 4) {
+      Words<4> v[4];
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) load(first + i, v[i]);
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) store(first + i, v[i]);
+    }
   }
 
   AITER_DEVICE void compute(int k, const Item& at) {
@@ -259,6 +233,42 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     warp_barrier();
     const int count = int(min64(a_.p.seqlen - at.start, wide::kItem));
     compute_again<T, E>(a_, at.b, uint32_t(at.d * kGroup + own(k)), at.start, t.own, lane_, count, t.key);
+  }
+
+  // store writes the outputs of an item.
+  AITER_DEVICE void store(const Item& at, int channels) const {
+    const int64_t step = a_.p.out.last;
+    const int count = int(min64(a_.p.seqlen - at.start, wide::kItem));
+    T* const out = a_.p.out.template row<T>(a_.launch.batch0 + at.b, first_channel(at.d)) + at.start * step;
+    if constexpr (sizeof(T) == 2) {
+      // A warp turns kVectors vectors of channels of kRuns runs of eight positions at a time. Lane 4t+q receives vector q % kVectors of
+      // position t of run q / kVectors: matrix j has rows 2q and 2q+1 from channels 2j and 2j+1 of the vector.
+      constexpr int kRuns = 4 / kVectors, kBlockRuns = kStagedWarps * kRuns;
+      const int j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
+      const uint32_t from = place(row / 2 % kVectors * kSide + j * 2 + row % 2, warp_ * kRuns + row / 2 / kVectors);
+      const int c = q % kVectors * kSide, position = (warp_ * kRuns + q / kVectors) * 8 + t, limit = c < channels ? count - position : 0;
+      T* to = out + position * step + c;
+      each_batch<wide::kItem / 8 / kBlockRuns>(
+          [&](int i, Words<4>& v) { load_turned(columns_behind(from, i * kBlockRuns / 8), v); },
+          [&](int i, const Words<4>& v) {
+            if (i * kBlockRuns * 8 < limit) store_streaming<4>(to, v);
+            to += kBlockRuns * 8 * step;
+          });
+    } else {
+      const int c = int(threadIdx.x) % kVectors * kSide, first = int(threadIdx.x) / kVectors;
+      if (c >= channels) return;
+      AITER_UNROLL
+      for (int i = 0; i < kSquares; i++) {
+        Words<4> y[4];
+        AITER_UNROLL
+        for (int k = 0; k < 4; k++) y[k] = load_shared<Words<4>>(columns_behind(place(c + k, first), i * kThreads / kVectors / 8));
+        const int position = (first + i * kThreads / kVectors) * 4;
+        T* to = out + position * step + c;
+        AITER_UNROLL
+        for (int p = 0; p < 4; p++, to += step)
+          if (position + p < count) store_streaming<4>(to, Words<4>{{y[0].word[p], y[1].word[p], y[2].word[p], y[3].word[p]}});
+      }
+    }
   }
 
   AITER_DEVICE void finish_row(const Item& at) const {

@@ -23,7 +23,7 @@ constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned 
 constexpr int kTapPad = AITER_CUDA ? 32 : 64;      // zeros in front of the taps; half as many behind them
 
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
-AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 31) / 64 * 64 + 32; }
+AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
 
 template <class T> class ToeplitzEngine {
  public:
@@ -69,19 +69,7 @@ template <class T> class ToeplitzEngine {
   }
 
   // start sets all sums to v, before the first add. add adds the products of a tile and the taps.
-  AITER_DEVICE void start(float v) {
-    start_ = up_ * v, first_ = true;
-#if AITER_MMA_SYNC
-    AITER_UNROLL
-    for (auto& step : sums_) {
-      AITER_UNROLL
-      for (auto& column : step.column) {
-        AITER_UNROLL
-        for (float& sum : column) asm volatile("" : "=f"(sum));  // any value: nvcc would keep the old ones up to here
-      }
-    }
-#endif
-  }
+  AITER_DEVICE void start(float v) { start_ = up_ * v, first_ = true; }
   AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile) {
     AITER_ROLLED
     for (int part = 0;;) {
