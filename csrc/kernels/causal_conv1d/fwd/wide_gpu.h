@@ -29,7 +29,7 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
-// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes numbers: nvcc would
+// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes a tile's numbers: nvcc would
 // keep an object in each thread's memory, all the time.
 template <class T, class E, class Rows>
 AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own, int lane,

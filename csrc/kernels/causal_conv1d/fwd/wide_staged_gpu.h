@@ -40,7 +40,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
   AITER_DEVICE void run(uint32_t n, uint32_t end) {
     if (n >= end) return;
     Item at(a_.launch, n);
-    touch_taps(at.d);  // in front of the loads of x, which take a while
+    touch_taps(at.d);  // in front of the loads of x: all blocks begin with an item each, which takes memory a while
     prefetch(at);
     load_taps(at.d);
     copy(at);
@@ -134,7 +134,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     warp_barrier();
   }
 
-  // copy starts to copy an item's positions to the stage; those behind the row are zeros.
+  // copy starts to copy an item's positions to the stage. Those behind the row are zeros.
   AITER_DEVICE void copy(const Item& at) const {
     constexpr int kRows = kThreads / kVectors;  // positions that the block copies at a time
     const int first = int(threadIdx.x) / kVectors, vector = int(threadIdx.x) % kVectors;

@@ -5,7 +5,8 @@
 // elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
 //
 // Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
-// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 in it. Otherwise columns lie 16 bytes further apart.
+// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 ^ key in it: tiles of several channels, of which lanes read the same
+// position, have different keys. Otherwise columns lie 16 bytes further apart.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -110,7 +111,7 @@ template <class T, class E> struct Tile {
 
   T* own;   // position 0
   int lane;
-  int key = 0;  // 0 to 7: permutes the vectors of a line further, so that tiles of several channels use different banks
+  int key = 0;  // 0 to 7
 
   // place returns the address of a column's vector, and at that of position p. Both may be in the halo: columns and positions below 0.
   AITER_DEVICE T* place(int column, int vector) const {
