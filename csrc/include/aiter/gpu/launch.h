@@ -58,7 +58,7 @@ constexpr int64_t kMaxBlocks = 1 << 21;
 inline unsigned grid_for(int64_t n) { return unsigned(n < kMaxBlocks ? n : kMaxBlocks); }
 
 // kMaxSharedBytes is the shared memory that each GPU gives a block without being asked for more. A kernel that declares shared
-// memory asserts that it takes no more; AITER_DYNAMIC_SHARED does so itself.
+// memory asserts that it takes no more; AITER_DYNAMIC_SHARED does so itself. On NVIDIA launch_kernel asks for more if a launch needs it.
 constexpr size_t kMaxSharedBytes = 48 << 10;
 
 // LaunchConfig is a launch's geometry. cluster: blocks of a cluster (sm_90). early: the kernel starts before the previous
@@ -82,6 +82,17 @@ AITER_COLD inline Status launch_error(const char* op, gpu_error_t e) {
   return runtime_error("launch of %s failed: %s", op, gpu_error_text(e));
 }
 
+#if AITER_CUDA
+// allow_shared lets a kernel, which declares no shared memory of a fixed size, have as much as the current device gives a block. Less, for one
+// launch, would take it away from a launch of another thread.
+inline gpu_error_t allow_shared(const void* kernel) {
+  int device = 0, most = 0;
+  gpu_error_t e = cudaGetDevice(&device);
+  if (e == kGpuSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return e == kGpuSuccess ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) : e;
+}
+#endif
+
 // launch_kernel launches a kernel by its address, with the addresses of its arguments: code that prepares a launch is
 // then compiled once, not for every kernel. It returns this launch's own error: an error that the thread's
 // last-error state holds already is neither returned nor cleared.
@@ -101,7 +112,8 @@ inline Status launch_kernel(const OpStream& stream, const void* kernel, const La
     cudaLaunchAttribute& a = attributes[launch.numAttrs++];
     a.id = cudaLaunchAttributeProgrammaticStreamSerialization, a.val.programmaticStreamSerializationAllowed = 1;
   }
-  const gpu_error_t e = cudaLaunchKernelExC(&launch, kernel, args);
+  gpu_error_t e = config.shared > kMaxSharedBytes ? allow_shared(kernel) : kGpuSuccess;
+  if (e == kGpuSuccess) e = cudaLaunchKernelExC(&launch, kernel, args);
 #endif
   return e == kGpuSuccess ? Status() : launch_error(stream.op, e);
 }

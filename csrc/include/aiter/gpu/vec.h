@@ -177,13 +177,17 @@ template <class T> AITER_DEVICE T load_readonly_element(const T* p) {
   return v;
 }
 
-// store_words stores N words. store_streaming also marks 16 bytes to leave NVIDIA's caches first.
+// store_words stores N words. store_streaming also marks 8 or 16 bytes to leave NVIDIA's caches first.
 template <int N> AITER_DEVICE void store_words(void* p, const Words<N>& v) { *static_cast<Words<N>*>(p) = v; }
 template <int N> AITER_DEVICE void store_streaming(void* p, const Words<N>& v) {
 #if defined(__CUDA_ARCH__)
   if constexpr (N == 4) {
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]),
                  "r"(v.word[3]) : "memory");
+    return;
+  }
+  if constexpr (N == 2) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.word[0]), "r"(v.word[1]) : "memory");
     return;
   }
 #endif

@@ -1,4 +1,4 @@
-// The forward kernel of wide filters for adjacent channels.
+// The forward kernel of wide filters for adjacent channels. NVIDIA GPUs from sm_80 on have another one (fwd/wide_staged_gpu.h).
 //
 // Tiling: a block has C channels, which are 16 bytes, and walks along the positions of a row, an item of each channel at a time. It turns
 // x on the way to shared memory, where each channel has a tile; each warp computes some of the channels and leaves their outputs in the
@@ -7,7 +7,7 @@
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction.
 #pragma once
 
-#include "wide_gpu.h"
+#include "wide_staged_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -162,18 +162,13 @@ __global__ void AITER_LAUNCH_BOUNDS(kTurnWarps * wide::WideEngine<T>::kLanes, 4)
   }
 }
 
-// try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes.
-template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+template <class T, class Rows> Attempt try_launch_wide_blocks(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
   constexpr int kChannels = kVecElems<T>;
   WideParams<Rows> a = problem;
-  const auto vectors = [](const Array3& t) {
-    constexpr int64_t kSize = sizeof(T);
-    return t.dim == 1 && is_aligned(t.data, 16) && t.batch * kSize % 16 == 0 && t.last * kSize % 16 == 0;
-  };
   const auto memory = wide::WarpMemory::of<T>(gpu);
   a.launch.taps_bytes = memory.taps_bytes(a.launch.taps, a.launch.split);
   const int bytes = kChannels * (memory.tile_bytes(a.launch.taps) + a.launch.taps_bytes);
-  if (a.p.dim % kChannels != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out) || size_t(bytes) > kMaxSharedBytes) return {};
+  if (size_t(bytes) > kMaxSharedBytes) return {};
   const int64_t blocks = max64(1, min64(4, gpu.shared_bytes / (bytes + 1024)));
   Problem rows = a.p;
   rows.batch = a.p.rows(), rows.dim /= kChannels;
@@ -183,6 +178,20 @@ template <class T, class Rows> Attempt try_launch_wide_channel_last(const WidePa
     part.dim0 *= kChannels, a.launch = part;
     return launch(stream, causal_conv1d_wide_channel_last_kernel<T, Rows>, config, a);
   }));
+}
+
+// try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes. From sm_90 on shared memory holds what
+// wide_staged needs for any filter of one pass, or for few others; there the other kernel is not compiled.
+template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
+  const auto vectors = [](const Array3& t) {
+    constexpr int64_t kSize = sizeof(T);
+    return t.dim == 1 && is_aligned(t.data, 16) && t.batch * kSize % 16 == 0 && t.last * kSize % 16 == 0;
+  };
+  if (a.p.dim % kVecElems<T> != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
+  if constexpr (kTensorCores)
+    if (Attempt made = try_launch_wide_staged<T>(a, gpu, stream)) return made;
+  if constexpr (kHopper) return {};
+  else return try_launch_wide_blocks<T>(a, gpu, stream);
 }
 
 }  // namespace aiter::conv1d::fwd

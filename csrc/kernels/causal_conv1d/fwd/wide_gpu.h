@@ -29,17 +29,17 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
-// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes numbers: nvcc would
+// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes a tile's numbers: nvcc would
 // keep an object in each thread's memory, all the time.
 template <class T, class E, class Rows>
 AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own, int lane,
-                                     int count) {
+                                     int count, int key = 0) {
   const auto& a = reload_kernarg(args);
   const int64_t b = a.launch.batch0 + row, d = a.launch.dim0 + channel;
   const int32_t* reach = a.reach ? a.reach + b * a.p.seqlen + start : nullptr;
   AITER_ROLLED
   for (int at = lane; at < count; at += E::kLanes) {
-    T* const place = wide::Tile<T, E>{own, lane}.at(at);
+    T* const place = wide::Tile<T, E>{own, lane, key}.at(at);
     Vec<T, 1> v;
     v.clear();
     v.set(0, wide::get_shared<T>(place));

@@ -5,7 +5,8 @@
 // elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
 //
 // Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
-// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 in it. Otherwise columns lie 16 bytes further apart.
+// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 ^ key in it: tiles of several channels, of which lanes read the same
+// position, have different keys. Otherwise columns lie 16 bytes further apart.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -110,10 +111,11 @@ template <class T, class E> struct Tile {
 
   T* own;   // position 0
   int lane;
+  int key = 0;  // 0 to 7
 
   // place returns the address of a column's vector, and at that of position p. Both may be in the halo: columns and positions below 0.
   AITER_DEVICE T* place(int column, int vector) const {
-    return own + column * E::kPitch + (swizzled(E::kPitch * sizeof(T)) ? vector ^ (column & 7) : vector) * kVec;
+    return own + column * E::kPitch + (swizzled(E::kPitch * sizeof(T)) ? vector ^ (column & 7) ^ key : vector) * kVec;
   }
   AITER_DEVICE T* at(int p) const {
     const int column = p >= 0 ? p / E::kColumn : -((E::kColumn - 1 - p) / E::kColumn), within = p - column * E::kColumn;

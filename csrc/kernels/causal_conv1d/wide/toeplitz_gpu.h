@@ -20,7 +20,7 @@ namespace aiter::conv1d::wide {
 
 constexpr int kToeplitzColumn = 64;
 constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned to so many elements
-constexpr int kTapPad = 64;                     // zeros in front of the taps; half as many behind them
+constexpr int kTapPad = AITER_CUDA ? 32 : 64;   // zeros in front of the taps; half as many behind them
 
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
@@ -190,7 +190,7 @@ template <class T> class ToeplitzEngine {
   AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
     const int blocks = (count_ + kStep - 2) / kStep;
     int column = lane_ & 15;
-    uint32_t row = matrix_row(shared_address(tile.own), column), t = pairs_ + part * int(sizeof(T));
+    uint32_t row = matrix_row(tile, column), t = pairs_ + part * int(sizeof(T));
     uint32_t ring[kSteps][4], near = load_shared<Words<1>>(t + 16).word[0];
     AITER_UNROLL
     for (int u = 0; u < kSteps; u++) load_matrix(row ^ u << 5, ring[u]);
@@ -203,7 +203,7 @@ template <class T> class ToeplitzEngine {
       for (int u = 0; u < kSteps; u++) multiply(ring[u], middle, near, far, sums_[u]);
     }
     for (int m = 1;; m += kSteps) {
-      row = matrix_row(shared_address(tile.own), --column);
+      row = matrix_row(tile, --column);
       AITER_UNROLL
       for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - 1 - i
         if (m + i > blocks) return;
@@ -218,8 +218,8 @@ template <class T> class ToeplitzEngine {
   }
 
   // matrix_row returns the address of this lane's row for ldmatrix, of step 0: eight positions of a column. Step u is at row ^ u << 5.
-  AITER_DEVICE uint32_t matrix_row(uint32_t own, int column) const {
-    return own + uint32_t(column * kPitch * int(sizeof(T)) + ((lane_ >> 4) ^ (column & 7)) * 16);
+  AITER_DEVICE uint32_t matrix_row(const Tile<T, ToeplitzEngine>& tile, int column) const {
+    return shared_address(tile.own) + uint32_t(column * kPitch * int(sizeof(T)) + ((lane_ >> 4) ^ (column & 7) ^ tile.key) * 16);
   }
   static AITER_DEVICE void load_matrix(uint32_t address, uint32_t (&x)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -243,7 +243,7 @@ template <class T> class ToeplitzEngine {
     AITER_UNROLL
     for (uint32_t w : word) found.look_at(w);
 #if __CUDA_ARCH__ >= 900
-    const uint32_t address = matrix_row(shared_address(tile.own), lane_ & 15) ^ u << 5;
+    const uint32_t address = matrix_row(tile, lane_ & 15) ^ u << 5;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
                  "r"(word[3]) : "memory");
 #else

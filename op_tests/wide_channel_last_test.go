@@ -1,0 +1,67 @@
+package optests_test
+
+import (
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// wideChannelLastCases have wide filters and adjacent channels in aligned vectors: half a group of channels of a block, whole
+// ones, and a half behind them, in rows of several items, with every option that changes which products exist.
+func wideChannelLastCases() []optests.Case {
+	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
+	var cases []optests.Case
+	for _, seqlen := range []int64{40, 1024, 2600} {
+		for i, width := range []int64{9, 16, 33, 64, 128, 300, 1024} {
+			for options := range 6 {
+				n := len(cases)
+				c := optests.Case{
+					DType: types[n%3], Seed: uint64(n), Slice: n%13 == 12,
+					Params: optests.Conv1d{
+						Batch: 2, Dim: []int64{8, 16, 24, 40}[(n/3+i)%4], Seqlen: seqlen, Width: width, Layout: optests.ChannelLast, SiLU: n/3%2 == 0, NoBias: n%7 == 3,
+						WithInitial: options == 1 || options == 3, WithFinal: options == 2 || options == 3, WithSeqIdx: options == 4,
+					},
+				}
+				if options == 5 {
+					c.WeightDType = tensor.Float32
+				}
+				if c.Elements() <= *limitFlag {
+					cases = append(cases, c)
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// TestWideChannelLast compares wide filters and adjacent channels with the reference.
+func TestWideChannelLast(t *testing.T) {
+	open(t).checkTolerance(t, "causal_conv1d_fwd", wideChannelLastCases())
+}
+
+// TestWideChannelLastSpecial is TestSpecialValues for wide filters and adjacent channels.
+func TestWideChannelLastSpecial(t *testing.T) {
+	target := open(t)
+	for i, c := range wideChannelLastCases() {
+		for j, name := range specialInputs["causal_conv1d_fwd"] {
+			if (i+j)%4 == 0 {
+				target.checkSpecial(t, "causal_conv1d_fwd", c, name, i/2+j)
+			}
+		}
+	}
+}
+
+// TestWideChannelLastLong has rows of so many items that a block of a GPU computes several adjacent ones, also of two rows, and one
+// filter whose halo is longer than an item.
+func TestWideChannelLastLong(t *testing.T) {
+	target := open(t)
+	var cases []optests.Case
+	for n, width := range []int64{20, 64, 130} {
+		p := optests.Conv1d{Batch: 3, Dim: 16, Seqlen: 300*1024 - 5, Width: width, Layout: optests.ChannelLast, SiLU: n == 1, WithStates: n == 2}
+		cases = append(cases, optests.Case{DType: []tensor.DType{tensor.BFloat16, tensor.Float16, tensor.Float32}[n], Seed: uint64(n), Params: p})
+	}
+	p := optests.Conv1d{Batch: 1, Dim: 8, Seqlen: 280 * 1024, Width: 1023, Layout: optests.ChannelLast}
+	cases = append(cases, optests.Case{DType: tensor.BFloat16, Params: p})
+	target.checkTolerance(t, "causal_conv1d_fwd", gpuCases(cases...))
+}
