@@ -4,6 +4,7 @@
 #include "wide_gpu.h"
 #include "../wide/reach_gpu.h"
 #include "wide_launch.h"
+#include "wide_turn.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -15,15 +16,26 @@ struct BackwardRows : Backward {
 
 constexpr int kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
 
-// divide divides the rows of a channel among segments, so that the GPU has enough of them: whole rows if possible.
-inline void divide(WideParams* a, int64_t resident) {
-  const int64_t wanted = max64(1, kFewRounds * resident / a->p.dim), items = (a->p.seqlen + wide::kItem - 1) / wide::kItem;
+// divide divides the rows of a channel among segments, so that a GPU that computes so many channels at a time has enough of them: whole
+// rows if possible.
+inline void divide(WideParams* a, int64_t resident, int64_t channels) {
+  const int64_t wanted = max64(1, kFewRounds * resident / channels), items = (a->p.seqlen + wide::kItem - 1) / wide::kItem;
   int64_t rows = max64(1, a->p.batch / wanted), each = items;
   if (a->p.batch < wanted) each = max64(min64(items, 4), items * a->p.batch / wanted);
   const int64_t parts = (items + each - 1) / each;
   a->rows = uint32_t(rows), a->items = uint32_t(each), a->row_items = uint32_t(items), a->parts = make_fastdiv(parts);
   a->segments = uint32_t(parts * ((a->p.batch + rows - 1) / rows));
   a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
+}
+
+#ifndef AITER_CHUNK_MB
+#define AITER_CHUNK_MB 17
+#endif
+// chunk_channels returns the channels that are turned at a time: their rows of a tensor have so many bytes.
+inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
+  constexpr int64_t kBytes = int64_t(AITER_CHUNK_MB) << 20, kRound = 64;
+  const int64_t n = kBytes / channel_bytes / kRound * kRound;
+  return n < kRound ? min64(kRound, p.dim) : min64(n, p.dim);
 }
 
 // wide_kernel returns the kernel for dense rows, or any, and for so many blocks of dweight.
@@ -33,6 +45,18 @@ template <class T> auto wide_kernel(bool dense, int blocks) {
     if (blocks == kManyBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kManyBlocks>;
   }
   return dense ? causal_conv1d_bwd_wide_kernel<T, true, kSomeBlocks> : causal_conv1d_bwd_wide_kernel<T, false, kSomeBlocks>;
+}
+
+// launch_channels launches the kernel for `channels` channels from d on.
+Status launch_channels(WideParams a, int64_t d, int64_t channels, void (*kernel)(KernelParam<WideParams>), const Topology& gpu, const OpStream& stream) {
+  const int64_t most = kMaxBlocks * a.warps, end = (d + channels) * a.segments;
+  a.work_items = uint32_t(end);
+  for (int64_t n = d * a.segments; n < end; n += most) {
+    const unsigned grid = unsigned((min64(most, end - n) + a.warps - 1) / a.warps);
+    a.first_item = uint32_t(n);
+    AITER_TRY(launch(stream, kernel, {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
+  }
+  return Status();
 }
 
 template <class T> Status try_launch_wide(const Backward& p, int device, const OpStream& stream, bool* taken) {
@@ -49,15 +73,19 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
   if (!*taken) return Status();
   a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
-  const auto aligned = [&](const Array3& t) { return wide::vectors_aligned<T>(t, p.seqlen); };
-  a.x_aligned = aligned(p.x), a.dout_aligned = aligned(p.dout), a.dx_aligned = aligned(p.dx);
+  TurnedRows<T> turned(p);
+  a.x_aligned = turned.x() || wide::vectors_aligned<T>(p.x, p.seqlen);
+  a.dout_aligned = turned.dout() || wide::vectors_aligned<T>(p.dout, p.seqlen);
+  a.dx_aligned = turned.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
   a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
   const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
   const int blocks = dense && taps <= most_taps(kFewBlocks) ? kFewBlocks : dense && (taps > most_taps(kSomeBlocks)) ? kManyBlocks : kSomeBlocks;
   const int64_t resident = kWideWarps * (blocks == kFewBlocks ? kWideBlocks<true, kFewBlocks> : kWideBlocks<true, kSomeBlocks>);
-  divide(&a, gpu.multiprocessors * max64(1, min64(resident, gpu.shared_bytes / (a.warp_bytes + 1024))));
+  const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
+  divide(&a, gpu.multiprocessors * max64(1, min64(resident, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
+  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1, device, stream));
   if (p.seq.data) {
     a.most_reach = int32_t(p.width + kVecElems<T> - 2);
     AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));
@@ -66,11 +94,11 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
     AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<BackwardRows>, {grid, 256}, BackwardRows{p}, a.most_reach, reach));
     a.reach = reach;
   }
-  const int64_t most = kMaxBlocks * a.warps;
-  for (int64_t n = 0; n < a.work_items; n += most) {
-    const unsigned grid = unsigned((min64(most, a.work_items - n) + a.warps - 1) / a.warps);
-    a.first_item = uint32_t(n);
-    AITER_TRY(launch(stream, wide_kernel<T>(dense, blocks), {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
+  for (int64_t d = 0; d < p.dim; d += chunk) {
+    const int64_t channels = min64(chunk, p.dim - d);
+    if (turned.any()) AITER_TRY(turned.take(d, channels, stream, &a.p));
+    AITER_TRY(launch_channels(a, d, channels, wide_kernel<T>(dense, blocks), gpu, stream));
+    AITER_TRY(turned.give(d, channels, stream, a.p));
   }
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }
