@@ -28,14 +28,12 @@ inline void divide(WideParams* a, int64_t resident, int64_t channels) {
   a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
 }
 
-#ifndef AITER_CHUNK_MB
-#define AITER_CHUNK_MB 17
-#endif
-// chunk_channels returns the channels that are turned at a time: their rows of a tensor have so many bytes.
+// chunk_channels returns the channels that are turned at a time. Chunks bound the workspace alone: chunks that fit into a GPU's cache
+// save less than their launches cost.
 inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
-  constexpr int64_t kBytes = int64_t(AITER_CHUNK_MB) << 20, kRound = 64;
+  constexpr int64_t kBytes = 128 << 20, kRound = 64;  // of a tensor; channels
   const int64_t n = kBytes / channel_bytes / kRound * kRound;
-  return n < kRound ? min64(kRound, p.dim) : min64(n, p.dim);
+  return min64(max64(n, kRound), p.dim);
 }
 
 // wide_kernel returns the kernel for dense rows, or any, and for so many blocks of dweight.
