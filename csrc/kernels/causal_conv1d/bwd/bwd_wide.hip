@@ -39,10 +39,17 @@ inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
 // wide_kernel returns the kernel for dense rows, or any, and for so many blocks of dweight.
 template <class T> auto wide_kernel(bool dense, int blocks) {
   if constexpr (sizeof(T) == 2 && AITER_CUDA) {
+    if (blocks == kFewestBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kFewestBlocks>;
     if (blocks == kFewBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kFewBlocks>;
     if (blocks == kManyBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kManyBlocks>;
   }
   return dense ? causal_conv1d_bwd_wide_kernel<T, true, kSomeBlocks> : causal_conv1d_bwd_wide_kernel<T, false, kSomeBlocks>;
+}
+
+// dense_blocks returns the blocks of dweight of the kernel for dense rows. Those of few blocks have taps of one element alone.
+inline int dense_blocks(int taps, bool split) {
+  if (split || taps > most_taps(kFewBlocks)) return taps > most_taps(kSomeBlocks) ? kManyBlocks : kSomeBlocks;
+  return taps > most_taps(kFewestBlocks) ? kFewBlocks : kFewestBlocks;
 }
 
 // launch_channels launches the kernel for `channels` channels from d on.
@@ -66,19 +73,19 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   if (p.seq.data) a.p.initial.data = nullptr;  // no position sees them
   *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0;
   if (!*taken) return Status();
-  const int taps = int(p.width);
-  a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
-  *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
-  if (!*taken) return Status();
-  a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
   TurnedRows<T> turned(p);
   a.x_aligned = turned.x() || wide::vectors_aligned<T>(p.x, p.seqlen);
   a.dout_aligned = turned.dout() || wide::vectors_aligned<T>(p.dout, p.seqlen);
   a.dx_aligned = turned.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
   a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
   const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
-  const int blocks = dense && taps <= most_taps(kFewBlocks) ? kFewBlocks : dense && (taps > most_taps(kSomeBlocks)) ? kManyBlocks : kSomeBlocks;
-  const int64_t resident = kWideWarps * (blocks == kFewBlocks ? kWideBlocks<true, kFewBlocks> : kWideBlocks<true, kSomeBlocks>);
+  const int blocks = dense ? dense_blocks(int(p.width), a.split) : kSomeBlocks;
+  const int taps = int(p.width), tile_taps = dense && blocks == kSomeBlocks && taps < kSomeTaps ? kSomeTaps : taps;
+  a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(tile_taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
+  *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
+  if (!*taken) return Status();
+  a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
+  const int64_t resident = kWideWarps * (blocks <= kFewBlocks ? kWideBlocks<true, kFewBlocks> : kWideBlocks<true, kSomeBlocks>);
   const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
   divide(&a, gpu.multiprocessors * max64(1, min64(resident, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;

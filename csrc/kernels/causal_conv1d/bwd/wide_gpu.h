@@ -41,7 +41,8 @@ constexpr int kStages = wide::kStages;  // tiles of x of a warp
 AITER_SHARED int sums_bytes(int taps) { return (taps + 31) / 32 * 128 + (taps > kScratchTaps ? kScratchBytes : 0); }
 
 // WideWarp is what a warp knows of its segment: its memory and its channel. kDense: rows of whole vectors, without states and sequences.
-template <class T, bool kDense> struct WideWarp {
+// kHalo: positions of the halo, or 0 if they depend on the width.
+template <class T, bool kDense, int kHalo> struct WideWarp {
   using Args = KernelParam<WideParams>;
   using E = wide::WideEngine<T>;
   using Tile = wide::Tile<T, E>;
@@ -54,22 +55,20 @@ template <class T, bool kDense> struct WideWarp {
     Position start;
   };
 
-  T* own;                 // position 0 of x; tiles of the next stage and of g are `pitch` elements apart
-  T* dout_tile;
-  float* sums;            // of dweight, by distance
-  int lane, halo, pitch;
+  T* memory;              // dout, the stages of x, g, the sums of dweight by distance
+  int lane, any_halo;
   uint32_t d;
 
   AITER_DEVICE WideWarp(const Args& a, char* memory, int lane)
-      : lane(lane), halo(E::halo_of(int(a.p.width))), pitch((halo + kItem) / E::kColumn * E::kPitch), d(0) {
-    own = reinterpret_cast<T*>(memory) + halo / E::kColumn * E::kPitch;
-    dout_tile = reinterpret_cast<T*>(memory) + (kStages + a.tiles) * pitch;
-    sums = reinterpret_cast<float*>(dout_tile + kOwn);
-  }
+      : memory(reinterpret_cast<T*>(memory)), lane(lane), any_halo(kHalo ? 0 : E::halo_of(int(a.p.width))), d(0) {}
 
-  AITER_DEVICE Tile x(int stage) const { return {own + stage * pitch, lane}; }
-  AITER_DEVICE Tile dout() const { return {dout_tile, lane}; }
-  AITER_DEVICE GradTiles<T, E> g(const Args& a) const { return {{own + kStages * pitch, lane}, pitch, a.tiles}; }
+  AITER_DEVICE int halo() const { return kHalo ? kHalo : any_halo; }
+  AITER_DEVICE int pitch() const { return (halo() + kItem) / E::kColumn * E::kPitch; }  // elements from one tile with a halo to the next
+  AITER_DEVICE Tile tile(int i) const { return {memory + kOwn + halo() / E::kColumn * E::kPitch + i * pitch(), lane}; }
+  AITER_DEVICE Tile x(int stage) const { return tile(stage); }
+  AITER_DEVICE Tile dout() const { return {memory, lane}; }
+  AITER_DEVICE GradTiles<T, E> g(const Args& a) const { return {tile(kStages), pitch(), a.tiles}; }
+  AITER_DEVICE float* sums(const Args& a) const { return reinterpret_cast<float*>(memory + kOwn + (kStages + a.tiles) * pitch()); }
   static AITER_DEVICE int count(const Args& a, const Item& it) {
     const Position left = Position(a.p.seqlen) - it.start;
     return left < kItem ? int(left) : kItem;
@@ -78,10 +77,14 @@ template <class T, bool kDense> struct WideWarp {
   AITER_DEVICE void load_x(const Args& a, const Item& it, int stage) const {
     const Position step = kDense ? Position(1) : Position(a.p.x.last);
     const T* from = a.p.x.template row<T>(it.b, d) + it.start * step;
-    if (kDense && it.start >= halo && int(a.p.seqlen) - it.start >= kItem) x(stage).copy_inside(from, halo);
-    else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo)))
-      wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo);
-    else wide::load_elements(x(stage), a.p, from, step, it.b, d, it.start, halo);
+    if (kDense && it.start >= halo() && int(a.p.seqlen) - it.start >= kItem) {
+      x(stage).copy_inside(from, kHalo ? 0 : halo());
+      if constexpr (kHalo > 0) x(stage).template each_near_vector<kHalo>([&](T* to, int p) { Tile::copy_vector(to, from + p, true); });
+    } else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo()))) {
+      wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo());
+    } else {
+      wide::load_elements(x(stage), a.p, from, step, it.b, d, it.start, halo());
+    }
   }
   AITER_DEVICE void load_dout(const Args& a, const Item& it) const {
     const Position step = kDense ? Position(1) : Position(a.p.dout.last);
@@ -121,7 +124,7 @@ template <class T, bool kDense> struct WideWarp {
     const Tile first = x(stage), second = g(a).high;
     bool all = true;
     AITER_ROLLED
-    for (int p = lane * kVec - halo; p < kItem; p += E::kLanes * kVec) {
+    for (int p = lane * kVec - halo(); p < kItem; p += E::kLanes * kVec) {
       all &= reinterpret_cast<const Vec<T, kVec>*>(first.at(p))->finite();
       if (p >= 0) all &= reinterpret_cast<const Vec<T, kVec>*>(second.at(p))->finite();
     }
@@ -148,10 +151,11 @@ template <class T, bool kDense> struct WideWarp {
     const float v = g(a).get(t), factor = visible ? v : -v;
     const int32_t s = !kDense && a.p.seq.data ? a.p.sequence(it.b, it.start + t) : 0;
     const Tile from = x(stage);
+    float* const to = sums(a);
     AITER_ROLLED
     for (int j = lane; j < int(a.p.width); j += E::kLanes)
       if ((kDense || a.p.visible(it.b, s, it.start + t - j)) == visible)
-        sums[j] = fmaf(factor, to_float(wide::get_shared<T>(from.at(t - j))), sums[j]);
+        to[j] = fmaf(factor, to_float(wide::get_shared<T>(from.at(t - j))), to[j]);
   }
 
   // compute_dx computes dx again of what is not finite, has a part from the final states, or is seen by other sequences as well.
@@ -193,19 +197,27 @@ template <class T, bool kDense> struct WideWarp {
   }
 };
 
+// NearTapsOf is E::NearTaps, or nothing without kNear.
+template <class E, bool kNear, int kBlocks> struct NearTapsOf { struct type {}; };
+template <class E, int kBlocks> struct NearTapsOf<E, true, kBlocks> { using type = typename E::template NearTaps<kBlocks>; };
+
 template <class T, bool kDense, int kBlocks> class WideBackward {
  public:
-  using W = WideWarp<T, kDense>;
+  // kNear: the filter has few taps, which stay in registers.
+  static constexpr bool kNear = wide::kOnMatrixCores<T> && AITER_CUDA && kDense && kBlocks <= kFewBlocks;
+  static constexpr int kHalo = kNear ? 64 : wide::kOnMatrixCores<T> && AITER_CUDA && kDense && kBlocks == kSomeBlocks ? 128 : 0;
+  using W = WideWarp<T, kDense, kHalo>;
   using Args = typename W::Args;
   using E = typename W::E;
   using Tile = typename W::Tile;
   using Item = typename W::Item;
   using Position = typename W::Position;
+  using NearTaps = typename NearTapsOf<E, kNear, kBlocks>::type;
   static constexpr int kVec = W::kVec, kItem = W::kItem, kOwn = W::kOwn;
 
   AITER_DEVICE WideBackward(const Args& a, char* memory, int lane)
       : a_(a), w_(a, memory, lane), weight_grad_(lane),
-        engine_(reinterpret_cast<char*>(w_.sums) + sums_bytes(int(a.p.width)), lane) {}
+        engine_(reinterpret_cast<char*>(w_.sums(a)) + sums_bytes(int(a.p.width)), lane) {}
 
   // run computes segment `segment` of channel d.
   AITER_DEVICE void run(uint32_t d, uint32_t segment) {
@@ -250,6 +262,7 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
 
  private:
   AITER_DEVICE GradTiles<T, E> g() const { return w_.g(reload_kernarg(a_)); }
+  AITER_DEVICE float* sums() const { return w_.sums(reload_kernarg(a_)); }
   AITER_DEVICE void load(const Item& it, int stage) const {
     w_.load_x(reload_kernarg(a_), it, stage), w_.load_dout(reload_kernarg(a_), it);
     commit_group();
@@ -259,23 +272,32 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
   // there are.
   AITER_DEVICE void recompute_addresses() {
     if (!AITER_HIP) return;
-    launder(w_.lane), launder(w_.pitch), launder(w_.halo), engine_.launder_lane(), weight_grad_.launder_lane();
+    launder(w_.lane), launder(w_.any_halo), engine_.launder_lane(), weight_grad_.launder_lane();
   }
 
   AITER_DEVICE void start_segment() {
     const Args& a = reload_kernarg(a_);
     warp_barrier();
     AITER_ROLLED
-    for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) w_.sums[j] = 0.0f;
+    for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) sums()[j] = 0.0f;
     bias_ = a.p.bias.data ? a.p.bias.get(w_.d, 0) : 0.0f, bias_grad_ = 0.0f;
     engine_.load_taps(a.p, w_.d, a.p.width, int(a.p.width), a.split);
+    if constexpr (kNear) {
+      warp_barrier();
+      engine_.load_near_taps(&near_);
+    }
     weight_grad_.clear();
   }
 
   AITER_DEVICE void clear_halo() const {
     const GradTiles<T, E> to = g();
-    AITER_ROLLED
-    for (int i = 0; i < to.count; i++) to.tile(i).each_halo_vector(w_.halo, 0, [](T* p, int) { *reinterpret_cast<Vec<T, kVec>*>(p) = Vec<T, kVec>{}; });
+    const auto clear = [&](T* p, int) {
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++)
+        if (i < to.count) *reinterpret_cast<Vec<T, kVec>*>(p + i * to.pitch) = Vec<T, kVec>{};
+    };
+    if constexpr (kHalo > 0) to.high.template each_near_vector<kHalo>(clear);
+    else to.high.each_halo_vector(w_.halo(), 0, clear);
   }
   // shift_halo moves g of the item's first positions to the halo, for the item in front.
   AITER_DEVICE void shift_halo() const {
@@ -286,11 +308,12 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
       for (int i = 0; i < 2; i++)
         if (i < of.count) *reinterpret_cast<Vec<T, kVec>*>(to + i * of.pitch) = *reinterpret_cast<const Vec<T, kVec>*>(to + i * of.pitch + kOwn);
     };
-    if (w_.halo > kItem) {  // its first columns come from the halo
-      of.high.each_halo_vector(w_.halo, kItem, shift);
+    if constexpr (kHalo > 0) return of.high.template each_near_vector<kHalo>(shift);
+    if (w_.halo() > kItem) {  // its first columns come from the halo
+      of.high.each_halo_vector(w_.halo(), kItem, shift);
       warp_barrier();
     }
-    of.high.each_halo_vector(w_.halo < kItem ? w_.halo : kItem, 0, shift);
+    of.high.each_halo_vector(w_.halo() < kItem ? w_.halo() : kItem, 0, shift);
   }
   // make_g computes g of an item and the sum of this lane's part. It reports whether some were not finite at first.
   AITER_DEVICE bool make_g(const Item& it, int stage, float* total) {
@@ -301,7 +324,8 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     if (a.p.silu) {
       float parts[4] = {};
       engine_.start(bias_);
-      engine_.add(w_.x(stage));
+      if constexpr (kNear) engine_.template add_near<true>(w_.x(stage), near_);
+      else engine_.add(w_.x(stage));
       constexpr int N = E::kOutRun, R = E::kRuns;
       const wide::LanePlace<T, E, false> from(w_.dout(), engine_.lane_column(), engine_.lane_within(), N);
       const wide::LanePlace<T, E, true> high(to.high, engine_.lane_column(), engine_.lane_within(), N),
@@ -357,20 +381,33 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     const Args& a = reload_kernarg(a_);
     bool alone = special;
     if (!a.p.silu && ((!kDense && a.reach) || W::count(a, it) < kItem)) alone = !warp_all(w_.tiles_finite(a, stage));
-    if (!alone) weight_grad_.add(w_.x(stage), g(), int(reload_kernarg(a_).p.width), w_.sums, scratch());
+    if (!alone) weight_grad_.add(w_.x(stage), g(), int(reload_kernarg(a_).p.width), sums(), scratch());
     if (alone || (!kDense && reload_kernarg(a_).reach)) W::add_products(a_, w_, it, stage, alone);
   }
   // scratch is memory of its own if blocks are flushed while tiles are in use.
   AITER_DEVICE float* scratch() const {
     const int taps = int(reload_kernarg(a_).p.width);
-    return taps > kScratchTaps ? w_.sums + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.own);
+    return taps > kScratchTaps ? sums() + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.memory);
+  }
+
+  // add_tiles adds the products of the taps and both tiles of g.
+  AITER_DEVICE void add_tiles(const GradTiles<T, E>& from) {
+    if constexpr (kNear) {
+      engine_.template add_near<true>(from.high, near_);
+      if (from.count > 1) engine_.template add_near<false>(from.tile(1), near_);
+      return;
+    }
+    if constexpr (E::kPlanes) {
+      if (from.count > 1) return engine_.add_planes(from.high, from.pitch);
+    }
+    AITER_ROLLED
+    for (int i = 0; i < from.count; i++) engine_.add(from.tile(i));
   }
 
   AITER_DEVICE void make_dx(const Item& it, int stage) {
     const GradTiles<T, E> from = g();
     engine_.start(0.0f);
-    AITER_ROLLED
-    for (int i = 0; i < from.count; i++) engine_.add(from.tile(i));
+    add_tiles(from);
     constexpr int N = E::kOutRun, R = E::kRuns;
     const Tile tile = w_.x(stage);
     const wide::LanePlace<T, E, true> to(tile, engine_.lane_column(), engine_.lane_within(), N);
@@ -411,14 +448,15 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
 
   AITER_DEVICE void store_sums(uint32_t segment) {
     warp_barrier();
-    weight_grad_.finish(int(reload_kernarg(a_).p.width), w_.sums, scratch());
+    weight_grad_.finish(int(reload_kernarg(a_).p.width), sums(), scratch());
     float sum[1] = {bias_grad_};
     warp_all_reduce(sum, 1, E::kLanes);
     warp_barrier();
     const Args& a = reload_kernarg(a_);
     const int width = int(a.p.width);
+    const float* const from = sums();
     AITER_ROLLED
-    for (int j = w_.lane; j <= width; j += E::kLanes) a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? w_.sums[j] : sum[0]);
+    for (int j = w_.lane; j <= width; j += E::kLanes) a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? from[j] : sum[0]);
   }
 
   const Args& a_;
@@ -426,11 +464,12 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
   float bias_ = 0.0f, bias_grad_ = 0.0f;
   WideWeightGrad<T, kBlocks, AITER_CUDA && kDense && (kBlocks < kManyBlocks)> weight_grad_;
   E engine_;
+  NearTaps near_;
 };
 
 // A block has up to two warps. kWideBlocks is the blocks that an NVIDIA multiprocessor holds: as many as registers allow without spilling.
 constexpr int kWideWarps = 2, kWideThreads = kWideWarps * (AITER_HIP ? 64 : 32);
-template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks == kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
+template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks <= kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
 
 template <class T, bool kDense, int kBlocks>
 __global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>))
