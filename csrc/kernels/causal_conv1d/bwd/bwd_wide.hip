@@ -36,20 +36,27 @@ inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
   return min64(max64(n, kRound), p.dim);
 }
 
-// wide_kernel returns the kernel for dense rows, or any, and for so many blocks of dweight.
-template <class T> auto wide_kernel(bool dense, int blocks) {
-  if constexpr (sizeof(T) == 2 && AITER_CUDA) {
-    if (blocks == kFewestBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kFewestBlocks>;
-    if (blocks == kFewBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kFewBlocks>;
-    if (blocks == kManyBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kManyBlocks>;
-  }
-  return dense ? causal_conv1d_bwd_wide_kernel<T, true, kSomeBlocks> : causal_conv1d_bwd_wide_kernel<T, false, kSomeBlocks>;
+// WideKernel is a kernel and its warps on an NVIDIA multiprocessor.
+struct WideKernel {
+  void (*kernel)(KernelParam<WideParams>);
+  int warps;
+};
+template <class T, bool kDense, int kBlocks, bool kWhole> WideKernel make_wide_kernel() {
+  return {causal_conv1d_bwd_wide_kernel<T, kDense, kBlocks, kWhole>, kWideWarps * kWideBlocks<kDense, kBlocks>};
 }
 
-// dense_blocks returns the blocks of dweight of the kernel for dense rows. Those of few blocks have taps of one element alone.
-inline int dense_blocks(int taps, bool split) {
-  if (split || taps > most_taps(kFewBlocks)) return taps > most_taps(kSomeBlocks) ? kManyBlocks : kSomeBlocks;
-  return taps > most_taps(kFewestBlocks) ? kFewBlocks : kFewestBlocks;
+// wide_kernel returns the kernel for dense rows, or any, and for so many taps.
+template <class T> WideKernel wide_kernel(bool dense, int taps) {
+  if constexpr (sizeof(T) == 2 && kTensorCores) {
+    if (dense && taps <= most_taps(kFewestBlocks)) return make_wide_kernel<T, true, kFewestBlocks, true>();
+    if (dense && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
+    if (dense && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
+    if (dense && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
+    if (dense) return make_wide_kernel<T, true, kManyBlocks, false>();
+  } else if (dense) {
+    return make_wide_kernel<T, true, kSomeBlocks, false>();
+  }
+  return make_wide_kernel<T, false, kSomeBlocks, false>();
 }
 
 // launch_channels launches the kernel for `channels` channels from d on.
@@ -79,15 +86,14 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   a.dx_aligned = turned.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
   a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
   const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
-  const int blocks = dense ? dense_blocks(int(p.width), a.split) : kSomeBlocks;
-  const int taps = int(p.width), tile_taps = dense && blocks == kSomeBlocks && taps < kSomeTaps ? kSomeTaps : taps;
-  a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(tile_taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
+  const int taps = int(p.width);
+  a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
   *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
   if (!*taken) return Status();
   a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
-  const int64_t resident = kWideWarps * (blocks <= kFewBlocks ? kWideBlocks<true, kFewBlocks> : kWideBlocks<true, kSomeBlocks>);
+  const WideKernel kernel = wide_kernel<T>(dense, taps);
   const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
-  divide(&a, gpu.multiprocessors * max64(1, min64(resident, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
+  divide(&a, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
   if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1, device, stream));
@@ -102,7 +108,7 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   for (int64_t d = 0; d < p.dim; d += chunk) {
     const int64_t channels = min64(chunk, p.dim - d);
     if (turned.any()) AITER_TRY(turned.take(d, channels, stream, &a.p));
-    AITER_TRY(launch_channels(a, d, channels, wide_kernel<T>(dense, blocks), gpu, stream));
+    AITER_TRY(launch_channels(a, d, channels, kernel.kernel, gpu, stream));
     AITER_TRY(turned.give(d, channels, stream, a.p));
   }
   return a.segment_sums ? reduce_segments(a, stream) : Status();

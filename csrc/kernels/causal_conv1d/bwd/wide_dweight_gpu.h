@@ -10,12 +10,11 @@
 
 namespace aiter::conv1d::bwd {
 
-// A kernel has up to so many blocks at a time: all of filters of up to 17, 33 or 65 taps, or any.
+// A kernel has up to so many blocks at a time: all of filters of up to 17, 33, 65 or 129 taps, or any.
 constexpr int kFewestBlocks = 2, kFewBlocks = 3, kSomeBlocks = 5, kManyBlocks = 9;
 constexpr int most_taps(int blocks) { return 16 * blocks - 15; }
-constexpr int kSomeTaps = most_taps(kFewBlocks) + 1;            // tiles of a kernel of kSomeBlocks are at least for so many
 constexpr int kScratchTaps = most_taps(kSomeBlocks);           // up to which blocks are flushed only when no tile is in use
-constexpr int kScratchBytes = 1152;  // of a block: 16 x 17 floats, rounded up
+constexpr int kScratchBytes = 1152;  // of a block: 16 x 18 floats
 
 // GradTiles is g of an item: the sum of up to two tiles, high + low.
 template <class T, class E> struct GradTiles {
@@ -49,7 +48,7 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   using Tile = wide::Tile<T, E>;
   using M = MatrixStep<T, 16>;
   static constexpr int kSteps = E::kColumn / 16, kStride = kBlocks - 1;  // a pass has kStride blocks, and the last one a block more
-  static constexpr int kScratchPitch = 17;  // of the floats of a C_m
+  static constexpr int kScratchPitch = 18;  // of the floats of a C_m
 
   AITER_DEVICE explicit ToeplitzWeightGrad(int lane) : lane_(lane) {}
 
@@ -147,7 +146,7 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   template <int kPlanes, int N> AITER_DEVICE void multiply_blocks(const Tile& x, const GradTiles<T, E>& g, int m) {
     static_assert(kSteps == 4);
     const Place high(g.high, 0, lane_, true);
-    const uint32_t planes[2] = {high.address, high.address + uint32_t(g.pitch) * sizeof(T)};
+    const uint32_t planes[2] = {high.address, high.address + uint32_t(g.pitch) * uint32_t(sizeof(T))};
     Factor ring[N], f[kPlanes];
     AITER_UNROLL
     for (int c = (N + 2) / 4; c > 0; c--) {
@@ -224,13 +223,20 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     warp_barrier();
     int lane = lane_;
     launder(lane);  // compilers otherwise keep all conditions below in scalar registers
-    const int j = distance + 15 - lane;  // rows are mirrored: the diagonal of row i and column lane - i
-    if (lane > 30 || j < 0 || j >= taps) return;
-    float sum[2] = {};
+    // Rows are mirrored: a diagonal has the elements of row i and column c for which i + c is the same. Lane n sums eight elements each of
+    // diagonals n % 16 and n % 16 + 16; the lane 16 further has their others.
+    const int first = lane >> 1 & 8, diagonal = lane & 15;
+    float near = 0.0f, far = 0.0f;
     AITER_UNROLL
-    for (int i = 0; i < 16; i++)
-      if (uint32_t(lane - i) < 16) sum[i % 2] += scratch[i * kScratchPitch + lane - i];
-    sums[j] += sum[0] + sum[1];
+    for (int i = 0; i < 8; i++) {
+      const float v = scratch[(first + i) * kScratchPitch + ((diagonal - first - i) & 15)];
+      if (first + i <= diagonal) near += v;
+      else far += v;
+    }
+    const float other = shuffle_xor(first ? near : far, 16), sum = (first ? far : near) + other;
+    const int j = distance + 15 - lane;
+    if (lane > 30 || j < 0 || j >= taps) return;
+    sums[j] += sum;
   }
 
   int lane_;

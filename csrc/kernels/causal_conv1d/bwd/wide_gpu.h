@@ -197,22 +197,25 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
   }
 };
 
-// NearTapsOf is E::NearTaps, or nothing without kNear.
-template <class E, bool kNear, int kBlocks> struct NearTapsOf { struct type {}; };
-template <class E, int kBlocks> struct NearTapsOf<E, true, kBlocks> { using type = typename E::template NearTaps<kBlocks>; };
+// Near is the taps of a segment in registers: those of up to kBlocks blocks, or, with 0, none.
+template <class E, int kBlocks> struct Near {
+  typename E::template NearTaps<kBlocks> taps;
+  AITER_DEVICE void load(const E& engine) { taps = engine.template near_taps<kBlocks>(); }
+};
+template <class E> struct Near<E, 0> {
+  AITER_DEVICE void load(const E&) {}
+};
 
-template <class T, bool kDense, int kBlocks> class WideBackward {
+// kBlocks: of dweight, in registers. kWhole: they are those of the whole filter.
+template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
  public:
-  // kNear: the filter has few taps, which stay in registers.
-  static constexpr bool kNear = wide::kOnMatrixCores<T> && AITER_CUDA && kDense && kBlocks <= kFewBlocks;
-  static constexpr int kHalo = kNear ? 64 : wide::kOnMatrixCores<T> && AITER_CUDA && kDense && kBlocks == kSomeBlocks ? 128 : 0;
+  static constexpr int kHalo = !kWhole ? 0 : kBlocks <= kSomeBlocks ? 64 : 128;
   using W = WideWarp<T, kDense, kHalo>;
   using Args = typename W::Args;
   using E = typename W::E;
   using Tile = typename W::Tile;
   using Item = typename W::Item;
   using Position = typename W::Position;
-  using NearTaps = typename NearTapsOf<E, kNear, kBlocks>::type;
   static constexpr int kVec = W::kVec, kItem = W::kItem, kOwn = W::kOwn;
 
   AITER_DEVICE WideBackward(const Args& a, char* memory, int lane)
@@ -282,10 +285,7 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) sums()[j] = 0.0f;
     bias_ = a.p.bias.data ? a.p.bias.get(w_.d, 0) : 0.0f, bias_grad_ = 0.0f;
     engine_.load_taps(a.p, w_.d, a.p.width, int(a.p.width), a.split);
-    if constexpr (kNear) {
-      warp_barrier();
-      engine_.load_near_taps(&near_);
-    }
+    if (kWhole) warp_barrier(), near_.load(engine_);
     weight_grad_.clear();
   }
 
@@ -324,8 +324,7 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     if (a.p.silu) {
       float parts[4] = {};
       engine_.start(bias_);
-      if constexpr (kNear) engine_.template add_near<true>(w_.x(stage), near_);
-      else engine_.add(w_.x(stage));
+      add<1>(w_.x(stage), 0);
       constexpr int N = E::kOutRun, R = E::kRuns;
       const wide::LanePlace<T, E, false> from(w_.dout(), engine_.lane_column(), engine_.lane_within(), N);
       const wide::LanePlace<T, E, true> high(to.high, engine_.lane_column(), engine_.lane_within(), N),
@@ -390,24 +389,23 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     return taps > kScratchTaps ? sums() + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.memory);
   }
 
-  // add_tiles adds the products of the taps and both tiles of g.
-  AITER_DEVICE void add_tiles(const GradTiles<T, E>& from) {
-    if constexpr (kNear) {
-      engine_.template add_near<true>(from.high, near_);
-      if (from.count > 1) engine_.template add_near<false>(from.tile(1), near_);
-      return;
-    }
-    if constexpr (E::kPlanes) {
-      if (from.count > 1) return engine_.add_planes(from.high, from.pitch);
+  // add adds the products of the taps and the sum of kTiles tiles, `distance` elements apart.
+  template <int kTiles> AITER_DEVICE void add(const Tile& tile, int distance) {
+    if constexpr (kWhole) {
+      if (!a_.split) {
+        if constexpr (kBlocks > kFewBlocks) return engine_.template add_near<kTiles>(tile, distance, engine_.template near_taps<kBlocks>());
+        else return engine_.template add_near<kTiles>(tile, distance, near_.taps);
+      }
     }
     AITER_ROLLED
-    for (int i = 0; i < from.count; i++) engine_.add(from.tile(i));
+    for (int i = 0; i < kTiles; i++) engine_.add({tile.own + i * distance, tile.lane});
   }
 
   AITER_DEVICE void make_dx(const Item& it, int stage) {
     const GradTiles<T, E> from = g();
     engine_.start(0.0f);
-    add_tiles(from);
+    if (from.count > 1) add<2>(from.high, from.pitch);
+    else add<1>(from.high, 0);
     constexpr int N = E::kOutRun, R = E::kRuns;
     const Tile tile = w_.x(stage);
     const wide::LanePlace<T, E, true> to(tile, engine_.lane_column(), engine_.lane_within(), N);
@@ -462,23 +460,23 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
   const Args& a_;
   W w_;
   float bias_ = 0.0f, bias_grad_ = 0.0f;
-  WideWeightGrad<T, kBlocks, AITER_CUDA && kDense && (kBlocks < kManyBlocks)> weight_grad_;
+  WideWeightGrad<T, kBlocks, kWhole> weight_grad_;
   E engine_;
-  NearTaps near_;
+  Near<E, kWhole && kBlocks <= kFewBlocks ? kBlocks : 0> near_;
 };
 
 // A block has up to two warps. kWideBlocks is the blocks that an NVIDIA multiprocessor holds: as many as registers allow without spilling.
 constexpr int kWideWarps = 2, kWideThreads = kWideWarps * (AITER_HIP ? 64 : 32);
 template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks <= kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
 
-template <class T, bool kDense, int kBlocks>
+template <class T, bool kDense, int kBlocks, bool kWhole>
 __global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>))
     causal_conv1d_bwd_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;
-    WideBackward<T, kDense, kBlocks> self(a, reinterpret_cast<char*>(shared) + warp * a.warp_bytes, lane);
+    WideBackward<T, kDense, kBlocks, kWhole> self(a, reinterpret_cast<char*>(shared) + warp * a.warp_bytes, lane);
     const uint32_t n = a.first_item + blockIdx.x * uint32_t(a.warps) + uint32_t(warp), d = a.item_split.quotient(n);
     if (n < a.work_items) self.run(d, n - d * a.segments);
   }

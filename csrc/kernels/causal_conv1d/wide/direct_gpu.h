@@ -16,7 +16,6 @@ template <class T> class DirectEngine {
  public:
   static constexpr int kLanes = kDirectLanes, kColumn = kItem / kLanes, kVec = kVecElems<T>;
   static constexpr int kPitch = pitch_of(kColumn * int(sizeof(T))) / int(sizeof(T));
-  static constexpr bool kPlanes = false;         // ToeplitzEngine::add_planes
   static constexpr int kBlock = 8;               // taps that a lane reads at a time
   static constexpr int kBlocks = kColumn / kBlock;
   static constexpr int kOutRun = kVec, kRuns = 1;  // runs of adjacent sums of a step

@@ -30,7 +30,6 @@ template <class T> class ToeplitzEngine {
   using M = MatrixStep<T>;
   static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = pitch_of(kColumn * 2) / 2;
   static constexpr int kSteps = kColumn / kStep, kCopies = kTapCopies;
-  static constexpr bool kPlanes = AITER_MMA_SYNC;  // add_planes exists
   static constexpr int kOutRun = AITER_MMA_SYNC ? 2 : M::kRowRun, kRuns = M::kColumns * M::kRowRun / kOutRun;  // runs of adjacent sums
 
   // halo_of returns the positions in front of an item that a pass of so many taps needs.
@@ -118,40 +117,39 @@ template <class T> class ToeplitzEngine {
   }
 
 #if AITER_MMA_SYNC
-  // NearTaps is what a lane has of T_0 to T_{kBlocks-1}: a filter of few taps stays in registers.
+  // NearTaps is what a lane has of T_0 to T_{kBlocks-1}. A filter of few taps stays in registers.
   template <int kBlocks> struct NearTaps {
     uint32_t word[2 * kBlocks + 1];  // pairs of taps, 8 apart
   };
-  template <int kBlocks> AITER_DEVICE void load_near_taps(NearTaps<kBlocks>* taps) const {
+  template <int kBlocks> AITER_DEVICE NearTaps<kBlocks> near_taps() const {
+    NearTaps<kBlocks> taps;
     AITER_UNROLL
-    for (int i = 0; i < 2 * kBlocks + 1; i++) taps->word[i] = load_shared<Words<1>>(pairs_ + uint32_t(16 - 16 * i)).word[0];
+    for (int i = 0; i < 2 * kBlocks + 1; i++) taps.word[i] = load_shared<Words<1>>(pairs_ + uint32_t(16 - 16 * i)).word[0];
+    return taps;
   }
-  // add_near is add for a filter of kBlocks blocks, whose taps are not sums. kFirst: nothing has been added.
-  template <bool kFirst, int kBlocks> AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, const NearTaps<kBlocks>& taps) {
-    static_assert(kBlocks <= kSteps);
-    const uint32_t own = shared_address(tile.own), row = matrix_row(own, lane_ & 15), before = matrix_row(own, (lane_ & 15) - 1);
-    uint32_t x[kSteps + kBlocks - 1][4];  // of step u at u + kBlocks - 1
-    AITER_UNROLL
-    for (int u = 1 - kBlocks; u < kSteps; u++) load_matrix((u < 0 ? before : row) ^ uint32_t(u & (kSteps - 1)) << 5, x[u + kBlocks - 1]);
+  // add_near is start and add for a filter of up to kBlocks blocks, whose taps are not sums, and the sum of kTiles tiles, `distance`
+  // elements apart.
+  template <int kTiles, int kBlocks> AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, int distance, const NearTaps<kBlocks>& taps) {
+    const auto slot = [](int step) { return step & (kSteps - 1); };
+    const uint32_t own = shared_address(tile.own);
+    uint32_t row = matrix_row(own, lane_ & 15), ring[kTiles][kSteps][4];
     AITER_UNROLL
     for (int m = 0; m < kBlocks; m++) {
+      if (m > 3 && m + 2 >= kBlocks && m * kStep > count_ + kStep - 2) break;  // the filter has less
       const uint32_t near = taps.word[2 * m], middle = taps.word[2 * m + 1], far = taps.word[2 * m + 2];
+      if (m % kSteps == 1) row = matrix_row(own, (lane_ & 15) - (m + kSteps - 1) / kSteps);
       AITER_UNROLL
-      for (int u = 0; u < kSteps; u++) {
-        const uint32_t(&v)[4] = x[u - m + kBlocks - 1];
-        if (kFirst && m == 0) multiply_first(v, middle, near, far, sums_[u]);
-        else multiply(v, middle, near, far, sums_[u]);
+      for (int i = 0; i < kTiles; i++) {
+        AITER_UNROLL
+        for (int u = 0; u < kSteps; u++)
+          if (m == 0 || u == 0) load_matrix((row ^ uint32_t(slot(u - m)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), ring[i][slot(u - m)]);
+        AITER_UNROLL
+        for (int u = 0; u < kSteps; u++) {
+          const uint32_t(&x)[4] = ring[i][slot(u - m)];
+          if (m == 0 && i == 0) multiply_first(x, middle, near, far, sums_[u]);
+          else multiply(x, middle, near, far, sums_[u]);
+        }
       }
-    }
-    first_ = false;
-  }
-
-  // add_planes is add for two tiles, `distance` elements apart, whose sum the taps multiply. The taps are read once.
-  AITER_DEVICE void add_planes(const Tile<T, ToeplitzEngine>& tile, int distance) {
-    AITER_ROLLED
-    for (int part = 0; part < parts_; part++) {
-      add_tiles<2>(tile, uint32_t(distance) * sizeof(T), part * kCopies * toeplitz_pitch(count_), first_);
-      first_ = false;
     }
   }
 
@@ -225,60 +223,34 @@ template <class T> class ToeplitzEngine {
   // lane 4g+t has elements 2t, 2t+1, 2t+8 and 2t+9 of column g and of column g+8, which ldmatrix loads at once, and outputs 2t, 2t+1 of
   // them. Of T_m it has the pairs of taps -8, 0 and 8 apart from W-1-16m-g+2t; the last of them is the first one of T_{m+1}. `part` is
   // the distance of the filter's copies from the first ones.
-  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) { add_tiles<1>(tile, 0, part, first); }
-
-  // add_tiles adds the products of the sum of kTiles tiles, `distance` bytes apart.
-  template <int kTiles> AITER_DEVICE void add_tiles(const Tile<T, ToeplitzEngine>& tile, uint32_t distance, int part, bool first) {
+  AITER_DEVICE void add(const Tile<T, ToeplitzEngine>& tile, int part, bool first) {
     const int blocks = (count_ + kStep - 2) / kStep;
     int column = lane_ & 15;
     uint32_t row = matrix_row(shared_address(tile.own), column), t = pairs_ + part * int(sizeof(T));
-    uint32_t ring[kTiles][kSteps][4];
+    uint32_t ring[kSteps][4], near = load_shared<Words<1>>(t + 16).word[0];
     AITER_UNROLL
-    for (int i = 0; i < kTiles; i++) {
+    for (int u = 0; u < kSteps; u++) load_matrix(row ^ u << 5, ring[u]);
+    uint32_t middle = load_shared<Words<1>>(t).word[0], far = load_shared<Words<1>>(t - 16).word[0];
+    if (first) {
       AITER_UNROLL
-      for (int u = 0; u < kSteps; u++) load_matrix((row ^ u << 5) + i * distance, ring[i][u]);
-    }
-    const Pairs taps(t);
-    AITER_UNROLL
-    for (int u = 0; u < kSteps; u++) {
-      if (first) multiply_first(ring[0][u], taps, sums_[u]);
-      else multiply(ring[0][u], taps, sums_[u]);
-      if (kTiles > 1) multiply(ring[kTiles - 1][u], taps, sums_[u]);
+      for (int u = 0; u < kSteps; u++) multiply_first(ring[u], middle, near, far, sums_[u]);
+    } else {
+      AITER_UNROLL
+      for (int u = 0; u < kSteps; u++) multiply(ring[u], middle, near, far, sums_[u]);
     }
     for (int m = 1;; m += kSteps) {
       row = matrix_row(shared_address(tile.own), --column);
       AITER_UNROLL
       for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - 1 - i
         if (m + i > blocks) return;
+        near = far;
+        load_matrix(row ^ (kSteps - 1 - i) << 5, ring[kSteps - 1 - i]);
+        middle = load_shared<Words<1>>(t - 2 * (i + 1) * 16).word[0], far = load_shared<Words<1>>(t - (2 * i + 3) * 16).word[0];
         AITER_UNROLL
-        for (int k = 0; k < kTiles; k++) load_matrix((row ^ (kSteps - 1 - i) << 5) + k * distance, ring[k][kSteps - 1 - i]);
-        const Pairs taps(t - 2 * (i + 1) * 16);
-        AITER_UNROLL
-        for (int k = 0; k < kTiles; k++) {
-          AITER_UNROLL
-          for (int u = 0; u < kSteps; u++) multiply(ring[k][(u - 1 - i + kSteps) % kSteps], taps, sums_[u]);
-        }
+        for (int u = 0; u < kSteps; u++) multiply(ring[(u - 1 - i + kSteps) % kSteps], middle, near, far, sums_[u]);
       }
       t -= 2 * kSteps * 16;
     }
-  }
-
-  // Pairs is what a lane has of T_m. The pair in the middle is loaded twice: it is part of two factors of the hardware.
-  struct Pairs {
-    uint32_t near, middle, far, again;
-    AITER_DEVICE explicit Pairs(uint32_t t)
-        : near(load_shared<Words<1>>(t + 16).word[0]), middle(load_shared<Words<1>>(t).word[0]),
-          far(load_shared<Words<1>>(t - 16).word[0]), again(load_shared<Words<1>>(t).word[0]) {}
-  };
-  static AITER_DEVICE void multiply(const uint32_t (&x)[4], const Pairs& t, typename M::Sums& y) {
-    float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
-    mma(x, t.middle, t.near, a[0], a[1], b[0], b[1], a[0], a[1], b[0], b[1]);
-    mma(x, t.far, t.again, a[2], a[3], b[2], b[3], a[2], a[3], b[2], b[3]);
-  }
-  AITER_DEVICE void multiply_first(const uint32_t (&x)[4], const Pairs& t, typename M::Sums& y) const {
-    float (&a)[4] = y.column[0], (&b)[4] = y.column[1];
-    mma(x, t.middle, t.near, a[0], a[1], b[0], b[1], start_, start_, start_, start_);
-    mma(x, t.far, t.again, a[2], a[3], b[2], b[3], start_, start_, start_, start_);
   }
 
   // matrix_row returns the address of this lane's row for ldmatrix, of step 0: eight positions of a column. Step u is at row ^ u << 5.
