@@ -14,7 +14,7 @@ namespace aiter::conv1d::bwd {
 constexpr int kFewestBlocks = 2, kFewBlocks = 3, kSomeBlocks = 5, kManyBlocks = 9;
 constexpr int most_taps(int blocks) { return 16 * blocks - 15; }
 constexpr int kScratchTaps = most_taps(kSomeBlocks);           // up to which blocks are flushed only when no tile is in use
-constexpr int kScratchBytes = 1152;  // of a block: 16 x 18 floats
+constexpr int kScratchBytes = 1152, kScratchBlocks = AITER_CUDA ? 3 : 1;  // of a block: 16 x 18 floats; blocks at a time
 
 // GradTiles is g of an item: the sum of up to two tiles, high + low.
 template <class T, class E> struct GradTiles {
@@ -206,25 +206,34 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   // last_block returns the number of the last block.
   static AITER_DEVICE int last_block(int taps) { return (taps + 14) / 16; }
 
-  // flush adds the diagonals of `blocks` blocks from m on to the sums.
+  // flush adds the diagonals of `blocks` blocks from m on to the sums, kScratchBlocks of them at a time.
   AITER_DEVICE void flush(int m, int blocks, int taps, float* sums, float* scratch) const {
     AITER_UNROLL
-    for (int k = 0; k < kBlocks; k++)
-      if (k < launder_uniform(blocks)) flush(sums_[k], 16 * (m + k), taps, sums, scratch);
+    for (int k = 0; k < kBlocks; k += kScratchBlocks) {
+      if (k >= launder_uniform(blocks)) break;
+      warp_barrier();
+      AITER_UNROLL
+      for (int i = 0; i < kScratchBlocks; i++)
+        if (k + i < kBlocks) put(sums_[k + i], scratch + i * kScratchBytes / 4);
+      warp_barrier();
+      AITER_UNROLL
+      for (int i = 0; i < kScratchBlocks; i++)
+        if (k + i < blocks) add_diagonals(16 * (m + k + i), taps, sums, scratch + i * kScratchBytes / 4);
+    }
     warp_barrier();
   }
-  AITER_DEVICE void flush(const typename M::Sums& from, int distance, int taps, float* sums, float* scratch) const {
-    warp_barrier();
+  AITER_DEVICE void put(const typename M::Sums& from, float* scratch) const {
     AITER_UNROLL
     for (int c = 0; c < M::kColumns; c++) {
       AITER_UNROLL
       for (int i = 0; i < M::kRowRun; i++) scratch[row(i) * kScratchPitch + column(c, i)] = from.column[c][i];
     }
-    warp_barrier();
+  }
+  // add_diagonals adds a block. Rows are mirrored: a diagonal has the elements of row i and column c for which i + c is the same. Lane n
+  // sums eight elements each of diagonals n % 16 and n % 16 + 16; the lane 16 further has their others.
+  AITER_DEVICE void add_diagonals(int distance, int taps, float* sums, const float* scratch) const {
     int lane = lane_;
     launder(lane);  // compilers otherwise keep all conditions below in scalar registers
-    // Rows are mirrored: a diagonal has the elements of row i and column c for which i + c is the same. Lane n sums eight elements each of
-    // diagonals n % 16 and n % 16 + 16; the lane 16 further has their others.
     const int first = lane >> 1 & 8, diagonal = lane & 15;
     float near = 0.0f, far = 0.0f;
     AITER_UNROLL
@@ -235,8 +244,8 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     }
     const float other = shuffle_xor(first ? near : far, 16), sum = (first ? far : near) + other;
     const int j = distance + 15 - lane;
-    if (lane > 30 || j < 0 || j >= taps) return;
-    sums[j] += sum;
+    if (lane <= 30 && j >= 0 && j < taps) sums[j] += sum;
+    if (kScratchBlocks > 1) warp_barrier();  // the next block adds to some of the same sums
   }
 
   int lane_;

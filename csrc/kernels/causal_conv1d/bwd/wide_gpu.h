@@ -38,7 +38,7 @@ struct WideParams : BwdParams {
 constexpr int kStages = wide::kStages;  // tiles of x of a warp
 
 // sums_bytes returns the bytes of the sums of dweight and of the scratch memory behind them.
-AITER_SHARED int sums_bytes(int taps) { return (taps + 31) / 32 * 128 + (taps > kScratchTaps ? kScratchBytes : 0); }
+AITER_SHARED int sums_bytes(int taps) { return (taps + 31) / 32 * 128 + (taps > kScratchTaps ? kScratchBlocks * kScratchBytes : 0); }
 
 // WideWarp is what a warp knows of its segment: its memory and its channel. kDense: rows of whole vectors, without states and sequences.
 // kHalo: positions of the halo, or 0 if they depend on the width.
@@ -324,7 +324,7 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     if (a.p.silu) {
       float parts[4] = {};
       engine_.start(bias_);
-      add<1>(w_.x(stage), 0);
+      add({w_.x(stage), 0, 1});
       constexpr int N = E::kOutRun, R = E::kRuns;
       const wide::LanePlace<T, E, false> from(w_.dout(), engine_.lane_column(), engine_.lane_within(), N);
       const wide::LanePlace<T, E, true> high(to.high, engine_.lane_column(), engine_.lane_within(), N),
@@ -389,23 +389,29 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     return taps > kScratchTaps ? sums() + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.memory);
   }
 
-  // add adds the products of the taps and the sum of kTiles tiles, `distance` elements apart.
-  template <int kTiles> AITER_DEVICE void add(const Tile& tile, int distance) {
+  // add adds the products of the taps and the sum of the tiles.
+  AITER_DEVICE void add(const GradTiles<T, E>& tiles) {
     if constexpr (kWhole) {
-      if (!a_.split) {
-        if constexpr (kBlocks > kFewBlocks) return engine_.template add_near<kTiles>(tile, distance, engine_.template near_taps<kBlocks>());
-        else return engine_.template add_near<kTiles>(tile, distance, near_.taps);
-      }
+      if (!a_.split) return add_near(tiles);
     }
     AITER_ROLLED
-    for (int i = 0; i < kTiles; i++) engine_.add({tile.own + i * distance, tile.lane});
+    for (int i = 0; i < tiles.count; i++) engine_.add(tiles.tile(i));
+  }
+  AITER_DEVICE void add_near(const GradTiles<T, E>& tiles) {
+    if constexpr (kBlocks > kFewBlocks) {
+      const auto taps = engine_.template near_taps<kBlocks>();
+      if (tiles.count > 1) engine_.template add_near<2, true>(tiles.high, tiles.pitch, taps);
+      else engine_.template add_near<1, true>(tiles.high, 0, taps);
+    } else {
+      engine_.template add_near<1, true>(tiles.high, 0, near_.taps);
+      if (tiles.count > 1) engine_.template add_near<1, false>(tiles.tile(1), 0, near_.taps);
+    }
   }
 
   AITER_DEVICE void make_dx(const Item& it, int stage) {
     const GradTiles<T, E> from = g();
     engine_.start(0.0f);
-    if (from.count > 1) add<2>(from.high, from.pitch);
-    else add<1>(from.high, 0);
+    add(from);
     constexpr int N = E::kOutRun, R = E::kRuns;
     const Tile tile = w_.x(stage);
     const wide::LanePlace<T, E, true> to(tile, engine_.lane_column(), engine_.lane_within(), N);

@@ -127,27 +127,32 @@ template <class T> class ToeplitzEngine {
     for (int i = 0; i < 2 * kBlocks + 1; i++) taps.word[i] = load_shared<Words<1>>(pairs_ + uint32_t(16 - 16 * i)).word[0];
     return taps;
   }
-  // add_near is start and add for a filter of up to kBlocks blocks, whose taps are not sums, and the sum of kTiles tiles, `distance`
-  // elements apart.
-  template <int kTiles, int kBlocks> AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, int distance, const NearTaps<kBlocks>& taps) {
-    const auto slot = [](int step) { return step & (kSteps - 1); };
+  // add_near is add for a filter of up to kBlocks blocks, whose taps are not sums, and the sum of kTiles tiles, `distance` elements
+  // apart. kFirst: it is the first add. What a block needs is loaded while the block before is multiplied.
+  template <int kTiles, bool kFirst, int kBlocks>
+  AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, int distance, const NearTaps<kBlocks>& taps) {
     const uint32_t own = shared_address(tile.own);
-    uint32_t row = matrix_row(own, lane_ & 15), ring[kTiles][kSteps][4];
+    uint32_t row = matrix_row(own, lane_ & 15), x[kTiles][kSteps + kBlocks - 1][4];  // X of step u at u + kBlocks - 1
+    const auto load = [&](int u) {
+      if (u == -1 || u == -1 - kSteps) row = matrix_row(own, (lane_ & 15) + (u - 3) / kSteps);
+      AITER_UNROLL
+      for (int i = 0; i < kTiles; i++)
+        load_matrix((row ^ uint32_t(u & (kSteps - 1)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), x[i][u + kBlocks - 1]);
+    };
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) load(u);
     AITER_UNROLL
     for (int m = 0; m < kBlocks; m++) {
       if (m > 3 && m + 2 >= kBlocks && m * kStep > count_ + kStep - 2) break;  // the filter has less
+      if (m + 1 < kBlocks) load(-m - 1);
       const uint32_t near = taps.word[2 * m], middle = taps.word[2 * m + 1], far = taps.word[2 * m + 2];
-      if (m % kSteps == 1) row = matrix_row(own, (lane_ & 15) - (m + kSteps - 1) / kSteps);
       AITER_UNROLL
       for (int i = 0; i < kTiles; i++) {
         AITER_UNROLL
-        for (int u = 0; u < kSteps; u++)
-          if (m == 0 || u == 0) load_matrix((row ^ uint32_t(slot(u - m)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), ring[i][slot(u - m)]);
-        AITER_UNROLL
         for (int u = 0; u < kSteps; u++) {
-          const uint32_t(&x)[4] = ring[i][slot(u - m)];
-          if (m == 0 && i == 0) multiply_first(x, middle, near, far, sums_[u]);
-          else multiply(x, middle, near, far, sums_[u]);
+          const uint32_t(&v)[4] = x[i][u - m + kBlocks - 1];
+          if (kFirst && m == 0 && i == 0) multiply_first(v, middle, near, far, sums_[u]);
+          else multiply(v, middle, near, far, sums_[u]);
         }
       }
     }
