@@ -5,7 +5,8 @@
 // a tile in reverse order: dx is then a causal convolution of g with the same filter. Warps do not wait for each other.
 // Halo: of x W - 1 positions in front of an item, which are read again. g of the W - 1 positions behind it stays in shared memory; a
 // segment that starts within a row computes the item behind for it.
-// Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned.
+// Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned. Tensors of adjacent
+// channels are turned first, and dx back (bwd/wide_turn.h).
 // Reduction: dweight over the items of a segment in registers or shared memory, dbias in a lane and then over the warp. Segments of a
 // channel write their sums to a workspace. With SiLU, g is the sum of two elements, high + low, if x has 16 bits.
 //
