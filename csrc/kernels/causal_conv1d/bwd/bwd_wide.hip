@@ -45,18 +45,18 @@ template <class T, bool kDense, int kBlocks, bool kWhole> WideKernel make_wide_k
   return {causal_conv1d_bwd_wide_kernel<T, kDense, kBlocks, kWhole>, kWideWarps * kWideBlocks<kDense, kBlocks>};
 }
 
-// wide_kernel returns the kernel for dense rows, or any, and for so many taps.
-template <class T> WideKernel wide_kernel(bool dense, int taps) {
+// wide_kernel returns the kernel for dense rows, or any, and for so many taps. Kernels of whole filters have no code for taps that are
+// sums: that code, though not executed, takes 10% of their time.
+template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]] bool split) {
+  if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();
   if constexpr (sizeof(T) == 2 && kTensorCores) {
-    if (dense && taps <= most_taps(kFewestBlocks)) return make_wide_kernel<T, true, kFewestBlocks, true>();
-    if (dense && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
-    if (dense && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
-    if (dense && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
-    if (dense) return make_wide_kernel<T, true, kManyBlocks, false>();
-  } else if (dense) {
-    return make_wide_kernel<T, true, kSomeBlocks, false>();
+    if (!split && taps <= most_taps(kFewestBlocks)) return make_wide_kernel<T, true, kFewestBlocks, true>();
+    if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
+    if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
+    if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
+    if (taps > most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kManyBlocks, false>();
   }
-  return make_wide_kernel<T, false, kSomeBlocks, false>();
+  return make_wide_kernel<T, true, kSomeBlocks, false>();
 }
 
 // launch_channels launches the kernel for `channels` channels from d on.
@@ -91,7 +91,7 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
   if (!*taken) return Status();
   a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
-  const WideKernel kernel = wide_kernel<T>(dense, taps);
+  const WideKernel kernel = wide_kernel<T>(dense, taps, a.split);
   const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
   divide(&a, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;

@@ -207,7 +207,7 @@ template <class E> struct Near<E, 0> {
   AITER_DEVICE void load(const E&) {}
 };
 
-// kBlocks: of dweight, in registers. kWhole: they are those of the whole filter.
+// kBlocks: of dweight, in registers. kWhole: they are those of the whole filter, whose taps are not sums.
 template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
  public:
   static constexpr int kHalo = !kWhole ? 0 : kBlocks <= kSomeBlocks ? 64 : 128;
@@ -392,14 +392,10 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
 
   // add adds the products of the taps and the sum of the tiles.
   AITER_DEVICE void add(const GradTiles<T, E>& tiles) {
-    if constexpr (kWhole) {
-      if (!a_.split) return add_near(tiles);
-    }
-    AITER_ROLLED
-    for (int i = 0; i < tiles.count; i++) engine_.add(tiles.tile(i));
-  }
-  AITER_DEVICE void add_near(const GradTiles<T, E>& tiles) {
-    if constexpr (kBlocks > kFewBlocks) {
+    if constexpr (!kWhole) {
+      AITER_ROLLED
+      for (int i = 0; i < tiles.count; i++) engine_.add(tiles.tile(i));
+    } else if constexpr (kBlocks > kFewBlocks) {
       const auto taps = engine_.template near_taps<kBlocks>();
       if (tiles.count > 1) engine_.template add_near<2, true>(tiles.high, tiles.pitch, taps);
       else engine_.template add_near<1, true>(tiles.high, 0, taps);
