@@ -60,13 +60,13 @@ template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]]
 }
 
 // launch_channels launches the kernel for `channels` channels from d on.
-Status launch_channels(WideParams a, int64_t d, int64_t channels, void (*kernel)(KernelParam<WideParams>), const Topology& gpu, const OpStream& stream) {
+Status launch_channels(WideParams a, int64_t d, int64_t channels, const WideKernel& kernel, const Topology& gpu, const OpStream& stream) {
   const int64_t most = kMaxBlocks * a.warps, end = (d + channels) * a.segments;
   a.work_items = uint32_t(end);
   for (int64_t n = d * a.segments; n < end; n += most) {
     const unsigned grid = unsigned((min64(most, end - n) + a.warps - 1) / a.warps);
     a.first_item = uint32_t(n);
-    AITER_TRY(launch(stream, kernel, {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
+    AITER_TRY(launch(stream, kernel.kernel, {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
   }
   return Status();
 }
@@ -108,7 +108,7 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   for (int64_t d = 0; d < p.dim; d += chunk) {
     const int64_t channels = min64(chunk, p.dim - d);
     if (turned.any()) AITER_TRY(turned.take(d, channels, stream, &a.p));
-    AITER_TRY(launch_channels(a, d, channels, kernel.kernel, gpu, stream));
+    AITER_TRY(launch_channels(a, d, channels, kernel, gpu, stream));
     AITER_TRY(turned.give(d, channels, stream, a.p));
   }
   return a.segment_sums ? reduce_segments(a, stream) : Status();

@@ -13,8 +13,10 @@ template <class T> class TurnedRows {
  public:
   static constexpr int kSize = sizeof(T), kVec = kVecElems<T>;
 
-  explicit TurnedRows(const Backward& p) : p_(p), pitch_((p.seqlen + kVec - 1) / kVec * kVec), x_(turns(p.x)), dout_(turns(p.dout)), dx_(turns(p.dx)) {}
+  explicit TurnedRows(const Backward& p)
+      : p_(p), pitch_((p.seqlen + kVec - 1) / kVec * kVec), x_(turns(p.x)), dout_(turns(p.dout)), dx_(turns(p.dx)) {}
 
+  // x, dout and dx report whether that tensor is turned: neighbouring channels are nearer than neighbouring positions.
   bool x() const { return x_; }
   bool dout() const { return dout_; }
   bool dx() const { return dx_; }
@@ -23,7 +25,8 @@ template <class T> class TurnedRows {
   // channel_bytes returns the bytes of a channel's rows of one tensor.
   int64_t channel_bytes() const { return p_.batch * pitch_ * kSize; }
 
-  // allocate takes memory for chunks of so many channels. in_place: each row of dx may take the place of that of x.
+  // allocate takes memory for chunks of so many channels. in_place: each row of dx may take the place of that of x, since no warp reads x
+  // of positions whose dx another one writes.
   Status allocate(int64_t channels, bool in_place, int device, const OpStream& stream) {
     channels_ = channels, in_place_ = in_place && x_;
     const int64_t tensors = x_ + dout_ + (dx_ && !in_place_);
