@@ -112,3 +112,12 @@ func TestWideSpans(t *testing.T) {
 		target.checkSpecial(t, op, c, name, i/2)
 	}
 }
+
+// TestWideChunks tests rows of adjacent channels that exceed what backward turns at a time.
+func TestWideChunks(t *testing.T) {
+	target := open(t)
+	c := optests.Case{DType: tensor.Float32, Params: optests.Conv1d{
+		Batch: 1, Dim: 66, Seqlen: 400_001, Width: 9, Layout: optests.ChannelLast, SiLU: true, WithInitial: true,
+	}}
+	target.checkTolerance(t, "causal_conv1d_bwd", gpuCases(c))
+}

@@ -4,6 +4,7 @@
 #include "wide_gpu.h"
 #include "../wide/reach_gpu.h"
 #include "wide_launch.h"
+#include "wide_turn.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -15,9 +16,10 @@ struct BackwardRows : Backward {
 
 constexpr int kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
 
-// divide divides the rows of a channel among segments, so that the GPU has enough of them: whole rows if possible.
-inline void divide(WideParams* a, int64_t resident) {
-  const int64_t wanted = max64(1, kFewRounds * resident / a->p.dim), items = (a->p.seqlen + wide::kItem - 1) / wide::kItem;
+// divide divides the rows of a channel among segments, so that a GPU that computes so many channels at a time has enough of them: whole
+// rows if possible.
+inline void divide(WideParams* a, int64_t resident, int64_t channels) {
+  const int64_t wanted = max64(1, kFewRounds * resident / channels), items = (a->p.seqlen + wide::kItem - 1) / wide::kItem;
   int64_t rows = max64(1, a->p.batch / wanted), each = items;
   if (a->p.batch < wanted) each = max64(min64(items, 4), items * a->p.batch / wanted);
   const int64_t parts = (items + each - 1) / each;
@@ -26,13 +28,47 @@ inline void divide(WideParams* a, int64_t resident) {
   a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
 }
 
-// wide_kernel returns the kernel for dense rows, or any, and for so many blocks of dweight.
-template <class T> auto wide_kernel(bool dense, int blocks) {
-  if constexpr (sizeof(T) == 2 && AITER_CUDA) {
-    if (blocks == kFewBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kFewBlocks>;
-    if (blocks == kManyBlocks) return causal_conv1d_bwd_wide_kernel<T, true, kManyBlocks>;
+// chunk_channels returns the channels that are turned at a time. Chunks bound the workspace alone: chunks that fit into a GPU's cache
+// save less than their launches cost.
+inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
+  constexpr int64_t kBytes = 128 << 20, kRound = 64;  // of a tensor; channels
+  const int64_t n = kBytes / channel_bytes / kRound * kRound;
+  return min64(max64(n, kRound), p.dim);
+}
+
+// WideKernel is a kernel and its warps on an NVIDIA multiprocessor.
+struct WideKernel {
+  void (*kernel)(KernelParam<WideParams>);
+  int warps;
+};
+template <class T, bool kDense, int kBlocks, bool kWhole> WideKernel make_wide_kernel() {
+  return {causal_conv1d_bwd_wide_kernel<T, kDense, kBlocks, kWhole>, kWideWarps * kWideBlocks<kDense, kBlocks>};
+}
+
+// wide_kernel returns the kernel for dense rows, or any, and for so many taps. Kernels of whole filters have no code for taps that are
+// sums: that code, though not executed, takes 10% of their time.
+template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]] bool split) {
+  if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();
+  if constexpr (sizeof(T) == 2 && kTensorCores) {
+    if (!split && taps <= most_taps(kFewestBlocks)) return make_wide_kernel<T, true, kFewestBlocks, true>();
+    if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
+    if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
+    if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
+    if (taps > most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kManyBlocks, false>();
   }
-  return dense ? causal_conv1d_bwd_wide_kernel<T, true, kSomeBlocks> : causal_conv1d_bwd_wide_kernel<T, false, kSomeBlocks>;
+  return make_wide_kernel<T, true, kSomeBlocks, false>();
+}
+
+// launch_channels launches the kernel for `channels` channels from d on.
+Status launch_channels(WideParams a, int64_t d, int64_t channels, const WideKernel& kernel, const Topology& gpu, const OpStream& stream) {
+  const int64_t most = kMaxBlocks * a.warps, end = (d + channels) * a.segments;
+  a.work_items = uint32_t(end);
+  for (int64_t n = d * a.segments; n < end; n += most) {
+    const unsigned grid = unsigned((min64(most, end - n) + a.warps - 1) / a.warps);
+    a.first_item = uint32_t(n);
+    AITER_TRY(launch(stream, kernel.kernel, {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
+  }
+  return Status();
 }
 
 template <class T> Status try_launch_wide(const Backward& p, int device, const OpStream& stream, bool* taken) {
@@ -44,20 +80,23 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   if (p.seq.data) a.p.initial.data = nullptr;  // no position sees them
   *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0;
   if (!*taken) return Status();
+  TurnedRows<T> turned(p);
+  a.x_aligned = turned.x() || wide::vectors_aligned<T>(p.x, p.seqlen);
+  a.dout_aligned = turned.dout() || wide::vectors_aligned<T>(p.dout, p.seqlen);
+  a.dx_aligned = turned.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
+  a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
+  const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
   const int taps = int(p.width);
   a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
   *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
   if (!*taken) return Status();
   a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
-  const auto aligned = [&](const Array3& t) { return wide::vectors_aligned<T>(t, p.seqlen); };
-  a.x_aligned = aligned(p.x), a.dout_aligned = aligned(p.dout), a.dx_aligned = aligned(p.dx);
-  a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
-  const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
-  const int blocks = dense && taps <= most_taps(kFewBlocks) ? kFewBlocks : dense && (taps > most_taps(kSomeBlocks)) ? kManyBlocks : kSomeBlocks;
-  const int64_t resident = kWideWarps * (blocks == kFewBlocks ? kWideBlocks<true, kFewBlocks> : kWideBlocks<true, kSomeBlocks>);
-  divide(&a, gpu.multiprocessors * max64(1, min64(resident, gpu.shared_bytes / (a.warp_bytes + 1024))));
+  const WideKernel kernel = wide_kernel<T>(dense, taps, a.split);
+  const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
+  divide(&a, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
+  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1, device, stream));
   if (p.seq.data) {
     a.most_reach = int32_t(p.width + kVecElems<T> - 2);
     AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));
@@ -66,11 +105,11 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
     AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<BackwardRows>, {grid, 256}, BackwardRows{p}, a.most_reach, reach));
     a.reach = reach;
   }
-  const int64_t most = kMaxBlocks * a.warps;
-  for (int64_t n = 0; n < a.work_items; n += most) {
-    const unsigned grid = unsigned((min64(most, a.work_items - n) + a.warps - 1) / a.warps);
-    a.first_item = uint32_t(n);
-    AITER_TRY(launch(stream, wide_kernel<T>(dense, blocks), {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
+  for (int64_t d = 0; d < p.dim; d += chunk) {
+    const int64_t channels = min64(chunk, p.dim - d);
+    if (turned.any()) AITER_TRY(turned.take(d, channels, stream, &a.p));
+    AITER_TRY(launch_channels(a, d, channels, kernel, gpu, stream));
+    AITER_TRY(turned.give(d, channels, stream, a.p));
   }
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }

@@ -10,6 +10,12 @@
 
 namespace aiter::conv1d::bwd {
 
+// A kernel has up to so many blocks at a time: all of filters of up to 17, 33, 65 or 129 taps, or any.
+constexpr int kFewestBlocks = 2, kFewBlocks = 3, kSomeBlocks = 5, kManyBlocks = 9;
+constexpr int most_taps(int blocks) { return 16 * blocks - 15; }
+constexpr int kScratchTaps = most_taps(kSomeBlocks);           // up to which blocks are flushed only when no tile is in use
+constexpr int kScratchBytes = 1152, kScratchBlocks = AITER_CUDA ? 3 : 1;  // of a block: 16 x 18 floats; blocks at a time
+
 // GradTiles is g of an item: the sum of up to two tiles, high + low.
 template <class T, class E> struct GradTiles {
   wide::Tile<T, E> high;
@@ -42,7 +48,7 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   using Tile = wide::Tile<T, E>;
   using M = MatrixStep<T, 16>;
   static constexpr int kSteps = E::kColumn / 16, kStride = kBlocks - 1;  // a pass has kStride blocks, and the last one a block more
-  static constexpr int kScratchPitch = 17;  // of the floats of a C_m
+  static constexpr int kScratchPitch = 18;  // of the floats of a C_m
 
   AITER_DEVICE explicit ToeplitzWeightGrad(int lane) : lane_(lane) {}
 
@@ -61,7 +67,10 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     AITER_ROLLED
     for (int m = 0;; m += kStride) {
       const int blocks = last - m <= kStride ? last - m + 1 : kStride;
-      if (last >= kBlocks) clear();
+      if (last >= kBlocks) {
+        cold_branch();
+        clear();
+      }
       multiply(x, g, m, blocks);
       if (last < kBlocks) return;
       flush(m, blocks, taps, sums, scratch);
@@ -78,21 +87,22 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   struct Factor {
     uint32_t word[4];
   };
-  // Place is a lane's place in 16 columns from `first` on, or, mirrored, in those of g. load reads a step; steps below 0 are in front.
+  // Place is a lane's place in 16 columns from `first` on, or, mirrored, in those of g. load reads a step there.
   struct Place {
-    Tile tile;
-    int column, half;
-    AITER_DEVICE Place(const Tile& tile, int first, int lane, bool mirrored)  // g is the left factor, whose second half is of other rows
-        : tile(tile), column(first + (mirrored ? 15 - ((lane & 7) + 8 * (lane >> 4)) : lane & 15)), half(mirrored ? lane >> 3 & 1 : lane >> 4) {}
-    AITER_DEVICE Factor load(int step) const {
-      static_assert(E::kPitch == E::kColumn, "a swizzled tile");
-      Factor f;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3])
-                   : "r"(shared_address(tile.place(column + (step >> 2), half)) ^ uint32_t(step & 3) << 5));
-      return f;
+    uint32_t address;
+    AITER_DEVICE Place(const Tile& tile, int first, int lane, bool mirrored) {  // g is the left factor, whose second half is of other rows
+      const int column = first + (mirrored ? 15 - ((lane & 7) + 8 * (lane >> 4)) : lane & 15), half = mirrored ? lane >> 3 & 1 : lane >> 4;
+      address = shared_address(tile.place(column, half));
+      launder(address);  // otherwise nvcc computes it again for each step
     }
   };
+  static AITER_DEVICE Factor load(uint32_t place, int step) {
+    static_assert(E::kPitch == E::kColumn, "a swizzled tile");
+    Factor f;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3]) : "r"(place ^ uint32_t(step) << 5));
+    return f;
+  }
   static AITER_DEVICE void multiply(const Factor& g, const Factor& x, typename M::Sums* d) {
     AITER_UNROLL
     for (int h = 0; h < 2; h++) {
@@ -121,6 +131,50 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   AITER_DEVICE int column(int c, int) const { return M::turned_column(lane_, c); }
 #endif
 
+#if AITER_MMA_SYNC
+  // multiply adds to `blocks` blocks from m on. It may compute others, of positions in front of the tile's halo, which nothing reads.
+  AITER_DEVICE void multiply(const Tile& x, const GradTiles<T, E>& g, int m, int blocks) {
+    if (g.count > 1) multiply_planes<2>(x, g, m, blocks);
+    else multiply_planes<1>(x, g, m, blocks);
+  }
+  template <int kPlanes> AITER_DEVICE void multiply_planes(const Tile& x, const GradTiles<T, E>& g, int m, int blocks) {
+    if (kWhole || blocks == kBlocks) return multiply_blocks<kPlanes, kBlocks>(x, g, m);
+    if constexpr (kBlocks > kSomeBlocks)
+      if (blocks > 4) return multiply_blocks<kPlanes, 8>(x, g, m);
+    if constexpr (kBlocks >= kSomeBlocks) multiply_blocks<kPlanes, 4>(x, g, m);
+  }
+  template <int kPlanes, int N> AITER_DEVICE void multiply_blocks(const Tile& x, const GradTiles<T, E>& g, int m) {
+    static_assert(kSteps == 4);
+    const Place high(g.high, 0, lane_, true);
+    const uint32_t planes[2] = {high.address, high.address + uint32_t(g.pitch) * uint32_t(sizeof(T))};
+    Factor ring[N], f[kPlanes];
+    AITER_UNROLL
+    for (int c = (N + 2) / 4; c > 0; c--) {
+      const Place xs(x, -m / kSteps - c, lane_, false);
+      AITER_UNROLL
+      for (int k = 4 * c; k > 4 * c - 4; k--)
+        if (k < N) ring[N - k] = load(xs.address, 4 * c - k);
+    }
+    const Place xs(x, -m / kSteps, lane_, false);
+    AITER_UNROLL
+    for (int i = 0; i < kPlanes; i++) f[i] = load(planes[i], kSteps - 1);
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) {
+      ring[u % N] = load(xs.address, u);
+      Factor now[kPlanes];
+      AITER_UNROLL
+      for (int i = 0; i < kPlanes; i++) {
+        now[i] = f[i];
+        if (u + 1 < kSteps) f[i] = load(planes[i], kSteps - 2 - u);
+      }
+      AITER_UNROLL
+      for (int i = 0; i < kPlanes; i++) {
+        AITER_UNROLL
+        for (int k = N - 1; k >= 0; k--) multiply(now[i], ring[(u - k + N) % N], &sums_[k]);
+      }
+    }
+  }
+#else
   // needed reports whether block k of a pass of so many is computed. A tile's halo is whole columns of four steps, so that a pass of five
   // blocks may compute more of them than a filter has.
   static AITER_DEVICE bool needed(int k, int blocks) { return kWhole || (kStride == kSteps && k < kStride) || k < blocks; }
@@ -147,34 +201,51 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
       }
     }
   }
+#endif
 
   // last_block returns the number of the last block.
   static AITER_DEVICE int last_block(int taps) { return (taps + 14) / 16; }
 
-  // flush adds the diagonals of `blocks` blocks from m on to the sums.
+  // flush adds the diagonals of `blocks` blocks from m on to the sums, kScratchBlocks of them at a time.
   AITER_DEVICE void flush(int m, int blocks, int taps, float* sums, float* scratch) const {
     AITER_UNROLL
-    for (int k = 0; k < kBlocks; k++)
-      if (k < launder_uniform(blocks)) flush(sums_[k], 16 * (m + k), taps, sums, scratch);
+    for (int k = 0; k < kBlocks; k += kScratchBlocks) {
+      if (k >= launder_uniform(blocks)) break;
+      warp_barrier();
+      AITER_UNROLL
+      for (int i = 0; i < kScratchBlocks; i++)
+        if (k + i < kBlocks) put(sums_[k + i], scratch + i * kScratchBytes / 4);
+      warp_barrier();
+      AITER_UNROLL
+      for (int i = 0; i < kScratchBlocks; i++)
+        if (k + i < blocks) add_diagonals(16 * (m + k + i), taps, sums, scratch + i * kScratchBytes / 4);
+    }
     warp_barrier();
   }
-  AITER_DEVICE void flush(const typename M::Sums& from, int distance, int taps, float* sums, float* scratch) const {
-    warp_barrier();
+  AITER_DEVICE void put(const typename M::Sums& from, float* scratch) const {
     AITER_UNROLL
     for (int c = 0; c < M::kColumns; c++) {
       AITER_UNROLL
       for (int i = 0; i < M::kRowRun; i++) scratch[row(i) * kScratchPitch + column(c, i)] = from.column[c][i];
     }
-    warp_barrier();
+  }
+  // add_diagonals adds a block. Rows are mirrored: a diagonal has the elements of row i and column c for which i + c is the same. Lane n
+  // sums eight elements each of diagonals n % 16 and n % 16 + 16; the lane 16 further has their others.
+  AITER_DEVICE void add_diagonals(int distance, int taps, float* sums, const float* scratch) const {
     int lane = lane_;
     launder(lane);  // compilers otherwise keep all conditions below in scalar registers
-    const int j = distance + 15 - lane;  // rows are mirrored: the diagonal of row i and column lane - i
-    if (lane > 30 || j < 0 || j >= taps) return;
-    float sum[2] = {};
+    const int first = lane >> 1 & 8, diagonal = lane & 15;
+    float near = 0.0f, far = 0.0f;
     AITER_UNROLL
-    for (int i = 0; i < 16; i++)
-      if (uint32_t(lane - i) < 16) sum[i % 2] += scratch[i * kScratchPitch + lane - i];
-    sums[j] += sum[0] + sum[1];
+    for (int i = 0; i < 8; i++) {
+      const float v = scratch[(first + i) * kScratchPitch + ((diagonal - first - i) & 15)];
+      if (first + i <= diagonal) near += v;
+      else far += v;
+    }
+    const float other = shuffle_xor(first ? near : far, 16), sum = (first ? far : near) + other;
+    const int j = distance + 15 - lane;
+    if (lane <= 30 && j >= 0 && j < taps) sums[j] += sum;
+    if (kScratchBlocks > 1) warp_barrier();  // the next block adds to some of the same sums
   }
 
   int lane_;
@@ -246,12 +317,6 @@ template <class T> class DirectWeightGrad {
 
   int lane_;
 };
-
-// A kernel has up to so many blocks at a time: all of filters of up to 33 taps, all of those of up to 65 taps, or any.
-constexpr int kFewBlocks = 3, kSomeBlocks = 5, kManyBlocks = 9;
-constexpr int most_taps(int blocks) { return 16 * blocks - 15; }
-constexpr int kScratchTaps = most_taps(kSomeBlocks);           // up to which blocks are flushed only when no tile is in use
-constexpr int kScratchBytes = 1152;  // of a block: 16 x 17 floats, rounded up
 
 template <class T, int kBlocks, bool kWhole>
 using WideWeightGrad = std::conditional_t<wide::kOnMatrixCores<T>, ToeplitzWeightGrad<T, kBlocks, kWhole>, DirectWeightGrad<T>>;

@@ -5,7 +5,8 @@
 // a tile in reverse order: dx is then a causal convolution of g with the same filter. Warps do not wait for each other.
 // Halo: of x W - 1 positions in front of an item, which are read again. g of the W - 1 positions behind it stays in shared memory; a
 // segment that starts within a row computes the item behind for it.
-// Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned.
+// Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned. Tensors of adjacent
+// channels are turned first, and dx back (bwd/wide_turn.h).
 // Reduction: dweight over the items of a segment in registers or shared memory, dbias in a lane and then over the warp. Segments of a
 // channel write their sums to a workspace. With SiLU, g is the sum of two elements, high + low, if x has 16 bits.
 //
@@ -15,187 +16,24 @@
 // its products one by one.
 #pragma once
 
-#include "any_width.h"
-#include "wide_dweight_gpu.h"
+#include "wide_warp_gpu.h"
 
 namespace aiter::conv1d::bwd {
 
-// WideParams is the parameters of a launch. A segment has `rows` whole rows of a channel, or, with several parts a row, `items` items
-// of one row.
-struct WideParams : BwdParams {
-  uint32_t first_item;         // of the launch
-  FastDiv parts;               // of a row
-  uint32_t rows, items, row_items;
-  const int32_t* reach;        // as of fwd::WideParams
-  int32_t most_reach;
-  int32_t warps, warp_bytes;   // of a block; shared memory of a warp
-  int32_t tiles;               // of g
-  bool split;                  // taps are sums of two elements
-  bool states;                 // sequences, or gradients of states
-  bool x_aligned, dout_aligned, dx_aligned;  // rows are vectors of 16 bytes
+// Near is the taps of a segment in registers: those of up to kBlocks blocks, or, with 0, none.
+template <class E, int kBlocks> struct Near {
+  typename E::template NearTaps<kBlocks> taps;
+  AITER_DEVICE void load(const E& engine) { taps = engine.template near_taps<kBlocks>(); }
+};
+template <class E> struct Near<E, 0> {
+  AITER_DEVICE void load(const E&) {}
 };
 
-constexpr int kStages = wide::kStages;  // tiles of x of a warp
-
-// sums_bytes returns the bytes of the sums of dweight and of the scratch memory behind them.
-AITER_SHARED int sums_bytes(int taps) { return (taps + 31) / 32 * 128 + (taps > kScratchTaps ? kScratchBytes : 0); }
-
-// WideWarp is what a warp knows of its segment: its memory and its channel. kDense: rows of whole vectors, without states and sequences.
-template <class T, bool kDense> struct WideWarp {
-  using Args = KernelParam<WideParams>;
-  using E = wide::WideEngine<T>;
-  using Tile = wide::Tile<T, E>;
-  using Position = std::conditional_t<kDense, int, int64_t>;
-  static constexpr int kVec = Tile::kVec, kItem = wide::kItem, kOwn = kItem / E::kColumn * E::kPitch;  // kOwn: elements without a halo
-
-  // Item is positions from `start` on of row b.
-  struct Item {
-    uint32_t b;
-    Position start;
-  };
-
-  T* own;                 // position 0 of x; tiles of the next stage and of g are `pitch` elements apart
-  T* dout_tile;
-  float* sums;            // of dweight, by distance
-  int lane, halo, pitch;
-  uint32_t d;
-
-  AITER_DEVICE WideWarp(const Args& a, char* memory, int lane)
-      : lane(lane), halo(E::halo_of(int(a.p.width))), pitch((halo + kItem) / E::kColumn * E::kPitch), d(0) {
-    own = reinterpret_cast<T*>(memory) + halo / E::kColumn * E::kPitch;
-    dout_tile = reinterpret_cast<T*>(memory) + (kStages + a.tiles) * pitch;
-    sums = reinterpret_cast<float*>(dout_tile + kOwn);
-  }
-
-  AITER_DEVICE Tile x(int stage) const { return {own + stage * pitch, lane}; }
-  AITER_DEVICE Tile dout() const { return {dout_tile, lane}; }
-  AITER_DEVICE GradTiles<T, E> g(const Args& a) const { return {{own + kStages * pitch, lane}, pitch, a.tiles}; }
-  static AITER_DEVICE int count(const Args& a, const Item& it) {
-    const Position left = Position(a.p.seqlen) - it.start;
-    return left < kItem ? int(left) : kItem;
-  }
-
-  AITER_DEVICE void load_x(const Args& a, const Item& it, int stage) const {
-    const Position step = kDense ? Position(1) : Position(a.p.x.last);
-    const T* from = a.p.x.template row<T>(it.b, d) + it.start * step;
-    if (kDense && it.start >= halo && int(a.p.seqlen) - it.start >= kItem) x(stage).copy_inside(from, halo);
-    else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo)))
-      wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo);
-    else wide::load_elements(x(stage), a.p, from, step, it.b, d, it.start, halo);
-  }
-  AITER_DEVICE void load_dout(const Args& a, const Item& it) const {
-    const Position step = kDense ? Position(1) : Position(a.p.dout.last);
-    const T* from = a.p.dout.template row<T>(it.b, d) + it.start * step;
-    if (kDense && int(a.p.seqlen) - it.start >= kItem) dout().copy_inside(from, 0);
-    else if (kDense || a.dout_aligned) wide::load_vectors(dout(), from, Position(a.p.seqlen), it.start, 0);
-    else dout().copy_elements(0, [&, n = count(a, it)](int at) { return at < n ? from[at * step] : round_to<T>(0.0f); });
-  }
-
-  // sees_all reports whether the positions of the vector from `at` on, of n in the item, see as many positions as the filter has taps.
-  AITER_DEVICE bool sees_all(const Args& a, const Item& it, int at, int n) const {
-    if (kDense || !a.reach || at >= n) return true;
-    const int last = at + kVec < n ? at + kVec : n;
-    return a.reach[it.b * a.p.seqlen + it.start + last - 1] >= a.most_reach - kVec + last - at;
-  }
-
-  // compute_g computes again what is not finite or does not see all positions, and returns the sum of this lane's part of g.
-  static AITER_DEVICE_COLD float compute_g(const Args& args, WideWarp w, Item it) {
-    const Args& a = reload_kernarg(args);
-    const GradTiles<T, E> to = w.g(a);
-    const int n = count(a, it);
-    float sum = 0.0f;
-    AITER_ROLLED
-    for (int at = w.lane * kVec; at < kItem; at += E::kLanes * kVec) {
-      const bool again = !reinterpret_cast<const Vec<T, kVec>*>(to.at(at + kVec - 1))->finite() || !w.sees_all(a, it, at, n);
-      AITER_ROLLED
-      for (int t = at; t < at + kVec; t++) {
-        if (again) to.set(t, t < n ? g_at<T>(args, it.b, w.d, it.start + t) : 0.0f);
-        sum += to.get(t);
-      }
-    }
-    return sum;
-  }
-
-  // tiles_finite reports whether this lane's part of x and g is finite.
-  AITER_DEVICE bool tiles_finite(const Args& a, int stage) const {
-    const Tile first = x(stage), second = g(a).high;
-    bool all = true;
-    AITER_ROLLED
-    for (int p = lane * kVec - halo; p < kItem; p += E::kLanes * kVec) {
-      all &= reinterpret_cast<const Vec<T, kVec>*>(first.at(p))->finite();
-      if (p >= 0) all &= reinterpret_cast<const Vec<T, kVec>*>(second.at(p))->finite();
-    }
-    return all;
-  }
-
-  // add_products adds to dweight the products of positions that see each other, or subtracts those of the others. A lane has every
-  // kLanes-th distance.
-  static AITER_DEVICE_COLD void add_products(const Args& args, WideWarp w, Item it, int stage, bool visible) {
-    const Args& a = reload_kernarg(args);
-    const int n = count(a, it);
-    AITER_ROLLED
-    for (int first = 0; first < kItem; first += E::kLanes * kVec) {
-      uint64_t vectors = warp_ballot(visible || !w.sees_all(a, it, first + w.lane * kVec, n));
-      AITER_ROLLED
-      for (int at = first; vectors; vectors >>= 1, at += kVec) {
-        AITER_ROLLED
-        for (int t = at; (vectors & 1) && t < at + kVec && t < n; t++) w.add_products_of(args, it, stage, t, visible);
-      }
-    }
-  }
-  AITER_DEVICE void add_products_of(const Args& args, const Item& it, int stage, int t, bool visible) const {
-    const Args& a = reload_kernarg(args);
-    const float v = g(a).get(t), factor = visible ? v : -v;
-    const int32_t s = !kDense && a.p.seq.data ? a.p.sequence(it.b, it.start + t) : 0;
-    const Tile from = x(stage);
-    AITER_ROLLED
-    for (int j = lane; j < int(a.p.width); j += E::kLanes)
-      if ((kDense || a.p.visible(it.b, s, it.start + t - j)) == visible)
-        sums[j] = fmaf(factor, to_float(wide::get_shared<T>(from.at(t - j))), sums[j]);
-  }
-
-  // compute_dx computes dx again of what is not finite, has a part from the final states, or is seen by other sequences as well.
-  static AITER_DEVICE_COLD void compute_dx(const Args& args, WideWarp w, Item it, int stage) {
-    const Args& a = reload_kernarg(args);
-    const int n = count(a, it);
-    AITER_ROLLED
-    for (int at = w.lane; at < n; at += E::kLanes) {
-      Vec<T, 1> v;
-      v.clear();
-      v.set(0, wide::get_shared<T>(w.x(stage).at(at)));
-      if (!v.finite() || (!kDense && !w.dx_complete(a, it.b, it.start + at))) w.compute_dx_at(args, it, at);
-    }
-    if (!kDense && it.start == 0 && a.p.dinitial.data) {
-      AITER_ROLLED
-      for (int at = w.lane - int(a.p.width) + 1; at < 0; at += E::kLanes) w.compute_dx_at(args, it, at);
-    }
-  }
-  // dx_complete reports whether dx of position t has no part from the final states, and all positions that see it within the filter's
-  // reach are of its sequence.
-  AITER_DEVICE bool dx_complete(const Args& a, int64_t b, int64_t t) const {
-    const int64_t last = t + a.p.width - 1, end = min64(last, a.p.seqlen - 1);
-    if (a.p.dfinal.data && last >= a.p.seqlen) return false;
-    return !a.reach || a.reach[b * a.p.seqlen + end] >= end - t;
-  }
-  // compute_dx_at computes dx of the item's position `at`, or, below 0 in a row's first item, dinitial.
-  AITER_DEVICE void compute_dx_at(const Args& args, const Item& it, int at) const {
-    const int64_t t = it.start + at;
-    const GradTiles<T, E> from = g(reload_kernarg(args));
-    const float v = dx_at<T>(reload_kernarg(args).p, it.b, d, t, [&](int64_t u, float* grad) {
-      const auto& p = reload_kernarg(args).p;
-      if (!kDense && p.seq.data && !p.visible(it.b, p.sequence(it.b, u), t)) return false;
-      *grad = from.get(int(u - it.start));
-      return true;
-    });
-    const auto& q = reload_kernarg(args).p;
-    const Array3& to = t < 0 ? q.dinitial : q.dx;
-    to.template row<T>(it.b, d)[(t < 0 ? t + q.width - 1 : t) * to.last] = round_to<T>(v);
-  }
-};
-
-template <class T, bool kDense, int kBlocks> class WideBackward {
+// kBlocks: of dweight, in registers. kWhole: they are those of the whole filter, whose taps are not sums.
+template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
  public:
-  using W = WideWarp<T, kDense>;
+  static constexpr int kHalo = !kWhole ? 0 : kBlocks <= kSomeBlocks ? 64 : 128;
+  using W = WideWarp<T, kDense, kHalo>;
   using Args = typename W::Args;
   using E = typename W::E;
   using Tile = typename W::Tile;
@@ -205,7 +43,7 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
 
   AITER_DEVICE WideBackward(const Args& a, char* memory, int lane)
       : a_(a), w_(a, memory, lane), weight_grad_(lane),
-        engine_(reinterpret_cast<char*>(w_.sums) + sums_bytes(int(a.p.width)), lane) {}
+        engine_(reinterpret_cast<char*>(w_.sums(a)) + sums_bytes(int(a.p.width)), lane) {}
 
   // run computes segment `segment` of channel d.
   AITER_DEVICE void run(uint32_t d, uint32_t segment) {
@@ -250,6 +88,7 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
 
  private:
   AITER_DEVICE GradTiles<T, E> g() const { return w_.g(reload_kernarg(a_)); }
+  AITER_DEVICE float* sums() const { return w_.sums(reload_kernarg(a_)); }
   AITER_DEVICE void load(const Item& it, int stage) const {
     w_.load_x(reload_kernarg(a_), it, stage), w_.load_dout(reload_kernarg(a_), it);
     commit_group();
@@ -259,23 +98,29 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
   // there are.
   AITER_DEVICE void recompute_addresses() {
     if (!AITER_HIP) return;
-    launder(w_.lane), launder(w_.pitch), launder(w_.halo), engine_.launder_lane(), weight_grad_.launder_lane();
+    launder(w_.lane), launder(w_.any_halo), engine_.launder_lane(), weight_grad_.launder_lane();
   }
 
   AITER_DEVICE void start_segment() {
     const Args& a = reload_kernarg(a_);
     warp_barrier();
     AITER_ROLLED
-    for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) w_.sums[j] = 0.0f;
+    for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) sums()[j] = 0.0f;
     bias_ = a.p.bias.data ? a.p.bias.get(w_.d, 0) : 0.0f, bias_grad_ = 0.0f;
     engine_.load_taps(a.p, w_.d, a.p.width, int(a.p.width), a.split);
+    if (kWhole) warp_barrier(), near_.load(engine_);
     weight_grad_.clear();
   }
 
   AITER_DEVICE void clear_halo() const {
     const GradTiles<T, E> to = g();
-    AITER_ROLLED
-    for (int i = 0; i < to.count; i++) to.tile(i).each_halo_vector(w_.halo, 0, [](T* p, int) { *reinterpret_cast<Vec<T, kVec>*>(p) = Vec<T, kVec>{}; });
+    const auto clear = [&](T* p, int) {
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++)
+        if (i < to.count) *reinterpret_cast<Vec<T, kVec>*>(p + i * to.pitch) = Vec<T, kVec>{};
+    };
+    if constexpr (kHalo > 0) to.high.template each_near_vector<kHalo>(clear);
+    else to.high.each_halo_vector(w_.halo(), 0, clear);
   }
   // shift_halo moves g of the item's first positions to the halo, for the item in front.
   AITER_DEVICE void shift_halo() const {
@@ -286,11 +131,12 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
       for (int i = 0; i < 2; i++)
         if (i < of.count) *reinterpret_cast<Vec<T, kVec>*>(to + i * of.pitch) = *reinterpret_cast<const Vec<T, kVec>*>(to + i * of.pitch + kOwn);
     };
-    if (w_.halo > kItem) {  // its first columns come from the halo
-      of.high.each_halo_vector(w_.halo, kItem, shift);
+    if constexpr (kHalo > 0) return of.high.template each_near_vector<kHalo>(shift);
+    if (w_.halo() > kItem) {  // its first columns come from the halo
+      of.high.each_halo_vector(w_.halo(), kItem, shift);
       warp_barrier();
     }
-    of.high.each_halo_vector(w_.halo < kItem ? w_.halo : kItem, 0, shift);
+    of.high.each_halo_vector(w_.halo() < kItem ? w_.halo() : kItem, 0, shift);
   }
   // make_g computes g of an item and the sum of this lane's part. It reports whether some were not finite at first.
   AITER_DEVICE bool make_g(const Item& it, int stage, float* total) {
@@ -301,7 +147,7 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     if (a.p.silu) {
       float parts[4] = {};
       engine_.start(bias_);
-      engine_.add(w_.x(stage));
+      add({w_.x(stage), 0, 1});
       constexpr int N = E::kOutRun, R = E::kRuns;
       const wide::LanePlace<T, E, false> from(w_.dout(), engine_.lane_column(), engine_.lane_within(), N);
       const wide::LanePlace<T, E, true> high(to.high, engine_.lane_column(), engine_.lane_within(), N),
@@ -357,20 +203,34 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
     const Args& a = reload_kernarg(a_);
     bool alone = special;
     if (!a.p.silu && ((!kDense && a.reach) || W::count(a, it) < kItem)) alone = !warp_all(w_.tiles_finite(a, stage));
-    if (!alone) weight_grad_.add(w_.x(stage), g(), int(reload_kernarg(a_).p.width), w_.sums, scratch());
+    if (!alone) weight_grad_.add(w_.x(stage), g(), int(reload_kernarg(a_).p.width), sums(), scratch());
     if (alone || (!kDense && reload_kernarg(a_).reach)) W::add_products(a_, w_, it, stage, alone);
   }
   // scratch is memory of its own if blocks are flushed while tiles are in use.
   AITER_DEVICE float* scratch() const {
     const int taps = int(reload_kernarg(a_).p.width);
-    return taps > kScratchTaps ? w_.sums + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.own);
+    return taps > kScratchTaps ? sums() + (taps + 31) / 32 * 32 : reinterpret_cast<float*>(w_.memory);
+  }
+
+  // add adds the products of the taps and the sum of the tiles.
+  AITER_DEVICE void add(const GradTiles<T, E>& tiles) {
+    if constexpr (!kWhole) {
+      AITER_ROLLED
+      for (int i = 0; i < tiles.count; i++) engine_.add(tiles.tile(i));
+    } else if constexpr (kBlocks > kFewBlocks) {
+      const auto taps = engine_.template near_taps<kBlocks>();
+      if (tiles.count > 1) engine_.template add_near<2, true>(tiles.high, tiles.pitch, taps);
+      else engine_.template add_near<1, true>(tiles.high, 0, taps);
+    } else {
+      engine_.template add_near<1, true>(tiles.high, 0, near_.taps);
+      if (tiles.count > 1) engine_.template add_near<1, false>(tiles.tile(1), 0, near_.taps);
+    }
   }
 
   AITER_DEVICE void make_dx(const Item& it, int stage) {
     const GradTiles<T, E> from = g();
     engine_.start(0.0f);
-    AITER_ROLLED
-    for (int i = 0; i < from.count; i++) engine_.add(from.tile(i));
+    add(from);
     constexpr int N = E::kOutRun, R = E::kRuns;
     const Tile tile = w_.x(stage);
     const wide::LanePlace<T, E, true> to(tile, engine_.lane_column(), engine_.lane_within(), N);
@@ -411,35 +271,37 @@ template <class T, bool kDense, int kBlocks> class WideBackward {
 
   AITER_DEVICE void store_sums(uint32_t segment) {
     warp_barrier();
-    weight_grad_.finish(int(reload_kernarg(a_).p.width), w_.sums, scratch());
+    weight_grad_.finish(int(reload_kernarg(a_).p.width), sums(), scratch());
     float sum[1] = {bias_grad_};
     warp_all_reduce(sum, 1, E::kLanes);
     warp_barrier();
     const Args& a = reload_kernarg(a_);
     const int width = int(a.p.width);
+    const float* const from = sums();
     AITER_ROLLED
-    for (int j = w_.lane; j <= width; j += E::kLanes) a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? w_.sums[j] : sum[0]);
+    for (int j = w_.lane; j <= width; j += E::kLanes) a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? from[j] : sum[0]);
   }
 
   const Args& a_;
   W w_;
   float bias_ = 0.0f, bias_grad_ = 0.0f;
-  WideWeightGrad<T, kBlocks, AITER_CUDA && kDense && (kBlocks < kManyBlocks)> weight_grad_;
+  WideWeightGrad<T, kBlocks, kWhole> weight_grad_;
   E engine_;
+  Near<E, kWhole && kBlocks <= kFewBlocks ? kBlocks : 0> near_;
 };
 
 // A block has up to two warps. kWideBlocks is the blocks that an NVIDIA multiprocessor holds: as many as registers allow without spilling.
 constexpr int kWideWarps = 2, kWideThreads = kWideWarps * (AITER_HIP ? 64 : 32);
-template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks == kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
+template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kBlocks <= kFewBlocks ? 8 : kBlocks == kSomeBlocks ? 6 : 4;
 
-template <class T, bool kDense, int kBlocks>
+template <class T, bool kDense, int kBlocks, bool kWhole>
 __global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>))
     causal_conv1d_bwd_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;
-    WideBackward<T, kDense, kBlocks> self(a, reinterpret_cast<char*>(shared) + warp * a.warp_bytes, lane);
+    WideBackward<T, kDense, kBlocks, kWhole> self(a, reinterpret_cast<char*>(shared) + warp * a.warp_bytes, lane);
     const uint32_t n = a.first_item + blockIdx.x * uint32_t(a.warps) + uint32_t(warp), d = a.item_split.quotient(n);
     if (n < a.work_items) self.run(d, n - d * a.segments);
   }

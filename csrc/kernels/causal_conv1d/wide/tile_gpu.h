@@ -167,6 +167,13 @@ template <class T, class E> struct Tile {
     for (int p = lane * kVec - far; p < -near; p += E::kLanes * kVec, column += kLines) use(place(column, lane % kLineVecs), p);
   }
 
+  // each_near_vector is each_halo_vector for a halo that the warp reads or writes at once.
+  template <int kFar, class Use> AITER_DEVICE void each_near_vector(Use use) const {
+    constexpr int kWhole = E::kLanes * kVec;
+    static_assert(kFar <= kWhole);
+    if (kFar == kWhole || lane * kVec < kFar) use(place(lane / kLineVecs - kFar / E::kColumn, lane % kLineVecs), lane * kVec - kFar);
+  }
+
   // copy_elements is copy_aligned for any strides and initial states. value(p) returns the element at position p.
   template <class Value> AITER_DEVICE void copy_elements(int halo, Value value) const {
     AITER_ROLLED
@@ -205,8 +212,8 @@ template <class T, class E, bool kMirrored> struct LanePlace {
 #if AITER_ASYNC_COPY
   AITER_DEVICE uint32_t at(int columns, int within) const {
     const uint32_t step = uint32_t(columns * E::kPitch * int(sizeof(T))), inside = uint32_t(within * int(sizeof(T)));
-    const uint32_t column = kMirrored ? base - step : base + step;
-    return kSwizzled ? column ^ inside : kMirrored ? column - inside : column + inside;
+    const uint32_t first = kSwizzled ? base ^ inside : kMirrored ? base - inside : base + inside;  // the swizzle of columns 8 apart is the same
+    return kMirrored ? first - step : first + step;
   }
   template <class V> AITER_DEVICE V read(int columns, int within) const { return load_shared<V>(at(columns, within)); }
   template <class V> AITER_DEVICE void write(int columns, int within, const V& v) const { store_shared(at(columns, within), v); }

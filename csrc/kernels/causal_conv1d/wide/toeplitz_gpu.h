@@ -117,6 +117,47 @@ template <class T> class ToeplitzEngine {
   }
 
 #if AITER_MMA_SYNC
+  // NearTaps is what a lane has of T_0 to T_{kBlocks-1}. A filter of few taps stays in registers.
+  template <int kBlocks> struct NearTaps {
+    uint32_t word[2 * kBlocks + 1];  // pairs of taps, 8 apart
+  };
+  template <int kBlocks> AITER_DEVICE NearTaps<kBlocks> near_taps() const {
+    NearTaps<kBlocks> taps;
+    AITER_UNROLL
+    for (int i = 0; i < 2 * kBlocks + 1; i++) taps.word[i] = load_shared<Words<1>>(pairs_ + uint32_t(16 - 16 * i)).word[0];
+    return taps;
+  }
+  // add_near is add for a filter of up to kBlocks blocks, whose taps are not sums, and the sum of kTiles tiles, `distance` elements
+  // apart. kFirst: it is the first add. What a block needs is loaded while the block before is multiplied.
+  template <int kTiles, bool kFirst, int kBlocks>
+  AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, int distance, const NearTaps<kBlocks>& taps) {
+    const uint32_t own = shared_address(tile.own);
+    uint32_t row = matrix_row(own, lane_ & 15), x[kTiles][kSteps + kBlocks - 1][4];  // X of step u at u + kBlocks - 1
+    const auto load = [&](int u) {
+      if (u == -1 || u == -1 - kSteps) row = matrix_row(own, (lane_ & 15) + (u - 3) / kSteps);
+      AITER_UNROLL
+      for (int i = 0; i < kTiles; i++)
+        load_matrix((row ^ uint32_t(u & (kSteps - 1)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), x[i][u + kBlocks - 1]);
+    };
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u++) load(u);
+    AITER_UNROLL
+    for (int m = 0; m < kBlocks; m++) {
+      if (m > 3 && m + 2 >= kBlocks && m * kStep > count_ + kStep - 2) break;  // the filter has less
+      if (m + 1 < kBlocks) load(-m - 1);
+      const uint32_t near = taps.word[2 * m], middle = taps.word[2 * m + 1], far = taps.word[2 * m + 2];
+      AITER_UNROLL
+      for (int i = 0; i < kTiles; i++) {
+        AITER_UNROLL
+        for (int u = 0; u < kSteps; u++) {
+          const uint32_t(&v)[4] = x[i][u - m + kBlocks - 1];
+          if (kFirst && m == 0 && i == 0) multiply_first(v, middle, near, far, sums_[u]);
+          else multiply(v, middle, near, far, sums_[u]);
+        }
+      }
+    }
+  }
+
   // mma computes d = c + products of x, 16 x 16 elements in the hardware's order, and of 16 x 8 elements.
   static AITER_DEVICE void mma(const uint32_t (&x)[4], uint32_t low, uint32_t high, float& d0, float& d1, float& d2, float& d3, float c0,
                                float c1, float c2, float c3) {
