@@ -20,8 +20,8 @@ Environment (a flag wins over a variable, a variable wins over the default):
   AITER_JIT_MAX_SIZE      size limit of the kernel cache (default 10GB; 0: no limit)
   AITER_JIT_MAX_AGE       limit of the time since an artifact was used (default: none)
   AITER_JIT_MAX_COUNT     limit of the number of artifacts (default: none)
-  AITER_META_DIR          a checkout with the folders config and csrc
-  AITER_CONFIG            the configuration, relative to the source tree
+  AITER_META_DIR          folders with modules, separated by colons; a checkout replaces the built-in modules
+  AITER_CONFIG            the configuration, relative to the only folder of AITER_META_DIR
   AITER_LOG_LEVEL         trace, debug, info, warn or error
   AITER_REBUILD           compile everything again
   AITER_NO_COMPILE        never run a compiler: use prebuilt code
@@ -66,8 +66,10 @@ func newRoot(a *app) *cobra.Command {
 
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.root, "root", "", "checkout with the folders config and csrc (default $AITER_META_DIR, else the sources in this program)")
-	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default $AITER_CONFIG, else "+settings.DefaultConfig+")")
+	f.StringArrayVar(&a.roots, "root", nil, "folder with modules, or a checkout that replaces the built-in ones; repeatable: `DIR` (default $AITER_META_DIR)")
+	f.BoolVar(&a.noBuiltin, "no-builtin", false, "leave out the built-in operators; their headers stay")
+	f.StringVar(&a.config, "config", "",
+		"configuration, relative to the only --root (default $AITER_CONFIG, else "+settings.DefaultConfig+" or "+settings.ModuleConfig+")")
 	f.StringVar(&a.cacheDir, "cache-dir", "", "folder of the kernel cache (default $AITER_JIT_DIR, else aiter/jit in the user's cache folder)")
 	f.StringVar(&a.cachePath, "cache-path", "", "read-only caches, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
 	f.StringVar(&a.maxSize, "cache-max-size", "", "size limit of the kernel cache: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")

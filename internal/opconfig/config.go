@@ -111,6 +111,9 @@ func (c *Config) Module(name string) (*Module, error) {
 	return nil, &UnknownModuleError{Name: name, Nearest: nearest(name, keys(c.modules))}
 }
 
+// Has reports whether the configuration declares the module.
+func (c *Config) Has(module string) bool { return c.modules[module] != nil }
+
 // Op returns the operator called name and the module that holds it, or an
 // *UnknownOpError.
 func (c *Config) Op(name string) (*Module, *Op, error) {
