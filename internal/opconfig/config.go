@@ -18,6 +18,9 @@ type Config struct {
 
 	Source string // of [Options]
 
+	// NoBuiltin is "builtin = false" in the first file: the modules replace those of aiter.
+	NoBuiltin bool
+
 	modules  map[string]*Module
 	ops      map[string]opRef
 	defaults Module    // the keys of [defaults]

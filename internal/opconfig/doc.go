@@ -7,6 +7,8 @@
 //
 //	include = ["more/*.toml"]           # files, relative to this one
 //
+//	builtin = false                     # these modules replace those of aiter; only in the first file
+//
 //	[defaults]                          # for all modules of all files; only in the first file
 //	include = ["csrc/include"]          # include, targets, timeout, flags, link_flags, axis: as in a module
 //	flags.common = ["-std=c++17"]

@@ -138,8 +138,19 @@ func (d *decoder) config(root *node) {
 	d.table(root, "the file", map[string]func(*node){
 		"include":  func(*node) {},
 		"defaults": func(*node) {},
+		"builtin":  d.builtin,
 		"module":   d.modules,
 	})
+}
+
+// builtin reads the key that leaves out the modules of aiter.
+func (d *decoder) builtin(n *node) {
+	if first := d.chain[0]; d.doc.file != first {
+		d.fail(n.key, "builtin is in an included file; it is about all modules, so write it in %s", first)
+		return
+	}
+	d.bool(n, "builtin")
+	d.cfg.NoBuiltin = n.value == false
 }
 
 // includeFile reads the files that an include names, relative to the including one.

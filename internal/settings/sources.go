@@ -45,9 +45,11 @@ type source struct {
 	root   bool // named by the user of the program; see sources
 }
 
-// complete reports whether the source is a whole tree of aiter: it has the support library, and so the
-// headers.
-func (s *source) complete() bool { return s.config.Has(SupportModule) }
+// complete reports whether the source replaces the modules of aiter: it has the support library, or says so.
+func (s *source) complete() bool { return s.config.Has(SupportModule) || s.config.NoBuiltin }
+
+// supports reports whether the source has the support library, and so the headers of aiter.
+func (s *source) supports() bool { return s.config.Has(SupportModule) }
 
 // replaces reports whether the source declares all modules of another one.
 func (s *source) replaces(o *source) bool {
@@ -55,7 +57,7 @@ func (s *source) replaces(o *source) bool {
 }
 
 // sources are the configurations of a manager with their trees. The first has the support library, and its
-// headers are for the modules of all others.
+// headers are for the modules of all others. If none has it, the first is complete without.
 type sources []*source
 
 // readSources reads all configurations: that of the program, those of the Sources, and those of the Roots.
@@ -87,7 +89,11 @@ func (s Settings) readSources() (sources, error) {
 	all := slices.DeleteFunc(slices.Concat(embedded, roots), func(x *source) bool {
 		return !x.root && slices.ContainsFunc(roots, func(r *source) bool { return r.replaces(x) })
 	})
-	if i := slices.IndexFunc(all, (*source).complete); i >= 0 {
+	i := slices.IndexFunc(all, (*source).supports)
+	if i < 0 {
+		i = slices.IndexFunc(all, (*source).complete)
+	}
+	if i >= 0 {
 		return slices.Concat(sources{all[i]}, all[:i], all[i+1:]), nil
 	}
 	program, err := s.readProgram(len(roots) == 0)
@@ -153,15 +159,11 @@ func configIn(files fs.FS, source string) (string, error) {
 // join returns all configurations as one. The modules of all sources but the first find the headers of the
 // first, under [opconfig.Mount].
 func (all sources) join() (*opconfig.Config, error) {
-	support, err := all[0].config.Module(SupportModule)
-	if err != nil && len(all) == 1 {
-		return all[0].config, nil
-	} else if err != nil {
-		return nil, err
-	}
 	var headers []string
-	for _, dir := range support.Include {
-		headers = append(headers, opconfig.Mount+"/"+dir)
+	if support, err := all[0].config.Module(SupportModule); err == nil {
+		for _, dir := range support.Include {
+			headers = append(headers, opconfig.Mount+"/"+dir)
+		}
 	}
 	var configs []*opconfig.Config
 	for i, x := range all {
