@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"internal/testenv":    {},
 	"tensor":              {},
 	"tensor/npy":          {"tensor"},
+	"tensor/safetensors":  {"tensor"},
 	"internal/ffi":        {"internal/dl", "tensor"},
 	"internal/filehash":   {},
 	"internal/depfile":    {},
@@ -54,7 +55,7 @@ var layers = map[string][]string{
 	"internal/report":  {},
 	"cmd/aiterctl": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
 		"jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/report",
-		"internal/settings", "internal/term", "registry", "tensor", "tensor/npy"},
+		"internal/settings", "internal/term", "registry", "tensor", "tensor/npy", "tensor/safetensors"},
 }
 
 // owners lists the external modules that only one package may import.

@@ -21,6 +21,8 @@ type app struct {
 	err    *term.Terminal // all other text
 	getenv func(string) string
 
+	args []string // of the command line
+
 	// operator is the one that a command line of test, bench or run names, "" if none.
 	operator string
 
