@@ -50,7 +50,7 @@ var layers = map[string][]string{
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
 	"examples/service": {"causalconv1d", "device", "jit/target", "metrics", "registry", "tensor"},
-	"op_tests":         {"tensor"},
+	"op_tests":         {"device", "jit/schema", "registry", "tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},
 	"cmd/aiterctl": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",

@@ -184,7 +184,7 @@ func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	} else {
 		rep.call = t.problem.Case.String()
 	}
-	runner := optests.Runner{Device: newTransfer(t.reg.Devices(), t.device)}
+	runner := optests.Runner{Device: optests.Transfer(t.reg.Devices(), t.device)}
 	placed, err := runner.Upload(t.problem)
 	if err != nil {
 		return rep, err
