@@ -120,7 +120,7 @@ func (a *app) validate() error {
 		a.printMistakes(v)
 	default:
 		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n",
-			strings.Join(configFiles(cfg), ", "), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
+			strings.Join(configFiles(validated(cfg)), ", "), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
 	}
 	if as[*opconfig.Error](err) {
 		return &configInvalidError{len(v.Errors), err}
@@ -146,11 +146,15 @@ func validated(cfg *opconfig.Config) []*opconfig.Config {
 	return all
 }
 
-// configFiles returns the main files of the validated configurations.
-func configFiles(cfg *opconfig.Config) []string {
+// configFiles returns the main files of configurations.
+func configFiles(list []*opconfig.Config) []string {
 	var files []string
-	for _, c := range validated(cfg) {
-		files = append(files, filepath.Join(c.Source, c.Files[0]))
+	for _, c := range list {
+		name := filepath.Join(c.Source, c.Files[0])
+		if c.Source == "" {
+			name += " (in this program)"
+		}
+		files = append(files, name)
 	}
 	return files
 }
