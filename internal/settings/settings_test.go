@@ -98,3 +98,17 @@ func TestOpenManager(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A path of the configuration is for one root; several are an error that names them.
+func TestConfigPathOfSeveralRoots(t *testing.T) {
+	s := settings.Settings{Getenv: variables(map[string]string{"AITER_META_DIR": "/a:/b", "AITER_CONFIG": "ops.toml"})}
+	_, err := s.ConfigPath()
+	bad, ok := errors.AsType[*settings.ConfigPathError](err)
+	if !ok || !slices.Equal(bad.Roots, []string{"/a", "/b"}) || !strings.Contains(err.Error(), `["/a" "/b"]`) {
+		t.Errorf("got %v", err)
+	}
+	s.Roots = []string{"/c"}
+	if path, err := s.ConfigPath(); err != nil || path != "ops.toml" {
+		t.Errorf("with one root: %s, %v", path, err)
+	}
+}
