@@ -10,13 +10,16 @@ PACKAGES := ./jit ./op_tests ./registry ./...
 # Tests that need one of these tools fail if it is missing. Without the list they are skipped.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
-.PHONY: help build demo test test-race test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
+.PHONY: help build release demo test test-race test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 build: ## build bin/aiterctl, one binary that depends only on glibc
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/aiterctl ./cmd/aiterctl
+
+release: ## make the archives of a release in bin/release: make release VERSION=v0.1.0
+	scripts/release.sh $(VERSION)
 
 demo: build ## build the kernels for this machine's best target, run them, print times and errors
 	scripts/demo.sh bin/aiterctl

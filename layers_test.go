@@ -32,7 +32,8 @@ var layers = map[string][]string{
 	"jit/schema":          {},
 	"internal/shell":      {},
 	"internal/cache":      {"internal/shell"},
-	"internal/opconfig":   {"jit/target", "jit/schema"},
+	"internal/spelling":   {},
+	"internal/opconfig":   {"internal/spelling", "jit/target", "jit/schema"},
 	"internal/process":    {},
 	"internal/slots":      {},
 	"internal/deps":       {"internal/cache", "internal/filehash", "internal/toolchain"},
@@ -55,7 +56,7 @@ var layers = map[string][]string{
 	"internal/report":  {},
 	"cmd/aiterctl": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
 		"jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/report",
-		"internal/settings", "internal/term", "registry", "tensor", "tensor/npy", "tensor/safetensors"},
+		"internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy", "tensor/safetensors"},
 }
 
 // owners lists the external modules that only one package may import.

@@ -64,16 +64,32 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 	m.opts.Cache.Sweep()
 	m.opts.Cache.Count(counts(results)...)
 	m.trimAfter(ctx, results)
-	var errs []error
-	for _, r := range results {
-		if r.Err != nil {
-			errs = append(errs, fmt.Errorf("build of %s: %w", r.Request, r.Err))
-		}
-	}
+	err := joinFailures(results)
 	if err := m.opts.Memo.Save(); err != nil {
 		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the digests of files; the next process reads the files again")
 	}
-	return results, errors.Join(errs...)
+	return results, err
+}
+
+// joinFailures joins the errors of the results. Requests that fail with the same text, such as
+// those without a compiler, share one error.
+func joinFailures(results []Result) error {
+	var causes []error
+	requests := map[string][]string{} // by the text of the error
+	for _, r := range results {
+		if r.Err == nil {
+			continue
+		}
+		text := r.Err.Error()
+		if requests[text] == nil {
+			causes = append(causes, r.Err)
+		}
+		requests[text] = append(requests[text], r.Request.String())
+	}
+	for i, cause := range causes {
+		causes[i] = fmt.Errorf("build of %s: %w", strings.Join(requests[cause.Error()], ", "), cause)
+	}
+	return errors.Join(causes...)
 }
 
 // session is one call of [Manager.Build] or of a similar method. It reads each file once.

@@ -13,7 +13,7 @@ type NoCompileError struct{ Target target.Target }
 
 func (e *NoCompileError) Error() string {
 	return fmt.Sprintf("the request would have to be compiled for %s, and AITER_NO_COMPILE forbids it; "+
-		"build it ahead of time (aiterctl build --arch '%s' --output DIR) and list the folder in AITER_JIT_PATH", e.Target, e.Target)
+		"build it ahead of time (aiterctl build --all --arch '%s' --output DIR) and list the folder in AITER_JIT_PATH", e.Target, e.Target)
 }
 
 // noCompiler is a Finder that finds no toolchain. It returns the error for a target.

@@ -24,7 +24,7 @@ import (
 // names. With a compiler a lookup trusts nothing.
 
 // StalePrebuiltError reports that there is no compiler for a target, and that the prebuilt
-// artifact does not match the sources.
+// artifact cannot be used.
 type StalePrebuiltError struct {
 	Request
 	Reason string // "src/a.cpp: header changed: csrc/include/aiter/cpu.h"
@@ -32,19 +32,20 @@ type StalePrebuiltError struct {
 }
 
 func (e *StalePrebuiltError) Error() string {
-	return fmt.Sprintf("the prebuilt artifact of %s does not match the sources (%s), and a build is impossible: %v",
+	return fmt.Sprintf("the prebuilt artifact of %s cannot be used (%s), and a build is impossible: %v",
 		e.Request, e.Reason, e.Err)
 }
 
 // Unwrap returns the toolchain's error.
 func (e *StalePrebuiltError) Unwrap() error { return e.Err }
 
-// noToolchain reports whether the error means that this machine has no compiler for the target.
+// noToolchain reports whether the error means that no compiler of this machine can build for the target.
 func noToolchain(err error) bool {
 	var missing *toolchain.NotFoundError
 	var other *toolchain.UnsupportedTargetError
+	var temporary *toolchain.TemporaryFolderError
 	var forbidden *NoCompileError
-	return errors.As(err, &missing) || errors.As(err, &other) || errors.As(err, &forbidden)
+	return errors.As(err, &missing) || errors.As(err, &other) || errors.As(err, &temporary) || errors.As(err, &forbidden)
 }
 
 // usePrebuilt fills res from an earlier build if why means that there is no toolchain. It
@@ -104,7 +105,7 @@ func (m *Manager) buildRecords(r Request) iter.Seq2[Request, buildRecord] {
 }
 
 // lookupPrebuilt looks up the artifact of a build record with the record's toolchain and
-// fills res. If the artifact does not match the sources, it returns the miss in words.
+// fills res. If the artifact cannot be used, it returns the miss in words.
 func (s *session) lookupPrebuilt(ctx context.Context, r Request, res *Result, last buildRecord) (stale string, err error) {
 	p, err := s.planPrebuilt(ctx, r, last)
 	if err != nil {

@@ -53,6 +53,7 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 	if opts.Cache, err = cache.Open(stage.File("scratch"), cache.Options{}); err != nil {
 		return nil, err
 	}
+	opts.Observer = comparing{opts.Observer}
 	list := make([]Comparison, len(reqs))
 	var again []Request
 	var at []int
@@ -107,4 +108,16 @@ func (c *Comparison) addRebuilt(r Result) {
 	if r.Err != nil {
 		c.Skipped = "it could not be built: " + r.Err.Error()
 	}
+}
+
+// comparing passes events on. The scratch cache is empty, so that the reasons of its misses say
+// nothing about the user's cache.
+type comparing struct{ Observer }
+
+// Observe implements [Observer].
+func (o comparing) Observe(e Event) {
+	if !e.Miss.IsHit() {
+		e.Reason = "to compare it with the cache"
+	}
+	o.Observer.Observe(e)
 }

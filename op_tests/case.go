@@ -3,6 +3,7 @@ package optests
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aiter-go/aiter/tensor"
@@ -117,9 +118,12 @@ func (c Case) checkTypes() error {
 	return nil
 }
 
-func isFloat(d tensor.DType) bool {
-	return d == tensor.Float32 || d == tensor.Float16 || d == tensor.BFloat16
+// DTypes lists the element types that cases may have.
+func DTypes() []tensor.DType {
+	return []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 }
+
+func isFloat(d tensor.DType) bool { return slices.Contains(DTypes(), d) }
 
 // String is a name of the case for tests: sizes, types, options, placement.
 func (c Case) String() string {

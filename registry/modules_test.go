@@ -135,9 +135,9 @@ func TestModulesWithoutConfiguration(t *testing.T) {
 	both := userTree("opt_compiler.toml", "module_a", "a", "3")
 	both["config/opt_compiler.toml"] = both["opt_compiler.toml"]
 	for want, from := range map[string]registry.Source{
-		"mine/config/opt_compiler.toml: no such file, and no opt_compiler.toml": {Files: fstest.MapFS{"a.cpp": {}}, Name: "mine"},
-		"mine/opt_compiler.toml: the folder has two configurations":             {Files: both, Name: "mine"},
-		"Modules[0]/opt_compiler.toml: the source has no Files":                 {},
+		"mine/config/opt_compiler.toml: the source folder mine has no configuration": {Files: fstest.MapFS{"a.cpp": {}}, Name: "mine"},
+		"mine/opt_compiler.toml: the folder has two configurations":                  {Files: both, Name: "mine"},
+		"Modules[0]/opt_compiler.toml: the source has no Files":                      {},
 	} {
 		_, err := registry.Open(t.Context(), registry.Options{Modules: []registry.Source{from}, CacheDir: t.TempDir()})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

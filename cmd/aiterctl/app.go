@@ -18,6 +18,7 @@ import (
 // app is one run of the program: its outputs, and the flags that all commands share.
 type app struct {
 	out    io.Writer      // results
+	width  int            // characters in a line of out, 0: no limit
 	err    *term.Terminal // all other text
 	getenv func(string) string
 

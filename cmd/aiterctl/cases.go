@@ -110,7 +110,7 @@ func (f *caseFlags) expand(op string, list []optests.Config, use optests.Use) ([
 func (f *caseFlags) types() ([]tensor.DType, error) {
 	var types []tensor.DType
 	for _, name := range f.dtype {
-		dt, err := tensor.ParseDType(strings.TrimSpace(name))
+		dt, err := parseElementType("dtype", name)
 		if err != nil {
 			return nil, err
 		}
@@ -120,6 +120,19 @@ func (f *caseFlags) types() ([]tensor.DType, error) {
 		return nil, usagef("--dtype needs at least one value")
 	}
 	return types, nil
+}
+
+// parseElementType reads an element type of the operators' tensors from a flag.
+func parseElementType(flag, name string) (tensor.DType, error) {
+	dt, err := tensor.ParseDType(name)
+	if err != nil {
+		var words []string
+		for _, t := range optests.DTypes() {
+			words = append(words, t.String())
+		}
+		return dt, usagef("--%s %q: expected %s", flag, name, strings.Join(words, ", "))
+	}
+	return dt, nil
 }
 
 // choices are the parameters whose values are all tested unless the flag selects some.

@@ -86,9 +86,12 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	}
 	now, err := readMeasurements(f.from, op)
 	if f.from == "" {
-		now, err = a.measure(ctx, f, op)
+		now, err = a.measure(ctx, f, op, before)
 	}
 	if err != nil {
+		return err
+	}
+	if err := f.checkCompare(now, before); err != nil {
 		return err
 	}
 	page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before, Columns: reportColumns(op)}
@@ -108,15 +111,38 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	return a.printBench(f, now, before)
 }
 
+// checkCompare refuses a file of --compare that has none of the cases.
+func (f *benchFlags) checkCompare(now, before *report.File) error {
+	if before == nil || len(report.Changes(now, before)) > 0 {
+		return nil
+	}
+	return usagef("--compare %s: it has none of these cases; give its sizes and types: %s", f.compare, caseText(before.Rows[0]))
+}
+
+// caseText is a measured case: "dtype float32, batch 2, dim 64".
+func caseText(r report.Row) string {
+	words := []string{"dtype " + r.DType}
+	for _, v := range r.Values {
+		words = append(words, fmt.Sprintf("%s %v", v.Name, v.Value))
+	}
+	return strings.Join(words, ", ")
+}
+
+// plannedFile returns a file of cases without measurements.
+func plannedFile(op string, cases []optests.Config) *report.File {
+	f := &report.File{}
+	for _, c := range cases {
+		f.Rows = append(f.Rows, report.Row{Op: op, DType: c.Case.DType.String(), Values: caseValues(op, c.Case, true)})
+	}
+	return f
+}
+
 // checkChart verifies that the cases are a sweep that --chart can draw, before a long measurement.
 func (f *benchFlags) checkChart(op string, cases []optests.Config) error {
 	if f.chart == "" {
 		return nil
 	}
-	page := report.Page{Now: &report.File{}, Columns: reportColumns(op)}
-	for _, c := range cases {
-		page.Now.Rows = append(page.Now.Rows, report.Row{Op: op, DType: c.Case.DType.String(), Values: caseValues(op, c.Case, true)})
-	}
+	page := report.Page{Now: plannedFile(op, cases), Columns: reportColumns(op)}
 	if err := page.CheckSweep(); err != nil {
 		return usagef("--chart: %v", err)
 	}
@@ -169,11 +195,11 @@ func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, erro
 	return f.expand(op, withoutLarger(sweepLimit, dev, list), optests.ForTiming)
 }
 
-// measure times every case on the device.
-func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *report.File, err error) {
+// measure times every case on the device. before is the file of --compare, or nil.
+func (a *app) measure(ctx context.Context, f *benchFlags, op string, before *report.File) (file *report.File, err error) {
 	planned, err := f.cases(op, tensor.Host())
 	if err == nil {
-		err = f.checkChart(op, planned)
+		err = errors.Join(f.checkChart(op, planned), f.checkCompare(plannedFile(op, planned), before))
 	}
 	if err != nil {
 		return nil, err // before anything is compiled
@@ -191,7 +217,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string) (file *repo
 		return nil, err
 	}
 	file = &report.File{
-		Device: b.info.Name, CopyGBps: b.copyGBps, VectorGFlops: b.peaks().Vector, MatrixGFlops: b.peaks().Matrix, Rows: []report.Row{},
+		Origin: b.origin(), Device: b.info.Name, CopyGBps: b.copyGBps, VectorGFlops: b.peaks().Vector, MatrixGFlops: b.peaks().Matrix, Rows: []report.Row{},
 	}
 	for i, c := range cases {
 		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op, c.Case))
@@ -230,6 +256,9 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 	}
 	if before == nil {
 		return nil
+	}
+	for _, d := range report.Differences(now, before) {
+		fmt.Fprintf(a.err, "warning: not measured alike: %s\n", d)
 	}
 	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes), plural(len(changes), "case"))
 	return err

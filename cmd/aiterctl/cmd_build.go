@@ -109,12 +109,12 @@ type buildCommandFlags struct {
 func newBuild(a *app) *cobra.Command {
 	f := new(buildCommandFlags)
 	cmd := &cobra.Command{
-		Use:               "build [MODULE...]",
+		Use:               "build [MODULE|OPERATOR...]",
 		Short:             "Build modules into the cache",
 		Long:              buildLong,
 		Example:           buildExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.moduleNames,
+		ValidArgsFunction: a.allNames,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := f.check(cmd, names); err != nil {
 				return err
@@ -207,9 +207,6 @@ func (b *buildRun) requests() []jit.Request {
 func (b *buildRun) build(ctx context.Context, p *progress) error {
 	results, err := b.manager.Build(ctx, b.requests()...)
 	p.close()
-	if err != nil && ctx.Err() == nil {
-		err = failures(results)
-	}
 	if err == nil && b.output != "" {
 		err = b.export(ctx, results)
 	}
@@ -227,21 +224,6 @@ func (b *buildRun) build(ctx context.Context, p *progress) error {
 		_, err = fmt.Fprintf(b.app.out, "\nwrote %s; to use it: export AITER_JIT_PATH=%s\n", b.output, b.output)
 	}
 	return err
-}
-
-// failures joins the errors of a build. Equal texts appear once, because a missing
-// compiler is an error of every module.
-func failures(results []jit.Result) error {
-	var errs []error
-	seen := map[string]bool{}
-	for _, r := range results {
-		if r.Err == nil || seen[r.Err.Error()] {
-			continue
-		}
-		seen[r.Err.Error()] = true
-		errs = append(errs, fmt.Errorf("build of %s: %w", r.Request, r.Err))
-	}
-	return errors.Join(errs...)
 }
 
 // buildReport is the output of build --json. The names are part of the interface.

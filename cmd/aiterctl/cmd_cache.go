@@ -20,7 +20,7 @@ import (
 )
 
 func newCache(a *app) *cobra.Command {
-	cmd := group(&cobra.Command{Use: "cache", Short: "Inspect the kernel cache"})
+	cmd := group(&cobra.Command{Use: "cache", Short: "Inspect and copy the kernel cache"})
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "path", Short: "Print the cache folder that builds write to", Args: args(cobra.NoArgs),
@@ -30,7 +30,7 @@ func newCache(a *app) *cobra.Command {
 			Use: "stats", Short: "Show the contents of the cache, and the hits and misses of builds", Args: args(cobra.NoArgs),
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.cacheStats(cmd.Context()) },
 		},
-		newVerify(a),
+		newCacheList(a), newCacheShow(a), newVerify(a), newCacheExport(a), newCacheImport(a),
 	)
 	return cmd
 }
@@ -81,10 +81,19 @@ func (a *app) cacheStats(ctx context.Context) error {
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %s and %s, %.1f s of compiling; %s, %s\n",
 		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), plural(len(s.Artifacts), "artifact"), plural(s.Objects, "object"), s.Seconds,
 		plural(s.Corrupt, "corrupt file"), plural(s.Unfinished, "unfinished file"))
-	if err == nil && len(s.ReadOnly) > 0 {
-		_, err = fmt.Fprintf(a.out, "read-only caches: %s\n", strings.Join(s.ReadOnly, ", "))
+	return errors.Join(err, a.printReadOnly(store))
+}
+
+// printReadOnly prints the size of each read-only cache.
+func (a *app) printReadOnly(store *cache.Dir) error {
+	for _, d := range store.ReadOnly() {
+		s, err := d.Stats()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "%s (read-only): %s in %s\n", d.Path(), formatSize(s.Bytes), plural(len(s.Artifacts), "artifact"))
 	}
-	return err
+	return nil
 }
 
 // ofLimit returns the size limit in words, "" for no limit.

@@ -27,11 +27,12 @@ folder if that folder is called config, else FILE's folder.`
 
 func newConfigValidate(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "validate [FILE]",
-		Short:   "List the mistakes in the configuration",
-		Long:    validateLong,
-		Example: "  aiterctl config validate\n  aiterctl config validate config/opt_compiler.toml --json",
-		Args:    args(cobra.MaximumNArgs(1)),
+		Use:        "validate [FILE]",
+		SuggestFor: []string{"check", "lint", "verify", "test"},
+		Short:      "List the mistakes in the configuration",
+		Long:       validateLong,
+		Example:    "  aiterctl config validate\n  aiterctl config validate config/opt_compiler.toml --json",
+		Args:       args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if err := a.useConfigFile(args[0]); err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/aiter-go/aiter/internal/term"
 )
 
-const doctorLong = `Check the caches, the configuration, the compilers and the devices of this machine,
-and print the missing ones with the commands that install them. The command fails only
-if code for the CPU cannot be built and loaded. That needs neither GPUs nor their
-compilers.`
+const doctorLong = `Check the variables, the caches, the configuration, the compilers and the devices of
+this machine, and print the missing ones with the commands that install them. The
+command fails only if no operator can be built or loaded from a prebuilt cache. That
+needs neither GPUs nor their compilers.`
 
 // check is one check of doctor.
 type check struct {
@@ -48,12 +48,18 @@ func newDoctor(a *app) *cobra.Command {
 func (a *app) doctor(ctx context.Context) error {
 	var list []check
 	for _, run := range []func(context.Context) []check{
-		a.checkProgram, a.checkCache, a.checkReadOnlyCaches, a.checkConfig, a.checkToolchains, a.checkDevices,
+		a.checkProgram, a.checkVariables, a.checkCache, a.checkReadOnlyCaches, a.checkConfig,
 	} {
 		list = append(list, run(ctx)...)
 	}
+	compilers := a.checkToolchains(ctx)
+	usable := compilers[0].err == nil && !a.noCompile()
+	list = append(append(list, compilers...), a.checkDevices(ctx)...)
 	if verdict(list) == nil {
 		list = append(list, a.checkHostBuild(ctx))
+	}
+	if verdict(list) == nil && !usable {
+		list = append(list, a.checkPrebuilt(ctx, compilers[0]))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -73,7 +79,7 @@ type doctorError struct {
 }
 
 func (e *doctorError) Error() string {
-	return "operators cannot be built and loaded for the CPU on this machine: " + strings.Join(e.names, ", ") + " failed"
+	return "no operator can be built or loaded on this machine: " + strings.Join(e.names, ", ") + " failed"
 }
 
 func (e *doctorError) Unwrap() []error { return e.errs }

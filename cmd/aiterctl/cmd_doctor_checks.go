@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/toolchain"
+	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -20,11 +25,23 @@ import (
 func (a *app) checkToolchains(ctx context.Context) []check {
 	finder := &toolchain.Finder{Env: a.getenv} // without remembered digests, so that it reads all files
 	own := a.nativeOrNone(ctx)
-	return []check{
-		checkToolchain(ctx, finder, "C++ compiler", firstOfVendor(own, target.CPU, "cpu"), true),
-		checkToolchain(ctx, finder, "hipcc", firstOfVendor(own, target.HIP, "gfx942"), false),
-		checkToolchain(ctx, finder, "nvcc", firstOfVendor(own, target.CUDA, "sm_90"), false),
+	list := []check{
+		checkToolchain(ctx, finder, "C++ compiler", firstOfVendor(own, target.CPU, "cpu")),
+		checkToolchain(ctx, finder, "hipcc", firstOfVendor(own, target.HIP, "gfx942")),
+		checkToolchain(ctx, finder, "nvcc", firstOfVendor(own, target.CUDA, "sm_90")),
 	}
+	for i := range list {
+		if list[i].err == nil && a.noCompile() {
+			list[i].Detail += "; AITER_NO_COMPILE forbids builds"
+		}
+	}
+	return list
+}
+
+// noCompile reports whether AITER_NO_COMPILE is set.
+func (a *app) noCompile() bool {
+	s, err := a.settings().Resolve()
+	return err == nil && s.NoCompile
 }
 
 // nativeOrNone returns the targets of this machine, none after an error.
@@ -56,8 +73,8 @@ func firstOfVendor(list []target.Target, v target.Vendor, preset string) target.
 }
 
 // checkToolchain looks up the compiler for t.
-func checkToolchain(ctx context.Context, f *toolchain.Finder, name string, t target.Target, required bool) check {
-	c := check{Name: name, Status: statusOK, required: required}
+func checkToolchain(ctx context.Context, f *toolchain.Finder, name string, t target.Target) check {
+	c := check{Name: name, Status: statusOK}
 	tc, err := f.Find(ctx, t)
 	var missing *toolchain.NotFoundError
 	if err != nil {
@@ -174,6 +191,58 @@ func (a *app) checkHostBuild(ctx context.Context) check {
 	return c
 }
 
+// checkPrebuilt checks that the caches hold at least one module with operators for this machine.
+// Without a compiler, or with AITER_NO_COMPILE, no other module runs. compiler is the check of
+// the C++ compiler.
+func (a *app) checkPrebuilt(ctx context.Context, compiler check) check {
+	c := check{Name: "prebuilt modules", Status: statusOK, required: true}
+	found, err := a.prebuiltModules(ctx)
+	if err == nil && len(found) == 0 {
+		err = cmp.Or(compiler.err, error(&jit.NoCompileError{Target: target.Host()}))
+	}
+	if err != nil {
+		c.fail(err)
+		return c
+	}
+	c.Detail = strings.Join(found, ", ") + "; other modules cannot be built"
+	return c
+}
+
+// prebuiltModules returns the modules with operators that the caches hold for the targets of
+// this machine, each as "module_x for cpu".
+func (a *app) prebuiltModules(ctx context.Context) ([]string, error) {
+	store, err := a.openCache(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.openManager(ctx, func(s *settings.Settings) { s.NoCompile = true })
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	reqs, err := storedRequests(store, m.Config())
+	if err != nil {
+		return nil, err
+	}
+	own := a.nativeOrNone(ctx)
+	reqs = slices.DeleteFunc(reqs, func(r jit.Request) bool {
+		module, err := m.Config().Module(r.Module)
+		runs := slices.ContainsFunc(own, func(t target.Target) bool { return r.Target.Runs(t) })
+		return err != nil || len(module.Ops) == 0 || !runs
+	})
+	results, err := m.Build(ctx, reqs...)
+	var found []string
+	for _, r := range results {
+		if name := r.Module + " for " + r.Target.String(); r.Err == nil && !slices.Contains(found, name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) > 0 {
+		err = nil
+	}
+	return found, err
+}
+
 // checkCache checks the cache folder and the temporary folder that may replace it. A
 // cache that cannot be written is a warning if builds use a temporary folder instead.
 func (a *app) checkCache(ctx context.Context) []check {
@@ -198,10 +267,23 @@ func (a *app) checkCache(ctx context.Context) []check {
 		if c := x.check("cache", temporary == ""); x.role == ownCache && temporary != "" {
 			list = append(list, c.withFallback(temporary))
 		} else if x.role == ownCache {
-			list = append(list, c)
+			list = append(list, a.withoutStoring(ctx, c))
 		}
 	}
 	return list
+}
+
+// withoutStoring returns the check of a cache that cannot be opened. It is a warning if kernels can
+// be read from the read-only caches.
+func (a *app) withoutStoring(ctx context.Context, c check) check {
+	if c.err == nil {
+		return c
+	}
+	if _, err := a.openCache(zerolog.Nop().WithContext(ctx)); err == nil {
+		c.Status, c.err = statusWarning, nil
+		c.Detail = "kernels are read from the read-only caches, and nothing can be built: " + c.Detail
+	}
+	return c
 }
 
 // withFallback returns the check of a cache that the folder temporary replaces.

@@ -27,12 +27,12 @@ func newExplain(a *app) *cobra.Command {
 	var arch string
 	var parts partFlags
 	cmd := &cobra.Command{
-		Use:               "explain MODULE",
+		Use:               "explain MODULE|OPERATOR",
 		Short:             "Show the inputs of a module's keys, and the changes since the last build",
 		Long:              explainLong,
 		Example:           "  aiterctl explain module_causal_conv1d --arch cpu",
 		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: a.moduleNames,
+		ValidArgsFunction: a.allNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.explain(cmd.Context(), args[0], arch, &parts)
 		},

@@ -53,10 +53,36 @@ func TestInspect(t *testing.T) {
 		if err := root.ExecuteContext(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if text := strings.TrimLeft(contents(t, out), "\x00"); strings.Count(text, "\n") != 3 || !strings.Contains(text, "(no loop)") {
+		if text := strings.TrimLeft(contents(t, out), "\x00"); strings.Count(text, "\n") != 6 || !strings.Contains(text, "(no loop)") {
 			t.Errorf("table:\n%s", text)
 		}
 	})
+}
+
+// The worst kernel comes first, names end where the line ends, and a summary counts the rest.
+func TestInspectTable(t *testing.T) {
+	out := tempFile(t)
+	a := &app{out: out, width: 70}
+	list := []kernelItem{{Kernel: "fast", Target: "gfx942", Waves: 8}, {Kernel: "slow", Target: "gfx942", Waves: 2, VGPRs: 200}}
+	list = append(list, kernelItem{Kernel: strings.Repeat("long", 30), Target: "gfx942", Waves: 8, VGPRSpills: 3})
+	for range maxKernels {
+		list = append(list, kernelItem{Kernel: "same", Target: "gfx942", Waves: 4})
+	}
+	sortKernels(list, "worst")
+	if err := a.printKernels(&inspectFlags{}, list); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(contents(t, out), "\n")
+	want := "gfx942: 23 kernels; 1 with spills, 0 with scratch memory; waves a SIMD unit: 2 to 8, median 4"
+	if lines[0] != want || !strings.HasSuffix(lines[3], "…") || !strings.HasSuffix(lines[4], "slow") || len(lines) != 26 ||
+		lines[24] != "3 kernels more: --all prints them" {
+		t.Errorf("%q", lines)
+	}
+	for _, line := range lines[2:] {
+		if n := len([]rune(line)); n > a.width {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
+	}
 }
 
 func tempFile(t *testing.T) *os.File {

@@ -121,11 +121,11 @@ func (f *runFlags) testCase(op string) (optests.Case, error) {
 		return c, err
 	}
 	c.Slice, c.Seed = f.slice, f.seed
-	if c.DType, err = tensor.ParseDType(f.dtype); err != nil {
+	if c.DType, err = parseElementType("dtype", f.dtype); err != nil {
 		return c, err
 	}
 	if f.weightDType != "" {
-		if c.WeightDType, err = tensor.ParseDType(f.weightDType); err != nil {
+		if c.WeightDType, err = parseElementType("weight_dtype", f.weightDType); err != nil {
 			return c, err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker for releases (-ldflags "-X main.version=...").
-var version string
+// version and revision are set by the linker for releases (-ldflags "-X main.version=...").
+var version, revision string
 
 // versionInfo identifies this program.
 type versionInfo struct {
@@ -19,6 +19,10 @@ type versionInfo struct {
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
+}
+
+func (v versionInfo) String() string {
+	return fmt.Sprintf("aiterctl %s %s %s/%s", v.Version, v.Go, v.OS, v.Arch)
 }
 
 func newVersion(a *app) *cobra.Command {
@@ -31,7 +35,7 @@ func newVersion(a *app) *cobra.Command {
 			if a.json {
 				return a.writeJSON(v)
 			}
-			_, err := fmt.Fprintf(a.out, "aiterctl %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+			_, err := fmt.Fprintln(a.out, v)
 			return err
 		},
 	}
@@ -39,7 +43,7 @@ func newVersion(a *app) *cobra.Command {
 
 // thisVersion returns the version of this program.
 func thisVersion() versionInfo {
-	v := versionInfo{Version: cmp.Or(version, "(devel)"), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := versionInfo{Version: cmp.Or(version, "(devel)"), Revision: revision, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -46,12 +46,12 @@ type watchFlags struct {
 func newWatch(a *app) *cobra.Command {
 	f := new(watchFlags)
 	cmd := &cobra.Command{
-		Use:               "watch [MODULE...]",
+		Use:               "watch [MODULE|OPERATOR...]",
 		Short:             "Build modules whenever their files change",
 		Long:              watchLong,
 		Example:           watchExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.moduleNames,
+		ValidArgsFunction: a.allNames,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := f.check(a, cmd, names); err != nil {
 				return err

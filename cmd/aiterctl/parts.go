@@ -65,8 +65,8 @@ func elementTypes(words []string) []string {
 
 // moduleSelection is the modules, parts and targets of a command line.
 type moduleSelection struct {
-	modules []string
-	all     bool // all modules, each for the targets that it supports
+	modules []string // modules; an operator stands for its module with --op
+	all     bool     // all modules, each for the targets that it supports
 	parts   *partFlags
 	targets []target.Target
 }
@@ -74,6 +74,7 @@ type moduleSelection struct {
 // requests returns the part requests: the modules or their selected parts, for every
 // target. With all it leaves out the targets that a module does not support.
 func (s moduleSelection) requests(cfg *opconfig.Config) ([]jit.Request, error) {
+	s = s.withoutOperators(cfg)
 	mods, err := s.selectModules(cfg)
 	if err != nil {
 		return nil, err
@@ -103,6 +104,23 @@ func (s moduleSelection) requests(cfg *opconfig.Config) ([]jit.Request, error) {
 		}
 	}
 	return reqs, nil
+}
+
+// withoutOperators returns the selection with the operators among its modules as --op.
+func (s moduleSelection) withoutOperators(cfg *opconfig.Config) moduleSelection {
+	var modules []string
+	parts := *s.parts
+	parts.ops = slices.Clone(parts.ops)
+	for _, name := range s.modules {
+		_, unknown := cfg.Module(name)
+		if _, _, err := cfg.Op(name); err == nil && unknown != nil {
+			parts.ops = append(parts.ops, name)
+		} else {
+			modules = append(modules, name)
+		}
+	}
+	s.modules, s.parts = modules, &parts
+	return s
 }
 
 // selectModules returns the modules to build.

@@ -26,6 +26,7 @@ type progress struct {
 	finished   int // of these units
 	unfinished map[partTarget]int
 	running    map[job]time.Time
+	compilers  map[string]string // by target: their versions
 }
 
 // partTarget identifies a part request.
@@ -45,7 +46,7 @@ var _ jit.Observer = (*progress)(nil)
 func (a *app) newProgress() *progress {
 	p := &progress{
 		now:        time.Now,
-		unfinished: map[partTarget]int{}, running: map[job]time.Time{},
+		unfinished: map[partTarget]int{}, running: map[job]time.Time{}, compilers: map[string]string{},
 		stop: func() {},
 	}
 	if a.json || a.quiet {
@@ -104,6 +105,8 @@ func (p *progress) count(e jit.Event) {
 	pt := partTarget{e.Module, e.Target, e.Part}
 	j := job{pt, e.Unit(), e.Values}
 	switch e.Step {
+	case jit.ToolchainFound:
+		p.compilers[e.Target] = e.Reason
 	case jit.ModuleStarted:
 		p.units += e.Units
 		p.unfinished[pt] = e.Units

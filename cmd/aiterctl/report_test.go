@@ -111,19 +111,6 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// An error that is the same for every module is printed once.
-func TestFailuresOnce(t *testing.T) {
-	missing := &toolchain.NotFoundError{Vendor: target.CPU}
-	err := failures([]jit.Result{{Err: missing}, {Err: missing}, {}, {Err: errors.New("other")}})
-	many, ok := err.(interface{ Unwrap() []error })
-	if !ok || len(many.Unwrap()) != 2 {
-		t.Errorf("failures = %v, want two", err)
-	}
-	if failures([]jit.Result{{}}) != nil {
-		t.Error("a success counts as a failure")
-	}
-}
-
 func TestProgressLine(t *testing.T) {
 	now := time.Unix(1000, 0)
 	a := &app{json: true}

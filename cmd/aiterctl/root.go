@@ -1,7 +1,7 @@
 package main
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,28 +12,7 @@ import (
 )
 
 const rootLong = `aiterctl builds GPU operators ahead of time, manages the kernel cache, and runs
-and checks operators.
-
-Environment (a flag wins over a variable, a variable wins over the default):
-  AITER_JIT_DIR           the kernel cache; default $XDG_CACHE_HOME/aiter/jit
-  AITER_JIT_PATH          read-only caches: a list of folders, separated by colons
-  AITER_JIT_MAX_SIZE      size limit of the kernel cache (default 10GB; 0: no limit)
-  AITER_JIT_MAX_AGE       limit of the time since an artifact was used (default: none)
-  AITER_JIT_MAX_COUNT     limit of the number of artifacts (default: none)
-  AITER_META_DIR          folders with modules, separated by colons; a checkout replaces the built-in modules
-  AITER_CONFIG            the configuration, relative to the only folder of AITER_META_DIR
-  AITER_LOG_LEVEL         trace, debug, info, warn or error
-  AITER_REBUILD           compile everything again
-  AITER_NO_COMPILE        never run a compiler: use prebuilt code
-  AITER_VERIFY            the command run compares each call with the CPU build
-  AITER_RELOAD            hot reload in services; commands ignore it (see watch)
-  AITER_NUM_THREADS       threads of the CPU kernels, 1 to 1024
-  AITER_CPU_ISA           instruction set of the CPU kernels: scalar, avx2, avx512, avx512_bf16 or neon
-  AITER_TRUST_JIT_DIR     use a cache that other users can change
-  AITER_TOOLCHAIN_ROOT    the folder that is / to a compiler in a container
-  GPU_ARCHS, MAX_JOBS     defaults of --arch and --jobs
-  HIPCC, ROCM_PATH, ROCM_HOME, NVCC, CUDA_HOME, CUDA_PATH, CXX   the compilers
-  NO_COLOR                no colors`
+and checks operators.`
 
 const rootExample = `  aiterctl doctor
   aiterctl build --all --arch gfx942,gfx950,cpu
@@ -46,11 +25,13 @@ func newRoot(a *app) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:           "aiterctl",
 		Short:         "Build, cache, run and check GPU operators",
-		Long:          rootLong,
+		Long:          rootLong + "\n\n" + variablesHelp(),
+		Version:       thisVersion().String(),
 		Example:       rootExample,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentPreRunE = a.prepare
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetOut(a.out)
@@ -58,7 +39,7 @@ func newRoot(a *app) *cobra.Command {
 	a.addFlags(root)
 	root.AddCommand(
 		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a),
-		newWatch(a), newDoctor(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
+		newWatch(a), newDoctor(a), newEnv(a), newDevices(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
 	)
 	root.SetHelpCommand(newHelp(root))
 	return root
@@ -107,7 +88,10 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 }
 
 func (a *app) level() (zerolog.Level, error) {
-	word := cmp.Or(a.logLevel, a.getenv("AITER_LOG_LEVEL"))
+	word, variable := a.logLevel, ""
+	if word == "" {
+		word, variable = a.getenv("AITER_LOG_LEVEL"), "AITER_LOG_LEVEL"
+	}
 	switch {
 	case word == "" && a.verbose:
 		return zerolog.DebugLevel, nil
@@ -117,11 +101,16 @@ func (a *app) level() (zerolog.Level, error) {
 		return zerolog.WarnLevel, nil
 	}
 	level, err := zerolog.ParseLevel(strings.ToLower(word))
-	if err != nil || level == zerolog.NoLevel {
-		return level, usagef("log level %q: expected trace, debug, info, warn or error", word)
+	switch {
+	case err == nil && level != zerolog.NoLevel:
+		return level, nil
+	case variable != "":
+		return level, &settings.EnvironmentError{Name: variable, Value: word, Err: errLogLevel}
 	}
-	return level, nil
+	return level, usagef("--log-level %q: %w", word, errLogLevel)
 }
+
+var errLogLevel = errors.New("expected trace, debug, info, warn or error")
 
 func (a *app) colored() (bool, error) {
 	switch a.color {

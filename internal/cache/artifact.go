@@ -199,14 +199,20 @@ func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, er
 		if err == nil {
 			break
 		}
-		if below, miss := t.checkedArtifact(id, hash); miss == nil {
-			a, err = below, nil
+		below, miss := t.checkedArtifact(id, hash)
+		if miss == nil || isAbsent(err) { // a damaged artifact explains more than an absent one
+			a, err = below, miss
 		}
 	}
 	if err == nil && a.ReadOnly == "" {
 		d.touch(filepath.Dir(a.Path), a.Used)
 	}
 	return a, err
+}
+
+func isAbsent(err error) bool {
+	var miss *MissError
+	return errors.As(err, &miss) && miss.Reason == absent
 }
 
 // checkedArtifact is like artifactBy without the read-only caches.

@@ -49,6 +49,7 @@ type Dir struct {
 	below        []*Dir // read-only caches, in the order of lookups
 	limits       Limits
 	faulty       func(Fault)
+	storing      func() // is called once, see Options.Storing
 
 	flock func(f *os.File, how int) error // see Options.Flock
 
@@ -67,6 +68,8 @@ type Options struct {
 	Limits Limits
 	// Faulty, if not nil, receives each corrupt entry, from any goroutine.
 	Faulty func(Fault)
+	// Storing, if not nil, is called once, before the first artifact or object is stored.
+	Storing func()
 	// Flock locks an open file without waiting: syscall.EWOULDBLOCK if another process
 	// holds the lock. nil: the kernel's flock. The cache stays correct with locks that do
 	// not exclude other processes, as on some network filesystems.
@@ -142,6 +145,11 @@ func newDir(path string, opts Options) *Dir {
 	if opts.Flock != nil {
 		d.flock = opts.Flock
 	}
+	d.storing = sync.OnceFunc(func() {
+		if opts.Storing != nil {
+			opts.Storing()
+		}
+	})
 	return d
 }
 

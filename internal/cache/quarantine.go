@@ -25,10 +25,10 @@ func (d *Dir) Quarantine(path string) {
 	_ = os.RemoveAll(path)
 }
 
-// corrupt moves the entry at path to quarantine, reports the fault, and returns the miss.
+// corrupt moves the entry at path to quarantine, unless the cache is read-only, reports the fault, and returns the miss.
 func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
 	d.Quarantine(path)
-	d.reportFault(Fault{Path: path, Reason: reason})
+	d.reportFault(Fault{Path: path, Reason: reason, Kept: d.readOnly})
 	return &MissError{kind, key, reason}
 }
 
@@ -51,7 +51,7 @@ func (d *Dir) quarantineIrregular(path string, err error) {
 func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
 	at := err.Exposed[0].Path
 	if at != path && filepath.Dir(at) == d.base {
-		d.reportFault(Fault{Path: at, Reason: err.Error()})
+		d.reportFault(Fault{Path: at, Reason: err.Error(), Kept: true})
 		return
 	}
 	if strings.HasPrefix(path, at+"/") {

@@ -83,8 +83,8 @@ func (d *Dir) Has(kind Kind, key Key) bool {
 
 // Find calls use with the records under a key, first that of this cache, then those of the
 // read-only caches, until use returns nil. If use fails with [*WrongRecordError], the record
-// does not belong under this key and is moved to quarantine. Find returns the first error,
-// or [*MissError] if there is no record.
+// does not belong under this key and is moved to quarantine. Find returns the first error
+// other than an absent record, or [*MissError].
 func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
 	var first error
 	for _, t := range append([]*Dir{d}, d.readOnlyWith(kind, key)...) {
@@ -99,7 +99,7 @@ func (d *Dir) Find(kind Kind, key Key, use func(body []byte) error) error {
 		if err == nil {
 			return nil
 		}
-		if first == nil {
+		if first == nil || isAbsent(first) { // damage explains more than an absent record
 			first = err
 		}
 	}

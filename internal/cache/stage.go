@@ -26,6 +26,7 @@ func (d *Dir) NewStage() (*Stage, error) {
 	if d.readOnly {
 		return nil, d.writeError()
 	}
+	d.storing()
 	var err error
 	for range stageTries {
 		var s *Stage

@@ -15,10 +15,11 @@ import (
 type Report struct {
 	Kernel
 	Target string
-	Waves  int    // a SIMD unit, 0 if the target is not known
-	Limit  string // the resource that limits them
-	Loop   *Loop  // nil without a disassembly
-	All    Counts // of the whole kernel
+	Waves  int           // a SIMD unit, 0 if the target is not known
+	Limit  string        // the resource that limits them
+	Loop   *Loop         // nil without a disassembly
+	All    Counts        // of the whole kernel
+	Code   []Instruction // of the whole kernel
 }
 
 // Disassembler returns the output of `llvm-objdump -d` for the code object in a file.
@@ -60,7 +61,7 @@ func (o Object) inspect(ctx context.Context, d Disassembler) ([]Report, error) {
 		r.Waves, r.Limit = k.WavesPerSIMD(o.Target)
 		if in, ok := code[k.Symbol]; ok {
 			loop := HottestLoop(in)
-			r.Loop, r.All = &loop, count(in)
+			r.Loop, r.All, r.Code = &loop, count(in), in
 		}
 		list = append(list, r)
 	}

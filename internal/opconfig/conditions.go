@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -78,7 +79,7 @@ func (d *decoder) checkPattern(s string, offset int, vendors bool) (string, bool
 	e := &Error{Msg: err.Error(), cause: err}
 	var unknown *target.UnknownError
 	if vendors && !errors.As(err, &unknown) {
-		e.Suggestion = nearestWord(s, append(vendorNames(), target.Known()...))
+		e.Suggestion = spelling.NearestWord(s, append(vendorNames(), target.Known()...))
 	}
 	d.add(offset, e)
 	return "", false

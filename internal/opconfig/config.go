@@ -2,9 +2,12 @@ package opconfig
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
@@ -17,6 +20,8 @@ type Config struct {
 	Globs map[string][]string // pattern of sources or included files, relative to the root -> its matches
 
 	Source string // of [Options]
+
+	Variables []string // the environment variables that the files name, set or not
 
 	// NoBuiltin is "builtin = false" in the first file: the modules replace those of aiter.
 	NoBuiltin bool
@@ -111,7 +116,11 @@ func (c *Config) Module(name string) (*Module, error) {
 	if m := c.modules[name]; m != nil {
 		return m, nil
 	}
-	return nil, &UnknownModuleError{Name: name, Nearest: nearest(name, keys(c.modules))}
+	e := &UnknownModuleError{Name: name, Nearest: spelling.Nearest(name, keys(c.modules)), Known: keys(c.modules)}
+	if ref, ok := c.ops[name]; ok {
+		e.OperatorOf = ref.module.Name
+	}
+	return nil, e
 }
 
 // Has reports whether the configuration declares the module.
@@ -122,7 +131,17 @@ func (c *Config) Has(module string) bool { return c.modules[module] != nil }
 func (c *Config) Op(name string) (*Module, *Op, error) {
 	ref, ok := c.ops[name]
 	if !ok {
-		return nil, nil, &UnknownOpError{Name: name, Nearest: nearest(name, keys(c.ops))}
+		return nil, nil, c.unknownOp(name)
 	}
 	return ref.module, &ref.module.Ops[ref.index], nil
 }
+
+func (c *Config) unknownOp(name string) error {
+	e := &UnknownOpError{Name: name, Nearest: spelling.Nearest(name, keys(c.ops)), Known: keys(c.ops)}
+	if m := c.modules[name]; m != nil {
+		e.Operators = m.opNames()
+	}
+	return e
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

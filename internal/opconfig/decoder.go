@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/aiter-go/aiter/internal/spelling"
 )
 
 // decoder reads the tree of one file. Its methods report mistakes and continue, so that one
@@ -35,7 +37,7 @@ func (d *decoder) unknown(offset int, what, word string, allowed []string) {
 	if d.full() {
 		return // the search for the nearest word takes time
 	}
-	e := &Error{Msg: fmt.Sprintf("unknown %s", what), Suggestion: nearestWord(word, allowed)}
+	e := &Error{Msg: fmt.Sprintf("unknown %s", what), Suggestion: spelling.NearestWord(word, allowed)}
 	if e.Suggestion == "" {
 		e.Msg += "; expected " + oneOf(allowed)
 	}

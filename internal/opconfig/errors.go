@@ -38,22 +38,46 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // UnknownModuleError is a module name that the config does not define.
 type UnknownModuleError struct {
-	Name    string
-	Nearest []string // the most similar modules, best first
+	Name       string
+	Nearest    []string // the most similar modules, best first
+	Known      []string // all modules
+	OperatorOf string   // the module with an operator called Name, or ""
 }
 
 func (e *UnknownModuleError) Error() string {
-	return fmt.Sprintf("unknown module %q%s", e.Name, didYouMean(e.Nearest))
+	if e.OperatorOf != "" {
+		return fmt.Sprintf("unknown module %q: it is an operator of %s", e.Name, e.OperatorOf)
+	}
+	return fmt.Sprintf("unknown module %q%s", e.Name, suggest(e.Nearest, "modules", e.Known))
 }
 
 // UnknownOpError is an operator name that no module defines.
 type UnknownOpError struct {
-	Name    string
-	Nearest []string // the most similar operators, best first
+	Name      string
+	Nearest   []string // the most similar operators, best first
+	Known     []string // the operators that were searched
+	Operators []string // of the module called Name, if there is one
 }
 
 func (e *UnknownOpError) Error() string {
-	return fmt.Sprintf("unknown operator %q%s", e.Name, didYouMean(e.Nearest))
+	if len(e.Operators) > 0 {
+		return fmt.Sprintf("unknown operator %q: it is a module, with the operators %s", e.Name, strings.Join(e.Operators, ", "))
+	}
+	return fmt.Sprintf("unknown operator %q%s", e.Name, suggest(e.Nearest, "operators", e.Known))
+}
+
+// maxListed is the number of names up to which an error lists all of them.
+const maxListed = 12
+
+// suggest returns the end of an error about an unknown name: the nearest names, else all names if they are few.
+func suggest(nearest []string, what string, known []string) string {
+	switch {
+	case len(nearest) > 0:
+		return didYouMean(nearest)
+	case len(known) > 0 && len(known) <= maxListed:
+		return fmt.Sprintf("; the %s are %s", what, strings.Join(known, ", "))
+	}
+	return didYouMean(nil)
 }
 
 func didYouMean(words []string) string {

@@ -3,6 +3,8 @@ package opconfig
 import (
 	"slices"
 	"strings"
+
+	"github.com/aiter-go/aiter/internal/spelling"
 )
 
 // A config may give only flags whose reads and writes are known. Programs accept options under several spellings, GNU ld
@@ -57,7 +59,7 @@ func (r *flagRules) nearest(flag string) string {
 			names = append(names, known)
 		}
 	}
-	best := nearestWord(name, names)
+	best := spelling.NearestWord(name, names)
 	if best != "" && valued {
 		best += "=" + value
 	}

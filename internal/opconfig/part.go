@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -86,7 +87,7 @@ func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	for _, name := range names {
 		i := slices.Index(m.opNames(), name)
 		if i < 0 {
-			return nil, &UnknownOpError{Name: name, Nearest: nearest(name, m.opNames())}
+			return nil, &UnknownOpError{Name: name, Nearest: spelling.Nearest(name, m.opNames()), Known: m.opNames()}
 		}
 		for _, v := range m.combinations(&m.Ops[i], t, values) {
 			if s := (Part{m.family(name), v}); !slices.Contains(parts, s) {
@@ -148,7 +149,7 @@ func (m *Module) axis(name string) (Axis, error) {
 			return a, nil
 		}
 	}
-	return Axis{}, &UnknownAxisError{Module: m.Name, Axis: name, Known: axisNames(m.Axes), Nearest: nearest(name, axisNames(m.Axes))}
+	return Axis{}, &UnknownAxisError{Module: m.Name, Axis: name, Known: axisNames(m.Axes), Nearest: spelling.Nearest(name, axisNames(m.Axes))}
 }
 
 func (m *Module) checkValue(a Axis, value string) error {
@@ -157,7 +158,7 @@ func (m *Module) checkValue(a Axis, value string) error {
 	}
 	e := &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values}
 	if !a.BySize() { // for a wrong range no value is nearest; the message lists all ranges
-		e.Nearest = nearest(value, a.Values)
+		e.Nearest = spelling.Nearest(value, a.Values)
 	}
 	return e
 }
@@ -176,7 +177,7 @@ func (m *Module) resolvePart(s Part) (resolvedPart, error) {
 		sources := m.holders(s.Op)
 		p.family = slices.DeleteFunc(m.opNames(), func(name string) bool { return !slices.Equal(m.holders(name), sources) })
 		if !slices.Contains(p.family, s.Op) {
-			return p, &UnknownOpError{Name: s.Op, Nearest: nearest(s.Op, m.opNames())}
+			return p, &UnknownOpError{Name: s.Op, Nearest: spelling.Nearest(s.Op, m.opNames()), Known: m.opNames()}
 		}
 	}
 	if s.Values == "" {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/aiter-go/aiter/internal/spelling"
 )
 
 // rootPath cleans a path that is relative to the root. reason is why the path is refused, "" if
@@ -114,7 +116,7 @@ func (d *decoder) nearestFile(p string) string {
 	for i, e := range entries {
 		names[i] = e.Name()
 	}
-	if best := nearestWord(path.Base(p), names); best != "" {
+	if best := spelling.NearestWord(path.Base(p), names); best != "" {
 		return path.Join(path.Dir(p), best)
 	}
 	return ""
@@ -228,6 +230,7 @@ func (d *decoder) unsetVariable(text string) string {
 	if !found || !closed || !isIdentifier(name) || !isAllowedVariable(name) {
 		return ""
 	}
+	d.cfg.addVariable(name)
 	if d.env != nil {
 		if _, set := d.env(name); set {
 			return ""

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -288,16 +289,25 @@ func path(x, y []float64) string {
 	return b.String()
 }
 
-// series returns the group's line with its marks.
+// series returns the group's line with its marks. The line goes through the mean of rows at one
+// place of the axis, such as shapes of as many bytes, and the band includes all of them.
 func (g group) series(m metric, p panel, x, y scale) series {
 	s := series{Key: g.key, Class: g.class()}
-	var xs, ys, low, high []float64
 	for _, r := range g.rows {
-		at := x.at(p.axis.value(r))
-		xs, ys = append(xs, at), append(ys, y.at(m.value(r)))
-		low, high = append(low, y.at(m.low(r))), append(high, y.at(m.high(r)))
-		s.Marks = append(s.Marks, point{X: at, Y: y.at(m.value(r)), Square: g.dashed, Text: g.tooltip(p.columns, r)})
-		s.places = append(s.places, place{at, y.at(m.value(r))})
+		at := place{x.at(p.axis.value(r)), y.at(m.value(r))}
+		s.Marks = append(s.Marks, point{X: at.x, Y: at.y, Square: g.dashed, Text: g.tooltip(p.columns, r)})
+		s.places = append(s.places, at)
+	}
+	var xs, ys, low, high []float64
+	for rows := g.rows; len(rows) > 0; {
+		n := p.axis.equal(rows)
+		var value, least, most []float64
+		for _, r := range rows[:n] {
+			value, least, most = append(value, m.value(r)), append(least, m.low(r)), append(most, m.high(r))
+		}
+		xs, ys = append(xs, x.at(p.axis.value(rows[0]))), append(ys, y.at(mean(value)))
+		low, high = append(low, y.at(slices.Min(least))), append(high, y.at(slices.Max(most)))
+		rows = rows[n:]
 	}
 	s.Points = path(xs, ys)
 	back := slices.Clone(xs)
@@ -305,4 +315,24 @@ func (g group) series(m metric, p panel, x, y scale) series {
 	slices.Reverse(low)
 	s.Band = path(append(slices.Clone(xs), back...), append(high, low...))
 	return s
+}
+
+// rounding is the relative difference of values that are equal but for rounding: Row.Bytes is computed.
+const rounding = 1e-9
+
+// equal returns the number of first rows at the same place of the axis.
+func (a axis) equal(rows []Row) int {
+	n, first := 1, a.value(rows[0])
+	for n < len(rows) && math.Abs(a.value(rows[n])-first) <= rounding*first {
+		n++
+	}
+	return n
+}
+
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, v := range list {
+		sum += v
+	}
+	return sum / float64(len(list))
 }

@@ -125,6 +125,7 @@ func (p Page) facts(changes []Change) []fact {
 		{"Device", p.Now.Device, "built for " + p.targets()},
 		{"Copy bandwidth", digits(p.Now.CopyGBps) + " GB/s", "a large copy in device memory, read and write: the upper limit"},
 	}
+	list = append(list, p.Now.Origin.facts()...)
 	if p.Now.HasArithmetic() {
 		list = append(list, p.Now.peaks())
 	}
@@ -146,6 +147,9 @@ func (p Page) facts(changes []Change) []fact {
 		}
 	}
 	note := fmt.Sprintf("geometric mean of %s, %d faster; older file: %s", cases(len(changes)), faster, p.Before.Device)
+	if different := Differences(p.Now, p.Before); len(different) > 0 {
+		note += "; not measured alike: " + strings.Join(different, "; ")
+	}
 	return append(list, fact{"Speed-up over the older file", factor(GeoMean(changes)), note})
 }
 

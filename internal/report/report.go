@@ -27,6 +27,7 @@ type File struct {
 	// types in the matrix units, in 10^9 operations per second. They are 0 if they are unknown.
 	VectorGFlops float64 `json:"vector_gflops,omitempty"`
 	MatrixGFlops float64 `json:"matrix_gflops,omitempty"`
+	Origin       Origin  `json:"origin,omitzero"`
 
 	Rows []Row `json:"rows"`
 }
@@ -132,6 +133,9 @@ func (f *File) check() error {
 	}
 	if !printable(f.Device) {
 		return &FormatError{Row: -1, Reason: fmt.Sprintf("the device's name %q has a control character", f.Device)}
+	}
+	if o := f.Origin; !printable(o.Date + o.Host + o.Driver + o.Compiler + o.Program + o.Commit) {
+		return &FormatError{Row: -1, Reason: fmt.Sprintf("the origin %q has a control character", o)}
 	}
 	for i, r := range f.Rows {
 		if !printable(r.Op + r.Target + r.DType + r.Values.text()) {

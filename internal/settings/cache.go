@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -32,7 +33,7 @@ type CacheOptions struct {
 // other users can write to.
 //
 // With Build, a private folder below the folder for temporary files replaces a cache
-// that cannot be written, with one warning. If neither can be written but another
+// that cannot be written. One warning precedes the first result that it stores. If neither can be written but another
 // cache can be read, OpenCache returns a cache in which only storing fails.
 func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 	readOnly, err := o.openReadOnly(ctx)
@@ -135,12 +136,13 @@ func isAny(err error, targets ...error) bool {
 // the error of the requested cache; hasReadOnly reports whether AITER_JIT_PATH has caches.
 func (o CacheOptions) openFallback(ctx context.Context, cause error, hasReadOnly bool) (*cache.Dir, error) {
 	dir, readable := o.openUnwritable(ctx)
-	store, err := o.openTemporary(ctx)
-	switch {
-	case err == nil:
-		zerolog.Ctx(ctx).Warn().Str("folder", store.Path()).AnErr("cause", cause).
+	store, err := o.openTemporary(ctx, func() {
+		zerolog.Ctx(ctx).Warn().Str("folder", o.temporaryDir()).AnErr("cause", cause).
 			Msg("the kernel cache cannot be written: builds go to a temporary folder; " +
 				"set AITER_JIT_DIR to a permanent folder, and AITER_JIT_PATH to read-only caches")
+	})
+	switch {
+	case err == nil:
 	case hasReadOnly || len(readable) > 0:
 		cause = errors.Join(cause, err)
 		store = cache.Unwritable(dir, cause, o.cache(ctx))
@@ -183,8 +185,9 @@ func (o CacheOptions) checkTMPDIR() error {
 
 var errNoFolder = errors.New("no such folder; create it, or unset TMPDIR")
 
-// openTemporary opens the temporary folder for writing.
-func (o CacheOptions) openTemporary(ctx context.Context) (*cache.Dir, error) {
+// openTemporary opens the temporary folder for writing. It calls storing before the first result
+// is stored.
+func (o CacheOptions) openTemporary(ctx context.Context, storing func()) (*cache.Dir, error) {
 	if err := o.checkTMPDIR(); err != nil {
 		return nil, err
 	}
@@ -195,7 +198,7 @@ func (o CacheOptions) openTemporary(ctx context.Context) (*cache.Dir, error) {
 	// Other users can guess the name and create the folder first. Trust in the requested
 	// cache does not extend to this folder.
 	own := o.cache(ctx)
-	own.TrustForeign = false
+	own.TrustForeign, own.Storing = false, storing
 	store, err := cache.Open(dir, own)
 	if err == nil {
 		err = store.Writable()
@@ -205,9 +208,16 @@ func (o CacheOptions) openTemporary(ctx context.Context) (*cache.Dir, error) {
 
 // cache returns the options of one cache folder.
 func (o CacheOptions) cache(ctx context.Context) cache.Options {
-	log := zerolog.Ctx(ctx)
+	var reported sync.Map // paths of damaged entries that stay, which each lookup finds again
 	return cache.Options{TrustForeign: o.Trust, Limits: o.Limits, Faulty: func(f cache.Fault) {
-		log.Warn().Str("path", f.Path).Str("reason", f.Reason).Msg("quarantine")
+		if _, again := reported.LoadOrStore(f.Path, true); f.Kept && again {
+			return
+		}
+		message := "a damaged entry of the cache was moved to quarantine"
+		if f.Kept {
+			message = "a damaged entry of a read-only cache is not used; make the cache again with aiterctl build --output"
+		}
+		zerolog.Ctx(ctx).Warn().Str("path", f.Path).Str("reason", f.Reason).Msg(message)
 		if o.Faulty != nil {
 			o.Faulty(f)
 		}

@@ -152,8 +152,8 @@ func configIn(files fs.FS, source string) (string, error) {
 		return "", &opconfig.Error{Source: source, File: ModuleConfig, Msg: "the folder has two configurations, this one and " +
 			DefaultConfig + "; remove one, or name the other one with --config or AITER_CONFIG"}
 	}
-	return "", &opconfig.Error{Source: source, File: DefaultConfig, Msg: "no such file, and no " + ModuleConfig + " either; " +
-		"give a folder with one of them, or the path of the configuration with --config or AITER_CONFIG"}
+	return "", &opconfig.Error{Source: source, File: DefaultConfig, Msg: "the source folder " + source + " has no configuration, neither this file nor " +
+		ModuleConfig + "; write one of them, or name another file with --config or AITER_CONFIG"}
 }
 
 // join returns all configurations as one. The modules of all sources but the first find the headers of the

@@ -3,6 +3,7 @@
 package term
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"sync"
@@ -67,11 +68,16 @@ func (t *Terminal) SetStatus(text string) {
 
 // width returns the number of characters in a line, 80 if the terminal does not report it.
 func (t *Terminal) width() int {
-	w, _, err := term.GetSize(int(t.file.Fd()))
-	if err != nil || w <= 0 {
-		return 80
+	return cmp.Or(Width(t.file), 80)
+}
+
+// Width returns the number of characters in a line of the terminal f, 0 if f is not a terminal.
+func Width(f *os.File) int {
+	w, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
 	}
-	return w
+	return max(w, 0)
 }
 
 // redrawInterval is the time between two drawings of the status line.

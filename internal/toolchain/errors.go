@@ -58,6 +58,21 @@ func (e *ProbeError) Error() string {
 // Unwrap returns Err.
 func (e *ProbeError) Unwrap() error { return e.Err }
 
+// TemporaryFolderError reports a compiler that does not respond because it has no folder for temporary files.
+type TemporaryFolderError struct {
+	Compiler string // path
+	Err      error  // why the folder cannot be used
+	Probe    error  // the *ProbeError
+}
+
+func (e *TemporaryFolderError) Error() string {
+	return fmt.Sprintf("%s needs a folder for temporary files: %v; name a writable folder by TMPDIR, or use prebuilt kernels alone: "+
+		"set AITER_NO_COMPILE=1 and list their folders in AITER_JIT_PATH", e.Compiler, e.Err)
+}
+
+// Unwrap returns the *ProbeError.
+func (e *TemporaryFolderError) Unwrap() error { return e.Probe }
+
 // RootError reports that the files that a compiler names cannot be found on this machine.
 type RootError struct {
 	Compiler string   // path

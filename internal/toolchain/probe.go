@@ -29,7 +29,7 @@ type reply struct {
 // repeats a traced run that fails without the tracer, because set-user-ID programs, such as some installations of bwrap,
 // fail if they are traced.
 func (s *search) run(args []string) (reply, error) {
-	dir := s.folder()
+	dir, noDir := s.folder()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	argv := append([]string{s.tc.Compiler}, args...)
@@ -64,6 +64,8 @@ func (s *search) run(args []string) (reply, error) {
 	failed := &ProbeError{Command: argv, Output: r.text, Err: err}
 	if ctx.Err() != nil { // the timeout of this query; a cancelled search has returned above
 		failed.Timeout, failed.Err = s.timeout, errors.New("it was killed")
+	} else if noDir != nil {
+		return r, &TemporaryFolderError{Compiler: s.tc.Compiler, Err: noDir, Probe: failed}
 	}
 	return r, failed
 }
@@ -98,18 +100,18 @@ func (s *search) trial() (reply, error) {
 // tempFolder returns a function that creates the search's own folder for temporary files, and one that removes it. Names
 // that compilers look up there do not affect the answer. The folder is "" if TMPDIR is missing or read-only: most
 // compilers answer without temporary files.
-func (s *search) tempFolder() (folder func() string, remove func()) {
+func (s *search) tempFolder() (folder func() (string, error), remove func()) {
 	made := ""
-	folder = sync.OnceValue(func() string {
+	folder = sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp(cmp.Or(lookupEnv(s.tc.env, "TMPDIR"), os.TempDir()), "aiter-probe-")
 		if err != nil {
-			return ""
+			return "", err
 		}
 		made = dir
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return real
+			return real, nil
 		}
-		return dir
+		return dir, nil
 	})
 	return folder, func() {
 		if made != "" {

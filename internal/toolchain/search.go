@@ -31,9 +31,9 @@ type search struct {
 	timeout     time.Duration
 	override    string // the root folder that the user has set
 	tc          *Toolchain
-	began       time.Time             // a later change may be in one answer and not in another
-	targetReply func() (reply, error) // the reply about the target, queried in parallel with the common queries
-	folder      func() string         // creates the folder for temporary files; "" if that fails
+	began       time.Time              // a later change may be in one answer and not in another
+	targetReply func() (reply, error)  // the reply about the target, queried in parallel with the common queries
+	folder      func() (string, error) // creates the folder for temporary files; "" if that fails
 }
 
 // record holds the answers of a compiler: everything except the digest of the driver itself.

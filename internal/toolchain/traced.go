@@ -57,7 +57,7 @@ func (c *collector) traced(r reply) error {
 	if r.trace.Incomplete != "" {
 		c.unknown = r.trace.Incomplete
 	}
-	c.temp = c.s.folder()
+	c.temp, _ = c.s.folder()
 	for _, a := range r.trace.Accesses {
 		if c.ignored(a.Path) {
 			continue

@@ -1,17 +1,15 @@
-package opconfig
+// Package spelling finds the names that a misspelled name may mean.
+package spelling
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
 
-func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// nearest returns up to three similar names, best first: those with a similar spelling, then
+// Nearest returns up to three similar names, best first: those with a similar spelling, then
 // those that contain what was written.
-func nearest(written string, names []string) []string {
+func Nearest(written string, names []string) []string {
 	best := alike(written, names)
 	for _, n := range names {
 		if len(written) >= 3 && strings.Contains(n, strings.ToLower(written)) && !slices.Contains(best, n) {
@@ -21,8 +19,8 @@ func nearest(written string, names []string) []string {
 	return best[:min(3, len(best))]
 }
 
-// nearestWord returns the word with the most similar spelling, or "".
-func nearestWord(written string, words []string) string {
+// NearestWord returns the word with the most similar spelling, or "".
+func NearestWord(written string, words []string) string {
 	if best := alike(written, words); len(best) > 0 {
 		return best[0]
 	}

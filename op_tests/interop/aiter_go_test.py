@@ -1,6 +1,6 @@
-"""examples/python/causal_conv1d.py against torch's own convolution and autograd.
+"""The package aiter_go against torch's own convolution and autograd, under opcheck and torch.compile.
 
-Usage: AITER_CAUSAL_CONV1D_SO=MODULE.so causal_conv1d_autograd.py FOLDER-OF-EXAMPLE
+Usage: AITERCTL=PROGRAM aiter_go_test.py FOLDER-OF-PACKAGE
 
 Every gradient is compared with the one that torch derives, in float64, from a
 convolution written with torch alone. Exits non-zero at the first that differs.
@@ -234,7 +234,7 @@ def check_errors(example):
     for what, expected, attempt in (
         ("relu", "activation", lambda: example.causal_conv1d_fn(x, weight, activation="relu")),
         ("shape", "weight", lambda: example.causal_conv1d_fn(x, torch.randn(5, 3))),
-        ("twice", "once_differentiable", lambda: torch.autograd.grad(
+        ("twice", "no autograd formula", lambda: torch.autograd.grad(
             example.causal_conv1d_fn(x, weight).square().sum(), x, create_graph=True)[0].sum().backward()),
     ):
         try:
@@ -246,13 +246,80 @@ def check_errors(example):
     return 3
 
 
+def check_operators(example):
+    """torch's own checks of an operator: schema, aliases, fake kernel, gradients, tracing."""
+    count = 0
+    ops = torch.ops.aiter_go
+    for last, dtype in itertools.product((False, True), (torch.float32, torch.bfloat16)):
+        x, weight, bias = random((2, 6, 9), dtype, last), torch.randn(6, 4), torch.randn(6)
+        ids, initial = sequences(2, 9).to(torch.int32), random((2, 6, 3), dtype)
+        for args in ((leaf(x), leaf(weight), leaf(bias), None, None, True), (leaf(x), leaf(weight), None, ids, leaf(initial), False)):
+            torch.library.opcheck(ops.causal_conv1d.default, args)
+            torch.library.opcheck(ops.causal_conv1d_with_states.default, args)
+            count += 2
+        torch.library.opcheck(ops.causal_conv1d_bwd.default, (x, weight, bias, x, None, None, None, True, False))
+        torch.library.opcheck(ops.causal_conv1d_bwd.default, (x, weight, None, x, ids, initial, initial, False, True))
+        torch.library.opcheck(ops.causal_conv1d_fwd.default, (torch.empty_like(x), x, weight, bias, True))
+        torch.library.opcheck(ops.causal_conv1d_update.default, (x[..., 0], initial.clone(), weight, bias, True, None, None, -1))
+        torch.library.opcheck(ops.rms_norm.default, (x, torch.ones(9), 1e-6))
+        count += 5
+    return count
+
+
+def check_compiled(example):
+    """torch.compile traces a model without a graph break, forward and backward."""
+    count = 0
+    for backend in ("aot_eager", "aot_eager_decomp_partition"):  # inductor needs torch's headers and a C++ compiler
+        for states in (False, True):
+            x, weight, bias = torch.randn(2, 6, 16), torch.randn(6, 4), torch.randn(6)
+
+            def model(x, weight, bias):
+                out = example.causal_conv1d_fn(x.sin(), weight, bias, None, None, states, activation="silu")
+                return (out[0].tanh(), out[1] * 2) if states else (out.tanh(),)
+
+            inputs = [leaf(t) for t in (x, weight, bias)]
+            theirs = [leaf(t) for t in (x, weight, bias)]
+            got = torch.compile(model, fullgraph=True, backend=backend)(*inputs)
+            want = model(*theirs)
+            sum(t.sum() for t in got).backward()
+            sum(t.sum() for t in want).backward()
+            for a, b in zip([*got, *(t.grad for t in inputs)], [*want, *(t.grad for t in theirs)]):
+                torch.testing.assert_close(a, b)
+            count += 1
+
+        def decode(x, state, weight):
+            return example.causal_conv1d_update(x + 1, state, weight, None, "silu") * 2
+
+        state, other = torch.zeros(2, 6, 3), torch.zeros(2, 6, 3)
+        step, compiled = torch.randn(2, 6), torch.compile(decode, fullgraph=True, backend=backend)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(step, state, weight), decode(step, other, weight))
+        assert torch.equal(state, other), "the state of compiled steps"
+        count += 1
+    return count
+
+
+def check_aiter_names(example):
+    """AIter's signature by names; an empty bias is none."""
+    x, weight = torch.randn(2, 6, 9), torch.randn(6, 4)
+    for bias in (None, torch.empty(0), torch.randn(6)):
+        out = torch.empty_like(x)
+        example.causal_conv1d_fwd(out=out, x=x, weight=weight, bias=bias, use_silu=True)
+        wanted = None if bias is None or bias.numel() == 0 else bias
+        torch.testing.assert_close(out, example.causal_conv1d_fn(x, weight, wanted, activation="silu"))
+    y = torch.randn(3, 5, 32)
+    torch.testing.assert_close(example.rms_norm(y, torch.ones(32), 1e-5), F.rms_norm(y, (32,), eps=1e-5))
+    return 4
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     sys.path.insert(0, sys.argv[1])
-    import causal_conv1d as example
+    import aiter_go as example
 
-    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_integers, check_errors):
+    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_integers, check_errors, check_operators,
+                  check_compiled, check_aiter_names):
         print(f"{check.__name__}: {check(example)} cases")
 
 
