@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"internal/testenv":    {},
 	"tensor":              {},
 	"tensor/npy":          {"tensor"},
+	"tensor/safetensors":  {"tensor"},
 	"internal/ffi":        {"internal/dl", "tensor"},
 	"internal/filehash":   {},
 	"internal/depfile":    {},
@@ -50,12 +51,12 @@ var layers = map[string][]string{
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
 	"examples/service": {"causalconv1d", "device", "jit/target", "metrics", "registry", "tensor"},
-	"op_tests":         {"tensor"},
+	"op_tests":         {"device", "jit/schema", "registry", "tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},
 	"cmd/aiterctl": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
 		"jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/report",
-		"internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy"},
+		"internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy", "tensor/safetensors"},
 }
 
 // owners lists the external modules that only one package may import.

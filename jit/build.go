@@ -96,20 +96,26 @@ func joinFailures(results []Result) error {
 type session struct {
 	m     *Manager
 	mu    sync.Mutex
-	views map[string]*deps.View // by the paths that distinguish toolchains; see view
+	views map[viewKey]*deps.View
 }
 
-func (m *Manager) newSession() *session { return &session{m: m, views: map[string]*deps.View{}} }
+// viewKey distinguishes views: by the source tree, and by the paths of a toolchain.
+type viewKey struct {
+	tree                    deps.Tree
+	compiler, root, include string
+}
 
-// view returns the view of the filesystem for a toolchain. Toolchains of several targets
-// share a view if they read the same files.
-func (s *session) view(tc *toolchain.Toolchain) *deps.View {
+func (m *Manager) newSession() *session { return &session{m: m, views: map[viewKey]*deps.View{}} }
+
+// view returns the view of the filesystem for a source tree and a toolchain. Toolchains of
+// several targets share a view if they read the same files.
+func (s *session) view(tree deps.Tree, tc *toolchain.Toolchain) *deps.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := tc.Compiler + "\x00" + tc.Root + "\x00" + strings.Join(tc.IncludeDirs, "\x00")
+	key := viewKey{tree, tc.Compiler, tc.Root, strings.Join(tc.IncludeDirs, "\x00")}
 	v := s.views[key]
 	if v == nil {
-		v = deps.NewView(s.m.opts.Tree, s.m.opts.Memo, tc)
+		v = deps.NewView(tree, s.m.opts.Memo, tc)
 		s.views[key] = v
 	}
 	return v

@@ -17,6 +17,7 @@ type buildRecord struct {
 	Units     map[string]cache.Lines `json:"units"` // by unitName
 	Link      cache.Lines            `json:"link"`
 	Toolchain recordedToolchain      `json:"by"`
+	Outside   outsideFolders         `json:"outside,omitempty"`
 }
 
 // recordedToolchain holds the fields of a toolchain that keys contain.
@@ -54,7 +55,7 @@ func (m *Manager) loadBuildRecord(r Request) buildRecord {
 }
 
 func newBuildRecord(res *Result, l *link) buildRecord {
-	now := buildRecord{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines}
+	now := buildRecord{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines, Outside: l.outside}
 	now.RecentBuild = cache.RecentBuild{Artifact: res.Artifact.ID, Link: l.key, Compiler: toolchainFilesKey(l.tc.Digest)}
 	now.Toolchain = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest, l.tc.Folders}
 	for _, u := range res.Units {

@@ -30,11 +30,11 @@ func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 	defer func() {
 		u.observe(Event{Step: UnitFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err})
 	}()
-	root, err := u.view.Tree.Dir(ctx)
+	on, err := deps.FoldersOf(ctx, u.view.Tree)
 	if err != nil {
 		return res, err
 	}
-	u.snapshots = u.takeSnapshots(root)
+	u.snapshots = u.takeSnapshots(on)
 	for range maxCompiles {
 		res, changed, err := u.compileOnce(ctx)
 		if err != nil {
@@ -54,8 +54,8 @@ func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 
 // takeSnapshots returns the present state of the files that the compiler will probably read:
 // those of the latest dependency set, and those in the folders of the source and its headers.
-func (u *unit) takeSnapshots(root string) *deps.Snapshots {
-	known := deps.NewSnapshots(u.view, root)
+func (u *unit) takeSnapshots(on deps.Folders) *deps.Snapshots {
+	known := deps.NewSnapshots(u.view, on)
 	known.Add(u.source.Source)
 	if sets, err := u.depSets(); err == nil && len(sets) > 0 {
 		known.AddSet(u.m.opts.Cache, sets[0])
@@ -76,14 +76,14 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", err
 	}
 	defer stage.Close()
-	root, err := u.view.Tree.Dir(ctx)
+	on, err := deps.FoldersOf(ctx, u.view.Tree)
 	if err != nil {
 		return res, "", err
 	}
 	before, start := deps.Baseline{Started: deps.NextTick(u.m.clock), Snapshots: u.snapshots}, time.Now()
 	c := command{
-		argv:    u.argv(root, stage.File(objectFile), stage.File(depFileName)),
-		dir:     root,
+		argv:    u.argv(on, stage.File(objectFile), stage.File(depFileName)),
+		dir:     on.Root,
 		env:     u.environ(stage),
 		timeout: u.timeout,
 	}
@@ -92,14 +92,14 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", err
 	}
 	if out.reason = u.outputFault(stage, out); out.reason != "" {
-		return res, "", u.failCompile(ctx, failedRun{stage, root, c, out, before})
+		return res, "", u.failCompile(ctx, failedRun{stage, on, c, out, before})
 	}
-	reported, err := u.readings(stage, root)
+	reported, err := u.readings(stage, on)
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
 	// The lists are made first, so that they do not contain a change that comes after the check of the times.
-	tree, system, read, err := u.view.Record(reported, u.search(root))
+	tree, system, read, err := u.view.Record(reported, u.search(on))
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
@@ -147,7 +147,7 @@ func (u *unit) environ(stage *cache.Stage) []string {
 // failCompile makes the error of a failed compile and stores the failure.
 func (u *unit) failCompile(ctx context.Context, r failedRun) error {
 	f := failureRecord{Seen: u.snapshots.TreeDigests(), Inputs: u.failedInputs(ctx, r)}
-	f.Error.Source, f.Error.Command = u.source.Source, u.argv(r.command.dir, u.scratch(".o"), u.scratch(".d"))
+	f.Error.Source, f.Error.Command = u.source.Source, u.argv(r.on, u.scratch(".o"), u.scratch(".d"))
 	return u.fail(f, r.command, r.outcome)
 }
 
@@ -168,11 +168,11 @@ func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
 }
 
 // readings returns the files that the reports of the compiler and the assembler list.
-func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err error) {
+func (u *unit) readings(stage *cache.Stage, on deps.Folders) (r deps.Readings, err error) {
 	if r.Headers, err = readDeps(stage); err != nil {
 		return r, err
 	}
-	r.Headers = treePaths(r.Headers, root)
+	r.Headers = treePaths(r.Headers, on)
 	data, err := deps.ReadReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
@@ -188,7 +188,7 @@ func (u *unit) readings(stage *cache.Stage, root string) (r deps.Readings, err e
 		return r, fmt.Errorf("the assembler's list of files: %w", err)
 	}
 	r.AssemblerReported = true
-	for _, p := range treePaths(names, root) {
+	for _, p := range treePaths(names, on) {
 		// The report also lists the compiler's output, which was a temporary file, and names in #line directives.
 		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.Headers, p) {
 			r.Assembled = append(r.Assembled, p)

@@ -239,10 +239,6 @@ func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
 	s := m.newSession()
-	root, err := m.opts.Tree.Dir(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []Command
 	compiledFor := map[cache.Key]string{}
 	for _, r := range reqs {
@@ -254,7 +250,11 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			if err := u.identify(); err != nil {
 				return nil, err
 			}
-			out = append(out, u.command(root, compiledFor))
+			on, err := deps.FoldersOf(ctx, u.view.Tree)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, u.command(on, compiledFor))
 		}
 	}
 	return out, nil
@@ -262,11 +262,11 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 
 // command returns the compiler run of an identified unit. compiledFor holds the target of the
 // first run of each key; later units with the key are hits.
-func (u *unit) command(root string, compiledFor map[cache.Key]string) Command {
+func (u *unit) command(on deps.Folders, compiledFor map[cache.Key]string) Command {
 	c := Command{
-		Module: u.req.Module, Target: u.req.Target.String(), Part: u.req.Part.String(), Directory: root,
+		Module: u.req.Module, Target: u.req.Target.String(), Part: u.req.Part.String(), Directory: on.Root,
 		File: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Compiled,
-		Arguments: u.argv(root, objectFile, depFileName),
+		Arguments: u.argv(on, objectFile, depFileName),
 	}
 	res, miss := u.lookup()
 	switch other, shared := compiledFor[u.key]; {

@@ -61,7 +61,7 @@ func storeFailure(store *cache.Dir, key cache.Key, f failureRecord) {
 // failedRun is a failed compile.
 type failedRun struct {
 	stage    *cache.Stage
-	root     string
+	on       deps.Folders // of the sources
 	command  command
 	outcome  outcome
 	baseline deps.Baseline
@@ -77,7 +77,7 @@ func (u *unit) failedInputs(ctx context.Context, r failedRun) *deps.Set {
 	if !ok {
 		return nil
 	}
-	tree, system, read, err := u.view.Record(deps.Readings{Headers: read}, u.search(r.root))
+	tree, system, read, err := u.view.Record(deps.Readings{Headers: read}, u.search(r.on))
 	if err != nil || !u.addMissing(tree, system, read, r.outcome.output) {
 		return nil
 	}
@@ -109,10 +109,10 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 		read, err = readHeaders(r.stage)
 	}
 	if err == nil && len(read) > 0 {
-		return treePaths(read, r.root), true
+		return treePaths(read, r.on), true
 	}
 	c := r.command
-	c.argv = u.argv(r.root, r.stage.File(secondObject), r.stage.File(secondDepFile))
+	c.argv = u.argv(r.on, r.stage.File(secondObject), r.stage.File(secondDepFile))
 	c.argv = slices.Insert(c.argv, 1, "-H")
 	out, err := c.run(ctx)
 	if err != nil || !isInputError(out) {
@@ -120,7 +120,7 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	}
 	read = append(depfile.ParseTrace(out.output), u.source.Source)
 	read = slices.DeleteFunc(read, func(p string) bool { return strings.HasPrefix(p, r.stage.Path+"/") })
-	return treePaths(read, r.root), true
+	return treePaths(read, r.on), true
 }
 
 // readHeaders returns the headers in Clang's CC_PRINT_HEADERS_FILE.
@@ -130,9 +130,9 @@ func readHeaders(stage *cache.Stage) ([]string, error) {
 }
 
 // treePaths makes paths in the source tree relative.
-func treePaths(read []string, root string) []string {
+func treePaths(read []string, on deps.Folders) []string {
 	for i := range read {
-		read[i] = deps.InTree(read[i], root)
+		read[i] = on.InTree(read[i])
 	}
 	return read
 }

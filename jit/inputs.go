@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -49,14 +50,17 @@ func (in *Inputs) Add(more Inputs) {
 // ConfigInputs returns the files of the configuration with their digests when it was read.
 func (m *Manager) ConfigInputs() Inputs {
 	in := Inputs{Files: map[string]string{}}
-	for file, sum := range m.Config().Sums {
-		if p, onDisk := m.opts.Tree.Path(file); onDisk {
+	for i, config := range m.Config().Joined() {
+		tree := m.opts.Trees[i]
+		root, onDisk := tree.Path(".")
+		if !onDisk {
+			continue
+		}
+		for file, sum := range config.Sums {
+			p, _ := tree.Path(file)
 			in.Files[p] = sum
 		}
-	}
-	root, onDisk := m.Root()
-	for pattern, matches := range m.Config().Globs {
-		if onDisk {
+		for pattern, matches := range config.Globs {
 			in.Globs = append(in.Globs, Glob{Root: root, Pattern: pattern, Matches: matches})
 		}
 	}
@@ -74,7 +78,7 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 	}
 	for _, u := range r.Units {
 		for _, digest := range u.ref.Deps {
-			if err := m.addList(&in, tc, digest); err != nil {
+			if err := m.addList(&in, m.tree(r.Module), tc, digest); err != nil {
 				return in, err
 			}
 		}
@@ -83,23 +87,23 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 }
 
 // addList adds the files of a dependency list.
-func (m *Manager) addList(in *Inputs, tc *toolchain.Toolchain, digest string) error {
+func (m *Manager) addList(in *Inputs, tree deps.Tree, tc *toolchain.Toolchain, digest string) error {
 	l, err := deps.Load(m.opts.Cache, digest)
 	if err != nil {
 		return err
 	}
 	for _, f := range l.Files {
-		if p, onDisk := m.onDisk(tc, f.Path); onDisk {
+		if p, onDisk := onDisk(tree, tc, f.Path); onDisk {
 			in.Files[p] = f.Digest
 		}
 	}
 	for _, a := range l.Absent {
-		if p, onDisk := m.onDisk(tc, path.Join(a.Dir, a.Name)); onDisk {
+		if p, onDisk := onDisk(tree, tc, path.Join(a.Dir, a.Name)); onDisk {
 			in.Files[p] = Absent
 		}
 	}
 	for _, f := range l.Folders {
-		if p, onDisk := m.opts.Tree.Path(f.Path); onDisk && !path.IsAbs(f.Path) {
+		if p, onDisk := onDisk(tree, tc, f.Path); onDisk && !path.IsAbs(f.Path) {
 			in.Add(Inputs{Folders: []string{p}})
 		}
 	}
@@ -108,11 +112,11 @@ func (m *Manager) addList(in *Inputs, tc *toolchain.Toolchain, digest string) er
 
 // onDisk returns the path on disk of a file of a dependency list; false for a source that the
 // program contains.
-func (m *Manager) onDisk(tc *toolchain.Toolchain, p string) (string, bool) {
+func onDisk(tree deps.Tree, tc *toolchain.Toolchain, p string) (string, bool) {
 	if path.IsAbs(p) {
 		return tc.Resolve(p), true
 	}
-	return m.opts.Tree.Path(p)
+	return tree.Path(p)
 }
 
 // FailureInputs returns the files whose change may fix a failed build: those that the
@@ -123,7 +127,7 @@ func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	if tc, err := m.toolchain(ctx, r.Target); err == nil {
 		for _, ref := range m.loadBuildRecord(r).Refs {
 			for _, digest := range ref.Deps {
-				_ = m.addList(&in, tc, digest) // if the cache does not have the list, the folders suffice
+				_ = m.addList(&in, m.tree(r.Module), tc, digest) // if the cache does not have the list, the folders suffice
 			}
 		}
 	}
@@ -131,14 +135,14 @@ func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	if err != nil {
 		return in
 	}
-	dirs := slices.Clone(mod.Include)
+	dirs := slices.DeleteFunc(slices.Clone(mod.Include), func(dir string) bool { return mod.Outside[dir] != (opconfig.OutsideFolder{}) })
 	for _, s := range mod.Sources {
 		for _, file := range s.Files {
 			dirs = append(dirs, path.Dir(file))
 		}
 	}
 	for _, dir := range dirs {
-		if p, onDisk := m.opts.Tree.Path(dir); onDisk {
+		if p, onDisk := m.tree(r.Module).Path(dir); onDisk {
 			in.Add(Inputs{Folders: []string{p}})
 		}
 	}

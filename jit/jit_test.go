@@ -129,6 +129,12 @@ func (b *bench) env(name string) string {
 	return ""
 }
 
+// variable looks up a variable of the configuration.
+func (b *bench) variable(name string) (string, bool) {
+	v := b.extra[name]
+	return v, v != ""
+}
+
 // manager opens a new manager, as another process does.
 func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
 	b.t.Helper()
@@ -148,7 +154,7 @@ func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 		return nil, err
 	}
 	memo := filehash.Open(store.MemoPath())
-	config, err := opconfig.Load(os.DirFS(b.root), "config.toml", opconfig.Options{})
+	config, err := opconfig.Load(os.DirFS(b.root), "config.toml", opconfig.Options{Env: b.variable})
 	if err != nil {
 		return nil, err
 	}

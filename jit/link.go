@@ -22,6 +22,7 @@ type link struct {
 	ops     []string // operators in the library
 	sources []string // of its units
 	flags   []string
+	outside outsideFolders // of the units
 
 	units []UnitResult // whose objects are linked
 	ran   bool         // the linker was started

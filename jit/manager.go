@@ -6,7 +6,9 @@ package jit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +35,11 @@ type Finder interface {
 // sessions is a Finder that examines shared files of several targets once.
 type sessions interface{ Session() *toolchain.Session }
 
-// Options of [New]. Config, Tree, Cache, Finder and Memo are required.
+// Options of [New]. Config, Tree or Trees, Cache, Finder and Memo are required.
 type Options struct {
 	Config *opconfig.Config
-	Tree   deps.Tree
+	Tree   deps.Tree   // of a Config of one source
+	Trees  []deps.Tree // of the configurations of which Config is joined, in order
 	Cache  *cache.Dir
 	Finder Finder
 	Memo   *filehash.Memo
@@ -85,6 +88,9 @@ func New(opts Options) *Manager {
 	if opts.NoCompile {
 		opts.Finder = noCompiler(func(t target.Target) error { return &NoCompileError{t} })
 	}
+	if opts.Trees == nil {
+		opts.Trees = []deps.Tree{opts.Tree}
+	}
 	return &Manager{
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
@@ -96,9 +102,18 @@ func New(opts Options) *Manager {
 	}
 }
 
-// With returns a manager that builds from another configuration of the same source tree. It
-// has the cache and the compiler slots of m.
-func (m *Manager) With(config *opconfig.Config) *Manager {
+// tree returns the source tree of a module.
+func (m *Manager) tree(module string) deps.Tree {
+	i := slices.IndexFunc(m.Config().Joined(), func(c *opconfig.Config) bool { return c.Has(module) })
+	return m.opts.Trees[max(i, 0)]
+}
+
+// With returns a manager that builds from another configuration of the same source trees. It
+// has the cache and the compiler slots of m. It fails with a [*SourcesError] if the trees are others.
+func (m *Manager) With(config *opconfig.Config) (*Manager, error) {
+	if before, now := sourceNames(m.Config()), sourceNames(config); !slices.Equal(before, now) {
+		return nil, &SourcesError{before, now}
+	}
 	opts := m.opts
 	opts.Config = config
 	n := New(opts)
@@ -106,7 +121,22 @@ func (m *Manager) With(config *opconfig.Config) *Manager {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n.forced = maps.Clone(m.forced)
-	return n
+	return n, nil
+}
+
+func sourceNames(c *opconfig.Config) []string {
+	var names []string
+	for _, one := range c.Joined() {
+		names = append(names, one.Source)
+	}
+	return names
+}
+
+// SourcesError reports a configuration of other source trees than those of the manager.
+type SourcesError struct{ Before, Now []string }
+
+func (e *SourcesError) Error() string {
+	return fmt.Sprintf("the configuration is of the sources %q, and the running program has those of %q; start the program again", e.Now, e.Before)
 }
 
 // Config returns the configuration the manager builds from.
@@ -118,9 +148,17 @@ func (m *Manager) Cache() *cache.Dir { return m.opts.Cache }
 // Memo returns the memo of files' digests.
 func (m *Manager) Memo() *filehash.Memo { return m.opts.Memo }
 
-// Root returns the folder of the source tree. onDisk is false for sources that the program
-// contains, which cannot change.
-func (m *Manager) Root() (dir string, onDisk bool) { return m.opts.Tree.Path(".") }
+// Roots returns the folders of the source trees. It leaves out sources that the program contains,
+// which cannot change.
+func (m *Manager) Roots() []string {
+	var dirs []string
+	for _, t := range m.opts.Trees {
+		if dir, onDisk := t.Path("."); onDisk {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
 
 // toolchain finds the compiler for t. Concurrent callers share one search. A failed search
 // is repeated by the next call.

@@ -34,27 +34,33 @@ func (s *session) plan(ctx context.Context, r Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.planWith(ctx, r, mod, tc)
+	include, err := outside(mod, tc)
+	if err != nil {
+		return nil, err
+	}
+	return s.planWith(ctx, r, mod, tc, include)
 }
 
-// planWith resolves a request with a given toolchain.
-func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain) (*plan, error) {
+// planWith resolves a request with a given toolchain and folders outside of the source tree.
+func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain, outside outsideFolders) (*plan, error) {
 	resolved, err := mod.ResolvePart(r.Target, tc.Version, r.Part)
 	if err != nil {
 		return nil, err
 	}
+	tree := s.m.tree(mod.Name)
+	include := includeFolders(resolved.Include, outside, tree)
 	record := sync.OnceValue(func() buildRecord { return s.m.loadBuildRecord(r) })
 	common := action{
-		m: s.m, view: s.view(tc), tc: tc, req: r, timeout: s.m.timeout(mod), log: zerolog.Ctx(ctx),
+		m: s.m, view: s.view(tree, tc), tc: tc, req: r, timeout: s.m.timeout(mod), log: zerolog.Ctx(ctx),
 		held: &heldObjects{store: s.m.opts.Cache},
 	}
-	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags}}
+	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags, outside: outside}}
 	p.link.ticket = ticket{linkRank, func() {}}
 	p.link.recorded = func() cache.Lines { return record().Link }
 	for i, source := range resolved.Units {
 		p.link.sources = append(p.link.sources, source.Source)
 		for _, pass := range tc.Passes(source.Flags) {
-			u := &unit{action: common, include: resolved.Include, source: source, pass: pass}
+			u := &unit{action: common, include: include, source: source, pass: pass}
 			u.ticket.rank = rank(i, len(resolved.Units), pass)
 			u.recorded = func() cache.Lines { return record().Units[u.name()] }
 			p.units = append(p.units, u)

@@ -31,7 +31,7 @@ type UnitResult struct {
 // passes.
 type unit struct {
 	action
-	include []string
+	include []string // relative to the source tree, or absolute
 	source  opconfig.Unit
 	pass    toolchain.Pass
 
@@ -41,9 +41,10 @@ type unit struct {
 var _ runner[UnitResult] = (*unit)(nil)
 
 // Placeholders in the argv of a key. They replace paths that do not affect the result: the
-// source tree and the outputs.
+// source tree, the tree of the built-in headers, and the outputs.
 const (
 	rootMark   = "ROOT"
+	headerMark = "HEADERS"
 	objectMark = "OBJECT"
 	depMark    = "DEPFILE"
 )
@@ -62,15 +63,15 @@ func (u *unit) identify() error {
 	u.lines.Add("toolchain", u.tc.Identity(u.pass))
 	// Dependency lists name system headers by path, which differ for an equal compiler in another folder.
 	u.lines.Add("toolchain folders", u.tc.Folders)
-	argv := u.argv(rootMark, objectMark, depMark)
+	argv := u.argv(u.marks(), objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.source.Source, digest)
 	if u.tc.NamesRoot(u.source.Flags) {
-		root, err := u.view.Tree.Dir(context.Background())
+		on, err := deps.FoldersOf(context.Background(), u.view.Tree)
 		if err != nil {
 			return err
 		}
-		u.lines.Add("checkout", root)
+		u.lines.Add("checkout", strings.TrimSpace(on.Root+" "+on.Headers))
 	}
 	u.key = u.lines.Key()
 	return nil
@@ -86,23 +87,35 @@ func (u *unit) id() string {
 	return string(l.Key()[:16])
 }
 
-func (u *unit) argv(root, object, dep string) []string {
-	return u.tc.CompileArgs(u.toolchainUnit(root, object, dep))
+// marks returns the placeholders of the source folders.
+func (u *unit) marks() deps.Folders {
+	if m, ok := u.view.Tree.(*deps.MountedTree); ok {
+		return deps.Folders{Root: rootMark, Headers: headerMark, Name: m.Name()}
+	}
+	return deps.Folders{Root: rootMark}
 }
 
-func (u *unit) toolchainUnit(root, object, dep string) toolchain.Unit {
+func (u *unit) argv(on deps.Folders, object, dep string) []string {
+	return u.tc.CompileArgs(u.toolchainUnit(on, object, dep))
+}
+
+func (u *unit) toolchainUnit(on deps.Folders, object, dep string) toolchain.Unit {
+	include := make([]string, len(u.include))
+	for i, dir := range u.include {
+		include[i] = on.Include(dir)
+	}
 	return toolchain.Unit{
 		Source: u.source.Source, Object: object, Depfile: dep,
-		Include: u.include, Flags: u.source.Flags,
-		Target: u.req.Target, Pass: u.pass, ID: u.id(), Root: root,
+		Include: include, Flags: u.source.Flags,
+		Target: u.req.Target, Pass: u.pass, ID: u.id(), Root: on.Root, Headers: on.Headers, HeadersName: on.Name,
 	}
 }
 
 // search returns the folders in which compiler and assembler look up the names in the unit.
 // Assemblers search the compiler's working folder first, then the include folders.
-func (u *unit) search(root string) deps.Search {
+func (u *unit) search(on deps.Folders) deps.Search {
 	return deps.Search{
-		Root: root, Source: u.source.Source, Flags: u.source.Flags,
+		Tree: on, Source: u.source.Source, Flags: u.source.Flags,
 		Folders: u.headerFolders(), Assembler: append([]string{"."}, u.include...),
 	}
 }

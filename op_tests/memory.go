@@ -133,12 +133,12 @@ func poison(t *tensor.Tensor) error { return setBits(t, ^uint64(0)) }
 // setBits sets every element's bits to the lowest of bits.
 func setBits(t *tensor.Tensor, bits uint64) error {
 	size := uint8(8 * t.DType().Size())
-	unsigned := tensor.MakeDType(tensor.CodeUInt, size, 1)
-	v, err := tensor.View(t.Storage(), unsigned, t.Shape(), t.Strides(), t.Offset())
+	signed := tensor.MakeDType(tensor.CodeInt, size, 1)
+	v, err := tensor.View(t.Storage(), signed, t.Shape(), t.Strides(), t.Offset())
 	if err != nil {
 		return err
 	}
-	value := float64(bits >> (64 - size))
+	value := float64(int64(bits<<(64-size)) >> (64 - size))
 	return v.SetFloat64s(slices.Repeat([]float64{value}, int(t.Numel())))
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -18,8 +19,9 @@ type Options struct {
 	CacheDir    string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
 	Path        []string        // AITER_JIT_PATH: read-only caches, such as prebuilt ones, searched after CacheDir
 	Limits      cache.Limits    // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; default [cache.DefaultLimits]; negative: none
-	Root        string          // AITER_META_DIR: a checkout with configuration and sources; "": those in the program
-	Config      string          // AITER_CONFIG: the configuration, relative to the source tree
+	Root        string          // AITER_META_DIR, which may list several: a folder with configuration and sources; see Modules
+	Roots       []string        // more of them
+	Config      string          // AITER_CONFIG: the configuration in the only root, relative to it
 	Targets     []target.Target // GPU_ARCHS: preferred targets; a device gets the first that it runs
 	Jobs        int             // MAX_JOBS: compilers at a time
 	Rebuild     bool            // AITER_REBUILD: compile everything again
@@ -27,6 +29,19 @@ type Options struct {
 	Timeout     time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
 	LockTimeout time.Duration   // of the wait for a build of another process; 0: three times the time limit of a compiler run
 	Observer    jit.Observer    // receives the events of builds
+
+	// Modules are sources of modules and operators besides those of aiter: each an [embed.FS] of the program, or a
+	// folder ([os.DirFS]). Their code finds the headers <aiter/...> without an include folder for them. Names of
+	// modules and operators are unique among all sources; two equal names are an [*ClashError].
+	//
+	// A folder of Root, Roots or AITER_META_DIR is one more source. If it declares all modules of an embedded source, it
+	// replaces that source, so that a user can edit what the program contains. If it declares the support module,
+	// module_aiter_ffi, it is a complete tree of aiter, and replaces the built-in modules and headers. So does a
+	// configuration with "builtin = false".
+	Modules []Source
+
+	// NoBuiltin leaves out the operators of aiter. Their headers and the support module stay.
+	NoBuiltin bool
 
 	// Verify (AITER_VERIFY) checks every call against the CPU. The registry copies
 	// the arguments to the host, calls the operator and waits for it, calls the CPU
@@ -57,6 +72,12 @@ type Options struct {
 	Getenv func(string) string
 }
 
+// Source is a tree of modules with their configuration, config/opt_compiler.toml or opt_compiler.toml.
+type Source = settings.Source
+
+// ClashError reports a name that two sources have.
+type ClashError = opconfig.ClashError
+
 // EnvironmentError reports an environment variable with an invalid value.
 type EnvironmentError = settings.EnvironmentError
 
@@ -73,8 +94,12 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
+	roots := o.Roots
+	if o.Root != "" {
+		roots = append([]string{o.Root}, roots...)
+	}
 	s, err := settings.Settings{
-		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Root: o.Root, Config: o.Config,
+		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Roots: roots, Config: o.Config, Sources: o.Modules, NoBuiltin: o.NoBuiltin,
 		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
 		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Getenv: o.Getenv,
 	}.Resolve()
@@ -90,7 +115,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	if o.Reload && s.NoCompile {
 		errs = append(errs, settings.Contradiction("AITER_NO_COMPILE", o.Getenv, errReloadCompiles))
 	}
-	if o.Reload && s.Root == "" {
+	if o.Reload && !s.HasFolder() {
 		errs = append(errs, ErrNoCheckout)
 	}
 	if o.Targets == nil {

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/cache"
@@ -25,49 +22,49 @@ type app struct {
 	err    *term.Terminal // all other text
 	getenv func(string) string
 
+	args []string // of the command line
+
 	// operator is the one that a command line of test, bench or run names, "" if none.
 	operator string
 
-	root, config, cacheDir string
-	cachePath, maxSize     string // in the format of AITER_JIT_PATH and AITER_JIT_MAX_SIZE
-	cacheSize              int64  // maxSize in bytes, 0 without the flag
-	json, verbose, quiet   bool
-	logLevel, color        string
+	roots                []string
+	noBuiltin            bool
+	config, cacheDir     string
+	cachePath, maxSize   string // in the format of AITER_JIT_PATH and AITER_JIT_MAX_SIZE
+	cacheSize            int64  // maxSize in bytes, 0 without the flag
+	json, verbose, quiet bool
+	logLevel, color      string
 }
 
 // settings returns the shared flags as settings. The environment supplies unset ones.
 func (a *app) settings() settings.Settings {
 	return settings.Settings{
 		CacheDir: a.cacheDir, Path: settings.SplitPath(a.cachePath), Limits: cache.Limits{Size: a.cacheSize},
-		Root: a.root, Config: a.config, Getenv: a.getenv,
+		Roots: a.roots, NoBuiltin: a.noBuiltin, Config: a.config, Getenv: a.getenv,
 	}
 }
 
-// sourceRoot returns the folder of the checkout, "" for the sources in the program.
-func (a *app) sourceRoot() string { return a.settings().SourceRoot() }
+// sourceRoots returns the folders of sources outside of the program.
+func (a *app) sourceRoots() []string { return a.settings().SourceRoots() }
 
-// checkSourceRoot returns a usage error if the checkout is not a folder, and an *opconfig.Error
-// with the folder if it has no configuration.
-func (a *app) checkSourceRoot() error {
-	root := a.sourceRoot()
-	if root == "" {
-		return nil
+// checkSourceRoots returns a usage error if one of them is not a folder.
+func (a *app) checkSourceRoots() error {
+	for _, root := range a.sourceRoots() {
+		if info, err := os.Stat(root); err != nil {
+			return usagef("source folder: %w", err)
+		} else if !info.IsDir() {
+			return usagef("source folder %s is not a folder; give one with %s or %s", root, settings.ModuleConfig, settings.DefaultConfig)
+		}
 	}
-	if info, err := os.Stat(root); err != nil {
-		return usagef("source folder: %w", err)
-	} else if !info.IsDir() {
-		return usagef("source folder %s is not a folder; give a checkout with the folders config and csrc", root)
-	}
-	config := filepath.Join(root, filepath.FromSlash(a.settings().ConfigPath()))
-	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
-		return &opconfig.Error{File: config, Msg: "the source folder " + root + " has no configuration"}
+	if _, err := a.settings().ConfigPath(); err != nil {
+		return &usageError{err}
 	}
 	return nil
 }
 
 // loadConfig reads the configuration.
 func (a *app) loadConfig() (*opconfig.Config, error) {
-	if err := a.checkSourceRoot(); err != nil {
+	if err := a.checkSourceRoots(); err != nil {
 		return nil, err
 	}
 	return a.settings().LoadConfig()
@@ -93,7 +90,7 @@ func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
 // openManager opens the build manager for commands that call no operator. The caller
 // closes it. set sets the fields of the command's own flags; it may be nil.
 func (a *app) openManager(ctx context.Context, set func(*settings.Settings)) (*jit.Manager, error) {
-	if err := a.checkSourceRoot(); err != nil {
+	if err := a.checkSourceRoots(); err != nil {
 		return nil, err
 	}
 	s := a.settings()
@@ -106,12 +103,13 @@ func (a *app) openManager(ctx context.Context, set func(*settings.Settings)) (*j
 // openRegistry opens the registry for commands that call operators. A call builds for the
 // first of targets that its device runs.
 func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets ...target.Target) (*registry.Registry, error) {
-	if err := a.checkSourceRoot(); err != nil {
+	if err := a.checkSourceRoots(); err != nil {
 		return nil, err
 	}
 	s := a.settings()
 	return registry.Open(ctx, registry.Options{
-		Root: s.Root, Config: s.ConfigPath(), CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
+		Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
+		CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
 		Targets: append([]target.Target{}, targets...), Observer: observer,
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,15 +55,18 @@ func (a *app) useConfigFile(file string) error {
 	} else if !info.Mode().IsRegular() {
 		return usagef("configuration: %s is not a regular file (%s); give a TOML file", file, info.Mode())
 	}
-	if a.sourceRoot() == "" {
-		a.root = filepath.Dir(file)
+	if len(a.sourceRoots()) == 0 {
+		a.roots = []string{filepath.Dir(file)}
 		if filepath.Base(filepath.Dir(abs)) == "config" {
-			a.root = filepath.Join(a.root, "..")
+			a.roots[0] = filepath.Join(a.roots[0], "..")
 		}
 	}
-	root, err := filepath.Abs(a.sourceRoot())
+	if len(a.sourceRoots()) > 1 {
+		return usagef("the configuration %s is in one source folder, and there are %d: %q", file, len(a.sourceRoots()), a.sourceRoots())
+	}
+	root, err := filepath.Abs(a.sourceRoots()[0])
 	if err != nil {
-		return usagef("%s: %w", a.sourceRoot(), err)
+		return usagef("%s: %w", a.sourceRoots()[0], err)
 	}
 	rel, err := filepath.Rel(root, abs)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -74,7 +79,7 @@ func (a *app) useConfigFile(file string) error {
 // validation is the output of config validate --json.
 type validation struct {
 	OK      bool       `json:"ok"`
-	Root    string     `json:"root"` // "" for the sources in the program
+	Root    string     `json:"root"` // "" for the sources in the program; several are separated by colons
 	Files   []string   `json:"files"`
 	Modules int        `json:"modules"`
 	Ops     int        `json:"ops"`
@@ -83,7 +88,8 @@ type validation struct {
 
 // position is one mistake.
 type position struct {
-	File       string `json:"file"`
+	Root       string `json:"root"` // "" for the sources in the program
+	File       string `json:"file"` // relative to the root
 	Line       int    `json:"line"`
 	Column     int    `json:"column"`
 	Message    string `json:"message"`
@@ -92,7 +98,7 @@ type position struct {
 
 // validate runs the command config validate.
 func (a *app) validate() error {
-	v := validation{Root: a.sourceRoot(), Files: []string{}, Errors: []position{}}
+	v := validation{Root: strings.Join(a.sourceRoots(), string(filepath.ListSeparator)), Files: []string{}, Errors: []position{}}
 	cfg, err := a.loadConfig()
 	if err != nil && !as[*opconfig.Error](err) {
 		return err
@@ -100,9 +106,12 @@ func (a *app) validate() error {
 	if err != nil {
 		v.Errors = positions(err)
 	} else {
-		v.OK, v.Files, v.Modules = true, cfg.Files, len(cfg.Modules)
-		for _, m := range cfg.Modules {
-			v.Ops += len(m.Ops)
+		v.OK = true
+		for _, c := range validated(cfg) {
+			v.Files, v.Modules = append(v.Files, c.Files...), v.Modules+len(c.Modules)
+			for _, m := range c.Modules {
+				v.Ops += len(m.Ops)
+			}
 		}
 	}
 	switch {
@@ -112,7 +121,7 @@ func (a *app) validate() error {
 		a.printMistakes(v)
 	default:
 		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n",
-			a.settings().ConfigPath(), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
+			strings.Join(configFiles(validated(cfg)), ", "), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
 	}
 	if as[*opconfig.Error](err) {
 		return &configInvalidError{len(v.Errors), err}
@@ -124,9 +133,31 @@ func (a *app) validate() error {
 // can open.
 func (a *app) printMistakes(v validation) {
 	for _, e := range v.Errors {
-		mistake := opconfig.Error{File: filepath.Join(v.Root, e.File), Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
+		mistake := opconfig.Error{Source: e.Root, File: e.File, Line: e.Line, Col: e.Column, Msg: e.Message, Suggestion: e.Suggestion}
 		fmt.Fprintln(a.err, mistake.Error())
 	}
+}
+
+// validated returns the configurations that the user names: those of the folders, else that in the program.
+func validated(cfg *opconfig.Config) []*opconfig.Config {
+	all := cfg.Joined()
+	if len(all) > 1 {
+		all = slices.DeleteFunc(slices.Clone(all), func(c *opconfig.Config) bool { return c.Source == "" })
+	}
+	return all
+}
+
+// configFiles returns the main files of configurations.
+func configFiles(list []*opconfig.Config) []string {
+	var files []string
+	for _, c := range list {
+		name := filepath.Join(c.Source, c.Files[0])
+		if c.Source == "" {
+			name += " (in this program)"
+		}
+		files = append(files, name)
+	}
+	return files
 }
 
 // configInvalidError reports the number of mistakes, which have been listed.
@@ -151,7 +182,7 @@ func positions(err error) []position {
 		return list
 	}
 	if e, ok := errors.AsType[*opconfig.Error](err); ok {
-		list = append(list, position{e.File, e.Line, e.Col, e.Msg, e.Suggestion})
+		list = append(list, position{e.Source, e.File, e.Line, e.Col, e.Msg, e.Suggestion})
 	}
 	return list
 }

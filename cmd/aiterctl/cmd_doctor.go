@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,8 +145,7 @@ func (a *app) checkConfig(context.Context) []check {
 	for _, m := range cfg.Modules {
 		ops += len(m.Ops)
 	}
-	from := cmp.Or(a.sourceRoot(), "in this program")
-	c.Detail = fmt.Sprintf("%s (%s): %s, %s", a.settings().ConfigPath(), from, plural(len(cfg.Modules), "module"), plural(ops, "operator"))
+	c.Detail = fmt.Sprintf("%s: %s, %s", strings.Join(configFiles(cfg.Joined()), ", "), plural(len(cfg.Modules), "module"), plural(ops, "operator"))
 	return []check{c}
 }
 

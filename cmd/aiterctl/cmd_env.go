@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/aiter-go/aiter/internal/settings"
 )
@@ -42,7 +44,7 @@ func newEnv(a *app) *cobra.Command {
 }
 
 func (a *app) printEnv(cmd *cobra.Command) error {
-	r := envReport{Unknown: nonNil(unknownVariables(os.Environ()))}
+	r := envReport{Unknown: nonNil(unknownVariables(os.Environ(), a.configVariables()))}
 	for _, v := range variables() {
 		r.Variables = append(r.Variables, a.envItem(cmd, v))
 	}
@@ -77,6 +79,9 @@ func (a *app) envItem(cmd *cobra.Command, v variable) envItem {
 	x := envItem{Name: v.name, Usage: v.usage, Flag: v.flag, From: fromDefault, Value: v.preset}
 	if f := cmd.Flag(v.flag); v.flag != "" && f != nil && f.Changed {
 		x.From, x.Value = fromFlag, f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			x.Value = strings.Join(list.GetSlice(), string(filepath.ListSeparator))
+		}
 	} else if value := a.getenv(v.name); value != "" {
 		x.From, x.Value = fromVariable, value
 	}
@@ -88,11 +93,24 @@ func (a *app) envItem(cmd *cobra.Command, v variable) envItem {
 	return x
 }
 
+// configVariables returns the variables that the configurations name; none if they cannot be read.
+func (a *app) configVariables() []string {
+	cfg, err := a.settings().LoadConfig()
+	if err != nil {
+		return nil // other checks report it
+	}
+	var names []string
+	for _, c := range cfg.Joined() {
+		names = append(names, c.Variables...)
+	}
+	return names
+}
+
 // checkVariables checks that all AITER_ variables exist and that the values of settings are
 // valid.
 func (a *app) checkVariables(context.Context) []check {
 	c := check{Name: "variables", Status: statusOK, Detail: "aiterctl env prints the settings"}
-	if unknown := unknownVariables(os.Environ()); len(unknown) > 0 {
+	if unknown := unknownVariables(os.Environ(), a.configVariables()); len(unknown) > 0 {
 		c.Status, c.Detail, c.Hint = statusWarning, "", "correct or unset it; aiterctl env lists the variables"
 		var words []string
 		for _, u := range unknown {

@@ -17,19 +17,21 @@ import (
 )
 
 const runLong = `Run an operator, and build it first if the cache does not have it. The inputs are
-.npy files, or random numbers of the given sizes and types. The command allocates
+files, or random numbers of the given sizes and types. The command allocates
 outputs that are not given, fills them with a pattern, and detects writes next to them.
 
 --verify compares every output with a float64 reference and fails if one is wrong.
---out writes any argument, random inputs included, to a .npy file.`
+--out writes any argument, random inputs included, to a .npy or .safetensors file.`
 
 const runExample = `  aiterctl run causal_conv1d_fwd --verify
   aiterctl run causal_conv1d_bwd --batch 2 --dim 4128 --seqlen 1134 --dtype bfloat16 --layout channel_last --use_silu --verify
   aiterctl run causal_conv1d_fwd --in x=x.npy --in weight=w.npy --out out=out.npy
-  aiterctl run causal_conv1d_fwd --arch gfx942 --repeat 100 --json`
+  aiterctl run causal_conv1d_fwd --arch gfx942 --repeat 100 --json
+  aiterctl run my_op --root my_ops --arg x=float16[2,64]:normal --arg out=like:x --arg eps=1e-6 --out out.safetensors`
 
 type runFlags struct {
 	in, out            []string // NAME=FILE
+	args               []string // NAME=VALUE
 	params             []paramFlag
 	dtype, weightDType string
 	slice              bool
@@ -44,7 +46,7 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "run OP",
 		Short:             "Run an operator, check and time it",
-		Long:              runLong + a.opParamsLong("run"),
+		Long:              runLong + argsLong + a.opParamsLong("run"),
 		Example:           runExample,
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.opNames,
@@ -70,8 +72,9 @@ func newRun(a *app) *cobra.Command {
 func (f *runFlags) addProblem(a *app, fl *pflag.FlagSet) {
 	f.params = paramFlags(a.operator)
 	addSingle(fl, f.params, a.usualCase())
-	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`")
-	fl.StringArrayVar(&f.out, "out", nil, "write an argument to a file: `NAME=FILE.npy`")
+	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all of FILE.safetensors")
+	fl.StringArrayVar(&f.args, "arg", nil, "an argument of any operator: `NAME=VALUE`, see above")
+	fl.StringArrayVar(&f.out, "out", nil, "write an argument to a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all outputs to FILE.safetensors")
 	fl.StringVar(&f.dtype, "dtype", "float32", "activations: float32, float16 or bfloat16")
 	fl.StringVar(&f.weightDType, "weight_dtype", "", "weight and bias (default: that of --dtype)")
 	fl.BoolVar(&f.slice, "slice", false, "make tensors slices of larger buffers, with odd strides")
@@ -94,7 +97,7 @@ func (f *runFlags) check(fl *pflag.FlagSet, op string) error {
 	if f.repeat < 0 {
 		return usagef("--repeat %d: expected 0 or more", f.repeat)
 	}
-	if len(f.in) == 0 {
+	if len(f.in) == 0 || f.bySchema(op) {
 		return nil
 	}
 	random := []string{"dtype", "weight_dtype", "slice", "seed"}
@@ -161,7 +164,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 	if t.op, err = reg.Lookup(name); err != nil {
 		return err
 	}
-	if t.problem, err = f.problem(name, cmd.Flags()); err != nil {
+	if t.problem, err = f.problem(a, cmd, t.op); err != nil {
 		return err
 	}
 	if t.device, t.target, err = w.resolve(ctx, reg.Devices()); err != nil {
@@ -175,8 +178,13 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 // run places the tensors, calls the operator, and checks the outputs. After an error
 // the report has the results up to that point.
 func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
-	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, problem: t.problem, device: t.device}
-	runner := optests.Runner{Device: newTransfer(t.reg.Devices(), t.device)}
+	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, device: t.device}
+	if t.flags.bySchema(rep.Op) {
+		rep.call = describeArgs(t.problem)
+	} else {
+		rep.call = t.problem.Case.String()
+	}
+	runner := optests.Runner{Device: optests.Transfer(t.reg.Devices(), t.device)}
 	placed, err := runner.Upload(t.problem)
 	if err != nil {
 		return rep, err

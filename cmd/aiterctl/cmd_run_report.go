@@ -21,7 +21,7 @@ type runReport struct {
 	Cold    float64        `json:"cold_seconds"`
 	Error   *string        `json:"error"`
 
-	problem  *optests.Problem
+	call     string // the case or the arguments
 	device   tensor.Device
 	verified bool
 	times    []time.Duration
@@ -50,7 +50,7 @@ func (o outputReport) MarshalJSON() ([]byte, error) {
 // printRun prints the report and returns the error of the command.
 func (a *app) printRun(rep *runReport, err error) error {
 	if err == nil && !rep.OK {
-		err = &verifyError{fmt.Sprintf("%s on %s is wrong for %s", rep.Op, rep.device, rep.problem.Case)}
+		err = &verifyError{fmt.Sprintf("%s on %s is wrong for %s", rep.Op, rep.device, rep.call)}
 	}
 	if a.json {
 		if err != nil {
@@ -66,7 +66,7 @@ func (a *app) printRunTable(rep *runReport) error {
 	if len(rep.Outputs) == 0 {
 		return nil // the run failed before the call
 	}
-	fmt.Fprintf(a.out, "%s on %s for %s: %s\n", rep.Op, rep.device, rep.Target, rep.problem.Case)
+	fmt.Fprintf(a.out, "%s on %s for %s: %s\n", rep.Op, rep.device, rep.Target, rep.call)
 	if rep.verified {
 		if err := a.table(rep.rows()); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,8 +67,8 @@ func newWatch(a *app) *cobra.Command {
 }
 
 func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
-	if a.sourceRoot() == "" {
-		return usagef("nothing to watch: the sources inside this program do not change; name a checkout with --root DIR or AITER_META_DIR")
+	if len(a.sourceRoots()) == 0 {
+		return usagef("nothing to watch: the sources inside this program do not change; name a folder with --root DIR or AITER_META_DIR")
 	}
 	if err := f.buildFlags.check(cmd, "watch", names); err != nil {
 		return err
@@ -140,7 +141,7 @@ func (w *watchRun) requests() ([]jit.Request, error) {
 func (w *watchRun) loop(ctx context.Context) error {
 	enter := term.EnterKey(ctx)
 	for ctx.Err() == nil {
-		w.report.waiting(w.app.sourceRoot(), enter != nil)
+		w.report.waiting(strings.Join(w.app.sourceRoots(), ", "), enter != nil)
 		changes, pressed, err := w.next(ctx, enter)
 		switch {
 		case ctx.Err() != nil:

@@ -22,12 +22,9 @@ type watchReporter interface {
 }
 
 func (a *app) newWatchReporter() watchReporter {
-	root, err := filepath.Abs(a.sourceRoot())
-	if err == nil {
-		root, err = filepath.EvalSymlinks(root)
-	}
-	if err != nil {
-		root = "" // paths are printed in full
+	root := ""
+	if roots := a.sourceRoots(); len(roots) == 1 { // of several roots, paths are printed in full
+		root = realPath(roots[0])
 	}
 	if a.json {
 		enc := json.NewEncoder(a.out)
@@ -35,6 +32,18 @@ func (a *app) newWatchReporter() watchReporter {
 		return jsonReporter{enc, root}
 	}
 	return textReporter{a, root}
+}
+
+// realPath returns the absolute path of a folder without symlinks, "" if there is none.
+func realPath(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return ""
+	}
+	return abs
 }
 
 // relativeTo returns a path inside root relative to it, and other paths unchanged.

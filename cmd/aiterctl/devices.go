@@ -9,7 +9,6 @@ import (
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit/target"
-	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -121,30 +120,3 @@ func firstDevice(devs *device.Devices, t target.Target) (tensor.Device, error) {
 	}
 	return tensor.Device{}, missing
 }
-
-// newTransfer returns an object that copies tensors between host and device; nil for the
-// host.
-func newTransfer(devs *device.Devices, dev tensor.Device) optests.Device {
-	if dev.IsHost() {
-		return nil
-	}
-	return transfer{devs, dev}
-}
-
-type transfer struct {
-	devs *device.Devices
-	dev  tensor.Device
-}
-
-var _ optests.Device = transfer{}
-
-// ToDevice implements [optests.Device].
-func (m transfer) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
-	return m.devs.ToDevice(t, m.dev)
-}
-
-// ToHost implements [optests.Device].
-func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return m.devs.ToHost(t) }
-
-// Free implements [optests.Device].
-func (m transfer) Free(t *tensor.Tensor) error { return m.devs.Free(t) }

@@ -49,7 +49,8 @@ func exitStatuses() []exitStatus {
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
 			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
-			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError])},
+			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError],
+			as[*opconfig.ClashError], as[*jit.IncludeError], as[*jit.SourcesError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or writable by other users", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.ReadOnlyError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},

@@ -25,7 +25,7 @@ func run(args []string) int {
 	ctx, end := signalContext()
 	stdout := &outputWriter{to: os.Stdout, end: end}
 	out := term.NewEscaper(stdout)
-	a := &app{out: out, width: term.Width(os.Stdout), err: term.New(os.Stderr, &outputWriter{to: os.Stderr, end: end}), getenv: os.Getenv}
+	a := &app{out: out, width: term.Width(os.Stdout), err: term.New(os.Stderr, &outputWriter{to: os.Stderr, end: end}), getenv: os.Getenv, args: args}
 	a.operator = namedOperator(args)
 	root := newRoot(a)
 	root.SetArgs(args)

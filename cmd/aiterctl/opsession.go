@@ -116,7 +116,7 @@ func (b *opSession) build(ctx context.Context) error {
 
 func (b *opSession) runner(ctx context.Context) optests.Runner {
 	return optests.Runner{
-		Device: newTransfer(b.reg.Devices(), b.device),
+		Device: optests.Transfer(b.reg.Devices(), b.device),
 		Call:   func(_ string, args []any) error { return b.op.Call(ctx, args...) },
 	}
 }
@@ -128,7 +128,7 @@ func (b *opSession) targetName() string { return builtFor(b.reg, b.device, b.tar
 // measurements.
 func (b *opSession) startTiming(ctx context.Context, f timingFlags) (err error) {
 	b.meter, err = perf.Open(perf.Options{
-		Driver: b.driver, Device: b.device, Transfer: newTransfer(b.reg.Devices(), b.device),
+		Driver: b.driver, Device: b.device, Transfer: optests.Transfer(b.reg.Devices(), b.device),
 		Warmups: f.warmups, Iterations: f.iterations, Warm: f.warm,
 	})
 	if err != nil {

@@ -47,8 +47,10 @@ func newRoot(a *app) *cobra.Command {
 
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.root, "root", "", "checkout with the folders config and csrc (default $AITER_META_DIR, else the sources in this program)")
-	f.StringVar(&a.config, "config", "", "configuration, relative to the source tree (default $AITER_CONFIG, else "+settings.DefaultConfig+")")
+	f.StringArrayVar(&a.roots, "root", nil, "folder with modules, or a checkout that replaces the built-in ones; repeatable: `DIR` (default $AITER_META_DIR)")
+	f.BoolVar(&a.noBuiltin, "no-builtin", false, "leave out the built-in operators; their headers stay")
+	f.StringVar(&a.config, "config", "",
+		"configuration, relative to the only --root (default $AITER_CONFIG, else "+settings.DefaultConfig+" or "+settings.ModuleConfig+")")
 	f.StringVar(&a.cacheDir, "cache-dir", "", "folder of the kernel cache (default $AITER_JIT_DIR, else aiter/jit in the user's cache folder)")
 	f.StringVar(&a.cachePath, "cache-path", "", "read-only caches, such as prebuilt ones: `DIR:DIR` (default $AITER_JIT_PATH)")
 	f.StringVar(&a.maxSize, "cache-max-size", "", "size limit of the kernel cache: 5GB, 500MB (default $AITER_JIT_MAX_SIZE, else 10GB)")

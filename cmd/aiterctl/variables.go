@@ -25,8 +25,8 @@ func variables() []variable {
 		{"AITER_JIT_MAX_SIZE", "size limit of the kernel cache; 0: no limit", "10GB", "cache-max-size"},
 		{"AITER_JIT_MAX_AGE", "limit of the time since an artifact was used", "none", ""},
 		{"AITER_JIT_MAX_COUNT", "limit of the number of artifacts", "none", ""},
-		{"AITER_META_DIR", "a checkout with the folders config and csrc", "the sources in the program", "root"},
-		{"AITER_CONFIG", "the configuration, relative to the source tree", settings.DefaultConfig, "config"},
+		{"AITER_META_DIR", "folders with modules, separated by colons; a checkout replaces the built-in modules", "the sources in the program", "root"},
+		{"AITER_CONFIG", "the configuration, relative to the only folder of AITER_META_DIR", settings.DefaultConfig + " or " + settings.ModuleConfig, "config"},
 		{"AITER_LOG_LEVEL", "trace, debug, info, warn or error", "warn", "log-level"},
 		{"AITER_REBUILD", "compile everything again", "off", ""},
 		{"AITER_NO_COMPILE", "never run a compiler: use prebuilt code", "off", ""},
@@ -77,9 +77,9 @@ func (u unknownVariable) String() string {
 // testVariables begin the names of the variables of aiter's own tests.
 const testVariables = "AITER_TEST_"
 
-// unknownVariables returns the misspelled variables of an environment.
-func unknownVariables(environ []string) []unknownVariable {
-	var known []string
+// unknownVariables returns the misspelled variables of an environment. configured are those that configurations name.
+func unknownVariables(environ, configured []string) []unknownVariable {
+	known := slices.Clone(configured)
 	for _, v := range variables() {
 		known = append(known, v.name)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -65,7 +64,7 @@ func (c *collector) add(name, digest string) {
 
 // text adds the references of one file's text. headers are all headers that were read.
 func (c *collector) text(name string, headers []string) error {
-	where := filepath.Join(c.Root, filepath.FromSlash(name))
+	where := c.Tree.Path(name)
 	if path.IsAbs(name) {
 		where = c.view.tc.Resolve(name)
 	}

@@ -15,7 +15,7 @@ type Readings struct {
 
 // Search holds the folders in which the names in one unit are looked up.
 type Search struct {
-	Root      string // folder of the source tree on disk
+	Tree      Folders // of the source tree on disk
 	Source    string
 	Folders   []string // of headers, in order
 	Assembler []string // folders of .incbin and .include, in order

@@ -19,13 +19,13 @@ type snapshot struct {
 // Snapshots holds the states of files before a compiler started, by path. A path in the source tree is relative.
 type Snapshots struct {
 	view  *View
-	root  string // folder of the source tree on disk, as the compiler reads it
+	on    Folders // on disk, as the compiler reads them
 	files map[string]snapshot
 }
 
-// NewSnapshots returns an empty set of snapshots for compilers that read the source tree below root.
-func NewSnapshots(v *View, root string) *Snapshots {
-	return &Snapshots{view: v, root: root, files: map[string]snapshot{}}
+// NewSnapshots returns an empty set of snapshots for compilers that read the source tree in the given folders.
+func NewSnapshots(v *View, on Folders) *Snapshots {
+	return &Snapshots{view: v, on: on, files: map[string]snapshot{}}
 }
 
 // hostPath returns the path of a file on disk.
@@ -33,7 +33,7 @@ func (s *Snapshots) hostPath(p string) string {
 	if path.IsAbs(p) {
 		return s.view.tc.Resolve(p)
 	}
-	return filepath.Join(s.root, filepath.FromSlash(p))
+	return s.on.Path(p)
 }
 
 // Add adds the current state of a file. It ignores a file that cannot be read.
@@ -79,10 +79,9 @@ func (s *Snapshots) AddFolder(dir string) {
 		case len(s.files) >= maxSnapshots:
 			return filepath.SkipAll
 		}
-		rel, err := filepath.Rel(s.root, p)
 		info, gone := e.Info()
-		if err == nil && gone == nil && info.Mode().IsRegular() && info.Size() <= maxSnapshotSize {
-			s.Add(filepath.ToSlash(rel))
+		if gone == nil && info.Mode().IsRegular() && info.Size() <= maxSnapshotSize {
+			s.Add(s.on.InTree(p))
 		}
 		return nil
 	})

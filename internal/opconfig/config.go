@@ -3,6 +3,7 @@ package opconfig
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -18,9 +19,17 @@ type Config struct {
 	Sums  map[string]string   // file of Files -> SHA-256 in hex of the text that was read
 	Globs map[string][]string // pattern of sources or included files, relative to the root -> its matches
 
+	Source string // of [Options]
+
+	Variables []string // the environment variables that the files name, set or not
+
+	// NoBuiltin is "builtin = false" in the first file: the modules replace those of aiter.
+	NoBuiltin bool
+
 	modules  map[string]*Module
 	ops      map[string]opRef
-	defaults Module // the keys of [defaults]
+	defaults Module    // the keys of [defaults]
+	joined   []*Config // of [Join]
 }
 
 type opRef struct {
@@ -33,7 +42,7 @@ type opRef struct {
 type Module struct {
 	Name      string
 	Doc       string   // "" when not given
-	Include   []string // folders for the compiler, relative to the root
+	Include   []string // folders for the compiler: relative to the root, or keys of Outside
 	Sources   []Source
 	Flags     FlagSet
 	LinkFlags FlagSet
@@ -41,9 +50,17 @@ type Module struct {
 	Axes      []Axis   // the inherited ones first
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default
-	Pos       Position
+	// Outside maps the include folders outside of the source tree, as configured, to folders on disk.
+	Outside map[string]OutsideFolder
+	Pos     Position
 
 	listed map[string][]int // positions of the sources that list an operator, by its name
+}
+
+// OutsideFolder is an include folder outside of the source tree, such as "${CK_DIR}/include".
+type OutsideFolder struct {
+	Dir   string // absolute and clean; "" if Unset
+	Unset string // the variable that is not set; "" if all are
 }
 
 // Op is an operator that a module exports.
@@ -85,12 +102,15 @@ type When struct {
 
 // Position is a place in a TOML file.
 type Position struct {
+	Source    string // of [Options]
 	File      string // relative to the root
 	Line, Col int    // from 1; columns count characters
 }
 
-// String returns "file:line:column".
-func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col) }
+// String returns "file:line:column", with the source before the file.
+func (p Position) String() string {
+	return fmt.Sprintf("%s:%d:%d", path.Join(p.Source, p.File), p.Line, p.Col)
+}
 
 // Module returns the module called name, or an *UnknownModuleError.
 func (c *Config) Module(name string) (*Module, error) {
@@ -103,6 +123,9 @@ func (c *Config) Module(name string) (*Module, error) {
 	}
 	return nil, e
 }
+
+// Has reports whether the configuration declares the module.
+func (c *Config) Has(module string) bool { return c.modules[module] != nil }
 
 // Op returns the operator called name and the module that holds it, or an
 // *UnknownOpError.

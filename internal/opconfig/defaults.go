@@ -44,7 +44,7 @@ func (d *decoder) inherit(m *Module, n *node) {
 	}
 	m.Flags, m.LinkFlags = base.Flags.followedBy(m.Flags), base.LinkFlags.followedBy(m.LinkFlags)
 	if n.fields["include"] == nil {
-		m.Include = base.Include
+		m.Include, m.Outside = base.Include, base.Outside
 	}
 	if n.fields["targets"] == nil {
 		m.Targets = base.Targets

@@ -1,4 +1,4 @@
-// Package opconfig reads config/opt_compiler.toml: the modules, the sources and flags from
+// Package opconfig reads opt_compiler.toml: the modules, the sources and flags from
 // which they are built, and the operators in them.
 //
 // The language is strict TOML without expressions. Tables and conditions select by target;
@@ -6,6 +6,8 @@
 // with file, line and column. A load reports all mistakes together.
 //
 //	include = ["more/*.toml"]           # files, relative to this one
+//
+//	builtin = false                     # these modules replace those of aiter; only in the first file
 //
 //	[defaults]                          # for all modules of all files; only in the first file
 //	include = ["csrc/include"]          # include, targets, timeout, flags, link_flags, axis: as in a module
@@ -18,7 +20,7 @@
 //
 //	[module.module_conv]                # module_ and lower-case letters, digits, _
 //	doc     = "..."
-//	include = ["csrc/include"]          # folders, relative to the root
+//	include = ["csrc/include", "${CK_DIR}/include"] # folders, relative to the root or absolute
 //	targets = ["hip", "sm_9*", "cpu"]   # vendors or patterns; default: targets with sources
 //	timeout = "5m"                      # for one compilation
 //	defaults = true                     # false: the module inherits nothing
@@ -60,6 +62,10 @@
 //	dimension = 1                       # of x, from 0: its size selects, not the element type
 //	values    = ["1-4", "5", "6-"]      # ranges without gaps, the last one open
 //	define    = "AITER_WIDTH"           # -DAITER_WIDTH_LEAST=1 -DAITER_WIDTH_MOST=4; no _MOST for "6-"
+//
+// An include folder may be absolute, or begin with a variable that is. The key then contains its path, and the
+// content of each file that a compile reads from it. Only a build needs the variable and the folder: if one is
+// missing, the build fails, and [Load] does not.
 //
 // A module inherits the defaults, in whichever file it is. Each list of its flags and link_flags
 // follows the default list with the same key. An include, targets, timeout or axis of the module

@@ -7,9 +7,10 @@ import (
 
 // document is the text of one file.
 type document struct {
-	file  string
-	src   string
-	lines []int // offsets at which lines start, computed on first use
+	source string // of [Options]
+	file   string
+	src    string
+	lines  []int // offsets at which lines start, computed on first use
 }
 
 // position converts a byte offset to a Position.
@@ -23,7 +24,7 @@ func (d *document) position(offset int) Position {
 		line++
 	}
 	before := d.src[d.lines[line-1]:offset]
-	return Position{File: d.file, Line: line, Col: 1 + utf8.RuneCountInString(before)}
+	return Position{Source: d.source, File: d.file, Line: line, Col: 1 + utf8.RuneCountInString(before)}
 }
 
 // characterAt returns the offset at which the character begins that contains offset: the TOML

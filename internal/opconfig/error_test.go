@@ -123,7 +123,7 @@ func mistakes() map[string]mistake {
 func otherMistakes() map[string]mistake {
 	return map[string]mistake{
 		"unknown key at the top":    {"‸modul = 1\n" + in(""), []string{`unknown key "modul" in the file; did you mean "module"?`}},
-		"unknown table at the top":  {in("") + "[‸unrelated]\nx = 1\n", []string{`unknown key "unrelated" in the file; expected defaults, include or module`}},
+		"unknown table at the top":  {in("") + "[‸unrelated]\nx = 1\n", []string{`unknown key "unrelated" in the file; expected builtin, defaults, include or module`}},
 		"unknown key in module":     {in(`‸sorce = 1`), []string{`unknown key "sorce" in module.module_a; did you mean "source"?`}},
 		"unknown quoted key":        {in(`  ‸"link flags" = 1`), []string{`unknown key "link flags" in module.module_a; did you mean "link_flags"?`}},
 		"unknown dotted key":        {in(`flags.‸Hip = []`), []string{`unknown key "Hip" in module.module_a.flags; did you mean "hip"?`}},

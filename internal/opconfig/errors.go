@@ -2,6 +2,7 @@ package opconfig
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/aiter-go/aiter/jit/target"
@@ -9,6 +10,7 @@ import (
 
 // Error is one mistake in a TOML file.
 type Error struct {
+	Source     string // of [Options]
 	File       string // relative to the root
 	Line, Col  int    // from 1, columns in characters; 0 if the file could not be read
 	Msg        string
@@ -17,10 +19,10 @@ type Error struct {
 	cause error
 }
 
-// Error returns "file:line:column: message; did you mean "word"?".
+// Error returns "file:line:column: message; did you mean "word"?", with the source before the file.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.File)
+	b.WriteString(path.Join(e.Source, e.File))
 	if e.Line > 0 {
 		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Col)
 	}

@@ -12,6 +12,16 @@ func allowedVariables() []string {
 	return []string{"CK_DIR", "CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH"}
 }
 
+func isAllowedVariable(name string) bool {
+	return strings.HasPrefix(name, "AITER_") || slices.Contains(allowedVariables(), name)
+}
+
+func (c *Config) addVariable(name string) {
+	if !slices.Contains(c.Variables, name) {
+		c.Variables = append(c.Variables, name)
+	}
+}
+
 // expand replaces ${NAME} and ${NAME:-default} in a string; "$$" is a dollar sign.
 // As in a shell, the default also stands in for a variable that is set but empty.
 // The result is never split into several arguments.
@@ -56,11 +66,12 @@ func (d *decoder) variable(inner string, at func() int) (string, bool) {
 		d.fail(at(), "bad variable %q; write ${NAME} or ${NAME:-default}", "${"+inner+"}")
 		return "", false
 	}
-	if !strings.HasPrefix(name, "AITER_") && !slices.Contains(allowedVariables(), name) {
+	if !isAllowedVariable(name) {
 		allowed := append([]string{"AITER_*"}, allowedVariables()...)
 		d.unknown(at(), "variable "+name, name, allowed)
 		return "", false
 	}
+	d.cfg.addVariable(name)
 	var value string
 	set := false
 	if d.env != nil {

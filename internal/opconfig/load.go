@@ -17,6 +17,8 @@ import (
 type Options struct {
 	// Env looks up the variables for ${NAME}; os.LookupEnv fits. nil: none is set.
 	Env func(name string) (value string, ok bool)
+	// Source names the root in errors and positions: its folder on disk. "": the sources in the program.
+	Source string
 }
 
 // Load reads the TOML file at path and those that it includes. fsys is the project's root, which
@@ -28,7 +30,8 @@ func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 		fsys: &countedFS{FS: fsys, left: maxEntries},
 		env:  opts.Env,
 		cfg: &Config{
-			Sums: map[string]string{}, Globs: map[string][]string{},
+			Source: opts.Source,
+			Sums:   map[string]string{}, Globs: map[string][]string{},
 			modules: map[string]*Module{}, ops: map[string]opRef{},
 		},
 		exists: map[string]fs.FileMode{},
@@ -70,6 +73,7 @@ func (l *loader) joined() error {
 	}
 	errs := make([]error, len(l.problems))
 	for i, p := range l.problems {
+		p.Source = l.cfg.Source
 		errs[i] = p
 	}
 	return errors.Join(errs...)
@@ -94,7 +98,7 @@ func (l *loader) file(name string) error {
 	l.cfg.Sums[name] = hex.EncodeToString(sum[:])
 	l.chain = append(l.chain, name)
 	defer func() { l.chain = l.chain[:len(l.chain)-1] }()
-	d := &decoder{loader: l, doc: &document{file: name, src: strings.TrimPrefix(text, "\ufeff")}}
+	d := &decoder{loader: l, doc: &document{source: l.cfg.Source, file: name, src: strings.TrimPrefix(text, "\ufeff")}}
 	if root := d.parse(); root != nil {
 		d.config(root)
 	}
@@ -134,8 +138,19 @@ func (d *decoder) config(root *node) {
 	d.table(root, "the file", map[string]func(*node){
 		"include":  func(*node) {},
 		"defaults": func(*node) {},
+		"builtin":  d.builtin,
 		"module":   d.modules,
 	})
+}
+
+// builtin reads the key that leaves out the modules of aiter.
+func (d *decoder) builtin(n *node) {
+	if first := d.chain[0]; d.doc.file != first {
+		d.fail(n.key, "builtin is in an included file; it is about all modules, so write it in %s", first)
+		return
+	}
+	d.bool(n, "builtin")
+	d.cfg.NoBuiltin = n.value == false
 }
 
 // includeFile reads the files that an include names, relative to the including one.

@@ -15,14 +15,10 @@ import (
 // rootPath cleans a path that is relative to the root. reason is why the path is refused, "" if
 // it is not.
 func rootPath(p string) (clean, reason string) {
-	switch {
-	case len(p) > maxPath:
-		return "", fmt.Sprintf("is too long; expected at most %d bytes", maxPath)
-	case strings.ContainsFunc(p, unicode.IsControl):
-		return "", "has a control character, which compilers' lists of files cannot hold; rename it"
-	case strings.ContainsRune(p, '\\'):
-		return "", "has a backslash; separate folders with /"
-	case path.IsAbs(p) || len(p) > 1 && p[1] == ':':
+	if reason := unfitPath(p); reason != "" {
+		return "", reason
+	}
+	if path.IsAbs(p) || len(p) > 1 && p[1] == ':' {
 		return "", "is absolute; write it relative to the project's root"
 	}
 	clean = path.Clean(p)
@@ -33,6 +29,19 @@ func rootPath(p string) (clean, reason string) {
 		return "", "is not a valid path"
 	}
 	return clean, ""
+}
+
+// unfitPath returns why no file can have the path, "" if one can.
+func unfitPath(p string) string {
+	switch {
+	case len(p) > maxPath:
+		return fmt.Sprintf("is too long; expected at most %d bytes", maxPath)
+	case strings.ContainsFunc(p, unicode.IsControl):
+		return "has a control character, which compilers' lists of files cannot hold; rename it"
+	case strings.ContainsRune(p, '\\'):
+		return "has a backslash; separate folders with /"
+	}
+	return ""
 }
 
 func hasMeta(p string) bool { return strings.ContainsAny(p, "*?[") }
@@ -128,35 +137,104 @@ func (d *decoder) path(n *node, what string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	s, ok = d.expand(s, n)
-	if !ok {
+	if s, ok = d.expand(s, n); !ok {
 		return "", false
 	}
+	p := d.inRoot(s, what, n)
+	return p, p != ""
+}
+
+// inRoot cleans a path relative to the root. It reports a mistake and returns "" if there can be no such path.
+func (d *decoder) inRoot(s, what string, n *node) string {
 	p, reason := rootPath(s)
 	if reason != "" {
 		d.fail(n.at, "%s %q %s", what, s, reason)
 	}
-	return p, reason == ""
+	return p
 }
+
+// Mount is the folder under which a source tree contains the tree of the built-in headers.
+const Mount = "@aiter"
 
 // includeFolder returns a reader for a module's include folders.
 func (d *decoder) includeFolder(m *Module) func(string, *node) {
 	return func(_ string, n *node) {
-		p, ok := d.path(n, "include folder")
+		text, ok := d.string(n, "include folder")
 		if !ok {
 			return
 		}
-		mode, err := d.mode(p)
-		if err != nil {
-			d.add(n.at, &Error{Msg: "include folder " + p + " does not exist", Suggestion: d.nearestFile(p), cause: err})
+		if name := d.unsetVariable(text); name != "" {
+			m.addOutside(text, OutsideFolder{Unset: name})
 			return
 		}
-		if !mode.IsDir() {
-			d.fail(n.at, "include folder %s is not a folder", p)
-			return
-		}
-		if !slices.Contains(m.Include, p) {
-			m.Include = append(m.Include, p)
+		s, ok := d.expand(text, n)
+		switch {
+		case !ok:
+		case path.IsAbs(s):
+			d.outsideFolder(m, text, s, n)
+		default:
+			d.treeFolder(m, s, n)
 		}
 	}
+}
+
+// treeFolder adds an include folder of the source tree.
+func (d *decoder) treeFolder(m *Module, s string, n *node) {
+	p := d.inRoot(s, "include folder", n)
+	if p == "" {
+		return
+	}
+	if first, _, _ := strings.Cut(p, "/"); first == Mount {
+		d.fail(n.at, "include folder %q: every module finds the headers of aiter without an entry for them", p)
+		return
+	}
+	mode, err := d.mode(p)
+	if err != nil {
+		d.add(n.at, &Error{Msg: "include folder " + p + " does not exist", Suggestion: d.nearestFile(p), cause: err})
+		return
+	}
+	if !mode.IsDir() {
+		d.fail(n.at, "include folder %s is not a folder", p)
+		return
+	}
+	if !slices.Contains(m.Include, p) {
+		m.Include = append(m.Include, p)
+	}
+}
+
+// outsideFolder adds the include folder dir, an absolute path. Only a build needs the folder: a machine
+// with prebuilt libraries does not have it.
+func (d *decoder) outsideFolder(m *Module, text, dir string, n *node) {
+	if reason := unfitPath(dir); reason != "" {
+		d.fail(n.at, "include folder %q %s", dir, reason)
+		return
+	}
+	m.addOutside(text, OutsideFolder{Dir: path.Clean(dir)})
+}
+
+func (m *Module) addOutside(text string, folder OutsideFolder) {
+	if m.Outside == nil {
+		m.Outside = map[string]OutsideFolder{}
+	}
+	m.Outside[text] = folder
+	if !slices.Contains(m.Include, text) {
+		m.Include = append(m.Include, text)
+	}
+}
+
+// unsetVariable returns the variable with which a text begins, if it may be used, has no default and
+// is not set; else "".
+func (d *decoder) unsetVariable(text string) string {
+	inner, found := strings.CutPrefix(text, "${")
+	name, _, closed := strings.Cut(inner, "}")
+	if !found || !closed || !isIdentifier(name) || !isAllowedVariable(name) {
+		return ""
+	}
+	d.cfg.addVariable(name)
+	if d.env != nil {
+		if _, set := d.env(name); set {
+			return ""
+		}
+	}
+	return name
 }

@@ -10,7 +10,7 @@ import (
 // Plan is what to compile and link for one target.
 type Plan struct {
 	Units     []Unit   // in the order of the config, the files of a glob sorted
-	Include   []string // folders relative to the root, in search order
+	Include   []string // folders of the module, in search order
 	LinkFlags []string
 	Ops       []string // in the result, in the order of the config
 }

@@ -4,19 +4,14 @@
 package settings
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/aiter-go/aiter"
 	"github.com/aiter-go/aiter/internal/cache"
-	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -24,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// DefaultConfig is the path of the configuration in a source tree.
+// DefaultConfig is the path of the configuration in the source tree of aiter.
 const DefaultConfig = "config/opt_compiler.toml"
 
 // SupportModule is the module of the support library. The libraries of all modules
@@ -42,8 +37,10 @@ type Settings struct {
 	CacheDir    string        // AITER_JIT_DIR; see [CacheDir]
 	Path        []string      // AITER_JIT_PATH: read-only caches; nil: the variable decides
 	Limits      cache.Limits  // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; see [Limits]
-	Root        string        // AITER_META_DIR: the checkout; "": the sources in the program
-	Config      string        // AITER_CONFIG: the configuration, relative to the source tree
+	Roots       []string      // AITER_META_DIR: folders with sources; nil: the variable decides
+	Config      string        // AITER_CONFIG: the configuration in the only root, relative to it
+	Sources     []Source      // modules besides those of aiter
+	NoBuiltin   bool          // leave out the modules in the program, except the support library
 	Jobs        int           // MAX_JOBS: compilers at a time
 	Rebuild     bool          // AITER_REBUILD: compile everything again
 	NoCompile   bool          // AITER_NO_COMPILE: never run a compiler
@@ -61,11 +58,14 @@ var errCompiles = errors.New("it contradicts AITER_REBUILD (Options.Rebuild, --f
 // Resolve fills unset fields from the environment. The error joins an
 // *EnvironmentError for each variable with an invalid value.
 func (s Settings) Resolve() (Settings, error) {
-	s.Root, s.Config = s.SourceRoot(), s.ConfigPath()
+	s.Roots = s.SourceRoots()
+	var err error
+	s.Config, err = s.ConfigPath()
 	if s.Path == nil {
 		s.Path = SplitPath(s.env("AITER_JIT_PATH"))
 	}
 	errs := []error{
+		err,
 		readSwitch(&s.Trust, "AITER_TRUST_JIT_DIR", s.env),
 		readSwitch(&s.Rebuild, "AITER_REBUILD", s.env),
 		readSwitch(&s.NoCompile, "AITER_NO_COMPILE", s.env),
@@ -74,7 +74,6 @@ func (s Settings) Resolve() (Settings, error) {
 	if s.NoCompile && s.Rebuild {
 		errs = append(errs, Contradiction("AITER_NO_COMPILE", s.env, errCompiles))
 	}
-	var err error
 	s.Limits, err = Limits(s.Limits, s.env)
 	return s, errors.Join(append(errs, err)...)
 }
@@ -87,34 +86,6 @@ func (s Settings) env(name string) string {
 	return s.Getenv(name)
 }
 
-// SourceRoot returns the folder of the checkout, "" for the sources in the program.
-func (s Settings) SourceRoot() string { return cmp.Or(s.Root, s.env("AITER_META_DIR")) }
-
-// ConfigPath returns the slash-separated path of the configuration, relative to the
-// source tree. It makes an absolute path inside the checkout relative.
-func (s Settings) ConfigPath() string {
-	path := cmp.Or(s.Config, s.env("AITER_CONFIG"), DefaultConfig)
-	if root, err := filepath.Abs(s.SourceRoot()); s.SourceRoot() != "" && err == nil && filepath.IsAbs(path) {
-		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
-			path = rel
-		}
-	}
-	return filepath.ToSlash(path)
-}
-
-// LoadConfig reads the configuration of the source tree. The errors are those of
-// [opconfig.Load].
-func (s Settings) LoadConfig() (*opconfig.Config, error) {
-	var files fs.FS = aiter.Sources
-	if root := s.SourceRoot(); root != "" {
-		files = os.DirFS(root)
-	}
-	return opconfig.Load(files, s.ConfigPath(), opconfig.Options{Env: func(name string) (string, bool) {
-		v := s.env(name)
-		return v, v != ""
-	}})
-}
-
 // OpenManager resolves the settings, opens the cache, reads the configuration and
 // returns their build manager. The caller closes it.
 func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
@@ -123,9 +94,12 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 		return nil, err
 	}
 	var config *opconfig.Config
+	var all sources
 	var reading errgroup.Group // in parallel with opening the cache, which waits for the disk
 	reading.Go(func() (err error) {
-		config, err = s.LoadConfig()
+		if all, err = s.readSources(); err == nil {
+			config, err = all.join()
+		}
 		return err
 	})
 	o := s.cacheOptions()
@@ -135,15 +109,15 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 		return nil, err
 	}
 	memo := filehash.Open(store.MemoPath())
-	tree, err := s.tree(store, memo)
-	if err != nil {
-		return nil, err
-	}
 	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
+	trees, err := all.trees(store, memo)
+	if err != nil {
+		return nil, err
+	}
 	return jit.New(jit.Options{
-		Config: config, Tree: tree, Cache: store, Memo: memo,
+		Config: config, Trees: trees, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
 		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout,
 		Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
@@ -171,12 +145,4 @@ func (s Settings) reportFault(f cache.Fault) {
 	if s.Observer != nil {
 		s.Observer.Observe(jit.Event{Step: jit.Quarantined, Reason: f.Path + ": " + f.Reason})
 	}
-}
-
-// tree opens the source tree.
-func (s Settings) tree(store *cache.Dir, memo *filehash.Memo) (deps.Tree, error) {
-	if s.Root != "" {
-		return deps.NewDirTree(s.Root, memo)
-	}
-	return deps.NewEmbeddedTree(aiter.Sources, store), nil
 }

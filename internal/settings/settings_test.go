@@ -26,14 +26,14 @@ func TestResolveFillsUnsetFields(t *testing.T) {
 	}
 	want := cache.DefaultLimits()
 	want.Size, want.Count = 5_000_000, 0
-	if s.Root != "/checkout" || s.Config != "config/other.toml" || !slices.Equal(s.Path, []string{"/a", "/b"}) ||
+	if !slices.Equal(s.Roots, []string{"/checkout"}) || s.Config != "config/other.toml" || !slices.Equal(s.Path, []string{"/a", "/b"}) ||
 		s.Jobs != 3 || s.Limits != want || !s.NoCompile || s.Rebuild || s.Trust {
 		t.Errorf("from the environment: %+v", s)
 	}
 	given := settings.Settings{
-		Root: "/mine", Path: []string{}, Jobs: 7, Limits: cache.Limits{Size: -1}, Getenv: variables(vars),
+		Roots: []string{"/mine"}, Path: []string{}, Jobs: 7, Limits: cache.Limits{Size: -1}, Getenv: variables(vars),
 	}
-	if s, err = given.Resolve(); err != nil || s.Root != "/mine" || len(s.Path) != 0 || s.Jobs != 7 || s.Limits.Size != 0 {
+	if s, err = given.Resolve(); err != nil || !slices.Equal(s.Roots, []string{"/mine"}) || len(s.Path) != 0 || s.Jobs != 7 || s.Limits.Size != 0 {
 		t.Errorf("fields do not win over the environment: %+v, %v", s, err)
 	}
 }
@@ -59,13 +59,14 @@ func TestResolveReportsEveryVariable(t *testing.T) {
 func TestConfigPath(t *testing.T) {
 	root := t.TempDir()
 	for given, want := range map[string]string{
-		"":                                   settings.DefaultConfig,
+		"":                                   "",
 		"config/other.toml":                  "config/other.toml",
 		filepath.Join(root, "a", "ops.toml"): "a/ops.toml",
 		"/elsewhere/ops.toml":                "/elsewhere/ops.toml",
 	} {
-		if got := (settings.Settings{Root: root, Config: given, Getenv: variables(nil)}).ConfigPath(); got != want {
-			t.Errorf("ConfigPath of %q is %q, want %q", given, got, want)
+		got, err := settings.Settings{Roots: []string{root}, Config: given, Getenv: variables(nil)}.ConfigPath()
+		if err != nil || got != want {
+			t.Errorf("ConfigPath of %q is %q, %v, want %q", given, got, err, want)
 		}
 	}
 }
@@ -95,5 +96,19 @@ func TestOpenManager(t *testing.T) {
 	}
 	if _, err := m.Config().Module(settings.SupportModule); err != nil {
 		t.Error(err)
+	}
+}
+
+// A path of the configuration is for one root; several are an error that names them.
+func TestConfigPathOfSeveralRoots(t *testing.T) {
+	s := settings.Settings{Getenv: variables(map[string]string{"AITER_META_DIR": "/a:/b", "AITER_CONFIG": "ops.toml"})}
+	_, err := s.ConfigPath()
+	bad, ok := errors.AsType[*settings.ConfigPathError](err)
+	if !ok || !slices.Equal(bad.Roots, []string{"/a", "/b"}) || !strings.Contains(err.Error(), `["/a" "/b"]`) {
+		t.Errorf("got %v", err)
+	}
+	s.Roots = []string{"/c"}
+	if path, err := s.ConfigPath(); err != nil || path != "ops.toml" {
+		t.Errorf("with one root: %s, %v", path, err)
 	}
 }

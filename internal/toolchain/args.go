@@ -19,6 +19,18 @@ type Unit struct {
 	Pass    Pass
 	ID      string // unique among the units of a link and derived from their inputs
 	Root    string // source root: the command's working directory
+	// Headers is a folder outside of Root whose absolute path is among Include; "" if there is none. The object
+	// names it HeadersName.
+	Headers, HeadersName string
+}
+
+// prefixMap returns the options that make the object independent of the folders of the sources.
+func (u Unit) prefixMap() []string {
+	maps := []string{"-ffile-prefix-map=" + u.Root + "=."}
+	if u.Headers != "" {
+		maps = append(maps, "-ffile-prefix-map="+u.Headers+"="+u.HeadersName)
+	}
+	return maps
 }
 
 // Link is one shared library to make of objects.
@@ -138,7 +150,7 @@ func dependencies(u Unit) []string {
 const anyArch = "gfx90a"
 
 func hipCompile(u Unit) []string {
-	common := []string{"-cuid=" + u.ID, "-fPIC", "-ffile-prefix-map=" + u.Root + "=."}
+	common := append([]string{"-cuid=" + u.ID, "-fPIC"}, u.prefixMap()...)
 	switch u.Pass {
 	case Host:
 		return append([]string{"--offload-arch=" + anyArch, "--cuda-host-only", "-nogpulib"}, common...)
@@ -149,7 +161,7 @@ func hipCompile(u Unit) []string {
 }
 
 func (tc *Toolchain) hostCompile(u Unit) []string {
-	argv := []string{"-fPIC", "-ffile-prefix-map=" + u.Root + "=."}
+	argv := append([]string{"-fPIC"}, u.prefixMap()...)
 	if tc.gcc() { // Clang needs no seed, and emits no GNU-unique symbols
 		// GCC uses a precompiled header only for the first included file. An empty first file prevents that.
 		argv = append(argv, "-frandom-seed="+u.ID, "-fno-gnu-unique", "-include", "/dev/null")
@@ -166,9 +178,11 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 		"-forward-unknown-to-host-compiler",
 		"-fPIC", "-frandom-seed=" + u.ID,
 		"-Xcudafe", "--orig_src_path_name=" + u.ID,
-		"-Xcompiler", nvccWord("-ffile-prefix-map=" + beside + "=."), "-Xcompiler", nvccWord("-ffile-prefix-map=" + u.Root + "=."),
-		"--keep", "--keep-dir", beside,
 	}
+	for _, option := range append([]string{"-ffile-prefix-map=" + beside + "=."}, u.prefixMap()...) {
+		argv = append(argv, "-Xcompiler", nvccWord(option))
+	}
+	argv = append(argv, "--keep", "--keep-dir", beside)
 	if tc.gcc() { // as in hostCompile
 		argv = append(argv, "-fno-gnu-unique")
 	}

@@ -40,16 +40,17 @@ func (w *Watcher) Reconfigure(m *jit.Manager, load func() (*opconfig.Config, err
 	config, err := load()
 	if err != nil {
 		in := m.ConfigInputs()
-		if root, onDisk := m.Root(); onDisk {
-			in.Folders = []string{root}
-		}
+		in.Folders = m.Roots()
 		in = w.Current(in)
 		if config, err = load(); err != nil { // after Current, so that Next reports each later change
 			w.Set(jit.Request{}, in)
 			return nil, err
 		}
 	}
-	m = m.With(config)
-	w.Set(jit.Request{}, m.ConfigInputs())
-	return m, nil
+	next, err := m.With(config)
+	if err != nil {
+		return nil, err
+	}
+	w.Set(jit.Request{}, next.ConfigInputs())
+	return next, nil
 }
