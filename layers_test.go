@@ -48,7 +48,7 @@ var layers = map[string][]string{
 		"jit/schema", "jit/target", "internal/watch", "internal/verify", "tensor"},
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
-	"examples/service": {"causalconv1d", "device", "jit/target", "metrics", "registry", "tensor"},
+	"examples/service": {"causalconv1d", "device", "metrics", "registry", "tensor"},
 	"op_tests":         {"tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},

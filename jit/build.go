@@ -48,6 +48,7 @@ type Result struct {
 
 // Build builds the requests in parallel and returns a result for each, in order. A failure
 // does not stop the other requests; the error joins all failures, such as [*CompileError].
+// A context that is over is the error of each request, also of those that the cache has.
 // If the cache has an up-to-date library of the whole module, a request for a part returns
 // that library.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
@@ -108,6 +109,9 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 		res.Seconds = since(start)
 		s.observe(ctx, r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
 	}()
+	if res.Err = context.Cause(ctx); res.Err != nil {
+		return res
+	}
 	if s.useWholeModule(ctx, &res) {
 		return res
 	}

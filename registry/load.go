@@ -126,6 +126,9 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, req jit.Requ
 // succeeds only if this machine can build and load code for the CPU. The error is a
 // [*BuildError], a [*LoadError] or [ErrClosed].
 func (r *Registry) LoadSupport(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	_, _, err := r.loadSupport(ctx, r.Manager(), settings.SupportRequest())
 	return err
 }

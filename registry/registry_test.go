@@ -126,7 +126,7 @@ func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 	var seen compiles
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
 	op := lookup(t, r, "causal_conv1d_fwd")
-	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("ready before anything was built")
 	}
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 	if n := seen.n.Load(); n != 4 {
 		t.Errorf("%d units compiled, want 4: the operator, two of the shared code of the kernels, the support library", n)
 	}
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) || r.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") || r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("want the called operator ready and the other not ready")
 	}
 }
@@ -171,10 +171,10 @@ func TestCancelledCallDoesNotCancelBuild(t *testing.T) {
 func TestWarm(t *testing.T) {
 	var seen compiles
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
-	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd", "causal_conv1d_bwd"); err != nil {
+	if err := r.Warm(context.Background(), tensor.Host(), "causal_conv1d_fwd", "causal_conv1d_bwd"); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("not ready after Warm")
 	}
 	before := seen.n.Load()
@@ -186,7 +186,7 @@ func TestWarm(t *testing.T) {
 		t.Error("a call after Warm compiled")
 	}
 	var unknown *registry.UnknownOpError
-	if err := r.Warm(context.Background(), nil, "causal_conv1d_fwt"); !errors.As(err, &unknown) {
+	if err := r.Warm(context.Background(), tensor.Device{}, "causal_conv1d_fwt"); !errors.As(err, &unknown) {
 		t.Errorf("got %v, want an UnknownOpError", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestClosedRegistry(t *testing.T) {
 	if _, err := r.Lookup("causal_conv1d_fwd"); !errors.Is(err, registry.ErrClosed) {
 		t.Errorf("lookup: %v", err)
 	}
-	if err := r.Warm(context.Background(), nil); !errors.Is(err, registry.ErrClosed) {
+	if err := r.Warm(context.Background(), tensor.Device{}); !errors.Is(err, registry.ErrClosed) {
 		t.Errorf("warm: %v", err)
 	}
 }
@@ -314,7 +314,7 @@ func TestArtifactCleanedBetweenBuildAndLoad(t *testing.T) {
 	if left := c.left.Load(); left >= 0 {
 		t.Errorf("not all removals happened: %d remain", left)
 	}
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("not ready after the call")
 	}
 }

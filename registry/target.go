@@ -12,8 +12,7 @@ import (
 
 // Target returns the target that calls on a device are built for: the first of
 // [Options.Targets] that the device runs, else the device's architecture without
-// features. [Registry.Warm] and [Registry.Ready] take this target. The errors are
-// those of [device.Devices.Target].
+// features. The errors are those of [device.Devices.Target].
 func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,14 +67,49 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	})...), nil
 }
 
-// requestedTargets returns the targets that calls on devices with the native targets
-// request, each once.
-func (r *Registry) requestedTargets(native []target.Target) []target.Target {
+// targetsOf returns the targets that calls on a device request, each once. For the zero
+// Device it returns those of all native targets.
+func (r *Registry) targetsOf(dev tensor.Device, native []target.Target) ([]target.Target, error) {
+	if dev != (tensor.Device{}) {
+		t, err := r.Target(dev)
+		return []target.Target{t}, err
+	}
 	var out []target.Target
 	for _, own := range native {
 		if t := r.targetOf(own); !slices.Contains(out, t) {
 			out = append(out, t)
 		}
 	}
-	return out
+	r.rememberDevices(out)
+	return out, nil
+}
+
+// rememberDevices remembers the targets of the zero Device, and that of each device with one of them, for Ready.
+func (r *Registry) rememberDevices(natives []target.Target) {
+	_, _ = r.Target(tensor.Host()) // the host's driver has no errors
+	for _, vendor := range []tensor.DeviceType{tensor.ROCM, tensor.CUDA} {
+		drv, err := r.devices.Driver(vendor)
+		if err != nil {
+			continue // no device of this vendor can be called
+		}
+		for i := range drv.Count() {
+			_, _ = r.Target(tensor.Device{Type: vendor, ID: int32(i)}) // a call reports the error
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.natives = natives
+}
+
+// knownTargets returns a copy of the last result of targetsOf for a device, none before the first one.
+func (r *Registry) knownTargets(dev tensor.Device) []target.Target {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if dev == (tensor.Device{}) {
+		return slices.Clone(r.natives)
+	}
+	if t, ok := r.targets[dev]; ok {
+		return []target.Target{t}
+	}
+	return nil
 }
