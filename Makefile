@@ -7,6 +7,9 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # All packages. Those with the longest tests start first, so that two processors finish together.
 PACKAGES := ./jit ./op_tests ./registry ./...
 
+# Systems for which programs that import this module must compile, besides this machine's.
+SYSTEMS := linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
+
 # Tests that need one of these tools fail if it is missing. Without the list they are skipped.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
@@ -34,9 +37,10 @@ test-bookworm: rocm-bookworm build ## run the toolchain's tests and a build with
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc go test -count=1 ./internal/toolchain
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc bin/aiterctl build module_causal_conv1d --arch gfx90a --cache-dir $$(mktemp -d)
 
-lint: ## run gofmt, go vet and staticcheck
+lint: ## run gofmt, go vet for all systems, and staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not gofmt-ed: $$files"; exit 1; }
 	go vet ./...
+	for system in $(SYSTEMS); do echo "go vet for $$system"; GOOS=$${system%/*} GOARCH=$${system#*/} go vet ./... || exit 1; done
 	go run $(STATICCHECK) ./...
 
 fuzz: ## run each fuzz target for 5 s, or for FUZZTIME

@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/sys"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -109,7 +111,7 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 		res.Seconds = since(start)
 		s.observe(ctx, r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
 	}()
-	if res.Err = context.Cause(ctx); res.Err != nil {
+	if res.Err = cmp.Or(context.Cause(ctx), sys.Unsupported("building and loading kernels")); res.Err != nil {
 		return res
 	}
 	if s.useWholeModule(ctx, &res) {

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // CacheOptions of [OpenCache].
@@ -34,7 +35,13 @@ type CacheOptions struct {
 // With Build, a private folder below the folder for temporary files replaces a cache
 // that cannot be written, with one warning. If neither can be written but another
 // cache can be read, OpenCache returns a cache in which only storing fails.
+//
+// On systems other than Linux it returns a cache in which nothing is found or stored.
 func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
+	if err := sys.Unsupported("the kernel cache"); err != nil {
+		dir, _ := CacheDir(o.Dir, o.Getenv)
+		return cache.Unwritable(dir, err, o.cache(ctx)), nil
+	}
 	readOnly, err := o.openReadOnly(ctx)
 	if err != nil {
 		return nil, err
