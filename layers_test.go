@@ -66,6 +66,7 @@ var owners = map[string]string{
 	"github.com/vmihailenco/msgpack":        "internal/codeobject",
 	"github.com/ianlancetaylor/demangle":    "internal/codeobject",
 	"golang.org/x/term":                     "internal/term",
+	"github.com/rs/zerolog":                 "internal/term",
 	"github.com/cyphar/filepath-securejoin": "internal/toolchain",
 	"github.com/fsnotify/fsnotify":          "internal/watch",
 	"github.com/prometheus/client_golang":   "metrics",

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -20,7 +18,6 @@ type action struct {
 	req            Request
 	timeout        time.Duration
 	ticket         ticket
-	log            *zerolog.Logger
 	held           *heldObjects
 	trustToolchain bool               // there is no compiler, so that files outside of the source tree are not checked
 	recorded       func() cache.Lines // key lines of the same action in the last build, nil if there was none
@@ -87,7 +84,7 @@ func (a *action) common() *action { return a }
 func (a *action) observe(e Event) {
 	e.Module, e.Target, e.Part = a.req.Module, a.req.Target.String(), a.req.Part.String()
 	e.Reason = reasonOf(e)
-	logEvent(a.log, e)
+	logEvent(a.m.opts.Logger, e)
 	a.m.opts.Observer.Observe(e)
 }
 

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
@@ -66,7 +64,7 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 	m.retryFull(ctx, results)
 	m.opts.Cache.Sweep()
 	m.opts.Cache.Count(counts(results)...)
-	m.trimAfter(ctx, results)
+	m.trimAfter(results)
 	var errs []error
 	for _, r := range results {
 		if r.Err != nil {
@@ -74,7 +72,7 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 		}
 	}
 	if err := m.opts.Memo.Save(); err != nil {
-		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the digests of files; the next process reads the files again")
+		m.opts.Logger.Debug("cannot save the digests of files; the next process reads the files again", "error", err)
 	}
 	return results, errors.Join(errs...)
 }
@@ -109,7 +107,7 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 	res = Result{Request: r, Status: Hit}
 	defer func() {
 		res.Seconds = since(start)
-		s.observe(ctx, r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
+		s.observe(r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
 	}()
 	if res.Err = cmp.Or(context.Cause(ctx), sys.Unsupported("building and loading kernels")); res.Err != nil {
 		return res
@@ -122,21 +120,24 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 		res.Err = s.usePrebuilt(ctx, &res, err)
 		return res
 	}
-	s.observe(ctx, r, Event{Step: ToolchainFound, Digest: p.link.tc.Digest, Reason: p.link.tc.VersionLine})
-	s.observe(ctx, r, Event{Step: ModuleStarted, Units: len(p.units)})
-	if res.Err = p.build(ctx, &res); res.Err != nil {
+	s.observe(r, Event{Step: ToolchainFound, Digest: p.link.tc.Digest, Reason: p.link.tc.VersionLine})
+	s.observe(r, Event{Step: ModuleStarted, Units: len(p.units)})
+	said := newAnnouncement(s.m.opts.Logger, r)
+	res.Err = p.build(ctx, &res, said)
+	said.finish(res.Err)
+	if res.Err != nil {
 		return res
 	}
 	res.record = newBuildRecord(&res, p.link)
 	if err := s.m.saveBuildRecord(r, res.record, p.link.tc); err != nil {
-		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the build record; the next build cannot name what changed")
+		s.m.opts.Logger.Debug("cannot save the build record; the next build cannot name what changed", "error", err)
 	}
 	return res
 }
 
 // observe reports an event of a module.
-func (s *session) observe(ctx context.Context, r Request, e Event) {
+func (s *session) observe(r Request, e Event) {
 	e.Module, e.Target, e.Part = r.Module, r.Target.String(), r.Part.String()
-	logEvent(zerolog.Ctx(ctx), e)
+	logEvent(s.m.opts.Logger, e)
 	s.m.opts.Observer.Observe(e)
 }

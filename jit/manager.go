@@ -6,6 +6,7 @@ package jit
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -48,7 +49,8 @@ type Options struct {
 	// NoCompile uses prebuilt artifacts only, as on a machine without a compiler. Finder is
 	// not called.
 	NoCompile bool
-	Observer  Observer // nil: none
+	Observer  Observer     // nil: none
+	Logger    *slog.Logger // nil: no log
 }
 
 // Manager builds modules. It is safe for use by many goroutines; any number of
@@ -81,6 +83,9 @@ func New(opts Options) *Manager {
 	}
 	if opts.Observer == nil {
 		opts.Observer = nopObserver{}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.NoCompile {
 		opts.Finder = noCompiler(func(t target.Target) error { return &NoCompileError{t} })

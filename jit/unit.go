@@ -35,7 +35,8 @@ type unit struct {
 	source  opconfig.Unit
 	pass    toolchain.Pass
 
-	snapshots *deps.Snapshots // of files before the compiler starts
+	snapshots *deps.Snapshots   // of files before the compiler starts
+	looked    func(missed bool) // is called after the first lookup; nil: the plan runs no action
 }
 
 var _ runner[UnitResult] = (*unit)(nil)
@@ -179,6 +180,9 @@ func (u *unit) variantName() string {
 // observe reports an event of this unit.
 func (u *unit) observe(e Event) {
 	e.Source, e.Values, e.Pass = u.source.Source, u.source.Values, u.pass
+	if e.Step == UnitMissed && u.looked != nil {
+		u.looked(true)
+	}
 	u.action.observe(e)
 }
 

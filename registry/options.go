@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"time"
 
@@ -27,6 +28,12 @@ type Options struct {
 	Timeout     time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
 	LockTimeout time.Duration   // of the wait for a build of another process; 0: three times the time limit of a compiler run
 	Observer    jit.Observer    // receives the events of builds
+
+	// Logger receives warnings, what is compiled, and with level debug each step of builds. A call of
+	// loaded code and a build that finds everything in the cache log nothing from level info on. nil:
+	// [slog.Default] with the level of AITER_LOG_LEVEL (trace, debug, info, warn or error) if that
+	// is set. It writes to standard error from level info on, unless the program changes it.
+	Logger *slog.Logger
 
 	// Verify (AITER_VERIFY) checks every call against the CPU. The registry copies
 	// the arguments to the host, calls the operator and waits for it, calls the CPU
@@ -76,7 +83,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	s, err := settings.Settings{
 		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Root: o.Root, Config: o.Config,
 		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
-		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Getenv: o.Getenv,
+		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Logger: o.Logger, Getenv: o.Getenv,
 	}.Resolve()
 	errs := []error{err}
 	if !o.Verify {

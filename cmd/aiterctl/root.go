@@ -1,11 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"log/slog"
 	"strings"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/settings"
@@ -99,26 +98,28 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	log := zerolog.New(a.err.LogWriter(colored)).Level(level).With().Timestamp().Logger()
-	cmd.SetContext(log.WithContext(cmd.Context()))
+	a.log = a.err.Logger(colored, level)
 	return nil
 }
 
-func (a *app) level() (zerolog.Level, error) {
-	word := cmp.Or(a.logLevel, a.getenv("AITER_LOG_LEVEL"))
+func (a *app) level() (slog.Level, error) {
+	if a.logLevel != "" {
+		level, err := settings.ParseLevel(a.logLevel)
+		if err != nil {
+			return level, usagef("--log-level %q: %w", a.logLevel, err)
+		}
+		return level, nil
+	}
+	level, set, err := settings.LogLevel(a.getenv)
 	switch {
-	case word == "" && a.verbose:
-		return zerolog.DebugLevel, nil
-	case word == "" && a.quiet:
-		return zerolog.ErrorLevel, nil
-	case word == "":
-		return zerolog.WarnLevel, nil
+	case set || err != nil:
+		return level, err
+	case a.verbose:
+		return slog.LevelDebug, nil
+	case a.quiet:
+		return slog.LevelError, nil
 	}
-	level, err := zerolog.ParseLevel(strings.ToLower(word))
-	if err != nil || level == zerolog.NoLevel {
-		return level, usagef("log level %q: expected trace, debug, info, warn or error", word)
-	}
-	return level, nil
+	return slog.LevelWarn, nil
 }
 
 func (a *app) colored() (bool, error) {
