@@ -118,7 +118,7 @@ func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "another type, which the CPU's unit has")
 	x := must(tensor.New(tensor.Float32, 3, 1))
-	ends := must(tensor.FromInt32([]int32{0, 3}, 2))
+	ends := must(tensor.Of([]int32{0, 3}, 2))
 	if err := lookup(t, r, "causal_conv1d_varlen_states").Call(context.Background(), must(tensor.New(tensor.Float32, 1, 1, 2)), x, ends); err != nil {
 		t.Fatal(err)
 	}

@@ -74,8 +74,8 @@ func must(x *tensor.Tensor, err error) *tensor.Tensor {
 // small returns out, x and weight of a convolution with a known result.
 func small() (out, x, w *tensor.Tensor) {
 	return must(tensor.New(tensor.Float32, 1, 1, 4)),
-		must(tensor.FromFloat32([]float32{1, 2, 3, 4}, 1, 1, 4)),
-		must(tensor.FromFloat32([]float32{10, 1}, 1, 2))
+		must(tensor.Of([]float32{1, 2, 3, 4}, 1, 1, 4)),
+		must(tensor.Of([]float32{10, 1}, 1, 2))
 }
 
 // compiles counts compiled units.
@@ -112,7 +112,7 @@ func TestCallBuildsLoadsAndComputes(t *testing.T) {
 			t.Errorf("out[%d] = %g, want %g", i, got[i], want)
 		}
 	}
-	bias := must(tensor.FromFloat32([]float32{-1}, 1))
+	bias := must(tensor.Of([]float32{-1}, 1))
 	if err := op.Call(context.Background(), out, x, w, bias, true); err != nil {
 		t.Fatal(err)
 	}

@@ -84,17 +84,11 @@ func (r *Registry) targetsOf(dev tensor.Device, native []target.Target) ([]targe
 	return out, nil
 }
 
-// rememberDevices remembers the targets of the zero Device, and that of each device with one of them, for Ready.
+// rememberDevices remembers the targets of the zero Device, and that of each device of the machine, for Ready.
 func (r *Registry) rememberDevices(natives []target.Target) {
-	_, _ = r.Target(tensor.Host()) // the host's driver has no errors
-	for _, vendor := range []tensor.DeviceType{tensor.ROCM, tensor.CUDA} {
-		drv, err := r.devices.Driver(vendor)
-		if err != nil {
-			continue // no device of this vendor can be called
-		}
-		for i := range drv.Count() {
-			_, _ = r.Target(tensor.Device{Type: vendor, ID: int32(i)}) // a call reports the error
-		}
+	infos, _ := r.devices.All() // calls report the errors of other devices
+	for _, info := range infos {
+		_, _ = r.Target(info.Device) // no error: it was described
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -140,11 +140,13 @@ var _ optests.Device = transfer{}
 
 // ToDevice implements [optests.Device].
 func (m transfer) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
-	return m.devs.ToDevice(t, m.dev)
+	return m.devs.Upload(context.Background(), t, m.dev)
 }
 
 // ToHost implements [optests.Device].
-func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return m.devs.ToHost(t) }
+func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) {
+	return m.devs.Download(context.Background(), t)
+}
 
 // Free implements [optests.Device].
 func (m transfer) Free(t *tensor.Tensor) error { return m.devs.Free(t) }

@@ -158,12 +158,12 @@ func as[E error](err error) bool {
 func (s *service) compute(ctx context.Context, req request) (out [][][]float32, err error) {
 	m := &memory{devices: s.reg.Devices(), dev: s.dev}
 	defer func() { err = errors.Join(err, m.free()) }()
-	args, err := m.place(req)
+	args, err := m.place(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.conv.Forward(ctx, args); err != nil {
 		return nil, err
 	}
-	return m.fetch(args.Out)
+	return m.fetch(ctx, args.Out)
 }
