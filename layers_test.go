@@ -49,6 +49,7 @@ var layers = map[string][]string{
 		"jit/schema", "jit/target", "internal/watch", "internal/verify", "tensor"},
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
+	"otelaiter":        {"jit", "registry"},
 	"examples/service": {"causalconv1d", "device", "metrics", "registry", "tensor"},
 	"op_tests":         {"tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
@@ -70,6 +71,7 @@ var owners = map[string]string{
 	"github.com/cyphar/filepath-securejoin": "internal/toolchain",
 	"github.com/fsnotify/fsnotify":          "internal/watch",
 	"github.com/prometheus/client_golang":   "metrics",
+	"go.opentelemetry.io/otel":              "otelaiter",
 }
 
 func TestLayers(t *testing.T) {

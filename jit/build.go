@@ -105,9 +105,12 @@ func (s *session) view(tc *toolchain.Toolchain) *deps.View {
 func (s *session) build(ctx context.Context, r Request) (res Result) {
 	start := time.Now()
 	res = Result{Request: r, Status: Hit}
+	ctx, end := s.m.begin(ctx, Building, requestEvent(r, Event{Step: ModuleStarted}))
 	defer func() {
 		res.Seconds = since(start)
-		s.observe(r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
+		finished := Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err}
+		s.observe(r, finished)
+		end(requestEvent(r, finished))
 	}()
 	if res.Err = cmp.Or(context.Cause(ctx), sys.Unsupported("building and loading kernels")); res.Err != nil {
 		return res
@@ -137,7 +140,7 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 
 // observe reports an event of a module.
 func (s *session) observe(r Request, e Event) {
-	e.Module, e.Target, e.Part = r.Module, r.Target.String(), r.Part.String()
+	e = requestEvent(r, e)
 	logEvent(s.m.opts.Logger, e)
 	s.m.opts.Observer.Observe(e)
 }

@@ -178,12 +178,17 @@ func (u *unit) variantName() string {
 }
 
 // observe reports an event of this unit.
-func (u *unit) observe(e Event) {
+// event adds the fields of the unit and the request.
+func (u *unit) event(e Event) Event {
 	e.Source, e.Values, e.Pass = u.source.Source, u.source.Values, u.pass
+	return u.action.event(e)
+}
+
+func (u *unit) observe(e Event) {
 	if e.Step == UnitMissed && u.looked != nil {
 		u.looked(true)
 	}
-	u.action.observe(e)
+	u.action.observe(u.event(e))
 }
 
 func (u *unit) describe() string { return "compile " + u.source.Source + " for " + u.variantName() }

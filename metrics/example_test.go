@@ -22,5 +22,5 @@ func Example() {
 			fmt.Print(line)
 		}
 	}
-	// Output: aiter_build_duration_seconds_count{result="hit"} 1
+	// Output: aiter_build_duration_seconds_count{arch="gfx942",module="module_x",result="hit"} 1
 }

@@ -49,7 +49,9 @@ func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request
 			return nil, &BuildError{Request: req, Err: err}
 		}
 	}
+	end := r.beginLoad(ctx, results[0].Request)
 	mod, err := r.open(sup, results[0])
+	end(err)
 	if err != nil {
 		return nil, err
 	}

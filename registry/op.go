@@ -83,10 +83,13 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // difference is a [*VerifyError].
 func (o *Op) Call(ctx context.Context, args ...any) error {
 	v := o.current()
-	if o.reg.verify {
+	switch {
+	case o.reg.tracer != nil:
+		return o.traced(ctx, v, args)
+	case o.reg.verify:
 		return v.callVerified(ctx, args)
 	}
-	return v.call(ctx, args)
+	return v.call(ctx, args, nil)
 }
 
 // Name returns the operator's name.
@@ -103,8 +106,8 @@ func (o *opVersion) usable(ctx context.Context) error {
 	return o.removed
 }
 
-// call packs the arguments, finds or builds the code for them, and runs it.
-func (o *opVersion) call(ctx context.Context, args []any) error {
+// call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer.
+func (o *opVersion) call(ctx context.Context, args []any, m *measurement) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -137,7 +140,11 @@ func (o *opVersion) call(ctx context.Context, args []any) error {
 	if !o.reg.calls.enter(buffer.counter) {
 		return ErrClosed
 	}
-	err = o.run(b, stream, buffer, args)
+	if m == nil {
+		err = o.run(b, stream, buffer, args)
+	} else {
+		err = m.around(device.Stream{Device: dev, Handle: stream.Handle}, func() error { return o.run(b, stream, buffer, args) })
+	}
 	o.reg.calls.leave(buffer.counter)
 	return err
 }

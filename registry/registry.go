@@ -31,6 +31,8 @@ type Registry struct {
 	devices   *device.Devices
 	preferred []target.Target // from Options.Targets
 	verify    bool            // from Options.Verify
+	observer  jit.Observer    // from Options.Observer; may be nil
+	tracer    CallTracer      // the observer that follows calls, nil if there is none
 	reload    *reloader       // nil unless Options.Reload
 
 	buffers sync.Pool // *callBuffer
@@ -66,6 +68,8 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		devices:   devices,
 		preferred: opts.Targets,
 		verify:    opts.Verify,
+		observer:  opts.Observer,
+		tracer:    callTracerOf(opts.Observer),
 		targets:   map[tensor.Device]target.Target{},
 	}
 	r.buffers.New = func() any { return &callBuffer{counter: r.calls.counter()} }
