@@ -27,7 +27,7 @@ func Example() {
 	for _, span := range recorder.Ended() {
 		fmt.Println(span.Name())
 		for _, a := range span.Attributes() {
-			fmt.Println(a.Key, a.Value.Emit())
+			fmt.Println(a.Key, a.Value.String())
 		}
 	}
 	// Output:

@@ -136,7 +136,7 @@ func (b *bench) tree() (paths []string, byName map[string]trace.ReadOnlySpan) {
 func attributes(s trace.ReadOnlySpan) []string {
 	var list []string
 	for _, a := range s.Attributes() {
-		list = append(list, string(a.Key)+"="+a.Value.Emit())
+		list = append(list, string(a.Key)+"="+a.Value.String())
 	}
 	return list
 }
