@@ -9,10 +9,6 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A copy with a stream in its context ([WithStream]) is queued on the stream, behind the work that is there. It returns
-// before the copy is complete: until then the memory of both tensors must stay and must not change. [Queue.Synchronize]
-// waits for it. The copy overlaps with other work if the memory on the host is pinned ([Devices.NewPinned]).
-
 // Upload copies the whole storage of t to new memory of dev and returns a view of the copy with t's
 // shape, strides and offset. It copies even if t is on dev. Free frees the memory. With a stream in ctx
 // the copy is queued on it; else it is complete when Upload returns, and so is all work that was queued

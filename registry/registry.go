@@ -40,10 +40,10 @@ type Registry struct {
 
 	mu             sync.Mutex
 	targets        map[tensor.Device]target.Target
-	natives        []target.Target // of the zero Device, known after the first Warm with it
-	support        *ffi.Support    // shared by all modules
-	releaseSupport func() error    // allows other processes to remove its artifact; nil until it is loaded
-	ready          sync.Map        // set of jit.Request: they are built, and loaded if this machine runs them
+	support        *ffi.Support // shared by all modules
+	releaseSupport func() error // allows other processes to remove its artifact; nil until it is loaded
+	known          sync.Map     // tensor.Device -> []target.Target of its calls; see [Registry.Ready]
+	ready          sync.Map     // set of jit.Request: they are built, and loaded if this machine runs them
 }
 
 // Open reads the configuration and returns a registry of its operators. It compiles

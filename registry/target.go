@@ -25,6 +25,7 @@ func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	}
 	t := r.targetOf(own)
 	r.targets[dev] = t
+	r.known.Store(dev, []target.Target{t})
 	return t, nil
 }
 
@@ -90,20 +91,12 @@ func (r *Registry) rememberDevices(natives []target.Target) {
 	for _, info := range infos {
 		_, _ = r.Target(info.Device) // no error: it was described
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.natives = natives
+	r.known.Store(tensor.Device{}, natives)
 }
 
-// knownTargets returns a copy of the last result of targetsOf for a device, none before the first one.
+// knownTargets returns a copy of the last result of targetsOf for a device, none before the first one. It never blocks.
 func (r *Registry) knownTargets(dev tensor.Device) []target.Target {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if dev == (tensor.Device{}) {
-		return slices.Clone(r.natives)
-	}
-	if t, ok := r.targets[dev]; ok {
-		return []target.Target{t}
-	}
-	return nil
+	known, _ := r.known.Load(dev)
+	targets, _ := known.([]target.Target) // nil if the device is not known
+	return slices.Clone(targets)
 }
