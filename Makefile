@@ -7,6 +7,12 @@ VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # All packages. Those with the longest tests start first, so that two processors finish together.
 PACKAGES := ./jit ./op_tests ./registry ./...
 
+# Folders of Go modules. Programs that do not use OpenTelemetry do not depend on it, so otelaiter is a module of its own.
+MODULES := . otelaiter
+
+# Systems for which programs that import this module must compile, besides this machine's.
+SYSTEMS := linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
+
 # Tests that need one of these tools fail if it is missing. Without the list they are skipped.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
@@ -26,9 +32,11 @@ demo: build ## build the kernels for this machine's best target, run them, print
 
 test: python ## set up hipcc and Python (as root) and run the tests
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 40m $(PACKAGES)
+	go -C otelaiter test ./...
 
 test-race: ## run the tests under the race detector; needs the tools that `make test` installs
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m $(PACKAGES)
+	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
 test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize
@@ -37,10 +45,12 @@ test-bookworm: rocm-bookworm build ## run the toolchain's tests and a build with
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc go test -count=1 ./internal/toolchain
 	HIPCC=$(CURDIR)/.toolchain/bookworm/bin/hipcc bin/aiterctl build module_causal_conv1d --arch gfx90a --cache-dir $$(mktemp -d)
 
-lint: ## run gofmt, go vet and staticcheck
+lint: ## run gofmt, go vet for all systems, and staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not gofmt-ed: $$files"; exit 1; }
-	go vet ./...
-	go run $(STATICCHECK) ./...
+	for module in $(MODULES); do go -C $$module vet ./... || exit 1; done
+	for module in $(MODULES); do for system in $(SYSTEMS); do echo "go vet $$module for $$system"; \
+		GOOS=$${system%/*} GOARCH=$${system#*/} go -C $$module vet ./... || exit 1; done; done
+	for module in $(MODULES); do (cd $$module && go run $(STATICCHECK) ./...) || exit 1; done
 
 fuzz: ## run each fuzz target for 5 s, or for FUZZTIME
 	scripts/fuzz.sh

@@ -76,7 +76,7 @@ func TestEveryArgumentArrives(t *testing.T) {
 	conv, ctx := family(t)
 	x, w := floats([]float32{1, 2, 3, 4}, 1, 1, 4), floats([]float32{10, 1}, 1, 2)
 	bias, past := floats([]float32{-1}, 1), floats([]float32{7}, 1, 1, 1)
-	split, final := must(tensor.FromInt32([]int32{0, 0, 1, -1}, 1, 4)), zeros(1, 1, 1)
+	split, final := must(tensor.Of([]int32{0, 0, 1, -1}, 1, 4)), zeros(1, 1, 1)
 	for _, c := range []struct {
 		name string
 		args causalconv1d.Forward
@@ -126,7 +126,7 @@ func TestPadSlot(t *testing.T) {
 		{nil, []int32{0, -1}, []float64{1, 0}, []float64{1, 0}, []float64{1, 12, 0}},
 		{&seven, []int32{7, 0}, []float64{0, 2}, []float64{2, 0}, []float64{0, 0, 3}},
 	} {
-		out, state, slots := zeros(2, 1), zeros(2, 1, 1), must(tensor.FromInt32(c.slots, 2))
+		out, state, slots := zeros(2, 1), zeros(2, 1, 1), must(tensor.Of(c.slots, 2))
 		w := floats([]float32{10, 1}, 1, 2)
 		err := conv.Update(ctx, causalconv1d.Update{
 			Out: out, X: floats([]float32{1, 2}, 2, 1), ConvState: state, Weight: w, ConvStateIndices: slots, PadSlot: c.pad,
@@ -167,7 +167,7 @@ func TestVarlenContinues(t *testing.T) {
 	err := conv.VarlenForward(ctx, causalconv1d.VarlenForward{
 		Out: out, X: floats([]float32{1, 2, 3, 4}, 1, 4), Weight: floats([]float32{10, 1}, 1, 2), Bias: floats([]float32{100}, 1),
 		QueryStartLoc: indices(0, 2, 4), ConvStates: states, CacheIndices: indices(1, 0),
-		HasInitialState: must(tensor.FromBool([]bool{true, false}, 2)),
+		HasInitialState: must(tensor.Of([]bool{true, false}, 2)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,11 +23,11 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	x, err := tensor.FromFloat32([]float32{1, 2, 3, 4}, 1, 1, 4) // batch, dim, seqlen
+	x, err := tensor.Of([]float32{1, 2, 3, 4}, 1, 1, 4) // batch, dim, seqlen
 	if err != nil {
 		log.Fatal(err)
 	}
-	weight, err := tensor.FromFloat32([]float32{10, 1}, 1, 2) // dim, width
+	weight, err := tensor.Of([]float32{10, 1}, 1, 2) // dim, width
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func setUp() (context.Context, *causalconv1d.Ops, func()) {
 }
 
 func floats(data []float32, shape ...int64) *tensor.Tensor {
-	t, err := tensor.FromFloat32(data, shape...)
+	t, err := tensor.Of(data, shape...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func zeros(shape ...int64) *tensor.Tensor {
 }
 
 func indices(v ...int32) *tensor.Tensor {
-	t, err := tensor.FromInt32(v, int64(len(v)))
+	t, err := tensor.Of(v, int64(len(v)))
 	if err != nil {
 		log.Fatal(err)
 	}

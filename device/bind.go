@@ -26,6 +26,15 @@ func bind(lib *dl.Library, list []binding) error {
 	return nil
 }
 
+// bindGraphs looks up the functions for graphs. A library that lacks one has no graphs.
+func bindGraphs(lib *dl.Library, list []binding) {
+	if bind(lib, list) != nil {
+		for _, b := range list {
+			*b.to = routine{}
+		}
+	}
+}
+
 // openLibrary opens a library of the list that the process has loaded, else the first that can be
 // opened. Two versions of a vendor's runtime in one process do not share their memory.
 func openLibrary(v target.Vendor, names []string) (*dl.Library, error) {

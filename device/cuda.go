@@ -72,6 +72,14 @@ func newCUDA(lib *dl.Library) (*gpu, error) {
 	if err := bind(lib, append(c.bindings(), cudaRoutines(&g.fns)...)); err != nil {
 		return nil, err
 	}
+	bindGraphs(lib, []binding{
+		{&g.fns.beginCapture, "cuStreamBeginCapture_v2", nil},
+		{&g.fns.endCapture, "cuStreamEndCapture", nil},
+		{&g.fns.instantiate, "cuGraphInstantiateWithFlags", nil},
+		{&g.fns.launch, "cuGraphLaunch", nil},
+		{&g.fns.destroyGraph, "cuGraphDestroy", nil},
+		{&g.fns.destroyExec, "cuGraphExecDestroy", nil},
+	})
 	if err := check(c, c.init, 0); err != nil {
 		return nil, err
 	}
@@ -146,7 +154,7 @@ func (c *cuda) info(dev int) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("architecture of cuda:%d: %w", dev, err)
 	}
-	return Info{Name: cString(name), Target: t, Memory: int64(memory), Index: dev, Units: int(units), ClockMHz: int(kHz / 1000)}, nil
+	return Info{Name: cString(name), Target: t, Memory: int64(memory), Device: tensor.Device{Type: tensor.CUDA, ID: int32(dev)}, Units: int(units), ClockMHz: int(kHz / 1000)}, nil
 }
 
 func (c *cuda) enter(dev int) error {

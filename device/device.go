@@ -15,7 +15,7 @@ type Info struct {
 	Name   string        // the vendor's name, such as "NVIDIA H200"
 	Target target.Target // the target of code for the device
 	Memory int64         // bytes, 0 if unknown
-	Index  int           // among the driver's devices
+	Device tensor.Device // its ID is the index among the driver's devices
 
 	// Units is the number of multiprocessors that the vendor's library reports: on AMD GPUs up to gfx9 the compute units,
 	// from gfx10 on pairs of them. ClockMHz is their boost clock. Both are 0 for the host.
@@ -29,6 +29,19 @@ type Info struct {
 type Stream struct {
 	Device tensor.Device
 	Handle uintptr
+	owner  streamCloser // of NewStream, else nil
+}
+
+// streamCloser destroys its streams.
+type streamCloser interface{ closeStream(Stream) error }
+
+// Close destroys a stream of NewStream, once; queued work still runs. The error for another stream
+// is an *OwnerError.
+func (s Stream) Close() error {
+	if s.owner == nil {
+		return &OwnerError{Call: "Close", What: "stream", Device: s.Device}
+	}
+	return s.owner.closeStream(s)
 }
 
 // Region is a range of a storage: Size bytes from byte Offset on.
@@ -95,19 +108,15 @@ type Memory interface {
 
 // Queue orders the work of a device.
 type Queue interface {
-	// NewStream makes a stream that synchronizes with the default stream.
+	// NewStream makes a stream that synchronizes with the default stream. [Stream.Close] destroys it.
 	NewStream(dev int) (Stream, error)
-	// DestroyStream destroys a stream of NewStream, once; queued work still runs.
-	DestroyStream(s Stream) error
 	// Synchronize waits for all work queued on the stream so far. It returns the errors of kernels
 	// queued earlier.
 	Synchronize(s Stream) error
 	// SynchronizeDevice waits for all work queued on a device so far.
 	SynchronizeDevice(dev int) error
-	// NewEvent makes an event that can be recorded on streams of the device.
+	// NewEvent makes an event that can be recorded on streams of the device. [Event.Close] destroys it.
 	NewEvent(dev int) (*Event, error)
-	// DestroyEvent destroys an event, once.
-	DestroyEvent(e *Event) error
 	// Record queues the event after the work queued on the stream so far. Recording again replaces the
 	// event's time.
 	Record(e *Event, s Stream) error
@@ -118,4 +127,9 @@ type Queue interface {
 	// Elapsed returns the time between two recorded events. It waits for the second. On GPUs the
 	// resolution is about 1 us.
 	Elapsed(from, to *Event) (time.Duration, error)
+	// Capture records the work that a function queues on a stream of NewStream in a graph, and runs
+	// none of it. The function runs in the calling goroutine, which keeps its OS thread meanwhile. If
+	// the function fails, Capture returns its error. The error is a *CaptureError if the device or its
+	// library has no graphs.
+	Capture(s Stream, mode CaptureMode, queue func() error) (*Graph, error)
 }

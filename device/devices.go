@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/aiter-go/aiter/jit/target"
@@ -139,67 +140,80 @@ func (d *Devices) New(dev tensor.Device, dt tensor.DType, shape ...int64) (*tens
 	return tensor.View(s, dt, shape, nil, 0)
 }
 
-// Free frees the memory of t; other views of it become invalid. Memory of a driver's AllocHost
-// must be freed by that driver: a view of it is on the host, whose driver returns an *OwnerError.
+// NewPinned allocates a row-major tensor of pinned host memory, with arbitrary contents. Copies on a stream
+// between it and dev overlap with other work. Free frees it. The errors are those of New.
+func (d *Devices) NewPinned(dev tensor.Device, dt tensor.DType, shape ...int64) (*tensor.Tensor, error) {
+	n, err := tensor.ByteSize(dt, shape...)
+	if err != nil {
+		return nil, err
+	}
+	drv, err := d.Driver(dev.Type)
+	if err != nil {
+		return nil, err
+	}
+	s, err := drv.AllocHost(n)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %s%v in host memory for %s: %w", dt, shape, dev, err)
+	}
+	return tensor.View(s, dt, shape, nil, 0)
+}
+
+// Free frees the memory of t; other views of it become invalid. The error for memory that no driver
+// of d has allocated is an *OwnerError.
 func (d *Devices) Free(t *tensor.Tensor) error {
 	drv, err := d.Driver(t.Device().Type)
 	if err != nil {
 		return err
 	}
-	return drv.Free(t.Storage())
-}
-
-// ToHost copies t to the host, as ToDevice does.
-func (d *Devices) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) {
-	return d.ToDevice(t, tensor.Host())
-}
-
-// ToDevice copies the whole storage of t to memory of dev and returns a view of the copy with t's
-// shape, strides and offset. It copies even if t is on dev. The copy is complete when ToDevice
-// returns. Free frees it. The errors are those of Driver, and of the driver's Alloc and copies.
-func (d *Devices) ToDevice(t *tensor.Tensor, dev tensor.Device) (*tensor.Tensor, error) {
-	drv, err := d.Driver(dev.Type)
-	if err != nil {
-		return nil, err
-	}
-	src := t.Storage()
-	dst, err := drv.Alloc(int(dev.ID), src.Size())
-	if err != nil {
-		return nil, fmt.Errorf("copy %s to %s: %w", t, dev, err)
-	}
-	if err := d.copyStorage(drv, dst, src); err != nil {
-		return nil, errors.Join(fmt.Errorf("copy %s to %s: %w", t, dev, err), drv.Free(dst))
-	}
-	return tensor.View(dst, t.DType(), t.Shape(), t.Strides(), t.Offset())
-}
-
-// copyStorage copies all of src to the beginning of dst. Between devices of two vendors the bytes
-// pass through the host.
-func (d *Devices) copyStorage(to Driver, dst, src *tensor.Storage) error {
-	if src.Device().Type == to.Type() {
-		return to.CopyDevice(dst, src)
-	}
-	if src.Device().IsHost() {
-		bytes, err := src.Bytes()
-		if err != nil {
-			return err
+	err = drv.Free(t.Storage())
+	var owner *OwnerError
+	if errors.As(err, &owner) && t.Device().IsHost() { // pinned memory of a GPU's driver
+		for _, pinned := range d.gpus() {
+			if err = pinned.Free(t.Storage()); !errors.As(err, &owner) {
+				break
+			}
 		}
-		return to.CopyToDevice(dst, bytes)
 	}
-	from, err := d.Driver(src.Device().Type)
-	if err != nil {
-		return err
-	}
-	if dst.Device().IsHost() {
-		bytes, err := dst.Bytes()
+	return err
+}
+
+// gpus returns the drivers of GPUs that were opened.
+func (d *Devices) gpus() []Driver {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.DeleteFunc(slices.Clone(d.opened), func(drv Driver) bool { return drv.Type() == tensor.CPU })
+}
+
+// All returns the properties of the machine's devices: AMD's GPUs, NVIDIA's GPUs, then the CPU. A vendor
+// whose library is missing or finds no device has none; Driver returns the reason. The error joins those
+// of devices that cannot be described, and of closed Devices.
+func (d *Devices) All() ([]Info, error) {
+	var all []Info
+	var errs []error
+	for _, t := range []tensor.DeviceType{tensor.ROCM, tensor.CUDA, tensor.CPU} {
+		drv, err := d.Driver(t)
 		if err != nil {
-			return err
+			if !errors.As(err, new(*UnavailableError)) {
+				errs = append(errs, err)
+			}
+			continue
 		}
-		return from.CopyToHost(bytes, src)
+		for i := range drv.Count() {
+			info, err := drv.Info(i)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			all = append(all, info)
+		}
 	}
-	bytes := make([]byte, src.Size())
-	if err := from.CopyToHost(bytes, src); err != nil {
-		return err
+	return all, errors.Join(errs...)
+}
+
+// Default returns the first device of All: a GPU if the machine has one, else the CPU.
+func (d *Devices) Default() tensor.Device {
+	if all, _ := d.All(); len(all) > 0 { // a device that cannot be described is not used
+		return all[0].Device
 	}
-	return to.CopyToDevice(dst, bytes)
+	return tensor.Host()
 }

@@ -111,24 +111,24 @@ func all(t *testing.T) (*device.Devices, []tensor.Device) {
 }
 
 // A view with odd strides is copied between devices of all types.
-func TestToDevice(t *testing.T) {
+func TestUpload(t *testing.T) {
 	d, devs := all(t)
-	base, err := tensor.FromFloat32([]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 3, 4)
+	base, err := tensor.Of([]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 3, 4)
 	must(t, err)
 	part, err := base.Slice(1, 1, 3)
 	must(t, err)
 	view, err := part.Transpose(0, 1)
 	must(t, err)
 	for _, from := range devs {
-		there, err := d.ToDevice(view, from)
+		there, err := d.Upload(t.Context(), view, from)
 		must(t, err)
 		for _, to := range devs {
-			moved, err := d.ToDevice(there, to)
+			moved, err := d.Upload(t.Context(), there, to)
 			must(t, err)
 			if moved.Device() != to || !slices.Equal(moved.Strides(), view.Strides()) || moved.Offset() != view.Offset() {
 				t.Errorf("%s to %s: %s, strides %v, offset %d", from, to, moved, moved.Strides(), moved.Offset())
 			}
-			back, err := d.ToHost(moved)
+			back, err := d.Download(t.Context(), moved)
 			must(t, err)
 			got, err := back.Float64s()
 			must(t, err)
@@ -141,17 +141,17 @@ func TestToDevice(t *testing.T) {
 	}
 }
 
-func TestToDeviceErrors(t *testing.T) {
+func TestUploadErrors(t *testing.T) {
 	d, devs := all(t)
 	x, err := d.New(devs[1], tensor.Float32, 4)
 	must(t, err)
-	if _, err := d.ToDevice(x, tensor.Device{Type: tensor.CUDA, ID: 9}); err == nil {
+	if _, err := d.Upload(t.Context(), x, tensor.Device{Type: tensor.CUDA, ID: 9}); err == nil {
 		t.Error("copy to a device that is not there gave no error")
 	}
 	must(t, d.Free(x))
 	var fe *tensor.FreedError
 	for _, dev := range devs {
-		if _, err := d.ToDevice(x, dev); !errors.As(err, &fe) {
+		if _, err := d.Upload(t.Context(), x, dev); !errors.As(err, &fe) {
 			t.Errorf("copy of a freed tensor to %s: %v", dev, err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestMachine(t *testing.T) {
 	native, err := d.Native(t.Context())
 	must(t, err)
 	t.Logf("native: %v", native)
-	x, err := tensor.FromFloat32([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	x, err := tensor.Of([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
 	must(t, err)
 	for _, kind := range []tensor.DeviceType{tensor.CPU, tensor.CUDA, tensor.ROCM} {
 		drv, err := d.Driver(kind)
@@ -220,9 +220,9 @@ func TestMachine(t *testing.T) {
 			continue
 		}
 		for i := range drv.Count() {
-			there, err := d.ToDevice(x, tensor.Device{Type: kind, ID: int32(i)})
+			there, err := d.Upload(t.Context(), x, tensor.Device{Type: kind, ID: int32(i)})
 			must(t, err)
-			back, err := d.ToHost(there)
+			back, err := d.Download(t.Context(), there)
 			must(t, err)
 			if got, err := back.Float64s(); err != nil || !slices.Equal(got, []float64{1, 2, 3, 4, 5, 6}) {
 				t.Errorf("%s: %v, %v", there.Device(), got, err)

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/aiter-go/aiter/jit/target"
@@ -28,6 +29,9 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string {
+	if errors.Is(e.Err, errors.ErrUnsupported) {
+		return fmt.Sprintf("no %s device: %v", e.Vendor, e.Err)
+	}
 	if e.Library == "" {
 		return fmt.Sprintf("no %s runtime library: install the %s, or use the cpu: %v", e.Vendor, provider(e.Vendor), e.Err)
 	}

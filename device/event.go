@@ -10,10 +10,22 @@ import (
 // Event is a point in a stream's work. Drivers make and destroy events.
 type Event struct {
 	dev       tensor.Device
+	owner     eventCloser
 	handle    uintptr // 0 for the host's events
 	recorded  atomic.Bool
 	destroyed atomic.Bool
 	hostTime  atomic.Pointer[time.Time] // when the host recorded the event; nil for GPUs
+}
+
+// eventCloser destroys its events.
+type eventCloser interface{ closeEvent(*Event) error }
+
+// Close destroys the event, once. The error is an *EventError for nil and for a destroyed event.
+func (e *Event) Close() error {
+	if e == nil {
+		return &EventError{Call: "Close", Reason: "the event is nil: make one with NewEvent"}
+	}
+	return e.owner.closeEvent(e)
 }
 
 // Device returns the device whose streams can record the event.

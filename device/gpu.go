@@ -25,6 +25,9 @@ type routines struct {
 	newStream, destroyStream, syncStream, waitEvent routine
 	newEvent, destroyEvent, syncEvent               routine
 	record, elapsed, syncDevice                     routine
+
+	// Of graphs; their addresses are 0 in libraries without them.
+	beginCapture, endCapture, instantiate, launch, destroyGraph, destroyExec routine
 }
 
 // vendorAPI is the part that differs between HIP and CUDA.
@@ -60,6 +63,7 @@ type gpu struct {
 	memory  map[*tensor.Storage]allocation
 	streams map[uintptr]int // handle -> device
 	events  map[*Event]struct{}
+	graphs  map[*Graph]struct{}
 }
 
 var _ Driver = (*gpu)(nil)
@@ -84,6 +88,7 @@ func newGPU(v target.Vendor, kind tensor.DeviceType, lib string) *gpu {
 		memory:  map[*tensor.Storage]allocation{},
 		streams: map[uintptr]int{},
 		events:  map[*Event]struct{}{},
+		graphs:  map[*Graph]struct{}{},
 	}
 }
 
@@ -169,7 +174,7 @@ func (g *gpu) device(dev int) tensor.Device {
 	return tensor.Device{Type: g.kind, ID: int32(dev)}
 }
 
-// Close destroys events and streams, then frees memory, then releases the contexts.
+// Close destroys graphs, events and streams, then frees memory, then releases the contexts.
 func (g *gpu) Close() error {
 	g.state.Lock()
 	defer g.state.Unlock()
@@ -180,6 +185,10 @@ func (g *gpu) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var errs []error
+	for graph := range g.graphs {
+		graph.closed.Store(true)
+		errs = append(errs, g.onThread(int(graph.dev.ID), func() error { return g.call(g.fns.destroyExec, graph.exec) }))
+	}
 	for e := range g.events {
 		e.destroyed.Store(true)
 		errs = append(errs, g.onThread(int(e.dev.ID), func() error { return g.call(g.fns.destroyEvent, e.handle) }))
@@ -191,6 +200,7 @@ func (g *gpu) Close() error {
 		s.MarkFreed()
 		errs = append(errs, g.onThread(a.dev, func() error { return g.release(s, a) }))
 	}
+	clear(g.graphs)
 	clear(g.events)
 	clear(g.streams)
 	clear(g.memory)

@@ -14,7 +14,7 @@ func (g *gpu) checkStream(call string, s Stream) error {
 }
 
 func (g *gpu) NewStream(dev int) (Stream, error) {
-	s := Stream{Device: g.device(dev)}
+	s := Stream{Device: g.device(dev), owner: g}
 	err := g.onDevice(dev, func() error {
 		var handle uintptr
 		if err := g.call(g.fns.newStream, uintptr(unsafe.Pointer(&handle)), 0); err != nil {
@@ -29,13 +29,10 @@ func (g *gpu) NewStream(dev int) (Stream, error) {
 	return s, err
 }
 
-func (g *gpu) DestroyStream(s Stream) error {
-	if err := g.checkStream("DestroyStream", s); err != nil {
-		return err
-	}
+func (g *gpu) closeStream(s Stream) error {
 	return g.onDevice(int(s.Device.ID), func() error {
 		if !g.takeStream(s) {
-			return &OwnerError{Call: "DestroyStream", What: "stream", Device: s.Device}
+			return &OwnerError{Call: "Close", What: "stream", Device: s.Device}
 		}
 		return g.call(g.fns.destroyStream, s.Handle)
 	})
@@ -66,7 +63,7 @@ func (g *gpu) SynchronizeDevice(dev int) error {
 }
 
 func (g *gpu) NewEvent(dev int) (*Event, error) {
-	e := &Event{dev: g.device(dev)}
+	e := &Event{dev: g.device(dev), owner: g}
 	err := g.onDevice(dev, func() error {
 		if err := g.call(g.fns.newEvent, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
 			return err
@@ -82,8 +79,8 @@ func (g *gpu) NewEvent(dev int) (*Event, error) {
 	return e, nil
 }
 
-func (g *gpu) DestroyEvent(e *Event) error {
-	if err := e.check("DestroyEvent", g.kind); err != nil {
+func (g *gpu) closeEvent(e *Event) error {
+	if err := e.check("Close", g.kind); err != nil {
 		return err
 	}
 	return g.onDevice(int(e.dev.ID), func() error {
@@ -99,11 +96,8 @@ func (g *gpu) DestroyEvent(e *Event) error {
 func (g *gpu) takeEvent(e *Event) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := e.check("DestroyEvent", g.kind); err != nil {
+	if err := e.check("Close", g.kind); err != nil {
 		return err
-	}
-	if _, ours := g.events[e]; !ours {
-		return &OwnerError{Call: "DestroyEvent", What: "event", Device: e.dev}
 	}
 	delete(g.events, e)
 	e.destroyed.Store(true)

@@ -20,7 +20,7 @@ func TestInfoHIP(t *testing.T) {
 		must(t, err)
 		want, err := target.Parse("gfx90a:sramecc+:xnack-")
 		must(t, err)
-		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Index: 1, Units: 105, ClockMHz: 1700}) {
+		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1}, Units: 105, ClockMHz: 1700}) {
 			t.Errorf("%s: %+v", name, info)
 		}
 		if drv.Vendor() != target.HIP || drv.Type() != tensor.ROCM {
@@ -47,7 +47,7 @@ func TestInfoCUDA(t *testing.T) {
 	must(t, err)
 	want, err := target.Parse("sm_90")
 	must(t, err)
-	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Units: 132, ClockMHz: 1980}) {
+	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132, ClockMHz: 1980}) {
 		t.Errorf("%+v", info)
 	}
 	if info, err := drv.Info(1); err != nil || info.Target.String() != "sm_91" {
@@ -200,7 +200,7 @@ func TestCloseFreesAll(t *testing.T) {
 		if _, err := drv.Alloc(0, 1); !errors.As(err, &ce) {
 			t.Errorf("%s: Alloc after Close: %v", name, err)
 		}
-		if !s.Freed() || !pinned.Freed() || drv.DestroyEvent(e) == nil {
+		if !s.Freed() || !pinned.Freed() || e.Close() == nil {
 			t.Errorf("%s: memory or events count as alive after Close", name)
 		}
 	}
@@ -281,7 +281,7 @@ func useOnce(drv device.Driver, dev int) error {
 	}
 	for _, do := range []func() error{
 		func() error { return drv.CopyToDevice(s, make([]byte, 64)) }, func() error { return drv.Record(e, q) },
-		func() error { return drv.DestroyEvent(e) }, func() error { return drv.DestroyStream(q) }, func() error { return drv.Free(s) },
+		e.Close, q.Close, func() error { return drv.Free(s) },
 	} {
 		var ee *device.EventError
 		if err := do(); err != nil && !errors.As(err, &ee) {

@@ -83,6 +83,14 @@ func newHIP(lib *dl.Library) (*gpu, error) {
 	if err := h.bindProperties(lib); err != nil {
 		return nil, err
 	}
+	bindGraphs(lib, []binding{
+		{&g.fns.beginCapture, "hipStreamBeginCapture", nil},
+		{&g.fns.endCapture, "hipStreamEndCapture", nil},
+		{&g.fns.instantiate, "hipGraphInstantiateWithFlags", nil},
+		{&g.fns.launch, "hipGraphLaunch", nil},
+		{&g.fns.destroyGraph, "hipGraphDestroy", nil},
+		{&g.fns.destroyExec, "hipGraphExecDestroy", nil},
+	})
 	if err := check(h, h.init, 0); err != nil {
 		return nil, err
 	}
@@ -154,7 +162,7 @@ func (h *hip) info(dev int) (Info, error) {
 		return Info{}, fmt.Errorf("architecture of rocm:%d: %w", dev, err)
 	}
 	return Info{
-		Name: text(h.layout.name), Target: t, Memory: memory, Index: dev,
+		Name: text(h.layout.name), Target: t, Memory: memory, Device: tensor.Device{Type: tensor.ROCM, ID: int32(dev)},
 		Units: number(h.layout.units), ClockMHz: number(h.layout.clock) / 1000,
 	}, nil
 }

@@ -18,7 +18,7 @@ var _ Driver = (*host)(nil)
 
 // OpenHost returns the driver of the CPU.
 func OpenHost() Driver {
-	return &host{info: Info{Name: cpuName(os.ReadFile), Target: target.Host(), Memory: hostMemory(os.ReadFile)}}
+	return &host{info: Info{Device: tensor.Host(), Name: cpuName(os.ReadFile), Target: target.Host(), Memory: hostMemory(os.ReadFile)}}
 }
 
 func (h *host) Vendor() target.Vendor   { return target.CPU }
@@ -125,10 +125,10 @@ func checkHostStream(call string, s Stream) error {
 }
 
 func (h *host) NewStream(dev int) (Stream, error) {
-	return Stream{Device: tensor.Host()}, checkHost(dev)
+	return Stream{Device: tensor.Host(), owner: h}, checkHost(dev)
 }
 
-func (h *host) DestroyStream(s Stream) error    { return checkHostStream("DestroyStream", s) }
+func (h *host) closeStream(Stream) error        { return nil }
 func (h *host) Synchronize(s Stream) error      { return checkHostStream("Synchronize", s) }
 func (h *host) SynchronizeDevice(dev int) error { return checkHost(dev) }
 
@@ -136,11 +136,11 @@ func (h *host) NewEvent(dev int) (*Event, error) {
 	if err := checkHost(dev); err != nil {
 		return nil, err
 	}
-	return &Event{dev: tensor.Host()}, nil
+	return &Event{dev: tensor.Host(), owner: h}, nil
 }
 
-func (h *host) DestroyEvent(e *Event) error {
-	if err := e.check("DestroyEvent", tensor.CPU); err != nil {
+func (h *host) closeEvent(e *Event) error {
+	if err := e.check("Close", tensor.CPU); err != nil {
 		return err
 	}
 	e.destroyed.Store(true)
@@ -168,6 +168,11 @@ func (h *host) Elapsed(from, to *Event) (time.Duration, error) {
 		return 0, err
 	}
 	return to.hostTime.Load().Sub(*from.hostTime.Load()), nil
+}
+
+// Capture fails: work on the host's streams runs at once.
+func (h *host) Capture(s Stream, _ CaptureMode, _ func() error) (*Graph, error) {
+	return nil, &CaptureError{Device: s.Device, Reason: "graphs need a GPU: call the operator each time"}
 }
 
 // Close does nothing.

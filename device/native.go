@@ -16,6 +16,9 @@ import (
 // instead of loading the HIP library. A vendor library that is missing or finds no device counts
 // as no GPU; Driver returns the reason.
 func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
 	found, err := d.kfd()
 	if err != nil {
 		return nil, fmt.Errorf("look for AMD GPUs: %w", err)
@@ -25,7 +28,7 @@ func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
 		types = []tensor.DeviceType{tensor.ROCM, tensor.CUDA}
 	}
 	for _, t := range types {
-		if err := ctx.Err(); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 		more, err := d.targets(t)

@@ -30,7 +30,7 @@ func TestCUDA(t *testing.T) {
 func suite(t *testing.T, drv device.Driver) {
 	for name, test := range map[string]func(*testing.T, device.Driver){
 		"describe": testDescribe, "copies": testCopies, "memset": testMemset, "async": testAsync,
-		"free": testFree, "sizes": testSizes, "events": testEvents, "streams": testStreams, "concurrent": testConcurrent,
+		"free": testFree, "sizes": testSizes, "events": testEvents, "streams": testStreams, "graphs": testGraphs, "concurrent": testConcurrent,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, drv) })
 	}
@@ -70,7 +70,7 @@ func testDescribe(t *testing.T, drv device.Driver) {
 	for i := range drv.Count() {
 		info, err := drv.Info(i)
 		must(t, err)
-		if info.Target.Vendor() != drv.Vendor() || info.Index != i || info.Name == "" || info.Memory <= 0 {
+		if info.Target.Vendor() != drv.Vendor() || info.Device != (tensor.Device{Type: drv.Type(), ID: int32(i)}) || info.Name == "" || info.Memory <= 0 {
 			t.Errorf("Info(%d) = %+v", i, info)
 		}
 		t.Logf("%+v through %q", info, drv.Library())
@@ -128,7 +128,7 @@ func testAsync(t *testing.T, drv device.Driver) {
 	must(t, drv.Memset(s, 0))
 	q, err := drv.NewStream(0)
 	must(t, err)
-	defer func() { must(t, drv.DestroyStream(q)) }()
+	defer func() { must(t, q.Close()) }()
 	must(t, drv.CopyAsync(q, device.Region{Storage: s, Offset: 30, Size: 20}, device.Region{Storage: pinned, Offset: 4, Size: 20}))
 	back, err := tensor.HostStorage(40)
 	must(t, err)
@@ -227,17 +227,17 @@ func testEvents(t *testing.T, drv device.Driver) {
 	if took < time.Millisecond || took > 10*time.Second {
 		t.Errorf("Elapsed = %v, want about 2ms", took)
 	}
-	must(t, drv.DestroyEvent(a))
-	if err := drv.DestroyEvent(a); !errors.As(err, &ee) {
-		t.Errorf("second DestroyEvent: %v", err)
+	must(t, a.Close())
+	if err := a.Close(); !errors.As(err, &ee) {
+		t.Errorf("second Close: %v", err)
 	}
 	if err := drv.Record(nil, q); !errors.As(err, &ee) {
 		t.Errorf("Record of no event: %v", err)
 	}
 	if err := drv.Record(a, q); !errors.As(err, &ee) {
-		t.Errorf("Record after DestroyEvent: %v", err)
+		t.Errorf("Record after Close: %v", err)
 	}
-	must(t, drv.DestroyEvent(b))
+	must(t, b.Close())
 }
 
 func testStreams(t *testing.T, drv device.Driver) {
@@ -246,15 +246,15 @@ func testStreams(t *testing.T, drv device.Driver) {
 		must(t, err)
 		must(t, drv.Synchronize(s))
 		must(t, drv.SynchronizeDevice(dev))
-		must(t, drv.DestroyStream(s))
+		must(t, s.Close())
 	}
 	var oe *device.OwnerError
 	alien := device.Stream{Device: tensor.Device{Type: 12}}
 	if err := errors.Join(drv.Synchronize(alien)); !errors.As(err, &oe) {
 		t.Errorf("Synchronize of another driver's stream: %v", err)
 	}
-	if err := drv.DestroyStream(alien); !errors.As(err, &oe) {
-		t.Errorf("DestroyStream of another driver's stream: %v", err)
+	if err := alien.Close(); !errors.As(err, &oe) {
+		t.Errorf("Close of another driver's stream: %v", err)
 	}
 }
 

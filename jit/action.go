@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -20,7 +18,6 @@ type action struct {
 	req            Request
 	timeout        time.Duration
 	ticket         ticket
-	log            *zerolog.Logger
 	held           *heldObjects
 	trustToolchain bool               // there is no compiler, so that files outside of the source tree are not checked
 	recorded       func() cache.Lines // key lines of the same action in the last build, nil if there was none
@@ -37,6 +34,7 @@ type runner[R any] interface {
 	lookup() (R, Miss)                    // finds the result in the cache
 	inputsHold(deps.Set) bool             // reports whether the files of that set are unchanged
 	run(context.Context, Miss) (R, error) // runs the compiler or linker and publishes the result
+	event(Event) Event                    // adds the fields of the action
 	observe(Event)
 }
 
@@ -52,7 +50,7 @@ func obtain[R any](ctx context.Context, r runner[R], force bool) (res R, err err
 			}
 		}()
 	} else {
-		if res, miss = r.lookup(); miss.IsHit() {
+		if res, miss = lookUp(ctx, r); miss.IsHit() {
 			return res, nil
 		}
 		if f := a.lastFailure(); wouldRepeat(r, f) {
@@ -81,13 +79,27 @@ func obtain[R any](ctx context.Context, r runner[R], force bool) (res R, err err
 	return r.run(ctx, miss)
 }
 
+// lookUp looks up the result of an action in the cache.
+func lookUp[R any](ctx context.Context, r runner[R]) (R, Miss) {
+	_, end := r.common().m.begin(ctx, LookingUp, r.event(Event{}))
+	res, miss := r.lookup()
+	end(r.event(Event{Miss: miss}))
+	return res, miss
+}
+
 func (a *action) common() *action { return a }
+
+// event adds the fields of the request.
+func (a *action) event(e Event) Event {
+	e = requestEvent(a.req, e)
+	e.Reason = reasonOf(e)
+	return e
+}
 
 // observe reports an event of this action.
 func (a *action) observe(e Event) {
-	e.Module, e.Target, e.Part = a.req.Module, a.req.Target.String(), a.req.Part.String()
-	e.Reason = reasonOf(e)
-	logEvent(a.log, e)
+	e = a.event(e)
+	logEvent(a.m.opts.Logger, e)
 	a.m.opts.Observer.Observe(e)
 }
 

@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/sys"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -48,6 +48,7 @@ type Result struct {
 
 // Build builds the requests in parallel and returns a result for each, in order. A failure
 // does not stop the other requests; the error joins all failures, such as [*CompileError].
+// A context that is over is the error of each request, also of those that the cache has.
 // If the cache has an up-to-date library of the whole module, a request for a part returns
 // that library.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {
@@ -63,10 +64,10 @@ func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) 
 	m.retryFull(ctx, results)
 	m.opts.Cache.Sweep()
 	m.opts.Cache.Count(counts(results)...)
-	m.trimAfter(ctx, results)
+	m.trimAfter(results)
 	err := joinFailures(results)
 	if err := m.opts.Memo.Save(); err != nil {
-		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the digests of files; the next process reads the files again")
+		m.opts.Logger.Debug("cannot save the digests of files; the next process reads the files again", "error", err)
 	}
 	return results, err
 }
@@ -126,10 +127,16 @@ func (s *session) view(tree deps.Tree, tc *toolchain.Toolchain) *deps.View {
 func (s *session) build(ctx context.Context, r Request) (res Result) {
 	start := time.Now()
 	res = Result{Request: r, Status: Hit}
+	ctx, end := s.m.begin(ctx, Building, requestEvent(r, Event{Step: ModuleStarted}))
 	defer func() {
 		res.Seconds = since(start)
-		s.observe(ctx, r, Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err})
+		finished := Event{Step: ModuleFinished, Status: res.Status, Seconds: res.Seconds, Err: res.Err}
+		s.observe(r, finished)
+		end(requestEvent(r, finished))
 	}()
+	if res.Err = cmp.Or(context.Cause(ctx), sys.Unsupported("building and loading kernels")); res.Err != nil {
+		return res
+	}
 	if s.useWholeModule(ctx, &res) {
 		return res
 	}
@@ -138,21 +145,24 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 		res.Err = s.usePrebuilt(ctx, &res, err)
 		return res
 	}
-	s.observe(ctx, r, Event{Step: ToolchainFound, Digest: p.link.tc.Digest, Reason: p.link.tc.VersionLine})
-	s.observe(ctx, r, Event{Step: ModuleStarted, Units: len(p.units)})
-	if res.Err = p.build(ctx, &res); res.Err != nil {
+	s.observe(r, Event{Step: ToolchainFound, Digest: p.link.tc.Digest, Reason: p.link.tc.VersionLine})
+	s.observe(r, Event{Step: ModuleStarted, Units: len(p.units)})
+	said := newAnnouncement(s.m.opts.Logger, r)
+	res.Err = p.build(ctx, &res, said)
+	said.finish(res.Err)
+	if res.Err != nil {
 		return res
 	}
 	res.record = newBuildRecord(&res, p.link)
 	if err := s.m.saveBuildRecord(r, res.record, p.link.tc); err != nil {
-		zerolog.Ctx(ctx).Debug().Err(err).Msg("cannot save the build record; the next build cannot name what changed")
+		s.m.opts.Logger.Debug("cannot save the build record; the next build cannot name what changed", "error", err)
 	}
 	return res
 }
 
 // observe reports an event of a module.
-func (s *session) observe(ctx context.Context, r Request, e Event) {
-	e.Module, e.Target, e.Part = r.Module, r.Target.String(), r.Part.String()
-	logEvent(zerolog.Ctx(ctx), e)
+func (s *session) observe(r Request, e Event) {
+	e = requestEvent(r, e)
+	logEvent(s.m.opts.Logger, e)
 	s.m.opts.Observer.Observe(e)
 }

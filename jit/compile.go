@@ -26,9 +26,12 @@ const maxCompiles = 3
 // changed meanwhile.
 func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 	u.observe(Event{Step: UnitStarted, Miss: why})
+	ctx, end := u.m.begin(ctx, Compiling, u.event(Event{Step: UnitStarted, Miss: why}))
 	start := time.Now()
 	defer func() {
-		u.observe(Event{Step: UnitFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err})
+		finished := Event{Step: UnitFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err}
+		u.observe(finished)
+		end(u.event(finished))
 	}()
 	on, err := deps.FoldersOf(ctx, u.view.Tree)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // A compiler or linker that runs out of disk space may exit without an error and leave a
@@ -62,7 +63,7 @@ func damageReason(what, path string, err error) string {
 // wrapper.
 func damageAdvice(path string) string {
 	if !hasFreeSpace(path) {
-		return "; the filesystem of the cache is full: " + unix.ENOSPC.Error()
+		return "; the filesystem of the cache is full: " + syscall.ENOSPC.Error()
 	}
 	return "; run it again, and check whether the compiler is a wrapper that changes its output"
 }
@@ -71,15 +72,15 @@ func damageAdvice(path string) string {
 // same folder.
 func truncatedError(path string) error {
 	if !hasFreeSpace(path) {
-		return fmt.Errorf("its end is missing: %w", unix.ENOSPC)
+		return fmt.Errorf("its end is missing: %w", syscall.ENOSPC)
 	}
 	return errors.New("its end is missing; run it again, and check whether the compiler is a wrapper that changes its output")
 }
 
 // hasFreeSpace reports whether the filesystem of path has room for a small file.
 func hasFreeSpace(path string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(path, &fs) != nil || fs.Bavail*uint64(fs.Bsize) > 1<<20
+	free, err := sys.Free(path)
+	return err != nil || free > 1<<20
 }
 
 var errNoELF = errors.New("it is no ELF file")

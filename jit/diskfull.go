@@ -7,8 +7,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
@@ -30,7 +28,7 @@ func (m *Manager) retryFull(ctx context.Context, results []Result) {
 		}
 	}()
 	rep, err := m.opts.Cache.FreeSpace(ctx)
-	m.observeTrim(zerolog.Ctx(ctx), rep, err)
+	m.observeTrim(rep, err)
 	if !rep.Due {
 		return
 	}

@@ -1,15 +1,16 @@
+//go:build linux
+
 package jit_test
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
@@ -129,8 +130,8 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 	b := newBench(t)
 	steps := func() map[string]map[string]any {
 		var log bytes.Buffer
-		ctx := zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.DebugLevel).WithContext(context.Background())
-		if _, err := b.manager(func(o *jit.Options) { o.Jobs = 1 }).Build(ctx, demo(t)); err != nil {
+		logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		if _, err := b.manager(func(o *jit.Options) { o.Jobs, o.Logger = 1, logger }).Build(t.Context(), demo(t)); err != nil {
 			t.Fatal(err)
 		}
 		seen := map[string]map[string]any{}
@@ -139,7 +140,7 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
 				t.Fatalf("%q: %v", line, err)
 			}
-			name := e["message"].(string)
+			name := e["msg"].(string)
 			if s, ok := e["source"].(string); ok {
 				name += " " + s
 			}

@@ -117,9 +117,12 @@ func (l *link) isFor(a cache.Artifact) error {
 func (l *link) run(ctx context.Context, why Miss) (a cache.Artifact, err error) {
 	l.ran, l.miss = true, why
 	l.observe(Event{Step: LinkStarted, Miss: why})
+	ctx, end := l.m.begin(ctx, Linking, l.event(Event{Step: LinkStarted, Miss: why}))
 	start := time.Now()
 	defer func() {
-		l.observe(Event{Step: LinkFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err})
+		finished := Event{Step: LinkFinished, Status: Compiled, Miss: why, Seconds: since(start), Err: err}
+		l.observe(finished)
+		end(l.event(finished))
 	}()
 	return l.linkOnce(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -51,7 +52,8 @@ type Options struct {
 	// NoCompile uses prebuilt artifacts only, as on a machine without a compiler. Finder is
 	// not called.
 	NoCompile bool
-	Observer  Observer // nil: none
+	Observer  Observer     // nil: none
+	Logger    *slog.Logger // nil: no log
 }
 
 // Manager builds modules. It is safe for use by many goroutines; any number of
@@ -84,6 +86,9 @@ func New(opts Options) *Manager {
 	}
 	if opts.Observer == nil {
 		opts.Observer = nopObserver{}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.NoCompile {
 		opts.Finder = noCompiler(func(t target.Target) error { return &NoCompileError{t} })

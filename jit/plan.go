@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aiter-go/aiter/internal/cache"
@@ -51,7 +50,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 	include := includeFolders(resolved.Include, outside, tree)
 	record := sync.OnceValue(func() buildRecord { return s.m.loadBuildRecord(r) })
 	common := action{
-		m: s.m, view: s.view(tree, tc), tc: tc, req: r, timeout: s.m.timeout(mod), log: zerolog.Ctx(ctx),
+		m: s.m, view: s.view(tree, tc), tc: tc, req: r, timeout: s.m.timeout(mod),
 		held: &heldObjects{store: s.m.opts.Cache},
 	}
 	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags, outside: outside}}
@@ -148,11 +147,11 @@ func (p *plan) useCached(res *Result, c cachedPlan) {
 
 // build obtains the units, then the link. It repeats this if another process removed an
 // object from the cache before the link. It fails with [*cache.AccessError] after maxRounds.
-func (p *plan) build(ctx context.Context, res *Result) error {
+func (p *plan) build(ctx context.Context, res *Result, said *announcement) error {
 	l := p.link
 	defer l.held.close()
 	for range maxRounds {
-		if err := p.buildUnits(ctx, res); err != nil {
+		if err := p.buildUnits(ctx, res, said); err != nil {
 			return err
 		}
 		l.identify(res.Units)
@@ -177,15 +176,19 @@ func (p *plan) build(ctx context.Context, res *Result) error {
 
 // buildUnits obtains all units in parallel. A unit that an earlier round compiled keeps the
 // status [Compiled].
-func (p *plan) buildUnits(ctx context.Context, res *Result) error {
+func (p *plan) buildUnits(ctx context.Context, res *Result, said *announcement) error {
 	before := res.Units
 	res.Units = make([]UnitResult, len(p.units))
 	group, ctx := errgroup.WithContext(ctx)
 	enqueued := p.link.m.slots.Reserve(len(p.units))
+	said.expect(len(p.units))
 	for i, u := range p.units {
 		u.ticket.enqueued = sync.OnceFunc(enqueued)
+		var once sync.Once
+		u.looked = func(missed bool) { once.Do(func() { said.looked(missed) }) }
 		group.Go(func() error {
 			defer u.ticket.enqueued() // a hit needs no slot
+			defer u.looked(false)
 			start := time.Now()
 			err := u.identify()
 			if err == nil {

@@ -8,8 +8,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -61,7 +59,7 @@ func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error
 			return err
 		}
 		if reason == "" {
-			s.m.warnWrongCompiler(ctx, why, last)
+			s.m.warnWrongCompiler(why, last)
 			return nil
 		}
 		stale = reason
@@ -74,7 +72,7 @@ func (s *session) usePrebuilt(ctx context.Context, res *Result, why error) error
 
 // warnWrongCompiler warns once that a variable names a compiler that does not exist. Unlike
 // a machine without compilers this is probably a mistake.
-func (m *Manager) warnWrongCompiler(ctx context.Context, why error, last buildRecord) {
+func (m *Manager) warnWrongCompiler(why error, last buildRecord) {
 	var missing *toolchain.NotFoundError
 	if !errors.As(why, &missing) || missing.Named == "" {
 		return
@@ -84,8 +82,8 @@ func (m *Manager) warnWrongCompiler(ctx context.Context, why error, last buildRe
 	m.warned[missing.Named] = true
 	m.mu.Unlock()
 	if !warned {
-		zerolog.Ctx(ctx).Warn().Str("used", "the prebuilt artifact of "+last.Toolchain.Line).
-			Msgf("%s: there is no such compiler; correct the variable, or unset it", missing.Named)
+		m.opts.Logger.Warn(missing.Named+": there is no such compiler; correct the variable, or unset it",
+			"used", "the prebuilt artifact of "+last.Toolchain.Line)
 	}
 }
 
@@ -115,7 +113,7 @@ func (s *session) lookupPrebuilt(ctx context.Context, r Request, res *Result, la
 	if miss := c.firstMiss(); err != nil || miss != "" {
 		return miss, err
 	}
-	s.observe(ctx, res.Request, Event{Step: ModuleStarted, Units: len(p.units)})
+	s.observe(res.Request, Event{Step: ModuleStarted, Units: len(p.units)})
 	for i, u := range p.units {
 		c.units[i].Reason = "prebuilt by " + last.Toolchain.Line + ", no compiler used"
 		u.observe(Event{Step: UnitHit, Status: Hit, Reason: c.units[i].Reason})
@@ -146,8 +144,8 @@ func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord)
 func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
 	opts := m.opts
 	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler(notInstalled), nopObserver{}, false
+	opts.Logger = nil
 	opts.Memo = filehash.Open("") // reads all files again
-	ctx = zerolog.Nop().WithContext(ctx)
 	results, err := New(opts).Build(ctx, reqs...)
 	if err == nil {
 		return nil

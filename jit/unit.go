@@ -35,7 +35,8 @@ type unit struct {
 	source  opconfig.Unit
 	pass    toolchain.Pass
 
-	snapshots *deps.Snapshots // of files before the compiler starts
+	snapshots *deps.Snapshots   // of files before the compiler starts
+	looked    func(missed bool) // is called after the first lookup; nil: the plan runs no action
 }
 
 var _ runner[UnitResult] = (*unit)(nil)
@@ -190,9 +191,17 @@ func (u *unit) variantName() string {
 }
 
 // observe reports an event of this unit.
-func (u *unit) observe(e Event) {
+// event adds the fields of the unit and the request.
+func (u *unit) event(e Event) Event {
 	e.Source, e.Values, e.Pass = u.source.Source, u.source.Values, u.pass
-	u.action.observe(e)
+	return u.action.event(e)
+}
+
+func (u *unit) observe(e Event) {
+	if e.Step == UnitMissed && u.looked != nil {
+		u.looked(true)
+	}
+	u.action.observe(u.event(e))
 }
 
 func (u *unit) describe() string { return "compile " + u.source.Source + " for " + u.variantName() }

@@ -5,8 +5,9 @@
 //	m.SetCache(reg.Manager().Cache())
 //	http.Handle("GET /metrics", m.Handler())
 //
-// The labels result, cause and target have few values each. Calls of operators are not
-// counted, because counting would slow each call.
+// The labels module, arch (the target), result and cause have few values each. A series with
+// these labels appears with its first event. Calls of operators are not counted, because counting
+// would slow each call; module otelaiter counts them on request.
 package metrics
 
 import (
@@ -23,14 +24,15 @@ import (
 // Collector receives the events of builds and exports them to Prometheus. It is safe
 // for concurrent use, and several registries may share one.
 type Collector struct {
-	builds      *prometheus.HistogramVec // by result
-	units       *prometheus.CounterVec   // by result and cause
-	compiles    *prometheus.HistogramVec // by target and result
-	links       *prometheus.HistogramVec // by result
-	linkHits    prometheus.Counter
+	info        prometheus.Gauge
+	builds      *prometheus.HistogramVec // by module, arch and result
+	units       *prometheus.CounterVec   // by module, arch, result and cause
+	compiles    *prometheus.HistogramVec // by module, arch and result
+	links       *prometheus.HistogramVec // by module, arch and result
+	linkHits    *prometheus.CounterVec   // by module and arch
 	compilers   prometheus.Gauge
-	waits       *prometheus.HistogramVec // by result
-	reloads     *prometheus.HistogramVec // by result
+	waits       *prometheus.HistogramVec // by module, arch and result
+	reloads     *prometheus.HistogramVec // by module and result
 	quarantined prometheus.Counter
 	trimmed     prometheus.Counter
 	cache       cacheSize
@@ -55,22 +57,23 @@ func New() *Collector {
 	compile := prometheus.ExponentialBuckets(0.05, 2, 14) // seconds: to 7 minutes
 	short := prometheus.ExponentialBuckets(0.001, 4, 10)  // to 4 minutes
 	c := &Collector{
-		builds: histogram("build", "duration_seconds", "Time to get a module for a target, compiled or from the cache.", short, "result"),
+		info:   buildInfo(),
+		builds: histogram("build", "duration_seconds", "Time to get a module for a target, compiled or from the cache.", short, "module", "arch", "result"),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "unit", Name: "lookups_total",
 			Help: "Lookups of translation units in the cache, by result and cause of a miss.",
-		}, []string{"result", "cause"}),
-		compiles: histogram("compile", "duration_seconds", "Time of one compiler run.", compile, "target", "result"),
-		links:    histogram("link", "duration_seconds", "Time of one link.", compile, "result"),
-		linkHits: prometheus.NewCounter(prometheus.CounterOpts{
+		}, []string{"module", "arch", "result", "cause"}),
+		compiles: histogram("compile", "duration_seconds", "Time of one compiler run.", compile, "module", "arch", "result"),
+		links:    histogram("link", "duration_seconds", "Time of one link.", compile, "module", "arch", "result"),
+		linkHits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "link", Name: "hits_total", Help: "Libraries that were found in the cache.",
-		}),
+		}, []string{"module", "arch"}),
 		compilers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
 		}),
-		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "result"),
+		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "module", "arch", "result"),
 		reloads: histogram("reload", "duration_seconds",
-			"Time from a changed file until calls run the new code, or until the reload failed.", short, "result"),
+			"Time from a changed file until calls run the new code, or until the reload failed.", short, "module", "result"),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total",
 			Help: "Damaged files of the cache that were moved to quarantine.",
@@ -81,7 +84,6 @@ func New() *Collector {
 		}),
 		cache: newCacheSize(),
 	}
-	c.initialize()
 	return c
 }
 
@@ -92,39 +94,27 @@ func histogram(subsystem, name, help string, buckets []float64, labels ...string
 	}, labels)
 }
 
-// initialize creates the series whose labels are known, so that they start at 0.
-func (c *Collector) initialize() {
-	for _, result := range []string{hit, ok, failed} {
-		c.builds.WithLabelValues(result)
-	}
-	for _, vec := range []*prometheus.HistogramVec{c.links, c.waits, c.reloads} {
-		vec.WithLabelValues(ok)
-		vec.WithLabelValues(failed)
-	}
-	c.units.WithLabelValues(hit, "")
-}
-
 // Observe implements [jit.Observer].
 func (c *Collector) Observe(e jit.Event) {
 	switch e.Step {
 	case jit.ModuleFinished:
-		c.builds.WithLabelValues(buildResult(e)).Observe(e.Seconds)
+		c.builds.WithLabelValues(e.Module, e.Target, buildResult(e)).Observe(e.Seconds)
 	case jit.UnitHit:
-		c.units.WithLabelValues(hit, "").Inc()
+		c.units.WithLabelValues(e.Module, e.Target, hit, "").Inc()
 	case jit.UnitStarted:
-		c.units.WithLabelValues(miss, string(e.Miss.Cause)).Inc()
+		c.units.WithLabelValues(e.Module, e.Target, miss, string(e.Miss.Cause)).Inc()
 		c.compilers.Inc()
 	case jit.UnitFinished:
 		c.compilers.Dec()
-		c.compiles.WithLabelValues(e.Target, result(e.Err)).Observe(e.Seconds)
+		c.compiles.WithLabelValues(e.Module, e.Target, result(e.Err)).Observe(e.Seconds)
 	case jit.LinkHit:
-		c.linkHits.Inc()
+		c.linkHits.WithLabelValues(e.Module, e.Target).Inc()
 	case jit.LinkFinished:
-		c.links.WithLabelValues(result(e.Err)).Observe(e.Seconds)
+		c.links.WithLabelValues(e.Module, e.Target, result(e.Err)).Observe(e.Seconds)
 	case jit.Waited:
-		c.waits.WithLabelValues(result(e.Err)).Observe(e.Seconds)
+		c.waits.WithLabelValues(e.Module, e.Target, result(e.Err)).Observe(e.Seconds)
 	case jit.Reloaded:
-		c.reloads.WithLabelValues(result(e.Err)).Observe(e.Seconds)
+		c.reloads.WithLabelValues(e.Module, result(e.Err)).Observe(e.Seconds)
 	case jit.Quarantined:
 		c.quarantined.Inc()
 	case jit.Trimmed:
@@ -167,7 +157,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.cache,
+		c.info, c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.cache,
 	}
 }
 

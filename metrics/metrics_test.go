@@ -134,7 +134,7 @@ func (b *bench) expect(after string, lines ...string) {
 }
 
 func lookups(cause string, n int) string {
-	return fmt.Sprintf(`aiter_unit_lookups_total{cause=%q,result="miss"} %d`, cause, n)
+	return fmt.Sprintf(`aiter_unit_lookups_total{arch="cpu",cause=%q,module="module_small",result="miss"} %d`, cause, n)
 }
 
 func TestBuilds(t *testing.T) {
@@ -147,14 +147,14 @@ func TestBuilds(t *testing.T) {
 		want  []string
 	}{
 		{name: "a cold build", do: func() {}, want: []string{
-			lookups("new", 2), `aiter_build_duration_seconds_count{result="ok"} 1`, `aiter_compile_duration_seconds_count{result="ok",target="cpu"} 2`,
-			`aiter_link_duration_seconds_count{result="ok"} 1`, "aiter_link_hits_total 0", "aiter_compilers_running 0",
+			lookups("new", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`, `aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 2`,
+			`aiter_link_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`, "aiter_compilers_running 0",
 		}},
 		{name: "a warm build", do: func() {}, want: []string{
-			`aiter_unit_lookups_total{cause="",result="hit"} 2`, `aiter_build_duration_seconds_count{result="hit"} 1`, "aiter_link_hits_total 1",
+			`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`, `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="hit"} 1`, `aiter_link_hits_total{arch="cpu",module="module_small"} 1`,
 		}},
 		{name: "an edit of a header", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
-			lookups("header", 1), `aiter_unit_lookups_total{cause="",result="hit"} 3`,
+			lookups("header", 1), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 3`,
 		}},
 		{name: "an edit of a source", do: func() { b.write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
 		{name: "a change of a flag", do: func() {
@@ -166,7 +166,7 @@ func TestBuilds(t *testing.T) {
 			lookups("lost", 2),
 		}},
 		{name: "a syntax error", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
-			lookups("header", 2), `aiter_build_duration_seconds_count{result="failed"} 1`, `aiter_compile_duration_seconds_count{result="failed",target="cpu"} 1`,
+			lookups("header", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`, `aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
 			"aiter_compilers_running 0",
 		}},
 	}
@@ -227,7 +227,7 @@ func (b *bench) sameCauses(after string, earlier map[string]int64) {
 		want[cause] += n
 	}
 	got := map[string]int64{}
-	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{cause="(.*)",result="miss"} (\d+)`).FindAllStringSubmatch(b.text(), -1) {
+	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{arch="cpu",cause="(.*)",module="module_small",result="miss"} (\d+)`).FindAllStringSubmatch(b.text(), -1) {
 		n, err := strconv.ParseInt(m[2], 10, 64)
 		if err != nil {
 			b.t.Fatal(err)
@@ -307,10 +307,10 @@ func TestWaits(t *testing.T) {
 	if err := errors.Join(<-errs, <-errs); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(b.text(), "\n"+`aiter_lock_wait_duration_seconds_count{result="ok"} 0`) {
+	if !strings.Contains(b.text(), "\n"+`aiter_lock_wait_duration_seconds_count{arch="cpu",module="module_small",result="ok"}`) {
 		t.Error("no build waited for a lock")
 	}
-	b.expect("two builds of the same module", lookups("new", 2), `aiter_unit_lookups_total{cause="",result="hit"} 2`)
+	b.expect("two builds of the same module", lookups("new", 2), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`)
 }
 
 func TestReloads(t *testing.T) {
@@ -325,7 +325,7 @@ func TestReloads(t *testing.T) {
 	}
 	wantReload := func(result string) {
 		t.Helper()
-		want := fmt.Sprintf("\naiter_reload_duration_seconds_count{result=%q} 1\n", result)
+		want := fmt.Sprintf("\naiter_reload_duration_seconds_count{module=\"module_small\",result=%q} 1\n", result)
 		for end := time.Now().Add(time.Minute); !strings.Contains(b.text(), want); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("the metrics lack %s", want)

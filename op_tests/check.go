@@ -202,9 +202,9 @@ func distance(dt tensor.DType, got, want float64) float64 {
 func round(dt tensor.DType, v float64) float64 {
 	switch dt {
 	case tensor.Float16:
-		return float64(tensor.F16ToF32(tensor.F64ToF16(v)))
+		return float64(tensor.F64ToF16(v).Float32())
 	case tensor.BFloat16:
-		return float64(tensor.BF16ToF32(tensor.F64ToBF16(v)))
+		return float64(tensor.F64ToBF16(v).Float32())
 	}
 	return float64(float32(v))
 }

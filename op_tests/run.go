@@ -1,6 +1,7 @@
 package optests
 
 import (
+	"context"
 	"testing"
 
 	"github.com/aiter-go/aiter/device"
@@ -121,11 +122,13 @@ var _ Device = transfer{}
 
 // ToDevice implements [Device].
 func (m transfer) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
-	return m.devs.ToDevice(t, m.dev)
+	return m.devs.Upload(context.Background(), t, m.dev)
 }
 
 // ToHost implements [Device].
-func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return m.devs.ToHost(t) }
+func (m transfer) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) {
+	return m.devs.Download(context.Background(), t)
+}
 
 // Free implements [Device].
 func (m transfer) Free(t *tensor.Tensor) error { return m.devs.Free(t) }

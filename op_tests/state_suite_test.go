@@ -1,3 +1,5 @@
+//go:build linux
+
 package optests_test
 
 import (
@@ -171,7 +173,7 @@ func (g target) checkStepByStep(t *testing.T) {
 			for i := range int64(seqlen) {
 				given := map[string]any{"x": slice(t, x, 2, i, i+1), "weight": w, "conv_state": state, "use_silu": true}
 				if circular {
-					given["cache_seqlens"], _ = tensor.FromInt32([]int32{int32(i), int32(i)}, batch)
+					given["cache_seqlens"], _ = tensor.Of([]int32{int32(i), int32(i)}, batch)
 				}
 				got := g.apply(t, "causal_conv1d_update", given)
 				state = got["conv_state"]

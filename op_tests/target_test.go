@@ -62,7 +62,11 @@ type remote struct {
 var _ optests.Device = remote{}
 
 func (r remote) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
-	return r.Devices.ToDevice(t, r.dev)
+	return r.Devices.Upload(context.Background(), t, r.dev)
+}
+
+func (r remote) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) {
+	return r.Devices.Download(context.Background(), t)
 }
 
 // checkIdeal reports every case that is less accurate than float32 sums rounded once.

@@ -1,14 +1,15 @@
+//go:build linux
+
 package registry_test
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/jit"
@@ -62,7 +63,7 @@ func TestConfigErrorsHaveLineAndColumn(t *testing.T) {
 }
 
 func TestBadEnvironment(t *testing.T) {
-	for name, value := range map[string]string{"MAX_JOBS": "many", "GPU_ARCHS": "gfx9999"} {
+	for name, value := range map[string]string{"MAX_JOBS": "many", "GPU_ARCHS": "gfx9999", "AITER_LOG_LEVEL": "loud"} {
 		_, err := registry.Open(context.Background(), registry.Options{CacheDir: t.TempDir(), Getenv: env(map[string]string{name: value})})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: got %v, want an error that names the variable", name, value, err)
@@ -72,9 +73,10 @@ func TestBadEnvironment(t *testing.T) {
 
 func TestNoHome(t *testing.T) {
 	var log strings.Builder
-	ctx := zerolog.New(zerolog.SyncWriter(&log)).WithContext(context.Background())
 	tmp := t.TempDir()
-	r, err := registry.Open(ctx, registry.Options{Getenv: env(map[string]string{"TMPDIR": tmp, "HOME": "", "XDG_CACHE_HOME": ""})})
+	r, err := registry.Open(context.Background(), registry.Options{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Getenv: env(map[string]string{"TMPDIR": tmp, "HOME": "", "XDG_CACHE_HOME": ""}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package registry_test
 
 import (
@@ -173,7 +175,7 @@ func (c *checkout) open(o *eventLog) *registry.Registry {
 
 // callVersion returns the operator's results.
 func callVersion(op *registry.Op, more ...any) ([]float64, error) {
-	out, err := tensor.FromInt32(make([]int32, 4), 4)
+	out, err := tensor.Of(make([]int32, 4), 4)
 	if err != nil {
 		return nil, err
 	}

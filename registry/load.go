@@ -49,7 +49,9 @@ func (r *Registry) loadOnce(ctx context.Context, m *jit.Manager, req jit.Request
 			return nil, &BuildError{Request: req, Err: err}
 		}
 	}
+	end := r.beginLoad(ctx, results[0].Request)
 	mod, err := r.open(sup, results[0])
+	end(err)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +128,9 @@ func (r *Registry) loadSupport(ctx context.Context, m *jit.Manager, req jit.Requ
 // succeeds only if this machine can build and load code for the CPU. The error is a
 // [*BuildError], a [*LoadError] or [ErrClosed].
 func (r *Registry) LoadSupport(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	_, _, err := r.loadSupport(ctx, r.Manager(), settings.SupportRequest())
 	return err
 }

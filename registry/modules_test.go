@@ -68,7 +68,7 @@ func onDisk(t *testing.T, files fs.FS) string {
 // factorOf calls an operator of a userTree.
 func factorOf(t *testing.T, r *registry.Registry, op string) float64 {
 	t.Helper()
-	x, errX := tensor.FromFloat32([]float32{1}, 1)
+	x, errX := tensor.Of([]float32{1}, 1)
 	out, errOut := tensor.New(tensor.Float32, 1)
 	if err := errors.Join(errX, errOut, lookup(t, r, op).Call(t.Context(), out, x)); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/aiter-go/aiter/device"
@@ -76,32 +77,39 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or
 // [*ArgumentError]; arguments that the operator refuses give [*OperatorError]; a module that cannot be built or
 // loaded gives [*BuildError] or [*LoadError]; a closed registry gives [ErrClosed]; an
-// operator that a reload removed gives [*RemovedError].
+// operator that a reload removed gives [*RemovedError]. If ctx is over, also while the code is
+// being built, Call queues nothing and returns the cause of its end.
 //
 // With [Options.Verify] Call waits for the result and compares it with the CPU's; a
 // difference is a [*VerifyError].
 func (o *Op) Call(ctx context.Context, args ...any) error {
 	v := o.current()
-	if o.reg.verify {
+	switch {
+	case o.reg.tracer != nil:
+		return o.traced(ctx, v, args)
+	case o.reg.verify:
 		return v.callVerified(ctx, args)
 	}
-	return v.call(ctx, args)
+	return v.call(ctx, args, nil)
 }
 
 // Name returns the operator's name.
 func (o *opVersion) Name() string { return o.decl.Name }
 
-// usable returns the error of a closed registry or a removed operator.
-func (o *opVersion) usable() error {
-	if o.reg.calls.closed.Load() {
+// usable returns the error of a context that is over, a closed registry or a removed operator.
+func (o *opVersion) usable(ctx context.Context) error {
+	switch {
+	case o.reg.calls.closed.Load():
 		return ErrClosed
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: not called: %w", o.Name(), context.Cause(ctx))
 	}
 	return o.removed
 }
 
-// call packs the arguments, finds or builds the code for them, and runs it.
-func (o *opVersion) call(ctx context.Context, args []any) error {
-	if err := o.usable(); err != nil {
+// call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer.
+func (o *opVersion) call(ctx context.Context, args []any, m *measurement) error {
+	if err := o.usable(ctx); err != nil {
 		return err
 	}
 	buffer := o.reg.buffers.Get().(*callBuffer)
@@ -119,7 +127,7 @@ func (o *opVersion) call(ctx context.Context, args []any) error {
 		}
 		b = &bound
 		// The build may have taken minutes, and the checked tensors may be freed.
-		if err := o.usable(); err != nil {
+		if err := o.usable(ctx); err != nil {
 			return err
 		}
 		if _, err = o.pack(buffer, args); err != nil {
@@ -133,7 +141,11 @@ func (o *opVersion) call(ctx context.Context, args []any) error {
 	if !o.reg.calls.enter(buffer.counter) {
 		return ErrClosed
 	}
-	err = o.run(b, stream, buffer, args)
+	if m == nil {
+		err = o.run(b, stream, buffer, args)
+	} else {
+		err = m.around(device.Stream{Device: dev, Handle: stream.Handle}, func() error { return o.run(b, stream, buffer, args) })
+	}
 	o.reg.calls.leave(buffer.counter)
 	return err
 }

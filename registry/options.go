@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"time"
 
@@ -42,6 +43,12 @@ type Options struct {
 
 	// NoBuiltin leaves out the operators of aiter. Their headers and the support module stay.
 	NoBuiltin bool
+
+	// Logger receives warnings, what is compiled, and with level debug each step of builds. A call of
+	// loaded code and a build that finds everything in the cache log nothing from level info on. nil:
+	// [slog.Default] with the level of AITER_LOG_LEVEL (trace, debug, info, warn or error) if that
+	// is set. It writes to standard error from level info on, unless the program changes it.
+	Logger *slog.Logger
 
 	// Verify (AITER_VERIFY) checks every call against the CPU. The registry copies
 	// the arguments to the host, calls the operator and waits for it, calls the CPU
@@ -101,7 +108,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	s, err := settings.Settings{
 		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Roots: roots, Config: o.Config, Sources: o.Modules, NoBuiltin: o.NoBuiltin,
 		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
-		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Getenv: o.Getenv,
+		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Logger: o.Logger, Getenv: o.Getenv,
 	}.Resolve()
 	errs := []error{err}
 	if !o.Verify {

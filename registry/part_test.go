@@ -1,3 +1,5 @@
+//go:build linux
+
 package registry_test
 
 import (
@@ -116,7 +118,7 @@ func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "another type, which the CPU's unit has")
 	x := must(tensor.New(tensor.Float32, 3, 1))
-	ends := must(tensor.FromInt32([]int32{0, 3}, 2))
+	ends := must(tensor.Of([]int32{0, 3}, 2))
 	if err := lookup(t, r, "causal_conv1d_varlen_states").Call(context.Background(), must(tensor.New(tensor.Float32, 1, 1, 2)), x, ends); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +126,7 @@ func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 	for name, want := range map[string]bool{ // varlen_fwd is in another part
 		"causal_conv1d_fwd": true, "causal_conv1d_varlen_states": true, "causal_conv1d_varlen_fwd": false, "causal_conv1d_bwd": false,
 	} {
-		if got := r.Ready(name, cpu(t)); got != want {
+		if got := r.Ready(tensor.Host(), name); got != want {
 			t.Errorf("%s: ready %v, want %v", name, got, want)
 		}
 	}
@@ -140,12 +142,12 @@ func TestFirstCallOfEachTypeCompiles(t *testing.T) {
 	seen.expect(t, "again")
 	call(t, fwd, tensor.Float32)
 	seen.expect(t, "another type", "fwd.cpp dtype=float32")
-	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("ready, but a call would compile float16")
 	}
 	call(t, fwd, tensor.Float16)
 	seen.expect(t, "the last type", "fwd.cpp dtype=float16")
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) || r.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") || r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("want forward ready and backward not ready")
 	}
 }
@@ -281,11 +283,11 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 	seen := new(units)
 	opts := registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen}
 	r := open(t, opts)
-	if err := r.Warm(context.Background(), nil, "causal_conv1d_fwd"); err != nil {
+	if err := r.Warm(context.Background(), tensor.Device{}, "causal_conv1d_fwd"); err != nil {
 		t.Fatal(err)
 	}
 	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "update.cpp", "varlen.cpp", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) || !r.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") || !r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("not ready after Warm")
 	}
 	other := open(t, opts)
@@ -294,7 +296,7 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 		call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float32)
 	}
 	seen.expect(t, "calls after warm")
-	if !other.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !other.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("the whole module is loaded, but another operator is not ready")
 	}
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package registry_test
 
 import (
@@ -5,8 +7,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
 )
 
 // An operator is not ready if the support library cannot be built, and the error names
@@ -15,10 +17,10 @@ func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 	c := newCheckout(t)
 	c.write("csrc/support/broken.cpp", "oops\n")
 	r := open(t, registry.Options{Root: c.root, CacheDir: t.TempDir()})
-	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "version"); err == nil {
+	if err := r.Warm(context.Background(), tensor.Host(), "version"); err == nil {
 		t.Error("Warm built a broken library")
 	}
-	if r.Ready("version", cpu(t)) {
+	if r.Ready(tensor.Host(), "version") {
 		t.Error("ready, but a call has to compile the support library")
 	}
 	_, err := callVersion(lookup(t, r, "version"))
@@ -33,17 +35,17 @@ func TestNotReadyWithoutTheLibrary(t *testing.T) {
 	c := &cleaner{dir: t.TempDir()}
 	c.left.Store(1000)
 	r := open(t, registry.Options{CacheDir: c.dir, Root: quickTree(t, "", ""), Observer: c})
-	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd"); err == nil {
+	if err := r.Warm(context.Background(), tensor.Host(), "causal_conv1d_fwd"); err == nil {
 		t.Error("Warm loaded a library that was removed")
 	}
-	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("ready, but a call has to link the module")
 	}
 	c.left.Store(0)
-	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd"); err != nil {
+	if err := r.Warm(context.Background(), tensor.Host(), "causal_conv1d_fwd"); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("not ready after Warm")
 	}
 }

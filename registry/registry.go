@@ -10,6 +10,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +31,8 @@ type Registry struct {
 	devices   *device.Devices
 	preferred []target.Target // from Options.Targets
 	verify    bool            // from Options.Verify
+	observer  jit.Observer    // from Options.Observer; may be nil
+	tracer    CallTracer      // the observer that follows calls, nil if there is none
 	reload    *reloader       // nil unless Options.Reload
 
 	buffers sync.Pool // *callBuffer
@@ -39,12 +42,16 @@ type Registry struct {
 	targets        map[tensor.Device]target.Target
 	support        *ffi.Support // shared by all modules
 	releaseSupport func() error // allows other processes to remove its artifact; nil until it is loaded
+	known          sync.Map     // tensor.Device -> []target.Target of its calls; see [Registry.Ready]
 	ready          sync.Map     // set of jit.Request: they are built, and loaded if this machine runs them
 }
 
 // Open reads the configuration and returns a registry of its operators. It compiles
 // and loads nothing. Its errors are those of [opconfig.Load] and of the cache folder.
 func Open(ctx context.Context, opts Options) (*Registry, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
 	opts, s, err := opts.resolve()
 	if err != nil {
 		return nil, err
@@ -61,6 +68,8 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		devices:   devices,
 		preferred: opts.Targets,
 		verify:    opts.Verify,
+		observer:  opts.Observer,
+		tracer:    callTracerOf(opts.Observer),
 		targets:   map[tensor.Device]target.Target{},
 	}
 	r.buffers.New = func() any { return &callBuffer{counter: r.calls.counter()} }
@@ -112,12 +121,14 @@ func (r *Registry) Ops() []*Op {
 	return list
 }
 
-// Warm builds the whole modules of the named operators for the targets, in parallel.
-// Without names it builds the modules of all operators. Without targets it builds for
-// the targets that [Registry.Target] returns for the GPUs of this machine, or for cpu if
-// the machine has no GPU. It loads the modules that this machine can run. The error joins
-// all failures.
-func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...string) error {
+// Warm builds and loads the whole modules of the named operators for calls on a device, in
+// parallel. Without names it builds the modules of all operators. For the zero Device it
+// builds for all GPUs of this machine, or for the CPU if the machine has no GPU. The error
+// joins all failures. [jit.Manager.Build] builds for targets that this machine does not have.
+func (r *Registry) Warm(ctx context.Context, dev tensor.Device, names ...string) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	if r.calls.closed.Load() {
 		return ErrClosed
 	}
@@ -129,8 +140,9 @@ func (r *Registry) Warm(ctx context.Context, targets []target.Target, names ...s
 	if err != nil {
 		return err
 	}
-	if len(targets) == 0 {
-		targets = r.requestedTargets(native)
+	targets, err := r.targetsOf(dev, native)
+	if err != nil {
+		return err
 	}
 	if host := target.Host(); r.verify && !slices.Contains(targets, host) {
 		targets = append(slices.Clone(targets), host)
@@ -187,21 +199,34 @@ func runsHere(t target.Target, native []target.Target) bool {
 	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
 }
 
-// Ready reports whether this process has built all code that calls of the operator on
-// the target need, so that no call compiles. With [Options.Verify] this includes the code
-// for the CPU. [Registry.Warm] builds all of it, calls build the parts that they need. The
-// target is the result of [Registry.Target] for a device, or the device's own target.
-// Ready never blocks and reads no file.
-func (r *Registry) Ready(name string, t target.Target) bool {
-	op := r.current.Load().op(name)
-	if op == nil || r.calls.closed.Load() {
+// Ready reports whether this process has built and loaded all code that calls of the named
+// operators on a device need, so that no call compiles. Without names it reports this for all
+// operators. The zero Device has the meaning that it has in [Registry.Warm], which builds all
+// of this code; calls build the parts that they need. With [Options.Verify] the code for the
+// CPU counts too. Ready returns false for an unknown operator, and for a device that neither
+// Warm nor a call has used. It never blocks and reads no file.
+func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
+	if r.calls.closed.Load() {
 		return false
 	}
-	t = r.targetOf(t)
 	if _, ok := r.ready.Load(settings.SupportRequest()); !ok {
 		return false
 	}
-	return r.isReady(op.current(), t) && (!r.verify || r.isReady(op.current(), target.Host()))
+	targets := r.knownTargets(dev)
+	if r.verify {
+		targets = append(targets, target.Host())
+	}
+	gen := r.current.Load()
+	if len(names) == 0 {
+		names = slices.DeleteFunc(slices.Collect(maps.Keys(gen.ops)), func(name string) bool { return gen.op(name) == nil })
+	}
+	for _, name := range names {
+		op := gen.op(name)
+		if op == nil || slices.ContainsFunc(targets, func(t target.Target) bool { return !r.isReady(gen.versions[op.index], t) }) {
+			return false
+		}
+	}
+	return len(targets) > 0
 }
 
 // isReady reports whether the operator's module was built, or each part that calls of

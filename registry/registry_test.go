@@ -1,3 +1,5 @@
+//go:build linux
+
 package registry_test
 
 import (
@@ -72,8 +74,8 @@ func must(x *tensor.Tensor, err error) *tensor.Tensor {
 // small returns out, x and weight of a convolution with a known result.
 func small() (out, x, w *tensor.Tensor) {
 	return must(tensor.New(tensor.Float32, 1, 1, 4)),
-		must(tensor.FromFloat32([]float32{1, 2, 3, 4}, 1, 1, 4)),
-		must(tensor.FromFloat32([]float32{10, 1}, 1, 2))
+		must(tensor.Of([]float32{1, 2, 3, 4}, 1, 1, 4)),
+		must(tensor.Of([]float32{10, 1}, 1, 2))
 }
 
 // compiles counts compiled units.
@@ -110,7 +112,7 @@ func TestCallBuildsLoadsAndComputes(t *testing.T) {
 			t.Errorf("out[%d] = %g, want %g", i, got[i], want)
 		}
 	}
-	bias := must(tensor.FromFloat32([]float32{-1}, 1))
+	bias := must(tensor.Of([]float32{-1}, 1))
 	if err := op.Call(context.Background(), out, x, w, bias, true); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 	var seen compiles
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
 	op := lookup(t, r, "causal_conv1d_fwd")
-	if r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("ready before anything was built")
 	}
 	var wg sync.WaitGroup
@@ -142,7 +144,7 @@ func TestConcurrentFirstCallsBuildOnce(t *testing.T) {
 	if n := seen.n.Load(); n != 4 {
 		t.Errorf("%d units compiled, want 4: the operator, two of the shared code of the kernels, the support library", n)
 	}
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) || r.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") || r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("want the called operator ready and the other not ready")
 	}
 }
@@ -171,10 +173,10 @@ func TestCancelledCallDoesNotCancelBuild(t *testing.T) {
 func TestWarm(t *testing.T) {
 	var seen compiles
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
-	if err := r.Warm(context.Background(), []target.Target{cpu(t)}, "causal_conv1d_fwd", "causal_conv1d_bwd"); err != nil {
+	if err := r.Warm(context.Background(), tensor.Host(), "causal_conv1d_fwd", "causal_conv1d_bwd"); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Ready("causal_conv1d_bwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("not ready after Warm")
 	}
 	before := seen.n.Load()
@@ -186,7 +188,7 @@ func TestWarm(t *testing.T) {
 		t.Error("a call after Warm compiled")
 	}
 	var unknown *registry.UnknownOpError
-	if err := r.Warm(context.Background(), nil, "causal_conv1d_fwt"); !errors.As(err, &unknown) {
+	if err := r.Warm(context.Background(), tensor.Device{}, "causal_conv1d_fwt"); !errors.As(err, &unknown) {
 		t.Errorf("got %v, want an UnknownOpError", err)
 	}
 }
@@ -212,7 +214,7 @@ func TestClosedRegistry(t *testing.T) {
 	if _, err := r.Lookup("causal_conv1d_fwd"); !errors.Is(err, registry.ErrClosed) {
 		t.Errorf("lookup: %v", err)
 	}
-	if err := r.Warm(context.Background(), nil); !errors.Is(err, registry.ErrClosed) {
+	if err := r.Warm(context.Background(), tensor.Device{}); !errors.Is(err, registry.ErrClosed) {
 		t.Errorf("warm: %v", err)
 	}
 }
@@ -314,7 +316,7 @@ func TestArtifactCleanedBetweenBuildAndLoad(t *testing.T) {
 	if left := c.left.Load(); left >= 0 {
 		t.Errorf("not all removals happened: %d remain", left)
 	}
-	if !r.Ready("causal_conv1d_fwd", cpu(t)) {
+	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") {
 		t.Error("not ready after the call")
 	}
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/opconfig"
@@ -26,6 +25,7 @@ type reloader struct {
 	watcher  *watch.Watcher
 	config   func() (*opconfig.Config, error)
 	observer jit.Observer
+	log      *slog.Logger
 	cancel   context.CancelFunc
 	done     chan struct{}
 
@@ -67,15 +67,14 @@ func (r *Registry) ReloadErr() error {
 
 // startReloading starts the reloader, which runs until stop.
 func (r *Registry) startReloading(ctx context.Context, s settings.Settings) {
-	log := zerolog.Ctx(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &reloader{
-		reg: r, config: s.LoadConfig, observer: s.Observer, cancel: cancel,
+		reg: r, config: s.LoadConfig, observer: s.Observer, log: s.Logger, cancel: cancel,
 		done: make(chan struct{}), errs: map[string]error{},
 	}
 	l.watcher = watch.New(watch.Options{
 		Memo:   r.Manager().Memo(),
-		Report: func(err error) { log.Warn().Err(err).Msg("reload") },
+		Report: func(err error) { s.Logger.Warn("reload", "error", err) },
 	})
 	l.watcher.Set(jit.Request{}, r.Manager().ConfigInputs())
 	r.reload = l
@@ -114,7 +113,7 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	}
 	if modules[""] {
 		delete(modules, "")
-		if l.reconfigure(ctx, start) {
+		if l.reconfigure(start) {
 			for name := range l.reg.current.Load().modules {
 				modules[name] = true
 			}
@@ -129,11 +128,11 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 
 // reconfigure applies a changed configuration. Loaded modules keep their code and
 // operators until they are built from the new configuration.
-func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
+func (l *reloader) reconfigure(start time.Time) bool {
 	m, err := l.watcher.Reconfigure(l.reg.Manager(), l.config)
 	if err != nil {
 		if !l.alreadyReported(err) { // each later edit of the tree repeats the error
-			l.report(ctx, "", start, err)
+			l.report("", start, err)
 		}
 		return false
 	}
@@ -154,7 +153,7 @@ func (l *reloader) reconfigure(ctx context.Context, start time.Time) bool {
 			}
 		}
 	})
-	l.report(ctx, "", start, nil)
+	l.report("", start, nil)
 	return true
 }
 
@@ -192,11 +191,11 @@ func (l *reloader) reloadModule(ctx context.Context, name string, start time.Tim
 	case ctx.Err() != nil:
 		return
 	case err != nil || v == nil:
-		l.reportChange(ctx, name, start, err)
+		l.reportChange(name, start, err)
 		return
 	}
 	l.swap(func(next *generation) { next.install(l.reg, v) })
-	l.report(ctx, name, start, nil)
+	l.report(name, start, nil)
 	releaseAll(loaded)
 }
 
@@ -283,17 +282,17 @@ func sameOps(a, b *opconfig.Module) bool {
 }
 
 // reportChange reports a failure, or a success after a failure.
-func (l *reloader) reportChange(ctx context.Context, module string, start time.Time, err error) {
+func (l *reloader) reportChange(module string, start time.Time, err error) {
 	l.mu.Lock()
 	failed := l.errs[module] != nil
 	l.mu.Unlock()
 	if err != nil || failed {
-		l.report(ctx, module, start, err)
+		l.report(module, start, err)
 	}
 }
 
 // report records the result of a reload, and sends it to the observer and the log.
-func (l *reloader) report(ctx context.Context, module string, start time.Time, err error) {
+func (l *reloader) report(module string, start time.Time, err error) {
 	if err != nil {
 		err = &ReloadError{Module: module, Err: err}
 	}
@@ -306,9 +305,9 @@ func (l *reloader) report(ctx context.Context, module string, start time.Time, e
 	if l.observer != nil {
 		l.observer.Observe(jit.Event{Step: jit.Reloaded, Module: module, Seconds: time.Since(start).Seconds(), Err: err})
 	}
-	log := zerolog.Ctx(ctx).Info()
 	if err != nil {
-		log = zerolog.Ctx(ctx).Warn().Err(err)
+		l.log.Warn("reload", "module", module, "error", err)
+		return
 	}
-	log.Str("module", module).Msg("reload")
+	l.log.Info("reload", "module", module)
 }

@@ -12,8 +12,7 @@ import (
 
 // Target returns the target that calls on a device are built for: the first of
 // [Options.Targets] that the device runs, else the device's architecture without
-// features. [Registry.Warm] and [Registry.Ready] take this target. The errors are
-// those of [device.Devices.Target].
+// features. The errors are those of [device.Devices.Target].
 func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -26,6 +25,7 @@ func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
 	}
 	t := r.targetOf(own)
 	r.targets[dev] = t
+	r.known.Store(dev, []target.Target{t})
 	return t, nil
 }
 
@@ -68,14 +68,35 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	})...), nil
 }
 
-// requestedTargets returns the targets that calls on devices with the native targets
-// request, each once.
-func (r *Registry) requestedTargets(native []target.Target) []target.Target {
+// targetsOf returns the targets that calls on a device request, each once. For the zero
+// Device it returns those of all native targets.
+func (r *Registry) targetsOf(dev tensor.Device, native []target.Target) ([]target.Target, error) {
+	if dev != (tensor.Device{}) {
+		t, err := r.Target(dev)
+		return []target.Target{t}, err
+	}
 	var out []target.Target
 	for _, own := range native {
 		if t := r.targetOf(own); !slices.Contains(out, t) {
 			out = append(out, t)
 		}
 	}
-	return out
+	r.rememberDevices(out)
+	return out, nil
+}
+
+// rememberDevices remembers the targets of the zero Device, and that of each device of the machine, for Ready.
+func (r *Registry) rememberDevices(natives []target.Target) {
+	infos, _ := r.devices.All() // calls report the errors of other devices
+	for _, info := range infos {
+		_, _ = r.Target(info.Device) // no error: it was described
+	}
+	r.known.Store(tensor.Device{}, natives)
+}
+
+// knownTargets returns a copy of the last result of targetsOf for a device, none before the first one. It never blocks.
+func (r *Registry) knownTargets(dev tensor.Device) []target.Target {
+	known, _ := r.known.Load(dev)
+	targets, _ := known.([]target.Target) // nil if the device is not known
+	return slices.Clone(targets)
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package registry_test
 
 import (
@@ -73,7 +75,7 @@ func TestWarmAndCallsUseSameTarget(t *testing.T) {
 		if !errors.As(err, &build) || build.Request.Target != selected {
 			t.Errorf("%s, GPU_ARCHS=%s: the call returned %v, want a build for %s", dev, c.prefer, err, selected)
 		}
-		warm := r.Warm(context.Background(), nil, "causal_conv1d_fwd")
+		warm := r.Warm(context.Background(), tensor.Device{}, "causal_conv1d_fwd")
 		line := func(target string) string { return "build of module_causal_conv1d for " + target + ": " }
 		if warm == nil || !strings.Contains(warm.Error(), line(c.want)) || strings.Contains(warm.Error(), line(c.never)) {
 			t.Errorf("%s, GPU_ARCHS=%s: Warm returned %v, want a build for %s only", dev, c.prefer, warm, c.want)

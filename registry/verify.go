@@ -55,7 +55,7 @@ func (e *UnverifiedError) Unwrap() error { return e.Err }
 // arguments, and compares all arguments that the schema marks as written: outputs,
 // states and in-place arguments.
 func (o *opVersion) callVerified(ctx context.Context, args []any) error {
-	if err := o.usable(); err != nil {
+	if err := o.usable(ctx); err != nil {
 		return err
 	}
 	buffer := new(callBuffer)
@@ -76,6 +76,9 @@ func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 		return err
 	}
 	// A build may have taken minutes, as in call. From here on Close waits.
+	if err := o.usable(ctx); err != nil {
+		return err
+	}
 	counter := o.reg.calls.counter()
 	if !o.reg.calls.enter(counter) {
 		return ErrClosed

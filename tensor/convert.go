@@ -1,6 +1,9 @@
 package tensor
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // The exponent and mantissa bits of IEEE binary16 and of bfloat16.
 const (
@@ -8,28 +11,14 @@ const (
 	bf16ExpBits, bf16ManBits = 8, 7
 )
 
-// F64ToF16 rounds once, to nearest even, to IEEE binary16. A value beyond the range
-// becomes an infinity, and NaN stays NaN.
-func F64ToF16(x float64) uint16 { return narrow(x, f16ExpBits, f16ManBits) }
+// F16 is an IEEE binary16 number, an element of [Float16].
+type F16 uint16
 
-// F64ToBF16 rounds once, to nearest even, to bfloat16. A value beyond the range
-// becomes an infinity, and NaN stays NaN.
-func F64ToBF16(x float64) uint16 { return narrow(x, bf16ExpBits, bf16ManBits) }
+// BF16 is a bfloat16 number, an element of [BFloat16].
+type BF16 uint16
 
-// F32ToF16 rounds to nearest even to IEEE binary16.
-func F32ToF16(x float32) uint16 { return narrow(float64(x), f16ExpBits, f16ManBits) }
-
-// F32ToBF16 rounds to nearest even to bfloat16.
-func F32ToBF16(x float32) uint16 {
-	b := math.Float32bits(x)
-	if x != x {
-		return uint16(b>>16) | 1<<(bf16ManBits-1) // the mantissa must not become 0, which is an infinity
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
-// F16ToF32 converts IEEE binary16 exactly. NaN keeps its sign and payload.
-func F16ToF32(h uint16) float32 {
+// Float32 converts exactly. NaN keeps its sign and payload.
+func (h F16) Float32() float32 {
 	sign, exp, man := uint32(h>>15)<<31, uint32(h>>f16ManBits&0x1f), uint32(h&0x3ff)
 	switch exp {
 	case 0:
@@ -41,8 +30,34 @@ func F16ToF32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
 }
 
-// BF16ToF32 converts bfloat16 exactly.
-func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+// Float32 converts exactly.
+func (h BF16) Float32() float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// String formats the number with the digits that distinguish it from its neighbours.
+func (h F16) String() string { return strconv.FormatFloat(float64(h.Float32()), 'g', 5, 32) }
+
+// String formats the number with the digits that distinguish it from its neighbours.
+func (h BF16) String() string { return strconv.FormatFloat(float64(h.Float32()), 'g', 4, 32) }
+
+// F64ToF16 rounds once, to nearest even, to IEEE binary16. A value beyond the range
+// becomes an infinity, and NaN stays NaN.
+func F64ToF16(x float64) F16 { return F16(narrow(x, f16ExpBits, f16ManBits)) }
+
+// F64ToBF16 rounds once, to nearest even, to bfloat16. A value beyond the range
+// becomes an infinity, and NaN stays NaN.
+func F64ToBF16(x float64) BF16 { return BF16(narrow(x, bf16ExpBits, bf16ManBits)) }
+
+// F32ToF16 rounds to nearest even to IEEE binary16.
+func F32ToF16(x float32) F16 { return F64ToF16(float64(x)) }
+
+// F32ToBF16 rounds to nearest even to bfloat16.
+func F32ToBF16(x float32) BF16 {
+	b := math.Float32bits(x)
+	if x != x {
+		return BF16(b>>16) | 1<<(bf16ManBits-1) // the mantissa must not become 0, which is an infinity
+	}
+	return BF16((b + 0x7fff + b>>16&1) >> 16)
+}
 
 // narrow rounds x to a 16-bit format of 1 sign bit, expBits and manBits.
 func narrow(x float64, expBits, manBits uint) uint16 {

@@ -3,6 +3,7 @@ package tensor
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 )
 
@@ -18,8 +19,14 @@ type format struct {
 
 func formats() []format {
 	return []format{
-		{"float16", 5, 10, F64ToF16, F32ToF16, F16ToF32},
-		{"bfloat16", 8, 7, F64ToBF16, F32ToBF16, BF16ToF32},
+		{
+			"float16", 5, 10, func(x float64) uint16 { return uint16(F64ToF16(x)) }, func(x float32) uint16 { return uint16(F32ToF16(x)) },
+			func(h uint16) float32 { return F16(h).Float32() },
+		},
+		{
+			"bfloat16", 8, 7, func(x float64) uint16 { return uint16(F64ToBF16(x)) }, func(x float32) uint16 { return uint16(F32ToBF16(x)) },
+			func(h uint16) float32 { return BF16(h).Float32() },
+		},
 	}
 }
 
@@ -134,6 +141,26 @@ func TestWaysAgree(t *testing.T) {
 			a, b := f.from32(x), f.from64(float64(x))
 			if a != b && !(f.isNaN(a) && f.isNaN(b)) {
 				t.Fatalf("%s(%v): %#04x from float32, %#04x from float64", f.name, x, a, b)
+			}
+		}
+	}
+}
+
+// The text of each number converts back to the number.
+func TestHalfStrings(t *testing.T) {
+	for i := range 1 << 16 {
+		p := uint16(i)
+		for name, c := range map[string]struct {
+			text  string
+			value float32
+			back  func(float64) uint16
+		}{
+			"float16":  {F16(p).String(), F16(p).Float32(), func(x float64) uint16 { return uint16(F64ToF16(x)) }},
+			"bfloat16": {BF16(p).String(), BF16(p).Float32(), func(x float64) uint16 { return uint16(F64ToBF16(x)) }},
+		} {
+			x, err := strconv.ParseFloat(c.text, 64)
+			if err != nil || c.value == c.value && c.back(x) != p {
+				t.Fatalf("%s %#04x: %q is %#04x, %v", name, p, c.text, c.back(x), err)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type Storage struct {
 	freed atomic.Bool
 }
 
-// goMemory is the memory of a HostStorage, with the bytes in front of its aligned start.
+// goMemory is memory of Go: that of a HostStorage, with the bytes in front of its aligned start, or of a slice.
 type goMemory []byte
 
 // HostStorage returns n zeroed bytes of Go memory, aligned to 64 bytes. The garbage collector
@@ -44,6 +44,11 @@ func HostStorage(n int64) (*Storage, error) {
 	skip := int64(-base & (hostAlignment - 1))
 	host := raw[skip : skip+n : skip+n]
 	return &Storage{ptr: base + uintptr(skip), size: n, dev: Host(), host: host, keep: goMemory(raw)}, nil
+}
+
+// goStorage describes memory of Go, which it keeps alive.
+func goStorage(mem []byte) *Storage {
+	return &Storage{ptr: uintptr(unsafe.Pointer(unsafe.SliceData(mem))), size: int64(len(mem)), dev: Host(), host: mem, keep: goMemory(mem)}
 }
 
 // ForeignStorage describes size bytes at ptr on dev that the caller owns. The storage keeps the
@@ -115,7 +120,7 @@ func (s *Storage) Bytes() ([]byte, error) {
 	return s.host, nil
 }
 
-// Managed reports whether HostStorage made the storage, so that the garbage collector frees it.
+// Managed reports whether the storage is memory of Go, of HostStorage or Of, which the garbage collector frees.
 func (s *Storage) Managed() bool {
 	if s == nil {
 		return false

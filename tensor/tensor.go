@@ -186,7 +186,8 @@ func (t *Tensor) Pin(p *runtime.Pinner) {
 	}
 }
 
-// String is a short description, such as "bfloat16[2 64 1024] on rocm:0".
+// String is a short description, such as "bfloat16[2 64 1024] on rocm:0". The verb %v adds the elements
+// of host tensors.
 func (t *Tensor) String() string {
 	return fmt.Sprintf("%s%v on %s", t.dl.dtype, t.shape, t.dl.device)
 }

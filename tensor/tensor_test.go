@@ -29,7 +29,7 @@ func iota64(t testing.TB, shape ...int64) *tensor.Tensor {
 	for i := range data {
 		data[i] = float32(i)
 	}
-	x, err := tensor.FromFloat32(data, shape...)
+	x, err := tensor.Of(data, shape...)
 	if err != nil {
 		t.Fatal(err)
 	}

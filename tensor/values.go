@@ -7,50 +7,96 @@ import (
 	"unsafe"
 )
 
-// Number lists the Go types of elements, except bool.
+// Number lists the Go types of elements that are numbers of Go.
 type Number interface {
 	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
 
-// FromFloat32 makes a float32 host tensor of a copy of data in row-major order.
-// The error is a *ShapeError or a *CountError.
-func FromFloat32(data []float32, shape ...int64) (*Tensor, error) { return from(Float32, data, shape) }
+// Element lists the Go types of elements: one for each type of [DTypes].
+type Element interface{ Number | F16 | BF16 | bool }
 
-// FromFloat64 is like FromFloat32 for float64.
-func FromFloat64(data []float64, shape ...int64) (*Tensor, error) { return from(Float64, data, shape) }
+// DTypeOf returns the element type of T.
+func DTypeOf[T Element]() DType {
+	var zero T
+	switch any(zero).(type) {
+	case float32:
+		return Float32
+	case float64:
+		return Float64
+	case F16:
+		return Float16
+	case BF16:
+		return BFloat16
+	case bool:
+		return Bool
+	}
+	return intType(any(zero))
+}
 
-// FromInt32 is like FromFloat32 for int32.
-func FromInt32(data []int32, shape ...int64) (*Tensor, error) { return from(Int32, data, shape) }
+func intType(zero any) DType {
+	switch zero.(type) {
+	case int8:
+		return Int8
+	case int16:
+		return Int16
+	case int32:
+		return Int32
+	case int64:
+		return Int64
+	case uint8:
+		return UInt8
+	case uint16:
+		return UInt16
+	case uint32:
+		return UInt32
+	}
+	return UInt64
+}
 
-// FromInt64 is like FromFloat32 for int64.
-func FromInt64(data []int64, shape ...int64) (*Tensor, error) { return from(Int64, data, shape) }
+// Of makes a host tensor of data in row-major order. It copies nothing: the tensor and the slice
+// share their memory. Without a shape the tensor has one dimension. The error is a *ShapeError or
+// a *CountError.
+func Of[T Element](data []T, shape ...int64) (*Tensor, error) {
+	if len(shape) == 0 {
+		shape = []int64{int64(len(data))}
+	}
+	dt := DTypeOf[T]()
+	if _, err := ByteSize(dt, shape...); err != nil {
+		return nil, err
+	}
+	if n := numel(shape); n != int64(len(data)) {
+		return nil, &CountError{Shape: slices.Clone(shape), Want: n, Got: int64(len(data))}
+	}
+	mem := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), int64(len(data))*dt.Size())
+	return View(goStorage(mem), dt, shape, nil, 0)
+}
 
-// FromUInt8 is like FromFloat32 for uint8.
-func FromUInt8(data []uint8, shape ...int64) (*Tensor, error) { return from(UInt8, data, shape) }
-
-// FromBool is like FromFloat32 for bool.
-func FromBool(data []bool, shape ...int64) (*Tensor, error) { return from(Bool, data, shape) }
+// Data returns the elements of a contiguous host tensor, which are of type T. It copies nothing: the
+// slice and the tensor share their memory. The errors are *HostError, *FreedError, *LayoutError,
+// and *ElementError for another type.
+func Data[T Element](t *Tensor) ([]T, error) {
+	want := DTypeOf[T]()
+	if t.DType() != want {
+		return nil, &ElementError{DType: t.DType(), Want: want.String()}
+	}
+	mem, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if at := uintptr(unsafe.Pointer(unsafe.SliceData(mem))); at%uintptr(want.Size()) != 0 {
+		return nil, &ElementError{DType: t.DType(), Want: fmt.Sprintf("memory aligned to %d bytes", want.Size())}
+	}
+	return elements[T](mem), nil
+}
 
 // FromFloat64s makes a host tensor of a type of [DTypes]. It rounds each value once,
-// to nearest even. The errors are those of FromFloat32 and SetFloat64s.
+// to nearest even. The errors are those of New and SetFloat64s.
 func FromFloat64s(dt DType, data []float64, shape ...int64) (*Tensor, error) {
 	t, err := New(dt, shape...)
 	if err != nil {
 		return nil, err
 	}
 	return t, t.SetFloat64s(data)
-}
-
-func from[T Number | bool](dt DType, data []T, shape []int64) (*Tensor, error) {
-	t, err := New(dt, shape...)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.checkCount(len(data)); err != nil {
-		return nil, err
-	}
-	copy(elements[T](t.storage.host), data)
-	return t, nil
 }
 
 func (t *Tensor) checkCount(n int) error {
@@ -180,4 +226,103 @@ func (t *Tensor) Compact() (*Tensor, error) {
 		gather(t, elements[uint64](mem), elements[uint64](out.storage.host), same)
 	}
 	return out, nil
+}
+
+// Reshape returns a view of a contiguous tensor with another shape and the same elements in row-major
+// order. One size may be -1, which means the size that fits. The errors are *LayoutError, *ShapeError
+// and *FreedError.
+func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
+	if !t.Contiguous() {
+		return nil, &LayoutError{Shape: t.Shape(), Strides: t.Strides()}
+	}
+	sizes := slices.Clone(shape)
+	if i := slices.Index(sizes, -1); i >= 0 {
+		sizes[i] = 1
+		if rest, err := RowMajor(sizes); err == nil && len(rest) > 0 {
+			if n := numel(sizes); n > 0 && t.numel%n == 0 {
+				sizes[i] = t.numel / n
+			}
+		}
+	}
+	if _, err := ByteSize(t.DType(), sizes...); err != nil {
+		return nil, err
+	}
+	if numel(sizes) != t.numel {
+		return nil, &ShapeError{Shape: t.Shape(), Reason: fmt.Sprintf("%d elements do not fit the new shape %v", t.numel, shape)}
+	}
+	return View(t.storage, t.DType(), sizes, nil, t.offset)
+}
+
+// Fill sets all elements of a host tensor, with any strides, to a value, which is rounded as by
+// SetFloat64s. On an error nothing is written. The errors are those of SetFloat64s.
+func (t *Tensor) Fill(value float64) error {
+	mem, err := t.storage.Bytes()
+	if err != nil {
+		return err
+	}
+	if !t.readable() {
+		return t.elementError()
+	}
+	if err := checkWhole(t.DType(), []float64{value}); err != nil {
+		return err
+	}
+	one, err := FromFloat64s(t.DType(), []float64{value}, 1)
+	if err != nil {
+		return err
+	}
+	bits := one.storage.host
+	t.rows(func(first, n, step int64) {
+		for i := range n {
+			copy(mem[(first+i*step)*int64(len(bits)):], bits)
+		}
+	})
+	return nil
+}
+
+// CopyFrom copies the elements of src, a host tensor of the same shape, to this host tensor. Strides
+// may differ, and the two may overlap. Elements of another type are converted by Float64s and
+// SetFloat64s. On an error nothing is written. The errors are those of Compact, Float64s and
+// SetFloat64s, and *ShapeError.
+func (t *Tensor) CopyFrom(src *Tensor) error {
+	if !slices.Equal(t.shape, src.shape) {
+		return &ShapeError{Shape: src.Shape(), Reason: fmt.Sprintf("a tensor of shape %v cannot hold it", t.shape)}
+	}
+	if t.DType() != src.DType() {
+		values, err := src.Float64s()
+		if err != nil {
+			return err
+		}
+		return t.SetFloat64s(values)
+	}
+	if _, err := t.storage.Bytes(); err != nil {
+		return err
+	}
+	if !src.Contiguous() || Overlaps(t, src) {
+		var err error
+		if src, err = src.Compact(); err != nil {
+			return err
+		}
+	}
+	from, err := src.Bytes()
+	if err != nil {
+		return err
+	}
+	return t.scatterBytes(from)
+}
+
+// scatterBytes copies elements in row-major order to the tensor.
+func (t *Tensor) scatterBytes(from []byte) error {
+	size := t.DType().Size()
+	mem, err := t.storage.Bytes()
+	t.rows(func(first, n, step int64) {
+		if step == 1 || n == 1 {
+			from = from[copy(mem[first*size:(first+n)*size], from):]
+			return
+		}
+		for i := range n {
+			at := (first + i*step) * size
+			from = from[copy(mem[at:at+size], from):]
+		}
+	})
+	return err
 }

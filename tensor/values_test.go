@@ -60,16 +60,16 @@ func TestIntegersMustFit(t *testing.T) {
 
 func TestFrom(t *testing.T) {
 	for name, x := range map[string]*tensor.Tensor{
-		"float32": must(tensor.FromFloat32([]float32{1, 0}, 2)), "float64": must(tensor.FromFloat64([]float64{1, 0}, 2)),
-		"int32": must(tensor.FromInt32([]int32{1, 0}, 2)), "int64": must(tensor.FromInt64([]int64{1, 0}, 2)),
-		"uint8": must(tensor.FromUInt8([]uint8{1, 0}, 2)), "bool": must(tensor.FromBool([]bool{true, false}, 2)),
+		"float32": must(tensor.Of([]float32{1, 0}, 2)), "float64": must(tensor.Of([]float64{1, 0}, 2)),
+		"int32": must(tensor.Of([]int32{1, 0}, 2)), "int64": must(tensor.Of([]int64{1, 0}, 2)),
+		"uint8": must(tensor.Of([]uint8{1, 0}, 2)), "bool": must(tensor.Of([]bool{true, false}, 2)),
 	} {
 		if got := must(x.Float64s()); x.DType().String() != name || !slices.Equal(got, []float64{1, 0}) {
 			t.Errorf("%s: %s, %v", name, x, got)
 		}
 	}
 	var ce *tensor.CountError
-	if _, err := tensor.FromFloat32(make([]float32, 5), 2, 3); !errors.As(err, &ce) {
+	if _, err := tensor.Of(make([]float32, 5), 2, 3); !errors.As(err, &ce) {
 		t.Errorf("5 values for 2x3: %v", err)
 	}
 	if err := iota64(t, 2).SetFloat64s(nil); !errors.As(err, &ce) {

@@ -58,8 +58,8 @@ func scatter[From, To any](t *Tensor, mem []To, values []From, convert func(From
 func same[T any](v T) T              { return v }
 func widen[T Number](v T) float64    { return float64(v) }
 func narrowTo[T Number](v float64) T { return T(v) }
-func widenF16(v uint16) float64      { return float64(F16ToF32(v)) }
-func widenBF16(v uint16) float64     { return float64(BF16ToF32(v)) }
+func widenF16(v F16) float64         { return float64(v.Float32()) }
+func widenBF16(v BF16) float64       { return float64(v.Float32()) }
 func widenBool(v uint8) float64      { return float64(min(v, 1)) }
 func readAs[T Number](t *Tensor, mem []byte, out []float64) {
 	gather(t, elements[T](mem), out, widen[T])
@@ -72,9 +72,9 @@ func writeAs[T Number](t *Tensor, mem []byte, values []float64) {
 func (t *Tensor) read(mem []byte, out []float64) {
 	switch t.DType() {
 	case Float16:
-		gather(t, elements[uint16](mem), out, widenF16)
+		gather(t, elements[F16](mem), out, widenF16)
 	case BFloat16:
-		gather(t, elements[uint16](mem), out, widenBF16)
+		gather(t, elements[BF16](mem), out, widenBF16)
 	case Float32:
 		readAs[float32](t, mem, out)
 	case Float64:
@@ -111,9 +111,9 @@ func (t *Tensor) readInts(mem []byte, out []float64) {
 func (t *Tensor) write(mem []byte, values []float64) {
 	switch t.DType() {
 	case Float16:
-		scatter(t, elements[uint16](mem), values, F64ToF16)
+		scatter(t, elements[F16](mem), values, F64ToF16)
 	case BFloat16:
-		scatter(t, elements[uint16](mem), values, F64ToBF16)
+		scatter(t, elements[BF16](mem), values, F64ToBF16)
 	case Float32:
 		writeAs[float32](t, mem, values)
 	case Float64:

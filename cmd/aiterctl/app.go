@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 
 	"github.com/aiter-go/aiter/device"
@@ -34,13 +35,14 @@ type app struct {
 	cacheSize            int64  // maxSize in bytes, 0 without the flag
 	json, verbose, quiet bool
 	logLevel, color      string
+	log                  *slog.Logger // set by prepare
 }
 
 // settings returns the shared flags as settings. The environment supplies unset ones.
 func (a *app) settings() settings.Settings {
 	return settings.Settings{
 		CacheDir: a.cacheDir, Path: settings.SplitPath(a.cachePath), Limits: cache.Limits{Size: a.cacheSize},
-		Roots: a.roots, NoBuiltin: a.noBuiltin, Config: a.config, Getenv: a.getenv,
+		Roots: a.roots, NoBuiltin: a.noBuiltin, Config: a.config, Getenv: a.getenv, Logger: a.log,
 	}
 }
 
@@ -84,7 +86,7 @@ func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return settings.OpenCache(ctx, o)
+	return settings.OpenCache(o)
 }
 
 // openManager opens the build manager for commands that call no operator. The caller
@@ -111,6 +113,7 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 		Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
 		CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
 		Targets: append([]target.Target{}, targets...), Observer: observer,
+		Logger: s.Logger,
 	})
 }
 

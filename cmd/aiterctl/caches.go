@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/settings"
 )
@@ -46,7 +44,9 @@ func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	o.Path = nil
 	var items []cacheItem
 	path, err := settings.CacheDir(a.cacheDir, a.getenv)
-	store, bad := settings.OpenCache(zerolog.Nop().WithContext(ctx), o) // the list shows its warnings
+	silent := o
+	silent.Logger = nil // the list shows the warnings
+	store, bad := settings.OpenCache(silent)
 	if bad == nil && store.Path() != path && store.Writable() == nil {
 		items = append(items, newCacheItem(store.Path(), "read and write", temporaryCache, store, nil))
 	}
@@ -55,7 +55,7 @@ func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
 	}
 	if err == nil {
 		o.Build = false
-		store, bad = settings.OpenCache(ctx, o)
+		store, bad = settings.OpenCache(o)
 		items = append(items, newCacheItem(path, "read and write", ownCache, store, bad))
 	}
 	for _, dir := range readOnly {

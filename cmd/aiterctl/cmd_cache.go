@@ -24,7 +24,7 @@ func newCache(a *app) *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "path", Short: "Print the cache folder that builds write to", Args: args(cobra.NoArgs),
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.printCachePath(cmd.Context()) },
+			RunE: func(*cobra.Command, []string) error { return a.printCachePath() },
 		},
 		&cobra.Command{
 			Use: "stats", Short: "Show the contents of the cache, and the hits and misses of builds", Args: args(cobra.NoArgs),
@@ -35,12 +35,12 @@ func newCache(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) printCachePath(ctx context.Context) error {
+func (a *app) printCachePath() error {
 	o, err := a.cacheOptions()
 	if err != nil {
 		return err
 	}
-	path, err := o.Folder(ctx)
+	path, err := o.Folder()
 	if err != nil {
 		return err
 	}

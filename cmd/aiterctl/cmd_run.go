@@ -291,12 +291,12 @@ func (t *opRun) timeByEvents(call func() error) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer drv.DestroyEvent(from)
+	defer from.Close()
 	to, err := drv.NewEvent(int(t.device.ID))
 	if err != nil {
 		return 0, err
 	}
-	defer drv.DestroyEvent(to)
+	defer to.Close()
 	stream := device.Stream{Device: t.device}
 	for _, step := range []func() error{
 		func() error { return drv.Record(from, stream) }, call, func() error { return drv.Record(to, stream) },

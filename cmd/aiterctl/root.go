@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/settings"
@@ -82,35 +81,29 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	log := zerolog.New(a.err.LogWriter(colored)).Level(level).With().Timestamp().Logger()
-	cmd.SetContext(log.WithContext(cmd.Context()))
+	a.log = a.err.Logger(colored, level)
 	return nil
 }
 
-func (a *app) level() (zerolog.Level, error) {
-	word, variable := a.logLevel, ""
-	if word == "" {
-		word, variable = a.getenv("AITER_LOG_LEVEL"), "AITER_LOG_LEVEL"
-	}
-	switch {
-	case word == "" && a.verbose:
-		return zerolog.DebugLevel, nil
-	case word == "" && a.quiet:
-		return zerolog.ErrorLevel, nil
-	case word == "":
-		return zerolog.WarnLevel, nil
-	}
-	level, err := zerolog.ParseLevel(strings.ToLower(word))
-	switch {
-	case err == nil && level != zerolog.NoLevel:
+func (a *app) level() (slog.Level, error) {
+	if a.logLevel != "" {
+		level, err := settings.ParseLevel(a.logLevel)
+		if err != nil {
+			return level, usagef("--log-level %q: %w", a.logLevel, err)
+		}
 		return level, nil
-	case variable != "":
-		return level, &settings.EnvironmentError{Name: variable, Value: word, Err: errLogLevel}
 	}
-	return level, usagef("--log-level %q: %w", word, errLogLevel)
+	level, set, err := settings.LogLevel(a.getenv)
+	switch {
+	case set || err != nil:
+		return level, err
+	case a.verbose:
+		return slog.LevelDebug, nil
+	case a.quiet:
+		return slog.LevelError, nil
+	}
+	return slog.LevelWarn, nil
 }
-
-var errLogLevel = errors.New("expected trace, debug, info, warn or error")
 
 func (a *app) colored() (bool, error) {
 	switch a.color {

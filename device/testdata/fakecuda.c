@@ -68,3 +68,9 @@ EXPORT int cuEventRecord(void* e, void* s) { return record_event(e, s); }
 EXPORT int cuEventSynchronize(void* e) { return event(e) ? OK : BAD_HANDLE; }
 EXPORT int cuEventElapsedTime(float* ms, void* a, void* b) { return elapsed(ms, a, b); }
 EXPORT int fake_retained(int device) { return retained[device]; }
+EXPORT int cuStreamBeginCapture_v2(void* s, int mode) { return begin_capture(s, mode); }
+EXPORT int cuStreamEndCapture(void* s, void** graph) { return end_capture(s, graph); }
+EXPORT int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long f) { return f ? INVALID : instantiate(exec, graph); }
+EXPORT int cuGraphLaunch(void* exec, void* s) { return launch_exec(exec, s); }
+EXPORT int cuGraphDestroy(void* graph) { return drop_graph(GRAPH, graph); }
+EXPORT int cuGraphExecDestroy(void* exec) { return drop_graph(EXEC, exec); }

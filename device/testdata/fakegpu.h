@@ -14,15 +14,23 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_READY = 600 };
-enum kind { NOTHING, MEMORY, PINNED, STREAM, EVENT };
-struct thing { enum kind kind; int device; char* at; size_t size; double ms; struct thing* next; };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_READY = 600, IN_CAPTURE = 900, BAD_CAPTURE = 901, WRONG_THREAD = 902 };
+enum kind { NOTHING, MEMORY, PINNED, STREAM, EVENT, GRAPH, EXEC };
+struct op { void* to; const void* from; size_t n; struct op* next; };  // a copy in a graph
+struct thing {
+  enum kind kind; int device; char* at; size_t size; double ms; struct thing* next;
+  struct op* ops;             // of a stream in capture, a graph or an executable graph, the last one first
+  int capturing, broken, of;  // of a stream: its capture, a call that cannot be recorded, the thread (see self)
+};
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct thing* things;
 static double clock_ms;
 static int synced[DEVICES ? DEVICES : 1];  // waits for the default stream, by device
 static __thread int current = -1;
+static int threads;
+static __thread int thread;
+static int self(void) { return thread ? thread : (thread = __atomic_add_fetch(&threads, 1, __ATOMIC_SEQ_CST)); }
 
 static struct thing* add(enum kind k, size_t n) {
   struct thing* t = calloc(1, sizeof *t);
@@ -96,7 +104,63 @@ static int valid_stream(void* s) {
 static int async_copy(void* d, const void* s, size_t n, void* stream) {
   if (!valid_stream(stream)) return BAD_HANDLE;
   if ((device_memory(d) && !here(d, n)) || (device_memory(s) && !here(s, n))) return INVALID;
+  struct thing* t = stream ? find(STREAM, stream, 1) : NULL;
+  if (t && t->capturing) {
+    struct op* o = malloc(sizeof *o);
+    *o = (struct op){d, s, n, t->ops};
+    t->ops = o;
+    return OK;
+  }
   memcpy(d, s, n); return OK;
+}
+static void free_ops(struct op* o) {
+  while (o) { struct op* next = o->next; free(o); o = next; }
+}
+static int begin_capture(void* s, int mode) {
+  struct thing* t = s && valid_stream(s) ? find(STREAM, s, 1) : NULL;
+  if (!t || mode < 0 || mode > 2) return BAD_HANDLE;
+  if (t->capturing) return BAD_CAPTURE;
+  t->capturing = 1; t->broken = 0; t->of = self();
+  return OK;
+}
+static int end_capture(void* s, void** graph) {
+  *graph = NULL;
+  struct thing* t = s && valid_stream(s) ? find(STREAM, s, 1) : NULL;
+  if (!t || !t->capturing) return BAD_HANDLE;
+  if (t->of != self()) return WRONG_THREAD;
+  struct op* ops = t->ops;
+  t->capturing = 0; t->ops = NULL;
+  if (t->broken) { free_ops(ops); return BAD_CAPTURE; }
+  struct thing* g = add(GRAPH, 1);
+  g->ops = ops; *graph = g->at;
+  return OK;
+}
+static int instantiate(void** exec, void* graph) {
+  struct thing *g = find(GRAPH, graph, 1), *e;
+  if (!g || g->device != current) return BAD_HANDLE;
+  e = add(EXEC, 1);
+  struct op** end = &e->ops;
+  for (struct op* o = g->ops; o; o = o->next) {
+    *end = malloc(sizeof **end);
+    **end = (struct op){o->to, o->from, o->n, NULL};
+    end = &(*end)->next;
+  }
+  *exec = e->at;
+  return OK;
+}
+static void run_ops(const struct op* o) {
+  if (o) { run_ops(o->next); memcpy(o->to, o->from, o->n); }
+}
+static int launch_exec(void* exec, void* s) {
+  struct thing* e = find(EXEC, exec, 1);
+  if (!e || e->device != current || !valid_stream(s)) return BAD_HANDLE;
+  run_ops(e->ops);
+  return OK;
+}
+static int drop_graph(enum kind k, void* p) {
+  struct thing* t = find(k, p, 1);
+  if (t) { free_ops(t->ops); t->ops = NULL; }
+  return drop(k, p, 0);
 }
 static int fill(void* d, int v, size_t n) {
   if (!here(d, n)) return INVALID;
@@ -104,6 +168,8 @@ static int fill(void* d, int v, size_t n) {
 }
 static int sync_stream(void* s) {
   if (!valid_stream(s)) return BAD_HANDLE;
+  struct thing* t = s ? find(STREAM, s, 1) : NULL;
+  if (t && t->capturing) { t->broken = 1; return IN_CAPTURE; }
   if (!s) __atomic_add_fetch(&synced[current], 1, __ATOMIC_SEQ_CST);
   return OK;
 }

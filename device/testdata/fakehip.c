@@ -59,3 +59,11 @@ EXPORT int hipEventDestroy(void* e) { return note(drop(EVENT, e, 0)); }
 EXPORT int hipEventRecord(void* e, void* s) { return note(record_event(e, s)); }
 EXPORT int hipEventSynchronize(void* e) { return note(event(e) ? OK : BAD_HANDLE); }
 EXPORT int hipEventElapsedTime(float* ms, void* a, void* b) { return note(elapsed(ms, a, b)); }
+#ifndef NO_GRAPHS
+EXPORT int hipStreamBeginCapture(void* s, int mode) { return note(begin_capture(s, mode)); }
+EXPORT int hipStreamEndCapture(void* s, void** graph) { return note(end_capture(s, graph)); }
+EXPORT int hipGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long f) { return note(f ? INVALID : instantiate(exec, graph)); }
+EXPORT int hipGraphLaunch(void* exec, void* s) { return note(launch_exec(exec, s)); }
+EXPORT int hipGraphDestroy(void* graph) { return note(drop_graph(GRAPH, graph)); }
+EXPORT int hipGraphExecDestroy(void* exec) { return note(drop_graph(EXEC, exec)); }
+#endif

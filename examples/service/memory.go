@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -26,16 +27,16 @@ func (m *memory) free() error {
 }
 
 // place makes the arguments of a request.
-func (m *memory) place(req request) (a causalconv1d.Forward, err error) {
+func (m *memory) place(ctx context.Context, req request) (a causalconv1d.Forward, err error) {
 	a.SiLU = req.SiLU
-	if a.X, err = upload(m, "x", rank3(req.X)); err != nil {
+	if a.X, err = upload(ctx, m, "x", rank3(req.X)); err != nil {
 		return a, err
 	}
-	if a.Weight, err = upload(m, "weight", rank2(req.Weight)); err != nil {
+	if a.Weight, err = upload(ctx, m, "weight", rank2(req.Weight)); err != nil {
 		return a, err
 	}
 	if req.Bias != nil {
-		if a.Bias, err = upload(m, "bias", array{req.Bias, []int64{int64(len(req.Bias))}, true}); err != nil {
+		if a.Bias, err = upload(ctx, m, "bias", array{req.Bias, []int64{int64(len(req.Bias))}, true}); err != nil {
 			return a, err
 		}
 	}
@@ -50,20 +51,20 @@ func (m *memory) hold(t *tensor.Tensor, err error) (*tensor.Tensor, error) {
 	return t, err
 }
 
-func upload(m *memory, name string, a array) (*tensor.Tensor, error) {
+func upload(ctx context.Context, m *memory, name string, a array) (*tensor.Tensor, error) {
 	if !a.even {
 		return nil, &raggedError{name}
 	}
-	t, err := tensor.FromFloat32(a.values, a.shape...)
+	t, err := tensor.Of(a.values, a.shape...)
 	if err != nil {
 		return nil, err
 	}
-	return m.hold(m.devices.ToDevice(t, m.dev))
+	return m.hold(m.devices.Upload(ctx, t, m.dev))
 }
 
 // fetch reads a (batch, dim, seqlen) tensor.
-func (m *memory) fetch(t *tensor.Tensor) ([][][]float32, error) {
-	host, err := m.hold(m.devices.ToHost(t))
+func (m *memory) fetch(ctx context.Context, t *tensor.Tensor) ([][][]float32, error) {
+	host, err := m.hold(m.devices.Download(ctx, t))
 	if err != nil {
 		return nil, err
 	}

@@ -9,17 +9,18 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/aiter-go/aiter/causalconv1d"
-	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
+
+// operator is the operator that requests call.
+const operator = "causal_conv1d_fwd"
 
 // service computes on one device.
 type service struct {
@@ -27,7 +28,6 @@ type service struct {
 	conv  *causalconv1d.Ops
 	dev   tensor.Device
 	count *metrics.Collector
-	built atomic.Bool
 
 	limits limits
 	memory *semaphore.Weighted // in bytes
@@ -47,14 +47,9 @@ func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collec
 
 // warm builds and loads the code of requests for the service's device.
 func (s *service) warm(ctx context.Context) error {
-	t, err := s.reg.Target(s.dev)
-	if err != nil {
+	if err := s.reg.Warm(ctx, s.dev, operator); err != nil {
 		return err
 	}
-	if err := s.reg.Warm(ctx, []target.Target{t}, "causal_conv1d_fwd"); err != nil {
-		return err
-	}
-	s.built.Store(true)
 	slog.Info("ready", "device", s.dev)
 	return nil
 }
@@ -69,7 +64,7 @@ func (s *service) routes() http.Handler {
 
 // ready serves a load balancer: 200 after warm.
 func (s *service) ready(w http.ResponseWriter, _ *http.Request) {
-	if !s.built.Load() {
+	if !s.reg.Ready(s.dev, operator) {
 		http.Error(w, "building", http.StatusServiceUnavailable)
 		return
 	}
@@ -163,12 +158,12 @@ func as[E error](err error) bool {
 func (s *service) compute(ctx context.Context, req request) (out [][][]float32, err error) {
 	m := &memory{devices: s.reg.Devices(), dev: s.dev}
 	defer func() { err = errors.Join(err, m.free()) }()
-	args, err := m.place(req)
+	args, err := m.place(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.conv.Forward(ctx, args); err != nil {
 		return nil, err
 	}
-	return m.fetch(args.Out)
+	return m.fetch(ctx, args.Out)
 }

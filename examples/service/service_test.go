@@ -42,7 +42,7 @@ func TestRequests(t *testing.T) {
 	if code, _ := ask(routes, "GET", "/ready", ""); code != http.StatusOK {
 		t.Errorf("after the build: %d", code)
 	}
-	if code, text := ask(routes, "GET", "/metrics", ""); code != http.StatusOK || !strings.Contains(text, `aiter_build_duration_seconds_count{result="ok"}`) {
+	if code, text := ask(routes, "GET", "/metrics", ""); code != http.StatusOK || !strings.Contains(text, `aiter_build_info{`) {
 		t.Errorf("metrics: %d\n%s", code, text)
 	}
 	for _, c := range []struct {

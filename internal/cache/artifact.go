@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Artifact is the shared library of a module, or of a part of one, for a target, with its
@@ -181,7 +181,7 @@ func (d *Dir) OpenArtifact(id string) (a Artifact, library *os.File, err error) 
 func (d *Dir) KnownArtifact(id string, digest func(path string) (string, error)) (Artifact, error) {
 	return d.artifactBy(id, func(from *Dir, a Artifact) (string, error) {
 		st, err := lstat(a.Path)
-		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && from.admit(a.Path, &st) == nil {
+		if err == nil && st.Mode&sys.TypeMask == sys.Regular && from.admit(a.Path, &st) == nil {
 			if got, err := digest(a.Path); err == nil && got == a.Digest {
 				return got, nil
 			}
@@ -308,7 +308,7 @@ func (d *Dir) Use(a Artifact) (release func() error, err error) {
 		if err != nil {
 			return nil, &AccessError{d.path, "read from", err}
 		}
-		err = d.flock(f, syscall.LOCK_SH)
+		err = d.flock(f, sys.Shared)
 		if err == nil && sameFile(f, path) {
 			return f.Close, nil
 		}

@@ -7,8 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // CleanRequest selects the artifacts that [Dir.Clean] removes. Candidates are those that Match
@@ -189,7 +190,7 @@ func (d *Dir) remove(a Artifact, dryRun bool) bool {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	if d.flock(f, syscall.LOCK_EX) != nil {
+	if d.flock(f, sys.Exclusive) != nil {
 		return false
 	}
 	if dryRun {

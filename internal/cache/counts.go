@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Count is a number of events of one kind.
@@ -37,7 +39,7 @@ func (d *Dir) Count(counts ...Count) {
 	if len(counts) == 0 || d.readOnly {
 		return
 	}
-	f := d.openCounts(syscall.LOCK_SH)
+	f := d.openCounts(sys.Shared)
 	if f == nil {
 		return
 	}
@@ -73,7 +75,7 @@ func plainWord(s string) string {
 // returns nil if that fails.
 func (d *Dir) openCounts(how int) *os.File {
 	for range countTries {
-		f, err := os.OpenFile(d.countsPath(), os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+		f, err := os.OpenFile(d.countsPath(), os.O_RDWR|os.O_CREATE|os.O_APPEND|sys.NoFollow|sys.NonBlock, 0o600)
 		if err != nil {
 			return nil
 		}
@@ -93,7 +95,7 @@ func (d *Dir) openCounts(how int) *os.File {
 // sumCounts replaces the file by a shorter one with equal sums. A process that opened the
 // old file notices the replacement when it locks the file.
 func (d *Dir) sumCounts() {
-	f := d.openCounts(syscall.LOCK_EX)
+	f := d.openCounts(sys.Exclusive)
 	if f == nil {
 		return // another process sums up; if not, the next call does
 	}
@@ -210,7 +212,7 @@ func (d *Dir) repairCounts() (fault string) {
 	if d.readOnly {
 		return fault
 	}
-	f := d.openCounts(syscall.LOCK_EX)
+	f := d.openCounts(sys.Exclusive)
 	if f == nil {
 		return fault
 	}

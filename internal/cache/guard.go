@@ -5,8 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // guard finds files and folders that users other than root and the user of this process can
@@ -31,8 +32,8 @@ func newGuard() guard {
 // inspect returns nil if only root and the user can change the file or folder. With mayShare,
 // a folder such as /tmp may be writable for all users if its sticky bit keeps users from moving
 // each other's entries.
-func (g guard) inspect(path string, st *unix.Stat_t, mayShare bool) *Exposure {
-	shared := mayShare && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
+func (g guard) inspect(path string, st *sys.Stat, mayShare bool) *Exposure {
+	shared := mayShare && st.Mode&sys.TypeMask == sys.Folder && st.Mode&sys.Sticky != 0
 	x := Exposure{Path: path, Owner: int(st.Uid), Group: int(st.Gid), Mode: st.Mode & 0o7777}
 	x.foreign = st.Uid != g.user && !g.isRoot(st.Uid)
 	x.writable = !shared && (st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && !g.isPrivateGroup(st.Gid, path))
@@ -46,7 +47,7 @@ func (g guard) isRoot(uid uint32) bool { return uid == 0 || uid == g.root }
 
 // inspectOwn is like inspect, for entries of folders in which other users can create files:
 // only the user and the real root may own them.
-func (g guard) inspectOwn(path string, st *unix.Stat_t, mayShare bool) *Exposure {
+func (g guard) inspectOwn(path string, st *sys.Stat, mayShare bool) *Exposure {
 	g.root = 0
 	return g.inspect(path, st, mayShare)
 }
@@ -58,7 +59,7 @@ func (g guard) isPrivateGroup(gid uint32, path string) bool {
 	if gid == 0 { // containers run programs of any user with the group root
 		return false
 	}
-	if n, err := unix.Lgetxattr(path, "system.posix_acl_access", nil); err == nil && n > 0 {
+	if sys.HasACL(path) {
 		return false
 	}
 	passwd, errP := os.ReadFile(filepath.Join(g.etc, "passwd"))
@@ -127,7 +128,7 @@ func (g guard) walk(path string) (exposed []Exposure, missing bool, err error) {
 	return w.exposed, false, nil
 }
 
-func isMissing(err error) bool { return err == unix.ENOENT }
+func isMissing(err error) bool { return err == syscall.ENOENT }
 
 func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
@@ -145,7 +146,7 @@ func (w *pathWalk) step() error {
 	if err != nil {
 		return err
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+	if st.Mode&sys.TypeMask == sys.Link {
 		return w.follow(next, &st)
 	}
 	return w.enter(next, &st)
@@ -160,9 +161,9 @@ func (w *pathWalk) enterRoot() error {
 }
 
 // enter moves on to a folder.
-func (w *pathWalk) enter(dir string, st *unix.Stat_t) error {
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return unix.ENOTDIR
+func (w *pathWalk) enter(dir string, st *sys.Stat) error {
+	if st.Mode&sys.TypeMask != sys.Folder {
+		return syscall.ENOTDIR
 	}
 	w.note(dir, st)
 	w.at, w.shared = dir, st.Mode&0o022 != 0
@@ -171,9 +172,9 @@ func (w *pathWalk) enter(dir string, st *unix.Stat_t) error {
 
 // follow replaces a symlink by its target. Users who can write to the folder of a symlink can
 // replace the symlink. In a sticky folder only its owner can.
-func (w *pathWalk) follow(link string, st *unix.Stat_t) error {
+func (w *pathWalk) follow(link string, st *sys.Stat) error {
 	if w.links++; w.links > maxLinks {
-		return unix.ELOOP
+		return syscall.ELOOP
 	}
 	if w.shared {
 		st.Mode &^= 0o777 // the kernel ignores the mode of a symlink
@@ -191,7 +192,7 @@ func (w *pathWalk) follow(link string, st *unix.Stat_t) error {
 }
 
 // note inspects a file or folder once and records it if another user can change it.
-func (w *pathWalk) note(path string, st *unix.Stat_t) {
+func (w *pathWalk) note(path string, st *sys.Stat) {
 	if w.seen[path] {
 		return
 	}
@@ -206,9 +207,9 @@ func (w *pathWalk) note(path string, st *unix.Stat_t) {
 }
 
 // lstat repeats a call that a signal interrupted.
-func lstat(path string) (st unix.Stat_t, err error) {
+func lstat(path string) (st sys.Stat, err error) {
 	for {
-		if err = unix.Lstat(path, &st); err != unix.EINTR {
+		if err = sys.Lstat(path, &st); err != syscall.EINTR {
 			return st, err
 		}
 	}

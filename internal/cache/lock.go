@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Holder is the process that holds a lock. Waiting processes show it.
@@ -206,7 +208,7 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	if err != nil {
 		return nil, &AccessError{d.path, "lock", err}
 	}
-	err = d.flock(f, syscall.LOCK_EX)
+	err = d.flock(f, sys.Exclusive)
 	if err == nil && sameFile(f, path) {
 		writeHolder(f, req.What)
 		return &Lock{f: f}, nil
@@ -230,7 +232,7 @@ func (d *Dir) clearLock(path string) bool {
 }
 
 func openLock(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|sys.NoFollow|sys.NonBlock, 0o600)
 }
 
 // flockFile locks without waiting. It fails with [syscall.EWOULDBLOCK] if another process holds
@@ -238,7 +240,7 @@ func openLock(path string) (*os.File, error) {
 // may repeat work.
 func flockFile(f *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		err := sys.Flock(f, how|sys.NoWait)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOLCK):
@@ -283,7 +285,7 @@ func (d *Dir) holder(key Key) Holder {
 
 // Unlock releases the lock, even if a starting child process has a copy of the file.
 func (l *Lock) Unlock() error {
-	err := errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+	err := errors.Join(sys.Flock(l.f, sys.Unlock), l.f.Close())
 	<-l.local
 	return err
 }

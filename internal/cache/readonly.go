@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/aiter-go/aiter/internal/shell"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // OpenReadOnly opens a read-only cache, which another process, another user or the build of
@@ -84,7 +83,7 @@ func (d *Dir) Writable() error {
 		return d.unwritable
 	}
 	for _, dir := range []string{d.base, filepath.Join(d.base, "stage"), filepath.Join(d.base, "record")} {
-		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		if err := sys.WritableFolder(dir); err != nil {
 			return &AccessError{Path: d.path, Op: "write to", Err: err}
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // irregularError reports an entry of another type in the place of a file or folder of the
@@ -44,7 +45,7 @@ func typeName(mode fs.FileMode) string {
 // openRegular opens a regular file of the cache for reading. It follows no symlink, and does
 // not block on a named pipe.
 func openRegular(path string) (*os.File, error) {
-	var st unix.Stat_t
+	var st sys.Stat
 	fd, err := openFD(path, &st)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func openRegular(path string) (*os.File, error) {
 // openOwn is like openRegular, for files that the process loads or trusts. It fails with
 // [*UntrustedError] if another user can change the file.
 func (d *Dir) openOwn(path string) (*os.File, error) {
-	var st unix.Stat_t
+	var st sys.Stat
 	fd, err := openFD(path, &st)
 	if err != nil {
 		return nil, err
@@ -68,26 +69,26 @@ func (d *Dir) openOwn(path string) (*os.File, error) {
 }
 
 // openFD is like openRegular without the cost of an os.File. It fills in st.
-func openFD(path string, st *unix.Stat_t) (fd int, err error) {
+func openFD(path string, st *sys.Stat) (fd int, err error) {
 	for {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR {
+		fd, err = sys.Open(path)
+		if err != syscall.EINTR {
 			break
 		}
 	}
-	if err == unix.ELOOP || err == unix.ENXIO {
+	if err == syscall.ELOOP || err == syscall.ENXIO {
 		return -1, &irregularError{path: path, mode: linkOrSocket(path)}
 	}
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	if err = unix.Fstat(fd, st); err != nil {
+	if err = sys.Fstat(fd, st); err != nil {
 		err = &fs.PathError{Op: "stat", Path: path, Err: err}
-	} else if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	} else if st.Mode&sys.TypeMask != sys.Regular {
 		err = &irregularError{path: path, mode: irregularMode(st.Mode)}
 	}
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = sys.Close(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -102,36 +103,36 @@ func linkOrSocket(path string) fs.FileMode {
 }
 
 func irregularMode(mode uint32) fs.FileMode {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFDIR:
+	switch mode & sys.TypeMask {
+	case sys.Folder:
 		return fs.ModeDir
-	case unix.S_IFIFO:
+	case sys.Pipe:
 		return fs.ModeNamedPipe
-	case unix.S_IFSOCK:
+	case sys.Socket:
 		return fs.ModeSocket
 	}
 	return fs.ModeDevice
 }
 
 func readRegular(path string) ([]byte, error) {
-	var st unix.Stat_t
+	var st sys.Stat
 	fd, err := openFD(path, &st)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer sys.Close(fd)
 	return readFD(fd, path, st.Size)
 }
 
 // readOwn is like readRegular, for files that the process trusts. It fails with
 // [*UntrustedError] if another user can change the file.
 func (d *Dir) readOwn(path string) ([]byte, error) {
-	var st unix.Stat_t
+	var st sys.Stat
 	fd, err := openFD(path, &st)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer sys.Close(fd)
 	if err := d.admit(path, &st); err != nil {
 		return nil, err
 	}
@@ -159,9 +160,9 @@ func readFD(fd int, path string, size int64) ([]byte, error) {
 	// With room for one more byte the last read returns 0, or shows that the file has grown.
 	data := make([]byte, 0, size+1)
 	for {
-		n, err := unix.Read(fd, data[len(data):cap(data)])
+		n, err := sys.Read(fd, data[len(data):cap(data)])
 		switch {
-		case err == unix.EINTR:
+		case err == syscall.EINTR:
 			continue
 		case err != nil:
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}

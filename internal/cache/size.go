@@ -4,7 +4,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // size returns the size of all files in bytes. It does not count stages, which Clean does not
@@ -31,8 +32,8 @@ func (d *Dir) walk(visit func(path string, info fs.FileInfo)) {
 	type inode struct{ dev, ino uint64 }
 	seen := map[inode]bool{}
 	walkFiles(d.base, func(path string, info fs.FileInfo) {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
-			id := inode{uint64(st.Dev), st.Ino}
+		if dev, ino, links, ok := sys.Inode(info); ok && links > 1 {
+			id := inode{dev, ino}
 			if seen[id] {
 				return
 			}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Stage is the private folder of one job, on the filesystem of the cache. The job holds a
@@ -59,7 +61,7 @@ func (d *Dir) tryStage() (*Stage, error) {
 		_ = os.Remove(path)
 		return nil, err
 	}
-	err = d.flock(f, syscall.LOCK_EX)
+	err = d.flock(f, sys.Exclusive)
 	if err == nil && sameFile(f, path) {
 		return &Stage{Path: path, lock: f}, nil
 	}

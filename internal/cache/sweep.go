@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Sweep keeps younger files than these. Ages of stages and temporary files matter only where
@@ -72,7 +74,7 @@ func (d *Dir) locksExclude() bool {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
+	return errors.Is(d.flock(f, sys.Exclusive), syscall.EWOULDBLOCK)
 }
 
 // sweepTemp removes temporary files that were written under a lock, if no process holds it.
@@ -95,7 +97,7 @@ func (d *Dir) removeUnderMemoLock(path string) error {
 		return err
 	}
 	defer f.Close()
-	if err := d.flock(f, syscall.LOCK_EX); err != nil {
+	if err := d.flock(f, sys.Exclusive); err != nil {
 		return err
 	}
 	return os.Remove(path)
@@ -137,7 +139,7 @@ func (d *Dir) removeFreeLock(path string) error { return d.removeFree(path, os.R
 // removeFree locks a file and removes it. It fails if another process holds the lock, or has
 // replaced the file meanwhile.
 func (d *Dir) removeFree(path string, remove func(string) error) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|sys.NoFollow|sys.NonBlock, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return os.Remove(path)
 	}
@@ -145,7 +147,7 @@ func (d *Dir) removeFree(path string, remove func(string) error) error {
 		return err
 	}
 	defer f.Close()
-	if err := d.flock(f, syscall.LOCK_EX); err != nil {
+	if err := d.flock(f, sys.Exclusive); err != nil {
 		return err
 	}
 	if !sameFile(f, path) {
@@ -197,11 +199,11 @@ func (d *Dir) removeFolder(path string) error {
 // collector closes an unreferenced file. The file is nil if the folder does not exist or is
 // being removed.
 func HoldFolder(path string) *os.File {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|sys.OnlyFolder|sys.NoFollow, 0)
 	if err != nil {
 		return nil
 	}
-	if flockFile(f, syscall.LOCK_SH) != nil || !sameFile(f, path) {
+	if flockFile(f, sys.Shared) != nil || !sameFile(f, path) {
 		_ = f.Close()
 		return nil
 	}

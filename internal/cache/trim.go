@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // trimEvery is the least time between two trims of a cache, of all processes together.
@@ -103,7 +105,7 @@ func (d *Dir) excludes(held *Lock) bool {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(d.flock(f, syscall.LOCK_EX), syscall.EWOULDBLOCK)
+	return errors.Is(d.flock(f, sys.Exclusive), syscall.EWOULDBLOCK)
 }
 
 func trimKey() Key {

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/aiter-go/aiter/internal/shell"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // checkTrust fails with [*UntrustedError] if another user can change files of the cache:
@@ -51,7 +50,7 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 		return nil, true, nil
 	case err != nil:
 		return nil, false, &AccessError{Path: path, Op: "read", Err: err}
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+	case st.Mode&sys.TypeMask != sys.Folder:
 		return nil, false, &AccessError{Path: path, Op: "use", Err: syscall.ENOTDIR}
 	}
 	x := d.inspect(path, &st)
@@ -67,7 +66,7 @@ func (d *Dir) inspectFolder(path string) (exposed []Exposure, absent bool, err e
 
 // inspect returns nil if no other user can change the file or folder of the cache. A read-only
 // cache may belong to the owner of "/", which a user namespace may show as another user than 0.
-func (d *Dir) inspect(path string, st *unix.Stat_t) *Exposure {
+func (d *Dir) inspect(path string, st *sys.Stat) *Exposure {
 	if d.readOnly {
 		return d.guard.inspect(path, st, false)
 	}
@@ -81,7 +80,7 @@ func (d *Dir) untrusted(exposed []Exposure) *UntrustedError {
 // admit fails with [*UntrustedError] if another user can change or replace the open file of the
 // cache. [Open] has checked the fixed folders and those above; admit checks each folder in
 // between once.
-func (d *Dir) admit(path string, st *unix.Stat_t) error {
+func (d *Dir) admit(path string, st *sys.Stat) error {
 	if d.trustForeign || d.unwritable != nil {
 		return nil
 	}

@@ -1,10 +1,6 @@
 package deps
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // Instant is a time on two clocks: the clock from which the kernel takes the times of files,
 // and a clock that cannot be set. Both advance in ticks of some milliseconds.
@@ -24,17 +20,6 @@ func Now() Instant {
 		}
 	}
 	return Instant{stamp(), steady()}
-}
-
-func stamp() time.Time { return time.Unix(0, coarse(unix.CLOCK_REALTIME_COARSE)) }
-
-func steady() time.Duration { return time.Duration(coarse(unix.CLOCK_MONOTONIC_COARSE)) }
-
-// coarse reads a clock in nanoseconds. All Linux kernels have the coarse clocks.
-func coarse(clock int32) int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(clock, &ts)
-	return ts.Nano()
 }
 
 // setBackSince reports whether the clock that stamps files was set back since an

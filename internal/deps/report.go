@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // maxReport bounds the lists of files that compilers write.
@@ -16,7 +16,7 @@ const wrapperAdvice = "check whether the compiler is a wrapper that changes its 
 // ReadReport reads a list of files that a compiler wrote. It fails on anything but a regular
 // file of limited size, for example on a named pipe that a compiler wrapper made.
 func ReadReport(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|sys.NonBlock, 0)
 	if err != nil {
 		return nil, err
 	}

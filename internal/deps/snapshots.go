@@ -4,10 +4,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // snapshot is the state of a file at one time.
@@ -131,6 +131,6 @@ func (s *Snapshots) touched(p string, since time.Time) bool {
 	if err != nil || !info.ModTime().Before(since) {
 		return true
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && !time.Unix(st.Ctim.Unix()).Before(since)
+	changed, ok := sys.Changed(info)
+	return ok && !changed.Before(since)
 }

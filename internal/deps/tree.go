@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Tree is the folder of sources of a configuration. Paths are relative to it, with
@@ -193,7 +193,7 @@ func (t *EmbeddedTree) extract(dir string) error {
 		return err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+	if err := sys.Flock(lock, sys.Exclusive|sys.NoWait); errors.Is(err, syscall.EWOULDBLOCK) {
 		return err // the sweep removes it
 	}
 	tree := filepath.Join(tmp, "tree")

@@ -1,5 +1,5 @@
 // Package dl opens shared libraries and calls C functions in them without cgo. It is the only package
-// that imports purego.
+// that imports purego. On systems other than Linux opening fails with [*sys.UnsupportedError].
 package dl
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Flags define the visibility of a library's symbols. All symbols are resolved when a library is
@@ -16,12 +16,12 @@ type Flags int
 
 const (
 	// Local hides a library's symbols from other libraries.
-	Local Flags = purego.RTLD_NOW | purego.RTLD_LOCAL
+	Local Flags = rtldNow
 	// Global makes a library's symbols visible to libraries opened after it.
-	Global Flags = purego.RTLD_NOW | purego.RTLD_GLOBAL
+	Global Flags = rtldNow | rtldGlobal
 	// Loaded is combined with Local or Global. It opens a library only if the process has loaded it
 	// (RTLD_NOLOAD of glibc and musl).
-	Loaded Flags = 0x4
+	Loaded Flags = rtldNoload
 )
 
 // Library is an open shared library. It is safe for concurrent use.
@@ -37,6 +37,9 @@ func Open(path string, flags Flags) (*Library, error) { return First(flags, path
 // First opens the first library of names that can be opened. The error is an *OpenError
 // with the reason of each failure.
 func First(flags Flags, names ...string) (*Library, error) {
+	if err := errUnsupported(); err != nil {
+		return nil, err
+	}
 	failed := &OpenError{}
 	for _, name := range names {
 		handle, err := open(name, flags)
@@ -56,8 +59,11 @@ func open(name string, flags Flags) (uintptr, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	return purego.Dlopen(name, int(flags))
+	return dlopen(name, int(flags))
 }
+
+// errUnsupported returns the error of systems without support for loading libraries.
+func errUnsupported() error { return sys.Unsupported("loading a library") }
 
 func checkName(name string) error {
 	if name == "" {
@@ -79,7 +85,7 @@ func (l *Library) Sym(name string) (uintptr, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	addr, err := purego.Dlsym(l.handle, name)
+	addr, err := dlsym(l.handle, name)
 	if err != nil {
 		return 0, &SymbolError{Library: l.name, Symbol: name, Reason: err.Error()}
 	}
@@ -91,7 +97,7 @@ func (l *Library) Sym(name string) (uintptr, error) {
 func (l *Library) Close() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := purego.Dlclose(l.handle); err != nil {
+	if err := dlclose(l.handle); err != nil {
 		return &CloseError{Library: l.name, Reason: err.Error()}
 	}
 	return nil
@@ -105,8 +111,7 @@ func (l *Library) Close() error {
 //
 //go:uintptrescapes
 func Call(fn uintptr, args ...uintptr) uintptr {
-	r, _, _ := purego.SyscallN(fn, args...)
-	return r
+	return call(fn, args)
 }
 
 // GoString copies the NUL-terminated C string at addr; "" for address 0.

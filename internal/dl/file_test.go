@@ -1,3 +1,5 @@
+//go:build linux
+
 package dl_test
 
 import (

@@ -18,9 +18,9 @@ func TestConversionsAgree(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
 		all := make([]float64, 0, 1<<16)
 		for bits := range 1 << 16 {
-			v := tensor.F16ToF32(uint16(bits))
+			v := tensor.F16(bits).Float32()
 			if dt == tensor.BFloat16 {
-				v = tensor.BF16ToF32(uint16(bits))
+				v = tensor.BF16(bits).Float32()
 			}
 			// The value, its neighbours, and halfway up to the next.
 			next := math.Float32frombits(math.Float32bits(v) + 1)

@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -110,7 +108,7 @@ func (m *Memo) Digest(path string) (string, error) {
 // times, and for files that changed within the last two seconds.
 func (m *Memo) Stamp(path string) (stamp string, lasting bool, err error) {
 	now := m.now()
-	id, fs, _, err := m.mounts.stat(location{unix.AT_FDCWD, path, 0}, path)
+	id, fs, err := m.mounts.statAny(path)
 	if err != nil {
 		return "", false, err
 	}

@@ -1,5 +1,3 @@
-//go:build unix
-
 package filehash
 
 import (
@@ -7,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // Save writes the new entries of this process, and those that other processes saved since Open, to the memo's file. It
@@ -37,7 +35,7 @@ func (m *Memo) save() error {
 	}
 	defer lock.Close() // releases the lock
 	// On a filesystem without locks, two processes that save at once may lose the records of one.
-	_ = retry(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) })
+	_ = retry(func() error { return sys.Flock(lock, sys.Exclusive) })
 	entries := m.merged(readTable(m.path))
 	encoded := encodeTable(entries)
 	if err := replace(m.path, encoded); err != nil {

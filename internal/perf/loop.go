@@ -111,7 +111,7 @@ func (m *Meter) destroy(pairs []eventPair) error {
 	for _, p := range pairs {
 		for _, e := range []*device.Event{p.from, p.to} {
 			if e != nil {
-				errs = append(errs, m.opts.Driver.DestroyEvent(e))
+				errs = append(errs, e.Close())
 			}
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package process
 
 import (
@@ -88,15 +90,6 @@ func (t *tracer) absolute(id int, th *thread, r rule, args [6]uint64, text strin
 		return name{}, false
 	}
 	return name{CleanPath(dir + "/" + text), t.inside(id, th)}, true
-}
-
-// CleanPath removes "." and repeated slashes from a path. It returns a path with ".." unchanged, because removing ".."
-// after a symbolic link would change the meaning of the path.
-func CleanPath(p string) string {
-	if strings.Contains(p, "..") {
-		return p
-	}
-	return path.Clean(p)
 }
 
 // result records the access of a system call.

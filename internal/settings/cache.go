@@ -2,19 +2,18 @@ package settings
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // CacheOptions of [OpenCache].
@@ -25,6 +24,7 @@ type CacheOptions struct {
 	Trust  bool                // use folders that other users can change
 	Faulty func(cache.Fault)   // is called for each damaged entry; may be nil
 	Getenv func(string) string // required
+	Logger *slog.Logger        // receives warnings; nil: no log
 	Build  bool                // the caller stores results: if Dir cannot be written, use a temporary folder
 }
 
@@ -35,17 +35,23 @@ type CacheOptions struct {
 // With Build, a private folder below the folder for temporary files replaces a cache
 // that cannot be written. One warning precedes the first result that it stores. If neither can be written but another
 // cache can be read, OpenCache returns a cache in which only storing fails.
-func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
-	readOnly, err := o.openReadOnly(ctx)
+//
+// On systems other than Linux it returns a cache in which nothing is found or stored.
+func OpenCache(o CacheOptions) (*cache.Dir, error) {
+	if err := sys.Unsupported("the kernel cache"); err != nil {
+		dir, _ := CacheDir(o.Dir, o.Getenv)
+		return cache.Unwritable(dir, err, o.cache()), nil
+	}
+	readOnly, err := o.openReadOnly()
 	if err != nil {
 		return nil, err
 	}
-	store, err := o.open(ctx)
+	store, err := o.open()
 	if o.Build && err == nil {
 		err = store.Writable()
 	}
 	if o.Build && unusable(err) {
-		store, err = o.openFallback(ctx, err, len(readOnly) > 0)
+		store, err = o.openFallback(err, len(readOnly) > 0)
 	}
 	if err != nil {
 		return nil, err
@@ -57,11 +63,11 @@ func OpenCache(ctx context.Context, o CacheOptions) (*cache.Dir, error) {
 // Folder returns the folder of the cache that [OpenCache] opens with Build. It creates
 // nothing. If no folder can be written, it returns the requested one. The error is an
 // *EnvironmentError if no folder is requested.
-func (o CacheOptions) Folder(ctx context.Context) (string, error) {
+func (o CacheOptions) Folder() (string, error) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	bad := err
 	if err == nil {
-		bad = cache.Probe(dir, o.cache(ctx))
+		bad = cache.Probe(dir, o.cache())
 	}
 	if tmp := o.temporaryDir(); unusable(bad) && o.checkTMPDIR() == nil && cache.Probe(tmp, cache.Options{}) == nil {
 		return tmp, nil
@@ -71,14 +77,14 @@ func (o CacheOptions) Folder(ctx context.Context) (string, error) {
 
 // open opens the requested cache. Without Build it opens a cache that cannot be
 // written read-only.
-func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
+func (o CacheOptions) open() (*cache.Dir, error) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	store, err := cache.Open(dir, o.cache(ctx))
+	store, err := cache.Open(dir, o.cache())
 	if err != nil && !o.Build && unusable(err) {
-		if readOnly, bad := cache.OpenReadOnly(dir, o.cache(ctx)); bad == nil {
+		if readOnly, bad := cache.OpenReadOnly(dir, o.cache()); bad == nil {
 			return readOnly, nil
 		}
 	}
@@ -86,14 +92,14 @@ func (o CacheOptions) open(ctx context.Context) (*cache.Dir, error) {
 }
 
 // openReadOnly opens the read-only caches of Path.
-func (o CacheOptions) openReadOnly(ctx context.Context) ([]*cache.Dir, error) {
+func (o CacheOptions) openReadOnly() ([]*cache.Dir, error) {
 	var list []*cache.Dir
 	for _, dir := range o.Path {
-		d, err := cache.OpenReadOnly(dir, o.cache(ctx))
+		d, err := cache.OpenReadOnly(dir, o.cache())
 		var none *cache.ReadOnlyError
 		switch {
 		case errors.As(err, &none):
-			zerolog.Ctx(ctx).Warn().Str("folder", dir).Err(err).Msg("a read-only cache of AITER_JIT_PATH is not used")
+			o.log().Warn("a read-only cache of AITER_JIT_PATH is not used", "folder", dir, "error", err)
 		case err != nil:
 			return nil, err
 		default:
@@ -134,20 +140,18 @@ func isAny(err error, targets ...error) bool {
 // written, and that cache read-only. If the temporary folder cannot be written either,
 // and a cache can be read, openFallback returns a cache that stores nothing. cause is
 // the error of the requested cache; hasReadOnly reports whether AITER_JIT_PATH has caches.
-func (o CacheOptions) openFallback(ctx context.Context, cause error, hasReadOnly bool) (*cache.Dir, error) {
-	dir, readable := o.openUnwritable(ctx)
-	store, err := o.openTemporary(ctx, func() {
-		zerolog.Ctx(ctx).Warn().Str("folder", o.temporaryDir()).AnErr("cause", cause).
-			Msg("the kernel cache cannot be written: builds go to a temporary folder; " +
-				"set AITER_JIT_DIR to a permanent folder, and AITER_JIT_PATH to read-only caches")
+func (o CacheOptions) openFallback(cause error, hasReadOnly bool) (*cache.Dir, error) {
+	dir, readable := o.openUnwritable()
+	store, err := o.openTemporary(func() {
+		o.log().Warn("the kernel cache cannot be written: builds go to a temporary folder; "+
+			"set AITER_JIT_DIR to a permanent folder, and AITER_JIT_PATH to read-only caches", "folder", o.temporaryDir(), "cause", cause)
 	})
 	switch {
 	case err == nil:
 	case hasReadOnly || len(readable) > 0:
 		cause = errors.Join(cause, err)
-		store = cache.Unwritable(dir, cause, o.cache(ctx))
-		zerolog.Ctx(ctx).Debug().Err(cause).
-			Msg("no folder can be written: kernels are read from the read-only caches, and nothing can be built")
+		store = cache.Unwritable(dir, cause, o.cache())
+		o.log().Debug("no folder can be written: kernels are read from the read-only caches, and nothing can be built", "error", cause)
 	default:
 		return nil, errors.Join(cause, err)
 	}
@@ -157,12 +161,12 @@ func (o CacheOptions) openFallback(ctx context.Context, cause error, hasReadOnly
 
 // openUnwritable returns the folder of the cache that cannot be written. It opens that
 // cache read-only if it can be read.
-func (o CacheOptions) openUnwritable(ctx context.Context) (dir string, readable []*cache.Dir) {
+func (o CacheOptions) openUnwritable() (dir string, readable []*cache.Dir) {
 	dir, err := CacheDir(o.Dir, o.Getenv)
 	if err != nil {
 		return o.temporaryDir(), nil
 	}
-	if d, err := cache.OpenReadOnly(dir, o.cache(ctx)); err == nil {
+	if d, err := cache.OpenReadOnly(dir, o.cache()); err == nil {
 		readable = append(readable, d)
 	}
 	return dir, readable
@@ -187,7 +191,7 @@ var errNoFolder = errors.New("no such folder; create it, or unset TMPDIR")
 
 // openTemporary opens the temporary folder for writing. It calls storing before the first result
 // is stored.
-func (o CacheOptions) openTemporary(ctx context.Context, storing func()) (*cache.Dir, error) {
+func (o CacheOptions) openTemporary(storing func()) (*cache.Dir, error) {
 	if err := o.checkTMPDIR(); err != nil {
 		return nil, err
 	}
@@ -197,7 +201,7 @@ func (o CacheOptions) openTemporary(ctx context.Context, storing func()) (*cache
 	}
 	// Other users can guess the name and create the folder first. Trust in the requested
 	// cache does not extend to this folder.
-	own := o.cache(ctx)
+	own := o.cache()
 	own.TrustForeign, own.Storing = false, storing
 	store, err := cache.Open(dir, own)
 	if err == nil {
@@ -206,8 +210,17 @@ func (o CacheOptions) openTemporary(ctx context.Context, storing func()) (*cache
 	return store, err
 }
 
+// log returns the logger, which discards everything by default.
+func (o CacheOptions) log() *slog.Logger {
+	if o.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Logger
+}
+
 // cache returns the options of one cache folder.
-func (o CacheOptions) cache(ctx context.Context) cache.Options {
+func (o CacheOptions) cache() cache.Options {
+	log := o.log()
 	var reported sync.Map // paths of damaged entries that stay, which each lookup finds again
 	return cache.Options{TrustForeign: o.Trust, Limits: o.Limits, Faulty: func(f cache.Fault) {
 		if _, again := reported.LoadOrStore(f.Path, true); f.Kept && again {
@@ -217,7 +230,7 @@ func (o CacheOptions) cache(ctx context.Context) cache.Options {
 		if f.Kept {
 			message = "a damaged entry of a read-only cache is not used; make the cache again with aiterctl build --output"
 		}
-		zerolog.Ctx(ctx).Warn().Str("path", f.Path).Str("reason", f.Reason).Msg(message)
+		log.Warn(message, "path", f.Path, "reason", f.Reason)
 		if o.Faulty != nil {
 			o.Faulty(f)
 		}

@@ -1,7 +1,6 @@
 package settings_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,13 +24,13 @@ func TestTemporaryCacheOfOthersIsRefused(t *testing.T) {
 	}
 	opts := settings.CacheOptions{Dir: unwritable, Build: true, Trust: true, Getenv: env(map[string]string{"TMPDIR": tmp})}
 	var untrusted *cache.UntrustedError
-	if store, err := settings.OpenCache(context.Background(), opts); !errors.As(err, &untrusted) {
+	if store, err := settings.OpenCache(opts); !errors.As(err, &untrusted) {
 		t.Fatalf("got %v, %v, want a *cache.UntrustedError", store, err)
 	}
 	if err := os.Chmod(taken, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	store, err := settings.OpenCache(context.Background(), opts)
+	store, err := settings.OpenCache(opts)
 	if err != nil || store.Path() != taken {
 		t.Errorf("of the user alone: %v, %v", store, err)
 	}
@@ -58,7 +57,7 @@ func TestFoldersThatCannotBeMade(t *testing.T) {
 			vars := maps.Clone(bare)
 			maps.Copy(vars, set)
 			vars["TMPDIR"] = t.TempDir()
-			store, err := settings.OpenCache(context.Background(), settings.CacheOptions{Build: true, Getenv: env(vars)})
+			store, err := settings.OpenCache(settings.CacheOptions{Build: true, Getenv: env(vars)})
 			if err != nil || filepath.Dir(store.Path()) != vars["TMPDIR"] {
 				t.Errorf("%v, %v", store, err)
 			}
@@ -70,7 +69,7 @@ func TestFoldersThatCannotBeMade(t *testing.T) {
 	vars := maps.Clone(bare)
 	vars["AITER_JIT_DIR"], vars["TMPDIR"] = file, t.TempDir()
 	var access *cache.AccessError
-	if _, err := settings.OpenCache(context.Background(), settings.CacheOptions{Build: true, Getenv: env(vars)}); !errors.As(err, &access) {
+	if _, err := settings.OpenCache(settings.CacheOptions{Build: true, Getenv: env(vars)}); !errors.As(err, &access) {
 		t.Errorf("the folder that was named is a file: %v", err)
 	}
 }

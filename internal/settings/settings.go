@@ -6,6 +6,7 @@ package settings
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"time"
 
@@ -48,6 +49,7 @@ type Settings struct {
 	Timeout     time.Duration // of one compiler run
 	LockTimeout time.Duration // of the wait for a build of another process
 	Observer    jit.Observer  // receives the events of builds; may be nil
+	Logger      *slog.Logger  // AITER_LOG_LEVEL: level of [slog.Default], the logger of a field that is nil
 
 	// Getenv reads an environment variable; nil: os.Getenv.
 	Getenv func(string) string
@@ -74,8 +76,12 @@ func (s Settings) Resolve() (Settings, error) {
 	if s.NoCompile && s.Rebuild {
 		errs = append(errs, Contradiction("AITER_NO_COMPILE", s.env, errCompiles))
 	}
-	s.Limits, err = Limits(s.Limits, s.env)
-	return s, errors.Join(append(errs, err)...)
+	var errLimits, errLog error
+	s.Limits, errLimits = Limits(s.Limits, s.env)
+	if s.Logger == nil {
+		s.Logger, errLog = defaultLogger(s.env)
+	}
+	return s, errors.Join(append(errs, errLimits, errLog)...)
 }
 
 // env returns the value of an environment variable.
@@ -104,7 +110,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	})
 	o := s.cacheOptions()
 	o.Build, o.Faulty = true, s.reportFault
-	store, err := OpenCache(ctx, o)
+	store, err := OpenCache(o)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +126,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 		Config: config, Trees: trees, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
 		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout,
-		Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer,
+		Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer, Logger: s.Logger,
 	}), nil
 }
 
@@ -137,7 +143,7 @@ func (s Settings) CacheOptions() (CacheOptions, error) {
 }
 
 func (s Settings) cacheOptions() CacheOptions {
-	return CacheOptions{Dir: s.CacheDir, Path: s.Path, Limits: s.Limits, Trust: s.Trust, Getenv: s.env}
+	return CacheOptions{Dir: s.CacheDir, Path: s.Path, Limits: s.Limits, Trust: s.Trust, Getenv: s.env, Logger: s.Logger}
 }
 
 // reportFault sends the observer an event for damage in the cache.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,8 +13,6 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/rs/zerolog"
 )
 
 // hostile has each kind of character that a terminal must not get.
@@ -83,8 +82,10 @@ func TestLogIsEscaped(t *testing.T) {
 		}
 		terminal := New(file, file)
 		bad := hostile + "\nhint: x"
-		log := zerolog.New(terminal.LogWriter(colored)).With().Timestamp().Logger()
-		log.Warn().Str("s", bad).Strs("list", []string{bad}).Err(errors.New(bad)).Any("map", map[string]any{bad: []string{bad}}).Str(bad, "x").Msg(bad)
+		log := terminal.Logger(colored, slog.LevelWarn)
+		log.Info(bad)
+		log.Warn(bad, "s", bad, "list", []string{bad}, "error", errors.New(bad), "map", map[string]any{bad: []string{bad}}, bad, "x",
+			slog.Group(bad, bad, bad))
 		text, err := os.ReadFile(file.Name())
 		if err := errors.Join(err, file.Close()); err != nil {
 			t.Fatal(err)

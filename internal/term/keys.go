@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -13,11 +12,8 @@ import (
 // input. It returns nil if the program is a background job of the terminal, because a
 // read would stop the program.
 func EnterKey(ctx context.Context) <-chan struct{} {
-	fd := int(os.Stdin.Fd())
-	if term.IsTerminal(fd) {
-		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || group != unix.Getpgrp() {
-			return nil
-		}
+	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) && !foreground(fd) {
+		return nil
 	}
 	in := bufio.NewReader(os.Stdin)
 	keys := make(chan struct{})

@@ -2,6 +2,7 @@ package term
 
 import (
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -9,10 +10,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// LogWriter returns a writer of log lines to the terminal. Colored lines bypass the
-// escaping of the terminal, which would escape the color codes. LogWriter escapes the
+// Logger returns a logger that writes lines with the time to the terminal. zerolog writes them.
+func (t *Terminal) Logger(colored bool, level slog.Level) *slog.Logger {
+	steps := zerolog.Level(level / 4) // from info on; slog has 4 numbers for each level
+	log := zerolog.New(t.logWriter(colored)).Level(zerolog.InfoLevel + steps).With().Timestamp().Logger()
+	return slog.New(zerolog.NewSlogHandler(log))
+}
+
+// logWriter returns a writer of log lines to the terminal. Colored lines bypass the
+// escaping of the terminal, which would escape the color codes. logWriter escapes the
 // parts of an event that zerolog does not quote.
-func (t *Terminal) LogWriter(colored bool) zerolog.ConsoleWriter {
+func (t *Terminal) logWriter(colored bool) zerolog.ConsoleWriter {
 	var out io.Writer = t
 	if colored {
 		out = rawWriter{t}

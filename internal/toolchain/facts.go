@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // factKind is the state that a fact describes.
@@ -54,7 +55,7 @@ func (f fact) holds() bool {
 
 func missing(host string) bool {
 	_, err := os.Stat(host)
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // topmost returns the fact about the first absent folder on the path, because many names are searched in few folders.
@@ -77,8 +78,8 @@ type stamp struct {
 }
 
 func stampOf(dir string) stamp {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
+	var st sys.Stat
+	if err := sys.StatFile(dir, &st); err != nil {
 		return stamp{Path: dir, CTime: -1}
 	}
 	s := stamp{Path: dir, CTime: st.Ctim.Nano(), Inode: st.Ino, Dev: uint64(st.Dev)} //nolint:unconvert // 32 bits wide elsewhere
@@ -91,8 +92,7 @@ func stampOf(dir string) stamp {
 // fixedTimes reports whether the folder is on a filesystem that is mounted read-only. In an image all folders have one
 // time, and inodes follow from positions, so that another version of the image can have the same ones.
 func fixedTimes(dir string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+	return sys.ReadOnly(dir)
 }
 
 func listing(dir string) string {

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/aiter-go/aiter/internal/process"
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // The names that the compiler and its children looked up belong to the answer. Files that they read belong to the
@@ -194,11 +193,11 @@ func (c *collector) pythonSource(p string) string {
 }
 
 // stat returns the state of a file in both forms.
-func stat(host string) (os.FileInfo, *unix.Stat_t, error) {
+func stat(host string) (os.FileInfo, *sys.Stat, error) {
 	info, err := os.Stat(host)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := new(unix.Stat_t)
-	return info, st, unix.Stat(host, st)
+	st := new(sys.Stat)
+	return info, st, sys.StatFile(host, st)
 }

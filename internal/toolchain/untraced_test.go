@@ -1,3 +1,5 @@
+//go:build linux
+
 package toolchain
 
 import (
@@ -9,9 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/aiter-go/aiter/internal/testenv"
-
 	"github.com/aiter-go/aiter/internal/filehash"
+	"github.com/aiter-go/aiter/internal/testenv"
 )
 
 const untracedProcess = "AITER_TEST_UNTRACED"

@@ -140,8 +140,8 @@ func TestCompare(t *testing.T) {
 
 // A difference of large integers that float64 cannot represent is still wrong.
 func TestCompareIntegersByTheirBits(t *testing.T) {
-	got := must[*tensor.Tensor](t)(tensor.FromInt64([]int64{0, 1<<53 + 1}, 2))
-	want := must[*tensor.Tensor](t)(tensor.FromInt64([]int64{0, 1 << 53}, 2))
+	got := must[*tensor.Tensor](t)(tensor.Of([]int64{0, 1<<53 + 1}, 2))
+	want := must[*tensor.Tensor](t)(tensor.Of([]int64{0, 1 << 53}, 2))
 	d, err := verify.Compare(got, want, verify.Tolerance{Abs: 1e9})
 	if err != nil || d == nil || d.Index[0] != 1 {
 		t.Errorf("got %+v, %v", d, err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // LimitError reports that the kernel watches no more folders for this user. The Watcher then
@@ -146,11 +148,8 @@ func identify(dir string) (identity, bool) {
 	if err != nil || !info.IsDir() {
 		return identity{}, false
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return identity{}, true
-	}
-	return identity{uint64(st.Dev), st.Ino}, true
+	dev, ino, _, _ := sys.Inode(info)
+	return identity{dev, ino}, true
 }
 
 // errNoEvent reports that no event came within the limit.

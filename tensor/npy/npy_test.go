@@ -313,7 +313,7 @@ func raw(t *testing.T, x *tensor.Tensor) []byte {
 }
 
 func ExampleWrite() {
-	x, err := tensor.FromFloat32([]float32{1, 2, 3, 4}, 2, 2)
+	x, err := tensor.Of([]float32{1, 2, 3, 4}, 2, 2)
 	if err != nil {
 		panic(err)
 	}
@@ -326,5 +326,5 @@ func ExampleWrite() {
 		panic(err)
 	}
 	fmt.Println(y)
-	// Output: float32[2 2] on cpu
+	// Output: float32[2 2] on cpu [[1 2] [3 4]]
 }

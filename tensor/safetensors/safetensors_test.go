@@ -33,7 +33,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		all[dt.String()] = x
 	}
-	scalar, errScalar := tensor.FromFloat32([]float32{7})
+	scalar, errScalar := tensor.Of([]float32{7})
 	empty, errEmpty := tensor.New(tensor.Int64, 0, 4)
 	turned, errTurned := all["float32"].Transpose(0, 1)
 	if err := errors.Join(errScalar, errEmpty, errTurned); err != nil {

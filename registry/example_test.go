@@ -1,0 +1,63 @@
+//go:build linux
+
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// A service builds before its first request. With a GPU, reg.Devices().Default() names it.
+func ExampleRegistry_Warm() {
+	ctx := context.Background()
+	reg, err := registry.Open(ctx, registry.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	dev := tensor.Host()
+	fmt.Println(reg.Ready(dev, "rms_norm"))
+	if err := reg.Warm(ctx, dev, "rms_norm"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(reg.Ready(dev, "rms_norm"))
+	// Output:
+	// false
+	// true
+}
+
+// Arguments that an operator refuses are errors that name the argument.
+func ExampleOp_Call() {
+	ctx := context.Background()
+	reg, err := registry.Open(ctx, registry.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	norm, err := reg.Lookup("rms_norm")
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := tensor.Of([]float32{3, 4}, 1, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	out, err := tensor.New(tensor.Float32, 1, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	weight, err := tensor.Of([]float32{1, 1, 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var refused *registry.OperatorError
+	if err := norm.Call(ctx, out, x, weight, 1e-6); errors.As(err, &refused) {
+		fmt.Println(refused.Arg, refused.About)
+	}
+	// Output: weight shape
+}

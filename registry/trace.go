@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// CallTracer is an [Options.Observer] that also follows calls of operators. Without one, calls have no extra cost.
+type CallTracer interface {
+	jit.Observer
+	// BeginCall is called at the beginning of a call. The call goes on with the returned context, also builds and loads,
+	// and calls the returned function at its end.
+	BeginCall(ctx context.Context, op *Op) (context.Context, func(CallResult))
+	// DeviceTime reports whether to measure the time on the device. Each call then waits for its end. It cannot be
+	// captured in a graph, and [Options.Verify] measures nothing.
+	DeviceTime() bool
+}
+
+// CallResult is the end of a call.
+type CallResult struct {
+	Device     tensor.Device // of the tensors; the zero Device if the arguments are wrong
+	DeviceTime time.Duration // 0 if it was not measured
+	Err        error
+}
+
+// callTracerOf returns the call tracer among the observers, nil if there is none.
+func callTracerOf(o jit.Observer) CallTracer {
+	if t, ok := o.(CallTracer); ok {
+		return t
+	}
+	if joined, ok := o.(interface{ Observers() []jit.Observer }); ok {
+		for _, o := range joined.Observers() {
+			if t := callTracerOf(o); t != nil {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// traced runs a call under the call tracer.
+func (o *Op) traced(ctx context.Context, v *opVersion, args []any) error {
+	ctx, end := o.reg.tracer.BeginCall(ctx, o)
+	var result CallResult
+	switch {
+	case o.reg.verify:
+		result.Err = v.callVerified(ctx, args)
+	default:
+		m := &measurement{reg: o.reg, timed: o.reg.tracer.DeviceTime()}
+		result.Err = v.call(ctx, args, m)
+		result.Device, result.DeviceTime = m.dev, m.took
+	}
+	end(result)
+	return result.Err
+}
+
+// measurement is the device and the time of a call.
+type measurement struct {
+	reg   *Registry
+	timed bool
+	dev   tensor.Device
+	took  time.Duration
+}
+
+// around runs the operator on a stream and measures its time.
+func (m *measurement) around(s device.Stream, run func() error) error {
+	m.dev = s.Device
+	if !m.timed {
+		return run()
+	}
+	drv, err := m.reg.devices.Driver(s.Device.Type)
+	if err != nil {
+		return err
+	}
+	from, to, err := eventPair(drv, int(s.Device.ID))
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = from.Close(), to.Close() }() // an error here would be one of an earlier kernel
+	if err := drv.Record(from, s); err != nil {
+		return err
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	if err := drv.Record(to, s); err != nil {
+		return err
+	}
+	m.took, err = drv.Elapsed(from, to)
+	return err
+}
+
+func eventPair(drv device.Driver, dev int) (from, to *device.Event, err error) {
+	if from, err = drv.NewEvent(dev); err != nil {
+		return nil, nil, err
+	}
+	if to, err = drv.NewEvent(dev); err != nil {
+		_ = from.Close() // the error of NewEvent is reported
+		return nil, nil, err
+	}
+	return from, to, nil
+}
+
+// beginLoad tells a [jit.Tracer] that a library is loaded.
+func (r *Registry) beginLoad(ctx context.Context, req jit.Request) func(error) {
+	t, ok := r.observer.(jit.Tracer)
+	if !ok {
+		return func(error) {}
+	}
+	e := jit.Event{Module: req.Module, Target: req.Target.String(), Part: req.Part.String()}
+	_, end := t.Begin(ctx, jit.Loading, e)
+	return func(err error) {
+		e.Err = err
+		end(e)
+	}
+}
