@@ -20,7 +20,7 @@ namespace aiter::conv1d::wide {
 
 constexpr int kToeplitzColumn = 64;
 constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned to so many elements
-constexpr int kTapPad = AITER_CUDA ? 32 : 64;   // zeros in front of the taps; half as many behind them
+constexpr int kTapPad = 64;                     // zeros in front of the taps; half as many behind them
 
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
@@ -131,10 +131,9 @@ template <class T> class ToeplitzEngine {
   // apart. kFirst: it is the first add. What a block needs is loaded while the block before is multiplied.
   template <int kTiles, bool kFirst, int kBlocks>
   AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, int distance, const NearTaps<kBlocks>& taps) {
-    const uint32_t own = shared_address(tile.own);
-    uint32_t row = matrix_row(own, lane_ & 15), x[kTiles][kSteps + kBlocks - 1][4];  // X of step u at u + kBlocks - 1
+    uint32_t row = matrix_row(tile, lane_ & 15), x[kTiles][kSteps + kBlocks - 1][4];  // X of step u at u + kBlocks - 1
     const auto load = [&](int u) {
-      if (u == -1 || u == -1 - kSteps) row = matrix_row(own, (lane_ & 15) + (u - 3) / kSteps);
+      if (u == -1 || u == -1 - kSteps) row = matrix_row(tile, (lane_ & 15) + (u - 3) / kSteps);
       AITER_UNROLL
       for (int i = 0; i < kTiles; i++)
         load_matrix((row ^ uint32_t(u & (kSteps - 1)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), x[i][u + kBlocks - 1]);
