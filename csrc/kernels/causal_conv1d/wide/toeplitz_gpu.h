@@ -20,7 +20,7 @@ namespace aiter::conv1d::wide {
 
 constexpr int kToeplitzColumn = 64;
 constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned to so many elements
-constexpr int kTapPad = AITER_CUDA ? 32 : 64;   // zeros in front of the taps; half as many behind them
+constexpr int kTapPad = 64;                     // zeros in front of the taps; half as many behind them
 
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
