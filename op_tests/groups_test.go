@@ -119,7 +119,7 @@ func TestGroupErrors(t *testing.T) {
 		{"causal_conv1d_fwd", []any{f32(1, 60, 1), f32(1, 60, 1), far}, "argument 'weight': filters of shape (60, 72057594037927936) (dim, width) exceed the address space"},
 		{"causal_conv1d_fwd", []any{noOut, none, f32(0, 4)}, ""},
 		{"causal_conv1d_fwd", []any{noOut, none, f32(2, 4)}, "argument 'weight': expected shape (0, 4) (dim, width), got (2, 4)"},
-		{"causal_conv1d_bwd", []any{out, f32(6, 4), nil, x, f32(3, 4), nil, f32(1, 6, 5)}, "argument 'dweight': expected shape (3, 4) (groups, width), got (6, 4)"},
+		{"causal_conv1d_bwd", []any{out, f32(6, 4), nil, x, f32(3, 4), nil, f32(1, 6, 5)}, "argument 'dweight': expected shape (G, W) with G = 3, W = 4, got (6, 4)"},
 		{"causal_conv1d_bwd", []any{out, f32(5, 4), nil, x, f32(5, 4), nil, f32(1, 6, 5)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (5, 4)"},
 		{"causal_conv1d_update", []any{out, x, f32(1, 6, 3), f32(4, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
 		{"causal_conv1d_varlen_fwd", []any{f32(6, 5), f32(6, 5), f32(4, 4), nil, false, ints(t, []int64{0, 5})}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},

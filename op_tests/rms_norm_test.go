@@ -193,12 +193,12 @@ func TestRMSNormErrors(t *testing.T) {
 		want string
 	}{
 		{[]any{out, n(i32, 2, 3, 8), w}, "argument 'x': expected dtype float32, float16 or bfloat16, got int32"},
-		{[]any{n(f32), n(f32), w}, "argument 'x': expected rank 1 to 8, shape (..., D), got rank 0"},
+		{[]any{n(f32), n(f32), w}, "argument 'x': expected shape (..., D) with D = 8, got ()"},
 		{[]any{n(f16, 2, 3, 8), x, w}, "argument 'out': expected dtype float32 as 'x', got float16"},
-		{[]any{n(f32, 6, 8), x, w}, "argument 'out': expected shape (2, 3, 8) as 'x', got (6, 8)"},
-		{[]any{n(f32, 2, 3, 7), x, w}, "argument 'out': expected shape (2, 3, 8) as 'x', got (2, 3, 7)"},
-		{[]any{out, x, n(f32, 7)}, "argument 'weight': expected shape (8,) (D,), D being the last dimension of 'x', got (7,)"},
-		{[]any{out, x, n(f32, 3, 8)}, "argument 'weight': expected shape (8,) (D,), D being the last dimension of 'x', got (3, 8)"},
+		{[]any{n(f32, 6, 8), x, w}, "argument 'out': expected shape (..., D) with ... = (2, 3), D = 8, got (6, 8)"},
+		{[]any{n(f32, 2, 3, 7), x, w}, "argument 'out': expected shape (..., D) with ... = (2, 3), D = 8, got (2, 3, 7)"},
+		{[]any{out, x, n(f32, 7)}, "argument 'weight': expected shape (D) with D = 8, got (7)"},
+		{[]any{out, x, n(f32, 3, 8)}, "argument 'weight': expected shape (D) with D = 8, got (3, 8)"},
 		{[]any{out, x, n(f16, 8)}, "argument 'weight': expected dtype float32, got float16"},
 		{[]any{n(f16, 8), n(f16, 8), n(i32, 8)}, "argument 'weight': expected dtype float32 or float16 as 'x', got int32"},
 		{[]any{x, x, w}, "arguments 'out' and 'x': an output must not overlap another argument, these share memory"},

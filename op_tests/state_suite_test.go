@@ -244,23 +244,23 @@ func (g target) checkRefusals(t *testing.T) {
 		args []any
 		want string
 	}{
-		{"causal_conv1d_update", []any{x, f32(2), state, w}, "argument 'x': expected rank 3 (batch, dim, seqlen), or 2 (batch, dim), got rank 1, shape (2,)"},
+		{"causal_conv1d_update", []any{x, f32(2), state, w}, "argument 'x': expected shape (B, D) or (B, D, L) with B = 2, D = 3, L = 5, got (2)"},
 		{"causal_conv1d_update", []any{f32(2, 3), x, state, w}, "argument 'out': expected shape (2, 3, 5) as 'x', got (2, 3)"},
 		{"causal_conv1d_update", []any{newTensor(t, tensor.Float16, 2, 3, 5), x, state, w}, "argument 'out': expected dtype float32 as 'x', got float16"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least width-1 = 3, got shape (2, 3, 2)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(1, 3, 4), w}, "argument 'conv_state': expected at least 2 slots, one for each sequence, got shape (1, 3, 4)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w}, "argument 'conv_state': expected shape (2, 3, 4) (slots, dim, length), got (2, 4, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w}, "argument 'conv_state': expected shape (N, D, S) with N = 2, D = 3, S = 4, got (2, 4, 4)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, f32(2, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (2, 4)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, i32(3)}, "argument 'cache_seqlens': expected shape (2,) (batch,), got (3,)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, i32(3)}, "argument 'cache_seqlens': expected shape (B) with B = 2, got (3)"},
 		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, nil, f32(2)}, "argument 'conv_state_indices': expected dtype int32, got float32"},
 		{"causal_conv1d_update", []any{state, f32(2, 3, 4), state, w}, "arguments 'out' and 'conv_state': an output must not overlap another argument"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), x, w, nil, false, starts}, "argument 'x': expected rank 2 (dim, tokens), got rank 3, shape (2, 3, 5)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), x, w, nil, false, starts}, "argument 'x': expected shape (D, T) with D = 3, T = 9, got (2, 3, 5)"},
 		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, i32(0)}, "argument 'query_start_loc': expected batch+1 elements, got none"},
 		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, f32(1, 3, 3)}, "argument 'conv_states': expected at least 2 slots"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, i32(3)}, "argument 'cache_indices': expected shape (2,) (batch,), got (3,)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, i32(3)}, "argument 'query_start_loc': expected shape (B+1) with B = 3, got (3)"},
 		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, nil, i32(2)}, "argument 'has_initial_state': expected dtype bool, got int32"},
-		{"causal_conv1d_varlen_states", []any{f32(2, 9, 3), tokens, i32(0)}, "argument 'cu_seqlens': expected batch+1 elements, got none"},
-		{"causal_conv1d_varlen_states", []any{f32(2, 3, 3), tokens, starts}, "argument 'states': expected shape (2, 9, 3) (batch, dim, length), got (2, 3, 3)"},
+		{"causal_conv1d_varlen_states", []any{f32(2, 9, 3), tokens, i32(0)}, "argument 'cu_seqlens': expected shape (B+1) with B = 2, got (0)"},
+		{"causal_conv1d_varlen_states", []any{f32(2, 3, 3), tokens, starts}, "argument 'states': expected shape (B, D, S) with B = 2, D = 9, S = 3, got (2, 3, 3)"},
 	}
 	for _, test := range tests {
 		err := call(t.Context(), g.reg, test.op, test.args)

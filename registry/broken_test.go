@@ -84,6 +84,14 @@ func TestNoHome(t *testing.T) {
 	if got := r.Manager().Cache().Path(); filepath.Dir(got) != tmp {
 		t.Errorf("got the cache folder %s", got)
 	}
+	if log.Len() != 0 {
+		t.Errorf("a warning before anything is stored: %s", log.String())
+	}
+	stage, err := r.Manager().Cache().NewStage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage.Close()
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "set AITER_JIT_DIR") {
 		t.Errorf("want one warning that names the variable to set: %s", log.String())
 	}

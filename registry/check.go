@@ -212,11 +212,14 @@ func (s *sizes) allows(shape []dimCheck, t *tensor.Tensor) bool {
 	return lead == s.lead
 }
 
-// values returns the sizes that an argument's names have: ", where B = 2 and D = 64".
+// values returns the sizes that an argument's names have: " with B = 2, D = 64".
 func (c *argChecks) values(a *argCheck, s sizes) string {
 	var words []string
 	for _, dims := range a.shapes {
 		for _, d := range dims {
+			if d.rest && s.rest != nil {
+				words = append(words, "... = "+shapeText(s.rest.Shape()[:s.lead]))
+			}
 			if d.name < 0 || !s.known[d.name] {
 				continue
 			}
@@ -243,15 +246,15 @@ func (a *argCheck) allowsType(t *tensor.Tensor, args []any) bool {
 	return false
 }
 
-// typeText lists the allowed element types: "float32 or that of 'x', bfloat16".
+// typeText lists the allowed element types: "float32 or bfloat16 as 'x'".
 func (a *argCheck) typeText(decl []schema.Arg, args []any) string {
 	var words []string
 	for _, dt := range a.types {
 		words = append(words, dt.String())
 	}
 	for _, i := range a.like {
-		if other := tensorAt(args, i); other != nil {
-			words = append(words, fmt.Sprintf("that of '%s', %s", decl[i].Name, other.DType()))
+		if other := tensorAt(args, i); other != nil && !slices.Contains(a.types, other.DType()) {
+			words = append(words, fmt.Sprintf("%s as '%s'", other.DType(), decl[i].Name))
 		}
 	}
 	if len(words) < 2 {

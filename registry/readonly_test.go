@@ -152,8 +152,8 @@ func TestReadOnlyCacheServes(t *testing.T) {
 	if err := convolve(r); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "set AITER_JIT_DIR") || !strings.Contains(log.String(), wrongCXX) {
-		t.Errorf("want a warning that names the variable to set, and one about CXX:\n%s", log.String())
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), wrongCXX) {
+		t.Errorf("want a warning about CXX, and none about the cache, in which nothing is stored:\n%s", log.String())
 	}
 	vars["CXX"] = ""
 	b := open(t, registry.Options{CacheDir: dir, Getenv: env(vars)})
@@ -241,7 +241,7 @@ func TestPrebuiltOfAnotherUser(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := run(); err != nil || !strings.Contains(out, "called") || strings.Count(out, " WARN ") != 2 || strings.Count(out, wrongCXX) != 1 {
+	if out, err := run(); err != nil || !strings.Contains(out, "called") || strings.Count(out, " WARN ") != 1 || strings.Count(out, wrongCXX) != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
 	if err := os.Chown(moved, 12345, 12345); err != nil {
