@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rs/zerolog"
-
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -267,7 +265,7 @@ func (a *app) checkCache(ctx context.Context) []check {
 		if c := x.check("cache", temporary == ""); x.role == ownCache && temporary != "" {
 			list = append(list, c.withFallback(temporary))
 		} else if x.role == ownCache {
-			list = append(list, a.withoutStoring(ctx, c))
+			list = append(list, a.withoutStoring(c))
 		}
 	}
 	return list
@@ -275,11 +273,16 @@ func (a *app) checkCache(ctx context.Context) []check {
 
 // withoutStoring returns the check of a cache that cannot be opened. It is a warning if kernels can
 // be read from the read-only caches.
-func (a *app) withoutStoring(ctx context.Context, c check) check {
+func (a *app) withoutStoring(c check) check {
 	if c.err == nil {
 		return c
 	}
-	if _, err := a.openCache(zerolog.Nop().WithContext(ctx)); err == nil {
+	o, err := a.cacheOptions()
+	o.Logger = nil // the check reports the cache
+	if err == nil {
+		_, err = settings.OpenCache(o)
+	}
+	if err == nil {
 		c.Status, c.err = statusWarning, nil
 		c.Detail = "kernels are read from the read-only caches, and nothing can be built: " + c.Detail
 	}
