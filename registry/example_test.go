@@ -55,9 +55,9 @@ func ExampleOp_Call() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var refused *registry.OperatorError
+	var refused *registry.ArgumentError
 	if err := norm.Call(ctx, out, x, weight, 1e-6); errors.As(err, &refused) {
-		fmt.Println(refused.Arg, refused.About)
+		fmt.Println(refused)
 	}
-	// Output: weight shape
+	// Output: rms_norm: argument 'weight': expected shape (D) with D = 2, got (3)
 }
