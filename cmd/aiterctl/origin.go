@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/aiter-go/aiter/internal/report"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -28,14 +26,11 @@ func (b *opSession) origin() report.Origin {
 // The driver of the CPU is the operating system's kernel.
 func driverVersion(kind tensor.DeviceType) string {
 	module := map[tensor.DeviceType]string{tensor.CUDA: "nvidia", tensor.ROCM: "amdgpu"}[kind]
+	path := "/sys/module/" + module + "/version"
 	if module == "" {
-		var u unix.Utsname
-		if unix.Uname(&u) != nil {
-			return ""
-		}
-		return "Linux " + unix.ByteSliceToString(u.Release[:])
+		module, path = "Linux", "/proc/sys/kernel/osrelease"
 	}
-	text, err := os.ReadFile("/sys/module/" + module + "/version")
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
