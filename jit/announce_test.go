@@ -21,7 +21,7 @@ func TestCompilesAreAnnounced(t *testing.T) {
 		_, _ = b.manager(func(o *jit.Options) { o.Logger = logger }).Build(t.Context(), demo(t)) // the test reads the log only
 		return log.String()
 	}
-	const seconds = `" seconds=[0-9.e-]+\n`
+	const seconds = `" seconds=[0-9]+([.][0-9]{1,3})?\n`
 	for _, step := range []struct {
 		what, file, text string
 		want             []string

@@ -95,7 +95,7 @@ func (a *announcement) finish(err error) {
 	if err != nil { // the caller reports the error
 		message = fmt.Sprintf("the build of %s for %s failed", a.request.Module, a.request.Target)
 	}
-	a.log.Info(message, append(a.attrs(), "seconds", time.Since(a.started).Round(time.Millisecond).Seconds())...)
+	a.log.Info(message, append(a.attrs(), "seconds", float64(time.Since(a.started).Milliseconds())/1000)...)
 }
 
 // what is "3 units of module_x for gfx942".
