@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -90,12 +91,15 @@ func TestDeclaredArguments(t *testing.T) {
 			}
 		})
 	}
+	if testenv.Race {
+		return
+	}
 	x := f32(2, 3, 4)
 	if n := testing.AllocsPerRun(100, func() {
 		if err := op.Call(context.Background(), out, x); err != nil {
 			t.Fatal(err)
 		}
-	}); n > 2 {
+	}); n > 1 {
 		t.Errorf("%v allocations in a call", n)
 	}
 }
