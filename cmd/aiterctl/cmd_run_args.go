@@ -191,7 +191,8 @@ func (f *runFlags) argSpecs(op string, s schema.Schema, given map[string]any) (m
 		if !ok || i < 0 {
 			return nil, usagef("--arg %q: expected NAME=VALUE with an argument of %s", text, s)
 		}
-		if _, twice := given[name]; twice || specs[name].like+specs[name].fill != "" || specs[name].dtype != 0 {
+		_, isGiven := given[name]
+		if _, isSpec := specs[name]; isGiven || isSpec {
 			return nil, usagef("--arg %s: %s is given twice", text, name)
 		}
 		t := s.Args[i].Type
@@ -240,6 +241,10 @@ func (f *runFlags) makeTensor(name string, s argSpec) (*tensor.Tensor, error) {
 	size, err := tensor.ByteSize(s.dtype, s.shape...)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--arg %s: %w", name, err)}
+	}
+	if fill.kind != "" && fill.kind != "zeros" { // values returns all elements in float64
+		const float64Size = 8
+		size += min(size/s.dtype.Size(), math.MaxInt64/float64Size-size) * float64Size
 	}
 	if free := availableMemory().bytes; free > 0 && size > free {
 		return nil, usagef("--arg %s needs %s of the host's memory, and %s are available; give smaller sizes", name, formatSize(size), formatSize(free))
