@@ -202,24 +202,29 @@ func (a *app) rebuild(ctx context.Context, store *cache.Dir) ([]jit.Comparison, 
 		return nil, err
 	}
 	defer m.Close()
-	reqs, err := storedRequests(store, m.Config())
+	reqs, err := storedRequests(m.Config(), withReadOnly(store), nil)
 	if err != nil {
 		return nil, err
 	}
 	return m.Rebuild(ctx, reqs...)
 }
 
-// storedRequests returns the part requests of a cache that the configuration declares,
-// each once.
-func storedRequests(store *cache.Dir, cfg *opconfig.Config) ([]jit.Request, error) {
+// withReadOnly returns a cache and its read-only caches.
+func withReadOnly(store *cache.Dir) []*cache.Dir {
+	return append([]*cache.Dir{store}, store.ReadOnly()...)
+}
+
+// storedRequests returns the part requests of the artifacts that the configuration declares and match
+// accepts, each once. A nil match accepts all.
+func storedRequests(cfg *opconfig.Config, caches []*cache.Dir, match func(cache.Artifact) bool) ([]jit.Request, error) {
 	var reqs []jit.Request
-	for _, d := range append([]*cache.Dir{store}, store.ReadOnly()...) {
+	for _, d := range caches {
 		list, err := d.Artifacts()
 		if err != nil {
 			return nil, err
 		}
 		for _, x := range list {
-			if r, ok := requestFor(x, cfg); ok && !slices.Contains(reqs, r) {
+			if r, ok := requestFor(x, cfg); ok && (match == nil || match(x)) && !slices.Contains(reqs, r) {
 				reqs = append(reqs, r)
 			}
 		}

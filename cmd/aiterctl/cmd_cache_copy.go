@@ -31,35 +31,30 @@ type cacheCopy struct {
 }
 
 func newCacheExport(a *app) *cobra.Command {
-	c := &cacheCopy{app: a}
-	cmd := &cobra.Command{
+	return newCacheCopy(a, (*cacheCopy).export, cobra.Command{
 		Use: "export DIR [MODULE...]", Short: "Copy artifacts to a folder for AITER_JIT_PATH", Long: cacheExportLong,
 		Example: "  aiterctl cache export kernels\n  aiterctl cache export kernels module_rms_norm --arch gfx942",
-		Args:    args(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.names = args[1:]
-			return c.export(cmd.Context(), args[0])
-		},
-	}
-	cmd.Flags().StringVar(&c.arch, "arch", "", "only these targets: gfx942,sm_90,cpu or native")
-	a.completeArch(cmd)
-	return cmd
+	})
 }
 
 func newCacheImport(a *app) *cobra.Command {
-	c := &cacheCopy{app: a}
-	cmd := &cobra.Command{
+	return newCacheCopy(a, (*cacheCopy).importFrom, cobra.Command{
 		Use: "import DIR [MODULE...]", Short: "Copy the artifacts of a prebuilt cache to the cache", Long: cacheImportLong,
 		Example: "  aiterctl cache import /mnt/kernels --arch native",
-		Args:    args(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.names = args[1:]
-			return c.importFrom(cmd.Context(), args[0])
-		},
+	})
+}
+
+// newCacheCopy completes a command that copies artifacts to or from a folder.
+func newCacheCopy(a *app, run func(c *cacheCopy, ctx context.Context, dir string) error, cmd cobra.Command) *cobra.Command {
+	c := &cacheCopy{app: a}
+	cmd.Args = args(cobra.MinimumNArgs(1))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.names = args[1:]
+		return run(c, cmd.Context(), args[0])
 	}
 	cmd.Flags().StringVar(&c.arch, "arch", "", "only these targets: gfx942,sm_90,cpu or native")
-	a.completeArch(cmd)
-	return cmd
+	a.completeArch(&cmd)
+	return &cmd
 }
 
 func (c *cacheCopy) export(ctx context.Context, dir string) error {
@@ -75,7 +70,7 @@ func (c *cacheCopy) export(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.find(ctx, m, append([]*cache.Dir{store}, store.ReadOnly()...))
+	found, err := c.find(ctx, m, withReadOnly(store))
 	if err != nil {
 		return err
 	}
@@ -145,18 +140,9 @@ func (c *cacheCopy) find(ctx context.Context, m *jit.Manager, caches []*cache.Di
 	if err != nil {
 		return nil, err
 	}
-	match := newMatcher(c.names, targets, partFilter{})
-	var reqs []jit.Request
-	for _, d := range caches {
-		list, err := d.Artifacts()
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range list {
-			if r, ok := requestFor(x, m.Config()); ok && (match == nil || match(x)) && !slices.Contains(reqs, r) {
-				reqs = append(reqs, r)
-			}
-		}
+	reqs, err := storedRequests(m.Config(), caches, newMatcher(c.names, targets, partFilter{}))
+	if err != nil {
+		return nil, err
 	}
 	if err := c.checkFound(reqs, targets); err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (a *app) artifacts(ctx context.Context) ([]artifactItem, error) {
 		return nil, err
 	}
 	list := []artifactItem{}
-	for _, d := range append([]*cache.Dir{store}, store.ReadOnly()...) {
+	for _, d := range withReadOnly(store) {
 		some, err := d.Artifacts()
 		if err != nil {
 			return nil, err

@@ -218,7 +218,7 @@ func (a *app) prebuiltModules(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer m.Close()
-	reqs, err := storedRequests(store, m.Config())
+	reqs, err := storedRequests(m.Config(), withReadOnly(store), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -70,8 +70,6 @@ func checkLineBreaks(args, environ []string) error {
 // readsVariable reports whether the program or its libraries read a path, a name or a
 // list from the variable.
 func readsVariable(name string) bool {
-	return strings.HasPrefix(name, "AITER_") || slices.Contains([]string{
-		"GPU_ARCHS", "MAX_JOBS", "HIPCC", "ROCM_PATH", "ROCM_HOME", "NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_DRIVER_PATH", "CXX", "CK_DIR",
-		"HOME", "XDG_CACHE_HOME", "TMPDIR", "PATH", "PWD", "LD_LIBRARY_PATH",
-	}, name)
+	return strings.HasPrefix(name, "AITER_") || slices.ContainsFunc(variables(), func(v variable) bool { return v.name == name }) ||
+		slices.Contains([]string{"HOME", "XDG_CACHE_HOME", "TMPDIR", "PATH", "PWD", "LD_LIBRARY_PATH"}, name)
 }

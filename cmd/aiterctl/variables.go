@@ -44,6 +44,7 @@ func variables() []variable {
 		{"NVCC", "the compiler for NVIDIA GPUs", "nvcc of CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda", ""},
 		{"CUDA_HOME", "a folder of CUDA", "none", ""},
 		{"CUDA_PATH", "a folder of CUDA", "none", ""},
+		{"CK_DIR", "a folder of Composable Kernel, which configurations can name as ${CK_DIR}", "none", ""},
 		{"CUDA_DRIVER_PATH", "the folder of the CUDA driver library", "the system's", ""},
 		{"CXX", "the C++ compiler", "c++, g++ or clang++ of PATH", ""},
 		{"LLVM_OBJDUMP", "the disassembler of inspect", "the one next to hipcc, or llvm-objdump of PATH", ""},
