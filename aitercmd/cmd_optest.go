@@ -1,0 +1,222 @@
+package aitercmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/internal/perf"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+const testLong = `Test an operator on a device: --accuracy compares every output with a float64
+reference, --performance times calls; without either flag the command does both. It
+fails with exit code 6 if an output is wrong.
+
+Without sizes the command tests the named configurations in every type: small ones,
+and the layers of models. On the CPU it leaves out those of more than 4 Mi elements,
+unless --config names them. With sizes it tests every combination of them.
+
+The command times 100 calls after 10 warm-up calls, by the device's events (GPU) or
+the clock (CPU). Before each call it flushes the caches (GPU) or changes to other
+tensors (CPU); --warm leaves the caches as they are. GB/s counts each input once and
+each output once. The command measures the device's copy bandwidth, read and write.`
+
+// opParamsLong is the part of the help that concerns the operator's own flags.
+func (a *app) opParamsLong(cmd string) string {
+	params := paramFlags(a.operator)
+	if len(params) == 0 {
+		return "\n\nEach operator has its own flags for sizes and options: aiterctl " + cmd + " OP --help"
+	}
+	return fmt.Sprintf("\n\nThe sizes and options of %s: %s.", a.operator, flagNames(params))
+}
+
+const testExample = `  aiterctl test causal_conv1d_fwd
+  aiterctl test causal_conv1d_fwd --batch 4 --dim 512 --seqlen 2048 --width 4 --dtype float16 --use_silu --layout channel_last
+  aiterctl test causal_conv1d_bwd --accuracy --config 'No Bias','With SiLU' --seed 7
+  aiterctl test causal_conv1d_fwd --performance --config 'Mamba 2.8B' --dtype bfloat16 --json`
+
+type testFlags struct {
+	caseFlags
+	timingFlags
+	deviceFlags
+	configs               []string
+	accuracy, performance bool
+}
+
+func newTest(a *app) *cobra.Command {
+	f := new(testFlags)
+	cmd := &cobra.Command{
+		Use:               "test OP",
+		Short:             "Check an operator's results and time it",
+		Long:              testLong + a.opParamsLong("test"),
+		Example:           testExample,
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.opNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.testOp(cmd.Context(), f, args[0])
+		},
+	}
+	fl := cmd.Flags()
+	f.caseFlags.add(a, fl)
+	f.timingFlags.add(fl)
+	f.deviceFlags.add(fl)
+	fl.StringSliceVar(&f.configs, "config", nil, "named configurations, or all (default: on the CPU those of at most 4 Mi elements, else all)")
+	fl.BoolVar(&f.accuracy, "accuracy", false, "only compare with the reference")
+	fl.BoolVar(&f.performance, "performance", false, "only measure times")
+	a.completeCases(cmd)
+	a.completeFlag(cmd, "config", a.configNames()...)
+	a.acceptUnknownFlags(cmd)
+	return cmd
+}
+
+// configNames are the named configurations of the operator.
+func (a *app) configNames() []string {
+	list, _ := optests.Configs(a.operator) // none without an operator
+	names := []string{"all"}
+	for _, c := range list {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+func (f *testFlags) check() error {
+	if f.accuracy == f.performance {
+		f.accuracy, f.performance = true, true
+	}
+	if len(f.configs) > 0 && f.hasSizes() {
+		return usagef("--config contradicts %s; leave out one of them", flagNames(f.sizes()))
+	}
+	return f.timingFlags.check()
+}
+
+// testLimit is the number of elements up to which the CPU is fast, reference included.
+const testLimit = 4 << 20
+
+// cases returns the cases for the device.
+func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
+	named, err := optests.Configs(op)
+	if err != nil {
+		return nil, err
+	}
+	usual, err := optests.DefaultCase(op)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.hasSizes():
+		named, err = f.sizeCases(usual)
+	case len(f.configs) > 0:
+		named, err = pickConfigs(named, f.configs)
+	default:
+		named = withoutLarger(testLimit, dev, named)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.expand(op, named, f.use())
+}
+
+// use is the purpose of the cases.
+func (f *testFlags) use() optests.Use {
+	if f.accuracy {
+		return optests.ForComparison
+	}
+	return optests.ForTiming
+}
+
+// pickConfigs finds configurations by name; all selects every one.
+func pickConfigs(list []optests.Config, names []string) ([]optests.Config, error) {
+	var out []optests.Config
+	for _, name := range names {
+		if strings.EqualFold(name, "all") {
+			return list, nil
+		}
+		i := slices.IndexFunc(list, func(c optests.Config) bool { return strings.EqualFold(c.Name, strings.TrimSpace(name)) })
+		if i < 0 {
+			var known []string
+			for _, c := range list {
+				known = append(known, c.Name)
+			}
+			return nil, usagef("--config %q: expected all or one of %s", name, strings.Join(known, ", "))
+		}
+		out = append(out, list[i])
+	}
+	return out, nil
+}
+
+func (a *app) testOp(ctx context.Context, f *testFlags, name string) error {
+	if _, err := f.cases(name, tensor.Host()); err != nil {
+		return err // before anything is compiled
+	}
+	rep, err := a.runCases(ctx, f, name, f.cases)
+	if err != nil {
+		return err
+	}
+	return a.printTest(rep)
+}
+
+// runCases runs an operator's cases on a device.
+func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose func(string, tensor.Device) ([]optests.Config, error)) (rep *testReport, err error) {
+	b, err := a.openSession(ctx, f.deviceFlags, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	cases, err := choose(name, b.device)
+	if err != nil {
+		return nil, err
+	}
+	if f.performance {
+		if err := b.startTiming(ctx, f.timingFlags); err != nil {
+			return nil, err
+		}
+	}
+	rep = b.newTestReport(f)
+	for i, c := range cases {
+		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), name, c.Case))
+		rep.add(b.runCase(ctx, f, c))
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	a.err.SetStatus("")
+	return rep, nil
+}
+
+// runCase checks and times one case. The report has its errors.
+func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config) testCase {
+	t := newTestCase(b.op.Name(), c)
+	if f.accuracy {
+		results, err := b.runner(ctx).RunCase(b.op.Name(), c.Case)
+		t.setAccuracy(results, err)
+	}
+	if f.performance && t.err == nil {
+		m, err := b.measure(ctx, c.Case)
+		t.setTiming(m, b.fraction(m), err)
+	}
+	return t
+}
+
+// timing is a measurement in test --json. The names are part of the interface.
+type timing struct {
+	Mean         float64 `json:"mean_us"`
+	Min          float64 `json:"min_us"`
+	Median       float64 `json:"median_us"`
+	P20          float64 `json:"p20_us"`
+	P80          float64 `json:"p80_us"`
+	GBps         float64 `json:"gbps"`
+	CopyFraction float64 `json:"copy_fraction"`
+}
+
+func newTiming(m perf.Measurement, fraction float64) *timing {
+	return &timing{m.Mean, m.Min, m.Median, m.P20, m.P80, m.GBps(), fraction}
+}
