@@ -22,7 +22,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 build: ## build bin/aiterctl, one binary that depends only on glibc
-	go build -trimpath -ldflags "-X github.com/aiter-go/aiter/aitercmd.version=$(VERSION)" -o bin/aiterctl ./cmd/aiterctl
+	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/aiterctl ./cmd/aiterctl
 
 release: ## make the archives of a release in bin/release: make release VERSION=v0.1.0
 	scripts/release.sh $(VERSION)

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"aiterctl": Main})
+	testscript.Main(m, map[string]func(){aiterctl: func() { Main(Program{Name: aiterctl}) }})
 }
 
 // TestScript runs the real main on the scripts of testdata/script. Besides

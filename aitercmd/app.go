@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/cache"
@@ -18,6 +19,10 @@ import (
 
 // app is one run of the program: its outputs, and the flags that all commands share.
 type app struct {
+	program  Program
+	commands *regexp.Regexp // commands of aiterctl in texts; nil if the program is aiterctl
+
+	in     io.Reader      // for keys; nil: none
 	out    io.Writer      // results
 	width  int            // characters in a line of out, 0: no limit
 	err    *term.Terminal // all other text
@@ -42,7 +47,7 @@ type app struct {
 func (a *app) settings() settings.Settings {
 	return settings.Settings{
 		CacheDir: a.cacheDir, Path: settings.SplitPath(a.cachePath), Limits: cache.Limits{Size: a.cacheSize},
-		Roots: a.roots, NoBuiltin: a.noBuiltin, Config: a.config, Getenv: a.getenv, Logger: a.log,
+		Sources: a.program.Modules, Roots: a.roots, NoBuiltin: a.noBuiltin || a.program.NoBuiltin, Config: a.config, Getenv: a.getenv, Logger: a.log,
 	}
 }
 
@@ -81,7 +86,7 @@ func (a *app) cacheOptions() (settings.CacheOptions, error) {
 
 // openCache opens the cache of builds and the read-only caches. It does not read
 // the configuration.
-func (a *app) openCache(ctx context.Context) (*cache.Dir, error) {
+func (a *app) openCache() (*cache.Dir, error) {
 	o, err := a.cacheOptions()
 	if err != nil {
 		return nil, err
@@ -110,7 +115,7 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 	}
 	s := a.settings()
 	return registry.Open(ctx, registry.Options{
-		Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
+		Modules: s.Sources, Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
 		CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
 		Targets: append([]target.Target{}, targets...), Observer: observer,
 		Logger: s.Logger,

@@ -2,7 +2,6 @@ package aitercmd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,7 +34,7 @@ const (
 
 // caches returns the cache folders in the order of lookups. It opens each separately, so
 // that an error of one does not hide the others.
-func (a *app) caches(ctx context.Context) ([]cacheItem, error) {
+func (a *app) caches() ([]cacheItem, error) {
 	o, err := a.cacheOptions()
 	if err != nil {
 		return nil, err
@@ -84,8 +83,8 @@ func newCacheItem(path, use string, role cacheRole, d *cache.Dir, err error) cac
 	return x
 }
 
-func (a *app) listCaches(ctx context.Context) error {
-	items, err := a.caches(ctx)
+func (a *app) listCaches() error {
+	items, err := a.caches()
 	if err != nil {
 		return err
 	}

@@ -17,14 +17,21 @@ type paramFlag struct {
 	given func() []any // the flag's values; without a flag all choices, or none
 }
 
-// paramFlags returns the parameters of an operator's cases, without flags. An operator without a reference has none.
-func paramFlags(op string) []paramFlag {
-	params, _ := optests.ParamList(op) // who generates cases reports the error
+// paramsOf returns the parameters of an operator's cases, without flags.
+func paramsOf(op optests.Declaration) []paramFlag {
 	var list []paramFlag
-	for _, p := range params {
+	for _, p := range op.Params() {
 		list = append(list, paramFlag{p, listed(&p.Choices)})
 	}
 	return list
+}
+
+// settable returns the parameters that flags set: none for an operator that lists its cases.
+func settable(op optests.Declaration) []paramFlag {
+	if op.Listed() {
+		return nil
+	}
+	return paramsOf(op)
 }
 
 // addLists adds flags that take several values each.
@@ -159,10 +166,12 @@ func flagNames(params []paramFlag) string {
 }
 
 // numberParams and optionParams are the parameters before and after the type in the tables of test.
-func numberParams(op string) []paramFlag {
-	return ofKind(paramFlags(op), optests.Size, optests.Int, optests.Float)
+func numberParams(op optests.Declaration) []paramFlag {
+	return ofKind(paramsOf(op), optests.Size, optests.Int, optests.Float)
 }
-func optionParams(op string) []paramFlag { return ofKind(paramFlags(op), optests.Choice, optests.Bool) }
+func optionParams(op optests.Declaration) []paramFlag {
+	return ofKind(paramsOf(op), optests.Choice, optests.Bool)
+}
 
 // headings are the columns' names in tables.
 func headings(params []paramFlag) []string {
@@ -174,13 +183,13 @@ func headings(params []paramFlag) []string {
 }
 
 // recordParams are the parameters in the order of JSON, CSV and the table of bench.
-func recordParams(op string) []paramFlag {
-	params := paramFlags(op)
+func recordParams(op optests.Declaration) []paramFlag {
+	params := paramsOf(op)
 	return slices.Concat(ofKind(params, optests.Choice), numberParams(op), ofKind(params, optests.Bool))
 }
 
 // caseValues returns the columns of a case: of a measurement, or of a test.
-func caseValues(op string, c optests.Case, timed bool) report.Values {
+func caseValues(op optests.Declaration, c optests.Case, timed bool) report.Values {
 	var values report.Values
 	for _, p := range recordParams(op) {
 		if v := p.Cell(c); v != nil && (!timed || !p.Untimed) {
@@ -191,7 +200,7 @@ func caseValues(op string, c optests.Case, timed bool) report.Values {
 }
 
 // reportColumns describes the parameters to the page of bench.
-func reportColumns(op string) []report.Column {
+func reportColumns(op optests.Declaration) []report.Column {
 	var columns []report.Column
 	for _, p := range recordParams(op) {
 		c := report.Column{Name: p.Column, Title: p.Title, Role: report.Panel}

@@ -1,6 +1,7 @@
 package aitercmd
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -18,19 +19,25 @@ import (
 // names follow aiter's op_tests.
 type caseFlags struct {
 	params []paramFlag // of the named operator
-	dtype  []string
+	names  []string    // of cases
+	dtype  []string    // none: all types
 	seed   uint64
 }
 
-// newCaseFlags are the flags of an operator as if none was given.
-func newCaseFlags(op string) caseFlags { return caseFlags{params: paramFlags(op), dtype: allDTypes()} }
-
 func (f *caseFlags) add(a *app, fl *pflag.FlagSet) {
-	*f = newCaseFlags(a.operator)
-	addLists(fl, f.params, a.usualCase())
-	fl.StringSliceVar(&f.dtype, "dtype", f.dtype, "types of the tensors")
+	family := a.family()
+	*f = caseFlags{params: settable(family)}
+	addLists(fl, f.params, usualCase(family))
+	addCaseNames(fl, &f.names)
+	fl.StringSliceVar(&f.dtype, "dtype", nil, "types of the tensors")
+	fl.Lookup("dtype").DefValue = "all"
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random inputs")
 	fl.SetNormalizeFunc(normalizeFlags(f.params))
+}
+
+// addCaseNames adds the flag that selects named cases.
+func addCaseNames(fl *pflag.FlagSet, names *[]string) {
+	fl.StringArrayVar(names, "case", nil, "named cases: that of the `NAME`, else those with NAME in their names; repeatable")
 }
 
 func allDTypes() []string { return []string{"float32", "float16", "bfloat16"} }
@@ -38,15 +45,10 @@ func allDTypes() []string { return []string{"float32", "float16", "bfloat16"} }
 func (a *app) completeCases(cmd *cobra.Command) {
 	a.completeArch(cmd)
 	a.completeFlag(cmd, "dtype", allDTypes()...)
-	for _, p := range ofKind(paramFlags(a.operator), optests.Choice) {
+	a.completeFlag(cmd, "case", a.caseNames()...)
+	for _, p := range ofKind(settable(a.family()), optests.Choice) {
 		a.completeFlag(cmd, p.Name, p.Choices...)
 	}
-}
-
-// usualCase is the operator's case for a caller who gives no sizes.
-func (a *app) usualCase() optests.Case {
-	c, _ := optests.DefaultCase(a.operator) // a command without an operator has no flags of it
-	return c
 }
 
 // normalizeFlags accepts dashes in the names of flags with underscores.
@@ -74,23 +76,62 @@ func (f *caseFlags) sizeCases(usual optests.Case) ([]optests.Config, error) {
 	return combine([]optests.Config{{Name: "-", Case: usual}}, f.sizes())
 }
 
-// expand combines each configuration with the given types and values of other parameters. It
-// refuses cases that the operator does not support or that do not fit into memory.
-func (f *caseFlags) expand(op string, list []optests.Config, use optests.Use) ([]optests.Config, error) {
+// checkNames refuses --case together with sizes.
+func (f *caseFlags) checkNames() error {
+	if len(f.names) > 0 && f.hasSizes() {
+		return usagef("--case contradicts %s; leave out one of them", flagNames(f.sizes()))
+	}
+	return nil
+}
+
+// pickCases finds cases by name: the one that is called so, else those whose names contain the text.
+func pickCases(list []optests.Config, names []string) ([]optests.Config, error) {
+	var out []optests.Config
+	for _, name := range names {
+		found := slices.DeleteFunc(slices.Clone(list), func(c optests.Config) bool { return !strings.EqualFold(c.Name, name) })
+		if len(found) == 0 {
+			found = slices.DeleteFunc(slices.Clone(list), func(c optests.Config) bool {
+				return !strings.Contains(strings.ToLower(c.Name), strings.ToLower(name))
+			})
+		}
+		if len(found) == 0 {
+			return nil, usagef("--case %q: no name has this text; expected one of %s", name, strings.Join(configNames(list), ", "))
+		}
+		for _, c := range found {
+			if !slices.Contains(out, c) {
+				out = append(out, c)
+			}
+		}
+	}
+	return out, nil
+}
+
+// configNames are the names of cases, each once.
+func configNames(list []optests.Config) []string {
+	var names []string
+	for _, c := range list {
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// expand combines each configuration with the given types and values of other parameters. A case
+// that has a type keeps it, and is left out if others are given. expand refuses cases that the
+// operator does not support or that do not fit into memory.
+func (f *caseFlags) expand(op optests.Declaration, list []optests.Config, use optests.Use) ([]optests.Config, error) {
 	memory := availableMemory()
-	types, err := f.types()
+	types, err := f.types(op)
 	if err != nil {
 		return nil, err
 	}
 	if list, err = combine(list, ofKind(f.params, optests.Int, optests.Float)); err != nil {
 		return nil, err
 	}
-	var typed []optests.Config
-	for _, c := range list {
-		for _, c.Case.DType = range types {
-			c.Case.Seed = f.seed
-			typed = append(typed, c)
-		}
+	typed, err := f.typed(op, list, types)
+	if err != nil {
+		return nil, err
 	}
 	choices, err := f.choices()
 	if err != nil {
@@ -107,7 +148,38 @@ func (f *caseFlags) expand(op string, list []optests.Config, use optests.Use) ([
 	return list, nil
 }
 
-func (f *caseFlags) types() ([]tensor.DType, error) {
+// typed returns the configurations with their types and seeds.
+func (f *caseFlags) typed(op optests.Declaration, list []optests.Config, types []tensor.DType) ([]optests.Config, error) {
+	var out []optests.Config
+	for _, c := range list {
+		c.Case.Seed = cmp.Or(f.seed, c.Case.Seed)
+		if op.Listed() {
+			if len(types) == 0 || slices.Contains(types, c.Case.DType) {
+				out = append(out, c)
+			}
+			continue
+		}
+		for _, c.Case.DType = range types {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 && len(list) > 0 {
+		return nil, usagef("--dtype %s: no case of %s has this type; its cases are %s", strings.Join(f.dtype, ","), op.Name(), strings.Join(configNames(list), ", "))
+	}
+	if len(out) == 0 {
+		return nil, usagef("%s has no cases; list some in optests.Operator.Cases", op.Name())
+	}
+	return out, nil
+}
+
+// types returns the types of --dtype. Without the flag they are all types, and none for an operator that lists its cases.
+func (f *caseFlags) types(op optests.Declaration) ([]tensor.DType, error) {
+	if f.dtype == nil && op.Listed() {
+		return nil, nil
+	}
+	if f.dtype == nil {
+		return optests.DTypes(), nil
+	}
 	var types []tensor.DType
 	for _, name := range f.dtype {
 		dt, err := parseElementType("dtype", name)
@@ -147,9 +219,10 @@ func (f *caseFlags) choices() ([]paramFlag, error) {
 }
 
 // withoutLarger drops configurations with more elements than limit. The limit keeps
-// times on the CPU short; a GPU gets all configurations.
-func withoutLarger(limit int64, dev tensor.Device, list []optests.Config) []optests.Config {
-	if !dev.IsHost() {
+// times on the CPU short; a GPU gets all configurations, and so does an operator that lists
+// its cases.
+func withoutLarger(op optests.Declaration, limit int64, dev tensor.Device, list []optests.Config) []optests.Config {
+	if !dev.IsHost() || op.Listed() {
 		return list
 	}
 	return slices.DeleteFunc(list, func(c optests.Config) bool { return c.Case.Elements() > limit })
@@ -162,15 +235,15 @@ type hostMemory struct{ bytes int64 } // that are available, 0 if unknown
 func availableMemory() hostMemory { return hostMemory{slots.AvailableMemory()} }
 
 // check returns a usage error if there is too little memory for the case, and the
-// errors of [optests.HostBytes].
-func (m hostMemory) check(op string, c optests.Case, use optests.Use) error {
-	need, err := optests.HostBytes(op, c, use)
+// errors of [optests.Declaration.HostBytes].
+func (m hostMemory) check(op optests.Declaration, c optests.Case, use optests.Use) error {
+	need, err := op.HostBytes(c, use)
 	if err != nil {
 		return err
 	}
 	if m.bytes > 0 && need > m.bytes {
 		return usagef("%s %s needs at least %d bytes of the host's memory (%s), and %d (%s) are available; give smaller sizes",
-			op, c, need, formatSize(need), m.bytes, formatSize(m.bytes))
+			op.Name(), c, need, formatSize(need), m.bytes, formatSize(m.bytes))
 	}
 	if m.bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(m.bytes) // collect garbage before memory runs out

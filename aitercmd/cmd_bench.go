@@ -26,6 +26,7 @@ fraction of a copy over it, beside the roofs: the least time that the device's m
 vector units (float32) and matrix units (16 bits) need for the bytes and the arithmetic
 of a call. --chart writes these two as one SVG file. The peaks of arithmetic are the
 GPU's units times its boost clock times the rate of its architecture; a CPU has none.
+--case measures named cases; an operator of a program's own has only those.
 --compare adds the measurements of an earlier --json file; --from takes measurements
 from such a file instead of the device.`
 
@@ -57,7 +58,7 @@ func newBench(a *app) *cobra.Command {
 			if f.csv && a.json {
 				return usagef("--csv and --json exclude each other")
 			}
-			if err := f.timingFlags.check(); err != nil {
+			if err := errors.Join(f.timingFlags.check(), f.checkNames()); err != nil {
 				return err
 			}
 			return a.benchOp(cmd.Context(), f, args[0])
@@ -79,12 +80,22 @@ func newBench(a *app) *cobra.Command {
 
 // benchOp reads the earlier file first, so that a wrong name fails before a long
 // measurement.
-func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
-	before, err := readMeasurements(f.compare, op)
+func (a *app) benchOp(ctx context.Context, f *benchFlags, name string) error {
+	before, err := readMeasurements(f.compare, name)
 	if err != nil {
 		return err
 	}
-	now, err := readMeasurements(f.from, op)
+	now, err := readMeasurements(f.from, name)
+	if err != nil {
+		return err
+	}
+	op, err := a.declaration(name)
+	if f.from != "" && as[*optests.UnknownOpError](err) {
+		err = nil // the measurements have all that the report needs but the roles of the columns
+	}
+	if err != nil {
+		return err
+	}
 	if f.from == "" {
 		now, err = a.measure(ctx, f, op, before)
 	}
@@ -94,7 +105,7 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, op string) error {
 	if err := f.checkCompare(now, before); err != nil {
 		return err
 	}
-	page := report.Page{Title: op + " on " + now.Device, Now: now, Before: before, Columns: reportColumns(op)}
+	page := report.Page{Title: name + " on " + now.Device, Now: now, Before: before, Columns: reportColumns(op)}
 	if f.html != "" {
 		if err := writeFile(f.html, func(out *os.File) error { return report.WriteHTML(out, page) }); err != nil {
 			return err
@@ -129,16 +140,16 @@ func caseText(r report.Row) string {
 }
 
 // plannedFile returns a file of cases without measurements.
-func plannedFile(op string, cases []optests.Config) *report.File {
+func plannedFile(op optests.Declaration, cases []optests.Config) *report.File {
 	f := &report.File{}
 	for _, c := range cases {
-		f.Rows = append(f.Rows, report.Row{Op: op, DType: c.Case.DType.String(), Values: caseValues(op, c.Case, true)})
+		f.Rows = append(f.Rows, report.Row{Op: op.Name(), DType: c.Case.DType.String(), Values: caseValues(op, c.Case, true)})
 	}
 	return f
 }
 
 // checkChart verifies that the cases are a sweep that --chart can draw, before a long measurement.
-func (f *benchFlags) checkChart(op string, cases []optests.Config) error {
+func (f *benchFlags) checkChart(op optests.Declaration, cases []optests.Config) error {
 	if f.chart == "" {
 		return nil
 	}
@@ -172,31 +183,26 @@ func readMeasurements(name, op string) (*report.File, error) {
 // sweepLimit is the number of elements up to which the sweep measures the CPU.
 const sweepLimit = 16 << 20
 
-func (f *benchFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
-	usual, err := optests.DefaultCase(op)
-	if err != nil {
-		return nil, err
-	}
-	if f.hasSizes() {
-		list, err := f.sizeCases(usual)
-		if err != nil {
-			return nil, err
+func (f *benchFlags) cases(op optests.Declaration, dev tensor.Device) (list []optests.Config, err error) {
+	switch {
+	case f.hasSizes():
+		list, err = f.sizeCases(op.Default())
+	case len(f.names) > 0:
+		list, err = pickCases(op.Configs(), f.names)
+	default:
+		for _, c := range op.Sweep() {
+			list = append(list, optests.Config{Name: "-", Case: c})
 		}
-		return f.expand(op, list, optests.ForTiming)
+		list = withoutLarger(op, sweepLimit, dev, list)
 	}
-	sweep, err := optests.Sweep(op)
 	if err != nil {
 		return nil, err
 	}
-	var list []optests.Config
-	for _, c := range sweep {
-		list = append(list, optests.Config{Name: "-", Case: c})
-	}
-	return f.expand(op, withoutLarger(sweepLimit, dev, list), optests.ForTiming)
+	return f.expand(op, list, optests.ForTiming)
 }
 
 // measure times every case on the device. before is the file of --compare, or nil.
-func (a *app) measure(ctx context.Context, f *benchFlags, op string, before *report.File) (file *report.File, err error) {
+func (a *app) measure(ctx context.Context, f *benchFlags, op optests.Declaration, before *report.File) (file *report.File, err error) {
 	planned, err := f.cases(op, tensor.Host())
 	if err == nil {
 		err = errors.Join(f.checkChart(op, planned), f.checkCompare(plannedFile(op, planned), before))
@@ -204,7 +210,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string, before *rep
 	if err != nil {
 		return nil, err // before anything is compiled
 	}
-	b, err := a.openSession(ctx, f.deviceFlags, op)
+	b, err := a.openSession(ctx, f.deviceFlags, op, planned)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +226,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string, before *rep
 		Origin: b.origin(), Device: b.info.Name, CopyGBps: b.copyGBps, VectorGFlops: b.peaks().Vector, MatrixGFlops: b.peaks().Matrix, Rows: []report.Row{},
 	}
 	for i, c := range cases {
-		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op, c.Case))
+		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op.Name(), c.Case))
 		row, err := b.row(ctx, c.Case)
 		if err != nil {
 			return nil, err
@@ -233,7 +239,7 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op string, before *rep
 func (b *opSession) row(ctx context.Context, c optests.Case) (report.Row, error) {
 	m, err := b.measure(ctx, c)
 	return report.Row{
-		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Values: caseValues(b.op.Name(), c, true),
+		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Values: caseValues(b.decl, c, true),
 		MedianUS: m.Median, P20US: m.P20, P80US: m.P80, GBps: m.GBps(), CopyFraction: m.CopyFraction(),
 		GFlops: m.GFlops(), VectorFraction: m.VectorFraction(b.peaks()), MatrixFraction: m.MatrixFraction(b.peaks(), c),
 	}, err

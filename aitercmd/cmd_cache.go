@@ -28,7 +28,7 @@ func newCache(a *app) *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "stats", Short: "Show the contents of the cache, and the hits and misses of builds", Args: args(cobra.NoArgs),
-			RunE: func(cmd *cobra.Command, _ []string) error { return a.cacheStats(cmd.Context()) },
+			RunE: func(*cobra.Command, []string) error { return a.cacheStats() },
 		},
 		newCacheList(a), newCacheShow(a), newVerify(a), newCacheExport(a), newCacheImport(a),
 	)
@@ -52,8 +52,8 @@ func (a *app) printCachePath() error {
 }
 
 // cacheStats runs the command cache stats.
-func (a *app) cacheStats(ctx context.Context) error {
-	store, err := a.openCache(ctx)
+func (a *app) cacheStats() error {
+	store, err := a.openCache()
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func newVerify(a *app) *cobra.Command {
 
 // cacheVerify runs the command cache verify.
 func (a *app) cacheVerify(ctx context.Context, rebuild bool) error {
-	store, err := a.openCache(ctx)
+	store, err := a.openCache()
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (c *cacheCopy) export(ctx context.Context, dir string) error {
 		return err
 	}
 	defer m.Close()
-	store, err := c.app.openCache(ctx)
+	store, err := c.app.openCache()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *cacheCopy) importFrom(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	store, err := c.app.openCache(ctx)
+	store, err := c.app.openCache()
 	if err != nil {
 		return err
 	}

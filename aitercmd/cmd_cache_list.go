@@ -44,13 +44,13 @@ func newCacheShow(a *app) *cobra.Command {
 		Use: "show NAME", Short: "Show an artifact", Long: cacheShowLong, Args: args(cobra.ExactArgs(1)),
 		Example:           "  aiterctl cache show module_rms_norm\n  aiterctl cache show 7120ed047d96 --json",
 		ValidArgsFunction: a.moduleNames,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.cacheShow(cmd.Context(), args[0]) },
+		RunE:              func(_ *cobra.Command, args []string) error { return a.cacheShow(args[0]) },
 	}
 }
 
 // artifacts returns the artifacts of the cache and of its read-only caches, by module and target.
-func (a *app) artifacts(ctx context.Context) ([]artifactItem, error) {
-	store, err := a.openCache(ctx)
+func (a *app) artifacts() ([]artifactItem, error) {
+	store, err := a.openCache()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (a *app) cacheList(ctx context.Context, names []string, arch string) error 
 	if err != nil {
 		return err
 	}
-	all, err := a.artifacts(ctx)
+	all, err := a.artifacts()
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (a *app) cacheList(ctx context.Context, names []string, arch string) error 
 	return a.table(rows)
 }
 
-func (a *app) cacheShow(ctx context.Context, name string) error {
-	all, err := a.artifacts(ctx)
+func (a *app) cacheShow(name string) error {
+	all, err := a.artifacts()
 	if err != nil {
 		return err
 	}

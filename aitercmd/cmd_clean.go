@@ -83,7 +83,7 @@ func (a *app) clean(ctx context.Context, f *cleanFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	store, err := a.openCache(ctx)
+	store, err := a.openCache()
 	if err != nil {
 		return err
 	}

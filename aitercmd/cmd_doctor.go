@@ -108,7 +108,7 @@ func (a *app) printChecks(list []check) {
 	heading := "\nto install what is missing, or fix it:\n"
 	for _, c := range list {
 		if c.Hint != "" {
-			fmt.Fprintf(a.out, "%s  %s: %s\n", heading, c.Name, c.Hint)
+			fmt.Fprintf(a.out, "%s  %s: %s\n", heading, c.Name, a.named(c.Hint))
 			heading = ""
 		}
 	}
@@ -127,9 +127,9 @@ func (a *app) detail(c check) string {
 }
 
 func (a *app) checkProgram(context.Context) []check {
-	v := thisVersion()
+	v := a.version()
 	return []check{{
-		Name: "aiterctl", Status: statusOK,
+		Name: a.program.Name, Status: statusOK,
 		Detail: fmt.Sprintf("%s, built with %s for %s/%s, %d processors", v.Version, v.Go, v.OS, v.Arch, runtime.NumCPU()),
 	}}
 }

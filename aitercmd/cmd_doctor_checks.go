@@ -209,7 +209,7 @@ func (a *app) checkPrebuilt(ctx context.Context, compiler check) check {
 // prebuiltModules returns the modules with operators that the caches hold for the targets of
 // this machine, each as "module_x for cpu".
 func (a *app) prebuiltModules(ctx context.Context) ([]string, error) {
-	store, err := a.openCache(ctx)
+	store, err := a.openCache()
 	if err != nil {
 		return nil, err
 	}
@@ -243,8 +243,8 @@ func (a *app) prebuiltModules(ctx context.Context) ([]string, error) {
 
 // checkCache checks the cache folder and the temporary folder that may replace it. A
 // cache that cannot be written is a warning if builds use a temporary folder instead.
-func (a *app) checkCache(ctx context.Context) []check {
-	items, err := a.caches(ctx)
+func (a *app) checkCache(context.Context) []check {
+	items, err := a.caches()
 	if err != nil {
 		c := check{Name: "cache", required: true}
 		c.fail(err)
@@ -298,8 +298,8 @@ func (c check) withFallback(temporary string) check {
 }
 
 // checkReadOnlyCaches checks the caches of AITER_JIT_PATH.
-func (a *app) checkReadOnlyCaches(ctx context.Context) []check {
-	items, err := a.caches(ctx)
+func (a *app) checkReadOnlyCaches(context.Context) []check {
+	items, err := a.caches()
 	if err != nil {
 		return nil // checkCache reports it
 	}

@@ -24,7 +24,7 @@ func TestInspect(t *testing.T) {
 	}
 	out, problems := tempFile(t), tempFile(t)
 	env := map[string]string{"HIPCC": hipcc, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
-	root := newRoot(&app{out: out, err: term.New(problems, problems), getenv: func(name string) string { return env[name] }})
+	root := newRoot(&app{program: Program{Name: aiterctl}, out: out, err: term.New(problems, problems), getenv: func(name string) string { return env[name] }})
 	root.SetArgs([]string{"inspect", library, "--kernel", "^stream$", "--json"})
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func (a *app) list(ctx context.Context, kind string) error {
 	case "targets":
 		return a.listTargets(ctx)
 	case "caches":
-		return a.listCaches(ctx)
+		return a.listCaches()
 	}
 	return usagef("list %q: expected modules, ops, targets or caches", kind)
 }

@@ -81,7 +81,7 @@ func (a *app) newOperator(name, dir, module string) error {
 		return err
 	}
 	generated := *a
-	generated.roots, generated.noBuiltin = []string{dir}, true
+	generated.program.Modules, generated.roots, generated.noBuiltin = nil, []string{dir}, true
 	if err := generated.generateGo([]string{"module_" + name}, data.Package, filepath.Join(dir, "ops.go")); err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ fails with exit code 6 if an output is wrong.
 
 Without sizes the command tests the named configurations in every type: small ones,
 and the layers of models. On the CPU it leaves out those of more than 4 Mi elements,
-unless --config names them. With sizes it tests every combination of them.
+unless --config or --case names them. With sizes it tests every combination of them. An
+operator of a program's own has the cases of its declaration, each with a type.
 
 The command times 100 calls after 10 warm-up calls, by the device's events (GPU) or
 the clock (CPU). Before each call it flushes the caches (GPU) or changes to other
@@ -30,7 +31,10 @@ in the same way, over the operator's time.`
 
 // opParamsLong is the part of the help that concerns the operator's own flags.
 func (a *app) opParamsLong(cmd string) string {
-	params := paramFlags(a.operator)
+	params := settable(a.family())
+	if a.listed(a.operator) {
+		return fmt.Sprintf("\n\n%s has the cases of its declaration: --case NAME selects some of them.", a.operator)
+	}
 	if len(params) == 0 {
 		return "\n\nEach operator has its own flags for sizes and options: aiterctl " + cmd + " OP --help"
 	}
@@ -74,19 +78,9 @@ func newTest(a *app) *cobra.Command {
 	fl.BoolVar(&f.accuracy, "accuracy", false, "only compare with the reference")
 	fl.BoolVar(&f.performance, "performance", false, "only measure times")
 	a.completeCases(cmd)
-	a.completeFlag(cmd, "config", a.configNames()...)
+	a.completeFlag(cmd, "config", append([]string{"all"}, a.caseNames()...)...)
 	a.acceptUnknownFlags(cmd)
 	return cmd
-}
-
-// configNames are the named configurations of the operator.
-func (a *app) configNames() []string {
-	list, _ := optests.Configs(a.operator) // none without an operator
-	names := []string{"all"}
-	for _, c := range list {
-		names = append(names, c.Name)
-	}
-	return names
 }
 
 func (f *testFlags) check() error {
@@ -96,29 +90,24 @@ func (f *testFlags) check() error {
 	if len(f.configs) > 0 && f.hasSizes() {
 		return usagef("--config contradicts %s; leave out one of them", flagNames(f.sizes()))
 	}
-	return f.timingFlags.check()
+	return errors.Join(f.checkNames(), f.timingFlags.check())
 }
 
 // testLimit is the number of elements up to which the CPU is fast, reference included.
 const testLimit = 4 << 20
 
 // cases returns the cases for the device.
-func (f *testFlags) cases(op string, dev tensor.Device) ([]optests.Config, error) {
-	named, err := optests.Configs(op)
-	if err != nil {
-		return nil, err
-	}
-	usual, err := optests.DefaultCase(op)
-	if err != nil {
-		return nil, err
-	}
+func (f *testFlags) cases(op optests.Declaration, dev tensor.Device) (named []optests.Config, err error) {
+	named = op.Configs()
 	switch {
 	case f.hasSizes():
-		named, err = f.sizeCases(usual)
+		named, err = f.sizeCases(op.Default())
+	case len(f.names) > 0:
+		named, err = pickCases(named, f.names)
 	case len(f.configs) > 0:
 		named, err = pickConfigs(named, f.configs)
 	default:
-		named = withoutLarger(testLimit, dev, named)
+		named = withoutLarger(op, testLimit, dev, named)
 	}
 	if err != nil {
 		return nil, err
@@ -143,11 +132,7 @@ func pickConfigs(list []optests.Config, names []string) ([]optests.Config, error
 		}
 		i := slices.IndexFunc(list, func(c optests.Config) bool { return strings.EqualFold(c.Name, strings.TrimSpace(name)) })
 		if i < 0 {
-			var known []string
-			for _, c := range list {
-				known = append(known, c.Name)
-			}
-			return nil, usagef("--config %q: expected all or one of %s", name, strings.Join(known, ", "))
+			return nil, usagef("--config %q: expected all or one of %s", name, strings.Join(configNames(list), ", "))
 		}
 		out = append(out, list[i])
 	}
@@ -155,10 +140,11 @@ func pickConfigs(list []optests.Config, names []string) ([]optests.Config, error
 }
 
 func (a *app) testOp(ctx context.Context, f *testFlags, name string) error {
-	if _, err := f.cases(name, tensor.Host()); err != nil {
-		return err // before anything is compiled
+	op, err := a.declaration(name)
+	if err != nil {
+		return err
 	}
-	rep, err := a.runCases(ctx, f, name, f.cases)
+	rep, err := a.runCases(ctx, f, op, f.cases)
 	if err != nil {
 		return err
 	}
@@ -166,13 +152,19 @@ func (a *app) testOp(ctx context.Context, f *testFlags, name string) error {
 }
 
 // runCases runs an operator's cases on a device.
-func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose func(string, tensor.Device) ([]optests.Config, error)) (rep *testReport, err error) {
-	b, err := a.openSession(ctx, f.deviceFlags, name)
+func (a *app) runCases(
+	ctx context.Context, f *testFlags, op optests.Declaration, choose func(optests.Declaration, tensor.Device) ([]optests.Config, error),
+) (rep *testReport, err error) {
+	planned, err := choose(op, tensor.Host())
+	if err != nil {
+		return nil, err // before anything is compiled
+	}
+	b, err := a.openSession(ctx, f.deviceFlags, op, planned)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	cases, err := choose(name, b.device)
+	cases, err := choose(op, b.device)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +175,7 @@ func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose fu
 	}
 	rep = b.newTestReport(f)
 	for i, c := range cases {
-		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), name, c.Case))
+		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op.Name(), c.Case))
 		rep.add(b.runCase(ctx, f, c))
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -195,10 +187,9 @@ func (a *app) runCases(ctx context.Context, f *testFlags, name string, choose fu
 
 // runCase checks and times one case. The report has its errors.
 func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config) testCase {
-	t := newTestCase(b.op.Name(), c)
+	t := newTestCase(b.decl, c)
 	if f.accuracy {
-		results, err := b.runner(ctx).RunCase(b.op.Name(), c.Case)
-		t.setAccuracy(results, err)
+		t.setAccuracy(b.compare(ctx, c.Case))
 	}
 	if f.performance && t.err == nil {
 		m, err := b.measure(ctx, c.Case)

@@ -28,6 +28,7 @@ type testReport struct {
 	Failed   int        `json:"failed"`
 	Cases    []testCase `json:"cases"`
 
+	decl            optests.Declaration
 	where           string
 	accurate, timed bool
 }
@@ -38,7 +39,7 @@ type testCase struct {
 	values report.Values // sizes and options
 	caseOutcome
 
-	op     string
+	op     optests.Declaration
 	params optests.Case
 	err    error
 }
@@ -64,7 +65,7 @@ func (t testCase) MarshalJSON() ([]byte, error) {
 func (b *opSession) newTestReport(f *testFlags) *testReport {
 	r := &testReport{
 		Op: b.op.Name(), Target: b.targetName(), Device: b.info.Name, Cases: []testCase{},
-		where: b.device.String(), accurate: f.accuracy, timed: f.performance,
+		decl: b.decl, where: b.device.String(), accurate: f.accuracy, timed: f.performance,
 	}
 	if f.performance {
 		r.CopyGBps = &b.copyGBps
@@ -81,7 +82,7 @@ func (r *testReport) add(t testCase) {
 	}
 }
 
-func newTestCase(op string, c optests.Config) testCase {
+func newTestCase(op optests.Declaration, c optests.Config) testCase {
 	return testCase{
 		caseName: caseName{Config: c.Name, DType: c.Case.DType.String()}, values: caseValues(op, c.Case, false),
 		caseOutcome: caseOutcome{Status: casePassed, Outputs: []optests.Result{}}, op: op, params: c.Case,
@@ -128,19 +129,19 @@ func (t *testCase) name(numbers []paramFlag) []string {
 
 // numbers are the sizes and numbers that some case has.
 func (r *testReport) numbers() []paramFlag {
-	return slices.DeleteFunc(numberParams(r.Op), func(p paramFlag) bool {
+	return slices.DeleteFunc(numberParams(r.decl), func(p paramFlag) bool {
 		return !slices.ContainsFunc(r.Cases, func(t testCase) bool { return p.Cell(t.params) != nil })
 	})
 }
 
 func (r *testReport) heading(numbers []paramFlag) []string {
-	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(optionParams(r.Op)))
+	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(optionParams(r.decl)))
 }
 
 // kind is the case's type and choices, in messages.
 func (t *testCase) kind() string {
 	words := []string{t.DType}
-	for _, p := range ofKind(paramFlags(t.op), optests.Choice) {
+	for _, p := range ofKind(paramsOf(t.op), optests.Choice) {
 		words = append(words, cellText(p.Cell(t.params)))
 	}
 	return strings.Join(words, " ")

@@ -31,6 +31,7 @@ const runExample = `  aiterctl run causal_conv1d_fwd --verify
 
 type runFlags struct {
 	in, out            []string // NAME=FILE
+	names              []string // of cases
 	args               []string // NAME=VALUE
 	params             []paramFlag
 	dtype, weightDType string
@@ -51,7 +52,7 @@ func newRun(a *app) *cobra.Command {
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd.Flags(), args[0]); err != nil {
+			if err := f.check(a, cmd.Flags(), args[0]); err != nil {
 				return err
 			}
 			return a.runOp(cmd, f, args[0])
@@ -70,8 +71,12 @@ func newRun(a *app) *cobra.Command {
 // addProblem adds the flags of the inputs. Their names follow aiter's op_tests; dashes
 // stand for underscores.
 func (f *runFlags) addProblem(a *app, fl *pflag.FlagSet) {
-	f.params = paramFlags(a.operator)
-	addSingle(fl, f.params, a.usualCase())
+	family := a.family()
+	f.params = settable(family)
+	addSingle(fl, f.params, usualCase(family))
+	if a.listed(a.operator) {
+		addCaseNames(fl, &f.names)
+	}
 	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all of FILE.safetensors")
 	fl.StringArrayVar(&f.args, "arg", nil, "an argument of any operator: `NAME=VALUE`, see above")
 	fl.StringArrayVar(&f.out, "out", nil, "write an argument to a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all outputs to FILE.safetensors")
@@ -87,22 +92,22 @@ func (a *app) completeRun(cmd *cobra.Command) {
 	for _, flag := range []string{"dtype", "weight_dtype"} {
 		a.completeFlag(cmd, flag, allDTypes()...)
 	}
-	for _, p := range ofKind(paramFlags(a.operator), optests.Choice) {
+	for _, p := range ofKind(settable(a.family()), optests.Choice) {
 		a.completeFlag(cmd, p.Name, p.Choices...)
 	}
 }
 
 // check refuses flags that contradict each other.
-func (f *runFlags) check(fl *pflag.FlagSet, op string) error {
+func (f *runFlags) check(a *app, fl *pflag.FlagSet, op string) error {
 	if f.repeat < 0 {
 		return usagef("--repeat %d: expected 0 or more", f.repeat)
 	}
-	if len(f.in) == 0 || f.bySchema(op) {
+	if len(f.in) == 0 || f.bySchema(a, op) {
 		return nil
 	}
 	random := []string{"dtype", "weight_dtype", "slice", "seed"}
 	for _, p := range f.params {
-		if !optests.IsOption(op, p.Name) {
+		if !a.family().IsOption(p.Name) {
 			random = append(random, p.Name)
 		}
 	}
@@ -115,11 +120,8 @@ func (f *runFlags) check(fl *pflag.FlagSet, op string) error {
 }
 
 // testCase returns the case of the flags.
-func (f *runFlags) testCase(op string) (optests.Case, error) {
-	c, err := optests.DefaultCase(op)
-	if err != nil {
-		return c, err
-	}
+func (f *runFlags) testCase(op optests.Declaration) (c optests.Case, err error) {
+	c = op.Default()
 	c.Slice, c.Seed = f.slice, f.seed
 	if c.DType, err = parseElementType("dtype", f.dtype); err != nil {
 		return c, err
@@ -139,6 +141,7 @@ func (f *runFlags) testCase(op string) (optests.Case, error) {
 // opRun is one run of the run command.
 type opRun struct {
 	flags    *runFlags
+	bySchema bool
 	reg      *registry.Registry
 	op       *registry.Op
 	problem  *optests.Problem
@@ -160,7 +163,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 		return err
 	}
 	defer reg.Close()
-	t := &opRun{flags: f, reg: reg, progress: p}
+	t := &opRun{flags: f, bySchema: f.bySchema(a, name), reg: reg, progress: p}
 	if t.op, err = reg.Lookup(name); err != nil {
 		return err
 	}
@@ -179,7 +182,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 // the report has the results up to that point.
 func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, device: t.device}
-	if t.flags.bySchema(rep.Op) {
+	if t.bySchema {
 		rep.call = describeArgs(t.problem)
 	} else {
 		rep.call = t.problem.Case.String()

@@ -126,8 +126,8 @@ func (f filling) values(n int64, dt tensor.DType, seed uint64, name string) []fl
 	return values
 }
 
-// schemaProblem makes the arguments of any operator from --in and --arg. It has no reference.
-func (f *runFlags) schemaProblem(op *registry.Op) (*optests.Problem, error) {
+// schemaProblem makes the arguments of any operator from --in and --arg. It has a reference with --verify.
+func (f *runFlags) schemaProblem(a *app, op *registry.Op) (*optests.Problem, error) {
 	given, err := f.readInputs()
 	if err != nil {
 		return nil, err
@@ -156,7 +156,15 @@ func (f *runFlags) schemaProblem(op *registry.Op) (*optests.Problem, error) {
 			return nil, err
 		}
 	}
-	return positional(op, given)
+	p, err := positional(op, given)
+	if err != nil || !f.verify {
+		return p, err
+	}
+	decl, err := a.declaration(op.Name())
+	if err != nil {
+		return nil, err
+	}
+	return decl.FromTensors(given)
 }
 
 // readInputs reads the files of --in, by argument name.
@@ -301,15 +309,14 @@ func describeArgs(p *optests.Problem) string {
 	return strings.Join(words, ", ")
 }
 
-// bySchema reports whether the arguments are given by the schema: the operator has no declaration with cases, or --arg
-// is used.
-func (f *runFlags) bySchema(op string) bool {
-	return len(f.args) > 0 || !slices.Contains(optests.Operators(), op)
+// bySchema reports whether the arguments are given by the schema: the operator is of no family of aiter, or --arg is used.
+func (f *runFlags) bySchema(a *app, op string) bool {
+	return len(f.args) > 0 || a.listed(op) || !slices.Contains(optests.Operators(), op)
 }
 
 // checkBySchema refuses flags that need the declaration of an operator.
 func (f *runFlags) checkBySchema(a *app, cmd *cobra.Command, op string) error {
-	if f.verify {
+	if f.verify && !a.listed(op) {
 		return usagef("--verify needs a reference, and this call of %s has none; AITER_VERIFY=1 compares a call on a GPU with the code for the CPU", op)
 	}
 	names := []string{"dtype", "weight_dtype", "slice"}

@@ -21,13 +21,17 @@ import (
 
 // problem returns the inputs and outputs of the call.
 func (f *runFlags) problem(a *app, cmd *cobra.Command, op *registry.Op) (p *optests.Problem, err error) {
-	if f.bySchema(op.Name()) {
-		if err := f.checkBySchema(a, cmd, op.Name()); err != nil {
-			return nil, err
-		}
-		p, err = f.schemaProblem(op)
-	} else {
-		p, err = f.makeProblem(op.Name(), cmd.Flags())
+	switch {
+	case !f.bySchema(a, op.Name()):
+		p, err = f.makeProblem(a.family(), cmd.Flags())
+	case f.checkBySchema(a, cmd, op.Name()) != nil:
+		return nil, f.checkBySchema(a, cmd, op.Name())
+	case a.listed(op.Name()) && len(f.in)+len(f.args) == 0:
+		p, err = f.listedProblem(a, op.Name())
+	case len(f.names) > 0:
+		return nil, usagef("--case contradicts --in and --arg; leave out one of them")
+	default:
+		p, err = f.schemaProblem(a, op)
 	}
 	if err != nil {
 		return nil, err
@@ -44,7 +48,26 @@ func (f *runFlags) problem(a *app, cmd *cobra.Command, op *registry.Op) (p *opte
 	return p, nil
 }
 
-func (f *runFlags) makeProblem(op string, fl *pflag.FlagSet) (*optests.Problem, error) {
+// listedProblem makes a case that the operator lists: that of --case, else the first.
+func (f *runFlags) listedProblem(a *app, name string) (*optests.Problem, error) {
+	op, err := a.declaration(name)
+	if err != nil {
+		return nil, err
+	}
+	list := op.Configs()
+	if len(f.names) > 0 {
+		if list, err = pickCases(list, f.names); err != nil {
+			return nil, err
+		}
+	}
+	flags := caseFlags{seed: f.seed}
+	if list, err = flags.expand(op, list[:min(len(list), 1)], optests.ForComparison); err != nil {
+		return nil, err
+	}
+	return op.Generate(list[0].Case)
+}
+
+func (f *runFlags) makeProblem(op optests.Declaration, fl *pflag.FlagSet) (*optests.Problem, error) {
 	if len(f.in) == 0 {
 		c, err := f.testCase(op)
 		if err != nil {
@@ -57,7 +80,7 @@ func (f *runFlags) makeProblem(op string, fl *pflag.FlagSet) (*optests.Problem, 
 		if err := availableMemory().check(op, c, use); err != nil {
 			return nil, err
 		}
-		return optests.Generate(op, c)
+		return op.Generate(c)
 	}
 	given, err := f.readInputs()
 	if err != nil {
@@ -68,7 +91,7 @@ func (f *runFlags) makeProblem(op string, fl *pflag.FlagSet) (*optests.Problem, 
 			given[p.Name] = p.given()[0]
 		}
 	}
-	return optests.FromTensors(op, given)
+	return op.FromTensors(given)
 }
 
 const tensorsExt = ".safetensors"

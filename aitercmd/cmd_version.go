@@ -9,11 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version and revision are set by the linker for releases (-ldflags "-X main.version=...").
-var version, revision string
-
 // versionInfo identifies this program.
 type versionInfo struct {
+	name     string
+	aiter    string // version of aiter in another program, "" in aiterctl
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // "" if the program was built outside of a repository
 	Go       string `json:"go"`
@@ -22,7 +21,10 @@ type versionInfo struct {
 }
 
 func (v versionInfo) String() string {
-	return fmt.Sprintf("aiterctl %s %s %s/%s", v.Version, v.Go, v.OS, v.Arch)
+	if v.aiter != "" {
+		return fmt.Sprintf("%s %s with aiter %s %s %s/%s", v.name, v.Version, v.aiter, v.Go, v.OS, v.Arch)
+	}
+	return fmt.Sprintf("%s %s %s %s/%s", v.name, v.Version, v.Go, v.OS, v.Arch)
 }
 
 func newVersion(a *app) *cobra.Command {
@@ -31,7 +33,7 @@ func newVersion(a *app) *cobra.Command {
 		Short: "Print the version of this program",
 		Args:  args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			v := thisVersion()
+			v := a.version()
 			if a.json {
 				return a.writeJSON(v)
 			}
@@ -41,18 +43,27 @@ func newVersion(a *app) *cobra.Command {
 	}
 }
 
-// thisVersion returns the version of this program.
-func thisVersion() versionInfo {
-	v := versionInfo{Version: cmp.Or(version, "(devel)"), Revision: revision, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+// version returns the version of this program.
+func (a *app) version() versionInfo {
+	p := a.program
+	v := versionInfo{name: p.Name, Version: cmp.Or(p.Version, "(devel)"), Revision: p.Revision, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
-	v.Version = cmp.Or(version, info.Main.Version, v.Version)
+	v.Version = cmp.Or(p.Version, info.Main.Version, v.Version)
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
+		if s.Key == "vcs.revision" && p.Revision == "" {
 			v.Revision = s.Value
+		}
+	}
+	for _, m := range info.Deps {
+		if m.Path == modulePath {
+			v.aiter = m.Version
 		}
 	}
 	return v
 }
+
+// modulePath is the path of aiter's Go module.
+const modulePath = "github.com/aiter-go/aiter"

@@ -1,6 +1,7 @@
 package aitercmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -67,7 +68,7 @@ func newWatch(a *app) *cobra.Command {
 }
 
 func (f *watchFlags) check(a *app, cmd *cobra.Command, names []string) error {
-	if len(a.sourceRoots()) == 0 {
+	if !a.settings().HasFolder() {
 		return usagef("nothing to watch: the sources inside this program do not change; name a folder with --root DIR or AITER_META_DIR")
 	}
 	if err := f.buildFlags.check(cmd, "watch", names); err != nil {
@@ -139,7 +140,7 @@ func (w *watchRun) requests() ([]jit.Request, error) {
 // loop reacts to changes and to the Enter key until the context ends. The end of the
 // context is no error.
 func (w *watchRun) loop(ctx context.Context) error {
-	enter := term.EnterKey(ctx)
+	enter := term.EnterKey(ctx, w.app.in)
 	for ctx.Err() == nil {
 		w.report.waiting(strings.Join(w.app.sourceRoots(), ", "), enter != nil)
 		changes, pressed, err := w.next(ctx, enter)
@@ -292,28 +293,37 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 		if ctx.Err() != nil {
 			return
 		}
-		f := &testFlags{accuracy: true, caseFlags: newCaseFlags(op.Name)}
+		decl, err := w.app.declaration(op.Name)
+		if as[*optests.UnknownOpError](err) {
+			continue // the operator has no reference
+		}
+		if err != nil {
+			w.report.tested(op.Name, nil, err)
+			continue
+		}
+		f := &testFlags{accuracy: true, caseFlags: caseFlags{params: settable(decl)}}
 		if len(w.flags.parts.dtype) > 0 {
 			f.dtype = w.flags.parts.dtype
 		}
 		f.arch = w.testArch()
-		small := func(name string, _ tensor.Device) ([]optests.Config, error) {
-			named, err := optests.Configs(name)
-			if err != nil {
-				return nil, err
-			}
-			return f.expand(name, withoutLarger(watchTestLimit, tensor.Host(), named), optests.ForComparison)
-		}
-		if _, err := small(op.Name, tensor.Host()); as[*optests.UnknownOpError](err) {
-			continue // the operator has no reference
+		small := func(decl optests.Declaration, _ tensor.Device) ([]optests.Config, error) {
+			return f.expand(decl, smaller(watchTestLimit, decl.Configs()), optests.ForComparison)
 		}
 		quiet := *w.app
 		quiet.quiet = true // no progress: the module is built
-		rep, err := quiet.runCases(ctx, f, op.Name, small)
+		rep, err := quiet.runCases(ctx, f, decl, small)
 		if ctx.Err() == nil {
 			w.report.tested(op.Name, rep, err)
 		}
 	}
+}
+
+// smaller drops cases with more elements than limit, except the smallest one.
+func smaller(limit int64, list []optests.Config) []optests.Config {
+	if len(list) > 0 {
+		limit = max(limit, slices.MinFunc(list, func(a, b optests.Config) int { return cmp.Compare(a.Case.Elements(), b.Case.Elements()) }).Case.Elements())
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(c optests.Config) bool { return c.Case.Elements() > limit })
 }
 
 // testArch returns the target to test: the only one, else the machine's.

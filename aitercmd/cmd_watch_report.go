@@ -102,7 +102,9 @@ func (t textReporter) tested(op string, rep *testReport, err error) {
 	t.app.printFailures(rep)
 }
 
-func (t textReporter) warning(err error) { fmt.Fprintln(t.app.err, "aiterctl:", err) }
+func (t textReporter) warning(err error) {
+	fmt.Fprintln(t.app.err, t.app.program.Name+":", t.app.named(err.Error()))
+}
 
 // watchEvent is a line of watch --json. The names are part of the interface.
 type watchEvent struct {

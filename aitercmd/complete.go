@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/jit/target"
-	optests "github.com/aiter-go/aiter/op_tests"
 )
 
 // moduleNames completes the names of modules.
@@ -67,9 +66,9 @@ func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, 
 
 // namedOperator finds the operator that a command line of test, bench or run names: its flags depend on it, and flags
 // come first or last. An operator's name behind a flag counts only if there is no other: it may be the flag's value.
-func namedOperator(args []string) string {
+func namedOperator(args, known []string) string {
 	start := slices.IndexFunc(args, func(arg string) bool { return slices.Contains([]string{"test", "bench", "run"}, arg) })
-	known, found := optests.Operators(), ""
+	found := ""
 	for i := start + 1; start >= 0 && i < len(args); i++ {
 		if !slices.Contains(known, args[i]) {
 			continue
@@ -96,6 +95,6 @@ func (a *app) completeArch(cmd *cobra.Command) {
 func (a *app) completeFlag(cmd *cobra.Command, flag string, words ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		fmt.Fprintf(a.err, "aiterctl: completion of --%s: %v\n", flag, err)
+		fmt.Fprintf(a.err, "%s: completion of --%s: %v\n", a.program.Name, flag, err)
 	}
 }

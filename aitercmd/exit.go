@@ -116,9 +116,9 @@ type verifyError struct{ what string }
 func (e *verifyError) Error() string { return e.what }
 
 // newExitCodes is a help topic: a command that does not run.
-func newExitCodes() *cobra.Command {
+func newExitCodes(a *app) *cobra.Command {
 	var b strings.Builder
-	b.WriteString("Exit codes of aiterctl. When several apply, the first in this list is used.\n\n")
+	fmt.Fprintf(&b, "Exit codes of %s. When several apply, the first in this list is used.\n\n", a.program.Name)
 	fmt.Fprintf(&b, "  %3d  interrupted by SIGINT (Ctrl-C) or SIGTERM; for other signals 128 plus their number: "+
 		"129 SIGHUP, 131 SIGQUIT, 141 no process reads the output\n", exitInterrupted)
 	for _, o := range exitStatuses() {

@@ -16,15 +16,15 @@ import (
 // report prints an error and its hints.
 func (a *app) report(err error) {
 	var use *usageError
-	fmt.Fprintf(a.err, "aiterctl: %s\n", err)
+	fmt.Fprintf(a.err, "%s: %s\n", a.program.Name, a.named(err.Error()))
 	if as[*doctorError](err) {
 		return // doctor has printed its hints
 	}
 	for _, h := range hints(err) {
-		fmt.Fprintf(a.err, "hint: %s\n", h)
+		fmt.Fprintf(a.err, "hint: %s\n", a.named(h))
 	}
 	if errors.As(err, &use) {
-		fmt.Fprintln(a.err, "hint: aiterctl help shows the commands, aiterctl COMMAND --help their flags")
+		fmt.Fprintln(a.err, a.named("hint: aiterctl help shows the commands, aiterctl COMMAND --help their flags"))
 	}
 }
 

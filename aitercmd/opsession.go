@@ -39,6 +39,7 @@ func (f *timingFlags) check() error {
 type opSession struct {
 	app      *app
 	reg      *registry.Registry
+	decl     optests.Declaration
 	op       *registry.Op
 	driver   device.Driver
 	device   tensor.Device
@@ -51,13 +52,13 @@ type opSession struct {
 }
 
 // openSession finds the operator and the device, and builds the operator for the
-// device.
-func (a *app) openSession(ctx context.Context, f deviceFlags, name string) (b *opSession, err error) {
+// device. cases are those to come.
+func (a *app) openSession(ctx context.Context, f deviceFlags, op optests.Declaration, cases []optests.Config) (b *opSession, err error) {
 	w, err := a.deviceRequest(f)
 	if err != nil {
 		return nil, err
 	}
-	b = &opSession{app: a, progress: a.newProgress()}
+	b = &opSession{app: a, decl: op, progress: a.newProgress()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -66,7 +67,7 @@ func (a *app) openSession(ctx context.Context, f deviceFlags, name string) (b *o
 	if b.reg, err = a.withoutVerify().openRegistry(ctx, b.progress, w.preferred...); err != nil {
 		return b, err
 	}
-	if b.op, err = b.reg.Lookup(name); err != nil {
+	if b.op, err = b.reg.Lookup(op.Name()); err != nil {
 		return b, err
 	}
 	if b.device, b.target, err = w.resolve(ctx, b.reg.Devices()); err != nil {
@@ -78,7 +79,10 @@ func (a *app) openSession(ctx context.Context, f deviceFlags, name string) (b *o
 	if b.info, err = b.driver.Info(int(b.device.ID)); err != nil {
 		return b, err
 	}
-	return b, b.build(ctx)
+	if op.Listed() {
+		return b, b.build(ctx, cases[0].Case)
+	}
+	return b, b.build(ctx, op.Default())
 }
 
 // withoutVerify is the program without AITER_VERIFY, which would add the time of its
@@ -96,12 +100,8 @@ func (a *app) withoutVerify() *app {
 
 // build calls the operator once, so that errors of the build appear before the first
 // case.
-func (b *opSession) build(ctx context.Context) error {
-	c, err := optests.DefaultCase(b.op.Name())
-	if err != nil {
-		return err
-	}
-	p, err := optests.GenerateForTiming(b.op.Name(), c)
+func (b *opSession) build(ctx context.Context, c optests.Case) error {
+	p, err := b.decl.GenerateForTiming(c)
 	if err != nil {
 		return err
 	}
@@ -121,6 +121,15 @@ func (b *opSession) runner(ctx context.Context) optests.Runner {
 	}
 }
 
+// compare calls the operator on a case and compares its outputs with the reference.
+func (b *opSession) compare(ctx context.Context, c optests.Case) ([]optests.Result, error) {
+	p, err := b.decl.Generate(c)
+	if err != nil {
+		return nil, err
+	}
+	return b.runner(ctx).Run(p)
+}
+
 // targetName is the target of the calls.
 func (b *opSession) targetName() string { return builtFor(b.reg, b.device, b.target) }
 
@@ -138,7 +147,7 @@ func (b *opSession) startTiming(ctx context.Context, f timingFlags) (err error) 
 }
 
 func (b *opSession) measure(ctx context.Context, c optests.Case) (perf.Measurement, error) {
-	return b.meter.Measure(ctx, b.op.Name(), c, func(ctx context.Context, args []any) error { return b.op.Call(ctx, args...) })
+	return b.meter.Measure(ctx, b.decl, c, func(ctx context.Context, args []any) error { return b.op.Call(ctx, args...) })
 }
 
 // peaks are the device's highest arithmetic rates.

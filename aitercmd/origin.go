@@ -11,7 +11,7 @@ import (
 
 // origin tells where, when and with what the session measures.
 func (b *opSession) origin() report.Origin {
-	v := thisVersion()
+	v := b.app.version()
 	o := report.Origin{
 		Date: time.Now().UTC().Format(time.RFC3339), Driver: driverVersion(b.device.Type), Compiler: b.progress.compiler(b.targetName()),
 		Program: v.Version, Commit: v.Revision,

@@ -30,7 +30,7 @@ func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	a.completeFlag(cmd, "dtype", "float32", "float16", "bfloat16")
 	for flag, names := range map[string]cobra.CompletionFunc{"op": a.opNames, "axis": a.axisValues} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, names); err != nil {
-			fmt.Fprintf(a.err, "aiterctl: completion of --%s: %v\n", flag, err)
+			fmt.Fprintf(a.err, "%s: completion of --%s: %v\n", a.program.Name, flag, err)
 		}
 	}
 }

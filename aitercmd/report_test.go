@@ -61,12 +61,16 @@ func TestWordsOfWaiting(t *testing.T) {
 // The names in the JSON are part of the interface.
 func TestReportNames(t *testing.T) {
 	build := buildReport{Modules: []moduleReport{newModuleReport(jit.Result{Units: []jit.UnitResult{{Source: "a", Status: jit.Hit}}})}}
+	fwd, err := optests.Lookup("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
 	wantKeys(t, build, "modules", "output", "support")
 	wantKeys(t, build.Modules[0], "module", "target", "part", "whole", "artifact", "digest", "seconds", "units", "error")
 	wantKeys(t, build.Modules[0].Units[0], "source", "values", "status", "reason", "seconds")
 	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
-	wantKeys(t, newTestCase("causal_conv1d_fwd", optests.Config{}), "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
+	wantKeys(t, newTestCase(fwd, optests.Config{}), "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
 		"status", "outputs", "performance", "error")
 	wantKeys(t, timing{}, "mean_us", "min_us", "median_us", "p20_us", "p80_us", "gbps", "copy_fraction")
 	wantKeys(t, outputReport{}, "name", "max_abs_err", "max_rel_err", "mismatches", "elements")
@@ -167,7 +171,7 @@ func TestNamedOperator(t *testing.T) {
 		"test nothing":                                            "",
 		"":                                                        "",
 	} {
-		if got := namedOperator(strings.Fields(line)); got != want {
+		if got := namedOperator(strings.Fields(line), optests.Operators()); got != want {
 			t.Errorf("%q names %q, want %q", line, got, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/settings"
 )
 
-const rootLong = `aiterctl builds GPU operators ahead of time, manages the kernel cache, and runs
+const rootLong = ` builds GPU operators ahead of time, manages the kernel cache, and runs
 and checks operators.`
 
 const rootExample = `  aiterctl doctor
@@ -22,10 +22,10 @@ const rootExample = `  aiterctl doctor
 
 func newRoot(a *app) *cobra.Command {
 	root := group(&cobra.Command{
-		Use:           "aiterctl",
+		Use:           a.program.Name,
 		Short:         "Build, cache, run and check GPU operators",
-		Long:          rootLong + "\n\n" + variablesHelp(),
-		Version:       thisVersion().String(),
+		Long:          a.program.Name + rootLong + "\n\n" + variablesHelp(),
+		Version:       a.version().String(),
 		Example:       rootExample,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -38,9 +38,10 @@ func newRoot(a *app) *cobra.Command {
 	a.addFlags(root)
 	root.AddCommand(
 		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a),
-		newWatch(a), newDoctor(a), newEnv(a), newDevices(a), newNew(a), newGenerate(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(),
+		newWatch(a), newDoctor(a), newEnv(a), newDevices(a), newNew(a), newGenerate(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(a),
 	)
 	root.SetHelpCommand(newHelp(root))
+	a.rename(root)
 	return root
 }
 

@@ -34,12 +34,10 @@ func signalOf(ctx context.Context) *signalError {
 	return e
 }
 
-// signalContext returns a context that the first signal, or a call of end, cancels with a
-// [*signalError]. The program then ends its compilers. If a signal killed the program,
+// signalContext returns a context that the first signal cancels with a [*signalError]. The program then ends its compilers. If a signal killed the program,
 // they would keep running.
-func signalContext() (ctx context.Context, end func(syscall.Signal)) {
+func signalContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	end = func(s syscall.Signal) { cancel(&signalError{s}) }
 	ending := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, ending...)
@@ -50,14 +48,14 @@ func signalContext() (ctx context.Context, end func(syscall.Signal)) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		for s := range signals {
-			end(s.(syscall.Signal))
+			cancel(&signalError{s.(syscall.Signal)})
 			// The first signal cancels the context. The second one kills the program, which may
 			// be inside a kernel that cannot be interrupted. A second SIGHUP does not: when a
 			// terminal closes, both the terminal and the shell send one.
 			signal.Reset(ending...)
 		}
 	}()
-	return ctx, end
+	return ctx
 }
 
 // outputWriter is stdout or stderr. It cancels the program's context when no process

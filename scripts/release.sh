@@ -24,7 +24,7 @@ for arch in amd64 arm64; do
 	mkdir "$tmp/$name"
 	# -buildvcs would store whether the checkout has other changes; the revision is enough.
 	GOOS=linux GOARCH=$arch CGO_ENABLED=0 GOFLAGS='' go build -trimpath -buildvcs=false \
-		-ldflags "-s -w -buildid= -X github.com/aiter-go/aiter/aitercmd.version=$version -X github.com/aiter-go/aiter/aitercmd.revision=$revision" -o "$tmp/$name/aiterctl" ./cmd/aiterctl
+		-ldflags "-s -w -buildid= -X main.version=$version -X main.revision=$revision" -o "$tmp/$name/aiterctl" ./cmd/aiterctl
 	cp LICENSE README.md CHANGELOG.md SECURITY.md "$tmp/$name/"
 	tar --sort=name --mtime="@$date" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --format=gnu -C "$tmp" -cf - "$name" |
 		gzip -n -9 >"$out/$name.tar.gz"

@@ -4,4 +4,9 @@ package main
 
 import "github.com/aiter-go/aiter/aitercmd"
 
-func main() { aitercmd.Main() }
+// version and revision are set by the linker for releases (-ldflags "-X main.version=...").
+var version, revision string
+
+func main() {
+	aitercmd.Main(aitercmd.Program{Name: "aiterctl", Version: version, Revision: revision})
+}

@@ -123,8 +123,8 @@ func (m *Meter) Close() error {
 type Measurement struct {
 	Stats
 	Copy         Stats   // of copies of Bytes/2 bytes, which read and write Bytes
-	Bytes        int64   // of one call, see [optests.Traffic]
-	MultiplyAdds float64 // of one call, see [optests.MultiplyAdds]
+	Bytes        int64   // of one call, see [optests.Declaration.Traffic]
+	MultiplyAdds float64 // of one call, see [optests.Declaration.MultiplyAdds]
 }
 
 // GBps is the bandwidth of the median call, in 10^9 bytes per second.
@@ -141,11 +141,11 @@ func (r Measurement) CopyFraction() float64 {
 
 // Measure times an operator on a case, and a copy of as many bytes. The errors are those of the tensors, the call,
 // the device and the context.
-func (m *Meter) Measure(ctx context.Context, op string, c optests.Case, call Call) (r Measurement, err error) {
-	if r.Bytes, err = optests.Traffic(op, c); err != nil {
+func (m *Meter) Measure(ctx context.Context, op optests.Declaration, c optests.Case, call Call) (r Measurement, err error) {
+	if r.Bytes, err = op.Traffic(c); err != nil {
 		return r, err
 	}
-	if r.MultiplyAdds, err = optests.MultiplyAdds(op, c); err != nil {
+	if r.MultiplyAdds, err = op.MultiplyAdds(c); err != nil {
 		return r, err
 	}
 	if r.Copy, err = m.timeCopy(ctx, (r.Bytes+1)/2, m.tensorSets(r.Bytes), m.opts.schedule()); err != nil {
@@ -161,7 +161,7 @@ func (m *Meter) Measure(ctx context.Context, op string, c optests.Case, call Cal
 	}
 	times, err := m.timeCalls(ctx, m.opts.schedule(), func(i int) error { return call(ctx, sets[i%len(sets)].Args) })
 	if err != nil {
-		return r, fmt.Errorf("time %s: %w", op, err)
+		return r, fmt.Errorf("time %s: %w", op.Name(), err)
 	}
 	r.Stats = NewStats(times)
 	return r, nil
@@ -179,10 +179,10 @@ func (m *Meter) tensorSets(bytes int64) int {
 
 // upload makes n sets of tensors on the device. With an error it returns those made so
 // far.
-func (m *Meter) upload(op string, c optests.Case, n int) ([]*optests.Uploaded, error) {
+func (m *Meter) upload(op optests.Declaration, c optests.Case, n int) ([]*optests.Uploaded, error) {
 	var sets []*optests.Uploaded
 	for range n {
-		p, err := optests.GenerateForTiming(op, c)
+		p, err := op.GenerateForTiming(c)
 		if err != nil {
 			return sets, err
 		}

@@ -97,7 +97,15 @@ func tiny() optests.Case {
 	return optests.Case{Params: optests.Conv1d{Batch: 1, Dim: 2, Seqlen: 4, Width: 2}}
 }
 
-const fwd = "causal_conv1d_fwd"
+// fwd is the declaration of an operator.
+func fwd(t *testing.T) optests.Declaration {
+	t.Helper()
+	d, err := optests.Lookup("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
 
 func gpu() tensor.Device { return tensor.Device{Type: tensor.CUDA} }
 
@@ -118,7 +126,7 @@ func TestQueueOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := b.Measure(t.Context(), fwd, tiny(), func(context.Context, []any) error {
+		m, err := b.Measure(t.Context(), fwd(t), tiny(), func(context.Context, []any) error {
 			s.log = append(s.log, "call")
 			return nil
 		})
@@ -147,18 +155,18 @@ func TestFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.Measure(t.Context(), fwd, tiny(), func(context.Context, []any) error { return boom })
+	_, err = b.Measure(t.Context(), fwd(t), tiny(), func(context.Context, []any) error { return boom })
 	if n := s.open(); !errors.Is(err, boom) || n != 0 {
 		t.Errorf("a call that fails gives %v; %d events left", err, n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	_, err = b.Measure(ctx, fwd, tiny(), func(context.Context, []any) error { calls++; cancel(); return nil })
+	_, err = b.Measure(ctx, fwd(t), tiny(), func(context.Context, []any) error { calls++; cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || calls != 1 {
 		t.Errorf("interrupted: %v after %d calls", err, calls)
 	}
-	if _, err := b.Measure(t.Context(), "nothing", tiny(), nil); err == nil {
-		t.Error("an operator that is not declared was measured")
+	if _, err := b.Measure(t.Context(), fwd(t), optests.Case{}, nil); err == nil {
+		t.Error("a case without sizes was measured")
 	}
 	for _, o := range []perf.Options{{Warmups: -1, Iterations: 1}, {Iterations: 0}} {
 		var bad *perf.OptionsError
@@ -182,7 +190,7 @@ func TestHostRotates(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		var seen []*tensor.Tensor
 		b := openHost(t, warm)
-		m, err := b.Measure(t.Context(), fwd, tiny(), func(_ context.Context, args []any) error {
+		m, err := b.Measure(t.Context(), fwd(t), tiny(), func(_ context.Context, args []any) error {
 			seen = append(seen, args[1].(*tensor.Tensor))
 			time.Sleep(time.Millisecond)
 			return nil

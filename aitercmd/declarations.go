@@ -1,0 +1,84 @@
+package aitercmd
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/aiter-go/aiter/jit/schema"
+	optests "github.com/aiter-go/aiter/op_tests"
+)
+
+// listed reports whether the program declares the operator, and so lists its cases.
+func (a *app) listed(op string) bool { return a.listedIndex(op) >= 0 }
+
+func (a *app) listedIndex(op string) int {
+	return slices.IndexFunc(a.program.Operators, func(o optests.Operator) bool { return o.Name == op })
+}
+
+// declaredNames lists the operators with a reference.
+func (a *app) declaredNames() []string {
+	var names []string
+	for _, op := range a.program.Operators {
+		names = append(names, op.Name)
+	}
+	for _, op := range optests.Operators() {
+		if !slices.Contains(names, op) {
+			names = append(names, op)
+		}
+	}
+	return names
+}
+
+// family returns the declaration of the operator that the command line names, without the configuration. It has no
+// parameters if the program declares the operator, or if there is none.
+func (a *app) family() optests.Declaration {
+	if a.listed(a.operator) {
+		return optests.Declaration{}
+	}
+	d, _ := optests.Lookup(a.operator) // who generates cases reports the error
+	return d
+}
+
+// declaration finds what is known of an operator's cases: of one that the program declares, with the schema of the
+// configuration, else of one of aiter. The errors are an *optests.UnknownOpError, those of the configuration, and an
+// *optests.ArgumentError for a case that does not fit the schema.
+func (a *app) declaration(name string) (optests.Declaration, error) {
+	i := a.listedIndex(name)
+	if i < 0 {
+		d, err := optests.Lookup(name)
+		if unknown, ok := errors.AsType[*optests.UnknownOpError](err); ok {
+			unknown.Known = a.declaredNames()
+		}
+		return d, err
+	}
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return optests.Declaration{}, err
+	}
+	_, op, err := cfg.Op(name)
+	if err != nil {
+		return optests.Declaration{}, err
+	}
+	shapes := map[string]schema.Shape{}
+	for arg, x := range op.Args {
+		shapes[arg] = x.Shape
+	}
+	return a.program.Operators[i].Declare(op.Schema, shapes)
+}
+
+// caseNames are the names of the cases of the operator that the command line names.
+func (a *app) caseNames() []string {
+	if i := a.listedIndex(a.operator); i >= 0 {
+		var names []string
+		for _, c := range a.program.Operators[i].Cases {
+			if name := c.String(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	return configNames(a.family().Configs())
+}
+
+// usualCase is the operator's case for a caller who gives no sizes.
+func usualCase(op optests.Declaration) optests.Case { return op.Default() }
