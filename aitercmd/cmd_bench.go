@@ -48,11 +48,11 @@ type benchFlags struct {
 func newBench(a *app) *cobra.Command {
 	f := new(benchFlags)
 	cmd := &cobra.Command{
-		Use:               "bench OP",
+		Use:               "bench " + a.opUse(),
 		Short:             "Measure an operator over sizes, types and layouts",
 		Long:              benchLong + a.opParamsLong("bench"),
 		Example:           benchExample,
-		Args:              args(cobra.ExactArgs(1)),
+		Args:              a.opArgs(),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.csv && a.json {
@@ -61,7 +61,7 @@ func newBench(a *app) *cobra.Command {
 			if err := errors.Join(f.timingFlags.check(), f.checkNames()); err != nil {
 				return err
 			}
-			return a.benchOp(cmd.Context(), f, args[0])
+			return a.benchOp(cmd.Context(), f, a.opArg(args))
 		},
 	}
 	fl := cmd.Flags()

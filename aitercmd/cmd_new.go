@@ -23,7 +23,8 @@ var operatorTemplate string
 
 const newOperatorLong = `Write a Go module with an operator of your own into a new or empty folder: its
 configuration, kernels for GPUs and the CPU, a reference with tests, a call with named
-arguments, a program and a README. It computes out = x + alpha * y; change it into yours.`
+arguments, a program with all commands of aiterctl, a program that calls the operator, and
+a README. It computes out = x + alpha * y; change it into yours.`
 
 func newNew(a *app) *cobra.Command {
 	cmd := group(&cobra.Command{Use: "new", Short: "Write the files of a new operator"})
@@ -51,6 +52,9 @@ func newNewOperator(a *app) *cobra.Command {
 
 var operatorName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 
+// demo is the name of a written program, beside the one with the operator's name.
+const demo = "demo"
+
 // newOperatorData is what the template of an operator reads.
 type newOperatorData struct{ Name, GoModule, Package, Type string }
 
@@ -67,6 +71,9 @@ func (d newOperatorData) Import() string {
 func (a *app) newOperator(name, dir, module string) error {
 	if !operatorName.MatchString(name) {
 		return usagef("operator %q: expected lower-case words with underscores, such as scaled_add", name)
+	}
+	if name == demo {
+		return usagef("operator %q: cmd/%s is the program that calls it; give another name", name, demo)
 	}
 	if entries, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return usagef("folder: %w", err)
@@ -88,7 +95,7 @@ func (a *app) newOperator(name, dir, module string) error {
 	if a.json {
 		return a.writeJSON(map[string]string{"operator": name, "folder": dir, "module": module})
 	}
-	_, err := fmt.Fprintf(a.out, "wrote %s; next:\n  cd %s\n  go mod tidy\n  go test ./...\n  go run ./cmd/demo\n", dir, dir)
+	_, err := fmt.Fprintf(a.out, "wrote %s; next:\n  cd %s\n  go mod tidy\n  go test ./...\n  go run ./cmd/%s\n  go run ./cmd/%s test\n", dir, dir, demo, name)
 	return err
 }
 

@@ -57,17 +57,17 @@ type testFlags struct {
 func newTest(a *app) *cobra.Command {
 	f := new(testFlags)
 	cmd := &cobra.Command{
-		Use:               "test OP",
+		Use:               "test " + a.opUse(),
 		Short:             "Check an operator's results and time it",
 		Long:              testLong + a.opParamsLong("test"),
 		Example:           testExample,
-		Args:              args(cobra.ExactArgs(1)),
+		Args:              a.opArgs(),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
-			return a.testOp(cmd.Context(), f, args[0])
+			return a.testOp(cmd.Context(), f, a.opArg(args))
 		},
 	}
 	fl := cmd.Flags()

@@ -45,17 +45,17 @@ type runFlags struct {
 func newRun(a *app) *cobra.Command {
 	f := new(runFlags)
 	cmd := &cobra.Command{
-		Use:               "run OP",
+		Use:               "run " + a.opUse(),
 		Short:             "Run an operator, check and time it",
 		Long:              runLong + argsLong + a.opParamsLong("run"),
 		Example:           runExample,
-		Args:              args(cobra.ExactArgs(1)),
+		Args:              a.opArgs(),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(a, cmd.Flags(), args[0]); err != nil {
+			if err := f.check(a, cmd.Flags(), a.opArg(args)); err != nil {
 				return err
 			}
-			return a.runOp(cmd, f, args[0])
+			return a.runOp(cmd, f, a.opArg(args))
 		},
 	}
 	f.addProblem(a, cmd.Flags())
@@ -74,7 +74,7 @@ func (f *runFlags) addProblem(a *app, fl *pflag.FlagSet) {
 	family := a.family()
 	f.params = settable(family)
 	addSingle(fl, f.params, usualCase(family))
-	if a.listed(a.operator) {
+	if len(a.program.Operators) > 0 {
 		addCaseNames(fl, &f.names)
 	}
 	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all of FILE.safetensors")

@@ -83,7 +83,7 @@ func namedOperator(args, known []string) string {
 
 // acceptUnknownFlags lets a command without a known operator report the operator, not its flags.
 func (a *app) acceptUnknownFlags(cmd *cobra.Command) {
-	cmd.FParseErrWhitelist.UnknownFlags = a.operator == ""
+	cmd.FParseErrWhitelist.UnknownFlags = a.operator == "" && a.onlyOperator() == ""
 }
 
 // completeArch completes --arch.

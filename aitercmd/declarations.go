@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/aiter-go/aiter/jit/schema"
 	optests "github.com/aiter-go/aiter/op_tests"
 )
@@ -13,6 +15,36 @@ func (a *app) listed(op string) bool { return a.listedIndex(op) >= 0 }
 
 func (a *app) listedIndex(op string) int {
 	return slices.IndexFunc(a.program.Operators, func(o optests.Operator) bool { return o.Name == op })
+}
+
+// onlyOperator is the operator of a program that declares one, for command lines that name none; "" for other programs.
+func (a *app) onlyOperator() string {
+	if len(a.program.Operators) == 1 {
+		return a.program.Operators[0].Name
+	}
+	return ""
+}
+
+// opUse, opArgs and opArg are the argument of test, bench and run in the help, its check, and its value.
+func (a *app) opUse() string {
+	if a.onlyOperator() != "" {
+		return "[OP]"
+	}
+	return "OP"
+}
+
+func (a *app) opArgs() cobra.PositionalArgs {
+	if a.onlyOperator() != "" {
+		return args(cobra.MaximumNArgs(1))
+	}
+	return args(cobra.ExactArgs(1))
+}
+
+func (a *app) opArg(args []string) string {
+	if len(args) == 0 {
+		return a.onlyOperator()
+	}
+	return args[0]
 }
 
 // declaredNames lists the operators with a reference.

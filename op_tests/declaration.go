@@ -55,7 +55,8 @@ func (d Declaration) Configs() []Config { return d.lists().configs }
 // Default is a small case; its sizes replace those that a caller leaves out.
 func (d Declaration) Default() Case { return d.lists().defaults }
 
-// Sweep lists cases from small to large, to show how speed grows with size.
+// Sweep lists cases that show how speed grows with size, from small to large. Those that an [Operator] lists are in its
+// order, without those that move no bytes.
 func (d Declaration) Sweep() []Case { return d.lists().sweep }
 
 func (d Declaration) lists() caseLists {

@@ -95,21 +95,28 @@ func (o Operator) oneCase(s schema.Schema, c Call) Declaration {
 
 // declare checks the cases against the schema.
 func (o Operator) declare(s schema.Schema, shapes map[string]schema.Shape) (operator, error) {
-	for _, c := range o.Cases {
+	for _, c := range o.Cases { // before Bytes, which may expect arguments of the schema
 		if _, err := o.arguments(s, c); err != nil {
 			return operator{}, fmt.Errorf("case %s: %w", c, err)
 		}
 	}
 	values, params := o.columns(s, shapes)
 	var lists caseLists
+	traffic := Declaration{o.declaration(s, lists, nil)}.Traffic
 	for i, call := range o.Cases {
 		c := caseOf(s, call)
 		c.Params = callParams{&listedCall{call, values[i]}}
 		lists.configs = append(lists.configs, Config{Name: call.String(), Case: c})
-		lists.sweep = append(lists.sweep, c)
+		bytes, err := traffic(c)
+		if err != nil {
+			return operator{}, err
+		}
+		if bytes > 0 { // a call that moves none has no bandwidth
+			lists.sweep = append(lists.sweep, c)
+		}
 	}
-	if len(lists.sweep) > 0 {
-		lists.defaults = lists.sweep[0]
+	if len(lists.configs) > 0 {
+		lists.defaults = lists.configs[0].Case
 	}
 	return o.declaration(s, lists, params), nil
 }
