@@ -1,7 +1,15 @@
 // Package aitercmd is the program aiterctl as a package. With it a program of a user's own has all commands of aiterctl
 // for the user's operators: build, run, test, bench, inspect, watch and the others.
 //
+//	func main() {
+//		aitercmd.Main(aitercmd.Program{
+//			Modules:   []registry.Source{scaledadd.Module()},
+//			Operators: []optests.Operator{cases.Operator()},
+//		})
+//	}
+//
 // The commands test and bench need to know the cases and the reference of an operator. [Program].Operators declares them.
+// The command aiterctl new operator writes such a program.
 package aitercmd
 
 import (

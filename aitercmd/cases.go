@@ -164,7 +164,7 @@ func (f *caseFlags) typed(op optests.Declaration, list []optests.Config, types [
 		}
 	}
 	if len(out) == 0 && len(list) > 0 {
-		return nil, usagef("--dtype %s: no case of %s has this type; its cases are %s", strings.Join(f.dtype, ","), op.Name(), strings.Join(configNames(list), ", "))
+		return nil, usagef("--dtype %s: none of these cases of %s has this type; expected %s", strings.Join(f.dtype, ","), op.Name(), joinTypes(typesOf(list)))
 	}
 	if len(out) == 0 {
 		return nil, usagef("%s has no cases; list some in optests.Operator.Cases", op.Name())
@@ -181,8 +181,12 @@ func (f *caseFlags) types(op optests.Declaration) ([]tensor.DType, error) {
 		return optests.DTypes(), nil
 	}
 	var types []tensor.DType
+	expected := optests.DTypes()
+	if op.Listed() {
+		expected = typesOf(op.Configs())
+	}
 	for _, name := range f.dtype {
-		dt, err := parseElementType("dtype", name)
+		dt, err := parseElementType("dtype", name, expected)
 		if err != nil {
 			return nil, err
 		}
@@ -194,15 +198,30 @@ func (f *caseFlags) types(op optests.Declaration) ([]tensor.DType, error) {
 	return types, nil
 }
 
+// typesOf returns the types of cases.
+func typesOf(list []optests.Config) []tensor.DType {
+	var types []tensor.DType
+	for _, c := range list {
+		if !slices.Contains(types, c.Case.DType) {
+			types = append(types, c.Case.DType)
+		}
+	}
+	return types
+}
+
+func joinTypes(types []tensor.DType) string {
+	var words []string
+	for _, t := range types {
+		words = append(words, t.String())
+	}
+	return strings.Join(words, ", ")
+}
+
 // parseElementType reads an element type of the operators' tensors from a flag.
-func parseElementType(flag, name string) (tensor.DType, error) {
+func parseElementType(flag, name string, expected []tensor.DType) (tensor.DType, error) {
 	dt, err := tensor.ParseDType(name)
 	if err != nil {
-		var words []string
-		for _, t := range optests.DTypes() {
-			words = append(words, t.String())
-		}
-		return dt, usagef("--%s %q: expected %s", flag, name, strings.Join(words, ", "))
+		return dt, usagef("--%s %q: expected %s", flag, name, joinTypes(expected))
 	}
 	return dt, nil
 }

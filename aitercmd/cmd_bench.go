@@ -36,6 +36,10 @@ const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
   aiterctl bench causal_conv1d_fwd --batch 2 --dim 4096 --seqlen 4096 --width 4,8,16,32,64,128 --chart width.svg
   aiterctl bench causal_conv1d_fwd --from h200.json --html h200.html`
 
+const benchListedExample = `  aiterctl bench OP --json > before.json
+  aiterctl bench OP --compare before.json --html report.html
+  aiterctl bench OP --dtype float16 --csv`
+
 type benchFlags struct {
 	caseFlags
 	timingFlags
@@ -51,7 +55,7 @@ func newBench(a *app) *cobra.Command {
 		Use:               "bench " + a.opUse(),
 		Short:             "Measure an operator over sizes, types and layouts",
 		Long:              benchLong + a.opParamsLong("bench"),
-		Example:           benchExample,
+		Example:           a.examples(benchExample, benchListedExample),
 		Args:              a.opArgs(),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

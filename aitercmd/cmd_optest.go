@@ -32,8 +32,8 @@ in the same way, over the operator's time.`
 // opParamsLong is the part of the help that concerns the operator's own flags.
 func (a *app) opParamsLong(cmd string) string {
 	params := settable(a.family())
-	if a.listed(a.operator) {
-		return fmt.Sprintf("\n\n%s has the cases of its declaration: --case NAME selects some of them.", a.operator)
+	if op := a.flagOperator(); a.listed(op) {
+		return fmt.Sprintf("\n\n%s has the cases of its declaration: --case NAME selects some of them.", op)
 	}
 	if len(params) == 0 {
 		return "\n\nEach operator has its own flags for sizes and options: aiterctl " + cmd + " OP --help"
@@ -45,6 +45,10 @@ const testExample = `  aiterctl test causal_conv1d_fwd
   aiterctl test causal_conv1d_fwd --batch 4 --dim 512 --seqlen 2048 --width 4 --dtype float16 --use_silu --layout channel_last
   aiterctl test causal_conv1d_bwd --accuracy --config 'No Bias','With SiLU' --seed 7
   aiterctl test causal_conv1d_fwd --performance --config 'Mamba 2.8B' --dtype bfloat16 --json`
+
+const testListedExample = `  aiterctl test OP
+  aiterctl test OP --accuracy --dtype float16 --seed 7
+  aiterctl test OP --case NAME --json`
 
 type testFlags struct {
 	caseFlags
@@ -60,7 +64,7 @@ func newTest(a *app) *cobra.Command {
 		Use:               "test " + a.opUse(),
 		Short:             "Check an operator's results and time it",
 		Long:              testLong + a.opParamsLong("test"),
-		Example:           testExample,
+		Example:           a.examples(testExample, testListedExample),
 		Args:              a.opArgs(),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

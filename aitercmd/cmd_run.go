@@ -29,6 +29,10 @@ const runExample = `  aiterctl run causal_conv1d_fwd --verify
   aiterctl run causal_conv1d_fwd --arch gfx942 --repeat 100 --json
   aiterctl run my_op --root my_ops --arg x=float16[2,64]:normal --arg out=like:x --arg eps=1e-6 --out out.safetensors`
 
+const runListedExample = `  aiterctl run OP --verify
+  aiterctl run OP --case NAME --arch gfx942 --repeat 100 --json
+  aiterctl run OP --in x=x.npy --arg out=like:x --out out=out.npy`
+
 type runFlags struct {
 	in, out            []string // NAME=FILE
 	names              []string // of cases
@@ -48,7 +52,7 @@ func newRun(a *app) *cobra.Command {
 		Use:               "run " + a.opUse(),
 		Short:             "Run an operator, check and time it",
 		Long:              runLong + argsLong + a.opParamsLong("run"),
-		Example:           runExample,
+		Example:           a.examples(runExample, runListedExample),
 		Args:              a.opArgs(),
 		ValidArgsFunction: a.opNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -123,11 +127,11 @@ func (f *runFlags) check(a *app, fl *pflag.FlagSet, op string) error {
 func (f *runFlags) testCase(op optests.Declaration) (c optests.Case, err error) {
 	c = op.Default()
 	c.Slice, c.Seed = f.slice, f.seed
-	if c.DType, err = parseElementType("dtype", f.dtype); err != nil {
+	if c.DType, err = parseElementType("dtype", f.dtype, optests.DTypes()); err != nil {
 		return c, err
 	}
 	if f.weightDType != "" {
-		if c.WeightDType, err = parseElementType("weight_dtype", f.weightDType); err != nil {
+		if c.WeightDType, err = parseElementType("weight_dtype", f.weightDType, optests.DTypes()); err != nil {
 			return c, err
 		}
 	}

@@ -324,6 +324,9 @@ func (f *runFlags) checkBySchema(a *app, cmd *cobra.Command, op string) error {
 		names = append(names, p.Name)
 	}
 	for _, name := range names {
+		if cmd.Flags().Changed(name) && a.listed(op) {
+			return usagef("--%s is for operators of aiter; select a case of %s with --case, or give its arguments with --in and --arg", name, op)
+		}
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s describes random inputs of a declared operator; give the arguments of %s with --in and --arg", name, op)
 		}

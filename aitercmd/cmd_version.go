@@ -11,18 +11,19 @@ import (
 
 // versionInfo identifies this program.
 type versionInfo struct {
-	name     string
-	aiter    string // version of aiter in another program, "" in aiterctl
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // "" if the program was built outside of a repository
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
+	Aiter    string `json:"aiter,omitempty"` // version of aiter in another program
+
+	name string
 }
 
 func (v versionInfo) String() string {
-	if v.aiter != "" {
-		return fmt.Sprintf("%s %s with aiter %s %s %s/%s", v.name, v.Version, v.aiter, v.Go, v.OS, v.Arch)
+	if v.Aiter != "" {
+		return fmt.Sprintf("%s %s with aiter %s %s %s/%s", v.name, v.Version, v.Aiter, v.Go, v.OS, v.Arch)
 	}
 	return fmt.Sprintf("%s %s %s %s/%s", v.name, v.Version, v.Go, v.OS, v.Arch)
 }
@@ -59,7 +60,7 @@ func (a *app) version() versionInfo {
 	}
 	for _, m := range info.Deps {
 		if m.Path == modulePath {
-			v.aiter = m.Version
+			v.Aiter = m.Version
 		}
 	}
 	return v

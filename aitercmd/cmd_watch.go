@@ -142,7 +142,7 @@ func (w *watchRun) requests() ([]jit.Request, error) {
 func (w *watchRun) loop(ctx context.Context) error {
 	enter := term.EnterKey(ctx, w.app.in)
 	for ctx.Err() == nil {
-		w.report.waiting(strings.Join(w.app.sourceRoots(), ", "), enter != nil)
+		w.report.waiting(strings.Join(w.app.settings().Folders(), ", "), enter != nil)
 		changes, pressed, err := w.next(ctx, enter)
 		switch {
 		case ctx.Err() != nil:

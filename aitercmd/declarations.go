@@ -1,8 +1,10 @@
 package aitercmd
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +25,17 @@ func (a *app) onlyOperator() string {
 		return a.program.Operators[0].Name
 	}
 	return ""
+}
+
+// flagOperator is the operator whose flags a command line may have, "" if none is known.
+func (a *app) flagOperator() string { return cmp.Or(a.operator, a.onlyOperator()) }
+
+// examples returns the examples of a command: for a program with operators of its own those that name its first one.
+func (a *app) examples(builtin, listed string) string {
+	if len(a.program.Operators) == 0 {
+		return builtin
+	}
+	return strings.ReplaceAll(listed, "OP", a.program.Operators[0].Name)
 }
 
 // opUse, opArgs and opArg are the argument of test, bench and run in the help, its check, and its value.
@@ -100,7 +113,7 @@ func (a *app) declaration(name string) (optests.Declaration, error) {
 
 // caseNames are the names of the cases of the operator that the command line names.
 func (a *app) caseNames() []string {
-	if i := a.listedIndex(a.operator); i >= 0 {
+	if i := a.listedIndex(a.flagOperator()); i >= 0 {
 		var names []string
 		for _, c := range a.program.Operators[i].Cases {
 			if name := c.String(); !slices.Contains(names, name) {

@@ -20,13 +20,20 @@ const rootExample = `  aiterctl doctor
   aiterctl bench causal_conv1d_fwd --html report.html
   aiterctl explain module_causal_conv1d --arch cpu`
 
+const rootListedExample = `  aiterctl doctor
+  aiterctl test OP
+  aiterctl bench OP --html report.html
+  aiterctl inspect OP --arch gfx942
+  aiterctl watch OP --root . --test
+  aiterctl build --all --arch gfx942,gfx950,cpu --output kernels`
+
 func newRoot(a *app) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:           a.program.Name,
 		Short:         "Build, cache, run and check GPU operators",
 		Long:          a.program.Name + rootLong + "\n\n" + variablesHelp(),
 		Version:       a.version().String(),
-		Example:       rootExample,
+		Example:       a.examples(rootExample, rootListedExample),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
