@@ -2,6 +2,7 @@ package aitercmd
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -95,7 +96,7 @@ func pickCases(list []optests.Config, names []string) ([]optests.Config, error) 
 			})
 		}
 		if len(found) == 0 {
-			return nil, usagef("--case %q: no name has this text; expected one of %s", name, strings.Join(configNames(list), ", "))
+			return nil, usagef("--case %q: no name has this text; expected one of %s", name, firstNames(configNames(list)))
 		}
 		for _, c := range found {
 			if !slices.Contains(out, c) {
@@ -105,6 +106,16 @@ func pickCases(list []optests.Config, names []string) ([]optests.Config, error) 
 	}
 	return out, nil
 }
+
+// firstNames lists names in a message, at most maxNames.
+func firstNames(names []string) string {
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(names[:maxNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+const maxNames = 24
 
 // configNames are the names of cases, each once.
 func configNames(list []optests.Config) []string {

@@ -94,6 +94,9 @@ func (f *testFlags) check() error {
 	if len(f.configs) > 0 && f.hasSizes() {
 		return usagef("--config contradicts %s; leave out one of them", flagNames(f.sizes()))
 	}
+	if len(f.configs) > 0 && len(f.names) > 0 {
+		return usagef("--config and --case both name cases; leave out one of them")
+	}
 	return errors.Join(f.checkNames(), f.timingFlags.check())
 }
 

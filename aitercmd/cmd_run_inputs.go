@@ -21,11 +21,15 @@ import (
 
 // problem returns the inputs and outputs of the call.
 func (f *runFlags) problem(a *app, cmd *cobra.Command, op *registry.Op) (p *optests.Problem, err error) {
+	bySchema := f.bySchema(a, op.Name())
+	if bySchema {
+		if err := f.checkBySchema(a, cmd, op.Name()); err != nil {
+			return nil, err
+		}
+	}
 	switch {
-	case !f.bySchema(a, op.Name()):
+	case !bySchema:
 		p, err = f.makeProblem(a.family(), cmd.Flags())
-	case f.checkBySchema(a, cmd, op.Name()) != nil:
-		return nil, f.checkBySchema(a, cmd, op.Name())
 	case a.listed(op.Name()) && len(f.in)+len(f.args) == 0:
 		p, err = f.listedProblem(a, op.Name())
 	case len(f.names) > 0:
