@@ -15,13 +15,13 @@ using namespace aiter::conv1d::bwd;
 constexpr int64_t kChunk = 512;
 
 // apply_silu_grad multiplies n gradients g by the derivative of SiLU at the sums before the activation. It sets up to 4*kLanes
-// behind them to zero, since subnormals are slow.
+// behind them to zero, since subnormals are slow. brief: with the accuracy of float16, not of float32.
 AITER_ONCE void apply_silu_grad(float* sums, float* g, int64_t n, bool brief) {
   for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, zeros()), store(g + n + j * kLanes, zeros());
   for (int64_t i = 0; i < n; i += 4 * kLanes) {
     F y[4], e[4];
     for (int j = 0; j < 4; j++) y[j] = load(sums + i + j * kLanes);
-    one_plus_exp<4>(y, e, brief);
+    one_plus_exp<4>(y, e, brief ? DType::F16 : DType::F32);
     for (int j = 0; j < 4; j++) {
       const F s = over(set(1.0f), e[j]);
       store(g + i + j * kLanes, load(g + i + j * kLanes) * (s * (y[j] * (1.0f - s) + 1.0f)));

@@ -72,7 +72,7 @@ class ChannelLast {
       table_.widen(element(p_.dout, t + i), n_, g + i * n_);
     }
     if (!p_.silu) return;
-    floats_.tokens(x_, n_, y_, n_, known, {forward_, 0, n_, false, false});
+    floats_.tokens(x_, n_, y_, n_, known, {forward_, 0, n_, DType::F32, false});
     apply_silu_grad(y_, g, known * n_, size_ == 2);
     if (known < m) memset(g + known * n_, 0, (m - known) * n_ * sizeof(float));
   }
@@ -115,7 +115,7 @@ class ChannelLast {
 
   // inputs computes dx[t..t+m] from g_, which begins at t.
   void inputs(int64_t t, int64_t m, int64_t from, int64_t to) {
-    floats_.tokens(g_, n_, y_, n_, m, {back_, 0, n_, false, false});
+    floats_.tokens(g_, n_, y_, n_, m, {back_, 0, n_, DType::F32, false});
     for (int64_t i = 0; i < m; i++) {
       const int64_t u = t + i;
       float* row = y_ + i * n_;

@@ -13,6 +13,8 @@ using namespace aiter::conv1d;
 
 constexpr int64_t kStage = 512;  // positions of a row as floats
 constexpr int kUnroll = 8;         // vectors of a row at a time
+constexpr int64_t kFewTaps = 8;    // the widest filter that converts elements of 16 bits once a tap
+constexpr int64_t kAhead = 1024;   // elements of 16 bits between a load and the prefetch
 constexpr int64_t kTaps = 512;   // taps of a row over which elements that are not floats are summed at a time
 
 // Run is adjacent taps of a row's filter, and the use of their sums.
@@ -20,14 +22,15 @@ struct Run {
   const float* weight;
   int64_t width;
   float bias;               // the sums begin with it,
-  bool adds, silu, brief;  // or with what out holds (adds); brief: rounded to 16 bits
+  bool adds, silu;  // or with what out holds (adds)
+  DType rounded;    // to what the results are rounded
 };
 
-inline Run whole(const RowFilter& f, bool brief) { return {f.weight.data(), f.width, f.bias, false, f.silu, brief}; }
+inline Run whole(const RowFilter& f, DType rounded) { return {f.weight.data(), f.width, f.bias, false, f.silu, rounded}; }
 
 // part returns count taps of a filter from k on, whose sums follow those of the taps before them.
-inline Run part(const RowFilter& f, int64_t k, int64_t count, bool brief) {
-  return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, brief};
+inline Run part(const RowFilter& f, int64_t k, int64_t count, DType rounded) {
+  return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, rounded};
 }
 
 // sums computes kCount vectors of positions; X[t-(W-1)] of the first is at p.
@@ -36,7 +39,7 @@ template <int kCount> AITER_HOT void sums(const float* p, const Run& taps, float
   for (int i = 0; i < kCount; i++) y[i] = taps.adds ? load(out + i * kLanes) : set(taps.bias);
   for (int64_t k = 0; k < taps.width; k++)
     for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
-  if (taps.silu) silu<kCount>(y, taps.brief);
+  if (taps.silu) silu<kCount>(y, taps.rounded);
   for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
 }
 
@@ -111,22 +114,91 @@ inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile)
     for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
 }
 
+// sums computes kCount vectors of positions of 16 bits, each converted once a tap; X[t-(W-1)] of the first is at p.
+template <int kCount> AITER_HOT void sums(const half_t* p, const Run& taps, F* y) {
+  for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
+  for (int64_t k = 0; k < taps.width; k++)
+    for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
+}
+
+// Of bfloat16, the first half of the vectors has the even positions, the other half the odd ones. A word holds two neighbours; a
+// shift or a mask makes a float of either, without an instruction that moves lanes.
+template <int kCount> AITER_HOT void sums(const bf16_t* p, const Run& taps, F* y) {
+  constexpr int kPairs = kCount / 2;
+  F *even = y, *odd = y + kPairs;
+  U word[kPairs];
+  for (int i = 0; i < kPairs; i++) even[i] = odd[i] = set(taps.bias), word[i] = take<U>(p + i * 2 * kLanes);
+  for (int64_t k = 0; k < taps.width; k++) {
+    for (int i = 0; i < kPairs; i++) {
+      const F second = odd_bf16(word[i]);
+      if (k % 2) word[i] = take<U>(p + k + 1 + i * 2 * kLanes);
+      const F first = even_bf16(word[i]);
+      even[i] = (k % 2 ? second : first) * taps.weight[k] + even[i];
+      odd[i] = (k % 2 ? first : second) * taps.weight[k] + odd[i];
+    }
+  }
+}
+
+template <int kCount, class R> AITER_HOT void put(const F* y, R* out, bool streams) {
+  for (int i = 0; i < kCount; i++)
+    if (streams) stream(out + i * kLanes, y[i]);
+    else store(out + i * kLanes, y[i]);
+}
+template <int kCount, class R> AITER_HOT void put_pairs(const F* y, R* out, bool streams) {
+  for (int i = 0; i < kCount / 2; i++) {
+    const F word = floats(words(rounded(y[i], R()), rounded(y[kCount / 2 + i], R())));
+    if (streams) stream(reinterpret_cast<float*>(out) + i * kLanes, word);
+    else give(out + i * 2 * kLanes, word);
+  }
+}
+
+// narrow_row computes positions of 16 bits from t on, while whole blocks of them are left, and returns the next one. out + t is
+// aligned to a cache line. R: T, and how results are rounded to it. Few taps convert elements faster than a copy as floats, and a
+// loop without stages keeps more loads in flight.
+template <class T, class R> AITER_ONCE int64_t narrow_row(const T* p, R* out, int64_t t, int64_t n, const Run& taps, bool streams) {
+  constexpr int64_t kStep = kUnroll * kLanes;
+  for (; t + kStep < n; t += kStep) {  // the last word has an element more than its block needs
+    for (int64_t i = 0; i < kStep; i += 64 / sizeof(T)) __builtin_prefetch(p + t + kAhead + i);
+    F y[kUnroll];
+    sums<kUnroll>(p + t, taps, y);
+    if (taps.silu) silu<kUnroll>(y, kDType<T>);
+    if constexpr (kDType<T> == DType::BF16) put_pairs<kUnroll>(y, out + t, streams);
+    else put<kUnroll>(y, out + t, streams);
+  }
+  return t;
+}
+
+template <class T> AITER_HOT int64_t narrow_row(const T* p, T* out, int64_t t, int64_t n, const RowFilter& taps) {
+#if AITER_ISA == 3
+  if (kDType<T> == DType::BF16 && cpu::settings_memory()->level == cpu::kAvx512Bf16)
+    return narrow_row(p, reinterpret_cast<native_bf16_t*>(out), t, n, whole(taps, kDType<T>), taps.streams);
+#endif
+  return narrow_row(p, out, t, n, whole(taps, kDType<T>), taps.streams);
+}
+
 template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
   const T* p = static_cast<const T*>(window);
   T* out = static_cast<T*>(output);
   alignas(64) float x[kTaps + kStage + kLanes], y[kStage];
   for (int64_t t = 0, m; t < n; t += m) {
+    int64_t most = kStage;
+    if constexpr (sizeof(T) == 2) {
+      if (taps.width <= kFewTaps) {
+        if (const int64_t skew = -reinterpret_cast<uintptr_t>(out + t) % 64 / sizeof(T)) most = skew;
+        else t = narrow_row(p, out, t, n, taps);
+      }
+    }
     const float* from = reinterpret_cast<const float*>(p + t);
-    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, whole(taps, false));
-    m = least(kStage, n - t);
+    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, whole(taps, DType::F32));
+    m = least(most, n - t);
     const int64_t some = pieces(m, kLanes) * kLanes;
     if (sizeof(T) == 4 && m >= kLanes) {
-      row(from, y, m, whole(taps, false));
+      row(from, y, m, whole(taps, DType::F32));
     } else {
       for (int64_t k = 0; k < taps.width; k += kTaps) {
         const int64_t count = least(kTaps, taps.width - k), values = m + count - 1;
         widen<T>(p + t + k, values, x), store(x + values, F{});
-        row(x, y, some, part(taps, k, count, sizeof(T) != 4));
+        row(x, y, some, part(taps, k, count, kDType<T>));
       }
     }
     narrow<T>(y, m, out + t, taps.streams);
@@ -137,7 +209,8 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
 template <int kCount>
 AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const Side& side) {
   const int64_t n = side.channels, width = side.width, next = side.next;
-  const bool silus = side.silu, brief = side.brief, streams = side.streams;
+  const bool silus = side.silu, streams = side.streams;
+  const DType rounded = side.rounded;
   const float *weights = side.weight, *bias = side.bias;
   for (int64_t c = 0; c < n; c += kLanes) {
     if (c > n - kLanes) c = n - kLanes;
@@ -146,7 +219,7 @@ AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t o
     const float *row = x + c, *weight = weights + c;
     for (int64_t k = 0; k < width; k++, row += x_stride, weight += next)
       for (int i = 0; i < kCount; i++) y[i] = load(row + i * x_stride) * load(weight) + y[i];
-    if (silus) silu<kCount>(y, brief);
+    if (silus) silu<kCount>(y, rounded);
     for (int i = 0; i < kCount; i++)
       if (streams) stream(out + i * out_stride + c, y[i]);
       else store(out + i * out_stride + c, y[i]);
@@ -177,7 +250,7 @@ template <class T> class Span {
     const bool direct = in_place && t >= halo;
     for (int64_t i = t - halo; !direct && i < t + m; i++) widen<T>(i < 0 ? before(i) + c : in(i) + c, n, x + (i - t + halo) * n);
     const float* from = direct ? reinterpret_cast<const float*>(in(t - halo) + c) : x;
-    tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, !kFloats, false});
+    tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, kDType<T>, false});
     for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, static_cast<T*>(s.out) + (t + i) * s.out_stride + c, s.streams);
   }
 
@@ -214,7 +287,7 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
   for (int64_t t = from, m; t < to; t += m) {
     if (span.in_place && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
       const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
-      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, false, s.streams});
+      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, DType::F32, s.streams});
     }
     m = least(span.count, to - t);
     for (int64_t i = 0; i < sides.count; i++) {
@@ -248,7 +321,7 @@ AITER_ONCE void masked_sums(const Problem& p, const Filter& filter, int64_t b, i
       const float *v = x + k * kChannels, *w = filter.taps.row(k);
       for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(v + j * kLanes) * load(w + j * kLanes) + sum[j];
     }
-    if (activate && p.silu) silu<kChannels / kLanes>(sum, false);
+    if (activate && p.silu) silu<kChannels / kLanes>(sum, DType::F32);
     for (int j = 0; j < kChannels / kLanes; j++) store(y + j * kLanes, activate && s < 0 ? F{} : sum[j]);
   }
 }
