@@ -13,8 +13,6 @@ using namespace aiter::conv1d;
 
 constexpr int64_t kStage = 512;  // positions of a row as floats
 constexpr int kUnroll = 8;         // vectors of a row at a time
-constexpr int64_t kFewTaps = 8;    // the widest filter that converts elements of 16 bits once a tap
-constexpr int64_t kAhead = 1024;   // elements of 16 bits between a load and the prefetch
 constexpr int64_t kTaps = 512;   // taps of a row over which elements that are not floats are summed at a time
 
 // Run is adjacent taps of a row's filter, and the use of their sums.
@@ -32,6 +30,12 @@ inline Run whole(const RowFilter& f, DType rounded) { return {f.weight.data(), f
 inline Run part(const RowFilter& f, int64_t k, int64_t count, DType rounded) {
   return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, rounded};
 }
+
+}  // namespace aiter::AITER_LEVEL::conv1d
+
+#include "direct.h"
+
+namespace aiter::AITER_LEVEL::conv1d {
 
 // sums computes kCount vectors of positions; X[t-(W-1)] of the first is at p.
 template <int kCount> AITER_HOT void sums(const float* p, const Run& taps, float* out) {
@@ -114,68 +118,6 @@ inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile)
     for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
 }
 
-// sums computes kCount vectors of positions of 16 bits, each converted once a tap; X[t-(W-1)] of the first is at p.
-template <int kCount> AITER_HOT void sums(const half_t* p, const Run& taps, F* y) {
-  for (int i = 0; i < kCount; i++) y[i] = set(taps.bias);
-  for (int64_t k = 0; k < taps.width; k++)
-    for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
-}
-
-// Of bfloat16, the first half of the vectors has the even positions, the other half the odd ones. A word holds two neighbours; a
-// shift or a mask makes a float of either, without an instruction that moves lanes.
-template <int kCount> AITER_HOT void sums(const bf16_t* p, const Run& taps, F* y) {
-  constexpr int kPairs = kCount / 2;
-  F *even = y, *odd = y + kPairs;
-  U word[kPairs];
-  for (int i = 0; i < kPairs; i++) even[i] = odd[i] = set(taps.bias), word[i] = take<U>(p + i * 2 * kLanes);
-  for (int64_t k = 0; k < taps.width; k++) {
-    for (int i = 0; i < kPairs; i++) {
-      const F second = odd_bf16(word[i]);
-      if (k % 2) word[i] = take<U>(p + k + 1 + i * 2 * kLanes);
-      const F first = even_bf16(word[i]);
-      even[i] = (k % 2 ? second : first) * taps.weight[k] + even[i];
-      odd[i] = (k % 2 ? first : second) * taps.weight[k] + odd[i];
-    }
-  }
-}
-
-template <int kCount, class R> AITER_HOT void put(const F* y, R* out, bool streams) {
-  for (int i = 0; i < kCount; i++)
-    if (streams) stream(out + i * kLanes, y[i]);
-    else store(out + i * kLanes, y[i]);
-}
-template <int kCount, class R> AITER_HOT void put_pairs(const F* y, R* out, bool streams) {
-  for (int i = 0; i < kCount / 2; i++) {
-    const F word = floats(words(rounded(y[i], R()), rounded(y[kCount / 2 + i], R())));
-    if (streams) stream(reinterpret_cast<float*>(out) + i * kLanes, word);
-    else give(out + i * 2 * kLanes, word);
-  }
-}
-
-// narrow_row computes positions of 16 bits from t on, while whole blocks of them are left, and returns the next one. out + t is
-// aligned to a cache line. R: T, and how results are rounded to it. Few taps convert elements faster than a copy as floats, and a
-// loop without stages keeps more loads in flight.
-template <class T, class R> AITER_ONCE int64_t narrow_row(const T* p, R* out, int64_t t, int64_t n, const Run& taps, bool streams) {
-  constexpr int64_t kStep = kUnroll * kLanes;
-  for (; t + kStep < n; t += kStep) {  // the last word has an element more than its block needs
-    for (int64_t i = 0; i < kStep; i += 64 / sizeof(T)) __builtin_prefetch(p + t + kAhead + i);
-    F y[kUnroll];
-    sums<kUnroll>(p + t, taps, y);
-    if (taps.silu) silu<kUnroll>(y, kDType<T>);
-    if constexpr (kDType<T> == DType::BF16) put_pairs<kUnroll>(y, out + t, streams);
-    else put<kUnroll>(y, out + t, streams);
-  }
-  return t;
-}
-
-template <class T> AITER_HOT int64_t narrow_row(const T* p, T* out, int64_t t, int64_t n, const RowFilter& taps) {
-#if AITER_ISA == 3
-  if (kDType<T> == DType::BF16 && cpu::settings_memory()->level == cpu::kAvx512Bf16)
-    return narrow_row(p, reinterpret_cast<native_bf16_t*>(out), t, n, whole(taps, kDType<T>), taps.streams);
-#endif
-  return narrow_row(p, out, t, n, whole(taps, kDType<T>), taps.streams);
-}
-
 template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
   const T* p = static_cast<const T*>(window);
   T* out = static_cast<T*>(output);
@@ -183,10 +125,7 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
   for (int64_t t = 0, m; t < n; t += m) {
     int64_t most = kStage;
     if constexpr (sizeof(T) == 2) {
-      if (taps.width <= kFewTaps) {
-        if (const int64_t skew = -reinterpret_cast<uintptr_t>(out + t) % 64 / sizeof(T)) most = skew;
-        else t = narrow_row(p, out, t, n, taps);
-      }
+      if (taps.width <= kDirectRow<T>) t = direct_row(p, out, t, n, taps, &most);
     }
     const float* from = reinterpret_cast<const float*>(p + t);
     if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, whole(taps, DType::F32));
@@ -289,7 +228,10 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
       const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
       return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, DType::F32, s.streams});
     }
-    m = least(span.count, to - t);
+    if constexpr (sizeof(T) == 2) {
+      if (t >= taps.width - 1 && direct_fit(taps)) return direct_tokens<T>(s, t, to, taps);
+    }
+    m = least(t < taps.width - 1 ? least(span.count, taps.width - 1 - t) : span.count, to - t);
     for (int64_t i = 0; i < sides.count; i++) {
       if (i + 1 < sides.count) span.prefetch(t, m, sides.first(i + 1), sides.size(i + 1));
       else span.prefetch(t + m, span.count, 0, sides.size(0));
