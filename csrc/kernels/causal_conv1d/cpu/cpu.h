@@ -222,6 +222,10 @@ struct Kernels {
   // widen and narrow convert n adjacent elements to and from floats; streams: stores bypass the caches.
   void (*widen)(const void* from, int64_t n, float* to);
   void (*narrow)(const float* from, int64_t n, void* to, bool streams);
+  // widen_tile and narrow_tile convert n positions of up to kChannels adjacent channels to and from a tile. stride: elements from a
+  // position to the next one.
+  void (*widen_tile)(const void* from, int64_t stride, int64_t n, int64_t channels, float* tile);
+  void (*narrow_tile)(const float* tile, int64_t n, int64_t channels, void* to, int64_t stride);
 };
 
 // kernels returns the functions of the type for settings().level.

@@ -41,16 +41,6 @@ template <class T, class R> AITER_HOT void store_pair(const F* v, R* p, bool str
   }
 }
 
-// with_rounding calls f with out, as elements that the processor rounds where it can.
-template <class T, class Function> AITER_HOT auto with_rounding(T* out, const Function& f) {
-#if AITER_ISA == 3
-  if constexpr (kDType<T> == DType::BF16) {
-    if (cpu::settings_memory()->level == cpu::kAvx512Bf16) return f(static_cast<native_bf16_t*>(out));
-  }
-#endif
-  return f(out);
-}
-
 // row_sums computes kPairs pairs of vectors of positions; X[t-(W-1)] of the first is at p. It reads an element more than it needs.
 template <int kPairs> AITER_HOT void row_sums(const half_t* p, const Run& taps, F* y) {
   for (int i = 0; i < 2 * kPairs; i++) y[i] = set(taps.bias);

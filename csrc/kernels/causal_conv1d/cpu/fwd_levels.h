@@ -31,12 +31,6 @@ inline Run part(const RowFilter& f, int64_t k, int64_t count, DType rounded) {
   return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, rounded};
 }
 
-}  // namespace aiter::AITER_LEVEL::conv1d
-
-#include "direct.h"
-
-namespace aiter::AITER_LEVEL::conv1d {
-
 // sums computes kCount vectors of positions; X[t-(W-1)] of the first is at p.
 template <int kCount> AITER_HOT void sums(const float* p, const Run& taps, float* out) {
   F y[kCount];
@@ -83,12 +77,46 @@ template <class T> AITER_HOT void put(const float* from, int64_t n, T* to, bool 
   if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
 }
 
-template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* elements, bool streams) {
+// with_rounding calls f with out, as elements that the processor rounds where it can.
+template <class T, class Function> AITER_HOT auto with_rounding(T* out, const Function& f) {
 #if AITER_ISA == 3
-  if (kDType<T> == DType::BF16 && cpu::settings_memory()->level == cpu::kAvx512Bf16)
-    return put(from, n, static_cast<native_bf16_t*>(elements), streams);
+  if constexpr (kDType<T> == DType::BF16) {
+    if (cpu::settings_memory()->level == cpu::kAvx512Bf16) return f(static_cast<native_bf16_t*>(out));
+  }
 #endif
-  put(from, n, static_cast<T*>(elements), streams);
+  return f(out);
+}
+
+template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* elements, bool streams) {
+  with_rounding(static_cast<T*>(elements), [&](auto* to) { put(from, n, to, streams); });
+}
+
+// The hardware prefetcher does not follow the positions of a tile.
+template <class T> AITER_HOT void prefetch_channels(const T* p) {
+  for (int64_t i = 0; i < kChannels; i += 64 / sizeof(T)) __builtin_prefetch(p + i);
+}
+
+constexpr int64_t kTileAhead = 24;  // positions between a load and the prefetch
+
+template <class T> AITER_ONCE void widen_tile(const void* from, int64_t stride, int64_t n, int64_t channels, float* tile) {
+  const T* p = static_cast<const T*>(from);
+  for (int64_t i = 0; i < n; i++, p += stride, tile += kChannels) {
+    prefetch_channels(p + kTileAhead * stride);
+    if (channels < kChannels) convert(p, channels, tile);
+    else for (int64_t c = 0; c < kChannels; c += kLanes) store(tile + c, load(p + c));
+  }
+}
+
+template <class T> AITER_HOT void put_tile(const float* tile, int64_t n, int64_t channels, T* p, int64_t stride) {
+  for (int64_t i = 0; i < n; i++, p += stride, tile += kChannels) {
+    prefetch_channels(p + kTileAhead * stride);
+    if (channels < kChannels) convert(tile, channels, p);
+    else for (int64_t c = 0; c < kChannels; c += kLanes) store(p + c, load(tile + c));
+  }
+}
+
+template <class T> AITER_ONCE void narrow_tile(const float* tile, int64_t n, int64_t channels, void* to, int64_t stride) {
+  with_rounding(static_cast<T*>(to), [&](auto* p) { put_tile(tile, n, channels, p, stride); });
 }
 
 template <int i = 0> AITER_HOT void take_all(F* v, const float* p, int64_t stride) {
@@ -117,6 +145,12 @@ inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile)
   for (; i < n; i++)
     for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
 }
+
+}  // namespace aiter::AITER_LEVEL::conv1d
+
+#include "direct.h"
+
+namespace aiter::AITER_LEVEL::conv1d {
 
 template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
   const T* p = static_cast<const T*>(window);
@@ -246,7 +280,7 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>, widen_tile<T>, narrow_tile<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
