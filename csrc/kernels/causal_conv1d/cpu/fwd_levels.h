@@ -2,8 +2,8 @@
 //
 // Tiling: rows, with adjacent positions: vectors of positions, four at a time; X[t-k] is an unaligned load, and the last vector
 // overlaps the one before. Tokens, with adjacent channels: over 2 KiB of them one or four positions at a time, a vector of
-// channels after another. Tiles: 32 channels. 16-bit elements are widened once, into the L1 cache. Outputs that bypass the
-// caches are computed in the cache first, unless they are whole lines: such stores are fast only one behind the other.
+// channels after another. Tiles: 32 channels. 16-bit elements are converted as they are read (cpu/direct.h), for more taps once, into
+// the L1 cache. Outputs that bypass the caches are computed in the cache first, unless they are whole lines: such stores are fast only one behind the other.
 // Bytes: x once (from the L1 cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
