@@ -106,7 +106,10 @@ func checkAtLeast(sizes ...atLeast) error {
 	return nil
 }
 
-func (c Case) checkTypes() error {
+func (c Case) check() error {
+	if err := checkAtLeast(atLeast{"offset", min(c.Inputs.Offset, c.Outputs.Offset), 0}); err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		name  string
 		dtype tensor.DType

@@ -74,9 +74,33 @@ func causalConv1d() family {
 			intParam("width", "filter taps", func(p *Conv1d) *int64 { return &p.Width }),
 			groups,
 			choiceParam("layout", "layout of the activations", func(p *Conv1d) *Layout { return &p.Layout }, ChannelFirst, ChannelLast),
-			silu, noBias,
+			silu, noBias, offsetParam(),
 		},
 	}
+}
+
+// causalConv1dSequences are those of the operators that take sequence numbers and states.
+func causalConv1dSequences() family {
+	numbers := boolParam("seq_idx", "sequence numbers, in measurements another one every 300 positions", func(p *Conv1d) *bool { return &p.WithSeqIdx })
+	states := boolParam("states", "initial and final states", func(p *Conv1d) *bool { return &p.WithStates })
+	numbers.Default, states.Default = "none", "none"
+	f := causalConv1d()
+	f.params = append(f.params, numbers, states)
+	return f
+}
+
+// offsetParam moves every activation away from an aligned address.
+func offsetParam() Param {
+	usage := "elements between an aligned address and the first one of each activation"
+	p := intParam("offset", usage, func(*Conv1d) *int64 { return new(int64) })
+	p.Default = "aligned"
+	p.get = func(c Case) any { return c.Inputs.Offset }
+	p.set = func(c Case, value any) (Case, bool) {
+		n, ok := value.(int64)
+		c.Inputs.Offset, c.Outputs.Offset = n, n
+		return With(c, func(p *Conv1d) { p.Dout.Offset = n }), ok
+	}
+	return p
 }
 
 // conv returns the parameters of a case.
@@ -189,6 +213,13 @@ func layoutOf(x *tensor.Tensor) Layout {
 		return ChannelLast
 	}
 	return ChannelFirst
+}
+
+// evenSequences gives each 300 positions a sequence number of their own.
+func evenSequences(c Case, values []float64) {
+	for i := range values {
+		values[i] = float64(int64(i) % conv(c).Seqlen / 300)
+	}
 }
 
 // randomSequences divides each row of (batch, seqlen) into runs with one sequence

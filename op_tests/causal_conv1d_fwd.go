@@ -11,11 +11,11 @@ func causalConv1dFwd() operator {
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
-			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: randomSequences, present: passesSeqIdx},
+			{name: "seq_idx", shape: shapeSeqIdx, dtype: typeInt32, fill: randomSequences, timingFill: evenSequences, present: passesSeqIdx},
 			{name: "initial_states", shape: shapeStates, dtype: typeX, fill: randomNormals, present: passesInitial},
 			{name: "final_states_out", role: output, shape: shapeStates, dtype: typeX, tolerance: copied, present: passesFinal},
 		},
-		family: causalConv1d,
+		family: causalConv1dSequences,
 		cases:  wholeSequenceCases,
 		infer:  func(given args) (Case, error) { return inferConv1d(given, "final_states_out") },
 		reference: func(in inputs) map[string][]float64 {

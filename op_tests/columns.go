@@ -215,13 +215,13 @@ func (t *columnTable) params() []Param {
 	for _, c := range t.list {
 		p := Param{
 			Name: c.name, Usage: c.name, Kind: c.kind, Column: c.name, Title: strings.ToUpper(c.name[:1]) + c.name[1:],
-			get: func(p Params) any {
-				if call, ok := p.(callParams); ok && call.listed != nil {
+			get: func(of Case) any {
+				if call, ok := of.Params.(callParams); ok && call.listed != nil {
 					return call.listed.values[c.name]
 				}
 				return nil
 			},
-			set: func(p Params, _ any) (Params, bool) { return p, false },
+			set: func(of Case, _ any) (Case, bool) { return of, false },
 		}
 		if slices.Contains(reservedColumns(), strings.ToLower(c.name)) {
 			p.Column += "_"

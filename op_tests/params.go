@@ -36,20 +36,20 @@ type Param struct {
 	Column  string   // the key in JSON and CSV, usually Name
 	Title   string   // the column's name on a page
 	Untimed bool     // measurements have no such column
-	Default string   // what an Int of 0 stands for, such as another parameter's name; a case with 0 has no cell then
+	Default string   // what an Int of 0 or a Bool that is off stands for, such as another parameter's name; a case with it has no cell
 
 	negated bool // the column shows the opposite of a Bool
-	get     func(Params) any
-	set     func(p Params, value any) (Params, bool)
+	get     func(Case) any
+	set     func(c Case, value any) (Case, bool)
 }
 
 // Value is a case's value of the parameter: an int64, a float64, a string or a bool, by its kind.
-func (p Param) Value(c Case) any { return p.get(c.Params) }
+func (p Param) Value(c Case) any { return p.get(c) }
 
 // Cell is what the parameter's column shows for a case, nil for a value that stands for its default.
 func (p Param) Cell(c Case) any {
-	v := p.get(c.Params)
-	if p.Default != "" && v == int64(0) {
+	v := p.get(c)
+	if p.Default != "" && (v == int64(0) || v == false) {
 		return nil
 	}
 	if on, ok := v.(bool); ok && p.negated {
@@ -60,28 +60,25 @@ func (p Param) Cell(c Case) any {
 
 // Set returns the case with another value of the parameter. The error is a *CaseError for a value that it cannot have.
 func (p Param) Set(c Case, value any) (Case, error) {
-	params, ok := p.set(c.Params, value)
+	changed, ok := p.set(c, value)
 	if !ok {
 		expected := map[Kind]string{Size: "an int64", Int: "an int64", Float: "a float64", Bool: "a bool", Choice: strings.Join(p.Choices, " or ")}
 		return c, &CaseError{Field: p.Name, Got: fmt.Sprint(value), Expected: expected[p.Kind]}
 	}
-	c.Params = params
-	return c, nil
+	return changed, nil
 }
 
 // newParam declares a parameter that is a field of P.
 func newParam[P Params, V any](kind Kind, name, usage string, field func(*P) *V) Param {
 	return Param{
 		Name: name, Usage: usage, Kind: kind, Column: name, Title: strings.ToUpper(name[:1]) + name[1:],
-		get: func(q Params) any {
-			p, _ := q.(P)
+		get: func(c Case) any {
+			p := ParamsOf[P](c)
 			return *field(&p)
 		},
-		set: func(q Params, value any) (Params, bool) {
-			p, _ := q.(P)
+		set: func(c Case, value any) (Case, bool) {
 			v, ok := value.(V)
-			*field(&p) = v
-			return p, ok
+			return With(c, func(p *P) { *field(p) = v }), ok
 		},
 	}
 }
@@ -110,14 +107,14 @@ func choiceParam[P Params, V fmt.Stringer](name, usage string, field func(*P) *V
 		p.Choices = append(p.Choices, v.String())
 		byName[v.String()] = v
 	}
-	p.get = func(q Params) any { return fmt.Sprint(get(q)) }
-	p.set = func(q Params, value any) (Params, bool) {
+	p.get = func(c Case) any { return fmt.Sprint(get(c)) }
+	p.set = func(c Case, value any) (Case, bool) {
 		word, _ := value.(string)
 		v, ok := byName[word]
 		if !ok {
-			return q, false
+			return c, false
 		}
-		return set(q, v)
+		return set(c, v)
 	}
 	return p
 }

@@ -65,7 +65,7 @@ func (op operator) complete(c Case) (Case, error) {
 	c = c.withDefaults()
 	err := op.family().complete(&c)
 	if err == nil && !op.listed {
-		err = c.checkTypes()
+		err = c.check()
 	}
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", op.name, err)

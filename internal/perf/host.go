@@ -62,7 +62,10 @@ func writePages(s *tensor.Storage) error {
 	return err
 }
 
-// copyHost copies with all processors, as operators do.
+// copyPart is the least number of bytes for which another processor's start pays.
+const copyPart = 256 << 10
+
+// copyHost copies with all processors, as operators do, small storages with fewer.
 func copyHost(dst, src *tensor.Storage) error {
 	to, err := dst.Bytes()
 	if err != nil {
@@ -72,7 +75,11 @@ func copyHost(dst, src *tensor.Storage) error {
 	if err != nil {
 		return err
 	}
-	n := runtime.GOMAXPROCS(0)
+	n := min(runtime.GOMAXPROCS(0), 1+len(from)/copyPart)
+	if n == 1 {
+		copy(to, from)
+		return nil
+	}
 	part := (len(from) + n - 1) / n
 	var wg sync.WaitGroup
 	for at := 0; at < len(from); at += part {
