@@ -180,11 +180,13 @@ func TestErrors(t *testing.T) {
 	reg := open(t)
 	conv, ctx := family(t)
 	var missing *registry.TypeError
-	if err := conv.Forward(ctx, causalconv1d.Forward{Out: zeros(1, 1, 4), X: zeros(1, 1, 4)}); !errors.As(err, &missing) || missing.Arg != "weight" {
+	if err := conv.Forward(ctx, causalconv1d.Forward{Out: zeros(1, 1, 4), X: zeros(1, 1, 4)}); !errors.As(err, &missing) ||
+		missing.Arg != "weight" {
 		t.Errorf("got %v, want a TypeError that names weight", err)
 	}
 	var refused *registry.ArgumentError
-	if err := conv.VarlenStates(ctx, causalconv1d.VarlenStates{States: zeros(1, 1, 1), X: zeros(3, 1), CuSeqlens: indices(0, 1, 3)}); !errors.As(err, &refused) {
+	if err := conv.VarlenStates(ctx, causalconv1d.VarlenStates{States: zeros(1, 1, 1), X: zeros(3, 1),
+		CuSeqlens: indices(0, 1, 3)}); !errors.As(err, &refused) {
 		t.Errorf("got %v, want an ArgumentError", err)
 	}
 	if err := reg.Close(); err != nil {

@@ -133,7 +133,8 @@ func TestCopy(t *testing.T) {
 				dst, err := d.New(to, tensor.Float32, 2, 2)
 				must(t, err)
 				err = d.Copy(ctx, dst, there)
-				if apart := !from.IsHost() && !to.IsHost() && from != to || on.IsHost() && (!from.IsHost() || !to.IsHost()); apart && on != (tensor.Device{}) {
+				if apart := !from.IsHost() && !to.IsHost() && from != to || on.IsHost() && (!from.IsHost() || !to.IsHost()); apart &&
+					on != (tensor.Device{}) {
 					if err == nil {
 						t.Errorf("%s to %s on a stream of %s: no error", from, to, on)
 					}

@@ -88,7 +88,8 @@ func churn(how string) int {
 }
 
 func churnBuild(dir string, n int) error {
-	b := &bench{root: filepath.Join(dir, fmt.Sprintf("tree%d", (n+os.Getpid())%3)), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
+	b := &bench{root: filepath.Join(dir, fmt.Sprintf("tree%d", (n+os.Getpid())%3)), cacheDir: filepath.Join(dir, "cache"),
+		cxx: filepath.Join(dir, "cxx")}
 	m, err := b.open()
 	if err != nil {
 		return err

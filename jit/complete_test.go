@@ -44,7 +44,8 @@ func TestTruncatedOutput(t *testing.T) {
 				b.cutting(library, size)
 				for range 2 {
 					var failed *jit.CompileError
-					if err := b.buildErr(); !errors.As(err, &failed) || !strings.Contains(failed.Reason, "is damaged: ") || !failed.Remembered.IsZero() || (failed.Source == "") != library {
+					if err := b.buildErr(); !errors.As(err, &failed) || !strings.Contains(failed.Reason, "is damaged: ") || !failed.Remembered.IsZero() ||
+						(failed.Source == "") != library {
 						t.Fatalf("error is %v, want a CompileError that names the damage", err)
 					}
 				}
@@ -71,7 +72,9 @@ func TestLinkerIgnoresFullDisk(t *testing.T) {
 	b.mounted("mode=0700,size=4m")
 	b.cutting(true, "-1 \"$out\"; dd if=/dev/zero of=ballast bs=64k 2>/dev/null; : ")
 	err := b.buildErr()
-	if !strings.Contains(err.Error(), "is damaged: ") || !strings.Contains(err.Error(), "the filesystem of the cache is full: no space left on device") || !strings.Contains(err.Error(), "aiterctl clean-cache") {
+	if !strings.Contains(err.Error(), "is damaged: ") ||
+		!strings.Contains(err.Error(), "the filesystem of the cache is full: no space left on device") ||
+		!strings.Contains(err.Error(), "aiterctl clean-cache") {
 		t.Errorf("error is %v, want one that names the full disk and a remedy", err)
 	}
 }
@@ -80,7 +83,8 @@ func TestLinkerIgnoresFullDisk(t *testing.T) {
 func compile(t *testing.T, compiler string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source := "int value(int);\nint table[5000] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int x) { return x + 1; }\n"
+	source := "int value(int);\nint table[5000] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int " +
+		"x) { return x + 1; }\n"
 	if err := os.WriteFile(filepath.Join(dir, "a.cpp"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +136,8 @@ func TestTruncationsOfClangOutputAreDetected(t *testing.T) {
 		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-host-only", "--offload-arch=gfx90a"), object)
 	})
 	t.Run("code object", func(t *testing.T) {
-		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-device-only", "--no-gpu-bundle-output", "--offload-arch=gfx90a"), device)
+		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-device-only", "--no-gpu-bundle-output",
+			"--offload-arch=gfx90a"), device)
 	})
 }
 

@@ -125,7 +125,8 @@ func TestEmbeddedTree(t *testing.T) {
 		"a file there": func() error { return errors.Join(os.RemoveAll(laid[0]), os.WriteFile(laid[0], nil, 0o600)) },
 	}
 	for name, f := range damage {
-		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "record")), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "artifact"))); err != nil {
+		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "record")),
+			os.RemoveAll(filepath.Join(b.cacheDir, "v2", "artifact"))); err != nil {
 			t.Fatal(err)
 		}
 		res, err := m.Build(context.Background(), demo(t))
@@ -142,12 +143,14 @@ func TestEmbeddedTree(t *testing.T) {
 // module, but no unit of another module.
 func TestFailureStopsItsModule(t *testing.T) {
 	b := newBench(t)
-	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp", "src/b.cpp", "src/d.cpp").Replace(testConfig))
+	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp",
+		"src/b.cpp", "src/d.cpp").Replace(testConfig))
 	b.write("src/a.cpp", "int x = ;\n")
 	b.write("src/c.cpp", strings.Replace(demoOp, "demo", "other", 1))
 	b.write("src/d.cpp", "int d;\n")
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile + "; do sleep 0.01; done;; *) sleep 0.5;; esac")
+	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile +
+		"; do sleep 0.01; done;; *) sleep 0.5;; esac")
 	other := demo(t)
 	other.Module = "module_other"
 	start := time.Now()
@@ -204,14 +207,16 @@ func TestObserverGetsEachStep(t *testing.T) {
 		return r.events
 	}
 	want := []string{
-		"link finished compiled", "link missed", "link published", "link started", "module finished compiled", "module started", "toolchain found",
+		"link finished compiled", "link missed", "link published", "link started", "module finished compiled", "module started",
+		"toolchain found",
 		"unit finished src/a.cpp compiled", "unit finished src/b.cpp compiled", "unit missed src/a.cpp", "unit missed src/b.cpp",
 		"unit published src/a.cpp", "unit published src/b.cpp", "unit started src/a.cpp", "unit started src/b.cpp",
 	}
 	if got := steps(); !slices.Equal(got, want) {
 		t.Errorf("cold: %q", got)
 	}
-	want = []string{"link hit hit", "module finished hit", "module started", "toolchain found", "unit hit src/a.cpp hit", "unit hit src/b.cpp hit"}
+	want = []string{"link hit hit", "module finished hit", "module started", "toolchain found", "unit hit src/a.cpp hit",
+		"unit hit src/b.cpp hit"}
 	if got := steps(); !slices.Equal(got, want) {
 		t.Errorf("cached: %q", got)
 	}

@@ -57,7 +57,8 @@ func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 		b.compiles()
 		dir := t.TempDir()
 		failed, proceed := filepath.Join(dir, "failed"), filepath.Join(dir, "proceed")
-		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { : > " + failed + "; while ! test -e " + proceed + "; do sleep 0.02; done; exit 1; }; exit 0;; esac"
+		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { : > " + failed + "; while ! test -e " + proceed +
+			"; do sleep 0.02; done; exit 1; }; exit 0;; esac"
 		b.compiler(slow)
 		b.build()
 		b.compiles()
@@ -150,7 +151,8 @@ func TestEditsWhileCompiling(t *testing.T) {
 			waitForTick(t, b.root) // a file that is as new as the compile causes a second compile
 			once := filepath.Join(t.TempDir(), "once")
 			edit := strings.ReplaceAll(tt.edit, "%s", header)
-			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
+			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " +
+				once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
 			res := b.build()
 			if n := b.compiles(); n != 3 {
 				t.Errorf("%d compiles, want a.cpp twice and b.cpp once", n)

@@ -49,7 +49,8 @@ func TestExplainLink(t *testing.T) {
 
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 	x := b.explain()
-	if x.Link.Status != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" || !strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
+	if x.Link.Status != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" ||
+		!strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
 		t.Errorf("a link flag changed: %+v", x.Link)
 	}
 	if x.Units[0].Status != jit.Hit {
@@ -204,7 +205,8 @@ func TestRebuildComparesBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err = b.manager().Rebuild(ctx, demo(t))
-	if err != nil || list[0].Identical() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt || list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
+	if err != nil || list[0].Identical() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt ||
+		list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
 		t.Errorf("with a compiler that is not reproducible: %+v, %v", list, err)
 	}
 }

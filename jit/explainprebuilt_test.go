@@ -47,12 +47,14 @@ func TestExplainWithoutCompiler(t *testing.T) {
 		return x
 	}
 	x := explain("unchanged")
-	if x.Units[0].Status != jit.Hit || x.Units[1].Status != jit.Hit || x.Link.Status != jit.Hit || len(x.Units[1].Changes)+len(x.Link.Changes) != 0 {
+	if x.Units[0].Status != jit.Hit || x.Units[1].Status != jit.Hit || x.Link.Status != jit.Hit ||
+		len(x.Units[1].Changes)+len(x.Link.Changes) != 0 {
 		t.Errorf("unchanged: %+v", x)
 	}
 	b.write("include/only_a.h", "#define ONLY_A 9\n")
 	x = explain("a header changed")
-	if a := x.Units[0]; a.Status == jit.Hit || labels(a.Changes) != "header include/only_a.h" || x.Units[1].Status != jit.Hit || x.Link.Reason != "an object differs" {
+	if a := x.Units[0]; a.Status == jit.Hit || labels(a.Changes) != "header include/only_a.h" || x.Units[1].Status != jit.Hit ||
+		x.Link.Reason != "an object differs" {
 		t.Errorf("a header changed: %+v", x)
 	}
 	_, err := b.manager(b.over(), withoutCompiler).Explain(context.Background(), demo(t))

@@ -228,8 +228,10 @@ func TestGPUFailuresAreRemembered(t *testing.T) {
 	tests := []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}}
 	broken := map[string]string{
 		"device language": "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"device_only.h\"\nint x = ;\n#endif\n",
-		"host language":   "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#else\n#include \"device_only.h\"\nint x = ;\n#endif\n",
-		"device missing":  "#include \"device_only.h\"\n#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"missing.h\"\n#endif\n",
+		"host language": "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#else\n#include \"device_only.h\"\nint x = " +
+			";\n#endif\n",
+		"device missing": "#include \"device_only.h\"\n#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include " +
+			"\"missing.h\"\n#endif\n",
 	}
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {

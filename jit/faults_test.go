@@ -178,7 +178,8 @@ func TestBuildReplacesDamage(t *testing.T) {
 			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "blob")))
 		}, 2},
 		{"artifact gone, objects garbled", func(b *bench, res jit.Result) error {
-			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), b.eachFile("blob", func(p string) error { return os.WriteFile(p, []byte("junk"), 0o600) }))
+			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)),
+				b.eachFile("blob", func(p string) error { return os.WriteFile(p, []byte("junk"), 0o600) }))
 		}, 2},
 		{"all records garbled", func(b *bench, _ jit.Result) error {
 			return b.eachFile("record", func(p string) error { return os.Truncate(p, 70) })
@@ -271,7 +272,8 @@ func TestFullDiskTrimsCache(t *testing.T) {
 	b.write("src/a.cpp", large("1"))
 	old := b.build().Artifact
 	b.write("src/a.cpp", large("2"))
-	if err := b.buildErr(); !strings.Contains(err.Error(), "No space left") && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "bus error") {
+	if err := b.buildErr(); !strings.Contains(err.Error(), "No space left") && !errors.Is(err, syscall.ENOSPC) &&
+		!strings.Contains(err.Error(), "bus error") {
 		t.Errorf("without old entries: got %v, want an error that names the full disk", err)
 	}
 	if _, err := os.Stat(old.Path); err != nil {

@@ -261,7 +261,8 @@ func TestClockSetWhileCompiling(t *testing.T) {
 			b := oneUnitBench(t)
 			header := filepath.Join(b.root, "include/only_a.h")
 			once := filepath.Join(t.TempDir(), "once")
-			edit := "case \"$*\" in *-MF*) " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; printf '#define ONLY_A 7\\n' > " + header + "; }; exit 0;; esac"
+			edit := "case \"$*\" in *-MF*) " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once +
+				"; printf '#define ONLY_A 7\\n' > " + header + "; }; exit 0;; esac"
 			if tt.known {
 				b.compiler("")
 				b.build()

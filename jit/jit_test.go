@@ -47,8 +47,9 @@ schema = "(Tensor x) -> ()"
 const demoOp = "extern \"C\" int __tvm_ffi_demo() { return 0; }\n"
 
 var testFiles = map[string]string{
-	"config.toml":        testConfig,
-	"src/a.cpp":          "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n" + demoOp,
+	"config.toml": testConfig,
+	"src/a.cpp": "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + " +
+		"ONLY_A; }\n" + demoOp,
 	"src/b.cpp":          "#include \"both.h\"\nextern \"C\" int demo_b() { return BOTH; }\n",
 	"include/both.h":     "#define BOTH 1\n",
 	"include/only_a.h":   "#define ONLY_A 2\n",
@@ -71,7 +72,8 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"), count: filepath.Join(dir, "count")}
+	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"),
+		count: filepath.Join(dir, "count")}
 	for name, text := range testFiles {
 		b.write(name, text)
 	}

@@ -38,7 +38,8 @@ func (b *bench) addLinkFlags(flags ...string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.write("config.toml", strings.Replace(string(config), "include = ", "link_flags.common = [\""+strings.Join(flags, "\", \"")+"\"]\ninclude = ", 1))
+	b.write("config.toml", strings.Replace(string(config), "include = ", "link_flags.common = [\""+strings.Join(flags,
+		"\", \"")+"\"]\ninclude = ", 1))
 }
 
 // library makes libvalue.a in a folder of the tree.
@@ -49,7 +50,8 @@ func (b *bench) library(dir string, value int) {
 		b.t.Fatal(err)
 	}
 	text := "int value() { return " + string(rune('0'+value)) + "; }"
-	script := `set -e; cd "$1"; printf '%s\n' "$2" > "$3/value.c"; gcc -fPIC -c "$3/value.c" -o "$3/value.o"; rm -f "$3/new.a"; ar rcD "$3/new.a" "$3/value.o"; mv "$3/new.a" libvalue.a`
+	script := `set -e; cd "$1"; printf '%s\n' "$2" > "$3/value.c"; gcc -fPIC -c "$3/value.c" -o "$3/value.o"; rm -f "$3/new.a"; ar rcD ` +
+		`"$3/new.a" "$3/value.o"; mv "$3/new.a" libvalue.a`
 	if out, err := exec.Command("sh", "-c", script, "sh", at, text, b.t.TempDir()).CombinedOutput(); err != nil {
 		b.t.Fatalf("%v\n%s", err, out)
 	}
@@ -139,7 +141,8 @@ func TestPrebuiltWithALibrary(t *testing.T) {
 		t.Errorf("with a compiler: %s", res.Status)
 	}
 	b.write("include/only_a.h", "#define ONLY_A 9\n")
-	if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t)); err == nil || !strings.Contains(err.Error(), "header changed: include/only_a.h") {
+	if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t)); err == nil ||
+		!strings.Contains(err.Error(), "header changed: include/only_a.h") {
 		t.Errorf("a header changed: %v", err)
 	}
 }

@@ -30,7 +30,8 @@ func TestComputedHasInclude(t *testing.T) {
 			b.expect("the same names", nil)
 			b.write("late/sub/what.h", "#define WHAT_IS 1\n")
 			x := b.explain().Units[0]
-			if x.Reason != "header folder has other names: late" || labels(x.Changes) != "names in late" || x.Miss.Cause != jit.CauseHeader || x.Miss.Path != "late" {
+			if x.Reason != "header folder has other names: late" || labels(x.Changes) != "names in late" || x.Miss.Cause != jit.CauseHeader ||
+				x.Miss.Path != "late" {
 				t.Errorf("got the explanation %+v", x)
 			}
 			res := b.expect("header created", map[string]string{"src/a.cpp": ""})

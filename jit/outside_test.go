@@ -168,10 +168,12 @@ func TestOutsideFolderHIP(t *testing.T) {
 	b, ck := ckBench(t)
 	b.extra["HIPCC"] = testenv.Tool(t, "hipcc")
 	b.asksAnew = true
-	b.write("src/gemm.hip", "#include <ck/ck.hpp>\n"+strings.Replace(gpuFiles["src/k.hip"], "*p *= FACTOR", "*p *= ck::Sequence<1, ck::Tile>::Sum()", 1))
+	b.write("src/gemm.hip", "#include <ck/ck.hpp>\n"+strings.Replace(gpuFiles["src/k.hip"], "*p *= FACTOR",
+		"*p *= ck::Sequence<1, ck::Tile>::Sum()", 1))
 	b.write("include/device_only.h", "")
 	b.write("include/host_only.h", "")
-	b.write("config.toml", strings.NewReplacer("gemm.cpp", "gemm.hip", `["-O1", "-std=c++17"]`, `["-nogpuinc", "-O1", "-std=c++17"]`).Replace(outsideConfig))
+	b.write("config.toml", strings.NewReplacer("gemm.cpp", "gemm.hip", `["-O1", "-std=c++17"]`,
+		`["-nogpuinc", "-O1", "-std=c++17"]`).Replace(outsideConfig))
 	gpu, err := target.Parse("gfx942")
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,8 @@ func inOverlay(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		b.cannotMount("mounting a filesystem needs root")
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-every-part="+map[bool]string{true: "true", false: "false"}[*everyPart])
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v",
+		"-every-part="+map[bool]string{true: "true", false: "false"}[*everyPart])
 	cmd.Env = append(os.Environ(), "AITER_TEST_OVERLAY=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()

@@ -87,7 +87,8 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 	half := b.expectPart("another value shares the helper", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
 	b.expectPart("again", part(t, "typed", "dtype=float16"))
 	fixed := b.expectPart("the operator without the axis", part(t, "fixed", ""), "src/b.cpp")
-	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed", &fixed: "fixed: fixed"} {
+	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed",
+		&fixed: "fixed: fixed"} {
 		if got := r.Artifact.Part + ": " + strings.Join(r.Artifact.Ops, " "); got != want {
 			t.Errorf("the artifact is of part %q, want %q", got, want)
 		}
@@ -95,7 +96,8 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 
 	// A new axis value does not change the keys of the others.
 	b.write("config.toml", strings.Replace(partsConfig, `"float16"]`, `"float16", "bfloat16"]`, 1))
-	if now := b.expectPart("an additional value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+	if now := b.expectPart("an additional value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit ||
+		now.Artifact.Digest != half.Artifact.Digest {
 		t.Errorf("a new axis value changed an existing part: %s", now.Status)
 	}
 	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
@@ -116,7 +118,8 @@ func TestWholeModuleServesItsParts(t *testing.T) {
 		}
 	}
 	x, err := b.manager().Explain(context.Background(), part(t, "typed", "dtype=float16"))
-	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Status != jit.Compiled || x.LastBuilt != nil {
+	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Status != jit.Compiled ||
+		x.LastBuilt != nil {
 		t.Errorf("explanation %+v, %v", x, err)
 	}
 
@@ -145,14 +148,17 @@ func TestPartsWithConditions(t *testing.T) {
 	b.expectPart("an operator without the axis", part(t, "fixed", ""), "src/b.cpp")
 
 	b.write("config.toml", strings.Replace(config, "[\"float16\"] } }", "[\"float16\", \"float32\"] } }", 1))
-	if now := b.expectPart("another value with it", part(t, "typed", "dtype=float32"), "src/half.cpp dtype=float32"); now.Artifact.Digest == full.Artifact.Digest {
+	if now := b.expectPart("another value with it", part(t, "typed", "dtype=float32"),
+		"src/half.cpp dtype=float32"); now.Artifact.Digest == full.Artifact.Digest {
 		t.Error("the added source did not change the library")
 	}
-	if now := b.expectPart("an unchanged value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+	if now := b.expectPart("an unchanged value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit ||
+		now.Artifact.Digest != half.Artifact.Digest {
 		t.Errorf("the condition changed a part of another value: %s", now.Status)
 	}
 	b.write("config.toml", config)
-	if now := b.expectPart("the first condition again", part(t, "typed", "dtype=float32")); now.Status != jit.Hit || now.Artifact.Digest != full.Artifact.Digest {
+	if now := b.expectPart("the first condition again", part(t, "typed", "dtype=float32")); now.Status != jit.Hit ||
+		now.Artifact.Digest != full.Artifact.Digest {
 		t.Errorf("got %s, want the first library", now.Status)
 	}
 

@@ -73,7 +73,8 @@ func TestPrebuiltServesWithAndWithoutCompiler(t *testing.T) {
 	built := b.build()
 	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": withoutCompiler} {
 		got := b.build(b.over(made), change)
-		if got.Artifact.Digest != built.Artifact.Digest || got.Status != jit.Hit || filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
+		if got.Artifact.Digest != built.Artifact.Digest || got.Status != jit.Hit ||
+			filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for _, u := range got.Units {
@@ -157,7 +158,8 @@ func TestPrebuiltParts(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
-		if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
+		if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(),
+			part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
 			t.Errorf("%s, another part: %v", name, err)
 		}
 		// Results from a prebuilt cache can be exported again.
@@ -233,7 +235,8 @@ func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
 	}
 	other := jit.Request{Module: "module_demo", Target: gfx}
 	var incomplete *jit.IncompleteError
-	if err := b.manager().CheckPrebuilt(ctx, open(), demo(t), other); !errors.As(err, &incomplete) || len(incomplete.Missing) != 1 || incomplete.Missing[0] != other {
+	if err := b.manager().CheckPrebuilt(ctx, open(), demo(t), other); !errors.As(err, &incomplete) || len(incomplete.Missing) != 1 ||
+		incomplete.Missing[0] != other {
 		t.Errorf("got %v, want an IncompleteError for gfx942", err)
 	}
 	for _, kind := range []string{"last", "manifest", "object", "linked", "deplist"} {

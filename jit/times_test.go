@@ -86,7 +86,8 @@ func TestHeaderEditedThroughAMapping(t *testing.T) {
 func (b *bench) duringCompile(before, after string) (arm func()) {
 	b.t.Helper()
 	armed := filepath.Join(b.t.TempDir(), "armed")
-	b.compiler("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) + " \"$@\" || exit 1; " + after + "; exit 0; fi;; esac")
+	b.compiler("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) +
+		" \"$@\" || exit 1; " + after + "; exit 0; fi;; esac")
 	return func() {
 		if err := os.WriteFile(armed, nil, 0o600); err != nil {
 			b.t.Fatal(err)
@@ -112,7 +113,8 @@ func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			replace := strings.NewReplacer("HEADER", filepath.Join(b.root, "include/only_a.h"))
-			arm := b.duringCompile(replace.Replace("cp -p HEADER HEADER.old; printf '#define ONLY_A 7\\n' > HEADER.new; mv HEADER.new HEADER"), replace.Replace(restore))
+			arm := b.duringCompile(replace.Replace("cp -p HEADER HEADER.old; printf '#define ONLY_A 7\\n' > HEADER.new; mv HEADER.new HEADER"),
+				replace.Replace(restore))
 			b.build()
 			b.write("include/only_a.h", "#define ONLY_A 3\n") // so that the header's digest is known before the compile
 			arm()

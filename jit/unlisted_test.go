@@ -61,29 +61,45 @@ func shadowedBeside(name, text string) unlisted {
 func unlistedInputs() []unlisted {
 	next := "#ifndef VALUE\n#if __has_include_next(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n#endif\n"
 	return []unlisted{
-		{"__has_include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": next}, "include/asked.h", "\n"},
-		{"__has_include_next finds another", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": strings.Replace(next, "define VALUE 2", "include_next <asked.h>", 1), "outside/asked.h": "#define VALUE 3\n"},
+		{"__has_include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": next}, "include/asked.h",
+			"\n"},
+		{"__has_include_next finds another", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value,
+			"first/asked.h": strings.Replace(next, "define VALUE 2", "include_next <asked.h>", 1), "outside/asked.h": "#define VALUE 3\n"},
 			"include/asked.h", "#define VALUE 2\n"},
-		{"include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": "#include_next <asked.h>\n", "outside/asked.h": "#define VALUE 3\n"},
+		{"include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": "#include_next <asked.h>\n",
+			"outside/asked.h": "#define VALUE 3\n"},
 			"include/asked.h", "#define VALUE 2\n"},
-		{"the name is a folder", "", map[string]string{"src/a.cpp": "#if __has_include(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value, "first/asked.h/none": ""},
+		{"the name is a folder", "",
+			map[string]string{"src/a.cpp": "#if __has_include(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value,
+				"first/asked.h/none": ""},
 			"first/asked.h", "\n"},
-		{"included after a folder of the name", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h/none": "", "include/asked.h": "#define VALUE 1\n"},
+		{"included after a folder of the name", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h/none": "",
+			"include/asked.h": "#define VALUE 1\n"},
 			"first/asked.h", "#define VALUE 2\n"},
-		{"__has_include after a splice", "", map[string]string{"src/a.cpp": "#if __has_\\\ninclude/**/(/* */<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
+		{"__has_include after a splice", "",
+			map[string]string{"src/a.cpp": "#if __has_\\\ninclude/**/(/* */<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
 			"include/asked.h", "\n"},
-		{"__has_include by a flag", `"-DHAS=__has_include"`, map[string]string{"src/a.cpp": "#if HAS(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
+		{"__has_include by a flag", `"-DHAS=__has_include"`,
+			map[string]string{"src/a.cpp": "#if HAS(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
 			"include/asked.h", "\n"},
-		{"-include", `"-include", "asked.h"`, map[string]string{"src/a.cpp": value, "include/asked.h": "#define VALUE 1\n"}, "asked.h", "#define VALUE 2\n"},
+		{"-include", `"-include", "asked.h"`, map[string]string{"src/a.cpp": value, "include/asked.h": "#define VALUE 1\n"}, "asked.h",
+			"#define VALUE 2\n"},
 		{".incbin", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}, "include/data.bin", "two"},
-		{".incbin before another", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}, "first/data.bin", "two"},
+		{".incbin before another", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"},
+			"first/data.bin", "two"},
 		{".incbin in the root", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}, "data.bin", "two"},
-		{".incbin in a raw string", "", map[string]string{"src/a.cpp": "asm(R\"x(.data\n.global demo_data\ndemo_data: .incbin \"data.bin\"\n.text)x\");\n" + demoOp, "include/data.bin": "one"},
+		{".incbin in a raw string", "",
+			map[string]string{"src/a.cpp": "asm(R\"x(.data\n.global demo_data\ndemo_data: .incbin \"data.bin\"\n.text)x\");\n" + demoOp,
+				"include/data.bin": "one"},
 			"include/data.bin", "two"},
-		{".incbin by macros", "", map[string]string{"src/a.cpp": "#define STRING(x) #x\n#define NAME(x) \"\\\"\" STRING(x) \"\\\"\"\nasm(\".data\\n.global demo_data\\ndemo_data: .incbin \" NAME(data.bin) \"\\n.text\");\n" + demoOp, "include/data.bin": "one"},
+		{".incbin by macros", "",
+			map[string]string{"src/a.cpp": "#define STRING(x) #x\n#define NAME(x) \"\\\"\" STRING(x) \"\\\"\"\nasm(\".data\\n.global " +
+				"demo_data\\ndemo_data: .incbin \" NAME(data.bin) \"\\n.text\");\n" + demoOp, "include/data.bin": "one"},
 			"include/data.bin", "two"},
-		{".include", "", map[string]string{"src/a.cpp": embeds(`.INCLUDE \"data.inc\"`), "include/data.inc": ".long 1\n"}, "include/data.inc", ".long 2\n"},
-		{".incbin in .include", "", map[string]string{"src/a.cpp": embeds(`.include \"data.inc\"`), "include/data.inc": ".incbin \"data.bin\"\n", "include/data.bin": "one"},
+		{".include", "", map[string]string{"src/a.cpp": embeds(`.INCLUDE \"data.inc\"`), "include/data.inc": ".long 1\n"}, "include/data.inc",
+			".long 2\n"},
+		{".incbin in .include", "", map[string]string{"src/a.cpp": embeds(`.include \"data.inc\"`), "include/data.inc": ".incbin \"data.bin\"\n",
+			"include/data.bin": "one"},
 			"include/data.bin", "two"},
 		shadowedBeside("quoted by a macro", "#define WHAT \"value.h\"\n#include WHAT\n"),
 		shadowedBeside("import", "#import \"value.h\"\n"),
@@ -171,7 +187,8 @@ func TestUnlistedInputsOfGPUs(t *testing.T) {
 				b := unlistedBench(t, c, "src/k.hip")
 				first := b.buildFor(tt.variable, compiler, tt.target)
 				eachTime := tt.tool == "hipcc" && c.name == ".incbin by macros"
-				if status, reason := b.unitStatus(parse(t, tt.target)); (status == jit.Compiled) != eachTime || eachTime && !strings.Contains(reason, "src/k.hip") {
+				if status, reason := b.unitStatus(parse(t, tt.target)); (status == jit.Compiled) != eachTime || eachTime &&
+					!strings.Contains(reason, "src/k.hip") {
 					t.Errorf("unchanged: %s (%s)", status, reason)
 				}
 				b.change(c)
@@ -189,7 +206,8 @@ func TestUnlistedInputsOfGPUs(t *testing.T) {
 // TestPrecompiledHeadersAreNotUsed covers GCC, which by default reads a precompiled header in place
 // of the first header of a unit, from any folder of the search.
 func TestPrecompiledHeadersAreNotUsed(t *testing.T) {
-	b := unlistedBench(t, unlisted{files: map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "include/asked.h": "#define VALUE 1\n"}}, "src/a.cpp")
+	b := unlistedBench(t, unlisted{files: map[string]string{"src/a.cpp": "#include <asked.h>\n" + value,
+		"include/asked.h": "#define VALUE 1\n"}}, "src/a.cpp")
 	first := b.build()
 	b.write("other.h", "#define VALUE 2\n")
 	b.precompile("other.h", "first/asked.h.gch")
@@ -236,7 +254,8 @@ func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 // TestTimesAreConstant checks that __TIMESTAMP__, __DATE__ and __TIME__ do not change the library.
 func TestTimesAreConstant(t *testing.T) {
 	stamp := "extern \"C\" const char* demo_stamp() { return __TIMESTAMP__ __DATE__ __TIME__; }\n" + demoOp
-	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
+	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"},
+		{"nvcc", "NVCC", "sm_80"}} {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := tt.tool
 			if tt.target != "cpu" {
@@ -270,7 +289,8 @@ func TestOddNames(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Values(folders)) {
 		text += "#include <" + strings.ToLower(name) + ".h>\n#if " + name + " != 1\n#error\n#endif\n"
 	}
-	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
+	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"},
+		{"nvcc", "NVCC", "sm_80"}} {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := tt.tool
 			if tt.target != "cpu" {

@@ -31,7 +31,8 @@ func wrapHipcc(t *testing.T, change string) string {
 // build has to fail before it publishes anything, and to succeed with a correct compiler.
 func TestCodeForAnotherTarget(t *testing.T) {
 	rewrite := func(from, to string) string {
-		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` + to + `; set -- "$@" "$a"; done`
+		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` +
+			to + `; set -- "$@" "$a"; done`
 	}
 	kernels, none := gpuFiles["src/k.hip"], demoOp
 	for _, tt := range []struct{ name, source, asked, made string }{

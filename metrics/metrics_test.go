@@ -72,7 +72,8 @@ func newBench(t *testing.T) *bench {
 func (b *bench) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644), os.Rename(path+"~", path)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644),
+		os.Rename(path+"~", path)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -147,11 +148,14 @@ func TestBuilds(t *testing.T) {
 		want  []string
 	}{
 		{name: "a cold build", do: func() {}, want: []string{
-			lookups("new", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`, `aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 2`,
+			lookups("new", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`,
+			`aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 2`,
 			`aiter_link_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`, "aiter_compilers_running 0",
 		}},
 		{name: "a warm build", do: func() {}, want: []string{
-			`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`, `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="hit"} 1`, `aiter_link_hits_total{arch="cpu",module="module_small"} 1`,
+			`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`,
+			`aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="hit"} 1`,
+			`aiter_link_hits_total{arch="cpu",module="module_small"} 1`,
 		}},
 		{name: "an edit of a header", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
 			lookups("header", 1), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 3`,
@@ -166,7 +170,8 @@ func TestBuilds(t *testing.T) {
 			lookups("lost", 2),
 		}},
 		{name: "a syntax error", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
-			lookups("header", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`, `aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
+			lookups("header", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
+			`aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
 			"aiter_compilers_running 0",
 		}},
 	}
@@ -180,7 +185,8 @@ func TestBuilds(t *testing.T) {
 			b.sameCauses(s.name, nil)
 		}
 	}
-	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") || strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
+	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") ||
+		strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
 		t.Errorf("damage was not counted, or a miss has the cause \"other\":\n%s", text)
 	}
 }
@@ -227,7 +233,8 @@ func (b *bench) sameCauses(after string, earlier map[string]int64) {
 		want[cause] += n
 	}
 	got := map[string]int64{}
-	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{arch="cpu",cause="(.*)",module="module_small",result="miss"} (\d+)`).FindAllStringSubmatch(b.text(), -1) {
+	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{arch="cpu",cause="(.*)",module="module_small",result="miss"} `+
+		`(\d+)`).FindAllStringSubmatch(b.text(), -1) {
 		n, err := strconv.ParseInt(m[2], 10, 64)
 		if err != nil {
 			b.t.Fatal(err)
@@ -281,7 +288,8 @@ func TestConventions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect("a build", fmt.Sprintf("aiter_cache_artifacts %d", len(stats.Artifacts)))
-	if text := b.text(); !strings.Contains(text, "\naiter_cache_size_bytes ") || strings.Contains(text, "\naiter_cache_size_bytes 0\n") || !strings.Contains(text, "\ngo_goroutines ") {
+	if text := b.text(); !strings.Contains(text, "\naiter_cache_size_bytes ") || strings.Contains(text, "\naiter_cache_size_bytes 0\n") ||
+		!strings.Contains(text, "\ngo_goroutines ") {
 		t.Errorf("the scrape lacks the metrics of the cache's size or of the process:\n%s", text)
 	}
 }
@@ -310,7 +318,8 @@ func TestWaits(t *testing.T) {
 	if !strings.Contains(b.text(), "\n"+`aiter_lock_wait_duration_seconds_count{arch="cpu",module="module_small",result="ok"}`) {
 		t.Error("no build waited for a lock")
 	}
-	b.expect("two builds of the same module", lookups("new", 2), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`)
+	b.expect("two builds of the same module", lookups("new", 2),
+		`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`)
 }
 
 func TestReloads(t *testing.T) {
@@ -354,7 +363,8 @@ func TestUnreadableCache(t *testing.T) {
 	w := httptest.NewRecorder()
 	counts.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
-	if w.Code != http.StatusOK || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\naiter_compilers_running 0") || strings.Contains(text, "aiter_cache_artifacts") {
+	if w.Code != http.StatusOK || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\naiter_compilers_running 0") ||
+		strings.Contains(text, "aiter_cache_artifacts") {
 		t.Errorf("got %d\n%s", w.Code, text)
 	}
 }

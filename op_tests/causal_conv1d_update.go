@@ -12,7 +12,8 @@ func causalConv1dUpdate() operator {
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeUpdate, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeUpdate, dtype: typeX, fill: randomNormals}),
-			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, elementsMoved: stateElements}),
+			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals,
+				elementsMoved: stateElements}),
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},

@@ -116,7 +116,8 @@ func (p *Problem) sameLayout(o Output, t *tensor.Tensor) error {
 	case t == nil:
 		return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(mine), Got: "none"}
 	case t.DType() != mine.DType() || !slices.Equal(t.Shape(), mine.Shape()):
-	case o.guarded && (t.Offset() != mine.Offset() || t.Storage().Size() != mine.Storage().Size() || !slices.Equal(t.Strides(), mine.Strides())):
+	case o.guarded && (t.Offset() != mine.Offset() || t.Storage().Size() != mine.Storage().Size() ||
+		!slices.Equal(t.Strides(), mine.Strides())):
 	default:
 		return nil
 	}

@@ -62,7 +62,8 @@ func (p Param) Cell(c Case) any {
 func (p Param) Set(c Case, value any) (Case, error) {
 	params, ok := p.set(c.Params, value)
 	if !ok {
-		expected := map[Kind]string{Size: "an int64", Int: "an int64", Float: "a float64", Bool: "a bool", Choice: strings.Join(p.Choices, " or ")}
+		expected := map[Kind]string{Size: "an int64", Int: "an int64", Float: "a float64", Bool: "a bool",
+			Choice: strings.Join(p.Choices, " or ")}
 		return c, &CaseError{Field: p.Name, Got: fmt.Sprint(value), Expected: expected[p.Kind]}
 	}
 	c.Params = params

@@ -100,7 +100,8 @@ path = "csrc/support/*.cpp"
 func (c *checkout) write(name, text string) {
 	c.t.Helper()
 	path := filepath.Join(c.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644), os.Rename(path+"~", path)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644),
+		os.Rename(path+"~", path)); err != nil {
 		c.t.Fatal(err)
 	}
 }

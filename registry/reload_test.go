@@ -156,7 +156,8 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	}
 	expect(t, op, 1, 7)
 
-	other := strings.NewReplacer("[module.module_version]", "[module.module_other]", "module.module_version.", "module.module_other.").Replace(versionConfig)
+	other := strings.NewReplacer("[module.module_version]", "[module.module_other]", "module.module_version.",
+		"module.module_other.").Replace(versionConfig)
 	step("in another module", other, 1)
 	if op.Module() != "module_other" || lookup(t, r, "version") != op {
 		t.Errorf("the operator is in module %s", op.Module())
@@ -304,7 +305,8 @@ func TestCloseWhileReloading(t *testing.T) {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		if !strings.Contains(string(stacks), "internal/watch") && !strings.Contains(string(stacks), "fsnotify") && !strings.Contains(string(stacks), "reload)") {
+		if !strings.Contains(string(stacks), "internal/watch") && !strings.Contains(string(stacks), "fsnotify") &&
+			!strings.Contains(string(stacks), "reload)") {
 			break
 		}
 		if time.Now().After(end) {

@@ -125,15 +125,17 @@ func TestSlowAndEndless(t *testing.T) {
 		code    int // 0: disconnected without an answer; -1: either
 		within  time.Duration
 	}{
-		"slow header":                  {"POST /conv1d HTTP/1.1\r\n", "X: y\r\n", 50 * time.Millisecond, 0, 5 * time.Second},
-		"no header":                    {"", "", time.Second, 0, 5 * time.Second},
-		"slow body":                    {head("Content-Length: 1000"), " ", 50 * time.Millisecond, 408, 5 * time.Second},
-		"silent body":                  {head("Content-Length: 1000") + "{", "", time.Second, 408, 5 * time.Second},
-		"slow chunks":                  {head("Transfer-Encoding: chunked"), "1\r\n \r\n", 50 * time.Millisecond, 408, 5 * time.Second},
-		"chunks without end":           {head("Transfer-Encoding: chunked"), "10000\r\n" + strings.Repeat(" ", 1<<16) + "\r\n", 0, 413, 5 * time.Second},
-		"huge length":                  {head("Content-Length: 9223372036854775807"), "", time.Second, 413, time.Second},
-		"huge header":                  {"POST /conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
-		"slow body of another handler": {"GET /ready HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond, -1, 5 * time.Second},
+		"slow header": {"POST /conv1d HTTP/1.1\r\n", "X: y\r\n", 50 * time.Millisecond, 0, 5 * time.Second},
+		"no header":   {"", "", time.Second, 0, 5 * time.Second},
+		"slow body":   {head("Content-Length: 1000"), " ", 50 * time.Millisecond, 408, 5 * time.Second},
+		"silent body": {head("Content-Length: 1000") + "{", "", time.Second, 408, 5 * time.Second},
+		"slow chunks": {head("Transfer-Encoding: chunked"), "1\r\n \r\n", 50 * time.Millisecond, 408, 5 * time.Second},
+		"chunks without end": {head("Transfer-Encoding: chunked"), "10000\r\n" + strings.Repeat(" ", 1<<16) + "\r\n", 0,
+			413, 5 * time.Second},
+		"huge length": {head("Content-Length: 9223372036854775807"), "", time.Second, 413, time.Second},
+		"huge header": {"POST /conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
+		"slow body of another handler": {"GET /ready HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond,
+			-1, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

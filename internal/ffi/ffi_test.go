@@ -25,7 +25,8 @@ type bench struct {
 	conv    *ffi.Module
 }
 
-var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wl,--as-needed", "-Wl,-z,nodelete", "-pthread"}
+var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wl,--as-needed",
+	"-Wl,-z,nodelete", "-pthread"}
 
 const csrc = "../../csrc/"
 
@@ -39,7 +40,8 @@ var setup = sync.OnceValues(func() (*bench, error) {
 	units := map[string][]string{
 		"support.so": {csrc + "support/aiter_ffi.cpp"},
 		"echo.so":    {"testdata/echo.cpp"},
-		"conv.so":    {csrc + "kernels/causal_conv1d/cpu/cpu.cpp", csrc + "kernels/causal_conv1d/cpu/long_row.cpp", csrc + "kernels/causal_conv1d/cpu/fwd.cpp", csrc + "kernels/causal_conv1d/cpu/bwd.cpp"},
+		"conv.so": {csrc + "kernels/causal_conv1d/cpu/cpu.cpp", csrc + "kernels/causal_conv1d/cpu/long_row.cpp",
+			csrc + "kernels/causal_conv1d/cpu/fwd.cpp", csrc + "kernels/causal_conv1d/cpu/bwd.cpp"},
 	}
 	for name, sources := range units {
 		if err := compile(filepath.Join(dir, name), sources...); err != nil {

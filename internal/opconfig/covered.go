@@ -109,7 +109,8 @@ func (d *decoder) checkCovered(m *Module, n *node) {
 			}
 			reported[op.Name] = true
 			at := m.opNode(n, op.Name).fields["name"].at
-			d.add(at, &Error{Msg: fmt.Sprintf("operator %q has no source for %s on %s: the \"when\" of each source with the operator excludes it", op.Name, values, arch)})
+			d.add(at, &Error{Msg: fmt.Sprintf("operator %q has no source for %s on %s: the \"when\" of each source with the operator excludes it",
+				op.Name, values, arch)})
 		}
 	}
 }

@@ -108,7 +108,8 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 			if err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
 				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
 			}
-			if all, wrong := m.ResolvePart(on, "7.0.2", opconfig.Part{Op: s.Op}); err != nil && wrong == nil && slices.Contains(all.Ops, op.Name) && !byToolchain(m, on) {
+			if all, wrong := m.ResolvePart(on, "7.0.2", opconfig.Part{Op: s.Op}); err != nil && wrong == nil && slices.Contains(all.Ops, op.Name) &&
+				!byToolchain(m, on) {
 				t.Fatalf("%s of %s: %v: %v, but all values have %+v", op.Name, m.Name, s, err, all)
 			}
 		}

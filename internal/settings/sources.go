@@ -152,7 +152,8 @@ func configIn(files fs.FS, source string) (string, error) {
 		return "", &opconfig.Error{Source: source, File: ModuleConfig, Msg: "the folder has two configurations, this one and " +
 			DefaultConfig + "; remove one, or name the other one with --config or AITER_CONFIG"}
 	}
-	return "", &opconfig.Error{Source: source, File: DefaultConfig, Msg: "the source folder " + source + " has no configuration, neither this file nor " +
+	return "", &opconfig.Error{Source: source, File: DefaultConfig, Msg: "the source folder " + source +
+		" has no configuration, neither this file nor " +
 		ModuleConfig + "; write one of them, or name another file with --config or AITER_CONFIG"}
 }
 

@@ -31,7 +31,8 @@ func TestUntraced(t *testing.T) {
 	}
 	testenv.ForbidSyscall(t, unix.SYS_PTRACE)
 	visible := []string{"sourced script", "environment of a sourced script", "second wrapper", "response file", "program in PATH",
-		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that is removed", "listed folder", "link to a folder"}
+		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that is removed",
+		"listed folder", "link to a folder"}
 	all := slices.DeleteFunc(wrappers(t), func(w wrapped) bool { return !slices.Contains(visible, w.name) })
 	dirs := settledWrappers(t, all)
 	for i, w := range all {
