@@ -18,7 +18,7 @@ import (
 
 // cutting makes the compiler script run the real compiler and then cut its output, a
 // library or an object, to size bytes, as on a full disk, with exit status 0.
-func (b *bench) cutting(library bool, size string) {
+func (b *fixture) cutting(library bool, size string) {
 	b.t.Helper()
 	which := map[bool]string{true: "-shared", false: "-MF"}[library]
 	script := fmt.Sprintf(`#!/bin/sh
@@ -39,7 +39,7 @@ func TestTruncatedOutput(t *testing.T) {
 	for _, library := range []bool{true, false} {
 		for _, size := range []string{"-1", "-64", "63", "64", "1000", "/512", "1"} {
 			t.Run(fmt.Sprint("library ", library, ", size ", size), func(t *testing.T) {
-				b := oneUnitBench(t)
+				b := oneUnitFixture(t)
 				b.write("config.toml", strings.Split(oneUnit, "[[module.module_demo.op]]")[0]) // no operators
 				b.cutting(library, size)
 				for range 2 {
@@ -68,7 +68,7 @@ func TestTruncatedOutput(t *testing.T) {
 
 // TestLinkerIgnoresFullDisk checks that the error names the full disk although the linker succeeds.
 func TestLinkerIgnoresFullDisk(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.mounted("mode=0700,size=4m")
 	b.cutting(true, "-1 \"$out\"; dd if=/dev/zero of=ballast bs=64k 2>/dev/null; : ")
 	err := b.buildErr()
@@ -191,7 +191,7 @@ func TestLinkOutputThatIsNoLibrary(t *testing.T) {
 		"of 32 bits":  `printf '\1' | dd of="$2" bs=1 seek=4 conv=notrunc 2>/dev/null; : %s`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := oneUnitBench(t)
+			b := oneUnitFixture(t)
 			b.write("config.toml", strings.Split(oneUnit, "[[module.module_demo.op]]")[0])
 			b.cutting(true, "+0 \"$2\"; "+fmt.Sprintf(makes, realCompiler(t))+" #")
 			res, err := b.manager().Build(context.Background(), demo(t))

@@ -21,7 +21,7 @@ import (
 
 // damagedCache is a cache of two modules, a failed build and an extracted source tree.
 type damagedCache struct {
-	*bench
+	*fixture
 	reqs  []jit.Request
 	want  []string // digests of the libraries
 	whole *snapshot
@@ -49,7 +49,7 @@ func newDamagedCache(t *testing.T) *damagedCache {
 	if _, err := b.libraries(reqs); err != nil {
 		t.Fatal(err)
 	}
-	d := &damagedCache{bench: b, reqs: reqs, want: want, random: newRandom(t)}
+	d := &damagedCache{fixture: b, reqs: reqs, want: want, random: newRandom(t)}
 	if err := os.WriteFile(b.cacheDir+"/v2/trimmed", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

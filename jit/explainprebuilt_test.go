@@ -17,7 +17,7 @@ import (
 // TestExplainWithoutCompiler explains a prebuilt library. Without a compiler, Explain must not
 // check files outside of the source tree.
 func TestExplainWithoutCompiler(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "value.h"), []byte("int value();\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -25,8 +25,8 @@ var gpuTargets = map[string]string{"HIPCC": "gfx90a", "NVCC": "sm_80"}
 // answers holds a function for each compiler that returns the remembered digests and answers, as the cache stores them.
 var answers sync.Map
 
-// identified gives a new cache the answers of the installed GPU compiler that the bench uses.
-func (b *bench) identified(store *cache.Dir) error {
+// identified gives a new cache the answers of the installed GPU compiler that the fixture uses.
+func (b *fixture) identified(store *cache.Dir) error {
 	for variable, name := range gpuTargets {
 		compiler := b.extra[variable]
 		if compiler == "" || b.asksAnew {

@@ -57,8 +57,8 @@ var testFiles = map[string]string{
 	"include/sub/none.h": "\n",
 }
 
-// bench is a source tree, a cache folder and a compiler.
-type bench struct {
+// fixture is a source tree, a cache folder and a compiler.
+type fixture struct {
 	t        *testing.T
 	root     string
 	cacheDir string
@@ -69,10 +69,10 @@ type bench struct {
 	asksAnew bool // a GPU compiler is asked for each new cache
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"),
+	b := &fixture{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"),
 		count: filepath.Join(dir, "count")}
 	for name, text := range testFiles {
 		b.write(name, text)
@@ -83,7 +83,7 @@ func newBench(t *testing.T) *bench {
 
 // compiler puts a compiler script in place. The extra shell code runs before each compile. Without extra code it is a link
 // to a script of the checkout: the toolchain package remembers the answers of a compiler that is older than two seconds.
-func (b *bench) compiler(extra string) {
+func (b *fixture) compiler(extra string) {
 	b.t.Helper()
 	shared := filepath.Join(testenv.Root(b.t), "jit/testdata/cxx")
 	put := func() error { return os.Symlink(shared, b.cxx+".new") }
@@ -102,7 +102,7 @@ func (b *bench) compiler(extra string) {
 
 // write changes a file and sets its time back, as if it was saved well before the
 // build.
-func (b *bench) write(name, text string) {
+func (b *fixture) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -114,13 +114,13 @@ func (b *bench) write(name, text string) {
 }
 
 // compiles returns the number of compiles since the last call.
-func (b *bench) compiles() int {
+func (b *fixture) compiles() int {
 	data, _ := os.ReadFile(b.count)
 	_ = os.Remove(b.count)
 	return strings.Count(string(data), "\n")
 }
 
-func (b *bench) env(name string) string {
+func (b *fixture) env(name string) string {
 	if v, ok := b.extra[name]; ok {
 		return v
 	}
@@ -134,13 +134,13 @@ func (b *bench) env(name string) string {
 }
 
 // variable looks up a variable of the configuration.
-func (b *bench) variable(name string) (string, bool) {
+func (b *fixture) variable(name string) (string, bool) {
 	v := b.extra[name]
 	return v, v != ""
 }
 
 // manager opens a new manager, as another process does.
-func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
+func (b *fixture) manager(change ...func(*jit.Options)) *jit.Manager {
 	b.t.Helper()
 	m, err := b.open(change...)
 	if err != nil {
@@ -149,7 +149,7 @@ func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
 	return m
 }
 
-func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
+func (b *fixture) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 	store, err := cache.Open(b.cacheDir, cache.Options{Flock: b.flock})
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func demo(t testing.TB) jit.Request {
 }
 
 // build builds in a new manager and returns the result.
-func (b *bench) build(change ...func(*jit.Options)) jit.Result {
+func (b *fixture) build(change ...func(*jit.Options)) jit.Result {
 	b.t.Helper()
 	res, err := b.manager(change...).Build(context.Background(), demo(b.t))
 	if err != nil {
@@ -196,7 +196,7 @@ func (b *bench) build(change ...func(*jit.Options)) jit.Result {
 }
 
 // expect builds and checks which units were compiled and why.
-func (b *bench) expect(what string, want map[string]string) jit.Result {
+func (b *fixture) expect(what string, want map[string]string) jit.Result {
 	b.t.Helper()
 	res := b.build()
 	for _, u := range res.Units {
@@ -212,7 +212,7 @@ func (b *bench) expect(what string, want map[string]string) jit.Result {
 }
 
 func TestOnlyChangedUnitsAreCompiled(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	both := func(reason string) map[string]string {
 		return map[string]string{"src/a.cpp": reason, "src/b.cpp": reason}
 	}
@@ -246,7 +246,7 @@ func TestOnlyChangedUnitsAreCompiled(t *testing.T) {
 }
 
 func TestShadowingHeaderMisses(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	b.write("src/only_a.h", "#define ONLY_A 40\n")
@@ -260,7 +260,7 @@ func TestShadowingHeaderMisses(t *testing.T) {
 }
 
 func TestIrrelevantSettingsHit(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	first := b.build()
 	b.compiles()
 	other := *b
@@ -284,8 +284,8 @@ func TestIrrelevantSettingsHit(t *testing.T) {
 
 func TestCleanBuildsAreByteIdentical(t *testing.T) {
 	for _, flag := range []string{"-O1", "-g"} { // debug information contains file names
-		one, two := newBench(t), newBench(t)
-		for _, b := range []*bench{one, two} {
+		one, two := newFixture(t), newFixture(t)
+		for _, b := range []*fixture{one, two} {
 			b.write("config.toml", strings.Replace(testConfig, "-O1", flag, 1))
 		}
 		if a, b := one.build(), two.build(); a.Artifact.Digest != b.Artifact.Digest {
@@ -295,7 +295,7 @@ func TestCleanBuildsAreByteIdentical(t *testing.T) {
 }
 
 func TestReplacedCompilerMisses(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	b.compiler("# the same version string, another program")
@@ -303,7 +303,7 @@ func TestReplacedCompilerMisses(t *testing.T) {
 }
 
 func TestForceCompilesOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	m := b.manager(func(o *jit.Options) { o.Force = true })
@@ -318,7 +318,7 @@ func TestForceCompilesOnce(t *testing.T) {
 }
 
 func TestConcurrentBuildsCompileOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.compiler("sleep 0.1")
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Observer = r })
@@ -365,7 +365,7 @@ func builder(dir string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	b := &bench{root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
+	b := &fixture{root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
 	if os.Getenv("AITER_TEST_NOLOCKS") != "" {
 		b.flock = noLocks
 	}
@@ -408,7 +408,7 @@ func handicap() error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
 }
 
-func (b *bench) process() *exec.Cmd {
+func (b *fixture) process() *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "AITER_TEST_BUILDER="+filepath.Dir(b.root))
 	return cmd

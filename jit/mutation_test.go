@@ -133,9 +133,9 @@ func hits() []mutation {
 	}
 }
 
-func mutationBench(t *testing.T) *bench {
+func mutationFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := newBench(t)
+	b := newFixture(t)
 	for name := range testFiles {
 		if err := os.Remove(filepath.Join(b.root, name)); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func mutationBench(t *testing.T) *bench {
 }
 
 // apply makes the change and returns a function that reverts it.
-func (b *bench) apply(m mutation) (undo func()) {
+func (b *fixture) apply(m mutation) (undo func()) {
 	b.t.Helper()
 	b.extra = m.env
 	var restore []func() // this process's environment, which compilers must not inherit
@@ -191,7 +191,7 @@ func (b *bench) apply(m mutation) (undo func()) {
 }
 
 func TestMutations(t *testing.T) {
-	b := mutationBench(t)
+	b := mutationFixture(t)
 	base := b.build()
 	try := func(m mutation) jit.Status {
 		t.Helper()
@@ -234,7 +234,7 @@ func TestMutations(t *testing.T) {
 // TestPathsTimesAndOrderHit changes the paths and times of files, and the order in which a folder
 // lists them.
 func TestPathsTimesAndOrderHit(t *testing.T) {
-	b := mutationBench(t)
+	b := mutationFixture(t)
 	base := b.build()
 	other := *b
 	other.root = filepath.Join(t.TempDir(), "elsewhere", "tree")

@@ -41,9 +41,9 @@ AITER_EXPORT(demo, demo, arg("out"), arg("x"), arg("bias"), arg("by"), arg("text
 `
 )
 
-func newSignatureBench(t *testing.T) *bench {
+func newSignatureFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := newBench(t)
+	b := newFixture(t)
 	if err := os.CopyFS(filepath.Join(b.root, "include/aiter"), os.DirFS("../csrc/include/aiter")); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func withSchema(s string) string { return strings.Replace(signatureConfig, "SCHE
 
 // wantDifference builds and checks that the link fails with a reason that contains the words, and
 // that no artifact is published.
-func (b *bench) wantDifference(what, words string) {
+func (b *fixture) wantDifference(what, words string) {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), demo(b.t))
 	var failed *jit.CompileError
@@ -75,7 +75,7 @@ func (b *bench) wantDifference(what, words string) {
 // TestSignatures changes the schema and checks which differences from the C++ function a build
 // refuses. The object comes from the cache.
 func TestSignatures(t *testing.T) {
-	b := newSignatureBench(t)
+	b := newSignatureFixture(t)
 	for _, c := range []struct{ what, before, after, want string }{
 		{"name", "Tensor? bias", "Tensor? bios",
 			`argument 3 of operator demo: expected "Tensor? bios" by its schema (config.toml:7:22), got "Tensor? bias" from AITER_EXPORT(demo,` +
@@ -121,7 +121,7 @@ func TestSignatures(t *testing.T) {
 
 // TestSignatureOfCode changes the C++ function of a declared operator.
 func TestSignatureOfCode(t *testing.T) {
-	b := newSignatureBench(t)
+	b := newSignatureFixture(t)
 	b.build()
 	if err := os.RemoveAll(b.cacheDir); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestSignatureOfCode(t *testing.T) {
 // TestSignatureOfAPart checks that a part compares its own operators only, and that the whole
 // module compares all.
 func TestSignatureOfAPart(t *testing.T) {
-	b := newSignatureBench(t)
+	b := newSignatureFixture(t)
 	export := func(op, arg string) string {
 		return "#include <aiter/ffi.h>\nstatic aiter::Status f(aiter::TensorView) { return aiter::Status(); }\nAITER_EXPORT(" + op +
 			", f, arg(\"" + arg + "\"))\n"
@@ -167,7 +167,7 @@ func TestSignatureOfAPart(t *testing.T) {
 func TestSignatureOnGPUs(t *testing.T) {
 	for _, c := range []struct{ tool, variable, arch string }{{"hipcc", "HIPCC", "gfx942"}, {"nvcc", "NVCC", "sm_90"}} {
 		t.Run(c.tool, func(t *testing.T) {
-			b := newSignatureBench(t)
+			b := newSignatureFixture(t)
 			b.extra = map[string]string{c.variable: testenv.Tool(t, c.tool)}
 			config := strings.Replace(withSchema(signatureSchema), "a.cpp", "a.hip", 1)
 			b.write("src/a.hip", signatureSource)

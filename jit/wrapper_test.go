@@ -56,7 +56,7 @@ func (w compilerWrapper) put(t *testing.T, dir, option string) {
 func TestWrapperInputsAreInKeys(t *testing.T) {
 	for _, w := range compilerWrappers(t) {
 		t.Run(w.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.write("src/a.cpp", "#ifndef X\n#define X 0\n#endif\nextern \"C\" int demo_a() { return X; }\n"+demoOp)
 			dir := t.TempDir()
 			b.cxx = filepath.Join(dir, "cxx")
@@ -86,7 +86,7 @@ func TestWrapperInputsAreInKeys(t *testing.T) {
 }
 
 // explainsToolchain checks that Explain names the changed file.
-func (b *bench) explainsToolchain(file string) {
+func (b *fixture) explainsToolchain(file string) {
 	b.t.Helper()
 	e, err := b.manager().Explain(context.Background(), demo(b.t))
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) explainsToolchain(file string) {
 // TestEqualCompilersWithOtherHeaders installs a compiler in folders with different headers and libraries. The installations have
 // equal digests, but each build has to use the headers and libraries of its own.
 func TestEqualCompilersWithOtherHeaders(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write("config.toml", strings.Replace(testConfig, "flags =", "link_flags = { common = [\"-lvalue\"] }\nflags =", 1))
 	b.write("src/a.cpp",
 		"#include <vendor.h>\nextern \"C\" int library_value();\nextern \"C\" int demo_a() { return VENDOR + library_value(); }\n"+demoOp)

@@ -44,8 +44,8 @@ flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
 path = "csrc/support/*.cpp"
 `
 
-// bench is a source tree with a small module, a cache, and a collector.
-type bench struct {
+// fixture is a source tree with a small module, a cache, and a collector.
+type fixture struct {
 	t      *testing.T
 	root   string
 	cache  string
@@ -53,9 +53,9 @@ type bench struct {
 	reg    *prometheus.Registry
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{t: t, root: t.TempDir(), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
+	b := &fixture{t: t, root: t.TempDir(), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
 	for _, dir := range []string{"csrc/support", "csrc/include"} {
 		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) write(name, text string) {
+func (b *fixture) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644),
@@ -78,7 +78,7 @@ func (b *bench) write(name, text string) {
 	}
 }
 
-func (b *bench) open(opts registry.Options) *registry.Registry {
+func (b *fixture) open(opts registry.Options) *registry.Registry {
 	b.t.Helper()
 	opts.Root, opts.CacheDir, opts.Observer = b.root, b.cache, b.counts
 	r, err := registry.Open(b.t.Context(), opts)
@@ -90,7 +90,7 @@ func (b *bench) open(opts registry.Options) *registry.Registry {
 }
 
 // build builds the small module with a new registry.
-func (b *bench) build(opts registry.Options) error {
+func (b *fixture) build(opts registry.Options) error {
 	b.t.Helper()
 	cpu, err := target.Parse("cpu")
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *bench) build(opts registry.Options) error {
 }
 
 // text returns the response of a scrape.
-func (b *bench) text() string {
+func (b *fixture) text() string {
 	b.t.Helper()
 	srv := httptest.NewServer(b.counts.Handler())
 	defer srv.Close()
@@ -118,7 +118,7 @@ func (b *bench) text() string {
 }
 
 // expect checks the values of series, each in a line "series value".
-func (b *bench) expect(after string, lines ...string) {
+func (b *fixture) expect(after string, lines ...string) {
 	b.t.Helper()
 	text := strings.Split(b.text(), "\n")
 	for _, want := range lines {
@@ -139,7 +139,7 @@ func lookups(cause string, n int) string {
 }
 
 func TestBuilds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	steps := []struct {
 		name  string
 		do    func()
@@ -194,7 +194,7 @@ func TestBuilds(t *testing.T) {
 // TestCauseOfAnotherVersion checks that misses in a cache of another program version have the cause "format" in the
 // metrics and in the counts of the cache.
 func TestCauseOfAnotherVersion(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if err := b.build(registry.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestCauseOfAnotherVersion(t *testing.T) {
 }
 
 // cacheCauses returns the misses of units by cause, as "aiterctl cache stats" reports them.
-func (b *bench) cacheCauses() map[string]int64 {
+func (b *fixture) cacheCauses() map[string]int64 {
 	b.t.Helper()
 	store, err := cache.Open(b.cache, cache.Options{})
 	if err != nil {
@@ -226,7 +226,7 @@ func (b *bench) cacheCauses() map[string]int64 {
 }
 
 // sameCauses checks that the cache counts the same misses as the metrics. earlier are misses that only the metrics count.
-func (b *bench) sameCauses(after string, earlier map[string]int64) {
+func (b *fixture) sameCauses(after string, earlier map[string]int64) {
 	b.t.Helper()
 	want := b.cacheCauses()
 	for cause, n := range earlier {
@@ -269,7 +269,7 @@ func damage(t *testing.T, dir string) {
 
 // Names, help texts and labels follow the conventions of Prometheus.
 func TestConventions(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	r := b.open(registry.Options{})
 	b.counts.SetCache(r.Manager().Cache())
 	if err := b.build(registry.Options{}); err != nil {
@@ -296,7 +296,7 @@ func TestConventions(t *testing.T) {
 
 // Two registries build the same module, and one waits for the other.
 func TestWaits(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	cxx := filepath.Join(t.TempDir(), "cxx")
 	script := "#!/bin/sh\ncase \" $* \" in *\" -MF \"*) sleep 1;; esac\nexec g++ \"$@\"\n"
 	if err := os.WriteFile(cxx, []byte(script), 0o755); err != nil {
@@ -323,7 +323,7 @@ func TestWaits(t *testing.T) {
 }
 
 func TestReloads(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	r := b.open(registry.Options{Reload: true})
 	op, err := r.Lookup("small")
 	if err != nil {

@@ -45,8 +45,8 @@ struct Any { int type; int pad; long long value; };
 extern "C" __attribute__((visibility("default"))) int __tvm_ffi_small(void*, const Any* args, int, Any*) { return args[0].value ? -1 : 0; }
 `
 
-// bench is a source tree with the operator small, which records spans and counts.
-type bench struct {
+// fixture is a source tree with the operator small, which records spans and counts.
+type fixture struct {
 	t      *testing.T
 	root   string
 	cache  string
@@ -56,9 +56,9 @@ type bench struct {
 	reg    *registry.Registry
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{t: t, root: t.TempDir(), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+	b := &fixture{t: t, root: t.TempDir(), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
 	b.traces = trace.NewTracerProvider(trace.WithSpanProcessor(b.spans))
 	for _, dir := range []string{"csrc/support", "csrc/include"} {
 		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
@@ -70,7 +70,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) write(name, text string) {
+func (b *fixture) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -82,7 +82,7 @@ func (b *bench) write(name, text string) {
 }
 
 // open opens a registry, as another process does.
-func (b *bench) open(o otelaiter.Options) {
+func (b *fixture) open(o otelaiter.Options) {
 	b.t.Helper()
 	o.TracerProvider, o.MeterProvider = b.traces, metric.NewMeterProvider(metric.WithReader(b.reader))
 	observer, err := otelaiter.New(o)
@@ -99,7 +99,7 @@ func (b *bench) open(o otelaiter.Options) {
 }
 
 // call calls the operator inside a span with the name of the test.
-func (b *bench) call(code int) error {
+func (b *fixture) call(code int) error {
 	b.t.Helper()
 	ctx, span := b.traces.Tracer("test").Start(context.Background(), "request")
 	defer span.End()
@@ -111,7 +111,7 @@ func (b *bench) call(code int) error {
 }
 
 // tree returns the recorded spans, each as the names from the root to it, and forgets them.
-func (b *bench) tree() (paths []string, byName map[string]trace.ReadOnlySpan) {
+func (b *fixture) tree() (paths []string, byName map[string]trace.ReadOnlySpan) {
 	ended := b.spans.Ended()
 	byName = map[string]trace.ReadOnlySpan{}
 	for _, s := range ended {
@@ -141,7 +141,7 @@ func attributes(s trace.ReadOnlySpan) []string {
 	return list
 }
 
-func (b *bench) wantAttributes(s trace.ReadOnlySpan, want ...string) {
+func (b *fixture) wantAttributes(s trace.ReadOnlySpan, want ...string) {
 	b.t.Helper()
 	if s == nil {
 		b.t.Fatalf("no span with %v", want)
@@ -153,7 +153,7 @@ func (b *bench) wantAttributes(s trace.ReadOnlySpan, want ...string) {
 	}
 }
 
-func (b *bench) wantTree(what string, got []string, want ...string) {
+func (b *fixture) wantTree(what string, got []string, want ...string) {
 	b.t.Helper()
 	if slices.Sort(want); !slices.Equal(got, want) {
 		b.t.Errorf("%s: got the spans\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -161,7 +161,7 @@ func (b *bench) wantTree(what string, got []string, want ...string) {
 }
 
 func TestSpans(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.open(otelaiter.Options{Calls: true, DeviceTime: true})
 	if err := b.call(0); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestSpans(t *testing.T) {
 
 // A build that fails ends its spans with the error.
 func TestFailedBuild(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write("src/small.cpp", "oops\n")
 	b.open(otelaiter.Options{Calls: true})
 	if err := b.call(0); err == nil {
@@ -212,7 +212,7 @@ func TestFailedBuild(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.open(otelaiter.Options{Calls: true, DeviceTime: true})
 	for _, code := range []int{0, 0, 1} {
 		_ = b.call(code) // code 1 fails
