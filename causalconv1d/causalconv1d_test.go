@@ -157,7 +157,7 @@ func TestUpdateOfACircularState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "out", out, []float64{759}) // history 7, 5 lies before place 4 mod 3
+	same(t, "out", out, []float64{759}) // the values 7, 5 precede place 4 mod 3
 	same(t, "state", state, []float64{5, 9, 7})
 }
 

@@ -169,7 +169,7 @@ func TestDevicesClose(t *testing.T) {
 		t.Errorf("%d bytes for %s", x.Storage().Size(), x)
 	}
 	must(t, errors.Join(d.Close(), d.Close()))
-	if n := ask(t, lib, "fake_alive"); n != 0 {
+	if n := callFake(t, lib, "fake_alive"); n != 0 {
 		t.Errorf("%d things alive after Close", n)
 	}
 	var ce *device.ClosedError

@@ -100,7 +100,7 @@ func TestDriverErrors(t *testing.T) {
 		if !errors.As(err, &e) || *e != (device.Error{Call: c.call, Code: 2, Name: c.name, Text: c.text}) {
 			t.Errorf("%v", err)
 		}
-		// An address that is not the library's: it must say so, not the driver.
+		// The library itself must report an address that it did not allocate.
 		alien := tensor.ForeignStorage(0x1000, 8, tensor.Device{Type: c.drv.Type()}, nil)
 		if err := c.drv.Memset(alien, 0); !errors.As(err, &e) || e.Code != 1 {
 			t.Errorf("Memset of an alien address: %v", err)
@@ -117,7 +117,7 @@ func TestHIPLastErrorIsCleared(t *testing.T) {
 	if _, err := drv.Alloc(0, 1<<41); err == nil {
 		t.Fatal("no error")
 	}
-	if got := ask(t, lib, "hipPeekAtLastError"); got != 0 {
+	if got := callFake(t, lib, "hipPeekAtLastError"); got != 0 {
 		t.Errorf("the thread's last error is %d", got)
 	}
 }
@@ -132,9 +132,9 @@ func TestCopiesSettle(t *testing.T) {
 		func() error { return drv.Memset(s, 1) },
 		func() error { return drv.CopyDevice(s, s) },
 	} {
-		before := ask(t, lib, "fake_synced", 1)
+		before := callFake(t, lib, "fake_synced", 1)
 		must(t, do())
-		if ask(t, lib, "fake_synced", 1) == before {
+		if callFake(t, lib, "fake_synced", 1) == before {
 			t.Errorf("call %d did not wait", i)
 		}
 	}
@@ -161,7 +161,9 @@ func TestElapsedExact(t *testing.T) {
 func TestContextsAreRetainedWhenUsed(t *testing.T) {
 	lib := fake(t, "fakecuda")
 	drv := openFake(t, device.OpenCUDA, lib)
-	retained := func() [2]int { return [2]int{ask(t, lib, "fake_retained", 0), ask(t, lib, "fake_retained", 1)} }
+	retained := func() [2]int {
+		return [2]int{callFake(t, lib, "fake_retained", 0), callFake(t, lib, "fake_retained", 1)}
+	}
 	if got := retained(); got != [2]int{} {
 		t.Errorf("after opening: %v", got)
 	}
@@ -190,12 +192,12 @@ func TestCloseFreesAll(t *testing.T) {
 		must(t, err)
 		e, err := drv.NewEvent(0)
 		must(t, err)
-		if n := ask(t, c.lib, "fake_alive"); n != 4 {
+		if n := callFake(t, c.lib, "fake_alive"); n != 4 {
 			t.Errorf("%s: %d things alive, want 4", name, n)
 		}
 		must(t, drv.Close())
 		must(t, drv.Close())
-		if n := ask(t, c.lib, "fake_alive"); n != 0 {
+		if n := callFake(t, c.lib, "fake_alive"); n != 0 {
 			t.Errorf("%s: %d things alive after Close", name, n)
 		}
 		var ce *device.ClosedError
@@ -263,7 +265,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	must(t, drv.Close())
 	wg.Wait()
-	if n := ask(t, lib, "fake_alive"); n != 0 {
+	if n := callFake(t, lib, "fake_alive"); n != 0 {
 		t.Errorf("%d things alive after Close", n)
 	}
 }

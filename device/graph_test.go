@@ -93,7 +93,7 @@ func TestGraphsOfFakes(t *testing.T) {
 	graph, err := drv.Capture(s, device.CaptureGlobal, func() error { return nil })
 	must(t, err)
 	must(t, drv.Close())
-	if n := ask(t, lib, "fake_alive"); n != 0 {
+	if n := callFake(t, lib, "fake_alive"); n != 0 {
 		t.Errorf("%d things alive after Close", n)
 	}
 	var closed *device.ClosedError

@@ -123,7 +123,7 @@ func TestRealGPUCompilers(t *testing.T) {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
 			b := gpuFixture(t)
-			b.asksAnew = true
+			b.queriesAnew = true
 			names := strings.NewReplacer("A", tt.first, "B", tt.more)
 			check := func(what, targets string, wants []string) []jit.Result {
 				t.Helper()

@@ -59,14 +59,14 @@ var testFiles = map[string]string{
 
 // fixture is a source tree, a cache folder and a compiler.
 type fixture struct {
-	t        *testing.T
-	root     string
-	cacheDir string
-	cxx      string
-	count    string            // file beside the compiler script to which it adds a line for each compile
-	extra    map[string]string // environment variables
-	flock    func(*os.File, int) error
-	asksAnew bool // a GPU compiler is asked for each new cache
+	t           *testing.T
+	root        string
+	cacheDir    string
+	cxx         string
+	count       string            // file beside the compiler script to which it adds a line for each compile
+	extra       map[string]string // environment variables
+	flock       func(*os.File, int) error
+	queriesAnew bool // a GPU compiler is queried for each new cache
 }
 
 func newFixture(t *testing.T) *fixture {

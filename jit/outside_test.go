@@ -167,7 +167,7 @@ func TestOutsideFolderPrebuilt(t *testing.T) {
 func TestOutsideFolderHIP(t *testing.T) {
 	b, ck := ckFixture(t)
 	b.extra["HIPCC"] = testenv.Tool(t, "hipcc")
-	b.asksAnew = true
+	b.queriesAnew = true
 	b.write("src/gemm.hip", "#include <ck/ck.hpp>\n"+strings.Replace(gpuFiles["src/k.hip"], "*p *= FACTOR",
 		"*p *= ck::Sequence<1, ck::Tile>::Sum()", 1))
 	b.write("include/device_only.h", "")

@@ -208,7 +208,7 @@ func TestDeviceLibraryMutations(t *testing.T) {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
 			b := gpuFixture(t)
-			b.asksAnew = true // in the overlay no answer is remembered
+			b.queriesAnew = true // in the overlay no answer is remembered
 			x := parse(t, tt.target)
 			b.extra = map[string]string{tt.variable: compiler}
 			b.write("src/k.hip", "__attribute__((device)) int d;\n"+demoOp)

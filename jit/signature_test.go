@@ -26,7 +26,7 @@ path = "src/a.cpp"
 name = "demo"
 schema = """SCHEMA"""
 `
-	// signatureSchema has each type that aiter/ffi.h knows, each kind of default, and alias sets.
+	// signatureSchema has each type that aiter/ffi.h supports, each kind of default, and alias sets.
 	signatureSchema = `(Tensor(a!) out, Tensor x, Tensor? bias, float by, str text, float eps=1e-6, int n=-3, bool flag=True, ` +
 		`str mode="x\\"y", Tensor? more=None, float? scale=2, float whole=3) -> ()`
 	signatureSource = `#include <aiter/ffi.h>

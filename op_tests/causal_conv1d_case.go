@@ -39,7 +39,7 @@ type Conv1d struct {
 	Dout Placement
 }
 
-// Layout tells which dimension of a (batch, dim, seqlen) tensor has stride 1.
+// Layout selects the dimension of a (batch, dim, seqlen) tensor that has stride 1.
 type Layout int
 
 const (

@@ -10,7 +10,7 @@ import (
 // is the number of sequences, Seqlen their mean length.
 //
 // A sequence begins as a row of causal_conv1d_fwd does: its state, or zeros that
-// the taps multiply, lies before it.
+// the taps multiply, precede it.
 //
 // Of the grid's options, WithInitial makes some sequences start from their states,
 // WithFinal passes conv_states that are longer than the filter needs, and

@@ -87,7 +87,7 @@ func finite(v float64) *float64 {
 }
 
 // Check compares outputs, by name and on the host, with the reference. A tensor
-// copied from a device must lie in a copy of its whole storage, because Check reads
+// copied from a device must be in a copy of its whole storage, because Check reads
 // the canaries. It returns one result for each output, in the schema's order. The
 // error is an *ArgumentError or that of a tensor that could not be read.
 func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {

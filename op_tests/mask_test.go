@@ -45,7 +45,7 @@ func TestMaskedValuesLarge(t *testing.T) {
 	}
 }
 
-// TestRowEnds tests the ends of rows, which lie within a kernel's vector, within its group of
+// TestRowEnds tests the ends of rows: within a kernel's vector, within its group of
 // positions, and at their ends. No product has a position outside of the row: an infinity or NaN
 // in x, weight, dout or the states reaches only the outputs that use it.
 func TestRowEnds(t *testing.T) {
@@ -108,8 +108,8 @@ func TestInfiniteTap(t *testing.T) {
 }
 
 // TestInfiniteTapOfSequences tests taps that are not finite in front of a packed sequence. The zeros
-// there are multiplied, as those before a row are, so that such a tap makes NaN of the outputs that
-// look before their sequence. Sequences begin within and at the ends of vectors and strips.
+// there are multiplied, as those before a row are, so that such a tap makes NaN of the outputs whose
+// filter reaches in front of their sequence. Sequences begin within and at the ends of vectors and strips.
 func TestInfiniteTapOfSequences(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}

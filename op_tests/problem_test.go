@@ -238,7 +238,7 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 			}
 			for _, o := range p.Outputs {
 				switch o.Name {
-				case "conv_state", "conv_states", "states": // read first, or the only one to tell its length
+				case "conv_state", "conv_states", "states": // read first, or the only one with its length
 				case "final_states_out":
 					given[o.Name] = Wanted{}
 				default:

@@ -183,7 +183,7 @@ func TestRMSNormLongRows(t *testing.T) {
 	}
 }
 
-// TestRMSNormErrors tests what bad arguments say.
+// TestRMSNormErrors tests the errors of wrong arguments.
 func TestRMSNormErrors(t *testing.T) {
 	target := open(t)
 	f32, f16, i32 := tensor.Float32, tensor.Float16, tensor.Int32

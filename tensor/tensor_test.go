@@ -171,7 +171,7 @@ func TestNotOnTheHost(t *testing.T) {
 func TestFreed(t *testing.T) {
 	x := iota64(t, 4)
 	if !x.Storage().MarkFreed() || x.Storage().MarkFreed() {
-		t.Error("MarkFreed must say true once")
+		t.Error("MarkFreed must return true once")
 	}
 	var fe *tensor.FreedError
 	_, e1 := x.Float64s()

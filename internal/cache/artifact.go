@@ -75,7 +75,7 @@ func (d *Dir) artifactDir(id string) string {
 	return filepath.Join(d.base, "artifact", id)
 }
 
-// AddArtifact publishes the library at path, which must lie in a [Stage] of this cache, with
+// AddArtifact publishes the library at path, which must be in a [Stage] of this cache, with
 // its description. It sets ID, Digest, Size, Path and Used. If the cache has an identical
 // artifact, it returns that. If another module or target has an identical library, both share
 // it by a hard link. It fails with [*AccessError].

@@ -116,7 +116,7 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 	}
 }
 
-// byToolchain reports whether only Resolve can know the sources of all values: a source has a condition on the toolchain, or
+// byToolchain reports whether only Resolve can determine the sources of all values: a source has a condition on the toolchain, or
 // the target has features.
 func byToolchain(m *opconfig.Module, on target.Target) bool {
 	return strings.Contains(on.String(), ":") || slices.ContainsFunc(m.Sources, func(s opconfig.Source) bool { return s.When.Toolchain != "" })

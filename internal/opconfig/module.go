@@ -190,7 +190,7 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 }
 
 // checkOverlap reports a file that two sources name for the same target. It ignores sources with
-// a condition on the toolchain, which only Resolve knows. Conditions on axes do not count, because the whole
+// a condition on the toolchain, whose version only Resolve has. Conditions on axes do not count, because the whole
 // module has the sources of all values.
 func (d *decoder) checkOverlap(m *Module, n *node) {
 	first := map[fileTarget]int{}

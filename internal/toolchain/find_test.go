@@ -101,7 +101,7 @@ func waitSettled(t *testing.T, dir string) {
 	time.Sleep(time.Until(newest.Add(settled)) + time.Millisecond)
 }
 
-// TestKnownToolchainStartsNoProcess also checks that the compiler is asked again after a change of its folders.
+// TestKnownToolchainStartsNoProcess also checks that the compiler is queried again after a change of its folders.
 func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	t.Parallel()
 	dir := fake(t)
@@ -112,11 +112,11 @@ func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	first := findIn(t, dir, memo)
 	asked := len(read(t, filepath.Join(dir, "calls")))
 	if asked == 0 {
-		t.Fatal("the fake compiler was not asked")
+		t.Fatal("the fake compiler was not queried")
 	}
 	second := findIn(t, dir, memo)
 	if again := len(read(t, filepath.Join(dir, "calls"))); again != asked {
-		t.Errorf("a known compiler was asked again")
+		t.Errorf("a known compiler was queried again")
 	}
 	if first.Digest != second.Digest || !slices.Equal(first.Files, second.Files) || !slices.Equal(first.IncludeDirs, second.IncludeDirs) {
 		t.Errorf("remembered %+v, found %+v", second, first)
@@ -124,7 +124,7 @@ func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	write(t, bystander, "", 0o644)
 	findIn(t, dir, memo)
 	if again := len(read(t, filepath.Join(dir, "calls"))); again == asked {
-		t.Error("the compiler was not asked again after a new file in a folder of headers")
+		t.Error("the compiler was not queried again after a new file in a folder of headers")
 	}
 }
 

@@ -176,7 +176,7 @@ func checkSymbols(t *testing.T, f *elf.File) {
 	}
 }
 
-// TestUnsupportedTargets asks for architectures that no version of the compiler builds for.
+// TestUnsupportedTargets requests architectures that no version of the compiler supports.
 func TestUnsupportedTargets(t *testing.T) {
 	for i, name := range []string{1: "gfx1999!", 2: "sm_10!"} {
 		if name == "" {

@@ -18,7 +18,7 @@ import (
 const untracedProcess = "AITER_TEST_UNTRACED"
 
 // TestUntraced runs itself in a process in which tracing is forbidden. The files that a wrapper reads are unknown there:
-// it is asked each time, and the commands in its answers show a change. The answers of g++ itself are remembered.
+// it is queried each time, and the commands in its answers show a change. The answers of g++ itself are remembered.
 func TestUntraced(t *testing.T) {
 	if os.Getenv(untracedProcess) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestUntraced$", "-test.v")

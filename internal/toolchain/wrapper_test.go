@@ -169,7 +169,7 @@ func TestWrapperInputs(t *testing.T) {
 	}
 }
 
-// TestDigestIsStable asks each compiler several times, with other folders and names of temporary files.
+// TestDigestIsStable queries each compiler several times, with other folders and names of temporary files.
 func TestDigestIsStable(t *testing.T) {
 	for _, r := range reals() {
 		t.Run(r.name, func(t *testing.T) {

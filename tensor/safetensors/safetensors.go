@@ -62,7 +62,7 @@ func dtypes() map[string]tensor.DType {
 }
 
 // Read reads all tensors of a file of size bytes. The errors are *FormatError and those of r; for a file that ends
-// early, io.ErrUnexpectedEOF. A file of another size than its header says is a *FormatError, so that no header costs
+// early, io.ErrUnexpectedEOF. A file of another size than its header gives is a *FormatError, so that no header costs
 // more memory than the file has.
 func Read(r io.Reader, size int64) (map[string]*tensor.Tensor, error) {
 	in := bufio.NewReader(r)
