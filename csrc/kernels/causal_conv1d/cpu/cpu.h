@@ -64,7 +64,7 @@ struct RowFilter {
   }
 };
 
-// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a window of x lie in
+// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a window of x fit into
 // the L1 cache.
 inline int64_t token_block(int64_t width, int64_t most) {
   return width <= kTokenWidth || width > kNarrowWidth ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
