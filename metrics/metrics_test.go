@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/metrics"
@@ -36,18 +37,12 @@ path = "src/*.cpp"
 [[module.module_small.op]]
 name = "small"
 schema = "() -> ()"
-[module.module_aiter_ffi]
-include = ["csrc/include"]
-targets = ["cpu"]
-flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
-[[module.module_aiter_ffi.source]]
-path = "csrc/support/*.cpp"
 `
 
 // fixture is a source tree with a small module, a cache, and a collector.
 type fixture struct {
 	t      *testing.T
-	root   string
+	tree   *testenv.Tree
 	cache  string
 	counts *metrics.Collector
 	reg    *prometheus.Registry
@@ -55,32 +50,17 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &fixture{t: t, root: t.TempDir(), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
-	for _, dir := range []string{"csrc/support", "csrc/include"} {
-		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.write("config/opt_compiler.toml", config)
-	b.write("src/a.cpp", "#include \"h.h\"\nextern \"C\" int __tvm_ffi_small(void*, void*, int, void*) { return ZERO; }\n")
-	b.write("src/b.cpp", "int b() { return 1; }\n")
-	b.write("src/h.h", "#define ZERO 0\n")
+	b := &fixture{t: t, tree: testenv.NewTree(t, config), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
+	b.tree.Write("src/a.cpp", "#include \"h.h\"\nextern \"C\" int __tvm_ffi_small(void*, void*, int, void*) { return ZERO; }\n")
+	b.tree.Write("src/b.cpp", "int b() { return 1; }\n")
+	b.tree.Write("src/h.h", "#define ZERO 0\n")
 	b.reg.MustRegister(b.counts)
 	return b
 }
 
-func (b *fixture) write(name, text string) {
-	b.t.Helper()
-	path := filepath.Join(b.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644),
-		os.Rename(path+"~", path)); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 func (b *fixture) open(opts registry.Options) *registry.Registry {
 	b.t.Helper()
-	opts.Root, opts.CacheDir, opts.Observer = b.root, b.cache, b.counts
+	opts.Root, opts.CacheDir, opts.Observer = b.tree.Root, b.cache, b.counts
 	r, err := registry.Open(b.t.Context(), opts)
 	if err != nil {
 		b.t.Fatal(err)
@@ -157,19 +137,19 @@ func TestBuilds(t *testing.T) {
 			`aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="hit"} 1`,
 			`aiter_link_hits_total{arch="cpu",module="module_small"} 1`,
 		}},
-		{name: "an edit of a header", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
+		{name: "an edit of a header", do: func() { b.tree.Write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
 			lookups("header", 1), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 3`,
 		}},
-		{name: "an edit of a source", do: func() { b.write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
+		{name: "an edit of a source", do: func() { b.tree.Write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
 		{name: "a change of a flag", do: func() {
-			b.write("config/opt_compiler.toml", strings.Replace(config, `targets =`, "flags.common = [\"-O1\"]\ntargets =", 1))
+			b.tree.Config(strings.Replace(config, `targets =`, "flags.common = [\"-O1\"]\ntargets =", 1))
 		},
 			want: []string{lookups("flags", 2)}},
 		{name: "force", do: func() {}, opts: registry.Options{Rebuild: true}, want: []string{lookups("forced", 2)}},
 		{name: "damage", do: func() { damage(t, filepath.Join(b.cache, "v2/record/object")) }, want: []string{
 			lookups("lost", 2),
 		}},
-		{name: "a syntax error", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
+		{name: "a syntax error", do: func() { b.tree.Write("src/h.h", "oops\n") }, fails: true, want: []string{
 			lookups("header", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
 			`aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
 			"aiter_compilers_running 0",
@@ -341,9 +321,9 @@ func TestReloads(t *testing.T) {
 			}
 		}
 	}
-	b.write("src/h.h", "oops\n")
+	b.tree.Write("src/h.h", "oops\n")
 	wantReload("failed")
-	b.write("src/h.h", "#define ZERO (2 - 2)\n")
+	b.tree.Write("src/h.h", "#define ZERO (2 - 2)\n")
 	wantReload("ok")
 }
 

@@ -4,8 +4,6 @@ package otelaiter_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/otelaiter"
@@ -31,12 +30,6 @@ path = "src/*.cpp"
 [[module.module_small.op]]
 name = "small"
 schema = "(int code) -> ()"
-[module.module_aiter_ffi]
-include = ["csrc/include"]
-targets = ["cpu"]
-flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
-[[module.module_aiter_ffi.source]]
-path = "csrc/support/*.cpp"
 `
 
 // small fails for code 1.
@@ -48,7 +41,7 @@ extern "C" __attribute__((visibility("default"))) int __tvm_ffi_small(void*, con
 // fixture is a source tree with the operator small, which records spans and counts.
 type fixture struct {
 	t      *testing.T
-	root   string
+	source *testenv.Tree
 	cache  string
 	spans  *tracetest.SpanRecorder
 	traces *trace.TracerProvider
@@ -58,27 +51,10 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &fixture{t: t, root: t.TempDir(), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+	b := &fixture{t: t, source: testenv.NewTree(t, config), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
 	b.traces = trace.NewTracerProvider(trace.WithSpanProcessor(b.spans))
-	for _, dir := range []string{"csrc/support", "csrc/include"} {
-		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.write("config/opt_compiler.toml", config)
-	b.write("src/small.cpp", small)
+	b.source.Write("src/small.cpp", small)
 	return b
-}
-
-func (b *fixture) write(name, text string) {
-	b.t.Helper()
-	path := filepath.Join(b.root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		b.t.Fatal(err)
-	}
 }
 
 // open opens a registry, as another process does.
@@ -90,7 +66,7 @@ func (b *fixture) open(o otelaiter.Options) {
 		b.t.Fatal(err)
 	}
 	b.reg, err = registry.Open(context.Background(), registry.Options{
-		Root: b.root, CacheDir: b.cache, Observer: jit.Join(metrics.New(), observer),
+		Root: b.source.Root, CacheDir: b.cache, Observer: jit.Join(metrics.New(), observer),
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -198,7 +174,7 @@ func TestSpans(t *testing.T) {
 // A build that fails ends its spans with the error.
 func TestFailedBuild(t *testing.T) {
 	b := newFixture(t)
-	b.write("src/small.cpp", "oops\n")
+	b.source.Write("src/small.cpp", "oops\n")
 	b.open(otelaiter.Options{Calls: true})
 	if err := b.call(0); err == nil {
 		t.Fatal("a broken source is no error")

@@ -22,18 +22,10 @@
 
 namespace aiter::conv1d::bwd {
 
-// Blocks of an NVIDIA multiprocessor, for the launch bounds.
-template <class T, int W, int N>
-constexpr int kChannelLastBlocks = nvidia_blocks(W, N, sizeof(T));
-
 // Positions in flight in shared memory. A group of kGroup positions is in flight in
 // registers.
 template <class ChannelVec, bool kTwoVectors>
 constexpr int kTokensInFlight = ChannelVec::kBytes == 16 && kTwoVectors ? 4 : 8;
-
-// A thread's strip may extend into the next row. On AMD this costs a wave; with unaligned rows of dx, blocks that write parts
-// of the same memory should stay together.
-template <bool kUnaligned> constexpr bool kStripsSpanRows = AITER_CUDA && !kUnaligned;
 
 template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLastWalk {
   static constexpr int H = W - 1;
