@@ -96,6 +96,16 @@ func (s *server) dial(t *testing.T, text string) net.Conn {
 	return conn
 }
 
+// waitBegun waits until n requests have reached the service.
+func (s *server) waitBegun(t *testing.T, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.begun.Load() < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests reached the service, want %d", s.begun.Load(), n)
+		}
+	}
+}
+
 // post sends a request on a connection of its own.
 func (s *server) post(body string) (code int, text string, err error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -194,7 +204,7 @@ func TestStalledReader(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	s.waitBegun(t, 1)
 	s.checkFree(t)
 }
 
@@ -287,7 +297,7 @@ func TestStopUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	s.waitBegun(t, slow+8)
 	begin := time.Now()
 	s.stop()
 	<-s.stopped // with all memory
@@ -307,11 +317,7 @@ func TestStopCutsOff(t *testing.T) {
 	l.forBody, l.forStop = 20*time.Second, 200*time.Millisecond
 	s := start(t, l)
 	s.dial(t, head("Content-Length: 1000")+"{")
-	for deadline := time.Now().Add(5 * time.Second); s.begun.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the request did not reach the service")
-		}
-	}
+	s.waitBegun(t, 1)
 	begin := time.Now()
 	s.stop()
 	<-s.stopped

@@ -307,7 +307,11 @@ func TestTraceLeavesOtherChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // until the first has ended; a longer wait is harmless
+	for deadline := time.Now().Add(time.Minute); state(ended.Process.Pid) != "Z"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the first process did not end")
+		}
+	}
 	c, dir := shell(t, `sleep 0.5; cat read; (sleep 0.1; cat read)`)
 	write(t, filepath.Join(dir, "read"), "text", 0o644)
 	out, err := c.pipes()
