@@ -139,7 +139,7 @@ func benchmarkCall(b *testing.B) {
 
 func directCall(b *testing.B) func() {
 	b.Helper()
-	lib, err := dl.Open("libc.so.6", dl.Local)
+	lib, err := dl.Open(dl.Local, "libc.so.6")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func exists(path string) func() bool {
 
 // call loads a library and calls its function demo_a.
 func call(path string) (int, error) {
-	lib, err := dl.Open(path, dl.Local)
+	lib, err := dl.Open(dl.Local, path)
 	if err != nil {
 		return 0, err
 	}

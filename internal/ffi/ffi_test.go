@@ -383,7 +383,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 		}
 	})
-	lib, err := dl.Open(filepath.Join(m.dir, "support.so"), dl.Local)
+	lib, err := dl.Open(dl.Local, filepath.Join(m.dir, "support.so"))
 	if err != nil {
 		b.Fatal(err)
 	}
