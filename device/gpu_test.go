@@ -140,6 +140,18 @@ func TestCopiesSettle(t *testing.T) {
 	}
 }
 
+// Kernels read whole blocks, so that an allocation ends with one.
+func TestAllocationsEndWithABlock(t *testing.T) {
+	lib := fake(t, "fakehip")
+	drv := openFake(t, device.OpenHIP, lib)
+	for n, want := range map[int64]int{1: 16, 16: 16, 17: 32, 100: 112} {
+		s := alloc(t, drv, 0, n)
+		if got := callFake(t, lib, "fake_size", s.Ptr()); got != want || s.Size() != n {
+			t.Errorf("%d bytes: a storage of %d in an allocation of %d, want %d", n, s.Size(), got, want)
+		}
+	}
+}
+
 func TestElapsedExact(t *testing.T) {
 	drv := openFake(t, device.OpenHIP, fake(t, "fakehip"))
 	a, err := drv.NewEvent(1)

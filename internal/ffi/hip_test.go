@@ -114,6 +114,24 @@ func TestReloadOfACopy(t *testing.T) {
 	}
 }
 
+// A kernel may declare the shared memory that each GPU gives a block, and no more.
+func TestSharedMemoryLimit(t *testing.T) {
+	for tool, flags := range map[string][]string{
+		"hipcc": {"-nogpuinc", "-nogpulib", "--offload-arch=gfx90a", "--cuda-device-only", "-c"},
+		"nvcc":  {"-x", "cu", "-arch=sm_90", "-ptx"},
+	} {
+		t.Run(tool, func(t *testing.T) {
+			if _, failure := compileGPU(t, tool, "shared_memory.hip", append(flags, "-DBYTES=49152")...); failure != "" {
+				t.Errorf("48 KiB: %s", failure)
+			}
+			const want = "too much shared memory"
+			if _, failure := compileGPU(t, tool, "shared_memory.hip", append(flags, "-DBYTES=49168")...); !strings.Contains(failure, want) {
+				t.Errorf("16 bytes more: want %q, got %q", want, failure)
+			}
+		})
+	}
+}
+
 // No compiler may move a read-only load in front of the wait for the previous grid, which may have written its memory.
 func TestReadOnlyLoadBehindTheWait(t *testing.T) {
 	output, failure := compileGPU(t, "nvcc", "readonly_load.cu", "-arch=sm_90", "-ptx")
