@@ -97,8 +97,10 @@ func TestStalePrebuiltIsNotUsed(t *testing.T) {
 	}{
 		{"a source", func(b *fixture) { b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n") }, "source changed: src/a.cpp", false},
 		{"a header", func(b *fixture) { b.write("include/both.h", "#define BOTH 7\n") }, "header changed: include/both.h", true},
-		{"a removed header", func(b *fixture) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h", false},
-		{"a new shadowing header", func(b *fixture) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h", false},
+		{"a removed header", func(b *fixture) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h",
+			false},
+		{"a new shadowing header", func(b *fixture) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h",
+			false},
 		{"a flag", func(b *fixture) { b.write("config.toml", strings.Replace(testConfig, "-O1", "-O0", 1)) }, "flags changed", false},
 		{"a link flag", func(b *fixture) {
 			b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))

@@ -51,7 +51,8 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &fixture{t: t, source: testenv.NewTree(t, config), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+	b := &fixture{t: t, source: testenv.NewTree(t, config), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(),
+		reader: metric.NewManualReader()}
 	b.traces = trace.NewTracerProvider(trace.WithSpanProcessor(b.spans))
 	b.source.Write("src/small.cpp", small)
 	return b

@@ -234,7 +234,7 @@ func (b *opSession) row(ctx context.Context, c optests.Case) (report.Row, error)
 	m, err := b.measure(ctx, c)
 	return report.Row{
 		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Values: caseValues(b.op.Name(), c, true),
-		MedianUS: m.Median, P20US: m.P20, P80US: m.P80, GBps: m.GBps(), CopyFraction: b.fraction(m),
+		MedianUS: m.Median, P20US: m.P20, P80US: m.P80, GBps: m.GBps(), CopyFraction: m.CopyFraction(),
 		GFlops: m.GFlops(), VectorFraction: m.VectorFraction(b.peaks()), MatrixFraction: m.MatrixFraction(b.peaks(), c),
 	}, err
 }
@@ -246,7 +246,7 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 	case f.csv:
 		return now.WriteCSV(a.out)
 	}
-	fmt.Fprintf(a.out, "%s; a copy on the device runs at %.1f GB/s, read and write\n", now.Device, now.CopyGBps)
+	fmt.Fprintf(a.out, "%s; a large copy on the device runs at %.1f GB/s, read and write\n", now.Device, now.CopyGBps)
 	if line := peakLine(now); line != "" {
 		fmt.Fprintln(a.out, line)
 	}

@@ -25,7 +25,8 @@ unless --config names them. With sizes it tests every combination of them.
 The command times 100 calls after 10 warm-up calls, by the device's events (GPU) or
 the clock (CPU). Before each call it flushes the caches (GPU) or changes to other
 tensors (CPU); --warm leaves the caches as they are. GB/s counts each input once and
-each output once. The command measures the device's copy bandwidth, read and write.`
+each output once. "% of copy" is the time of a copy of as many bytes, which is measured
+in the same way, over the operator's time.`
 
 // opParamsLong is the part of the help that concerns the operator's own flags.
 func (a *app) opParamsLong(cmd string) string {
@@ -201,7 +202,7 @@ func (b *opSession) runCase(ctx context.Context, f *testFlags, c optests.Config)
 	}
 	if f.performance && t.err == nil {
 		m, err := b.measure(ctx, c.Case)
-		t.setTiming(m, b.fraction(m), err)
+		t.setTiming(m, err)
 	}
 	return t
 }
@@ -217,6 +218,6 @@ type timing struct {
 	CopyFraction float64 `json:"copy_fraction"`
 }
 
-func newTiming(m perf.Measurement, fraction float64) *timing {
-	return &timing{m.Mean, m.Min, m.Median, m.P20, m.P80, m.GBps(), fraction}
+func newTiming(m perf.Measurement) *timing {
+	return &timing{m.Mean, m.Min, m.Median, m.P20, m.P80, m.GBps(), m.CopyFraction()}
 }

@@ -100,12 +100,12 @@ func (t *testCase) setAccuracy(results []optests.Result, err error) {
 	}
 }
 
-func (t *testCase) setTiming(m perf.Measurement, fraction float64, err error) {
+func (t *testCase) setTiming(m perf.Measurement, err error) {
 	if err != nil {
 		t.fail(err)
 		return
 	}
-	t.Performance = newTiming(m, fraction)
+	t.Performance = newTiming(m)
 }
 
 func (t *testCase) fail(err error) {
@@ -168,7 +168,7 @@ func (a *app) printTestTables(r *testReport) error {
 	}
 	a.printFailures(r)
 	if r.timed {
-		fmt.Fprintf(a.out, "\nPerformance; a copy on the device runs at %.1f GB/s, read and write\n", *r.CopyGBps)
+		fmt.Fprintf(a.out, "\nPerformance; a large copy on the device runs at %.1f GB/s, read and write\n", *r.CopyGBps)
 		if err := a.table(r.timingRows()); err != nil {
 			return err
 		}

@@ -124,8 +124,7 @@ func (b *opSession) runner(ctx context.Context) optests.Runner {
 // targetName is the target of the calls.
 func (b *opSession) targetName() string { return builtFor(b.reg, b.device, b.target) }
 
-// startTiming opens the meter and measures the copy bandwidth, the reference of all
-// measurements.
+// startTiming opens the meter and measures the bandwidth of a large copy.
 func (b *opSession) startTiming(ctx context.Context, f timingFlags) (err error) {
 	b.meter, err = perf.Open(perf.Options{
 		Driver: b.driver, Device: b.device, Transfer: optests.Transfer(b.reg.Devices(), b.device),
@@ -140,14 +139,6 @@ func (b *opSession) startTiming(ctx context.Context, f timingFlags) (err error) 
 
 func (b *opSession) measure(ctx context.Context, c optests.Case) (perf.Measurement, error) {
 	return b.meter.Measure(ctx, b.op.Name(), c, func(ctx context.Context, args []any) error { return b.op.Call(ctx, args...) })
-}
-
-// fraction is a bandwidth relative to the copy's.
-func (b *opSession) fraction(m perf.Measurement) float64 {
-	if b.copyGBps <= 0 {
-		return 0
-	}
-	return m.GBps() / b.copyGBps
 }
 
 // peaks are the device's highest arithmetic rates.

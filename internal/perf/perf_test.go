@@ -35,8 +35,12 @@ func TestStats(t *testing.T) {
 	if m.GBps() != 4 {
 		t.Errorf("8,000 bytes in 2 us are %g GB/s, want 4", m.GBps())
 	}
-	if (perf.Measurement{Bytes: 1}).GBps() != 0 {
+	if none := (perf.Measurement{Bytes: 1}); none.GBps() != 0 || none.CopyFraction() != 0 {
 		t.Error("no time is an infinite bandwidth")
+	}
+	m.Copy.Median = 1
+	if m.CopyFraction() != 0.5 {
+		t.Errorf("a copy of 1 us is %g of a call of 2 us, want 0.5", m.CopyFraction())
 	}
 }
 
@@ -104,8 +108,10 @@ func TestQueueOrder(t *testing.T) {
 		warm bool
 		want string
 	}{
-		{false, "call call wait copy event call event copy event call event copy event call event wait"},
-		{true, "call call wait copy call event call event event call event event call event wait"},
+		{false, "copy copy wait copy event copy event copy event copy event copy event copy event wait " +
+			"call call wait copy event call event copy event call event copy event call event wait"},
+		{true, "copy copy wait copy copy event copy event event copy event event copy event wait " +
+			"call call wait copy call event call event event call event event call event wait"},
 	} {
 		s := newSpy()
 		b, err := perf.Open(perf.Options{Driver: s, Device: gpu(), Warmups: 2, Iterations: 3, Warm: c.warm})
@@ -122,10 +128,10 @@ func TestQueueOrder(t *testing.T) {
 		if got := strings.Join(s.log, " "); got != c.want {
 			t.Errorf("warm %v: queued\n%s, want\n%s", c.warm, got, c.want)
 		}
-		if m.Median != 2 || m.Calls != 3 {
+		if m.Median != 2 || m.Calls != 3 || m.CopyFraction() != 1 {
 			t.Errorf("warm %v: %+v, want 2 us each: an event and the call", c.warm, m)
 		}
-		if err := b.Close(); err != nil || s.frees != 2 {
+		if err := b.Close(); err != nil || s.frees != 4 {
 			t.Errorf("warm %v: %v, %d storages freed", c.warm, err, s.frees)
 		}
 		if n := s.open(); n != 0 || len(s.events) == 0 {
