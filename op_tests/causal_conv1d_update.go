@@ -83,8 +83,8 @@ func referenceUpdate(in inputs) map[string][]float64 {
 			continue
 		}
 		v := slotSequence{x: x[b*row : (b+1)*row], n: n, slot: slot, readsState: true}
-		if seen := in.values["cache_seqlens"]; seen != nil {
-			v.circular, v.ringStart = true, modulo(int(seen[b]), s.length)
+		if processed := in.values["cache_seqlens"]; processed != nil {
+			v.circular, v.ringStart = true, modulo(int(processed[b]), s.length)
 		}
 		copy(out[b*row:], s.run(v))
 	}

@@ -31,7 +31,7 @@ func TestUpdateByHand(t *testing.T) {
 	tests := []struct {
 		name                  string
 		length                int64
-		seen, index           []float64
+		processed, index      []float64
 		pad                   int64
 		before, x, out, after []float64
 	}{
@@ -50,13 +50,13 @@ func TestUpdateByHand(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := Case{Params: Conv1d{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}}
 			c = With(c, func(p *Conv1d) {
-				p.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.seen != nil,
+				p.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.processed != nil,
 					Indexed: test.index != nil}
 			})
 			p := generate(t, "causal_conv1d_update", c)
 			replace := map[string][]float64{"weight": weight, "x": test.x}
-			if test.seen != nil {
-				replace["cache_seqlens"] = test.seen
+			if test.processed != nil {
+				replace["cache_seqlens"] = test.processed
 			}
 			if test.index != nil {
 				replace["conv_state_indices"] = test.index

@@ -56,8 +56,8 @@ struct Stateful : Problem {
     }
     if (keeps) s.live = s.live && s.slot >= 0 && s.slot < slots;
     if (cache_seqlens.data && length > 0) {
-      const int32_t seen = cache_seqlens[b];
-      s.origin = length > INT32_MAX ? seen : seen % int32_t(length);  // a GPU's 64-bit division is long
+      const int32_t processed = cache_seqlens[b];
+      s.origin = length > INT32_MAX ? processed : processed % int32_t(length);  // a GPU's 64-bit division is long
       if (s.origin < 0) s.origin += length;
     }
     return s;
