@@ -1,4 +1,4 @@
-// What causal_conv1d_update and causal_conv1d_varlen_fwd share: sequences that continue the content of a slot of conv_state.
+// The common part of causal_conv1d_update and causal_conv1d_varlen_fwd: sequences that continue the content of a slot of conv_state.
 //
 // X[u] of a sequence is x for u >= 0, and the slot's content, or 0, before. Afterwards the slot holds the last S positions of X.
 // One thread alone reads and writes a slot's channel.
