@@ -117,8 +117,7 @@ func (o Operator) Problem(s schema.Schema, c Call) (*Problem, error) {
 func (p *Problem) complete(want map[string][]float64, err error) (map[string][]float64, error) {
 	for _, o := range p.Outputs {
 		if n := p.Tensor(o.Name).Numel(); err == nil && int64(len(want[o.Name])) != n {
-			err = &ArgumentError{Op: p.Op, Arg: o.Name, Expected: fmt.Sprintf("%d elements from the reference", n),
-				Got: fmt.Sprint(len(want[o.Name]))}
+			err = &ArgumentError{Op: p.Op, Arg: o.Name, Expected: fmt.Sprintf("%d elements from the reference", n), Got: fmt.Sprint(len(want[o.Name]))}
 		}
 	}
 	return want, err

@@ -19,7 +19,7 @@ type paramFlag struct {
 
 // paramFlags returns the parameters of an operator's cases, without flags. An operator without a reference has none.
 func paramFlags(op string) []paramFlag {
-	params, _ := optests.ParamList(op) // the generation of cases reports the error
+	params, _ := optests.ParamList(op) // who generates cases reports the error
 	var list []paramFlag
 	for _, p := range params {
 		list = append(list, paramFlag{p, listed(&p.Choices)})

@@ -64,7 +64,7 @@ func (d *Disassembler) whyUnable(ctx context.Context, arch string) string {
 	case err != nil:
 		return err.Error()
 	case !strings.Contains(string(out), arch):
-		return d.Path + " does not support " + arch
+		return d.Path + " does not know " + arch
 	}
 	return ""
 }
