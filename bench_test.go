@@ -139,7 +139,7 @@ func benchmarkCall(b *testing.B) {
 
 func directCall(b *testing.B) func() {
 	b.Helper()
-	lib, err := dl.Open("libc.so.6", dl.Local)
+	lib, err := dl.Open(dl.Local, "libc.so.6")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -239,7 +239,8 @@ func benchmarkColdCall(b *testing.B) {
 	bin, dir := aiterctl(b), b.TempDir()
 	var cold, known, used []float64
 	build := func(list *[]float64) {
-		cmd := exec.Command(bin, "build", "--op", "causal_conv1d_fwd", "--dtype", "float16", "--axis", "width=4", "--arch", "gfx942", "--force", "--quiet", "--cache-dir", dir)
+		cmd := exec.Command(bin, "build", "--op", "causal_conv1d_fwd", "--dtype", "float16", "--axis", "width=4", "--arch", "gfx942",
+			"--force", "--quiet", "--cache-dir", dir)
 		start := time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)

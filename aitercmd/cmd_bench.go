@@ -274,7 +274,7 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 	return err
 }
 
-// peakLine tells the peaks of arithmetic, or that they are unknown; "" for an operator without a count of its arithmetic.
+// peakLine returns the peaks of arithmetic, or a note that they are unknown; "" for an operator without a count of its arithmetic.
 func peakLine(f *report.File) string {
 	switch {
 	case !f.HasArithmetic():

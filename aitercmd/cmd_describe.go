@@ -119,7 +119,7 @@ func newArgDescription(arg schema.Arg, decl opconfig.Argument) argDescription {
 	return d
 }
 
-// argRows returns a table of arguments. It leaves out columns of which the configuration says nothing.
+// argRows returns a table of arguments. It leaves out columns for which the configuration has no entry.
 func argRows(list []argDescription) [][]string {
 	rows := [][]string{{"ARGUMENT", "TYPE", "DEFAULT", "ACCESS", "SHAPE", "ELEMENT TYPE", "STRIDES", "DESCRIPTION"}}
 	for _, d := range list {

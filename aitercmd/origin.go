@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// origin tells where, when and with what the session measures.
+// origin returns the place, the time and the programs of the measurements.
 func (b *opSession) origin() report.Origin {
 	v := b.app.version()
 	o := report.Origin{

@@ -157,7 +157,7 @@ func TestUpdateOfACircularState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "out", out, []float64{759}) // history 7, 5 lies before place 4 mod 3
+	same(t, "out", out, []float64{759}) // the values 7, 5 precede place 4 mod 3
 	same(t, "state", state, []float64{5, 9, 7})
 }
 
@@ -180,11 +180,13 @@ func TestErrors(t *testing.T) {
 	reg := open(t)
 	conv, ctx := family(t)
 	var missing *registry.TypeError
-	if err := conv.Forward(ctx, causalconv1d.Forward{Out: zeros(1, 1, 4), X: zeros(1, 1, 4)}); !errors.As(err, &missing) || missing.Arg != "weight" {
+	if err := conv.Forward(ctx, causalconv1d.Forward{Out: zeros(1, 1, 4), X: zeros(1, 1, 4)}); !errors.As(err, &missing) ||
+		missing.Arg != "weight" {
 		t.Errorf("got %v, want a TypeError that names weight", err)
 	}
 	var refused *registry.ArgumentError
-	if err := conv.VarlenStates(ctx, causalconv1d.VarlenStates{States: zeros(1, 1, 1), X: zeros(3, 1), CuSeqlens: indices(0, 1, 3)}); !errors.As(err, &refused) {
+	if err := conv.VarlenStates(ctx, causalconv1d.VarlenStates{States: zeros(1, 1, 1), X: zeros(3, 1),
+		CuSeqlens: indices(0, 1, 3)}); !errors.As(err, &refused) {
 		t.Errorf("got %v, want an ArgumentError", err)
 	}
 	if err := reg.Close(); err != nil {

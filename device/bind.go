@@ -38,10 +38,10 @@ func bindGraphs(lib *dl.Library, list []binding) {
 // openLibrary opens a library of the list that the process has loaded, else the first that can be
 // opened. Two versions of a vendor's runtime in one process do not share their memory.
 func openLibrary(v target.Vendor, names []string) (*dl.Library, error) {
-	if lib, err := dl.First(dl.Local|dl.Loaded, names...); err == nil {
+	if lib, err := dl.Open(dl.Local|dl.Loaded, names...); err == nil {
 		return lib, nil
 	}
-	lib, err := dl.First(dl.Local, names...)
+	lib, err := dl.Open(dl.Local, names...)
 	if err != nil {
 		return nil, &UnavailableError{Vendor: v, Tried: names, Err: err}
 	}

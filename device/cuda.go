@@ -154,7 +154,8 @@ func (c *cuda) info(dev int) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("architecture of cuda:%d: %w", dev, err)
 	}
-	return Info{Name: cString(name), Target: t, Memory: int64(memory), Device: tensor.Device{Type: tensor.CUDA, ID: int32(dev)}, Units: int(units), ClockMHz: int(kHz / 1000)}, nil
+	return Info{Name: cString(name), Target: t, Memory: int64(memory), Device: tensor.Device{Type: tensor.CUDA, ID: int32(dev)},
+		Units: int(units), ClockMHz: int(kHz / 1000)}, nil
 }
 
 func (c *cuda) enter(dev int) error {

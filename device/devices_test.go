@@ -169,7 +169,7 @@ func TestDevicesClose(t *testing.T) {
 		t.Errorf("%d bytes for %s", x.Storage().Size(), x)
 	}
 	must(t, errors.Join(d.Close(), d.Close()))
-	if n := ask(t, lib, "fake_alive"); n != 0 {
+	if n := callFake(t, lib, "fake_alive"); n != 0 {
 		t.Errorf("%d things alive after Close", n)
 	}
 	var ce *device.ClosedError
@@ -195,7 +195,8 @@ func TestLibraryNames(t *testing.T) {
 		return map[string]string{"ROCM_PATH": "/opt/rocm-6.4", "ROCM_HOME": "relative", "CUDA_DRIVER_PATH": "/drv"}[k]
 	}
 	hip, cuda := device.HIPLibraries(env), device.CUDALibraries(env)
-	if hip[0] != "/opt/rocm-6.4/lib/libamdhip64.so.7" || !slices.Contains(hip, "libamdhip64.so.6") || slices.Contains(hip, "relative/lib/libamdhip64.so.7") {
+	if hip[0] != "/opt/rocm-6.4/lib/libamdhip64.so.7" || !slices.Contains(hip, "libamdhip64.so.6") ||
+		slices.Contains(hip, "relative/lib/libamdhip64.so.7") {
 		t.Errorf("%v", hip)
 	}
 	if cuda[0] != "/drv/libcuda.so.1" || cuda[1] != "libcuda.so.1" {

@@ -26,10 +26,10 @@ func fake(t testing.TB, name string, flags ...string) string {
 	return lib
 }
 
-// ask calls a function of a fake library that the vendor's library does not have.
-func ask(t testing.TB, lib, fn string, args ...uintptr) int {
+// callFake calls a function of a fake library that the vendor's library does not have.
+func callFake(t testing.TB, lib, fn string, args ...uintptr) int {
 	t.Helper()
-	l, err := dl.Open(lib, dl.Local)
+	l, err := dl.Open(dl.Local, lib)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -186,7 +186,7 @@ func (g *gpu) CopyAsync(s Stream, dst, src Region) error {
 
 func (r Region) address() uintptr { return r.Storage.Ptr() + uintptr(r.Offset) }
 
-// checkRegion verifies that r lies inside its storage, on the stream's device or
+// checkRegion verifies that r is inside its storage, on the stream's device or
 // the host.
 func checkRegion(s Stream, what string, r Region) error {
 	if dev := r.Storage.Device(); dev != s.Device && !dev.IsHost() {

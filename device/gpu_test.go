@@ -20,7 +20,8 @@ func TestInfoHIP(t *testing.T) {
 		must(t, err)
 		want, err := target.Parse("gfx90a:sramecc+:xnack-")
 		must(t, err)
-		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1}, Units: 105, ClockMHz: 1700}) {
+		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1},
+			Units: 105, ClockMHz: 1700}) {
 			t.Errorf("%s: %+v", name, info)
 		}
 		if drv.Vendor() != target.HIP || drv.Type() != tensor.ROCM {
@@ -47,7 +48,8 @@ func TestInfoCUDA(t *testing.T) {
 	must(t, err)
 	want, err := target.Parse("sm_90")
 	must(t, err)
-	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132, ClockMHz: 1980}) {
+	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132,
+		ClockMHz: 1980}) {
 		t.Errorf("%+v", info)
 	}
 	if info, err := drv.Info(1); err != nil || info.Target.String() != "sm_91" {
@@ -98,7 +100,7 @@ func TestDriverErrors(t *testing.T) {
 		if !errors.As(err, &e) || *e != (device.Error{Call: c.call, Code: 2, Name: c.name, Text: c.text}) {
 			t.Errorf("%v", err)
 		}
-		// An address that is not the library's: it must say so, not the driver.
+		// The library itself must report an address that it did not allocate.
 		alien := tensor.ForeignStorage(0x1000, 8, tensor.Device{Type: c.drv.Type()}, nil)
 		if err := c.drv.Memset(alien, 0); !errors.As(err, &e) || e.Code != 1 {
 			t.Errorf("Memset of an alien address: %v", err)
@@ -115,7 +117,7 @@ func TestHIPLastErrorIsCleared(t *testing.T) {
 	if _, err := drv.Alloc(0, 1<<41); err == nil {
 		t.Fatal("no error")
 	}
-	if got := ask(t, lib, "hipPeekAtLastError"); got != 0 {
+	if got := callFake(t, lib, "hipPeekAtLastError"); got != 0 {
 		t.Errorf("the thread's last error is %d", got)
 	}
 }
@@ -130,10 +132,22 @@ func TestCopiesSettle(t *testing.T) {
 		func() error { return drv.Memset(s, 1) },
 		func() error { return drv.CopyDevice(s, s) },
 	} {
-		before := ask(t, lib, "fake_synced", 1)
+		before := callFake(t, lib, "fake_synced", 1)
 		must(t, do())
-		if ask(t, lib, "fake_synced", 1) == before {
+		if callFake(t, lib, "fake_synced", 1) == before {
 			t.Errorf("call %d did not wait", i)
+		}
+	}
+}
+
+// Kernels read whole blocks, so that an allocation ends with one.
+func TestAllocationsEndWithABlock(t *testing.T) {
+	lib := fake(t, "fakehip")
+	drv := openFake(t, device.OpenHIP, lib)
+	for n, want := range map[int64]int{1: 16, 16: 16, 17: 32, 100: 112} {
+		s := alloc(t, drv, 0, n)
+		if got := callFake(t, lib, "fake_size", s.Ptr()); got != want || s.Size() != n {
+			t.Errorf("%d bytes: a storage of %d in an allocation of %d, want %d", n, s.Size(), got, want)
 		}
 	}
 }
@@ -159,7 +173,9 @@ func TestElapsedExact(t *testing.T) {
 func TestContextsAreRetainedWhenUsed(t *testing.T) {
 	lib := fake(t, "fakecuda")
 	drv := openFake(t, device.OpenCUDA, lib)
-	retained := func() [2]int { return [2]int{ask(t, lib, "fake_retained", 0), ask(t, lib, "fake_retained", 1)} }
+	retained := func() [2]int {
+		return [2]int{callFake(t, lib, "fake_retained", 0), callFake(t, lib, "fake_retained", 1)}
+	}
 	if got := retained(); got != [2]int{} {
 		t.Errorf("after opening: %v", got)
 	}
@@ -188,12 +204,12 @@ func TestCloseFreesAll(t *testing.T) {
 		must(t, err)
 		e, err := drv.NewEvent(0)
 		must(t, err)
-		if n := ask(t, c.lib, "fake_alive"); n != 4 {
+		if n := callFake(t, c.lib, "fake_alive"); n != 4 {
 			t.Errorf("%s: %d things alive, want 4", name, n)
 		}
 		must(t, drv.Close())
 		must(t, drv.Close())
-		if n := ask(t, c.lib, "fake_alive"); n != 0 {
+		if n := callFake(t, c.lib, "fake_alive"); n != 0 {
 			t.Errorf("%s: %d things alive after Close", name, n)
 		}
 		var ce *device.ClosedError
@@ -261,7 +277,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	must(t, drv.Close())
 	wg.Wait()
-	if n := ask(t, lib, "fake_alive"); n != 0 {
+	if n := callFake(t, lib, "fake_alive"); n != 0 {
 		t.Errorf("%d things alive after Close", n)
 	}
 }

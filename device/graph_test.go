@@ -93,7 +93,7 @@ func TestGraphsOfFakes(t *testing.T) {
 	graph, err := drv.Capture(s, device.CaptureGlobal, func() error { return nil })
 	must(t, err)
 	must(t, drv.Close())
-	if n := ask(t, lib, "fake_alive"); n != 0 {
+	if n := callFake(t, lib, "fake_alive"); n != 0 {
 		t.Errorf("%d things alive after Close", n)
 	}
 	var closed *device.ClosedError
@@ -133,7 +133,8 @@ func TestCopy(t *testing.T) {
 				dst, err := d.New(to, tensor.Float32, 2, 2)
 				must(t, err)
 				err = d.Copy(ctx, dst, there)
-				if apart := !from.IsHost() && !to.IsHost() && from != to || on.IsHost() && (!from.IsHost() || !to.IsHost()); apart && on != (tensor.Device{}) {
+				if apart := !from.IsHost() && !to.IsHost() && from != to || on.IsHost() && (!from.IsHost() || !to.IsHost()); apart &&
+					on != (tensor.Device{}) {
 					if err == nil {
 						t.Errorf("%s to %s on a stream of %s: no error", from, to, on)
 					}

@@ -16,7 +16,7 @@ const (
 	hipHostToDevice   = 1
 	hipDeviceToHost   = 2
 	hipDeviceToDevice = 3
-	hipDefault        = 4 // the addresses tell the direction
+	hipDefault        = 4 // the addresses determine the direction
 )
 
 // hipLayout holds the byte offsets of fields in hipDeviceProp_t. ROCm 6 changed the structure, and

@@ -70,7 +70,8 @@ func testDescribe(t *testing.T, drv device.Driver) {
 	for i := range drv.Count() {
 		info, err := drv.Info(i)
 		must(t, err)
-		if info.Target.Vendor() != drv.Vendor() || info.Device != (tensor.Device{Type: drv.Type(), ID: int32(i)}) || info.Name == "" || info.Memory <= 0 {
+		if info.Target.Vendor() != drv.Vendor() || info.Device != (tensor.Device{Type: drv.Type(), ID: int32(i)}) || info.Name == "" ||
+			info.Memory <= 0 {
 			t.Errorf("Info(%d) = %+v", i, info)
 		}
 		t.Logf("%+v through %q", info, drv.Library())

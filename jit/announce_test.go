@@ -14,7 +14,7 @@ import (
 
 // The log at level info has what a build compiles and its time, and nothing if the cache has all units.
 func TestCompilesAreAnnounced(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	build := func() string {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))

@@ -15,7 +15,7 @@ import (
 // TestBuildRecordIsRewritten checks that a build writes the build record when its inputs
 // differ from those of the last build, and when the record is missing.
 func TestBuildRecordIsRewritten(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	memo := filehash.Open("")
 	build := func() {
 		t.Helper()

@@ -26,7 +26,7 @@ var churnTime = flag.Duration("churn", 2*time.Second, "how long processes build 
 // TestConcurrentCleansAndBuilds starts processes that build three versions of a module
 // and use it, and processes that clean, trim and verify the same cache.
 func TestConcurrentCleansAndBuilds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	dir := filepath.Dir(b.root)
 	for i := range 3 {
 		if err := os.CopyFS(fmt.Sprintf("%s%d", b.root, i), os.DirFS(b.root)); err != nil {
@@ -88,7 +88,8 @@ func churn(how string) int {
 }
 
 func churnBuild(dir string, n int) error {
-	b := &bench{root: filepath.Join(dir, fmt.Sprintf("tree%d", (n+os.Getpid())%3)), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
+	b := &fixture{root: filepath.Join(dir, fmt.Sprintf("tree%d", (n+os.Getpid())%3)), cacheDir: filepath.Join(dir, "cache"),
+		cxx: filepath.Join(dir, "cxx")}
 	m, err := b.open()
 	if err != nil {
 		return err

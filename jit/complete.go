@@ -15,7 +15,7 @@ import (
 
 // A compiler or linker that runs out of disk space may exit without an error and leave a
 // truncated file. So the manager checks each file before it publishes the file: all segments,
-// sections and tables that the headers name must lie inside the file.
+// sections and tables that the headers name must be inside the file.
 
 // checkLibrary returns the damage of a shared library as an error text, "" if there is none.
 // machine is that of its objects ([elf.EM_NONE]: any).

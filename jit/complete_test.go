@@ -18,7 +18,7 @@ import (
 
 // cutting makes the compiler script run the real compiler and then cut its output, a
 // library or an object, to size bytes, as on a full disk, with exit status 0.
-func (b *bench) cutting(library bool, size string) {
+func (b *fixture) cutting(library bool, size string) {
 	b.t.Helper()
 	which := map[bool]string{true: "-shared", false: "-MF"}[library]
 	script := fmt.Sprintf(`#!/bin/sh
@@ -39,12 +39,13 @@ func TestTruncatedOutput(t *testing.T) {
 	for _, library := range []bool{true, false} {
 		for _, size := range []string{"-1", "-64", "63", "64", "1000", "/512", "1"} {
 			t.Run(fmt.Sprint("library ", library, ", size ", size), func(t *testing.T) {
-				b := oneUnitBench(t)
+				b := oneUnitFixture(t)
 				b.write("config.toml", strings.Split(oneUnit, "[[module.module_demo.op]]")[0]) // no operators
 				b.cutting(library, size)
 				for range 2 {
 					var failed *jit.CompileError
-					if err := b.buildErr(); !errors.As(err, &failed) || !strings.Contains(failed.Reason, "is damaged: ") || !failed.Remembered.IsZero() || (failed.Source == "") != library {
+					if err := b.buildErr(); !errors.As(err, &failed) || !strings.Contains(failed.Reason, "is damaged: ") || !failed.Remembered.IsZero() ||
+						(failed.Source == "") != library {
 						t.Fatalf("error is %v, want a CompileError that names the damage", err)
 					}
 				}
@@ -67,11 +68,13 @@ func TestTruncatedOutput(t *testing.T) {
 
 // TestLinkerIgnoresFullDisk checks that the error names the full disk although the linker succeeds.
 func TestLinkerIgnoresFullDisk(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.mounted("mode=0700,size=4m")
 	b.cutting(true, "-1 \"$out\"; dd if=/dev/zero of=ballast bs=64k 2>/dev/null; : ")
 	err := b.buildErr()
-	if !strings.Contains(err.Error(), "is damaged: ") || !strings.Contains(err.Error(), "the filesystem of the cache is full: no space left on device") || !strings.Contains(err.Error(), "aiterctl clean-cache") {
+	if !strings.Contains(err.Error(), "is damaged: ") ||
+		!strings.Contains(err.Error(), "the filesystem of the cache is full: no space left on device") ||
+		!strings.Contains(err.Error(), "aiterctl clean-cache") {
 		t.Errorf("error is %v, want one that names the full disk and a remedy", err)
 	}
 }
@@ -80,7 +83,8 @@ func TestLinkerIgnoresFullDisk(t *testing.T) {
 func compile(t *testing.T, compiler string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source := "int value(int);\nint table[5000] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int x) { return x + 1; }\n"
+	source := "int value(int);\nint table[5000] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int " +
+		"x) { return x + 1; }\n"
 	if err := os.WriteFile(filepath.Join(dir, "a.cpp"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +136,8 @@ func TestTruncationsOfClangOutputAreDetected(t *testing.T) {
 		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-host-only", "--offload-arch=gfx90a"), object)
 	})
 	t.Run("code object", func(t *testing.T) {
-		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-device-only", "--no-gpu-bundle-output", "--offload-arch=gfx90a"), device)
+		checkTruncations(t, compile(t, hipcc, "-x", "hip", "-nogpuinc", "-c", "--cuda-device-only", "--no-gpu-bundle-output",
+			"--offload-arch=gfx90a"), device)
 	})
 }
 
@@ -186,7 +191,7 @@ func TestLinkOutputThatIsNoLibrary(t *testing.T) {
 		"of 32 bits":  `printf '\1' | dd of="$2" bs=1 seek=4 conv=notrunc 2>/dev/null; : %s`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := oneUnitBench(t)
+			b := oneUnitFixture(t)
 			b.write("config.toml", strings.Split(oneUnit, "[[module.module_demo.op]]")[0])
 			b.cutting(true, "+0 \"$2\"; "+fmt.Sprintf(makes, realCompiler(t))+" #")
 			res, err := b.manager().Build(context.Background(), demo(t))

@@ -10,7 +10,7 @@ import (
 
 // A context that is over is the error of a build, also of one that the cache has.
 func TestBuildWithContextThatIsOver(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	m := b.manager()
 	cause := errors.New("the request ended")
 	over, cancel := context.WithCancelCause(t.Context())

@@ -21,7 +21,7 @@ import (
 
 // damagedCache is a cache of two modules, a failed build and an extracted source tree.
 type damagedCache struct {
-	*bench
+	*fixture
 	reqs  []jit.Request
 	want  []string // digests of the libraries
 	whole *snapshot
@@ -49,7 +49,7 @@ func newDamagedCache(t *testing.T) *damagedCache {
 	if _, err := b.libraries(reqs); err != nil {
 		t.Fatal(err)
 	}
-	d := &damagedCache{bench: b, reqs: reqs, want: want, random: newRandom(t)}
+	d := &damagedCache{fixture: b, reqs: reqs, want: want, random: newRandom(t)}
 	if err := os.WriteFile(b.cacheDir+"/v2/trimmed", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,8 @@ func (d *damagedCache) expected(place, what string) (string, verdict) {
 	case slices.Contains([]string{"lock", "log", "trimmed"}, place) && irregulars[what] == nil,
 		slices.Contains([]string{"lock", "log", "trimmed", "counts", "digests"}, place) && what == "an empty file" && place != "digests",
 		place == "counts" && slices.Contains([]string{"emptied", "doubled", "without a first line"}, what), // whole lines
-		place == "tag" && slices.Contains([]string{"middle bit flipped", "last bit flipped", "cut by a byte", "cut in half", "appended to", "doubled", "without a byte"}, what):
+		place == "tag" && slices.Contains([]string{"middle bit flipped", "last bit flipped", "cut by a byte", "cut in half", "appended to",
+			"doubled", "without a byte"}, what):
 		return "", nothing
 	case place == "library", place == "description":
 		return filepath.Dir(path), fault
@@ -210,7 +211,8 @@ func TestVerifyReportsDamagedFiles(t *testing.T) {
 		}
 		for _, what := range slices.Sorted(maps.Keys(all)) {
 			do := all[what]
-			if exchanges[what] != nil && (sibling(path) == "" || slices.Contains([]string{"source", "lock", "log", "trimmed", "counts", "digests", "tag"}, place)) {
+			if exchanges[what] != nil && (sibling(path) == "" ||
+				slices.Contains([]string{"source", "lock", "log", "trimmed", "counts", "digests", "tag"}, place)) {
 				continue
 			}
 			d.restore(d.whole)

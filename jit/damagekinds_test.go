@@ -83,6 +83,7 @@ var irregulars = map[string]func(string) error{
 	"a socket":       replaceBy(func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o600, 0) }),
 	"a device":       replaceBy(func(p string) error { return os.Symlink("/dev/zero", p) }),
 	"a symlink to a copy of it": func(p string) error {
-		return errors.Join(os.Rename(p, p+".nfs-moved"), os.MkdirAll(filepath.Dir(p)+"/.nfs", 0o700), os.Rename(p+".nfs-moved", filepath.Dir(p)+"/.nfs/copy"), os.Symlink(filepath.Dir(p)+"/.nfs/copy", p))
+		return errors.Join(os.Rename(p, p+".nfs-moved"), os.MkdirAll(filepath.Dir(p)+"/.nfs", 0o700),
+			os.Rename(p+".nfs-moved", filepath.Dir(p)+"/.nfs/copy"), os.Symlink(filepath.Dir(p)+"/.nfs/copy", p))
 	},
 }

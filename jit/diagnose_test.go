@@ -17,7 +17,8 @@ var failures = []struct {
 }{
 	{"src/a.cpp:3:9: error: expected primary-expression before ';' token\n", true, nil, true},
 	{"lang.hip(3): error: expected an expression\n  int x = ;\n\n1 error detected in the compilation of \"lang.hip\".\n", true, nil, true},
-	{"a.cpp:2:10: fatal error: nope/miss.h: No such file or directory\n    2 | #include \"nope/miss.h\"\ncompilation terminated.\n", true, []string{"nope/miss.h"}, true},
+	{"a.cpp:2:10: fatal error: nope/miss.h: No such file or directory\n    2 | #include \"nope/miss.h\"\ncompilation terminated.\n",
+		true, []string{"nope/miss.h"}, true},
 	{"a.hip:2:10: fatal error: 'nope/miss.h' file not found\n", true, []string{"nope/miss.h"}, true},
 	{"k.cu(1): catastrophic error: cannot open source file \"x.h\"\n", false, []string{"x.h"}, true},
 	{"a.cpp:1:1: error: x\nld: cannot open linker script\n", true, nil, false},

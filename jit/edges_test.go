@@ -30,13 +30,13 @@ func (f finder) Find(ctx context.Context, t target.Target) (*toolchain.Toolchain
 	return f(ctx, t)
 }
 
-// perTarget returns the compiler of the bench with another digest for each target.
-func (b *bench) perTarget(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
+// perTarget returns the compiler of the fixture with another digest for each target.
+func (b *fixture) perTarget(_ context.Context, t target.Target) (*toolchain.Toolchain, error) {
 	return &toolchain.Toolchain{Vendor: target.CPU, Compiler: b.cxx, Version: "1", Digest: "compiler for " + t.String()}, nil
 }
 
 func TestEachTargetHasItsOwnToolchain(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var reqs []jit.Request
 	for _, name := range []string{"cpu", "gfx90a", "gfx942"} {
 		x, err := target.Parse(name)
@@ -66,7 +66,7 @@ func TestEachTargetHasItsOwnToolchain(t *testing.T) {
 }
 
 func TestReadOnlyCacheServesEarlierDependencySets(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.mounted("mode=0700,size=16m")
 	first := b.build()
 	b.write("include/only_a.h", "#define ONLY_A 4\n")
@@ -82,7 +82,7 @@ func TestReadOnlyCacheServesEarlierDependencySets(t *testing.T) {
 }
 
 func TestCacheRemovedWhileManagerIsOpen(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	m := b.manager()
 	for range 3 {
 		res, err := m.Build(context.Background(), demo(t))
@@ -103,7 +103,7 @@ func TestCacheRemovedWhileManagerIsOpen(t *testing.T) {
 
 func TestEmbeddedTree(t *testing.T) {
 	files := testTree()
-	b := newBench(t)
+	b := newFixture(t)
 	embedded := func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(files, o.Cache) }
 	m := b.manager(embedded)
 	first, err := m.Build(context.Background(), demo(t))
@@ -125,7 +125,8 @@ func TestEmbeddedTree(t *testing.T) {
 		"a file there": func() error { return errors.Join(os.RemoveAll(laid[0]), os.WriteFile(laid[0], nil, 0o600)) },
 	}
 	for name, f := range damage {
-		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "record")), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "artifact"))); err != nil {
+		if err := errors.Join(f(), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "record")),
+			os.RemoveAll(filepath.Join(b.cacheDir, "v2", "artifact"))); err != nil {
 			t.Fatal(err)
 		}
 		res, err := m.Build(context.Background(), demo(t))
@@ -141,13 +142,15 @@ func TestEmbeddedTree(t *testing.T) {
 // TestFailureStopsItsModule checks that the failure of a unit stops the other units of its
 // module, but no unit of another module.
 func TestFailureStopsItsModule(t *testing.T) {
-	b := newBench(t)
-	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp", "src/b.cpp", "src/d.cpp").Replace(testConfig))
+	b := newFixture(t)
+	b.write("config.toml", testConfig+strings.NewReplacer("module_demo", "module_other", "\"demo\"", "\"other\"", "src/a.cpp", "src/c.cpp",
+		"src/b.cpp", "src/d.cpp").Replace(testConfig))
 	b.write("src/a.cpp", "int x = ;\n")
 	b.write("src/c.cpp", strings.Replace(demoOp, "demo", "other", 1))
 	b.write("src/d.cpp", "int d;\n")
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile + "; do sleep 0.01; done;; *) sleep 0.5;; esac")
+	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile +
+		"; do sleep 0.01; done;; *) sleep 0.5;; esac")
 	other := demo(t)
 	other.Module = "module_other"
 	start := time.Now()
@@ -196,7 +199,7 @@ func (r *recorder) count(what string) int {
 }
 
 func TestObserverGetsEachStep(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	steps := func() []string {
 		r := new(recorder)
 		b.build(func(o *jit.Options) { o.Observer = r; o.Jobs = 1 })
@@ -204,21 +207,23 @@ func TestObserverGetsEachStep(t *testing.T) {
 		return r.events
 	}
 	want := []string{
-		"link finished compiled", "link missed", "link published", "link started", "module finished compiled", "module started", "toolchain found",
+		"link finished compiled", "link missed", "link published", "link started", "module finished compiled", "module started",
+		"toolchain found",
 		"unit finished src/a.cpp compiled", "unit finished src/b.cpp compiled", "unit missed src/a.cpp", "unit missed src/b.cpp",
 		"unit published src/a.cpp", "unit published src/b.cpp", "unit started src/a.cpp", "unit started src/b.cpp",
 	}
 	if got := steps(); !slices.Equal(got, want) {
 		t.Errorf("cold: %q", got)
 	}
-	want = []string{"link hit hit", "module finished hit", "module started", "toolchain found", "unit hit src/a.cpp hit", "unit hit src/b.cpp hit"}
+	want = []string{"link hit hit", "module finished hit", "module started", "toolchain found", "unit hit src/a.cpp hit",
+		"unit hit src/b.cpp hit"}
 	if got := steps(); !slices.Equal(got, want) {
 		t.Errorf("cached: %q", got)
 	}
 }
 
 func TestUnitsStartInConfiguredOrder(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	for range 8 {
 		r := new(recorder)
 		b.build(func(o *jit.Options) { o.Observer = r; o.Jobs = 1; o.Force = true })
@@ -230,7 +235,7 @@ func TestUnitsStartInConfiguredOrder(t *testing.T) {
 }
 
 func TestForceRetriesAfterFailure(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	flag := filepath.Join(t.TempDir(), "broken")
 	b.compiler("test ! -e " + flag + " || exit 3")
@@ -257,7 +262,7 @@ func TestForceRetriesAfterFailure(t *testing.T) {
 }
 
 func TestCommandOfErrorRunsInShell(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write("src/a.cpp", "int x = ;\n")
 	var ce *jit.CompileError
 	if err := b.buildErr(); !errors.As(err, &ce) {
@@ -284,7 +289,7 @@ func TestCommandOfErrorRunsInShell(t *testing.T) {
 
 func TestCompilerThatLeavesAProcess(t *testing.T) {
 	t.Parallel() // it waits for seconds
-	b := newBench(t)
+	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")
 	var ce *jit.CompileError
@@ -295,7 +300,7 @@ func TestCompilerThatLeavesAProcess(t *testing.T) {
 }
 
 func TestConcurrentBuildsOfBrokenUnits(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write("src/a.cpp", "int x = ;\n")
 	b.write("src/b.cpp", "int y = ;\n")
 	b.compiler("sleep 0.3")
@@ -316,7 +321,7 @@ func TestConcurrentBuildsOfBrokenUnits(t *testing.T) {
 }
 
 func TestWaitForLockFreesSlot(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	m := b.manager(func(o *jit.Options) { o.Jobs = 1 })
 	e, err := m.Explain(context.Background(), demo(t))
 	if err != nil {

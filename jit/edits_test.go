@@ -16,7 +16,7 @@ import (
 )
 
 // inBackground starts a build with another manager. The returned function waits for its end.
-func (b *bench) inBackground(change ...func(*jit.Options)) func() error {
+func (b *fixture) inBackground(change ...func(*jit.Options)) func() error {
 	m := b.manager(change...)
 	done := make(chan error, 1)
 	go func() {
@@ -27,7 +27,7 @@ func (b *bench) inBackground(change ...func(*jit.Options)) func() error {
 }
 
 // started waits until the compiler script has run n times.
-func (b *bench) started(n int) {
+func (b *fixture) started(n int) {
 	b.t.Helper()
 	waitFor(b.t, "the compiler", func() bool {
 		data, _ := os.ReadFile(b.count)
@@ -52,12 +52,13 @@ func (s stepSeen) Observe(e jit.Event) {
 
 func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 	t.Run("a header was fixed meanwhile", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.build()
 		b.compiles()
 		dir := t.TempDir()
 		failed, proceed := filepath.Join(dir, "failed"), filepath.Join(dir, "proceed")
-		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { : > " + failed + "; while ! test -e " + proceed + "; do sleep 0.02; done; exit 1; }; exit 0;; esac"
+		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { : > " + failed + "; while ! test -e " + proceed +
+			"; do sleep 0.02; done; exit 1; }; exit 0;; esac"
 		b.compiler(slow)
 		b.build()
 		b.compiles()
@@ -80,7 +81,7 @@ func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 		}
 	})
 	t.Run("another build had a shorter time limit", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.compiler("case \"$*\" in *a.cpp*) ! mkdir " + filepath.Join(t.TempDir(), "first") + " 2>/dev/null || exec sleep 600;; esac")
 		first := b.inBackground(func(o *jit.Options) { o.Timeout = time.Second })
 		b.started(1)
@@ -93,7 +94,7 @@ func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 		}
 	})
 	t.Run("the cause is gone", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		flag := filepath.Join(t.TempDir(), "broken")
 		b.compiler("test ! -e " + flag + " || exit 3")
 		if err := os.WriteFile(flag, nil, 0o600); err != nil {
@@ -138,7 +139,7 @@ func TestEditsWhileCompiling(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			header := filepath.Join(b.root, tt.header)
 			b.write(tt.header, "#define ONLY_A 2\n")
 			b.write(tt.header+".new", "#define ONLY_A 7\n")
@@ -150,7 +151,8 @@ func TestEditsWhileCompiling(t *testing.T) {
 			waitForTick(t, b.root) // a file that is as new as the compile causes a second compile
 			once := filepath.Join(t.TempDir(), "once")
 			edit := strings.ReplaceAll(tt.edit, "%s", header)
-			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
+			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " +
+				once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
 			res := b.build()
 			if n := b.compiles(); n != 3 {
 				t.Errorf("%d compiles, want a.cpp twice and b.cpp once", n)
@@ -176,7 +178,7 @@ func realCompiler(t *testing.T) string {
 }
 
 func TestSourceThatKeepsChanging(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.compiler("echo \"// $(date +%s%N)\" >> include/both.h")
 	var changing *jit.ChangingError
 	if err := b.buildErr(); !errors.As(err, &changing) || !strings.Contains(err.Error(), "build again") {
@@ -186,7 +188,7 @@ func TestSourceThatKeepsChanging(t *testing.T) {
 }
 
 func TestCompilerReplacedWhileItRuns(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	// A new file takes the place of the old one: another compiler process may be starting, and no file can be executed
 	// while it is open for writing.
 	b.compiler("cp -p '" + b.cxx + "' '" + b.cxx + "'.$$ && echo '# another' >> '" + b.cxx + "'.$$ && mv '" + b.cxx + "'.$$ '" + b.cxx + "'")
@@ -197,7 +199,7 @@ func TestCompilerReplacedWhileItRuns(t *testing.T) {
 }
 
 func TestHeaderOutsideOfTheTreeRestored(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	header := filepath.Join(b.root, "..", "outside", "only_a.h")
 	b.write("../outside/only_a.h", "#define ONLY_A 2\n")
 	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+header+"\"\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n"+demoOp)
@@ -214,7 +216,7 @@ func TestHeaderOutsideOfTheTreeRestored(t *testing.T) {
 }
 
 func TestCompilerReplacedWhileManagerIsOpen(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Observer = r })
 	for i, extra := range []string{"", "# another"} {

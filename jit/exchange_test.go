@@ -24,9 +24,9 @@ include = ["include"]
 path = "src/twin.cpp"
 `
 
-func twins(t *testing.T) (*bench, []jit.Request) {
+func twins(t *testing.T) (*fixture, []jit.Request) {
 	t.Helper()
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.write("config.toml", twinConfig)
 	b.write("src/twin.cpp", "extern \"C\" int demo_a() { return 7; }\n")
 	first := demo(t)
@@ -36,7 +36,7 @@ func twins(t *testing.T) (*bench, []jit.Request) {
 }
 
 // libraries builds and returns the digests of the libraries, in the order of the requests.
-func (b *bench) libraries(reqs []jit.Request, change ...func(*jit.Options)) ([]string, error) {
+func (b *fixture) libraries(reqs []jit.Request, change ...func(*jit.Options)) ([]string, error) {
 	b.t.Helper()
 	results, err := b.manager(change...).Build(context.Background(), reqs...)
 	var digests []string
@@ -184,7 +184,7 @@ func stateOf(path string) (fileState, error) {
 }
 
 // copyCache returns a copy of the cache, from which restore can restore it.
-func (b *bench) copyCache() *snapshot {
+func (b *fixture) copyCache() *snapshot {
 	b.t.Helper()
 	whole := &snapshot{folder: filepath.Join(b.t.TempDir(), "whole"), states: map[string]fileState{}}
 	if err := os.CopyFS(whole.folder, os.DirFS(b.cacheDir)); err != nil {
@@ -195,7 +195,7 @@ func (b *bench) copyCache() *snapshot {
 }
 
 // restore replaces what differs from the copy.
-func (b *bench) restore(whole *snapshot) {
+func (b *fixture) restore(whole *snapshot) {
 	b.t.Helper()
 	if err := errors.Join(b.removeOthers(whole), b.putBack(whole)); err != nil {
 		b.t.Fatal(err)
@@ -203,7 +203,7 @@ func (b *bench) restore(whole *snapshot) {
 }
 
 // removeOthers removes the files and folders that the copy lacks or has with another state.
-func (b *bench) removeOthers(whole *snapshot) error {
+func (b *fixture) removeOthers(whole *snapshot) error {
 	return filepath.WalkDir(b.cacheDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -221,7 +221,7 @@ func (b *bench) removeOthers(whole *snapshot) error {
 }
 
 // putBack copies what is missing.
-func (b *bench) putBack(whole *snapshot) error {
+func (b *fixture) putBack(whole *snapshot) error {
 	return filepath.WalkDir(whole.folder, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-func (b *bench) explain() *jit.Explanation {
+func (b *fixture) explain() *jit.Explanation {
 	b.t.Helper()
 	x, err := b.manager().Explain(context.Background(), demo(b.t))
 	if err != nil {
@@ -34,7 +34,7 @@ func labels(list []jit.Change) string {
 }
 
 func TestExplainLink(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if x := b.explain().Link; x.Status != jit.Compiled || x.Key != "" || x.Reason != "an object is to be compiled" {
 		t.Errorf("before the first build: %+v", x)
 	}
@@ -49,7 +49,8 @@ func TestExplainLink(t *testing.T) {
 
 	b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 	x := b.explain()
-	if x.Link.Status != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" || !strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
+	if x.Link.Status != jit.Compiled || x.Link.Reason != "flags changed" || labels(x.Link.Changes) != "argv" ||
+		!strings.Contains(x.Link.Changes[0].After, "-Wl,-z,now") {
 		t.Errorf("a link flag changed: %+v", x.Link)
 	}
 	if x.Units[0].Status != jit.Hit {
@@ -67,7 +68,7 @@ func TestExplainLink(t *testing.T) {
 }
 
 func TestExplainNamesReplacedCompilerFile(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	if x := b.explain(); len(x.Replaced) != 0 {
 		t.Errorf("no file was replaced, got %+v", x.Replaced)
@@ -85,7 +86,7 @@ func TestExplainNamesReplacedCompilerFile(t *testing.T) {
 // TestArtifactSecondsAfterRelink checks that the time of an artifact includes the compiles of an
 // earlier build.
 func TestArtifactSecondsAfterRelink(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.compiler("sleep 0.3")
 	first := b.build()
 	if first.Artifact.Seconds < 0.6 {
@@ -98,7 +99,7 @@ func TestArtifactSecondsAfterRelink(t *testing.T) {
 }
 
 func TestBuildsAreCounted(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.build()
 	b.write("include/only_a.h", "#define ONLY_A 5\n")
@@ -127,7 +128,7 @@ func TestBuildsAreCounted(t *testing.T) {
 
 // TestEachStepIsLoggedOnce parses the log.
 func TestEachStepIsLoggedOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	steps := func() map[string]map[string]any {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -175,7 +176,7 @@ func TestEachStepIsLoggedOnce(t *testing.T) {
 }
 
 func TestRebuildComparesBytes(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	ctx := context.Background()
@@ -204,14 +205,15 @@ func TestRebuildComparesBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err = b.manager().Rebuild(ctx, demo(t))
-	if err != nil || list[0].Identical() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt || list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
+	if err != nil || list[0].Identical() || list[0].Units[0].Stored == list[0].Units[0].Rebuilt ||
+		list[0].Units[1].Stored != list[0].Units[1].Rebuilt {
 		t.Errorf("with a compiler that is not reproducible: %+v, %v", list, err)
 	}
 }
 
 // TestOnlyBuildsTrim checks that a due trim runs after a compile, but not after a hit.
 func TestOnlyBuildsTrim(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	trimmed := func() bool {
 		r := new(recorder)

@@ -17,7 +17,7 @@ import (
 // TestExplainWithoutCompiler explains a prebuilt library. Without a compiler, Explain must not
 // check files outside of the source tree.
 func TestExplainWithoutCompiler(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "value.h"), []byte("int value();\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -47,12 +47,14 @@ func TestExplainWithoutCompiler(t *testing.T) {
 		return x
 	}
 	x := explain("unchanged")
-	if x.Units[0].Status != jit.Hit || x.Units[1].Status != jit.Hit || x.Link.Status != jit.Hit || len(x.Units[1].Changes)+len(x.Link.Changes) != 0 {
+	if x.Units[0].Status != jit.Hit || x.Units[1].Status != jit.Hit || x.Link.Status != jit.Hit ||
+		len(x.Units[1].Changes)+len(x.Link.Changes) != 0 {
 		t.Errorf("unchanged: %+v", x)
 	}
 	b.write("include/only_a.h", "#define ONLY_A 9\n")
 	x = explain("a header changed")
-	if a := x.Units[0]; a.Status == jit.Hit || labels(a.Changes) != "header include/only_a.h" || x.Units[1].Status != jit.Hit || x.Link.Reason != "an object differs" {
+	if a := x.Units[0]; a.Status == jit.Hit || labels(a.Changes) != "header include/only_a.h" || x.Units[1].Status != jit.Hit ||
+		x.Link.Reason != "an object differs" {
 		t.Errorf("a header changed: %+v", x)
 	}
 	_, err := b.manager(b.over(), withoutCompiler).Explain(context.Background(), demo(t))

@@ -28,9 +28,9 @@ name = "demo"
 schema = "(Tensor x) -> ()"
 `
 
-// oneUnitBench returns a bench whose module has one unit, so that one failure is one compile.
-func oneUnitBench(t *testing.T) *bench {
-	b := newBench(t)
+// oneUnitFixture returns a fixture whose module has one unit, so that one failure is one compile.
+func oneUnitFixture(t *testing.T) *fixture {
+	b := newFixture(t)
 	b.write("config.toml", oneUnit)
 	b.write("late/keep.h", "")
 	return b
@@ -38,7 +38,7 @@ func oneUnitBench(t *testing.T) *bench {
 
 // failed builds and checks for a CompileError. It returns whether the cache supplied the error, and
 // the number of compiler runs.
-func (b *bench) failed(change ...func(*jit.Options)) (e *jit.CompileError, remembered bool, compiles int) {
+func (b *fixture) failed(change ...func(*jit.Options)) (e *jit.CompileError, remembered bool, compiles int) {
 	b.t.Helper()
 	b.compiles()
 	if err := b.buildErr(change...); !errors.As(err, &e) {
@@ -48,7 +48,7 @@ func (b *bench) failed(change ...func(*jit.Options)) (e *jit.CompileError, remem
 }
 
 // wantRemembered checks that the failure is reported again without a compile.
-func (b *bench) wantRemembered(first *jit.CompileError) {
+func (b *fixture) wantRemembered(first *jit.CompileError) {
 	b.t.Helper()
 	again, remembered, n := b.failed()
 	if !remembered || n != 0 {
@@ -74,7 +74,7 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 	}
 	for _, tt := range broken {
 		t.Run(tt.name, func(t *testing.T) {
-			b := oneUnitBench(t)
+			b := oneUnitFixture(t)
 			b.write(tt.file, tt.text)
 			first, remembered, n := b.failed()
 			if remembered || n == 0 {
@@ -95,7 +95,7 @@ func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
 
 // TestMissingAbsoluteHeader creates a missing header that the source includes by its absolute path.
 func TestMissingAbsoluteHeader(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	missing := filepath.Join(t.TempDir(), "missing.h")
 	b.write("src/a.cpp", "#include \"both.h\"\n#include \""+missing+"\"\n"+demoOp)
 	first, _, _ := b.failed()
@@ -109,17 +109,17 @@ func TestMissingAbsoluteHeader(t *testing.T) {
 // TestEachChangeRetries changes one input after a failure and checks that the build compiles again.
 func TestEachChangeRetries(t *testing.T) {
 	missing := "#include \"both.h\"\n#include \"sub/missing.h\"\n#if __has_include(\"optional.h\")\n#endif\n" + demoOp
-	changes := map[string]func(b *bench){
-		"source":                              func(b *bench) { b.write("src/a.cpp", missing+"\n") },
-		"header":                              func(b *bench) { b.write("include/both.h", "#define BOTH 9\n") },
-		"shadowing header":                    func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") },
-		"missing header beside the source":    func(b *bench) { b.write("src/sub/missing.h", "") },
-		"missing header in the first folder":  func(b *bench) { b.write("include/sub/missing.h", "") },
-		"missing header in the second folder": func(b *bench) { b.write("late/sub/missing.h", "") },
-		"header of __has_include":             func(b *bench) { b.write("late/optional.h", "") },
-		"flags":                               func(b *bench) { b.write("config.toml", strings.Replace(oneUnit, "-O1", "-O2", 1)) },
-		"compiler":                            func(b *bench) { b.compiler("# another") },
-		"cleaned": func(b *bench) {
+	changes := map[string]func(b *fixture){
+		"source":                              func(b *fixture) { b.write("src/a.cpp", missing+"\n") },
+		"header":                              func(b *fixture) { b.write("include/both.h", "#define BOTH 9\n") },
+		"shadowing header":                    func(b *fixture) { b.write("src/both.h", "#define BOTH 9\n") },
+		"missing header beside the source":    func(b *fixture) { b.write("src/sub/missing.h", "") },
+		"missing header in the first folder":  func(b *fixture) { b.write("include/sub/missing.h", "") },
+		"missing header in the second folder": func(b *fixture) { b.write("late/sub/missing.h", "") },
+		"header of __has_include":             func(b *fixture) { b.write("late/optional.h", "") },
+		"flags":                               func(b *fixture) { b.write("config.toml", strings.Replace(oneUnit, "-O1", "-O2", 1)) },
+		"compiler":                            func(b *fixture) { b.compiler("# another") },
+		"cleaned": func(b *fixture) {
 			store, err := cache.Open(b.cacheDir, cache.Options{})
 			if err != nil {
 				b.t.Fatal(err)
@@ -129,7 +129,7 @@ func TestEachChangeRetries(t *testing.T) {
 			}
 		},
 	}
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.write("src/a.cpp", missing)
 	for name, change := range changes {
 		if _, remembered, _ := b.failed(); remembered && name == "" {
@@ -171,7 +171,7 @@ func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := oneUnitBench(t)
+			b := oneUnitFixture(t)
 			b.compiler(script)
 			short := func(o *jit.Options) {
 				if name == "time limit" {
@@ -189,7 +189,7 @@ func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 
 // TestCompilerReplacedWhileItFails checks that the failure is not stored: either compiler may have failed.
 func TestCompilerReplacedWhileItFails(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	script := "echo 'src/a.cpp:1:1: error: expected something' >&2; echo '# more' >> \"$0\"; exit 1"
 	for range 2 {
 		b.compiler(script)
@@ -200,7 +200,7 @@ func TestCompilerReplacedWhileItFails(t *testing.T) {
 }
 
 func TestFailedLinksAreRemembered(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	strict := oneUnit + "[module.module_demo.link_flags]\ncommon = [\"-Wl,--no-undefined\"]\n"
 	b.write("config.toml", strict)
 	b.write("src/a.cpp", "int missing();\nint demo() { return missing(); }\n")
@@ -228,8 +228,10 @@ func TestGPUFailuresAreRemembered(t *testing.T) {
 	tests := []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}}
 	broken := map[string]string{
 		"device language": "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"device_only.h\"\nint x = ;\n#endif\n",
-		"host language":   "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#else\n#include \"device_only.h\"\nint x = ;\n#endif\n",
-		"device missing":  "#include \"device_only.h\"\n#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"missing.h\"\n#endif\n",
+		"host language": "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#else\n#include \"device_only.h\"\nint x = " +
+			";\n#endif\n",
+		"device missing": "#include \"device_only.h\"\n#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include " +
+			"\"missing.h\"\n#endif\n",
 	}
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
@@ -238,7 +240,7 @@ func TestGPUFailuresAreRemembered(t *testing.T) {
 				if name != "device missing" && !*everyPart {
 					continue // for a missing header compilers report least
 				}
-				b := gpuBench(t)
+				b := gpuFixture(t)
 				b.extra = map[string]string{tt.variable: compiler}
 				b.write("src/k.hip", text)
 				first := b.failedFor(tt.target)
@@ -257,7 +259,7 @@ func TestGPUFailuresAreRemembered(t *testing.T) {
 	}
 }
 
-func (b *bench) failedFor(name string) *jit.CompileError {
+func (b *fixture) failedFor(name string) *jit.CompileError {
 	b.t.Helper()
 	r := demo(b.t)
 	r.Target = parse(b.t, name)

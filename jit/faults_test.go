@@ -19,7 +19,7 @@ import (
 )
 
 // buildErr builds and returns the error. It fails the test if there is none.
-func (b *bench) buildErr(change ...func(*jit.Options)) error {
+func (b *fixture) buildErr(change ...func(*jit.Options)) error {
 	b.t.Helper()
 	res, err := b.manager(change...).Build(context.Background(), demo(b.t))
 	if err == nil {
@@ -32,7 +32,7 @@ func (b *bench) buildErr(change ...func(*jit.Options)) error {
 }
 
 // noStaging checks that no staging folder remains.
-func (b *bench) noStaging() {
+func (b *fixture) noStaging() {
 	b.t.Helper()
 	left, err := filepath.Glob(filepath.Join(b.cacheDir, "v2", "stage", "*"))
 	if err != nil || len(left) != 0 {
@@ -55,7 +55,7 @@ func TestCompilersThatFail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.compiler(tt.script)
 			if tt.source != "" {
 				b.write("src/a.cpp", tt.source)
@@ -78,7 +78,7 @@ func TestCompilersThatFail(t *testing.T) {
 }
 
 func TestCompilerThatHangs(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
 	start := time.Now()
@@ -113,7 +113,7 @@ func wantGone(t *testing.T, pidFile string) {
 }
 
 func TestCancelEndsCompilers(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -135,7 +135,7 @@ func TestCancelEndsCompilers(t *testing.T) {
 }
 
 func TestWaitersGetTheDiagnostics(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	// The module has one unit: with two, the failure of one stops the other, which
 	// another build then compiles.
 	b.write("config.toml", strings.Replace(testConfig, "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", "", 1))
@@ -169,27 +169,28 @@ func TestWaitersGetTheDiagnostics(t *testing.T) {
 func TestBuildReplacesDamage(t *testing.T) {
 	tests := []struct {
 		name     string
-		damage   func(b *bench, res jit.Result) error
+		damage   func(b *fixture, res jit.Result) error
 		compiles int
 	}{
-		{"artifact truncated", func(_ *bench, res jit.Result) error { return os.Truncate(res.Artifact.Path, 100) }, 0},
-		{"artifact gone", func(_ *bench, res jit.Result) error { return os.RemoveAll(filepath.Dir(res.Artifact.Path)) }, 0},
-		{"artifact and objects gone", func(b *bench, res jit.Result) error {
+		{"artifact truncated", func(_ *fixture, res jit.Result) error { return os.Truncate(res.Artifact.Path, 100) }, 0},
+		{"artifact gone", func(_ *fixture, res jit.Result) error { return os.RemoveAll(filepath.Dir(res.Artifact.Path)) }, 0},
+		{"artifact and objects gone", func(b *fixture, res jit.Result) error {
 			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), os.RemoveAll(filepath.Join(b.cacheDir, "v2", "blob")))
 		}, 2},
-		{"artifact gone, objects garbled", func(b *bench, res jit.Result) error {
-			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)), b.eachFile("blob", func(p string) error { return os.WriteFile(p, []byte("junk"), 0o600) }))
+		{"artifact gone, objects garbled", func(b *fixture, res jit.Result) error {
+			return errors.Join(os.RemoveAll(filepath.Dir(res.Artifact.Path)),
+				b.eachFile("blob", func(p string) error { return os.WriteFile(p, []byte("junk"), 0o600) }))
 		}, 2},
-		{"all records garbled", func(b *bench, _ jit.Result) error {
+		{"all records garbled", func(b *fixture, _ jit.Result) error {
 			return b.eachFile("record", func(p string) error { return os.Truncate(p, 70) })
 		}, 2},
-		{"digest table garbled", func(b *bench, _ jit.Result) error {
+		{"digest table garbled", func(b *fixture, _ jit.Result) error {
 			return os.WriteFile(filepath.Join(b.cacheDir, "v2", "filehash"), []byte("junk"), 0o600)
 		}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			first := b.build()
 			b.compiles()
 			if err := tt.damage(b, first); err != nil {
@@ -206,7 +207,7 @@ func TestBuildReplacesDamage(t *testing.T) {
 	}
 }
 
-func (b *bench) eachFile(sub string, f func(string) error) error {
+func (b *fixture) eachFile(sub string, f func(string) error) error {
 	return filepath.WalkDir(filepath.Join(b.cacheDir, "v2", sub), func(p string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -216,13 +217,13 @@ func (b *bench) eachFile(sub string, f func(string) error) error {
 }
 
 // cannotMount is [testenv.CannotMount].
-func (b *bench) cannotMount(why string) {
+func (b *fixture) cannotMount(why string) {
 	b.t.Helper()
 	testenv.CannotMount(b.t, why)
 }
 
 // mounted mounts a filesystem as the cache folder. It needs root.
-func (b *bench) mounted(options string) {
+func (b *fixture) mounted(options string) {
 	b.t.Helper()
 	if os.Geteuid() != 0 {
 		b.cannotMount("mounting a filesystem needs root")
@@ -244,7 +245,7 @@ func (b *bench) mounted(options string) {
 }
 
 func TestFullCacheFolder(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.mounted("mode=0700,size=64k")
 	if err := os.WriteFile(filepath.Join(b.cacheDir, "ballast"), make([]byte, 40<<10), 0o600); err != nil {
 		t.Fatal(err)
@@ -266,12 +267,13 @@ func TestFullDiskTrimsCache(t *testing.T) {
 	large := func(n string) string {
 		return "char data[1 << 21] = {" + n + "};\nextern \"C\" int demo_a() { return " + n + "; }\n" + demoOp
 	}
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.mounted("mode=0700,size=6m")
 	b.write("src/a.cpp", large("1"))
 	old := b.build().Artifact
 	b.write("src/a.cpp", large("2"))
-	if err := b.buildErr(); !strings.Contains(err.Error(), "No space left") && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "bus error") {
+	if err := b.buildErr(); !strings.Contains(err.Error(), "No space left") && !errors.Is(err, syscall.ENOSPC) &&
+		!strings.Contains(err.Error(), "bus error") {
 		t.Errorf("without old entries: got %v, want an error that names the full disk", err)
 	}
 	if _, err := os.Stat(old.Path); err != nil {
@@ -297,7 +299,7 @@ func TestFullDiskTrimsCache(t *testing.T) {
 }
 
 func TestReadOnlyCacheFolder(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.mounted("mode=0700,size=16m")
 	b.build()
 	b.compiles()
@@ -313,7 +315,7 @@ func TestReadOnlyCacheFolder(t *testing.T) {
 }
 
 func TestKilledBuilderIsReplaced(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	marker := filepath.Join(t.TempDir(), "compiling")
 	b.compiler("echo $$ > " + marker + ".$$; mv " + marker + ".$$ " + marker + "; exec sleep 600")
 	victim := b.process()

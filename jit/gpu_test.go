@@ -57,10 +57,10 @@ extern "C" int demo(float* p) { scale<<<1, 64>>>(p); return 0; }
 	"include/host_only.h":   "#define FACTOR 0\n",
 }
 
-// gpuBench returns a bench for a GPU compiler.
-func gpuBench(t *testing.T) *bench {
+// gpuFixture returns a fixture for a GPU compiler.
+func gpuFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
-	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: "c++"}
+	b := &fixture{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: "c++"}
 	for name, text := range gpuFiles {
 		b.write(name, text)
 	}
@@ -68,7 +68,7 @@ func gpuBench(t *testing.T) *bench {
 }
 
 // buildFor builds for targets with the compiler and returns the results.
-func (b *bench) buildFor(variable, compiler string, names string) []jit.Result {
+func (b *fixture) buildFor(variable, compiler string, names string) []jit.Result {
 	b.t.Helper()
 	targets, err := target.ParseList(names)
 	if err != nil {
@@ -122,8 +122,8 @@ func TestRealGPUCompilers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
-			b := gpuBench(t)
-			b.asksAnew = true
+			b := gpuFixture(t)
+			b.queriesAnew = true
 			names := strings.NewReplacer("A", tt.first, "B", tt.more)
 			check := func(what, targets string, wants []string) []jit.Result {
 				t.Helper()
@@ -154,7 +154,7 @@ func TestRealGPUCompilers(t *testing.T) {
 				t.Error("the library did not change with the header")
 			}
 
-			other := gpuBench(t)
+			other := gpuFixture(t)
 			other.write("include/host_only.h", "#define FACTOR 0 // at the host\n")
 			elsewhere := other.buildFor(tt.variable, compiler, tt.first)
 			if elsewhere[0].Artifact.Digest != first[0].Artifact.Digest {
@@ -181,9 +181,9 @@ func TestLineInfoInAnotherCheckout(t *testing.T) {
 	}
 	for _, tt := range tests {
 		compiler := testenv.Tool(t, tt.tool)
-		one, two := gpuBench(t), gpuBench(t)
+		one, two := gpuFixture(t), gpuFixture(t)
 		two.cacheDir = one.cacheDir
-		for _, b := range []*bench{one, two} {
+		for _, b := range []*fixture{one, two} {
 			b.write("config.toml", strings.Replace(gpuConfig, "-O1", tt.flag, 1))
 			b.write("src/k.hip", demoOp)
 			b.extra = map[string]string{tt.variable: compiler}
@@ -208,7 +208,7 @@ func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
 	if !strings.HasPrefix(string(text), "#!") {
 		t.Skip("hipcc is no script here; what a swapped program does is tested in internal/toolchain")
 	}
-	b := gpuBench(t)
+	b := gpuFixture(t)
 	b.buildFor("HIPCC", hipcc, "gfx90a")
 	// The wrapper is beside the original: a compiler may derive its root from its own path.
 	swapped := hipcc + ".swapped"
@@ -225,7 +225,7 @@ func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
 // and that a build succeeds after the header is fixed.
 func TestErrorInOnePass(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
-	b := gpuBench(t)
+	b := gpuFixture(t)
 	b.extra = map[string]string{"HIPCC": hipcc}
 	good := gpuFiles["include/device_only.h"]
 	for _, header := range []string{"include/device_only.h", "include/host_only.h"} {

@@ -16,20 +16,20 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// The first question to a GPU compiler takes a second, longer than the compile of a test's source. Tests ask each
-// compiler once for all caches. The tests of internal/toolchain ask with an empty memory.
+// The first query of a GPU compiler takes a second, longer than the compile of a test's source. Tests query each
+// compiler once for all caches. The tests of internal/toolchain query it without a memo.
 
-// gpuTargets has the target for which each compiler is asked, by the variable that names the compiler.
+// gpuTargets has the target for which each compiler is queried, by the variable that names the compiler.
 var gpuTargets = map[string]string{"HIPCC": "gfx90a", "NVCC": "sm_80"}
 
 // answers holds a function for each compiler that returns the remembered digests and answers, as the cache stores them.
 var answers sync.Map
 
-// identified gives a new cache the answers of the installed GPU compiler that the bench uses.
-func (b *bench) identified(store *cache.Dir) error {
+// identified gives a new cache the answers of the installed GPU compiler that the fixture uses.
+func (b *fixture) identified(store *cache.Dir) error {
 	for variable, name := range gpuTargets {
 		compiler := b.extra[variable]
-		if compiler == "" || b.asksAnew {
+		if compiler == "" || b.queriesAnew {
 			continue
 		}
 		if _, err := os.Stat(store.MemoPath()); !errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,7 @@ import (
 )
 
 // wantValue builds and checks the value that the library returns.
-func (b *bench) wantValue(what string, want int) jit.Result {
+func (b *fixture) wantValue(what string, want int) jit.Result {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), demo(b.t))
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bench) wantValue(what string, want int) jit.Result {
 }
 
 // cacheFiles lists every file of the cache.
-func (b *bench) cacheFiles() (files []string) {
+func (b *fixture) cacheFiles() (files []string) {
 	b.t.Helper()
 	err := b.eachFile("", func(p string) error { files = append(files, p); return nil })
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *bench) cacheFiles() (files []string) {
 // TestAnyFileDamaged flips a bit in each file of the cache in turn, and truncates some. The build
 // has to return the right library.
 func TestAnyFileDamaged(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	first := b.wantValue("cold", 3)
 	b.write("src/a.cpp", "#include \"both.h\"\nint x = ;\n") // the failure adds a record
 	_ = b.buildErr()
@@ -108,7 +108,7 @@ func damages(random *rand.Rand) []damage {
 // TestUnreadableFiles mounts a file whose beginning the kernel refuses to read (EIO)
 // over each file, as a faulty disk would.
 func TestUnreadableFiles(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.mounted("mode=0700,size=16m")
 	first := b.wantValue("cold", 3)
 	var failed int
@@ -148,7 +148,7 @@ func TestUnreadableFiles(t *testing.T) {
 // TestDiskFullAtEachStep grows the cache's filesystem a little for each build, so that each
 // build fails at another step.
 func TestDiskFullAtEachStep(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.mounted("mode=0700,size=64k")
 	for pages := 2; ; pages += 3 {
 		if pages > 64 {
@@ -185,7 +185,7 @@ func TestDiskFullAtEachStep(t *testing.T) {
 
 // TestFewDescriptors builds in processes that may open only a few files.
 func TestFewDescriptors(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.build()
 	failed := 0
 	for n := 5; n <= 29; n += 8 {
@@ -214,7 +214,7 @@ func TestFewDescriptors(t *testing.T) {
 // TestTimesJump sets all file times in the cache and the tree to the past and to the future, as a
 // wrong clock does.
 func TestTimesJump(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	first := b.wantValue("cold", 3)
 	for _, by := range []time.Duration{-20 * 365 * 24 * time.Hour, 20 * 365 * 24 * time.Hour} {
 		when := time.Now().Add(by)
@@ -258,10 +258,11 @@ func TestClockSetWhileCompiling(t *testing.T) {
 		{"ahead of the stamps all along, header known", true, time.Hour, time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := oneUnitBench(t)
+			b := oneUnitFixture(t)
 			header := filepath.Join(b.root, "include/only_a.h")
 			once := filepath.Join(t.TempDir(), "once")
-			edit := "case \"$*\" in *-MF*) " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once + "; printf '#define ONLY_A 7\\n' > " + header + "; }; exit 0;; esac"
+			edit := "case \"$*\" in *-MF*) " + realCompiler(t) + " \"$@\" || exit 1; test -e " + once + " || { : > " + once +
+				"; printf '#define ONLY_A 7\\n' > " + header + "; }; exit 0;; esac"
 			if tt.known {
 				b.compiler("")
 				b.build()

@@ -15,7 +15,7 @@ import (
 // TestInputs checks the names and digests of a build's inputs: sources, headers of the tree and of
 // the system, absent names and the configuration.
 func TestInputs(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	m := b.manager()
 	cpu, err := target.Parse("cpu")
 	if err != nil {

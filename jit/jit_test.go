@@ -5,12 +5,8 @@ package jit_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,8 +43,9 @@ schema = "(Tensor x) -> ()"
 const demoOp = "extern \"C\" int __tvm_ffi_demo() { return 0; }\n"
 
 var testFiles = map[string]string{
-	"config.toml":        testConfig,
-	"src/a.cpp":          "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + ONLY_A; }\n" + demoOp,
+	"config.toml": testConfig,
+	"src/a.cpp": "#include \"both.h\"\n#include \"only_a.h\"\n#include <stdint.h>\nextern \"C\" int demo_a() { return BOTH + " +
+		"ONLY_A; }\n" + demoOp,
 	"src/b.cpp":          "#include \"both.h\"\nextern \"C\" int demo_b() { return BOTH; }\n",
 	"include/both.h":     "#define BOTH 1\n",
 	"include/only_a.h":   "#define ONLY_A 2\n",
@@ -56,22 +53,23 @@ var testFiles = map[string]string{
 	"include/sub/none.h": "\n",
 }
 
-// bench is a source tree, a cache folder and a compiler.
-type bench struct {
-	t        *testing.T
-	root     string
-	cacheDir string
-	cxx      string
-	count    string            // file beside the compiler script to which it adds a line for each compile
-	extra    map[string]string // environment variables
-	flock    func(*os.File, int) error
-	asksAnew bool // a GPU compiler is asked for each new cache
+// fixture is a source tree, a cache folder and a compiler.
+type fixture struct {
+	t           *testing.T
+	root        string
+	cacheDir    string
+	cxx         string
+	count       string            // file beside the compiler script to which it adds a line for each compile
+	extra       map[string]string // environment variables
+	flock       func(*os.File, int) error
+	queriesAnew bool // a GPU compiler is queried for each new cache
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	b := &bench{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"), count: filepath.Join(dir, "count")}
+	b := &fixture{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"),
+		count: filepath.Join(dir, "count")}
 	for name, text := range testFiles {
 		b.write(name, text)
 	}
@@ -81,7 +79,7 @@ func newBench(t *testing.T) *bench {
 
 // compiler puts a compiler script in place. The extra shell code runs before each compile. Without extra code it is a link
 // to a script of the checkout: the toolchain package remembers the answers of a compiler that is older than two seconds.
-func (b *bench) compiler(extra string) {
+func (b *fixture) compiler(extra string) {
 	b.t.Helper()
 	shared := filepath.Join(testenv.Root(b.t), "jit/testdata/cxx")
 	put := func() error { return os.Symlink(shared, b.cxx+".new") }
@@ -100,7 +98,7 @@ func (b *bench) compiler(extra string) {
 
 // write changes a file and sets its time back, as if it was saved well before the
 // build.
-func (b *bench) write(name, text string) {
+func (b *fixture) write(name, text string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -112,13 +110,13 @@ func (b *bench) write(name, text string) {
 }
 
 // compiles returns the number of compiles since the last call.
-func (b *bench) compiles() int {
+func (b *fixture) compiles() int {
 	data, _ := os.ReadFile(b.count)
 	_ = os.Remove(b.count)
 	return strings.Count(string(data), "\n")
 }
 
-func (b *bench) env(name string) string {
+func (b *fixture) env(name string) string {
 	if v, ok := b.extra[name]; ok {
 		return v
 	}
@@ -132,13 +130,13 @@ func (b *bench) env(name string) string {
 }
 
 // variable looks up a variable of the configuration.
-func (b *bench) variable(name string) (string, bool) {
+func (b *fixture) variable(name string) (string, bool) {
 	v := b.extra[name]
 	return v, v != ""
 }
 
 // manager opens a new manager, as another process does.
-func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
+func (b *fixture) manager(change ...func(*jit.Options)) *jit.Manager {
 	b.t.Helper()
 	m, err := b.open(change...)
 	if err != nil {
@@ -147,7 +145,7 @@ func (b *bench) manager(change ...func(*jit.Options)) *jit.Manager {
 	return m
 }
 
-func (b *bench) open(change ...func(*jit.Options)) (*jit.Manager, error) {
+func (b *fixture) open(change ...func(*jit.Options)) (*jit.Manager, error) {
 	store, err := cache.Open(b.cacheDir, cache.Options{Flock: b.flock})
 	if err != nil {
 		return nil, err
@@ -184,7 +182,7 @@ func demo(t testing.TB) jit.Request {
 }
 
 // build builds in a new manager and returns the result.
-func (b *bench) build(change ...func(*jit.Options)) jit.Result {
+func (b *fixture) build(change ...func(*jit.Options)) jit.Result {
 	b.t.Helper()
 	res, err := b.manager(change...).Build(context.Background(), demo(b.t))
 	if err != nil {
@@ -194,7 +192,7 @@ func (b *bench) build(change ...func(*jit.Options)) jit.Result {
 }
 
 // expect builds and checks which units were compiled and why.
-func (b *bench) expect(what string, want map[string]string) jit.Result {
+func (b *fixture) expect(what string, want map[string]string) jit.Result {
 	b.t.Helper()
 	res := b.build()
 	for _, u := range res.Units {
@@ -210,7 +208,7 @@ func (b *bench) expect(what string, want map[string]string) jit.Result {
 }
 
 func TestOnlyChangedUnitsAreCompiled(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	both := func(reason string) map[string]string {
 		return map[string]string{"src/a.cpp": reason, "src/b.cpp": reason}
 	}
@@ -244,7 +242,7 @@ func TestOnlyChangedUnitsAreCompiled(t *testing.T) {
 }
 
 func TestShadowingHeaderMisses(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	b.write("src/only_a.h", "#define ONLY_A 40\n")
@@ -258,7 +256,7 @@ func TestShadowingHeaderMisses(t *testing.T) {
 }
 
 func TestIrrelevantSettingsHit(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	first := b.build()
 	b.compiles()
 	other := *b
@@ -282,8 +280,8 @@ func TestIrrelevantSettingsHit(t *testing.T) {
 
 func TestCleanBuildsAreByteIdentical(t *testing.T) {
 	for _, flag := range []string{"-O1", "-g"} { // debug information contains file names
-		one, two := newBench(t), newBench(t)
-		for _, b := range []*bench{one, two} {
+		one, two := newFixture(t), newFixture(t)
+		for _, b := range []*fixture{one, two} {
 			b.write("config.toml", strings.Replace(testConfig, "-O1", flag, 1))
 		}
 		if a, b := one.build(), two.build(); a.Artifact.Digest != b.Artifact.Digest {
@@ -293,7 +291,7 @@ func TestCleanBuildsAreByteIdentical(t *testing.T) {
 }
 
 func TestReplacedCompilerMisses(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	b.compiler("# the same version string, another program")
@@ -301,7 +299,7 @@ func TestReplacedCompilerMisses(t *testing.T) {
 }
 
 func TestForceCompilesOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.build()
 	b.compiles()
 	m := b.manager(func(o *jit.Options) { o.Force = true })
@@ -316,7 +314,7 @@ func TestForceCompilesOnce(t *testing.T) {
 }
 
 func TestConcurrentBuildsCompileOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.compiler("sleep 0.1")
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Observer = r })
@@ -344,70 +342,4 @@ func TestConcurrentBuildsCompileOnce(t *testing.T) {
 			t.Errorf("different libraries: %q and %q", d, digests[0])
 		}
 	}
-}
-
-// TestMain runs the test program as a builder process if an environment variable selects it.
-func TestMain(m *testing.M) {
-	if how := os.Getenv("AITER_TEST_CHURN"); how != "" {
-		os.Exit(churn(how))
-	}
-	if dir := os.Getenv("AITER_TEST_BUILDER"); dir != "" {
-		os.Exit(builder(dir))
-	}
-	os.Exit(m.Run())
-}
-
-// builder builds once in its own process and prints the digest.
-func builder(dir string) int {
-	if err := handicap(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	b := &bench{root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
-	if os.Getenv("AITER_TEST_NOLOCKS") != "" {
-		b.flock = noLocks
-	}
-	m, err := b.open()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	cpu, err := target.Parse("cpu")
-	if err != nil {
-		return 1
-	}
-	res, err := m.Build(context.Background(), jit.Request{Module: "module_demo", Target: cpu})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	value, err := call(res[0].Artifact.Path)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Printf("%s demo_a=%d\n", res[0].Artifact.Digest, value)
-	return 0
-}
-
-// noLocks is a lock that excludes no process.
-func noLocks(*os.File, int) error { return nil }
-
-// handicap waits until all processes of the test have started, and then sets the limit of open files that an
-// environment variable selects.
-func handicap() error {
-	if os.Getenv("AITER_TEST_GATE") != "" {
-		_, _ = io.ReadAll(os.Stdin)
-	}
-	n, err := strconv.ParseUint(os.Getenv("AITER_TEST_NOFILE"), 10, 64)
-	if err != nil {
-		return nil
-	}
-	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
-}
-
-func (b *bench) process() *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "AITER_TEST_BUILDER="+filepath.Dir(b.root))
-	return cmd
 }

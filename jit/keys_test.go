@@ -48,10 +48,15 @@ schema = "(Tensor x) -> ()"
 func keyToolchains() map[string]*toolchain.Toolchain {
 	digest := func(s string) string { return cache.SHA256([]byte(s)) }
 	return map[string]*toolchain.Toolchain{
-		"gfx942": {Vendor: target.HIP, Compiler: "/opt/rocm/bin/hipcc", Version: "7.0.2", VersionLine: "HIP version: 7.0.2 clang version 21.0.0", Digest: digest("hipcc for gfx942"), HostDigest: digest("hipcc"), Folders: digest("folders of hipcc")},
-		"gfx90a": {Vendor: target.HIP, Compiler: "/opt/rocm/bin/hipcc", Version: "5.2.0", VersionLine: "HIP version: 5.2.0 clang version 15.0.6", Digest: digest("hipcc 5.2 for gfx90a"), HostDigest: digest("hipcc 5.2"), Folders: digest("folders of hipcc 5.2")},
-		"sm_90":  {Vendor: target.CUDA, Compiler: "/usr/local/cuda/bin/nvcc", Version: "12.4.131", VersionLine: "Cuda compilation tools, release 12.4", Digest: digest("nvcc"), HostDigest: digest("nvcc"), Folders: digest("folders of nvcc")},
-		"cpu":    {Vendor: target.CPU, Compiler: "/usr/bin/g++", Version: "12.2.0", VersionLine: "g++ (Debian 12.2.0-14) 12.2.0", Digest: digest("g++"), HostDigest: digest("g++"), Folders: digest("folders of g++")},
+		"gfx942": {Vendor: target.HIP, Compiler: "/opt/rocm/bin/hipcc", Version: "7.0.2", VersionLine: "HIP version: 7.0.2 clang version 21.0.0",
+			Digest: digest("hipcc for gfx942"), HostDigest: digest("hipcc"), Folders: digest("folders of hipcc")},
+		"gfx90a": {Vendor: target.HIP, Compiler: "/opt/rocm/bin/hipcc", Version: "5.2.0", VersionLine: "HIP version: 5.2.0 clang version 15.0.6",
+			Digest: digest("hipcc 5.2 for gfx90a"), HostDigest: digest("hipcc 5.2"), Folders: digest("folders of hipcc 5.2")},
+		"sm_90": {Vendor: target.CUDA, Compiler: "/usr/local/cuda/bin/nvcc", Version: "12.4.131",
+			VersionLine: "Cuda compilation tools, release 12.4", Digest: digest("nvcc"), HostDigest: digest("nvcc"),
+			Folders: digest("folders of nvcc")},
+		"cpu": {Vendor: target.CPU, Compiler: "/usr/bin/g++", Version: "12.2.0", VersionLine: "g++ (Debian 12.2.0-14) 12.2.0",
+			Digest: digest("g++"), HostDigest: digest("g++"), Folders: digest("folders of g++")},
 	}
 }
 

@@ -54,7 +54,7 @@ func exists(path string) func() bool {
 
 // call loads a library and calls its function demo_a.
 func call(path string) (int, error) {
-	lib, err := dl.Open(path, dl.Local)
+	lib, err := dl.Open(dl.Local, path)
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +118,7 @@ type killCounts struct {
 // that no wrong library is loaded, that the next build starts at once, and that nothing remains
 // of the killed processes. -kills=1000 is its long version.
 func TestKills(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if *kills > 100 { // a slower compiler, so that more kills hit one
 		b.write("src/a.cpp", "#include <string>\n"+testFiles["src/a.cpp"])
 	}
@@ -138,7 +138,7 @@ func TestKills(t *testing.T) {
 	}
 }
 
-func (b *bench) killRound(i int, random *rand.Rand, sum *killCounts) {
+func (b *fixture) killRound(i int, random *rand.Rand, sum *killCounts) {
 	b.t.Helper()
 	// Each round has its own value. In some rounds a link is the only action.
 	b.write("include/only_a.h", fmt.Sprintf("#define ONLY_A %d\n", 10+i))
@@ -193,7 +193,7 @@ func (b *bench) killRound(i int, random *rand.Rand, sum *killCounts) {
 
 // checkSurvivor checks the output of a process: the right value, or the error of a killed
 // compiler. It reports whether the process was killed.
-func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
+func (b *fixture) checkSurvivor(err error, out string, want int) (killed bool) {
 	b.t.Helper()
 	ended, exited := err.(*exec.ExitError)
 	switch {
@@ -212,7 +212,7 @@ func (b *bench) checkSurvivor(err error, out string, want int) (killed bool) {
 
 // noTrace checks that a killed builder left no staging folder, temporary file, held lock,
 // process or quarantined file.
-func (b *bench) noTrace() {
+func (b *fixture) noTrace() {
 	b.t.Helper()
 	b.noStaging()
 	for _, pattern := range []string{"filehash.tmp-*", "source/new-*", "quarantine/*"} {
@@ -241,7 +241,7 @@ func (b *bench) noTrace() {
 // TestOrphansOfAKilledBuilder checks that the next build ends a process that the compiler
 // started and that outlives the builder and the compiler.
 func TestOrphansOfAKilledBuilder(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	b.compiler("sleep 600 & echo $! > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; wait")
 	victim := b.process()

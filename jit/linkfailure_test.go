@@ -10,7 +10,7 @@ import (
 )
 
 // failedLink builds and checks that the link fails, and whether the failure comes from the cache.
-func (b *bench) failedLink(what string, remembered bool) *jit.CompileError {
+func (b *fixture) failedLink(what string, remembered bool) *jit.CompileError {
 	b.t.Helper()
 	e, got, _ := b.failed()
 	if e.Source != "" || got != remembered {
@@ -21,7 +21,7 @@ func (b *bench) failedLink(what string, remembered bool) *jit.CompileError {
 
 // TestFailedLinkIsRemembered checks that a failed link is remembered unless its flags name files.
 func TestFailedLinkIsRemembered(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.write("src/a.cpp", "int missing();\nint demo() { return missing(); }\n")
 	linkFlags := func(flags string) {
 		b.write("config.toml", oneUnit+"[module.module_demo.link_flags]\ncommon = ["+flags+"]\n")
@@ -38,7 +38,7 @@ func TestFailedLinkIsRemembered(t *testing.T) {
 
 // TestMissingLibrary creates a library after a link failed without it.
 func TestMissingLibrary(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.write("src/a.cpp", usesValue+demoOp)
 	b.write("config.toml", oneUnit+"[module.module_demo.link_flags]\ncommon = [\"-L"+b.root+"/libs\", \"-lvalue\"]\n")
 	if e := b.failedLink("without it", false); !strings.Contains(e.Output, "cannot find -lvalue") {

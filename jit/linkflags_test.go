@@ -14,17 +14,17 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// withLibrary returns a bench whose module links a static library from the second of two folders.
-func withLibrary(t *testing.T) *bench {
+// withLibrary returns a fixture whose module links a static library from the second of two folders.
+func withLibrary(t *testing.T) *fixture {
 	t.Helper()
-	b := newBench(t)
+	b := newFixture(t)
 	b.write("src/b.cpp", usesValue)
 	b.linked()
 	return b
 }
 
 // linked adds the library to the link flags.
-func (b *bench) linked(more ...string) {
+func (b *fixture) linked(more ...string) {
 	b.t.Helper()
 	b.write("early/none", "")
 	b.library("the libs", 1)
@@ -32,24 +32,26 @@ func (b *bench) linked(more ...string) {
 }
 
 // addLinkFlags gives the module of the configuration link flags.
-func (b *bench) addLinkFlags(flags ...string) {
+func (b *fixture) addLinkFlags(flags ...string) {
 	b.t.Helper()
 	config, err := os.ReadFile(filepath.Join(b.root, "config.toml"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.write("config.toml", strings.Replace(string(config), "include = ", "link_flags.common = [\""+strings.Join(flags, "\", \"")+"\"]\ninclude = ", 1))
+	b.write("config.toml", strings.Replace(string(config), "include = ", "link_flags.common = [\""+strings.Join(flags,
+		"\", \"")+"\"]\ninclude = ", 1))
 }
 
 // library makes libvalue.a in a folder of the tree.
-func (b *bench) library(dir string, value int) {
+func (b *fixture) library(dir string, value int) {
 	b.t.Helper()
 	at := filepath.Join(b.root, dir)
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
 	text := "int value() { return " + string(rune('0'+value)) + "; }"
-	script := `set -e; cd "$1"; printf '%s\n' "$2" > "$3/value.c"; gcc -fPIC -c "$3/value.c" -o "$3/value.o"; rm -f "$3/new.a"; ar rcD "$3/new.a" "$3/value.o"; mv "$3/new.a" libvalue.a`
+	script := `set -e; cd "$1"; printf '%s\n' "$2" > "$3/value.c"; gcc -fPIC -c "$3/value.c" -o "$3/value.o"; rm -f "$3/new.a"; ar rcD ` +
+		`"$3/new.a" "$3/value.o"; mv "$3/new.a" libvalue.a`
 	if out, err := exec.Command("sh", "-c", script, "sh", at, text, b.t.TempDir()).CombinedOutput(); err != nil {
 		b.t.Fatalf("%v\n%s", err, out)
 	}
@@ -58,7 +60,7 @@ func (b *bench) library(dir string, value int) {
 const usesValue = "extern \"C\" int value();\nextern \"C\" int demo_b() { return value(); }\n"
 
 // linking builds and checks the status of the link. No unit may be compiled.
-func (b *bench) linking(what string, want jit.Status) jit.Result {
+func (b *fixture) linking(what string, want jit.Status) jit.Result {
 	b.t.Helper()
 	res := b.expect(what, nil)
 	if res.Status != want {
@@ -91,7 +93,7 @@ func TestLinkWhoseFlagsNameFiles(t *testing.T) {
 
 // TestLinkWhoseFlagsNameNoFiles checks that such a link is found in the cache.
 func TestLinkWhoseFlagsNameNoFiles(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.addLinkFlags("-pthread", "-static-libgcc", "-Wl,-z,nodelete", "-Wl,--hash-style=gnu")
 	b.build()
 	b.compiles()
@@ -110,7 +112,7 @@ func TestLinkFlagsThatNameFiles(t *testing.T) {
 		"script with its option": {"-LLIBS", "-lvalue", "-Wl,--version-script=LIBS/demo.map"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.write("src/b.cpp", usesValue)
 			b.library("libs", 1)
 			b.write("libs/demo.map", "{ global: *; };\n")
@@ -139,7 +141,8 @@ func TestPrebuiltWithALibrary(t *testing.T) {
 		t.Errorf("with a compiler: %s", res.Status)
 	}
 	b.write("include/only_a.h", "#define ONLY_A 9\n")
-	if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t)); err == nil || !strings.Contains(err.Error(), "header changed: include/only_a.h") {
+	if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t)); err == nil ||
+		!strings.Contains(err.Error(), "header changed: include/only_a.h") {
 		t.Errorf("a header changed: %v", err)
 	}
 }
@@ -149,7 +152,7 @@ func TestLibraryOfAGPULinkChanges(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
-			b := gpuBench(t)
+			b := gpuFixture(t)
 			b.linked(tt.linker + "--undefined=value")
 			first := b.buildFor(tt.variable, compiler, tt.target)[0]
 			b.library("the libs", 2)

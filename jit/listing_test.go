@@ -20,7 +20,7 @@ func TestComputedHasInclude(t *testing.T) {
 		"argument": "#define HAS(x) __has_include(x)\n#if HAS(<sub/what.h>)\n#include <sub/what.h>\n#endif\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := oneUnitBench(t)
+			b := oneUnitFixture(t)
 			b.write("late/sub/none", "")
 			b.write("include/asks.h", text+"#ifndef WHAT_IS\n#define WHAT_IS 0\n#endif\n")
 			b.write("src/a.cpp", "#include \"asks.h\"\nextern \"C\" int demo() { return WHAT_IS; }\n"+demoOp)
@@ -30,7 +30,8 @@ func TestComputedHasInclude(t *testing.T) {
 			b.expect("the same names", nil)
 			b.write("late/sub/what.h", "#define WHAT_IS 1\n")
 			x := b.explain().Units[0]
-			if x.Reason != "header folder has other names: late" || labels(x.Changes) != "names in late" || x.Miss.Cause != jit.CauseHeader || x.Miss.Path != "late" {
+			if x.Reason != "header folder has other names: late" || labels(x.Changes) != "names in late" || x.Miss.Cause != jit.CauseHeader ||
+				x.Miss.Path != "late" {
 				t.Errorf("got the explanation %+v", x)
 			}
 			res := b.expect("header created", map[string]string{"src/a.cpp": ""})
@@ -49,7 +50,7 @@ func TestComputedHasInclude(t *testing.T) {
 
 // TestListingOfLinks checks that a listing follows symlinks and ends in spite of loops.
 func TestListingOfLinks(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	b.write("src/a.cpp", "#define WHAT <linked/what.h>\n#if __has_include(WHAT)\n#error found\n#endif\n"+demoOp)
 	b.write("elsewhere/none", "")
 	for link, to := range map[string]string{"late/linked": "../elsewhere", "late/loop": ".", "late/again": ".", "late/void": "nowhere"} {

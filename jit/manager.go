@@ -141,7 +141,8 @@ func sourceNames(c *opconfig.Config) []string {
 type SourcesError struct{ Before, Now []string }
 
 func (e *SourcesError) Error() string {
-	return fmt.Sprintf("the configuration is of the sources %q, and the running program has those of %q; start the program again", e.Now, e.Before)
+	return fmt.Sprintf("the configuration is of the sources %q, and the running program has those of %q; start the program again",
+		e.Now, e.Before)
 }
 
 // Config returns the configuration the manager builds from.

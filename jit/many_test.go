@@ -15,7 +15,7 @@ var processes = flag.Int("processes", 16, "how many processes build at the same 
 
 // together starts processes, lets them build at the same time, and returns
 // their outputs.
-func (b *bench) together(n int, env ...string) []string {
+func (b *fixture) together(n int, env ...string) []string {
 	b.t.Helper()
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -53,13 +53,13 @@ func wantSame(t *testing.T, outputs []string) {
 }
 
 // links returns how often the compiler was called to link.
-func (b *bench) links() int {
+func (b *fixture) links() int {
 	data, _ := os.ReadFile(b.count + ".links")
 	return strings.Count(string(data), "\n")
 }
 
 func TestConcurrentProcessesCompileOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.compiler("sleep 0.1")
 	wantSame(t, b.together(*processes))
 	if n := b.compiles(); n != 2 {
@@ -74,7 +74,7 @@ func TestConcurrentProcessesCompileOnce(t *testing.T) {
 // TestLocksWithoutEffect simulates a network filesystem on which every lock succeeds at once. Units
 // are compiled more than once, and all libraries are right.
 func TestLocksWithoutEffect(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	// Each compiler waits until a third has started, so that two processes compile at the
 	// same time on any machine.
 	b.compiler("i=0; while test $(wc -l < '" + b.count + "') -lt 3 -a $i -lt 300; do sleep 0.1; i=$((i+1)); done")

@@ -85,7 +85,9 @@ func misses() []mutation {
 		"src/stdint.h", "first/stdint.h", "include/stddef.h", "system/stddef.h", "include/named.h", // shadow a system header
 		"src/quoted.h", "first/quoted.h", "system/quoted.h", "include/angled.h", "system/angled.h", // in __has_include, absent
 	} {
-		out = append(out, mutation{name: "new header " + f, file: f, text: "#include_next <" + strings.TrimPrefix(strings.TrimPrefix(f, filepath.Dir(f)+"/"), "deep/") + ">\n#define BOTH 1\n#define OUTER 1\n#define INNER 1\n#define NAMED 1\n"})
+		out = append(out, mutation{name: "new header " + f, file: f, text: "#include_next <" +
+			strings.TrimPrefix(strings.TrimPrefix(f, filepath.Dir(f)+"/"), "deep/") +
+			">\n#define BOTH 1\n#define OUTER 1\n#define INNER 1\n#define NAMED 1\n"})
 	}
 	out = append(out,
 		mutation{name: "header of __has_include removed", file: "include/there.h", text: "gone"},
@@ -103,7 +105,8 @@ func misses() []mutation {
 		inConfig("order of include folders", `["first", "include"]`, `["include", "first"]`),
 		inConfig("include folder gone", `["first", "include"]`, `["include"]`),
 		inConfig("source gone", "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", ""),
-		inConfig("source added before another", "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", "[[module.module_demo.source]]\npath = \"src/c.cpp\"\n[[module.module_demo.source]]\npath = \"src/b.cpp\"\n"),
+		inConfig("source added before another", "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n",
+			"[[module.module_demo.source]]\npath = \"src/c.cpp\"\n[[module.module_demo.source]]\npath = \"src/b.cpp\"\n"),
 	)
 }
 
@@ -116,9 +119,12 @@ func hits() []mutation {
 		inConfig("flags of other architectures", "-DGFX", "-DGFX=2"),
 		inConfig("link flags of other vendors", "-Wl,-z,defs", "-Wl,-z,lazy"),
 		inConfig("time limit", `"5m"`, `"6m"`),
-		{name: "include path by the environment", env: map[string]string{"CPATH": "/tmp", "CPLUS_INCLUDE_PATH": "/tmp", "GCC_EXEC_PREFIX": "/tmp/", "COMPILER_PATH": "/tmp", "LIBRARY_PATH": "/tmp", "CXXFLAGS": "-DX", "LD_RUN_PATH": "/tmp", "DEPENDENCIES_OUTPUT": "/tmp/d"}},
+		{name: "include path by the environment", env: map[string]string{"CPATH": "/tmp", "CPLUS_INCLUDE_PATH": "/tmp",
+			"GCC_EXEC_PREFIX": "/tmp/", "COMPILER_PATH": "/tmp", "LIBRARY_PATH": "/tmp", "CXXFLAGS": "-DX", "LD_RUN_PATH": "/tmp",
+			"DEPENDENCIES_OUTPUT": "/tmp/d"}},
 		{name: "language", env: map[string]string{"LANG": "de_DE.UTF-8", "LC_ALL": "tr_TR.UTF-8", "LANGUAGE": "de"}},
-		{name: "user and place", env: map[string]string{"HOME": "/nonexistent", "TMPDIR": "/var/tmp", "USER": "another", "PWD": "/", "TERM": "dumb"}},
+		{name: "user and place", env: map[string]string{"HOME": "/nonexistent", "TMPDIR": "/var/tmp", "USER": "another", "PWD": "/",
+			"TERM": "dumb"}},
 		{name: "time and log", env: map[string]string{"TZ": "Asia/Tokyo", "SOURCE_DATE_EPOCH": "12345", "AITER_LOG_LEVEL": "trace"}},
 		{name: "no compiler: the recorded one is trusted", env: map[string]string{"CXX": "no-such-compiler"}},
 		{name: "jobs", with: func(o *jit.Options) { o.Jobs = 7 }},
@@ -127,9 +133,9 @@ func hits() []mutation {
 	}
 }
 
-func mutationBench(t *testing.T) *bench {
+func mutationFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := newBench(t)
+	b := newFixture(t)
 	for name := range testFiles {
 		if err := os.Remove(filepath.Join(b.root, name)); err != nil {
 			t.Fatal(err)
@@ -143,7 +149,7 @@ func mutationBench(t *testing.T) *bench {
 }
 
 // apply makes the change and returns a function that reverts it.
-func (b *bench) apply(m mutation) (undo func()) {
+func (b *fixture) apply(m mutation) (undo func()) {
 	b.t.Helper()
 	b.extra = m.env
 	var restore []func() // this process's environment, which compilers must not inherit
@@ -185,7 +191,7 @@ func (b *bench) apply(m mutation) (undo func()) {
 }
 
 func TestMutations(t *testing.T) {
-	b := mutationBench(t)
+	b := mutationFixture(t)
 	base := b.build()
 	try := func(m mutation) jit.Status {
 		t.Helper()
@@ -228,7 +234,7 @@ func TestMutations(t *testing.T) {
 // TestPathsTimesAndOrderHit changes the paths and times of files, and the order in which a folder
 // lists them.
 func TestPathsTimesAndOrderHit(t *testing.T) {
-	b := mutationBench(t)
+	b := mutationFixture(t)
 	base := b.build()
 	other := *b
 	other.root = filepath.Join(t.TempDir(), "elsewhere", "tree")

@@ -14,7 +14,7 @@ import (
 
 // wantMissing builds and checks that the link fails with an error that contains the words, and that
 // no artifact is published.
-func (b *bench) wantMissing(what string, r jit.Request, words ...string) {
+func (b *fixture) wantMissing(what string, r jit.Request, words ...string) {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), r)
 	var failed *jit.CompileError
@@ -33,7 +33,7 @@ func (b *bench) wantMissing(what string, r jit.Request, words ...string) {
 }
 
 func TestLibraryWithoutItsOperators(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	for what, text := range map[string]string{
 		"no operator":   "",
 		"a hidden one":  strings.Replace(demoOp, "\"C\"", "\"C\" __attribute__((visibility(\"hidden\")))", 1),
@@ -51,7 +51,7 @@ func TestLibraryWithoutItsOperators(t *testing.T) {
 
 // TestPartRequiresItsOperators checks that a part needs its own operators and no others.
 func TestPartRequiresItsOperators(t *testing.T) {
-	b := newPartsBench(t)
+	b := newPartsFixture(t)
 	b.write("src/a.cpp", testFiles["src/a.cpp"])
 	b.wantMissing("the part", part(t, "typed", "dtype=float16"), "typed in src/a.cpp;", "it exports: demo")
 	b.write("src/b.cpp", testFiles["src/b.cpp"])
@@ -65,7 +65,7 @@ func TestPartRequiresItsOperators(t *testing.T) {
 // TestOperatorAddedToTheConfiguration checks that a library that was linked before an operator was
 // declared is no hit.
 func TestOperatorAddedToTheConfiguration(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	first := b.build()
 	b.compiles()
 	b.write("config.toml", testConfig+"[[module.module_demo.op]]\nname = \"more\"\nschema = \"(Tensor x) -> ()\"\n")

@@ -40,10 +40,10 @@ var ckFiles = map[string]string{
 
 const ckUnit = "#include <ck/ck.hpp>\nextern \"C\" int gemm_tile() { return ck::Sequence<1, 2, ck::Tile>::Sum() + CK_VERSION; }\n" + demoOp
 
-// ckBench returns a bench with the unit and the headers in a folder that ckDir names.
-func ckBench(t *testing.T) (b *bench, ckDir string) {
+// ckFixture returns a fixture with the unit and the headers in a folder that ckDir names.
+func ckFixture(t *testing.T) (b *fixture, ckDir string) {
 	t.Helper()
-	b = newBench(t)
+	b = newFixture(t)
 	b.write("config.toml", outsideConfig)
 	b.write("src/gemm.cpp", ckUnit)
 	ckDir = filepath.Join(t.TempDir(), "composable_kernel")
@@ -69,7 +69,7 @@ func changeCK(t *testing.T, dir, name, text string) {
 
 // The key contains those files of the folder that the compile read, by content, and the names that it looked up there.
 func TestOutsideFolder(t *testing.T) {
-	b, ck := ckBench(t)
+	b, ck := ckFixture(t)
 	unit := func(reason string) map[string]string { return map[string]string{"src/gemm.cpp": reason} }
 	first := b.expect("cold", unit("never built"))
 	b.expect("unchanged", nil)
@@ -88,7 +88,7 @@ func TestOutsideFolder(t *testing.T) {
 
 // Another folder with the headers is another key: objects may contain its path.
 func TestOutsideFolderMoves(t *testing.T) {
-	b, _ := ckBench(t)
+	b, _ := ckFixture(t)
 	b.expect("cold", map[string]string{"src/gemm.cpp": "never built"})
 	other := filepath.Join(t.TempDir(), "other")
 	writeCK(t, other)
@@ -98,7 +98,7 @@ func TestOutsideFolderMoves(t *testing.T) {
 
 // Headers below the source tree are files of the tree: their place is not in the key.
 func TestOutsideFolderInTree(t *testing.T) {
-	b, _ := ckBench(t)
+	b, _ := ckFixture(t)
 	vendored := filepath.Join(b.root, "third_party/ck")
 	writeCK(t, vendored)
 	b.extra["CK_DIR"] = vendored
@@ -116,7 +116,7 @@ func TestOutsideFolderInTree(t *testing.T) {
 }
 
 func TestOutsideFolderErrors(t *testing.T) {
-	b, ck := ckBench(t)
+	b, ck := ckFixture(t)
 	for value, want := range map[string]string{
 		"":                            `include folder "${CK_DIR}/include" of module_demo: the variable CK_DIR is not set`,
 		filepath.Join(ck, "nowhere"):  "no such file or directory",
@@ -134,7 +134,7 @@ func TestOutsideFolderErrors(t *testing.T) {
 
 // A machine with a prebuilt library needs neither the folder nor its variable.
 func TestOutsideFolderPrebuilt(t *testing.T) {
-	b, ck := ckBench(t)
+	b, ck := ckFixture(t)
 	m := b.manager()
 	built, err := m.Build(context.Background(), demo(t))
 	if err != nil {
@@ -165,13 +165,15 @@ func TestOutsideFolderPrebuilt(t *testing.T) {
 
 // hipcc reads the headers for the device too.
 func TestOutsideFolderHIP(t *testing.T) {
-	b, ck := ckBench(t)
+	b, ck := ckFixture(t)
 	b.extra["HIPCC"] = testenv.Tool(t, "hipcc")
-	b.asksAnew = true
-	b.write("src/gemm.hip", "#include <ck/ck.hpp>\n"+strings.Replace(gpuFiles["src/k.hip"], "*p *= FACTOR", "*p *= ck::Sequence<1, ck::Tile>::Sum()", 1))
+	b.queriesAnew = true
+	b.write("src/gemm.hip", "#include <ck/ck.hpp>\n"+strings.Replace(gpuFiles["src/k.hip"], "*p *= FACTOR",
+		"*p *= ck::Sequence<1, ck::Tile>::Sum()", 1))
 	b.write("include/device_only.h", "")
 	b.write("include/host_only.h", "")
-	b.write("config.toml", strings.NewReplacer("gemm.cpp", "gemm.hip", `["-O1", "-std=c++17"]`, `["-nogpuinc", "-O1", "-std=c++17"]`).Replace(outsideConfig))
+	b.write("config.toml", strings.NewReplacer("gemm.cpp", "gemm.hip", `["-O1", "-std=c++17"]`,
+		`["-nogpuinc", "-O1", "-std=c++17"]`).Replace(outsideConfig))
 	gpu, err := target.Parse("gfx942")
 	if err != nil {
 		t.Fatal(err)

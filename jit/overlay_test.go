@@ -32,11 +32,12 @@ func inOverlay(t *testing.T) bool {
 	if os.Getenv("AITER_TEST_OVERLAY") != "" {
 		return true
 	}
-	b := &bench{t: t}
+	b := &fixture{t: t}
 	if os.Geteuid() != 0 {
 		b.cannotMount("mounting a filesystem needs root")
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-every-part="+map[bool]string{true: "true", false: "false"}[*everyPart])
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v",
+		"-every-part="+map[bool]string{true: "true", false: "false"}[*everyPart])
 	cmd.Env = append(os.Environ(), "AITER_TEST_OVERLAY=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
@@ -77,7 +78,7 @@ func overlay(t *testing.T, dir string) {
 }
 
 // unitStatus returns the status and the miss that a build would have for the units.
-func (b *bench) unitStatus(x target.Target) (jit.Status, string) {
+func (b *fixture) unitStatus(x target.Target) (jit.Status, string) {
 	b.t.Helper()
 	r := demo(b.t)
 	r.Target = x
@@ -95,7 +96,7 @@ func (b *bench) unitStatus(x target.Target) (jit.Status, string) {
 
 // changeAndBack appends a byte to a file, which changes neither programs nor headers, checks that
 // the build would miss, and restores the file.
-func (b *bench) changeAndBack(x target.Target, file string) {
+func (b *fixture) changeAndBack(x target.Target, file string) {
 	b.t.Helper()
 	old, err := os.ReadFile(file)
 	if err != nil {
@@ -144,7 +145,7 @@ func TestToolchainMutations(t *testing.T) {
 	}
 	overlay(t, "/usr")
 	cpu := demo(t).Target
-	b := mutationBench(t)
+	b := mutationFixture(t)
 	first := b.build()
 	tc, err := (&toolchain.Finder{Env: b.env}).Find(context.Background(), cpu)
 	if err != nil {
@@ -206,8 +207,8 @@ func TestDeviceLibraryMutations(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
-			b := gpuBench(t)
-			b.asksAnew = true // in the overlay no answer is remembered
+			b := gpuFixture(t)
+			b.queriesAnew = true // in the overlay no answer is remembered
 			x := parse(t, tt.target)
 			b.extra = map[string]string{tt.variable: compiler}
 			b.write("src/k.hip", "__attribute__((device)) int d;\n"+demoOp)

@@ -44,8 +44,8 @@ var (
 	fixedSource = testFiles["src/b.cpp"] + strings.Replace(demoOp, "demo", "fixed", 1)
 )
 
-func newPartsBench(t *testing.T) *bench {
-	b := newBench(t)
+func newPartsFixture(t *testing.T) *fixture {
+	b := newFixture(t)
 	b.write("config.toml", partsConfig)
 	b.write("src/a.cpp", typedSource)
 	b.write("src/b.cpp", fixedSource)
@@ -60,7 +60,7 @@ func part(t testing.TB, op, values string) jit.Request {
 }
 
 // expectPart builds one request in a new manager and checks which units were compiled.
-func (b *bench) expectPart(what string, r jit.Request, want ...string) jit.Result {
+func (b *fixture) expectPart(what string, r jit.Request, want ...string) jit.Result {
 	b.t.Helper()
 	res, err := b.manager().Build(context.Background(), r)
 	if err != nil {
@@ -82,12 +82,13 @@ func (b *bench) expectPart(what string, r jit.Request, want ...string) jit.Resul
 }
 
 func TestPartsCompileWhatTheyNeed(t *testing.T) {
-	b := newPartsBench(t)
+	b := newPartsFixture(t)
 	full := b.expectPart("one value", part(t, "typed", "dtype=float32"), "src/a.cpp dtype=float32", "src/help.cpp")
 	half := b.expectPart("another value shares the helper", part(t, "typed", "dtype=float16"), "src/a.cpp dtype=float16")
 	b.expectPart("again", part(t, "typed", "dtype=float16"))
 	fixed := b.expectPart("the operator without the axis", part(t, "fixed", ""), "src/b.cpp")
-	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed", &fixed: "fixed: fixed"} {
+	for r, want := range map[*jit.Result]string{&full: "typed dtype=float32: typed", &half: "typed dtype=float16: typed",
+		&fixed: "fixed: fixed"} {
 		if got := r.Artifact.Part + ": " + strings.Join(r.Artifact.Ops, " "); got != want {
 			t.Errorf("the artifact is of part %q, want %q", got, want)
 		}
@@ -95,7 +96,8 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 
 	// A new axis value does not change the keys of the others.
 	b.write("config.toml", strings.Replace(partsConfig, `"float16"]`, `"float16", "bfloat16"]`, 1))
-	if now := b.expectPart("an additional value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+	if now := b.expectPart("an additional value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit ||
+		now.Artifact.Digest != half.Artifact.Digest {
 		t.Errorf("a new axis value changed an existing part: %s", now.Status)
 	}
 	b.expectPart("the new value", part(t, "typed", "dtype=bfloat16"), "src/a.cpp dtype=bfloat16")
@@ -104,7 +106,7 @@ func TestPartsCompileWhatTheyNeed(t *testing.T) {
 }
 
 func TestWholeModuleServesItsParts(t *testing.T) {
-	b := newPartsBench(t)
+	b := newPartsFixture(t)
 	b.expectPart("a part", part(t, "fixed", ""), "src/b.cpp", "src/help.cpp")
 	whole := b.expectPart("the whole has the units of the part", demo(t), "src/a.cpp")
 	if whole.Artifact.Part != "" || strings.Join(whole.Artifact.Ops, " ") != "typed fixed" {
@@ -116,7 +118,8 @@ func TestWholeModuleServesItsParts(t *testing.T) {
 		}
 	}
 	x, err := b.manager().Explain(context.Background(), part(t, "typed", "dtype=float16"))
-	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Status != jit.Compiled || x.LastBuilt != nil {
+	if err != nil || !x.Whole || len(x.Units) != 2 || x.Units[0].Values != "dtype=float16" || x.Units[0].Status != jit.Compiled ||
+		x.LastBuilt != nil {
 		t.Errorf("explanation %+v, %v", x, err)
 	}
 
@@ -132,7 +135,7 @@ func TestWholeModuleServesItsParts(t *testing.T) {
 // TestPartsWithConditions checks that a part leaves out the sources of other values, that the whole module has all of
 // them and serves each part, and that parts do not depend on the conditions of sources that they do not have.
 func TestPartsWithConditions(t *testing.T) {
-	b := newPartsBench(t)
+	b := newPartsFixture(t)
 	halves := "path = \"src/half.cpp\"\nops = [\"typed\"]\nwhen = { axis = { dtype = [\"float16\"] } }\n[[module.module_demo.source]]\n"
 	config := strings.Replace(partsConfig, "path = \"src/help.cpp\"", halves+"path = \"src/help.cpp\"", 1)
 	b.write("config.toml", config)
@@ -145,14 +148,17 @@ func TestPartsWithConditions(t *testing.T) {
 	b.expectPart("an operator without the axis", part(t, "fixed", ""), "src/b.cpp")
 
 	b.write("config.toml", strings.Replace(config, "[\"float16\"] } }", "[\"float16\", \"float32\"] } }", 1))
-	if now := b.expectPart("another value with it", part(t, "typed", "dtype=float32"), "src/half.cpp dtype=float32"); now.Artifact.Digest == full.Artifact.Digest {
+	if now := b.expectPart("another value with it", part(t, "typed", "dtype=float32"),
+		"src/half.cpp dtype=float32"); now.Artifact.Digest == full.Artifact.Digest {
 		t.Error("the added source did not change the library")
 	}
-	if now := b.expectPart("an unchanged value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit || now.Artifact.Digest != half.Artifact.Digest {
+	if now := b.expectPart("an unchanged value", part(t, "typed", "dtype=float16")); now.Status != jit.Hit ||
+		now.Artifact.Digest != half.Artifact.Digest {
 		t.Errorf("the condition changed a part of another value: %s", now.Status)
 	}
 	b.write("config.toml", config)
-	if now := b.expectPart("the first condition again", part(t, "typed", "dtype=float32")); now.Status != jit.Hit || now.Artifact.Digest != full.Artifact.Digest {
+	if now := b.expectPart("the first condition again", part(t, "typed", "dtype=float32")); now.Status != jit.Hit ||
+		now.Artifact.Digest != full.Artifact.Digest {
 		t.Errorf("got %s, want the first library", now.Status)
 	}
 
@@ -174,7 +180,7 @@ func TestPartsWithConditions(t *testing.T) {
 }
 
 func TestForcedPartIsCompiled(t *testing.T) {
-	b := newPartsBench(t)
+	b := newPartsFixture(t)
 	b.build()
 	b.compiles()
 	m := b.manager(func(o *jit.Options) { o.Force = true })
@@ -187,7 +193,7 @@ func TestForcedPartIsCompiled(t *testing.T) {
 }
 
 func TestUnknownPart(t *testing.T) {
-	b := newPartsBench(t)
+	b := newPartsFixture(t)
 	_, err := b.manager().Build(context.Background(), part(t, "typed", "dtype=int8"))
 	var unknown *opconfig.UnknownAxisError
 	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "build of module_demo (typed dtype=int8) for cpu: ") {

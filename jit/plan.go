@@ -41,7 +41,8 @@ func (s *session) plan(ctx context.Context, r Request) (*plan, error) {
 }
 
 // planWith resolves a request with a given toolchain and folders outside of the source tree.
-func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain, outside outsideFolders) (*plan, error) {
+func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain,
+	outside outsideFolders) (*plan, error) {
 	resolved, err := mod.ResolvePart(r.Target, tc.Version, r.Part)
 	if err != nil {
 		return nil, err

@@ -17,9 +17,10 @@ import (
 // Without a compiler a build uses a prebuilt artifact: that of the last build of the module
 // for the target, in the cache or in a read-only cache. The build record names the toolchain
 // of that build, and the include folders outside of the source tree. The lookup trusts this
-// toolchain, these folders, and the files outside of the source tree that were read. It checks everything else: the epoch, the target, the flags and sources of
-// the configuration, all files of the source tree that the compiler read, and all absent
-// names. With a compiler a lookup trusts nothing.
+// toolchain, these folders, and the files outside of the source tree that were read. It checks
+// everything else: the epoch, the target, the flags and sources of the configuration, all files
+// of the source tree that the compiler read, and all absent names. With a compiler a lookup
+// trusts nothing.
 
 // StalePrebuiltError reports that there is no compiler for a target, and that the prebuilt
 // artifact cannot be used.

@@ -19,7 +19,7 @@ import (
 
 // prebuild builds the requests and exports them into a folder, which is then
 // moved and made read-only.
-func (b *bench) prebuild(reqs ...jit.Request) string {
+func (b *fixture) prebuild(reqs ...jit.Request) string {
 	b.t.Helper()
 	m := b.manager()
 	results, err := m.Build(context.Background(), reqs...)
@@ -43,7 +43,7 @@ func (b *bench) prebuild(reqs ...jit.Request) string {
 }
 
 // over gives the manager a new cache with read-only caches.
-func (b *bench) over(readOnly ...string) func(*jit.Options) {
+func (b *fixture) over(readOnly ...string) func(*jit.Options) {
 	return func(o *jit.Options) {
 		store, err := cache.Open(filepath.Join(b.t.TempDir(), "cache"), cache.Options{})
 		if err != nil {
@@ -68,12 +68,13 @@ func withoutCompiler(o *jit.Options) {
 }
 
 func TestPrebuiltServesWithAndWithoutCompiler(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	made := b.prebuild(demo(t))
 	built := b.build()
 	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": withoutCompiler} {
 		got := b.build(b.over(made), change)
-		if got.Artifact.Digest != built.Artifact.Digest || got.Status != jit.Hit || filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
+		if got.Artifact.Digest != built.Artifact.Digest || got.Status != jit.Hit ||
+			filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(got.Artifact.Path)))) != made {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for _, u := range got.Units {
@@ -90,26 +91,28 @@ func TestPrebuiltServesWithAndWithoutCompiler(t *testing.T) {
 func TestStalePrebuiltIsNotUsed(t *testing.T) {
 	tests := []struct {
 		name   string
-		edit   func(b *bench)
+		edit   func(b *fixture)
 		reason string
 		built  bool // also build with a compiler, which is slow
 	}{
-		{"a source", func(b *bench) { b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n") }, "source changed: src/a.cpp", false},
-		{"a header", func(b *bench) { b.write("include/both.h", "#define BOTH 7\n") }, "header changed: include/both.h", true},
-		{"a removed header", func(b *bench) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h", false},
-		{"a new shadowing header", func(b *bench) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h", false},
-		{"a flag", func(b *bench) { b.write("config.toml", strings.Replace(testConfig, "-O1", "-O0", 1)) }, "flags changed", false},
-		{"a link flag", func(b *bench) {
+		{"a source", func(b *fixture) { b.write("src/a.cpp", testFiles["src/a.cpp"]+"// more\n") }, "source changed: src/a.cpp", false},
+		{"a header", func(b *fixture) { b.write("include/both.h", "#define BOTH 7\n") }, "header changed: include/both.h", true},
+		{"a removed header", func(b *fixture) { _ = os.Remove(filepath.Join(b.root, "include/only_a.h")) }, "header gone: include/only_a.h",
+			false},
+		{"a new shadowing header", func(b *fixture) { b.write("src/both.h", "#define BOTH 9\n") }, "new file shadows a header: src/both.h",
+			false},
+		{"a flag", func(b *fixture) { b.write("config.toml", strings.Replace(testConfig, "-O1", "-O0", 1)) }, "flags changed", false},
+		{"a link flag", func(b *fixture) {
 			b.write("config.toml", strings.Replace(testConfig, "include = ", "link_flags = { common = [\"-Wl,-z,now\"] }\ninclude = ", 1))
 		}, "link: flags changed", false},
-		{"an additional source", func(b *bench) {
+		{"an additional source", func(b *fixture) {
 			b.write("src/c.cpp", "extern \"C\" int demo_c() { return 3; }\n")
 			b.write("config.toml", testConfig+"[[module.module_demo.source]]\npath = \"src/c.cpp\"\n")
 		}, "src/c.cpp: never built for cpu", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			made := b.prebuild(demo(t))
 			tt.edit(b)
 			_, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), demo(t))
@@ -130,7 +133,7 @@ func TestStalePrebuiltIsNotUsed(t *testing.T) {
 }
 
 func TestPrebuiltServesAnotherCheckout(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	made := b.prebuild(demo(t))
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	if err := os.CopyFS(elsewhere, os.DirFS(b.root)); err != nil {
@@ -149,7 +152,7 @@ func TestPrebuiltParts(t *testing.T) {
 		made jit.Request
 		spec string // part of the artifact that serves half
 	}{"the part": {half, half.Part.String()}, "the whole": {demo(t), ""}} {
-		b := newPartsBench(t) // a cache with the whole module would use it for the part
+		b := newPartsFixture(t) // a cache with the whole module would use it for the part
 		made := b.prebuild(tt.made)
 		for _, change := range []func(*jit.Options){withoutCompiler, func(*jit.Options) {}} {
 			res, err := b.manager(b.over(made), change).Build(context.Background(), half)
@@ -157,7 +160,8 @@ func TestPrebuiltParts(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
-		if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(), part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
+		if _, err := b.manager(b.over(made), withoutCompiler).Build(context.Background(),
+			part(t, "typed", "dtype=float32")); (err == nil) != (tt.spec == "") {
 			t.Errorf("%s, another part: %v", name, err)
 		}
 		// Results from a prebuilt cache can be exported again.
@@ -180,7 +184,7 @@ func TestPrebuiltParts(t *testing.T) {
 }
 
 func TestPrebuiltOfAnotherCompilerIsNotUsed(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	made := b.prebuild(demo(t))
 	b.compiler("# another script, another digest")
 	res := b.build(b.over(made))
@@ -190,7 +194,7 @@ func TestPrebuiltOfAnotherCompilerIsNotUsed(t *testing.T) {
 }
 
 func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	made := b.prebuild(demo(t))
 	list, err := filepath.Glob(filepath.Join(made, "v2/artifact/*/module_demo.so"))
 	if err != nil || len(list) != 1 {
@@ -214,7 +218,7 @@ func TestDamagedPrebuiltIsNotUsed(t *testing.T) {
 }
 
 func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	made := b.prebuild(demo(t))
 	open := func() *cache.Dir {
 		d, err := cache.OpenReadOnly(made, cache.Options{})
@@ -233,7 +237,8 @@ func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
 	}
 	other := jit.Request{Module: "module_demo", Target: gfx}
 	var incomplete *jit.IncompleteError
-	if err := b.manager().CheckPrebuilt(ctx, open(), demo(t), other); !errors.As(err, &incomplete) || len(incomplete.Missing) != 1 || incomplete.Missing[0] != other {
+	if err := b.manager().CheckPrebuilt(ctx, open(), demo(t), other); !errors.As(err, &incomplete) || len(incomplete.Missing) != 1 ||
+		incomplete.Missing[0] != other {
 		t.Errorf("got %v, want an IncompleteError for gfx942", err)
 	}
 	for _, kind := range []string{"last", "manifest", "object", "linked", "deplist"} {
@@ -248,7 +253,7 @@ func TestCheckPrebuiltFindsWhatIsMissing(t *testing.T) {
 }
 
 func TestExportReplacesOnlyItsModule(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "made")
 	export := func() {
 		t.Helper()
@@ -280,7 +285,7 @@ func TestExportReplacesOnlyItsModule(t *testing.T) {
 // TestPrebuiltForGPU builds for a real GPU target and uses the library without a compiler.
 func TestPrebuiltForGPU(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
-	b := gpuBench(t)
+	b := gpuFixture(t)
 	b.extra = map[string]string{"HIPCC": hipcc}
 	gfx, err := target.Parse("gfx942")
 	if err != nil {

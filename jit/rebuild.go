@@ -110,8 +110,8 @@ func (c *Comparison) addRebuilt(r Result) {
 	}
 }
 
-// comparing passes events on. The scratch cache is empty, so that the reasons of its misses say
-// nothing about the user's cache.
+// comparing passes events on, without the reasons of misses: the scratch cache is empty, so that
+// they do not apply to the user's cache.
 type comparing struct{ Observer }
 
 // Observe implements [Observer].

@@ -22,7 +22,7 @@ func TestDependencyReportThatIsNoFile(t *testing.T) {
 		"a huge file": {`truncate -s 1T "$f"`, "expected at most 67108864 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.cxx = filepath.Join(t.TempDir(), "cxx")
 			script := "#!/bin/sh\ng++ \"$@\" || exit\nfor f; do case $f in */unit.d) " + tt.command + ";; esac; done\n"
 			if err := os.WriteFile(b.cxx, []byte(script), 0o755); err != nil {
@@ -41,7 +41,7 @@ func TestDependencyReportThatIsNoFile(t *testing.T) {
 
 // TestVerifyFindsSourcesInAFolderWithBrackets checks that the cache folder's name is not used as a pattern.
 func TestVerifyFindsSourcesInAFolderWithBrackets(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	store := openStore(t, filepath.Join(t.TempDir(), "a[b]*"))
 	dir, err := deps.NewEmbeddedTree(os.DirFS(b.root), store).Dir(context.Background())
 	if err != nil {

@@ -46,6 +46,6 @@ func (u *unit) targetAdvice() string {
 // were requested. A feature that only the request states would include devices on which the
 // code must not run.
 func sameTarget(found string, want target.Target) bool {
-	got, err := target.Parse(found + "!") // "!" accepts architectures that this program does not know
+	got, err := target.Parse(found + "!") // "!" accepts architectures that this program does not list
 	return err == nil && got == want
 }

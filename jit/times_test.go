@@ -23,7 +23,7 @@ import (
 func TestHeaderOfARebuiltImage(t *testing.T) {
 	for name, options := range map[string]string{"read-only": "loop,ro", "writable": "loop"} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			at := t.TempDir()
 			b.write("src/b.cpp", "#include \""+at+"/image.h\"\nextern \"C\" int demo_b() { return IMAGE; }\n")
 			living := b.manager()
@@ -49,7 +49,7 @@ func TestHeaderOfARebuiltImage(t *testing.T) {
 }
 
 // mapHeader creates a header, maps it, and writes to it through the mapping.
-func (b *bench) mapHeader(name, text string) []byte {
+func (b *fixture) mapHeader(name, text string) []byte {
 	b.t.Helper()
 	b.write(name, text)
 	f, err := os.OpenFile(filepath.Join(b.root, name), os.O_RDWR, 0)
@@ -69,7 +69,7 @@ func (b *bench) mapHeader(name, text string) []byte {
 // TestHeaderEditedThroughAMapping edits a header whose time is old enough that the build trusts it.
 func TestHeaderEditedThroughAMapping(t *testing.T) {
 	t.Parallel() // it waits for seconds
-	b := newBench(t)
+	b := newFixture(t)
 	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 1\n")
 	time.Sleep(2100 * time.Millisecond)
 	digest := map[string]bool{}
@@ -83,10 +83,11 @@ func TestHeaderEditedThroughAMapping(t *testing.T) {
 }
 
 // duringCompile makes the compiler script run shell code before and after the first compile of a.cpp that follows a call of arm.
-func (b *bench) duringCompile(before, after string) (arm func()) {
+func (b *fixture) duringCompile(before, after string) (arm func()) {
 	b.t.Helper()
 	armed := filepath.Join(b.t.TempDir(), "armed")
-	b.compiler("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) + " \"$@\" || exit 1; " + after + "; exit 0; fi;; esac")
+	b.compiler("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) +
+		" \"$@\" || exit 1; " + after + "; exit 0; fi;; esac")
 	return func() {
 		if err := os.WriteFile(armed, nil, 0o600); err != nil {
 			b.t.Fatal(err)
@@ -95,7 +96,7 @@ func (b *bench) duringCompile(before, after string) (arm func()) {
 }
 
 // sameAsFresh builds with an empty cache and compares the libraries.
-func (b *bench) sameAsFresh(built jit.Result) {
+func (b *fixture) sameAsFresh(built jit.Result) {
 	b.t.Helper()
 	b.cacheDir = filepath.Join(b.t.TempDir(), "cache")
 	if fresh := b.build(); fresh.Artifact.Digest != built.Artifact.Digest {
@@ -110,9 +111,10 @@ func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
 		"by renaming": "mv HEADER.old HEADER",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			replace := strings.NewReplacer("HEADER", filepath.Join(b.root, "include/only_a.h"))
-			arm := b.duringCompile(replace.Replace("cp -p HEADER HEADER.old; printf '#define ONLY_A 7\\n' > HEADER.new; mv HEADER.new HEADER"), replace.Replace(restore))
+			arm := b.duringCompile(replace.Replace("cp -p HEADER HEADER.old; printf '#define ONLY_A 7\\n' > HEADER.new; mv HEADER.new HEADER"),
+				replace.Replace(restore))
 			b.build()
 			b.write("include/only_a.h", "#define ONLY_A 3\n") // so that the header's digest is known before the compile
 			arm()
@@ -124,7 +126,7 @@ func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
 
 // TestHeaderEditedThroughAMappingWhileCompiling edits a header that no compile has read before.
 func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 3\n")
 	time.Sleep(50 * time.Millisecond) // so that the header's time is before the start of the compiler
 	dir := t.TempDir()
@@ -151,7 +153,7 @@ func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
 // TestExtractedSourceEditedAndRestoredWhileCompiling edits the copy of an embedded source on disk.
 // The module has one unit: a second one would notice the edit and extract the source again while the first compiles.
 func TestExtractedSourceEditedAndRestoredWhileCompiling(t *testing.T) {
-	b := oneUnitBench(t)
+	b := oneUnitFixture(t)
 	embedded := func(o *jit.Options) {
 		o.Tree = deps.NewEmbeddedTree(os.DirFS(b.root), o.Cache)
 	}

@@ -2,7 +2,7 @@ package jit
 
 import "context"
 
-// Operation is what a [Tracer] follows.
+// Operation is a part of a build, or a load, that a [Tracer] follows.
 type Operation string
 
 // The operations of builds and loads. Builds contain the others, except loads.
@@ -55,7 +55,7 @@ func (j joined) Begin(ctx context.Context, op Operation, e Event) (context.Conte
 // Observers returns the joined observers.
 func (j joined) Observers() []Observer { return j }
 
-// begin tells the tracer that an operation begins. Without a tracer it does nothing.
+// begin reports the beginning of an operation to the tracer. Without a tracer it does nothing.
 func (m *Manager) begin(ctx context.Context, op Operation, e Event) (context.Context, func(Event)) {
 	if t, ok := m.opts.Observer.(Tracer); ok {
 		return t.Begin(ctx, op, e)

@@ -112,7 +112,7 @@ func TestEmbeddedTreeIsPrivate(t *testing.T) {
 // TestCleanDuringBuildOfEmbeddedTree cleans everything while each compiler is
 // about to read its source.
 func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	started, cleaned := filepath.Join(t.TempDir(), "started"), filepath.Join(t.TempDir(), "cleaned")
 	b.compiler("> " + started + "; while ! test -e " + cleaned + "; do sleep 0.01; done")
 	m := b.manager(func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(testTree(), o.Cache) })
@@ -142,7 +142,7 @@ func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 }
 
 func TestExportToAFullDisk(t *testing.T) {
-	from, full := newBench(t), newBench(t)
+	from, full := newFixture(t), newFixture(t)
 	full.mounted("mode=0700,size=40k")
 	m := from.manager()
 	results, err := m.Build(context.Background(), demo(t))
@@ -164,7 +164,7 @@ func TestExportToAFullDisk(t *testing.T) {
 }
 
 func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.mounted("mode=0700,size=64k")
 	files := testTree()
 	files["include/large.h"] = &fstest.MapFile{Data: make([]byte, 100<<10), Mode: 0o644}

@@ -143,7 +143,7 @@ func (u *unit) resultLines(set deps.Set) cache.Lines {
 func (u *unit) lookup() (UnitResult, Miss) {
 	sets, err := u.depSets()
 	if err != nil {
-		return UnitResult{}, u.newMiss(err, "never built for "+u.variantName())
+		return UnitResult{}, u.newMiss(err, "never built for "+u.targetAndValues())
 	}
 	var first Miss
 	for _, set := range sets {
@@ -185,8 +185,8 @@ func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 // name is unique among the units of a link.
 func (u *unit) name() string { return unitName(u.source.Source, u.pass) }
 
-// variantName returns the target and the axis values of the unit.
-func (u *unit) variantName() string {
+// targetAndValues returns the target and the axis values of the unit.
+func (u *unit) targetAndValues() string {
 	return strings.TrimSpace(u.pass.For(u.req.Target) + " " + u.source.Values)
 }
 
@@ -204,7 +204,7 @@ func (u *unit) observe(e Event) {
 	u.action.observe(u.event(e))
 }
 
-func (u *unit) describe() string { return "compile " + u.source.Source + " for " + u.variantName() }
+func (u *unit) describe() string { return "compile " + u.source.Source + " for " + u.targetAndValues() }
 
 func (u *unit) missed() Step { return UnitMissed }
 

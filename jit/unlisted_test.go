@@ -61,29 +61,45 @@ func shadowedBeside(name, text string) unlisted {
 func unlistedInputs() []unlisted {
 	next := "#ifndef VALUE\n#if __has_include_next(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n#endif\n"
 	return []unlisted{
-		{"__has_include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": next}, "include/asked.h", "\n"},
-		{"__has_include_next finds another", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": strings.Replace(next, "define VALUE 2", "include_next <asked.h>", 1), "outside/asked.h": "#define VALUE 3\n"},
+		{"__has_include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": next}, "include/asked.h",
+			"\n"},
+		{"__has_include_next finds another", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value,
+			"first/asked.h": strings.Replace(next, "define VALUE 2", "include_next <asked.h>", 1), "outside/asked.h": "#define VALUE 3\n"},
 			"include/asked.h", "#define VALUE 2\n"},
-		{"include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": "#include_next <asked.h>\n", "outside/asked.h": "#define VALUE 3\n"},
+		{"include_next", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h": "#include_next <asked.h>\n",
+			"outside/asked.h": "#define VALUE 3\n"},
 			"include/asked.h", "#define VALUE 2\n"},
-		{"the name is a folder", "", map[string]string{"src/a.cpp": "#if __has_include(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value, "first/asked.h/none": ""},
+		{"the name is a folder", "",
+			map[string]string{"src/a.cpp": "#if __has_include(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value,
+				"first/asked.h/none": ""},
 			"first/asked.h", "\n"},
-		{"included after a folder of the name", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h/none": "", "include/asked.h": "#define VALUE 1\n"},
+		{"included after a folder of the name", "", map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "first/asked.h/none": "",
+			"include/asked.h": "#define VALUE 1\n"},
 			"first/asked.h", "#define VALUE 2\n"},
-		{"__has_include after a splice", "", map[string]string{"src/a.cpp": "#if __has_\\\ninclude/**/(/* */<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
+		{"__has_include after a splice", "",
+			map[string]string{"src/a.cpp": "#if __has_\\\ninclude/**/(/* */<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
 			"include/asked.h", "\n"},
-		{"__has_include by a flag", `"-DHAS=__has_include"`, map[string]string{"src/a.cpp": "#if HAS(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
+		{"__has_include by a flag", `"-DHAS=__has_include"`,
+			map[string]string{"src/a.cpp": "#if HAS(<asked.h>)\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n" + value},
 			"include/asked.h", "\n"},
-		{"-include", `"-include", "asked.h"`, map[string]string{"src/a.cpp": value, "include/asked.h": "#define VALUE 1\n"}, "asked.h", "#define VALUE 2\n"},
+		{"-include", `"-include", "asked.h"`, map[string]string{"src/a.cpp": value, "include/asked.h": "#define VALUE 1\n"}, "asked.h",
+			"#define VALUE 2\n"},
 		{".incbin", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}, "include/data.bin", "two"},
-		{".incbin before another", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}, "first/data.bin", "two"},
+		{".incbin before another", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"},
+			"first/data.bin", "two"},
 		{".incbin in the root", "", map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}, "data.bin", "two"},
-		{".incbin in a raw string", "", map[string]string{"src/a.cpp": "asm(R\"x(.data\n.global demo_data\ndemo_data: .incbin \"data.bin\"\n.text)x\");\n" + demoOp, "include/data.bin": "one"},
+		{".incbin in a raw string", "",
+			map[string]string{"src/a.cpp": "asm(R\"x(.data\n.global demo_data\ndemo_data: .incbin \"data.bin\"\n.text)x\");\n" + demoOp,
+				"include/data.bin": "one"},
 			"include/data.bin", "two"},
-		{".incbin by macros", "", map[string]string{"src/a.cpp": "#define STRING(x) #x\n#define NAME(x) \"\\\"\" STRING(x) \"\\\"\"\nasm(\".data\\n.global demo_data\\ndemo_data: .incbin \" NAME(data.bin) \"\\n.text\");\n" + demoOp, "include/data.bin": "one"},
+		{".incbin by macros", "",
+			map[string]string{"src/a.cpp": "#define STRING(x) #x\n#define NAME(x) \"\\\"\" STRING(x) \"\\\"\"\nasm(\".data\\n.global " +
+				"demo_data\\ndemo_data: .incbin \" NAME(data.bin) \"\\n.text\");\n" + demoOp, "include/data.bin": "one"},
 			"include/data.bin", "two"},
-		{".include", "", map[string]string{"src/a.cpp": embeds(`.INCLUDE \"data.inc\"`), "include/data.inc": ".long 1\n"}, "include/data.inc", ".long 2\n"},
-		{".incbin in .include", "", map[string]string{"src/a.cpp": embeds(`.include \"data.inc\"`), "include/data.inc": ".incbin \"data.bin\"\n", "include/data.bin": "one"},
+		{".include", "", map[string]string{"src/a.cpp": embeds(`.INCLUDE \"data.inc\"`), "include/data.inc": ".long 1\n"}, "include/data.inc",
+			".long 2\n"},
+		{".incbin in .include", "", map[string]string{"src/a.cpp": embeds(`.include \"data.inc\"`), "include/data.inc": ".incbin \"data.bin\"\n",
+			"include/data.bin": "one"},
 			"include/data.bin", "two"},
 		shadowedBeside("quoted by a macro", "#define WHAT \"value.h\"\n#include WHAT\n"),
 		shadowedBeside("import", "#import \"value.h\"\n"),
@@ -97,10 +113,10 @@ func embeds(directive string) string {
 	return "asm(\".data\\n.global demo_data\\ndemo_data: " + directive + "\\n.text\");\n" + demoOp
 }
 
-// unlistedBench lays out the files of a case.
-func unlistedBench(t *testing.T, c unlisted, source string) *bench {
+// unlistedFixture lays out the files of a case.
+func unlistedFixture(t *testing.T, c unlisted, source string) *fixture {
 	t.Helper()
-	b := newBench(t)
+	b := newFixture(t)
 	for name := range testFiles {
 		if err := os.Remove(filepath.Join(b.root, name)); err != nil {
 			t.Fatal(err)
@@ -121,10 +137,10 @@ func unlistedBench(t *testing.T, c unlisted, source string) *bench {
 }
 
 // place returns the path of a file of a case.
-func (b *bench) place(name string) string { return filepath.Join(b.root, b.rel(name)) }
+func (b *fixture) place(name string) string { return filepath.Join(b.root, b.rel(name)) }
 
 // rel returns the path of a file of a case, relative to the tree.
-func (b *bench) rel(name string) string {
+func (b *fixture) rel(name string) string {
 	if strings.HasPrefix(name, "outside") {
 		return filepath.Join("..", name)
 	}
@@ -132,7 +148,7 @@ func (b *bench) rel(name string) string {
 }
 
 // change makes the change of a case. It replaces a folder of the same name.
-func (b *bench) change(c unlisted) {
+func (b *fixture) change(c unlisted) {
 	b.t.Helper()
 	if info, err := os.Stat(b.place(c.changed)); err == nil && info.IsDir() {
 		if err := os.RemoveAll(b.place(c.changed)); err != nil {
@@ -145,7 +161,7 @@ func (b *bench) change(c unlisted) {
 func TestUnlistedInputs(t *testing.T) {
 	for _, c := range unlistedInputs() {
 		t.Run(c.name, func(t *testing.T) {
-			b := unlistedBench(t, c, "src/a.cpp")
+			b := unlistedFixture(t, c, "src/a.cpp")
 			first := b.build()
 			if again := b.build(); again.Status != jit.Hit {
 				t.Errorf("unchanged: %s (%s)", again.Status, again.Units[0].Reason)
@@ -168,10 +184,11 @@ func TestUnlistedInputsOfGPUs(t *testing.T) {
 			}
 			t.Run(tt.tool+" "+c.name, func(t *testing.T) {
 				compiler := testenv.Tool(t, tt.tool)
-				b := unlistedBench(t, c, "src/k.hip")
+				b := unlistedFixture(t, c, "src/k.hip")
 				first := b.buildFor(tt.variable, compiler, tt.target)
 				eachTime := tt.tool == "hipcc" && c.name == ".incbin by macros"
-				if status, reason := b.unitStatus(parse(t, tt.target)); (status == jit.Compiled) != eachTime || eachTime && !strings.Contains(reason, "src/k.hip") {
+				if status, reason := b.unitStatus(parse(t, tt.target)); (status == jit.Compiled) != eachTime || eachTime &&
+					!strings.Contains(reason, "src/k.hip") {
 					t.Errorf("unchanged: %s (%s)", status, reason)
 				}
 				b.change(c)
@@ -189,14 +206,15 @@ func TestUnlistedInputsOfGPUs(t *testing.T) {
 // TestPrecompiledHeadersAreNotUsed covers GCC, which by default reads a precompiled header in place
 // of the first header of a unit, from any folder of the search.
 func TestPrecompiledHeadersAreNotUsed(t *testing.T) {
-	b := unlistedBench(t, unlisted{files: map[string]string{"src/a.cpp": "#include <asked.h>\n" + value, "include/asked.h": "#define VALUE 1\n"}}, "src/a.cpp")
+	b := unlistedFixture(t, unlisted{files: map[string]string{"src/a.cpp": "#include <asked.h>\n" + value,
+		"include/asked.h": "#define VALUE 1\n"}}, "src/a.cpp")
 	first := b.build()
 	b.write("other.h", "#define VALUE 2\n")
 	b.precompile("other.h", "first/asked.h.gch")
 	b.precompile("other.h", "include/asked.h.gch/any")
 	other := *b
 	other.cacheDir = filepath.Join(t.TempDir(), "cache")
-	for _, at := range []*bench{b, &other} {
+	for _, at := range []*fixture{b, &other} {
 		if res := at.build(); res.Artifact.Digest != first.Artifact.Digest {
 			t.Error("the precompiled header was read")
 		}
@@ -204,7 +222,7 @@ func TestPrecompiledHeadersAreNotUsed(t *testing.T) {
 }
 
 // precompile writes a precompiled header with the flags of the configuration.
-func (b *bench) precompile(header, to string) {
+func (b *fixture) precompile(header, to string) {
 	b.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(b.place(to)), 0o755); err != nil {
 		b.t.Fatal(err)
@@ -220,7 +238,7 @@ func (b *bench) precompile(header, to string) {
 func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	c := unlisted{flags: `"-include", "first/asked.h"`, files: map[string]string{"src/a.cpp": value, "first/asked.h": "#define VALUE 1\n"}}
-	b := unlistedBench(t, c, "src/k.hip")
+	b := unlistedFixture(t, c, "src/k.hip")
 	b.buildFor("HIPCC", hipcc, "gfx90a")
 	for _, name := range []string{"first/asked.h.gch", "first/asked.h.pch"} {
 		b.write(name, "no precompiled header")
@@ -236,7 +254,8 @@ func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 // TestTimesAreConstant checks that __TIMESTAMP__, __DATE__ and __TIME__ do not change the library.
 func TestTimesAreConstant(t *testing.T) {
 	stamp := "extern \"C\" const char* demo_stamp() { return __TIMESTAMP__ __DATE__ __TIME__; }\n" + demoOp
-	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
+	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"},
+		{"nvcc", "NVCC", "sm_80"}} {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := tt.tool
 			if tt.target != "cpu" {
@@ -247,7 +266,7 @@ func TestTimesAreConstant(t *testing.T) {
 			if tt.tool == "nvcc" {
 				flags = ""
 			}
-			b := unlistedBench(t, unlisted{flags: flags, files: map[string]string{"src/a.cpp": stamp}}, "src/k.cpp")
+			b := unlistedFixture(t, unlisted{flags: flags, files: map[string]string{"src/a.cpp": stamp}}, "src/k.cpp")
 			for _, year := range []int{2001, 2002} {
 				b.cacheDir = filepath.Join(t.TempDir(), "cache")
 				when := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -270,14 +289,15 @@ func TestOddNames(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Values(folders)) {
 		text += "#include <" + strings.ToLower(name) + ".h>\n#if " + name + " != 1\n#error\n#endif\n"
 	}
-	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
+	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"},
+		{"nvcc", "NVCC", "sm_80"}} {
 		t.Run(tt.tool, func(t *testing.T) {
 			compiler := tt.tool
 			if tt.target != "cpu" {
 				compiler = testenv.Tool(t, tt.tool)
 			}
 			for i, source := range []string{"-x.cpp", "@x.cpp", "=x y.cpp"} {
-				b := unlistedBench(t, unlisted{files: map[string]string{"src/a.cpp": text + demoOp}}, source)
+				b := unlistedFixture(t, unlisted{files: map[string]string{"src/a.cpp": text + demoOp}}, source)
 				config := readAll(t, b.place("config.toml"))
 				for folder, name := range folders {
 					config = strings.Replace(config, `"first", `, `"first", "`+folder+`", `, 1)
@@ -305,7 +325,7 @@ func TestMissingEmbeddedFile(t *testing.T) {
 		if tt.target != "cpu" {
 			compiler = testenv.Tool(t, tt.tool)
 		}
-		b := unlistedBench(t, unlisted{files: map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`)}}, "src/k.cpp")
+		b := unlistedFixture(t, unlisted{files: map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`)}}, "src/k.cpp")
 		b.extra = map[string]string{tt.variable: compiler}
 		req := jit.Request{Module: "module_demo", Target: parse(t, tt.target)}
 		for range 2 {
@@ -323,11 +343,11 @@ func TestMissingEmbeddedFile(t *testing.T) {
 // TestEmbeddedFileWithLTO checks for an error: the linker would read the file without reporting it.
 func TestEmbeddedFileWithLTO(t *testing.T) {
 	files := map[string]string{"src/a.cpp": embeds(`.incbin \"data.bin\"`), "include/data.bin": "one"}
-	b := unlistedBench(t, unlisted{flags: `"-flto"`, files: files}, "src/a.cpp")
+	b := unlistedFixture(t, unlisted{flags: `"-flto"`, files: files}, "src/a.cpp")
 	if err := b.buildErr(); err == nil || !strings.Contains(err.Error(), "src/a.cpp") || !strings.Contains(err.Error(), "-fno-lto") {
 		t.Errorf("got %v, want an error that names the source and -fno-lto", err)
 	}
-	b = unlistedBench(t, unlisted{flags: `"-flto", "-fno-lto"`, files: files}, "src/a.cpp")
+	b = unlistedFixture(t, unlisted{flags: `"-flto", "-fno-lto"`, files: files}, "src/a.cpp")
 	b.build()
 }
 

@@ -56,7 +56,7 @@ func (w compilerWrapper) put(t *testing.T, dir, option string) {
 func TestWrapperInputsAreInKeys(t *testing.T) {
 	for _, w := range compilerWrappers(t) {
 		t.Run(w.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.write("src/a.cpp", "#ifndef X\n#define X 0\n#endif\nextern \"C\" int demo_a() { return X; }\n"+demoOp)
 			dir := t.TempDir()
 			b.cxx = filepath.Join(dir, "cxx")
@@ -86,7 +86,7 @@ func TestWrapperInputsAreInKeys(t *testing.T) {
 }
 
 // explainsToolchain checks that Explain names the changed file.
-func (b *bench) explainsToolchain(file string) {
+func (b *fixture) explainsToolchain(file string) {
 	b.t.Helper()
 	e, err := b.manager().Explain(context.Background(), demo(b.t))
 	if err != nil {
@@ -100,13 +100,15 @@ func (b *bench) explainsToolchain(file string) {
 // TestEqualCompilersWithOtherHeaders installs a compiler in folders with different headers and libraries. The installations have
 // equal digests, but each build has to use the headers and libraries of its own.
 func TestEqualCompilersWithOtherHeaders(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write("config.toml", strings.Replace(testConfig, "flags =", "link_flags = { common = [\"-lvalue\"] }\nflags =", 1))
-	b.write("src/a.cpp", "#include <vendor.h>\nextern \"C\" int library_value();\nextern \"C\" int demo_a() { return VENDOR + library_value(); }\n"+demoOp)
+	b.write("src/a.cpp",
+		"#include <vendor.h>\nextern \"C\" int library_value();\nextern \"C\" int demo_a() { return VENDOR + library_value(); }\n"+demoOp)
 	install := func(vendor, library string) string {
 		dir := t.TempDir()
 		script := "#!/bin/sh\nhere=$(dirname -- \"$0\")\nexec g++ -isystem \"$here/include\" \"$@\" -L\"$here/lib\"\n"
-		for name, text := range map[string]string{"cxx": script, "include/vendor.h": "#define VENDOR " + vendor + "\n", "value.cpp": "extern \"C\" int library_value() { return " + library + "; }\n"} {
+		for name, text := range map[string]string{"cxx": script, "include/vendor.h": "#define VENDOR " + vendor + "\n",
+			"value.cpp": "extern \"C\" int library_value() { return " + library + "; }\n"} {
 			path := filepath.Join(dir, name)
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
@@ -129,7 +131,8 @@ func TestEqualCompilersWithOtherHeaders(t *testing.T) {
 		b.cxx = install(in.vendor, in.library)
 		res := b.build()
 		if got, err := call(res.Artifact.Path); err != nil || got != in.want {
-			t.Errorf("header %s, library %s: %s (%s), the function returns %d, %v, want %d", in.vendor, in.library, res.Status, res.Units[0].Reason, got, err, in.want)
+			t.Errorf("header %s, library %s: %s (%s), the function returns %d, %v, want %d", in.vendor, in.library, res.Status, res.Units[0].Reason,
+				got, err, in.want)
 		}
 	}
 }

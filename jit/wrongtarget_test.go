@@ -31,7 +31,8 @@ func wrapHipcc(t *testing.T, change string) string {
 // build has to fail before it publishes anything, and to succeed with a correct compiler.
 func TestCodeForAnotherTarget(t *testing.T) {
 	rewrite := func(from, to string) string {
-		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` + to + `; set -- "$@" "$a"; done`
+		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` +
+			to + `; set -- "$@" "$a"; done`
 	}
 	kernels, none := gpuFiles["src/k.hip"], demoOp
 	for _, tt := range []struct{ name, source, asked, made string }{
@@ -39,7 +40,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 		{"an extra feature, without kernels", none, "gfx90a", "gfx90a:xnack-"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := gpuBench(t)
+			b := gpuFixture(t)
 			b.write("src/k.hip", tt.source)
 			wrapper := wrapHipcc(t, rewrite(tt.asked, tt.made))
 			b.extra = map[string]string{"HIPCC": wrapper}
@@ -65,7 +66,7 @@ func TestCodeForAnotherTarget(t *testing.T) {
 }
 
 // checkNoDevice checks that the cache has no artifact, and no object record but that of the host pass.
-func (b *bench) checkNoDevice() {
+func (b *fixture) checkNoDevice() {
 	b.t.Helper()
 	for pattern, most := range map[string]int{"v2/artifact/*": 0, "v2/record/object/*/*": 1} {
 		files, err := filepath.Glob(filepath.Join(b.cacheDir, pattern))

@@ -17,11 +17,14 @@ func TestModuleVersion(t *testing.T) {
 		{"no table", nil, "unknown", ""},
 		{"its own program", &debug.BuildInfo{Main: own, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}, "v0.2.0", "abc"},
 		{"a program that requires it", &debug.BuildInfo{
-			Main: debug.Module{Path: "example.org/service", Version: "v9.0.0"}, Deps: []*debug.Module{{Path: "example.org/x", Version: "v1.0.0"}, &own},
+			Main: debug.Module{Path: "example.org/service", Version: "v9.0.0"}, Deps: []*debug.Module{{Path: "example.org/x", Version: "v1.0.0"},
+				&own},
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "of the service"}},
 		}, "v0.2.0", ""},
-		{"a fork", &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v0.2.0", Replace: &debug.Module{Path: "example.org/fork", Version: "v0.3.0"}}}}, "v0.3.0", ""},
-		{"a checkout", &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v0.2.0", Replace: &debug.Module{Path: "../aiter"}}}}, "unknown", ""},
+		{"a fork", &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v0.2.0",
+			Replace: &debug.Module{Path: "example.org/fork", Version: "v0.3.0"}}}}, "v0.3.0", ""},
+		{"a checkout", &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v0.2.0", Replace: &debug.Module{Path: "../aiter"}}}},
+			"unknown", ""},
 	} {
 		if version, revision := moduleVersion(c.info); version != c.version || revision != c.revision {
 			t.Errorf("%s: %s, %q, want %s, %q", c.name, version, revision, c.version, c.revision)

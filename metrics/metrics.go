@@ -57,8 +57,9 @@ func New() *Collector {
 	compile := prometheus.ExponentialBuckets(0.05, 2, 14) // seconds: to 7 minutes
 	short := prometheus.ExponentialBuckets(0.001, 4, 10)  // to 4 minutes
 	c := &Collector{
-		info:   buildInfo(),
-		builds: histogram("build", "duration_seconds", "Time to get a module for a target, compiled or from the cache.", short, "module", "arch", "result"),
+		info: buildInfo(),
+		builds: histogram("build", "duration_seconds", "Time to get a module for a target, compiled or from the cache.", short, "module",
+			"arch", "result"),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "unit", Name: "lookups_total",
 			Help: "Lookups of translation units in the cache, by result and cause of a miss.",
@@ -71,7 +72,8 @@ func New() *Collector {
 		compilers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
 		}),
-		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "module", "arch", "result"),
+		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "module",
+			"arch", "result"),
 		reloads: histogram("reload", "duration_seconds",
 			"Time from a changed file until calls run the new code, or until the reload failed.", short, "module", "result"),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{

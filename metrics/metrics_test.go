@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/metrics"
@@ -36,50 +37,30 @@ path = "src/*.cpp"
 [[module.module_small.op]]
 name = "small"
 schema = "() -> ()"
-[module.module_aiter_ffi]
-include = ["csrc/include"]
-targets = ["cpu"]
-flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
-[[module.module_aiter_ffi.source]]
-path = "csrc/support/*.cpp"
 `
 
-// bench is a source tree with a small module, a cache, and a collector.
-type bench struct {
+// fixture is a source tree with a small module, a cache, and a collector.
+type fixture struct {
 	t      *testing.T
-	root   string
+	tree   *testenv.Tree
 	cache  string
 	counts *metrics.Collector
 	reg    *prometheus.Registry
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{t: t, root: t.TempDir(), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
-	for _, dir := range []string{"csrc/support", "csrc/include"} {
-		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.write("config/opt_compiler.toml", config)
-	b.write("src/a.cpp", "#include \"h.h\"\nextern \"C\" int __tvm_ffi_small(void*, void*, int, void*) { return ZERO; }\n")
-	b.write("src/b.cpp", "int b() { return 1; }\n")
-	b.write("src/h.h", "#define ZERO 0\n")
+	b := &fixture{t: t, tree: testenv.NewTree(t, config), cache: t.TempDir(), counts: metrics.New(), reg: prometheus.NewPedanticRegistry()}
+	b.tree.Write("src/a.cpp", "#include \"h.h\"\nextern \"C\" int __tvm_ffi_small(void*, void*, int, void*) { return ZERO; }\n")
+	b.tree.Write("src/b.cpp", "int b() { return 1; }\n")
+	b.tree.Write("src/h.h", "#define ZERO 0\n")
 	b.reg.MustRegister(b.counts)
 	return b
 }
 
-func (b *bench) write(name, text string) {
+func (b *fixture) open(opts registry.Options) *registry.Registry {
 	b.t.Helper()
-	path := filepath.Join(b.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644), os.Rename(path+"~", path)); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *bench) open(opts registry.Options) *registry.Registry {
-	b.t.Helper()
-	opts.Root, opts.CacheDir, opts.Observer = b.root, b.cache, b.counts
+	opts.Root, opts.CacheDir, opts.Observer = b.tree.Root, b.cache, b.counts
 	r, err := registry.Open(b.t.Context(), opts)
 	if err != nil {
 		b.t.Fatal(err)
@@ -89,7 +70,7 @@ func (b *bench) open(opts registry.Options) *registry.Registry {
 }
 
 // build builds the small module with a new registry.
-func (b *bench) build(opts registry.Options) error {
+func (b *fixture) build(opts registry.Options) error {
 	b.t.Helper()
 	cpu, err := target.Parse("cpu")
 	if err != nil {
@@ -100,7 +81,7 @@ func (b *bench) build(opts registry.Options) error {
 }
 
 // text returns the response of a scrape.
-func (b *bench) text() string {
+func (b *fixture) text() string {
 	b.t.Helper()
 	srv := httptest.NewServer(b.counts.Handler())
 	defer srv.Close()
@@ -117,7 +98,7 @@ func (b *bench) text() string {
 }
 
 // expect checks the values of series, each in a line "series value".
-func (b *bench) expect(after string, lines ...string) {
+func (b *fixture) expect(after string, lines ...string) {
 	b.t.Helper()
 	text := strings.Split(b.text(), "\n")
 	for _, want := range lines {
@@ -138,7 +119,7 @@ func lookups(cause string, n int) string {
 }
 
 func TestBuilds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	steps := []struct {
 		name  string
 		do    func()
@@ -147,26 +128,30 @@ func TestBuilds(t *testing.T) {
 		want  []string
 	}{
 		{name: "a cold build", do: func() {}, want: []string{
-			lookups("new", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`, `aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 2`,
+			lookups("new", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`,
+			`aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 2`,
 			`aiter_link_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`, "aiter_compilers_running 0",
 		}},
 		{name: "a warm build", do: func() {}, want: []string{
-			`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`, `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="hit"} 1`, `aiter_link_hits_total{arch="cpu",module="module_small"} 1`,
+			`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`,
+			`aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="hit"} 1`,
+			`aiter_link_hits_total{arch="cpu",module="module_small"} 1`,
 		}},
-		{name: "an edit of a header", do: func() { b.write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
+		{name: "an edit of a header", do: func() { b.tree.Write("src/h.h", "#define ZERO (1 - 1)\n") }, want: []string{
 			lookups("header", 1), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 3`,
 		}},
-		{name: "an edit of a source", do: func() { b.write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
+		{name: "an edit of a source", do: func() { b.tree.Write("src/b.cpp", "int b() { return 2; }\n") }, want: []string{lookups("source", 1)}},
 		{name: "a change of a flag", do: func() {
-			b.write("config/opt_compiler.toml", strings.Replace(config, `targets =`, "flags.common = [\"-O1\"]\ntargets =", 1))
+			b.tree.Config(strings.Replace(config, `targets =`, "flags.common = [\"-O1\"]\ntargets =", 1))
 		},
 			want: []string{lookups("flags", 2)}},
 		{name: "force", do: func() {}, opts: registry.Options{Rebuild: true}, want: []string{lookups("forced", 2)}},
 		{name: "damage", do: func() { damage(t, filepath.Join(b.cache, "v2/record/object")) }, want: []string{
 			lookups("lost", 2),
 		}},
-		{name: "a syntax error", do: func() { b.write("src/h.h", "oops\n") }, fails: true, want: []string{
-			lookups("header", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`, `aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
+		{name: "a syntax error", do: func() { b.tree.Write("src/h.h", "oops\n") }, fails: true, want: []string{
+			lookups("header", 2), `aiter_build_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
+			`aiter_compile_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 1`,
 			"aiter_compilers_running 0",
 		}},
 	}
@@ -180,7 +165,8 @@ func TestBuilds(t *testing.T) {
 			b.sameCauses(s.name, nil)
 		}
 	}
-	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") || strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
+	if text := b.text(); strings.Contains(text, "aiter_cache_quarantined_files_total 0") ||
+		strings.Contains(text, fmt.Sprintf(`cause=%q`, jit.CauseOther)) {
 		t.Errorf("damage was not counted, or a miss has the cause \"other\":\n%s", text)
 	}
 }
@@ -188,7 +174,7 @@ func TestBuilds(t *testing.T) {
 // TestCauseOfAnotherVersion checks that misses in a cache of another program version have the cause "format" in the
 // metrics and in the counts of the cache.
 func TestCauseOfAnotherVersion(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if err := b.build(registry.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +190,7 @@ func TestCauseOfAnotherVersion(t *testing.T) {
 }
 
 // cacheCauses returns the misses of units by cause, as "aiterctl cache stats" reports them.
-func (b *bench) cacheCauses() map[string]int64 {
+func (b *fixture) cacheCauses() map[string]int64 {
 	b.t.Helper()
 	store, err := cache.Open(b.cache, cache.Options{})
 	if err != nil {
@@ -220,14 +206,15 @@ func (b *bench) cacheCauses() map[string]int64 {
 }
 
 // sameCauses checks that the cache counts the same misses as the metrics. earlier are misses that only the metrics count.
-func (b *bench) sameCauses(after string, earlier map[string]int64) {
+func (b *fixture) sameCauses(after string, earlier map[string]int64) {
 	b.t.Helper()
 	want := b.cacheCauses()
 	for cause, n := range earlier {
 		want[cause] += n
 	}
 	got := map[string]int64{}
-	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{arch="cpu",cause="(.*)",module="module_small",result="miss"} (\d+)`).FindAllStringSubmatch(b.text(), -1) {
+	for _, m := range regexp.MustCompile(`aiter_unit_lookups_total{arch="cpu",cause="(.*)",module="module_small",result="miss"} `+
+		`(\d+)`).FindAllStringSubmatch(b.text(), -1) {
 		n, err := strconv.ParseInt(m[2], 10, 64)
 		if err != nil {
 			b.t.Fatal(err)
@@ -262,7 +249,7 @@ func damage(t *testing.T, dir string) {
 
 // Names, help texts and labels follow the conventions of Prometheus.
 func TestConventions(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	r := b.open(registry.Options{})
 	b.counts.SetCache(r.Manager().Cache())
 	if err := b.build(registry.Options{}); err != nil {
@@ -281,14 +268,15 @@ func TestConventions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect("a build", fmt.Sprintf("aiter_cache_artifacts %d", len(stats.Artifacts)))
-	if text := b.text(); !strings.Contains(text, "\naiter_cache_size_bytes ") || strings.Contains(text, "\naiter_cache_size_bytes 0\n") || !strings.Contains(text, "\ngo_goroutines ") {
+	if text := b.text(); !strings.Contains(text, "\naiter_cache_size_bytes ") || strings.Contains(text, "\naiter_cache_size_bytes 0\n") ||
+		!strings.Contains(text, "\ngo_goroutines ") {
 		t.Errorf("the scrape lacks the metrics of the cache's size or of the process:\n%s", text)
 	}
 }
 
 // Two registries build the same module, and one waits for the other.
 func TestWaits(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	cxx := filepath.Join(t.TempDir(), "cxx")
 	script := "#!/bin/sh\ncase \" $* \" in *\" -MF \"*) sleep 1;; esac\nexec g++ \"$@\"\n"
 	if err := os.WriteFile(cxx, []byte(script), 0o755); err != nil {
@@ -310,11 +298,12 @@ func TestWaits(t *testing.T) {
 	if !strings.Contains(b.text(), "\n"+`aiter_lock_wait_duration_seconds_count{arch="cpu",module="module_small",result="ok"}`) {
 		t.Error("no build waited for a lock")
 	}
-	b.expect("two builds of the same module", lookups("new", 2), `aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`)
+	b.expect("two builds of the same module", lookups("new", 2),
+		`aiter_unit_lookups_total{arch="cpu",cause="",module="module_small",result="hit"} 2`)
 }
 
 func TestReloads(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	r := b.open(registry.Options{Reload: true})
 	op, err := r.Lookup("small")
 	if err != nil {
@@ -332,9 +321,9 @@ func TestReloads(t *testing.T) {
 			}
 		}
 	}
-	b.write("src/h.h", "oops\n")
+	b.tree.Write("src/h.h", "oops\n")
 	wantReload("failed")
-	b.write("src/h.h", "#define ZERO (2 - 2)\n")
+	b.tree.Write("src/h.h", "#define ZERO (2 - 2)\n")
 	wantReload("ok")
 }
 
@@ -354,7 +343,8 @@ func TestUnreadableCache(t *testing.T) {
 	w := httptest.NewRecorder()
 	counts.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
-	if w.Code != http.StatusOK || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\naiter_compilers_running 0") || strings.Contains(text, "aiter_cache_artifacts") {
+	if w.Code != http.StatusOK || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\naiter_compilers_running 0") ||
+		strings.Contains(text, "aiter_cache_artifacts") {
 		t.Errorf("got %d\n%s", w.Code, text)
 	}
 }

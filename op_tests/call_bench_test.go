@@ -80,7 +80,8 @@ func BenchmarkCall(b *testing.B) {
 	launches := caller(b, reg, "launch", []any{x, batch})
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_update"} {
 		b.Run(op, func(b *testing.B) {
-			p, err := optests.Generate(op, optests.Case{DType: tensor.BFloat16, WeightDType: tensor.BFloat16, Params: optests.Conv1d{Batch: 1, Dim: 64, Seqlen: 64, Width: 4, SiLU: true}})
+			p, err := optests.Generate(op, optests.Case{DType: tensor.BFloat16, WeightDType: tensor.BFloat16,
+				Params: optests.Conv1d{Batch: 1, Dim: 64, Seqlen: 64, Width: 4, SiLU: true}})
 			if err != nil {
 				b.Fatal(err)
 			}

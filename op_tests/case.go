@@ -31,7 +31,7 @@ type Case struct {
 	Params Params
 }
 
-// Placement is where an activation lies in its storage.
+// Placement is the place of an activation in its storage.
 type Placement struct {
 	Offset int64 // elements between an aligned address and the first element
 	RowGap int64 // elements between rows, or between positions in channel-last
@@ -79,8 +79,8 @@ func (c Case) Elements() int64 {
 	return c.Params.Elements()
 }
 
-// maxElements keeps products of sizes far from overflow. Callers ask HostBytes
-// whether the memory suffices.
+// maxElements keeps products of sizes far from overflow. HostBytes returns the
+// memory that a problem needs.
 const maxElements = 1 << 36
 
 // checkMaxElements refuses a problem of too many elements; sizes names the factors.

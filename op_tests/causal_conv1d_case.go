@@ -39,7 +39,7 @@ type Conv1d struct {
 	Dout Placement
 }
 
-// Layout tells which dimension of a (batch, dim, seqlen) tensor has stride 1.
+// Layout selects the dimension of a (batch, dim, seqlen) tensor that has stride 1.
 type Layout int
 
 const (
@@ -126,7 +126,8 @@ func (c Conv1d) check() error {
 	if err := checkMaxElements("batch*dim*seqlen", float64(c.Batch)*float64(c.Dim)*float64(c.Seqlen+c.Width)); err != nil {
 		return err
 	}
-	return checkAtLeast(atLeast{"slots", c.State.Slots, 0}, atLeast{"tokens", c.State.Tokens, 0}, atLeast{"state length", c.stateLen(), c.Width - 1})
+	return checkAtLeast(atLeast{"slots", c.State.Slots, 0}, atLeast{"tokens", c.State.Tokens, 0},
+		atLeast{"state length", c.stateLen(), c.Width - 1})
 }
 
 // Elements implements [Params].

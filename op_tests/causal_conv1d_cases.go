@@ -56,7 +56,7 @@ func conv1dOf(batch, dim, seqlen int64) Case {
 	return Case{Params: Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: 4}}
 }
 
-// modelCase is a model's layer: with bias and SiLU, as the models have it.
+// modelCase is a model's layer: with bias and SiLU, as in the models.
 func modelCase(batch, dim, seqlen int64) Case {
 	return With(conv1dOf(batch, dim, seqlen), func(p *Conv1d) { p.SiLU = true })
 }

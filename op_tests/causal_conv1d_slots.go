@@ -131,7 +131,7 @@ func randomBools(_ Case, r *rand.Rand, values []float64) {
 
 // randomStarts divides the tokens into sequences, some of them short or empty.
 // Tokens may precede the first and follow the last; in one case in eight the last
-// sequence does not lie within the tokens.
+// sequence extends beyond the tokens.
 func randomStarts(c Case, r *rand.Rand, values []float64) {
 	tokens := conv(c).tokens()
 	for i := range values {

@@ -103,7 +103,7 @@ type packed struct {
 }
 
 // bounds returns sequence b's first position and the position after its last; ok
-// reports whether the sequence lies within the tokens.
+// reports whether the sequence is within the tokens.
 func (p packed) bounds(b int) (from, to int, ok bool) {
 	from, to = int(p.starts[b]), int(p.starts[b+1])
 	return from, to, from >= 0 && from <= to && to <= p.tokens

@@ -72,7 +72,8 @@ func TestForwardByHand(t *testing.T) {
 		{"width 1", func(c *conv1d) { c.width, c.weight = 1, []float64{2} }, []float64{2, 4, 6, 8}, []float64{}},
 		{"sequences", func(c *conv1d) { c.seq = []float64{0, 1, 1, 0} }, []float64{1, 2, 23, 4}, []float64{3, 4}},
 		{"again after padding", func(c *conv1d) { c.seq = []float64{5, -1, 5, 5} }, []float64{1, 0, 103, 34}, []float64{3, 4}},
-		{"groups", func(c *conv1d) { c.dim, c.groups, c.seqlen, c.width, c.weight = 4, 2, 1, 1, []float64{2, 5} }, []float64{2, 4, 15, 20}, []float64{}},
+		{"groups", func(c *conv1d) { c.dim, c.groups, c.seqlen, c.width, c.weight = 4, 2, 1, 1, []float64{2, 5} }, []float64{2, 4, 15, 20},
+			[]float64{}},
 		{"initial is no sequence", func(c *conv1d) { c.seq, c.initial = []float64{0, 0, 0, 0}, []float64{8, 9} },
 			[]float64{1, 12, 123, 234}, []float64{3, 4}},
 	}

@@ -12,7 +12,8 @@ func causalConv1dUpdate() operator {
 		args: []argument{
 			activation(argument{name: "out", role: output, shape: shapeUpdate, dtype: typeX}),
 			activation(argument{name: "x", shape: shapeUpdate, dtype: typeX, fill: randomNormals}),
-			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, elementsMoved: stateElements}),
+			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals,
+				elementsMoved: stateElements}),
 			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
@@ -82,8 +83,8 @@ func referenceUpdate(in inputs) map[string][]float64 {
 			continue
 		}
 		v := slotSequence{x: x[b*row : (b+1)*row], n: n, slot: slot, readsState: true}
-		if seen := in.values["cache_seqlens"]; seen != nil {
-			v.circular, v.ringStart = true, modulo(int(seen[b]), s.length)
+		if processed := in.values["cache_seqlens"]; processed != nil {
+			v.circular, v.ringStart = true, modulo(int(processed[b]), s.length)
 		}
 		copy(out[b*row:], s.run(v))
 	}

@@ -10,7 +10,7 @@ import (
 // is the number of sequences, Seqlen their mean length.
 //
 // A sequence begins as a row of causal_conv1d_fwd does: its state, or zeros that
-// the taps multiply, lies before it.
+// the taps multiply, precede it.
 //
 // Of the grid's options, WithInitial makes some sequences start from their states,
 // WithFinal passes conv_states that are longer than the filter needs, and
@@ -26,7 +26,8 @@ func causalConv1dVarlenFwd() operator {
 			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
 			{name: "use_silu", role: option, value: siluOption},
 			{name: "query_start_loc", shape: shapeStarts, dtype: typeInt32, fill: randomStarts, timingFill: evenStarts},
-			activation(argument{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals, present: passesStates, elementsMoved: stateElements}),
+			activation(argument{name: "conv_states", role: updated, shape: shapeSlots, dtype: typeX, tolerance: copied, fill: randomNormals,
+				present: passesStates, elementsMoved: stateElements}),
 			{name: "cache_indices", shape: shapeSequences, dtype: typeInt32, fill: randomSlotIndices, present: passesIndices},
 			{name: "has_initial_state", shape: shapeSequences, dtype: typeBool, fill: randomBools, present: passesInitial},
 			{name: "pad_slot_id", role: option, value: padSlotOption},

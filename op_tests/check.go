@@ -87,7 +87,7 @@ func finite(v float64) *float64 {
 }
 
 // Check compares outputs, by name and on the host, with the reference. A tensor
-// copied from a device must lie in a copy of its whole storage, because Check reads
+// copied from a device must be in a copy of its whole storage, because Check reads
 // the canaries. It returns one result for each output, in the schema's order. The
 // error is an *ArgumentError or that of a tensor that could not be read.
 func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {
@@ -116,7 +116,8 @@ func (p *Problem) sameLayout(o Output, t *tensor.Tensor) error {
 	case t == nil:
 		return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(mine), Got: "none"}
 	case t.DType() != mine.DType() || !slices.Equal(t.Shape(), mine.Shape()):
-	case o.guarded && (t.Offset() != mine.Offset() || t.Storage().Size() != mine.Storage().Size() || !slices.Equal(t.Strides(), mine.Strides())):
+	case o.guarded && (t.Offset() != mine.Offset() || t.Storage().Size() != mine.Storage().Size() ||
+		!slices.Equal(t.Strides(), mine.Strides())):
 	default:
 		return nil
 	}

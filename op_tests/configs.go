@@ -8,7 +8,7 @@ type Config struct {
 
 // caseLists are the cases that an operator is tested and measured with.
 type caseLists struct {
-	defaults Case     // sizes for a caller who gives none
+	defaults Case     // sizes of calls that give none
 	configs  []Config // named: small ones first, then the sizes that models use
 	sweep    []Case   // from small to large
 	edges    []Case   // sizes at which kernels fail

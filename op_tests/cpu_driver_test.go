@@ -41,7 +41,8 @@ func TestCPUOnAarch64(t *testing.T) {
 	program := buildDriver(t, compiler, "-O2", "-static", patternInit)
 	// The scalar kernels are those of every architecture: a sample of the problems suffices.
 	for level, every := range map[string]string{"neon": "1", "scalar": "11"} {
-		out, err := exec.CommandContext(t.Context(), emulator, "-E", "AITER_CPU_ISA="+level, "-E", "AITER_NUM_THREADS=3", program, every).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), emulator, "-E", "AITER_CPU_ISA="+level, "-E", "AITER_NUM_THREADS=3", program,
+			every).CombinedOutput()
 		t.Logf("%s: %s", level, out)
 		if err != nil {
 			t.Errorf("%s: %v", level, err)

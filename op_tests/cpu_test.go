@@ -171,7 +171,7 @@ func patternedSources(t *testing.T) string {
 	return root
 }
 
-// An error of the environment is a RuntimeError; a ValueError would blame the call's arguments.
+// An error of the environment is a RuntimeError; a ValueError would be about the call's arguments.
 func testEnvironmentErrors(t *testing.T) {
 	for variable, want := range map[string]string{
 		"AITER_CPU_ISA=sse9":       "RuntimeError: causal_conv1d_fwd: AITER_CPU_ISA: expected one of scalar",

@@ -58,7 +58,8 @@ func TestGroupsEqualCopies(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Conv1dOperators() {
 		for _, width := range []int64{3, 4, 7, 20} {
-			c := optests.Case{DType: tensor.BFloat16, Seed: uint64(width), Params: optests.Conv1d{Batch: 2, Dim: 24, Seqlen: 50, Width: width, Groups: 3, SiLU: true}}
+			c := optests.Case{DType: tensor.BFloat16, Seed: uint64(width), Params: optests.Conv1d{Batch: 2, Dim: 24, Seqlen: 50, Width: width,
+				Groups: 3, SiLU: true}}
 			shared := generate(t, op, c)
 			if shared.Tensor("weight") == nil {
 				continue
@@ -113,16 +114,24 @@ func TestGroupErrors(t *testing.T) {
 	}{
 		{"causal_conv1d_fwd", []any{out, x, f32(3, 4)}, ""},
 		{"causal_conv1d_fwd", []any{out, x, f32(1, 4)}, ""},
-		{"causal_conv1d_fwd", []any{out, x, f32(4, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
-		{"causal_conv1d_fwd", []any{out, x, f32(12, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (12, 4)"},
-		{"causal_conv1d_fwd", []any{out, x, f32(0, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (0, 4)"},
-		{"causal_conv1d_fwd", []any{f32(1, 60, 1), f32(1, 60, 1), far}, "argument 'weight': filters of shape (60, 72057594037927936) (dim, width) exceed the address space"},
+		{"causal_conv1d_fwd", []any{out, x, f32(4, 4)},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
+		{"causal_conv1d_fwd", []any{out, x, f32(12, 4)},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (12, 4)"},
+		{"causal_conv1d_fwd", []any{out, x, f32(0, 4)},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (0, 4)"},
+		{"causal_conv1d_fwd", []any{f32(1, 60, 1), f32(1, 60, 1), far},
+			"argument 'weight': filters of shape (60, 72057594037927936) (dim, width) exceed the address space"},
 		{"causal_conv1d_fwd", []any{noOut, none, f32(0, 4)}, ""},
 		{"causal_conv1d_fwd", []any{noOut, none, f32(2, 4)}, "argument 'weight': expected shape (0, 4) (dim, width), got (2, 4)"},
-		{"causal_conv1d_bwd", []any{out, f32(6, 4), nil, x, f32(3, 4), nil, f32(1, 6, 5)}, "argument 'dweight': expected shape (G, W) with G = 3, W = 4, got (6, 4)"},
-		{"causal_conv1d_bwd", []any{out, f32(5, 4), nil, x, f32(5, 4), nil, f32(1, 6, 5)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (5, 4)"},
-		{"causal_conv1d_update", []any{out, x, f32(1, 6, 3), f32(4, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
-		{"causal_conv1d_varlen_fwd", []any{f32(6, 5), f32(6, 5), f32(4, 4), nil, false, ints(t, []int64{0, 5})}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
+		{"causal_conv1d_bwd", []any{out, f32(6, 4), nil, x, f32(3, 4), nil, f32(1, 6, 5)},
+			"argument 'dweight': expected shape (G, W) with G = 3, W = 4, got (6, 4)"},
+		{"causal_conv1d_bwd", []any{out, f32(5, 4), nil, x, f32(5, 4), nil, f32(1, 6, 5)},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (5, 4)"},
+		{"causal_conv1d_update", []any{out, x, f32(1, 6, 3), f32(4, 4)},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(6, 5), f32(6, 5), f32(4, 4), nil, false, ints(t, []int64{0, 5})},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 6, got (4, 4)"},
 		{"causal_conv1d_varlen_fwd", []any{f32(0, 5), f32(0, 5), f32(0, 4), nil, false, ints(t, []int64{0, 5})}, ""},
 	} {
 		err := call(t.Context(), target.reg, c.op, c.args)
@@ -135,8 +144,10 @@ func TestGroupErrors(t *testing.T) {
 // TestGroupCases tests which numbers of groups a case may have.
 func TestGroupCases(t *testing.T) {
 	for groups, want := range map[int64]string{0: "", 1: "", 3: "", 6: "", 4: "got 4", 12: "got 12", -1: "got -1"} {
-		_, err := optests.Generate("causal_conv1d_fwd", optests.Case{Params: optests.Conv1d{Batch: 1, Dim: 6, Seqlen: 2, Width: 2, Groups: groups}})
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("groups: expected a divisor of dim 6, %s", want)) {
+		_, err := optests.Generate("causal_conv1d_fwd",
+			optests.Case{Params: optests.Conv1d{Batch: 1, Dim: 6, Seqlen: 2, Width: 2, Groups: groups}})
+		if (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), fmt.Sprintf("groups: expected a divisor of dim 6, %s", want)) {
 			t.Errorf("%d groups: %v", groups, err)
 		}
 	}

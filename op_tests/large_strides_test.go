@@ -75,7 +75,8 @@ func newSparseTensor(t *testing.T, dt tensor.DType, shape, strides []int64) *ten
 	for i, s := range strides {
 		size += (shape[i] - 1) * s * dt.Size()
 	}
-	mem, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	mem, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 	if err != nil {
 		t.Skipf("cannot reserve %d bytes: %v", size, err)
 	}

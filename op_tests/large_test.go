@@ -18,7 +18,8 @@ func TestLargeSequences(t *testing.T) {
 		if *deviceFlag == "cpu" && n%5 != 1 {
 			continue // there such sizes are nothing special, and the reference takes a second each
 		}
-		c := optests.Case{DType: types[n%3], Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true, Layout: optests.Layout(n / 3 % 2)}}
+		c := optests.Case{DType: types[n%3], Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true,
+			Layout: optests.Layout(n / 3 % 2)}}
 		c.Seed = uint64(n)
 		c = optests.With(c, func(p *optests.Conv1d) { p.SiLU = n%5 > 0 })
 		if optests.Conv(c).Layout == optests.ChannelLast {
@@ -46,7 +47,8 @@ func gpuCases(cases ...optests.Case) []optests.Case {
 // all widths in 16 bits, then in float32.
 func largeBackward(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{DType: types[n%2], Seed: uint64(n), Params: optests.Conv1d{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7), Layout: optests.ChannelLast}}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Params: optests.Conv1d{Batch: 3, Dim: 520, Seqlen: 1403, Width: int64(2 + n%7),
+		Layout: optests.ChannelLast}}
 	if n >= 7 {
 		c.DType = tensor.Float32
 	}
@@ -65,7 +67,8 @@ func largeBackward(n int) optests.Case {
 // sequence numbers.
 func largeWithSequences(n int) optests.Case {
 	types := []tensor.DType{tensor.BFloat16, tensor.Float16}
-	c := optests.Case{DType: types[n%2], Seed: uint64(n), Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7), Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0}}
+	c := optests.Case{DType: types[n%2], Seed: uint64(n), Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 2003, Width: int64(1 + n%7),
+		Layout: optests.ChannelLast, WithSeqIdx: n != 0, SiLU: n%4 > 0}}
 	if n == 7 {
 		c = optests.With(c, func(p *optests.Conv1d) { p.Width = 8 })
 	}
@@ -83,7 +86,8 @@ func largeWithSequences(n int) optests.Case {
 // multiprocessors uses strips so long that short ones follow them and that they continue in the
 // next row: 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
-	c := optests.Case{DType: dt, Params: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast, SiLU: true}}
+	c := optests.Case{DType: dt, Params: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast,
+		SiLU: true}}
 	if dt == tensor.Float32 {
 		c = optests.With(c, func(p *optests.Conv1d) { p.Batch = 39 })
 		if width > 4 {
@@ -101,7 +105,8 @@ func TestLargeBackward(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13} {
 		cases = append(cases, gpuCases(largeBackward(n))...)
 	}
-	for _, at := range [][3]optests.Placement{{{Offset: 1}, {RowGap: 3}, {}}, {{RowGap: 4}, {Offset: 1}, {Offset: 2}}, {{RowGap: 8}, {RowGap: 24}, {RowGap: 16}}} {
+	for _, at := range [][3]optests.Placement{{{Offset: 1}, {RowGap: 3}, {}}, {{RowGap: 4}, {Offset: 1}, {Offset: 2}},
+		{{RowGap: 8}, {RowGap: 24}, {RowGap: 16}}} {
 		for _, n := range []int{2, 8} {
 			c := largeBackward(n)
 			c.Inputs, c.Outputs = at[0], at[2]
@@ -122,7 +127,8 @@ func TestLargeBackward(t *testing.T) {
 // matter.
 func TestDeterminism(t *testing.T) {
 	target := open(t)
-	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11, Params: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}
+	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11,
+		Params: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}
 	whole := optests.Case{DType: tensor.BFloat16, Seed: 12, Params: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1112, Width: 4, SiLU: true}}
 	numbers, wholeNumbers, wide, wholeWide := ragged, whole, ragged, whole
 	numbers = optests.With(numbers, func(p *optests.Conv1d) { p.WithStates, p.WithSeqIdx = false, true })

@@ -19,7 +19,8 @@ func TestMaskedValues(t *testing.T) {
 				for width := range int64(7) {
 					for layout := range optests.Layout(2) {
 						i := n*14 + int(width)*2 + int(layout)
-						c := optests.Case{DType: types[i/2%3], Seed: uint64(i), Params: optests.Conv1d{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3], Seqlen: seqlen, Width: 2 + width, Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true}}
+						c := optests.Case{DType: types[i/2%3], Seed: uint64(i), Params: optests.Conv1d{Batch: int64(1 + i%2), Dim: []int64{64, 3, 33}[i%3],
+							Seqlen: seqlen, Width: 2 + width, Layout: layout, SiLU: i%5 > 1, WithSeqIdx: true}}
 						target.checkReplaced(t, op, c, of, padding)
 						c = optests.With(c, func(p *optests.Conv1d) { p.WithSeqIdx, p.SiLU = false, false })
 						if seqlen > 15 {
@@ -44,7 +45,7 @@ func TestMaskedValuesLarge(t *testing.T) {
 	}
 }
 
-// TestRowEnds tests the ends of rows, which lie within a kernel's vector, within its group of
+// TestRowEnds tests the ends of rows: within a kernel's vector, within its group of
 // positions, and at their ends. No product has a position outside of the row: an infinity or NaN
 // in x, weight, dout or the states reaches only the outputs that use it.
 func TestRowEnds(t *testing.T) {
@@ -54,7 +55,8 @@ func TestRowEnds(t *testing.T) {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout, SiLU: i%5 == 4}}
+				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 32}[(i/2+n)%4],
+					Seqlen: seqlen, Width: 1 + width, Layout: layout, SiLU: i%5 == 4}}
 				t.Run(c.String(), func(t *testing.T) { target.checkRowEnds(t, c) })
 			}
 		}
@@ -91,7 +93,8 @@ func TestInfiniteTap(t *testing.T) {
 		for width := range int64(8) {
 			for layout := range optests.Layout(2) {
 				i := n*16 + int(width)*2 + int(layout)
-				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4], Seqlen: seqlen, Width: 1 + width, Layout: layout}}
+				c := optests.Case{DType: types[(i/2+n)%3], Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: []int64{1, 8, 3, 64}[(i/2+n)%4],
+					Seqlen: seqlen, Width: 1 + width, Layout: layout}}
 				t.Run(c.String(), func(t *testing.T) {
 					taps := 1 + width
 					target.checkReplaced(t, "causal_conv1d_bwd", c, []string{"weight"}, oneOf(math.Inf(1), taps, int64(c.Seed)%taps))
@@ -105,8 +108,8 @@ func TestInfiniteTap(t *testing.T) {
 }
 
 // TestInfiniteTapOfSequences tests taps that are not finite in front of a packed sequence. The zeros
-// there are multiplied, as those before a row are, so that such a tap makes NaN of the outputs that
-// look before their sequence. Sequences begin within and at the ends of vectors and strips.
+// there are multiplied, as those before a row are, so that such a tap makes NaN of the outputs whose
+// filter reaches in front of their sequence. Sequences begin within and at the ends of vectors and strips.
 func TestInfiniteTapOfSequences(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -153,14 +156,16 @@ func TestSiLUExtremes(t *testing.T) {
 	extremes := []float64{math.Inf(-1), math.Inf(1), -3e38, -1e30, -104, -100, -88.7, -87, 88, 100, 1e30, 3e38, math.NaN(), 0}
 	for i, dtype := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for layout := range optests.Layout(2) {
-			c := optests.Case{DType: dtype, Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, Layout: layout, SiLU: true, NoBias: true}}
+			c := optests.Case{DType: dtype, Seed: uint64(i), Params: optests.Conv1d{Batch: 2, Dim: 16, Seqlen: 28, Width: 1, Layout: layout,
+				SiLU: true, NoBias: true}}
 			values := func(_ optests.Case, _ []float64, i int64) (float64, bool) {
 				return extremes[i%int64(len(extremes))], true
 			}
 			ones := func(optests.Case, []float64, int64) (float64, bool) { return 1, true }
 			for _, width := range []int64{1, 4, 8} {
 				c = optests.With(c, func(p *optests.Conv1d) { p.Width = width })
-				for op, state := range map[string]optests.State{"causal_conv1d_fwd": {}, "causal_conv1d_bwd": {}, "causal_conv1d_update": {}, "causal_conv1d_varlen_fwd": {}} {
+				for op, state := range map[string]optests.State{"causal_conv1d_fwd": {}, "causal_conv1d_bwd": {}, "causal_conv1d_update": {},
+					"causal_conv1d_varlen_fwd": {}} {
 					t.Run(op+"/"+c.String(), func(t *testing.T) {
 						c := c
 						c = optests.With(c, func(p *optests.Conv1d) { p.State = state })

@@ -11,7 +11,7 @@ import (
 // multiple of the host's alignment, so that unsliced tensors stay aligned.
 const guardBytes = 256
 
-// storageLayout is where a tensor's elements lie in a storage of their own.
+// storageLayout is the place of a tensor's elements in a storage of their own.
 type storageLayout struct {
 	dtype   tensor.DType
 	shape   []int64
@@ -20,7 +20,7 @@ type storageLayout struct {
 	bytes   int64 // of the whole storage
 }
 
-// storageLayout lays an argument out as the case asks, with guard bytes on either side.
+// storageLayout returns the layout of an argument in the case, with guard bytes on either side.
 func (a argument) storageLayout(c Case) storageLayout {
 	p := storageLayout{dtype: a.dtype(c), shape: a.shape(c)}
 	p.strides = make([]int64, len(p.shape))

@@ -15,14 +15,14 @@ type family struct {
 type Kind int
 
 const (
-	// Size is an int64 that tells the named configurations apart; a caller who gives sizes replaces them.
+	// Size is an int64 in which the named configurations differ. Given sizes replace those of a configuration.
 	Size Kind = iota
 	// Int is an int64, Float a float64, that any configuration may have.
 	Int
 	Float
 	// Choice is one of [Param].Choices, all of which are usually tested.
 	Choice
-	// Bool is an option that is off unless it is asked for.
+	// Bool is an option that is off by default.
 	Bool
 )
 
@@ -62,7 +62,8 @@ func (p Param) Cell(c Case) any {
 func (p Param) Set(c Case, value any) (Case, error) {
 	changed, ok := p.set(c, value)
 	if !ok {
-		expected := map[Kind]string{Size: "an int64", Int: "an int64", Float: "a float64", Bool: "a bool", Choice: strings.Join(p.Choices, " or ")}
+		expected := map[Kind]string{Size: "an int64", Int: "an int64", Float: "a float64", Bool: "a bool",
+			Choice: strings.Join(p.Choices, " or ")}
 		return c, &CaseError{Field: p.Name, Got: fmt.Sprint(value), Expected: expected[p.Kind]}
 	}
 	return changed, nil

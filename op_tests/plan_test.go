@@ -18,7 +18,8 @@ var updatePlan = flag.Bool("update-plan", false, "write testdata/plan/plan.golde
 func TestBackwardPlan(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "plan")
 	include := "-I" + filepath.Join(testenv.Root(t), "csrc", "include")
-	if out, err := exec.CommandContext(t.Context(), "g++", "-std=c++17", include, "-o", program, "testdata/plan/main.cpp").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "g++", "-std=c++17", include, "-o", program,
+		"testdata/plan/main.cpp").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	got, err := exec.CommandContext(t.Context(), program).Output()

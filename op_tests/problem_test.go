@@ -92,7 +92,8 @@ func TestGenerateLayout(t *testing.T) {
 		{"slice", Case{Slice: true}, []int64{53, 17, 1}, []int64{19, 2}, false},
 		{"channel last slice", Case{Slice: true, Params: Conv1d{Layout: ChannelLast}}, []int64{97, 1, 13}, []int64{19, 2}, false},
 		{"off", Case{Inputs: Placement{Offset: 1}, Outputs: Placement{RowGap: 2}}, []int64{21, 7, 1}, []int64{4, 1}, false},
-		{"channel last with row gaps", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Params: Conv1d{Layout: ChannelLast}}, []int64{33, 1, 5}, []int64{4, 1}, true},
+		{"channel last with row gaps", Case{Inputs: Placement{RowGap: 2}, Outputs: Placement{RowGap: 1}, Params: Conv1d{Layout: ChannelLast}},
+			[]int64{33, 1, 5}, []int64{4, 1}, true},
 	}
 	for _, test := range tests {
 		c := test.c
@@ -121,11 +122,13 @@ func TestGenerateLayout(t *testing.T) {
 
 // Each of backward's x, dout and dx has its own placement.
 func TestGenerateGradientPlacement(t *testing.T) {
-	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Params: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4, Dout: Placement{Offset: 2, RowGap: 4}}}
+	c := Case{Inputs: Placement{RowGap: 1}, Outputs: Placement{Offset: 1}, Params: Conv1d{Batch: 2, Dim: 3, Seqlen: 7, Width: 4,
+		Dout: Placement{Offset: 2, RowGap: 4}}}
 	p := generate(t, "causal_conv1d_bwd", c)
 	for name, want := range map[string]struct{ off, rowStride int64 }{"x": {0, 8}, "dout": {2, 11}, "dx": {1, 7}} {
 		v := p.Tensor(name)
-		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off || !slices.Equal(v.Strides(), []int64{2*want.rowStride + 7, want.rowStride, 1}) {
+		if off := int64(v.Ptr()%64) / v.DType().Size(); off != want.off ||
+			!slices.Equal(v.Strides(), []int64{2*want.rowStride + 7, want.rowStride, 1}) {
 			t.Errorf("%s: %d elements off, strides %v", name, off, v.Strides())
 		}
 	}
@@ -208,7 +211,8 @@ func TestRefusals(t *testing.T) {
 	if _, err := Generate("causal_conv2d", Case{Params: Conv1d{Width: 1}}); !isType[*UnknownOpError](err) {
 		t.Errorf("unknown operator: %v", err)
 	}
-	for _, c := range []Case{{Params: Conv1d{Batch: -1, Width: 1}}, {}, {Params: Conv1d{Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}}, {DType: tensor.Int32, Params: Conv1d{Width: 1}}} {
+	for _, c := range []Case{{Params: Conv1d{Batch: -1, Width: 1}}, {}, {Params: Conv1d{Width: 1, Batch: 1 << 40, Dim: 1 << 40, Seqlen: 1}},
+		{DType: tensor.Int32, Params: Conv1d{Width: 1}}} {
 		if _, err := Generate("causal_conv1d_fwd", c); !isType[*CaseError](err) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -222,7 +226,8 @@ func isType[E error](err error) bool {
 
 // Given tensors make the same problem as their case.
 func TestFromTensorsMatchesGenerate(t *testing.T) {
-	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true, Layout: ChannelLast}}
+	bare := Case{DType: tensor.Float16, WeightDType: tensor.Float32, Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, NoBias: true,
+		Layout: ChannelLast}}
 	emptyBias := Case{Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 5, Width: 2, EmptyBias: true}}
 	for _, op := range Conv1dOperators() {
 		for _, c := range []Case{caseWithAllArguments(), bare, emptyBias} {
@@ -233,7 +238,7 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 			}
 			for _, o := range p.Outputs {
 				switch o.Name {
-				case "conv_state", "conv_states", "states": // read first, or the only one to tell its length
+				case "conv_state", "conv_states", "states": // read first, or the only one with its length
 				case "final_states_out":
 					given[o.Name] = Wanted{}
 				default:

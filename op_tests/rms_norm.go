@@ -91,7 +91,8 @@ func (p RMSNorm) Elements() int64 { return p.Rows * p.Dim }
 // Words implements [Params].
 func (p RMSNorm) Words() (sizes, options []string) {
 	return []string{fmt.Sprintf("r%d_d%d", p.Rows, p.Dim)}, setWords(
-		flagWord{p.Eps != 0 && p.Eps != 1e-6, fmt.Sprintf("eps%g", p.Eps)}, flagWord{p.LeadingRank > 1, fmt.Sprintf("leading%d", p.Leading[:p.LeadingRank])}, flagWord{p.OneRow, "onerow"},
+		flagWord{p.Eps != 0 && p.Eps != 1e-6, fmt.Sprintf("eps%g", p.Eps)},
+		flagWord{p.LeadingRank > 1, fmt.Sprintf("leading%d", p.Leading[:p.LeadingRank])}, flagWord{p.OneRow, "onerow"},
 		flagWord{p.RowsAdjacent, "rowsadjacent"},
 	)
 }
@@ -171,7 +172,8 @@ func rmsNormCases() caseLists {
 		grid: Grid{
 			axes: []axis{
 				axisOf(types, func(c *Case, dt tensor.DType) { c.DType = dt }),
-				paramAxis([]int64{1, 2, 7, 8, 63, 64, 100, 256, 1024, 4096, 5120, 8192, 16384, 32768, 100_000}, func(p *RMSNorm, n int64) { p.Dim = n }),
+				paramAxis([]int64{1, 2, 7, 8, 63, 64, 100, 256, 1024, 4096, 5120, 8192, 16384, 32768, 100_000},
+					func(p *RMSNorm, n int64) { p.Dim = n }),
 				paramAxis([]int64{1, 2, 30, 210}, func(p *RMSNorm, n int64) { p.Rows = n }),
 				paramAxis([]float64{1e-6, 1e-5, 0.5}, func(p *RMSNorm, eps float64) { p.Eps = eps }),
 				{1 << 3, func(c *Case, i int) { c.setStrides(i) }},
@@ -185,7 +187,8 @@ func rmsNormCases() caseLists {
 			shrink: func(c *Case) { *c = With(*c, func(p *RMSNorm) { *p = p.withLeading(1) }) },
 		},
 	}
-	for _, size := range [][2]int64{{0, 8}, {8, 0}, {0, 0}, {1, 1}, {65536 + 3, 1}, {65536 + 3, 8}, {1 << 21, 1}, {3, 512*8*8 + 8}, {257, 136}} {
+	for _, size := range [][2]int64{{0, 8}, {8, 0}, {0, 0}, {1, 1}, {65536 + 3, 1}, {65536 + 3, 8}, {1 << 21, 1}, {3, 512*8*8 + 8},
+		{257, 136}} {
 		for i, dt := range types {
 			c := rmsNormOf(size[0], size[1])
 			c.DType, c.Seed, c.Slice = dt, uint64(size[1]+int64(i)), i == 2 && size[0] < 1<<20

@@ -76,7 +76,8 @@ func TestRMSNormSpecialValues(t *testing.T) {
 	for n, dim := range rmsNormDims() {
 		for i, name := range []string{"x", "weight"} {
 			for k, special := range []float64{math.Inf(1), math.NaN(), math.Inf(-1)} {
-				c := optests.Case{DType: types[(n+k)%3], Seed: uint64(n), Slice: n%4 == 3, Params: optests.RMSNorm{Rows: 12, Dim: dim, Leading: [7]int64{3, 4}, LeadingRank: 2}}
+				c := optests.Case{DType: types[(n+k)%3], Seed: uint64(n), Slice: n%4 == 3,
+					Params: optests.RMSNorm{Rows: 12, Dim: dim, Leading: [7]int64{3, 4}, LeadingRank: 2}}
 				if (n+i)%2 == 0 {
 					c.WeightDType = tensor.Float32
 				}
@@ -182,7 +183,7 @@ func TestRMSNormLongRows(t *testing.T) {
 	}
 }
 
-// TestRMSNormErrors tests what bad arguments say.
+// TestRMSNormErrors tests the errors of wrong arguments.
 func TestRMSNormErrors(t *testing.T) {
 	target := open(t)
 	f32, f16, i32 := tensor.Float32, tensor.Float16, tensor.Int32

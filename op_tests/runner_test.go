@@ -68,7 +68,8 @@ func TestMistakesFail(t *testing.T) {
 		{"one past the end", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, 42*4, 1) }, "wrote outside the output at byte 168"},
 		{"one before the start", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, -1, 1) }, "wrote outside the output at byte -1"},
 		{"between rows", Case{Slice: true}, func(o *tensor.Tensor, _ []float64) { write(o, 7*4, 1) }, "wrote outside the output at byte 28"},
-		{"between channels", Case{Slice: true, Params: Conv1d{Layout: ChannelLast}}, func(o *tensor.Tensor, _ []float64) { write(o, 3*4, 1) }, "at byte 12"},
+		{"between channels", Case{Slice: true, Params: Conv1d{Layout: ChannelLast}}, func(o *tensor.Tensor, _ []float64) { write(o, 3*4, 1) },
+			"at byte 12"},
 		{"last of the storage", Case{}, func(o *tensor.Tensor, _ []float64) { write(o, 42*4+guardBytes-1, 128) }, "at byte 423"},
 		{"nothing written", Case{}, func(o *tensor.Tensor, _ []float64) { poison(o) }, "errors 42/42, first at [0 0 0]: got NaN, want"},
 		{"tail not written", Case{DType: tensor.BFloat16}, func(o *tensor.Tensor, _ []float64) {
@@ -211,7 +212,8 @@ func TestCheckNeedsWholeStorage(t *testing.T) {
 
 func TestResultJSON(t *testing.T) {
 	raw, err := json.Marshal([]Result{{Name: "out", MaxAbsErr: math.Inf(1), MaxRelErr: 0.5, Mismatches: 1, Elements: 9}})
-	want := `[{"name":"out","max_abs_err":null,"max_rel_err":0.5,"mismatches":1,"elements":9,"beyond_ideal":0,"unwritten":0,"canary_broken":false}]`
+	want := `[{"name":"out","max_abs_err":null,"max_rel_err":0.5,"mismatches":1,"elements":9,"beyond_ideal":0,"unwritten":0,` +
+		`"canary_broken":false}]`
 	if err != nil || string(raw) != want {
 		t.Errorf("%s %v\nwant %s", raw, err, want)
 	}

@@ -110,7 +110,8 @@ func replaceInRows(values []float64, row int, positions []int, variant int) {
 func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 	t.Helper()
 	w := int(optests.Conv(p.Case).Width)
-	all := []int{0, 1, w - 2, w - 1, w, n - 1, n - 2, n - w, n - w + 1, 15, 16, 31, 32, 63, 64, 65, 127, 128, 511, 512, 513, 1023, 1024, 4095, 4096}
+	all := []int{0, 1, w - 2, w - 1, w, n - 1, n - 2, n - w, n - w + 1, 15, 16, 31, 32, 63, 64, 65, 127, 128, 511, 512, 513, 1023,
+		1024, 4095, 4096}
 	if seq := p.Tensor("seq_idx"); seq != nil {
 		of := floats(t, seq)
 		for i := 1; i < int(optests.Conv(p.Case).Seqlen); i++ {

@@ -17,9 +17,12 @@ var statefulOps = []string{"causal_conv1d_update", "causal_conv1d_varlen_fwd", "
 // stateCases are small enough for an emulated device.
 func stateCases() []optests.Case {
 	sizes := []optests.Case{
-		{Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}}, {Params: optests.Conv1d{Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true}},
-		{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 21, Width: 2}}, {DType: tensor.Float16, WeightDType: tensor.Float32, Params: optests.Conv1d{Batch: 5, Dim: 4, Seqlen: 9, Width: 4}},
-		{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true}}, {Params: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true}},
+		{Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 1, Width: 4}},
+		{Params: optests.Conv1d{Batch: 4, Dim: 70, Seqlen: 3, Width: 3, SiLU: true}},
+		{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 21, Width: 2}},
+		{DType: tensor.Float16, WeightDType: tensor.Float32, Params: optests.Conv1d{Batch: 5, Dim: 4, Seqlen: 9, Width: 4}},
+		{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 3, Dim: 3, Seqlen: 4, Width: 6, SiLU: true}},
+		{Params: optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 5, Width: 1, NoBias: true}},
 	}
 	var cases []optests.Case
 	for i, c := range sizes {
@@ -43,7 +46,8 @@ func decodingCases() []optests.Case {
 	dims := []int64{16, 528, 8, 5}
 	var cases []optests.Case
 	for n := range 3 * 2 * 4 * 3 { // width, layout, flags, type
-		c := optests.Case{Seed: uint64(n), Params: optests.Conv1d{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24), SiLU: n%5 > 0, NoBias: n%7 == 3}}
+		c := optests.Case{Seed: uint64(n), Params: optests.Conv1d{Batch: 5, Dim: dims[n%len(dims)], Seqlen: 1, Width: int64(2 + n/24),
+			SiLU: n%5 > 0, NoBias: n%7 == 3}}
 		c = optests.With(c, func(p *optests.Conv1d) { p.Layout = optests.Layout(n / 12 % 2) })
 		c = optests.With(c, func(p *optests.Conv1d) {
 			p.State = optests.State{Len: p.Width - 1, Circular: n/6%2 == 1, Indexed: n/3%2 == 1, Flat: n%3 > 0}
@@ -63,7 +67,8 @@ func wideUpdateCases() []optests.Case {
 	var cases []optests.Case
 	for n := range 4 * len(widths) * 2 {
 		width, kind := widths[n/4%len(widths)], n%4
-		c := optests.Case{Seed: uint64(n), Params: optests.Conv1d{Batch: 1 + int64(n%7), Dim: dims[n/3%len(dims)], Seqlen: 1, Width: width, SiLU: n%5 > 0, NoBias: n%7 == 3}}
+		c := optests.Case{Seed: uint64(n), Params: optests.Conv1d{Batch: 1 + int64(n%7), Dim: dims[n/3%len(dims)], Seqlen: 1, Width: width,
+			SiLU: n%5 > 0, NoBias: n%7 == 3}}
 		c = optests.With(c, func(p *optests.Conv1d) {
 			p.State = optests.State{Len: width - 1, Circular: kind == 1, Indexed: n%5 == 2, Flat: n%3 > 0}
 			switch {
@@ -108,7 +113,8 @@ func (g target) checkSharedSlots(t *testing.T) {
 		}
 		for _, slots := range [][]float64{{1, 2, 1, -1, 2, 1}, many} {
 			for i, seqlen := range []int64{3, 1, 1, 1, 2} { // one position each is decoding; from i = 2 on with a wide filter
-				sizes := optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true, WithSeqIdx: true}
+				sizes := optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true,
+					WithSeqIdx: true}
 				if i > 1 {
 					sizes.Dim, sizes.Width, sizes.WithInitial, sizes.WithFinal = 12, 9, false, i == 3
 				}
@@ -131,12 +137,15 @@ func (g target) checkInvalidIndices(t *testing.T) {
 		"conv_state_indices": {{low, high, 99, -2, 7, 7}, {high, high, high, high, high, high}},
 		"cache_seqlens":      {{low, high, -1, -7, 0, 1}},
 		"cache_indices":      {{low, high, 99, -2, 7, 7}},
-		"query_start_loc":    {{9, 7, 5, 3, 2, 1, 0}, {low, high, low, high, 5, 3, 9}, {0, high, high, high, high, high, high}, {4, 9, 2, 12, 6, 3, 18}},
-		"cu_seqlens":         {{9, 7, 5, 3, 2, 1, 0}, {low, high, low, high, 5, 3, 9}, {0, high, high, high, high, high, high}, {4, 9, 2, 12, 6, 3, 18}},
+		"query_start_loc": {{9, 7, 5, 3, 2, 1, 0}, {low, high, low, high, 5, 3, 9}, {0, high, high, high, high, high, high},
+			{4, 9, 2, 12, 6, 3, 18}},
+		"cu_seqlens": {{9, 7, 5, 3, 2, 1, 0}, {low, high, low, high, 5, 3, 9}, {0, high, high, high, high, high, high},
+			{4, 9, 2, 12, 6, 3, 18}},
 	}
 	for _, op := range statefulOps {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
-			c := optests.Case{Slice: true, Seed: 4, Params: optests.Conv1d{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, WithInitial: true, WithFinal: true, WithSeqIdx: true}}
+			c := optests.Case{Slice: true, Seed: 4, Params: optests.Conv1d{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, WithInitial: true,
+				WithFinal: true, WithSeqIdx: true}}
 			for i, name := range generate(t, op, c).ArgNames {
 				for n, v := range wild[name] {
 					p := generate(t, op, c)
@@ -208,7 +217,8 @@ func (g target) checkOneCallPerSequence(t *testing.T) {
 		checkNear(t, fmt.Sprintf("out of sequence %d", b), row(t, slice(t, got["out"], 1, from, to)), alone["out"])
 		checkSame(t, fmt.Sprintf("state of sequence %d", b), slice(t, got["conv_states"], 0, b, b+1), alone["final_states_out"])
 		if n := min(to-from, width-1); n > 0 {
-			checkSame(t, fmt.Sprintf("tail of sequence %d", b), slice(t, slice(t, tails, 0, b, b+1), 2, width-1-n, width-1), row(t, slice(t, x, 1, to-n, to)))
+			checkSame(t, fmt.Sprintf("tail of sequence %d", b), slice(t, slice(t, tails, 0, b, b+1), 2, width-1-n, width-1),
+				row(t, slice(t, x, 1, to-n, to)))
 		}
 	}
 }
@@ -226,7 +236,8 @@ func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []i
 			pieces, cuts = append(pieces, slice(t, x, 1, from, to)), append(cuts, cuts[b]+to-from)
 		}
 		out = g.apply(t, "causal_conv1d_varlen_fwd", map[string]any{
-			"x": joined(t, pieces), "weight": w, "query_start_loc": ints(t, cuts), "conv_states": states, "has_initial_state": trues(t, int64(len(cuts)-1)),
+			"x": joined(t, pieces), "weight": w, "query_start_loc": ints(t, cuts), "conv_states": states,
+			"has_initial_state": trues(t, int64(len(cuts)-1)),
 		})
 		states = out["conv_states"]
 	}
@@ -244,23 +255,38 @@ func (g target) checkRefusals(t *testing.T) {
 		args []any
 		want string
 	}{
-		{"causal_conv1d_update", []any{x, f32(2), state, w}, "argument 'x': expected shape (B, D) or (B, D, L) with B = 2, D = 3, L = 5, got (2)"},
+		{"causal_conv1d_update", []any{x, f32(2), state, w},
+			"argument 'x': expected shape (B, D) or (B, D, L) with B = 2, D = 3, L = 5, got (2)"},
 		{"causal_conv1d_update", []any{f32(2, 3), x, state, w}, "argument 'out': expected shape (2, 3, 5) as 'x', got (2, 3)"},
-		{"causal_conv1d_update", []any{newTensor(t, tensor.Float16, 2, 3, 5), x, state, w}, "argument 'out': expected dtype float32 as 'x', got float16"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least width-1 = 3, got shape (2, 3, 2)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(1, 3, 4), w}, "argument 'conv_state': expected at least 2 slots, one for each sequence, got shape (1, 3, 4)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w}, "argument 'conv_state': expected shape (N, D, S) with N = 2, D = 3, S = 4, got (2, 4, 4)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, f32(2, 4)}, "argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (2, 4)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, i32(3)}, "argument 'cache_seqlens': expected shape (B) with B = 2, got (3)"},
-		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, nil, f32(2)}, "argument 'conv_state_indices': expected dtype int32, got float32"},
-		{"causal_conv1d_update", []any{state, f32(2, 3, 4), state, w}, "arguments 'out' and 'conv_state': an output must not overlap another argument"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), x, w, nil, false, starts}, "argument 'x': expected shape (D, T) with D = 3, T = 9, got (2, 3, 5)"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, i32(0)}, "argument 'query_start_loc': expected batch+1 elements, got none"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, f32(1, 3, 3)}, "argument 'conv_states': expected at least 2 slots"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, i32(3)}, "argument 'query_start_loc': expected shape (B+1) with B = 3, got (3)"},
-		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, nil, i32(2)}, "argument 'has_initial_state': expected dtype bool, got int32"},
+		{"causal_conv1d_update", []any{newTensor(t, tensor.Float16, 2, 3, 5), x, state, w},
+			"argument 'out': expected dtype float32 as 'x', got float16"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 3, 2), w},
+			"argument 'conv_state': expected a length of at least width-1 = 3, got shape (2, 3, 2)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(1, 3, 4), w},
+			"argument 'conv_state': expected at least 2 slots, one for each sequence, got shape (1, 3, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, f32(2, 4, 4), w},
+			"argument 'conv_state': expected shape (N, D, S) with N = 2, D = 3, S = 4, got (2, 4, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, f32(2, 4)},
+			"argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (2, 4)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, i32(3)},
+			"argument 'cache_seqlens': expected shape (B) with B = 2, got (3)"},
+		{"causal_conv1d_update", []any{f32(2, 3, 5), x, state, w, nil, false, nil, f32(2)},
+			"argument 'conv_state_indices': expected dtype int32, got float32"},
+		{"causal_conv1d_update", []any{state, f32(2, 3, 4), state, w},
+			"arguments 'out' and 'conv_state': an output must not overlap another argument"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), x, w, nil, false, starts},
+			"argument 'x': expected shape (D, T) with D = 3, T = 9, got (2, 3, 5)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, i32(0)},
+			"argument 'query_start_loc': expected batch+1 elements, got none"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, f32(1, 3, 3)},
+			"argument 'conv_states': expected at least 2 slots"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, i32(3)},
+			"argument 'query_start_loc': expected shape (B+1) with B = 3, got (3)"},
+		{"causal_conv1d_varlen_fwd", []any{f32(3, 9), tokens, w, nil, false, starts, nil, nil, i32(2)},
+			"argument 'has_initial_state': expected dtype bool, got int32"},
 		{"causal_conv1d_varlen_states", []any{f32(2, 9, 3), tokens, i32(0)}, "argument 'cu_seqlens': expected shape (B+1) with B = 2, got (0)"},
-		{"causal_conv1d_varlen_states", []any{f32(2, 3, 3), tokens, starts}, "argument 'states': expected shape (B, D, S) with B = 2, D = 9, S = 3, got (2, 3, 3)"},
+		{"causal_conv1d_varlen_states", []any{f32(2, 3, 3), tokens, starts},
+			"argument 'states': expected shape (B, D, S) with B = 2, D = 9, S = 3, got (2, 3, 3)"},
 	}
 	for _, test := range tests {
 		err := call(t.Context(), g.reg, test.op, test.args)
@@ -276,7 +302,8 @@ func TestLargeStateStrides(t *testing.T) {
 		t.Skip("a GPU needs tens of gigabytes of physical memory for it: run it with -large-strides")
 	}
 	target := open(t)
-	for name, strides := range map[string][]int64{"slot": {offsetBeyond32Bits, 9, 1}, "dim": {20, offsetBeyond32Bits, 1}, "length": {3, 1, offsetBeyond32Bits}} {
+	for name, strides := range map[string][]int64{"slot": {offsetBeyond32Bits, 9, 1}, "dim": {20, offsetBeyond32Bits, 1},
+		"length": {3, 1, offsetBeyond32Bits}} {
 		given := map[string]any{
 			"x": random(t, tensor.Float16, 1, 2, 2, 3), "weight": random(t, tensor.Float32, 2, 2, 3),
 			"conv_state": newSparseTensor(t, tensor.Float16, []int64{2, 2, 2}, strides), "conv_state_indices": ints(t, []int64{1, 0}),

@@ -31,7 +31,7 @@ func TestUpdateByHand(t *testing.T) {
 	tests := []struct {
 		name                  string
 		length                int64
-		seen, index           []float64
+		processed, index      []float64
 		pad                   int64
 		before, x, out, after []float64
 	}{
@@ -39,7 +39,8 @@ func TestUpdateByHand(t *testing.T) {
 		{"shifting one", 2, nil, nil, 0, []float64{8, 9}, []float64{1}, []float64{891}, []float64{9, 1}},
 		{"longer than needed", 4, nil, nil, 0, []float64{6, 7, 8, 9}, []float64{1}, []float64{891}, []float64{7, 8, 9, 1}},
 		{"circular", 3, []float64{4}, nil, 0, []float64{9, 7, 8}, []float64{1, 2}, []float64{891, 912}, []float64{9, 1, 2}},
-		{"circular, more than it holds", 3, []float64{5}, nil, 0, []float64{8, 9, 7}, []float64{1, 2, 3, 4}, []float64{891, 912, 123, 234}, []float64{2, 3, 4}},
+		{"circular, more than it holds", 3, []float64{5}, nil, 0, []float64{8, 9, 7}, []float64{1, 2, 3, 4}, []float64{891, 912, 123, 234},
+			[]float64{2, 3, 4}},
 		{"another slot", 2, nil, []float64{1}, 0, []float64{5, 5, 8, 9}, []float64{1}, []float64{891}, []float64{5, 5, 9, 1}},
 		{"padding", 2, nil, []float64{-1}, 0, []float64{5, 5, 8, 9}, []float64{1}, []float64{0}, []float64{5, 5, 8, 9}},
 		{"padding by another number", 2, nil, []float64{1}, 2, []float64{5, 5, 8, 9}, []float64{1}, []float64{0}, []float64{5, 5, 8, 9}},
@@ -49,12 +50,13 @@ func TestUpdateByHand(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := Case{Params: Conv1d{Batch: 1, Dim: 1, Seqlen: int64(len(test.x)), Width: 3, NoBias: true}}
 			c = With(c, func(p *Conv1d) {
-				p.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.seen != nil, Indexed: test.index != nil}
+				p.State = State{Len: test.length, Slots: int64(len(test.before)) / test.length, Pad: test.pad, Circular: test.processed != nil,
+					Indexed: test.index != nil}
 			})
 			p := generate(t, "causal_conv1d_update", c)
 			replace := map[string][]float64{"weight": weight, "x": test.x}
-			if test.seen != nil {
-				replace["cache_seqlens"] = test.seen
+			if test.processed != nil {
+				replace["cache_seqlens"] = test.processed
 			}
 			if test.index != nil {
 				replace["conv_state_indices"] = test.index
@@ -173,9 +175,11 @@ func TestStateRefusals(t *testing.T) {
 		want  string
 	}{
 		{"causal_conv1d_update", map[string]any{"x": x, "weight": w}, "argument conv_state: expected a tensor (slots, dim, length), got none"},
-		{"causal_conv1d_update", map[string]any{"x": none, "weight": w}, "argument x: expected a tensor (batch, dim, seqlen) or (batch, dim), got shape [0]"},
+		{"causal_conv1d_update", map[string]any{"x": none, "weight": w},
+			"argument x: expected a tensor (batch, dim, seqlen) or (batch, dim), got shape [0]"},
 		{"causal_conv1d_varlen_fwd", map[string]any{"x": x, "weight": w}, "argument query_start_loc: expected a tensor (batch+1), got none"},
-		{"causal_conv1d_varlen_fwd", map[string]any{"x": x, "weight": w, "query_start_loc": none}, "argument query_start_loc: expected a tensor (batch+1), got shape [0]"},
+		{"causal_conv1d_varlen_fwd", map[string]any{"x": x, "weight": w, "query_start_loc": none},
+			"argument query_start_loc: expected a tensor (batch+1), got shape [0]"},
 		{"causal_conv1d_varlen_states", map[string]any{"x": none}, "argument x: expected a tensor (tokens, dim), got shape [0]"},
 	}
 	for _, test := range tests {

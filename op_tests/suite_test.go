@@ -19,9 +19,10 @@ var (
 	samplesFlag      = flag.Int("samples", 160, "number of cases of an operator with -grid=sample")
 	seedFlag         = flag.Uint64("seed", 1, "which cases -grid=sample takes, and their inputs")
 	limitFlag        = flag.Int64("limit", 1<<19, "elements above which a sampled case is made smaller")
-	largeStridesFlag = flag.Bool("large-strides", false, "also test offsets beyond 2^32 elements on a GPU: needs 45 GB of its memory and 60 GB of the host's")
-	noGuardFlag      = flag.Bool("no-guard", false, "end each storage with its tensor's last block: for compute-sanitizer")
-	deviceFlag       = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
+	largeStridesFlag = flag.Bool("large-strides", false,
+		"also test offsets beyond 2^32 elements on a GPU: needs 45 GB of its memory and 60 GB of the host's")
+	noGuardFlag = flag.Bool("no-guard", false, "end each storage with its tensor's last block: for compute-sanitizer")
+	deviceFlag  = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
 )
 
 // TestSuite compares every operator with the reference over the standard grid.
@@ -76,7 +77,8 @@ func TestVectorizedRows(t *testing.T) {
 			}
 		}
 		for n := range 3 {
-			plain := optests.Case{DType: types[n], Seed: uint64(n), Params: optests.Conv1d{Batch: size[0], Dim: size[1], Seqlen: size[2], Width: 4, SiLU: true}}
+			plain := optests.Case{DType: types[n], Seed: uint64(n), Params: optests.Conv1d{Batch: size[0], Dim: size[1], Seqlen: size[2],
+				Width: 4, SiLU: true}}
 			states, numbers := plain, plain
 			numbers.Inputs.RowGap, numbers.Outputs.RowGap = 16, 24
 			states = optests.With(states, func(p *optests.Conv1d) { p.WithStates = true })
@@ -122,7 +124,8 @@ func TestPlacements(t *testing.T) {
 	for n, at := range [][3]optests.Placement{
 		{{}, {}, {}}, {{Offset: 1}, {Offset: 1}, {Offset: 1}}, {{Offset: 1}, {}, {}}, {{}, {Offset: 1}, {}}, {{}, {}, {Offset: 1}},
 		{{RowGap: 1}, {RowGap: 1}, {RowGap: 1}}, {{RowGap: 1}, {}, {}}, {{}, {RowGap: 1}, {}}, {{}, {}, {RowGap: 1}},
-		{{RowGap: 8}, {RowGap: 16}, {RowGap: 24}}, {{Offset: 1}, {Offset: 2}, {Offset: 3}}, {{Offset: 3, RowGap: 2}, {Offset: 2, RowGap: 3}, {Offset: 1, RowGap: 2}},
+		{{RowGap: 8}, {RowGap: 16}, {RowGap: 24}}, {{Offset: 1}, {Offset: 2}, {Offset: 3}},
+		{{Offset: 3, RowGap: 2}, {Offset: 2, RowGap: 3}, {Offset: 1, RowGap: 2}},
 		{{Offset: 2, RowGap: 6}, {Offset: 2, RowGap: 4}, {Offset: 2, RowGap: 2}},
 	} {
 		for _, size := range [][3]int64{{2, 34, 50}, {2, 33, 51}, {2, 40, 48}, {1, 2, 17}, {3, 1, 16}} {

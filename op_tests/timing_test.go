@@ -73,7 +73,8 @@ func TestGenerateForTiming(t *testing.T) {
 	for _, op := range Conv1dOperators() {
 		for _, c := range []Case{
 			{Params: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4}},
-			{DType: tensor.BFloat16, Slice: true, Params: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, Layout: ChannelLast, NoBias: true, WithSeqIdx: true}},
+			{DType: tensor.BFloat16, Slice: true, Params: Conv1d{Batch: 3, Dim: 16, Seqlen: 300, Width: 4, Layout: ChannelLast, NoBias: true,
+				WithSeqIdx: true}},
 		} {
 			want, err := Generate(op, c)
 			if err != nil {

@@ -19,7 +19,8 @@ func wideChannelLastCases() []optests.Case {
 				c := optests.Case{
 					DType: types[n%3], Seed: uint64(n), Slice: n%13 == 12,
 					Params: optests.Conv1d{
-						Batch: 2, Dim: []int64{8, 16, 24, 40}[(n/3+i)%4], Seqlen: seqlen, Width: width, Layout: optests.ChannelLast, SiLU: n/3%2 == 0, NoBias: n%7 == 3,
+						Batch: 2, Dim: []int64{8, 16, 24, 40}[(n/3+i)%4], Seqlen: seqlen, Width: width, Layout: optests.ChannelLast, SiLU: n/3%2 == 0,
+						NoBias:      n%7 == 3,
 						WithInitial: options == 1 || options == 3, WithFinal: options == 2 || options == 3, WithSeqIdx: options == 4,
 					},
 				}

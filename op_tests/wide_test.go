@@ -36,7 +36,8 @@ func wideCases(width int64, types ...tensor.DType) []optests.Case {
 		add(n, nil, optests.Conv1d{Batch: 1 + int64(n%2), Dim: 2, Seqlen: seqlen, SiLU: n%2 == 0})
 		add(n, []tensor.DType{tensor.Float32}, optests.Conv1d{Batch: 1, Dim: 1, Seqlen: seqlen, WithStates: n%2 == 0, SiLU: n%3 == 0})
 		add(n, nil, optests.Conv1d{Batch: 1, Dim: 2, Seqlen: seqlen, WithSeqIdx: true, NoBias: true})
-		add(n, nil, optests.Conv1d{Batch: 1, Dim: 8, Seqlen: min(seqlen, 1040), Layout: optests.ChannelLast, WithSeqIdx: n%2 == 0, WithStates: n == 3})
+		add(n, nil, optests.Conv1d{Batch: 1, Dim: 8, Seqlen: min(seqlen, 1040), Layout: optests.ChannelLast, WithSeqIdx: n%2 == 0,
+			WithStates: n == 3})
 		add(n, nil, optests.Conv1d{Batch: 2, Dim: 9, Seqlen: min(seqlen, 96), Layout: optests.ChannelLast, Groups: 3})
 	}
 	return cases

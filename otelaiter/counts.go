@@ -42,7 +42,8 @@ func newCounts(m metric.Meter) (counts, error) {
 		trimmed:     count("aiter.cache.trimmed", "{artifact}", "Libraries that were removed to keep the limits of the cache."),
 	}
 	var err error
-	c.device, err = m.Float64Histogram("aiter.call.device_duration", metric.WithUnit("s"), metric.WithDescription("Time of calls on the device."),
+	c.device, err = m.Float64Histogram("aiter.call.device_duration", metric.WithUnit("s"),
+		metric.WithDescription("Time of calls on the device."),
 		metric.WithExplicitBucketBoundaries(1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 1e-3, 4e-3, 16e-3, 64e-3, 0.25, 1))
 	return c, errors.Join(append(errs, err)...)
 }

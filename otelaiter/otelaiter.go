@@ -78,7 +78,8 @@ func (o *Observer) Begin(ctx context.Context, op jit.Operation, e jit.Event) (co
 
 // attributes returns the attributes of an operation that begins.
 func attributes(e jit.Event) []attribute.KeyValue {
-	return strings(field{"module", e.Module}, field{"arch", e.Target}, field{"part", e.Part}, field{"unit", e.Unit()}, field{"values", e.Values})
+	return strings(field{"module", e.Module}, field{"arch", e.Target}, field{"part", e.Part}, field{"unit", e.Unit()},
+		field{"values", e.Values})
 }
 
 // results returns the attributes of an operation that ended.

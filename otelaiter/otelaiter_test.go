@@ -4,8 +4,6 @@ package otelaiter_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/otelaiter"
@@ -31,12 +30,6 @@ path = "src/*.cpp"
 [[module.module_small.op]]
 name = "small"
 schema = "(int code) -> ()"
-[module.module_aiter_ffi]
-include = ["csrc/include"]
-targets = ["cpu"]
-flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
-[[module.module_aiter_ffi.source]]
-path = "csrc/support/*.cpp"
 `
 
 // small fails for code 1.
@@ -45,10 +38,10 @@ struct Any { int type; int pad; long long value; };
 extern "C" __attribute__((visibility("default"))) int __tvm_ffi_small(void*, const Any* args, int, Any*) { return args[0].value ? -1 : 0; }
 `
 
-// bench is a source tree with the operator small, which records spans and counts.
-type bench struct {
+// fixture is a source tree with the operator small, which records spans and counts.
+type fixture struct {
 	t      *testing.T
-	root   string
+	source *testenv.Tree
 	cache  string
 	spans  *tracetest.SpanRecorder
 	traces *trace.TracerProvider
@@ -56,33 +49,17 @@ type bench struct {
 	reg    *registry.Registry
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{t: t, root: t.TempDir(), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+	b := &fixture{t: t, source: testenv.NewTree(t, config), cache: t.TempDir(), spans: tracetest.NewSpanRecorder(),
+		reader: metric.NewManualReader()}
 	b.traces = trace.NewTracerProvider(trace.WithSpanProcessor(b.spans))
-	for _, dir := range []string{"csrc/support", "csrc/include"} {
-		if err := os.CopyFS(filepath.Join(b.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.write("config/opt_compiler.toml", config)
-	b.write("src/small.cpp", small)
+	b.source.Write("src/small.cpp", small)
 	return b
 }
 
-func (b *bench) write(name, text string) {
-	b.t.Helper()
-	path := filepath.Join(b.root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 // open opens a registry, as another process does.
-func (b *bench) open(o otelaiter.Options) {
+func (b *fixture) open(o otelaiter.Options) {
 	b.t.Helper()
 	o.TracerProvider, o.MeterProvider = b.traces, metric.NewMeterProvider(metric.WithReader(b.reader))
 	observer, err := otelaiter.New(o)
@@ -90,7 +67,7 @@ func (b *bench) open(o otelaiter.Options) {
 		b.t.Fatal(err)
 	}
 	b.reg, err = registry.Open(context.Background(), registry.Options{
-		Root: b.root, CacheDir: b.cache, Observer: jit.Join(metrics.New(), observer),
+		Root: b.source.Root, CacheDir: b.cache, Observer: jit.Join(metrics.New(), observer),
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -99,7 +76,7 @@ func (b *bench) open(o otelaiter.Options) {
 }
 
 // call calls the operator inside a span with the name of the test.
-func (b *bench) call(code int) error {
+func (b *fixture) call(code int) error {
 	b.t.Helper()
 	ctx, span := b.traces.Tracer("test").Start(context.Background(), "request")
 	defer span.End()
@@ -111,7 +88,7 @@ func (b *bench) call(code int) error {
 }
 
 // tree returns the recorded spans, each as the names from the root to it, and forgets them.
-func (b *bench) tree() (paths []string, byName map[string]trace.ReadOnlySpan) {
+func (b *fixture) tree() (paths []string, byName map[string]trace.ReadOnlySpan) {
 	ended := b.spans.Ended()
 	byName = map[string]trace.ReadOnlySpan{}
 	for _, s := range ended {
@@ -141,7 +118,7 @@ func attributes(s trace.ReadOnlySpan) []string {
 	return list
 }
 
-func (b *bench) wantAttributes(s trace.ReadOnlySpan, want ...string) {
+func (b *fixture) wantAttributes(s trace.ReadOnlySpan, want ...string) {
 	b.t.Helper()
 	if s == nil {
 		b.t.Fatalf("no span with %v", want)
@@ -153,7 +130,7 @@ func (b *bench) wantAttributes(s trace.ReadOnlySpan, want ...string) {
 	}
 }
 
-func (b *bench) wantTree(what string, got []string, want ...string) {
+func (b *fixture) wantTree(what string, got []string, want ...string) {
 	b.t.Helper()
 	if slices.Sort(want); !slices.Equal(got, want) {
 		b.t.Errorf("%s: got the spans\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -161,7 +138,7 @@ func (b *bench) wantTree(what string, got []string, want ...string) {
 }
 
 func TestSpans(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.open(otelaiter.Options{Calls: true, DeviceTime: true})
 	if err := b.call(0); err != nil {
 		t.Fatal(err)
@@ -197,8 +174,8 @@ func TestSpans(t *testing.T) {
 
 // A build that fails ends its spans with the error.
 func TestFailedBuild(t *testing.T) {
-	b := newBench(t)
-	b.write("src/small.cpp", "oops\n")
+	b := newFixture(t)
+	b.source.Write("src/small.cpp", "oops\n")
 	b.open(otelaiter.Options{Calls: true})
 	if err := b.call(0); err == nil {
 		t.Fatal("a broken source is no error")
@@ -212,7 +189,7 @@ func TestFailedBuild(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.open(otelaiter.Options{Calls: true, DeviceTime: true})
 	for _, code := range []int{0, 0, 1} {
 		_ = b.call(code) // code 1 fails

@@ -26,7 +26,8 @@ func brokenTree(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	add := "\n[module.module_hollow]\ndefaults = false\n[[module.module_hollow.source]]\npath = \"csrc/kernels/hollow.cpp\"\n[[module.module_hollow.op]]\nname = \"hollow\"\nschema = \"(Tensor x) -> ()\"\n"
+	add := "\n[module.module_hollow]\ndefaults = false\n[[module.module_hollow.source]]\npath = " +
+		"\"csrc/kernels/hollow.cpp\"\n[[module.module_hollow.op]]\nname = \"hollow\"\nschema = \"(Tensor x) -> ()\"\n"
 	config := filepath.Join(root, "config/opt_compiler.toml")
 	text, err := os.ReadFile(config)
 	if err != nil {

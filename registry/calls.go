@@ -19,7 +19,7 @@ type counter struct {
 	_ [56]byte
 }
 
-// counter returns a counter for calls: the counters in turn.
+// counter returns a counter for calls, each one in turn.
 func (c *calls) counter() *counter {
 	return &c.counters[c.next.Add(1)%uint32(len(c.counters))]
 }

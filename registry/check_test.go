@@ -53,7 +53,8 @@ func TestDeclaredArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{"config/opt_compiler.toml": checkedConfig, "csrc/checked.cpp": checkedSource} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755), os.WriteFile(filepath.Join(root, path), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755),
+			os.WriteFile(filepath.Join(root, path), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,16 +73,23 @@ func TestDeclaredArguments(t *testing.T) {
 		{"a size by an offset", []any{out, f32(2, 3, 4), f32(4, 2), zeros(tensor.Int32, 3)}, ""},
 		{"second shape", []any{out, f32(2, 3, 4), f32(1), zeros(tensor.Int32, 3, 2)}, ""},
 		{"only an offset", []any{out, f32(2, 3, 4), f32(4, 2)}, ""},
-		{"out's last", []any{f32(2, 3, 5), f32(2, 3, 4)}, "checked: argument 'out': expected shape (..., D) with ... = (2, 3), D = 4, got (2, 3, 5)"},
-		{"out's leading", []any{f32(3, 2, 4), f32(2, 3, 4)}, "checked: argument 'out': expected shape (..., D) with ... = (2, 3), D = 4, got (3, 2, 4)"},
+		{"out's last", []any{f32(2, 3, 5), f32(2, 3, 4)},
+			"checked: argument 'out': expected shape (..., D) with ... = (2, 3), D = 4, got (2, 3, 5)"},
+		{"out's leading", []any{f32(3, 2, 4), f32(2, 3, 4)},
+			"checked: argument 'out': expected shape (..., D) with ... = (2, 3), D = 4, got (3, 2, 4)"},
 		{"out's rank", []any{f32(3, 4), f32(2, 3, 4)}, "checked: argument 'out': expected shape (..., D) with ... = (2, 3), D = 4, got (3, 4)"},
 		{"rank 0", []any{out, f32()}, "checked: argument 'x': expected shape (..., D) with ... = (2, 3), D = 4, got ()"},
-		{"offset", []any{out, f32(2, 3, 4), f32(4, 3), zeros(tensor.Int32, 3)}, "checked: argument 'w': expected shape (D, W-1) or (1) with D = 4, W = 3, got (4, 3)"},
-		{"fixed size", []any{out, f32(2, 3, 4), nil, zeros(tensor.Int32, 3, 3)}, "checked: argument 'index': expected shape (W) or (W, 2) with W = 3, got (3, 3)"},
+		{"offset", []any{out, f32(2, 3, 4), f32(4, 3), zeros(tensor.Int32, 3)},
+			"checked: argument 'w': expected shape (D, W-1) or (1) with D = 4, W = 3, got (4, 3)"},
+		{"fixed size", []any{out, f32(2, 3, 4), nil, zeros(tensor.Int32, 3, 3)},
+			"checked: argument 'index': expected shape (W) or (W, 2) with W = 3, got (3, 3)"},
 		{"type", []any{out, zeros(tensor.Int32, 2, 3, 4)}, "checked: argument 'x': expected dtype float32 or float16, got int32"},
-		{"type of another", []any{zeros(tensor.Float16, 2, 3, 4), f32(2, 3, 4)}, "checked: argument 'out': expected dtype float32 as 'x', got float16"},
-		{"type or that of another", []any{out, f32(2, 3, 4), zeros(tensor.BFloat16, 1)}, "checked: argument 'w': expected dtype float32, got bfloat16"},
-		{"strides", []any{f32(3, 4), columns}, "checked: argument 'x': expected strides row-major order without gaps; copy it with Compact, got [1 3]"},
+		{"type of another", []any{zeros(tensor.Float16, 2, 3, 4), f32(2, 3, 4)},
+			"checked: argument 'out': expected dtype float32 as 'x', got float16"},
+		{"type or that of another", []any{out, f32(2, 3, 4), zeros(tensor.BFloat16, 1)},
+			"checked: argument 'w': expected dtype float32, got bfloat16"},
+		{"strides", []any{f32(3, 4), columns},
+			"checked: argument 'x': expected strides row-major order without gaps; copy it with Compact, got [1 3]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := op.Call(context.Background(), tt.args...)

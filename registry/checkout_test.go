@@ -4,16 +4,14 @@ package registry_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
@@ -65,47 +63,20 @@ template <class T> int counter() { static T v = once; return v; }
 
 // checkout is a source tree that contains the operator "version".
 type checkout struct {
-	t    *testing.T
-	root string
+	*testenv.Tree
+	t *testing.T
 }
 
 func newCheckout(t *testing.T) *checkout {
 	t.Helper()
-	c := &checkout{t, t.TempDir()}
-	for _, dir := range []string{"csrc/support", "csrc/include"} {
-		if err := os.CopyFS(filepath.Join(c.root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.config(versionConfig)
-	c.write("csrc/version/a.cpp", versionSource)
-	c.write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
+	c := &checkout{testenv.NewTree(t, versionConfig), t}
+	c.Write("csrc/version/a.cpp", versionSource)
+	c.Write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
 	c.version(1)
 	return c
 }
 
-// config writes a configuration with the support library and the given text.
-func (c *checkout) config(more string) {
-	c.write("config/opt_compiler.toml", `
-[module.module_aiter_ffi]
-include = ["csrc/include"]
-targets = ["cpu"]
-flags.common = ["-O1", "-std=c++17", "-fvisibility=hidden"]
-[[module.module_aiter_ffi.source]]
-path = "csrc/support/*.cpp"
-`+more)
-}
-
-// write replaces a file by rename, as editors do.
-func (c *checkout) write(name, text string) {
-	c.t.Helper()
-	path := filepath.Join(c.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path+"~", []byte(text), 0o644), os.Rename(path+"~", path)); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *checkout) version(n int) { c.write("csrc/version/version.h", fmt.Sprintf(versionHeader, n)) }
+func (c *checkout) version(n int) { c.Write("csrc/version/version.h", fmt.Sprintf(versionHeader, n)) }
 
 // eventLog collects the events of builds and reloads.
 type eventLog struct {
@@ -170,7 +141,7 @@ func (o *eventLog) wait(t *testing.T) jit.Event {
 
 func (c *checkout) open(o *eventLog) *registry.Registry {
 	c.t.Helper()
-	return open(c.t, registry.Options{Root: c.root, Reload: true, Observer: o, CacheDir: c.t.TempDir()})
+	return open(c.t, registry.Options{Root: c.Root, Reload: true, Observer: o, CacheDir: c.t.TempDir()})
 }
 
 // callVersion returns the operator's results.

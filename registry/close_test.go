@@ -63,9 +63,9 @@ func cell(t *testing.T) (*tensor.Tensor, *int32) {
 func TestCloseWaitsForCalls(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		c := newCheckout(t)
-		c.config(lingerConfig)
-		c.write("csrc/linger/a.cpp", lingerSource)
-		r := open(t, registry.Options{Root: c.root, CacheDir: t.TempDir(), Verify: verify})
+		c.Config(lingerConfig)
+		c.Write("csrc/linger/a.cpp", lingerSource)
+		r := open(t, registry.Options{Root: c.Root, CacheDir: t.TempDir(), Verify: verify})
 		op := lookup(t, r, "linger")
 		out, running := cell(t)
 		gate, let := cell(t)

@@ -92,7 +92,8 @@ func names(r *registry.Registry) (ops []string) {
 // Modules in the program and in folders, with either place of the configuration, are called beside the operators of
 // aiter, or without them.
 func TestModules(t *testing.T) {
-	embedded, folder := userTree("opt_compiler.toml", "module_a", "times3", "3"), userTree("config/opt_compiler.toml", "module_b", "times5", "5")
+	embedded, folder := userTree("opt_compiler.toml", "module_a", "times3", "3"), userTree("config/opt_compiler.toml", "module_b",
+		"times5", "5")
 	for _, noBuiltin := range []bool{false, true} {
 		r := open(t, registry.Options{
 			Modules:   []registry.Source{{Files: embedded, Name: "mine"}, {Files: os.DirFS(onDisk(t, folder))}},
@@ -114,10 +115,14 @@ func TestModulesClash(t *testing.T) {
 		sources []registry.Source
 		want    []string
 	}{
-		{[]registry.Source{{Files: tree("module_a", "a"), Name: "one"}, {Files: tree("module_a", "b"), Name: "two"}}, []string{`module "module_a"`, "in one at", "in two at"}},
-		{[]registry.Source{{Files: tree("module_a", "a"), Name: "one"}, {Files: tree("module_b", "a")}}, []string{`operator "a"`, "in one at", "in Modules[1] at"}},
-		{[]registry.Source{{Files: tree("module_a", "rms_norm"), Name: "one"}}, []string{`operator "rms_norm"`, "in the sources in this program at", "in one at"}},
-		{[]registry.Source{{Files: aiter.Sources, Name: "one"}, {Files: aiter.Sources, Name: "two"}}, []string{`module "module_aiter_ffi"`, "in one at", "in two at"}},
+		{[]registry.Source{{Files: tree("module_a", "a"), Name: "one"}, {Files: tree("module_a", "b"), Name: "two"}},
+			[]string{`module "module_a"`, "in one at", "in two at"}},
+		{[]registry.Source{{Files: tree("module_a", "a"), Name: "one"}, {Files: tree("module_b", "a")}},
+			[]string{`operator "a"`, "in one at", "in Modules[1] at"}},
+		{[]registry.Source{{Files: tree("module_a", "rms_norm"), Name: "one"}},
+			[]string{`operator "rms_norm"`, "in the sources in this program at", "in one at"}},
+		{[]registry.Source{{Files: aiter.Sources, Name: "one"}, {Files: aiter.Sources, Name: "two"}},
+			[]string{`module "module_aiter_ffi"`, "in one at", "in two at"}},
 	} {
 		_, err := registry.Open(t.Context(), registry.Options{Modules: c.sources, CacheDir: t.TempDir()})
 		clash, ok := errors.AsType[*registry.ClashError](err)

@@ -60,7 +60,7 @@ func (h *holding) Observe(e jit.Event) {
 func TestWaitIsBounded(t *testing.T) {
 	c, dir := newCheckout(t), t.TempDir()
 	h := &holding{started: make(chan struct{}), done: make(chan struct{})}
-	other := open(t, registry.Options{Root: c.root, CacheDir: dir, Observer: h})
+	other := open(t, registry.Options{Root: c.Root, CacheDir: dir, Observer: h})
 	ended := make(chan error, 1)
 	op := lookup(t, other, "version")
 	go func() {
@@ -68,7 +68,7 @@ func TestWaitIsBounded(t *testing.T) {
 		ended <- err
 	}()
 	<-h.started
-	r := open(t, registry.Options{Root: c.root, CacheDir: dir, LockTimeout: 50 * time.Millisecond})
+	r := open(t, registry.Options{Root: c.Root, CacheDir: dir, LockTimeout: 50 * time.Millisecond})
 	called := make(chan error, 1)
 	op = lookup(t, r, "version")
 	go func() {

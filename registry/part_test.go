@@ -122,7 +122,8 @@ func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 	seen.expect(t, "another type, which the CPU's unit has")
 	x := must(tensor.New(tensor.Float32, 3, 1))
 	ends := must(tensor.Of([]int32{0, 3}, 2))
-	if err := lookup(t, r, "causal_conv1d_varlen_states").Call(context.Background(), must(tensor.New(tensor.Float32, 1, 1, 2)), x, ends); err != nil {
+	if err := lookup(t, r, "causal_conv1d_varlen_states").Call(context.Background(), must(tensor.New(tensor.Float32, 1, 1, 2)),
+		x, ends); err != nil {
 		t.Fatal(err)
 	}
 	seen.expect(t, "another operator", "varlen.cpp")
@@ -190,7 +191,8 @@ func TestConcurrentCallsCompileEachTypeOnce(t *testing.T) {
 		wg.Go(func() { call(t, fwd, types[i%len(types)]) })
 	}
 	wg.Wait()
-	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "64 goroutines", "fwd.cpp dtype=float32", "fwd.cpp dtype=float16", "fwd.cpp dtype=bfloat16", "cpu.cpp", "long_row.cpp",
+		"aiter_ffi.cpp")
 }
 
 // TestUnknownTypeBuildsNothing checks that a type outside of an axis fails with the

@@ -144,7 +144,8 @@ func TestReadOnlyCacheServes(t *testing.T) {
 	for k, v := range noCompilers {
 		vars[k] = v
 	}
-	r, err := registry.Open(context.Background(), registry.Options{CacheDir: dir, Getenv: env(vars), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r, err := registry.Open(context.Background(), registry.Options{CacheDir: dir, Getenv: env(vars),
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,8 @@ func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
 	}
 	defer r.Close()
 	var access *cache.AccessError
-	if err := convolve(r); !errors.As(err, &access) || !strings.Contains(err.Error(), "/sys/.cache/aiter/jit: ") || !strings.Contains(err.Error(), "AITER_JIT_DIR") {
+	if err := convolve(r); !errors.As(err, &access) || !strings.Contains(err.Error(), "/sys/.cache/aiter/jit: ") ||
+		!strings.Contains(err.Error(), "AITER_JIT_DIR") {
 		t.Errorf("a build without a writable cache: %v", err)
 	}
 	vars["AITER_JIT_PATH"] = ""
@@ -241,7 +243,8 @@ func TestPrebuiltOfAnotherUser(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := run(); err != nil || !strings.Contains(out, "called") || strings.Count(out, " WARN ") != 1 || strings.Count(out, wrongCXX) != 1 {
+	if out, err := run(); err != nil || !strings.Contains(out, "called") || strings.Count(out, " WARN ") != 1 ||
+		strings.Count(out, wrongCXX) != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
 	if err := os.Chown(moved, 12345, 12345); err != nil {

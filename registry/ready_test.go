@@ -15,8 +15,8 @@ import (
 // that module.
 func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 	c := newCheckout(t)
-	c.write("csrc/support/broken.cpp", "oops\n")
-	r := open(t, registry.Options{Root: c.root, CacheDir: t.TempDir()})
+	c.Write("csrc/support/broken.cpp", "oops\n")
+	r := open(t, registry.Options{Root: c.Root, CacheDir: t.TempDir()})
 	if err := r.Warm(context.Background(), tensor.Host(), "version"); err == nil {
 		t.Error("Warm built a broken library")
 	}

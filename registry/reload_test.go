@@ -98,27 +98,27 @@ func TestReloadThatFails(t *testing.T) {
 		}
 		expect(t, op, want)
 	}
-	c.write("csrc/version/version.h", "#define VERSION oops\n")
+	c.Write("csrc/version/version.h", "#define VERSION oops\n")
 	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Output, "oops") }))
 	c.version(1) // the version before the error
 	fixed(1)
 
-	c.write("csrc/version/b.cpp", "#include \"missing.h\"\n#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
+	c.Write("csrc/version/b.cpp", "#include \"missing.h\"\n#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
 	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Output, "missing.h") }))
-	c.write("csrc/version/missing.h", "\n") // a file that no build has read yet
+	c.Write("csrc/version/missing.h", "\n") // a file that no build has read yet
 	fixed(1)
 
-	c.write("csrc/version/b.cpp", "int nothing;\n")
+	c.Write("csrc/version/b.cpp", "int nothing;\n")
 	fails(as(func(e *registry.LoadError) bool { return true }))
-	c.write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
+	c.Write("csrc/version/b.cpp", "#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
 	fixed(1)
 
-	c.write("csrc/version/a.cpp", strings.Replace(versionSource, "__tvm_ffi_version", "__tvm_ffi_other", 1))
+	c.Write("csrc/version/a.cpp", strings.Replace(versionSource, "__tvm_ffi_version", "__tvm_ffi_other", 1))
 	fails(as(func(e *jit.CompileError) bool { return strings.Contains(e.Reason, "AITER_EXPORT") })) // the library has no operator
-	c.write("csrc/version/a.cpp", versionSource)
+	c.Write("csrc/version/a.cpp", versionSource)
 	fixed(1)
 
-	c.config(strings.Replace(versionConfig, "schema =", "shema =", 1))
+	c.Config(strings.Replace(versionConfig, "schema =", "shema =", 1))
 	fails(as(func(e *opconfig.Error) bool { return strings.Contains(r.ReloadErr().Error(), `did you mean "schema"`) }))
 	c.version(2) // code is reloaded in spite of the configuration's error
 	if e := o.wait(t); e.Err != nil || e.Module != "module_version" || r.ReloadErr() == nil {
@@ -135,7 +135,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	expect(t, op, 1)
 	step := func(name, config string, modules int) {
 		t.Helper()
-		c.config(config)
+		c.Config(config)
 		for range modules {
 			if e := o.wait(t); e.Err != nil {
 				t.Errorf("%s: %+v", name, e)
@@ -156,7 +156,8 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	}
 	expect(t, op, 1, 7)
 
-	other := strings.NewReplacer("[module.module_version]", "[module.module_other]", "module.module_version.", "module.module_other.").Replace(versionConfig)
+	other := strings.NewReplacer("[module.module_version]", "[module.module_other]", "module.module_version.",
+		"module.module_other.").Replace(versionConfig)
 	step("in another module", other, 1)
 	if op.Module() != "module_other" || lookup(t, r, "version") != op {
 		t.Errorf("the operator is in module %s", op.Module())
@@ -193,11 +194,11 @@ func TestReloadOfTheParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, o := newCheckout(t), newEventLog()
-			c.config(versionConfig + axes[0])
+			c.Config(versionConfig + axes[0])
 			r := c.open(o)
 			op := lookup(t, r, "version")
 			expect(t, op, 1)
-			c.config(versionConfig + axes[1])
+			c.Config(versionConfig + axes[1])
 			for range 2 {
 				if e := o.wait(t); e.Err != nil {
 					t.Errorf("got %+v", e)
@@ -211,7 +212,7 @@ func TestReloadOfTheParts(t *testing.T) {
 // An edit between the first build and its loading is not lost.
 func TestReloadWhileLoading(t *testing.T) {
 	c, o := newCheckout(t), newEventLog()
-	c.write("csrc/version/b.cpp", "#include \"version.h\"\nextern \"C\" int usleep(unsigned);\n"+
+	c.Write("csrc/version/b.cpp", "#include \"version.h\"\nextern \"C\" int usleep(unsigned);\n"+
 		"__attribute__((constructor)) void slow() { if (VERSION == 1) usleep(700 * 1000); }\nint from_other_unit() { return VERSION; }\n")
 	builds := 0
 	o.then = func() {
@@ -255,15 +256,15 @@ func TestReloadOfNothing(t *testing.T) {
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
 	c.version(1)
-	c.config(versionConfig)
-	c.write("csrc/version/readme.txt", "not read by any build")
+	c.Config(versionConfig)
+	c.Write("csrc/version/readme.txt", "not read by any build")
 	c.version(2)
 	if e := o.wait(t); e.Module != "module_version" || e.Err != nil {
 		t.Errorf("got %+v", e)
 	}
 	expect(t, op, 2)
 	builds := o.built()
-	c.write("csrc/version/b.cpp", "// a comment\n#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
+	c.Write("csrc/version/b.cpp", "// a comment\n#include \"version.h\"\nint from_other_unit() { return VERSION; }\n")
 	for end := time.Now().Add(patience); o.built() == builds && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -283,11 +284,11 @@ func TestCloseWhileReloading(t *testing.T) {
 	r := c.open(o)
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
-	slow := filepath.Join(c.root, "csrc/version/slow.h")
+	slow := filepath.Join(c.Root, "csrc/version/slow.h")
 	if err := syscall.Mkfifo(slow, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.write("csrc/version/b.cpp", "#include \"slow.h\"\n") // a named pipe, on which the compiler blocks
+	c.Write("csrc/version/b.cpp", "#include \"slow.h\"\n") // a named pipe, on which the compiler blocks
 	for !o.compiling() {
 		time.Sleep(time.Millisecond)
 	}
@@ -304,7 +305,8 @@ func TestCloseWhileReloading(t *testing.T) {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		if !strings.Contains(string(stacks), "internal/watch") && !strings.Contains(string(stacks), "fsnotify") && !strings.Contains(string(stacks), "reload)") {
+		if !strings.Contains(string(stacks), "internal/watch") && !strings.Contains(string(stacks), "fsnotify") &&
+			!strings.Contains(string(stacks), "reload)") {
 			break
 		}
 		if time.Now().After(end) {
@@ -324,7 +326,7 @@ func TestReloadNeedsFiles(t *testing.T) {
 		}
 	}
 	c := newCheckout(t)
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Getenv: env(map[string]string{"AITER_RELOAD": "true", "AITER_META_DIR": c.root})})
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Getenv: env(map[string]string{"AITER_RELOAD": "true", "AITER_META_DIR": c.Root})})
 	op := lookup(t, r, "version")
 	expect(t, op, 1)
 	c.version(2)

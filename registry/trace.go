@@ -105,7 +105,7 @@ func eventPair(drv device.Driver, dev int) (from, to *device.Event, err error) {
 	return from, to, nil
 }
 
-// beginLoad tells a [jit.Tracer] that a library is loaded.
+// beginLoad reports the beginning of a load to a [jit.Tracer].
 func (r *Registry) beginLoad(ctx context.Context, req jit.Request) func(error) {
 	t, ok := r.observer.(jit.Tracer)
 	if !ok {

@@ -103,7 +103,8 @@ func TestTracer(t *testing.T) {
 		if got := f.take(); !slices.Equal(got, []string{"/call"}) {
 			t.Errorf("%s: a call of loaded code has %v", c.name, got)
 		}
-		if first := f.calls[0]; len(f.calls) != 2 || first.Err != nil || first.Device != tensor.Host() || first.DeviceTime <= 0 || f.calls[1].Err == nil {
+		if first := f.calls[0]; len(f.calls) != 2 || first.Err != nil || first.Device != tensor.Host() || first.DeviceTime <= 0 ||
+			f.calls[1].Err == nil {
 			t.Errorf("%s: the calls ended with %+v", c.name, f.calls)
 		}
 	}

@@ -185,7 +185,8 @@ func TestVerify(t *testing.T) {
 func TestVerifyReportsEveryArgument(t *testing.T) {
 	err := lookup(t, shaky(t), "shaky_both").Call(context.Background(), ramp(4), ramp(4), 2, 1.5)
 	want := []string{
-		"shaky_both: verification: argument first: element [2] on cpu is 3.5, expected 2 from a second run (allowed error 0.001 + 0.0003*|want|); 1 of 4 elements are wrong, by up to 1.5",
+		"shaky_both: verification: argument first: element [2] on cpu is 3.5, expected 2 from a second run (allowed error 0.001 + " +
+			"0.0003*|want|); 1 of 4 elements are wrong, by up to 1.5",
 		"argument second",
 	}
 	for _, w := range want {

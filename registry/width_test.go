@@ -62,7 +62,8 @@ func TestOperatorRejectsSizes(t *testing.T) {
 	together := lookup(t, open(t, registry.Options{Root: quickTree(t, "", "")}), "causal_conv1d_fwd")
 	for i, shape := range [][]int64{{1}, {1, 0}, {}, {1, 1, 9}} {
 		var got, want *registry.OperatorError
-		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, shape...))
+		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)),
+			must(tensor.New(tensor.Float32, shape...))
 		if err := apart.Call(context.Background(), out, x, w); !errors.As(err, &got) {
 			t.Fatalf("weight %v: got %v, want an OperatorError", shape, err)
 		}
@@ -112,7 +113,8 @@ func TestPartRejectsOtherWidths(t *testing.T) {
 		5: "causal_conv1d_fwd: argument 'weight': expected a width from 1 to 4, which is all that this build holds, got shape (1, 5)",
 		0: "causal_conv1d_fwd: argument 'weight': expected a width of at least 1, got shape (1, 0)",
 	} {
-		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, width))
+		out, x, w := must(tensor.New(tensor.Float32, 1, 1, 4)), must(tensor.New(tensor.Float32, 1, 1, 4)),
+			must(tensor.New(tensor.Float32, 1, width))
 		expectCallError(t, callFwd(out, x, w), "ValueError", want)
 	}
 }

@@ -18,7 +18,8 @@ func TestWrongArguments(t *testing.T) {
 	op := lookup(t, r, "causal_conv1d_fwd")
 	out, x, w := small()
 	zeros := func(dt tensor.DType, shape ...int64) *tensor.Tensor { return must(tensor.New(dt, shape...)) }
-	elsewhere := must(tensor.View(tensor.ForeignStorage(0x1000, 1<<20, tensor.Device{Type: tensor.CUDA}, nil), tensor.Float32, []int64{1, 2}, []int64{2, 1}, 0))
+	elsewhere := must(tensor.View(tensor.ForeignStorage(0x1000, 1<<20, tensor.Device{Type: tensor.CUDA}, nil), tensor.Float32, []int64{1, 2},
+		[]int64{2, 1}, 0))
 	var none *tensor.Tensor
 	tests := []struct {
 		name string
@@ -29,8 +30,10 @@ func TestWrongArguments(t *testing.T) {
 		{"too many", []any{out, x, w, nil, true, nil, nil, nil, 1}, as(func(e *registry.ArityError) bool { return e.Got == 9 })},
 		{"number for a tensor", []any{out, 3, w}, as(func(e *registry.TypeError) bool { return e.Arg == "x" && e.Position == 1 })},
 		{"nil for a tensor", []any{out, none, w}, as(func(e *registry.TypeError) bool { return e.Arg == "x" })},
-		{"number for a bool", []any{out, x, w, nil, 1}, as(func(e *registry.TypeError) bool { return e.Arg == "use_silu" && e.Expected == "bool" })},
-		{"mixed devices", []any{out, x, elsewhere}, as(func(e *registry.MixedDevicesError) bool { return e.Arg == "weight" && e.First == "out" })},
+		{"number for a bool", []any{out, x, w, nil, 1},
+			as(func(e *registry.TypeError) bool { return e.Arg == "use_silu" && e.Expected == "bool" })},
+		{"mixed devices", []any{out, x, elsewhere},
+			as(func(e *registry.MixedDevicesError) bool { return e.Arg == "weight" && e.First == "out" })},
 		{"dtype", []any{out, zeros(tensor.Int32, 1, 1, 4), w}, declared("x", "dtype")},
 		{"out's dtype", []any{zeros(tensor.Float16, 1, 1, 4), x, w}, declared("out", "dtype")},
 		{"rank", []any{out, zeros(tensor.Float32, 1, 4), w}, declared("x", "shape")},

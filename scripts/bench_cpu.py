@@ -4,9 +4,10 @@
     aiterctl build module_causal_conv1d --arch cpu --json    # prints the artifact's path
     .toolchain/bin/python3 scripts/bench_cpu.py ARTIFACT [--shape 2,2048,2048] [--rounds 15]
 
-A round calls each of them once, in another order each time, so that whatever else the
-machine does falls on all alike. Before each call is a pause: PyTorch's threads spin for a
-while after their work, and would run beside the next. Figures are medians over the rounds.
+A round calls each of them once, in another order each time, so that other load of the
+machine affects all of them equally. A pause precedes each call, because PyTorch's threads
+spin for a while after their work and would run during the next call. Figures are medians
+over the rounds.
 """
 
 import argparse

@@ -124,8 +124,8 @@ func TestExtremes(t *testing.T) {
 			t.Errorf("%s(-0) = %#04x", f.name, got)
 		}
 	}
-	// 1 + 2^-9 + 2^-40 is above a tie of bfloat16's but float32 cannot tell:
-	// going through float32 would round twice.
+	// 1 + 2^-9 + 2^-40 is above a tie of bfloat16, but in float32 it is the tie:
+	// a conversion through float32 would round twice.
 	if got := F64ToBF16(1 + 1.0/256 + math.Ldexp(1, -40)); got != 0x3f81 {
 		t.Errorf("bfloat16 rounded twice: %#04x", got)
 	}

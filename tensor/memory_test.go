@@ -21,7 +21,8 @@ func TestMoreThanTheMachineHas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		header := fmt.Appendf([]byte("\x93NUMPY\x01\x00\x60\x00"), "%-95s\n", fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }", n))
+		header := fmt.Appendf([]byte("\x93NUMPY\x01\x00\x60\x00"), "%-95s\n",
+			fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }", n))
 		for what, do := range map[string]func() error{
 			"HostStorage": func() error { _, err := tensor.HostStorage(n); return err },
 			"New":         func() error { _, err := tensor.New(tensor.Float32, n/4); return err },

@@ -18,7 +18,8 @@ func TestParseDType(t *testing.T) {
 	}
 	for s, want := range map[string]tensor.DType{
 		"fp32": tensor.Float32, "F32": tensor.Float32, "fp16": tensor.Float16, "half": tensor.Float16, "bf16": tensor.BFloat16,
-		" torch.bfloat16 ": tensor.BFloat16, "double": tensor.Float64, "float": tensor.Float32, "i32": tensor.Int32, "u8": tensor.UInt8, "long": tensor.Int64,
+		" torch.bfloat16 ": tensor.BFloat16, "double": tensor.Float64, "float": tensor.Float32, "i32": tensor.Int32, "u8": tensor.UInt8,
+		"long": tensor.Int64,
 	} {
 		if got, err := tensor.ParseDType(s); err != nil || got != want {
 			t.Errorf("ParseDType(%q) = %v, %v", s, got, err)

@@ -14,20 +14,24 @@ func TestOverlaps(t *testing.T) {
 		a, b *tensor.Tensor
 		want bool
 	}{
-		"itself":           {x, x, true},
-		"transposed":       {x, must(x.Transpose(0, 2)), true},
-		"rows apart":       {part(0, 0, 2), part(0, 2, 4), false},
-		"rows shared":      {part(0, 0, 3), part(0, 2, 4), true},
-		"columns apart":    {part(2, 0, 4), part(2, 4, 8), false},
-		"columns shared":   {part(2, 0, 5), part(2, 4, 8), true},
-		"middle apart":     {part(1, 0, 3), must(part(1, 3, 6).Transpose(1, 2)), false},
-		"crossing":         {part(1, 2, 3), part(2, 5, 6), true},
-		"empty":            {part(1, 3, 3), x, false},
-		"other storage":    {x, iota64(t, 4, 6, 8), false},
-		"every other":      {must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 0)), must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 1)), false},
-		"reversed":         {must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{-2}, 190)), must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 1)), false},
-		"another type":     {must(tensor.View(x.Storage(), tensor.Float16, []int64{96}, []int64{4}, 2)), must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 1)), true},
-		"halves of a word": {must(tensor.View(x.Storage(), tensor.Float16, []int64{96}, []int64{4}, 2)), must(tensor.View(x.Storage(), tensor.Float16, []int64{96}, []int64{4}, 3)), false},
+		"itself":         {x, x, true},
+		"transposed":     {x, must(x.Transpose(0, 2)), true},
+		"rows apart":     {part(0, 0, 2), part(0, 2, 4), false},
+		"rows shared":    {part(0, 0, 3), part(0, 2, 4), true},
+		"columns apart":  {part(2, 0, 4), part(2, 4, 8), false},
+		"columns shared": {part(2, 0, 5), part(2, 4, 8), true},
+		"middle apart":   {part(1, 0, 3), must(part(1, 3, 6).Transpose(1, 2)), false},
+		"crossing":       {part(1, 2, 3), part(2, 5, 6), true},
+		"empty":          {part(1, 3, 3), x, false},
+		"other storage":  {x, iota64(t, 4, 6, 8), false},
+		"every other": {must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 0)),
+			must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 1)), false},
+		"reversed": {must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{-2}, 190)),
+			must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 1)), false},
+		"another type": {must(tensor.View(x.Storage(), tensor.Float16, []int64{96}, []int64{4}, 2)),
+			must(tensor.View(x.Storage(), tensor.Float32, []int64{96}, []int64{2}, 1)), true},
+		"halves of a word": {must(tensor.View(x.Storage(), tensor.Float16, []int64{96}, []int64{4}, 2)),
+			must(tensor.View(x.Storage(), tensor.Float16, []int64{96}, []int64{4}, 3)), false},
 	} {
 		if got := tensor.Overlaps(c.a, c.b); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -73,8 +73,8 @@ func span(shape, strides []int64) (low, high int64, ok bool) {
 	return low, high, true
 }
 
-// checkBounds returns a *BoundsError unless all elements lie inside the storage. The offset of a
-// tensor without elements must lie inside too.
+// checkBounds returns a *BoundsError unless all elements are inside the storage. The offset of a
+// tensor without elements must be inside too.
 func checkBounds(s *Storage, dt DType, shape, strides []int64, offset int64) error {
 	low, high, end, ok := int64(0), int64(0), offset, true
 	if numel(shape) > 0 {

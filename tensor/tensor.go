@@ -33,7 +33,7 @@ type Tensor struct {
 	storage *Storage
 	offset  int64 // elements from the storage's start to element 0
 	numel   int64
-	// The elements lie in the bytes [low, end) of the storage.
+	// The elements are in the bytes [low, end) of the storage.
 	low, end int64
 	shape    []int64
 	strides  []int64
@@ -70,8 +70,8 @@ func ByteSize(dt DType, shape ...int64) (int64, error) {
 }
 
 // View returns a tensor over part of a storage. Strides and offset count elements.
-// Strides may be negative; nil means row-major. Element 0 lies offset elements after
-// the storage's start, and every element must lie inside the storage. The error is an
+// Strides may be negative; nil means row-major. Element 0 is offset elements after
+// the storage's start, and every element must be inside the storage. The error is an
 // *ElementError, *ShapeError, *BoundsError or *FreedError.
 func View(s *Storage, dt DType, shape, strides []int64, offset int64) (*Tensor, error) {
 	if s == nil {
@@ -154,7 +154,7 @@ func (t *Tensor) ByteOffset() int64 { return t.offset * t.dl.dtype.Size() }
 // Ptr is the address of element 0 on the tensor's device.
 func (t *Tensor) Ptr() uintptr { return t.dl.data }
 
-// Contiguous reports whether the elements lie row-major without gaps.
+// Contiguous reports whether the elements are row-major without gaps.
 func (t *Tensor) Contiguous() bool {
 	want := int64(1)
 	for i := len(t.shape) - 1; i >= 0; i-- {

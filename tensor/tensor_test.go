@@ -55,11 +55,14 @@ func TestViews(t *testing.T) {
 		want       []float64
 		contiguous bool
 	}{
-		"slice outer": {func() (*tensor.Tensor, error) { return x.Slice(0, 1, 2) }, []float64{12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}, true},
+		"slice outer": {func() (*tensor.Tensor, error) { return x.Slice(0, 1, 2) }, []float64{12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23},
+			true},
 		"slice inner": {func() (*tensor.Tensor, error) { return x.Slice(2, 1, 2) }, []float64{1, 5, 9, 13, 17, 21}, false},
 		"slice empty": {func() (*tensor.Tensor, error) { return x.Slice(1, 3, 3) }, []float64{}, true},
-		"transpose":   {func() (*tensor.Tensor, error) { return must(x.Slice(0, 0, 1)).Transpose(1, 2) }, []float64{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}, false},
-		"permute":     {func() (*tensor.Tensor, error) { return must(x.Slice(1, 0, 1)).Permute(2, 1, 0) }, []float64{0, 12, 1, 13, 2, 14, 3, 15}, false},
+		"transpose": {func() (*tensor.Tensor, error) { return must(x.Slice(0, 0, 1)).Transpose(1, 2) },
+			[]float64{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}, false},
+		"permute": {func() (*tensor.Tensor, error) { return must(x.Slice(1, 0, 1)).Permute(2, 1, 0) }, []float64{0, 12, 1, 13, 2, 14, 3, 15},
+			false},
 		"reversed": {func() (*tensor.Tensor, error) {
 			return tensor.View(x.Storage(), tensor.Float32, []int64{4}, []int64{-2}, 6)
 		}, []float64{6, 4, 2, 0}, false},
@@ -101,8 +104,9 @@ func TestBounds(t *testing.T) {
 		"overflowing stride":   {[]int64{3}, []int64{math.MaxInt64}, 0, false},
 		"overflowing back":     {[]int64{2, 2}, []int64{math.MaxInt64, math.MinInt64}, 0, false},
 		"overflowing offset":   {[]int64{1}, nil, math.MaxInt64, false},
-		"sum overflows":        {[]int64{2, 2, 2, 2, 2, 2, 2, 2, 2}, []int64{1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60}, 0, false},
-		"broadcast":            {[]int64{1 << 30, 25}, []int64{0, 1}, 0, true},
+		"sum overflows": {[]int64{2, 2, 2, 2, 2, 2, 2, 2, 2}, []int64{1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60, 1 << 60,
+			1 << 60, 1 << 60, 1 << 60}, 0, false},
+		"broadcast": {[]int64{1 << 30, 25}, []int64{0, 1}, 0, true},
 	} {
 		_, err := tensor.View(s, tensor.Float32, c.shape, c.strides, c.offset)
 		var be *tensor.BoundsError
@@ -167,7 +171,7 @@ func TestNotOnTheHost(t *testing.T) {
 func TestFreed(t *testing.T) {
 	x := iota64(t, 4)
 	if !x.Storage().MarkFreed() || x.Storage().MarkFreed() {
-		t.Error("MarkFreed must say true once")
+		t.Error("MarkFreed must return true once")
 	}
 	var fe *tensor.FreedError
 	_, e1 := x.Float64s()

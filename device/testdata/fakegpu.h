@@ -199,4 +199,13 @@ EXPORT int fake_alive(void) {
   pthread_mutex_unlock(&mu);
   return n;
 }
+// fake_size returns the bytes of the allocation that begins at p, -1 if there is none.
+EXPORT int fake_size(void* p) {
+  int n = -1;
+  pthread_mutex_lock(&mu);
+  for (struct thing* t = things; t; t = t->next)
+    if (t->at == p) n = (int)t->size;
+  pthread_mutex_unlock(&mu);
+  return n;
+}
 EXPORT int fake_synced(int device) { return __atomic_load_n(&synced[device], __ATOMIC_SEQ_CST); }

@@ -96,6 +96,16 @@ func (s *server) dial(t *testing.T, text string) net.Conn {
 	return conn
 }
 
+// waitBegun waits until n requests have reached the service.
+func (s *server) waitBegun(t *testing.T, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.begun.Load() < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests reached the service, want %d", s.begun.Load(), n)
+		}
+	}
+}
+
 // post sends a request on a connection of its own.
 func (s *server) post(body string) (code int, text string, err error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -125,15 +135,17 @@ func TestSlowAndEndless(t *testing.T) {
 		code    int // 0: disconnected without an answer; -1: either
 		within  time.Duration
 	}{
-		"slow header":                  {"POST /conv1d HTTP/1.1\r\n", "X: y\r\n", 50 * time.Millisecond, 0, 5 * time.Second},
-		"no header":                    {"", "", time.Second, 0, 5 * time.Second},
-		"slow body":                    {head("Content-Length: 1000"), " ", 50 * time.Millisecond, 408, 5 * time.Second},
-		"silent body":                  {head("Content-Length: 1000") + "{", "", time.Second, 408, 5 * time.Second},
-		"slow chunks":                  {head("Transfer-Encoding: chunked"), "1\r\n \r\n", 50 * time.Millisecond, 408, 5 * time.Second},
-		"chunks without end":           {head("Transfer-Encoding: chunked"), "10000\r\n" + strings.Repeat(" ", 1<<16) + "\r\n", 0, 413, 5 * time.Second},
-		"huge length":                  {head("Content-Length: 9223372036854775807"), "", time.Second, 413, time.Second},
-		"huge header":                  {"POST /conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
-		"slow body of another handler": {"GET /ready HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond, -1, 5 * time.Second},
+		"slow header": {"POST /conv1d HTTP/1.1\r\n", "X: y\r\n", 50 * time.Millisecond, 0, 5 * time.Second},
+		"no header":   {"", "", time.Second, 0, 5 * time.Second},
+		"slow body":   {head("Content-Length: 1000"), " ", 50 * time.Millisecond, 408, 5 * time.Second},
+		"silent body": {head("Content-Length: 1000") + "{", "", time.Second, 408, 5 * time.Second},
+		"slow chunks": {head("Transfer-Encoding: chunked"), "1\r\n \r\n", 50 * time.Millisecond, 408, 5 * time.Second},
+		"chunks without end": {head("Transfer-Encoding: chunked"), "10000\r\n" + strings.Repeat(" ", 1<<16) + "\r\n", 0,
+			413, 5 * time.Second},
+		"huge length": {head("Content-Length: 9223372036854775807"), "", time.Second, 413, time.Second},
+		"huge header": {"POST /conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
+		"slow body of another handler": {"GET /ready HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond,
+			-1, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +204,7 @@ func TestStalledReader(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	s.waitBegun(t, 1)
 	s.checkFree(t)
 }
 
@@ -285,7 +297,7 @@ func TestStopUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	s.waitBegun(t, slow+8)
 	begin := time.Now()
 	s.stop()
 	<-s.stopped // with all memory
@@ -305,11 +317,7 @@ func TestStopCutsOff(t *testing.T) {
 	l.forBody, l.forStop = 20*time.Second, 200*time.Millisecond
 	s := start(t, l)
 	s.dial(t, head("Content-Length: 1000")+"{")
-	for deadline := time.Now().Add(5 * time.Second); s.begun.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the request did not reach the service")
-		}
-	}
+	s.waitBegun(t, 1)
 	begin := time.Now()
 	s.stop()
 	<-s.stopped

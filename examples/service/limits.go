@@ -39,7 +39,7 @@ const (
 	bodyChunk = 4 << 10
 )
 
-// errBusy refuses a request while others use all memory or calls.
+// errBusy is the error for a request while others use all memory or calls.
 var errBusy = errors.New("too many requests at once; try again later")
 
 // reservation is memory that one request has reserved.

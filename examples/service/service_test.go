@@ -92,7 +92,8 @@ func TestWarmIsForTheDevice(t *testing.T) {
 		t.Skip("no C compiler (cc) on PATH")
 	}
 	dir := t.TempDir()
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-o", filepath.Join(dir, "libcuda.so.1"), "../../device/testdata/fakecuda.c").CombinedOutput()
+	out, err := exec.Command(cc, "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-o", filepath.Join(dir, "libcuda.so.1"),
+		"../../device/testdata/fakecuda.c").CombinedOutput()
 	if err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}

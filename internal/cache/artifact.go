@@ -12,12 +12,12 @@ import (
 )
 
 // Artifact is the shared library of a module, or of a part of one, for a target, with its
-// description. It lies in its own folder, which never changes.
+// description. It is in a folder of its own, which never changes.
 type Artifact struct {
 	ID             string    `json:"id"` // its name in the cache; see [Artifact.identify]
 	Module         string    `json:"module"`
 	Target         string    `json:"target"`
-	Part           string    `json:"spec"`      // "" for the whole module: "causal_conv1d_fwd dtype=float16"
+	Part           string    `json:"part"`      // "" for the whole module: "causal_conv1d_fwd dtype=float16"
 	Digest         string    `json:"digest"`    // SHA-256 of the library, in hex
 	Size           int64     `json:"size"`      // of the library, in bytes
 	Ops            []string  `json:"ops"`       // operators in the library
@@ -25,7 +25,7 @@ type Artifact struct {
 	Built          time.Time `json:"built"`
 	Seconds        float64   `json:"seconds"` // of compiling its units and of the link
 	LinkKey        Key       `json:"link_key"`
-	BuildRecordKey Key       `json:"last_key"`
+	BuildRecordKey Key       `json:"build_record_key"`
 	Units          []Ref     `json:"units"`
 	// Exported marks a copy without its objects, as in a prebuilt cache.
 	Exported bool `json:"exported,omitempty"`
@@ -44,7 +44,7 @@ func (a Artifact) identify() string {
 	var l Lines
 	l.Add("module", a.Module)
 	l.Add("target", a.Target)
-	l.Add("spec", a.Part)
+	l.Add("spec", a.Part) // as in keys, whose labels do not change
 	l.Add("library", a.Digest)
 	return string(l.Key())
 }
@@ -75,7 +75,7 @@ func (d *Dir) artifactDir(id string) string {
 	return filepath.Join(d.base, "artifact", id)
 }
 
-// AddArtifact publishes the library at path, which must lie in a [Stage] of this cache, with
+// AddArtifact publishes the library at path, which must be in a [Stage] of this cache, with
 // its description. It sets ID, Digest, Size, Path and Used. If the cache has an identical
 // artifact, it returns that. If another module or target has an identical library, both share
 // it by a hard link. It fails with [*AccessError].

@@ -15,7 +15,7 @@ func (d *Dir) BlobPath(digest string) string {
 	return filepath.Join(d.base, "blob", shard(digest))
 }
 
-// AddBlob publishes the finished file at path, which must lie in a [Stage] of this cache, and
+// AddBlob publishes the finished file at path, which must be in a [Stage] of this cache, and
 // returns its SHA-256. It fails with [*AccessError].
 func (d *Dir) AddBlob(path string) (digest string, err error) {
 	digest, err = syncAndHash(path)

@@ -58,7 +58,8 @@ func TestCountsDoNotWaitForAStoppedProcess(t *testing.T) {
 }
 
 func FuzzParseCounts(f *testing.F) {
-	for _, s := range []string{"", "1\t2.5\tunit hit\t\n", "1\t2.5\tunit hit\t", "x\ty\tz\tw\n", "1\tNaN\ta\tb\n", "-1\t0\ta\tb\n", "1\t1e400\ta\tb\n", "9223372036854775807\t1\ta\tb\n", "\x00\n\n"} {
+	for _, s := range []string{"", "1\t2.5\tunit hit\t\n", "1\t2.5\tunit hit\t", "x\ty\tz\tw\n", "1\tNaN\ta\tb\n", "-1\t0\ta\tb\n",
+		"1\t1e400\ta\tb\n", "9223372036854775807\t1\ta\tb\n", "\x00\n\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

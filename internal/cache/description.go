@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,9 +36,15 @@ func decodeArtifact(data []byte, id string, a *Artifact) error {
 	if !ok || string(sum) != sumStart+SHA256(rest) {
 		return fmt.Errorf("%w: its checksum does not match", errDescription)
 	}
-	if err := json.Unmarshal(data, a); err != nil {
+	d := struct {
+		*Artifact
+		Spec    string `json:"spec"`     // Part in descriptions of older versions
+		LastKey Key    `json:"last_key"` // BuildRecordKey in these
+	}{Artifact: a}
+	if err := json.Unmarshal(data, &d); err != nil {
 		return fmt.Errorf("%w: %w", errDescription, err)
 	}
+	a.Part, a.BuildRecordKey = cmp.Or(a.Part, d.Spec), cmp.Or(a.BuildRecordKey, d.LastKey)
 	if a.identify() != id || a.ID != id || a.Module == "" || a.Module != filepath.Base(a.Module) {
 		return fmt.Errorf("%w: it is of artifact %s (%s for %s)", errDescription, Key(a.ID).Short(), a.Module, a.Target)
 	}

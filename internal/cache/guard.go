@@ -14,7 +14,7 @@ import (
 // change.
 type guard struct {
 	user uint32 // effective user id of the process
-	// root is the owner of "/", who can replace every file and so is trusted. In a user
+	// root is the owner of "/", which can replace every file and so is trusted. In a user
 	// namespace that does not map root it is 65534 instead of 0. Files of all other users
 	// have that id there too.
 	root uint32

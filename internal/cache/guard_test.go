@@ -77,7 +77,8 @@ func TestPathToCache(t *testing.T) {
 		{"behind an absolute link", "mkdir -p open/c; chmod 777 open; ln -s $PWD/open/c c", "c", []string{"open"}},
 		{"a link in an open folder", "mkdir -p c open; chmod 777 open; ln -s ../c open/link", "open/link", []string{"open"}},
 		{"links through links", "mkdir -p c open; chmod 777 open; ln -s ../c open/one; ln -s open/../open/one two", "two", []string{"open"}},
-		{"another user's link in a sticky folder", "mkdir -p c s; chmod 1777 s; ln -s ../c s/link; chown -h 12345 s/link", "s/link", []string{"s/link"}},
+		{"another user's link in a sticky folder", "mkdir -p c s; chmod 1777 s; ln -s ../c s/link; chown -h 12345 s/link", "s/link",
+			[]string{"s/link"}},
 		{"another user's link in the user's folder", "mkdir -p c s; ln -s ../c s/link; chown -h 12345 s/link", "s/link", nil},
 	}
 	for _, tt := range tests {
@@ -168,7 +169,8 @@ func TestPrivateGroups(t *testing.T) {
 // The folders belong to a user with the umask 002 and a group without other members.
 func TestFolderOfPrivateGroupIsTrusted(t *testing.T) {
 	needRoot(t)
-	dir := place(t, "mkdir -p etc a; echo u:x:12345:12345::/:/bin/sh >etc/passwd; echo u:x:12345: >etc/group; chown 12345:12345 a; chmod 2775 a")
+	dir := place(t,
+		"mkdir -p etc a; echo u:x:12345:12345::/:/bin/sh >etc/passwd; echo u:x:12345: >etc/group; chown 12345:12345 a; chmod 2775 a")
 	g := guard{user: other, etc: filepath.Join(dir, "etc")}
 	exposed := func() int {
 		list, _, err := g.walk(filepath.Join(dir, "a"))
@@ -181,7 +183,8 @@ func TestFolderOfPrivateGroupIsTrusted(t *testing.T) {
 		t.Errorf("%d exposed", n)
 	}
 	// With an access control list the group bits apply to all users and groups in the list.
-	acl := []byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x02\x00\x07\x00\x01\x00\x00\x00\x04\x00\x07\x00\xff\xff\xff\xff\x10\x00\x07\x00\xff\xff\xff\xff\x20\x00\x05\x00\xff\xff\xff\xff")
+	acl := []byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x02\x00\x07\x00\x01\x00\x00\x00\x04\x00\x07\x00\xff\xff\xff\xff" +
+		"\x10\x00\x07\x00\xff\xff\xff\xff\x20\x00\x05\x00\xff\xff\xff\xff")
 	switch err := unix.Setxattr(filepath.Join(dir, "a"), "system.posix_acl_access", acl, 0); {
 	case errors.Is(err, unix.ENOTSUP):
 		t.Log("this file system has no access control lists")

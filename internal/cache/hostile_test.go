@@ -199,16 +199,16 @@ func TestUseWaitsForDryRun(t *testing.T) {
 
 func TestCleanKeepsEntriesOfLastBuild(t *testing.T) {
 	d := open(t)
-	lastKey := Lines{{"module", "x"}}.Key()
+	recordKey := Lines{{"module", "x"}}.Key()
 	s, path := stageFile(t, d, "library")
-	a, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: lastKey})
+	a, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: recordKey})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// An identical library from an object with another key.
 	unit := Lines{{"unit", "edited"}}.Key()
 	body := `{"artifact":"` + a.ID + `","refs":[{"unit":"` + string(unit) + `"}]}`
-	if err := errors.Join(d.Put(BuildRecord, lastKey, []byte(body)), d.Put(Manifest, unit, []byte("[]"))); err != nil {
+	if err := errors.Join(d.Put(BuildRecord, recordKey, []byte(body)), d.Put(Manifest, unit, []byte("[]"))); err != nil {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * orphanAge)
@@ -223,7 +223,7 @@ func TestCleanKeepsEntriesOfLastBuild(t *testing.T) {
 	}
 	// An older artifact of the same module is removed; the build record stays.
 	s, path = stageFile(t, d, "older library")
-	older, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: lastKey})
+	older, err := d.AddArtifact(s, path, Artifact{Module: "module_x", Target: "cpu", BuildRecordKey: recordKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestCleanKeepsEntriesOfLastBuild(t *testing.T) {
 	if rep, err := d.Clean(CleanRequest{Match: pick}); err != nil || len(rep.Removed) != 1 {
 		t.Fatalf("%+v, %v", rep, err)
 	}
-	if _, err := d.Get(BuildRecord, lastKey); err != nil {
+	if _, err := d.Get(BuildRecord, recordKey); err != nil {
 		t.Errorf("the build record: %v", err)
 	}
 	if rep, err := d.Clean(CleanRequest{Match: func(Artifact) bool { return true }}); err != nil || rep.Orphans != 1 {

@@ -1,8 +1,10 @@
 package cache
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -62,4 +64,31 @@ func TestKnownArtifact(t *testing.T) {
 		_, err := d.Artifact(a.ID)
 		wantMiss(t, err, "corrupt")
 	})
+}
+
+// TestOlderFieldNames reads the description of an artifact with the names that older versions gave two fields.
+func TestOlderFieldNames(t *testing.T) {
+	d, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, path := stageFile(t, d, "library")
+	a, err := d.AddArtifact(s, path, Artifact{Module: "m", Target: "cpu", Part: "f dtype=int8", BuildRecordKey: "key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := filepath.Join(filepath.Dir(a.Path), artifactMeta)
+	data, err := os.ReadFile(meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(data, []byte(sumEnd))
+	rest = bytes.Replace(bytes.Replace(rest, []byte(`"part"`), []byte(`"spec"`), 1), []byte(`"build_record_key"`), []byte(`"last_key"`), 1)
+	if err := os.WriteFile(meta, []byte(sumStart+SHA256(rest)+sumEnd+string(rest)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Artifact(a.ID)
+	if err != nil || got.Part != a.Part || got.BuildRecordKey != a.BuildRecordKey {
+		t.Errorf("part %q, record %q, %v", got.Part, got.BuildRecordKey, err)
+	}
 }

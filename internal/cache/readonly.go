@@ -13,7 +13,7 @@ import (
 )
 
 // OpenReadOnly opens a read-only cache, which another process, another user or the build of
-// a container image has filled. It may lie on a read-only filesystem and belong to root. It
+// a container image has filled. It may be on a read-only filesystem and belong to root. It
 // fails with [*ReadOnlyError] if there is no cache (errors.Is fs.ErrNotExist) or the folder
 // cannot be read, and with [*UntrustedError].
 func OpenReadOnly(path string, opts Options) (*Dir, error) {

@@ -185,7 +185,8 @@ func TestRefusedReadOnlyCaches(t *testing.T) {
 		asRoot bool
 	}{
 		{"others may write", func(f filled) error { return os.Chmod(f.dir.path, 0o777) }, "run: chmod go-w %s;", false},
-		{"others may write inside", func(f filled) error { return os.Chmod(filepath.Join(f.dir.base, "record"), 0o775) }, "run: chmod -R go-w %s/v2;", false},
+		{"others may write inside", func(f filled) error { return os.Chmod(filepath.Join(f.dir.base, "record"), 0o775) },
+			"run: chmod -R go-w %s/v2;", false},
 		{"a third user's", func(f filled) error { return os.Chown(f.dir.base, 12345, 12345) }, "run: chown -R root %s/v2;", true},
 	}
 	for _, tt := range tests {

@@ -20,7 +20,7 @@ func (d *Dir) size() int64 {
 	return n
 }
 
-// topFolder returns the name of the folder directly below base in which a path lies.
+// topFolder returns the name of the folder directly below base that contains a path.
 func (d *Dir) topFolder(path string) string {
 	rel, _ := filepath.Rel(d.base, path)
 	top, _, _ := strings.Cut(rel, string(filepath.Separator))

@@ -142,12 +142,27 @@ func TestFreeSpace(t *testing.T) {
 func TestFreeSpaceDuringTrim(t *testing.T) {
 	d := open(t)
 	aged(t, addArtifact(t, d, "old"), 2*time.Hour)
-	lock, err := d.TryLock(LockRequest{Key: trimKey()})
+	another, err := Open(d.path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := another.TryLock(LockRequest{Key: trimKey()})
 	if err != nil || lock == nil {
 		t.Fatal(err)
 	}
+	waits := make(chan struct{}, 1)
+	d.flock = func(f *os.File, how int) error {
+		err := flockFile(f, how)
+		if err != nil {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+		}
+		return err
+	}
 	go func() {
-		time.Sleep(50 * time.Millisecond)
+		<-waits
 		due(t, d)
 		setAge(t, d.trimmed(), 0)
 		_ = lock.Unlock()

@@ -84,7 +84,7 @@ func (v *verification) fault(path, reason string, kept bool) {
 	v.rep.Faults = append(v.rep.Faults, Fault{path, reason, kept})
 }
 
-// misplaced moves an entry that must not lie at path to quarantine and reports it.
+// misplaced moves an entry that must not exist at path to quarantine and reports it.
 func (v *verification) misplaced(path, reason string) {
 	v.note(path, v.d.corrupt("file", "", path, "corrupt: "+reason))
 }
@@ -139,7 +139,7 @@ func (v *verification) folder(path string, folders bool) (names []string) {
 	return names
 }
 
-// shards checks the files below sub, which lie in folders named by the first two digits of
+// shards checks the files below sub, which are in folders named by the first two digits of
 // their names.
 func (v *verification) shards(sub string, kind Kind, check func(path, name string) error) {
 	at := filepath.Join(v.d.base, sub)

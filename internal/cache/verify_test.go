@@ -82,7 +82,8 @@ func publishSome(t *testing.T, d *Dir, content string) {
 	if err := os.WriteFile(s.File("library"), []byte(content), 0o600); err != nil {
 		t.Error(err)
 	}
-	a, err := d.AddArtifact(s, s.File("library"), Artifact{Module: "m", Target: "cpu", LinkKey: key, Units: []Ref{{Result: key, Object: digest}}})
+	a, err := d.AddArtifact(s, s.File("library"), Artifact{Module: "m", Target: "cpu", LinkKey: key,
+		Units: []Ref{{Result: key, Object: digest}}})
 	if err := errors.Join(err, d.Put(Linked, key, []byte(a.ID))); err != nil {
 		t.Error(err)
 	}

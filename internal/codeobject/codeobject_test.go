@@ -48,7 +48,8 @@ func bundleOf(items ...item) []byte {
 const triple = "hipv4-amdgcn-amd-amdhsa--"
 
 func TestUnbundle(t *testing.T) {
-	one := bundleOf(item{"host-x86_64-unknown-linux-gnu-", nil}, item{triple + "gfx942", []byte("first")}, item{triple + "gfx90a:xnack-", []byte("second")})
+	one := bundleOf(item{"host-x86_64-unknown-linux-gnu-", nil}, item{triple + "gfx942", []byte("first")},
+		item{triple + "gfx90a:xnack-", []byte("second")})
 	two := bundleOf(item{triple + "gfx942", []byte("third")})
 	got, err := Unbundle(append(append(one, make([]byte, 4096)...), two...))
 	if err != nil {

@@ -40,7 +40,8 @@ func compile(t *testing.T, source string, flags ...string) []byte {
 	if err := os.WriteFile(in, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hipcc(t, append([]string{"--offload-arch=gfx90a", "-O1", "-nogpuinc", "-fPIC", "-I" + filepath.Join(testenv.Root(t), "csrc", "include"), "-cuid=abc", "-c", in, "-o", out}, flags...)...)
+	hipcc(t, append([]string{"--offload-arch=gfx90a", "-O1", "-nogpuinc", "-fPIC", "-I" + filepath.Join(testenv.Root(t), "csrc", "include"),
+		"-cuid=abc", "-c", in, "-o", out}, flags...)...)
 	return readFile(t, out)
 }
 
@@ -176,7 +177,8 @@ func TestUnitWithoutKernels(t *testing.T) {
 func TestInvalidHostObjects(t *testing.T) {
 	whole := compile(t, kernelSource)
 	for name, object := range map[string][]byte{
-		"nothing": nil, "text": []byte("hello"), "whole": whole, "device code": compile(t, kernelSource, "--cuda-device-only", "--no-gpu-bundle-output"),
+		"nothing": nil, "text": []byte("hello"), "whole": whole, "device code": compile(t, kernelSource, "--cuda-device-only",
+			"--no-gpu-bundle-output"),
 		"cut off": whole[:len(whole)/2],
 	} {
 		var format *FormatError

@@ -56,7 +56,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestParseTrace(t *testing.T) {
-	text := "a.cpp:1:1: error: x\n. inc/a.h\n.. /usr/include/b c.h\n...\n.hidden: no\n. inc/a.h\nMultiple include guards may be useful for:\n/usr/include/d.h\n"
+	text := "a.cpp:1:1: error: x\n. inc/a.h\n.. /usr/include/b c.h\n...\n.hidden: no\n. inc/a.h\nMultiple include guards may be useful " +
+		"for:\n/usr/include/d.h\n"
 	if got, want := ParseTrace([]byte(text)), []string{"inc/a.h", "/usr/include/b c.h"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

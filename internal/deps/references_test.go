@@ -16,8 +16,10 @@ func TestParseReferences(t *testing.T) {
 	}{
 		{"", references{}},
 		{"#if __has_include(<a/b.h>)", references{probes: []probe{has("a/b.h", false)}}},
-		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)", references{probes: []probe{has("c.h", true), {"d.h", false, true, true}}}},
-		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")", references{probes: []probe{has("e.bin", true), quoted("e.bin")}}},
+		{"#if defined(X) && __has_include ( \"c.h\" ) || __has_include_next(<d.h>)",
+			references{probes: []probe{has("c.h", true), {"d.h", false, true, true}}}},
+		{"constexpr char x[] = {\n#embed \"e.bin\"\n}; // __has_embed(\"e.bin\")",
+			references{probes: []probe{has("e.bin", true), quoted("e.bin")}}},
 		{"  #  include \"q.h\"\n#include <angled.h>\n#include\"tight.h\"", references{probes: []probe{quoted("q.h"), quoted("tight.h")}}},
 		{"#include MACRO", references{computedInclude: true}},
 		{" /* x */ # import MACRO", references{computedInclude: true}},
@@ -50,7 +52,8 @@ func TestParseReferences(t *testing.T) {
 }
 
 func FuzzParseReferences(f *testing.F) {
-	for _, seed := range []string{"", "#include \"a.h\"", "#if __has_include(<a>)", "__has_include(\"", "#include \"\x00\n\"", "__has_embed ( \"x\"",
+	for _, seed := range []string{"", "#include \"a.h\"", "#if __has_include(<a>)", "__has_include(\"", "#include \"\x00\n\"",
+		"__has_embed ( \"x\"",
 		"#\\\ninclude /*", "asm(\".incbin \\\"a\\\"\")", "R\"x(.include \"", "'\\", "//", "/*.incbin"} {
 		f.Add([]byte(seed))
 	}
@@ -70,7 +73,8 @@ func FuzzParseReferences(f *testing.F) {
 }
 
 func TestFlagFolders(t *testing.T) {
-	quote, system, after := FlagFolders([]string{"-O1", "-isystem", "a/", "-isystemb", "-iquote", "./c", "-idirafter", "/d", "-DX", "-isystem"})
+	quote, system, after := FlagFolders([]string{"-O1", "-isystem", "a/", "-isystemb", "-iquote", "./c", "-idirafter", "/d", "-DX",
+		"-isystem"})
 	if !slices.Equal(quote, []string{"c"}) || !slices.Equal(system, []string{"a", "b"}) || !slices.Equal(after, []string{"/d"}) {
 		t.Errorf("got %q, %q, %q", quote, system, after)
 	}

@@ -202,7 +202,7 @@ func ListFor(p string, tree, system *List) *List {
 	return tree
 }
 
-// InTree makes a path relative if it lies in the source tree.
+// InTree makes a path relative if it is in the source tree.
 func InTree(p, root string) string {
 	if !filepath.IsAbs(p) {
 		return path.Clean(p)

@@ -30,13 +30,9 @@ type Library struct {
 	name   string
 }
 
-// Open loads the library at path. If path has no slash, the dynamic linker searches its
-// folders for the name. The error is an *OpenError.
-func Open(path string, flags Flags) (*Library, error) { return First(flags, path) }
-
-// First opens the first library of names that can be opened. The error is an *OpenError
-// with the reason of each failure.
-func First(flags Flags, names ...string) (*Library, error) {
+// Open loads the first library of names that can be opened. The dynamic linker searches its folders for
+// a name without a slash. The error is an *OpenError with the reason of each failure.
+func Open(flags Flags, names ...string) (*Library, error) {
 	if err := errUnsupported(); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func build(t testing.TB) string {
 
 func open(t testing.TB) *dl.Library {
 	t.Helper()
-	lib, err := dl.Open(build(t), dl.Local)
+	lib, err := dl.Open(dl.Local, build(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestOpenErrors(t *testing.T) {
 		"libsurely-not-here.so.77": "libsurely-not-here.so.77",
 		notELF:                     "text.so",
 	} {
-		_, err := dl.Open(name, dl.Local)
+		_, err := dl.Open(dl.Local, name)
 		var oe *dl.OpenError
 		if !errors.As(err, &oe) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%q): %v", name, err)
@@ -126,7 +126,7 @@ func TestOpenBroken(t *testing.T) {
 	if err := os.Remove(lib); err != nil {
 		t.Fatal(err)
 	}
-	_, err := dl.Open(needy, dl.Local)
+	_, err := dl.Open(dl.Local, needy)
 	var oe *dl.OpenError
 	if !errors.As(err, &oe) || oe.Attempts[0].Missing() || !strings.Contains(err.Error(), "libsample.so") {
 		t.Errorf("a library without its dependency: %v", err)
@@ -135,17 +135,17 @@ func TestOpenBroken(t *testing.T) {
 
 func TestFirst(t *testing.T) {
 	lib := build(t)
-	if _, err := dl.First(dl.Local|dl.Loaded, lib); err == nil {
+	if _, err := dl.Open(dl.Local|dl.Loaded, lib); err == nil {
 		t.Error("a library that nobody opened counts as loaded")
 	}
-	l, err := dl.First(dl.Local, "/nonexistent/a.so", lib, "/nonexistent/b.so")
+	l, err := dl.Open(dl.Local, "/nonexistent/a.so", lib, "/nonexistent/b.so")
 	if err != nil || l.Name() != lib {
 		t.Fatalf("First: %v, %v", l, err)
 	}
-	if _, err := dl.First(dl.Local|dl.Loaded, lib); err != nil {
+	if _, err := dl.Open(dl.Local|dl.Loaded, lib); err != nil {
 		t.Errorf("an open library does not count as loaded: %v", err)
 	}
-	_, err = dl.First(dl.Local, "/nonexistent/a.so", "/nonexistent/b.so")
+	_, err = dl.Open(dl.Local, "/nonexistent/a.so", "/nonexistent/b.so")
 	var oe *dl.OpenError
 	if !errors.As(err, &oe) || len(oe.Attempts) != 2 {
 		t.Errorf("First of two missing: %v", err)
@@ -154,7 +154,7 @@ func TestFirst(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if _, err = dl.First(dl.Local); err == nil {
+	if _, err = dl.Open(dl.Local); err == nil {
 		t.Error("First of nothing gave no error")
 	}
 }

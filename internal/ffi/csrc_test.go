@@ -228,7 +228,8 @@ func TestPackedLayout(t *testing.T) {
 		{[3]int{big, big, big}, 1},
 	} {
 		err := b.call(t, b.echo, ffi.Stream{}, "packed", c.shape[0], c.shape[1], c.shape[2])
-		if c.far < 0 && err != nil || c.far >= 0 && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of dimension %d reaches past the address space", c.far))) {
+		if c.far < 0 && err != nil || c.far >= 0 &&
+			(err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of dimension %d reaches past the address space", c.far))) {
 			t.Errorf("%v: got %v, want dimension %d", c.shape, err, c.far)
 		}
 	}
@@ -248,11 +249,16 @@ func TestConvolutionErrors(t *testing.T) {
 		op, want string
 		args     []any
 	}{
-		{"fwd", "TypeError: causal_conv1d_fwd: argument 'x': expected dtype float32, float16 or bfloat16, got int32", []any{out, n(i32, 2, 3, 8), w}},
-		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 2, shape (3, 8)", []any{out, n(f32, 3, 8), w}},
-		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 9, shape (1, 1, 4, 1, 1, 1, 1, 1, ...)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1, 1), w}},
-		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 8, shape (1, 1, 4, 1, 1, 1, 1, 1)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1), w}},
-		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (5, 4)", []any{out, x, n(f32, 5, 4)}},
+		{"fwd", "TypeError: causal_conv1d_fwd: argument 'x': expected dtype float32, float16 or bfloat16, got int32",
+			[]any{out, n(i32, 2, 3, 8), w}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 2, shape (3, 8)",
+			[]any{out, n(f32, 3, 8), w}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 9, shape (1, 1, 4, 1, 1, 1, " +
+			"1, 1, ...)", []any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1, 1), w}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'x': expected rank 3 (batch, dim, seqlen), got rank 8, shape (1, 1, 4, 1, 1, 1, 1, 1)",
+			[]any{out, n(f32, 1, 1, 4, 1, 1, 1, 1, 1), w}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected shape (groups, width) with groups that divide dim = 3, got (5, 4)",
+			[]any{out, x, n(f32, 5, 4)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'weight': expected a width of at least 1", []any{out, x, n(f32, 3, 0)}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'bias': expected shape (3,) (dim,), got (2,)", []any{out, x, w, n(f32, 2)}},
 		{"fwd", "TypeError: causal_conv1d_fwd: argument 'out': expected dtype float32 as 'x', got float16", []any{n(f16, 2, 3, 8), x, w}},
@@ -260,12 +266,17 @@ func TestConvolutionErrors(t *testing.T) {
 		{"fwd", "ValueError: causal_conv1d_fwd: arguments 'out' and 'x': an output must not overlap", []any{x, x, w}},
 		{"fwd", "ValueError: causal_conv1d_fwd: argument 'out': is an output, but its strides put several", []any{wide, x, w}},
 		{"fwd", "TypeError: causal_conv1d_fwd: argument 'seq_idx': expected dtype int32, got float32", []any{out, x, w, nil, true, n(f32, 2, 8)}},
-		{"fwd", "ValueError: causal_conv1d_fwd: argument 'initial_states': expected shape (2, 3, 3)", []any{out, x, w, nil, true, nil, n(f32, 2, 3, 4)}},
+		{"fwd", "ValueError: causal_conv1d_fwd: argument 'initial_states': expected shape (2, 3, 3)",
+			[]any{out, x, w, nil, true, nil, n(f32, 2, 3, 4)}},
 		{"bwd", "ValueError: causal_conv1d_bwd: arguments 'dx' and 'dout'", []any{out, n(f32, 3, 4), nil, x, w, nil, out}},
-		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32, got float16", []any{out, n(f16, 3, 4), nil, x, w, nil, n(f32, 2, 3, 8)}},
-		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32 or float16 as 'weight', got int32", []any{out, n(i32, 3, 4), nil, x, n(f16, 3, 4), nil, n(f32, 2, 3, 8)}},
-		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dbias': expected dtype float32, got float16", []any{out, n(f32, 3, 4), n(f16, 3), x, w, nil, n(f32, 2, 3, 8)}},
-		{"bwd", "ValueError: causal_conv1d_bwd: argument 'dbias': expected shape (3,)", []any{out, n(f32, 3, 4), n(f32, 4), x, w, nil, n(f32, 2, 3, 8)}},
+		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32, got float16",
+			[]any{out, n(f16, 3, 4), nil, x, w, nil, n(f32, 2, 3, 8)}},
+		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dweight': expected dtype float32 or float16 as 'weight', got int32",
+			[]any{out, n(i32, 3, 4), nil, x, n(f16, 3, 4), nil, n(f32, 2, 3, 8)}},
+		{"bwd", "TypeError: causal_conv1d_bwd: argument 'dbias': expected dtype float32, got float16",
+			[]any{out, n(f32, 3, 4), n(f16, 3), x, w, nil, n(f32, 2, 3, 8)}},
+		{"bwd", "ValueError: causal_conv1d_bwd: argument 'dbias': expected shape (3,)",
+			[]any{out, n(f32, 3, 4), n(f32, 4), x, w, nil, n(f32, 2, 3, 8)}},
 	} {
 		var e *ffi.CallError
 		err := b.call(t, b.conv, ffi.Stream{}, "causal_conv1d_"+c.op, c.args...)
@@ -312,7 +323,8 @@ func TestConvolutionAgainstFormulas(t *testing.T) {
 	for _, c := range []struct{ b, d, l, w int }{{2, 3, 9, 4}, {1, 17, 130, 3}, {2, 5, 2, 7}, {1, 1, 300, 1}, {3, 33, 5, 2}} {
 		B, D, L, W := int64(c.b), int64(c.d), int64(c.l), int64(c.w)
 		x, w, bias, dout := random(B, D, L), random(D, W), random(D), random(B, D, L)
-		out, dx, dw, db := zeros(t, tensor.Float32, B, D, L), zeros(t, tensor.Float32, B, D, L), zeros(t, tensor.Float32, D, W), zeros(t, tensor.Float32, D)
+		out, dx, dw, db := zeros(t, tensor.Float32, B, D, L), zeros(t, tensor.Float32, B, D, L), zeros(t, tensor.Float32, D, W),
+			zeros(t, tensor.Float32, D)
 		if err := b.call(t, b.conv, ffi.Stream{}, "causal_conv1d_fwd", out, x, w, bias, true); err != nil {
 			t.Fatal(err)
 		}

@@ -17,29 +17,31 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// bench is the support library and two modules, compiled once for all tests.
-type bench struct {
+// libraries is the support library and two modules, compiled once for all tests.
+type libraries struct {
 	dir     string
 	support *ffi.Support
 	echo    *ffi.Module
 	conv    *ffi.Module
 }
 
-var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wl,--as-needed", "-Wl,-z,nodelete", "-pthread"}
+var flags = []string{"-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wl,--as-needed",
+	"-Wl,-z,nodelete", "-pthread"}
 
 const csrc = "../../csrc/"
 
 // setup compiles and loads once; the folder exists as long as the tests run.
-var setup = sync.OnceValues(func() (*bench, error) {
+var setup = sync.OnceValues(func() (*libraries, error) {
 	dir, err := os.MkdirTemp("", "aiter-ffi")
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{dir: dir}
+	b := &libraries{dir: dir}
 	units := map[string][]string{
 		"support.so": {csrc + "support/aiter_ffi.cpp"},
 		"echo.so":    {"testdata/echo.cpp"},
-		"conv.so":    {csrc + "kernels/causal_conv1d/cpu/cpu.cpp", csrc + "kernels/causal_conv1d/cpu/long_row.cpp", csrc + "kernels/causal_conv1d/cpu/fwd.cpp", csrc + "kernels/causal_conv1d/cpu/bwd.cpp"},
+		"conv.so": {csrc + "kernels/causal_conv1d/cpu/cpu.cpp", csrc + "kernels/causal_conv1d/cpu/long_row.cpp",
+			csrc + "kernels/causal_conv1d/cpu/fwd.cpp", csrc + "kernels/causal_conv1d/cpu/bwd.cpp"},
 	}
 	for name, sources := range units {
 		if err := compile(filepath.Join(dir, name), sources...); err != nil {
@@ -83,7 +85,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func open(t testing.TB) *bench {
+func open(t testing.TB) *libraries {
 	t.Helper()
 	if _, err := exec.LookPath("c++"); err != nil {
 		t.Fatal("these tests need a C++ compiler: no c++ on PATH")
@@ -96,7 +98,7 @@ func open(t testing.TB) *bench {
 }
 
 // call calls an operator of the module; args are tensors, int, bool, float64, nil or packed.
-func (b *bench) call(t testing.TB, m *ffi.Module, s ffi.Stream, op string, args ...any) error {
+func (b *libraries) call(t testing.TB, m *ffi.Module, s ffi.Stream, op string, args ...any) error {
 	t.Helper()
 	f, err := m.Func(op)
 	if err != nil {
@@ -311,7 +313,7 @@ func TestSecondCopyOfTheSupportLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &bench{support: second}
+	c := &libraries{support: second}
 	if err := c.call(t, b.echo, ffi.Stream{}, "fail", 3); err == nil || err.Error() != "ValueError: fail: number 3" {
 		t.Errorf("got %v", err)
 	}
@@ -381,7 +383,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 		}
 	})
-	lib, err := dl.Open(filepath.Join(m.dir, "support.so"), dl.Local)
+	lib, err := dl.Open(dl.Local, filepath.Join(m.dir, "support.so"))
 	if err != nil {
 		b.Fatal(err)
 	}

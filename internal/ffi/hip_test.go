@@ -14,7 +14,8 @@ import (
 // passOf compiles testdata/hip_names.hip and returns hipcc's output.
 func passOf(t *testing.T, flags ...string) []byte {
 	t.Helper()
-	for _, file := range []string{filepath.Join("testdata", "hip_names.hip"), filepath.Join(testenv.Root(t), "csrc", "include", "aiter", "hip.h")} {
+	for _, file := range []string{filepath.Join("testdata", "hip_names.hip"), filepath.Join(testenv.Root(t), "csrc", "include",
+		"aiter", "hip.h")} {
 		if _, err := os.ReadFile(file); err != nil { // also tells `go test` what a cached result depends on
 			t.Fatal(err)
 		}
@@ -58,7 +59,8 @@ func TestLaunchErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-std=c++17", "-nogpuinc", "-nogpulib", "--cuda-host-only", "--offload-arch=gfx90a", "-I" + include, "-c", source, "-o", program + ".o"}
+	args := []string{"-std=c++17", "-nogpuinc", "-nogpulib", "--cuda-host-only", "--offload-arch=gfx90a", "-I" + include, "-c",
+		source, "-o", program + ".o"}
 	if out, err := exec.Command(testenv.Tool(t, "hipcc"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("hipcc %q: %v\n%s", args, err, out)
 	}
@@ -106,8 +108,27 @@ func TestReloadOfACopy(t *testing.T) {
 	if _, failure := compileGPU(t, "hipcc", "reload_kernarg.hip", flags...); failure != "" {
 		t.Errorf("a parameter: %s", failure)
 	}
-	if _, failure := compileGPU(t, "hipcc", "reload_kernarg.hip", append(flags, "-DCOPY")...); !strings.Contains(failure, "no matching function for call to 'reload_kernarg'") {
+	if _, failure := compileGPU(t, "hipcc", "reload_kernarg.hip", append(flags, "-DCOPY")...); !strings.Contains(failure,
+		"no matching function for call to 'reload_kernarg'") {
 		t.Errorf("a copy: want an error, got %q", failure)
+	}
+}
+
+// A kernel may declare the shared memory that each GPU gives a block, and no more.
+func TestSharedMemoryLimit(t *testing.T) {
+	for tool, flags := range map[string][]string{
+		"hipcc": {"-nogpuinc", "-nogpulib", "--offload-arch=gfx90a", "--cuda-device-only", "-c"},
+		"nvcc":  {"-x", "cu", "-arch=sm_90", "-ptx"},
+	} {
+		t.Run(tool, func(t *testing.T) {
+			if _, failure := compileGPU(t, tool, "shared_memory.hip", append(flags, "-DBYTES=49152")...); failure != "" {
+				t.Errorf("48 KiB: %s", failure)
+			}
+			const want = "too much shared memory"
+			if _, failure := compileGPU(t, tool, "shared_memory.hip", append(flags, "-DBYTES=49168")...); !strings.Contains(failure, want) {
+				t.Errorf("16 bytes more: want %q, got %q", want, failure)
+			}
+		})
 	}
 }
 
@@ -145,7 +166,8 @@ func TestModulesShareMemoryPool(t *testing.T) {
 		}
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	run(testenv.Tool(t, "hipcc"), "-std=c++17", "-nogpuinc", "-nogpulib", "-fPIC", "-fvisibility=hidden", "--cuda-host-only", "--offload-arch=gfx90a",
+	run(testenv.Tool(t, "hipcc"), "-std=c++17", "-nogpuinc", "-nogpulib", "-fPIC", "-fvisibility=hidden", "--cuda-host-only",
+		"--offload-arch=gfx90a",
 		"-I"+include, "-c", source, "-o", in("module.o"))
 	run("c++", "-shared", in("module.o"), "-o", in("a.so"))
 	run("c++", "-shared", in("module.o"), "-o", in("b.so"))

@@ -301,7 +301,8 @@ func TestStamp(t *testing.T) {
 	write(t, path, "one")
 	look("the file written again", path)
 	old := time.Now().Add(-time.Hour)
-	if err := errors.Join(os.WriteFile(path+".new", []byte("one"), 0o600), os.Chtimes(path+".new", old, old), os.Rename(path+".new", path)); err != nil {
+	if err := errors.Join(os.WriteFile(path+".new", []byte("one"), 0o600), os.Chtimes(path+".new", old, old),
+		os.Rename(path+".new", path)); err != nil {
 		t.Fatal(err)
 	}
 	look("a file that replaces it", path)

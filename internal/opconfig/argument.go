@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
-// Argument is what the configuration says about an argument besides its type in the schema. The
+// Argument is the declaration of an argument in the configuration, besides its type in the schema. The
 // registry checks it before each call.
 type Argument struct {
 	Doc string
@@ -17,7 +17,7 @@ type Argument struct {
 	// DTypes are the element types that a tensor may have, and the arguments whose element type it may
 	// have; none: any.
 	DTypes []string
-	// RowMajor is true for a tensor that must lie in row-major order without gaps.
+	// RowMajor is true for a tensor that must be in row-major order without gaps.
 	RowMajor bool
 }
 

@@ -115,12 +115,13 @@ func loadLimited(t *testing.T, file string) {
 func hostileTexts() map[string]string {
 	const n = hostile
 	return map[string]string{
-		"arrays":          "x = " + strings.Repeat("[", n/2) + strings.Repeat("]", n/2),
-		"inline tables":   "x = " + strings.Repeat("{a=", n/4) + "1" + strings.Repeat("}", n/4),
-		"mixed":           "x = " + strings.Repeat("[{a=", n/6) + "1" + strings.Repeat("}]", n/6),
-		"dotted key":      strings.Repeat("a.", n/2) + "a = 1",
-		"dotted header":   "[" + strings.Repeat("a.", n/2) + "a]",
-		"dotted in table": "[" + strings.Repeat("a.", 10) + "a]\n" + strings.Repeat("b.", 10) + "b = " + strings.Repeat("{c.d=", n/8) + "1" + strings.Repeat("}", n/8),
+		"arrays":        "x = " + strings.Repeat("[", n/2) + strings.Repeat("]", n/2),
+		"inline tables": "x = " + strings.Repeat("{a=", n/4) + "1" + strings.Repeat("}", n/4),
+		"mixed":         "x = " + strings.Repeat("[{a=", n/6) + "1" + strings.Repeat("}]", n/6),
+		"dotted key":    strings.Repeat("a.", n/2) + "a = 1",
+		"dotted header": "[" + strings.Repeat("a.", n/2) + "a]",
+		"dotted in table": "[" + strings.Repeat("a.", 10) + "a]\n" + strings.Repeat("b.", 10) + "b = " + strings.Repeat("{c.d=", n/8) +
+			"1" + strings.Repeat("}", n/8),
 		"headers":         repeated(n, func(i int) string { return fmt.Sprintf("[%sa%d]\n", strings.Repeat("a.", 100), i) }),
 		"array headers":   repeated(n, func(i int) string { return "[[" + strings.Repeat("a.", i) + "a]]\n" }),
 		"array of tables": strings.Repeat("[[a]]\n", n/6),
@@ -166,13 +167,17 @@ func hostileTexts() map[string]string {
 				times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }))
 		}),
 		"within: conditions": times(3, func(i int) string { return conditionedModule(fmt.Sprintf("module_x%d", i)) }),
-		"within: values": withModule("") + "[[module.module_x.op]]\nname=\"f\"\nschema=\"(Tensor a) -> ()\"\n[module.module_x.axis.w]\nargument=\"a\"\ndimension=0\ndefine=\"D\"\nvalues=[" +
+		"within: values": withModule("") +
+			"[[module.module_x.op]]\nname=\"f\"\nschema=\"(Tensor a) -> " +
+			"()\"\n[module.module_x.axis.w]\nargument=\"a\"\ndimension=0\ndefine=\"D\"\nvalues=[" +
 			times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }) + "\"4000-\"]\n" +
 			times(3, func(i int) string {
-				return fmt.Sprintf("[[module.module_x.source]]\npath=\"many/%d.cpp\"\nwhen.axis.w=[%s]\n", i, times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }))
+				return fmt.Sprintf("[[module.module_x.source]]\npath=\"many/%d.cpp\"\nwhen.axis.w=[%s]\n", i,
+					times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }))
 			}),
 		"within: schemas": withModule("") + times(60, func(i int) string {
-			return fmt.Sprintf("[[module.module_x.op]]\nname=\"f%d\"\nschema=\"(%sint[] b=[]) -> ()\"\n", i, times(700, func(i int) string { return fmt.Sprintf("int[] a%d=[1,2,3],", i) }))
+			return fmt.Sprintf("[[module.module_x.op]]\nname=\"f%d\"\nschema=\"(%sint[] b=[]) -> ()\"\n", i,
+				times(700, func(i int) string { return fmt.Sprintf("int[] a%d=[1,2,3],", i) }))
 		}),
 	}
 }
@@ -206,6 +211,7 @@ func conditionedModule(name string) string {
 		return fmt.Sprintf("[[module.%s.source]]\npath=\"many/%d.cpp\"\nwhen.axis.w%d=[\"%s\"]\n", name, i, i%4, values[i/4%8])
 	})
 	return text + fmt.Sprintf("[[module.%s.op]]\nname=\"f_%s\"\nschema=\"(Tensor a) -> ()\"\n", name, name) + times(4, func(i int) string {
-		return fmt.Sprintf("[module.%s.axis.w%d]\nargument=\"a\"\ndimension=%d\ndefine=\"D%d\"\nvalues=[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7-\"]\n", name, i, i, i)
+		return fmt.Sprintf("[module.%s.axis.w%d]\nargument=\"a\"\ndimension=%d\ndefine=\"D%d\"\n"+
+			"values=[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7-\"]\n", name, i, i, i)
 	})
 }

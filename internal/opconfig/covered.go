@@ -77,7 +77,7 @@ func gap(sources sourceSet, choices []choice) (values string, found bool) {
 }
 
 // checkCovered checks that each operator with a source for a known target has one for all values of its axes.
-// Conditions on the toolchain count as fulfilled: only Resolve knows them. The module must have no mistakes.
+// Conditions on the toolchain count as fulfilled: only Resolve has its version. The module must have no mistakes.
 func (d *decoder) checkCovered(m *Module, n *node) {
 	choices := m.choices()
 	if len(choices) == 0 {
@@ -109,7 +109,8 @@ func (d *decoder) checkCovered(m *Module, n *node) {
 			}
 			reported[op.Name] = true
 			at := m.opNode(n, op.Name).fields["name"].at
-			d.add(at, &Error{Msg: fmt.Sprintf("operator %q has no source for %s on %s: the \"when\" of each source with the operator excludes it", op.Name, values, arch)})
+			d.add(at, &Error{Msg: fmt.Sprintf("operator %q has no source for %s on %s: the \"when\" of each source with the operator excludes it",
+				op.Name, values, arch)})
 		}
 	}
 }

@@ -102,7 +102,8 @@ func TestConditionsOnAxes(t *testing.T) {
 
 // TestConditionsKeepParts checks that conditions change neither the parts of a module nor the flags of a unit.
 func TestConditionsKeepParts(t *testing.T) {
-	free := strings.NewReplacer("when = { axis = { width = [\"1-4\", \"5-8\"] } }", "", "when = { axis.dtype = [\"float16\"], axis.width = [\"9-\"] }", "",
+	free := strings.NewReplacer("when = { axis = { width = [\"1-4\", \"5-8\"] } }", "",
+		"when = { axis.dtype = [\"float16\"], axis.width = [\"9-\"] }", "",
 		"when = { axis = { width = [\"9-\"] } }", "", ", axis = { width = [\"5-8\"], dtype = [\"float32\"] }", "").Replace(conditional)
 	if strings.Contains(free, "axis =") || strings.Contains(free, "axis.dtype =") {
 		t.Fatalf("conditions are left in\n%s", free)
@@ -221,41 +222,61 @@ func conditionMistakes() map[string]mistake {
 		return strings.Replace(conditions(sources+g), "name = 'f'", "name = ‸'f'", 1)
 	}
 	return map[string]mistake{
-		"condition on an unknown axis":  {conditions(of("a.hip", "f", "when = { axis = { ‸widht = ['9-'] } }") + free), []string{`unknown axis "widht", which module_a does not have; did you mean "width"?`}},
-		"condition on no axis of these": {conditions(of("a.hip", "f", "when.axis.‸rank = ['9-']") + free), []string{`unknown axis "rank", which module_a does not have; expected dtype or width`}},
-		"condition without axes":        {source("when.axis.‸width = ['9-']"), []string{`unknown axis "width": module_a has no axis`}},
-		"condition on a default axis that the module lacks": {"[defaults.axis.width]\nargument = 'w'\nvalues = ['bool']\ndefine = 'W'\n" + source("when.axis.‸width = ['bool']") + "[[module.module_a.op]]\nname = 'f'\nschema = '(Tensor x) -> ()'",
+		"condition on an unknown axis": {conditions(of("a.hip", "f", "when = { axis = { ‸widht = ['9-'] } }") + free),
+			[]string{`unknown axis "widht", which module_a does not have; did you mean "width"?`}},
+		"condition on no axis of these": {conditions(of("a.hip", "f", "when.axis.‸rank = ['9-']") + free),
+			[]string{`unknown axis "rank", which module_a does not have; expected dtype or width`}},
+		"condition without axes": {source("when.axis.‸width = ['9-']"), []string{`unknown axis "width": module_a has no axis`}},
+		"condition on a default axis that the module lacks": {"[defaults.axis.width]\nargument = 'w'\nvalues = ['bool']\ndefine = 'W'\n" +
+			source("when.axis.‸width = ['bool']") + "[[module.module_a.op]]\nname = 'f'\nschema = '(Tensor x) -> ()'",
 			[]string{`unknown axis "width": module_a has no axis`}},
-		"condition on an unknown type":  {conditions(of("a.hip", "f", "when.axis.dtype = ['float32', ‸'bflaot16']") + free), []string{`unknown value "bflaot16" of axis "dtype"; did you mean "bfloat16"?`}},
-		"condition on no type of these": {conditions(of("a.hip", "f", "when.axis.dtype = [‸'int64']") + free), []string{`unknown value "int64" of axis "dtype"; expected float32 or bfloat16`}},
-		"condition on an unknown range": {conditions(of("a.hip", "f", "when.axis.width = [‸'1-8']") + free), []string{`unknown value "1-8" of axis "width"; expected 1-4, 5-8 or 9-`}},
-		"condition on a size":           {conditions(of("a.hip", "f", "when.axis.width = ['1-4', ‸'12']") + free), []string{`unknown value "12" of axis "width"; did you mean "9-"?`}},
-		"condition on a number":         {conditions(of("a.hip", "f", "when.axis.width = ['1-4', ‸9]") + free), []string{`an element of axis "width" must be a string, got an integer`}},
-		"condition, value twice":        {conditions(of("a.hip", "f", "when.axis.width = ['9-', ‸'9-']") + free), []string{`value "9-" is listed twice`}},
-		"condition without values":      {conditions(of("a.hip", "f", "when.axis.width = ‸[]") + free), []string{`axis "width" is empty and would match nothing; leave it out to match everything`}},
-		"condition is no list":          {conditions(of("a.hip", "f", "when.axis.width = ‸'9-'") + free), []string{`axis "width" must be an array of strings, got a string`}},
-		"condition is no table":         {conditions(of("a.hip", "f", "when.axis = ‸['9-']") + free), []string{`module.module_a.source.when.axis must be a table of axes, got an array`}},
-		"condition on an axis with mistakes": {strings.Replace(conditions(of("a.hip", "f", "when.axis.width = ['5-8']")+free), "'5-8', '9-'", "‸'5to8', '9-'", 1),
+		"condition on an unknown type": {conditions(of("a.hip", "f", "when.axis.dtype = ['float32', ‸'bflaot16']") + free),
+			[]string{`unknown value "bflaot16" of axis "dtype"; did you mean "bfloat16"?`}},
+		"condition on no type of these": {conditions(of("a.hip", "f", "when.axis.dtype = [‸'int64']") + free),
+			[]string{`unknown value "int64" of axis "dtype"; expected float32 or bfloat16`}},
+		"condition on an unknown range": {conditions(of("a.hip", "f", "when.axis.width = [‸'1-8']") + free),
+			[]string{`unknown value "1-8" of axis "width"; expected 1-4, 5-8 or 9-`}},
+		"condition on a size": {conditions(of("a.hip", "f", "when.axis.width = ['1-4', ‸'12']") + free),
+			[]string{`unknown value "12" of axis "width"; did you mean "9-"?`}},
+		"condition on a number": {conditions(of("a.hip", "f", "when.axis.width = ['1-4', ‸9]") + free),
+			[]string{`an element of axis "width" must be a string, got an integer`}},
+		"condition, value twice": {conditions(of("a.hip", "f", "when.axis.width = ['9-', ‸'9-']") + free),
+			[]string{`value "9-" is listed twice`}},
+		"condition without values": {conditions(of("a.hip", "f", "when.axis.width = ‸[]") + free),
+			[]string{`axis "width" is empty and would match nothing; leave it out to match everything`}},
+		"condition is no list": {conditions(of("a.hip", "f", "when.axis.width = ‸'9-'") + free),
+			[]string{`axis "width" must be an array of strings, got a string`}},
+		"condition is no table": {conditions(of("a.hip", "f", "when.axis = ‸['9-']") + free),
+			[]string{`module.module_a.source.when.axis must be a table of axes, got an array`}},
+		"condition on an axis with mistakes": {strings.Replace(conditions(of("a.hip", "f", "when.axis.width = ['5-8']")+free), "'5-8', '9-'",
+			"‸'5to8', '9-'", 1),
 			[]string{`bad range "5to8"`}},
 		"condition on an axis of other operators": {conditions(of("a.hip", "g", "when.axis.‸width = ['9-']") + free),
 			[]string{`axis "width" selects nothing here: no operator in this source has the argument "w"`}},
-		"condition on a wrong value, which then has no source": {conditions(of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") + of("b.hip", "f", "when.axis.width = [‸'9']") + g),
+		"condition on a wrong value, which then has no source": {conditions(of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") +
+			of("b.hip", "f", "when.axis.width = [‸'9']") + g),
 			[]string{`unknown value "9" of axis "width"; did you mean "9-"?`}},
-		"conditions, several mistakes": {conditions(of("a.hip", "f", "when = { axis = { ‸x = ['9-'], width = [‸'10-'], dtype = ['float32', ‸'float23'] } }") + free),
+		"conditions, several mistakes": {conditions(of("a.hip", "f",
+			"when = { axis = { ‸x = ['9-'], width = [‸'10-'], dtype = ['float32', ‸'float23'] } }") + free),
 			[]string{`unknown axis "x"`, `unknown value "10-" of axis "width"`, `unknown value "float23" of axis "dtype"; did you mean "float32"?`}},
 
 		"value without a source": {uncovered(of("a.hip", "f", "when.axis.width = ['1-4', '5-8']")),
 			[]string{`operator "f" has no source for width=9- on gfx900: the "when" of each source with the operator excludes it`}},
-		"value without a source, of two": {uncovered(of("a.hip", "f", "when.axis.width = ['9-']") + of("b.hip", "f", "when.axis.width = ['1-4']")),
+		"value without a source, of two": {uncovered(of("a.hip", "f", "when.axis.width = ['9-']") +
+			of("b.hip", "f", "when.axis.width = ['1-4']")),
 			[]string{`operator "f" has no source for width=5-8 on gfx900`}},
-		"values without a source": {uncovered(of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") + of("b.hip", "f", "when.axis.dtype = ['float32']")),
+		"values without a source": {uncovered(of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") +
+			of("b.hip", "f", "when.axis.dtype = ['float32']")),
 			[]string{`operator "f" has no source for dtype=bfloat16,width=9- on gfx900`}},
-		"value without a source on one target": {uncovered(of("a.hip", "f", "when = { axis.width = ['1-4', '5-8'] }") + of("b.hip", "f", "when = { arch = ['gfx*', 'sm_[5-9]*', 'cpu'], axis.width = ['9-'] }")),
+		"value without a source on one target": {uncovered(of("a.hip", "f", "when = { axis.width = ['1-4', '5-8'] }") +
+			of("b.hip", "f", "when = { arch = ['gfx*', 'sm_[5-9]*', 'cpu'], axis.width = ['9-'] }")),
 			[]string{`operator "f" has no source for width=9- on sm_100`}},
 		"value without a source in no list": {strings.Replace(uncovered(of("a.hip", "f", "when.axis.width = ['9-']")), "ops = ['f']\n", "", 1),
 			[]string{`operator "f" has no source for width=1-4 on gfx900`}},
-		"one file for two values": {conditions(of("a.hip", "f", "when.axis.width = ['1-4']") + strings.Replace(of("a.hip", "f", "when.axis.width = ['5-8', '9-']"), "source", "‸source", 1) + g),
-			[]string{`csrc/a.hip is a source already at config/main.toml:1:19, for gfx900 too; make their "when" exclude each other; conditions on axes do not, because the whole module has the sources of all values`}},
+		"one file for two values": {conditions(of("a.hip", "f", "when.axis.width = ['1-4']") +
+			strings.Replace(of("a.hip", "f", "when.axis.width = ['5-8', '9-']"), "source", "‸source", 1) + g),
+			[]string{`csrc/a.hip is a source already at config/main.toml:1:19, for gfx900 too; make their "when" exclude each other; ` +
+				`conditions on axes do not, because the whole module has the sources of all values`}},
 	}
 }
 
@@ -263,15 +284,21 @@ func conditionMistakes() map[string]mistake {
 func TestCovered(t *testing.T) {
 	g := of("k/1.cpp", "g", "")
 	for name, sources := range map[string]string{
-		"a source each":               of("a.hip", "f", "when.axis.width = ['1-4']") + of("b.hip", "f", "when.axis.width = ['5-8']") + of("a.cpp", "f", "when.axis.width = ['9-']"),
-		"overlapping":                 of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") + of("b.hip", "f", "when.axis.width = ['5-8', '9-']"),
-		"two axes":                    of("a.hip", "f", "when.axis = { dtype = ['float32'], width = ['1-4', '9-'] }") + of("b.hip", "f", "when.axis.dtype = ['bfloat16']") + of("a.cpp", "f", "when.axis.width = ['5-8']"),
-		"an axis that the CPU lacks":  of("a.hip", "f", "when = { vendor = ['hip', 'cuda'] }") + of("a.cpp", "f", "when = { vendor = ['cpu'], axis.dtype = ['float32'] }"),
-		"another toolchain":           of("a.hip", "f", "when = { vendor = ['hip'], axis.width = ['1-4'] }") + of("b.hip", "f", "when = { vendor = ['hip'], toolchain = '>=6', axis.width = ['5-8', '9-'] }"),
-		"no source for other vendors": of("a.hip", "f", "when = { vendor = ['hip'], axis.width = ['1-4'] }") + of("b.hip", "f", "when = { vendor = ['hip'], axis.width = ['5-8', '9-'] }"),
-		"a helper of one value":       of("a.hip", "f", "") + "[[module.module_a.source]]\npath = 'csrc/b.hip'\nwhen.axis.width = ['9-']\n",
-		"a target that is not listed": "[module.module_a]\ntargets = ['cuda']\n" + of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") + of("b.hip", "f", "when = { vendor = ['cuda'], axis.width = ['9-'] }"),
-		"no conditions":               of("a.hip", "f", "when.axis = {}"),
+		"a source each": of("a.hip", "f", "when.axis.width = ['1-4']") + of("b.hip", "f", "when.axis.width = ['5-8']") +
+			of("a.cpp", "f", "when.axis.width = ['9-']"),
+		"overlapping": of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") + of("b.hip", "f", "when.axis.width = ['5-8', '9-']"),
+		"two axes": of("a.hip", "f", "when.axis = { dtype = ['float32'], width = ['1-4', '9-'] }") +
+			of("b.hip", "f", "when.axis.dtype = ['bfloat16']") + of("a.cpp", "f", "when.axis.width = ['5-8']"),
+		"an axis that the CPU lacks": of("a.hip", "f", "when = { vendor = ['hip', 'cuda'] }") +
+			of("a.cpp", "f", "when = { vendor = ['cpu'], axis.dtype = ['float32'] }"),
+		"another toolchain": of("a.hip", "f", "when = { vendor = ['hip'], axis.width = ['1-4'] }") +
+			of("b.hip", "f", "when = { vendor = ['hip'], toolchain = '>=6', axis.width = ['5-8', '9-'] }"),
+		"no source for other vendors": of("a.hip", "f", "when = { vendor = ['hip'], axis.width = ['1-4'] }") +
+			of("b.hip", "f", "when = { vendor = ['hip'], axis.width = ['5-8', '9-'] }"),
+		"a helper of one value": of("a.hip", "f", "") + "[[module.module_a.source]]\npath = 'csrc/b.hip'\nwhen.axis.width = ['9-']\n",
+		"a target that is not listed": "[module.module_a]\ntargets = ['cuda']\n" + of("a.hip", "f", "when.axis.width = ['1-4', '5-8']") +
+			of("b.hip", "f", "when = { vendor = ['cuda'], axis.width = ['9-'] }"),
+		"no conditions": of("a.hip", "f", "when.axis = {}"),
 	} {
 		if got := problems(t, conditions(sources+g), nil); len(got) > 0 {
 			t.Errorf("%s: %s", name, strings.Join(got, "\n"))

@@ -75,7 +75,8 @@ func (f FlagSet) followedBy(g FlagSet) FlagSet {
 		}
 		return slices.Concat(a, b)
 	}
-	all := FlagSet{Common: join(f.Common, g.Common), HIP: join(f.HIP, g.HIP), CUDA: join(f.CUDA, g.CUDA), CPU: join(f.CPU, g.CPU), Arch: f.Arch}
+	all := FlagSet{Common: join(f.Common, g.Common), HIP: join(f.HIP, g.HIP), CUDA: join(f.CUDA, g.CUDA), CPU: join(f.CPU, g.CPU),
+		Arch: f.Arch}
 	if len(g.Arch) > 0 {
 		all.Arch = map[string][]string{}
 		maps.Copy(all.Arch, f.Arch)

@@ -136,7 +136,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dtype := own.Axes[1]; dtype.Argument != "w" || dtype.Define != "D" || len(dtype.Targets) != 0 || strings.Join(dtype.Values, " ") != "int32" {
+	if dtype := own.Axes[1]; dtype.Argument != "w" || dtype.Define != "D" || len(dtype.Targets) != 0 ||
+		strings.Join(dtype.Values, " ") != "int32" {
 		t.Errorf("an axis of the module replaces the default whole, got %+v", dtype)
 	}
 }
@@ -179,22 +180,30 @@ axis.dtype = { argument = "x", values = ["float32", "float16"], define = "DT" }
 func defaultsMistakes() map[string]mistake {
 	dtype := "argument='x'\nvalues=['bool']\ndefine='D'\n"
 	return map[string]mistake{
-		"defaults, unknown key":       {"[defaults]\n‸flag = {}\n" + in(""), []string{`unknown key "flag" in defaults; did you mean "flags"?`}},
-		"defaults, key of modules":    {"[[defaults.‸source]]\n" + in(""), []string{`unknown key "source" in defaults; expected axis, flags, include, link_flags, targets or timeout`}},
-		"defaults, no table":          {"defaults = ‸false\n" + in(""), []string{`defaults must be a table, got a boolean`}},
-		"defaults, flag":              {"[defaults]\nflags.hip = [‸'-o']\n" + in(""), []string{`flag "-o" is not allowed`}},
-		"defaults, folder":            {"[defaults]\ninclude = [‸'csrc/includes']\n" + in(""), []string{`include folder csrc/includes does not exist`}},
-		"defaults, axis without all":  {"[defaults.axis.‸‸dtype]\nargument='x'\n" + in(""), []string{`defaults.axis.dtype has no "values"`, `defaults.axis.dtype has no "define"`}},
-		"defaults, equal axes":        {"[defaults.axis.a]\n" + dtype + "[defaults.axis.b]\nargument='w'\nvalues=['bool']\ndefine=‸'D'\n" + op("name='f'\nschema='(Tensor x, Tensor w)->()'"), []string{`axis "a" has this define already`}},
+		"defaults, unknown key": {"[defaults]\n‸flag = {}\n" + in(""), []string{`unknown key "flag" in defaults; did you mean "flags"?`}},
+		"defaults, key of modules": {"[[defaults.‸source]]\n" + in(""),
+			[]string{`unknown key "source" in defaults; expected axis, flags, include, link_flags, targets or timeout`}},
+		"defaults, no table": {"defaults = ‸false\n" + in(""), []string{`defaults must be a table, got a boolean`}},
+		"defaults, flag":     {"[defaults]\nflags.hip = [‸'-o']\n" + in(""), []string{`flag "-o" is not allowed`}},
+		"defaults, folder": {"[defaults]\ninclude = [‸'csrc/includes']\n" + in(""),
+			[]string{`include folder csrc/includes does not exist`}},
+		"defaults, axis without all": {"[defaults.axis.‸‸dtype]\nargument='x'\n" + in(""),
+			[]string{`defaults.axis.dtype has no "values"`, `defaults.axis.dtype has no "define"`}},
+		"defaults, equal axes": {"[defaults.axis.a]\n" + dtype + "[defaults.axis.b]\nargument='w'\nvalues=['bool']\ndefine=‸'D'\n" +
+			op("name='f'\nschema='(Tensor x, Tensor w)->()'"), []string{`axis "a" has this define already`}},
 		"defaults, of another module": {in("‸default = true"), []string{`unknown key "default" in module.module_a; did you mean "defaults"?`}},
 		"defaults of a module":        {in("defaults = ‸'no'"), []string{`defaults must be true or false, got a string`}},
 		"inherited axis, optional": {"[defaults.axis.dtype]\n" + dtype + "[module.‸module_a]\n" + op("name='f'\nschema='(Tensor? x=None)->()'"),
-			[]string{`axis "dtype", which [defaults] has at config/main.toml:1:16: argument "x" of f is Tensor?; expected a Tensor that every call gives`}},
-		"inherited axis, define": {"[defaults.axis.dtype]\n" + dtype + op("name='f'\nschema='(Tensor x, Tensor w)->()'\n[module.module_a.axis.other]\nargument='w'\nvalues=['bool']\ndefine=‸'D'"),
+			[]string{`axis "dtype", which [defaults] has at config/main.toml:1:16: argument "x" of f is Tensor?; expected a Tensor that every ` +
+				`call gives`}},
+		"inherited axis, define": {"[defaults.axis.dtype]\n" + dtype +
+			op("name='f'\nschema='(Tensor x, Tensor w)->()'\n[module.module_a.axis.other]\nargument='w'\nvalues=['bool']\ndefine=‸'D'"),
 			[]string{`axis "dtype" has this define already`}},
-		"inherited axes, too many": {"[defaults.axis.dtype]\n" + dtype + "[module.‸module_a]\n" + op("name='f'\nschema='(Tensor x, Tensor a, Tensor b, Tensor c, Tensor d)->()'\n"+more("a", "b", "c", "d")),
+		"inherited axes, too many": {"[defaults.axis.dtype]\n" + dtype + "[module.‸module_a]\n" +
+			op("name='f'\nschema='(Tensor x, Tensor a, Tensor b, Tensor c, Tensor d)->()'\n"+more("a", "b", "c", "d")),
 			[]string{`module_a has more than 4 axes, those of [defaults] included`}},
-		"inherited axis, parts": {"[defaults.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1024) + "]\n[module.‸module_a]\n" + source("") + operators(4),
+		"inherited axis, parts": {"[defaults.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1024) +
+			"]\n[module.‸module_a]\n" + source("") + operators(4),
 			[]string{`axis "n", which [defaults] has at config/main.toml:1:16: module_a has too many parts`}},
 	}
 }

@@ -67,7 +67,7 @@
 // content of each file that a compile reads from it. Only a build needs the variable and the folder: if one is
 // missing, the build fails, and [Load] does not.
 //
-// A module inherits the defaults, in whichever file it is. Each list of its flags and link_flags
+// Modules of all files inherit the defaults. Each list of its flags and link_flags
 // follows the default list with the same key. An include, targets, timeout or axis of the module
 // replaces the default one whole. A default axis applies to modules with an operator that has the
 // argument, and precedes the module's own axes.
@@ -81,7 +81,7 @@
 // A condition on an axis lists values of it. A part of another value is made without the source.
 // The conditions of all listed axes must hold. A condition does not count on targets that the axis
 // is not for, or in a part of all values. The whole module thus has the sources of all values: they
-// must link together, and a file is a source once for each target, whatever its conditions on axes.
+// must link together, and a file is a source once for each target, also with conditions on axes.
 // An operator with a source for a target must have one there for each of its values.
 //
 // Limits keep a hostile configuration from taking time and memory. All files together:

@@ -108,14 +108,15 @@ func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 			if err == nil && (len(plan.Units) == 0 || !slices.Contains(plan.Ops, op.Name)) {
 				t.Fatalf("%s of %s: %v has %+v", op.Name, m.Name, s, plan)
 			}
-			if all, wrong := m.ResolvePart(on, "7.0.2", opconfig.Part{Op: s.Op}); err != nil && wrong == nil && slices.Contains(all.Ops, op.Name) && !byToolchain(m, on) {
+			if all, wrong := m.ResolvePart(on, "7.0.2", opconfig.Part{Op: s.Op}); err != nil && wrong == nil && slices.Contains(all.Ops, op.Name) &&
+				!byToolchain(m, on) {
 				t.Fatalf("%s of %s: %v: %v, but all values have %+v", op.Name, m.Name, s, err, all)
 			}
 		}
 	}
 }
 
-// byToolchain reports whether only Resolve can know the sources of all values: a source has a condition on the toolchain, or
+// byToolchain reports whether only Resolve can determine the sources of all values: a source has a condition on the toolchain, or
 // the target has features.
 func byToolchain(m *opconfig.Module, on target.Target) bool {
 	return strings.Contains(on.String(), ":") || slices.ContainsFunc(m.Sources, func(s opconfig.Source) bool { return s.When.Toolchain != "" })

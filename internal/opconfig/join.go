@@ -83,7 +83,8 @@ type ClashError struct {
 }
 
 func (e *ClashError) Error() string {
-	return fmt.Sprintf("%s %q is in %s at %s and in %s at %s; names are unique across sources: rename one of them, or leave out one of the sources",
+	return fmt.Sprintf("%s %q is in %s at %s and in %s at %s; names are unique across sources: rename one of them, or leave out one of "+
+		"the sources",
 		e.What, e.Name, e.First.source(), e.First.inSource(), e.Second.source(), e.Second.inSource())
 }
 

@@ -11,7 +11,8 @@ import (
 
 // oneModule returns a tree whose configuration declares a module with an operator.
 func oneModule(module, op string) fstest.MapFS {
-	text := "[[module." + module + ".source]]\npath = 'a.cpp'\n[[module." + module + ".op]]\nname = '" + op + "'\nschema = '(Tensor x) -> ()'\n"
+	text := "[[module." + module + ".source]]\npath = 'a.cpp'\n[[module." + module + ".op]]\nname = '" + op +
+		"'\nschema = '(Tensor x) -> ()'\n"
 	return fstest.MapFS{"opt_compiler.toml": {Data: []byte(text)}, "a.cpp": {}}
 }
 
@@ -61,7 +62,8 @@ func TestJoinClash(t *testing.T) {
 			t.Errorf("%s and %s: got %v", c.module, c.op, err)
 			continue
 		}
-		for _, want := range []string{`"` + c.name + `"`, "in " + opconfig.BuiltinName + " at opt_compiler.toml:", "in /ops at opt_compiler.toml:"} {
+		for _, want := range []string{`"` + c.name + `"`, "in " + opconfig.BuiltinName + " at opt_compiler.toml:",
+			"in /ops at opt_compiler.toml:"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q does not contain %q", err, want)
 			}
@@ -71,7 +73,8 @@ func TestJoinClash(t *testing.T) {
 
 // A mistake in a source names the source.
 func TestMistakeNamesSource(t *testing.T) {
-	_, err := opconfig.Load(fstest.MapFS{"opt_compiler.toml": {Data: []byte("x = 1\n")}}, "opt_compiler.toml", opconfig.Options{Source: "/ops"})
+	_, err := opconfig.Load(fstest.MapFS{"opt_compiler.toml": {Data: []byte("x = 1\n")}}, "opt_compiler.toml",
+		opconfig.Options{Source: "/ops"})
 	if err == nil || !strings.HasPrefix(err.Error(), "/ops/opt_compiler.toml:1:1: ") {
 		t.Errorf("got %v", err)
 	}

@@ -105,14 +105,16 @@ func (c *countedFS) usedUp() bool { return c.left < 0 }
 func (d *decoder) checkSize(m *Module, n *node) {
 	switch {
 	case len(m.Sources) > maxSources:
-		d.fail(n.fields["source"].items[maxSources].key, "%s has %d sources; expected at most %d, where a glob counts as one", m.Name, len(m.Sources), maxSources)
+		d.fail(n.fields["source"].items[maxSources].key, "%s has %d sources; expected at most %d, where a glob counts as one", m.Name,
+			len(m.Sources), maxSources)
 	case len(m.Ops) > maxOps:
 		d.fail(m.opNode(n, m.Ops[maxOps].Name).key, "%s has %d operators; expected at most %d", m.Name, len(m.Ops), maxOps)
 	}
 	parts := len(m.Ops)
 	for _, a := range m.Axes {
 		if parts *= max(len(a.Values), 1); parts > maxParts {
-			d.failAxis(n, a, "", &Error{Msg: fmt.Sprintf("%s has too many parts: its operators times the values of its axes are more than %d", m.Name, maxParts)})
+			d.failAxis(n, a, "", &Error{Msg: fmt.Sprintf("%s has too many parts: its operators times the values of its axes are more than %d",
+				m.Name, maxParts)})
 			return
 		}
 	}

@@ -52,11 +52,13 @@ func TestLimits(t *testing.T) {
 			source("") + "[[module.module_b.source]]\npath = " + mark + "'csrc" + strings.Repeat("/.", 508) + "/b.hip'", "source \"csrc",
 		},
 		"inherited flags": {
-			inheriting(9000, 116), strings.Replace(inheriting(9000, 117), "module_116]", mark+"module_116]", 1), "the modules inherit too many flags",
+			inheriting(9000, 116), strings.Replace(inheriting(9000, 117), "module_116]", mark+"module_116]", 1),
+			"the modules inherit too many flags",
 		},
 		"operators": {
 			source("") + operators(500),
-			source("") + strings.Replace(operators(501), "[[module.module_a.op]]\nname='f500'", "[[module.module_a."+mark+"op]]\nname='f500'", 1), "module_a has 501 operators",
+			source("") + strings.Replace(operators(501), "[[module.module_a.op]]\nname='f500'", "[[module.module_a."+mark+"op]]\nname='f500'", 1),
+			"module_a has 501 operators",
 		},
 		"sources with conditions": {
 			conditioned(500, ""),
@@ -64,7 +66,8 @@ func TestLimits(t *testing.T) {
 		},
 		"parts": {
 			source("") + operators(4) + "[module.module_a.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1023) + "]",
-			source("") + operators(4) + "[module.module_a.axis." + mark + "n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1024) + "]", "module_a has too many parts",
+			source("") + operators(4) + "[module.module_a.axis." + mark + "n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=[" + ranges(1024) + "]",
+			"module_a has too many parts",
 		},
 	} {
 		for _, p := range problems(t, c.fits, nil) {
@@ -97,7 +100,8 @@ const conditionedSource = "[[module.module_a.source]]\npath='csrc/a.hip'\nwhen={
 
 // conditioned returns a module with n sources that have a condition on an axis, and with more text.
 func conditioned(n int, more string) string {
-	return strings.Repeat(conditionedSource, n) + more + operators(1) + "[module.module_a.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=['1-4','5-']\n"
+	return strings.Repeat(conditionedSource, n) + more + operators(1) +
+		"[module.module_a.axis.n]\nargument='x'\ndimension=0\ndefine='N'\nvalues=['1-4','5-']\n"
 }
 
 // ranges returns n ranges of one size and an open one.
@@ -114,18 +118,22 @@ func TestLimitsOfFiles(t *testing.T) {
 		n    int
 		want string
 	}{
-		"bytes":  {"", func(int) string { return strings.Repeat(comment, 5000) }, 3, "config/main.toml:1:12: cannot read config/2.toml: the configuration is larger than 1048576 bytes, all its files together"},
-		"values": {"", func(i int) string { return fmt.Sprintf("x%d = [%s]", i, strings.Repeat("1,", 9000)) }, 3, "config/2.toml:1:3989: too many values"},
-		"files":  {"", func(int) string { return "" }, 1000, "config/main.toml:1:12: cannot read config/999.toml: more than 1000 files"},
+		"bytes": {"", func(int) string { return strings.Repeat(comment, 5000) }, 3,
+			"config/main.toml:1:12: cannot read config/2.toml: the configuration is larger than 1048576 bytes, all its files together"},
+		"values": {"", func(i int) string { return fmt.Sprintf("x%d = [%s]", i, strings.Repeat("1,", 9000)) }, 3,
+			"config/2.toml:1:3989: too many values"},
+		"files": {"", func(int) string { return "" }, 1000, "config/main.toml:1:12: cannot read config/999.toml: more than 1000 files"},
 		"text of variables": {in("flags.common = ['" + strings.Repeat("-D${AITER_UP}", 1000) + "']"), func(i int) string {
-			return fmt.Sprintf("[module.module_b%d]\nflags.common = [%s]\n[[module.module_b%d.source]]\npath = 'csrc/a.cpp'\n", i, strings.Repeat("'-D${AITER_LONG}',", 300), i)
+			return fmt.Sprintf("[module.module_b%d]\nflags.common = [%s]\n[[module.module_b%d.source]]\npath = 'csrc/a.cpp'\n", i,
+				strings.Repeat("'-D${AITER_LONG}',", 300), i)
 		}, 4, "variables expand to too much text: expected at most 1048576 bytes in all files"},
 	} {
 		files := map[string]string{"config/main.toml": "include = ['[0-9]*.toml']\n" + c.text}
 		for i := range c.n {
 			files[fmt.Sprintf("config/%d.toml", i)] = c.more(i)
 		}
-		_, err := opconfig.Load(tree(files), "config/main.toml", opconfig.Options{Env: env(map[string]string{"AITER_UP": "../up", "AITER_LONG": strings.Repeat("v", 1000)})})
+		_, err := opconfig.Load(tree(files), "config/main.toml",
+			opconfig.Options{Env: env(map[string]string{"AITER_UP": "../up", "AITER_LONG": strings.Repeat("v", 1000)})})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %.300v, want %s", name, err, c.want)
 		}

@@ -190,13 +190,14 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 }
 
 // checkOverlap reports a file that two sources name for the same target. It ignores sources with
-// a condition on the toolchain, which only Resolve knows. Conditions on axes do not count, because the whole
+// a condition on the toolchain, whose version only Resolve has. Conditions on axes do not count, because the whole
 // module has the sources of all values.
 func (d *decoder) checkOverlap(m *Module, n *node) {
 	first := map[fileTarget]int{}
 	for i, s := range m.Sources {
 		if at, earlier, found := overlap(s, i, first); found {
-			msg := fmt.Sprintf("%s is a source already at %s, for %s too; make their \"when\" exclude each other", at.file, m.Sources[earlier].Pos, at.arch)
+			msg := fmt.Sprintf("%s is a source already at %s, for %s too; make their \"when\" exclude each other", at.file, m.Sources[earlier].Pos,
+				at.arch)
 			if len(s.When.Axis)+len(m.Sources[earlier].When.Axis) > 0 {
 				msg += "; conditions on axes do not, because the whole module has the sources of all values"
 			}

@@ -74,10 +74,12 @@ func TestParts(t *testing.T) {
 		want        string
 	}{
 		{"gfx942", "both fixed one", opconfig.Part{}, "csrc/a.hip -O3; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
-		{"gfx942", "both one", opconfig.Part{Op: "both", Values: "dtype=float16,index=int64"}, "csrc/a.hip -O3 -DDT=float16 -DIT=int64; csrc/a.cpp -O3; link "},
+		{"gfx942", "both one", opconfig.Part{Op: "both", Values: "dtype=float16,index=int64"},
+			"csrc/a.hip -O3 -DDT=float16 -DIT=int64; csrc/a.cpp -O3; link "},
 		{"gfx942", "both one", opconfig.Part{Op: "both", Values: "dtype=float32"}, "csrc/a.hip -O3 -DDT=float32; csrc/a.cpp -O3; link "},
 		{"gfx942", "fixed", opconfig.Part{Op: "fixed"}, "csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
-		{"gfx942", "both fixed one", opconfig.Part{Values: "index=int32"}, "csrc/a.hip -O3 -DIT=int32; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
+		{"gfx942", "both fixed one", opconfig.Part{Values: "index=int32"},
+			"csrc/a.hip -O3 -DIT=int32; csrc/b.hip -O3 -DB; csrc/a.cpp -O3; link "},
 		{"cpu", "both one", opconfig.Part{Op: "both", Values: "index=int32"}, "csrc/k/1.cpp -O3 -DIT=int32; csrc/a.cpp -O3; link "},
 	} {
 		plan, err := m.ResolvePart(mustTarget(t, c.target), "7.0", c.part)
@@ -110,7 +112,8 @@ func TestSelections(t *testing.T) {
 			"both dtype=float16,index=int32; both dtype=float16,index=int64"},
 		{"gfx942", opconfig.Selection{Ops: []string{"fixed"}, Values: map[string][]string{"dtype": {"float16"}}}, "fixed"},
 		{"cpu", opconfig.Selection{}, "both index=int32; both index=int64; both"},
-		{"cpu", opconfig.Selection{Ops: []string{"both"}, Values: map[string][]string{"dtype": {"float16"}, "index": {"int32"}}}, "both index=int32"},
+		{"cpu", opconfig.Selection{Ops: []string{"both"}, Values: map[string][]string{"dtype": {"float16"}, "index": {"int32"}}},
+			"both index=int32"},
 	} {
 		selected, err := m.Parts(mustTarget(t, c.target), c.sel)
 		var got []string
@@ -137,8 +140,10 @@ func TestUnknownParts(t *testing.T) {
 		{opconfig.Selection{Ops: []string{"fixd"}}, &op, `unknown operator "fixd"; did you mean "fixed"?`},
 		{opconfig.Selection{Values: map[string][]string{"dtpe": {"float16"}}}, &axis, `module_a has no axis "dtpe"; did you mean "dtype"?`},
 		{opconfig.Selection{Values: map[string][]string{"zz": nil}}, &axis, `module_a has no axis "zz", only dtype, index`},
-		{opconfig.Selection{Values: map[string][]string{"dtype": {"float16", "float61"}}}, &axis, `axis "dtype" of module_a has no value "float61"; did you mean "float16" or "float32"?`},
-		{opconfig.Selection{Values: map[string][]string{"index": {"bool"}}}, &axis, `axis "index" of module_a has no value "bool", only int32, int64`},
+		{opconfig.Selection{Values: map[string][]string{"dtype": {"float16", "float61"}}}, &axis,
+			`axis "dtype" of module_a has no value "float61"; did you mean "float16" or "float32"?`},
+		{opconfig.Selection{Values: map[string][]string{"index": {"bool"}}}, &axis,
+			`axis "index" of module_a has no value "bool", only int32, int64`},
 	} {
 		if _, err := m.Parts(gfx, c.sel); !errors.As(err, c.into) || err.Error() != c.want {
 			t.Errorf("%v\n got %v\nwant %s", c.sel, err, c.want)
@@ -159,7 +164,8 @@ func TestUnknownParts(t *testing.T) {
 	if _, err := m.ResolvePart(mustTarget(t, "cpu"), "", opconfig.Part{Op: "fixed"}); !errors.As(err, &none) || none.Op != "fixed" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := m.Part(&m.Ops[0], gfx, func(opconfig.Axis) string { return "bool" }); !errors.As(err, &axis) || !reflect.DeepEqual(axis.Known, []string{"float32", "float16"}) {
+	if _, err := m.Part(&m.Ops[0], gfx, func(opconfig.Axis) string { return "bool" }); !errors.As(err, &axis) ||
+		!reflect.DeepEqual(axis.Known, []string{"float32", "float16"}) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -167,7 +173,9 @@ func TestUnknownParts(t *testing.T) {
 // TestModuleWithoutParts checks that a module whose sources and axes do not separate operators and
 // values is always built whole.
 func TestModuleWithoutParts(t *testing.T) {
-	m, err := load(t, map[string]string{"config/main.toml": op("name='f'\nschema='(Tensor x) -> ()'\n[[module.module_a.op]]\nname='g'\nschema='() -> ()'")}, nil).Module("module_a")
+	m, err := load(t,
+		map[string]string{"config/main.toml": op("name='f'\nschema='(Tensor x) -> ()'\n[[module.module_a.op]]\nname='g'\nschema='() -> ()'")},
+		nil).Module("module_a")
 	if err != nil {
 		t.Fatal(err)
 	}

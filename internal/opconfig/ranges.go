@@ -143,5 +143,6 @@ func (d *decoder) checkOpen(a Axis, n *node) {
 	if last < 0 || len(a.Ranges) < len(n.items) || a.Ranges[last].open() {
 		return
 	}
-	d.fail(n.items[last].at, "the last range %q ends at %d; expected \"%d-\", without an end", a.Values[last], a.Ranges[last].Most, a.Ranges[last].Least)
+	d.fail(n.items[last].at, "the last range %q ends at %d; expected \"%d-\", without an end", a.Values[last], a.Ranges[last].Most,
+		a.Ranges[last].Least)
 }

@@ -85,7 +85,8 @@ func TestDocumentedExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" || m.Sources[1].When.Axis == nil {
+	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" ||
+		m.Sources[1].When.Axis == nil {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }

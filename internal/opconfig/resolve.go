@@ -32,7 +32,7 @@ func (m *Module) Supports(t target.Target) bool {
 }
 
 // Resolve returns what to build for t with a toolchain of the given version, which
-// matters only to sources whose "when" asks for it. The error is an
+// matters only to sources whose "when" has a condition on it. The error is an
 // *UnsupportedTargetError, *NoSourcesError, *DuplicateSourceError or *VersionError.
 func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error) {
 	return m.ResolvePart(t, toolchainVersion, Part{})

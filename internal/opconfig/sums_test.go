@@ -27,7 +27,8 @@ func TestSumsAndGlobs(t *testing.T) {
 			t.Errorf("%s: %q", name, c.Sums[name])
 		}
 	}
-	if !slices.Equal(c.Globs["src/*.cpp"], []string{"src/a.cpp", "src/b.cpp"}) || !slices.Equal(c.Globs["more/*.toml"], []string{"more/m.toml"}) || len(c.Globs) != 2 {
+	if !slices.Equal(c.Globs["src/*.cpp"], []string{"src/a.cpp", "src/b.cpp"}) ||
+		!slices.Equal(c.Globs["more/*.toml"], []string{"more/m.toml"}) || len(c.Globs) != 2 {
 		t.Errorf("globs: %v", c.Globs)
 	}
 }

@@ -20,7 +20,8 @@ func TestTolerance(t *testing.T) {
 		want map[string]opconfig.Tolerance
 	}{
 		{"", nil},
-		{`tolerance = { state = "exact", out = { rel = 1e-3, abs = 2 } }`, map[string]opconfig.Tolerance{"state": {Exact: true}, "out": {Rel: 1e-3, Abs: 2}}},
+		{`tolerance = { state = "exact", out = { rel = 1e-3, abs = 2 } }`, map[string]opconfig.Tolerance{"state": {Exact: true},
+			"out": {Rel: 1e-3, Abs: 2}}},
 		{"[module.module_a.op.tolerance]\nout.abs = 0.5", map[string]opconfig.Tolerance{"out": {Abs: 0.5}}},
 	} {
 		_, op, err := load(t, map[string]string{"config/main.toml": withTolerance(c.text)}, nil).Op("op_a")
@@ -35,8 +36,10 @@ func TestTolerance(t *testing.T) {
 
 func TestToleranceMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		`tolerance = { ‸oot = "exact" }`:        `unknown key "oot" in tolerance of op_a, whose keys are the arguments it writes; did you mean "out"?`,
-		`tolerance = { ‸x = "exact" }`:          `unknown key "x" in tolerance of op_a, whose keys are the arguments it writes; expected out or state`,
+		`tolerance = { ‸oot = "exact" }`: `unknown key "oot" in tolerance of op_a, whose keys are the arguments it writes; did you ` +
+			`mean "out"?`,
+		`tolerance = { ‸x = "exact" }`: `unknown key "x" in tolerance of op_a, whose keys are the arguments it writes; expected ` +
+			`out or state`,
 		`tolerance = { out = ‸"exakt" }`:        `unknown tolerance "exakt"; did you mean "exact"?`,
 		`tolerance = { out = ‸0.1 }`:            `a tolerance must be "exact" or a table with rel and abs, got a float`,
 		`tolerance = { out = { rel = ‸-1 } }`:   `rel is -1; expected a finite number, 0 or more`,
@@ -53,7 +56,8 @@ func TestToleranceMistakes(t *testing.T) {
 	}
 	silent := strings.ReplaceAll(withTolerance("‸tolerance = { }"), "(a!)", "")
 	clean, places := split(strings.ReplaceAll(silent, "(b!)", ""))
-	if got := problems(t, clean, nil); len(got) != 1 || !strings.Contains(got[0], places[0]+": op_a has a tolerance, but its schema writes no argument") {
+	if got := problems(t, clean, nil); len(got) != 1 ||
+		!strings.Contains(got[0], places[0]+": op_a has a tolerance, but its schema writes no argument") {
 		t.Errorf("got %q", got)
 	}
 }

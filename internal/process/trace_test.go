@@ -43,7 +43,8 @@ func shell(t *testing.T, script string) (*Command, string) {
 
 // TestTraceAccesses makes every kind of access, in the shell itself and in programs that it starts.
 func TestTraceAccesses(t *testing.T) {
-	c, dir := shell(t, `. ./sourced; cat sub/read >made; mv made moved; cat moved; [ -e absent ] || [ -e there ]; ls sub; readlink link; ./script`)
+	c, dir := shell(t,
+		`. ./sourced; cat sub/read >made; mv made moved; cat moved; [ -e absent ] || [ -e there ]; ls sub; readlink link; ./script`)
 	for name, text := range map[string]string{"sourced": ":", "sub/read": "text", "there": "", "script": "#!/bin/sh\ncat <also"} {
 		write(t, filepath.Join(dir, name), text, 0o755)
 	}
@@ -116,7 +117,8 @@ func both(t *testing.T, test func(t *testing.T, run func(c *Command, ctx context
 
 func TestExit(t *testing.T) {
 	both(t, func(t *testing.T, run func(c *Command, ctx context.Context) error) {
-		for script, want := range map[string]string{"exit 0": "", "exit 3": "exit status 3", "kill -9 $$": "signal: killed", "kill -TERM $$": "signal: terminated"} {
+		for script, want := range map[string]string{"exit 0": "", "exit 3": "exit status 3", "kill -9 $$": "signal: killed",
+			"kill -TERM $$": "signal: terminated"} {
 			c, _ := shell(t, script)
 			err := run(c, t.Context())
 			if got := errorText(err); got != want {
@@ -234,7 +236,8 @@ func TestTraceLeavesDaemons(t *testing.T) {
 	pid := pidIn(t, filepath.Join(dir, "pid"))
 	defer func() { _ = unix.Kill(-pid, unix.SIGKILL) }()
 	before := len(readFile(t, filepath.Join(dir, "ticks")))
-	for deadline := time.Now().Add(10 * time.Second); len(readFile(t, filepath.Join(dir, "ticks"))) < before+20; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); len(readFile(t,
+		filepath.Join(dir, "ticks"))) < before+20; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the daemon does not continue; its state is %q", state(pid))
 		}
@@ -304,7 +307,11 @@ func TestTraceLeavesOtherChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // until the first has ended; a longer wait is harmless
+	for deadline := time.Now().Add(time.Minute); state(ended.Process.Pid) != "Z"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the first process did not end")
+		}
+	}
 	c, dir := shell(t, `sleep 0.5; cat read; (sleep 0.1; cat read)`)
 	write(t, filepath.Join(dir, "read"), "text", 0o644)
 	out, err := c.pipes()

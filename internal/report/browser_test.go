@@ -168,7 +168,9 @@ heading.click();
 const slowest = document.querySelector("tbody tr td:nth-child(10)").dataset.key;
 document.querySelector("g.series .mark").dispatchEvent(new Event("pointerenter"));
 const tip = document.getElementById("tip");
-document.body.dataset.seen = [hidden.length, shown, Number(fastest) < Number(slowest), tip.hidden, tip.textContent.split("\n")[0]].join("|");
+document.body.dataset.seen = [
+  hidden.length, shown, Number(fastest) < Number(slowest), tip.hidden, tip.textContent.split("\n")[0],
+].join("|");
 </script></body>`
 	if err := os.WriteFile(page, []byte(strings.Replace(string(text), "</body>", drive, 1)), 0o644); err != nil {
 		t.Fatal(err)

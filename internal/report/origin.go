@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Origin tells where, when and with what a file was measured. A field is "" if it is unknown.
+// Origin is the place, the time and the programs of a measurement. A field is "" if it is unknown.
 type Origin struct {
 	Date     string `json:"date"`     // RFC 3339
 	Host     string `json:"host"`     // name of the machine
@@ -23,7 +23,7 @@ func (f *File) fields() [][2]string {
 }
 
 // Differences lists what differs between the origins of two files besides the program and the
-// date: "driver: 570.1, before 560.2". It skips what one of them does not know.
+// date: "driver: 570.1, before 560.2". It skips fields that are unknown in one of them.
 func Differences(now, before *File) []string {
 	if before == nil {
 		return nil

@@ -26,7 +26,8 @@ func TestDifferences(t *testing.T) {
 	if err := report.WriteHTML(&page, report.Page{Title: "t", Now: now, Before: before, Columns: columns()}); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"2026-11-01 10:00:00Z", "driver nvidia 580; nvcc 13; v2", "not measured alike: driver: nvidia 580, before nvidia 570"} {
+	for _, text := range []string{"2026-11-01 10:00:00Z", "driver nvidia 580; nvcc 13; v2",
+		"not measured alike: driver: nvidia 580, before nvidia 570"} {
 		if !strings.Contains(page.String(), text) {
 			t.Errorf("the page lacks %q", text)
 		}
@@ -64,7 +65,8 @@ func TestEqualBytes(t *testing.T) {
 	if err := report.WriteHTML(&page, report.Page{Title: "t", Now: f, Columns: columns()}); err != nil {
 		t.Fatal(err)
 	}
-	lines := regexp.MustCompile(`<g class="series[^>]*>(?s:.*?)<polyline class="line" points="([^"]+)"`).FindAllStringSubmatch(page.String(), -1)
+	lines := regexp.MustCompile(`<g class="series[^>]*>(?s:.*?)<polyline class="line" points="([^"]+)"`).FindAllStringSubmatch(page.String(),
+		-1)
 	if len(lines) == 0 {
 		t.Fatal("the page has no line")
 	}

@@ -104,7 +104,8 @@ func (p Page) content() content {
 	changes := Changes(p.Now, p.Before)
 	c := content{
 		Title: p.Title, Style: template.CSS(chartStyle + pageStyle), Script: template.JS(pageScript),
-		Facts: p.facts(changes), Legend: legend(list), Roofs: p.roofSamples(), Columns: p.headings(), Rows: p.tableRows(changes), Compare: p.Before != nil,
+		Facts: p.facts(changes), Legend: legend(list), Roofs: p.roofSamples(), Columns: p.headings(), Rows: p.tableRows(changes),
+		Compare:    p.Before != nil,
 		Arithmetic: p.Now.HasArithmetic(), Peaks: p.Now.hasPeaks(),
 	}
 	for _, pan := range list {
@@ -131,7 +132,8 @@ func (p Page) facts(changes []Change) []fact {
 	}
 	if len(p.Now.Rows) > 0 {
 		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
-		note := fmt.Sprintf("%s of a copy of the same bytes: %s, %s", percent(best.CopyFraction), lineName(p.Columns, best), numberWords(p.Columns, best, Size))
+		note := fmt.Sprintf("%s of a copy of the same bytes: %s, %s", percent(best.CopyFraction), lineName(p.Columns, best),
+			numberWords(p.Columns, best, Size))
 		list = append(list, fact{"Highest bandwidth", digits(best.GBps) + " GB/s", note})
 	}
 	if p.Before == nil {

@@ -115,7 +115,8 @@ func TestCSV(t *testing.T) {
 	if err != nil || len(rows) != len(f.Rows)+1 {
 		t.Fatalf("%d lines, %v", len(rows), err)
 	}
-	const names = "op,target,dtype,layout,batch,dim,seqlen,width,silu,median_us,p20_us,p80_us,gbps,copy_fraction,gflops,vector_fraction,matrix_fraction"
+	const names = "op,target,dtype,layout,batch,dim,seqlen,width,silu,median_us,p20_us,p80_us," +
+		"gbps,copy_fraction,gflops,vector_fraction,matrix_fraction"
 	if got := strings.Join(rows[0], ","); got != names {
 		t.Errorf("columns %s, want %s", got, names)
 	}

@@ -170,7 +170,8 @@ func TestSweepOfASize(t *testing.T) {
 	for _, dim := range []int64{100, 300, 1000} {
 		us := 1 + float64(dim)/100
 		f.Rows = append(f.Rows, report.Row{
-			Op: "rms_norm", Target: "cpu", DType: "float32", Values: report.Values{{Name: "rows", Value: int64(7)}, {Name: "dim", Value: dim}, {Name: "eps", Value: 1e-6}},
+			Op: "rms_norm", Target: "cpu", DType: "float32", Values: report.Values{{Name: "rows", Value: int64(7)}, {Name: "dim", Value: dim},
+				{Name: "eps", Value: 1e-6}},
 			MedianUS: us, P20US: us, P80US: us, GBps: 50, CopyFraction: 0.5,
 		})
 	}
@@ -179,7 +180,8 @@ func TestSweepOfASize(t *testing.T) {
 	if err := report.WriteHTML(&b, report.Page{Now: f, Columns: sizes}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<h2>rms_norm over dim, rows 7, eps 1e-06</h2>", `class="title">dim</text>`, ">300</text>", `aria-label="Time over dim"`} {
+	for _, want := range []string{"<h2>rms_norm over dim, rows 7, eps 1e-06</h2>", `class="title">dim</text>`, ">300</text>",
+		`aria-label="Time over dim"`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %s", want)
 		}

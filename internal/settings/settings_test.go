@@ -33,7 +33,8 @@ func TestResolveFillsUnsetFields(t *testing.T) {
 	given := settings.Settings{
 		Roots: []string{"/mine"}, Path: []string{}, Jobs: 7, Limits: cache.Limits{Size: -1}, Getenv: variables(vars),
 	}
-	if s, err = given.Resolve(); err != nil || !slices.Equal(s.Roots, []string{"/mine"}) || len(s.Path) != 0 || s.Jobs != 7 || s.Limits.Size != 0 {
+	if s, err = given.Resolve(); err != nil || !slices.Equal(s.Roots, []string{"/mine"}) || len(s.Path) != 0 || s.Jobs != 7 ||
+		s.Limits.Size != 0 {
 		t.Errorf("fields do not win over the environment: %+v, %v", s, err)
 	}
 }

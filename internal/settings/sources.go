@@ -45,7 +45,7 @@ type source struct {
 	root   bool // named by the user of the program; see sources
 }
 
-// complete reports whether the source replaces the modules of aiter: it has the support library, or says so.
+// complete reports whether the source replaces the modules of aiter: it has the support library, or "builtin = false".
 func (s *source) complete() bool { return s.config.Has(SupportModule) || s.config.NoBuiltin }
 
 // supports reports whether the source has the support library, and so the headers of aiter.
@@ -62,7 +62,7 @@ type sources []*source
 
 // readSources reads all configurations: that of the program, those of the Sources, and those of the Roots.
 // A root that is a complete tree replaces the program's, and a root that declares all modules of an
-// embedded Source replaces that one. So a user can edit what a program contains. The error joins those of
+// embedded Source replaces that one. A user can thus edit the sources that a program contains. The error joins those of
 // [opconfig.Load] for all configurations.
 func (s Settings) readSources() (sources, error) {
 	var roots, embedded sources
@@ -152,7 +152,8 @@ func configIn(files fs.FS, source string) (string, error) {
 		return "", &opconfig.Error{Source: source, File: ModuleConfig, Msg: "the folder has two configurations, this one and " +
 			DefaultConfig + "; remove one, or name the other one with --config or AITER_CONFIG"}
 	}
-	return "", &opconfig.Error{Source: source, File: DefaultConfig, Msg: "the source folder " + source + " has no configuration, neither this file nor " +
+	return "", &opconfig.Error{Source: source, File: DefaultConfig, Msg: "the source folder " + source +
+		" has no configuration, neither this file nor " +
 		ModuleConfig + "; write one of them, or name another file with --config or AITER_CONFIG"}
 }
 

@@ -30,7 +30,7 @@ const (
 	OnlyFolder = unix.O_DIRECTORY
 )
 
-// How a file is locked; see flock(2).
+// The kinds of locks of flock(2).
 const (
 	Shared    = unix.LOCK_SH
 	Exclusive = unix.LOCK_EX
@@ -70,13 +70,13 @@ func HasACL(path string) bool {
 // Flock locks or unlocks an open file.
 func Flock(f *os.File, how int) error { return unix.Flock(int(f.Fd()), how) }
 
-// ReadOnly reports whether a folder lies on a filesystem that is mounted read-only.
+// ReadOnly reports whether a folder is on a filesystem that is mounted read-only.
 func ReadOnly(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Flags&unix.ST_RDONLY != 0
 }
 
-// NoExec reports whether a folder lies on a filesystem from which no program runs.
+// NoExec reports whether a folder is on a filesystem from which no program runs.
 func NoExec(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Flags&unix.ST_NOEXEC != 0

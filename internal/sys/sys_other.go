@@ -43,7 +43,7 @@ const (
 	OnlyFolder = 0
 )
 
-// How a file is locked.
+// The kinds of locks.
 const (
 	Shared    = 1
 	Exclusive = 2

@@ -38,7 +38,7 @@ func Tool(t testing.TB, name string) string {
 	return ""
 }
 
-// Root returns the folder of the checkout, the one with go.mod.
+// Root returns the folder of the checkout, also for tests of the modules in it.
 func Root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -46,12 +46,12 @@ func Root(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "config", "opt_compiler.toml")); err == nil {
 			return dir
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			t.Fatal("no go.mod above the test")
+			t.Fatal("no folder above the test has config/opt_compiler.toml")
 		}
 		dir = up
 	}

@@ -47,7 +47,8 @@ func TestEndlessOutput(t *testing.T) {
 		{"cpu", "CXX", "g++", "case \"$*\" in *-shared*-fPIC*) yes ;; esac\n" + strings.TrimPrefix(fakeCompiler, "#!/bin/sh\n")},
 		{"gfx942", "HIPCC", "hipcc", "yes >&2"},
 		{"gfx942", "HIPCC", "hipcc", "case \"$*\" in *--offload-arch=*) yes ;; esac\n" +
-			strings.NewReplacer("#!/bin/sh\n", "", "g++ (Fake)", "HIP version:", "'#include", "' %s/cc1plus -E\\n#include", `"$here/include"`, `"$here" "$here/include"`).Replace(fakeCompiler)},
+			strings.NewReplacer("#!/bin/sh\n", "", "g++ (Fake)", "HIP version:", "'#include", "' %s/cc1plus -E\\n#include", `"$here/include"`,
+				`"$here" "$here/include"`).Replace(fakeCompiler)},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		write(t, path, "#!/bin/sh\n"+c.body+"\n", 0o755)

@@ -101,7 +101,7 @@ func waitSettled(t *testing.T, dir string) {
 	time.Sleep(time.Until(newest.Add(settled)) + time.Millisecond)
 }
 
-// TestKnownToolchainStartsNoProcess also checks that the compiler is asked again after a change of its folders.
+// TestKnownToolchainStartsNoProcess also checks that the compiler is queried again after a change of its folders.
 func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	t.Parallel()
 	dir := fake(t)
@@ -112,11 +112,11 @@ func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	first := findIn(t, dir, memo)
 	asked := len(read(t, filepath.Join(dir, "calls")))
 	if asked == 0 {
-		t.Fatal("the fake compiler was not asked")
+		t.Fatal("the fake compiler was not queried")
 	}
 	second := findIn(t, dir, memo)
 	if again := len(read(t, filepath.Join(dir, "calls"))); again != asked {
-		t.Errorf("a known compiler was asked again")
+		t.Errorf("a known compiler was queried again")
 	}
 	if first.Digest != second.Digest || !slices.Equal(first.Files, second.Files) || !slices.Equal(first.IncludeDirs, second.IncludeDirs) {
 		t.Errorf("remembered %+v, found %+v", second, first)
@@ -124,7 +124,7 @@ func TestKnownToolchainStartsNoProcess(t *testing.T) {
 	write(t, bystander, "", 0o644)
 	findIn(t, dir, memo)
 	if again := len(read(t, filepath.Join(dir, "calls"))); again == asked {
-		t.Error("the compiler was not asked again after a new file in a folder of headers")
+		t.Error("the compiler was not queried again after a new file in a folder of headers")
 	}
 }
 
@@ -233,13 +233,16 @@ func TestNotFound(t *testing.T) {
 		env    []string
 		looked []string
 	}{
-		{"gfx942", []string{"PATH", empty, "ROCM_PATH", empty}, []string{"ROCM_PATH=" + empty + ": no " + empty + "/bin/hipcc", "PATH: no hipcc", "/opt/rocm: no /opt/rocm/bin/hipcc"}},
+		{"gfx942", []string{"PATH", empty, "ROCM_PATH", empty}, []string{"ROCM_PATH=" + empty + ": no " + empty + "/bin/hipcc", "PATH: no hipcc",
+			"/opt/rocm: no /opt/rocm/bin/hipcc"}},
 		{"gfx942", []string{"HIPCC", empty + "/x", "ROCM_PATH", empty}, []string{"HIPCC=" + empty + "/x: no " + empty + "/x"}},
 		{"gfx942", []string{"HIPCC", empty + "/plain"}, []string{"HIPCC=" + empty + "/plain: " + empty + "/plain is not executable"}},
 		{"gfx942", []string{"HIPCC", empty}, []string{"HIPCC=" + empty + ": " + empty + " is not a file"}},
-		{"sm_90", []string{"PATH", empty, "CUDA_HOME", empty}, []string{"CUDA_HOME=" + empty + ": no " + empty + "/bin/nvcc", "PATH: no nvcc", "/usr/local/cuda: no /usr/local/cuda/bin/nvcc"}},
+		{"sm_90", []string{"PATH", empty, "CUDA_HOME", empty}, []string{"CUDA_HOME=" + empty + ": no " + empty + "/bin/nvcc", "PATH: no nvcc",
+			"/usr/local/cuda: no /usr/local/cuda/bin/nvcc"}},
 		{"cpu", []string{"PATH", empty}, []string{"PATH: no c++", "PATH: no g++", "PATH: no clang++"}},
-		{"cpu", []string{"CXX", "no-such++ -O2"}, []string{"CXX=no-such++ -O2: no no-such++ -O2 (name one program; flags belong into the configuration)"}},
+		{"cpu", []string{"CXX", "no-such++ -O2"},
+			[]string{"CXX=no-such++ -O2: no no-such++ -O2 (name one program; flags belong into the configuration)"}},
 	} {
 		_, err := (&Finder{Env: environment(c.env...)}).Find(context.Background(), parse(t, c.target))
 		var missing *NotFoundError
@@ -289,7 +292,8 @@ func TestChangesWhileAskingAreNotRemembered(t *testing.T) {
 	dir, slow := fake(t), filepath.Join(t.TempDir(), "slow")
 	write(t, slow, "", 0o644)
 	write(t, filepath.Join(dir, "calls"), "", 0o644) // a new name would change the folder
-	change := fmt.Sprintf("if [ -e %s ]; then touch $here/include; sleep %.1f; fi\necho call", slow, (settled + 100*time.Millisecond).Seconds())
+	change := fmt.Sprintf("if [ -e %s ]; then touch $here/include; sleep %.1f; fi\necho call", slow,
+		(settled + 100*time.Millisecond).Seconds())
 	write(t, filepath.Join(dir, "g++"), strings.Replace(fakeCompiler, "echo call", change, 1), 0o755)
 	waitSettled(t, dir)
 	memo := filehash.Open("")

@@ -87,7 +87,8 @@ func TestDevicePassListsHeaders(t *testing.T) {
 		Include: []string{"csrc/include"}, Flags: []string{"-O1"}, Target: parse(t, r.target), Pass: Device, ID: "0123456789abcdef", Root: root}
 	run(t, tc, root, tc.CompileArgs(u), "TMPDIR="+staging)
 	deps := read(t, u.Depfile)
-	for _, want := range []string{"csrc/k.hip", "csrc/include/device_only.h", "csrc/include/both.h", "hip/hip_runtime.h", "__clang_hip_runtime_wrapper.h", "stdlib.h"} {
+	for _, want := range []string{"csrc/k.hip", "csrc/include/device_only.h", "csrc/include/both.h", "hip/hip_runtime.h",
+		"__clang_hip_runtime_wrapper.h", "stdlib.h"} {
 		if !bytes.Contains(deps, []byte(want)) {
 			t.Errorf("the depfile does not name %s", want)
 		}

@@ -49,7 +49,8 @@ func TestDepfileListsAllHeaders(t *testing.T) {
 			switch r.name {
 			case "hip": // Clang's depfile is the host's
 				listed += string(read(t, filepath.Join(staging, "headers")))
-				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "hip/hip_runtime.h", "hip/amd_detail/amd_device_functions.h")
+				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "hip/hip_runtime.h",
+					"hip/amd_detail/amd_device_functions.h")
 			case "cuda":
 				want = append(want, "csrc/include/device_only.h", "csrc/include/host_only.h", "cuda_runtime.h")
 			case "cpu":
@@ -88,7 +89,8 @@ func TestQuestionsReadNoHeaders(t *testing.T) {
 // TestGlueHeaders checks that the headers that nvcc's depfile omits belong to the toolchain.
 func TestGlueHeaders(t *testing.T) {
 	tc := reals()[2].find(t)
-	for _, name := range []string{"host_runtime.h", "storage_class.h", "ptxas", "cicc", "cudafe++", "fatbinary", "cc1plus", "collect2", "as", "ld", "libdevice.10.bc", "libcudart_static.a"} {
+	for _, name := range []string{"host_runtime.h", "storage_class.h", "ptxas", "cicc", "cudafe++", "fatbinary", "cc1plus", "collect2",
+		"as", "ld", "libdevice.10.bc", "libcudart_static.a"} {
 		if !slices.ContainsFunc(tc.Files, func(p File) bool { return p.Name == name }) {
 			t.Errorf("no part %s", name)
 		}
@@ -174,7 +176,7 @@ func checkSymbols(t *testing.T, f *elf.File) {
 	}
 }
 
-// TestUnsupportedTargets asks for architectures that no version of the compiler builds for.
+// TestUnsupportedTargets requests architectures that no version of the compiler supports.
 func TestUnsupportedTargets(t *testing.T) {
 	for i, name := range []string{1: "gfx1999!", 2: "sm_10!"} {
 		if name == "" {
@@ -251,7 +253,8 @@ func TestArgvDependsOnInputsOnly(t *testing.T) {
 	for _, v := range []string{"cpu", "gfx90a:xnack-", "sm_90a"} {
 		tg := parse(t, v)
 		tc := &Toolchain{Vendor: tg.Vendor(), Compiler: "/x/compiler"}
-		u := Unit{Source: "csrc/k.hip", Object: "OBJECT", Depfile: "DEPFILE", Include: []string{"csrc/include"}, Flags: []string{"-O3"}, Target: tg, ID: "id", Root: "ROOT"}
+		u := Unit{Source: "csrc/k.hip", Object: "OBJECT", Depfile: "DEPFILE", Include: []string{"csrc/include"}, Flags: []string{"-O3"},
+			Target: tg, ID: "id", Root: "ROOT"}
 		argv := tc.CompileArgs(u)
 		if argv[0] != tc.Compiler || !slices.Equal(argv, tc.CompileArgs(u)) {
 			t.Errorf("%s: %q", v, argv)

@@ -23,7 +23,8 @@ type rootWrapped struct {
 func outer(t *testing.T, tool, root, body string) string {
 	t.Helper()
 	inner := testenv.Tool(t, tool)
-	return "#!/bin/sh\n# aiter-root: " + filepath.Join(filepath.Dir(inner), "..", root) + "\n" + here + strings.ReplaceAll(body, "INNER", inner) + "\n"
+	return "#!/bin/sh\n# aiter-root: " + filepath.Join(filepath.Dir(inner), "..", root) + "\n" + here +
+		strings.ReplaceAll(body, "INNER", inner) + "\n"
 }
 
 func rootWrappers() []rootWrapped {
@@ -34,7 +35,8 @@ func rootWrappers() []rootWrapped {
 		}
 	}
 	nvcc := func(t *testing.T, dir string) []string {
-		write(t, filepath.Join(dir, "g++"), "#!/bin/sh\n"+here+". \"$here/flags.sh\"; exec $(ls /usr/bin/g++* | head -n 1) $FLAGS \"$@\"\n", 0o755)
+		write(t, filepath.Join(dir, "g++"), "#!/bin/sh\n"+here+". \"$here/flags.sh\"; exec $(ls /usr/bin/g++* | head -n 1) $FLAGS \"$@\"\n",
+			0o755)
 		write(t, filepath.Join(dir, "nvcc"), outer(t, "nvcc", "cuda", `exec INNER -ccbin "$here/g++" "$@"`), 0o755)
 		return []string{"NVCC", filepath.Join(dir, "nvcc")}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/filehash"
 )
 
-// A session asks a compiler once for concurrent searches. A cancelled search does not cancel the others.
+// A session queries a compiler once for concurrent searches. A cancelled search does not cancel the others.
 func TestSessionAsksOnce(t *testing.T) {
 	t.Parallel()
 	dir := fake(t)
@@ -45,6 +45,6 @@ func TestSessionAsksOnce(t *testing.T) {
 	cancel()
 	wg.Wait()
 	if got := strings.Count(string(read(t, filepath.Join(dir, "calls"))), "call"); got < calls || got > 2*calls {
-		t.Errorf("the compiler was asked %d times, want %d, and at most twice as often because of the cancelled search", got, calls)
+		t.Errorf("the compiler was queried %d times, want %d, and at most twice as often because of the cancelled search", got, calls)
 	}
 }

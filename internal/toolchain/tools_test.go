@@ -46,17 +46,17 @@ type real struct {
 	finder                         func(t *testing.T) *Finder
 }
 
-// asked remembers the answers of the compilers of this machine: a test whose subject is the search asks without a Memo.
-var asked = filehash.Open("")
+// queried remembers the answers of the compilers of this machine. A test whose subject is the search has no Memo.
+var queried = filehash.Open("")
 
 func reals() []real {
 	named := func(variable, name string) func(t *testing.T) *Finder {
 		return func(t *testing.T) *Finder {
-			return &Finder{Env: environment(variable, testenv.Tool(t, name)), Memo: asked}
+			return &Finder{Env: environment(variable, testenv.Tool(t, name)), Memo: queried}
 		}
 	}
 	return []real{
-		{"cpu", "cpu", "CXX", "csrc/k.cpp", func(*testing.T) *Finder { return &Finder{Env: environment(), Memo: asked} }},
+		{"cpu", "cpu", "CXX", "csrc/k.cpp", func(*testing.T) *Finder { return &Finder{Env: environment(), Memo: queried} }},
 		{"hip", "gfx90a", "HIPCC", "csrc/k.hip", named("HIPCC", "hipcc")},
 		{"cuda", "sm_90", "NVCC", "csrc/k.hip", named("NVCC", "nvcc")},
 	}

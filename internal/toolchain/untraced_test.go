@@ -18,7 +18,7 @@ import (
 const untracedProcess = "AITER_TEST_UNTRACED"
 
 // TestUntraced runs itself in a process in which tracing is forbidden. The files that a wrapper reads are unknown there:
-// it is asked each time, and the commands in its answers show a change. The answers of g++ itself are remembered.
+// it is queried each time, and the commands in its answers show a change. The answers of g++ itself are remembered.
 func TestUntraced(t *testing.T) {
 	if os.Getenv(untracedProcess) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestUntraced$", "-test.v")
@@ -31,7 +31,8 @@ func TestUntraced(t *testing.T) {
 	}
 	testenv.ForbidSyscall(t, unix.SYS_PTRACE)
 	visible := []string{"sourced script", "environment of a sourced script", "second wrapper", "response file", "program in PATH",
-		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that is removed", "listed folder", "link to a folder"}
+		"program earlier in PATH", "specs in a -B folder", "new specs in a -B folder", "file that appears", "file that is removed",
+		"listed folder", "link to a folder"}
 	all := slices.DeleteFunc(wrappers(t), func(w wrapped) bool { return !slices.Contains(visible, w.name) })
 	dirs := settledWrappers(t, all)
 	for i, w := range all {

@@ -63,9 +63,11 @@ func wrappers(t *testing.T) []wrapped {
 		{"response file", here + `exec g++ @"$here/opts" "$@"`,
 			map[string]string{"opts": "-DX=1\n"}, rewrite("opts", "-DX=2\n")},
 		{"program in PATH", here + `PATH=$here/first:$here/second:$PATH; exec inner "$@"`,
-			map[string]string{"first/other": "", "second/inner": "#!/bin/sh\n" + pass}, rewrite("second/inner", "#!/bin/sh\nexec g++ -O1 -DX=2 \"$@\"\n")},
+			map[string]string{"first/other": "", "second/inner": "#!/bin/sh\n" + pass},
+			rewrite("second/inner", "#!/bin/sh\nexec g++ -O1 -DX=2 \"$@\"\n")},
 		{"program earlier in PATH", here + `PATH=$here/first:$here/second:$PATH; exec inner "$@"`,
-			map[string]string{"first/other": "", "second/inner": "#!/bin/sh\n" + pass}, rewrite("first/inner", "#!/bin/sh\nexec g++ -O1 -DX=2 \"$@\"\n")},
+			map[string]string{"first/other": "", "second/inner": "#!/bin/sh\n" + pass},
+			rewrite("first/inner", "#!/bin/sh\nexec g++ -O1 -DX=2 \"$@\"\n")},
 		{"specs in a -B folder", here + `exec g++ -B"$here/b/" "$@"`,
 			map[string]string{"b/specs": specs(t, "-DX=1")}, rewrite("b/specs", specs(t, "-DX=2"))},
 		{"new specs in a -B folder", here + `exec g++ -B"$here/b/" "$@"`,
@@ -167,7 +169,7 @@ func TestWrapperInputs(t *testing.T) {
 	}
 }
 
-// TestDigestIsStable asks each compiler several times, with other folders and names of temporary files.
+// TestDigestIsStable queries each compiler several times, with other folders and names of temporary files.
 func TestDigestIsStable(t *testing.T) {
 	for _, r := range reals() {
 		t.Run(r.name, func(t *testing.T) {

@@ -67,7 +67,8 @@ func TestCopyKeepsLayoutAndSharing(t *testing.T) {
 			}
 			continue
 		}
-		if !slices.Equal(out[i].Shape(), x.Shape()) || !slices.Equal(out[i].Strides(), x.Strides()) || !slices.Equal(read(t, out[i]), read(t, x)) {
+		if !slices.Equal(out[i].Shape(), x.Shape()) || !slices.Equal(out[i].Strides(), x.Strides()) ||
+			!slices.Equal(read(t, out[i]), read(t, x)) {
 			t.Errorf("copy %d of %v is %v, %v", i, x, out[i], read(t, out[i]))
 		}
 		if x.Numel() > 0 && out[i].Ptr()%64 != x.Ptr()%64 {

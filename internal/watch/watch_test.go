@@ -79,7 +79,8 @@ func edits(t *testing.T, root string) []struct {
 		want string
 	}{
 		{"written in place", func() { write(t, in("src/a.cpp"), "a2") }, "changed src/a.cpp"},
-		{"replaced by a rename", func() { write(t, in("src/a.tmp"), "a3"); do(t, os.Rename(in("src/a.tmp"), in("src/a.cpp"))) }, "changed src/a.cpp"},
+		{"replaced by a rename", func() { write(t, in("src/a.tmp"), "a3"); do(t, os.Rename(in("src/a.tmp"), in("src/a.cpp"))) },
+			"changed src/a.cpp"},
 		{"saved as vim does", func() {
 			do(t, os.Rename(in("src/a.cpp"), in("src/a.cpp~")))
 			write(t, in("src/a.cpp"), "a4")

@@ -174,7 +174,8 @@ func TestSuggestions(t *testing.T) {
 	for word, want := range map[string]string{"tensor": "Tensor", "int64_t": "int", "STRING": "str", "dtype": "ScalarType", "Foo": ""} {
 		_, err := schema.Parse("(" + word + " x) -> ()")
 		var syntax *schema.SyntaxError
-		if !errors.As(err, &syntax) || syntax.Suggestion != want || want != "" && !strings.HasSuffix(err.Error(), "; did you mean \""+want+"\"?") {
+		if !errors.As(err, &syntax) || syntax.Suggestion != want || want != "" &&
+			!strings.HasSuffix(err.Error(), "; did you mean \""+want+"\"?") {
 			t.Errorf("%s: %v, want %q", word, err, want)
 		}
 	}

@@ -11,7 +11,7 @@ import tvm_ffi
 
 
 class BuildError(RuntimeError):
-    """aiterctl is missing, or could not build a module. The text says what to do."""
+    """aiterctl is missing, or could not build a module. The text has the next step."""
 
 
 def aiterctl():

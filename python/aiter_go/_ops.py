@@ -45,7 +45,7 @@ def _(x, weight, bias, seq_idx, initial_states, silu):
     return torch.empty_like(x), _states(x, weight)
 
 
-# An operator cannot return None: gradients that nobody needs are empty.
+# An operator cannot return None: gradients that are not needed are empty.
 @torch.library.custom_op("aiter_go::causal_conv1d_bwd", mutates_args=())
 def causal_conv1d_bwd(
     x: Tensor,

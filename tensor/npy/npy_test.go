@@ -71,9 +71,10 @@ func TestUnsupportedFiles(t *testing.T) {
 	}
 }
 
-// What we write is, byte for byte, what NumPy writes.
+// The written files are, byte for byte, those of NumPy.
 func TestWriteEqualsNumPy(t *testing.T) {
-	for _, name := range []string{"float16", "float32", "float64", "bfloat16", "int8", "int32", "int64", "uint8", "bool", "scalar", "vector", "empty"} {
+	for _, name := range []string{"float16", "float32", "float64", "bfloat16", "int8", "int32", "int64", "uint8", "bool", "scalar",
+		"vector", "empty"} {
 		want, err := os.ReadFile(filepath.Join("testdata", name+".npy"))
 		if err != nil {
 			t.Fatal(err)

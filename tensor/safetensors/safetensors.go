@@ -62,7 +62,7 @@ func dtypes() map[string]tensor.DType {
 }
 
 // Read reads all tensors of a file of size bytes. The errors are *FormatError and those of r; for a file that ends
-// early, io.ErrUnexpectedEOF. A file of another size than its header says is a *FormatError, so that no header costs
+// early, io.ErrUnexpectedEOF. A file of another size than its header gives is a *FormatError, so that no header costs
 // more memory than the file has.
 func Read(r io.Reader, size int64) (map[string]*tensor.Tensor, error) {
 	in := bufio.NewReader(r)
@@ -77,7 +77,8 @@ func Read(r io.Reader, size int64) (map[string]*tensor.Tensor, error) {
 	for _, name := range order {
 		e := header[name]
 		if e.Offsets[0] != at {
-			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("it begins at byte %d of the data, expected %d, the end of the one before it", e.Offsets[0], at)}
+			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("it begins at byte %d of the data, expected %d, the end of the one before it",
+				e.Offsets[0], at)}
 		}
 		at = e.Offsets[1]
 		if at > rest {
@@ -128,7 +129,8 @@ func parseEntry(name string, data []byte) (e entry, err error) {
 	}
 	dt, known := dtypes()[e.DType]
 	if !known {
-		return e, &FormatError{Name: name, Reason: fmt.Sprintf("element type %q, expected one of %v", e.DType, slices.Sorted(maps.Keys(dtypes())))}
+		return e, &FormatError{Name: name, Reason: fmt.Sprintf("element type %q, expected one of %v", e.DType,
+			slices.Sorted(maps.Keys(dtypes())))}
 	}
 	size, err := tensor.ByteSize(dt, e.Shape...)
 	if err != nil {

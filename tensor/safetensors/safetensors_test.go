@@ -60,7 +60,8 @@ func TestRoundTrip(t *testing.T) {
 
 // The bytes of a file that the Python package writes for {"b": int32 [1, 2], "a": float16 [[1.0]]}, with metadata.
 func TestReadOther(t *testing.T) {
-	header := `{"__metadata__":{"format":"pt"},"b":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F16","shape":[1,1],"data_offsets":[8,10]}} `
+	header := `{"__metadata__":{"format":"pt"},"b":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F16","shape":[1,1],` +
+		`"data_offsets":[8,10]}} `
 	data := append(file(header, 0), 1, 0, 0, 0, 2, 0, 0, 0, 0x00, 0x3c)
 	got, err := read(data)
 	if err != nil || len(got) != 2 {

@@ -120,7 +120,7 @@ AITER_ONCE Complex* make_twiddles(int64_t n) {
   return all;
 }
 
-// prepare makes the factors for transforms of n = 2^b values, kLeaf or more. False: out of memory.
+// prepare makes the factors for transforms of n = 2^b values, kLeaf or more. It returns false if memory runs out.
 inline bool prepare(int64_t n) {
   for (;; n = halves(n) ? n / 2 : n / 4) {
     Complex *made = twiddles_of(n), *none = nullptr;

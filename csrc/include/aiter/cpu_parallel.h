@@ -203,7 +203,7 @@ inline Pool* Pool::of_process() {
   const pid_t self = getpid();
   Pool* p = __atomic_load_n(&current_pool, __ATOMIC_ACQUIRE);
   if (p && p->process_ == self) return p;
-  // None yet, or the parent's, whose threads and locks do not exist here: it is left alone.
+  // There is no pool, or the parent's, whose threads do not exist in this process. The parent's pool stays as it is.
   Pool* fresh = static_cast<Pool*>(calloc(1, sizeof(Pool)));
   if (!fresh) return nullptr;
   fresh->process_ = self, fresh->limit_ = settings().threads;

@@ -41,10 +41,10 @@ inline bool has(int level) {
   return level == kScalar;
 }
 
-// Settings is the settings, or what is wrong with the environment.
+// Settings are the settings, or an error of the environment.
 struct Settings {
   int level, threads;
-  Text wrong;  // empty: nothing
+  Text wrong;  // empty: no error
 };
 
 // Quota is the lowest limit, in processors, of the cgroups from a path upwards; 0: none. Version 2 has both numbers in one

@@ -10,7 +10,7 @@
 #pragma once
 
 #ifdef __cpp_exceptions
-#include <stdlib.h>  // which <new> of hipcc -nogpuinc wants before
+#include <stdlib.h>  // <new> of hipcc -nogpuinc needs it first
 #include <exception>
 #endif
 #include <utility>
@@ -40,7 +40,7 @@ constexpr size_t kObjectHeader = 24;  // a heap object's reference count, type a
 
 }  // namespace aiter
 
-// From libtvm_ffi or the support library, as the process has it.
+// The process has these functions from libtvm_ffi or from the support library.
 extern "C" {
 void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 void* TVMFFIEnvGetStream(int32_t device_type, int32_t device_id);

@@ -1,4 +1,4 @@
-// What a GPU operator needs besides its kernel: device, stream, launch, and the helpers that most kernels use.
+// The headers of a GPU operator: device, stream, launch, and the helpers that most kernels use.
 #pragma once
 
 #include "gpu/codegen.h"

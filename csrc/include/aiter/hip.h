@@ -70,7 +70,7 @@ hipError_t hipLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arg
 hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, hipStream_t stream = nullptr);
 hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, hipStream_t* stream);
 
-// The device library's.
+// Functions of the device library.
 __device__ __attribute__((const)) size_t __ockl_get_local_size(uint32_t dimension);
 __device__ __attribute__((const)) size_t __ockl_get_num_groups(uint32_t dimension);
 __device__ __attribute__((const)) float __ocml_exp_f32(float x);

@@ -35,7 +35,7 @@ class Reach {
     n_++;
   }
 
-  // hits reports whether the sum may lie in [first, last].
+  // hits reports whether the sum may be in [first, last].
   bool hits(int64_t first, int64_t last) const {
     int budget = 4096;
     return full_ || search(0, first, last, &budget);

@@ -1,4 +1,4 @@
-// What differs between hipcc, nvcc and a host compiler, under one set of names.
+// One set of names for the differences between hipcc, nvcc and a host compiler.
 //
 //   AITER_GPU      1 when this file is compiled for hip or cuda, 0 for the host
 //   AITER_DEVICE   a function for the GPU alone (plain inline on the host)

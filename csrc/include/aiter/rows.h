@@ -6,7 +6,7 @@
 
 namespace aiter {
 
-// Rows is the rows of N tensors of one shape (..., size), whose leading dimensions have any strides. Leading dimensions
+// Rows are the rows of N tensors of one shape (..., size), whose leading dimensions have any strides. Leading dimensions
 // that are equally far apart in each tensor count as one: packed tensors have one.
 template <int N> struct Rows {
   int64_t count;  // 0 without leading elements

@@ -4,7 +4,7 @@
 
 #include "gpu.h"
 
-// The support library's, absent in Python: the place of a device's pool.
+// The support library's function for the place of a device's pool. In Python it is absent.
 extern "C" __attribute__((weak)) void** aiter_memory_pool(int32_t device_type, int32_t id);
 
 namespace aiter {
@@ -88,7 +88,7 @@ class Workspace {
     void* pool = __atomic_load_n(place, __ATOMIC_ACQUIRE);
     if (!pool) {
       gpu_pool_t fresh = nullptr;
-      // A stream of this process may be captured. The other capture modes may forbid to make a pool.
+      // A stream of this process may be in capture. The other capture modes may forbid the creation of a pool.
       gpu_capture_mode_t mode = kGpuCaptureRelaxed;
       gpu_error_t e = gpu_exchange_capture_mode(&mode);
       if (e != kGpuSuccess) return e;

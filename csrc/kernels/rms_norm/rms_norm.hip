@@ -30,15 +30,15 @@ template <bool kSmallTeam> struct Team {
   AITER_DEVICE static int64_t step() { return int64_t(gridDim.x) * rows(); }
   AITER_DEVICE static int64_t row(int64_t first) { return kSmallTeam ? first + int(threadIdx.x) / kLanes : first; }
 
-  // sum adds a value of each thread; turn alternates from call to call.
-  AITER_DEVICE static float sum(float v, int turn) {
+  // sum adds a value of each thread; parity alternates from call to call, 0 and 1.
+  AITER_DEVICE static float sum(float v, int parity) {
     if constexpr (kSmallTeam) {
       float sums[1] = {v};
       warp_all_reduce(sums, 1, kLanes);
       return sums[0];
     } else {
       __shared__ float shared[2][32];
-      return block_all_reduce(shared[turn], v);
+      return block_all_reduce(shared[parity], v);
     }
   }
 };
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(kMaxBlock) rms_norm_vectorized_kernel(Problem 
   using Threads = Team<kSmallTeam>;
   const int thread = Threads::thread(), team = Threads::size();
   const W* weight = static_cast<const W*>(p.weight);
-  int turn = 0;
-  for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), turn ^= 1) {
+  int parity = 0;
+  for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {
     const int64_t row = Threads::row(first), vectors = row < p.rows.count ? p.dim / N : 0;
     int64_t begin[2];
     p.rows.locate(row, begin);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kMaxBlock) rms_norm_vectorized_kernel(Problem 
       AITER_UNROLL
       for (int i = 0; i < kKept; i++) square_sum(kept[i], sums);
     }
-    const float factor = rsqrtf(Threads::sum(sums[0] + sums[1], turn) * p.inverse_dim + p.eps);
+    const float factor = rsqrtf(Threads::sum(sums[0] + sums[1], parity) * p.inverse_dim + p.eps);
     if constexpr (kVectors == kTwoPasses) {
       for (int64_t j = thread; j < vectors; j += team)
         store_scaled(out + j * N, load_vec<T, N>(x + j * N), factor, load_vec<W, N>(weight + j * N));
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(kMaxBlock) rms_norm_vectorized_kernel(Problem 
 // Any strides and alignments, element by element.
 template <class T, bool kSmallTeam> __global__ void __launch_bounds__(kMaxBlock) rms_norm_kernel(Problem p) {
   using Threads = Team<kSmallTeam>;
-  int turn = 0;
-  for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), turn ^= 1) {
+  int parity = 0;
+  for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {
     const int64_t row = Threads::row(first), dim = row < p.rows.count ? p.dim : 0;
     int64_t begin[2];
     p.rows.locate(row, begin);
@@ -112,7 +112,7 @@ template <class T, bool kSmallTeam> __global__ void __launch_bounds__(kMaxBlock)
       const float v = to_float(x[j * p.x_stride]);
       sum = fmaf(v, v, sum);
     }
-    const float factor = rsqrtf(Threads::sum(sum, turn) * p.inverse_dim + p.eps);
+    const float factor = rsqrtf(Threads::sum(sum, parity) * p.inverse_dim + p.eps);
     for (int64_t j = Threads::thread(); j < dim; j += Threads::size())
       out[j * p.out_stride] = round_to<T>(to_float(x[j * p.x_stride]) * factor * load(p.weight, p.weight_dtype, j * p.weight_stride));
   }

@@ -13,7 +13,7 @@ namespace aiter {
 #define AITER_ASYNC_COPY 0
 #endif
 
-// AITER_DYNAMIC_SHARED declares a block's shared memory: with CUDA the bytes that the launch asks for, at most `bytes`, else
+// AITER_DYNAMIC_SHARED declares a block's shared memory: with CUDA the bytes that the launch requests, at most `bytes`, else
 // `bytes`.
 #if AITER_CUDA
 #define AITER_DYNAMIC_SHARED(name, bytes)                                        \

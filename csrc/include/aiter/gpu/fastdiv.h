@@ -25,7 +25,7 @@ AITER_DEVICE DivMod divmod(int64_t n, int64_t divisor) {
   return {int64_t(q), int64_t(r)};
 }
 
-// FastDiv divides numbers below 2^31 by a divisor that the host knows, with one multiplication.
+// FastDiv divides numbers below 2^31 by a divisor that is known on the host, with one multiplication.
 struct FastDiv {
   uint32_t divisor, factor, shift;
 

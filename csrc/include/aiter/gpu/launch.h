@@ -57,8 +57,9 @@ class DeviceGuard {
 constexpr int64_t kMaxBlocks = 1 << 21;
 inline unsigned grid_for(int64_t n) { return unsigned(n < kMaxBlocks ? n : kMaxBlocks); }
 
-// kMaxSharedBytes is the shared memory that each GPU gives a block without being asked for more. A kernel that declares shared
-// memory asserts that it takes no more; AITER_DYNAMIC_SHARED does so itself. On NVIDIA launch_kernel asks for more if a launch needs it.
+// kMaxSharedBytes is the shared memory that each GPU gives a block without a request for more. A kernel that declares shared
+// memory asserts that it takes no more; AITER_DYNAMIC_SHARED contains this assertion. On NVIDIA launch_kernel requests more if a
+// launch needs it.
 constexpr size_t kMaxSharedBytes = 48 << 10;
 
 // LaunchConfig is a launch's geometry. cluster: blocks of a cluster (sm_90). early: the kernel starts before the previous
@@ -83,8 +84,8 @@ AITER_COLD inline Status launch_error(const char* op, gpu_error_t e) {
 }
 
 #if AITER_CUDA
-// allow_shared lets a kernel, which declares no shared memory of a fixed size, have as much as the current device gives a block. Less, for one
-// launch, would take it away from a launch of another thread.
+// allow_shared raises the limit of a kernel's dynamic shared memory to what the current device gives a block. A lower limit, for one
+// launch, would be too low for a launch of another thread. The kernel declares no shared memory of a fixed size.
 inline gpu_error_t allow_shared(const void* kernel) {
   int device = 0, most = 0;
   gpu_error_t e = cudaGetDevice(&device);

@@ -126,7 +126,7 @@ template <class T, int kStep = kMatrixStep> struct MatrixStep : MatrixShape<kSte
 };
 
 #if AITER_MFMA || AITER_WMMA
-// The compilers' types of factors and sums.
+// The types of factors and sums in the compilers' built-in functions.
 template <class T> struct MatrixElement;
 template <> struct MatrixElement<half_t> { typedef _Float16 type; };
 #if defined(__gfx950__)

@@ -1,5 +1,5 @@
 // Turns matrices in global memory: what neighbours along one dimension become neighbours along the other one. It brings tensors whose
-// channels are adjacent to kernels that want positions adjacent, and back.
+// channels are adjacent to kernels that need adjacent positions, and back.
 //
 // Tiling: a block one tile of 64 rows and of columns that are 128 bytes, through shared memory. A thread loads two vectors along a row,
 // writes the words of each column, which are adjacent rows, and stores two vectors along a column.

@@ -22,18 +22,10 @@
 
 namespace aiter::conv1d::bwd {
 
-// Blocks of an NVIDIA multiprocessor, for the launch bounds.
-template <class T, int W, int N>
-constexpr int kChannelLastBlocks = nvidia_blocks(W, N, sizeof(T));
-
 // Positions in flight in shared memory. A group of kGroup positions is in flight in
 // registers.
 template <class ChannelVec, bool kTwoVectors>
 constexpr int kTokensInFlight = ChannelVec::kBytes == 16 && kTwoVectors ? 4 : 8;
-
-// A thread's strip may extend into the next row. On AMD this costs a wave; with unaligned rows of dx, blocks that write parts
-// of the same memory should stay together.
-template <bool kUnaligned> constexpr bool kStripsSpanRows = AITER_CUDA && !kUnaligned;
 
 template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLastWalk {
   static constexpr int H = W - 1;
@@ -66,7 +58,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
   const int missing_taps, channels;       // channels from d on
   int needed_end = 0;                     // end of the positions that the strip needs
   const T *x = nullptr, *dout = nullptr;  // next position to issue
-  T* dx = nullptr;                        // next position to complete; the first W-1 lie before the strip
+  T* dx = nullptr;                        // next position to complete; the first W-1 precede the strip
   const uint32_t* next_mask = nullptr;    // of the next group to issue; null: no mask
   float weight[W][N], bias[N], past_x[H][N], partial_dx[H][N], sums[W + 1][N] = {};
   ChannelVec halo_x[H];
@@ -291,7 +283,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
   }
 
   // run_group computes kGroup positions from t on, from the stages from first on. own: they belong to the strip from..to;
-  // otherwise they lie behind it, and only contribute to dx.
+  // otherwise they are behind it, and only contribute to dx.
   AITER_DEVICE void run_group(int t, int first, int from, int to, bool silu, bool own) {
     wait_group<kStages / kGroup - 1>();
     if constexpr (kMasked) {
@@ -391,7 +383,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
     return kStages == kGroup ? 0 : first ^ kGroup;
   }
 
-  // store_dx stores dx that position i of the group from t on completes, if it lies within the strip.
+  // store_dx stores dx that position i of the group from t on completes, if that is within the strip.
   AITER_DEVICE void store_dx(int t, int i, int from, int to, bool own, const float* v) {
     const bool begun = H <= kGroup ? t > from || i >= H : t + i - H >= from;
     if (begun && ((own && H >= kGroup - 1) || t + i - H < to)) store_channels(dx, pack_vec<T, N>(v));

@@ -7,6 +7,14 @@
 
 namespace aiter::conv1d::bwd {
 
+// Blocks of an NVIDIA multiprocessor, for the launch bounds.
+template <class T, int W, int N>
+constexpr int kChannelLastBlocks = nvidia_blocks(W, N, sizeof(T));
+
+// A thread's strip may extend into the next row. On AMD this costs a wave; with unaligned rows of dx, blocks that write parts
+// of the same memory should stay together.
+template <bool kUnaligned> constexpr bool kStripsSpanRows = AITER_CUDA && !kUnaligned;
+
 // channel_last_shared_bytes returns the shared memory of a launch: sums and pipelines.
 template <class T, int W, int N, bool kMasked, bool kUnaligned> AITER_SHARED constexpr int channel_last_shared_bytes() {
   using ChannelVec = Vec<T, N>;

@@ -115,13 +115,13 @@ template <class T, int W, RowKind kKind> struct ChunkLoader {
     return true;
   }
 
-  // inside_row reports whether a lane's part and its halo lie within the row.
+  // inside_row reports whether a lane's part and its halo are within the row.
   AITER_DEVICE bool inside_row(int t) const { return t >= E && t + R <= length; }
 
   // issue starts the loads of a chunk's vectors: of x and dout if valid, of those that other lanes need if halo_needed. Then it
-  // goes to the preceding chunk. A vector with any element of the row is loaded whole: its 16 bytes lie in one page. With
+  // goes to the preceding chunk. A vector with any element of the row is loaded whole: its 16 bytes are in one page. With
   // kFunnelShifts it is the vector behind the one in which the lane's part starts. An unaligned vector is loaded only if
-  // it lies within the row.
+  // it is within the row.
   AITER_DEVICE void issue(InFlight& in_flight, int stage, bool valid, bool halo_needed) {
     if (kFunnelShifts && !a.same_alignment) {
       const int in_x = issue_t + R - offset(low_bits(x + issue_t)), in_dout = issue_t + R - offset(low_bits(dout + issue_t));
@@ -177,7 +177,7 @@ template <class T, int W, RowKind kKind> struct ChunkLoader {
   }
 
 #if AITER_ASYNC_COPY
-  // halo_address returns the address of the end of the vector that lies `distance` vectors before the lane's.
+  // halo_address returns the address of the end of the vector `distance` vectors before the lane's.
   template <class V>
   AITER_DEVICE uint32_t halo_address(const Pipeline& from, int stage, int prev_stage, int distance) const {
     const bool here = distance == 1 ? next_lane_key >= 0 : lane >= distance;

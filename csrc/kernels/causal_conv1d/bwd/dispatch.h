@@ -1,4 +1,4 @@
-// What the three files with launches of causal_conv1d_bwd share. Three files, so that a first call compiles them in parallel.
+// The common part of the three files with launches of causal_conv1d_bwd. Three files, so that a first call compiles them in parallel.
 #pragma once
 
 #include <aiter/dispatch.h>

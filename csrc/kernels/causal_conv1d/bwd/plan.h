@@ -1,4 +1,4 @@
-// How causal_conv1d_bwd divides a problem among the blocks of a GPU. Plain host code: it depends on the device by numbers alone.
+// The division of a causal_conv1d_bwd problem among the blocks of a GPU. Host code that depends on the device by numbers only.
 #pragma once
 
 #include "../common/problem.h"
@@ -43,7 +43,7 @@ constexpr int64_t kLongStrip = 96, kShortStripRatio = 5;
 // In problems of at most kSmallElements elements segments may add their sums in a cluster of blocks.
 constexpr int64_t kSmallElements = 1 << 20;
 
-// KernelTraits is what a plan needs to know of a kernel: channels and bytes of a thread's vector, blocks of a multiprocessor,
+// KernelTraits are the properties of a kernel that a plan depends on: channels and bytes of a thread's vector, blocks of a multiprocessor,
 // blocks of a cluster at most, whether strips may extend into the next row, and whether short strips may follow: not if
 // arithmetic is the bound.
 struct KernelTraits {

@@ -37,9 +37,9 @@ template <bool kPartial> struct TapMask {
   AITER_DEVICE bool all_visible() const { return skip == 0; }
 };
 
-// MaskVec is the mask of P positions, of which a vector has the first R: for each distance j < D a field of kBits bits, bit i of
-// which is set if position i sees the position j before it. Positions outside of the row neither see nor are seen. With room for
-// it, the top bit of the first field is set if all positions see all taps within the row (with D = 4: if there are four).
+// MaskVec is the mask of P positions, of which a vector has the first R: for each distance j < D a field of kBits bits. Bit i of
+// a field is set if position i sees the position j before it. The bits of positions outside of the row are 0. If the first field
+// has an unused bit, its top bit is set if all positions see all taps within the row (with D = 4: if there are four).
 template <int R_, int D_, int P_> struct MaskVec {
   static constexpr int R = R_, D = D_, P = P_, kBits = P <= 4 ? 4 : P < 8 ? 8 : 16, kWords = D * kBits / 32;
   static constexpr uint32_t kFields = kBits == 4 ? 0x11111111u : kBits == 8 ? 0x01010101u : 0x00010001u;  // bit 0 of each
@@ -117,7 +117,7 @@ template <int R_, int D_, int P_> struct MaskVec {
   AITER_DEVICE bool all_visible() const { return (bits.word[0] & kAllVisible) != 0; }
 
  private:
-  // positions_before returns the positions from t on for which the position j before lies before the row.
+  // positions_before returns the positions from t on for which the position j before them is in front of the row.
   static AITER_DEVICE uint32_t positions_before(int t, int j) {
     return t >= j ? 0 : j - t < P ? (1u << (j - t)) - 1 : kPositions;
   }

@@ -1,4 +1,4 @@
-// What the kernels of causal_conv1d_bwd for small problems share: a thread's positions and channels, all in registers.
+// The common part of the kernels of causal_conv1d_bwd for small problems: a thread's positions and channels, all in registers.
 #pragma once
 
 #include "tile.h"

@@ -1,4 +1,4 @@
-// What all kernels of causal_conv1d_bwd share: the kernel parameters, the filter's loads, and the sums over a block.
+// The common part of all kernels of causal_conv1d_bwd: the kernel parameters, the filter's loads, and the sums over a block.
 #pragma once
 
 #include <aiter/gpu.h>

@@ -1,4 +1,5 @@
-// What a warp of the backward kernel of wide filters has (bwd/wide_gpu.h): its memory, its loads, and what it computes again, one by one.
+// The parts of a warp of the backward kernel of wide filters (bwd/wide_gpu.h): its memory, its loads, and the results that it computes
+// again, one by one.
 #pragma once
 
 #include "any_width.h"
@@ -26,7 +27,7 @@ constexpr int kStages = wide::kStages;  // tiles of x of a warp
 // sums_bytes returns the bytes of the sums of dweight and of the scratch memory behind them.
 AITER_SHARED int sums_bytes(int taps) { return (taps + 31) / 32 * 128 + (taps > kScratchTaps ? kScratchBlocks * kScratchBytes : 0); }
 
-// WideWarp is what a warp knows of its segment: its memory and its channel. kDense: rows of whole vectors, without states and sequences.
+// WideWarp is a warp's view of its segment: its memory and its channel. kDense: rows of whole vectors, without states and sequences.
 // kHalo: positions of the halo, or 0 if they depend on the width.
 template <class T, bool kDense, int kHalo> struct WideWarp {
   using Args = KernelParam<WideParams>;
@@ -80,14 +81,16 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
     else dout().copy_elements(0, [&, n = count(a, it)](int at) { return at < n ? from[at * step] : round_to<T>(0.0f); });
   }
 
-  // sees_all reports whether the positions of the vector from `at` on, of n in the item, see as many positions as the filter has taps.
+  // sees_all reports whether each position of the vector from `at` on sees as many positions as the filter has taps. n: positions of the
+  // item.
   AITER_DEVICE bool sees_all(const Args& a, const Item& it, int at, int n) const {
     if (kDense || !a.reach || at >= n) return true;
     const int last = at + kVec < n ? at + kVec : n;
     return a.reach[it.b * a.p.seqlen + it.start + last - 1] >= a.most_reach - kVec + last - at;
   }
 
-  // compute_g computes again what is not finite or does not see all positions, and returns the sum of this lane's part of g.
+  // compute_g computes g again where it is not finite, or where a position sees less than W positions. It returns the sum of this lane's
+  // part of g.
   static AITER_DEVICE_COLD float compute_g(const Args& args, WideWarp w, Item it) {
     const Args& a = reload_kernarg(args);
     const GradTiles<T, E> to = w.g(a);
@@ -144,7 +147,7 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
         to[j] = fmaf(factor, to_float(wide::get_shared<T>(from.at(t - j))), to[j]);
   }
 
-  // compute_dx computes dx again of what is not finite, has a part from the final states, or is seen by other sequences as well.
+  // compute_dx computes dx again where it is not finite or has a part from the final states, and at positions in reach of other sequences.
   static AITER_DEVICE_COLD void compute_dx(const Args& args, WideWarp w, Item it, int stage) {
     const Args& a = reload_kernarg(args);
     const int n = count(a, it);

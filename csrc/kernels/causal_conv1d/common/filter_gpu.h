@@ -22,7 +22,7 @@ AITER_SHARED FilterSource strided_filter(const Problem& p, int64_t width) {
 }
 AITER_SHARED FilterSource strided_filter(const Problem& p) { return strided_filter(p, p.width); }
 
-// FilterKind is what a kernel knows of its filter.
+// FilterKind is the form of filters that a kernel is compiled for.
 enum class FilterKind {
   kStrided,    // any types and strides, at most W taps
   kPacked,     // W adjacent taps of type T, adjacent biases of type T; a thread's channels start at a multiple of C
@@ -82,7 +82,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
     }
   }
 
-  // has_tap reports whether the filter has tap k. The compiler knows the answer for most k.
+  // has_tap reports whether the filter has tap k. For most k it is a constant.
   AITER_DEVICE bool has_tap(int k) const { return k >= W - kLeastTaps || (k >= W - kMostTaps && k >= missing_); }
 
   // finite reports whether no tap is an infinity or NaN.

@@ -1,4 +1,4 @@
-// What the GPU kernels of causal_conv1d that stream whole rows share: their parameters and launch.
+// The common part of the GPU kernels of causal_conv1d that stream whole rows: their parameters and launch.
 #pragma once
 
 #include "filter_gpu.h"

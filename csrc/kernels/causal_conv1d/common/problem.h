@@ -1,4 +1,4 @@
-// What all causal_conv1d kernels share: the problem as plain numbers and pointers, and the checks of the arguments.
+// The common part of all causal_conv1d kernels: the problem as plain numbers and pointers, and the checks of the arguments.
 //
 // Position t of a row (one batch, one channel) runs from -(width-1), the oldest initial state, to seqlen-1. With sequence
 // numbers a position sees only positions of its own sequence; positions below 0 belong to none, and a negative number is

@@ -1,10 +1,10 @@
-// What causal_conv1d_update and causal_conv1d_varlen_fwd share: sequences that continue the content of a slot of conv_state.
+// The common part of causal_conv1d_update and causal_conv1d_varlen_fwd: sequences that continue the content of a slot of conv_state.
 //
 // X[u] of a sequence is x for u >= 0, and the slot's content, or 0, before. Afterwards the slot holds the last S positions of X.
 // One thread alone reads and writes a slot's channel.
 //
 // Index tensors are in device memory, so kernels check them. A sequence is skipped if its slot is pad_slot_id or not in
-// conv_state, or if it does not lie within x: its out is 0 and no state changes. Sequences that share a slot run in the
+// conv_state, or if it extends beyond x: its out is 0 and no state changes. Sequences that share a slot run in the
 // order of the batch, each on the state that the previous one left, as separate calls would, on every device. Starts that
 // decrease, except at the end, leave out's values unspecified, and nothing else.
 #pragma once
@@ -29,7 +29,7 @@ template <class T> IndexArray<T> index_array(const Optional<TensorView>& t) {
 struct Sequence {
   int64_t row, start, len;
   int64_t slot;    // in conv_state
-  int64_t origin;  // place of x[0] in the slot; the history lies before it
+  int64_t origin;  // place of x[0] in the slot; the history precedes it
   bool live;       // false: skip it
   bool remembers;  // the slot's content comes before x
 };
@@ -56,8 +56,8 @@ struct Stateful : Problem {
     }
     if (keeps) s.live = s.live && s.slot >= 0 && s.slot < slots;
     if (cache_seqlens.data && length > 0) {
-      const int32_t seen = cache_seqlens[b];
-      s.origin = length > INT32_MAX ? seen : seen % int32_t(length);  // a GPU's 64-bit division is long
+      const int32_t processed = cache_seqlens[b];
+      s.origin = length > INT32_MAX ? processed : processed % int32_t(length);  // a GPU's 64-bit division is long
       if (s.origin < 0) s.origin += length;
     }
     return s;
@@ -207,7 +207,7 @@ struct TailStates {
   Array3 states;
   IndexArray<int32_t> starts;
 
-  // copy writes element j of a state: a value of x, or 0 left of a short sequence. A sequence that does not lie within x counts
+  // copy writes element j of a state: a value of x, or 0 left of a short sequence. A sequence that extends beyond x counts
   // as empty.
   template <class U> AITER_SHARED void copy(int64_t b, int64_t d, int64_t j) const {
     const int64_t first = starts[b], end = starts[b + 1], t = end - length + j;

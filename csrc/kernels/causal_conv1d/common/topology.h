@@ -1,4 +1,4 @@
-// What plans need to know of a GPU, as numbers. Plain host code.
+// The properties of a GPU that launch plans need. Host code.
 #pragma once
 
 #include <stdint.h>

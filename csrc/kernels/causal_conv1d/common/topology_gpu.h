@@ -1,4 +1,4 @@
-// Asks a device for its topology.
+// The topology of a device.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -7,9 +7,9 @@
 
 namespace aiter::conv1d {
 
-// device_topology returns what plans need to know of a device. It asks the device once.
+// device_topology returns a device's topology. It queries each device once.
 inline Status device_topology(int device, Topology* gpu) {
-  static int64_t known[64];  // of a device: shared bytes, multiprocessors, one bit for 64 lanes; 0: not asked yet
+  static int64_t known[64];  // of a device: shared bytes, multiprocessors, one bit for 64 lanes; 0: not queried yet
   int64_t* slot = unsigned(device) < 64 ? &known[device] : nullptr;
   int64_t value = slot ? __atomic_load_n(slot, __ATOMIC_RELAXED) : 0;
   if (!value) {

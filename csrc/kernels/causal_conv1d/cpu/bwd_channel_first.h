@@ -153,7 +153,7 @@ class ChannelFirst {
       : p(problem), dtype(type), table(kernels(type)), floats(kernels(DType::F32)), size(dtype_size(type)),
         streams(bypasses && aiter::conv1d::streams(problem, type)), brief(brief) {}
 
-  // run computes units u..end of channel d, in order. A unit is kUnit positions of a batch. False: out of memory.
+  // run computes units u..end of channel d, in order. A unit is kUnit positions of a batch. It returns false if memory runs out.
   bool run(int64_t d, int64_t u, int64_t end, double* totals) const {
     Chunk c;
     Sums sums(p.width, totals);

@@ -115,7 +115,7 @@ class Tile {
 };
 
 // tiles computes units u..end of 32 channels, in order. A unit is kUnit positions of
-// a batch. False: out of memory.
+// a batch. It returns false if memory runs out.
 inline bool tiles(const Backward& p, DType dtype, int64_t group, int64_t u, int64_t end, double* totals) {
   Tile tile(p, dtype, totals);
   if (!tile.prepare()) return false;

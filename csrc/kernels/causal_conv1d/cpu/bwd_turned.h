@@ -21,7 +21,7 @@ class Turned {
     return true;
   }
 
-  // run computes positions from..to of a batch, which are a unit. False: out of memory.
+  // run computes positions from..to of a batch, which are a unit. It returns false if memory runs out.
   bool run(int64_t b, int64_t from, int64_t to, double* totals) {
     c_.b = b;
     const int64_t end = least(to + halo_, p_.seqlen);
@@ -82,7 +82,7 @@ class Turned {
   float tile_[kTokens * kChannels];
 };
 
-// turned computes units u..end of 32 channels, in order. False: out of memory.
+// turned computes units u..end of 32 channels, in order. It returns false if memory runs out.
 inline bool turned(const Backward& p, DType dtype, int64_t group, int64_t u, int64_t end, double* totals) {
   Turned rows(p, dtype, group);
   if (!rows.grow()) return false;

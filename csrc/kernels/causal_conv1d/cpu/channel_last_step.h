@@ -1,7 +1,7 @@
 // One position of adjacent channels, each behind the three adjacent values of its slot (width 4). Included once a level
 // (aiter/cpu_each.h).
 //
-// Tiling: a vector of channels by three vectors of the slot. Value j of channel l lies at 3l+j; these are in different lanes for
+// Tiling: a vector of channels by three vectors of the slot. Value j of channel l is at 3l+j; these are in different lanes for
 // all l, so that two blends and one permutation collect them. The slot moves by one element, and x goes to each third place.
 // Bytes: x and out once, the slot twice.
 // Reduction: over the width, in fp32, from the oldest value on.

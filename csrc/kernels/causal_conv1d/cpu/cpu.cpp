@@ -1,4 +1,4 @@
-// What the causal_conv1d operators on the CPU share, compiled for each instruction set (cpu/fwd_levels.h), and the copies of tiles
+// The common part of the causal_conv1d operators on the CPU, compiled for each instruction set (cpu/fwd_levels.h), and the copies of tiles
 // from and to memory.
 
 #include "cpu.h"

@@ -34,7 +34,7 @@ template <class T, int64_t kOwn> class Room {
   ~Room() {
     if (data_ != room_) free(data_);
   }
-  // grow is called once. False: out of memory.
+  // grow is called once. It returns false if memory runs out.
   bool grow(int64_t n) {
     if (n <= kOwn) return true;
     T* more = n > INT64_MAX / int64_t(sizeof(T)) ? nullptr : static_cast<T*>(malloc(n * sizeof(T)));
@@ -64,7 +64,7 @@ struct RowFilter {
   }
 };
 
-// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a window of x lie in
+// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a window of x fit into
 // the L1 cache.
 inline int64_t token_block(int64_t width, int64_t most) {
   return width <= kTokenWidth || width > kNarrowWidth ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
@@ -99,7 +99,7 @@ struct LongFilter {
   LongFilter(const LongFilter&) = delete;
   ~LongFilter() { free(memory_); }
 
-  // grow takes a size of long_size. False: out of memory.
+  // grow takes a size of long_size. It returns false if memory runs out.
   bool grow(int64_t n);
   // place takes memory of bytes(n) instead, after prepare(n). It begins at a multiple of 64.
   static bool prepare(int64_t n);

@@ -12,7 +12,7 @@ namespace aiter::conv1d::state {
 
 constexpr int64_t kPart = 32 << 10;   // elements
 
-// clear writes zeros to n positions from t on of some channels, if they lie within out.
+// clear writes zeros to n positions from t on of some channels, if they are within out.
 template <class T> void clear(const Stateful& p, int64_t row, int64_t d, int64_t count, int64_t t, int64_t n) {
   const int64_t from = t > 0 ? t : 0, end = least(t + n, p.seqlen);
   for (int64_t u = from; u < end; u++)
@@ -158,7 +158,7 @@ template <class T> struct TiledSequences {
   }
 };
 
-// ordered reports whether packed sequences lie in x, each behind the one before.
+// ordered reports whether packed sequences are in x, each behind the one before.
 inline bool ordered(const Stateful& p) {
   for (int64_t b = 0; b < p.batch; b++)
     if (p.starts[b] > p.starts[b + 1]) return false;

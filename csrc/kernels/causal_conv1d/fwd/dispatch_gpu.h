@@ -1,4 +1,4 @@
-// What the two files with forward kernels share: fwd/fwd.hip has the kernels without, fwd/fwd_sequences.hip those with sequence
+// The common part of the two files with forward kernels: fwd/fwd.hip has the kernels without, fwd/fwd_sequences.hip those with sequence
 // numbers and states. Two files, so that a first call compiles them in parallel.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the vectorized forward kernels share. They take a packed filter of x's type, aligned rows (except for pairs), and one
-// launch. A small launch takes as long as the chain of a thread's instructions, so these kernels test little: strides of 32
+// The common part of the vectorized forward kernels. They take a packed filter of x's type, aligned rows (except for pairs), and
+// one launch. A small launch takes as long as the chain of a thread's instructions, so these kernels test little: strides of 32
 // bits, one type, no edges except a row's start and end, no loop.
 //
 // Tiling: fwd/vectorized_channel_first_gpu.h with adjacent positions, fwd/vectorized_channel_last_gpu.h with adjacent channels;

@@ -114,16 +114,16 @@ template <class P, class I> AITER_DEVICE I next_with_slot(const P& a, int64_t sl
   return b;
 }
 
-// positions_seen returns the number of positions that a circular state of sequence b has seen.
-AITER_DEVICE int32_t positions_seen(const DecodeParams& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
+// positions_processed returns the number of positions of sequence b before this call, if its state is circular; else 0.
+AITER_DEVICE int32_t positions_processed(const DecodeParams& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
 
-// advance computes the position of sequence b, after so many seen, and makes x part of the state.
+// advance computes the position of sequence b, after so many processed ones, and makes x part of the state.
 template <class T, int S, int C, bool kValuesAdjacent, class TW>
-AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t seen, const DecodeFilter<T, TW, S + 1, C>& taps,
+AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t processed, const DecodeFilter<T, TW, S + 1, C>& taps,
                           Window<T, S, C, kValuesAdjacent>* in) {
   int origin = 0;  // of a circular state: the place of x
   if (a.cache_seqlens.data) {
-    origin = seen % S;
+    origin = processed % S;
     if (origin < 0) origin += S;
     in->rotate(origin);
   }
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_
   const FilterSource filter = {a.weight, a.bias, a.dim, S + 1, false, false};
   DecodeFilter<T, TW, S + 1, C> taps;
   SlotUsers<DecodeParams> others(a);
-  int32_t seen = positions_seen(a, b);
+  int32_t processed = positions_processed(a, b);
   if (a.indices.data) {
     slot = a.indices[b];
     live = slot != a.pad && slot >= 0 && slot < a.slots;
@@ -187,12 +187,12 @@ __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_
   taps.settle(filter);
   AITER_ROLLED
   for (;;) {
-    advance(a, b, d, seen, taps, &in);
+    advance(a, b, d, processed, taps, &in);
     if (!shared) break;
     b = next_with_slot(a, slot, b + 1, int64_t(a.batch));
     if (b == a.batch) break;
     in.load_x(a, b, d);
-    seen = positions_seen(a, b);
+    processed = positions_processed(a, b);
   }
   in.store_state(a, slot, d);
 }

@@ -186,8 +186,8 @@ template <class T> AITER_DEVICE void finish(const Stateful& p, int64_t b, int64_
   *p.out.row<T>(b, d) = round_to<T>(live ? apply_activation(p.silu, y) : 0.0f);
 }
 
-// run_flat computes sequences b to b + n - 1 for the channels from d0 on and moves their states. alone: the caller knows that it may;
-// otherwise sequences that share a slot are left out.
+// run_flat computes sequences b to b + n - 1 for the channels from d0 on and moves their states. alone: no other thread computes
+// sequences of these slots; otherwise sequences that share a slot are left out.
 template <class T>
 AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan, int b, int n, int d0, bool alone, FlatShared* shared) {
   constexpr int kVec = kVecElems<T>;

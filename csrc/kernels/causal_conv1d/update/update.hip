@@ -161,7 +161,7 @@ template <class T> Status launch_flat(const Stateful& p, const OpStream& stream)
   FlatPlan plan{};
   plan.tiles = make_fastdiv(tiles), plan.length = make_fastdiv(p.length);
   plan.channels = int32_t(channels), plan.team_bits = int32_t(min64(log2_of(kFlatThreads / channels), 5));
-  // The weights of a circular state lie elsewhere for each sequence.
+  // The weights of a circular state have other places for each sequence.
   plan.sequences = p.cache_seqlens.data ? 1 : 1 << min64(log2_of(max64(p.batch * tiles / kFlatBlocks, 1)), log2_of(kFlatSequences));
   return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_flat_kernel<T>), p, plan, plan.sequences, kFlatThreads, stream);
 }

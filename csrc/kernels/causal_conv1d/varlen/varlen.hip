@@ -50,7 +50,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
     return dispatch_float(x, [&](auto zero) { return launch_heads<decltype(zero)>(p, stream); });
   };
   if constexpr (kHoldsMore)
-    if (!kHoldsFew || p.width > 8) {  // reads the states, which the heads then write
+    if (!kHoldsFew || p.width > 8) {  // it reads the states, which the heads then write
       if (!x.empty()) AITER_TRY(launch_wide_packed(x, p, stream));
       return heads();
     }

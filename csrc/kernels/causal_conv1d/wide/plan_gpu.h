@@ -1,4 +1,4 @@
-// How a launch of a kernel of wide filters divides its work.
+// The division of the work of a launch of a kernel of wide filters.
 #pragma once
 
 #include "../common/filter_gpu.h"
@@ -16,7 +16,7 @@ template <class T> constexpr bool kOnMatrixCores = AITER_MATRIX_CORES && sizeof(
 #endif
 template <class T> using WideEngine = std::conditional_t<kOnMatrixCores<T>, ToeplitzEngine<T>, DirectEngine<T>>;
 
-// WarpMemory is the shared memory of a warp: its tiles, then its taps. The host does not know the engine: one pass of the compiler for the
+// WarpMemory is the shared memory of a warp: its tiles, then its taps. On the host the engine is unknown: one pass of the compiler for the
 // host serves all GPUs.
 struct WarpMemory {
   int size;          // of an element

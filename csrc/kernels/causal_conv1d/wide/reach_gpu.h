@@ -1,4 +1,5 @@
-// How far the positions of a row see: which of their sums the kernels of wide filters compute again.
+// The reach of the positions of a row: the number of earlier positions of their sequence. The kernels of wide filters compute the
+// sums of positions with a short reach again.
 #pragma once
 
 #include <aiter/gpu.h>

@@ -1,4 +1,4 @@
-// What the kernels of wide filters share: items, and tiles of rows in shared memory.
+// The common part of the kernels of wide filters: items, and tiles of rows in shared memory.
 //
 // A warp computes an *item*: kItem adjacent positions of a row. It copies them, and the positions that they see, to a tile in shared
 // memory, from where each lane reads what it multiplies. A tile consists of columns of E::kColumn adjacent positions, E::kPitch
@@ -6,7 +6,7 @@
 //
 // Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
 // cp.async writes as a whole, vector v of column c takes place v ^ c % 8 ^ key in it: tiles of several channels, of which lanes read the same
-// position, have different keys. Otherwise columns lie 16 bytes further apart.
+// position, have different keys. Otherwise columns are 16 bytes further apart.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -21,7 +21,7 @@ constexpr int kItem = 1024;
 constexpr int kMaxTaps = 1024;  // of a pass; a wider filter takes several passes
 constexpr int kStages = AITER_CUDA ? 2 : 1;
 
-// Launch is how a launch divides its work: items of a channel's rows, one row after another, `each` of them for a warp.
+// Launch is the division of a launch's work: items of a channel's rows, one row after another, `each` of them for a warp.
 struct Launch {
   FastDiv segments, batch;  // items of a row, rows of a channel
   uint32_t items, each;

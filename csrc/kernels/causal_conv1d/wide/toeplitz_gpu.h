@@ -22,7 +22,7 @@ constexpr int kToeplitzColumn = 64;
 constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned to so many elements
 constexpr int kTapPad = 64;                     // zeros in front of the taps; half as many behind them
 
-// toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks lie between them.
+// toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks are between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
 
 template <class T> class ToeplitzEngine {
@@ -300,7 +300,7 @@ template <class T> class ToeplitzEngine {
     }
     const int pitch = toeplitz_pitch(count_), blocks = (count_ + kStep - 2) / kStep;
     const T* column = tile.own + M::column(lane_, 0) * kPitch + M::depth(lane_);
-    int t[M::kParts];  // elements, not addresses, which the compiler would not know to be in shared memory
+    int t[M::kParts];  // elements, not addresses, so that the compiler loads them from shared memory
     AITER_UNROLL
     for (int e = 0; e < M::kParts; e++) {
       const int c = count_ - 1 - M::left_row(lane_, e) + M::depth(lane_) + kTapPad, a = c & (kCopies - 1);

@@ -126,7 +126,8 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ target, version, want string }{
-		{"gfx942", "7.0.2", "csrc/a.hip -O3 -DHIP -mllvm -x=7$ -DLAST -DA=/r; csrc/b.hip -O3 -DHIP -mllvm -x=7$ -DLAST -DB -DB942; link -lm -Wl,-z,now"},
+		{"gfx942", "7.0.2",
+			"csrc/a.hip -O3 -DHIP -mllvm -x=7$ -DLAST -DA=/r; csrc/b.hip -O3 -DHIP -mllvm -x=7$ -DLAST -DB -DB942; link -lm -Wl,-z,now"},
 		{"gfx942", "8.0", "csrc/a.hip -O3 -DHIP -mllvm -x=7$ -DLAST -DA=/r; link -lm -Wl,-z,now"},
 		{"gfx942", "5.2.21153-0", "csrc/a.hip -O3 -DHIP -mllvm -x=7$ -DLAST -DA=/r; link -lm -Wl,-z,now"},
 		{"gfx90a", "", "csrc/a.hip -O3 -DHIP -mllvm -x=7$ -DA=/r; link -lm -Wl,-z,now"},
@@ -172,7 +173,8 @@ when = { vendor = ["hip"], toolchain = ">=7" }
 	}
 	var unsupported *opconfig.UnsupportedTargetError
 	_, err = m.Resolve(mustTarget(t, "cpu"), "")
-	if !errors.As(err, &unsupported) || unsupported.Module != "module_a" || !reflect.DeepEqual(unsupported.Supported, []string{"hip", "sm_90a"}) {
+	if !errors.As(err, &unsupported) || unsupported.Module != "module_a" ||
+		!reflect.DeepEqual(unsupported.Supported, []string{"hip", "sm_90a"}) {
 		t.Errorf("cpu: %v", err)
 	}
 	var none *opconfig.NoSourcesError
@@ -215,7 +217,8 @@ when = { vendor = ["cpu"] }
 		}
 	}
 	var unsupported *opconfig.UnsupportedTargetError
-	if _, err := m.Resolve(mustTarget(t, "sm_90"), ""); !errors.As(err, &unsupported) || strings.Join(unsupported.Supported, " ") != "hip cpu" {
+	if _, err := m.Resolve(mustTarget(t, "sm_90"), ""); !errors.As(err, &unsupported) ||
+		strings.Join(unsupported.Supported, " ") != "hip cpu" {
 		t.Errorf("sm_90: %v", err)
 	}
 }
@@ -228,7 +231,9 @@ func TestVersions(t *testing.T) {
 		">6":        {"6.0": false, "6.0.1": true},
 		"<=12.4":    {"12.4": true, "12.4.131": false, "9.9": true},
 	} {
-		m, err := load(t, map[string]string{"config/main.toml": "[[module.module_a.source]]\npath='csrc/a.hip'\nwhen={vendor=['hip'],toolchain='" + condition + "'}"}, nil).Module("module_a")
+		m, err := load(t,
+			map[string]string{"config/main.toml": "[[module.module_a.source]]\npath='csrc/a.hip'\nwhen={vendor=['hip'],toolchain='" +
+				condition + "'}"}, nil).Module("module_a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +261,8 @@ schema = "() -> ()"
 		err.Error() != `unknown operator "conv_fwt"; did you mean "conv_fwd" or "conv_bwd"?` {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := cfg.Op("softmax"); !errors.As(err, &op) || op.Nearest != nil || err.Error() != `unknown operator "softmax"; the operators are conv_bwd, conv_fwd` {
+	if _, _, err := cfg.Op("softmax"); !errors.As(err, &op) || op.Nearest != nil ||
+		err.Error() != `unknown operator "softmax"; the operators are conv_bwd, conv_fwd` {
 		t.Errorf("got %v", err)
 	}
 	var module *opconfig.UnknownModuleError
@@ -273,9 +279,12 @@ func TestErrorTexts(t *testing.T) {
 		want string
 	}{
 		{&opconfig.UnknownModuleError{Name: "m", Nearest: []string{"a", "b"}}, `unknown module "m"; did you mean "a" or "b"?`},
-		{&opconfig.UnsupportedTargetError{Module: "m", Target: gfx, Supported: []string{"cpu", "sm_9*"}}, "m does not support gfx942, only cpu, sm_9*"},
-		{&opconfig.NoSourcesError{Module: "m", Target: gfx, Toolchain: "5.2"}, `m has no source for gfx942 with toolchain "5.2": no [[source]]'s "when" applies`},
-		{&opconfig.VersionError{Version: "x", Condition: ">=6"}, `toolchain version "x" cannot be compared with ">=6"; expected digits and dots, as in 7.0.2`},
+		{&opconfig.UnsupportedTargetError{Module: "m", Target: gfx, Supported: []string{"cpu", "sm_9*"}},
+			"m does not support gfx942, only cpu, sm_9*"},
+		{&opconfig.NoSourcesError{Module: "m", Target: gfx, Toolchain: "5.2"},
+			`m has no source for gfx942 with toolchain "5.2": no [[source]]'s "when" applies`},
+		{&opconfig.VersionError{Version: "x", Condition: ">=6"},
+			`toolchain version "x" cannot be compared with ">=6"; expected digits and dots, as in 7.0.2`},
 		{&opconfig.DuplicateSourceError{Module: "m", Source: "a.hip", Target: gfx,
 			First: opconfig.Position{File: "c.toml", Line: 1, Col: 2}, Second: opconfig.Position{File: "c.toml", Line: 3, Col: 4}},
 			`m: a.hip is a source twice for gfx942, at c.toml:1:2 and c.toml:3:4; make their "when" exclude each other`},

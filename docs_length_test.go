@@ -1,0 +1,39 @@
+package aiter_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocsLengths checks the limits of documents that have one. Bars and rules of tables are no words.
+func TestDocsLengths(t *testing.T) {
+	if n := strings.Count(readText(t, "README.md"), "\n"); n > 150 {
+		t.Errorf("README.md has %d lines, at most 150", n)
+	}
+	word := regexp.MustCompile(`\S*[\pL\pN]\S*`)
+	for name, most := range map[string]int{"docs/performance.md": 1500, "docs/experiments.md": 2500} {
+		if n := len(word.FindAllString(readText(t, name), -1)); n > most {
+			t.Errorf("%s has %d words, at most %d", name, n, most)
+		}
+	}
+}
+
+// TestDecisions checks that each heading of DECISIONS.md is a question, with an answer of one to four sentences.
+func TestDecisions(t *testing.T) {
+	code, end := regexp.MustCompile("`[^`]*`"), regexp.MustCompile(`[.!?](\s|$)`)
+	_, entries, _ := strings.Cut(readText(t, "docs/DECISIONS.md"), "\n### ")
+	for entry := range strings.SplitSeq(entries, "\n### ") {
+		question, answer, _ := strings.Cut(entry, "\n")
+		answer, _, _ = strings.Cut(answer, "\n## ")
+		var text strings.Builder
+		for line := range strings.Lines(answer) {
+			if !strings.HasPrefix(line, "|") {
+				text.WriteString(line)
+			}
+		}
+		if n := len(end.FindAllString(code.ReplaceAllString(text.String(), "code"), -1)); !strings.HasSuffix(question, "?") || n < 1 || n > 4 {
+			t.Errorf("DECISIONS.md, %q: %d sentences, want a question and 1 to 4", question, n)
+		}
+	}
+}
