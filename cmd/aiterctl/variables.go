@@ -47,7 +47,8 @@ func variables() []variable {
 		{"CK_DIR", "a folder of Composable Kernel, which configurations can name as ${CK_DIR}", "none", ""},
 		{"CUDA_DRIVER_PATH", "the folder of the CUDA driver library", "the system's", ""},
 		{"CXX", "the C++ compiler", "c++, g++ or clang++ of PATH", ""},
-		{"LLVM_OBJDUMP", "the disassembler of inspect", "the one next to hipcc, or llvm-objdump of PATH", ""},
+		{"CUOBJDUMP", "the disassembler of inspect for NVIDIA", "the one next to nvcc, or cuobjdump of PATH", ""},
+		{"LLVM_OBJDUMP", "the disassembler of inspect for AMD", "the one next to hipcc, or llvm-objdump of PATH", ""},
 		{"NO_COLOR", "no colors", "off", "color"},
 	}
 }
