@@ -185,9 +185,12 @@ func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 // name is unique among the units of a link.
 func (u *unit) name() string { return unitName(u.source.Source, u.pass) }
 
-// variantName returns the target and the axis values of the unit.
+// variantName says the target and the axis values of the unit.
 func (u *unit) variantName() string {
-	return strings.TrimSpace(u.pass.For(u.req.Target) + " " + u.source.Values)
+	if u.source.Values == "" {
+		return u.pass.For(u.req.Target)
+	}
+	return u.pass.For(u.req.Target) + ", " + opconfig.Words(u.source.Values)
 }
 
 // observe reports an event of this unit.
