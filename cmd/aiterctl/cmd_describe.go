@@ -52,6 +52,16 @@ func unknownName(name string, errOp, errModule error) error {
 	return errOp
 }
 
+// nearestName returns the error of an unknown name for the kind of which a name resembles it, else that of modules.
+func nearestName(errOp, errModule error) error {
+	var op *opconfig.UnknownOpError
+	var module *opconfig.UnknownModuleError
+	if errors.As(errOp, &op) && errors.As(errModule, &module) && len(module.Nearest) == 0 && len(op.Nearest) > 0 {
+		return errOp
+	}
+	return errModule
+}
+
 // opDescription is the output of describe for an operator.
 type opDescription struct {
 	Kind    string           `json:"kind"` // "op"

@@ -137,7 +137,8 @@ func (s moduleSelection) selectModules(cfg *opconfig.Config) ([]*opconfig.Module
 	for _, name := range s.modules {
 		m, err := cfg.Module(name)
 		if err != nil {
-			return nil, err
+			_, _, errOp := cfg.Op(name)
+			return nil, nearestName(errOp, err)
 		}
 		add(m)
 	}

@@ -37,7 +37,7 @@ func variables() []variable {
 		{"AITER_TRUST_JIT_DIR", "use a cache that other users can change", "off", ""},
 		{"AITER_TOOLCHAIN_ROOT", "the folder that is / to a compiler in a container", "/", ""},
 		{"GPU_ARCHS", "targets", native, "arch"},
-		{"MAX_JOBS", "number of compilers at a time", "the processors of the process", "jobs"},
+		{"MAX_JOBS", "number of compilers at a time", "by processors, memory and cgroup limits", "jobs"},
 		{"HIPCC", "the compiler for AMD GPUs", "hipcc of ROCM_PATH, ROCM_HOME, PATH or /opt/rocm", ""},
 		{"ROCM_PATH", "a folder of ROCm", "none", ""},
 		{"ROCM_HOME", "a folder of ROCm", "none", ""},
