@@ -172,7 +172,7 @@ func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 	key := lines.Key()
 	object, cost, err := loadObject(u.m.opts.Cache, key)
 	if err != nil {
-		return res, lostMiss("object lost", err)
+		return res, lostMiss("the object", err)
 	}
 	res = UnitResult{
 		Source: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Hit, Reason: "unchanged",
