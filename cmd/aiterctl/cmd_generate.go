@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -85,6 +86,9 @@ func (a *app) generateGo(names []string, pkg, output string, named map[string]st
 	if output == "" {
 		_, err := a.out.Write(text)
 		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", output, err)
 	}
 	return writeFile(output, func(f *os.File) error {
 		_, err := f.Write(text)
