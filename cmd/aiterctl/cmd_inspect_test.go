@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +103,20 @@ func TestInspectCUDA(t *testing.T) {
 		}
 		if len(targets) != 2 || targets["sm_80"] != 2 || targets["sm_90a"] != 2 {
 			t.Errorf("%s: kernels %v, want two for sm_80 and two for sm_90a", compress, targets)
+		}
+		var mine []string
+		for _, k := range got.Kernels {
+			mine = append(mine, fmt.Sprintf("REG:%d STACK:%d SHARED:%d", k.VGPRs, k.Scratch, k.LDS))
+		}
+		theirs, err := exec.Command(cuobjdump, "-res-usage", library).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage := regexp.MustCompile(`REG:\d+ STACK:\d+ SHARED:\d+`).FindAllString(string(theirs), -1)
+		slices.Sort(mine)
+		slices.Sort(usage)
+		if !slices.Equal(mine, usage) {
+			t.Errorf("%s: %v, cuobjdump prints %v", compress, mine, usage)
 		}
 		text := inspect("--sort", "spills")
 		for _, want := range []string{
