@@ -56,7 +56,8 @@ var layers = map[string][]string{
 	"op_tests":         {"device", "jit/schema", "registry", "tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},
-	"cmd/aiterctl": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
+	"cmd/aiterctl":     {"aitercmd"},
+	"aitercmd": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
 		"internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/report",
 		"internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy", "tensor/safetensors"},
 }
@@ -65,7 +66,7 @@ var layers = map[string][]string{
 var owners = map[string]string{
 	"github.com/ebitengine/purego":          "internal/dl",
 	"github.com/BurntSushi/toml":            "internal/opconfig",
-	"github.com/spf13/cobra":                "cmd/aiterctl",
+	"github.com/spf13/cobra":                "aitercmd",
 	"github.com/vmihailenco/msgpack":        "internal/codeobject",
 	"github.com/ianlancetaylor/demangle":    "internal/codeobject",
 	"golang.org/x/term":                     "internal/term",

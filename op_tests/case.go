@@ -127,6 +127,9 @@ func isFloat(d tensor.DType) bool { return slices.Contains(DTypes(), d) }
 
 // String is a name of the case for tests: sizes, types, options, placement.
 func (c Case) String() string {
+	if named, ok := c.Params.(fmt.Stringer); ok {
+		return named.String() // a case of an [Operator]
+	}
 	c = c.withDefaults()
 	var sizes, options []string
 	if c.Params != nil {

@@ -15,37 +15,6 @@ type caseLists struct {
 	grid     Grid
 }
 
-// Configs lists the named configurations of an operator: small ones that every
-// target runs quickly, then the sizes that models use. Types and seed have their
-// defaults. The error is an *UnknownOpError.
-func Configs(op string) ([]Config, error) {
-	decl, err := lookup(op)
-	if err != nil {
-		return nil, err
-	}
-	return decl.cases().configs, nil
-}
-
-// DefaultCase is a small case of an operator; its sizes replace those that a
-// caller leaves out. The error is an *UnknownOpError.
-func DefaultCase(op string) (Case, error) {
-	decl, err := lookup(op)
-	if err != nil {
-		return Case{}, err
-	}
-	return decl.cases().defaults, nil
-}
-
-// Sweep lists cases of an operator from small to large, to show how speed grows
-// with size. The error is an *UnknownOpError.
-func Sweep(op string) ([]Case, error) {
-	decl, err := lookup(op)
-	if err != nil {
-		return nil, err
-	}
-	return decl.cases().sweep, nil
-}
-
 // EdgeCases lists the sizes of an operator at which kernels fail: no elements,
 // and one more than a block, a launch grid or a tile holds. The error is an
 // *UnknownOpError.

@@ -11,16 +11,18 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Operator declares an operator of any module, for [Run] and [Bench].
+// Operator declares an operator of any module, for [Run] and [Bench] and for the commands of a program of package aitercmd.
 type Operator struct {
-	Name  string
+	Name string
+	// Cases are the calls that are tested and measured. The commands show their sizes and options in tables and charts.
 	Cases []Call
 	// Reference returns the elements of each output, row-major, by the argument's name.
 	Reference func(in Inputs) map[string][]float64
 	// Tolerance is the largest error of an output; nil: 3e-4 of the value and 1e-3 for float32, more for types of 16
 	// bits, and none for integers.
 	Tolerance func(arg string, dt tensor.DType) Tolerance
-	// Bytes is the number of bytes that a call reads and writes; nil: those of all tensors.
+	// Bytes is the number of bytes that a call reads and writes; nil: those of all tensors, twice for one that is updated
+	// in place.
 	Bytes func(Call) int64
 	// Flops is the number of floating-point operations of a call; nil: not reported.
 	Flops func(Call) float64
@@ -82,45 +84,164 @@ func (c Call) String() string {
 // Problem makes a problem of a case: inputs, poisoned outputs, canaries around each tensor. s is the operator's schema.
 // The error is an *ArgumentError or that of a tensor.
 func (o Operator) Problem(s schema.Schema, c Call) (*Problem, error) {
-	decl := operator{name: o.Name, reference: func(in inputs) map[string][]float64 {
-		return o.Reference(Inputs{Call: c, Values: in.values})
-	}}
-	if err := o.checkNames(s, c); err != nil {
-		return nil, err
+	return o.oneCase(s, c).Generate(caseOf(s, c))
+}
+
+// oneCase returns the declaration for a case that need not be one of Cases.
+func (o Operator) oneCase(s schema.Schema, c Call) Declaration {
+	o.Cases = []Call{c}
+	return Declaration{o.declaration(s, caseLists{}, nil)}
+}
+
+// declare checks the cases against the schema.
+func (o Operator) declare(s schema.Schema, shapes map[string]schema.Shape) (operator, error) {
+	for _, c := range o.Cases { // before Bytes, which may expect arguments of the schema
+		if _, err := o.arguments(s, c); err != nil {
+			return operator{}, fmt.Errorf("case %s: %w", c, err)
+		}
 	}
-	p := &Problem{Op: o.Name, Case: Case{Slice: c.Slice, Seed: c.Seed}}
-	for i, a := range s.Args[:lastGiven(s, c)] {
-		arg, v, err := o.argument(a, c)
+	values, params := o.columns(s, shapes)
+	var lists caseLists
+	traffic := Declaration{o.declaration(s, lists, nil)}.Traffic
+	for i, call := range o.Cases {
+		c := caseOf(s, call)
+		c.Params = callParams{&listedCall{call, values[i]}}
+		lists.configs = append(lists.configs, Config{Name: call.String(), Case: c})
+		bytes, err := traffic(c)
 		if err != nil {
-			return nil, err
+			return operator{}, err
 		}
-		if arg.role != option {
-			if v, err = arg.generate(p.Case); err != nil {
-				return nil, fmt.Errorf("%s: argument %s: %w", o.Name, a.Name, err)
-			}
-		}
-		decl.args = append(decl.args, arg)
-		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.Name)
-		if arg.written() {
-			p.Outputs = append(p.Outputs, Output{Name: a.Name, Arg: i, tolerance: arg.tolerance, guarded: true, poisoned: arg.role == output})
+		if bytes > 0 { // a call that moves none has no bandwidth
+			lists.sweep = append(lists.sweep, c)
 		}
 	}
-	if err := p.captureInputs(decl); err != nil {
-		return nil, err
+	if len(lists.configs) > 0 {
+		lists.defaults = lists.configs[0].Case
 	}
-	reference := p.reference
-	p.reference = func() (map[string][]float64, error) { return p.complete(reference()) }
+	return o.declaration(s, lists, params), nil
+}
+
+// declaration returns the operator as the families declare theirs.
+func (o Operator) declaration(s schema.Schema, lists caseLists, params []Param) operator {
+	decl := operator{
+		name: o.Name, listed: true,
+		family: func() family { return family{zero: callParams{}, params: params} },
+		cases:  func() caseLists { return lists },
+		infer:  func(given args) (Case, error) { return o.infer(s, given) },
+		reference: func(in inputs) map[string][]float64 {
+			return o.Reference(Inputs{Call: callOf(in.Case), Values: in.values})
+		},
+	}
+	if o.Bytes != nil {
+		decl.traffic = func(c Case) int64 { return o.Bytes(callOf(c)) }
+	}
+	if o.Flops != nil {
+		decl.multiplyAdds = func(c Case) float64 { return o.Flops(callOf(c)) / 2 }
+	}
+	base := decl
+	decl.resolve = func(c Case) (one operator, err error) {
+		one = base
+		one.args, err = o.arguments(s, callOf(c))
+		return one, err
+	}
+	return decl
+}
+
+// callParams are the parameters of a case of an [Operator].
+type callParams struct{ listed *listedCall }
+
+// listedCall is a call with the values of the columns of reports.
+type listedCall struct {
+	call   Call
+	values map[string]any
+}
+
+// callOf returns the call of a case.
+func callOf(c Case) Call { return ParamsOf[callParams](c).listed.call }
+
+// caseOf returns the case of a call. Its type is that of the first tensor, outputs last.
+func caseOf(s schema.Schema, call Call) Case {
+	c := Case{Slice: call.Slice, Seed: call.Seed, Params: callParams{&listedCall{call: call}}}
+	for _, a := range inputsFirst(s) {
+		if t, ok := call.Args[a.Name].(TensorArg); ok {
+			c.DType = t.DType
+			break
+		}
+	}
+	return c
+}
+
+// inputsFirst returns the arguments in the schema's order, those that are written last.
+func inputsFirst(s schema.Schema) []schema.Arg {
+	list := slices.Clone(s.Args)
+	slices.SortStableFunc(list, func(a, b schema.Arg) int {
+		if a.Type.Mutable == b.Type.Mutable {
+			return 0
+		}
+		if a.Type.Mutable {
+			return 1
+		}
+		return -1
+	})
+	return list
+}
+
+// Complete implements [Params].
+func (p callParams) Complete() (Params, error) {
+	if p.listed == nil {
+		return p, &CaseError{Field: "case", Got: "none", Expected: "a case that the operator lists"}
+	}
 	return p, nil
 }
 
-// complete fails if the reference lacks an output, or has one of another size.
-func (p *Problem) complete(want map[string][]float64, err error) (map[string][]float64, error) {
-	for _, o := range p.Outputs {
-		if n := p.Tensor(o.Name).Numel(); err == nil && int64(len(want[o.Name])) != n {
-			err = &ArgumentError{Op: p.Op, Arg: o.Name, Expected: fmt.Sprintf("%d elements from the reference", n), Got: fmt.Sprint(len(want[o.Name]))}
+// Elements implements [Params]. It counts those of the largest tensor.
+func (p callParams) Elements() int64 {
+	n := int64(0)
+	for _, v := range p.listed.call.Args {
+		if t, ok := v.(TensorArg); ok {
+			n = max(n, product(t.Shape))
 		}
 	}
-	return want, err
+	return n
+}
+
+// Words implements [Params].
+func (p callParams) Words() (sizes, options []string) { return []string{p.String()}, nil }
+
+// String is the name of the call.
+func (p callParams) String() string { return p.listed.call.String() }
+
+// infer makes a case of given arguments. A given tensor that the operator writes may be read too.
+func (o Operator) infer(s schema.Schema, given args) (Case, error) {
+	c := Call{Args: map[string]any{}}
+	for name, v := range given {
+		switch t := v.(type) {
+		case *tensor.Tensor:
+			if t != nil {
+				v = TensorArg{DType: t.DType(), Shape: t.Shape(), Fill: func(*rand.Rand, []float64) {}}
+			}
+		case Wanted:
+			return Case{}, &ArgumentError{Op: o.Name, Arg: name, Expected: "a tensor", Got: "none"}
+		}
+		c.Args[name] = v
+	}
+	return caseOf(s, c), nil
+}
+
+// arguments returns the declarations of a call's arguments, up to the last one that is required or given.
+func (o Operator) arguments(s schema.Schema, c Call) ([]argument, error) {
+	if err := o.checkNames(s, c); err != nil {
+		return nil, err
+	}
+	var list []argument
+	for _, a := range s.Args[:lastGiven(s, c)] {
+		arg, err := o.argument(a, c)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, arg)
+	}
+	return list, nil
 }
 
 // checkNames fails for arguments that the schema does not have.
@@ -142,29 +263,31 @@ func lastGiven(s schema.Schema, c Call) int {
 	return count
 }
 
-// argument returns the declaration of an argument, and its value if it is no tensor.
-func (o Operator) argument(a schema.Arg, c Call) (arg argument, value any, err error) {
+// argument returns the declaration of an argument of a call.
+func (o Operator) argument(a schema.Arg, c Call) (argument, error) {
 	value, given := c.Args[a.Name]
 	if !given && a.Default == nil {
-		return arg, nil, &ArgumentError{Op: o.Name, Arg: a.Name, Expected: a.Type.String(), Got: "none"}
+		return argument{}, &ArgumentError{Op: o.Name, Arg: a.Name, Expected: a.Type.String(), Got: "none"}
 	}
 	if !given {
 		value = a.Default.Any()
 	}
 	t, isTensor := value.(TensorArg)
-	if !isTensor {
-		return argument{name: a.Name, role: option}, value, nil
+	switch {
+	case isTensor && a.Type.Kind != schema.Tensor:
+		return argument{}, &ArgumentError{Op: o.Name, Arg: a.Name, Expected: a.Type.String(), Got: "a tensor"}
+	case isTensor:
+		return o.tensorArgument(a, t), nil
+	case value != nil && a.Type.Kind == schema.Tensor:
+		return argument{}, &ArgumentError{Op: o.Name, Arg: a.Name, Expected: a.Type.String() + ", a TensorArg", Got: fmt.Sprintf("%T", value)}
 	}
-	if a.Type.Kind != schema.Tensor {
-		return arg, nil, &ArgumentError{Op: o.Name, Arg: a.Name, Expected: a.Type.String(), Got: "a tensor"}
-	}
-	return o.tensorArgument(a, t), nil, nil
+	return argument{name: a.Name, role: option, value: func(Case) any { return value }}, nil
 }
 
 func (o Operator) tensorArgument(a schema.Arg, t TensorArg) argument {
 	arg := argument{
 		name: a.Name, shape: func(Case) []int64 { return t.Shape }, dtype: func(Case) tensor.DType { return t.DType },
-		tolerance: o.toleranceOf(a.Name),
+		tolerance: o.toleranceOf(a.Name), timedAsFilled: t.Fill != nil,
 		fill: func(c Case, r *rand.Rand, values []float64) {
 			if t.Fill == nil {
 				randomNormals(c, r, values)
@@ -192,18 +315,4 @@ func (o Operator) toleranceOf(arg string) tolerances {
 		}
 		return shortSum(dt)
 	}
-}
-
-// bytes is the number of bytes that a call moves.
-func (o Operator) bytes(c Call) int64 {
-	if o.Bytes != nil {
-		return o.Bytes(c)
-	}
-	n := int64(0)
-	for _, v := range c.Args {
-		if t, ok := v.(TensorArg); ok {
-			n += product(t.Shape) * t.DType.Size()
-		}
-	}
-	return n
 }

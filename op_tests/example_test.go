@@ -11,11 +11,11 @@ import (
 // The example checks an implementation of rms_norm: one that writes ones.
 func ExampleRunner() {
 	ones := func(_ string, args []any) error { return args[0].(*tensor.Tensor).Fill(1) }
-	c, err := optests.DefaultCase("rms_norm")
+	norm, err := optests.Lookup("rms_norm")
 	if err != nil {
 		log.Fatal(err)
 	}
-	results, err := optests.Runner{Call: ones}.RunCase("rms_norm", c)
+	results, err := optests.Runner{Call: ones}.RunCase("rms_norm", norm.Default())
 	if err != nil {
 		log.Fatal(err)
 	}

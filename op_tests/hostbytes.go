@@ -6,15 +6,15 @@ import "math"
 type Use int
 
 const (
-	ForTiming     Use = iota // [GenerateForTiming]
+	ForTiming     Use = iota // [Declaration.GenerateForTiming]
 	ForCalls                 // [Generate]
 	ForComparison            // [Generate], and Check against the reference
 )
 
 // HostBytes is the number of bytes of the host's memory that a problem of the case
-// takes at least, on any device. The error is an *UnknownOpError or a *CaseError.
-func HostBytes(op string, c Case, use Use) (int64, error) {
-	decl, c, err := prepare(op, c)
+// takes at least, on any device. The error is a *CaseError.
+func (d Declaration) HostBytes(c Case, use Use) (int64, error) {
+	decl, c, err := d.op.prepare(c)
 	if err != nil {
 		return 0, err
 	}

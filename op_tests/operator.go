@@ -25,7 +25,13 @@ type operator struct {
 	// adapt translates the options of a grid, which serves the whole family, to this
 	// operator's; nil if none differs.
 	adapt func(Case) Case
-	// multiplyAdds is the arithmetic of a call, see [MultiplyAdds]; nil if the operator has no sums of products, or so
+	// listed reports that there are only the cases of an [Operator].
+	listed bool
+	// resolve returns the declaration with the arguments of one case; nil if all cases have the same.
+	resolve func(Case) (operator, error)
+	// traffic is the number of bytes of a call, see [Declaration.Traffic]; nil: those of the tensors.
+	traffic func(Case) int64
+	// multiplyAdds is the arithmetic of a call, see [Declaration.MultiplyAdds]; nil if the operator has no sums of products, or so
 	// few that memory alone limits it.
 	multiplyAdds func(Case) float64
 	// infer determines sizes, types and options from given arguments.
@@ -57,6 +63,8 @@ type argument struct {
 	// timingFill makes an input's values for timing if random ones would change the
 	// amount of work; nil for fill.
 	timingFill func(c Case, values []float64)
+	// timedAsFilled reports that timing needs the values of fill.
+	timedAsFilled bool
 	// elementsMoved is the number of elements that a call reads or writes; nil for all.
 	elementsMoved func(Case) int64
 	// tolerance is an output's largest error; nil for [shortSum].

@@ -134,26 +134,3 @@ func (f family) complete(c *Case) (err error) {
 	c.Params, err = c.Params.Complete()
 	return err
 }
-
-// ParamList lists the parameters of an operator's cases. The error is an *UnknownOpError.
-func ParamList(op string) ([]Param, error) {
-	decl, err := lookup(op)
-	if err != nil {
-		return nil, err
-	}
-	return decl.family().params, nil
-}
-
-// IsOption reports whether the operator has an argument of that name that is no tensor.
-func IsOption(op, name string) bool {
-	decl, err := lookup(op)
-	if err != nil {
-		return false
-	}
-	for _, a := range decl.args {
-		if a.name == name {
-			return a.role == option
-		}
-	}
-	return false
-}

@@ -19,13 +19,9 @@ func (p otherParams) Words() (sizes, options []string) { return nil, nil }
 func TestParams(t *testing.T) {
 	type word string
 	for _, op := range Operators() {
-		params, err := ParamList(op)
-		if err != nil || len(params) == 0 {
-			t.Fatalf("%s has the parameters %v, %v", op, params, err)
-		}
-		usual, err := DefaultCase(op)
-		if err != nil {
-			t.Fatal(err)
+		params, usual := declared(t, op).Params(), declared(t, op).Default()
+		if len(params) == 0 {
+			t.Fatalf("%s has no parameters", op)
 		}
 		columns := map[string]bool{}
 		for _, p := range params {
@@ -49,17 +45,10 @@ func TestParams(t *testing.T) {
 			columns[p.Column] = true
 		}
 	}
-	if _, err := ParamList("nothing"); !isType[*UnknownOpError](err) {
-		t.Errorf("parameters of an operator that is not declared: %v", err)
-	}
 }
 
 func TestChoices(t *testing.T) {
-	params, err := ParamList("causal_conv1d_fwd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range params {
+	for _, p := range declared(t, "causal_conv1d_fwd").Params() {
 		if p.Name != "layout" {
 			continue
 		}
@@ -72,12 +61,9 @@ func TestChoices(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for name, want := range map[string]bool{"use_silu": true, "x": false, "no_bias": false, "nothing": false} {
-		if IsOption("causal_conv1d_fwd", name) != want {
+		if declared(t, "causal_conv1d_fwd").IsOption(name) != want {
 			t.Errorf("%s is an option: %v, want %v", name, !want, want)
 		}
-	}
-	if IsOption("nothing", "use_silu") {
-		t.Error("an operator that is not declared has options")
 	}
 }
 

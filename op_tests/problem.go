@@ -20,6 +20,7 @@ type Problem struct {
 	ArgNames []string
 	Outputs  []Output
 
+	decl      operator
 	reference func() (map[string][]float64, error)
 }
 
@@ -37,33 +38,33 @@ type Output struct {
 // poisoned outputs, canaries around each output. Equal cases give equal problems.
 // The error is an *UnknownOpError or a *CaseError.
 func Generate(op string, c Case) (*Problem, error) {
-	decl, c, err := prepare(op, c)
+	d, err := Lookup(op)
 	if err != nil {
 		return nil, err
 	}
-	return decl.build(c, nil)
+	return d.Generate(c)
 }
 
-// prepare finds the declaration, checks the case and writes its defaults out.
-func prepare(op string, c Case) (operator, Case, error) {
-	decl, err := lookup(op)
+// prepare checks the case and writes its defaults out. It returns the declaration with the arguments of the case.
+func (op operator) prepare(c Case) (operator, Case, error) {
+	c, err := op.complete(c)
 	if err != nil {
-		return decl, c, err
+		return op, c, err
 	}
-	if c, err = decl.complete(c); err != nil {
-		return decl, c, err
+	if op.adapt != nil {
+		c = op.adapt(c)
 	}
-	if decl.adapt != nil {
-		c = decl.adapt(c)
+	if op.resolve != nil {
+		op, err = op.resolve(c)
 	}
-	return decl, c, nil
+	return op, c, err
 }
 
 // complete writes the case's defaults out and checks it.
 func (op operator) complete(c Case) (Case, error) {
 	c = c.withDefaults()
 	err := op.family().complete(&c)
-	if err == nil {
+	if err == nil && !op.listed {
 		err = c.checkTypes()
 	}
 	if err != nil {
@@ -80,26 +81,37 @@ type Wanted struct{}
 // and guarded: those that the inputs require, and those given as Wanted. The error
 // is an *UnknownOpError, a *CaseError or an *ArgumentError.
 func FromTensors(op string, given map[string]any) (*Problem, error) {
-	decl, err := lookup(op)
+	d, err := Lookup(op)
 	if err != nil {
 		return nil, err
 	}
-	if err := decl.checkNames(given); err != nil {
-		return nil, err
+	return d.FromTensors(given)
+}
+
+func (op operator) fromTensors(given args) (*Problem, error) {
+	if op.resolve == nil { // else infer compares the names with the schema
+		if err := op.checkNames(given); err != nil {
+			return nil, err
+		}
 	}
-	c, err := decl.infer(given)
+	c, err := op.infer(given)
 	if err != nil {
-		return nil, decl.named(err)
+		return nil, op.named(err)
 	}
-	if c, err = decl.complete(c); err != nil {
+	if c, err = op.complete(c); err != nil {
 		return nil, err
 	}
-	return decl.build(c, given)
+	if op.resolve != nil {
+		if op, err = op.resolve(c); err != nil {
+			return nil, err
+		}
+	}
+	return op.build(c, given)
 }
 
 // build uses the given arguments and makes the others; given is nil for random inputs.
 func (op operator) build(c Case, given args) (*Problem, error) {
-	p := &Problem{Op: op.name, Case: c}
+	p := &Problem{Op: op.name, Case: c, decl: op}
 	for i, a := range op.args {
 		v, made, err := a.supply(c, given)
 		if err != nil {
@@ -112,7 +124,7 @@ func (op operator) build(c Case, given args) (*Problem, error) {
 			})
 		}
 	}
-	return p, p.captureInputs(op)
+	return p, p.captureInputs()
 }
 
 // supply returns the argument's value and reports whether it was made.
@@ -129,7 +141,10 @@ func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 		return nil, false, &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: "none"}
 	}
 	t, err := a.generate(c)
-	return t, true, err
+	if err != nil {
+		return nil, true, fmt.Errorf("argument %s: %w", a.name, err)
+	}
+	return t, true, nil
 }
 
 // generate makes a tensor for the argument: random, or poisoned.
@@ -160,9 +175,9 @@ func (a argument) surroundingFill(dt tensor.DType) func([]byte) {
 
 // captureInputs prepares the reference. It reads arguments updated in place, before
 // the operator changes them.
-func (p *Problem) captureInputs(op operator) error {
+func (p *Problem) captureInputs() error {
 	before := map[string][]float64{}
-	for i, a := range op.args {
+	for i, a := range p.decl.args {
 		t, ok := p.Args[i].(*tensor.Tensor)
 		if !ok || a.role != updated {
 			continue
@@ -173,7 +188,7 @@ func (p *Problem) captureInputs(op operator) error {
 		}
 		before[a.name] = v
 	}
-	p.reference = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(op, before) })
+	p.reference = sync.OnceValues(func() (map[string][]float64, error) { return p.compute(before) })
 	return nil
 }
 
@@ -181,9 +196,9 @@ func (p *Problem) captureInputs(op operator) error {
 // in float64. The error names the input that could not be read.
 func (p *Problem) Reference() (map[string][]float64, error) { return p.reference() }
 
-func (p *Problem) compute(op operator, before map[string][]float64) (map[string][]float64, error) {
+func (p *Problem) compute(before map[string][]float64) (map[string][]float64, error) {
 	in := inputs{Case: p.Case, values: before}
-	for i, a := range op.args {
+	for i, a := range p.decl.args {
 		t, ok := p.Args[i].(*tensor.Tensor)
 		if !ok || a.role != input {
 			continue
@@ -194,13 +209,25 @@ func (p *Problem) compute(op operator, before map[string][]float64) (map[string]
 		}
 		in.values[a.name] = v
 	}
-	want := op.reference(in)
+	want := p.decl.reference(in)
 	for name := range want {
 		if !slices.ContainsFunc(p.Outputs, func(o Output) bool { return o.Name == name }) {
 			delete(want, name)
 		}
 	}
-	return want, nil
+	return want, p.checkComplete(want)
+}
+
+// checkComplete fails if the reference lacks an output, or has one of another size. Such an output would not be compared.
+func (p *Problem) checkComplete(want map[string][]float64) error {
+	for _, o := range p.Outputs {
+		if n := p.Tensor(o.Name).Numel(); int64(len(want[o.Name])) != n {
+			return &ArgumentError{
+				Op: p.Op, Arg: o.Name, Expected: fmt.Sprintf("%d elements from the reference", n), Got: fmt.Sprint(len(want[o.Name])),
+			}
+		}
+	}
+	return nil
 }
 
 // Tensor is the named argument's tensor on the host, or nil.
@@ -213,12 +240,8 @@ func (p *Problem) Tensor(name string) *tensor.Tensor {
 }
 
 // Replace sets the values of the named tensor, row-major, before the problem is
-// run. The error is an *ArgumentError, an *UnknownOpError or that of the tensor.
+// run. The error is an *ArgumentError or that of the tensor.
 func (p *Problem) Replace(name string, values []float64) error {
-	decl, err := lookup(p.Op)
-	if err != nil {
-		return err
-	}
 	t := p.Tensor(name)
 	if t == nil {
 		return &ArgumentError{Op: p.Op, Arg: name, Expected: "a tensor of the problem", Got: "none"}
@@ -226,7 +249,7 @@ func (p *Problem) Replace(name string, values []float64) error {
 	if err := t.SetFloat64s(values); err != nil {
 		return fmt.Errorf("%s: argument %s: %w", p.Op, name, err)
 	}
-	return p.captureInputs(decl)
+	return p.captureInputs()
 }
 
 // String is the operator's name and the case.

@@ -50,18 +50,26 @@ func Bench(b *testing.B, reg *registry.Registry, op Operator, devices ...tensor.
 	for _, dev := range onCPU(devices) {
 		for _, c := range op.Cases {
 			b.Run(op.Name+"/"+dev.String()+"/"+c.String(), func(b *testing.B) {
-				p, err := op.Problem(found.Schema(), c)
-				if err != nil {
-					b.Fatal(err)
-				}
-				op.measure(b, reg, runnerOn(b, reg, found, dev), p, c, dev)
+				op.oneCase(found.Schema(), c).measure(b, reg, runnerOn(b, reg, found, dev), caseOf(found.Schema(), c), dev)
 			})
 		}
 	}
 }
 
 // measure times one case.
-func (o Operator) measure(b *testing.B, reg *registry.Registry, r Runner, p *Problem, c Call, dev tensor.Device) {
+func (d Declaration) measure(b *testing.B, reg *registry.Registry, r Runner, c Case, dev tensor.Device) {
+	p, err := d.Generate(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	bytes, err := d.Traffic(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	multiplyAdds, err := d.MultiplyAdds(c)
+	if err != nil {
+		b.Fatal(err)
+	}
 	driver, err := reg.Devices().Driver(dev.Type)
 	if err != nil {
 		b.Fatal(err)
@@ -72,7 +80,7 @@ func (o Operator) measure(b *testing.B, reg *registry.Registry, r Runner, p *Pro
 	}
 	defer placed.Free()
 	call := func() {
-		if err := r.Call(o.Name, placed.Args); err != nil {
+		if err := r.Call(d.Name(), placed.Args); err != nil {
 			b.Fatal(err)
 		}
 		if err := driver.Synchronize(device.Stream{Device: dev}); err != nil {
@@ -84,9 +92,9 @@ func (o Operator) measure(b *testing.B, reg *registry.Registry, r Runner, p *Pro
 		call()
 	}
 	seconds := b.Elapsed().Seconds() / float64(b.N)
-	b.ReportMetric(float64(o.bytes(c))/seconds/1e9, "GB/s")
-	if o.Flops != nil {
-		b.ReportMetric(o.Flops(c)/seconds/1e9, "GFLOP/s")
+	b.ReportMetric(float64(bytes)/seconds/1e9, "GB/s")
+	if multiplyAdds > 0 {
+		b.ReportMetric(2*multiplyAdds/seconds/1e9, "GFLOP/s")
 	}
 }
 

@@ -8,12 +8,15 @@ import (
 )
 
 // Traffic is the number of bytes that one call reads and writes at least: each
-// input once, each output once, an argument updated in place twice. The error is
-// an *UnknownOpError or a *CaseError.
-func Traffic(op string, c Case) (int64, error) {
-	decl, c, err := prepare(op, c)
+// input once, each output once, an argument updated in place twice; or as
+// [Operator].Bytes counts them. The error is a *CaseError.
+func (d Declaration) Traffic(c Case) (int64, error) {
+	decl, c, err := d.op.prepare(c)
 	if err != nil {
 		return 0, err
+	}
+	if decl.traffic != nil {
+		return decl.traffic(c), nil
 	}
 	bytes := int64(0)
 	for _, a := range decl.args {
@@ -26,9 +29,9 @@ func Traffic(op string, c Case) (int64, error) {
 
 // MultiplyAdds is the number of multiplications with an addition in the sums of products that one call computes at
 // least, each sum once. Activation functions and the addition of a bias do not count. It is 0 for an operator that
-// declares none. The error is an *UnknownOpError or a *CaseError.
-func MultiplyAdds(op string, c Case) (float64, error) {
-	decl, c, err := prepare(op, c)
+// declares none. The error is a *CaseError.
+func (d Declaration) MultiplyAdds(c Case) (float64, error) {
+	decl, c, err := d.op.prepare(c)
 	if err != nil || decl.multiplyAdds == nil {
 		return 0, err
 	}
@@ -53,12 +56,12 @@ func (a argument) elements(c Case) int64 {
 // GenerateForTiming is like [Generate] but fast at any size: the inputs repeat a
 // few random numbers, outputs are not poisoned, packed sequences have equal
 // lengths, and there is no reference.
-func GenerateForTiming(op string, c Case) (*Problem, error) {
-	decl, c, err := prepare(op, c)
+func (d Declaration) GenerateForTiming(c Case) (*Problem, error) {
+	decl, c, err := d.op.prepare(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &Problem{Op: op, Case: c, reference: noReference}
+	p := &Problem{Op: decl.name, Case: c, decl: decl, reference: noReference}
 	for i, a := range decl.args {
 		v, err := a.supplyForTiming(c)
 		if err != nil {
@@ -87,7 +90,7 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 		steady := a.timingFill
 		a.fill = func(c Case, _ *rand.Rand, values []float64) { steady(c, values) }
 	}
-	if !a.dtype(c).IsFloat() {
+	if a.timedAsFilled || !a.dtype(c).IsFloat() {
 		return a.generate(c)
 	}
 	block, err := randomBlock(a.dtype(c), random(c.Seed, a.name))

@@ -28,15 +28,12 @@ func TestTraffic(t *testing.T) {
 		{"causal_conv1d_varlen_states", plain, 4 * (2*b*d*(w-1) + b + 1)},
 		{"causal_conv1d_varlen_states", Case{Params: Conv1d{Batch: b, Dim: d, Seqlen: 1, Width: w}}, 4 * (b*d*(w-1) + b*d + b + 1)},
 	} {
-		got, err := Traffic(c.op, c.c)
+		got, err := declared(t, c.op).Traffic(c.c)
 		if err != nil || got != c.want {
 			t.Errorf("Traffic(%s, %s) = %d, %v, want %d", c.op, c.c, got, err, c.want)
 		}
 	}
-	if _, err := Traffic("nothing", plain); err == nil {
-		t.Error("an operator that is not declared has traffic")
-	}
-	if _, err := Traffic("causal_conv1d_fwd", Case{}); err == nil {
+	if _, err := declared(t, "causal_conv1d_fwd").Traffic(Case{}); err == nil {
 		t.Error("a width of 0 has traffic")
 	}
 }
@@ -61,15 +58,12 @@ func TestMultiplyAdds(t *testing.T) {
 		{"causal_conv1d_varlen_states", plain, 0},
 		{"rms_norm", Case{Params: RMSNorm{Rows: 3, Dim: 8}}, 0},
 	} {
-		got, err := MultiplyAdds(c.op, c.c)
+		got, err := declared(t, c.op).MultiplyAdds(c.c)
 		if err != nil || got != c.want {
 			t.Errorf("MultiplyAdds(%s, %s) = %g, %v, want %g", c.op, c.c, got, err, c.want)
 		}
 	}
-	if _, err := MultiplyAdds("nothing", plain); err == nil {
-		t.Error("an operator that is not declared has arithmetic")
-	}
-	if _, err := MultiplyAdds("causal_conv1d_fwd", Case{}); err == nil {
+	if _, err := declared(t, "causal_conv1d_fwd").MultiplyAdds(Case{}); err == nil {
 		t.Error("a width of 0 has arithmetic")
 	}
 }
@@ -85,7 +79,7 @@ func TestGenerateForTiming(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := GenerateForTiming(op, c)
+			got, err := declared(t, op).GenerateForTiming(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +118,7 @@ func sameArguments(t *testing.T, got, want *Problem) {
 }
 
 func TestEvenStarts(t *testing.T) {
-	p, err := GenerateForTiming("causal_conv1d_varlen_fwd", Case{Params: Conv1d{Batch: 4, Dim: 2, Seqlen: 8, Width: 3}})
+	p, err := declared(t, "causal_conv1d_varlen_fwd").GenerateForTiming(Case{Params: Conv1d{Batch: 4, Dim: 2, Seqlen: 8, Width: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,17 +135,14 @@ func TestEvenStarts(t *testing.T) {
 
 func TestConfigs(t *testing.T) {
 	for _, op := range Operators() {
-		list, err := Configs(op)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := declared(t, op).Configs()
 		names := map[string]bool{}
 		for _, c := range list {
 			if names[c.Name] {
 				t.Errorf("%s has %q twice", op, c.Name)
 			}
 			names[c.Name] = true
-			if _, _, err := prepare(op, c.Case); err != nil {
+			if _, _, err := declared(t, op).op.prepare(c.Case); err != nil {
 				t.Errorf("%s %s: %v", op, c.Name, err)
 			}
 		}
@@ -159,22 +150,26 @@ func TestConfigs(t *testing.T) {
 			t.Errorf("%s has the configurations %v, want small ones and those of models", op, names)
 		}
 	}
-	for _, list := range []func(string) error{
-		func(op string) error { _, err := Configs(op); return err },
-		func(op string) error { _, err := DefaultCase(op); return err },
-		func(op string) error { _, err := Sweep(op); return err },
-	} {
-		if list("nothing") == nil {
-			t.Error("an operator that is not declared has configurations")
-		}
+	if _, err := Lookup("nothing"); !isType[*UnknownOpError](err) {
+		t.Errorf("an operator that is not declared: %v", err)
 	}
+}
+
+// declared is the declaration of an operator.
+func declared(t *testing.T, op string) Declaration {
+	t.Helper()
+	d, err := Lookup(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func TestSweep(t *testing.T) {
 	for op, seqlen := range map[string]int64{"causal_conv1d_fwd": 128, "causal_conv1d_update": 1} {
-		cases, err := Sweep(op)
-		if err != nil || len(cases) < 8 {
-			t.Fatalf("%s: %d cases, %v", op, len(cases), err)
+		cases := declared(t, op).Sweep()
+		if len(cases) < 8 {
+			t.Fatalf("%s: %d cases", op, len(cases))
 		}
 		for i, c := range cases {
 			if (conv(c).Seqlen == 1) != (seqlen == 1) {
@@ -184,8 +179,8 @@ func TestSweep(t *testing.T) {
 				t.Errorf("%s: %s comes after %s", op, c, cases[i-1])
 			}
 		}
-		if usual, err := DefaultCase(op); err != nil || conv(usual).Seqlen != seqlen {
-			t.Errorf("%s: usually %s, %v", op, usual, err)
+		if usual := declared(t, op).Default(); conv(usual).Seqlen != seqlen {
+			t.Errorf("%s: usually %s", op, usual)
 		}
 	}
 }

@@ -1,13 +1,13 @@
-// Package perf measures the time of an operator on a device, and the copy bandwidth of
-// the device, which limits operators that move bytes. It computes the peaks of the device's
+// Package perf measures the time of an operator on a device, and that of a copy of as many
+// bytes, which limits operators that move bytes. It computes the peaks of the device's
 // arithmetic, which limit operators that multiply.
 //
 // Each call is timed by an event before and an event after it. On a GPU the device records
 // the events; on the CPU they are readings of the clock. The caches hold none of a call's
-// tensors. On a GPU a copy of
-// other memory replaces the contents of the caches before each call. The host queues the
-// call during that copy, so that the launch adds no time. On the CPU calls alternate
-// between several sets of tensors. With Options.Warm the caches are not flushed.
+// tensors. On a GPU a copy of other memory replaces the contents of the caches before each
+// call. The host queues the call during that copy, so that the launch adds no time. On the
+// CPU calls alternate between several sets of tensors. With Options.Warm the caches are not
+// flushed. Copies are timed like calls.
 package perf
 
 import (
@@ -122,20 +122,33 @@ func (m *Meter) Close() error {
 // Measurement is the time of an operator, and the number of bytes and of multiplications that it needs at least.
 type Measurement struct {
 	Stats
-	Bytes        int64   // of one call, see [optests.Traffic]
-	MultiplyAdds float64 // of one call, see [optests.MultiplyAdds]
+	Copy         Stats   // of copies of Bytes/2 bytes, which read and write Bytes
+	Bytes        int64   // of one call, see [optests.Declaration.Traffic]
+	MultiplyAdds float64 // of one call, see [optests.Declaration.MultiplyAdds]
 }
 
 // GBps is the bandwidth of the median call, in 10^9 bytes per second.
 func (r Measurement) GBps() float64 { return r.Stats.bandwidth(r.Bytes) }
 
-// Measure times an operator on a case. The errors are those of the tensors, the call,
+// CopyFraction is the time of the median copy over that of the median call: 1 for an operator that is as fast as a copy
+// of the same bytes. It is 0 if either is below the clock's resolution.
+func (r Measurement) CopyFraction() float64 {
+	if r.Median <= 0 {
+		return 0
+	}
+	return r.Copy.Median / r.Median
+}
+
+// Measure times an operator on a case, and a copy of as many bytes. The errors are those of the tensors, the call,
 // the device and the context.
-func (m *Meter) Measure(ctx context.Context, op string, c optests.Case, call Call) (r Measurement, err error) {
-	if r.Bytes, err = optests.Traffic(op, c); err != nil {
+func (m *Meter) Measure(ctx context.Context, op optests.Declaration, c optests.Case, call Call) (r Measurement, err error) {
+	if r.Bytes, err = op.Traffic(c); err != nil {
 		return r, err
 	}
-	if r.MultiplyAdds, err = optests.MultiplyAdds(op, c); err != nil {
+	if r.MultiplyAdds, err = op.MultiplyAdds(c); err != nil {
+		return r, err
+	}
+	if r.Copy, err = m.timeCopy(ctx, (r.Bytes+1)/2, m.tensorSets(r.Bytes), m.opts.schedule()); err != nil {
 		return r, err
 	}
 	sets, err := m.upload(op, c, m.tensorSets(r.Bytes))
@@ -148,7 +161,7 @@ func (m *Meter) Measure(ctx context.Context, op string, c optests.Case, call Cal
 	}
 	times, err := m.timeCalls(ctx, m.opts.schedule(), func(i int) error { return call(ctx, sets[i%len(sets)].Args) })
 	if err != nil {
-		return r, fmt.Errorf("time %s: %w", op, err)
+		return r, fmt.Errorf("time %s: %w", op.Name(), err)
 	}
 	r.Stats = NewStats(times)
 	return r, nil
@@ -166,10 +179,10 @@ func (m *Meter) tensorSets(bytes int64) int {
 
 // upload makes n sets of tensors on the device. With an error it returns those made so
 // far.
-func (m *Meter) upload(op string, c optests.Case, n int) ([]*optests.Uploaded, error) {
+func (m *Meter) upload(op optests.Declaration, c optests.Case, n int) ([]*optests.Uploaded, error) {
 	var sets []*optests.Uploaded
 	for range n {
-		p, err := optests.GenerateForTiming(op, c)
+		p, err := op.GenerateForTiming(c)
 		if err != nil {
 			return sets, err
 		}
@@ -200,23 +213,39 @@ func (m *Meter) CopyGBps(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	bytes := limitToMemory(m.copyBytes(), info.Memory)
-	p, err := m.allocatePair(bytes)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, m.free(p)) }()
-	move := func(int) error { return m.copy(p[1], p[0]) }
-	if m.opts.Device.IsHost() {
-		move = func(int) error { return copyHost(p[1], p[0]) }
-		if err := writePages(p[0]); err != nil {
-			return 0, err
+	times, err := m.timeCopy(ctx, bytes, 1, schedule{warmups: 3, iterations: 20})
+	return times.bandwidth(2 * bytes), err
+}
+
+// timeCopy times copies of that many bytes. They alternate between n pairs of storages.
+func (m *Meter) timeCopy(ctx context.Context, bytes int64, n int, s schedule) (times Stats, err error) {
+	var pairs [][2]*tensor.Storage
+	defer func() {
+		for _, p := range pairs {
+			err = errors.Join(err, m.free(p))
+		}
+	}()
+	for range n {
+		p, err := m.allocatePair(bytes)
+		if err != nil {
+			return times, err
+		}
+		pairs = append(pairs, p)
+		if m.opts.Device.IsHost() {
+			if err := writePages(p[0]); err != nil {
+				return times, err
+			}
 		}
 	}
-	times, err := m.timeCalls(ctx, schedule{warmups: 3, iterations: 20}, move)
-	if err != nil {
-		return 0, fmt.Errorf("time a copy on %s: %w", m.opts.Device, err)
+	move := m.copy
+	if m.opts.Device.IsHost() {
+		move = copyHost
 	}
-	return NewStats(times).bandwidth(2 * bytes), nil
+	list, err := m.timeCalls(ctx, s, func(i int) error { return move(pairs[i%n][1], pairs[i%n][0]) })
+	if err != nil {
+		return times, fmt.Errorf("time a copy of %d bytes on %s: %w", bytes, m.opts.Device, err)
+	}
+	return NewStats(list), nil
 }
 
 // copyBytes returns the size of the measured copy in bytes: larger than the caches, and

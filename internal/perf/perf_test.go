@@ -35,8 +35,12 @@ func TestStats(t *testing.T) {
 	if m.GBps() != 4 {
 		t.Errorf("8,000 bytes in 2 us are %g GB/s, want 4", m.GBps())
 	}
-	if (perf.Measurement{Bytes: 1}).GBps() != 0 {
+	if none := (perf.Measurement{Bytes: 1}); none.GBps() != 0 || none.CopyFraction() != 0 {
 		t.Error("no time is an infinite bandwidth")
+	}
+	m.Copy.Median = 1
+	if m.CopyFraction() != 0.5 {
+		t.Errorf("a copy of 1 us is %g of a call of 2 us, want 0.5", m.CopyFraction())
 	}
 }
 
@@ -93,7 +97,15 @@ func tiny() optests.Case {
 	return optests.Case{Params: optests.Conv1d{Batch: 1, Dim: 2, Seqlen: 4, Width: 2}}
 }
 
-const fwd = "causal_conv1d_fwd"
+// fwd is the declaration of an operator.
+func fwd(t *testing.T) optests.Declaration {
+	t.Helper()
+	d, err := optests.Lookup("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
 
 func gpu() tensor.Device { return tensor.Device{Type: tensor.CUDA} }
 
@@ -104,15 +116,17 @@ func TestQueueOrder(t *testing.T) {
 		warm bool
 		want string
 	}{
-		{false, "call call wait copy event call event copy event call event copy event call event wait"},
-		{true, "call call wait copy call event call event event call event event call event wait"},
+		{false, "copy copy wait copy event copy event copy event copy event copy event copy event wait " +
+			"call call wait copy event call event copy event call event copy event call event wait"},
+		{true, "copy copy wait copy copy event copy event event copy event event copy event wait " +
+			"call call wait copy call event call event event call event event call event wait"},
 	} {
 		s := newSpy()
 		b, err := perf.Open(perf.Options{Driver: s, Device: gpu(), Warmups: 2, Iterations: 3, Warm: c.warm})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := b.Measure(t.Context(), fwd, tiny(), func(context.Context, []any) error {
+		m, err := b.Measure(t.Context(), fwd(t), tiny(), func(context.Context, []any) error {
 			s.log = append(s.log, "call")
 			return nil
 		})
@@ -122,10 +136,10 @@ func TestQueueOrder(t *testing.T) {
 		if got := strings.Join(s.log, " "); got != c.want {
 			t.Errorf("warm %v: queued\n%s, want\n%s", c.warm, got, c.want)
 		}
-		if m.Median != 2 || m.Calls != 3 {
+		if m.Median != 2 || m.Calls != 3 || m.CopyFraction() != 1 {
 			t.Errorf("warm %v: %+v, want 2 us each: an event and the call", c.warm, m)
 		}
-		if err := b.Close(); err != nil || s.frees != 2 {
+		if err := b.Close(); err != nil || s.frees != 4 {
 			t.Errorf("warm %v: %v, %d storages freed", c.warm, err, s.frees)
 		}
 		if n := s.open(); n != 0 || len(s.events) == 0 {
@@ -141,18 +155,18 @@ func TestFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.Measure(t.Context(), fwd, tiny(), func(context.Context, []any) error { return boom })
+	_, err = b.Measure(t.Context(), fwd(t), tiny(), func(context.Context, []any) error { return boom })
 	if n := s.open(); !errors.Is(err, boom) || n != 0 {
 		t.Errorf("a call that fails gives %v; %d events left", err, n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	_, err = b.Measure(ctx, fwd, tiny(), func(context.Context, []any) error { calls++; cancel(); return nil })
+	_, err = b.Measure(ctx, fwd(t), tiny(), func(context.Context, []any) error { calls++; cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || calls != 1 {
 		t.Errorf("interrupted: %v after %d calls", err, calls)
 	}
-	if _, err := b.Measure(t.Context(), "nothing", tiny(), nil); err == nil {
-		t.Error("an operator that is not declared was measured")
+	if _, err := b.Measure(t.Context(), fwd(t), optests.Case{}, nil); err == nil {
+		t.Error("a case without sizes was measured")
 	}
 	for _, o := range []perf.Options{{Warmups: -1, Iterations: 1}, {Iterations: 0}} {
 		var bad *perf.OptionsError
@@ -176,7 +190,7 @@ func TestHostRotates(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		var seen []*tensor.Tensor
 		b := openHost(t, warm)
-		m, err := b.Measure(t.Context(), fwd, tiny(), func(_ context.Context, args []any) error {
+		m, err := b.Measure(t.Context(), fwd(t), tiny(), func(_ context.Context, args []any) error {
 			seen = append(seen, args[1].(*tensor.Tensor))
 			time.Sleep(time.Millisecond)
 			return nil

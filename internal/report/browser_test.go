@@ -107,7 +107,7 @@ func TestSweepInBrowser(t *testing.T) {
 		{"charts", `<svg class="chart"[^>]* aria-label="[^"]* over width"`, charts + 1},
 		{"marks", `class="mark"[^>]* tabindex="0" aria-label="`, (2*charts + 1) * lines * widths},
 		{"fractions of peaks in marks", `of the vector units' peak, [0-9.]+% of the matrix units'`, (2*charts + 1) * 4 * widths},
-		{"samples of roofs in the legend", `</svg>(copy bandwidth|vector units, float32|matrix units, 16 bits)</span>`, 3},
+		{"samples of roofs in the legend", `</svg>(copy|vector units, float32|matrix units, 16 bits)</span>`, 3},
 		{"roofs", `<g class="(copy|vector|matrix)"><path d="M[^"]+"></path><text`, 4 + 4 + 1},
 		{"peaks", `66.9 and 1,070 Tflop/s`, 1},
 		{"columns", `>Of (vector|matrix) units</th>`, 2},

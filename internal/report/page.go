@@ -131,7 +131,7 @@ func (p Page) facts(changes []Change) []fact {
 	}
 	if len(p.Now.Rows) > 0 {
 		best := slices.MaxFunc(p.Now.Rows, func(a, b Row) int { return cmp.Compare(a.GBps, b.GBps) })
-		note := fmt.Sprintf("%s of the copy bandwidth: %s, %s", percent(best.CopyFraction), lineName(p.Columns, best), numberWords(p.Columns, best, Size))
+		note := fmt.Sprintf("%s of a copy of the same bytes: %s, %s", percent(best.CopyFraction), lineName(p.Columns, best), numberWords(p.Columns, best, Size))
 		list = append(list, fact{"Highest bandwidth", digits(best.GBps) + " GB/s", note})
 	}
 	if p.Before == nil {
@@ -177,7 +177,7 @@ type roofSample struct{ Class, Text string }
 
 // roofSamples lists the kinds of roofs that the charts have.
 func (p Page) roofSamples() []roofSample {
-	samples := []roofSample{{"copy", "copy bandwidth"}}
+	samples := []roofSample{{"copy", "copy"}}
 	if p.axis().column == nil {
 		return samples
 	}

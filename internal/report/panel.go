@@ -133,7 +133,7 @@ func (g group) tooltip(columns []Column, r Row) string {
 	}
 	fmt.Fprintf(&b, "\n%s: %s", numberWords(columns, r, Size, Panel), formatBytes(r.Bytes()))
 	fmt.Fprintf(&b, "\n%s, 20th to 80th percentile %s to %s", formatTime(r.MedianUS), formatTime(r.P20US), formatTime(r.P80US))
-	fmt.Fprintf(&b, "\n%s GB/s, %s of the copy bandwidth", digits(r.GBps), percent(r.CopyFraction))
+	fmt.Fprintf(&b, "\n%s GB/s, %s of a copy of the same bytes", digits(r.GBps), percent(r.CopyFraction))
 	if r.VectorFraction > 0 {
 		fmt.Fprintf(&b, "\n%s of the vector units' peak", percent(r.VectorFraction))
 	}

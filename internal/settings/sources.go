@@ -209,10 +209,20 @@ func (s Settings) SourceRoots() []string {
 	return SplitPath(s.env("AITER_META_DIR"))
 }
 
-// HasFolder reports whether some sources are in a folder, so that they may change.
-func (s Settings) HasFolder() bool {
-	return len(s.SourceRoots()) > 0 || slices.ContainsFunc(s.Sources, func(x Source) bool { return x.folder() != "" })
+// Folders returns the folders with sources, which may change: those that the user of the program names, and those of
+// Sources.
+func (s Settings) Folders() []string {
+	dirs := slices.Clone(s.SourceRoots())
+	for _, x := range s.Sources {
+		if dir := x.folder(); dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
+
+// HasFolder reports whether some sources are in a folder, so that they may change.
+func (s Settings) HasFolder() bool { return len(s.Folders()) > 0 }
 
 // ConfigPath returns the slash-separated path of the configuration in the only root, or in the program;
 // "" for the usual paths. It makes an absolute path inside the root relative. With several roots it

@@ -3,19 +3,23 @@ package term
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
 
 	"golang.org/x/term"
 )
 
-// EnterKey returns a channel that receives one value for each line of the standard
-// input. It returns nil if the program is a background job of the terminal, because a
+// EnterKey returns a channel that receives one value for each line of input. It returns
+// nil if from is nil, or a terminal of which the program is a background job, because a
 // read would stop the program.
-func EnterKey(ctx context.Context) <-chan struct{} {
-	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) && !foreground(fd) {
+func EnterKey(ctx context.Context, from io.Reader) <-chan struct{} {
+	if from == nil {
 		return nil
 	}
-	in := bufio.NewReader(os.Stdin)
+	if f, ok := from.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !foreground(int(f.Fd())) {
+		return nil
+	}
+	in := bufio.NewReader(from)
 	keys := make(chan struct{})
 	go func() {
 		for {

@@ -24,7 +24,7 @@ type Terminal struct {
 	status string
 }
 
-// New returns a terminal for f. It writes to out, which must write to f.
+// New returns a terminal for f. It writes to out, which must write to f. A nil f is no terminal.
 func New(f *os.File, out io.Writer) *Terminal {
 	return &Terminal{file: f, out: out, interactive: term.IsTerminal(int(f.Fd()))}
 }
@@ -71,7 +71,7 @@ func (t *Terminal) width() int {
 	return cmp.Or(Width(t.file), 80)
 }
 
-// Width returns the number of characters in a line of the terminal f, 0 if f is not a terminal.
+// Width returns the number of characters in a line of the terminal f, 0 if f is nil or no terminal.
 func Width(f *os.File) int {
 	w, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {

@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,8 +43,8 @@ func TestNewOperator(t *testing.T) {
 		t.Errorf("not formatted: %s", out)
 	}
 	in(nil, "go", "vet", "./...")
-	if out := in(nil, "go", "test", "-count=1", "-v", "./..."); strings.Count(out, "--- PASS: TestScaledAdd/") != 15 {
-		t.Errorf("want 15 cases:\n%s", out)
+	if out := in(nil, "go", "test", "-count=1", "-v", "./..."); strings.Count(out, "--- PASS: TestScaledAdd/") != 18 {
+		t.Errorf("want 18 cases:\n%s", out)
 	}
 	// The user's own tests: beside the built-in operators, and with hot reload; then benchmarks.
 	use := read(t, filepath.Join(root, "op_tests/interop/testdata/use_test.go.txt"))
@@ -60,6 +61,15 @@ func TestNewOperator(t *testing.T) {
 		t.Errorf("the program prints %q", out)
 	}
 
+	arch := "cpu"
+	if hipcc := filepath.Join(root, ".toolchain/bin/hipcc"); exists(hipcc) {
+		arch = "cpu,gfx942"
+		t.Setenv("HIPCC", hipcc)
+	}
+	program := filepath.Join(t.TempDir(), "scaled_add")
+	in(nil, "go", "build", "-o", program, "./cmd/scaled_add")
+	t.Run("commands", func(t *testing.T) { newOperatorCommands(t, dir, program, arch != "cpu") })
+
 	// go generate writes what `new` wrote.
 	before := read(t, filepath.Join(dir, "ops.go"))
 	in([]string{"PATH=" + filepath.Dir(aiterctl) + ":" + os.Getenv("PATH")}, "go", "generate", "./...")
@@ -67,11 +77,6 @@ func TestNewOperator(t *testing.T) {
 		t.Errorf("go generate changes ops.go:\n%s", after)
 	}
 
-	arch := "cpu"
-	if hipcc := filepath.Join(root, ".toolchain/bin/hipcc"); exists(hipcc) {
-		arch = "cpu,gfx942"
-		t.Setenv("HIPCC", hipcc)
-	}
 	kernels := filepath.Join(t.TempDir(), "kernels")
 	in(nil, aiterctl, "--root", ".", "build", "module_scaled_add", "module_rms_norm", "--arch", arch, "--output", kernels)
 	in(nil, "chmod", "-R", "a-w", kernels)
@@ -83,6 +88,80 @@ func TestNewOperator(t *testing.T) {
 	cmd := exec.Command(aiterctl, "new", "operator", "scaled_add", dir)
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "is not empty; give a new or empty folder") {
 		t.Errorf("a folder with files: %v\n%s", err, out)
+	}
+}
+
+// newOperatorCommands runs the commands of the written program.
+func newOperatorCommands(t *testing.T, dir, program string, hip bool) {
+	call := func(code int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		var out, errs strings.Builder
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+			t.Fatalf("%s: %v, want exit code %d\n%s%s", cmd, err, code, out.String(), errs.String())
+		}
+		return out.String(), errs.String()
+	}
+	wants := func(text string, words ...string) {
+		t.Helper()
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				t.Errorf("%q is missing in:\n%s", word, text)
+			}
+		}
+	}
+	out, _ := call(0, "list", "ops")
+	wants(out, "scaled_add", "causal_conv1d_fwd")
+	out, _ = call(0, "test", "--arch", "cpu", "--iterations", "2", "--warmup", "0")
+	wants(out, "scaled_add on cpu", "float16 [2 3 65]", "-2.5", "18 of 18 cases passed")
+	out, _ = call(0, "test", "scaled_add", "--accuracy", "--dtype", "float16", "--case", "[3 5]", "--arch", "cpu")
+	wants(out, "1 of 1 cases passed")
+	out, _ = call(0, "run", "--verify", "--arch", "cpu", "--arg", "out=float32[4,64]", "--arg", "x=float32[4,64]:normal", "--arg", "y=float32[4,64]:ones")
+	wants(out, "out", "ok")
+	_, problems := call(2, "test", "--dim", "3")
+	wants(problems, "scaled_add: unknown flag: --dim", "scaled_add help shows the commands")
+	_, problems = call(2, "test", "--case", "nothing")
+	wants(problems, `--case "nothing"`, "bfloat16 [65536]")
+	out, _ = call(0, "help", "watch")
+	wants(out, "scaled_add watch ")
+	_, problems = call(2, "watch", "--all")
+	wants(problems, "nothing to watch")
+
+	bench := []string{"bench", "--arch", "cpu", "--iterations", "2", "--warmup", "0"}
+	out, _ = call(0, append(bench, "--json")...)
+	var file struct {
+		Device string `json:"device"`
+		Rows   []struct {
+			Op     string   `json:"op"`
+			DType  string   `json:"dtype"`
+			X      string   `json:"x"`
+			Alpha  *float64 `json:"alpha"`
+			Median float64  `json:"median_us"`
+			GFlops float64  `json:"gflops"`
+		} `json:"rows"`
+	}
+	if err := json.Unmarshal([]byte(out), &file); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(file.Rows) != 15 || file.Device == "" { // 18 cases without those of no elements
+		t.Errorf("%d rows on %q, want 15:\n%s", len(file.Rows), file.Device, out)
+	}
+	for i, r := range file.Rows {
+		if r.Op != "scaled_add" || r.X == "" || r.Alpha == nil || r.Median <= 0 || r.GFlops <= 0 {
+			t.Errorf("row %d is %+v", i, r)
+		}
+	}
+	before := filepath.Join(dir, "before.json")
+	if err := os.WriteFile(before, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ = call(0, append(bench, "--compare", before, "--html", "report.html")...)
+	wants(out, "SPEED-UP", "geometric mean of 15 cases")
+	wants(read(t, filepath.Join(dir, "report.html")), "scaled_add on ", "<svg", "2x3x65", "Bandwidth")
+	if hip {
+		out, _ = call(0, "inspect", "scaled_add", "--arch", "gfx942")
+		wants(out, "scaled_add_kernel", "gfx942")
 	}
 }
 

@@ -146,6 +146,11 @@ AITER_HOT H to_bf16(F f) {
   return narrow((rounded | reinterpret_cast<U>(f != f)) >> 16);
 }
 
+// A word holds two adjacent values of bfloat16.
+AITER_HOT F even_bf16(U words) { return floats(words << 16); }
+AITER_HOT F odd_bf16(U words) { return floats(words & 0xffff0000); }
+AITER_HOT U words(H even, H odd) { return widen(even) | widen(odd) << 16; }
+
 #if AITER_ISA == 3
 // native_bf16_t is bf16_t, rounded by the processor where it can (cpu::kAvx512Bf16). Its instruction flushes subnormals: a
 // vector with a subnormal is rounded with integers.
@@ -247,22 +252,26 @@ template <int kCount> AITER_HOT void exp_exact(const F* p, F* e) {
   }
 }
 
-// exp_brief is e^-p * 2^kShift within 3e-6 of itself, for what is rounded to 16 bits.
-// e^-p = 2^t = 2^n 2^r, 2^r a polynomial. vreduceps and vscalefps take every t.
-template <int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
+// exp_brief is e^-p * 2^kShift within 3e-6 of itself with kTerms = 5, for what is rounded to float16, and within 8e-5 with 4, for
+// what is rounded to bfloat16. e^-p = 2^t = 2^n 2^r, 2^r a polynomial. vreduceps and vscalefps take every t.
+template <int kTerms, int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
+  static_assert(kTerms == 4 || kTerms == 5, "a polynomial that is listed");
   F t[kCount], r[kCount];
 #if AITER_ISA == 3
-  const float c[] = {1.35341678e-2f, 5.20114601e-2f, 2.41442755e-1f, 6.93003833e-1f, 1.00000262f};  // 0 <= r <= 1
+  const float c5[] = {1.35341678e-2f, 5.20114601e-2f, 2.41442755e-1f, 6.93003833e-1f, 1.00000262f};  // 0 <= r <= 1
+  const float c4[] = {7.80245215e-2f, 2.26067156e-1f, 6.95833564e-1f, 9.99925196e-1f};
   for (int i = 0; i < kCount; i++) t[i] = p[i] * -1.44269504f;
   for (int i = 0; i < kCount; i++) asm("vreduceps $9, %1, %0" : "=v"(r[i]) : "v"(t[i]));
 #else
-  const float c[] = {9.57010221e-3f, 5.59178628e-2f, 2.40247443e-1f, 6.93121791e-1f, 9.99999285e-1f};  // |r| <= 1/2
+  const float c5[] = {9.57010221e-3f, 5.59178628e-2f, 2.40247443e-1f, 6.93121791e-1f, 9.99999285e-1f};  // |r| <= 1/2
+  const float c4[] = {5.51716685e-2f, 2.42611125e-1f, 6.93260968e-1f, 9.99928057e-1f};
   for (int i = 0; i < kCount; i++) r[i] = bounded(p[i]);
   for (int i = 0; i < kCount; i++) t[i] = r[i] * -1.44269504f + kRounds;
   for (int i = 0; i < kCount; i++) r[i] = r[i] * -1.44269504f - (t[i] - kRounds);
 #endif
+  const float* c = kTerms == 5 ? c5 : c4;
   for (int i = 0; i < kCount; i++) e[i] = r[i] * c[0] + c[1];
-  for (int j = 2; j < 5; j++)
+  for (int j = 2; j < kTerms; j++)
     for (int i = 0; i < kCount; i++) e[i] = e[i] * r[i] + c[j];
   for (int i = 0; i < kCount; i++) {
 #if AITER_ISA == 3
@@ -273,10 +282,11 @@ template <int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
   }
 }
 
-// one_plus_exp is 1 + e^-p, and infinity where e^-p is no float (p below -88.7).
-template <int kCount> AITER_HOT void one_plus_exp(const F* p, F* e, bool brief) {
-  if (brief) exp_brief<kCount>(p, e);
-  else exp_exact<kCount>(p, e);
+// one_plus_exp is 1 + e^-p, and infinity where e^-p is no float (p below -88.7), for what is rounded to dtype.
+template <int kCount> AITER_HOT void one_plus_exp(const F* p, F* e, DType dtype) {
+  if (dtype == DType::F32) exp_exact<kCount>(p, e);
+  else if (dtype == DType::F16) exp_brief<5, kCount>(p, e);
+  else exp_brief<4, kCount>(p, e);
 #if AITER_ISA == 3
   for (int i = 0; i < kCount; i++) e[i] = e[i] + 1.0f;
 #else
@@ -284,22 +294,38 @@ template <int kCount> AITER_HOT void one_plus_exp(const F* p, F* e, bool brief) 
 #endif
 }
 
+#if AITER_ISA == 3
+// estimate is 1/b within 2^-14 of itself, 0 for an infinite b.
+AITER_HOT F estimate(F b) {
+  F r;
+  asm("vrcp14ps %1, %0" : "=v"(r) : "v"(b));
+  return r;
+}
+#endif
+
 // over is a/b within 2 ulp, b at least 1. The division of AVX-512 takes 16 cycles on Intel's
 // processors; the correction of its estimate 1/b is 0 for an infinite b, as the estimate is.
 AITER_HOT F over(F a, F b) {
 #if AITER_ISA == 3
-  F r;
-  asm("vrcp14ps %1, %0" : "=v"(r) : "v"(b));
+  const F r = estimate(b);
   return a * ((1.0f - at_most(b, set(3.4e38f)) * r) * r + r);
 #else
   return a / b;
 #endif
 }
 
-// silu of infinities is PyTorch's: infinity for infinity, and NaN (-inf * 0) for minus infinity.
-template <int kCount> AITER_HOT void silu(F* p, bool brief) {
+// silu is for results that are rounded to dtype. That of infinities is PyTorch's: infinity for infinity, and NaN (-inf * 0) for
+// minus infinity. Registers suffice for four vectors.
+template <int kCount> AITER_HOT void silu(F* p, DType dtype) {
+  if constexpr (kCount > 4) return silu<4>(p, dtype), silu<kCount - 4>(p + 4, dtype);
   F e[kCount];
-  one_plus_exp<kCount>(p, e, brief);
+  one_plus_exp<kCount>(p, e, dtype);
+#if AITER_ISA == 3
+  if (dtype == DType::BF16) {
+    for (int i = 0; i < kCount; i++) p[i] = p[i] * estimate(e[i]);
+    return;
+  }
+#endif
   for (int i = 0; i < kCount; i++) p[i] = over(p[i], e[i]);
 }
 

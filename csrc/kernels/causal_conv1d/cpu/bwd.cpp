@@ -23,14 +23,21 @@ inline int64_t unit(int64_t width) { return width <= kUnit / 4 ? kUnit : pieces(
 
 constexpr int64_t kSlots = 4096;       // sums on the caller's stack
 constexpr int64_t kGroupsEnough = 64;  // from so many groups of channels on there is one segment
-constexpr int64_t kTokenBlock = 128;   // channels of a block of tokens at most,
-                                         // and a few more in the last block
+constexpr int64_t kTokenBlock = 128;   // channels of a block of tokens at most, and a few more in the last block
+constexpr int64_t kMoreTaps = 20;      // the widest filter for tokens; beyond kTokenWidth a block has kFewChannels
+constexpr int64_t kFewChannels = 64;
+
+// token_rows returns the elements of k rows of a block, and of as many more as the filter has taps.
+constexpr int64_t token_rows(int64_t k) {
+  const int64_t wide = (kTokenWidth + k) * (kTokenBlock + kMaxLanes), few = (kMoreTaps + k) * (kFewChannels + kMaxLanes);
+  return wide > few ? wide : few;
+}
 
 // group_blocks divides the channels evenly among the threads. Where kSlots has room for several segments, their number
 // depends on the groups, which are then the same for any number of threads.
-inline Blocks group_blocks(int64_t dim) {
+inline Blocks group_blocks(int64_t dim, int64_t width) {
   const int64_t threads = 2 * dim < kSlots ? 16 : cpu::settings().threads;
-  const int64_t rounds = pieces(dim, threads * kTokenBlock);
+  const int64_t rounds = pieces(dim, threads * (width <= kTokenWidth ? kTokenBlock : kFewChannels));
   const int64_t each = pieces(dim, threads * rounds * kMaxLanes) * kMaxLanes;
   return Blocks(dim, each < 32 ? 32 : each);
 }
@@ -57,7 +64,7 @@ class Totals {
   double* data() { return data_; }
 
  private:
-  static constexpr int64_t kRoom = (kTokenWidth + 1) * (kTokenBlock + kMaxLanes);
+  static constexpr int64_t kRoom = token_rows(1);
   double room_[kRoom];
   double* data_ = room_;
 };
@@ -68,11 +75,11 @@ inline void zero(double* v, int64_t n) { memset(v, 0, n * sizeof(double)); }
 // block of tokens, or a tile's.
 class Work {
  public:
-  Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim)) {
+  Work(const Backward& problem, DType type) : p(problem), dtype(type), blocks(group_blocks(p.dim, p.width)) {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
     rows = rows && !p.seq.data;
-    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kTokenWidth;
+    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kMoreTaps;
     turned = !rows && !tokens && !p.seq.data && p.width > kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
     groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, unit(p.width));

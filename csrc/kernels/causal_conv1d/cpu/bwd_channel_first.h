@@ -15,13 +15,13 @@ using namespace aiter::conv1d::bwd;
 constexpr int64_t kChunk = 512;
 
 // apply_silu_grad multiplies n gradients g by the derivative of SiLU at the sums before the activation. It sets up to 4*kLanes
-// behind them to zero, since subnormals are slow.
+// behind them to zero, since subnormals are slow. brief: with the accuracy of float16, not of float32.
 AITER_ONCE void apply_silu_grad(float* sums, float* g, int64_t n, bool brief) {
   for (int j = 0; j < 4; j++) store(sums + n + j * kLanes, zeros()), store(g + n + j * kLanes, zeros());
   for (int64_t i = 0; i < n; i += 4 * kLanes) {
     F y[4], e[4];
     for (int j = 0; j < 4; j++) y[j] = load(sums + i + j * kLanes);
-    one_plus_exp<4>(y, e, brief);
+    one_plus_exp<4>(y, e, brief ? DType::F16 : DType::F32);
     for (int j = 0; j < 4; j++) {
       const F s = over(set(1.0f), e[j]);
       store(g + i + j * kLanes, load(g + i + j * kLanes) * (s * (y[j] * (1.0f - s) + 1.0f)));
@@ -148,9 +148,10 @@ struct Chunk {
 class ChannelFirst {
  public:
   // bypasses: dx may bypass the caches.
-  ChannelFirst(const Backward& problem, DType type, bool bypasses)
+  // bypasses: stores of dx may bypass the caches. brief: SiLU's derivative is that of apply_silu_grad's brief.
+  ChannelFirst(const Backward& problem, DType type, bool bypasses, bool brief)
       : p(problem), dtype(type), table(kernels(type)), floats(kernels(DType::F32)), size(dtype_size(type)),
-        streams(bypasses && aiter::conv1d::streams(problem, type)) {}
+        streams(bypasses && aiter::conv1d::streams(problem, type)), brief(brief) {}
 
   // run computes units u..end of channel d, in order. A unit is kUnit positions of a batch. False: out of memory.
   bool run(int64_t d, int64_t u, int64_t end, double* totals) const {
@@ -232,7 +233,7 @@ class ChannelFirst {
     table.widen(row(p.dout, *c, c->t), c->known, c->g);
     if (p.silu) {
       filtered(c->x, c->y, c->known, c->forward, &c->ahead);
-      apply_silu_grad(c->y, c->g, c->known, size == 2);
+      apply_silu_grad(c->y, c->g, c->known, brief);
     }
     memset(c->g + c->known, 0, (c->n + halo - c->known) * sizeof(float));
   }
@@ -272,11 +273,11 @@ class ChannelFirst {
   const DType dtype;
   const Kernels &table, &floats;
   const int64_t size;
-  const bool streams;
+  const bool streams, brief;
 };
 
 inline bool rows(const Backward& p, DType dtype, int64_t d, int64_t u, int64_t end, double* totals) {
-  return ChannelFirst(p, dtype, true).run(d, u, end, totals);
+  return ChannelFirst(p, dtype, true, dtype_size(dtype) == 2).run(d, u, end, totals);
 }
 
 }  // namespace aiter::AITER_LEVEL::conv1d::bwd

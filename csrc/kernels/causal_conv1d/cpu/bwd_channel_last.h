@@ -1,6 +1,6 @@
 // The backward pass over tokens: adjacent channels of one position. Included once a level (aiter/cpu_each.h).
 //
-// Tiling: up to 144 channels by 16 positions as floats in the L1 cache: x, W-1 positions more before it; g, which keeps its last
+// Tiling: up to 144 channels (80 from 9 taps on) by 16 positions as floats in the L1 cache: x, W-1 positions more before it; g, which keeps its last
 // W-1 positions, from the sums before the activation, which are computed again; dx, W-1 positions behind. The next tile is
 // prefetched meanwhile, row by row.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
@@ -41,7 +41,6 @@ class ChannelLast {
 
  private:
   static constexpr int64_t kSpan = 16;  // positions
-  static constexpr int64_t kMaxChannels = kTokenBlock + kMaxLanes;
 
   char* element(const Array3& a, int64_t t) const {
     return static_cast<char*>(a.data) + (b_ * a.batch + d_ + t * a.last) * size_;
@@ -72,7 +71,7 @@ class ChannelLast {
       table_.widen(element(p_.dout, t + i), n_, g + i * n_);
     }
     if (!p_.silu) return;
-    floats_.tokens(x_, n_, y_, n_, known, {forward_, 0, n_, false, false});
+    floats_.tokens(x_, n_, y_, n_, known, {forward_, 0, n_, DType::F32, false});
     apply_silu_grad(y_, g, known * n_, size_ == 2);
     if (known < m) memset(g + known * n_, 0, (m - known) * n_ * sizeof(float));
   }
@@ -115,7 +114,7 @@ class ChannelLast {
 
   // inputs computes dx[t..t+m] from g_, which begins at t.
   void inputs(int64_t t, int64_t m, int64_t from, int64_t to) {
-    floats_.tokens(g_, n_, y_, n_, m, {back_, 0, n_, false, false});
+    floats_.tokens(g_, n_, y_, n_, m, {back_, 0, n_, DType::F32, false});
     for (int64_t i = 0; i < m; i++) {
       const int64_t u = t + i;
       float* row = y_ + i * n_;
@@ -150,15 +149,15 @@ class ChannelLast {
   double* const totals_;
   int64_t b_ = 0;
   ChannelLastFilter forward_, back_;              // from X to y, and from g to dx
-  float part_[(kTokenWidth + 1) * kMaxChannels];  // of totals_, since the last flush
+  float part_[token_rows(1)];              // of totals_, since the last flush
   // Taps beyond the width are computed, and ignored.
-  alignas(64) float x_[(kTokenWidth + 3 + kSpan) * kMaxChannels], g_[(kTokenWidth + kSpan) * kMaxChannels], y_[(kSpan + 1) * kMaxChannels];
+  alignas(64) float x_[token_rows(3 + kSpan)], g_[token_rows(kSpan)], y_[(kSpan + 1) * (kTokenBlock + kMaxLanes)];
 };
 
 // tokens computes units u..end of a block of channels, in order. A unit is kUnit
 // positions of a batch.
 inline bool tokens(const Backward& p, DType dtype, int64_t block, int64_t u, int64_t end, double* totals) {
-  const Blocks blocks = group_blocks(p.dim);
+  const Blocks blocks = group_blocks(p.dim, p.width);
   ChannelLast tokens(p, dtype, blocks, block, totals);
   for (const int64_t per = pieces(p.seqlen, kUnit); u < end; u++) {
     const int64_t from = u % per * kUnit;

@@ -29,7 +29,7 @@ class Turned {
     turn(from, end, g_, stride_, [&](int64_t t, int64_t n) { gather(p_.dout, dtype_, c_, t, n, tile_); });
     if (p_.dfinal.data) turn(0, halo_, dfinal_, ends_, [&](int64_t t, int64_t n) { gather(p_.dfinal, dtype_, c_, t, n, tile_); });
     const Backward rows = problem(from);
-    const ChannelFirst work(rows, DType::F32, false);
+    const ChannelFirst work(rows, DType::F32, false, dtype_size(dtype_) == 2);
     const int64_t u = from / unit(p_.width);
     for (int j = 0; j < c_.count; j++) {
       memset(sums_.data(), 0, (p_.width + 1) * sizeof(double));

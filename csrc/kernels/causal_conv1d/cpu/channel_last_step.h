@@ -41,7 +41,7 @@ AITER_HOT void step(int64_t c, T* slot, const T* x, T* out, const ChannelLastFil
     const V a = moved<0>(take<V>(slot + 1), latest), b = moved<1>(take<V>(slot + kLanes + 1), latest);
     give(slot, a), give(slot + kLanes, b), give(slot + 2 * kLanes, moved<2>(next, latest));
   }
-  if (taps.silu) silu<kCount>(y, sizeof(T) != 4);
+  if (taps.silu) silu<kCount>(y, kDType<T>);
   for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
 }
 

@@ -60,22 +60,14 @@ static char* position(const Array3& a, DType dtype, const Channels& c, int64_t t
 
 void gather(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, float* rows) {
   if (c.count < kChannels) memset(rows, 0, n * kChannels * sizeof(float));
-  if (a.dim == 1) {
-    const Kernels& k = kernels(dtype);
-    for (int64_t i = 0; i < n; i++) k.widen(position(a, dtype, c, from + i), c.count, rows + i * kChannels);
-    return;
-  }
+  if (a.dim == 1) return kernels(dtype).widen_tile(position(a, dtype, c, from), a.last, n, c.count, rows);
   if (dtype == DType::F32) gather_columns<float>(a, c, from, n, rows);
   else if (dtype == DType::F16) gather_columns<half_t>(a, c, from, n, rows);
   else gather_columns<bf16_t>(a, c, from, n, rows);
 }
 
 void scatter(const Array3& a, DType dtype, const Channels& c, int64_t from, int64_t n, const float* rows) {
-  if (a.dim == 1) {
-    const Kernels& k = kernels(dtype);
-    for (int64_t i = 0; i < n; i++) k.narrow(rows + i * kChannels, c.count, position(a, dtype, c, from + i), false);
-    return;
-  }
+  if (a.dim == 1) return kernels(dtype).narrow_tile(rows, n, c.count, position(a, dtype, c, from), a.last);
   if (dtype == DType::F32) scatter_columns<float>(a, c, from, n, rows);
   else if (dtype == DType::F16) scatter_columns<half_t>(a, c, from, n, rows);
   else scatter_columns<bf16_t>(a, c, from, n, rows);

@@ -133,10 +133,11 @@ struct Filter;
 struct Side {
   const float *weight, *bias;
   int64_t width, next, channels;  // next: from a tap to the next one
-  bool silu, brief, streams;      // brief: rounded to 16 bits; streams: stores bypass the caches
+  DType rounded;                  // to what the sums are rounded
+  bool silu, streams;             // streams: stores bypass the caches
 
-  Side(const ChannelLastFilter& f, int64_t first, int64_t n, bool b, bool s)
-      : weight(f.weight + first), bias(f.bias + first), width(f.width), next(f.channels), channels(n), silu(f.silu), brief(b), streams(s) {}
+  Side(const ChannelLastFilter& f, int64_t first, int64_t n, DType r, bool s)
+      : weight(f.weight + first), bias(f.bias + first), width(f.width), next(f.channels), channels(n), rounded(r), silu(f.silu), streams(s) {}
   Side(const Filter& f, int64_t w, bool activate);
 };
 
@@ -185,7 +186,7 @@ struct Filter {
 };
 
 inline Side::Side(const Filter& f, int64_t w, bool activate)
-    : weight(f.taps.row(0)), bias(f.bias), width(w), next(kChannels), channels(kChannels), silu(activate), brief(false), streams(false) {}
+    : weight(f.taps.row(0)), bias(f.bias), width(w), next(kChannels), channels(kChannels), rounded(DType::F32), silu(activate), streams(false) {}
 
 // Blocks divides channels into ranges of `block`; the last has a few more, so that none has fewer than a vector if dim has not.
 struct Blocks {
@@ -221,6 +222,10 @@ struct Kernels {
   // widen and narrow convert n adjacent elements to and from floats; streams: stores bypass the caches.
   void (*widen)(const void* from, int64_t n, float* to);
   void (*narrow)(const float* from, int64_t n, void* to, bool streams);
+  // widen_tile and narrow_tile convert n positions of up to kChannels adjacent channels to and from a tile. stride: elements from a
+  // position to the next one.
+  void (*widen_tile)(const void* from, int64_t stride, int64_t n, int64_t channels, float* tile);
+  void (*narrow_tile)(const float* tile, int64_t n, int64_t channels, void* to, int64_t stride);
 };
 
 // kernels returns the functions of the type for settings().level.

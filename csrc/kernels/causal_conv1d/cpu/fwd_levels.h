@@ -2,8 +2,8 @@
 //
 // Tiling: rows, with adjacent positions: vectors of positions, four at a time; X[t-k] is an unaligned load, and the last vector
 // overlaps the one before. Tokens, with adjacent channels: over 2 KiB of them one or four positions at a time, a vector of
-// channels after another. Tiles: 32 channels. 16-bit elements are widened once, into the L1 cache. Outputs that bypass the
-// caches are computed in the cache first, unless they are whole lines: such stores are fast only one behind the other.
+// channels after another. Tiles: 32 channels. 16-bit elements are converted as they are read (cpu/direct.h), for more taps once, into
+// the L1 cache. Outputs that bypass the caches are computed in the cache first, unless they are whole lines: such stores are fast only one behind the other.
 // Bytes: x once (from the L1 cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
@@ -20,14 +20,15 @@ struct Run {
   const float* weight;
   int64_t width;
   float bias;               // the sums begin with it,
-  bool adds, silu, brief;  // or with what out holds (adds); brief: rounded to 16 bits
+  bool adds, silu;  // or with what out holds (adds)
+  DType rounded;    // to what the results are rounded
 };
 
-inline Run whole(const RowFilter& f, bool brief) { return {f.weight.data(), f.width, f.bias, false, f.silu, brief}; }
+inline Run whole(const RowFilter& f, DType rounded) { return {f.weight.data(), f.width, f.bias, false, f.silu, rounded}; }
 
 // part returns count taps of a filter from k on, whose sums follow those of the taps before them.
-inline Run part(const RowFilter& f, int64_t k, int64_t count, bool brief) {
-  return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, brief};
+inline Run part(const RowFilter& f, int64_t k, int64_t count, DType rounded) {
+  return {f.weight.data() + k, count, f.bias, k > 0, f.silu && k + count == f.width, rounded};
 }
 
 // sums computes kCount vectors of positions; X[t-(W-1)] of the first is at p.
@@ -36,7 +37,7 @@ template <int kCount> AITER_HOT void sums(const float* p, const Run& taps, float
   for (int i = 0; i < kCount; i++) y[i] = taps.adds ? load(out + i * kLanes) : set(taps.bias);
   for (int64_t k = 0; k < taps.width; k++)
     for (int i = 0; i < kCount; i++) y[i] = load(p + k + i * kLanes) * taps.weight[k] + y[i];
-  if (taps.silu) silu<kCount>(y, taps.brief);
+  if (taps.silu) silu<kCount>(y, taps.rounded);
   for (int i = 0; i < kCount; i++) store(out + i * kLanes, y[i]);
 }
 
@@ -76,12 +77,46 @@ template <class T> AITER_HOT void put(const float* from, int64_t n, T* to, bool 
   if (i < n) store_some(to + i, load_some(from + i, n - i), n - i);
 }
 
-template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* elements, bool streams) {
+// with_rounding calls f with out, as elements that the processor rounds where it can.
+template <class T, class Function> AITER_HOT auto with_rounding(T* out, const Function& f) {
 #if AITER_ISA == 3
-  if (kDType<T> == DType::BF16 && cpu::settings_memory()->level == cpu::kAvx512Bf16)
-    return put(from, n, static_cast<native_bf16_t*>(elements), streams);
+  if constexpr (kDType<T> == DType::BF16) {
+    if (cpu::settings_memory()->level == cpu::kAvx512Bf16) return f(static_cast<native_bf16_t*>(out));
+  }
 #endif
-  put(from, n, static_cast<T*>(elements), streams);
+  return f(out);
+}
+
+template <class T> AITER_ONCE void narrow(const float* from, int64_t n, void* elements, bool streams) {
+  with_rounding(static_cast<T*>(elements), [&](auto* to) { put(from, n, to, streams); });
+}
+
+// The hardware prefetcher does not follow the positions of a tile.
+template <class T> AITER_HOT void prefetch_channels(const T* p) {
+  for (int64_t i = 0; i < kChannels; i += 64 / sizeof(T)) __builtin_prefetch(p + i);
+}
+
+constexpr int64_t kTileAhead = 24;  // positions between a load and the prefetch
+
+template <class T> AITER_ONCE void widen_tile(const void* from, int64_t stride, int64_t n, int64_t channels, float* tile) {
+  const T* p = static_cast<const T*>(from);
+  for (int64_t i = 0; i < n; i++, p += stride, tile += kChannels) {
+    prefetch_channels(p + kTileAhead * stride);
+    if (channels < kChannels) convert(p, channels, tile);
+    else for (int64_t c = 0; c < kChannels; c += kLanes) store(tile + c, load(p + c));
+  }
+}
+
+template <class T> AITER_HOT void put_tile(const float* tile, int64_t n, int64_t channels, T* p, int64_t stride) {
+  for (int64_t i = 0; i < n; i++, p += stride, tile += kChannels) {
+    prefetch_channels(p + kTileAhead * stride);
+    if (channels < kChannels) convert(tile, channels, p);
+    else for (int64_t c = 0; c < kChannels; c += kLanes) store(p + c, load(tile + c));
+  }
+}
+
+template <class T> AITER_ONCE void narrow_tile(const float* tile, int64_t n, int64_t channels, void* to, int64_t stride) {
+  with_rounding(static_cast<T*>(to), [&](auto* p) { put_tile(tile, n, channels, p, stride); });
 }
 
 template <int i = 0> AITER_HOT void take_all(F* v, const float* p, int64_t stride) {
@@ -111,22 +146,32 @@ inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile)
     for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
 }
 
+}  // namespace aiter::AITER_LEVEL::conv1d
+
+#include "direct.h"
+
+namespace aiter::AITER_LEVEL::conv1d {
+
 template <class T> void convolve(const void* window, void* output, int64_t n, const RowFilter& taps) {
   const T* p = static_cast<const T*>(window);
   T* out = static_cast<T*>(output);
   alignas(64) float x[kTaps + kStage + kLanes], y[kStage];
   for (int64_t t = 0, m; t < n; t += m) {
+    int64_t most = kStage;
+    if constexpr (sizeof(T) == 2) {
+      if (taps.width <= kDirectRow<T>) t = direct_row(p, out, t, n, taps, &most);
+    }
     const float* from = reinterpret_cast<const float*>(p + t);
-    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, whole(taps, false));
-    m = least(kStage, n - t);
+    if (sizeof(T) == 4 && !taps.streams && n >= kLanes) return row(from, reinterpret_cast<float*>(out), n, whole(taps, DType::F32));
+    m = least(most, n - t);
     const int64_t some = pieces(m, kLanes) * kLanes;
     if (sizeof(T) == 4 && m >= kLanes) {
-      row(from, y, m, whole(taps, false));
+      row(from, y, m, whole(taps, DType::F32));
     } else {
       for (int64_t k = 0; k < taps.width; k += kTaps) {
         const int64_t count = least(kTaps, taps.width - k), values = m + count - 1;
         widen<T>(p + t + k, values, x), store(x + values, F{});
-        row(x, y, some, part(taps, k, count, sizeof(T) != 4));
+        row(x, y, some, part(taps, k, count, kDType<T>));
       }
     }
     narrow<T>(y, m, out + t, taps.streams);
@@ -137,7 +182,8 @@ template <class T> void convolve(const void* window, void* output, int64_t n, co
 template <int kCount>
 AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t out_stride, const Side& side) {
   const int64_t n = side.channels, width = side.width, next = side.next;
-  const bool silus = side.silu, brief = side.brief, streams = side.streams;
+  const bool silus = side.silu, streams = side.streams;
+  const DType rounded = side.rounded;
   const float *weights = side.weight, *bias = side.bias;
   for (int64_t c = 0; c < n; c += kLanes) {
     if (c > n - kLanes) c = n - kLanes;
@@ -146,7 +192,7 @@ AITER_HOT void positions(const float* x, int64_t x_stride, float* out, int64_t o
     const float *row = x + c, *weight = weights + c;
     for (int64_t k = 0; k < width; k++, row += x_stride, weight += next)
       for (int i = 0; i < kCount; i++) y[i] = load(row + i * x_stride) * load(weight) + y[i];
-    if (silus) silu<kCount>(y, brief);
+    if (silus) silu<kCount>(y, rounded);
     for (int i = 0; i < kCount; i++)
       if (streams) stream(out + i * out_stride + c, y[i]);
       else store(out + i * out_stride + c, y[i]);
@@ -177,7 +223,7 @@ template <class T> class Span {
     const bool direct = in_place && t >= halo;
     for (int64_t i = t - halo; !direct && i < t + m; i++) widen<T>(i < 0 ? before(i) + c : in(i) + c, n, x + (i - t + halo) * n);
     const float* from = direct ? reinterpret_cast<const float*>(in(t - halo) + c) : x;
-    tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, !kFloats, false});
+    tokens(from, direct ? s.x_stride : n, y, n, m, {taps, c, n, kDType<T>, false});
     for (int64_t i = 0; i < m; i++) narrow<T>(y + i * n, n, static_cast<T*>(s.out) + (t + i) * s.out_stride + c, s.streams);
   }
 
@@ -214,9 +260,12 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
   for (int64_t t = from, m; t < to; t += m) {
     if (span.in_place && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
       const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
-      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, false, s.streams});
+      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, DType::F32, s.streams});
     }
-    m = least(span.count, to - t);
+    if constexpr (sizeof(T) == 2) {
+      if (t >= taps.width - 1 && direct_fit(taps)) return direct_tokens<T>(s, t, to, taps);
+    }
+    m = least(t < taps.width - 1 ? least(span.count, taps.width - 1 - t) : span.count, to - t);
     for (int64_t i = 0; i < sides.count; i++) {
       if (i + 1 < sides.count) span.prefetch(t, m, sides.first(i + 1), sides.size(i + 1));
       else span.prefetch(t + m, span.count, 0, sides.size(0));
@@ -231,7 +280,7 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>, widen_tile<T>, narrow_tile<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
@@ -248,7 +297,7 @@ AITER_ONCE void masked_sums(const Problem& p, const Filter& filter, int64_t b, i
       const float *v = x + k * kChannels, *w = filter.taps.row(k);
       for (int j = 0; j < kChannels / kLanes; j++) sum[j] = load(v + j * kLanes) * load(w + j * kLanes) + sum[j];
     }
-    if (activate && p.silu) silu<kChannels / kLanes>(sum, false);
+    if (activate && p.silu) silu<kChannels / kLanes>(sum, DType::F32);
     for (int j = 0; j < kChannels / kLanes; j++) store(y + j * kLanes, activate && s < 0 ? F{} : sum[j]);
   }
 }

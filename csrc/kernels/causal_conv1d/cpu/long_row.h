@@ -85,11 +85,11 @@ inline void transform_filter(const RowFilter& taps, LongFilter* f) {
 }
 
 // activate adds the bias to n sums and applies SiLU.
-AITER_ONCE void activate(float* y, int64_t n, const RowFilter& taps, bool brief) {
+AITER_ONCE void activate(float* y, int64_t n, const RowFilter& taps, DType rounded) {
   for (int64_t i = 0; i < n; i += 4 * kLanes) {
     F v[4];
     for (int j = 0; j < 4; j++) v[j] = load(y + i + j * kLanes) + taps.bias;
-    if (taps.silu) silu<4>(v, brief);
+    if (taps.silu) silu<4>(v, rounded);
     for (int j = 0; j < 4; j++) store(y + i + j * kLanes, v[j]);
   }
 }
@@ -135,7 +135,7 @@ inline void convolve_long(DType dtype, const void* before, const void* x, void* 
     for (int i = 0; i < 2; i++) {
       const int64_t u = t + i * step, m = least(step, n - u);
       if (!live[i]) continue;
-      activate(f->block(i) + halo, m, taps, bytes != 4);
+      activate(f->block(i) + halo, m, taps, dtype);
       finish(f->block(i) + halo, u, m);
     }
   }

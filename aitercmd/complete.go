@@ -1,0 +1,100 @@
+package aitercmd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+// moduleNames completes the names of modules.
+func (a *app) moduleNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.names(true, false), cobra.ShellCompDirectiveNoFileComp
+}
+
+// opNames completes the names of operators.
+func (a *app) opNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.names(false, true), cobra.ShellCompDirectiveNoFileComp
+}
+
+// allNames completes the names of modules and operators.
+func (a *app) allNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.names(true, true), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) names(modules, ops bool) []cobra.Completion {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return nil
+	}
+	var names []cobra.Completion
+	for _, m := range cfg.Modules {
+		if modules {
+			names = append(names, cobra.CompletionWithDesc(m.Name, m.Doc))
+		}
+		for _, op := range m.Ops {
+			if ops {
+				names = append(names, cobra.CompletionWithDesc(op.Name, op.Doc))
+			}
+		}
+	}
+	return names
+}
+
+// axisValues completes the values of axes: "dtype=float16".
+func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words []cobra.Completion
+	for _, m := range cfg.Modules {
+		for _, axis := range m.Axes {
+			for _, v := range axis.Values {
+				if word := axis.Name + "=" + v; !slices.Contains(words, word) {
+					words = append(words, word)
+				}
+			}
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// namedOperator finds the operator that a command line of test, bench or run names: its flags depend on it, and flags
+// come first or last. An operator's name behind a flag counts only if there is no other: it may be the flag's value.
+func namedOperator(args, known []string) string {
+	start := slices.IndexFunc(args, func(arg string) bool { return slices.Contains([]string{"test", "bench", "run"}, arg) })
+	found := ""
+	for i := start + 1; start >= 0 && i < len(args); i++ {
+		if !slices.Contains(known, args[i]) {
+			continue
+		}
+		if !strings.HasPrefix(args[i-1], "-") {
+			return args[i]
+		}
+		found = cmp.Or(found, args[i])
+	}
+	return found
+}
+
+// acceptUnknownFlags lets a command without a known operator report the operator, not its flags.
+func (a *app) acceptUnknownFlags(cmd *cobra.Command) {
+	cmd.FParseErrWhitelist.UnknownFlags = a.operator == "" && a.onlyOperator() == ""
+}
+
+// completeArch completes --arch.
+func (a *app) completeArch(cmd *cobra.Command) {
+	a.completeFlag(cmd, "arch", append([]string{native}, target.Known()...)...)
+}
+
+// completeFlag completes a flag from a list of words.
+func (a *app) completeFlag(cmd *cobra.Command, flag string, words ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		fmt.Fprintf(a.err, "%s: completion of --%s: %v\n", a.program.Name, flag, err)
+	}
+}

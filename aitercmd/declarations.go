@@ -1,0 +1,129 @@
+package aitercmd
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/jit/schema"
+	optests "github.com/aiter-go/aiter/op_tests"
+)
+
+// listed reports whether the program declares the operator, and so lists its cases.
+func (a *app) listed(op string) bool { return a.listedIndex(op) >= 0 }
+
+func (a *app) listedIndex(op string) int {
+	return slices.IndexFunc(a.program.Operators, func(o optests.Operator) bool { return o.Name == op })
+}
+
+// onlyOperator is the operator of a program that declares one, for command lines that name none; "" for other programs.
+func (a *app) onlyOperator() string {
+	if len(a.program.Operators) == 1 {
+		return a.program.Operators[0].Name
+	}
+	return ""
+}
+
+// flagOperator is the operator whose flags a command line may have, "" if none is known.
+func (a *app) flagOperator() string { return cmp.Or(a.operator, a.onlyOperator()) }
+
+// examples returns the examples of a command: for a program with operators of its own those that name its first one.
+func (a *app) examples(builtin, listed string) string {
+	if len(a.program.Operators) == 0 {
+		return builtin
+	}
+	return strings.ReplaceAll(listed, "OP", a.program.Operators[0].Name)
+}
+
+// opUse, opArgs and opArg are the argument of test, bench and run in the help, its check, and its value.
+func (a *app) opUse() string {
+	if a.onlyOperator() != "" {
+		return "[OP]"
+	}
+	return "OP"
+}
+
+func (a *app) opArgs() cobra.PositionalArgs {
+	if a.onlyOperator() != "" {
+		return args(cobra.MaximumNArgs(1))
+	}
+	return args(cobra.ExactArgs(1))
+}
+
+func (a *app) opArg(args []string) string {
+	if len(args) == 0 {
+		return a.onlyOperator()
+	}
+	return args[0]
+}
+
+// declaredNames lists the operators with a reference.
+func (a *app) declaredNames() []string {
+	var names []string
+	for _, op := range a.program.Operators {
+		names = append(names, op.Name)
+	}
+	for _, op := range optests.Operators() {
+		if !slices.Contains(names, op) {
+			names = append(names, op)
+		}
+	}
+	return names
+}
+
+// family returns the declaration of the operator that the command line names, without the configuration. It has no
+// parameters if the program declares the operator, or if there is none.
+func (a *app) family() optests.Declaration {
+	if a.listed(a.operator) {
+		return optests.Declaration{}
+	}
+	d, _ := optests.Lookup(a.operator) // who generates cases reports the error
+	return d
+}
+
+// declaration finds what is known of an operator's cases: of one that the program declares, with the schema of the
+// configuration, else of one of aiter. The errors are an *optests.UnknownOpError, those of the configuration, and an
+// *optests.ArgumentError for a case that does not fit the schema.
+func (a *app) declaration(name string) (optests.Declaration, error) {
+	i := a.listedIndex(name)
+	if i < 0 {
+		d, err := optests.Lookup(name)
+		if unknown, ok := errors.AsType[*optests.UnknownOpError](err); ok {
+			unknown.Known = a.declaredNames()
+		}
+		return d, err
+	}
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return optests.Declaration{}, err
+	}
+	_, op, err := cfg.Op(name)
+	if err != nil {
+		return optests.Declaration{}, err
+	}
+	shapes := map[string]schema.Shape{}
+	for arg, x := range op.Args {
+		shapes[arg] = x.Shape
+	}
+	return a.program.Operators[i].Declare(op.Schema, shapes)
+}
+
+// caseNames are the names of the cases of the operator that the command line names.
+func (a *app) caseNames() []string {
+	if i := a.listedIndex(a.flagOperator()); i >= 0 {
+		var names []string
+		for _, c := range a.program.Operators[i].Cases {
+			if name := c.String(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	return configNames(a.family().Configs())
+}
+
+// usualCase is the operator's case for a caller who gives no sizes.
+func usualCase(op optests.Declaration) optests.Case { return op.Default() }
