@@ -15,9 +15,9 @@ import (
 )
 
 const cacheExportLong = `Copy artifacts of the cache and of the read-only caches to a folder for AITER_JIT_PATH:
-all, those of the named modules, or those for the targets of --arch. The command
-compiles nothing. It skips artifacts that are out of date; build --output makes them
-again.`
+all, those of the named modules, or those for the targets of --arch, and the support
+library. The command compiles nothing. It skips artifacts that are out of date; build
+--output makes them again.`
 
 const cacheImportLong = `Copy the artifacts of a prebuilt cache, which build --output or cache export wrote, to
 the cache of this user. The command checks all digests. It skips artifacts that are out
@@ -147,6 +147,16 @@ func (c *cacheCopy) find(ctx context.Context, m *jit.Manager, caches []*cache.Di
 	if err := c.checkFound(reqs, targets); err != nil {
 		return nil, err
 	}
+	// Libraries cannot be called without the support library, whichever modules and targets are selected.
+	support, err := storedRequests(m.Config(), caches, newMatcher([]string{settings.SupportModule}, nil, partFilter{}))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range support {
+		if !slices.Contains(reqs, r) {
+			reqs = append(reqs, r)
+		}
+	}
 	results, err := m.Build(ctx, reqs...)
 	if ctx.Err() != nil {
 		return nil, err
@@ -169,7 +179,11 @@ func (c *cacheCopy) find(ctx context.Context, m *jit.Manager, caches []*cache.Di
 func (c *cacheCopy) checkFound(reqs []jit.Request, targets []target.Target) error {
 	for _, name := range c.names {
 		if !slices.ContainsFunc(reqs, func(r jit.Request) bool { return r.Module == name }) {
-			return usagef("the caches have no artifact of %s; aiterctl cache list shows them", name)
+			what := name
+			if len(targets) > 0 {
+				what += " for " + join(targets)
+			}
+			return usagef("the caches have no artifact of %s; aiterctl cache list shows them", what)
 		}
 	}
 	if len(reqs) == 0 && len(targets) > 0 {

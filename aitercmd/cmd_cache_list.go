@@ -17,7 +17,8 @@ const cacheListLong = `List the artifacts of the cache and of the read-only cach
 modules, or those for the targets of --arch.`
 
 const cacheShowLong = `Show one artifact: its module, target, operators, compiler, units and file. NAME is a
-module with one artifact, or the first digits of the digest that cache list prints.`
+module or an operator with one artifact, or the first digits of the digest that cache
+list prints.`
 
 // artifactItem is an artifact in a list.
 type artifactItem struct {
@@ -103,11 +104,11 @@ func (a *app) cacheShow(name string) error {
 		return err
 	}
 	found := slices.DeleteFunc(slices.Clone(all), func(x artifactItem) bool {
-		return x.Module != name && (len(name) < minDigits || !strings.HasPrefix(x.Digest, name))
+		return x.Module != name && !slices.Contains(x.Ops, name) && (len(name) < minDigits || !strings.HasPrefix(x.Digest, name))
 	})
 	switch {
 	case len(found) == 0:
-		return usagef("no artifact of %q: expected a module with an artifact, or %d or more digits of a digest; aiterctl cache list shows them", name, minDigits)
+		return usagef("no artifact of %q: expected a module or an operator with an artifact, or %d or more digits of a digest; aiterctl cache list shows them", name, minDigits)
 	case len(found) > 1 && slices.ContainsFunc(found, func(x artifactItem) bool { return x.ID != found[0].ID }):
 		return usagef("%q has %d artifacts; give the digest of one, from aiterctl cache list %s", name, len(found), found[0].Module)
 	}

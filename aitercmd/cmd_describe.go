@@ -52,6 +52,16 @@ func unknownName(name string, errOp, errModule error) error {
 	return errOp
 }
 
+// nearestName returns the error of an unknown name for the kind of which a name resembles it, else that of modules.
+func nearestName(errOp, errModule error) error {
+	var op *opconfig.UnknownOpError
+	var module *opconfig.UnknownModuleError
+	if errors.As(errOp, &op) && errors.As(errModule, &module) && len(module.Nearest) == 0 && len(op.Nearest) > 0 {
+		return errOp
+	}
+	return errModule
+}
+
 // opDescription is the output of describe for an operator.
 type opDescription struct {
 	Kind    string           `json:"kind"` // "op"
@@ -84,6 +94,7 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	}
 	for i, axis := range newAxisItems(m) {
 		if m.Axes[i].Of(op) {
+			axis.letter = op.Args[axis.Argument].Shape.Letter(m.Axes[i].Dimension)
 			d.Axes = append(d.Axes, axis)
 		}
 	}
@@ -96,9 +107,42 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	fmt.Fprintf(a.out, "%s: %s\nmodule %s, for %s, defined at %s\n\n%s\n\n",
 		d.Name, d.Doc, d.Module, strings.Join(d.Targets, ", "), d.Defined, d.Schema)
 	for _, x := range d.Axes {
-		fmt.Fprintf(a.out, "axis %-6s %s\n\n", x.Name, x)
+		fmt.Fprintf(a.out, "axis %-6s %s\n", x.Name, x)
 	}
-	return a.table(argRows(d.Args))
+	if len(d.Axes) > 0 {
+		fmt.Fprintln(a.out)
+	}
+	return a.table(wrapLast(argRows(d.Args), a.width))
+}
+
+// wrapLast breaks the cells of the last column into rows so that lines end within a width. It keeps the rows if the width
+// is 0 or leaves too little for the column.
+func wrapLast(rows [][]string, width int) [][]string {
+	const gap, least = 2, 20
+	last := len(rows[0]) - 1
+	for i := range last {
+		widest := 0
+		for _, row := range rows {
+			widest = max(widest, len(row[i]))
+		}
+		width -= widest + gap
+	}
+	if width < least {
+		return rows
+	}
+	var wrapped [][]string
+	for _, row := range rows {
+		line := ""
+		for word := range strings.FieldsSeq(row[last]) {
+			if line != "" && len(line)+1+len(word) > width {
+				wrapped = append(wrapped, append(slices.Clone(row[:last]), line))
+				row, line = make([]string, last+1), ""
+			}
+			line = strings.TrimLeft(line+" "+word, " ")
+		}
+		wrapped = append(wrapped, append(slices.Clone(row[:last]), line))
+	}
+	return wrapped
 }
 
 func newArgDescription(arg schema.Arg, decl opconfig.Argument) argDescription {
@@ -188,6 +232,8 @@ type sourceDescription struct {
 	Ops   []string            `json:"ops"` // the operators in the source
 	When  string              `json:"when"`
 	Flags map[string][]string `json:"flags"`
+
+	words string // When, with ranges in words
 }
 
 func (a *app) describeModule(m *opconfig.Module) error {
@@ -196,7 +242,7 @@ func (a *app) describeModule(m *opconfig.Module) error {
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
 	}
 	for _, s := range m.Sources {
-		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), formatCondition(s.When), flagTable(s.Flags)})
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), formatCondition(s.When, strings.Clone), flagTable(s.Flags), formatCondition(s.When, opconfig.ValueWords)})
 	}
 	if a.json {
 		return a.writeJSON(d)
@@ -209,7 +255,7 @@ func (a *app) printModule(d moduleDescription) error {
 	rows := [][]string{{"SOURCE", "WHEN", "OPERATORS", "FLAGS"}}
 	for _, s := range d.Files {
 		ops, flags := strings.Join(s.Ops, ","), strings.Join(flagLines(s.Flags), "; ")
-		rows = append(rows, []string{s.Path, cmp.Or(s.When, "always"), cmp.Or(ops, "-"), cmp.Or(flags, "-")})
+		rows = append(rows, []string{s.Path, cmp.Or(s.words, "always"), cmp.Or(ops, "-"), cmp.Or(flags, "-")})
 	}
 	if err := a.table(rows); err != nil {
 		return err
@@ -252,8 +298,8 @@ func flagLines(t map[string][]string) []string {
 	return lines
 }
 
-// formatCondition describes the condition of a source, "" for none.
-func formatCondition(w opconfig.When) string {
+// formatCondition describes the condition of a source, "" for none. say returns the text for a value of an axis.
+func formatCondition(w opconfig.When, say func(string) string) string {
 	var parts []string
 	if len(w.Vendor) > 0 {
 		parts = append(parts, strings.Join(w.Vendor, " or "))
@@ -265,7 +311,7 @@ func formatCondition(w opconfig.When) string {
 		parts = append(parts, "toolchain "+w.Toolchain)
 	}
 	for _, axis := range slices.Sorted(maps.Keys(w.Axis)) {
-		parts = append(parts, axis+" "+strings.Join(w.Axis[axis], " or "))
+		parts = append(parts, axis+" "+joinWords(w.Axis[axis], " or ", say))
 	}
 	return strings.Join(parts, ", ")
 }

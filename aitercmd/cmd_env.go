@@ -62,8 +62,11 @@ func (a *app) printEnv(cmd *cobra.Command) error {
 	if err := a.table(rows); err != nil {
 		return err
 	}
+	if len(r.Unknown) > 0 {
+		fmt.Fprintln(a.out)
+	}
 	for _, u := range r.Unknown {
-		fmt.Fprintf(a.out, "\nwarning: %s\n", u)
+		fmt.Fprintf(a.out, "warning: %s\n", u)
 	}
 	return nil
 }

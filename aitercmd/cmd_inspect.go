@@ -2,6 +2,8 @@ package aitercmd
 
 import (
 	"context"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -19,19 +20,26 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-const inspectLong = `Show properties of the machine code of each AMD GPU kernel in a module: registers,
-spills, local memory, waves per SIMD unit, and the instructions of its hottest loop.
-The command builds the module for the AMD targets of --arch if the cache does not
-have it. It needs no GPU. Its argument may also be a shared library. It prints a summary
-and the worst kernels: those with spills or scratch memory, then those with the fewest
-waves. --all prints the others too, --wide all columns, and --asm the instructions.
+const inspectLong = `Show properties of the machine code of each GPU kernel in a module: registers, spills,
+local memory, waves per SIMD unit, and the instructions of its hottest loop. The command
+builds the module for the targets of --arch if the cache does not have it. It needs no
+GPU. Its argument may also be a shared library. It prints a summary and the worst kernels:
+those with spills or scratch memory, then those with the fewest waves. --all prints the
+others too, --wide all columns, and --asm the instructions.
 
-The hottest loop is the innermost loop that moves the most bytes. The command counts
-its instructions if it finds llvm-objdump: by LLVM_OBJDUMP, next to hipcc, or on PATH.`
+For an NVIDIA GPU the waves are the warps of a scheduler, VGPR is the registers of a
+thread, LDS is shared memory, as cuobjdump counts it, and SCRATCH is local memory. Spilled
+registers are in local memory; the code does not tell them from arrays.
+
+The hottest loop is the innermost loop that moves the most bytes. The command counts its
+instructions if it finds a disassembler. For AMD this is llvm-objdump: by LLVM_OBJDUMP,
+next to hipcc, or on PATH. For NVIDIA it is cuobjdump with nvdisasm: by CUOBJDUMP, next to
+nvcc, or on PATH.`
 
 const inspectExample = `  aiterctl inspect module_causal_conv1d --arch gfx942
   aiterctl inspect module_causal_conv1d --arch gfx942,gfx1201 --kernel 'fwd.*bf16' --json
   aiterctl inspect rms_norm --arch gfx942 --sort vgprs --all --wide
+  aiterctl inspect rms_norm --arch sm_90 --sort spills
   aiterctl inspect rms_norm --arch gfx942 --kernel 'rms_norm_kernel<float, true>' --asm`
 
 type inspectFlags struct {
@@ -44,7 +52,7 @@ func newInspect(a *app) *cobra.Command {
 	f := new(inspectFlags)
 	cmd := &cobra.Command{
 		Use:               "inspect MODULE|OPERATOR|FILE.so",
-		Short:             "Show registers, spills, occupancy and hot loops of AMD GPU kernels",
+		Short:             "Show registers, spills, occupancy and hot loops of GPU kernels",
 		Long:              inspectLong,
 		Example:           inspectExample,
 		Args:              args(cobra.ExactArgs(1)),
@@ -78,7 +86,7 @@ func (a *app) inspect(ctx context.Context, f *inspectFlags, name string) error {
 		}
 	}
 	list := []kernelItem{}
-	disassembler := a.disassembler(ctx)
+	disassembler := &disassemblers{finder: &toolchain.Finder{Env: a.getenv}, warnings: a.err, found: map[elf.Machine]*toolchain.Disassembler{}}
 	for _, path := range libraries {
 		items, err := inspectLibrary(ctx, path, f.match, disassembler)
 		if err != nil {
@@ -96,36 +104,63 @@ func (a *app) inspect(ctx context.Context, f *inspectFlags, name string) error {
 	return a.printKernels(f, list)
 }
 
-// disassembler returns the disassembler. If it is missing, disassembler prints a message and
-// returns nil.
-func (a *app) disassembler(ctx context.Context) codeobject.Disassembler {
-	d, err := (&toolchain.Finder{Env: a.getenv}).Disassembler(ctx)
-	if err != nil {
-		fmt.Fprintf(a.err, "instructions are not counted: %v\n", err)
-		return nil
-	}
-	return &lenientDisassembler{d, a.err, sync.Once{}}
-}
-
-// lenientDisassembler returns no text for code that the disassembler does not support,
-// and prints one warning.
-type lenientDisassembler struct {
-	*toolchain.Disassembler
+// disassemblers finds the disassembler of each vendor when code needs it. It returns no text for code without a
+// disassembler, and for code that it does not support, and prints one warning for each vendor.
+type disassemblers struct {
+	finder   *toolchain.Finder
 	warnings io.Writer
-	once     sync.Once
+	found    map[elf.Machine]*toolchain.Disassembler // nil: none, and a warning was printed
 }
 
-// Disassemble implements codeobject.Disassembler; the error is the context's.
-func (d *lenientDisassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
-	text, err := d.Disassembler.Disassemble(ctx, file)
-	if err != nil && ctx.Err() == nil {
-		d.once.Do(func() { fmt.Fprintf(d.warnings, "instructions are not counted: %v\n", err) })
+// Disassemble implements codeobject.Disassembler; the errors are those of the file and the context.
+func (d *disassemblers) Disassemble(ctx context.Context, file string) ([]byte, error) {
+	machine, err := elfMachine(file)
+	if err != nil {
+		return nil, err
+	}
+	if _, known := d.found[machine]; !known {
+		find := d.finder.Disassembler
+		if machine == elf.EM_CUDA {
+			find = d.finder.CUDADisassembler
+		}
+		if d.found[machine], err = find(ctx); err != nil {
+			return nil, d.missing(ctx, machine, err)
+		}
+	}
+	if d.found[machine] == nil {
 		return nil, nil
 	}
-	return text, err
+	text, err := d.found[machine].Disassemble(ctx, file)
+	if err != nil {
+		return nil, d.missing(ctx, machine, err)
+	}
+	return text, nil
 }
 
-// inspectedLibraries builds a module, or the parts of an operator, for the AMD targets of --arch.
+// missing prints the reason why there are no instructions. It returns the context's error.
+func (d *disassemblers) missing(ctx context.Context, machine elf.Machine, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d.found[machine] = nil
+	fmt.Fprintf(d.warnings, "instructions are not counted: %v\n", err)
+	return nil
+}
+
+// elfMachine returns the machine in the header of an ELF file.
+func elfMachine(path string) (elf.Machine, error) {
+	const at = 18
+	head := make([]byte, at+2)
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	_, err = io.ReadFull(file, head)
+	return elf.Machine(binary.LittleEndian.Uint16(head[at:])), err
+}
+
+// inspectedLibraries builds a module, or the parts of an operator, for the targets of --arch.
 func (a *app) inspectedLibraries(ctx context.Context, arch, name string) ([]string, error) {
 	p := a.newProgress()
 	defer p.close()
@@ -143,8 +178,8 @@ func (a *app) inspectedLibraries(ctx context.Context, arch, name string) ([]stri
 		return nil, err
 	}
 	for _, t := range targets {
-		if t.Vendor() != target.HIP {
-			return nil, usagef("inspect reads AMD code, not code for %s; give a target with --arch, such as --arch gfx942", t)
+		if t.Vendor() == target.CPU {
+			return nil, usagef("inspect reads GPU code, not code for %s; give a target with --arch, such as --arch gfx942 or --arch sm_90", t)
 		}
 	}
 	results, err := m.Build(ctx, reqs...)

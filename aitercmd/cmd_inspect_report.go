@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aiter-go/aiter/internal/codeobject"
 	"github.com/aiter-go/aiter/internal/term"
@@ -16,22 +17,33 @@ type kernelItem struct {
 	Kernel     string    `json:"kernel"`
 	Symbol     string    `json:"symbol"`
 	Target     string    `json:"target"`
-	VGPRs      int       `json:"vgprs"`
+	VGPRs      int       `json:"vgprs"` // NVIDIA: registers of a thread
 	AGPRs      int       `json:"agprs"`
 	SGPRs      int       `json:"sgprs"`
 	VGPRSpills int       `json:"vgpr_spills"`
 	SGPRSpills int       `json:"sgpr_spills"`
-	LDS        int       `json:"lds_bytes"`
-	Scratch    int       `json:"scratch_bytes"`
+	LDS        int       `json:"lds_bytes"`     // NVIDIA: shared memory
+	Scratch    int       `json:"scratch_bytes"` // NVIDIA: local memory, with spills
 	Kernarg    int       `json:"kernarg_bytes"`
 	Code       int       `json:"code_bytes"`
 	Wave       int       `json:"wave"`
-	Waves      int       `json:"waves_per_simd"` // 0: unknown target
+	Waves      int       `json:"waves_per_simd"` // NVIDIA: warps of a scheduler; 0: unknown target
 	Limit      string    `json:"waves_limited_by"`
 	Loop       *loopItem `json:"loop"` // null without a disassembler
 	All        *counts   `json:"all"`  // null without a disassembler
 
 	code []codeobject.Instruction // nil without a disassembler
+}
+
+// isCUDA reports whether the code is for an NVIDIA GPU.
+func (x kernelItem) isCUDA() bool { return strings.HasPrefix(x.Target, "sm_") }
+
+// cell returns a number that only code for AMD has, "-" for other code.
+func (x kernelItem) cell(n int) string {
+	if x.isCUDA() {
+		return "-"
+	}
+	return strconv.Itoa(n)
 }
 
 // loopItem is the hottest loop of a kernel.
@@ -95,7 +107,7 @@ func sortKernels(list []kernelItem, order string) {
 		case "waves":
 			return cmp.Compare(x.Waves, y.Waves)
 		case "spills":
-			return cmp.Compare(spills(y), spills(x))
+			return cmp.Or(cmp.Compare(spills(y), spills(x)), cmp.Compare(y.Scratch, x.Scratch)) // NVIDIA's are in local memory
 		case "vgprs":
 			return cmp.Compare(y.VGPRs+y.AGPRs, x.VGPRs+x.AGPRs)
 		case "lds":
@@ -162,19 +174,35 @@ func summaries(list []kernelItem) []string {
 			waves = append(waves, x.Waves)
 		}
 		slices.Sort(waves)
-		lines = append(lines, fmt.Sprintf("%s: %s; %d with spills, %d with scratch memory; waves a SIMD unit: %d to %d, median %d",
-			name, plural(len(waves), "kernel"), spills, scratch, waves[0], waves[len(waves)-1], waves[len(waves)/2]))
+		what := fmt.Sprintf("%d with spills, %d with scratch memory; waves a SIMD unit", spills, scratch)
+		if strings.HasPrefix(name, "sm_") {
+			what = fmt.Sprintf("%d with local memory (spills or arrays); warps a scheduler", scratch)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s; %s: %d to %d, median %d",
+			name, plural(len(waves), "kernel"), what, waves[0], waves[len(waves)-1], waves[len(waves)/2]))
 	}
 	return lines
 }
 
 // shortRows returns the table without --wide, in which the names take what the line leaves.
 func (a *app) shortRows(list []kernelItem) [][]string {
-	rows := [][]string{{"TARGET", "WAVES", "LIMITED BY", "VGPR", "SPILLS", "SCRATCH", "LDS", "LOOP", "KERNEL"}}
+	rows := [][]string{{"TARGET", "WAVES", "LIMITED BY", "VGPR", "SCRATCH", "LDS", "LOOP", "KERNEL"}}
+	amd := slices.ContainsFunc(list, func(x kernelItem) bool { return !x.isCUDA() })
+	if !amd {
+		rows[0] = []string{"TARGET", "WARPS", "LIMITED BY", "REGISTERS", "LOCAL", "SHARED", "LOOP", "KERNEL"}
+	}
 	n := strconv.Itoa
 	for _, x := range list {
-		rows = append(rows, []string{x.Target, n(x.Waves), cmp.Or(x.Limit, "-"), n(x.VGPRs + x.AGPRs), n(x.VGPRSpills + x.SGPRSpills),
-			n(x.Scratch), n(x.LDS), loopCells(x.Loop)[0], x.Kernel})
+		rows = append(rows, []string{x.Target, n(x.Waves), cmp.Or(x.Limit, "-"), n(x.VGPRs + x.AGPRs), n(x.Scratch), n(x.LDS), loopCells(x.Loop)[0], x.Kernel})
+	}
+	for i := range rows {
+		spills := "SPILLS"
+		if i > 0 {
+			spills = list[i-1].cell(list[i-1].VGPRSpills + list[i-1].SGPRSpills)
+		}
+		if amd {
+			rows[i] = slices.Insert(rows[i], 4, spills)
+		}
 	}
 	if a.width == 0 {
 		return rows
@@ -207,7 +235,7 @@ func (a *app) printCode(f *inspectFlags, list []kernelItem) error {
 		}
 		fmt.Fprintf(a.out, "; %s for %s\n", x.Kernel, x.Target)
 		for _, in := range x.code {
-			if _, err := fmt.Fprintf(a.out, "%8x  %s %s\n", in.Address, in.Mnemonic, in.Operands); err != nil {
+			if _, err := fmt.Fprintf(a.out, "%8x  %s\n", in.Address, strings.TrimSpace(in.Guard+" "+in.Mnemonic+" "+in.Operands)); err != nil {
 				return err
 			}
 		}
@@ -222,7 +250,7 @@ func inspectRows(list []kernelItem) [][]string {
 		"KERNARG", "CODE", "LOOP", "WIDE/NARROW LOADS", "WIDE/NARROW STORES", "LOOP LDS", "VALU", "DPP"}}
 	n := strconv.Itoa
 	for _, x := range list {
-		row := []string{x.Target, x.Kernel, n(x.VGPRs), n(x.AGPRs), n(x.SGPRs), fmt.Sprintf("%d/%d", x.VGPRSpills, x.SGPRSpills),
+		row := []string{x.Target, x.Kernel, n(x.VGPRs), x.cell(x.AGPRs), x.cell(x.SGPRs), x.cell(x.VGPRSpills) + "/" + x.cell(x.SGPRSpills),
 			n(x.Scratch), n(x.LDS), n(x.Waves), cmp.Or(x.Limit, "-"), n(x.Kernarg), n(x.Code)}
 		rows = append(rows, append(row, loopCells(x.Loop)...))
 	}

@@ -3,9 +3,12 @@ package aitercmd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +60,80 @@ func TestInspect(t *testing.T) {
 			t.Errorf("table:\n%s", text)
 		}
 	})
+}
+
+// TestInspectCUDA inspects libraries that the real nvcc links, with plain and with compressed code, for two targets.
+func TestInspectCUDA(t *testing.T) {
+	nvcc, cuobjdump := testenv.Tool(t, "nvcc"), testenv.Tool(t, "cuobjdump")
+	source := filepath.Join(testenv.Root(t), "internal", "codeobject", "testdata", "tiny.cu")
+	env := map[string]string{"CUOBJDUMP": cuobjdump, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
+	for _, compress := range []string{"--no-compress", "-Xfatbin=-compress-all"} {
+		library := filepath.Join(t.TempDir(), "tiny.so")
+		cmd := exec.Command(nvcc, "-O2", "-Xcompiler=-fPIC", "-shared", "-cudart=none", compress,
+			"-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a", "-o", library, source)
+		cmd.Dir = t.TempDir()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		inspect := func(args ...string) string {
+			out, problems := tempFile(t), tempFile(t)
+			root := newRoot(&app{out: out, err: term.New(problems, problems), getenv: func(name string) string { return env[name] }})
+			root.SetArgs(append([]string{"inspect", library}, args...))
+			if err := root.ExecuteContext(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if text := contents(t, problems); text != "" {
+				t.Errorf("%v: %s", args, text)
+			}
+			return contents(t, out)
+		}
+		var got struct{ Kernels []kernelItem }
+		if err := json.Unmarshal([]byte(inspect("--json")), &got); err != nil {
+			t.Fatal(err)
+		}
+		targets := map[string]int{}
+		for _, k := range got.Kernels {
+			targets[k.Target]++
+			stack := k.Kernel == "stack"
+			if k.VGPRs < 8 || k.Waves == 0 || k.Wave != 32 || (k.Scratch == 4000) != stack || (k.LDS >= 1024) != stack || k.Loop == nil {
+				t.Errorf("%s: %+v", compress, k)
+			} else if !stack && (k.Loop.Whole || k.Loop.WideLoads != 1 || k.Loop.WideStores != 1) || stack && k.All.Scratch != 2 {
+				t.Errorf("%s: %s: loop %+v, all %+v", compress, k.Kernel, k.Loop, k.All)
+			}
+		}
+		if len(targets) != 2 || targets["sm_80"] != 2 || targets["sm_90a"] != 2 {
+			t.Errorf("%s: kernels %v, want two for sm_80 and two for sm_90a", compress, targets)
+		}
+		var mine []string
+		for _, k := range got.Kernels {
+			mine = append(mine, fmt.Sprintf("REG:%d STACK:%d SHARED:%d", k.VGPRs, k.Scratch, k.LDS))
+		}
+		theirs, err := exec.Command(cuobjdump, "-res-usage", library).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage := regexp.MustCompile(`REG:\d+ STACK:\d+ SHARED:\d+`).FindAllString(string(theirs), -1)
+		slices.Sort(mine)
+		slices.Sort(usage)
+		if !slices.Equal(mine, usage) {
+			t.Errorf("%s: %v, cuobjdump prints %v", compress, mine, usage)
+		}
+		text := inspect("--sort", "spills")
+		for _, want := range []string{
+			"sm_80: 2 kernels; 1 with local memory (spills or arrays); warps a scheduler: ", "TARGET  WARPS  LIMITED BY  REGISTERS  LOCAL  SHARED  LOOP",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing:\n%s", want, text)
+			}
+		}
+		if rows := strings.Split(text, "\n"); !strings.HasSuffix(rows[4], "stack") || !strings.HasSuffix(rows[7], "stream") {
+			t.Errorf("--sort spills:\n%s", text)
+		}
+		if text := inspect("--kernel", "stream", "--asm"); !strings.Contains(text, "; stream for sm_90a\n") || !strings.Contains(text, "  @P0 EXIT\n") ||
+			!strings.Contains(text, "  LDG.E.128 ") || strings.Contains(text, "STL") {
+			t.Errorf("--asm:\n%s", text)
+		}
+	}
 }
 
 // The worst kernel comes first, names end where the line ends, and a summary counts the rest.

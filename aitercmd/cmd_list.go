@@ -65,15 +65,29 @@ type axisItem struct {
 	Values    []string `json:"values"`
 	Define    string   `json:"define"`
 	Targets   []string `json:"targets"` // that build the values separately
+
+	letter string // of the dimension in the declared shape, "" if it is not known
 }
 
 func (x axisItem) String() string {
 	property := "element type"
 	if x.Dimension != nil {
 		property = fmt.Sprintf("size of dimension %d", *x.Dimension)
+		if x.letter != "" {
+			property = fmt.Sprintf("%s, the size of dimension %d", x.letter, *x.Dimension)
+		}
 	}
 	return fmt.Sprintf("%s of %s: %s; built separately for %s",
-		property, x.Argument, strings.Join(x.Values, ", "), strings.Join(x.Targets, ", "))
+		property, x.Argument, joinWords(x.Values, ", ", opconfig.ValueWords), strings.Join(x.Targets, ", "))
+}
+
+// joinWords joins the texts of words.
+func joinWords(words []string, sep string, say func(string) string) string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = say(w)
+	}
+	return strings.Join(texts, sep)
 }
 
 func newAxisItems(m *opconfig.Module) []axisItem {

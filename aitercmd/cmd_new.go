@@ -89,7 +89,7 @@ func (a *app) newOperator(name, dir, module string) error {
 	}
 	generated := *a
 	generated.program.Modules, generated.roots, generated.noBuiltin = nil, []string{dir}, true
-	if err := generated.generateGo([]string{"module_" + name}, data.Package, filepath.Join(dir, "ops.go")); err != nil {
+	if err := generated.generateGo([]string{"module_" + name}, data.Package, filepath.Join(dir, "ops.go"), nil); err != nil {
 		return err
 	}
 	if a.json {

@@ -66,7 +66,11 @@ func (a *app) printRunTable(rep *runReport) error {
 	if len(rep.Outputs) == 0 {
 		return nil // the run failed before the call
 	}
-	fmt.Fprintf(a.out, "%s on %s for %s: %s\n", rep.Op, rep.device, rep.Target, rep.call)
+	where := rep.device.String()
+	if where != rep.Target {
+		where += " (" + rep.Target + ")"
+	}
+	fmt.Fprintf(a.out, "%s on %s: %s\n", rep.Op, where, rep.call)
 	if rep.verified {
 		if err := a.table(rep.rows()); err != nil {
 			return err

@@ -66,6 +66,9 @@ func hintTarget(err error) string {
 }
 
 func hintToolchain(err error) string {
+	if as[*toolchain.TemporaryFolderError](err) {
+		return "name a writable folder: export TMPDIR=DIR; or use prebuilt kernels alone: export AITER_NO_COMPILE=1"
+	}
 	var missing *toolchain.NotFoundError
 	if !errors.As(err, &missing) {
 		return ""

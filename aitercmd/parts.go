@@ -137,7 +137,8 @@ func (s moduleSelection) selectModules(cfg *opconfig.Config) ([]*opconfig.Module
 	for _, name := range s.modules {
 		m, err := cfg.Module(name)
 		if err != nil {
-			return nil, err
+			_, _, errOp := cfg.Op(name)
+			return nil, nearestName(errOp, err)
 		}
 		add(m)
 	}
@@ -202,14 +203,19 @@ func (s moduleSelection) moduleRequests(m *opconfig.Module, t target.Target, val
 	return reqs, err
 }
 
-// partName returns the name of a module with its part in brackets. The part is "" for the
+// partName returns the name of a module with its part in brackets, in words. The part is "" for the
 // whole module.
 func partName(module, part string) string {
 	if part == "" {
 		return module
 	}
-	return module + " (" + part + ")"
+	return module + " (" + opconfig.Words(part) + ")"
 }
 
-// unitTarget returns the target and the axis values of a unit.
-func unitTarget(target, values string) string { return strings.TrimSpace(target + " " + values) }
+// unitTarget says the target and the axis values of a unit.
+func unitTarget(target, values string) string {
+	if values == "" {
+		return target
+	}
+	return target + ", " + opconfig.Words(values)
+}

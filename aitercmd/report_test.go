@@ -51,7 +51,7 @@ func TestWordsOfWaiting(t *testing.T) {
 	holder := cache.Holder{PID: -1, Host: "there", What: "it", Since: time.Now()}
 	unit := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Source: "a.cpp", Values: "dtype=float16"}
 	link := jit.Event{Step: jit.Waiting, Module: "module_a", Target: "cpu", Holder: holder, Part: "op dtype=float16"}
-	for want, e := range map[string]jit.Event{"a.cpp for cpu dtype=float16": unit, "link of module_a (op dtype=float16) for cpu": link} {
+	for want, e := range map[string]jit.Event{"a.cpp for cpu, dtype float16": unit, "link of module_a (op, dtype float16) for cpu": link} {
 		if got, full := eventLine(e, false), fmt.Sprintf("waiting for %s: %s", holder, want); got != full {
 			t.Errorf("got %q, want %q", got, full)
 		}

@@ -37,7 +37,7 @@ func variables() []variable {
 		{"AITER_TRUST_JIT_DIR", "use a cache that other users can change", "off", ""},
 		{"AITER_TOOLCHAIN_ROOT", "the folder that is / to a compiler in a container", "/", ""},
 		{"GPU_ARCHS", "targets", native, "arch"},
-		{"MAX_JOBS", "number of compilers at a time", "the processors of the process", "jobs"},
+		{"MAX_JOBS", "number of compilers at a time", "by processors, memory and cgroup limits", "jobs"},
 		{"HIPCC", "the compiler for AMD GPUs", "hipcc of ROCM_PATH, ROCM_HOME, PATH or /opt/rocm", ""},
 		{"ROCM_PATH", "a folder of ROCm", "none", ""},
 		{"ROCM_HOME", "a folder of ROCm", "none", ""},
@@ -47,7 +47,8 @@ func variables() []variable {
 		{"CK_DIR", "a folder of Composable Kernel, which configurations can name as ${CK_DIR}", "none", ""},
 		{"CUDA_DRIVER_PATH", "the folder of the CUDA driver library", "the system's", ""},
 		{"CXX", "the C++ compiler", "c++, g++ or clang++ of PATH", ""},
-		{"LLVM_OBJDUMP", "the disassembler of inspect", "the one next to hipcc, or llvm-objdump of PATH", ""},
+		{"CUOBJDUMP", "the disassembler of inspect for NVIDIA", "the one next to nvcc, or cuobjdump of PATH", ""},
+		{"LLVM_OBJDUMP", "the disassembler of inspect for AMD", "the one next to hipcc, or llvm-objdump of PATH", ""},
 		{"NO_COLOR", "no colors", "off", "color"},
 	}
 }

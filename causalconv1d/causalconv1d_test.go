@@ -1,14 +1,15 @@
 package causalconv1d_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
-	"reflect"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/aiter-go/aiter/causalconv1d"
 	"github.com/aiter-go/aiter/internal/testenv"
@@ -18,57 +19,37 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.WithSharedCache(m.Run)) }
 
-// schemaName is the schema's name of a field: InitialStates is initial_states.
-func schemaName(field string) string {
-	switch field {
-	case "SiLU":
-		return "use_silu"
-	case "PadSlot":
-		return "pad_slot_id"
-	case "FinalStates":
-		return "final_states_out"
+// The generated file is what the line for go generate writes for the configuration.
+func TestGeneratedFile(t *testing.T) {
+	source, err := os.ReadFile("causalconv1d.go")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if rest, ok := strings.CutPrefix(field, "D"); ok { // a derivative
-		return "d" + snake(rest)
-	}
-	return snake(field)
-}
-
-func snake(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('_')
+	const prefix = "//go:generate go run "
+	for line := range strings.Lines(string(source)) {
+		command, ok := strings.CutPrefix(line, prefix)
+		if !ok {
+			continue
 		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
-// Fields are the schema's arguments in its order: a changed schema must not shift
-// arguments silently.
-func TestFieldsAreTheSchemas(t *testing.T) {
-	reg := open(t)
-	for name, args := range map[string]any{
-		"causal_conv1d_fwd": causalconv1d.Forward{}, "causal_conv1d_bwd": causalconv1d.Backward{},
-		"causal_conv1d_update": causalconv1d.Update{}, "causal_conv1d_varlen_fwd": causalconv1d.VarlenForward{},
-		"causal_conv1d_varlen_states": causalconv1d.VarlenStates{},
-	} {
-		op, err := reg.Lookup(name)
+		file := filepath.Join(t.TempDir(), "ops.go")
+		args := strings.Fields(strings.Replace(command, "ops.go", file, 1))
+		if out, err := exec.Command("go", append([]string{"run"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		got, err := os.ReadFile("ops.go")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want, got []string
-		for _, a := range op.Schema().Args {
-			want = append(want, a.Name)
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, f := range reflect.VisibleFields(reflect.TypeOf(args)) {
-			got = append(got, schemaName(f.Name))
+		if !bytes.Equal(got, want) {
+			t.Errorf("ops.go is out of date: run go generate ./causalconv1d; it would write\n%s", want)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: fields %v, schema %v", name, got, want)
-		}
+		return
 	}
+	t.Fatalf("no line begins with %q", prefix)
 }
 
 // Every argument reaches its own parameter: each optional argument changes the result.

@@ -96,7 +96,10 @@ func (g *gpu) endCapture(s Stream, graph *Graph) error {
 			err = g.call(g.fns.instantiate, uintptr(unsafe.Pointer(&graph.exec)), recorded, 0)
 		}
 		err = errors.Join(err, g.call(g.fns.destroyGraph, recorded))
-		if err == nil && graph != nil {
+		switch {
+		case err != nil && graph != nil && graph.exec != 0:
+			err = errors.Join(err, g.call(g.fns.destroyExec, graph.exec))
+		case err == nil && graph != nil:
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.graphs[graph] = struct{}{}

@@ -110,6 +110,62 @@ func TestGraphsOfFakes(t *testing.T) {
 	}
 }
 
+// The steps of a graph, as the fake libraries number them.
+const (
+	begin = iota + 1
+	end
+	instantiate
+	destroyGraph
+	launch
+	destroyExec
+)
+
+// The calls come in the order that HIP and CUDA demand. After a call that fails, what exists is destroyed and the stream is
+// usable.
+func TestGraphSteps(t *testing.T) {
+	for name, open := range map[string]opener{"fakehip": device.OpenHIP, "fakecuda": device.OpenCUDA} {
+		t.Run(name, func(t *testing.T) {
+			lib := fake(t, name)
+			drv := openFake(t, open, lib)
+			s, err := drv.NewStream(1)
+			must(t, err)
+			nothing := func() error { return nil }
+			for _, c := range []struct{ fail, steps int }{{begin, 1}, {end, 12}, {instantiate, 1234}, {destroyGraph, 12346}} {
+				ask(t, lib, "fake_fail", uintptr(c.fail))
+				var bad *device.CaptureError
+				var cause *device.Error
+				if _, err := drv.Capture(s, device.CaptureGlobal, nothing); !errors.As(err, &bad) || !errors.As(err, &cause) {
+					t.Errorf("step %d fails: %v", c.fail, err)
+				}
+				if got := ask(t, lib, "fake_steps"); got != c.steps {
+					t.Errorf("step %d fails: steps %d, want %d", c.fail, got, c.steps)
+				}
+			}
+			if _, err := drv.Capture(s, device.CaptureGlobal, func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+				t.Error(err)
+			}
+			if got := ask(t, lib, "fake_steps"); got != 124 {
+				t.Errorf("the function fails: steps %d", got)
+			}
+			graph, err := drv.Capture(s, device.CaptureGlobal, nothing)
+			must(t, err)
+			var cause *device.Error
+			ask(t, lib, "fake_fail", launch)
+			if err := graph.Launch(s); !errors.As(err, &cause) {
+				t.Errorf("Launch: %v", err)
+			}
+			must(t, graph.Launch(s))
+			ask(t, lib, "fake_fail", destroyExec)
+			if err := graph.Close(); !errors.As(err, &cause) {
+				t.Errorf("Close: %v", err)
+			}
+			if got := ask(t, lib, "fake_steps"); got != 1234556 {
+				t.Errorf("steps %d, want 1234556", got)
+			}
+		})
+	}
+}
+
 // TestCopy copies between tensors on the host and on devices, with and without a stream.
 func TestCopy(t *testing.T) {
 	d, devs := all(t)

@@ -119,7 +119,7 @@ func (a *action) newMiss(err error, never string) Miss {
 			return lineMiss(l.Label)
 		}
 	}
-	return lostMiss("not in the cache", err)
+	return lostMiss("the result", err)
 }
 
 // fail makes the error of a failed run, writes the log, and stores the failure for other

@@ -31,6 +31,14 @@ func (r Request) String() string {
 	return r.Module + " (" + r.Part.String() + ") for " + r.Target.String()
 }
 
+// words is String with the part in words.
+func (r Request) words() string {
+	if r.Part.Whole() {
+		return r.String()
+	}
+	return r.Module + " (" + opconfig.Words(r.Part.String()) + ") for " + r.Target.String()
+}
+
 // Result is the outcome of a [Request]. If the build failed, Err is set instead of
 // Artifact.
 type Result struct {
@@ -85,7 +93,7 @@ func joinFailures(results []Result) error {
 		if requests[text] == nil {
 			causes = append(causes, r.Err)
 		}
-		requests[text] = append(requests[text], r.Request.String())
+		requests[text] = append(requests[text], r.Request.words())
 	}
 	for i, cause := range causes {
 		causes[i] = fmt.Errorf("build of %s: %w", strings.Join(requests[cause.Error()], ", "), cause)

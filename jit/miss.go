@@ -2,6 +2,7 @@ package jit
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 
 	"github.com/aiter-go/aiter/internal/cache"
@@ -76,9 +77,19 @@ func labelText(label string) string {
 	return label
 }
 
-// lostMiss returns the miss for a record or file that should be in the cache and is not.
+// lostMiss returns the miss for a record or file that should be in the cache and is absent or damaged.
 func lostMiss(what string, err error) Miss {
-	return Miss{Cause: CauseLost, Text: what + " (" + err.Error() + ")"}
+	text := what + ": " + err.Error()
+	if gone, ok := errors.AsType[*cache.MissError](err); ok {
+		if what == "the result" {
+			what = "the " + string(gone.Kind)
+		}
+		text = what + " " + cache.Key(gone.Key).Short() + " is not in the cache"
+		if why, damaged := strings.CutPrefix(gone.Reason, "corrupt: "); damaged {
+			text = what + " " + cache.Key(gone.Key).Short() + " is damaged: " + why
+		}
+	}
+	return Miss{Cause: CauseLost, Text: text}
 }
 
 // outdatedMiss returns the miss for a module that another version of this program built,
@@ -93,7 +104,7 @@ func outdatedMiss(store *cache.Dir, record cache.Key) (Miss, bool) {
 func (u *unit) check(list string) Miss {
 	stale, err := u.view.CheckStored(u.m.opts.Cache, list)
 	if err != nil {
-		return lostMiss("dependency list lost", err)
+		return lostMiss("the dependency list", err)
 	}
 	return staleMiss(stale)
 }

@@ -196,7 +196,7 @@ func TestUnknownPart(t *testing.T) {
 	b := newPartsFixture(t)
 	_, err := b.manager().Build(context.Background(), part(t, "typed", "dtype=int8"))
 	var unknown *opconfig.UnknownAxisError
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "build of module_demo (typed dtype=int8) for cpu: ") {
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "build of module_demo (typed, dtype int8) for cpu: ") {
 		t.Errorf("got %v, want an UnknownAxisError that names the part", err)
 	}
 }

@@ -172,7 +172,7 @@ func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 	key := lines.Key()
 	object, cost, err := loadObject(u.m.opts.Cache, key)
 	if err != nil {
-		return res, lostMiss("object lost", err)
+		return res, lostMiss("the object", err)
 	}
 	res = UnitResult{
 		Source: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Hit, Reason: "unchanged",
@@ -185,9 +185,12 @@ func (u *unit) lookupSet(set deps.Set) (res UnitResult, miss Miss) {
 // name is unique among the units of a link.
 func (u *unit) name() string { return unitName(u.source.Source, u.pass) }
 
-// targetAndValues returns the target and the axis values of the unit.
+// targetAndValues returns the target and the axis values of the unit, in words.
 func (u *unit) targetAndValues() string {
-	return strings.TrimSpace(u.pass.For(u.req.Target) + " " + u.source.Values)
+	if u.source.Values == "" {
+		return u.pass.For(u.req.Target)
+	}
+	return u.pass.For(u.req.Target) + ", " + opconfig.Words(u.source.Values)
 }
 
 // observe reports an event of this unit.

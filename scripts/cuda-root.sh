@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes a Debian root folder with nvcc, and a wrapper "nvcc" that runs it. It needs no NVIDIA GPU.
+# Makes a Debian root folder with nvcc, and wrappers "nvcc" and "cuobjdump" that run its programs. It needs no NVIDIA GPU.
 #
 #   scripts/cuda-root.sh [DIR]
 #
-# DIR is .toolchain/cuda of this checkout by default. The wrapper is DIR/../bin/nvcc. Run the script as root. It takes
+# DIR is .toolchain/cuda of this checkout by default. The wrappers are in DIR/../bin. Run the script as root. It takes
 # about 90 seconds and 5 GB, and does nothing if DIR is complete. The packages are non-free: NVIDIA's licence applies.
 set -eu
 
@@ -12,7 +12,7 @@ what='CUDA root'
 suite=${AITER_CUDA_SUITE:-trixie}
 components=main,contrib,non-free
 packages=ca-certificates,nvidia-cuda-toolkit
-programs=nvcc
+programs='nvcc cuobjdump'
 root=
 for argument in "$@"; do
     case $argument in

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Makes the archives of a release in a new folder: aiterctl for linux/amd64 and linux/arm64, their
-# lists of components (CycloneDX), and the checksums of all. A commit and a Go version always give
+# lists of components (CycloneDX, by the program of scripts/sbom), and the checksums of all. A commit and a Go version always give
 # the same bytes. Needs no network once the modules are in Go's module cache.
 #
-#   scripts/release.sh VERSION [FOLDER]     default folder: bin/release
+#   scripts/release.sh VERSION [FOLDER [ARCHITECTURE...]]     default: bin/release amd64 arm64
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=${1:?usage: scripts/release.sh VERSION [FOLDER]}
-out=${2:-bin/release}
-sbom=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
+version=${1:?usage: scripts/release.sh VERSION [FOLDER [ARCHITECTURE...]]}
+out=$(realpath -m "${2:-bin/release}")
+architectures=("${@:3}")
+[[ $# -gt 2 ]] || architectures=(amd64 arm64)
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+ ]] || { echo "version $version: expected vMAJOR.MINOR.PATCH, such as v0.1.0" >&2; exit 2; }
 [[ ! -e $out ]] || { echo "$out exists; remove it, or name another folder" >&2; exit 2; }
 
@@ -19,7 +20,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$out"
 
-for arch in amd64 arm64; do
+umask 022
+for arch in "${architectures[@]}"; do
 	name=aiterctl_${version}_linux_$arch
 	mkdir "$tmp/$name"
 	# -buildvcs would store whether the checkout has other changes; the revision is enough.
@@ -28,9 +30,10 @@ for arch in amd64 arm64; do
 	cp LICENSE README.md CHANGELOG.md SECURITY.md "$tmp/$name/"
 	tar --sort=name --mtime="@$date" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --format=gnu -C "$tmp" -cf - "$name" |
 		gzip -n -9 >"$out/$name.tar.gz"
-	GOFLAGS='' go run "$sbom" bin -json -noserial -std -version "$version" -output "$out/$name.cdx.json" "$tmp/$name/aiterctl" 2>"$tmp/sbom.log" ||
+	GOFLAGS='' go -C scripts/sbom tool cyclonedx-gomod bin -json -noserial -std -version "$version" -output "$out/$name.cdx.json" "$tmp/$name/aiterctl" 2>"$tmp/sbom.log" ||
 		{ cat "$tmp/sbom.log" >&2; exit 1; }
-	sed -i "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$(date -u -d "@$date" +%FT%TZ)\"/" "$out/$name.cdx.json"
+	# The time of the commit, and not the digests of the program that wrote the list: they depend on this machine.
+	sed -i -e '/^        "hashes": \[/,/^        \],/d' -e "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$(date -u -d "@$date" +%FT%TZ)\"/" "$out/$name.cdx.json"
 done
 (cd "$out" && sha256sum -- * >"$tmp/SHA256SUMS" && mv "$tmp/SHA256SUMS" .)
 echo "$out:"

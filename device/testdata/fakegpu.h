@@ -116,7 +116,20 @@ static int async_copy(void* d, const void* s, size_t n, void* stream) {
 static void free_ops(struct op* o) {
   while (o) { struct op* next = o->next; free(o); o = next; }
 }
+// The calls of graphs since the last fake_steps, a digit each, and the one that fails next, once.
+enum step { BEGIN = 1, END, INSTANTIATE, DESTROY_GRAPH, LAUNCH, DESTROY_EXEC };
+static int steps, failing;
+static int fails(enum step s) {
+  int now = failing == (int)s;
+  steps = steps * 10 + (int)s;
+  if (now) failing = 0;
+  return now;
+}
+EXPORT int fake_steps(void) { int all = steps; steps = 0; return all; }
+EXPORT int fake_fail(int step) { failing = step; return OK; }
+
 static int begin_capture(void* s, int mode) {
+  if (fails(BEGIN)) return NO_MEMORY;
   struct thing* t = s && valid_stream(s) ? find(STREAM, s, 1) : NULL;
   if (!t || mode < 0 || mode > 2) return BAD_HANDLE;
   if (t->capturing) return BAD_CAPTURE;
@@ -125,17 +138,19 @@ static int begin_capture(void* s, int mode) {
 }
 static int end_capture(void* s, void** graph) {
   *graph = NULL;
+  int fail = fails(END);
   struct thing* t = s && valid_stream(s) ? find(STREAM, s, 1) : NULL;
   if (!t || !t->capturing) return BAD_HANDLE;
   if (t->of != self()) return WRONG_THREAD;
   struct op* ops = t->ops;
   t->capturing = 0; t->ops = NULL;
-  if (t->broken) { free_ops(ops); return BAD_CAPTURE; }
+  if (t->broken || fail) { free_ops(ops); return fail ? NO_MEMORY : BAD_CAPTURE; }
   struct thing* g = add(GRAPH, 1);
   g->ops = ops; *graph = g->at;
   return OK;
 }
 static int instantiate(void** exec, void* graph) {
+  if (fails(INSTANTIATE)) return NO_MEMORY;
   struct thing *g = find(GRAPH, graph, 1), *e;
   if (!g || g->device != current) return BAD_HANDLE;
   e = add(EXEC, 1);
@@ -152,12 +167,14 @@ static void run_ops(const struct op* o) {
   if (o) { run_ops(o->next); memcpy(o->to, o->from, o->n); }
 }
 static int launch_exec(void* exec, void* s) {
+  if (fails(LAUNCH)) return NO_MEMORY;
   struct thing* e = find(EXEC, exec, 1);
   if (!e || e->device != current || !valid_stream(s)) return BAD_HANDLE;
   run_ops(e->ops);
   return OK;
 }
 static int drop_graph(enum kind k, void* p) {
+  if (fails(k == GRAPH ? DESTROY_GRAPH : DESTROY_EXEC)) return NO_MEMORY;
   struct thing* t = find(k, p, 1);
   if (t) { free_ops(t->ops); t->ops = NULL; }
   return drop(k, p, 0);

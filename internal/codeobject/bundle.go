@@ -14,7 +14,7 @@ import (
 
 // Object is the code of one translation unit for one target.
 type Object struct {
-	Target string // as the compiler wrote it: "gfx942", "gfx90a:xnack-"
+	Target string // as the compiler wrote it: "gfx942", "gfx90a:xnack-", "sm_90a"
 	ELF    []byte
 }
 
@@ -26,8 +26,8 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return e.What + ": " + e.Why }
 
-// ErrNoCode is returned for a library without AMD GPU code: one for the host or for CUDA.
-var ErrNoCode = errors.New("the library holds no AMD GPU code (no section " + bundleSection + ")")
+// ErrNoCode is returned for a library without GPU code: one for the host.
+var ErrNoCode = errors.New("the library holds no GPU code (no section " + bundleSection + " or " + fatbinSection + ")")
 
 const (
 	bundleSection = ".hip_fatbin"
@@ -37,7 +37,7 @@ const (
 	maxName       = 4096   // of an entry's name, in bytes
 )
 
-// Extract returns the code objects of a shared library, in the order in which they were linked. It fails with
+// Extract returns the AMD or NVIDIA code of a shared library, in the order in which they were linked. It fails with
 // [ErrNoCode], [*FormatError] and the errors of debug/elf.
 func Extract(library io.ReaderAt) ([]Object, error) {
 	file, err := elf.NewFile(library)
@@ -45,15 +45,18 @@ func Extract(library io.ReaderAt) ([]Object, error) {
 		return nil, err
 	}
 	defer file.Close()
-	section := file.Section(bundleSection)
-	if section == nil {
-		return nil, ErrNoCode
+	for name, read := range map[string]func([]byte) ([]Object, error){bundleSection: Unbundle, fatbinSection: fatbins} {
+		section := file.Section(name)
+		if section == nil {
+			continue
+		}
+		data, err := section.Data()
+		if err != nil {
+			return nil, fmt.Errorf("section %s: %w", name, err)
+		}
+		return read(data)
 	}
-	data, err := section.Data()
-	if err != nil {
-		return nil, fmt.Errorf("section %s: %w", bundleSection, err)
-	}
-	return Unbundle(data)
+	return nil, ErrNoCode
 }
 
 // Unbundle splits the bytes of the section: bundles one after another, with padding between them. Each bundle has a table

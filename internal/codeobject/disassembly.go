@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Instruction is one line of llvm-objdump's disassembly for AMDGPU.
+// Instruction is one line of a disassembly: llvm-objdump's for AMD GPUs, cuobjdump's for NVIDIA's.
 type Instruction struct {
 	Address  uint64
+	Guard    string // "@!P0": the predicate of an instruction of NVIDIA; or ""
 	Mnemonic string
 	Operands string
 	Target   uint64 // of a branch; 0: none

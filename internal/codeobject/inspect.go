@@ -22,7 +22,7 @@ type Report struct {
 	Code   []Instruction // of the whole kernel
 }
 
-// Disassembler returns the output of `llvm-objdump -d` for the code object in a file.
+// Disassembler returns the output of `llvm-objdump -d` for the code object in a file, or of `cuobjdump -sass` for a cubin.
 type Disassembler interface {
 	Disassemble(ctx context.Context, file string) ([]byte, error)
 }
@@ -85,5 +85,11 @@ func (o Object) disassemble(ctx context.Context, d Disassembler) (Disassembly, e
 	if err != nil {
 		return nil, err
 	}
+	if o.isCUDA() {
+		return ParseSASS(bytes.NewReader(text))
+	}
 	return ParseDisassembly(bytes.NewReader(text))
 }
+
+// isCUDA reports whether the code is for an NVIDIA GPU.
+func (o Object) isCUDA() bool { return strings.HasPrefix(o.Target, "sm_") }

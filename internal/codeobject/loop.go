@@ -95,6 +95,10 @@ func count(code []Instruction) Counts {
 
 func (c *Counts) add(in Instruction) {
 	c.Instructions++
+	if in.isSASS() {
+		c.addSASS(in)
+		return
+	}
 	unit, rest, _ := strings.Cut(in.Mnemonic, "_")
 	switch unit {
 	case "global", "buffer", "flat":

@@ -11,7 +11,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// Kernel is the metadata of one kernel.
+// Kernel is the metadata of one kernel. For a GPU of NVIDIA, VGPRs is the registers of a thread, LDS shared memory and Scratch
+// local memory, with spills; the other registers and spills are 0.
 type Kernel struct {
 	Symbol     string // mangled
 	Name       string // as in C++, without parameters
@@ -53,8 +54,11 @@ type metadata struct {
 	} `msgpack:"amdhsa.kernels"`
 }
 
-// Kernels reads the metadata of a code object. It fails with [*FormatError] and the errors of debug/elf.
+// Kernels reads the metadata of a code object or a cubin. It fails with [*FormatError] and the errors of debug/elf.
 func (o Object) Kernels() ([]Kernel, error) {
+	if o.isCUDA() {
+		return cubinKernels(o)
+	}
 	file, err := elf.NewFile(bytes.NewReader(o.ELF))
 	if err != nil {
 		return nil, fmt.Errorf("code object for %s: %w", o.Target, err)

@@ -33,9 +33,42 @@ var simds = []struct {
 	{"gfx90", simd{256, 4, 10, 64, 64 << 10, 4, true}},
 }
 
+// partition describes one of the four schedulers of an NVIDIA multiprocessor, with a quarter of its registers. Source: the
+// table of compute capabilities in the CUDA C++ programming guide.
+type partition struct {
+	warps  int // maximum
+	shared int // bytes of shared memory of the whole multiprocessor
+}
+
+var partitions = map[string]partition{
+	"sm_75": {8, 64 << 10}, "sm_80": {16, 164 << 10}, "sm_86": {12, 100 << 10}, "sm_87": {12, 164 << 10}, "sm_88": {12, 100 << 10},
+	"sm_89": {12, 100 << 10}, "sm_90": {16, 228 << 10}, "sm_100": {16, 228 << 10}, "sm_103": {16, 228 << 10}, "sm_120": {12, 100 << 10}, "sm_121": {12, 100 << 10},
+}
+
+// occupancy returns the number of warps of a kernel on the partition, and the resource that limits it.
+func (p partition) occupancy(k Kernel) (warps int, limit string) {
+	const schedulers, lanes, registers, granule = 4, 32, 16 << 10, 256 // registers are allocated to a warp
+	warps, limit = p.warps, "hardware"
+	if k.VGPRs > 0 {
+		if n := registers / roundUp(k.VGPRs*lanes, granule); n < warps {
+			warps, limit = n, "registers"
+		}
+	}
+	if k.LDS > 0 && k.MaxThreads > 0 {
+		if n := p.shared / k.LDS * roundUp(k.MaxThreads, lanes) / lanes / schedulers; n < warps {
+			warps, limit = n, "shared memory"
+		}
+	}
+	return warps, limit
+}
+
 // WavesPerSIMD returns how many waves of the kernel one SIMD unit of the target holds at a time, and the resource that
-// limits them: "hardware", "VGPRs", "SGPRs" or "LDS". It returns 0 for an unknown target.
+// limits them: "hardware", "VGPRs", "SGPRs" or "LDS". For a GPU of NVIDIA these are warps of a scheduler, and "hardware",
+// "registers" or "shared memory". It returns 0 for an unknown target.
 func (k Kernel) WavesPerSIMD(target string) (waves int, limit string) {
+	if p, ok := partitions[strings.TrimRight(target, "af")]; ok {
+		return p.occupancy(k)
+	}
 	for _, s := range simds {
 		if strings.HasPrefix(target, s.prefix) {
 			return s.occupancy(k)

@@ -182,7 +182,7 @@ define    = "WIDTH"
 		t.Errorf("%s with an old toolchain: %q, %v", parts[0], sourcesOf(plan), err)
 	}
 	var none *opconfig.NoSourcesError
-	const want = `module_a has no source of width=5- for gfx942 with toolchain "5.7": no [[source]]'s "when" applies`
+	const want = `module_a has no source of width 5 or more for gfx942 with toolchain "5.7": no [[source]]'s "when" applies`
 	if _, err := m.ResolvePart(gfx, "5.7", parts[1]); !errors.As(err, &none) || none.Values != "width=5-" || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -3,6 +3,7 @@ package opconfig
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/aiter-go/aiter/jit/target"
@@ -115,9 +116,20 @@ func (e *UnknownAxisError) Error() string {
 	case len(e.Nearest) > 0:
 		return what + didYouMean(e.Nearest)
 	case len(e.Known) > 0:
-		return what + ", only " + strings.Join(e.Known, ", ")
+		return what + ", only " + strings.Join(explained(e.Known), ", ")
 	}
 	return what
+}
+
+// explained returns values of an axis, an open range with its meaning: "5- (5 or more)".
+func explained(values []string) []string {
+	list := slices.Clone(values)
+	for i, v := range values {
+		if strings.HasSuffix(v, "-") {
+			list[i] += " (" + ValueWords(v) + ")"
+		}
+	}
+	return list
 }
 
 // NoSourcesError is a supported target for which every source's condition fails, or
@@ -133,7 +145,7 @@ type NoSourcesError struct {
 func (e *NoSourcesError) Error() string {
 	if part := (Part{Op: e.Op, Values: e.Values}); !part.Whole() {
 		return fmt.Sprintf("%s has no source of %s for %s with toolchain %q: no [[source]]'s \"when\" applies",
-			e.Module, part, e.Target, e.Toolchain)
+			e.Module, Words(part.String()), e.Target, e.Toolchain)
 	}
 	return fmt.Sprintf("%s has no source for %s with toolchain %q: no [[source]]'s \"when\" applies",
 		e.Module, e.Target, e.Toolchain)

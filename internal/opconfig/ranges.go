@@ -1,6 +1,7 @@
 package opconfig
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -145,4 +146,36 @@ func (d *decoder) checkOpen(a Axis, n *node) {
 	}
 	d.fail(n.items[last].at, "the last range %q ends at %d; expected \"%d-\", without an end", a.Values[last], a.Ranges[last].Most,
 		a.Ranges[last].Least)
+}
+
+// Words says a part, or values of axes, to users: "conv_fwd dtype=float16,width=9-" is "conv_fwd, dtype float16, width 9 or
+// more". "" stays "".
+func Words(part string) string {
+	var words []string
+	op, values, both := strings.Cut(part, " ")
+	switch {
+	case both:
+		words = append(words, op)
+	case strings.Contains(part, "="):
+		values = part
+	default:
+		return part
+	}
+	for pair := range strings.SplitSeq(values, ",") {
+		axis, value, _ := strings.Cut(pair, "=")
+		words = append(words, axis+" "+ValueWords(value))
+	}
+	return strings.Join(words, ", ")
+}
+
+// ValueWords says a value of an axis to users: "1-4" is "1 to 4", "9-" is "9 or more". Other words stay as they are.
+func ValueWords(value string) string {
+	r, ok := ParseRange(value)
+	switch {
+	case !ok || r.Least == r.Most:
+		return value
+	case r.open():
+		return strconv.FormatInt(r.Least, 10) + " or more"
+	}
+	return fmt.Sprintf("%d to %d", r.Least, r.Most)
 }

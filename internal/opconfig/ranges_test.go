@@ -128,7 +128,7 @@ func TestUnknownRanges(t *testing.T) {
 	var axis *opconfig.UnknownAxisError
 	for _, name := range []string{"1", "2-5", "6-8", "-3", "05", "four", "9223372036854775808"} {
 		_, err := m.Parts(mustTarget(t, "gfx942"), opconfig.Selection{Values: map[string][]string{"taps": {name}}})
-		if want := `axis "taps" of module_a has no value "` + name + `", only 2-4, 5, 6-`; !errors.As(err, &axis) || err.Error() != want {
+		if want := `axis "taps" of module_a has no value "` + name + `", only 2-4, 5, 6- (6 or more)`; !errors.As(err, &axis) || err.Error() != want {
 			t.Errorf("%q\n got %v\nwant %s", name, err, want)
 		}
 	}
@@ -194,5 +194,16 @@ func rangeMistakes() map[string]mistake {
 		"ranges all wrong": {axis("argument='x'\nvalues=['bool']\ndefine='D'\n[module.module_a.axis.other]\nargument='x'\ndimension=0\n" +
 			"values=[‸'all']\ndefine='E'"),
 			[]string{`bad range "all"`}},
+	}
+}
+
+func TestWords(t *testing.T) {
+	for part, want := range map[string]string{
+		"": "", "conv": "conv", "dtype=float16": "dtype float16", "width=9-": "width 9 or more", "width=4": "width 4",
+		"conv dtype=float16,width=1-4": "conv, dtype float16, width 1 to 4",
+	} {
+		if got := opconfig.Words(part); got != want {
+			t.Errorf("%q: %q, want %q", part, got, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package toolchain
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,10 +11,11 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Disassembler prints the instructions of AMD code objects: LLVM's objdump.
+// Disassembler prints the instructions of GPU code: LLVM's objdump for AMD, cuobjdump for NVIDIA.
 type Disassembler struct {
 	Path string
 
+	args    []string // before the file
 	env     []string
 	timeout time.Duration
 }
@@ -22,13 +24,25 @@ type Disassembler struct {
 // *NotFoundError with the places that were searched, or the context's.
 func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
 	missing := &NotFoundError{Vendor: target.HIP, Tool: "disassembler", Hint: "install LLVM's llvm-objdump, or name it by LLVM_OBJDUMP"}
-	for _, p := range f.objdumps() {
+	return f.disassembler(ctx, f.objdumps(), missing, "amdgcn", "-d")
+}
+
+// CUDADisassembler finds cuobjdump: by CUOBJDUMP, in nvcc's folder, in the CUDA installation, on PATH. The error is that of
+// Disassembler.
+func (f *Finder) CUDADisassembler(ctx context.Context) (*Disassembler, error) {
+	missing := &NotFoundError{Vendor: target.CUDA, Tool: "disassembler", Hint: "install cuobjdump and nvdisasm of the CUDA toolkit, or name cuobjdump by CUOBJDUMP"}
+	return f.disassembler(ctx, f.cuobjdumps(), missing, "cuobjdump", "-sass")
+}
+
+// disassembler returns the first disassembler that runs and whose version contains a word.
+func (f *Finder) disassembler(ctx context.Context, places []place, missing *NotFoundError, word string, args ...string) (*Disassembler, error) {
+	for _, p := range places {
 		if p.why == "" {
-			d := &Disassembler{Path: p.path, env: baseEnviron(f.env), timeout: f.Timeout}
+			d := &Disassembler{Path: p.path, args: args, env: baseEnviron(f.env), timeout: f.Timeout}
 			if d.timeout <= 0 {
 				d.timeout = DefaultTimeout
 			}
-			if p.why = d.whyUnable(ctx, "amdgcn"); p.why == "" {
+			if p.why = d.whyUnable(ctx, word); p.why == "" {
 				return d, nil
 			}
 		}
@@ -57,21 +71,33 @@ func (f *Finder) objdumps() []place {
 	return append(all, f.onPath("PATH", name), check("/opt/rocm", "/opt/rocm/llvm/bin/"+name))
 }
 
-// whyUnable returns the reason why it cannot disassemble code of an architecture, "" if it can.
-func (d *Disassembler) whyUnable(ctx context.Context, arch string) string {
+func (f *Finder) cuobjdumps() []place {
+	const name, variable = "cuobjdump", "CUOBJDUMP"
+	if want := f.env(variable); want != "" {
+		return []place{f.named(variable, want)}
+	}
+	var all []place
+	if at, err := f.locate(target.CUDA); err == nil {
+		all = append(all, check("beside "+at.path, filepath.Join(filepath.Dir(at.path), name)))
+	}
+	return append(all, f.onPath("PATH", name), check("/usr/local/cuda", "/usr/local/cuda/bin/"+name))
+}
+
+// whyUnable returns the reason why its version does not contain a word, "" if it does.
+func (d *Disassembler) whyUnable(ctx context.Context, word string) string {
 	out, err := d.run(ctx, "/", maxAnswer, "--version")
 	switch {
 	case err != nil:
 		return err.Error()
-	case !strings.Contains(string(out), arch):
-		return d.Path + " does not know " + arch
+	case !strings.Contains(string(out), word):
+		return d.Path + " does not know " + word
 	}
 	return ""
 }
 
-// Disassemble returns the instructions of the code object in a file. The error is a *ProbeError, or the context's.
+// Disassemble returns the instructions of the code object or cubin in a file. The error is a *ProbeError, or the context's.
 func (d *Disassembler) Disassemble(ctx context.Context, file string) ([]byte, error) {
-	return d.run(ctx, filepath.Dir(file), maxDisassembly, "-d", file)
+	return d.run(ctx, filepath.Dir(file), maxDisassembly, append(slices.Clone(d.args), file)...)
 }
 
 // maxDisassembly bounds a disassembly, in bytes. The largest of this project's code objects has 40 MB.

@@ -43,6 +43,18 @@ func (s Shape) String() string {
 	return strings.Join(list, " or ")
 }
 
+// Letter returns the name of a dimension in the first alternative, "W" for dimension 1 of "(G, W)"; "" if it has none.
+func (s Shape) Letter(dimension int) string {
+	if len(s.Alternatives) == 0 {
+		return ""
+	}
+	dims := s.Alternatives[0]
+	if dimension < 0 || dimension >= len(dims) || hasRest(dims) || dims[dimension].Name == "" {
+		return ""
+	}
+	return dims[dimension].String()
+}
+
 // ShapeError reports the text of a shape that cannot be read.
 type ShapeError struct{ Text, Expected string }
 

@@ -48,3 +48,22 @@ func FuzzParseShape(f *testing.F) {
 		}
 	})
 }
+
+func TestLetter(t *testing.T) {
+	for _, c := range []struct {
+		shape     string
+		dimension int
+		want      string
+	}{{"(G, W)", 1, "W"}, {"(D) or (G, W-1)", 0, "D"}, {"(G, W-1)", 1, "W-1"}, {"(3, W)", 0, ""}, {"(..., D)", 0, ""}, {"(D)", 1, ""}} {
+		s, err := schema.ParseShape(c.shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Letter(c.dimension); got != c.want {
+			t.Errorf("%s, dimension %d: %q, want %q", c.shape, c.dimension, got, c.want)
+		}
+	}
+	if got := (schema.Shape{}).Letter(0); got != "" {
+		t.Errorf("no shape: %q", got)
+	}
+}

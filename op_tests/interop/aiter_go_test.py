@@ -8,6 +8,8 @@ convolution written with torch alone. Exits non-zero at the first that differs.
 
 import itertools
 import sys
+from types import SimpleNamespace
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -312,6 +314,30 @@ def check_aiter_names(example):
     return 4
 
 
+def check_targets(example):
+    """Each GPU has the target of its own properties: a machine may have different ones."""
+    library = example._library
+    mi250 = SimpleNamespace(gcnArchName="gfx90a:sramecc+:xnack-", major=9, minor=0)
+    mi300 = SimpleNamespace(gcnArchName="gfx942", major=9, minor=4)
+    count = 0
+    for hip, properties, wanted in (
+        ("6.2.0", [mi250, mi300], ["gfx90a", "gfx942"]),
+        (None, [SimpleNamespace(major=9, minor=0), SimpleNamespace(major=12, minor=1)], ["sm_90", "sm_121"]),
+    ):
+        library.target.cache_clear()
+        with mock.patch.object(torch.cuda, "get_device_properties", lambda device: properties[device.index]), mock.patch.object(
+            torch.version, "hip", hip
+        ):
+            got = [library.target(torch.device("cuda", i)) for i in range(2)]
+        assert got == wanted, got
+        count += 2
+    library.target.cache_clear()
+    assert library.target(torch.empty(1).device) == "cpu"
+    text = raised(lambda: library.target(torch.device("xpu", 0)))
+    assert text == "ValueError: aiter_go has no kernels for tensors on xpu:0; expected cpu or cuda", text
+    return count + 2
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -319,7 +345,7 @@ def main():
     import aiter_go as example
 
     for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_integers, check_errors, check_operators,
-                  check_compiled, check_aiter_names):
+                  check_compiled, check_aiter_names, check_targets):
         print(f"{check.__name__}: {check(example)} cases")
 
 

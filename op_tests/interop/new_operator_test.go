@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// A new user's first operator: written by aiterctl into a Go module of its own, tested, called, built for a GPU,
-// shipped to a folder that cannot be written, and called from there without a compiler.
+// A new user's first operator: written by aiterctl into a Go module of its own, tested, benched, called beside the built-in
+// operators, reloaded, built for a GPU, shipped to a folder that cannot be written, and called from there without a compiler.
 func TestNewOperator(t *testing.T) {
 	root := testenv.Root(t)
 	dir := filepath.Join(t.TempDir(), "scaled_add")
@@ -45,6 +45,17 @@ func TestNewOperator(t *testing.T) {
 	in(nil, "go", "vet", "./...")
 	if out := in(nil, "go", "test", "-count=1", "-v", "./..."); strings.Count(out, "--- PASS: TestScaledAdd/") != 18 {
 		t.Errorf("want 18 cases:\n%s", out)
+	}
+	// The user's own tests: beside the built-in operators, and with hot reload; then benchmarks.
+	use := read(t, filepath.Join(root, "op_tests/interop/testdata/use_test.go.txt"))
+	if err := os.WriteFile(filepath.Join(dir, "use_test.go"), []byte(use), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := in(nil, "go", "test", "-count=1", "-v", "-run=TestBesideBuiltin|TestReload", "."); strings.Count(out, "--- PASS: Test") != 2 {
+		t.Errorf("want 2 tests:\n%s", out)
+	}
+	if out := in(nil, "go", "test", "-run=^$", "-bench=.", "-benchtime=3x", "."); !strings.Contains(out, " GB/s") || !strings.Contains(out, " GFLOP/s") {
+		t.Errorf("the benchmarks have no rates:\n%s", out)
 	}
 	if out := in(nil, "go", "run", "./cmd/demo"); !strings.HasSuffix(strings.TrimSpace(out), "[6 12 18]") {
 		t.Errorf("the program prints %q", out)

@@ -38,12 +38,29 @@ def build(module, arch):
 
 
 @functools.cache
-def load(module, device_type):
-    """Returns the loaded module for tensors of "cpu" or "cuda" (also the name for ROCm)."""
-    return tvm_ffi.load_module(build(module, "cpu" if device_type == "cpu" else "native"))
+def target(device):
+    """Returns the target of a torch.device: "cpu", "gfx942", "sm_90"."""
+    if device.type == "cpu":
+        return "cpu"
+    if device.type != "cuda":  # torch's name for the devices of ROCm too
+        raise ValueError(f"aiter_go has no kernels for tensors on {device}; expected cpu or cuda")
+    return target_of(torch.cuda.get_device_properties(device), torch.version.hip is not None)
+
+
+def target_of(properties, rocm):
+    """Returns the target of a GPU's properties. The kernels run with any of the features of "gfx90a:sramecc+:xnack-"."""
+    if rocm:
+        return properties.gcnArchName.partition(":")[0]
+    return f"sm_{properties.major}{properties.minor}"
+
+
+@functools.cache
+def load(module, arch):
+    """Returns the loaded module for a target."""
+    return tvm_ffi.load_module(build(module, arch))
 
 
 def call(module, op, out, *args):
     """Calls an operator on the device of out, on torch's current stream."""
     plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in (out, *args)]
-    getattr(load(module, out.device.type), op)(*plain)
+    getattr(load(module, target(out.device)), op)(*plain)
