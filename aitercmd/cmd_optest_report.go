@@ -115,27 +115,28 @@ func (t *testCase) fail(err error) {
 }
 
 // name returns the first columns of a table: sizes and numbers, type, options.
-func (t *testCase) name(numbers []paramFlag) []string {
+func (t *testCase) name(numbers, options []paramFlag) []string {
 	cells := []string{t.Config}
 	for _, p := range numbers {
 		cells = append(cells, cellText(p.Cell(t.params)))
 	}
 	cells = append(cells, t.DType)
-	for _, p := range optionParams(t.op) {
+	for _, p := range options {
 		cells = append(cells, cellText(p.Cell(t.params)))
 	}
 	return cells
 }
 
-// numbers are the sizes and numbers that some case has.
-func (r *testReport) numbers() []paramFlag {
-	return slices.DeleteFunc(numberParams(r.decl), func(p paramFlag) bool {
+// columns are the sizes and numbers, and the options, that some case has.
+func (r *testReport) columns() (numbers, options []paramFlag) {
+	absent := func(p paramFlag) bool {
 		return !slices.ContainsFunc(r.Cases, func(t testCase) bool { return p.Cell(t.params) != nil })
-	})
+	}
+	return slices.DeleteFunc(numberParams(r.decl), absent), slices.DeleteFunc(optionParams(r.decl), absent)
 }
 
-func (r *testReport) heading(numbers []paramFlag) []string {
-	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(optionParams(r.decl)))
+func heading(numbers, options []paramFlag) []string {
+	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(options))
 }
 
 // kind is the case's type and choices, in messages.
@@ -179,19 +180,19 @@ func (a *app) printTestTables(r *testReport) error {
 }
 
 func (r *testReport) accuracyRows() [][]string {
-	numbers := r.numbers()
-	rows := [][]string{append(r.heading(numbers), "OUTPUT", "MAX ABS ERR", "MAX REL ERR", "ERRORS", "STATUS")}
+	numbers, options := r.columns()
+	rows := [][]string{append(heading(numbers, options), "OUTPUT", "MAX ABS ERR", "MAX REL ERR", "ERRORS", "STATUS")}
 	for _, t := range r.Cases {
 		for _, o := range t.Outputs {
 			status := casePassed
 			if !o.OK() {
 				status = caseFailed
 			}
-			rows = append(rows, append(t.name(numbers), o.Name, fmt.Sprintf("%.3g", o.MaxAbsErr), fmt.Sprintf("%.3g", o.MaxRelErr),
+			rows = append(rows, append(t.name(numbers, options), o.Name, fmt.Sprintf("%.3g", o.MaxAbsErr), fmt.Sprintf("%.3g", o.MaxRelErr),
 				fmt.Sprintf("%d/%d", o.Mismatches, o.Elements), status))
 		}
 		if len(t.Outputs) == 0 {
-			rows = append(rows, append(t.name(numbers), "-", "-", "-", "-", t.Status))
+			rows = append(rows, append(t.name(numbers, options), "-", "-", "-", "-", t.Status))
 		}
 	}
 	return rows
@@ -212,8 +213,8 @@ func (a *app) printFailures(r *testReport) {
 }
 
 func (r *testReport) timingRows() [][]string {
-	numbers := r.numbers()
-	rows := [][]string{append(r.heading(numbers), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
+	numbers, options := r.columns()
+	rows := [][]string{append(heading(numbers, options), "MEAN us", "MIN us", "MEDIAN us", "GB/s", "% OF COPY")}
 	for _, t := range r.Cases {
 		cells := []string{"-", "-", "-", "-", "-"}
 		if p := t.Performance; p != nil {
@@ -222,7 +223,7 @@ func (r *testReport) timingRows() [][]string {
 				fmt.Sprintf("%.1f", p.GBps), fmt.Sprintf("%.1f", 100*p.CopyFraction),
 			}
 		}
-		rows = append(rows, append(t.name(numbers), cells...))
+		rows = append(rows, append(t.name(numbers, options), cells...))
 	}
 	return rows
 }
