@@ -2,7 +2,7 @@
 //
 // Tiling: a block has four vectors of channels, 64 bytes of a position, and walks along its part of their rows, an item of each channel at a
 // time. It copies x to shared memory, turns it there, computes in the same place, and turns the outputs on the way to memory
-// (wide/turned_gpu.h). Several blocks share a multiprocessor: while some compute, others copy.
+// (wide/turned_gpu.h). Two blocks share a multiprocessor: while one computes, the other copies, since half of the blocks begin later.
 // A warp copies, turns and stores units of its own, and computes channels of its own: the block waits between these alone.
 // Halo: W - 1 positions in front of an item, rounded up to columns, from the item before. A block reads a halo from memory at its first
 // item alone.
@@ -15,14 +15,11 @@
 
 namespace aiter::conv1d::fwd {
 
-constexpr int64_t kLeastItems = 2;  // of a multiprocessor; with less of them wide_staged has more warps
-constexpr unsigned kLateNanoseconds = 1;  // that late blocks wait
+constexpr int kTurnedWarps = 8, kTurnedBlocks = 2;  // of a block; of a multiprocessor
 
-// TurnedShape is a block: its vectors of channels, tiles of 8 columns of an item, warps, and how many blocks share a multiprocessor.
-template <int kVectors_, int kTiles_, int kWarps_, int kBlocks_> struct TurnedShape {
-  static constexpr int kVectors = kVectors_, kTiles = kTiles_, kWarps = kWarps_, kBlocks = kBlocks_;
-  static constexpr int kThreads = kWarps * 32, kGroup = kVectors * 8;  // channels
-  static constexpr int kItem = 512 * kTiles, kItemBytes = kItem * kVectors * 16;
+// TurnedMemory is a block's shared memory: an item, its halo, its taps.
+struct TurnedMemory {
+  static constexpr int kGroup = wide::kTurnedVectors * 8, kItemBytes = wide::kItem * wide::kTurnedVectors * 16;  // channels
 
   static AITER_SHARED constexpr int taps_bytes(int blocks, bool split) { return (split ? 8 : 4) * wide::turned_pitch(blocks); }
   static AITER_SHARED constexpr int bytes(int blocks, bool split) {
@@ -31,12 +28,13 @@ template <int kVectors_, int kTiles_, int kWarps_, int kBlocks_> struct TurnedSh
 };
 
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
-template <class T, class Rows, class Shape> class TurnedBlock {
+template <class T, class Rows> class TurnedBlock {
  public:
   using Args = KernelParam<WideParams<Rows>>;
-  using Layout = wide::TurnedLayout<Shape::kVectors>;
-  using E = wide::TurnedEngine<T, Shape::kVectors, Shape::kTiles>;
-  static constexpr int kVectors = Shape::kVectors, kWarps = Shape::kWarps, kGroup = Shape::kGroup, kItem = Shape::kItem;
+  using Layout = wide::TurnedLayout;
+  using E = wide::TurnedEngine<T>;
+  static constexpr int kVectors = wide::kTurnedVectors, kWarps = kTurnedWarps, kThreads = kWarps * 32, kItem = wide::kItem;
+  static constexpr int kGroup = TurnedMemory::kGroup, kItemBytes = TurnedMemory::kItemBytes;
   static constexpr int kOwn = kGroup / kWarps, kUnits = kItem / 32 / kWarps;  // channels and units of a warp
   static_assert(kOwn * kWarps == kGroup && kUnits * kWarps * 32 == kItem, "warps have equal parts");
 
@@ -44,8 +42,8 @@ template <class T, class Rows, class Shape> class TurnedBlock {
       : a_(a), memory_(memory), own_(shared_address(memory)), lane_(int(threadIdx.x) & 31), warp_(int(threadIdx.x) / 32),
         first_(int64_t(group) * kGroup), channels_(int(min64(kGroup, a.p.dim - first_))), engine_(lane_) {}
 
-  // run computes items n to end-1 of the block's channels, which are numbered along their rows. late: it begins after other blocks, which
-  // then compute while it copies. At first memory is busy with all blocks' first items: a late block waits for its own no longer.
+  // run computes items n to end-1 of the block's channels, which are numbered along their rows. late: it begins to copy after other blocks,
+  // so that they compute while it copies, and the other way round.
   AITER_DEVICE void run(uint32_t n, uint32_t end, bool late) {
     Place at = find(n);
     touch_taps();  // in front of the loads of x: all blocks begin with an item each, which takes memory a while
@@ -54,10 +52,7 @@ template <class T, class Rows, class Shape> class TurnedBlock {
     Place next = more ? find(n) : at;
     load_taps();
     load_halo(at);
-    if (late) {
-      __nanosleep(kLateNanoseconds);
-      copy(at);
-    }
+    if (late) copy(at);
     const auto channel = engine_.channel(warp_, blocks(), own_, halo(0), own_ + taps_offset(warp_));
     for (;;) {
       wait_group<0>();
@@ -66,7 +61,7 @@ template <class T, class Rows, class Shape> class TurnedBlock {
       block_barrier();
       AITER_ROLLED
       for (int k = 0; k < kOwn; k++)
-        if (own(k) < channels_) compute(k, engine_.behind(channel, k * kWarps, halo_bytes(), a_.launch.taps_bytes), at);
+        if (own(k) < channels_) compute(k, E::behind(channel, k * kWarps, halo_bytes(), a_.launch.taps_bytes), at);
       block_barrier();
       store(at, next, more);
       if (at.start + kItem >= a_.p.seqlen) finish_row(at);
@@ -74,9 +69,7 @@ template <class T, class Rows, class Shape> class TurnedBlock {
       if (next.start == 0) load_halo(next);
       at = next;
       more = ++n < end;
-      if (more) {
-        next = find(n);
-      }
+      if (more) next = find(n);
     }
   }
 
@@ -93,9 +86,10 @@ template <class T, class Rows, class Shape> class TurnedBlock {
   AITER_DEVICE int blocks() const { return wide::turned_blocks(a_.launch.taps); }
   AITER_DEVICE int halo_columns() const { return wide::turned_halo(blocks()); }
   AITER_DEVICE uint32_t halo_bytes() const { return uint32_t(halo_columns() * 128); }
-  AITER_DEVICE uint32_t halo(int c) const { return own_ + Shape::kItemBytes + c * halo_bytes(); }
-  AITER_DEVICE uint32_t taps_offset(int c) const { return Shape::kItemBytes + kGroup * halo_bytes() + c * a_.launch.taps_bytes; }
+  AITER_DEVICE uint32_t halo(int c) const { return own_ + kItemBytes + c * halo_bytes(); }
+  AITER_DEVICE uint32_t taps_offset(int c) const { return kItemBytes + kGroup * halo_bytes() + c * a_.launch.taps_bytes; }
   AITER_DEVICE const T* x(const Place& at) const { return a_.p.x.template row<T>(at.b, first_) + at.start * a_.p.x.last; }
+
   // touch_taps starts to load taps and biases to the caches.
   AITER_DEVICE void touch_taps() const {
     const auto touch = [](const Array2& t, int64_t i) {
@@ -145,8 +139,10 @@ template <class T, class Rows, class Shape> class TurnedBlock {
         bits[k] = 0;
         if (!tap || own(k) >= channels_) continue;
         const int64_t at = k * kWarps * p.weight.first;
-        if constexpr (kSplit) bits[k] = taps.dtype == DType::F32 ? ((GlobalPtr<const float>)(taps.data))[at] : element_to_float(taps.dtype, ((GlobalPtr<const Bits16>)(taps.data))[at]);
-        else bits[k] = ((GlobalPtr<const Bits16>)(taps.data))[at];
+        if constexpr (kSplit) {
+          bits[k] = taps.dtype == DType::F32 ? ((GlobalPtr<const float>)(taps.data))[at]
+                                             : element_to_float(taps.dtype, ((GlobalPtr<const Bits16>)(taps.data))[at]);
+        } else bits[k] = ((GlobalPtr<const Bits16>)(taps.data))[at];
       }
       T* to = reinterpret_cast<T*>(memory_ + taps_offset(warp_)) + wide::kTurnedPad + i;
       const auto set = [&](T* at, T v) {
@@ -166,13 +162,11 @@ template <class T, class Rows, class Shape> class TurnedBlock {
     }
   }
 
-  // Units are numbered along the item; a warp has every kWarps-th one. added returns what unit i of a warp adds to a place in its first one,
-  // whose bits 4 to 6 it also changes.
-  AITER_DEVICE uint32_t first_unit() const { return own_ + uint32_t(warp_ * Layout::kUnit); }
+  // Units are numbered along the item; a warp has every kWarps-th one. in_unit returns a slot of its first one.
   AITER_DEVICE uint32_t in_unit(int slot, int vector) const {
-    return first_unit() + uint32_t(Layout::line(slot)) + uint32_t(Layout::inside(warp_ * 32, 0) ^ Layout::inside(slot, vector));
+    return own_ + uint32_t(warp_ * Layout::kUnit + Layout::line(slot) + (Layout::inside(warp_ * 32, 0) ^ Layout::inside(slot, vector)));
   }
-  // place returns the place that is `slots` slots and `vectors` vectors behind one, in unit i behind its one: it has no bit that they have.
+  // place returns the slot that is `slots` and `vectors` further, and in the warp's i-th unit, where `from` has none of their bits.
   static AITER_DEVICE uint32_t place(uint32_t from, int i, int slots, int vectors = 0) {
     const int all = i * kWarps * 32 + slots;
     return (from ^ uint32_t(Layout::inside(all, vectors))) + uint32_t(Layout::line(all));
@@ -212,19 +206,19 @@ template <class T, class Rows, class Shape> class TurnedBlock {
     const int positions = halo_columns() * 64;
     const int64_t d = first_;
     if (at.start == 0 && !a_.p.initial.data) {
-      for (uint32_t i = threadIdx.x * 16; i < kGroup * halo_bytes(); i += Shape::kThreads * 16) store_shared(halo(0) + i, Words<4>{});
+      for (uint32_t i = threadIdx.x * 16; i < kGroup * halo_bytes(); i += kThreads * 16) store_shared(halo(0) + i, Words<4>{});
       return;
     }
     AITER_ROLLED
-    for (int i = int(threadIdx.x); i < positions * kVectors; i += Shape::kThreads) {
+    for (int i = int(threadIdx.x); i < positions * kVectors; i += kThreads) {
       const int p = i / kVectors - positions, vector = i % kVectors;
       const int64_t u = at.start + p;
       Vec<T, 8> v;
       v.clear();
-      if (vector * 8 >= channels_) {
-      } else if (u >= 0) {
+      const bool valid = vector * 8 < channels_;
+      if (valid && u >= 0) {
         v = load_vec<T, 8>(x(at) + p * a_.p.x.last + vector * 8);
-      } else if (u + a_.p.width > 0) {
+      } else if (valid && u + a_.p.width > 0) {
         cold_branch();
         AITER_UNROLL
         for (int c = 0; c < 8; c++) v.set(c, a_.p.initial.template row<T>(at.b, d + vector * 8 + c)[(u + a_.p.width - 1) * a_.p.initial.last]);
@@ -233,7 +227,7 @@ template <class T, class Rows, class Shape> class TurnedBlock {
       AITER_UNROLL
       for (int c = 0; c < 8; c++) {
         const int slot = ((p >> 6) & 7) * 64 + Layout::turned(c, p >> 3 & 7);
-        char* to = memory_ + Shape::kItemBytes + (vector * 8 + c) * halo_bytes() + column * 128 + Layout::inside(slot, vector);
+        char* to = memory_ + kItemBytes + (vector * 8 + c) * halo_bytes() + column * 128 + Layout::inside(slot, vector);
         wide::set_shared(reinterpret_cast<T*>(to) + (p & 7), v.get(c));
       }
     }
@@ -273,49 +267,29 @@ template <class T, class Rows, class Shape> class TurnedBlock {
   // store writes the outputs of the warp's units, and starts to copy the next item to their place. Matrix j has rows 2q and 2q+1 from
   // channels 2j and 2j+1 of vector q: lane 4t+q receives position t of a run of eight.
   AITER_DEVICE void store(const Place& at, const Place& next, bool more) const {
-    constexpr int kHalves = kVectors / 4;  // of a position
-    const int row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
+    const int row = lane_ & 7, t = lane_ >> 2, vector = lane_ & 3, first = warp_ * 32 + t;
     const uint32_t from = in_unit(((lane_ >> 3) * 2 + row % 2) * 4, row / 2);
     const int64_t step = a_.p.out.last;
-    // With eight vectors half of the lanes exchange what they have of both halves of the vectors: they store positions t and t + 4 of a run.
-    const bool exchange = kHalves == 2 && t >= 4;
-    const int first = warp_ * 32 + (kHalves == 2 ? t & 3 : t), count = wide::clamp_position(a_.p.seqlen - at.start) - first;
-    T* to[kHalves];
-    int left[kHalves];
-    AITER_UNROLL
-    for (int h = 0; h < kHalves; h++) {
-      const int vector = (exchange ? 4 - 4 * h : 4 * h) + q;
-      to[h] = a_.p.out.template row<T>(at.b, first_) + (at.start + first + 4 * h) * step + vector * 8;
-      left[h] = vector * 8 < channels_ ? count - 4 * h : 0;
-    }
+    T* to = a_.p.out.template row<T>(at.b, first_) + (at.start + first) * step + vector * 8;
+    const int left = vector * 8 < channels_ ? wide::clamp_position(a_.p.seqlen - at.start) - first : 0;
     Copy c{};
     if (more) c = start_copy(next);
     AITER_UNROLL
-    for (int i = 0; i < kUnits; i++) {
-      Words<4> v[kVectors];
+    for (int i = 0; i < kUnits; i++, to += step * (kWarps * 32)) {
+      Words<4> v[4];
       AITER_UNROLL
-      for (int k = 0; k < kVectors; k++) load_turned(place(from, i, k % 4, k / 4 * 4), v[k]);  // run k % 4, vectors from k / 4 * 4 on
+      for (int r = 0; r < 4; r++) load_turned(place(from, i, r), v[r]);
+      T* run = to;
       AITER_UNROLL
-      for (int h = 0; h < kHalves; h++) {
-        T* at_run = to[h];
-        AITER_UNROLL
-        for (int r = 0; r < 4; r++, at_run += 8 * step) {
-          Words<4> w = v[h * 4 + r];
-          if constexpr (kHalves == 2) {
-            AITER_UNROLL
-            for (int j = 0; j < 4; j++) w.word[j] = exchange ? v[4 - h * 4 + r].word[j] : w.word[j];
-          }
-          store_if(left[h] > i * kWarps * 32 + r * 8, at_run, w);
-        }
-        to[h] += step * (kWarps * 32);
-      }
+      for (int r = 0; r < 4; r++, run += 8 * step) store_if(left > i * kWarps * 32 + r * 8, run, v[r]);
       if (more) copy_unit(c, i);
     }
     commit_group();
   }
+  // store_if is store_streaming without a branch.
   static AITER_DEVICE void store_if(bool valid, T* p, const Words<4>& v) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(p), "r"(v.word[0]), "r"(v.word[1]),
-                 "r"(v.word[2]), "r"(v.word[3]), "r"(int(valid)) : "memory");
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(p), "r"(v.word[0]),
+                 "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]), "r"(int(valid)) : "memory");
   }
 
   AITER_DEVICE void finish_row(const Place& at) const {
@@ -341,47 +315,40 @@ template <class T, class Rows, class Shape> class TurnedBlock {
 };
 #endif
 
-template <class T, class Rows, class Shape>
-__global__ void AITER_LAUNCH_BOUNDS(Shape::kThreads, Shape::kBlocks)
+template <class T, class Rows>
+__global__ void AITER_LAUNCH_BOUNDS(kTurnedWarps * 32, kTurnedBlocks)
     causal_conv1d_wide_turned_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char lines[];
   const uint32_t part = a.launch.batch.quotient(blockIdx.x), group = blockIdx.x - part * a.launch.batch.divisor;
   const auto item = [&](uint32_t n) { return uint32_t(uint64_t(a.launch.items) * n / a.launch.each); };
-  TurnedBlock<T, Rows, Shape>(a, lines, group).run(item(part), item(part + 1), kLateNanoseconds && part % 2);
+  TurnedBlock<T, Rows>(a, lines, group).run(item(part), item(part + 1), part % 2);
 #else
   (void)a;
 #endif
 }
 
-// launch_wide_turned divides the items of a group of channels among `each` blocks. Neighbouring blocks have neighbouring channels, whose
-// bytes memory transfers together.
-template <class T, class Rows, class Shape> Attempt launch_wide_turned(WideParams<Rows> a, const Topology& gpu, const OpStream& stream) {
+// try_launch_wide_turned launches rows whose channels are adjacent, in vectors of 16 bytes. It divides the items of a group of channels
+// among launch.each blocks. Neighbouring blocks have neighbouring channels, whose bytes memory transfers together. It takes no problem that
+// leaves multiprocessors without a block, where wide_staged has more warps for an item.
+template <class T, class Rows> Attempt try_launch_wide_turned(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+  WideParams<Rows> a = problem;
   const int blocks = wide::turned_blocks(a.launch.taps);
-  const int64_t bytes = Shape::bytes(blocks, a.launch.split), resident = min64(Shape::kBlocks, gpu.shared_bytes / (bytes + 1024));
-  if (resident < 2 || a.launch.taps > wide::kTurnedMost) return {};
-  const int64_t segments = (a.p.seqlen + Shape::kItem - 1) / Shape::kItem, items = a.p.rows() * segments;
-  const int64_t groups = (a.p.dim + Shape::kGroup - 1) / Shape::kGroup, slots = resident * gpu.multiprocessors;
-  if (groups * items < kLeastItems * gpu.multiprocessors || items >= 1 << 30 || groups >= 1 << 20) return {};  // few, or too many to count
+  const int64_t bytes = TurnedMemory::bytes(blocks, a.launch.split), slots = kTurnedBlocks * gpu.multiprocessors;
+  if (a.launch.taps > wide::kTurnedMost || kTurnedBlocks * (bytes + 1024) > gpu.shared_bytes) return {};  // the GPU takes 1024 of each block
+  const int64_t segments = (a.p.seqlen + wide::kItem - 1) / wide::kItem, items = a.p.rows() * segments;
+  const int64_t groups = (a.p.dim + TurnedMemory::kGroup - 1) / TurnedMemory::kGroup;
+  if (2 * groups * items < 3 * gpu.multiprocessors || items >= 1 << 30 || groups >= 1 << 20) return {};
   int64_t each = 1, least = INT64_MAX;
-  for (int64_t n = 1; n <= items && n <= 256; n++) {  // a part takes as long as its items and half of one
+  for (int64_t n = 1; n <= items && n <= 256; n++) {  // a block takes as long as its items and half of one
     const int64_t rounds = (groups * n + slots - 1) / slots, time = rounds * (2 * ((items + n - 1) / n) + 1);
     if (time < least) least = time, each = n;
   }
   a.launch.segments = make_fastdiv(segments), a.launch.batch = make_fastdiv(groups);
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   a.launch.batch0 = 0, a.launch.dim0 = 0;
-  a.launch.taps_bytes = Shape::taps_bytes(blocks, a.launch.split);
-  return launched(launch(stream, causal_conv1d_wide_turned_kernel<T, Rows, Shape>, {unsigned(groups * each), unsigned(Shape::kThreads), unsigned(bytes)}, a));
-}
-
-// try_launch_wide_turned launches rows whose channels are adjacent, in vectors of 16 bytes.
-template <class T, class Rows> Attempt try_launch_wide_turned(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
-#ifndef TURNED_SHAPE
-#define TURNED_SHAPE 4, 2, 8, 2
-#endif
-  if constexpr (kHopper && sizeof(T) == 2) return launch_wide_turned<T, Rows, TurnedShape<TURNED_SHAPE>>(a, gpu, stream);
-  return {};
+  a.launch.taps_bytes = TurnedMemory::taps_bytes(blocks, a.launch.split);
+  return launched(launch(stream, causal_conv1d_wide_turned_kernel<T, Rows>, {unsigned(groups * each), kTurnedWarps * 32, unsigned(bytes)}, a));
 }
 
 }  // namespace aiter::conv1d::fwd

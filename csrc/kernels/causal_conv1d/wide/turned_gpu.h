@@ -8,24 +8,23 @@
 
 namespace aiter::conv1d::wide {
 
-// TurnedLayout is where kVectors vectors of channels are in shared memory, a position a slot of each vector. 32 slots of a vector are a
-// unit. When a unit is turned, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp turns it without others.
+constexpr int kTurnedVectors = 4, kTurnedTiles = 2;  // of a block; of 8 columns, of an item
+
+// TurnedLayout is where the vectors of channels of an item are in shared memory, a position a slot of each vector. 32
+// slots are a unit. When it is turned, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp turns it alone.
 //
 // Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6, which are exclusive ors of a
 // slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write turned vectors), 0, 3 and 4
 // (matrix rows that are read to be turned) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and bit
 // 0 or 2 (positions that arrive, and matrix rows that are turned back).
-template <int kVectors> struct TurnedLayout {
-  static constexpr int kUnit = 32 * kVectors * 16, kColumn = 2 * kUnit;  // bytes
+struct TurnedLayout {
+  static constexpr int kUnit = 32 * kTurnedVectors * 16, kColumn = 2 * kUnit;  // bytes
 
   static AITER_SHARED constexpr int permutation(int slot) {
     return ((slot & 1) * 4) ^ (slot & 2) ^ ((slot >> 2 & 1) * 5) ^ (slot >> 3 & 3) ^ (slot >> 5 & 1) ^ (slot >> 6 & 7);
   }
-  // first_output returns what turns the order of outputs in a vector: of vectors 4 to 7 positions 4 to 7 come first, so that eight lanes
-  // store all vectors of a position.
-  static AITER_SHARED constexpr int first_output(int channel) { return channel & 32 ? 4 : 0; }
   // line returns the place of a slot's line of 128 bytes, inside the offset in it.
-  static AITER_SHARED constexpr int line(int slot) { return slot * kVectors / 8 * 128; }
+  static AITER_SHARED constexpr int line(int slot) { return slot * kTurnedVectors / 8 * 128; }
   static AITER_SHARED constexpr int inside(int slot, int vector) { return (permutation(slot) ^ vector) * 16; }
   static AITER_SHARED constexpr int at(int slot, int vector) { return line(slot) + inside(slot, vector); }
   // turned returns the slot of positions 8n to 8n+7 of a channel.
@@ -48,10 +47,11 @@ AITER_SHARED constexpr int turned_pitch(int blocks) {
 
 #if AITER_CUDA
 // TurnedEngine computes kTiles times 8 columns of 64 positions of a channel.
-template <class T, int kVectors, int kTiles> class TurnedEngine {
+template <class T> class TurnedEngine {
  public:
-  using Layout = TurnedLayout<kVectors>;
-  static constexpr int kLanes = 32, kColumns = 8 * kTiles, kItem = 64 * kColumns;
+  using Layout = TurnedLayout;
+  static constexpr int kLanes = 32, kTiles = kTurnedTiles, kColumns = 8 * kTiles;
+  static_assert(kColumns * 64 == kItem, "all columns of an item");
 
 #if __CUDA_ARCH__ >= 900
   // Channel is what a lane knows of a channel, as places in shared memory: its row for ldmatrix of steps 0 and 1 of its column of the first
@@ -66,9 +66,10 @@ template <class T, int kVectors, int kTiles> class TurnedEngine {
   // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of channel
   // c's taps. The compiler does not know what they are made of: it would compute them for each channel.
   AITER_DEVICE Channel channel(int c, int blocks, uint32_t own, uint32_t halo, uint32_t taps) const {
-    const int columns = turned_halo(blocks), line = lane_ & 7, slot = Layout::turned(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
+    const int columns = turned_halo(blocks), line = lane_ & 7;
+    const int slot = Layout::turned(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
     const int kept = (kColumns - columns + (lane_ >> 3)) * 64 + Layout::turned(c, line);
-    const int tap = turned_taps(blocks) - 1 - (lane_ >> 2 ^ Layout::first_output(c)) + 2 * (lane_ & 3) + kTurnedPad, odd = tap & 1;
+    const int tap = turned_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTurnedPad, odd = tap & 1;
     Channel at;
     halo += uint32_t(c * columns * 128);
     at.row = own + uint32_t(Layout::at(slot + line * 64, c / 8));
@@ -85,7 +86,7 @@ template <class T, int kVectors, int kTiles> class TurnedEngine {
     return at;
   }
   // behind returns the places of the channel that is n behind one, where n has no bit of its number.
-  AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes) const {
+  static AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes) {
     const uint32_t line = uint32_t(Layout::line(Layout::turned(n, 0))), inside = uint32_t(Layout::inside(Layout::turned(n, 0), n / 8));
     const uint32_t halo = uint32_t(n) * halo_bytes;
     at.row = (at.row ^ inside) + line;
@@ -93,7 +94,6 @@ template <class T, int kVectors, int kTiles> class TurnedEngine {
     for (int i = 0; i < 2; i++) at.before[i] = (at.before[i] ^ inside) + (at.between[i] ? line : halo);
     at.last = (at.last ^ inside) + line, at.kept = (at.kept ^ inside) + halo;
     at.taps += uint32_t(n) * taps_bytes;
-    if (Layout::first_output(n)) at.taps += lane_ < 16 ? -8 : 8;
     return at;
   }
 
@@ -105,7 +105,7 @@ template <class T, int kVectors, int kTiles> class TurnedEngine {
     else add_parts<8>(at, parts, start);
   }
 
-  // keep_halo copies the last columns, at most four, to the halo.
+  // keep_halo copies the last columns, which are the next item's halo.
   AITER_DEVICE void keep_halo(const Channel& at, int columns) const {
     if (lane_ >> 3 < columns) store_shared(at.kept, load_shared<Words<4>>(at.last));
   }
@@ -148,10 +148,11 @@ template <class T, int kVectors, int kTiles> class TurnedEngine {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(low[0]), "=r"(low[1]), "=r"(high[0]), "=r"(high[1]) : "r"(address));
   }
-  static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
+
   // What a lane 4g+t has of T_m, a Factor, are the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8 further
   // is the one -8 apart of T_{m-1}.
   using Factor = uint32_t[4];
+  static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
   static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t near) {
     f[0] = pair(t), f[1] = pair(t - 16);
     copy(f[2], near), copy(f[3], f[0]);
@@ -201,13 +202,12 @@ template <class T, int kVectors, int kTiles> class TurnedEngine {
 };
 
 // Tile of this engine: own is the place of all channels, key the channel.
-template <class T, int kVectors, int kTiles> struct Tile<T, TurnedEngine<T, kVectors, kTiles>> {
+template <class T> struct Tile<T, TurnedEngine<T>> {
   T* own;
   int lane, key;
 
   AITER_DEVICE T* at(int p) const {
-    using Layout = TurnedLayout<kVectors>;
-    return own + Layout::at(Layout::turned(key, p / 8), key / 8) / int(sizeof(T)) + (p % 8 ^ Layout::first_output(key));
+    return own + TurnedLayout::at(TurnedLayout::turned(key, p / 8), key / 8) / int(sizeof(T)) + p % 8;
   }
 };
 #endif
