@@ -53,6 +53,46 @@ func TestWideChannelLastSpecial(t *testing.T) {
 	}
 }
 
+// wideChannelLastManyCases have items for all multiprocessors of a GPU: many short rows, and rows of two items, with filters on both sides of
+// the lengths for which kernels have code of their own.
+func wideChannelLastManyCases() []optests.Case {
+	var cases []optests.Case
+	for n, width := range []int64{9, 17, 18, 33, 34, 65, 66, 100, 128, 129, 130} {
+		for options := range 5 {
+			p := optests.Conv1d{
+				Batch: 150, Dim: 40, Seqlen: 130, Width: width, Layout: optests.ChannelLast, SiLU: (n+options)%2 == 0, NoBias: n%5 == 3,
+				WithStates: options == 1, WithSeqIdx: options == 2,
+			}
+			if options == 4 {
+				p.Batch, p.Seqlen = 75, 1090
+			}
+			c := optests.Case{DType: []tensor.DType{tensor.BFloat16, tensor.Float16}[(n+options)%2], Seed: uint64(n), Slice: n%3 == 1, Params: p}
+			if options == 3 {
+				c.WeightDType = tensor.Float32
+			}
+			cases = append(cases, c)
+		}
+	}
+	return gpuCases(cases...)
+}
+
+// TestWideChannelLastMany compares wide filters and adjacent channels of many items with the reference.
+func TestWideChannelLastMany(t *testing.T) {
+	open(t).checkTolerance(t, "causal_conv1d_fwd", wideChannelLastManyCases())
+}
+
+// TestWideChannelLastManySpecial is TestSpecialValues for them.
+func TestWideChannelLastManySpecial(t *testing.T) {
+	target := open(t)
+	for i, c := range wideChannelLastManyCases() {
+		for j, name := range specialInputs["causal_conv1d_fwd"] {
+			if (i+j)%6 == 0 && c.Params.(optests.Conv1d).Seqlen < 1000 {
+				target.checkSpecial(t, "causal_conv1d_fwd", c, name, i/2+j)
+			}
+		}
+	}
+}
+
 // TestWideChannelLastLong has rows of so many items that a block of a GPU computes several adjacent ones, also of two rows, and one
 // filter whose halo is longer than an item.
 func TestWideChannelLastLong(t *testing.T) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "wide_staged_gpu.h"
+#include "wide_turned_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -188,6 +189,8 @@ template <class T, class Rows> Attempt try_launch_wide_channel_last(const WidePa
     return t.dim == 1 && is_aligned(t.data, 16) && t.batch * kSize % 16 == 0 && t.last * kSize % 16 == 0;
   };
   if (a.p.dim % kVecElems<T> != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
+  if constexpr (kHopper && sizeof(T) == 2 && Rows::kMayBeDense)
+    if (Attempt made = try_launch_wide_turned<T>(a, gpu, stream)) return made;
   if constexpr (kTensorCores)
     if (Attempt made = try_launch_wide_staged<T>(a, gpu, stream)) return made;
   if constexpr (kHopper) return {};

@@ -25,6 +25,21 @@ constexpr int kTapPad = 64;                     // zeros in front of the taps; h
 // toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks are between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
 
+// scale_of_taps returns the power of two that brings the largest tap of channel d near 2^14. A warp calls it.
+AITER_DEVICE float scale_of_taps(const Problem& p, int64_t d, int lane, int lanes) {
+  uint32_t exponent = 0;
+  for (int64_t k = lane; k < p.width; k += lanes) {
+    const uint32_t e = float_to_bits(p.weight.get(d, k)) >> 23 & 0xff;
+    if (e != 0xff && e > exponent) exponent = e;
+  }
+  for (int mask = lanes / 2; mask > 0; mask /= 2) {
+    const uint32_t other = float_to_bits(shuffle_xor(bits_to_float(exponent), mask));
+    exponent = other > exponent ? other : exponent;
+  }
+  const int up = exponent < 27 ? 114 : 141 - int(exponent);  // 2^up and 2^-up are normal numbers
+  return bits_to_float(uint32_t(127 + up) << 23);
+}
+
 template <class T> class ToeplitzEngine {
  public:
   using M = MatrixStep<T>;
@@ -51,7 +66,7 @@ template <class T> class ToeplitzEngine {
 
   // load_taps reads taps [last - count, last) of channel d. All lanes call it with the same arguments.
   AITER_DEVICE void load_taps(const Problem& p, int64_t d, int64_t last, int count, bool split) {
-    up_ = split && !kIsBf16<T> ? choose_scale(p, d) : 1.0f;
+    up_ = split && !kIsBf16<T> ? scale_of_taps(p, d, lane_, kLanes) : 1.0f;
     count_ = count, parts_ = split ? 2 : 1;
     const TapReader taps(p, d, last - count);
     AITER_ROLLED
@@ -205,21 +220,6 @@ template <class T> class ToeplitzEngine {
         if (i + kTapPad >= a) set_shared(to + a * (pitch - 1), v);
       v = round_to<T>(w - to_float(v)), to += kCopies * pitch;
     }
-  }
-
-  // choose_scale returns the power of two that brings the largest tap of channel d near 2^14.
-  AITER_DEVICE float choose_scale(const Problem& p, int64_t d) const {
-    uint32_t exponent = 0;
-    for (int64_t k = lane_; k < p.width; k += kLanes) {
-      const uint32_t e = float_to_bits(p.weight.get(d, k)) >> 23 & 0xff;
-      if (e != 0xff && e > exponent) exponent = e;
-    }
-    for (int mask = kLanes / 2; mask > 0; mask /= 2) {
-      const uint32_t other = float_to_bits(shuffle_xor(bits_to_float(exponent), mask));
-      exponent = other > exponent ? other : exponent;
-    }
-    const int up = exponent < 27 ? 114 : 141 - int(exponent);  // 2^up and 2^-up are normal numbers
-    return bits_to_float(uint32_t(127 + up) << 23);
   }
 
 #if AITER_MMA_SYNC

@@ -1,0 +1,215 @@
+// The sums of a wide filter for adjacent channels that are turned in their place, on NVIDIA GPUs from sm_90 on.
+//
+// The formulation is that of ToeplitzEngine (wide/toeplitz_gpu.h) with outputs and columns exchanged: the left factor is T_m, the right
+// one X_u of 8 columns, which ldmatrix reads and stmatrix writes two steps at a time.
+#pragma once
+
+#include "toeplitz_gpu.h"
+
+namespace aiter::conv1d::wide {
+
+constexpr int kTurnedVectors = 4, kTurnedTiles = 2;  // of a block; of 8 columns, of an item
+
+// TurnedLayout is where the vectors of channels of an item are in shared memory, a position a slot of each vector. 32
+// slots are a unit. When it is turned, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp turns it alone.
+//
+// Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6, which are exclusive ors of a
+// slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write turned vectors), 0, 3 and 4
+// (matrix rows that are read to be turned) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and bit
+// 0 or 2 (positions that arrive, and matrix rows that are turned back).
+struct TurnedLayout {
+  static constexpr int kUnit = 32 * kTurnedVectors * 16, kColumn = 2 * kUnit;  // bytes
+
+  static AITER_SHARED constexpr int permutation(int slot) {
+    return ((slot & 1) * 4) ^ (slot & 2) ^ ((slot >> 2 & 1) * 5) ^ (slot >> 3 & 3) ^ (slot >> 5 & 1) ^ (slot >> 6 & 7);
+  }
+  // line returns the place of a slot's line of 128 bytes, inside the offset in it.
+  static AITER_SHARED constexpr int line(int slot) { return slot * kTurnedVectors / 8 * 128; }
+  static AITER_SHARED constexpr int inside(int slot, int vector) { return (permutation(slot) ^ vector) * 16; }
+  static AITER_SHARED constexpr int at(int slot, int vector) { return line(slot) + inside(slot, vector); }
+  // turned returns the slot of positions 8n to 8n+7 of a channel.
+  static AITER_SHARED constexpr int turned(int channel, int n) { return n / 4 * 32 + channel % 8 * 4 + n % 4; }
+};
+
+constexpr int kTurnedPad = 30;  // zeros in front of the taps; half as many, and one, behind them
+
+// turned_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is without
+// loops: 1, 2, 4 or 8. turned_taps returns the taps of so many: the first ones are zeros. turned_halo returns the columns in front of an
+// item that they read, turned_pitch the elements between two copies of a filter, whose banks differ by at least eight.
+constexpr int kTurnedMost = 129;  // taps
+AITER_SHARED constexpr int turned_blocks(int taps) { return taps <= 17 ? 1 : taps <= 33 ? 2 : taps <= 65 ? 4 : 8; }
+AITER_SHARED constexpr int turned_taps(int blocks) { return 16 * blocks + 1; }
+AITER_SHARED constexpr int turned_halo(int blocks) { return (blocks + 3) / 4; }
+AITER_SHARED constexpr int turned_pitch(int blocks) {
+  const int n = (turned_taps(blocks) + 3 * kTurnedPad / 2 + 8) / 8 * 8, rest = n % 64;
+  return rest < 16 ? n + 16 - rest : rest > 48 ? n + 80 - rest : n;
+}
+
+#if AITER_CUDA
+// TurnedEngine computes kTiles times 8 columns of 64 positions of a channel.
+template <class T> class TurnedEngine {
+ public:
+  using Layout = TurnedLayout;
+  static constexpr int kLanes = 32, kTiles = kTurnedTiles, kColumns = 8 * kTiles;
+  static_assert(kColumns * 64 == kItem, "all columns of an item");
+
+#if __CUDA_ARCH__ >= 900
+  // Channel is what a lane knows of a channel, as places in shared memory: its row for ldmatrix of steps 0 and 1 of its column of the first
+  // tile, and of the two columns before it; what lies between the latter and the rows of steps 2 and 3; what keep_halo reads and writes;
+  // its pairs of taps.
+  struct Channel {
+    uint32_t row, before[2], between[2], last, kept, taps;
+  };
+
+  AITER_DEVICE explicit TurnedEngine(int lane) : lane_(lane) {}
+
+  // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of channel
+  // c's taps. The compiler does not know what they are made of: it would compute them for each channel.
+  AITER_DEVICE Channel channel(int c, int blocks, uint32_t own, uint32_t halo, uint32_t taps) const {
+    const int columns = turned_halo(blocks), line = lane_ & 7;
+    const int slot = Layout::turned(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
+    const int kept = (kColumns - columns + (lane_ >> 3)) * 64 + Layout::turned(c, line);
+    const int tap = turned_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTurnedPad, odd = tap & 1;
+    Channel at;
+    halo += uint32_t(c * columns * 128);
+    at.row = own + uint32_t(Layout::at(slot + line * 64, c / 8));
+    AITER_UNROLL
+    for (int n = 1; n <= 2; n++) {
+      const uint32_t first = line >= n ? own + uint32_t(Layout::line(slot + (line - n) * 64)) : halo + uint32_t((columns + line - n) * 128);
+      at.before[n - 1] = first + uint32_t(Layout::inside(slot + (line + 8 - n) * 64, c / 8)), at.between[n - 1] = line >= n ? Layout::kUnit : 0;
+      launder(at.before[n - 1]), launder(at.between[n - 1]);
+    }
+    at.last = own + uint32_t(Layout::at(kept, c / 8));
+    at.kept = halo + uint32_t((lane_ >> 3) * 128 + Layout::inside(kept, c / 8));
+    at.taps = taps + uint32_t(odd * turned_pitch(blocks) + tap - odd) * 2;
+    launder(at.row), launder(at.last), launder(at.kept), launder(at.taps);
+    return at;
+  }
+  // behind returns the places of the channel that is n behind one, where n has no bit of its number.
+  static AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes) {
+    const uint32_t line = uint32_t(Layout::line(Layout::turned(n, 0))), inside = uint32_t(Layout::inside(Layout::turned(n, 0), n / 8));
+    const uint32_t halo = uint32_t(n) * halo_bytes;
+    at.row = (at.row ^ inside) + line;
+    AITER_UNROLL
+    for (int i = 0; i < 2; i++) at.before[i] = (at.before[i] ^ inside) + (at.between[i] ? line : halo);
+    at.last = (at.last ^ inside) + line, at.kept = (at.kept ^ inside) + halo;
+    at.taps += uint32_t(n) * taps_bytes;
+    return at;
+  }
+
+  // multiply sets the sums to `start` and the products of a channel with its taps.
+  AITER_DEVICE void multiply(const Channel& at, int blocks, int parts, float start) {
+    if (blocks == 1) add_parts<1>(at, parts, start);
+    else if (blocks == 2) add_parts<2>(at, parts, start);
+    else if (blocks == 4) add_parts<4>(at, parts, start);
+    else add_parts<8>(at, parts, start);
+  }
+
+  // keep_halo copies the last columns, which are the next item's halo.
+  AITER_DEVICE void keep_halo(const Channel& at, int columns) const {
+    if (lane_ >> 3 < columns) store_shared(at.kept, load_shared<Words<4>>(at.last));
+  }
+
+  // finish writes outputs, result(v) of each sum v, and reports whether all of this lane's are finite.
+  template <class Result> AITER_DEVICE bool finish(const Channel& at, Result result) {
+    NonFinite<T> found;
+    AITER_UNROLL
+    for (int i = 0; i < kTiles; i++) {
+      AITER_UNROLL
+      for (int u = 0; u < 4; u += 2) {
+        uint32_t word[4];
+        AITER_UNROLL
+        for (int j = 0; j < 4; j++) {
+          const float* y = &sums_[i][u + j / 2][j % 2 * 2];
+          word[j] = pack_pair<T>(result(y[0]), result(y[1]));
+          found.look_at(word[j]);
+        }
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row(at, i, u)), "r"(word[0]), "r"(word[1]),
+                     "r"(word[2]), "r"(word[3]) : "memory");
+      }
+    }
+    return !found;
+  }
+
+ private:
+  // row returns this lane's row of steps u and u + 1 of its column of a tile; before that of the n-th column before it.
+  static AITER_DEVICE uint32_t row(const Channel& at, int tile, int u) {
+    return (u ? (at.row ^ 16) + Layout::kUnit : at.row) + tile * 8 * Layout::kColumn;
+  }
+  static AITER_DEVICE uint32_t before(const Channel& at, int tile, int n, int u) {
+    const uint32_t first = at.before[n - 1];
+    if (tile == 0) return u ? (first ^ 16) + at.between[n - 1] : first;
+    const uint32_t own = (at.row & ~127u) + (first & 127u);
+    return (u ? (own ^ 16) + Layout::kUnit : own) + (tile * 8 - n) * Layout::kColumn;
+  }
+
+  using Step = uint32_t[2];
+  static AITER_DEVICE void load(uint32_t address, Step& low, Step& high) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(low[0]), "=r"(low[1]), "=r"(high[0]), "=r"(high[1]) : "r"(address));
+  }
+
+  // What a lane 4g+t has of T_m, a Factor, are the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8 further
+  // is the one -8 apart of T_{m-1}.
+  using Factor = uint32_t[4];
+  static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
+  static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t near) {
+    f[0] = pair(t), f[1] = pair(t - 16);
+    copy(f[2], near), copy(f[3], f[0]);
+  }
+  static AITER_DEVICE void copy(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
+
+  template <int kBlocks> AITER_DEVICE void add_parts(const Channel& at, int parts, float start) {
+    add<kBlocks, true>(at, at.taps, start);
+    AITER_ROLLED
+    for (int part = 1; part < parts; part++) add<kBlocks, false>(at, at.taps + uint32_t(part * 4 * turned_pitch(kBlocks)), start);
+  }
+
+  // add adds the products with T_0 to T_kBlocks. What a block needs is read while the block before is multiplied.
+  template <int kBlocks, bool kFirst> AITER_DEVICE void add(const Channel& at, uint32_t t, float start) {
+    constexpr int kBefore = 4 * turned_halo(kBlocks);
+    Step x[kTiles][kBefore + 4];  // step u is at kBefore + u
+    Factor f[2];
+    get(f[0], t, pair(t + 16));
+    AITER_UNROLL
+    for (int i = 0; i < kTiles; i++) {
+      AITER_UNROLL
+      for (int u = 0; u < 4; u += 2) load(row(at, i, u), x[i][kBefore + u], x[i][kBefore + u + 1]);
+    }
+    AITER_UNROLL
+    for (int m = 0; m <= kBlocks; m++) {
+      if (m % 2 == 0 && m < kBlocks) {
+        AITER_UNROLL
+        for (int i = 0; i < kTiles; i++) load(before(at, i, m / 4 + 1, 2 - m % 4), x[i][kBefore - m - 2], x[i][kBefore - m - 1]);
+      }
+      if (m < kBlocks) get(f[(m + 1) % 2], t - 32 * (m + 1), f[m % 2][1]);
+      AITER_UNROLL
+      for (int i = 0; i < kTiles; i++) {
+        AITER_UNROLL
+        for (int u = 0; u < 4; u++) {
+          const Step& v = x[i][kBefore + u - m];
+          float (&y)[4] = sums_[i][u];
+          if (kFirst && m == 0) ToeplitzEngine<T>::mma(f[0], v[0], v[1], y[0], y[1], y[2], y[3], start, start, start, start);
+          else ToeplitzEngine<T>::mma(f[m % 2], v[0], v[1], y[0], y[1], y[2], y[3], y[0], y[1], y[2], y[3]);
+        }
+      }
+    }
+  }
+
+  int lane_;
+  float sums_[kTiles][4][4];
+#endif
+};
+
+// Tile of this engine: own is the place of all channels, key the channel.
+template <class T> struct Tile<T, TurnedEngine<T>> {
+  T* own;
+  int lane, key;
+
+  AITER_DEVICE T* at(int p) const {
+    return own + TurnedLayout::at(TurnedLayout::turned(key, p / 8), key / 8) / int(sizeof(T)) + p % 8;
+  }
+};
+#endif
+
+}  // namespace aiter::conv1d::wide
