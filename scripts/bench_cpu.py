@@ -4,10 +4,10 @@
     aiterctl build module_causal_conv1d --arch cpu --json    # prints the artifact's path
     .toolchain/bin/python3 scripts/bench_cpu.py ARTIFACT [--shape 2,2048,2048] [--rounds 15]
 
-A round calls each of them once, in another order each time, so that other load of the
-machine affects all of them equally. A pause precedes each call, because PyTorch's threads
-spin for a while after their work and would run during the next call. Figures are medians
-over the rounds.
+A round times one call of each of them, in another order each time, so that whatever else the
+machine does falls on all alike. Before each is a pause: PyTorch's threads spin for a while
+after their work, and would run beside the next. Untimed calls after the pause wake the threads
+and the processors. Figures are medians over the rounds.
 """
 
 import argparse
@@ -23,7 +23,8 @@ parser.add_argument("artifact")
 parser.add_argument("--shape", default="2,2048,2048", help="batch,dim,seqlen")
 parser.add_argument("--width", type=int, default=4)
 parser.add_argument("--rounds", type=int, default=15)
-parser.add_argument("--pause", type=float, default=0.02, help="seconds before each call")
+parser.add_argument("--pause", type=float, default=0.02, help="seconds before the calls of each")
+parser.add_argument("--warmup", type=int, default=3, help="untimed calls before each timed one")
 parser.add_argument("--dtypes", default="float32,float16,bfloat16")
 parser.add_argument("--ops", default="fwd,bwd,update")
 args = parser.parse_args()
@@ -89,6 +90,8 @@ def measure(calls):
     for i in range(args.rounds + 2):
         for name, call in random.sample(list(calls.items()), len(calls)):
             time.sleep(args.pause)
+            for _ in range(args.warmup):
+                call()
             start = time.perf_counter()
             call()
             if i >= 2:
