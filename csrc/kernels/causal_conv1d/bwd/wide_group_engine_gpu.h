@@ -1,0 +1,308 @@
+// The products of a span in backward by a group of four warps, which multiplies with wgmma (sm_90a).
+//
+// A span is 64 columns of 64 positions (wide/group_gpu.h), lines of shared memory. Products have x or g in shared memory as the right
+// factor. Distances j are from 0 to W-1, and the tap of distance j is v[j] = w[W-1-j].
+//
+//   sum[i][q]     = sum over s of A_s X_s     A_s[i][k] = w[W-1 + 48 - 16 s - i + k], X_s[k][q] = x[64 q + 48 - 16 s + k]
+//   dx[i][q]      = sum over s of V_s G_s     V_s[i][k] = v[16 s - i + k],            G_s[k][q] = g[64 q + 16 s + k]
+//   dweight[r][c] = sum over q of x[64 q + r] g[64 q + c]                             distance c - r: a diagonal
+//
+// x of negative positions is the line in front; g behind the last position of a column is the line behind. dweight contracts over the
+// columns: of x and g the matrix cores read rows, not columns. A lane reads its part of x, 64 x 64 elements, once for both planes of g. A
+// diagonal has the products of all 64 positions of a column, so that 64 (W + 63) products are computed for 64 W.
+#pragma once
+
+#include "../wide/group_gpu.h"
+#include "wide_params.h"
+
+namespace aiter::conv1d::bwd {
+
+// grad_pitch returns the elements between two copies of a filter, with zeros around it; kGradCopies is the copies of a part of the taps: as
+// they are and in reverse order, each from an even and from an odd element on.
+constexpr int kGradPads = 128 + 64, kGradCopies = 4;
+AITER_SHARED constexpr int grad_pitch(int taps) { return (taps + kGradPads + 63) / 64 * 64 + 32; }
+
+#if AITER_WGMMA
+// GroupGradEngine is for filters of up to kTaps taps.
+template <class T, int kTaps> class GroupGradEngine {
+ public:
+  using Args = KernelParam<WideParams>;
+  static constexpr int kThreads = wide::kGroupThreads;
+  static constexpr int kColumns = (kTaps + 63 + 7) / 8 * 8;   // of dweight
+  static constexpr int kFirst = kColumns > 192 ? 192 : kColumns, kMore = kColumns - kFirst;  // of the first product, and of a second one
+  static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = 72;  // of 8 x 8 sums of a warp, which the filter's distances meet; floats
+  static constexpr int kMost = (kTaps + kThreads - 1) / kThreads;  // taps of a thread
+  // Steps of a convolution, and of dweight, that are started together: as many as registers allow.
+  static constexpr int kStage = kTaps <= 17 ? 5 : kTaps <= 33 || (kTaps > 65 && kTaps <= 129) ? 3 : 4, kDepth = kTaps > 65 && kTaps <= 129 ? 2 : 4;
+  static constexpr int kScratchBytes = (4 * kBlocks * kBlockPitch + 4) * 4;
+
+  // Fetched is what a thread has read of a channel's taps and bias. Conversions would wait for the loads.
+  struct Fetched {
+    uint32_t taps[kMost], bias;
+  };
+
+  AITER_DEVICE GroupGradEngine(const Args& a, char* memory) : a_(a), taps_(reinterpret_cast<T*>(memory)) {}
+
+  // fetch starts to read the taps of channel d, and set_taps stores them. split: taps are sums of two elements.
+  AITER_DEVICE void fetch(int64_t d, Fetched& f) const {
+    const Problem& p = a_.p;
+    const wide::TapReader taps(p, d, 0);
+    if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, int(p.width), f);
+    else fetch_taps<Bits16>(taps, int(p.width), f);
+    f.bias = 0;
+    if (!p.bias.data) return;
+    const int64_t at = d * p.bias.first;
+    f.bias = p.bias.dtype == DType::F32 ? uint32_t(((GlobalPtr<const Bits32>)(p.bias.data))[at]) : uint32_t(((GlobalPtr<const Bits16>)(p.bias.data))[at]);
+  }
+  AITER_DEVICE void set_taps(const Fetched& f) {
+    const int thread = int(threadIdx.x), lane = thread & 31, warp = thread >> 5, count = width(), parts = this->parts();
+    AITER_UNROLL
+    for (int k = 0; k < kMost; k++) {
+      const int i = thread + k * kThreads;
+      if (i < count) set_tap(taps_, count, parts, i, f.taps[k], a_.p.weight.dtype);
+    }
+    AITER_ROLLED
+    for (int copy = 0; copy < 2 * parts; copy++) {
+      AITER_UNROLL
+      for (int i = thread; i < kGradPads; i += kThreads) set_bits(taps_, count, copy, i < pad(copy) ? i - pad(copy) : count + i - pad(copy), T{});
+    }
+    place_ = uint32_t(((lane >> 4) * 8 + (lane & 7)) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
+    bias_ = element_to_float(a_.p.bias.dtype, f.bias);
+    AITER_UNROLL
+    for (int i = 0; i < kFirst / 2; i++) first_[i] = 0.0f;
+    AITER_UNROLL
+    for (int i = 0; i < kMore / 2; i++) more_[i] = 0.0f;
+  }
+
+  // convolve sets the sums to the bias and the products with x, whose column 0 is at `own`.
+  AITER_DEVICE void convolve(uint32_t own) {
+    start(bias_);
+    for (int part = 0; part < parts(); part++) multiply<1>(2 * part, width() - 1 + 48, own + 96, 0);
+  }
+  // make_g sets the sums to g, and the tiles of dout and of g's low part to its two parts. It returns the sum of this thread's g.
+  AITER_DEVICE float make_g(uint32_t dout, uint32_t low) {
+    float total[2] = {};
+    uint32_t all[4][4];
+    AITER_UNROLL
+    for (int k = 0; k < 4; k++) load_matrix(dout + place_ + uint32_t(k * 2048), all[k]);
+    AITER_UNROLL
+    for (int c = 0; c < 64; c += 16) {
+      uint32_t(&word)[4] = all[c / 16], rest[4];
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) {
+        const float* y = &sums_[c / 2 + 2 * i];
+        float v[2], near[2];
+        unpack_word<T>(word[i], v);
+        AITER_UNROLL
+        for (int k = 0; k < 2; k++) v[k] *= silu_grad(y[k]), total[k] += v[k];
+        word[i] = pack_pair<T>(v[0], v[1]);
+        unpack_word<T>(word[i], near);
+        rest[i] = pack_pair<T>(v[0] - near[0], v[1] - near[1]);
+      }
+      store_matrix(dout + place_ + uint32_t(c * 128), word);
+      store_matrix(low + place_ + uint32_t(c * 128), rest);
+    }
+    return total[0] + total[1];
+  }
+  // sum_tile returns the sum of this thread's part of a tile.
+  AITER_DEVICE float sum_tile(uint32_t own) const {
+    float total[2] = {};
+    AITER_UNROLL
+    for (int c = 0; c < 64; c += 16) {
+      uint32_t word[4];
+      load_matrix(own + place_ + uint32_t(c * 128), word);
+      AITER_UNROLL
+      for (uint32_t w : word) {
+        float v[2];
+        unpack_word<T>(w, v);
+        total[0] += v[0], total[1] += v[1];
+      }
+    }
+    return total[0] + total[1];
+  }
+
+  // multiply_g sets the sums to dx, and adds to dweight. g has kPlanes parts, `plane` bytes apart. When it returns, dweight's products may
+  // be running: finish_products waits for them.
+  template <int kPlanes> AITER_DEVICE void multiply_g(uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+    start(0.0f);
+    const int last = steps() - 1;
+    for (int part = 0; part < parts(); part++) multiply<kPlanes>(2 * part + 1, 16 * last, g + uint32_t(32 * last), plane);
+    AITER_UNROLL
+    for (int first = 0; first < 4; first += kDepth) {
+      if (first > 0) wgmma_wait<0>();
+      add_rows<kPlanes>(first, x, g, plane, found);
+    }
+  }
+  AITER_DEVICE void finish_products() { wgmma_wait<0>(); }
+
+  // store_dx writes dx to a tile.
+  AITER_DEVICE void store_dx(uint32_t own, wide::NonFinite<T>& found) const {
+    AITER_UNROLL
+    for (int c = 0; c < 64; c += 16) {
+      uint32_t word[4];
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) {
+        word[i] = pack_pair<T>(sums_[c / 2 + 2 * i], sums_[c / 2 + 2 * i + 1]);
+        found.look_at(word[i]);
+      }
+      store_matrix(own + place_ + uint32_t(c * 128), word);
+    }
+  }
+
+  // finish calls keep(j, sum) for the sums of the distances, each in one thread.
+  //
+  // Lane 4g+t of warp w has rows 16 w + g and 16 w + g + 8, and in block b of 8 columns 8 b + 2 t and the next one. So its sums of distance
+  // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one.
+  template <class Keep> AITER_DEVICE void finish(float* scratch, Keep keep) const {
+    const int warp = int(threadIdx.x) >> 5;
+    block_barrier();
+    if (warp == 0) put<0>(scratch);
+    else if (warp == 1) put<1>(scratch);
+    else if (warp == 2) put<2>(scratch);
+    else put<3>(scratch);
+    block_barrier();
+    AITER_ROLLED
+    for (int j = int(threadIdx.x); j < width(); j += kThreads) {
+      float sum = 0.0f;
+      AITER_UNROLL
+      for (int w = 0; w < 4; w++) {
+        AITER_UNROLL
+        for (int g = 0; g < 8; g++) sum += scratch[(w * kBlocks + (j + g) / 8) * kBlockPitch + g * 8 + ((j + g) & 7)];
+      }
+      keep(j, sum);
+    }
+  }
+
+ private:
+  AITER_DEVICE int width() const { return int(a_.p.width); }
+  AITER_DEVICE int parts() const { return a_.split ? 2 : 1; }
+  template <class Bits> static AITER_DEVICE void fetch_taps(const wide::TapReader& taps, int count, Fetched& f) {
+    AITER_UNROLL
+    for (int k = 0; k < kMost; k++) {
+      const int i = int(threadIdx.x) + k * kThreads;
+      f.taps[k] = i < count ? uint32_t(((GlobalPtr<const Bits>)(taps.data))[i * taps.step]) : 0;
+    }
+  }
+  // set_tap writes tap i to all copies of the filter.
+  static AITER_DEVICE void set_tap(T* taps, int count, int parts, int i, uint32_t bits, DType dtype) {
+    T high{uint16_t(bits)}, low{};
+    if (parts > 1) {
+      const float w = element_to_float(dtype, bits);
+      high = round_to<T>(w), low = round_to<T>(w - to_float(high));
+    }
+    AITER_ROLLED
+    for (int part = 0; part < parts; part++, high = low)
+      set_bits(taps, count, 2 * part, i, high), set_bits(taps, count, 2 * part + 1, count - 1 - i, high);
+  }
+  // pad returns the zeros in front of a copy: 128 of the taps as they are, 64 of those in reverse order; the others are behind it.
+  static AITER_DEVICE int pad(int copy) { return copy & 1 ? 64 : 128; }
+  static AITER_DEVICE void set_bits(T* taps, int count, int copy, int i, T v) {
+    T* const to = taps + copy * 2 * grad_pitch(count) + pad(copy) + i;
+    wide::set_shared(to, v);
+    if (i > -pad(copy)) wide::set_shared(to + grad_pitch(count) - 1, v);
+  }
+
+  static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
+  // copy_word copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
+  static AITER_DEVICE void copy_word(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
+
+  // add_rows adds the products of 16 kDepth columns, from column 16 `first` on, to dweight.
+  template <int kPlanes> AITER_DEVICE void add_rows(int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+    uint32_t left[kDepth][4];
+    AITER_UNROLL
+    for (int k = 0; k < kDepth; k++) {
+      load_matrix(x + place_ + uint32_t((first + k) * 2048), left[k]);
+      if constexpr (kPlanes == 1) {  // with SiLU an infinity or NaN in x makes g one
+        AITER_UNROLL
+        for (int i = 0; i < 4; i++) found.look_at(left[k][i]);
+      }
+    }
+    wgmma_start();
+    AITER_UNROLL
+    for (int k = 0; k < kDepth; k++) {
+      AITER_UNROLL
+      for (int i = 0; i < kPlanes; i++) {
+        const uint64_t right = wgmma_rows(g + uint32_t((first + k) * 2048) + uint32_t(i) * plane);
+        wgmma<T, kFirst, true>(left[k], right, first_);
+        if constexpr (kMore > 0) wgmma<T, kMore, true>(left[k], right + (kFirst / 64 * 128 >> 4), more_);
+      }
+    }
+    wgmma_commit();
+  }
+
+  // multiply adds the products of a Toeplitz matrix and the tile whose first step is at `right`. A lane has pairs of taps from tap
+  // `first` - 16 w - g + 2 t on, 8 elements apart; steps go 16 elements back in both factors.
+  template <int kPlanes> AITER_DEVICE void multiply(int copy, int first, uint32_t right, uint32_t plane) {
+    const int lane = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
+    const int c = first - 16 * warp - (lane >> 2) + 2 * (lane & 3) + pad(copy), odd = c & 1;
+    uint32_t t = shared_address(taps_ + (2 * copy + odd) * grad_pitch(width()) + (c - odd));
+    const uint32_t end = right - uint32_t(steps()) * 32;
+    AITER_ROLLED
+    do {
+      uint32_t left[kStage][4], near = pair(t + 16);
+      AITER_UNROLL
+      for (int s = 0; s < kStage; s++) {
+        const uint32_t middle = pair(t - uint32_t(32 * s)), far = pair(t - uint32_t(32 * s + 16));
+        copy_word(left[s][0], middle), copy_word(left[s][1], far), copy_word(left[s][2], near), copy_word(left[s][3], middle);
+        near = far;
+      }
+      wgmma_start();
+      AITER_UNROLL
+      for (int s = 0; s < kStage; s++) {
+        AITER_UNROLL
+        for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(left[s], wgmma_columns(right - uint32_t(32 * s) + uint32_t(i) * plane), sums_);
+      }
+      wgmma_commit();
+      wgmma_wait<0>();
+      t -= 32 * kStage, right -= 32 * kStage;
+    } while (right != end);
+    hold();
+  }
+  // steps returns the number of steps of a convolution, in whole stages: of four steps, which are a column.
+  AITER_DEVICE int steps() const { return (wide::group_steps(unsigned(width())) + kStage - 1) / kStage * kStage; }
+  AITER_DEVICE void start(float v) {
+    AITER_UNROLL
+    for (int i = 0; i < 32; i++) sums_[i] = v;
+    hold();
+  }
+  // hold keeps what uses the sums on its side: ptxas would move copies of them to where products run, and wait for these.
+  AITER_DEVICE void hold() {
+    AITER_UNROLL
+    for (int i = 0; i < 32; i++) asm volatile("" : "+f"(sums_[i])::"memory");
+  }
+
+  // load_matrix reads, and store_matrix writes, rows 16 w to 16 w + 15 of 16 columns: a lane has rows g and g+8 of columns 2t, 2t+1, 2t+8
+  // and 2t+9.
+  static AITER_DEVICE void load_matrix(uint32_t from, uint32_t (&v)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from) : "memory");
+  }
+  static AITER_DEVICE void store_matrix(uint32_t to, const uint32_t (&v)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+  }
+
+  // grad returns sum i of dweight.
+  AITER_DEVICE float grad(int i) const {
+    if constexpr (kMore > 0) return i < kFirst / 2 ? first_[i < kFirst / 2 ? i : 0] : more_[i < kFirst / 2 ? 0 : i - kFirst / 2];
+    else return first_[i];
+  }
+  template <int kWarp> AITER_DEVICE void put(float* scratch) const {
+    const int lane = int(threadIdx.x) & 31;
+    AITER_UNROLL
+    for (int n = 0; n < kBlocks; n++) {
+      const int at = 4 * (n + 2 * kWarp);
+      Words<2> v;
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i));
+      store_shared(shared_address(scratch + (kWarp * kBlocks + n) * kBlockPitch + 2 * lane), v);
+    }
+  }
+
+  const Args& a_;
+  T* taps_;
+  uint32_t place_ = 0;  // of what this lane reads and writes of 16 columns
+  float bias_ = 0.0f;
+  float sums_[32], first_[kFirst / 2], more_[kMore / 2 + (kMore == 0)];
+};
+#endif
+
+}  // namespace aiter::conv1d::bwd

@@ -1,0 +1,227 @@
+// The backward kernel of wide filters for 16-bit dense rows on sm_90a.
+//
+// Tiling: a block of four warps walks rows of a channel backwards in spans of 4096 positions. It copies x and dout of a span to shared
+// memory while it computes the one before, and multiplies there with wgmma (bwd/wide_group_engine_gpu.h). With SiLU, g is the sum of two
+// elements: the high one takes the place of dout, the low one has a tile of its own. Without, g is dout. dx leaves through the tile of x.
+// Halo: with SiLU W - 1 positions of x in front of a span, which are read again; g of the W - 1 positions behind it stays in shared memory,
+// and a segment that starts within a row computes the span behind for it. Without SiLU W - 1 positions of dout behind a span.
+// Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction; taps once a segment.
+// Reduction: dweight over the spans of a segment in registers, then diagonals over the block; dbias in a thread and then over the block.
+// Segments of a channel write their sums to a workspace.
+//
+// An infinity or NaN in x, dout or a tap reaches dx of its span (without SiLU, x is looked at). Zeros of the products may carry it too far.
+// A block that finds one at the end of its segment computes the whole segment again, one product after another.
+#pragma once
+
+#include "any_width.h"
+#include "wide_group_engine_gpu.h"
+#include "wide_params.h"
+
+namespace aiter::conv1d::bwd {
+
+constexpr int kGroupLines = 64 + 8 + 64;  // of a stage: dout, g behind it and x in front of its lines, x
+constexpr int kLowLines = 64 + 8;
+constexpr int kDirectPositions = 1024;    // of a part of a segment that is computed again
+
+// group_bytes returns the shared memory of a block.
+AITER_SHARED constexpr int group_bytes(int taps, bool split) {
+  return (2 * kGroupLines + kLowLines) * 128 + (split ? 2 : 1) * kGradCopies * grad_pitch(taps) * 2;
+}
+static_assert(kDirectPositions * 4 + 2 * kMostGroupTaps * 4 + 64 <= 2 * kGroupLines * 128);
+
+#if AITER_WGMMA
+// Segment is the part of a channel that a block computes: spans from `low` on of rows of the channel, walked backwards from `last` on. The
+// span at `behind`, if it is `last`, is for its g alone.
+struct Segment {
+  uint32_t d, number, first_row, end_row;
+  int low, behind, last;
+
+  AITER_DEVICE Segment(const WideParams& a, uint32_t n) {
+    d = a.item_split.quotient(n), number = n - d * a.segments;
+    const uint32_t group = a.parts.quotient(number), first = (number - group * a.parts.divisor) * a.items, rows = (group + 1) * a.rows;
+    const uint32_t end = first + a.items < a.row_items ? first + a.items : a.row_items;
+    first_row = group * a.rows, end_row = first >= end ? 0 : rows < uint32_t(a.p.batch) ? rows : uint32_t(a.p.batch);
+    low = int(first) * wide::kSpan, behind = int(end) * wide::kSpan;
+    last = a.p.silu && end < a.row_items ? behind : behind - wide::kSpan;
+  }
+};
+
+// compute_directly computes a segment again. It is called when nothing else is in registers.
+template <class T> AITER_DEVICE_COLD void compute_directly(const KernelParam<WideParams>& args, char* memory, Segment s) {
+  const Backward& p = args.p;
+  constexpr int kThreads = wide::kGroupThreads;
+  const int thread = int(threadIdx.x), width = int(p.width), end = s.behind < int(p.seqlen) ? s.behind : int(p.seqlen);
+  float* const sums = reinterpret_cast<float*>(memory);
+  float* const g = sums + width + 1;
+  block_barrier();
+  for (int j = thread; j <= width; j += kThreads) sums[j] = 0.0f;
+  AITER_ROLLED
+  for (uint32_t b = s.first_row; b < s.end_row; b++) {
+    AITER_ROLLED
+    for (int low = s.low; low < end; low += kDirectPositions) {
+      const int left = int(p.seqlen) - low, known = left < kDirectPositions + width - 1 ? left : kDirectPositions + width - 1;
+      const int n = end - low < kDirectPositions ? end - low : kDirectPositions;
+      block_barrier();
+      AITER_ROLLED
+      for (int i = thread; i < known; i += kThreads) g[i] = g_at<T>(args, b, s.d, low + i);
+      block_barrier();
+      AITER_ROLLED
+      for (int i = thread; i < n; i += kThreads) {
+        const float v = dx_at<T>(p, b, s.d, low + i, [&](int64_t u, float* grad) { return *grad = g[u - low], true; });
+        p.dx.row<T>(b, s.d)[low + i] = round_to<T>(v);
+      }
+      AITER_ROLLED
+      for (int j = thread; j <= width; j += kThreads) {  // the last one is dbias
+        float sum = sums[j];
+        AITER_ROLLED
+        for (int i = low == 0 && j < width ? -j : 0; i < n; i++) {  // products of x[low + i]: x of other segments is theirs
+          if (j == width) sum += g[i];
+          else if (i + j < known) sum = fmaf(g[i + j], p.value<T>(b, s.d, low + i), sum);
+        }
+        sums[j] = sum;
+      }
+    }
+  }
+  block_barrier();
+  for (int j = thread; j <= width; j += kThreads) args.store_sum(s.number, s.d, j < width ? width - 1 - j : j, sums[j]);
+}
+
+template <class T, int kTaps, bool kSilu> class WideGroupBackward {
+ public:
+  using Args = KernelParam<WideParams>;
+  using E = GroupGradEngine<T, kTaps>;
+  static constexpr int kThreads = wide::kGroupThreads, kSpan = wide::kSpan;
+  static_assert(E::kScratchBytes <= (2 * kGroupLines + kLowLines) * 128);
+
+  AITER_DEVICE WideGroupBackward(const Args& a, char* memory)
+      : a_(a), memory_(memory), lines_(shared_address(memory)), engine_(a, memory + (2 * kGroupLines + kLowLines) * 128) {}
+
+  AITER_DEVICE void run() {
+    const Segment s = segment();
+    typename E::Fetched taps;
+    engine_.fetch(s.d, taps);
+    Item it = {s.first_row, s.last};
+    load(s, it, 0);
+    engine_.set_taps(taps);
+    if constexpr (kSilu) set_halo(-1, 0);
+    float total = 0.0f;
+    wide::NonFinite<T> found;
+    int stage = 0;
+    for (;;) {
+      wait_group<0>();
+      wgmma_fence_shared();
+      block_barrier();
+      const uint32_t dout = dout_of(stage), x = x_of(stage);
+      const bool own = it.start < s.behind;
+      if constexpr (kSilu) {
+        engine_.convolve(x);
+        const float sum = engine_.make_g(dout, low());
+        if (own) total += sum;
+        wgmma_fence_shared();
+        block_barrier();
+      }
+      const Item behind = next(s, it);
+      if (behind.b < s.end_row) load(s, behind, stage ^ 1);  // behind the fence, which waits for copies; a thread overwrites what it stored
+      if (own) {
+        if (!kSilu && a_.p.dbias.data) total += engine_.sum_tile(dout);
+        engine_.template multiply_g<kSilu ? 2 : 1>(x, dout, low() - dout, found);
+        engine_.store_dx(x, found);
+        engine_.finish_products();
+      }
+      block_barrier();
+      if (own) store(s, it, x);
+      if (behind.b >= s.end_row) break;
+      if constexpr (kSilu) set_halo(behind.b == it.b ? stage : -1, stage ^ 1);
+      it = behind, stage ^= 1;
+    }
+    if (__syncthreads_or(bool(found))) return compute_directly<T>(a_, memory_, segment());
+    finish(segment(), total);
+  }
+
+ private:
+  AITER_DEVICE Segment segment() const { return Segment(a_, a_.first_item + blockIdx.x); }
+
+  // Item is a span: positions from `start` on of row b.
+  struct Item {
+    uint32_t b;
+    int start;
+  };
+  static AITER_DEVICE Item next(const Segment& s, const Item& it) { return it.start == s.low ? Item{it.b + 1, s.last} : Item{it.b, it.start - kSpan}; }
+
+  AITER_DEVICE uint32_t dout_of(int stage) const { return lines_ + uint32_t(stage * kGroupLines * 128); }
+  AITER_DEVICE uint32_t x_of(int stage) const { return dout_of(stage) + (64 + 8) * 128; }
+  AITER_DEVICE uint32_t low() const { return lines_ + 2 * kGroupLines * 128; }
+  AITER_DEVICE int halo() const { return wide::group_halo(unsigned(a_.p.width)); }  // lines
+
+  // vector returns the place of vector v of lines: v from the first line's on.
+  static AITER_DEVICE uint32_t vector(int v) { return uint32_t((v >> 3) * 128 + ((v ^ v >> 3) & 7) * 16); }
+  static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+  }
+  // copy_span copies positions from p on, up to `left`.
+  static AITER_DEVICE void copy_span(uint32_t to, const T* from, int left) {
+    const int thread = int(threadIdx.x), p = thread * 8;
+    to += vector(thread), from += p;
+    AITER_UNROLL
+    for (int i = 0; i < 4; i++) copy(to + uint32_t(i * 2048), from + i * 1024, p + i * 1024 < left);
+  }
+  AITER_DEVICE void load(const Segment& s, const Item& it, int stage) const {
+    const int left = int(a_.p.seqlen) - it.start, thread = int(threadIdx.x), h = halo() * 8;
+    const T* x = a_.p.x.template row<T>(it.b, s.d) + it.start;
+    const T* dout = a_.p.dout.template row<T>(it.b, s.d) + it.start;
+    copy_span(x_of(stage), x, left);
+    copy_span(dout_of(stage), dout, left);
+    if (thread < h) {
+      if (kSilu) copy(x_of(stage) + vector(thread - h), x + (thread - h) * 8, it.start > 0);  // spans are longer than halos
+      else copy(dout_of(stage) + 64 * 128 + vector(thread), dout + kSpan + thread * 8, kSpan + thread * 8 < left);
+    }
+    commit_group();
+  }
+  // set_halo sets g behind the span of stage `to`: that of the first lines of stage `from`, or, if that is negative, zeros.
+  AITER_DEVICE void set_halo(int from, int to) const {
+    const int thread = int(threadIdx.x);
+    if (thread >= halo() * 8) return;
+    Words<4> high, rest;
+    high.clear(), rest.clear();
+    const uint32_t at = vector(thread);
+    if (from >= 0) high = load_shared<Words<4>>(dout_of(from) + at), rest = load_shared<Words<4>>(low() + at);
+    store_shared(dout_of(to) + 64 * 128 + at, high), store_shared(low() + 64 * 128 + at, rest);
+  }
+
+  AITER_DEVICE void store(const Segment& s, const Item& it, uint32_t from) const {
+    const int left = int(a_.p.seqlen) - it.start, p = int(threadIdx.x) * 8;
+    T* const to = a_.p.dx.template row<T>(it.b, s.d) + it.start + p;
+    from += vector(int(threadIdx.x));
+    AITER_UNROLL
+    for (int i = 0; i < 4; i++)
+      if (p + i * 1024 < left) store_streaming<4>(to + i * 1024, load_shared<Words<4>>(from + uint32_t(i * 2048)));
+  }
+
+  AITER_DEVICE void finish(const Segment& s, float total) const {
+    float* const scratch = reinterpret_cast<float*>(memory_);
+    float* const biases = scratch + 4 * E::kBlocks * E::kBlockPitch;
+    const int thread = int(threadIdx.x), width = int(a_.p.width);
+    float sum[1] = {total};
+    warp_all_reduce(sum, 1, 32);
+    if ((thread & 31) == 0) biases[thread >> 5] = sum[0];
+    engine_.finish(scratch, [&](int j, float v) { a_.store_sum(s.number, s.d, width - 1 - j, v); });
+    if (thread == 0) a_.store_sum(s.number, s.d, width, biases[0] + biases[1] + (biases[2] + biases[3]));
+  }
+
+  const Args& a_;
+  char* memory_;
+  uint32_t lines_;
+  E engine_;
+};
+#endif
+
+template <class T, int kTaps, bool kSilu>
+__global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, (kGroupGradBlocks<kTaps>))
+    causal_conv1d_bwd_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
+#if AITER_WGMMA
+  extern __shared__ __align__(1024) char lines[];
+  WideGroupBackward<T, kTaps, kSilu>(a, lines).run();
+#endif
+}
+
+}  // namespace aiter::conv1d::bwd
