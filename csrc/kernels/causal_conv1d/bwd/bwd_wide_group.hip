@@ -2,28 +2,29 @@
 
 #include <aiter/dispatch.h>
 
+#include "../common/topology_gpu.h"
 #include "wide_group_gpu.h"
 
 namespace aiter::conv1d::bwd {
 
-template <class T, bool kSilu> auto wide_group_kernel(int taps) {
-  if (taps <= 17) return causal_conv1d_bwd_wide_group_kernel<T, 17, kSilu>;
-  if (taps <= 33) return causal_conv1d_bwd_wide_group_kernel<T, 33, kSilu>;
-  if (taps <= 65) return causal_conv1d_bwd_wide_group_kernel<T, 65, kSilu>;
-  if (taps <= 129) return causal_conv1d_bwd_wide_group_kernel<T, 129, kSilu>;
-  return causal_conv1d_bwd_wide_group_kernel<T, 257, kSilu>;
+template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
+  const auto kernel = a.p.silu ? causal_conv1d_bwd_wide_group_kernel<T, kTaps, true> : causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;
+  const int64_t blocks = min64(gpu.multiprocessors * kGroupGradBlocks<kTaps>, a.work_items - a.first_item);
+  return launch(stream, kernel, {unsigned(blocks), wide::kGroupThreads, unsigned(group_bytes<kTaps>(a.split))}, a);
 }
 
 Status launch_wide_group(const TensorView& x, WideParams a, int64_t n, int64_t end, const OpStream& stream) {
+  Topology gpu;
+  AITER_TRY(device_topology(x.device().id, &gpu));
+  a.first_item = uint32_t(n), a.work_items = uint32_t(end);
   return dispatch_float(x, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (kWarpgroups && sizeof(T) == 2) {
-      const int taps = int(a.p.width);
-      const auto kernel = a.p.silu ? wide_group_kernel<T, true>(taps) : wide_group_kernel<T, false>(taps);
-      for (; n < end; n += kMaxBlocks) {
-        a.first_item = uint32_t(n);
-        AITER_TRY(launch(stream, kernel, {grid_for(end - n), wide::kGroupThreads, unsigned(group_bytes(taps, a.split))}, a));
-      }
+      if (a.p.width <= 17) return launch_group<T, 17>(a, gpu, stream);
+      if (a.p.width <= 33) return launch_group<T, 33>(a, gpu, stream);
+      if (a.p.width <= 65) return launch_group<T, 65>(a, gpu, stream);
+      if (a.p.width <= 129) return launch_group<T, 129>(a, gpu, stream);
+      return launch_group<T, 257>(a, gpu, stream);
     }
     return Status();
   });

@@ -17,56 +17,64 @@
 
 namespace aiter::conv1d::bwd {
 
-// grad_pitch returns the elements between two copies of a filter, with zeros around it; kGradCopies is the copies of a part of the taps: as
-// they are and in reverse order, each from an even and from an odd element on.
-constexpr int kGradPads = 128 + 64, kGradCopies = 4;
-AITER_SHARED constexpr int grad_pitch(int taps) { return (taps + kGradPads + 63) / 64 * 64 + 32; }
+// GroupGradShape is what filters of up to kTaps taps have in common: steps of a convolution, lines of a halo, zeros around the taps, and the
+// elements between two copies of the taps. There are kCopies of a part of the taps: as they are and in reverse order, each from an even and
+// from an odd element on.
+template <int kTaps> struct GroupGradShape {
+  static constexpr int kSteps = (kTaps + 78) / 16, kHalo = (kTaps + 62) / 64, kZeros = kTaps > 129 ? 192 : 128;
+  static constexpr int kPitch = (kTaps + kZeros + 64 + 63) / 64 * 64 + 32, kCopies = 4;
+};
 
 #if AITER_WGMMA
 // GroupGradEngine is for filters of up to kTaps taps.
 template <class T, int kTaps> class GroupGradEngine {
  public:
   using Args = KernelParam<WideParams>;
+  using Shape = GroupGradShape<kTaps>;
   static constexpr int kThreads = wide::kGroupThreads;
   static constexpr int kColumns = (kTaps + 63 + 7) / 8 * 8;   // of dweight
   static constexpr int kFirst = kColumns > 192 ? 192 : kColumns, kMore = kColumns - kFirst;  // of the first product, and of a second one
-  static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = 72;  // of 8 x 8 sums of a warp, which the filter's distances meet; floats
+  // Blocks of 8 x 8 sums of a warp, which the filter's distances meet, and the floats between two of them.
+  static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = kTaps > 129 ? 64 : 72;
   static constexpr int kMost = (kTaps + kThreads - 1) / kThreads;  // taps of a thread
-  // Steps of a convolution, and of dweight, that are started together: as many as registers allow.
-  static constexpr int kStage = kTaps <= 17 ? 5 : kTaps <= 33 || (kTaps > 65 && kTaps <= 129) ? 3 : 4, kDepth = kTaps > 65 && kTaps <= 129 ? 2 : 4;
-  static constexpr int kScratchBytes = (4 * kBlocks * kBlockPitch + 4) * 4;
+  static constexpr bool kTight = kTaps > 129;  // the sums leave few registers
+  // Steps of a convolution, and of dweight, that are started together.
+  static constexpr int kStage = Shape::kSteps % 4 ? Shape::kSteps > 5 ? 3 : 5 : kTight ? 2 : 4, kDepth = kTight ? 2 : 4;
+  static constexpr int kScratchBytes = (2 * kBlocks * kBlockPitch + 4) * 4;
 
   // Fetched is what a thread has read of a channel's taps and bias. Conversions would wait for the loads.
   struct Fetched {
     uint32_t taps[kMost], bias;
   };
 
-  AITER_DEVICE GroupGradEngine(const Args& a, char* memory) : a_(a), taps_(reinterpret_cast<T*>(memory)) {}
+  AITER_DEVICE GroupGradEngine(const Args& a, char* memory) : a_(a), taps_(reinterpret_cast<T*>(memory)) {
+    const int thread = int(threadIdx.x), lane = thread & 31, warp = thread >> 5;
+    place_ = uint32_t(((lane >> 4) * 8 + (lane & 7)) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
+    convolve_ = first_pair(0, width() - 1 + 48), turn_ = first_pair(1, 16 * (Shape::kSteps - 1));
+    AITER_ROLLED
+    for (int copy = 0; copy < 2 * parts(); copy++) {
+      AITER_ROLLED
+      for (int i = thread; i < Shape::kZeros + 64; i += kThreads) set_bits(copy, i < pad(copy) ? i - pad(copy) : width() + i - pad(copy), T{});
+    }
+  }
 
-  // fetch starts to read the taps of channel d, and set_taps stores them. split: taps are sums of two elements.
+  // fetch starts to read the taps of channel d, and set_taps stores them and clears dweight.
   AITER_DEVICE void fetch(int64_t d, Fetched& f) const {
     const Problem& p = a_.p;
     const wide::TapReader taps(p, d, 0);
-    if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, int(p.width), f);
-    else fetch_taps<Bits16>(taps, int(p.width), f);
+    if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, width(), f);
+    else fetch_taps<Bits16>(taps, width(), f);
     f.bias = 0;
     if (!p.bias.data) return;
     const int64_t at = d * p.bias.first;
     f.bias = p.bias.dtype == DType::F32 ? uint32_t(((GlobalPtr<const Bits32>)(p.bias.data))[at]) : uint32_t(((GlobalPtr<const Bits16>)(p.bias.data))[at]);
   }
   AITER_DEVICE void set_taps(const Fetched& f) {
-    const int thread = int(threadIdx.x), lane = thread & 31, warp = thread >> 5, count = width(), parts = this->parts();
     AITER_UNROLL
     for (int k = 0; k < kMost; k++) {
-      const int i = thread + k * kThreads;
-      if (i < count) set_tap(taps_, count, parts, i, f.taps[k], a_.p.weight.dtype);
+      const int i = int(threadIdx.x) + k * kThreads;
+      if (i < width()) set_tap(i, f.taps[k]);
     }
-    AITER_ROLLED
-    for (int copy = 0; copy < 2 * parts; copy++) {
-      AITER_UNROLL
-      for (int i = thread; i < kGradPads; i += kThreads) set_bits(taps_, count, copy, i < pad(copy) ? i - pad(copy) : count + i - pad(copy), T{});
-    }
-    place_ = uint32_t(((lane >> 4) * 8 + (lane & 7)) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
     bias_ = element_to_float(a_.p.bias.dtype, f.bias);
     AITER_UNROLL
     for (int i = 0; i < kFirst / 2; i++) first_[i] = 0.0f;
@@ -77,17 +85,20 @@ template <class T, int kTaps> class GroupGradEngine {
   // convolve sets the sums to the bias and the products with x, whose column 0 is at `own`.
   AITER_DEVICE void convolve(uint32_t own) {
     start(bias_);
-    for (int part = 0; part < parts(); part++) multiply<1>(2 * part, width() - 1 + 48, own + 96, 0);
+    multiply<1>(convolve_, own + 96, 0);
+    if (parts() > 1) multiply<1>(convolve_ + kPart, own + 96, 0);
   }
   // make_g sets the sums to g, and the tiles of dout and of g's low part to its two parts. It returns the sum of this thread's g.
   AITER_DEVICE float make_g(uint32_t dout, uint32_t low) {
     float total[2] = {};
     uint32_t all[4][4];
     AITER_UNROLL
-    for (int k = 0; k < 4; k++) load_matrix(dout + place_ + uint32_t(k * 2048), all[k]);
+    for (int k = 0; k < 4; k++)
+      if (!kTight) load_matrix(dout + place_ + uint32_t(k * 2048), all[k]);
     AITER_UNROLL
     for (int c = 0; c < 64; c += 16) {
       uint32_t(&word)[4] = all[c / 16], rest[4];
+      if (kTight) load_matrix(dout + place_ + uint32_t(c * 128), word);
       AITER_UNROLL
       for (int i = 0; i < 4; i++) {
         const float* y = &sums_[c / 2 + 2 * i];
@@ -125,8 +136,9 @@ template <class T, int kTaps> class GroupGradEngine {
   // be running: finish_products waits for them.
   template <int kPlanes> AITER_DEVICE void multiply_g(uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
     start(0.0f);
-    const int last = steps() - 1;
-    for (int part = 0; part < parts(); part++) multiply<kPlanes>(2 * part + 1, 16 * last, g + uint32_t(32 * last), plane);
+    constexpr uint32_t kLast = 32 * (Shape::kSteps - 1);
+    multiply<kPlanes>(turn_, g + kLast, plane);
+    if (parts() > 1) multiply<kPlanes>(turn_ + kPart, g + kLast, plane);
     AITER_UNROLL
     for (int first = 0; first < 4; first += kDepth) {
       if (first > 0) wgmma_wait<0>();
@@ -155,17 +167,17 @@ template <class T, int kTaps> class GroupGradEngine {
   // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one.
   template <class Keep> AITER_DEVICE void finish(float* scratch, Keep keep) const {
     const int warp = int(threadIdx.x) >> 5;
-    block_barrier();
     if (warp == 0) put<0>(scratch);
-    else if (warp == 1) put<1>(scratch);
-    else if (warp == 2) put<2>(scratch);
-    else put<3>(scratch);
+    if (warp == 1) put<1>(scratch);
+    block_barrier();
+    if (warp == 2) put<2>(scratch);
+    if (warp == 3) put<3>(scratch);
     block_barrier();
     AITER_ROLLED
     for (int j = int(threadIdx.x); j < width(); j += kThreads) {
       float sum = 0.0f;
       AITER_UNROLL
-      for (int w = 0; w < 4; w++) {
+      for (int w = 0; w < 2; w++) {
         AITER_UNROLL
         for (int g = 0; g < 8; g++) sum += scratch[(w * kBlocks + (j + g) / 8) * kBlockPitch + g * 8 + ((j + g) & 7)];
       }
@@ -174,6 +186,7 @@ template <class T, int kTaps> class GroupGradEngine {
   }
 
  private:
+  static constexpr uint32_t kPart = Shape::kCopies * Shape::kPitch * 2;  // bytes from one part of the taps to the other
   AITER_DEVICE int width() const { return int(a_.p.width); }
   AITER_DEVICE int parts() const { return a_.split ? 2 : 1; }
   template <class Bits> static AITER_DEVICE void fetch_taps(const wide::TapReader& taps, int count, Fetched& f) {
@@ -184,22 +197,25 @@ template <class T, int kTaps> class GroupGradEngine {
     }
   }
   // set_tap writes tap i to all copies of the filter.
-  static AITER_DEVICE void set_tap(T* taps, int count, int parts, int i, uint32_t bits, DType dtype) {
-    T high{uint16_t(bits)}, low{};
-    if (parts > 1) {
-      const float w = element_to_float(dtype, bits);
-      high = round_to<T>(w), low = round_to<T>(w - to_float(high));
-    }
-    AITER_ROLLED
-    for (int part = 0; part < parts; part++, high = low)
-      set_bits(taps, count, 2 * part, i, high), set_bits(taps, count, 2 * part + 1, count - 1 - i, high);
+  AITER_DEVICE void set_tap(int i, uint32_t bits) const {
+    if (parts() == 1) return set_part(0, i, T{uint16_t(bits)});
+    const float w = element_to_float(a_.p.weight.dtype, bits);
+    const T high = round_to<T>(w);
+    set_part(0, i, high), set_part(1, i, round_to<T>(w - to_float(high)));
   }
-  // pad returns the zeros in front of a copy: 128 of the taps as they are, 64 of those in reverse order; the others are behind it.
-  static AITER_DEVICE int pad(int copy) { return copy & 1 ? 64 : 128; }
-  static AITER_DEVICE void set_bits(T* taps, int count, int copy, int i, T v) {
-    T* const to = taps + copy * 2 * grad_pitch(count) + pad(copy) + i;
+  AITER_DEVICE void set_part(int part, int i, T v) const { set_bits(2 * part, i, v), set_bits(2 * part + 1, width() - 1 - i, v); }
+  // pad returns the zeros in front of a copy: kZeros of the taps as they are, 64 of those in reverse order; the others are behind it.
+  static AITER_DEVICE int pad(int copy) { return copy & 1 ? 64 : Shape::kZeros; }
+  AITER_DEVICE void set_bits(int copy, int i, T v) const {
+    T* const to = taps_ + copy * 2 * Shape::kPitch + pad(copy) + i;
     wide::set_shared(to, v);
-    if (i > -pad(copy)) wide::set_shared(to + grad_pitch(count) - 1, v);
+    if (i > -pad(copy)) wide::set_shared(to + Shape::kPitch - 1, v);
+  }
+  // first_pair returns the address of a lane's first pair of taps in a convolution: tap `first` - 16 w - g + 2 t.
+  AITER_DEVICE uint32_t first_pair(int copy, int first) const {
+    const int lane = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
+    const int c = first - 16 * warp - (lane >> 2) + 2 * (lane & 3) + pad(copy), odd = c & 1;
+    return shared_address(taps_ + (2 * copy + odd) * Shape::kPitch + (c - odd));
   }
 
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
@@ -230,36 +246,29 @@ template <class T, int kTaps> class GroupGradEngine {
     wgmma_commit();
   }
 
-  // multiply adds the products of a Toeplitz matrix and the tile whose first step is at `right`. A lane has pairs of taps from tap
-  // `first` - 16 w - g + 2 t on, 8 elements apart; steps go 16 elements back in both factors.
-  template <int kPlanes> AITER_DEVICE void multiply(int copy, int first, uint32_t right, uint32_t plane) {
-    const int lane = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
-    const int c = first - 16 * warp - (lane >> 2) + 2 * (lane & 3) + pad(copy), odd = c & 1;
-    uint32_t t = shared_address(taps_ + (2 * copy + odd) * grad_pitch(width()) + (c - odd));
-    const uint32_t end = right - uint32_t(steps()) * 32;
-    AITER_ROLLED
-    do {
-      uint32_t left[kStage][4], near = pair(t + 16);
+  // multiply adds the products of a Toeplitz matrix and the tile whose first step is at `right`. A lane has pairs of taps 8 elements apart,
+  // the first one at t; steps go 16 elements back in both factors.
+  template <int kPlanes> AITER_DEVICE void multiply(uint32_t t, uint32_t right, uint32_t plane) {
+#pragma unroll (kTight ? 1 : Shape::kSteps)
+    for (int first = 0; first < Shape::kSteps; first += kStage) {
+      uint32_t left[kStage][4], near = pair(t + 16 - uint32_t(32 * first));
       AITER_UNROLL
-      for (int s = 0; s < kStage; s++) {
-        const uint32_t middle = pair(t - uint32_t(32 * s)), far = pair(t - uint32_t(32 * s + 16));
-        copy_word(left[s][0], middle), copy_word(left[s][1], far), copy_word(left[s][2], near), copy_word(left[s][3], middle);
+      for (int k = 0; k < kStage; k++) {
+        const uint32_t middle = pair(t - uint32_t(32 * (first + k))), far = pair(t - uint32_t(32 * (first + k) + 16));
+        copy_word(left[k][0], middle), copy_word(left[k][1], far), copy_word(left[k][2], near), copy_word(left[k][3], middle);
         near = far;
       }
       wgmma_start();
       AITER_UNROLL
-      for (int s = 0; s < kStage; s++) {
+      for (int k = 0; k < kStage; k++) {
         AITER_UNROLL
-        for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(left[s], wgmma_columns(right - uint32_t(32 * s) + uint32_t(i) * plane), sums_);
+        for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
       }
       wgmma_commit();
       wgmma_wait<0>();
-      t -= 32 * kStage, right -= 32 * kStage;
-    } while (right != end);
+    }
     hold();
   }
-  // steps returns the number of steps of a convolution, in whole stages: of four steps, which are a column.
-  AITER_DEVICE int steps() const { return (wide::group_steps(unsigned(width())) + kStage - 1) / kStage * kStage; }
   AITER_DEVICE void start(float v) {
     AITER_UNROLL
     for (int i = 0; i < 32; i++) sums_[i] = v;
@@ -285,21 +294,25 @@ template <class T, int kTaps> class GroupGradEngine {
     if constexpr (kMore > 0) return i < kFirst / 2 ? first_[i < kFirst / 2 ? i : 0] : more_[i < kFirst / 2 ? 0 : i - kFirst / 2];
     else return first_[i];
   }
+  // put writes the sums of a warp, or adds them to those of the warp two before.
   template <int kWarp> AITER_DEVICE void put(float* scratch) const {
-    const int lane = int(threadIdx.x) & 31;
+    const uint32_t to = shared_address(scratch + kWarp % 2 * kBlocks * kBlockPitch) + (threadIdx.x & 31) * 8;
     AITER_UNROLL
     for (int n = 0; n < kBlocks; n++) {
       const int at = 4 * (n + 2 * kWarp);
+      const uint32_t place = to + uint32_t(n * kBlockPitch * 4);
       Words<2> v;
+      if (kWarp > 1) v = load_shared<Words<2>>(place);
       AITER_UNROLL
-      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i));
-      store_shared(shared_address(scratch + (kWarp * kBlocks + n) * kBlockPitch + 2 * lane), v);
+      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i) + (kWarp > 1 ? bits_to_float(v.word[i]) : 0.0f));
+      store_shared(place, v);
     }
   }
 
   const Args& a_;
   T* taps_;
-  uint32_t place_ = 0;  // of what this lane reads and writes of 16 columns
+  uint32_t place_;             // of what this lane reads and writes of 16 columns
+  uint32_t convolve_, turn_;   // of this lane's taps
   float bias_ = 0.0f;
   float sums_[32], first_[kFirst / 2], more_[kMore / 2 + (kMore == 0)];
 };

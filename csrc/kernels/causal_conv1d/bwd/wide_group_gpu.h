@@ -23,11 +23,12 @@ constexpr int kGroupLines = 64 + 8 + 64;  // of a stage: dout, g behind it and x
 constexpr int kLowLines = 64 + 8;
 constexpr int kDirectPositions = 1024;    // of a part of a segment that is computed again
 
-// group_bytes returns the shared memory of a block.
-AITER_SHARED constexpr int group_bytes(int taps, bool split) {
-  return (2 * kGroupLines + kLowLines) * 128 + (split ? 2 : 1) * kGradCopies * grad_pitch(taps) * 2;
+// group_bytes returns the shared memory of a block for filters of up to kTaps taps.
+template <int kTaps> constexpr int group_bytes(bool split) {
+  using Shape = GroupGradShape<kTaps>;
+  return (2 * kGroupLines + kLowLines) * 128 + (split ? 2 : 1) * Shape::kCopies * Shape::kPitch * 2;
 }
-static_assert(kDirectPositions * 4 + 2 * kMostGroupTaps * 4 + 64 <= 2 * kGroupLines * 128);
+static_assert(kDirectPositions * 4 + 2 * kMostGroupTaps * 4 + 64 <= kGroupLines * 128);
 
 #if AITER_WGMMA
 // Segment is the part of a channel that a block computes: spans from `low` on of rows of the channel, walked backwards from `last` on. The
@@ -91,17 +92,17 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
   using Args = KernelParam<WideParams>;
   using E = GroupGradEngine<T, kTaps>;
   static constexpr int kThreads = wide::kGroupThreads, kSpan = wide::kSpan;
-  static_assert(E::kScratchBytes <= (2 * kGroupLines + kLowLines) * 128);
+  static_assert(E::kScratchBytes <= kGroupLines * 128);
 
   AITER_DEVICE WideGroupBackward(const Args& a, char* memory)
       : a_(a), memory_(memory), lines_(shared_address(memory)), engine_(a, memory + (2 * kGroupLines + kLowLines) * 128) {}
 
-  AITER_DEVICE void run() {
-    const Segment s = segment();
+  // run computes segments n, n + step ..., before `end`.
+  AITER_DEVICE void run(uint32_t n, uint32_t end, uint32_t step) {
+    if (n >= end) return;
+    Item it;
     typename E::Fetched taps;
-    engine_.fetch(s.d, taps);
-    Item it = {s.first_row, s.last};
-    load(s, it, 0);
+    start(n, 0, &it, &taps);
     engine_.set_taps(taps);
     if constexpr (kSilu) set_halo(-1, 0);
     float total = 0.0f;
@@ -112,46 +113,62 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
       wgmma_fence_shared();
       block_barrier();
       const uint32_t dout = dout_of(stage), x = x_of(stage);
-      const bool own = it.start < s.behind;
+      float sum = 0.0f;
       if constexpr (kSilu) {
         engine_.convolve(x);
-        const float sum = engine_.make_g(dout, low());
-        if (own) total += sum;
+        sum = engine_.make_g(dout, low());
         wgmma_fence_shared();
         block_barrier();
       }
-      const Item behind = next(s, it);
-      if (behind.b < s.end_row) load(s, behind, stage ^ 1);  // behind the fence, which waits for copies; a thread overwrites what it stored
+      const Segment s = segment(n);
+      const bool own = it.start < s.behind;
+      Item ahead = next(s, it);
+      const bool last = ahead.b >= s.end_row, more = !last || n + step < end;
+      if (!last) load(s.d, ahead, stage ^ 1);  // a thread overwrites what it stored
+      else if (more) start(n + step, stage ^ 1, &ahead, &taps);
       if (own) {
-        if (!kSilu && a_.p.dbias.data) total += engine_.sum_tile(dout);
+        if (!kSilu && a_.p.dbias.data) sum = engine_.sum_tile(dout);
+        total += sum;
         engine_.template multiply_g<kSilu ? 2 : 1>(x, dout, low() - dout, found);
         engine_.store_dx(x, found);
         engine_.finish_products();
       }
       block_barrier();
-      if (own) store(s, it, x);
-      if (behind.b >= s.end_row) break;
-      if constexpr (kSilu) set_halo(behind.b == it.b ? stage : -1, stage ^ 1);
-      it = behind, stage ^= 1;
+      if (own) store(segment(n).d, it, x);
+      if (last) {
+        finish(segment(n), stage, total, found);
+        if (!more) return;
+        engine_.set_taps(taps);
+        total = 0.0f, found = {}, n += step;
+      }
+      if constexpr (kSilu) set_halo(!last && ahead.b == it.b ? stage : -1, stage ^ 1);
+      it = ahead, stage ^= 1;
     }
-    if (__syncthreads_or(bool(found))) return compute_directly<T>(a_, memory_, segment());
-    finish(segment(), total);
   }
 
  private:
-  AITER_DEVICE Segment segment() const { return Segment(a_, a_.first_item + blockIdx.x); }
-
   // Item is a span: positions from `start` on of row b.
   struct Item {
     uint32_t b;
     int start;
   };
+  // segment returns segment n. It hides n from nvcc, which would keep all of the segment in registers.
+  AITER_DEVICE Segment segment(uint32_t n) const {
+    launder(n);
+    return Segment(a_, n);
+  }
+  // start starts to copy the first span of segment n, and to read its channel's taps.
+  AITER_DEVICE void start(uint32_t n, int stage, Item* it, typename E::Fetched* taps) const {
+    const Segment s = segment(n);
+    *it = {s.first_row, s.last};
+    load(s.d, *it, stage);
+    engine_.fetch(s.d, *taps);
+  }
   static AITER_DEVICE Item next(const Segment& s, const Item& it) { return it.start == s.low ? Item{it.b + 1, s.last} : Item{it.b, it.start - kSpan}; }
 
   AITER_DEVICE uint32_t dout_of(int stage) const { return lines_ + uint32_t(stage * kGroupLines * 128); }
   AITER_DEVICE uint32_t x_of(int stage) const { return dout_of(stage) + (64 + 8) * 128; }
   AITER_DEVICE uint32_t low() const { return lines_ + 2 * kGroupLines * 128; }
-  AITER_DEVICE int halo() const { return wide::group_halo(unsigned(a_.p.width)); }  // lines
 
   // vector returns the place of vector v of lines: v from the first line's on.
   static AITER_DEVICE uint32_t vector(int v) { return uint32_t((v >> 3) * 128 + ((v ^ v >> 3) & 7) * 16); }
@@ -165,10 +182,10 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
     AITER_UNROLL
     for (int i = 0; i < 4; i++) copy(to + uint32_t(i * 2048), from + i * 1024, p + i * 1024 < left);
   }
-  AITER_DEVICE void load(const Segment& s, const Item& it, int stage) const {
-    const int left = int(a_.p.seqlen) - it.start, thread = int(threadIdx.x), h = halo() * 8;
-    const T* x = a_.p.x.template row<T>(it.b, s.d) + it.start;
-    const T* dout = a_.p.dout.template row<T>(it.b, s.d) + it.start;
+  AITER_DEVICE void load(uint32_t d, const Item& it, int stage) const {
+    const int left = int(a_.p.seqlen) - it.start, thread = int(threadIdx.x), h = E::Shape::kHalo * 8;
+    const T* x = a_.p.x.template row<T>(it.b, d) + it.start;
+    const T* dout = a_.p.dout.template row<T>(it.b, d) + it.start;
     copy_span(x_of(stage), x, left);
     copy_span(dout_of(stage), dout, left);
     if (thread < h) {
@@ -180,7 +197,7 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
   // set_halo sets g behind the span of stage `to`: that of the first lines of stage `from`, or, if that is negative, zeros.
   AITER_DEVICE void set_halo(int from, int to) const {
     const int thread = int(threadIdx.x);
-    if (thread >= halo() * 8) return;
+    if (thread >= E::Shape::kHalo * 8) return;
     Words<4> high, rest;
     high.clear(), rest.clear();
     const uint32_t at = vector(thread);
@@ -188,18 +205,21 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
     store_shared(dout_of(to) + 64 * 128 + at, high), store_shared(low() + 64 * 128 + at, rest);
   }
 
-  AITER_DEVICE void store(const Segment& s, const Item& it, uint32_t from) const {
+  AITER_DEVICE void store(uint32_t d, const Item& it, uint32_t from) const {
     const int left = int(a_.p.seqlen) - it.start, p = int(threadIdx.x) * 8;
-    T* const to = a_.p.dx.template row<T>(it.b, s.d) + it.start + p;
+    T* const to = a_.p.dx.template row<T>(it.b, d) + it.start + p;
     from += vector(int(threadIdx.x));
     AITER_UNROLL
     for (int i = 0; i < 4; i++)
       if (p + i * 1024 < left) store_streaming<4>(to + i * 1024, load_shared<Words<4>>(from + uint32_t(i * 2048)));
   }
 
-  AITER_DEVICE void finish(const Segment& s, float total) const {
-    float* const scratch = reinterpret_cast<float*>(memory_);
-    float* const biases = scratch + 4 * E::kBlocks * E::kBlockPitch;
+  // finish writes the sums of a segment, or computes it again. The stage's memory is free.
+  AITER_DEVICE void finish(const Segment& s, int stage, float total, const wide::NonFinite<T>& found) const {
+    char* const memory = memory_ + stage * kGroupLines * 128;
+    if (__syncthreads_or(bool(found))) return compute_directly<T>(a_, memory, s);
+    float* const scratch = reinterpret_cast<float*>(memory);
+    float* const biases = scratch + 2 * E::kBlocks * E::kBlockPitch;
     const int thread = int(threadIdx.x), width = int(a_.p.width);
     float sum[1] = {total};
     warp_all_reduce(sum, 1, 32);
@@ -220,7 +240,7 @@ __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, (kGroupGradBlocks<kTaps
     causal_conv1d_bwd_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
 #if AITER_WGMMA
   extern __shared__ __align__(1024) char lines[];
-  WideGroupBackward<T, kTaps, kSilu>(a, lines).run();
+  WideGroupBackward<T, kTaps, kSilu>(a, lines).run(a.first_item + blockIdx.x, a.work_items, gridDim.x);
 #endif
 }
 
