@@ -37,10 +37,11 @@ template <class T, int kTaps> class GroupGradEngine {
   // Blocks of 8 x 8 sums of a warp, which the filter's distances meet, and the floats between two of them.
   static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = kTaps > 129 ? 64 : 72;
   static constexpr int kMost = (kTaps + kThreads - 1) / kThreads;  // taps of a thread
-  static constexpr bool kTight = kTaps > 129;  // the sums leave few registers
-  // Steps of a convolution, and of dweight, that are started together.
-  static constexpr int kStage = Shape::kSteps % 4 ? Shape::kSteps > 5 ? 3 : 5 : kTight ? 2 : 4, kDepth = kTight ? 2 : 4;
-  static constexpr int kScratchBytes = (2 * kBlocks * kBlockPitch + 4) * 4;
+  // kTight: the sums leave few registers. Steps of a convolution, and of dweight, that are started together.
+  static constexpr bool kTight = kTaps != 65 && kTaps != 129, kRolled = kTaps > 129;
+  static constexpr int kStage = kTight ? 2 : 4, kDepth = kTaps <= 17 ? 2 : kTaps <= 33 ? 1 : kTight ? 2 : 4;
+  static constexpr int kRounds = kTaps > 65 ? 2 : 1;  // in which warps write their sums of dweight
+  static constexpr int kSumBytes = 4 / kRounds * kBlocks * kBlockPitch * 4, kScratchBytes = kSumBytes + 16;
 
   // Fetched is what a thread has read of a channel's taps and bias. Conversions would wait for the loads.
   struct Fetched {
@@ -82,11 +83,18 @@ template <class T, int kTaps> class GroupGradEngine {
     for (int i = 0; i < kMore / 2; i++) more_[i] = 0.0f;
   }
 
+  // Taps is a lane's part of the first steps of a convolution.
+  struct Taps {
+    uint32_t left[kStage][4];
+  };
+  AITER_DEVICE void get_convolve_taps(Taps& f) const { get(f, convolve_, 0); }
+  AITER_DEVICE void get_turned_taps(Taps& f) const { get(f, turn_, 0); }
+
   // convolve sets the sums to the bias and the products with x, whose column 0 is at `own`.
-  AITER_DEVICE void convolve(uint32_t own) {
+  AITER_DEVICE void convolve(Taps& f, uint32_t own) {
     start(bias_);
-    multiply<1>(convolve_, own + 96, 0);
-    if (parts() > 1) multiply<1>(convolve_ + kPart, own + 96, 0);
+    multiply<1>(f, convolve_, own + 96, 0);
+    if (parts() > 1) get(f, convolve_ + kPart, 0), multiply<1>(f, convolve_ + kPart, own + 96, 0);
   }
   // make_g sets the sums to g, and the tiles of dout and of g's low part to its two parts. It returns the sum of this thread's g.
   AITER_DEVICE float make_g(uint32_t dout, uint32_t low) {
@@ -134,11 +142,11 @@ template <class T, int kTaps> class GroupGradEngine {
 
   // multiply_g sets the sums to dx, and adds to dweight. g has kPlanes parts, `plane` bytes apart. When it returns, dweight's products may
   // be running: finish_products waits for them.
-  template <int kPlanes> AITER_DEVICE void multiply_g(uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+  template <int kPlanes> AITER_DEVICE void multiply_g(Taps& f, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
     start(0.0f);
     constexpr uint32_t kLast = 32 * (Shape::kSteps - 1);
-    multiply<kPlanes>(turn_, g + kLast, plane);
-    if (parts() > 1) multiply<kPlanes>(turn_ + kPart, g + kLast, plane);
+    multiply<kPlanes>(f, turn_, g + kLast, plane);
+    if (parts() > 1) get(f, turn_ + kPart, 0), multiply<kPlanes>(f, turn_ + kPart, g + kLast, plane);
     AITER_UNROLL
     for (int first = 0; first < 4; first += kDepth) {
       if (first > 0) wgmma_wait<0>();
@@ -169,19 +177,21 @@ template <class T, int kTaps> class GroupGradEngine {
     const int warp = int(threadIdx.x) >> 5;
     if (warp == 0) put<0>(scratch);
     if (warp == 1) put<1>(scratch);
-    block_barrier();
+    if constexpr (kRounds > 1) block_barrier();
     if (warp == 2) put<2>(scratch);
     if (warp == 3) put<3>(scratch);
     block_barrier();
     AITER_ROLLED
     for (int j = int(threadIdx.x); j < width(); j += kThreads) {
-      float sum = 0.0f;
+      float sum[4 / kRounds] = {};
       AITER_UNROLL
-      for (int w = 0; w < 2; w++) {
+      for (int g = 0; g < 8; g++) {
+        const float* const from = scratch + (j + g) / 8 * kBlockPitch + g * 8 + ((j + g) & 7);
         AITER_UNROLL
-        for (int g = 0; g < 8; g++) sum += scratch[(w * kBlocks + (j + g) / 8) * kBlockPitch + g * 8 + ((j + g) & 7)];
+        for (int w = 0; w < 4 / kRounds; w++) sum[w] += from[w * kBlocks * kBlockPitch];
       }
-      keep(j, sum);
+      if constexpr (kRounds == 1) keep(j, sum[0] + sum[1] + (sum[2] + sum[3]));
+      else keep(j, sum[0] + sum[1]);
     }
   }
 
@@ -246,23 +256,27 @@ template <class T, int kTaps> class GroupGradEngine {
     wgmma_commit();
   }
 
-  // multiply adds the products of a Toeplitz matrix and the tile whose first step is at `right`. A lane has pairs of taps 8 elements apart,
-  // the first one at t; steps go 16 elements back in both factors.
-  template <int kPlanes> AITER_DEVICE void multiply(uint32_t t, uint32_t right, uint32_t plane) {
-#pragma unroll (kTight ? 1 : Shape::kSteps)
+  // get reads the taps of the steps from `first` on. A lane has pairs of taps 8 elements apart, the first one at t; steps go 16 elements back.
+  static AITER_DEVICE void get(Taps& f, uint32_t t, int first) {
+    uint32_t near = pair(t + 16 - uint32_t(32 * first));
+    AITER_UNROLL
+    for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
+      const uint32_t middle = pair(t - uint32_t(32 * (first + k))), far = pair(t - uint32_t(32 * (first + k) + 16));
+      copy_word(f.left[k][0], middle), copy_word(f.left[k][1], far), copy_word(f.left[k][2], near), copy_word(f.left[k][3], middle);
+      near = far;
+    }
+  }
+  // multiply adds the products of a Toeplitz matrix, whose first taps are in f, and the tile whose first step is at `right`.
+  template <int kPlanes> AITER_DEVICE void multiply(Taps& f, uint32_t t, uint32_t right, uint32_t plane) {
+    static_assert(!kRolled || Shape::kSteps % kStage == 0);
+#pragma unroll (kRolled ? 1 : Shape::kSteps)
     for (int first = 0; first < Shape::kSteps; first += kStage) {
-      uint32_t left[kStage][4], near = pair(t + 16 - uint32_t(32 * first));
-      AITER_UNROLL
-      for (int k = 0; k < kStage; k++) {
-        const uint32_t middle = pair(t - uint32_t(32 * (first + k))), far = pair(t - uint32_t(32 * (first + k) + 16));
-        copy_word(left[k][0], middle), copy_word(left[k][1], far), copy_word(left[k][2], near), copy_word(left[k][3], middle);
-        near = far;
-      }
+      if (first > 0) get(f, t, first);
       wgmma_start();
       AITER_UNROLL
-      for (int k = 0; k < kStage; k++) {
+      for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
         AITER_UNROLL
-        for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
+        for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
       }
       wgmma_commit();
       wgmma_wait<0>();
@@ -294,17 +308,18 @@ template <class T, int kTaps> class GroupGradEngine {
     if constexpr (kMore > 0) return i < kFirst / 2 ? first_[i < kFirst / 2 ? i : 0] : more_[i < kFirst / 2 ? 0 : i - kFirst / 2];
     else return first_[i];
   }
-  // put writes the sums of a warp, or adds them to those of the warp two before.
+  // put writes the sums of a warp, or, in a second round, adds them to those of another one.
   template <int kWarp> AITER_DEVICE void put(float* scratch) const {
-    const uint32_t to = shared_address(scratch + kWarp % 2 * kBlocks * kBlockPitch) + (threadIdx.x & 31) * 8;
+    constexpr bool kAdd = kWarp >= 4 / kRounds;
+    const uint32_t to = shared_address(scratch + kWarp % (4 / kRounds) * kBlocks * kBlockPitch) + (threadIdx.x & 31) * 8;
     AITER_UNROLL
     for (int n = 0; n < kBlocks; n++) {
       const int at = 4 * (n + 2 * kWarp);
       const uint32_t place = to + uint32_t(n * kBlockPitch * 4);
       Words<2> v;
-      if (kWarp > 1) v = load_shared<Words<2>>(place);
+      if (kAdd) v = load_shared<Words<2>>(place);
       AITER_UNROLL
-      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i) + (kWarp > 1 ? bits_to_float(v.word[i]) : 0.0f));
+      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i) + (kAdd ? bits_to_float(v.word[i]) : 0.0f));
       store_shared(place, v);
     }
   }

@@ -105,18 +105,23 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
     start(n, 0, &it, &taps);
     engine_.set_taps(taps);
     if constexpr (kSilu) set_halo(-1, 0);
+    block_barrier();
     float total = 0.0f;
     wide::NonFinite<T> found;
     int stage = 0;
     for (;;) {
+      typename E::Taps steps;
+      if constexpr (kSilu) engine_.get_convolve_taps(steps);
+      else engine_.get_turned_taps(steps);
       wait_group<0>();
       wgmma_fence_shared();
       block_barrier();
       const uint32_t dout = dout_of(stage), x = x_of(stage);
       float sum = 0.0f;
       if constexpr (kSilu) {
-        engine_.convolve(x);
+        engine_.convolve(steps, x);
         sum = engine_.make_g(dout, low());
+        engine_.get_turned_taps(steps);
         wgmma_fence_shared();
         block_barrier();
       }
@@ -129,7 +134,7 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
       if (own) {
         if (!kSilu && a_.p.dbias.data) sum = engine_.sum_tile(dout);
         total += sum;
-        engine_.template multiply_g<kSilu ? 2 : 1>(x, dout, low() - dout, found);
+        engine_.template multiply_g<kSilu ? 2 : 1>(steps, x, dout, low() - dout, found);
         engine_.store_dx(x, found);
         engine_.finish_products();
       }
@@ -139,6 +144,7 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
         finish(segment(n), stage, total, found);
         if (!more) return;
         engine_.set_taps(taps);
+        block_barrier();
         total = 0.0f, found = {}, n += step;
       }
       if constexpr (kSilu) set_halo(!last && ahead.b == it.b ? stage : -1, stage ^ 1);
@@ -172,25 +178,23 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
 
   // vector returns the place of vector v of lines: v from the first line's on.
   static AITER_DEVICE uint32_t vector(int v) { return uint32_t((v >> 3) * 128 + ((v ^ v >> 3) & 7) * 16); }
-  static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+  template <int kOffset = 0> static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1 + %3], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0), "n"(kOffset) : "memory");
   }
-  // copy_span copies positions from p on, up to `left`.
+  // copy_span copies this thread's vectors of a span, of positions below `left`, 1024 positions apart.
   static AITER_DEVICE void copy_span(uint32_t to, const T* from, int left) {
-    const int thread = int(threadIdx.x), p = thread * 8;
-    to += vector(thread), from += p;
-    AITER_UNROLL
-    for (int i = 0; i < 4; i++) copy(to + uint32_t(i * 2048), from + i * 1024, p + i * 1024 < left);
+    copy<0>(to, from, left > 0), copy<2048>(to, from, left > 1024), copy<4096>(to, from, left > 2048), copy<6144>(to, from, left > 3072);
   }
   AITER_DEVICE void load(uint32_t d, const Item& it, int stage) const {
-    const int left = int(a_.p.seqlen) - it.start, thread = int(threadIdx.x), h = E::Shape::kHalo * 8;
-    const T* x = a_.p.x.template row<T>(it.b, d) + it.start;
-    const T* dout = a_.p.dout.template row<T>(it.b, d) + it.start;
-    copy_span(x_of(stage), x, left);
-    copy_span(dout_of(stage), dout, left);
-    if (thread < h) {
-      if (kSilu) copy(x_of(stage) + vector(thread - h), x + (thread - h) * 8, it.start > 0);  // spans are longer than halos
-      else copy(dout_of(stage) + 64 * 128 + vector(thread), dout + kSpan + thread * 8, kSpan + thread * 8 < left);
+    const int thread = int(threadIdx.x), left = int(a_.p.seqlen) - it.start - thread * 8, place = int(vector(thread));
+    constexpr int kHalo = E::Shape::kHalo * 8;  // vectors
+    const T* x = a_.p.x.template row<T>(it.b, d) + (it.start + thread * 8);
+    const T* dout = a_.p.dout.template row<T>(it.b, d) + (it.start + thread * 8);
+    copy_span(x_of(stage) + place, x, left);
+    copy_span(dout_of(stage) + place, dout, left);
+    if (thread < kHalo) {
+      if (kSilu) copy(x_of(stage) + vector(thread - kHalo), x - kHalo * 8, it.start > 0);  // spans are longer than halos
+      else copy(dout_of(stage) + 64 * 128 + place, dout + kSpan, left > kSpan);
     }
     commit_group();
   }
@@ -219,7 +223,7 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
     char* const memory = memory_ + stage * kGroupLines * 128;
     if (__syncthreads_or(bool(found))) return compute_directly<T>(a_, memory, s);
     float* const scratch = reinterpret_cast<float*>(memory);
-    float* const biases = scratch + 2 * E::kBlocks * E::kBlockPitch;
+    float* const biases = scratch + E::kSumBytes / 4;
     const int thread = int(threadIdx.x), width = int(a_.p.width);
     float sum[1] = {total};
     warp_all_reduce(sum, 1, 32);

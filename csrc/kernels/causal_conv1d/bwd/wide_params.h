@@ -23,7 +23,7 @@ struct WideParams : BwdParams {
 // The kernel of spans is for filters of up to so many taps, of which registers hold the sums of dweight. kGroupGradBlocks is its blocks of a
 // multiprocessor: as many as registers allow without waiting for each product.
 constexpr int kMostGroupTaps = 257;
-template <int kTaps> constexpr int kGroupGradBlocks = kTaps <= 65 ? 3 : 2;
+template <int kTaps> constexpr int kGroupGradBlocks = kTaps <= 33 ? 4 : kTaps <= 65 ? 3 : 2;
 
 // launch_wide_group launches blocks for work items [n, end) (bwd/bwd_wide_group.hip). The type of
 // x selects the kernel.
