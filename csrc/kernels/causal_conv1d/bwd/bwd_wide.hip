@@ -28,12 +28,13 @@ inline void divide(WideParams* a, int64_t positions, int64_t resident, int64_t c
   a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
 }
 
-// takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans
-// empty, nor too few for the GPU. In float16 taps that are sums of two elements need a scale, which it does not have.
+// takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans empty,
+// nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a scale, which
+// it does not have.
 template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
   if constexpr (kWarpgroups && sizeof(T) == 2) {
     const int64_t spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan;
-    return a.p.width <= kMostGroupTaps && (!a.split || kIsBf16<T>) && a.p.seqlen * 4 >= spans * wide::kSpan * 3;
+    return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) && a.p.seqlen * 4 >= spans * wide::kSpan * 3;
   }
   return false;
 }
@@ -112,7 +113,7 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   else divide(&a, wide::kItem, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
-  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1, device, stream));
+  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1 && !group, device, stream));  // group reads x after dx
   if (p.seq.data) {
     a.most_reach = int32_t(p.width + kVecElems<T> - 2);
     AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));

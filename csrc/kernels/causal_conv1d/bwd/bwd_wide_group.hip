@@ -7,9 +7,14 @@
 
 namespace aiter::conv1d::bwd {
 
+// Without SiLU and with few taps memory is the bound: blocks of one segment end at more even times. Others compute one segment after another.
 template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
-  const auto kernel = a.p.silu ? causal_conv1d_bwd_wide_group_kernel<T, kTaps, true> : causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;
-  const int64_t blocks = min64(gpu.multiprocessors * kGroupGradBlocks<kTaps>, a.work_items - a.first_item);
+  auto kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;
+  int64_t blocks = a.work_items - a.first_item;
+  if constexpr (kTaps > 33) {
+    if (a.p.silu) kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, true>;
+    blocks = min64(gpu.multiprocessors * kGroupGradBlocks<kTaps>, blocks);
+  }
   return launch(stream, kernel, {unsigned(blocks), wide::kGroupThreads, unsigned(group_bytes<kTaps>(a.split))}, a);
 }
 

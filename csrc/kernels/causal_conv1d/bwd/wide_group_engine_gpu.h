@@ -39,7 +39,7 @@ template <class T, int kTaps> class GroupGradEngine {
   static constexpr int kMost = (kTaps + kThreads - 1) / kThreads;  // taps of a thread
   // kTight: the sums leave few registers. Steps of a convolution, and of dweight, that are started together.
   static constexpr bool kTight = kTaps != 65 && kTaps != 129, kRolled = kTaps > 129;
-  static constexpr int kStage = kTight ? 2 : 4, kDepth = kTaps <= 17 ? 2 : kTaps <= 33 ? 1 : kTight ? 2 : 4;
+  static constexpr int kStage = kTaps > 65 && kTaps <= 129 ? 4 : 2, kDepth = 1;
   static constexpr int kRounds = kTaps > 65 ? 2 : 1;  // in which warps write their sums of dweight
   static constexpr int kSumBytes = 4 / kRounds * kBlocks * kBlockPitch * 4, kScratchBytes = kSumBytes + 16;
 
@@ -93,8 +93,8 @@ template <class T, int kTaps> class GroupGradEngine {
   // convolve sets the sums to the bias and the products with x, whose column 0 is at `own`.
   AITER_DEVICE void convolve(Taps& f, uint32_t own) {
     start(bias_);
-    multiply<1>(f, convolve_, own + 96, 0);
-    if (parts() > 1) get(f, convolve_ + kPart, 0), multiply<1>(f, convolve_ + kPart, own + 96, 0);
+    multiply(f, convolve_, own + 96);
+    if (parts() > 1) get(f, convolve_ + kPart, 0), multiply(f, convolve_ + kPart, own + 96);
   }
   // make_g sets the sums to g, and the tiles of dout and of g's low part to its two parts. It returns the sum of this thread's g.
   AITER_DEVICE float make_g(uint32_t dout, uint32_t low) {
@@ -145,13 +145,13 @@ template <class T, int kTaps> class GroupGradEngine {
   template <int kPlanes> AITER_DEVICE void multiply_g(Taps& f, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
     start(0.0f);
     constexpr uint32_t kLast = 32 * (Shape::kSteps - 1);
-    multiply<kPlanes>(f, turn_, g + kLast, plane);
-    if (parts() > 1) get(f, turn_ + kPart, 0), multiply<kPlanes>(f, turn_ + kPart, g + kLast, plane);
-    AITER_UNROLL
-    for (int first = 0; first < 4; first += kDepth) {
-      if (first > 0) wgmma_wait<0>();
-      add_rows<kPlanes>(first, x, g, plane, found);
+    if (parts() > 1) {
+      Taps rest;
+      get(rest, turn_ + kPart, 0);
+      multiply_both<kPlanes, false>(rest, turn_ + kPart, x, g, g + kLast, plane, found);
     }
+    multiply_both<kPlanes, true>(f, turn_, x, g, g + kLast, plane, found);
+    hold();
   }
   AITER_DEVICE void finish_products() { wgmma_wait<0>(); }
 
@@ -232,9 +232,40 @@ template <class T, int kTaps> class GroupGradEngine {
   // copy_word copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
   static AITER_DEVICE void copy_word(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
 
-  // add_rows adds the products of 16 kDepth columns, from column 16 `first` on, to dweight.
-  template <int kPlanes> AITER_DEVICE void add_rows(int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+  // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both take turns: while one runs,
+  // what the other one needs is read. dweight's last stage may be running at the end.
+  template <int kPlanes, bool kRows>
+  AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t plane, wide::NonFinite<T>& found) {
+    constexpr int kTurned = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0, kTurns = kTurned > kParts ? kTurned : kParts;
     uint32_t left[kDepth][4];
+    AITER_UNROLL
+    for (int n = 0; n < kTurns; n++) {
+      if (n < kTurned) {
+        if (n > 0) get(f, t, n * kStage);
+        add_steps<kPlanes>(f, n * kStage, right, plane);
+        if (n > 0 && n <= kParts) wgmma_wait<1>();  // for dweight's stage before
+        if (n >= kParts) wgmma_wait<0>();
+      } else {
+        wgmma_wait<0>();
+      }
+      if (n < kParts) {
+        add_rows<kPlanes>(left, n * kDepth, x, g, plane, found);
+        if (n < kTurned) wgmma_wait<1>();  // for dx's stage
+      }
+    }
+  }
+  // add_steps starts the products of kStage steps of a convolution from `first` on.
+  template <int kPlanes> AITER_DEVICE void add_steps(Taps& f, int first, uint32_t right, uint32_t plane) {
+    wgmma_start();
+    AITER_UNROLL
+    for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
+      AITER_UNROLL
+      for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
+    }
+    wgmma_commit();
+  }
+  // add_rows starts the products of 16 kDepth columns, from column 16 `first` on, of dweight.
+  template <int kPlanes> AITER_DEVICE void add_rows(uint32_t (&left)[kDepth][4], int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
     AITER_UNROLL
     for (int k = 0; k < kDepth; k++) {
       load_matrix(x + place_ + uint32_t((first + k) * 2048), left[k]);
@@ -266,19 +297,26 @@ template <class T, int kTaps> class GroupGradEngine {
       near = far;
     }
   }
-  // multiply adds the products of a Toeplitz matrix, whose first taps are in f, and the tile whose first step is at `right`.
-  template <int kPlanes> AITER_DEVICE void multiply(Taps& f, uint32_t t, uint32_t right, uint32_t plane) {
+  // multiply adds the products of a Toeplitz matrix, whose first taps are in f, and the tile whose first step is at `right`. While a stage
+  // runs, the taps of the next one are read.
+  AITER_DEVICE void multiply(Taps& f, uint32_t t, uint32_t right) {
     static_assert(!kRolled || Shape::kSteps % kStage == 0);
+    if constexpr (kTight) {
 #pragma unroll (kRolled ? 1 : Shape::kSteps)
-    for (int first = 0; first < Shape::kSteps; first += kStage) {
-      if (first > 0) get(f, t, first);
-      wgmma_start();
-      AITER_UNROLL
-      for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
-        AITER_UNROLL
-        for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
+      for (int first = 0; first < Shape::kSteps; first += kStage) {
+        if (first > 0) get(f, t, first);
+        add_steps<1>(f, first, right, 0);
+        wgmma_wait<0>();
       }
-      wgmma_commit();
+    } else {
+      Taps other;
+      AITER_UNROLL
+      for (int first = 0; first < Shape::kSteps; first += kStage) {
+        const bool even = first / kStage % 2 == 0;
+        add_steps<1>(even ? f : other, first, right, 0);
+        if (first > 0) wgmma_wait<1>();
+        if (first + kStage < Shape::kSteps) get(even ? other : f, t, first + kStage);
+      }
       wgmma_wait<0>();
     }
     hold();
