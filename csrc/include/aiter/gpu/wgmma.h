@@ -33,27 +33,59 @@ AITER_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned
 // wgmma_wait waits until at most kPending groups of products are incomplete.
 template <int kPending> AITER_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory"); }
 
-// wgmma starts d += a * b. kN is the number of columns, a lane's elements of D are kN / 2.
+// wgmma_rows returns the descriptor of B whose columns are adjacent in memory, in lines of 128 bytes, one a row, swizzled as those of
+// wgmma_columns. Columns 64 and more of a row are the line behind, which is row 1's as well.
+AITER_DEVICE uint64_t wgmma_rows(uint32_t address) { return wgmma_columns(address) | uint64_t(128 >> 4) << 16; }
+
+// wgmma starts d += a * b. kN is the number of columns, a lane's elements of D are kN / 2. kRows: b is of wgmma_rows.
 #define AITER_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define AITER_D32 AITER_D4(0), AITER_D4(4), AITER_D4(8), AITER_D4(12), AITER_D4(16), AITER_D4(20), AITER_D4(24), AITER_D4(28)
+#define AITER_D8(i) AITER_D4(i), AITER_D4(i + 4)
+#define AITER_D32(i) AITER_D8(i), AITER_D8(i + 8), AITER_D8(i + 16), AITER_D8(i + 24)
+#define AITER_D36 AITER_D32(0), AITER_D4(32)
+#define AITER_D40 AITER_D32(0), AITER_D8(32)
+#define AITER_D48 AITER_D40, AITER_D8(40)
+#define AITER_D64 AITER_D32(0), AITER_D32(32)
+#define AITER_D96 AITER_D64, AITER_D32(64)
 #define AITER_NAMES32                                                                                                        \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
   "%26, %27, %28, %29, %30, %31"
-#define AITER_WGMMA_OF(type, n, names, factors, ...)                                                                         \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names "}, " factors ", 1, 1, 1, 0;"      \
+#define AITER_NAMES36 AITER_NAMES32 ", %32, %33, %34, %35"
+#define AITER_NAMES40 AITER_NAMES36 ", %36, %37, %38, %39"
+#define AITER_NAMES48 AITER_NAMES40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define AITER_NAMES64 AITER_NAMES48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define AITER_NAMES96                                                                                                         \
+  AITER_NAMES64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+                "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define AITER_WGMMA_OF(type, n, names, factors, rows, ...)                                                                   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names "}, " factors ", 1, 1, 1, " rows ";" \
                : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define AITER_WGMMA_N(type)                                                                                                  \
-  if constexpr (kN == 64) AITER_WGMMA_OF(type, "64", AITER_NAMES32, "{%32, %33, %34, %35}, %36", AITER_D32);                 \
-  else AITER_WGMMA_OF(type, "72", AITER_NAMES32 ", %32, %33, %34, %35", "{%36, %37, %38, %39}, %40", AITER_D32, AITER_D4(32))
-template <class T, int kN> AITER_DEVICE void wgmma(const uint32_t (&a)[4], uint64_t b, float (&d)[kN / 2]) {
-  static_assert(kN == 64 || kN == 72, "a number of columns that is listed");
+#define AITER_WGMMA_N(type)                                                                                                          \
+  if constexpr (kN == 64) AITER_WGMMA_OF(type, "64", AITER_NAMES32, "{%32, %33, %34, %35}, %36", "0", AITER_D32(0));                 \
+  else if constexpr (kN == 72) AITER_WGMMA_OF(type, "72", AITER_NAMES36, "{%36, %37, %38, %39}, %40", "0", AITER_D36);               \
+  else if constexpr (kN == 80) AITER_WGMMA_OF(type, "80", AITER_NAMES40, "{%40, %41, %42, %43}, %44", "1", AITER_D40);               \
+  else if constexpr (kN == 96) AITER_WGMMA_OF(type, "96", AITER_NAMES48, "{%48, %49, %50, %51}, %52", "1", AITER_D48);               \
+  else if constexpr (kN == 128) AITER_WGMMA_OF(type, "128", AITER_NAMES64, "{%64, %65, %66, %67}, %68", "1", AITER_D64);             \
+  else AITER_WGMMA_OF(type, "192", AITER_NAMES96, "{%96, %97, %98, %99}, %100", "1", AITER_D96)
+template <class T, int kN, bool kRows = false> AITER_DEVICE void wgmma(const uint32_t (&a)[4], uint64_t b, float (&d)[kN / 2]) {
+  static_assert(kRows ? kN == 80 || kN == 96 || kN == 128 || kN == 192 : kN == 64 || kN == 72, "a number of columns that is listed");
   if constexpr (kIsBf16<T>) { AITER_WGMMA_N("bf16"); }
   else { AITER_WGMMA_N("f16"); }
 }
 #undef AITER_WGMMA_N
 #undef AITER_WGMMA_OF
+#undef AITER_NAMES96
+#undef AITER_NAMES64
+#undef AITER_NAMES48
+#undef AITER_NAMES40
+#undef AITER_NAMES36
 #undef AITER_NAMES32
+#undef AITER_D96
+#undef AITER_D64
+#undef AITER_D48
+#undef AITER_D40
+#undef AITER_D36
 #undef AITER_D32
+#undef AITER_D8
 #undef AITER_D4
 #endif
 

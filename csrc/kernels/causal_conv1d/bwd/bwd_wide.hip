@@ -16,16 +16,27 @@ struct BackwardRows : Backward {
 
 constexpr int kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
 
-// divide divides the rows of a channel among segments, so that a GPU that computes so many channels at a time has enough of them: whole
-// rows if possible.
-inline void divide(WideParams* a, int64_t resident, int64_t channels) {
-  const int64_t wanted = max64(1, kFewRounds * resident / channels), items = (a->p.seqlen + wide::kItem - 1) / wide::kItem;
+// divide divides the rows of a channel among segments of items of so many positions, so that a GPU that computes so many channels at a
+// time has enough of them: whole rows if possible.
+inline void divide(WideParams* a, int64_t positions, int64_t resident, int64_t channels) {
+  const int64_t wanted = max64(1, kFewRounds * resident / channels), items = (a->p.seqlen + positions - 1) / positions;
   int64_t rows = max64(1, a->p.batch / wanted), each = items;
   if (a->p.batch < wanted) each = max64(min64(items, 4), items * a->p.batch / wanted);
   const int64_t parts = (items + each - 1) / each;
   a->rows = uint32_t(rows), a->items = uint32_t(each), a->row_items = uint32_t(items), a->parts = make_fastdiv(parts);
   a->segments = uint32_t(parts * ((a->p.batch + rows - 1) / rows));
   a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
+}
+
+// takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans empty,
+// nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a scale, which
+// it does not have.
+template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
+  if constexpr (kWarpgroups && sizeof(T) == 2) {
+    const int64_t spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan;
+    return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) && a.p.seqlen * 4 >= spans * wide::kSpan * 3;
+  }
+  return false;
 }
 
 // chunk_channels returns the channels that are turned at a time. Chunks bound the workspace alone: chunks that fit into a GPU's cache
@@ -59,8 +70,11 @@ template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]]
   return make_wide_kernel<T, true, kSomeBlocks, false>();
 }
 
-// launch_channels launches the kernel for `channels` channels from d on.
-Status launch_channels(WideParams a, int64_t d, int64_t channels, const WideKernel& kernel, const Topology& gpu, const OpStream& stream) {
+// launch_channels launches the kernel for `channels` channels from d on. group: that of spans.
+Status launch_channels(const TensorView& x, WideParams a, int64_t d, int64_t channels, const WideKernel& kernel, [[maybe_unused]] bool group,
+                       const Topology& gpu, const OpStream& stream) {
+  if constexpr (kWarpgroups)
+    if (group) return launch_wide_group(x, a, d * a.segments, (d + channels) * a.segments, stream);
   const int64_t most = kMaxBlocks * a.warps, end = (d + channels) * a.segments;
   a.work_items = uint32_t(end);
   for (int64_t n = d * a.segments; n < end; n += most) {
@@ -71,7 +85,8 @@ Status launch_channels(WideParams a, int64_t d, int64_t channels, const WideKern
   return Status();
 }
 
-template <class T> Status try_launch_wide(const Backward& p, int device, const OpStream& stream, bool* taken) {
+template <class T> Status try_launch_wide(const TensorView& x, const Backward& p, const OpStream& stream, bool* taken) {
+  const int device = x.device().id;
   Topology gpu;
   AITER_TRY(device_topology(device, &gpu));
   const wide::WarpMemory memory = wide::WarpMemory::of<T>(gpu);
@@ -92,11 +107,13 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   if (!*taken) return Status();
   a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
   const WideKernel kernel = wide_kernel<T>(dense, taps, a.split);
+  const bool group = dense && takes_group<T>(a);
   const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
-  divide(&a, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
+  if (group) divide(&a, wide::kSpan, gpu.multiprocessors * kGroupGradBlocks<kMostGroupTaps>, chunk);
+  else divide(&a, wide::kItem, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
-  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1, device, stream));
+  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1 && !group, device, stream));  // group reads x after dx
   if (p.seq.data) {
     a.most_reach = int32_t(p.width + kVecElems<T> - 2);
     AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));
@@ -108,14 +125,14 @@ template <class T> Status try_launch_wide(const Backward& p, int device, const O
   for (int64_t d = 0; d < p.dim; d += chunk) {
     const int64_t channels = min64(chunk, p.dim - d);
     if (turned.any()) AITER_TRY(turned.take(d, channels, stream, &a.p));
-    AITER_TRY(launch_channels(a, d, channels, kernel, gpu, stream));
+    AITER_TRY(launch_channels(x, a, d, channels, kernel, group, gpu, stream));
     AITER_TRY(turned.give(d, channels, stream, a.p));
   }
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }
 
 Status try_launch_wide(const TensorView& x, const Backward& p, const OpStream& stream, bool* taken) {
-  return dispatch_float(x, [&](auto zero) { return try_launch_wide<decltype(zero)>(p, x.device().id, stream, taken); });
+  return dispatch_float(x, [&](auto zero) { return try_launch_wide<decltype(zero)>(x, p, stream, taken); });
 }
 
 }  // namespace aiter::conv1d::bwd

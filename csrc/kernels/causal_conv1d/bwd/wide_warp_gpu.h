@@ -4,23 +4,9 @@
 
 #include "any_width.h"
 #include "wide_dweight_gpu.h"
+#include "wide_params.h"
 
 namespace aiter::conv1d::bwd {
-
-// WideParams is the parameters of a launch. A segment has `rows` whole rows of a channel, or, with several parts a row, `items` items
-// of one row.
-struct WideParams : BwdParams {
-  uint32_t first_item;         // of the launch
-  FastDiv parts;               // of a row
-  uint32_t rows, items, row_items;
-  const int32_t* reach;        // as of fwd::WideParams
-  int32_t most_reach;
-  int32_t warps, warp_bytes;   // of a block; shared memory of a warp
-  int32_t tiles;               // of g
-  bool split;                  // taps are sums of two elements
-  bool states;                 // sequences, or gradients of states
-  bool x_aligned, dout_aligned, dx_aligned;  // rows are vectors of 16 bytes
-};
 
 constexpr int kStages = wide::kStages;  // tiles of x of a warp
 

@@ -16,7 +16,7 @@
 
 namespace aiter::conv1d::wide {
 
-constexpr int kGroupThreads = 128, kSpan = 4096;
+constexpr int kGroupThreads = 128;
 constexpr int kGroupPad = 96;  // zeros in front of the taps; 64 behind them
 
 // group_steps returns the number of products; group_halo the columns in front of a span that they read; group_pitch the elements between

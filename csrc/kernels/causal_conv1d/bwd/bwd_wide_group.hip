@@ -1,0 +1,38 @@
+// The backward kernel of wide filters for 16-bit dense rows on sm_90a (bwd/wide_group_gpu.h).
+
+#include <aiter/dispatch.h>
+
+#include "../common/topology_gpu.h"
+#include "wide_group_gpu.h"
+
+namespace aiter::conv1d::bwd {
+
+// Without SiLU and with few taps memory is the bound: blocks of one segment end at more even times. Others compute one segment after another.
+template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
+  auto kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;
+  int64_t blocks = a.work_items - a.first_item;
+  if constexpr (kTaps > 33) {
+    if (a.p.silu) kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, true>;
+    blocks = min64(gpu.multiprocessors * kGroupGradBlocks<kTaps>, blocks);
+  }
+  return launch(stream, kernel, {unsigned(blocks), wide::kGroupThreads, unsigned(group_bytes<kTaps>(a.split))}, a);
+}
+
+Status launch_wide_group(const TensorView& x, WideParams a, int64_t n, int64_t end, const OpStream& stream) {
+  Topology gpu;
+  AITER_TRY(device_topology(x.device().id, &gpu));
+  a.first_item = uint32_t(n), a.work_items = uint32_t(end);
+  return dispatch_float(x, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (kWarpgroups && sizeof(T) == 2) {
+      if (a.p.width <= 17) return launch_group<T, 17>(a, gpu, stream);
+      if (a.p.width <= 33) return launch_group<T, 33>(a, gpu, stream);
+      if (a.p.width <= 65) return launch_group<T, 65>(a, gpu, stream);
+      if (a.p.width <= 129) return launch_group<T, 129>(a, gpu, stream);
+      return launch_group<T, 257>(a, gpu, stream);
+    }
+    return Status();
+  });
+}
+
+}  // namespace aiter::conv1d::bwd
