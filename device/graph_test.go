@@ -131,35 +131,35 @@ func TestGraphSteps(t *testing.T) {
 			must(t, err)
 			nothing := func() error { return nil }
 			for _, c := range []struct{ fail, steps int }{{begin, 1}, {end, 12}, {instantiate, 1234}, {destroyGraph, 12346}} {
-				ask(t, lib, "fake_fail", uintptr(c.fail))
+				callFake(t, lib, "fake_fail", uintptr(c.fail))
 				var bad *device.CaptureError
 				var cause *device.Error
 				if _, err := drv.Capture(s, device.CaptureGlobal, nothing); !errors.As(err, &bad) || !errors.As(err, &cause) {
 					t.Errorf("step %d fails: %v", c.fail, err)
 				}
-				if got := ask(t, lib, "fake_steps"); got != c.steps {
+				if got := callFake(t, lib, "fake_steps"); got != c.steps {
 					t.Errorf("step %d fails: steps %d, want %d", c.fail, got, c.steps)
 				}
 			}
 			if _, err := drv.Capture(s, device.CaptureGlobal, func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
 				t.Error(err)
 			}
-			if got := ask(t, lib, "fake_steps"); got != 124 {
+			if got := callFake(t, lib, "fake_steps"); got != 124 {
 				t.Errorf("the function fails: steps %d", got)
 			}
 			graph, err := drv.Capture(s, device.CaptureGlobal, nothing)
 			must(t, err)
 			var cause *device.Error
-			ask(t, lib, "fake_fail", launch)
+			callFake(t, lib, "fake_fail", launch)
 			if err := graph.Launch(s); !errors.As(err, &cause) {
 				t.Errorf("Launch: %v", err)
 			}
 			must(t, graph.Launch(s))
-			ask(t, lib, "fake_fail", destroyExec)
+			callFake(t, lib, "fake_fail", destroyExec)
 			if err := graph.Close(); !errors.As(err, &cause) {
 				t.Errorf("Close: %v", err)
 			}
-			if got := ask(t, lib, "fake_steps"); got != 1234556 {
+			if got := callFake(t, lib, "fake_steps"); got != 1234556 {
 				t.Errorf("steps %d, want 1234556", got)
 			}
 		})

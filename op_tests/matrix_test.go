@@ -123,7 +123,7 @@ func checkFragments(t *testing.T, dev remote, reg *registry.Registry, dtype tens
 	}
 	args := []any{
 		upload("widest", tensor.Float32, make([]float64, pitch*16)), upload("narrow", tensor.Float32, make([]float64, pitch*16)),
-		upload("turned", tensor.Float32, make([]float64, pitch*16)), upload("step", tensor.Int32, []float64{-1}),
+		upload("transposed", tensor.Float32, make([]float64, pitch*16)), upload("step", tensor.Int32, []float64{-1}),
 		upload("a", dtype, a), upload("b", dtype, b),
 	}
 	if err := call(t.Context(), reg, "matrix_tile", args); err != nil {
@@ -152,9 +152,9 @@ func checkFragments(t *testing.T, dev remote, reg *registry.Registry, dtype tens
 		at          func(row, column, k int) float64
 	}
 	products := map[string]product{
-		"widest": {step, step, 1, func(row, column, k int) float64 { return at(a, row, k) * at(b, column, k) }},
-		"narrow": {16, 16, 1, func(row, column, k int) float64 { return at(a, row, k) * at(b, column, k) }},
-		"turned": {16, 16, 0, func(row, column, k int) float64 { return at(a, k, row) * at(b, k, column) }},
+		"widest":     {step, step, 1, func(row, column, k int) float64 { return at(a, row, k) * at(b, column, k) }},
+		"narrow":     {16, 16, 1, func(row, column, k int) float64 { return at(a, row, k) * at(b, column, k) }},
+		"transposed": {16, 16, 0, func(row, column, k int) float64 { return at(a, k, row) * at(b, k, column) }},
 	}
 	for _, name := range slices.Sorted(maps.Keys(products)) {
 		p := products[name]

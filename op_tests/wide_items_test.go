@@ -125,7 +125,7 @@ func TestWideSpans(t *testing.T) {
 	}
 }
 
-// TestWideChunks tests rows of adjacent channels that exceed what backward turns at a time.
+// TestWideChunks tests rows of adjacent channels that exceed what backward transposes at a time.
 func TestWideChunks(t *testing.T) {
 	target := open(t)
 	c := optests.Case{DType: tensor.Float32, Params: optests.Conv1d{

@@ -24,15 +24,15 @@ AITER_HOT Complex times_conjugate(Complex a, Complex b) { return {a.re * b.re + 
 AITER_HOT Complex times_i(Complex a) { return {-a.im, a.re}; }
 AITER_HOT Complex over_i(Complex a) { return {a.im, -a.re}; }
 
-// turned is a times e^(-2 pi i e/8), turned_back a times e^(2 pi i e/8), 0 <= e < 4.
-template <int e> AITER_HOT Complex turned(Complex a) {
+// rotated is a times e^(-2 pi i e/8), rotated_back a times e^(2 pi i e/8), 0 <= e < 4.
+template <int e> AITER_HOT Complex rotated(Complex a) {
   constexpr double c = 0.70710678118654752440;
   if constexpr (e == 0) return a;
   else if constexpr (e == 2) return over_i(a);
   else if constexpr (e == 1) return {(a.re + a.im) * c, (a.im - a.re) * c};
   else return {(a.im - a.re) * c, (a.re + a.im) * -c};
 }
-template <int e> AITER_HOT Complex turned_back(Complex a) {
+template <int e> AITER_HOT Complex rotated_back(Complex a) {
   constexpr double c = 0.70710678118654752440;
   if constexpr (e == 0) return a;
   else if constexpr (e == 2) return times_i(a);
@@ -45,7 +45,7 @@ template <int e> AITER_HOT Complex turned_back(Complex a) {
 template <int n, int j = 0> AITER_HOT void columns_step(Complex* v) {
   if constexpr (j < n / 2) {
     const Complex a = v[j], b = v[j + n / 2];
-    v[j] = a + b, v[j + n / 2] = turned<j * 8 / n>(a - b);
+    v[j] = a + b, v[j + n / 2] = rotated<j * 8 / n>(a - b);
     columns_step<n, j + 1>(v);
   }
 }
@@ -54,7 +54,7 @@ template <int n> AITER_HOT void columns(Complex* v) {
 }
 template <int n, int j = 0> AITER_HOT void columns_back_step(Complex* v) {
   if constexpr (j < n / 2) {
-    const Complex a = v[j], b = turned_back<j * 8 / n>(v[j + n / 2]);
+    const Complex a = v[j], b = rotated_back<j * 8 / n>(v[j + n / 2]);
     v[j] = a + b, v[j + n / 2] = a - b;
     columns_back_step<n, j + 1>(v);
   }
@@ -185,8 +185,8 @@ template <int i = 0> AITER_HOT void unite(const D* re, const D* im, Complex* v) 
   if constexpr (i < kHalf) v[i] = {re[i], im[i]}, unite<i + 1>(re, im, v);
 }
 
-// turn exchanges lanes and vectors.
-AITER_HOT void turn(Complex* v) {
+// transpose_complex exchanges lanes and vectors.
+AITER_HOT void transpose_complex(Complex* v) {
   D re[kHalf], im[kHalf];
   split(v, re, im), transpose<kHalf>(re), transpose<kHalf>(im), unite(re, im, v);
 }
@@ -194,9 +194,9 @@ AITER_HOT void turn(Complex* v) {
 template <Use use> AITER_HOT void leaf(Complex* x, const Complex* h, const Complex* w) {
   Complex v[kHalf];
   copy(v, x);
-  if (use != Use::kBack) columns<kHalf>(v), twiddle(v, w), turn(v), columns<kHalf>(v);
+  if (use != Use::kBack) columns<kHalf>(v), twiddle(v, w), transpose_complex(v), columns<kHalf>(v);
   if (use == Use::kConvolve) multiply(v, h);
-  if (use != Use::kKeep) columns_back<kHalf>(v), turn(v), twiddle_back(v, w), columns_back<kHalf>(v);
+  if (use != Use::kKeep) columns_back<kHalf>(v), transpose_complex(v), twiddle_back(v, w), columns_back<kHalf>(v);
   copy(x, v);
 }
 

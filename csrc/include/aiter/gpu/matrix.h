@@ -15,7 +15,7 @@
 //   kColumns   1                1                 1         1         2
 //   kParts     1                2                 1         1         2
 //
-// turn exchanges the two indices of a Right: the result is a factor whose contraction runs over the columns.
+// transpose exchanges the two indices of a Right: the result is a factor whose contraction runs over the columns.
 #pragma once
 
 #include "vec.h"
@@ -74,9 +74,9 @@ template <int kStep> struct MatrixShape {
   // column returns a lane's column c of B and D.
   static AITER_DEVICE int column(int lane, int c) { return AITER_MMA_SYNC ? (lane >> 2) + 8 * c : lane & 15; }
 
-  // turned_row and turned_column return the row i and the column c of a lane's sums whose two factors turn made.
-  static AITER_DEVICE int turned_row(int lane, int i) { return AITER_WMMA == 11 ? 2 * i + (lane >> 4) : row(lane) + i; }
-  static AITER_DEVICE int turned_column(int lane, int c) {
+  // transposed_row and transposed_column return the row i and the column c of a lane's sums whose two factors transpose made.
+  static AITER_DEVICE int transposed_row(int lane, int i) { return AITER_WMMA == 11 ? 2 * i + (lane >> 4) : row(lane) + i; }
+  static AITER_DEVICE int transposed_column(int lane, int c) {
     const int g = lane >> 2;
     return AITER_MMA_SYNC ? 4 * (g >> 1) + (g & 1) + 2 * c : lane & 15;
   }
@@ -112,9 +112,9 @@ template <class T, int kStep = kMatrixStep> struct MatrixStep : MatrixShape<kSte
       }
     }
   };
-  // Turned is a Right whose indices are exchanged. left and right return it as a factor. Two turned factors contract over the
+  // Transposed is a Right whose indices are exchanged. left and right return it as a factor. Two transposed factors contract over the
   // columns of the original ones.
-  struct Turned {
+  struct Transposed {
     uint32_t word[Shape::kColumns * Run::kWords];
 
     AITER_DEVICE Left left() const;
@@ -122,7 +122,7 @@ template <class T, int kStep = kMatrixStep> struct MatrixStep : MatrixShape<kSte
   };
 
   static AITER_DEVICE void multiply(const Left& a, const Right& b, Sums* d);
-  static AITER_DEVICE Turned turn(const Right& f);
+  static AITER_DEVICE Transposed transpose(const Right& f);
 };
 
 #if AITER_MFMA || AITER_WMMA
@@ -185,10 +185,10 @@ template <class T, int kStep> AITER_DEVICE void MatrixStep<T, kStep>::multiply(c
   }
 }
 
-// A product with the identity is exact, and a lane's sums are what it holds of the turned factor: column and row of D are
+// A product with the identity is exact, and a lane's sums are what it holds of the transposed factor: column and row of D are
 // lane and element.
-template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Turned MatrixStep<T, kStep>::turn(const Right& f) {
-  static_assert(kStep == 16, "sums have 16 rows of the turned factor");
+template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Transposed MatrixStep<T, kStep>::transpose(const Right& f) {
+  static_assert(kStep == 16, "sums have 16 rows of the transposed factor");
   constexpr uint32_t kOne = kIsBf16<T> ? 0x3f80 : 0x3c00;
   const int lane = int(threadIdx.x) & (Shape::kLanes - 1);
   Run identity;
@@ -196,7 +196,7 @@ template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Turned
   identity.or_at((lane & 15) - Shape::depth(lane), T{uint16_t(kOne)});
   float sums[Shape::kRowRun] = {};
   matrix_multiply(f.column[0], identity, sums);
-  Turned t;
+  Transposed t;
   constexpr int kOwn = Shape::kRowRun / 2;
   AITER_UNROLL
   for (int i = 0; i < kOwn; i++) t.word[i] = pack_word<T>(sums + 2 * i);
@@ -214,12 +214,12 @@ template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Turned
   return t;
 }
 
-template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Left MatrixStep<T, kStep>::Turned::left() const {
+template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Left MatrixStep<T, kStep>::Transposed::left() const {
   Left f;
   __builtin_memcpy(&f, word, sizeof f);
   return f;
 }
-template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Right MatrixStep<T, kStep>::Turned::right() const {
+template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Right MatrixStep<T, kStep>::Transposed::right() const {
   Right f;
   __builtin_memcpy(&f, word, sizeof f);
   return f;
@@ -242,8 +242,8 @@ template <class T, int kStep> AITER_DEVICE void MatrixStep<T, kStep>::multiply(c
 }
 
 // movmatrix transposes 8 x 8 elements.
-template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Turned MatrixStep<T, kStep>::turn(const Right& f) {
-  Turned t;
+template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Transposed MatrixStep<T, kStep>::transpose(const Right& f) {
+  Transposed t;
   AITER_UNROLL
   for (int c = 0; c < 2; c++) {
     AITER_UNROLL
@@ -254,13 +254,13 @@ template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Turned
 }
 
 // Word 2i+c holds the positions of word i, and the columns 8c.. of the original factor.
-template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Left MatrixStep<T, kStep>::Turned::left() const {
+template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Left MatrixStep<T, kStep>::Transposed::left() const {
   Left f;
   AITER_UNROLL
   for (int e = 0; e < 2; e++) f.part[e].word[0] = word[2 * e], f.part[e].word[1] = word[2 * e + 1];
   return f;
 }
-template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Right MatrixStep<T, kStep>::Turned::right() const {
+template <class T, int kStep> AITER_DEVICE typename MatrixStep<T, kStep>::Right MatrixStep<T, kStep>::Transposed::right() const {
   Right f;
   AITER_UNROLL
   for (int c = 0; c < 2; c++) f.column[c].word[0] = word[2 * c], f.column[c].word[1] = word[2 * c + 1];

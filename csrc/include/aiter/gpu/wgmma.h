@@ -1,11 +1,11 @@
 // Products on the matrix cores of sm_90a, by a group of four warps: wgmma.
 //
-// D += A * B. D has 64 x N elements, A 64 x 16, in registers, and B 16 x N, in shared memory. Warp w of the group has rows 16 w to
-// 16 w + 15 of A and D. Lane 4g+t has, of A, elements (g, 2t..), (g+8, 2t..), (g, 2t+8..) and (g+8, 2t+8..), two in a word; of D, in each
-// block of 8 columns, (g, 2t..) and (g+8, 2t..).
+// D += A * B. D has 64 x N elements and A 64 x 16; both are in registers. B has 16 x N elements in shared memory. Warp w of the group has rows 16 w to
+// 16 w + 15 of A and D. Lane 4g+t has the elements (g, 2t..), (g+8, 2t..), (g, 2t+8..) and (g+8, 2t+8..) of A, two in a word. It has the
+// elements (g, 2t..) and (g+8, 2t..) of each block of 8 columns of D.
 //
-// Products run until wait; meanwhile nothing may write their registers and shared memory. Shared memory that threads wrote needs
-// wgmma_fence_shared in each of them, and then a barrier.
+// Products run asynchronously until wgmma_wait. Until then nothing may write the registers and the shared memory that they use. Threads
+// that wrote shared memory call wgmma_fence_shared before the barrier that precedes the products.
 #pragma once
 
 #include "codegen.h"
@@ -23,8 +23,8 @@ namespace aiter {
 #endif
 
 #if AITER_WGMMA
-// wgmma_columns returns the descriptor of B in lines of 128 bytes, one a column, of which vector v of 16 bytes has place v ^ (line % 8).
-// Line 0 of memory is at a multiple of 1024 bytes. address is that of the first of 16 adjacent elements of the first column.
+// wgmma_columns returns the descriptor of B. Each column is a line of 128 bytes, in which vector v of 16 bytes has place v ^ (line % 8).
+// Line 0 is at a multiple of 1024 bytes. address is that of the first of 16 adjacent elements of the first column.
 AITER_DEVICE uint64_t wgmma_columns(uint32_t address) { return uint64_t(address >> 4) | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62; }
 
 AITER_DEVICE void wgmma_fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -37,7 +37,7 @@ template <int kPending> AITER_DEVICE void wgmma_wait() { asm volatile("wgmma.wai
 // wgmma_columns. Columns 64 and more of a row are the line behind, which is row 1's as well.
 AITER_DEVICE uint64_t wgmma_rows(uint32_t address) { return wgmma_columns(address) | uint64_t(128 >> 4) << 16; }
 
-// wgmma starts d += a * b. kN is the number of columns, a lane's elements of D are kN / 2. kRows: b is of wgmma_rows.
+// wgmma starts d += a * b. kN is the number of columns; a lane has kN / 2 elements of D. kRows: b is of wgmma_rows.
 #define AITER_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define AITER_D8(i) AITER_D4(i), AITER_D4(i + 4)
 #define AITER_D32(i) AITER_D8(i), AITER_D8(i + 8), AITER_D8(i + 16), AITER_D8(i + 24)

@@ -4,7 +4,7 @@
 #include "wide_gpu.h"
 #include "../wide/reach_gpu.h"
 #include "wide_launch.h"
-#include "wide_turn.h"
+#include "wide_transpose.h"
 
 namespace aiter::conv1d::bwd {
 
@@ -39,7 +39,7 @@ template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
   return false;
 }
 
-// chunk_channels returns the channels that are turned at a time. Chunks bound the workspace alone: chunks that fit into a GPU's cache
+// chunk_channels returns the channels that are transposed at a time. Chunks bound the workspace alone: chunks that fit into a GPU's cache
 // save less than their launches cost.
 inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
   constexpr int64_t kBytes = 128 << 20, kRound = 64;  // of a tensor; channels
@@ -95,10 +95,10 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   if (p.seq.data) a.p.initial.data = nullptr;  // no position sees them
   *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0;
   if (!*taken) return Status();
-  TurnedRows<T> turned(p);
-  a.x_aligned = turned.x() || wide::vectors_aligned<T>(p.x, p.seqlen);
-  a.dout_aligned = turned.dout() || wide::vectors_aligned<T>(p.dout, p.seqlen);
-  a.dx_aligned = turned.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
+  TransposedRows<T> transposed(p);
+  a.x_aligned = transposed.x() || wide::vectors_aligned<T>(p.x, p.seqlen);
+  a.dout_aligned = transposed.dout() || wide::vectors_aligned<T>(p.dout, p.seqlen);
+  a.dx_aligned = transposed.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
   a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
   const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
   const int taps = int(p.width);
@@ -108,12 +108,12 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
   const WideKernel kernel = wide_kernel<T>(dense, taps, a.split);
   const bool group = dense && takes_group<T>(a);
-  const int64_t chunk = turned.any() ? chunk_channels(p, turned.channel_bytes()) : p.dim;
+  const int64_t chunk = transposed.any() ? chunk_channels(p, transposed.channel_bytes()) : p.dim;
   if (group) divide(&a, wide::kSpan, gpu.multiprocessors * kGroupGradBlocks<kMostGroupTaps>, chunk);
   else divide(&a, wide::kItem, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
-  if (turned.any()) AITER_TRY(turned.allocate(chunk, a.parts.divisor == 1 && !group, device, stream));  // group reads x after dx
+  if (transposed.any()) AITER_TRY(transposed.allocate(chunk, a.parts.divisor == 1 && !group, device, stream));  // group reads x after dx
   if (p.seq.data) {
     a.most_reach = int32_t(p.width + kVecElems<T> - 2);
     AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));
@@ -124,9 +124,9 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   }
   for (int64_t d = 0; d < p.dim; d += chunk) {
     const int64_t channels = min64(chunk, p.dim - d);
-    if (turned.any()) AITER_TRY(turned.take(d, channels, stream, &a.p));
+    if (transposed.any()) AITER_TRY(transposed.take(d, channels, stream, &a.p));
     AITER_TRY(launch_channels(x, a, d, channels, kernel, group, gpu, stream));
-    AITER_TRY(turned.give(d, channels, stream, a.p));
+    AITER_TRY(transposed.give(d, channels, stream, a.p));
   }
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }

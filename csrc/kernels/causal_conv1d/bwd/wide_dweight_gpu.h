@@ -113,7 +113,7 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   AITER_DEVICE int row(int i) const { return (lane_ >> 2) + 4 * (i & 2); }
   AITER_DEVICE int column(int c, int i) const { return 8 * c + 2 * (lane_ & 3) + (i & 1); }
 #else
-  using Factor = typename M::Turned;
+  using Factor = typename M::Transposed;
   struct Place {
     const T* p;
     AITER_DEVICE Place(const Tile& tile, int first, int lane, bool mirrored) {
@@ -123,12 +123,12 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     AITER_DEVICE Factor load(int step) const {
       typename M::Right f;
       f.column[0] = *reinterpret_cast<const typename M::Run*>(p + (step >> 2) * E::kPitch + (step & 3) * 16);
-      return M::turn(f);
+      return M::transpose(f);
     }
   };
   static AITER_DEVICE void multiply(const Factor& g, const Factor& x, typename M::Sums* d) { M::multiply(g.left(), x.right(), d); }
-  AITER_DEVICE int row(int i) const { return M::turned_row(lane_, i); }
-  AITER_DEVICE int column(int c, int) const { return M::turned_column(lane_, c); }
+  AITER_DEVICE int row(int i) const { return M::transposed_row(lane_, i); }
+  AITER_DEVICE int column(int c, int) const { return M::transposed_column(lane_, c); }
 #endif
 
 #if AITER_MMA_SYNC

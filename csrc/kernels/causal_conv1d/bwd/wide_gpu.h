@@ -6,7 +6,7 @@
 // Halo: of x W - 1 positions in front of an item, which are read again. g of the W - 1 positions behind it stays in shared memory; a
 // segment that starts within a row computes the item behind for it.
 // Bytes: x and dout once (the halo again, mostly from cache), dx once, 16 bytes an instruction where rows are aligned. Tensors of adjacent
-// channels are turned first, and dx back (bwd/wide_turn.h).
+// channels are transposed first, and dx back (bwd/wide_transpose.h).
 // Reduction: dweight over the items of a segment in registers or shared memory, dbias in a lane and then over the warp. Segments of a
 // channel write their sums to a workspace. With SiLU, g is the sum of two elements, high + low, if x has 16 bits.
 //
@@ -243,7 +243,7 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
         for (int k = 0; k < N; k++) v[N - 1 - k] = y[r][k];
         const Vec<T, N> out = pack_vec<T, N>(v);
         AITER_UNROLL
-        for (int k = 0; k < N; k++) look_at(found, out, v, k);
+        for (int k = 0; k < N; k++) check(found, out, v, k);
         to.write(columns[r], within[r], out);
       }
     });
@@ -263,10 +263,10 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     }
     if (!warp_all(!found) || (!kDense && a.states)) W::compute_dx(a_, w_, it, stage);
   }
-  // look_at looks at the k-th of a run of results: on NVIDIA at words of them.
-  template <int N> static AITER_DEVICE void look_at(wide::NonFinite<T>& found, const Vec<T, N>& out, const float (&v)[N], int k) {
-    if (!AITER_MMA_SYNC || sizeof(T) == 4) found.look_at(v[k]);
-    else if (k % 2 == 0) found.look_at(out.word[k / 2]);
+  // check checks the k-th of a run of results, on NVIDIA a word of them at a time.
+  template <int N> static AITER_DEVICE void check(wide::NonFinite<T>& found, const Vec<T, N>& out, const float (&v)[N], int k) {
+    if (!AITER_MMA_SYNC || sizeof(T) == 4) found.check(v[k]);
+    else if (k % 2 == 0) found.check(out.word[k / 2]);
   }
 
   AITER_DEVICE void store_sums(uint32_t segment) {

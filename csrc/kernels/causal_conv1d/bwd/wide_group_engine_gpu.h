@@ -51,7 +51,7 @@ template <class T, int kTaps> class GroupGradEngine {
   AITER_DEVICE GroupGradEngine(const Args& a, char* memory) : a_(a), taps_(reinterpret_cast<T*>(memory)) {
     const int thread = int(threadIdx.x), lane = thread & 31, warp = thread >> 5;
     place_ = uint32_t(((lane >> 4) * 8 + (lane & 7)) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
-    convolve_ = first_pair(0, width() - 1 + 48), turn_ = first_pair(1, 16 * (Shape::kSteps - 1));
+    convolve_ = first_pair(0, width() - 1 + 48), transpose_ = first_pair(1, 16 * (Shape::kSteps - 1));
     AITER_ROLLED
     for (int copy = 0; copy < 2 * parts(); copy++) {
       AITER_ROLLED
@@ -88,7 +88,7 @@ template <class T, int kTaps> class GroupGradEngine {
     uint32_t left[kStage][4];
   };
   AITER_DEVICE void get_convolve_taps(Taps& f) const { get(f, convolve_, 0); }
-  AITER_DEVICE void get_turned_taps(Taps& f) const { get(f, turn_, 0); }
+  AITER_DEVICE void get_transposed_taps(Taps& f) const { get(f, transpose_, 0); }
 
   // convolve sets the sums to the bias and the products with x, whose column 0 is at `own`.
   AITER_DEVICE void convolve(Taps& f, uint32_t own) {
@@ -147,10 +147,10 @@ template <class T, int kTaps> class GroupGradEngine {
     constexpr uint32_t kLast = 32 * (Shape::kSteps - 1);
     if (parts() > 1) {
       Taps rest;
-      get(rest, turn_ + kPart, 0);
-      multiply_both<kPlanes, false>(rest, turn_ + kPart, x, g, g + kLast, plane, found);
+      get(rest, transpose_ + kPart, 0);
+      multiply_both<kPlanes, false>(rest, transpose_ + kPart, x, g, g + kLast, plane, found);
     }
-    multiply_both<kPlanes, true>(f, turn_, x, g, g + kLast, plane, found);
+    multiply_both<kPlanes, true>(f, transpose_, x, g, g + kLast, plane, found);
     hold();
   }
   AITER_DEVICE void finish_products() { wgmma_wait<0>(); }
@@ -163,7 +163,7 @@ template <class T, int kTaps> class GroupGradEngine {
       AITER_UNROLL
       for (int i = 0; i < 4; i++) {
         word[i] = pack_pair<T>(sums_[c / 2 + 2 * i], sums_[c / 2 + 2 * i + 1]);
-        found.look_at(word[i]);
+        found.check(word[i]);
       }
       store_matrix(own + place_ + uint32_t(c * 128), word);
     }
@@ -232,7 +232,7 @@ template <class T, int kTaps> class GroupGradEngine {
   // copy_word copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
   static AITER_DEVICE void copy_word(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
 
-  // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both take turns: while one runs,
+  // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both alternate: while one runs,
   // what the other one needs is read. dweight's last stage may be running at the end.
   template <int kPlanes, bool kRows>
   AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t plane, wide::NonFinite<T>& found) {
@@ -271,7 +271,7 @@ template <class T, int kTaps> class GroupGradEngine {
       load_matrix(x + place_ + uint32_t((first + k) * 2048), left[k]);
       if constexpr (kPlanes == 1) {  // with SiLU an infinity or NaN in x makes g one
         AITER_UNROLL
-        for (int i = 0; i < 4; i++) found.look_at(left[k][i]);
+        for (int i = 0; i < 4; i++) found.check(left[k][i]);
       }
     }
     wgmma_start();
@@ -365,7 +365,7 @@ template <class T, int kTaps> class GroupGradEngine {
   const Args& a_;
   T* taps_;
   uint32_t place_;             // of what this lane reads and writes of 16 columns
-  uint32_t convolve_, turn_;   // of this lane's taps
+  uint32_t convolve_, transpose_;   // of this lane's taps
   float bias_ = 0.0f;
   float sums_[32], first_[kFirst / 2], more_[kMore / 2 + (kMore == 0)];
 };

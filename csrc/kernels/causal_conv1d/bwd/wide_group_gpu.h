@@ -112,7 +112,7 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
     for (;;) {
       typename E::Taps steps;
       if constexpr (kSilu) engine_.get_convolve_taps(steps);
-      else engine_.get_turned_taps(steps);
+      else engine_.get_transposed_taps(steps);
       wait_group<0>();
       wgmma_fence_shared();
       block_barrier();
@@ -121,7 +121,7 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
       if constexpr (kSilu) {
         engine_.convolve(steps, x);
         sum = engine_.make_g(dout, low());
-        engine_.get_turned_taps(steps);
+        engine_.get_transposed_taps(steps);
         wgmma_fence_shared();
         block_barrier();
       }

@@ -1,7 +1,7 @@
 // causal_conv1d_bwd on the CPU.
 //
 // Tiling: rows with adjacent positions (cpu/bwd_channel_first.h), tokens with adjacent channels (cpu/bwd_channel_last.h), columns of other layouts as
-// rows if the filter is wide (cpu/bwd_turned.h), otherwise and with sequence numbers tiles (cpu/bwd_tile.h). A part of the work is some channels over all positions of all
+// rows if the filter is wide (cpu/bwd_transposed.h), otherwise and with sequence numbers tiles (cpu/bwd_tile.h). A part of the work is some channels over all positions of all
 // batches; with few channels it is a segment of the positions, with sums of its own.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
 // Reduction: the segments of a channel, in order, in double. The division into segments depends on the shape alone, so that the
@@ -80,7 +80,7 @@ class Work {
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
     rows = rows && !p.seq.data;
     tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kMoreTaps;
-    turned = !rows && !tokens && !p.seq.data && p.width > kTokenWidth;
+    transposed = !rows && !tokens && !p.seq.data && p.width > kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
     groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, unit(p.width));
     slot = (p.width + 1) * wide;
@@ -126,7 +126,7 @@ class Work {
   void segment(int64_t group, int64_t u, int64_t end, double* totals) {
     const bool done = rows     ? AITER_CPU_CALL(conv1d::bwd::rows(p, dtype, group, u, end, totals))
                       : tokens ? AITER_CPU_CALL(conv1d::bwd::tokens(p, dtype, group, u, end, totals))
-                      : turned ? AITER_CPU_CALL(conv1d::bwd::turned(p, dtype, group, u, end, totals))
+                      : transposed ? AITER_CPU_CALL(conv1d::bwd::transposed(p, dtype, group, u, end, totals))
                                : AITER_CPU_CALL(conv1d::bwd::tiles(p, dtype, group, u, end, totals));
     if (!done) fail();
   }
@@ -144,7 +144,7 @@ class Work {
   const Backward& p;
   const DType dtype;
   const Blocks blocks;  // of tokens
-  bool rows, tokens, turned;
+  bool rows, tokens, transposed;
   int64_t wide, groups, units, slot, cuts;
   bool failed = false;  // atomic: out of memory
 };

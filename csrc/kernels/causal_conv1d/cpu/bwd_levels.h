@@ -2,5 +2,5 @@
 
 #include "bwd_channel_first.h"
 #include "bwd_tile.h"
-#include "bwd_turned.h"
+#include "bwd_transposed.h"
 #include "bwd_channel_last.h"

@@ -73,10 +73,10 @@ inline int64_t token_block(int64_t width, int64_t most) {
 // long_size returns the values of the transforms with which rows of n positions are convolved fastest (cpu/long_row.h), or 0 if
 // sums are faster. It depends on the shape alone. filters: rows that share a filter; tile: rows are columns of tiles.
 inline int64_t long_size(int64_t width, int64_t n, int64_t filters, bool tile) {
-  constexpr int64_t kSum = 30, kTileSum = 22, kTurn = 600, kValue = 250, kStep = 110;  // ps a product, a position, a value, a value and step
+  constexpr int64_t kSum = 30, kTileSum = 22, kTranspose = 600, kValue = 250, kStep = 110;  // ps a product, a position, a value, a value and step
   if (width < kLongWidth || n <= 0 || n > INT64_MAX >> 24 || filters > (INT64_MAX >> 20) / n || width > INT64_MAX >> 24) return 0;
-  const int64_t sums = tile ? kTileSum : kSum, turns = tile ? kTurn * n * filters : 0;
-  int64_t best = width > (INT64_MAX - turns) / sums / n / filters ? INT64_MAX : n * filters * width * sums - turns, found = 0, steps = 8;
+  const int64_t sums = tile ? kTileSum : kSum, transposes = tile ? kTranspose * n * filters : 0;
+  int64_t best = width > (INT64_MAX - transposes) / sums / n / filters ? INT64_MAX : n * filters * width * sums - transposes, found = 0, steps = 8;
   for (int64_t size = 256; size < 4 * (width + n); size *= 2, steps++) {
     if (size < width + kMaxLanes) continue;
     const int64_t pairs = pieces(pieces(n, size - width + 1), 2) * filters;
@@ -210,9 +210,9 @@ struct PositionRun {
 struct Kernels {
   // convolve computes n adjacent positions; window is X from W-1 positions before the first on.
   void (*convolve)(const void* window, void* out, int64_t n, const RowFilter& taps);
-  // turn writes n positions of a tile of floats to the rows of its channels, turn_back the reverse.
-  void (*turn)(const float* tile, int64_t n, float* rows, int64_t stride);
-  void (*turn_back)(const float* rows, int64_t stride, int64_t n, float* tile);
+  // tile_to_rows writes n positions of a tile of floats to the rows of its channels, rows_to_tile the reverse.
+  void (*tile_to_rows)(const float* tile, int64_t n, float* rows, int64_t stride);
+  void (*rows_to_tile)(const float* rows, int64_t stride, int64_t n, float* tile);
   // strip computes positions from..to.
   void (*strip)(const PositionRun& strip, int64_t from, int64_t to, const ChannelLastFilter& taps);
   // tokens computes count positions of floats; x is X from W-1 positions before the first on.

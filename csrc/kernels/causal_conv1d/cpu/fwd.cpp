@@ -2,7 +2,7 @@
 //
 // Tiling: rows with adjacent positions, tokens with adjacent channels (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as
 // floats for other layouts, wider filters and with sequence numbers. Rows of wide filters are transformed (cpu/long_row.h), those
-// of other layouts 32 channels at a time, turned. A part of the work is about 64 Ki elements.
+// of other layouts 32 channels at a time, transposed. A part of the work is about 64 Ki elements.
 // Bytes: x once (and W-1 positions a tile from cache), out once.
 // Reduction: over the width, in fp32.
 
@@ -169,7 +169,7 @@ template <class T> struct LongTileParts {
     for (int64_t i = 0, m; i < halo + n; i += m) {
       m = least(kTokens, halo + n - i);
       gather_values(p, work.dtype, c, t - halo + i, m, tile);
-      work.kernels.turn(tile, m, x.data() + i, stride);
+      work.kernels.tile_to_rows(tile, m, x.data() + i, stride);
     }
     for (int j = 0; j < c.count; j++) {
       taps.read(p, d + j), transform_filter(taps, &filter);
@@ -177,7 +177,7 @@ template <class T> struct LongTileParts {
     }
     for (int64_t i = 0, m; i < n; i += m) {
       m = least(kTokens, n - i);
-      work.kernels.turn_back(x.data() + i, stride, m, tile);
+      work.kernels.rows_to_tile(x.data() + i, stride, m, tile);
       scatter(p.out, work.dtype, c, t + i, m, tile);
     }
     if (t == 0) tails<T>(p, b, d, c.count);

@@ -125,23 +125,23 @@ template <int i = 0> AITER_HOT void take_all(F* v, const float* p, int64_t strid
 template <int i = 0> AITER_HOT void give_all(float* p, int64_t stride, const F* v) {
   if constexpr (i < kLanes) store(p + i * stride, v[i]), give_all<i + 1>(p, stride, v);
 }
-AITER_ONCE void turn_block(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+AITER_ONCE void transpose_block(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
   F v[kLanes];
   take_all(v, from, from_stride), transpose<kLanes>(v), give_all(to, to_stride, v);
 }
 
-// turn and turn_back: the last vectors of a tile are single elements.
-inline void turn(const float* tile, int64_t n, float* rows, int64_t stride) {
+// tile_to_rows and rows_to_tile: the last vectors of a tile are single elements.
+inline void tile_to_rows(const float* tile, int64_t n, float* rows, int64_t stride) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
-    for (int64_t c = 0; c < kChannels; c += kLanes) turn_block(tile + i * kChannels + c, kChannels, rows + c * stride + i, stride);
+    for (int64_t c = 0; c < kChannels; c += kLanes) transpose_block(tile + i * kChannels + c, kChannels, rows + c * stride + i, stride);
   for (; i < n; i++)
     for (int64_t c = 0; c < kChannels; c++) rows[c * stride + i] = tile[i * kChannels + c];
 }
-inline void turn_back(const float* rows, int64_t stride, int64_t n, float* tile) {
+inline void rows_to_tile(const float* rows, int64_t stride, int64_t n, float* tile) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
-    for (int64_t c = 0; c < kChannels; c += kLanes) turn_block(rows + c * stride + i, stride, tile + i * kChannels + c, kChannels);
+    for (int64_t c = 0; c < kChannels; c += kLanes) transpose_block(rows + c * stride + i, stride, tile + i * kChannels + c, kChannels);
   for (; i < n; i++)
     for (int64_t c = 0; c < kChannels; c++) tile[i * kChannels + c] = rows[c * stride + i];
 }
@@ -280,7 +280,7 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, turn, turn_back, strip<T>, tokens, step<T>, widen<T>, narrow<T>, widen_tile<T>, narrow_tile<T>};
+template <class T> inline constexpr Kernels table = {convolve<T>, tile_to_rows, rows_to_tile, strip<T>, tokens, step<T>, widen<T>, narrow<T>, widen_tile<T>, narrow_tile<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;

@@ -1,24 +1,24 @@
 // The forward kernel of wide filters for adjacent channels. NVIDIA GPUs from sm_80 on have another one (fwd/wide_staged_gpu.h).
 //
-// Tiling: a block has C channels, which are 16 bytes, and walks along the positions of a row, an item of each channel at a time. It turns
+// Tiling: a block has C channels, which are 16 bytes, and walks along the positions of a row, an item of each channel at a time. It transposes
 // x on the way to shared memory, where each channel has a tile; each warp computes some of the channels and leaves their outputs in the
-// tiles; then the block turns them back.
+// tiles; then the block transposes them back.
 // Halo, reduction, and outputs that are computed again: as in fwd/wide_gpu.h.
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction.
 #pragma once
 
 #include "wide_staged_gpu.h"
-#include "wide_turned_gpu.h"
+#include "wide_transposed_gpu.h"
 
 namespace aiter::conv1d::fwd {
 
-constexpr int kTurnWarps = 4;
+constexpr int kTransposeWarps = 4;
 
 template <class T, class E, class Rows> class WideBlock {
  public:
   using Args = KernelParam<WideParams<Rows>>;
   using Tile = wide::Tile<T, E>;
-  static constexpr int kChannels = kVecElems<T>, kOwn = (kChannels + kTurnWarps - 1) / kTurnWarps;  // of a block, of a warp
+  static constexpr int kChannels = kVecElems<T>, kOwn = (kChannels + kTransposeWarps - 1) / kTransposeWarps;  // of a block, of a warp
 
   AITER_DEVICE WideBlock(const Args& a, char* memory)
       : a_(a), memory_(reinterpret_cast<T*>(memory)), lane_(int(threadIdx.x) & (E::kLanes - 1)), warp_(int(threadIdx.x) / E::kLanes),
@@ -41,7 +41,7 @@ template <class T, class E, class Rows> class WideBlock {
       const auto& a = reload_kernarg(a_);
       if (at.start + wide::kItem >= a.p.seqlen) {
         AITER_ROLLED
-        for (int c = warp_; c < kChannels; c += kTurnWarps)
+        for (int c = warp_; c < kChannels; c += kTransposeWarps)
           a.p.template finish<T>(a.launch.batch0 + at.b, a.launch.dim0 + at.d * kChannels + c, lane_, E::kLanes);
       }
       if (n + 1 == end) return;
@@ -51,9 +51,9 @@ template <class T, class E, class Rows> class WideBlock {
   }
 
  private:
-  static constexpr int kPair = 2;  // adjacent positions that a thread turns
+  static constexpr int kPair = 2;  // adjacent positions that a thread transposes
 
-  AITER_DEVICE int own(int k) const { return warp_ + k * kTurnWarps; }
+  AITER_DEVICE int own(int k) const { return warp_ + k * kTransposeWarps; }
   AITER_DEVICE Tile tile(int c) const { return {memory_ + c * tile_elements_ + halo_ / E::kColumn * E::kPitch, lane_}; }
   AITER_DEVICE char* taps(int c) const { return taps_ + c * reload_kernarg(a_).launch.taps_bytes; }
 
@@ -92,7 +92,7 @@ template <class T, class E, class Rows> class WideBlock {
     const T* x = a.p.x.template row<T>(b, d) + at.start * step;
     const Tile first = tile(0);
 #pragma unroll 2
-    for (int p = kPair * int(threadIdx.x) - halo_; p < wide::kItem; p += kPair * kTurnWarps * E::kLanes) {
+    for (int p = kPair * int(threadIdx.x) - halo_; p < wide::kItem; p += kPair * kTransposeWarps * E::kLanes) {
       Vec<T, kChannels> v[kPair];
       AITER_UNROLL
       for (int i = 0; i < kPair; i++) {
@@ -130,7 +130,7 @@ template <class T, class E, class Rows> class WideBlock {
     T* out = a.p.out.template row<T>(a.launch.batch0 + at.b, a.launch.dim0 + at.d * kChannels) + at.start * step;
     const Tile first = tile(0);
 #pragma unroll 2
-    for (int p = kPair * int(threadIdx.x); p < count; p += kPair * kTurnWarps * E::kLanes) {
+    for (int p = kPair * int(threadIdx.x); p < count; p += kPair * kTransposeWarps * E::kLanes) {
       Vec<T, kChannels> v[kPair];
       v[0].clear(), v[1].clear();
       const T* from = first.at(p);
@@ -154,7 +154,7 @@ template <class T, class E, class Rows> class WideBlock {
 };
 
 template <class T, class Rows>
-__global__ void AITER_LAUNCH_BOUNDS(kTurnWarps * wide::WideEngine<T>::kLanes, 4)
+__global__ void AITER_LAUNCH_BOUNDS(kTransposeWarps * wide::WideEngine<T>::kLanes, 4)
     causal_conv1d_wide_channel_last_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
   if constexpr (kDeviceCode) {
     extern __shared__ SharedLine shared[];
@@ -174,7 +174,7 @@ template <class T, class Rows> Attempt try_launch_wide_blocks(const WideParams<R
   Problem rows = a.p;
   rows.batch = a.p.rows(), rows.dim /= kChannels;
   a.launch.warps = 1, a.launch.warp_bytes = bytes;  // a block takes the place of a warp
-  return launched(wide::launch_items(a.launch, rows, kTurnWarps << gpu.warp_bits, gpu.multiprocessors * blocks,
+  return launched(wide::launch_items(a.launch, rows, kTransposeWarps << gpu.warp_bits, gpu.multiprocessors * blocks,
                                      [&](wide::Launch part, const LaunchConfig& config) {
     part.dim0 *= kChannels, a.launch = part;
     return launch(stream, causal_conv1d_wide_channel_last_kernel<T, Rows>, config, a);
@@ -190,7 +190,7 @@ template <class T, class Rows> Attempt try_launch_wide_channel_last(const WidePa
   };
   if (a.p.dim % kVecElems<T> != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
   if constexpr (kHopper && sizeof(T) == 2 && Rows::kMayBeDense)
-    if (Attempt made = try_launch_wide_turned<T>(a, gpu, stream)) return made;
+    if (Attempt made = try_launch_wide_transposed<T>(a, gpu, stream)) return made;
   if constexpr (kTensorCores)
     if (Attempt made = try_launch_wide_staged<T>(a, gpu, stream)) return made;
   if constexpr (kHopper) return {};

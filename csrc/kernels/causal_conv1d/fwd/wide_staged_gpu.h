@@ -1,8 +1,8 @@
 // The forward kernel of wide filters for adjacent channels, on NVIDIA GPUs from sm_80 on.
 //
 // Tiling: a block has four vectors of channels, 64 bytes of a position, or two, and walks along a row, an item of each channel at a time.
-// While it computes an item, cp.async copies x of the next one to the stage, in memory's order. The block turns the stage to tiles, one a
-// channel; each warp computes some of the channels and leaves their outputs in the tiles; then the block turns them on the way to memory.
+// While it computes an item, cp.async copies x of the next one to the stage, in memory's order. The block transposes the stage to tiles, one a
+// channel; each warp computes some of the channels and leaves their outputs in the tiles; then the block transposes them on the way to memory.
 // Halo: W - 1 positions in front of an item, rounded up to columns. The end of a tile becomes the halo of the next one. A block reads a halo
 // from memory at its first item alone.
 // Bytes: x once, out once, 64 adjacent bytes of a position.
@@ -48,7 +48,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
       const int channels = channels_of(at);
       wait_group<0>();
       block_barrier();  // the stage is complete, and the outputs of the item before are stored
-      turn(channels);
+      transpose(channels);
       if (first || at.start == 0) load_halo(at);
       block_barrier();
       Item next = at;
@@ -172,20 +172,20 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     }
   }
 
-  // turn writes the stage to the tiles.
-  AITER_DEVICE void turn(int channels) const {
+  // transpose writes the stage to the tiles.
+  AITER_DEVICE void transpose(int channels) const {
     if constexpr (sizeof(T) == 2) {
-      // A warp turns 32 positions of eight channels at a time: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that
+      // A warp transposes 32 positions of eight channels at a time: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that
       // lane 4t+q receives positions 8q to 8q+7 of channel t.
-      constexpr int kParts = kStagedWarps / kVectors, kColumns = kParts / 2;  // of 32 positions, and columns, that the block turns at a time
+      constexpr int kParts = kStagedWarps / kVectors, kColumns = kParts / 2;  // of 32 positions, and columns, that the block transposes at a time
       const int vector = warp_ % kVectors, part = warp_ / kVectors, j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
       if (vector * kSide >= channels) return;
       const uint32_t from = staged(part * 32 + row / 2 * 8 + j * 2 + row % 2, vector), to = place(vector * kSide + t, part * 4 + q);
       each_batch<wide::kItem / 32 / kParts>(
-          [&](int i, Words<4>& v) { load_turned(from + uint32_t(i * kParts * 32 * kVectors * 16), v); },
+          [&](int i, Words<4>& v) { load_transposed(from + uint32_t(i * kParts * 32 * kVectors * 16), v); },
           [&](int i, const Words<4>& v) { store_shared(columns_behind(to, i * kColumns), v); });
     } else {
-      // A thread turns four positions of four channels at a time.
+      // A thread transposes four positions of four channels at a time.
       const int c = int(threadIdx.x) % kVectors * kSide, first = int(threadIdx.x) / kVectors;
       if (c >= channels) return;
       AITER_UNROLL
@@ -241,7 +241,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     const int count = int(min64(a_.p.seqlen - at.start, wide::kItem));
     T* const out = a_.p.out.template row<T>(a_.launch.batch0 + at.b, first_channel(at.d)) + at.start * step;
     if constexpr (sizeof(T) == 2) {
-      // A warp turns kVectors vectors of channels of kRuns runs of eight positions at a time. Lane 4t+q receives vector q % kVectors of
+      // A warp transposes kVectors vectors of channels of kRuns runs of eight positions at a time. Lane 4t+q receives vector q % kVectors of
       // position t of run q / kVectors: matrix j has rows 2q and 2q+1 from channels 2j and 2j+1 of the vector.
       constexpr int kRuns = 4 / kVectors, kBlockRuns = kStagedWarps * kRuns;
       const int j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
@@ -249,7 +249,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
       const int c = q % kVectors * kSide, position = (warp_ * kRuns + q / kVectors) * 8 + t, limit = c < channels ? count - position : 0;
       T* to = out + position * step + c;
       each_batch<wide::kItem / 8 / kBlockRuns>(
-          [&](int i, Words<4>& v) { load_turned(columns_behind(from, i * kBlockRuns / 8), v); },
+          [&](int i, Words<4>& v) { load_transposed(columns_behind(from, i * kBlockRuns / 8), v); },
           [&](int i, const Words<4>& v) {
             if (i * kBlockRuns * 8 < limit) store_streaming<4>(to, v);
             to += kBlockRuns * 8 * step;
@@ -276,9 +276,9 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     for (int c = warp_; c < channels_of(at); c += kStagedWarps) a_.p.template finish<T>(a_.launch.batch0 + at.b, first_channel(at.d) + c, lane_, 32);
   }
 
-  // load_turned reads four 8 x 8 matrices of 16-bit elements, of whose rows a lane has an address each. Of each matrix lane 4t+q receives
+  // load_transposed reads four 8 x 8 matrices of 16-bit elements, of whose rows a lane has an address each. Of each matrix lane 4t+q receives
   // elements t of rows 2q and 2q+1.
-  static AITER_DEVICE void load_turned(uint32_t address, Words<4>& v) {
+  static AITER_DEVICE void load_transposed(uint32_t address, Words<4>& v) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "r"(address));
   }

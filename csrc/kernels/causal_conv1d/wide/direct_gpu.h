@@ -83,7 +83,7 @@ template <class T> class DirectEngine {
     for (int i = 0; i < kColumn; i += kVec) {
       float y[kVec];
       AITER_UNROLL
-      for (int k = 0; k < kVec; k++) y[k] = result(sums_[i + k]), found.look_at(y[k]);
+      for (int k = 0; k < kVec; k++) y[k] = result(sums_[i + k]), found.check(y[k]);
       *reinterpret_cast<Vec<T, kVec>*>(tile.place(lane_, i / kVec)) = pack_vec<T, kVec>(y);
     }
     return !found;

@@ -88,7 +88,7 @@ template <class T, int kN> class GroupEngine {
         for (int i = 0; i < 4; i++) {
           const float* y = &sums_[column / 2 + 2 * i];
           word[i] = pack_pair<T>(result(y[0]), result(y[1]));
-          found.look_at(word[i]);
+          found.check(word[i]);
         }
         asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + uint32_t(column * 128)), "r"(word[0]),
                      "r"(word[1]), "r"(word[2]), "r"(word[3]) : "memory");

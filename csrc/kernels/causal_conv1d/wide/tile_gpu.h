@@ -66,13 +66,13 @@ template <class T> AITER_DEVICE T get_shared(const T* from) {
   else return *from;
 }
 
-// NonFinite finds infinities and NaN: 0 times one of them is NaN. look_at takes a float or a word of two elements of type T.
+// NonFinite finds infinities and NaN: 0 times one of them is NaN. check takes a float or a word of two elements of type T.
 template <class T> struct NonFinite {
   float sum = 0.0f;
   uint32_t sums = 0;
 
-  AITER_DEVICE void look_at(float v) { sum = fmaf(v, 0.0f, sum); }
-  AITER_DEVICE void look_at(uint32_t word) {
+  AITER_DEVICE void check(float v) { sum = fmaf(v, 0.0f, sum); }
+  AITER_DEVICE void check(uint32_t word) {
 #if AITER_MMA_SYNC
     if constexpr (kIsBf16<T>) asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sums) : "r"(word), "r"(0));
     else asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sums) : "r"(word), "r"(0));

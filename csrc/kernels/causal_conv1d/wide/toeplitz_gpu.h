@@ -281,7 +281,7 @@ template <class T> class ToeplitzEngine {
     const uint32_t word[4] = {pack_pair<T>(y.column[0][0], y.column[0][1]), pack_pair<T>(y.column[1][0], y.column[1][1]),
                               pack_pair<T>(y.column[0][2], y.column[0][3]), pack_pair<T>(y.column[1][2], y.column[1][3])};
     AITER_UNROLL
-    for (uint32_t w : word) found.look_at(w);
+    for (uint32_t w : word) found.check(w);
 #if __CUDA_ARCH__ >= 900
     const uint32_t address = matrix_row(tile, lane_ & 15) ^ u << 5;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
@@ -343,7 +343,7 @@ template <class T> class ToeplitzEngine {
   }
   AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {
     AITER_UNROLL
-    for (float v : y.column[0]) found.look_at(v);
+    for (float v : y.column[0]) found.check(v);
     *reinterpret_cast<Vec<T, M::kRowRun>*>(tile.own + M::column(lane_, 0) * kPitch + u * kStep + M::row(lane_)) = pack_vec<T, M::kRowRun>(y.column[0]);
   }
 #endif

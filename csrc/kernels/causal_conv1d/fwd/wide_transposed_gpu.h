@@ -1,16 +1,16 @@
 // The forward kernel of wide filters for adjacent channels of 16-bit elements, on NVIDIA GPUs from sm_90 on.
 //
 // Tiling: a block has four vectors of channels, 64 bytes of a position, and walks along its part of their rows, an item of each channel at a
-// time. It copies x to shared memory, turns it there, computes in the same place, and turns the outputs on the way to memory
-// (wide/turned_gpu.h). Two blocks share a multiprocessor: while one computes, the other copies, since half of the blocks begin later.
-// A warp copies, turns and stores units of its own, and computes channels of its own: the block waits between these alone.
+// time. It copies x to shared memory, transposes it there, computes in the same place, and transposes the outputs on the way to memory
+// (wide/transposed_gpu.h). Two blocks share a multiprocessor: while one computes, the other copies, since half of the blocks begin later.
+// A warp copies, transposes and stores units of its own, and computes channels of its own: the block waits between these alone.
 // Halo: W - 1 positions in front of an item, rounded up to columns, from the item before. A block reads a halo from memory at its first
 // item alone.
 // Bytes: x once, out once, 64 adjacent bytes of a position.
 // Outputs that are computed again: as in fwd/wide_gpu.h.
 #pragma once
 
-#include "../wide/turned_gpu.h"
+#include "../wide/transposed_gpu.h"
 #include "wide_gpu.h"
 
 namespace aiter::conv1d::fwd {
@@ -21,9 +21,9 @@ constexpr int kTurnedWarps = 8, kTurnedBlocks = 2;  // of a block; of a multipro
 struct TurnedMemory {
   static constexpr int kGroup = wide::kTurnedVectors * 8, kItemBytes = wide::kItem * wide::kTurnedVectors * 16;  // channels
 
-  static AITER_SHARED constexpr int taps_bytes(int blocks, bool split) { return (split ? 8 : 4) * wide::turned_pitch(blocks); }
+  static AITER_SHARED constexpr int taps_bytes(int blocks, bool split) { return (split ? 8 : 4) * wide::transposed_pitch(blocks); }
   static AITER_SHARED constexpr int bytes(int blocks, bool split) {
-    return kItemBytes + kGroup * (wide::turned_halo(blocks) * 128 + taps_bytes(blocks, split));
+    return kItemBytes + kGroup * (wide::transposed_halo(blocks) * 128 + taps_bytes(blocks, split));
   }
 };
 
@@ -57,7 +57,7 @@ template <class T, class Rows> class TurnedBlock {
     for (;;) {
       wait_group<0>();
       warp_barrier();
-      turn();
+      transpose();
       block_barrier();
       AITER_ROLLED
       for (int k = 0; k < kOwn; k++)
@@ -83,8 +83,8 @@ template <class T, class Rows> class TurnedBlock {
     return {b, int64_t(n - b * a_.launch.segments.divisor) * kItem};
   }
   AITER_DEVICE int own(int k) const { return warp_ + k * kWarps; }
-  AITER_DEVICE int blocks() const { return wide::turned_blocks(a_.launch.taps); }
-  AITER_DEVICE int halo_columns() const { return wide::turned_halo(blocks()); }
+  AITER_DEVICE int blocks() const { return wide::transposed_blocks(a_.launch.taps); }
+  AITER_DEVICE int halo_columns() const { return wide::transposed_halo(blocks()); }
   AITER_DEVICE uint32_t halo_bytes() const { return uint32_t(halo_columns() * 128); }
   AITER_DEVICE uint32_t halo(int c) const { return own_ + kItemBytes + c * halo_bytes(); }
   AITER_DEVICE uint32_t taps_offset(int c) const { return kItemBytes + kGroup * halo_bytes() + c * a_.launch.taps_bytes; }
@@ -128,7 +128,7 @@ template <class T, class Rows> class TurnedBlock {
   template <bool kSplit> AITER_DEVICE void write_taps() const {
     using Bits = std::conditional_t<kSplit, float, Bits16>;
     const Problem& p = a_.p;
-    const int count = wide::turned_taps(blocks()), zeros = count - a_.launch.taps, pitch = wide::turned_pitch(blocks());
+    const int count = wide::transposed_taps(blocks()), zeros = count - a_.launch.taps, pitch = wide::transposed_pitch(blocks());
     AITER_ROLLED
     for (int i = lane_ - 32; i - lane_ < count + 16; i += 32) {
       const wide::TapReader taps(p, first_ + warp_, i - zeros);
@@ -226,23 +226,23 @@ template <class T, class Rows> class TurnedBlock {
       const int column = (p + positions) / 64;
       AITER_UNROLL
       for (int c = 0; c < 8; c++) {
-        const int slot = ((p >> 6) & 7) * 64 + Layout::turned(c, p >> 3 & 7);
+        const int slot = ((p >> 6) & 7) * 64 + Layout::transposed(c, p >> 3 & 7);
         char* to = memory_ + kItemBytes + (vector * 8 + c) * halo_bytes() + column * 128 + Layout::inside(slot, vector);
         wide::set_shared(reinterpret_cast<T*>(to) + (p & 7), v.get(c));
       }
     }
   }
 
-  // turn turns the warp's units: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that lane 4t+q receives positions 8q
+  // transpose exchanges positions and channels of the warp's units: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that lane 4t+q receives positions 8q
   // to 8q+7 of channel t.
-  AITER_DEVICE void turn() const {
+  AITER_DEVICE void transpose() const {
     const int row = lane_ & 7, slot = row / 2 * 8 + (lane_ >> 3) * 2 + row % 2;
     const uint32_t from = in_unit(slot, 0), to = in_unit(lane_, 0);
     AITER_UNROLL
     for (int i = 0; i < kUnits; i++) {
       Words<4> v[kVectors];
       AITER_UNROLL
-      for (int k = 0; k < kVectors; k++) load_turned(place(from, i, 0, k), v[k]);
+      for (int k = 0; k < kVectors; k++) load_transposed(place(from, i, 0, k), v[k]);
       AITER_UNROLL
       for (int k = 0; k < kVectors; k++) store_shared(place(to, i, 0, k), v[k]);
     }
@@ -278,7 +278,7 @@ template <class T, class Rows> class TurnedBlock {
     for (int i = 0; i < kUnits; i++, to += step * (kWarps * 32)) {
       Words<4> v[4];
       AITER_UNROLL
-      for (int r = 0; r < 4; r++) load_turned(place(from, i, r), v[r]);
+      for (int r = 0; r < 4; r++) load_transposed(place(from, i, r), v[r]);
       T* run = to;
       AITER_UNROLL
       for (int r = 0; r < 4; r++, run += 8 * step) store_if(left > i * kWarps * 32 + r * 8, run, v[r]);
@@ -297,9 +297,9 @@ template <class T, class Rows> class TurnedBlock {
     for (int c = warp_; c < channels_; c += kWarps) a_.p.template finish<T>(at.b, first_ + c, lane_, 32);
   }
 
-  // load_turned reads four 8 x 8 matrices of 16-bit elements, of whose rows a lane has an address each. Of each matrix lane 4t+q receives
+  // load_transposed reads four 8 x 8 matrices of 16-bit elements, of whose rows a lane has an address each. Of each matrix lane 4t+q receives
   // elements t of rows 2q and 2q+1.
-  static AITER_DEVICE void load_turned(uint32_t address, Words<4>& v) {
+  static AITER_DEVICE void load_transposed(uint32_t address, Words<4>& v) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "r"(address) : "memory");
   }
@@ -317,7 +317,7 @@ template <class T, class Rows> class TurnedBlock {
 
 template <class T, class Rows>
 __global__ void AITER_LAUNCH_BOUNDS(kTurnedWarps * 32, kTurnedBlocks)
-    causal_conv1d_wide_turned_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+    causal_conv1d_wide_transposed_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char lines[];
   const uint32_t part = a.launch.batch.quotient(blockIdx.x), group = blockIdx.x - part * a.launch.batch.divisor;
@@ -328,12 +328,12 @@ __global__ void AITER_LAUNCH_BOUNDS(kTurnedWarps * 32, kTurnedBlocks)
 #endif
 }
 
-// try_launch_wide_turned launches rows whose channels are adjacent, in vectors of 16 bytes. It divides the items of a group of channels
+// try_launch_wide_transposed launches rows whose channels are adjacent, in vectors of 16 bytes. It divides the items of a group of channels
 // among launch.each blocks. Neighbouring blocks have neighbouring channels, whose bytes memory transfers together. It takes no problem that
 // leaves multiprocessors without a block, where wide_staged has more warps for an item.
-template <class T, class Rows> Attempt try_launch_wide_turned(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+template <class T, class Rows> Attempt try_launch_wide_transposed(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
   WideParams<Rows> a = problem;
-  const int blocks = wide::turned_blocks(a.launch.taps);
+  const int blocks = wide::transposed_blocks(a.launch.taps);
   const int64_t bytes = TurnedMemory::bytes(blocks, a.launch.split), slots = kTurnedBlocks * gpu.multiprocessors;
   if (a.launch.taps > wide::kTurnedMost || kTurnedBlocks * (bytes + 1024) > gpu.shared_bytes) return {};  // the GPU takes 1024 of each block
   const int64_t segments = (a.p.seqlen + wide::kItem - 1) / wide::kItem, items = a.p.rows() * segments;
@@ -348,7 +348,7 @@ template <class T, class Rows> Attempt try_launch_wide_turned(const WideParams<R
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   a.launch.batch0 = 0, a.launch.dim0 = 0;
   a.launch.taps_bytes = TurnedMemory::taps_bytes(blocks, a.launch.split);
-  return launched(launch(stream, causal_conv1d_wide_turned_kernel<T, Rows>, {unsigned(groups * each), kTurnedWarps * 32, unsigned(bytes)}, a));
+  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, Rows>, {unsigned(groups * each), kTurnedWarps * 32, unsigned(bytes)}, a));
 }
 
 }  // namespace aiter::conv1d::fwd

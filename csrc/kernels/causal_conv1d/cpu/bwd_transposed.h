@@ -1,4 +1,4 @@
-// The backward pass over rows of other layouts, for wide filters: 32 channels are turned to rows of floats. Included once a level
+// The backward pass over rows of other layouts, for wide filters: 32 channels are transposed to rows of floats. Included once a level
 // (aiter/cpu_each.h).
 //
 // Tiling: 32 channels by a unit of positions, W-1 positions more on either side of x and behind dout; cpu/bwd_channel_first.h has
@@ -8,9 +8,9 @@
 
 namespace aiter::AITER_LEVEL::conv1d::bwd {
 
-class Turned {
+class Transposed {
  public:
-  Turned(const Backward& problem, DType type, int64_t group)
+  Transposed(const Backward& problem, DType type, int64_t group)
       : p_(problem), dtype_(type), floats_(kernels(DType::F32)), halo_(problem.width - 1), span_(least(unit(problem.width), problem.seqlen)),
         stride_(pieces(span_ + 2 * halo_, kMaxLanes) * kMaxLanes + kMaxLanes), ends_(pieces(halo_ + 1, kMaxLanes) * kMaxLanes) {
     c_ = {0, group * kChannels, int(least(kChannels, p_.dim - group * kChannels))};
@@ -25,9 +25,9 @@ class Turned {
   bool run(int64_t b, int64_t from, int64_t to, double* totals) {
     c_.b = b;
     const int64_t end = least(to + halo_, p_.seqlen);
-    turn(from - halo_, end, x_, stride_, [&](int64_t t, int64_t n) { gather_values(p_, dtype_, c_, t, n, tile_); });
-    turn(from, end, g_, stride_, [&](int64_t t, int64_t n) { gather(p_.dout, dtype_, c_, t, n, tile_); });
-    if (p_.dfinal.data) turn(0, halo_, dfinal_, ends_, [&](int64_t t, int64_t n) { gather(p_.dfinal, dtype_, c_, t, n, tile_); });
+    to_rows(from - halo_, end, x_, stride_, [&](int64_t t, int64_t n) { gather_values(p_, dtype_, c_, t, n, tile_); });
+    to_rows(from, end, g_, stride_, [&](int64_t t, int64_t n) { gather(p_.dout, dtype_, c_, t, n, tile_); });
+    if (p_.dfinal.data) to_rows(0, halo_, dfinal_, ends_, [&](int64_t t, int64_t n) { gather(p_.dfinal, dtype_, c_, t, n, tile_); });
     const Backward rows = problem(from);
     const ChannelFirst work(rows, DType::F32, false, dtype_size(dtype_) == 2);
     const int64_t u = from / unit(p_.width);
@@ -36,8 +36,8 @@ class Turned {
       if (!work.run(j, u, u + 1, sums_.data())) return false;
       for (int64_t k = 0; k <= p_.width; k++) totals[k * kChannels + j] += sums_[k];
     }
-    turn_back(from, to, g_, stride_, p_.dx);
-    if (rows.dinitial.data) turn_back(0, halo_, dinitial_, ends_, p_.dinitial);
+    rows_to_tile(from, to, g_, stride_, p_.dx);
+    if (rows.dinitial.data) rows_to_tile(0, halo_, dinitial_, ends_, p_.dinitial);
     return true;
   }
 
@@ -60,13 +60,13 @@ class Turned {
     return a;
   }
 
-  // turn turns positions from..to, of which read(t, n) gathers some into tile_, to rows.
-  template <class Read> void turn(int64_t from, int64_t to, float* rows, int64_t stride, const Read& read) {
-    for (int64_t t = from, n; t < to; t += n) n = least(kTokens, to - t), read(t, n), floats_.turn(tile_, n, rows + t - from, stride);
+  // to_rows copies positions from..to, of which read(t, n) gathers some into tile_, to rows.
+  template <class Read> void to_rows(int64_t from, int64_t to, float* rows, int64_t stride, const Read& read) {
+    for (int64_t t = from, n; t < to; t += n) n = least(kTokens, to - t), read(t, n), floats_.tile_to_rows(tile_, n, rows + t - from, stride);
   }
-  void turn_back(int64_t from, int64_t to, const float* rows, int64_t stride, const Array3& a) {
+  void rows_to_tile(int64_t from, int64_t to, const float* rows, int64_t stride, const Array3& a) {
     for (int64_t t = from, n; t < to; t += n) {
-      n = least(kTokens, to - t), floats_.turn_back(rows + t - from, stride, n, tile_);
+      n = least(kTokens, to - t), floats_.rows_to_tile(rows + t - from, stride, n, tile_);
       scatter(a, dtype_, c_, t, n, tile_);
     }
   }
@@ -82,9 +82,9 @@ class Turned {
   float tile_[kTokens * kChannels];
 };
 
-// turned computes units u..end of 32 channels, in order. It returns false if memory runs out.
-inline bool turned(const Backward& p, DType dtype, int64_t group, int64_t u, int64_t end, double* totals) {
-  Turned rows(p, dtype, group);
+// transposed computes units u..end of 32 channels, in order. It returns false if memory runs out.
+inline bool transposed(const Backward& p, DType dtype, int64_t group, int64_t u, int64_t end, double* totals) {
+  Transposed rows(p, dtype, group);
   if (!rows.grow()) return false;
   for (const int64_t each = unit(p.width), per = pieces(p.seqlen, each); u < end; u++)
     if (!rows.run(u / per, u % per * each, least(u % per * each + each, p.seqlen), totals)) return false;

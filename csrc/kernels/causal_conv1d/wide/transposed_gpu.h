@@ -1,4 +1,4 @@
-// The sums of a wide filter for adjacent channels that are turned in their place, on NVIDIA GPUs from sm_90 on.
+// The sums of a wide filter for adjacent channels that are transposed in their place, on NVIDIA GPUs from sm_90 on.
 //
 // The formulation is that of ToeplitzEngine (wide/toeplitz_gpu.h) with outputs and columns exchanged: the left factor is T_m, the right
 // one X_u of 8 columns, which ldmatrix reads and stmatrix writes two steps at a time.
@@ -11,12 +11,12 @@ namespace aiter::conv1d::wide {
 constexpr int kTurnedVectors = 4, kTurnedTiles = 2;  // of a block; of 8 columns, of an item
 
 // TurnedLayout is where the vectors of channels of an item are in shared memory, a position a slot of each vector. 32
-// slots are a unit. When it is turned, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp turns it alone.
+// slots are a unit. When it is transposed, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp transposes it alone.
 //
 // Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6, which are exclusive ors of a
-// slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write turned vectors), 0, 3 and 4
-// (matrix rows that are read to be turned) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and bit
-// 0 or 2 (positions that arrive, and matrix rows that are turned back).
+// slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write transposed vectors), 0, 3 and 4
+// (matrix rows that are read to be transposed) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and bit
+// 0 or 2 (positions that arrive, and matrix rows that are transposed back).
 struct TurnedLayout {
   static constexpr int kUnit = 32 * kTurnedVectors * 16, kColumn = 2 * kUnit;  // bytes
 
@@ -27,21 +27,21 @@ struct TurnedLayout {
   static AITER_SHARED constexpr int line(int slot) { return slot * kTurnedVectors / 8 * 128; }
   static AITER_SHARED constexpr int inside(int slot, int vector) { return (permutation(slot) ^ vector) * 16; }
   static AITER_SHARED constexpr int at(int slot, int vector) { return line(slot) + inside(slot, vector); }
-  // turned returns the slot of positions 8n to 8n+7 of a channel.
-  static AITER_SHARED constexpr int turned(int channel, int n) { return n / 4 * 32 + channel % 8 * 4 + n % 4; }
+  // transposed returns the slot of positions 8n to 8n+7 of a channel.
+  static AITER_SHARED constexpr int transposed(int channel, int n) { return n / 4 * 32 + channel % 8 * 4 + n % 4; }
 };
 
 constexpr int kTurnedPad = 30;  // zeros in front of the taps; half as many, and one, behind them
 
-// turned_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is without
-// loops: 1, 2, 4 or 8. turned_taps returns the taps of so many: the first ones are zeros. turned_halo returns the columns in front of an
-// item that they read, turned_pitch the elements between two copies of a filter, whose banks differ by at least eight.
+// transposed_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is without
+// loops: 1, 2, 4 or 8. transposed_taps returns the taps of so many: the first ones are zeros. transposed_halo returns the columns in front of an
+// item that they read, transposed_pitch the elements between two copies of a filter, whose banks differ by at least eight.
 constexpr int kTurnedMost = 129;  // taps
-AITER_SHARED constexpr int turned_blocks(int taps) { return taps <= 17 ? 1 : taps <= 33 ? 2 : taps <= 65 ? 4 : 8; }
-AITER_SHARED constexpr int turned_taps(int blocks) { return 16 * blocks + 1; }
-AITER_SHARED constexpr int turned_halo(int blocks) { return (blocks + 3) / 4; }
-AITER_SHARED constexpr int turned_pitch(int blocks) {
-  const int n = (turned_taps(blocks) + 3 * kTurnedPad / 2 + 8) / 8 * 8, rest = n % 64;
+AITER_SHARED constexpr int transposed_blocks(int taps) { return taps <= 17 ? 1 : taps <= 33 ? 2 : taps <= 65 ? 4 : 8; }
+AITER_SHARED constexpr int transposed_taps(int blocks) { return 16 * blocks + 1; }
+AITER_SHARED constexpr int transposed_halo(int blocks) { return (blocks + 3) / 4; }
+AITER_SHARED constexpr int transposed_pitch(int blocks) {
+  const int n = (transposed_taps(blocks) + 3 * kTurnedPad / 2 + 8) / 8 * 8, rest = n % 64;
   return rest < 16 ? n + 16 - rest : rest > 48 ? n + 80 - rest : n;
 }
 
@@ -66,10 +66,10 @@ template <class T> class TurnedEngine {
   // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of channel
   // c's taps. The compiler does not know what they are made of: it would compute them for each channel.
   AITER_DEVICE Channel channel(int c, int blocks, uint32_t own, uint32_t halo, uint32_t taps) const {
-    const int columns = turned_halo(blocks), line = lane_ & 7;
-    const int slot = Layout::turned(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
-    const int kept = (kColumns - columns + (lane_ >> 3)) * 64 + Layout::turned(c, line);
-    const int tap = turned_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTurnedPad, odd = tap & 1;
+    const int columns = transposed_halo(blocks), line = lane_ & 7;
+    const int slot = Layout::transposed(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
+    const int kept = (kColumns - columns + (lane_ >> 3)) * 64 + Layout::transposed(c, line);
+    const int tap = transposed_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTurnedPad, odd = tap & 1;
     Channel at;
     halo += uint32_t(c * columns * 128);
     at.row = own + uint32_t(Layout::at(slot + line * 64, c / 8));
@@ -81,13 +81,13 @@ template <class T> class TurnedEngine {
     }
     at.last = own + uint32_t(Layout::at(kept, c / 8));
     at.kept = halo + uint32_t((lane_ >> 3) * 128 + Layout::inside(kept, c / 8));
-    at.taps = taps + uint32_t(odd * turned_pitch(blocks) + tap - odd) * 2;
+    at.taps = taps + uint32_t(odd * transposed_pitch(blocks) + tap - odd) * 2;
     launder(at.row), launder(at.last), launder(at.kept), launder(at.taps);
     return at;
   }
   // behind returns the places of the channel that is n behind one, where n has no bit of its number.
   static AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes) {
-    const uint32_t line = uint32_t(Layout::line(Layout::turned(n, 0))), inside = uint32_t(Layout::inside(Layout::turned(n, 0), n / 8));
+    const uint32_t line = uint32_t(Layout::line(Layout::transposed(n, 0))), inside = uint32_t(Layout::inside(Layout::transposed(n, 0), n / 8));
     const uint32_t halo = uint32_t(n) * halo_bytes;
     at.row = (at.row ^ inside) + line;
     AITER_UNROLL
@@ -122,7 +122,7 @@ template <class T> class TurnedEngine {
         for (int j = 0; j < 4; j++) {
           const float* y = &sums_[i][u + j / 2][j % 2 * 2];
           word[j] = pack_pair<T>(result(y[0]), result(y[1]));
-          found.look_at(word[j]);
+          found.check(word[j]);
         }
         asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row(at, i, u)), "r"(word[0]), "r"(word[1]),
                      "r"(word[2]), "r"(word[3]) : "memory");
@@ -162,12 +162,12 @@ template <class T> class TurnedEngine {
   template <int kBlocks> AITER_DEVICE void add_parts(const Channel& at, int parts, float start) {
     add<kBlocks, true>(at, at.taps, start);
     AITER_ROLLED
-    for (int part = 1; part < parts; part++) add<kBlocks, false>(at, at.taps + uint32_t(part * 4 * turned_pitch(kBlocks)), start);
+    for (int part = 1; part < parts; part++) add<kBlocks, false>(at, at.taps + uint32_t(part * 4 * transposed_pitch(kBlocks)), start);
   }
 
   // add adds the products with T_0 to T_kBlocks. What a block needs is read while the block before is multiplied.
   template <int kBlocks, bool kFirst> AITER_DEVICE void add(const Channel& at, uint32_t t, float start) {
-    constexpr int kBefore = 4 * turned_halo(kBlocks);
+    constexpr int kBefore = 4 * transposed_halo(kBlocks);
     Step x[kTiles][kBefore + 4];  // step u is at kBefore + u
     Factor f[2];
     get(f[0], t, pair(t + 16));
@@ -207,7 +207,7 @@ template <class T> struct Tile<T, TurnedEngine<T>> {
   int lane, key;
 
   AITER_DEVICE T* at(int p) const {
-    return own + TurnedLayout::at(TurnedLayout::turned(key, p / 8), key / 8) / int(sizeof(T)) + p % 8;
+    return own + TurnedLayout::at(TurnedLayout::transposed(key, p / 8), key / 8) / int(sizeof(T)) + p % 8;
   }
 };
 #endif
