@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestDocsLengths checks the limits of documents that have one. Bars and rules of tables are no words.
@@ -16,6 +17,25 @@ func TestDocsLengths(t *testing.T) {
 		if n := len(word.FindAllString(readText(t, name), -1)); n > most {
 			t.Errorf("%s has %d words, at most %d", name, n, most)
 		}
+	}
+}
+
+// TestLineLengths checks that no line of a Go file has more than 140 characters. Directives and generated files may have more.
+func TestLineLengths(t *testing.T) {
+	err := walkGoFiles(func(file string) error {
+		text := readText(t, file)
+		if strings.HasPrefix(text, "// Code generated ") {
+			return nil
+		}
+		for i, line := range strings.Split(text, "\n") {
+			if n := utf8.RuneCountInString(line); n > 140 && !strings.HasPrefix(line, "//go:") {
+				t.Errorf("%s:%d has %d characters, at most 140", file, i+1, n)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -120,18 +120,27 @@ func checkImport(t *testing.T, file, pkg, imp string, allowed []string) {
 	}
 }
 
+// walkGoFiles calls visit with each Go file of the project.
+func walkGoFiles(visit func(file string) error) error {
+	return fs.WalkDir(os.DirFS("."), ".", func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") && file != "." || e.Name() == "testdata"):
+			return fs.SkipDir
+		case filepath.Ext(file) != ".go":
+			return nil
+		}
+		return visit(file)
+	})
+}
+
 // sourceImports returns the imports of each Go file that is no test.
 func sourceImports(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	err := fs.WalkDir(os.DirFS("."), ".", func(file string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if e.IsDir() && (strings.HasPrefix(e.Name(), ".") && file != "." || e.Name() == "testdata") {
-			return fs.SkipDir
-		}
-		if filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+	err := walkGoFiles(func(file string) error {
+		if strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)

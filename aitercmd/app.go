@@ -47,7 +47,8 @@ type app struct {
 func (a *app) settings() settings.Settings {
 	return settings.Settings{
 		CacheDir: a.cacheDir, Path: settings.SplitPath(a.cachePath), Limits: cache.Limits{Size: a.cacheSize},
-		Sources: a.program.Modules, Roots: a.roots, NoBuiltin: a.noBuiltin || a.program.NoBuiltin, Config: a.config, Getenv: a.getenv, Logger: a.log,
+		Sources: a.program.Modules, Roots: a.roots, NoBuiltin: a.noBuiltin || a.program.NoBuiltin, Config: a.config, Getenv: a.getenv,
+		Logger: a.log,
 	}
 }
 

@@ -175,7 +175,8 @@ func (f *caseFlags) typed(op optests.Declaration, list []optests.Config, types [
 		}
 	}
 	if len(out) == 0 && len(list) > 0 {
-		return nil, usagef("--dtype %s: none of these cases of %s has this type; expected %s", strings.Join(f.dtype, ","), op.Name(), joinTypes(typesOf(list)))
+		return nil, usagef("--dtype %s: none of these cases of %s has this type; expected %s", strings.Join(f.dtype, ","), op.Name(),
+			joinTypes(typesOf(list)))
 	}
 	if len(out) == 0 {
 		return nil, usagef("%s has no cases; list some in optests.Operator.Cases", op.Name())

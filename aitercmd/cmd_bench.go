@@ -227,7 +227,8 @@ func (a *app) measure(ctx context.Context, f *benchFlags, op optests.Declaration
 		return nil, err
 	}
 	file = &report.File{
-		Origin: b.origin(), Device: b.info.Name, CopyGBps: b.copyGBps, VectorGFlops: b.peaks().Vector, MatrixGFlops: b.peaks().Matrix, Rows: []report.Row{},
+		Origin: b.origin(), Device: b.info.Name, CopyGBps: b.copyGBps, VectorGFlops: b.peaks().Vector, MatrixGFlops: b.peaks().Matrix,
+		Rows: []report.Row{},
 	}
 	for i, c := range cases {
 		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op.Name(), c.Case))
@@ -270,7 +271,8 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 	for _, d := range report.Differences(now, before) {
 		fmt.Fprintf(a.err, "warning: not measured alike: %s\n", d)
 	}
-	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes), plural(len(changes), "case"))
+	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes),
+		plural(len(changes), "case"))
 	return err
 }
 
@@ -282,7 +284,8 @@ func peakLine(f *report.File) string {
 	case f.VectorGFlops <= 0 || f.MatrixGFlops <= 0:
 		return "the device's peaks of arithmetic are unknown: no roofs of vector and matrix units"
 	}
-	return fmt.Sprintf("peaks of arithmetic: %.1f Tflop/s in vector units (float32), %.1f in matrix units (16 bits)", f.VectorGFlops/1e3, f.MatrixGFlops/1e3)
+	return fmt.Sprintf("peaks of arithmetic: %.1f Tflop/s in vector units (float32), %.1f in matrix units (16 bits)", f.VectorGFlops/1e3,
+		f.MatrixGFlops/1e3)
 }
 
 // roofColumns are the fractions of the peaks of arithmetic that some row has.

@@ -242,7 +242,8 @@ func (a *app) describeModule(m *opconfig.Module) error {
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
 	}
 	for _, s := range m.Sources {
-		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), formatCondition(s.When, strings.Clone), flagTable(s.Flags), formatCondition(s.When, opconfig.ValueWords)})
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), formatCondition(s.When, strings.Clone),
+			flagTable(s.Flags), formatCondition(s.When, opconfig.ValueWords)})
 	}
 	if a.json {
 		return a.writeJSON(d)

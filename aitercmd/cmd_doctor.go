@@ -145,7 +145,8 @@ func (a *app) checkConfig(context.Context) []check {
 	for _, m := range cfg.Modules {
 		ops += len(m.Ops)
 	}
-	c.Detail = fmt.Sprintf("%s: %s, %s", strings.Join(configFiles(cfg.Joined()), ", "), plural(len(cfg.Modules), "module"), plural(ops, "operator"))
+	c.Detail = fmt.Sprintf("%s: %s, %s", strings.Join(configFiles(cfg.Joined()), ", "), plural(len(cfg.Modules), "module"),
+		plural(ops, "operator"))
 	return []check{c}
 }
 

@@ -147,7 +147,8 @@ func (g *goWriter) pkg(pkg string, modules []string, ops []*opconfig.Op) ([]byte
 	}
 	b.WriteString("}\n\n// New looks up the operators. It builds nothing; call [registry.Registry.Warm] to build before the first call.\n" +
 		"// The errors are [*registry.UnknownOpError], for a configuration without the operators, and [registry.ErrClosed].\n")
-	b.WriteString("func New(reg *registry.Registry) (*Ops, error) {\no := new(Ops)\nfor _, want := range []struct {\nop **registry.Op\nname string\n}{\n")
+	b.WriteString("func New(reg *registry.Registry) (*Ops, error) {\no := new(Ops)\n")
+	b.WriteString("for _, want := range []struct {\nop **registry.Op\nname string\n}{\n")
 	for _, op := range ops {
 		fmt.Fprintf(b, "{&o.%s, %q},\n", unexported(g.name(op.Name)), op.Name)
 	}
@@ -219,7 +220,8 @@ func (g *goWriter) comment(text string) {
 
 // goType returns the Go type of an argument. A default other than the zero value needs a pointer.
 func goType(op *opconfig.Op, arg schema.Arg) (string, error) {
-	kinds := map[schema.Kind]string{schema.Tensor: "*tensor.Tensor", schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool", schema.Str: "string"}
+	kinds := map[schema.Kind]string{schema.Tensor: "*tensor.Tensor", schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool",
+		schema.Str: "string"}
 	kind, ok := kinds[arg.Type.Kind]
 	if !ok {
 		return "", usagef("%s: argument %s is %s, which Go programs cannot pass", op.Name, arg.Name, arg.Type)

@@ -193,7 +193,8 @@ func (a *app) shortRows(list []kernelItem) [][]string {
 	}
 	n := strconv.Itoa
 	for _, x := range list {
-		rows = append(rows, []string{x.Target, n(x.Waves), cmp.Or(x.Limit, "-"), n(x.VGPRs + x.AGPRs), n(x.Scratch), n(x.LDS), loopCells(x.Loop)[0], x.Kernel})
+		rows = append(rows, []string{x.Target, n(x.Waves), cmp.Or(x.Limit, "-"), n(x.VGPRs + x.AGPRs), n(x.Scratch), n(x.LDS),
+			loopCells(x.Loop)[0], x.Kernel})
 	}
 	for i := range rows {
 		spills := "SPILLS"

@@ -21,13 +21,15 @@ func TestInspect(t *testing.T) {
 	hipcc := testenv.Tool(t, "hipcc")
 	library := filepath.Join(t.TempDir(), "tiny.so")
 	source := filepath.Join(testenv.Root(t), "internal", "codeobject", "testdata", "tiny.hip")
-	cmd := exec.Command(hipcc, "-nogpuinc", "-O2", "-fPIC", "-shared", "--offload-arch=gfx90a:xnack-", "--offload-arch=gfx1030", source, "-o", library)
+	cmd := exec.Command(hipcc, "-nogpuinc", "-O2", "-fPIC", "-shared", "--offload-arch=gfx90a:xnack-", "--offload-arch=gfx1030",
+		source, "-o", library)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, problems := tempFile(t), tempFile(t)
 	env := map[string]string{"HIPCC": hipcc, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
-	root := newRoot(&app{program: Program{Name: aiterctl}, out: out, err: term.New(problems, problems), getenv: func(name string) string { return env[name] }})
+	root := newRoot(&app{program: Program{Name: aiterctl}, out: out, err: term.New(problems, problems),
+		getenv: func(name string) string { return env[name] }})
 	root.SetArgs([]string{"inspect", library, "--kernel", "^stream$", "--json"})
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err)
@@ -120,7 +122,8 @@ func TestInspectCUDA(t *testing.T) {
 		}
 		text := inspect("--sort", "spills")
 		for _, want := range []string{
-			"sm_80: 2 kernels; 1 with local memory (spills or arrays); warps a scheduler: ", "TARGET  WARPS  LIMITED BY  REGISTERS  LOCAL  SHARED  LOOP",
+			"sm_80: 2 kernels; 1 with local memory (spills or arrays); warps a scheduler: ",
+			"TARGET  WARPS  LIMITED BY  REGISTERS  LOCAL  SHARED  LOOP",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is missing:\n%s", want, text)
@@ -129,7 +132,8 @@ func TestInspectCUDA(t *testing.T) {
 		if rows := strings.Split(text, "\n"); !strings.HasSuffix(rows[4], "stack") || !strings.HasSuffix(rows[7], "stream") {
 			t.Errorf("--sort spills:\n%s", text)
 		}
-		if text := inspect("--kernel", "stream", "--asm"); !strings.Contains(text, "; stream for sm_90a\n") || !strings.Contains(text, "  @P0 EXIT\n") ||
+		if text := inspect("--kernel", "stream", "--asm"); !strings.Contains(text, "; stream for sm_90a\n") ||
+			!strings.Contains(text, "  @P0 EXIT\n") ||
 			!strings.Contains(text, "  LDG.E.128 ") || strings.Contains(text, "STL") {
 			t.Errorf("--asm:\n%s", text)
 		}

@@ -36,8 +36,9 @@ func newNewOperator(a *app) *cobra.Command {
 	var module string
 	cmd := &cobra.Command{
 		Use: "operator NAME [FOLDER]", Short: "Write a Go module with an operator", Long: newOperatorLong,
-		Example: "  aiterctl new operator scaled_add\n  aiterctl new operator scaled_add kernels/scaled_add --module example.com/kernels/scaled_add",
-		Args:    args(cobra.RangeArgs(1, 2)),
+		Example: "  aiterctl new operator scaled_add\n" +
+			"  aiterctl new operator scaled_add kernels/scaled_add --module example.com/kernels/scaled_add",
+		Args: args(cobra.RangeArgs(1, 2)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := args[0]
 			if len(args) > 1 {
@@ -95,7 +96,8 @@ func (a *app) newOperator(name, dir, module string) error {
 	if a.json {
 		return a.writeJSON(map[string]string{"operator": name, "folder": dir, "module": module})
 	}
-	_, err := fmt.Fprintf(a.out, "wrote %s; next:\n  cd %s\n  go mod tidy\n  go test ./...\n  go run ./cmd/%s\n  go run ./cmd/%s test\n", dir, dir, demo, name)
+	_, err := fmt.Fprintf(a.out, "wrote %s; next:\n  cd %s\n  go mod tidy\n  go test ./...\n  go run ./cmd/%s\n  go run ./cmd/%s test\n",
+		dir, dir, demo, name)
 	return err
 }
 

@@ -83,7 +83,8 @@ func (f *runFlags) addProblem(a *app, fl *pflag.FlagSet) {
 	}
 	fl.StringArrayVar(&f.in, "in", nil, "take an argument from a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all of FILE.safetensors")
 	fl.StringArrayVar(&f.args, "arg", nil, "an argument of any operator: `NAME=VALUE`, see above")
-	fl.StringArrayVar(&f.out, "out", nil, "write an argument to a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all outputs to FILE.safetensors")
+	fl.StringArrayVar(&f.out, "out", nil,
+		"write an argument to a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all outputs to FILE.safetensors")
 	fl.StringVar(&f.dtype, "dtype", "float32", "activations: float32, float16 or bfloat16")
 	fl.StringVar(&f.weightDType, "weight_dtype", "", "weight and bias (default: that of --dtype)")
 	fl.BoolVar(&f.slice, "slice", false, "make tensors slices of larger buffers, with odd strides")

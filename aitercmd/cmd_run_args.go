@@ -91,7 +91,8 @@ func parseFilling(text string, dt tensor.DType) (f filling, err error) {
 	}
 	switch {
 	case kind == "normal" && !dt.IsFloat():
-		return f, usagef("contents %q are for floating-point tensors, and this one is %s; write uniform(LOW,HIGH), range, zeros or ones", text, dt)
+		return f, usagef("contents %q are for floating-point tensors, and this one is %s; write uniform(LOW,HIGH), range, zeros or ones",
+			text, dt)
 	case kind == "uniform" && !given && !dt.IsFloat() && dt != tensor.Bool:
 		return f, usagef("contents %q of a tensor of %s need bounds: uniform(LOW,HIGH), HIGH excluded", text, dt)
 	case kind == "uniform" && !(f.a < f.b):
@@ -255,7 +256,8 @@ func (f *runFlags) makeTensor(name string, s argSpec) (*tensor.Tensor, error) {
 		size += min(size/s.dtype.Size(), math.MaxInt64/float64Size-size) * float64Size
 	}
 	if free := availableMemory().bytes; free > 0 && size > free {
-		return nil, usagef("--arg %s needs %s of the host's memory, and %s are available; give smaller sizes", name, formatSize(size), formatSize(free))
+		return nil, usagef("--arg %s needs %s of the host's memory, and %s are available; give smaller sizes", name, formatSize(size),
+			formatSize(free))
 	}
 	t, err := tensor.New(s.dtype, s.shape...)
 	if err != nil || fill.kind == "" || fill.kind == "zeros" {
@@ -317,7 +319,8 @@ func (f *runFlags) bySchema(a *app, op string) bool {
 // checkBySchema refuses flags that need the declaration of an operator.
 func (f *runFlags) checkBySchema(a *app, cmd *cobra.Command, op string) error {
 	if f.verify && !a.listed(op) {
-		return usagef("--verify needs a reference, and this call of %s has none; AITER_VERIFY=1 compares a call on a GPU with the code for the CPU", op)
+		return usagef("--verify needs a reference, and this call of %s has none; AITER_VERIFY=1 compares a call on a GPU with the code for "+
+			"the CPU", op)
 	}
 	names := []string{"dtype", "weight_dtype", "slice"}
 	for _, p := range f.params {

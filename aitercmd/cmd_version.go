@@ -47,7 +47,8 @@ func newVersion(a *app) *cobra.Command {
 // version returns the version of this program.
 func (a *app) version() versionInfo {
 	p := a.program
-	v := versionInfo{name: p.Name, Version: cmp.Or(p.Version, "(devel)"), Revision: p.Revision, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := versionInfo{name: p.Name, Version: cmp.Or(p.Version, "(devel)"), Revision: p.Revision, Go: runtime.Version(), OS: runtime.GOOS,
+		Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

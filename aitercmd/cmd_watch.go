@@ -321,7 +321,8 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 // smaller drops cases with more elements than limit, except the smallest one.
 func smaller(limit int64, list []optests.Config) []optests.Config {
 	if len(list) > 0 {
-		limit = max(limit, slices.MinFunc(list, func(a, b optests.Config) int { return cmp.Compare(a.Case.Elements(), b.Case.Elements()) }).Case.Elements())
+		limit = max(limit, slices.MinFunc(list,
+			func(a, b optests.Config) int { return cmp.Compare(a.Case.Elements(), b.Case.Elements()) }).Case.Elements())
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(c optests.Config) bool { return c.Case.Elements() > limit })
 }

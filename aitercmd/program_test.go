@@ -116,7 +116,8 @@ func TestProgram(t *testing.T) {
 	wantCall(t, p, 0, "help exit-codes", "Exit codes of scaler")
 	wantCall(t, p, 0, "__complete test --case c", "columns 16")
 
-	wantCall(t, p, 2, "test --case 65", `scaler: --case "65": no name has this text; expected one of columns 1, columns 16, columns 64`, "scaler help shows")
+	wantCall(t, p, 2, "test --case 65", `scaler: --case "65": no name has this text; expected one of columns 1, columns 16, columns 64`,
+		"scaler help shows")
 	wantCall(t, p, 2, "test --dtype float16", "none of these cases of scale has this type; expected float32")
 	wantCall(t, p, 2, "test --dtype word", `--dtype "word": expected float32`)
 	wantCall(t, p, 2, "test scael", `no reference for operator "scael"; there is one for scale, `, "; scaler run calls them")
@@ -142,7 +143,8 @@ func TestProgramBench(t *testing.T) {
 		t.Fatal(err)
 	}
 	chart, page := filepath.Join(dir, "c.svg"), filepath.Join(dir, "c.html")
-	wantCall(t, p, 0, "bench --arch cpu --warmup 0 --iterations 2 --chart "+chart+" --html "+page+" --compare "+file, "geometric mean of 3 cases")
+	wantCall(t, p, 0, "bench --arch cpu --warmup 0 --iterations 2 --chart "+chart+" --html "+page+" --compare "+file,
+		"geometric mean of 3 cases")
 	for _, name := range []string{chart, page} {
 		if text, err := os.ReadFile(name); err != nil || !strings.Contains(string(text), "over C") {
 			t.Errorf("%s: %v; want a chart over C", name, err)
@@ -181,13 +183,15 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("disk ful
 // Run returns: it neither ends the process nor ignores its context.
 func TestProgramRun(t *testing.T) {
 	var errs bytes.Buffer
-	if code := scaleProgram(1).Run(t.Context(), []string{"list", "ops"}, nil, failingWriter{}, &errs); code != exitFailure || errs.String() != "scaler: disk full\n" {
+	if code := scaleProgram(1).Run(t.Context(), []string{"list", "ops"}, nil, failingWriter{}, &errs); code != exitFailure ||
+		errs.String() != "scaler: disk full\n" {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	errs.Reset()
-	if code := scaleProgram(1).Run(ctx, []string{"test", "--arch", "cpu"}, nil, &bytes.Buffer{}, &errs); code == 0 || !strings.Contains(errs.String(), "context canceled") {
+	if code := scaleProgram(1).Run(ctx, []string{"test", "--arch", "cpu"}, nil, &bytes.Buffer{}, &errs); code == 0 ||
+		!strings.Contains(errs.String(), "context canceled") {
 		t.Errorf("with a context that is over: exit code %d, %q", code, errs.String())
 	}
 }

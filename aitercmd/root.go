@@ -54,7 +54,8 @@ func newRoot(a *app) *cobra.Command {
 
 func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringArrayVar(&a.roots, "root", nil, "a `DIR` with modules, or a checkout that replaces the built-in ones; may be repeated (default $AITER_META_DIR)")
+	f.StringArrayVar(&a.roots, "root", nil,
+		"a `DIR` with modules, or a checkout that replaces the built-in ones; may be repeated (default $AITER_META_DIR)")
 	f.BoolVar(&a.noBuiltin, "no-builtin", false, "leave out the built-in operators; their headers stay")
 	f.StringVar(&a.config, "config", "",
 		"configuration, relative to the only --root (default $AITER_CONFIG, else "+settings.DefaultConfig+" or "+settings.ModuleConfig+")")

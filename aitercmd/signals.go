@@ -34,7 +34,8 @@ func signalOf(ctx context.Context) *signalError {
 	return e
 }
 
-// signalContext returns a context that the first signal cancels with a [*signalError]. The program then ends its compilers. If a signal killed the program,
+// signalContext returns a context that the first signal cancels with a [*signalError]. The program then ends its compilers. If a
+// signal killed the program,
 // they would keep running.
 func signalContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -25,8 +25,10 @@ func variables() []variable {
 		{"AITER_JIT_MAX_SIZE", "size limit of the kernel cache; 0: no limit", "10GB", "cache-max-size"},
 		{"AITER_JIT_MAX_AGE", "limit of the time since an artifact was used", "none", ""},
 		{"AITER_JIT_MAX_COUNT", "limit of the number of artifacts", "none", ""},
-		{"AITER_META_DIR", "folders with modules, separated by colons; a checkout replaces the built-in modules", "the sources in the program", "root"},
-		{"AITER_CONFIG", "the configuration, relative to the only folder of AITER_META_DIR", settings.DefaultConfig + " or " + settings.ModuleConfig, "config"},
+		{"AITER_META_DIR", "folders with modules, separated by colons; a checkout replaces the built-in modules", "the sources in the program",
+			"root"},
+		{"AITER_CONFIG", "the configuration, relative to the only folder of AITER_META_DIR", settings.DefaultConfig + " or " +
+			settings.ModuleConfig, "config"},
 		{"AITER_LOG_LEVEL", "trace, debug, info, warn or error", "warn", "log-level"},
 		{"AITER_REBUILD", "compile everything again", "off", ""},
 		{"AITER_NO_COMPILE", "never run a compiler: use prebuilt code", "off", ""},

@@ -141,7 +141,8 @@ func TestGraphSteps(t *testing.T) {
 					t.Errorf("step %d fails: steps %d, want %d", c.fail, got, c.steps)
 				}
 			}
-			if _, err := drv.Capture(s, device.CaptureGlobal, func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+			if _, err := drv.Capture(s, device.CaptureGlobal, func() error { return errors.ErrUnsupported }); !errors.Is(err,
+				errors.ErrUnsupported) {
 				t.Error(err)
 			}
 			if got := callFake(t, lib, "fake_steps"); got != 124 {

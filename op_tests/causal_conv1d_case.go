@@ -81,7 +81,8 @@ func causalConv1d() family {
 
 // causalConv1dSequences are those of the operators that take sequence numbers and states.
 func causalConv1dSequences() family {
-	numbers := boolParam("seq_idx", "sequence numbers, in measurements another one every 300 positions", func(p *Conv1d) *bool { return &p.WithSeqIdx })
+	numbers := boolParam("seq_idx", "sequence numbers, in measurements another one every 300 positions",
+		func(p *Conv1d) *bool { return &p.WithSeqIdx })
 	states := boolParam("states", "initial and final states", func(p *Conv1d) *bool { return &p.WithStates })
 	numbers.Default, states.Default = "none", "none"
 	f := causalConv1d()

@@ -53,7 +53,8 @@ func TestWideChannelLastSpecial(t *testing.T) {
 	}
 }
 
-// wideChannelLastManyCases have items for all multiprocessors of a GPU: many short rows, and rows of two items, with filters on both sides of
+// wideChannelLastManyCases have items for all multiprocessors of a GPU: many short rows, and rows of two items, with filters on
+// both sides of
 // the lengths for which kernels have code of their own.
 func wideChannelLastManyCases() []optests.Case {
 	var cases []optests.Case

@@ -83,7 +83,8 @@ func TestWideSpecialValues(t *testing.T) {
 // shorter ones. Rows and positions that do not fill them occur, rows that are divided, and taps that are sums of two elements.
 func wideSpanCases() []optests.Case {
 	var cases []optests.Case
-	for i, shape := range [][2]int64{{5, 1024}, {4, 1544}, {3, 2048}, {2, 2048}, {1, 2056}, {2, 3080}, {1, 4096}, {2, 4104}, {1, 9216}, {3, 4088}, {2, 8192}, {1, 40952}} {
+	for i, shape := range [][2]int64{{5, 1024}, {4, 1544}, {3, 2048}, {2, 2048}, {1, 2056}, {2, 3080}, {1, 4096}, {2, 4104}, {1, 9216},
+		{3, 4088}, {2, 8192}, {1, 40952}} {
 		for j, width := range []int64{9, 18, 64, 100, 129, 250, 513, 600, 1024} {
 			if shape[1]*width > 40952*129 {
 				continue

@@ -42,7 +42,8 @@ type partition struct {
 
 var partitions = map[string]partition{
 	"sm_75": {8, 64 << 10}, "sm_80": {16, 164 << 10}, "sm_86": {12, 100 << 10}, "sm_87": {12, 164 << 10}, "sm_88": {12, 100 << 10},
-	"sm_89": {12, 100 << 10}, "sm_90": {16, 228 << 10}, "sm_100": {16, 228 << 10}, "sm_103": {16, 228 << 10}, "sm_120": {12, 100 << 10}, "sm_121": {12, 100 << 10},
+	"sm_89": {12, 100 << 10}, "sm_90": {16, 228 << 10}, "sm_100": {16, 228 << 10}, "sm_103": {16, 228 << 10}, "sm_120": {12, 100 << 10},
+	"sm_121": {12, 100 << 10},
 }
 
 // occupancy returns the number of warps of a kernel on the partition, and the resource that limits it.

@@ -63,10 +63,14 @@ func (in Instruction) isSASS() bool { return in.Mnemonic[0] >= 'A' && in.Mnemoni
 var (
 	sassMatrix = []string{"HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCQMMA", "UTCIMMA"}
 	sassShared = []string{"LDS", "STS", "LDSM", "STSM", "ATOMS", "SHFL"}
-	sassVector = []string{"FADD", "FMUL", "FFMA", "FMNMX", "FSEL", "FSET", "FSETP", "FCHK", "FSWZADD", "MUFU", "HADD2", "HMUL2", "HFMA2", "HMNMX2",
-		"HSET2", "HSETP2", "DADD", "DMUL", "DFMA", "DSETP", "DMNMX", "IADD", "IADD3", "IMAD", "IMUL", "IMNMX", "IABS", "ISETP", "ISET", "IDP", "LEA",
-		"LOP", "LOP3", "SHF", "SHL", "SHR", "PRMT", "SEL", "MOV", "POPC", "FLO", "BREV", "BMSK", "SGXT", "VIADD", "VIMNMX", "VIADDMNMX", "VABSDIFF",
-		"F2F", "F2FP", "F2I", "I2F", "I2FP", "I2I", "FRND", "P2R", "R2P", "PLOP3", "PSETP", "CS2R", "VOTE", "FADD2", "FMUL2", "FFMA2", "FMNMX3", "VIMNMX3"}
+	sassVector = []string{"FADD", "FMUL", "FFMA", "FMNMX", "FSEL", "FSET", "FSETP", "FCHK", "FSWZADD", "MUFU", "HADD2", "HMUL2",
+		"HFMA2", "HMNMX2",
+		"HSET2", "HSETP2", "DADD", "DMUL", "DFMA", "DSETP", "DMNMX", "IADD", "IADD3", "IMAD", "IMUL", "IMNMX", "IABS", "ISETP", "ISET",
+		"IDP", "LEA",
+		"LOP", "LOP3", "SHF", "SHL", "SHR", "PRMT", "SEL", "MOV", "POPC", "FLO", "BREV", "BMSK", "SGXT", "VIADD", "VIMNMX", "VIADDMNMX",
+		"VABSDIFF",
+		"F2F", "F2FP", "F2I", "I2F", "I2FP", "I2I", "FRND", "P2R", "R2P", "PLOP3", "PSETP", "CS2R", "VOTE", "FADD2", "FMUL2", "FFMA2",
+		"FMNMX3", "VIMNMX3"}
 )
 
 // addSASS counts an instruction of NVIDIA.

@@ -128,7 +128,8 @@ func TestUnknownRanges(t *testing.T) {
 	var axis *opconfig.UnknownAxisError
 	for _, name := range []string{"1", "2-5", "6-8", "-3", "05", "four", "9223372036854775808"} {
 		_, err := m.Parts(mustTarget(t, "gfx942"), opconfig.Selection{Values: map[string][]string{"taps": {name}}})
-		if want := `axis "taps" of module_a has no value "` + name + `", only 2-4, 5, 6- (6 or more)`; !errors.As(err, &axis) || err.Error() != want {
+		if want := `axis "taps" of module_a has no value "` + name + `", only 2-4, 5, 6- (6 or more)`; !errors.As(err, &axis) ||
+			err.Error() != want {
 			t.Errorf("%q\n got %v\nwant %s", name, err, want)
 		}
 	}

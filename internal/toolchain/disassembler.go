@@ -30,12 +30,14 @@ func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
 // CUDADisassembler finds cuobjdump: by CUOBJDUMP, in nvcc's folder, in the CUDA installation, on PATH. The error is that of
 // Disassembler.
 func (f *Finder) CUDADisassembler(ctx context.Context) (*Disassembler, error) {
-	missing := &NotFoundError{Vendor: target.CUDA, Tool: "disassembler", Hint: "install cuobjdump and nvdisasm of the CUDA toolkit, or name cuobjdump by CUOBJDUMP"}
+	missing := &NotFoundError{Vendor: target.CUDA, Tool: "disassembler",
+		Hint: "install cuobjdump and nvdisasm of the CUDA toolkit, or name cuobjdump by CUOBJDUMP"}
 	return f.disassembler(ctx, f.cuobjdumps(), missing, "cuobjdump", "-sass")
 }
 
 // disassembler returns the first disassembler that runs and whose version contains a word.
-func (f *Finder) disassembler(ctx context.Context, places []place, missing *NotFoundError, word string, args ...string) (*Disassembler, error) {
+func (f *Finder) disassembler(ctx context.Context, places []place, missing *NotFoundError, word string, args ...string) (*Disassembler,
+	error) {
 	for _, p := range places {
 		if p.why == "" {
 			d := &Disassembler{Path: p.path, args: args, env: baseEnviron(f.env), timeout: f.Timeout}

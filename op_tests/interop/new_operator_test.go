@@ -54,7 +54,8 @@ func TestNewOperator(t *testing.T) {
 	if out := in(nil, "go", "test", "-count=1", "-v", "-run=TestBesideBuiltin|TestReload", "."); strings.Count(out, "--- PASS: Test") != 2 {
 		t.Errorf("want 2 tests:\n%s", out)
 	}
-	if out := in(nil, "go", "test", "-run=^$", "-bench=.", "-benchtime=3x", "."); !strings.Contains(out, " GB/s") || !strings.Contains(out, " GFLOP/s") {
+	if out := in(nil, "go", "test", "-run=^$", "-bench=.", "-benchtime=3x", "."); !strings.Contains(out, " GB/s") ||
+		!strings.Contains(out, " GFLOP/s") {
 		t.Errorf("the benchmarks have no rates:\n%s", out)
 	}
 	if out := in(nil, "go", "run", "./cmd/demo"); !strings.HasSuffix(strings.TrimSpace(out), "[6 12 18]") {
@@ -117,7 +118,8 @@ func newOperatorCommands(t *testing.T, dir, program string, hip bool) {
 	wants(out, "scaled_add on cpu", "float16 [2 3 65]", "-2.5", "18 of 18 cases passed")
 	out, _ = call(0, "test", "scaled_add", "--accuracy", "--dtype", "float16", "--case", "[3 5]", "--arch", "cpu")
 	wants(out, "1 of 1 cases passed")
-	out, _ = call(0, "run", "--verify", "--arch", "cpu", "--arg", "out=float32[4,64]", "--arg", "x=float32[4,64]:normal", "--arg", "y=float32[4,64]:ones")
+	out, _ = call(0, "run", "--verify", "--arch", "cpu", "--arg", "out=float32[4,64]", "--arg", "x=float32[4,64]:normal", "--arg",
+		"y=float32[4,64]:ones")
 	wants(out, "out", "ok")
 	_, problems := call(2, "test", "--dim", "3")
 	wants(problems, "scaled_add: unknown flag: --dim", "scaled_add help shows the commands")
