@@ -34,14 +34,13 @@ func signalOf(ctx context.Context) *signalError {
 	return e
 }
 
-// signalContext returns a context that the first signal cancels with a [*signalError]. The program then ends its compilers. If a
-// signal killed the program,
-// they would keep running.
+// signalContext returns a context that the first signal cancels with a [*signalError]. The program then ends its compilers, which
+// would keep running if the signal killed it.
 func signalContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	ending := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+	terminating := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, ending...)
+	signal.Notify(signals, terminating...)
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
@@ -53,7 +52,7 @@ func signalContext() context.Context {
 			// The first signal cancels the context. The second one kills the program, which may
 			// be inside a kernel that cannot be interrupted. A second SIGHUP does not: when a
 			// terminal closes, both the terminal and the shell send one.
-			signal.Reset(ending...)
+			signal.Reset(terminating...)
 		}
 	}()
 	return ctx

@@ -31,8 +31,8 @@ def reference(x, weight, bias, silu, seq_idx=None, initial=None):
     ids = F.pad(seq_idx, (width - 1, 0), value=-1)
     y = torch.zeros_like(x) if bias is None else torch.zeros_like(x) + bias[None, :, None]
     for k in range(width):
-        gate = (ids[:, k : k + length] == seq_idx) & (seq_idx >= 0)
-        y = y + torch.where(gate[:, None], weight[:, k, None] * whole[..., k : k + length], 0)
+        mask = (ids[:, k : k + length] == seq_idx) & (seq_idx >= 0)
+        y = y + torch.where(mask[:, None], weight[:, k, None] * whole[..., k : k + length], 0)
     return torch.where(seq_idx[:, None] >= 0, F.silu(y) if silu else y, 0), final
 
 
@@ -105,9 +105,9 @@ def check_finite_differences(example):
         for i, part in enumerate(parts):
             direction, step = torch.randn_like(part), 1e-2
             ends = [loss(*(p + sign * step * direction if i == j else p for j, p in enumerate(parts))) for sign in (1, -1)]
-            slope = (ends[0] - ends[1]) / (2 * step)
+            difference = (ends[0] - ends[1]) / (2 * step)
             want = (inputs[i].grad.double() * direction.double()).sum()
-            torch.testing.assert_close(slope, want, rtol=2e-3, atol=2e-3)
+            torch.testing.assert_close(difference, want, rtol=2e-3, atol=2e-3)
             count += 1
     return count
 
