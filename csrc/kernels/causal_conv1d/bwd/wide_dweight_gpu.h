@@ -4,6 +4,7 @@
 // they add goes to an array of sums by distance in shared memory, which one lane at a time owns.
 #pragma once
 
+#include <aiter/gpu/ldmatrix.h>
 #include <aiter/gpu/reduce.h>
 
 #include "../wide/plan_gpu.h"
@@ -99,8 +100,7 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
   static AITER_DEVICE Factor load(uint32_t place, int step) {
     static_assert(E::kPitch == E::kColumn, "a swizzled tile");
     Factor f;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3]) : "r"(place ^ uint32_t(step) << 5));
+    load_matrices<true>(place ^ uint32_t(step) << 5, f.word);
     return f;
   }
   static AITER_DEVICE void multiply(const Factor& g, const Factor& x, typename M::Sums* d) {

@@ -102,11 +102,11 @@ template <class T, int kTaps> class GroupGradEngine {
     uint32_t all[4][4];
     AITER_UNROLL
     for (int k = 0; k < 4; k++)
-      if (!kTight) load_matrix(dout + place_ + uint32_t(k * 2048), all[k]);
+      if (!kTight) load_matrices<true>(dout + place_ + uint32_t(k * 2048), all[k]);
     AITER_UNROLL
     for (int c = 0; c < 64; c += 16) {
       uint32_t(&word)[4] = all[c / 16], rest[4];
-      if (kTight) load_matrix(dout + place_ + uint32_t(c * 128), word);
+      if (kTight) load_matrices<true>(dout + place_ + uint32_t(c * 128), word);
       AITER_UNROLL
       for (int i = 0; i < 4; i++) {
         const float* y = &sums_[c / 2 + 2 * i];
@@ -118,8 +118,8 @@ template <class T, int kTaps> class GroupGradEngine {
         unpack_word<T>(word[i], near);
         rest[i] = pack_pair<T>(v[0] - near[0], v[1] - near[1]);
       }
-      store_matrix(dout + place_ + uint32_t(c * 128), word);
-      store_matrix(low + place_ + uint32_t(c * 128), rest);
+      store_matrices<true>(dout + place_ + uint32_t(c * 128), word);
+      store_matrices<true>(low + place_ + uint32_t(c * 128), rest);
     }
     return total[0] + total[1];
   }
@@ -129,7 +129,7 @@ template <class T, int kTaps> class GroupGradEngine {
     AITER_UNROLL
     for (int c = 0; c < 64; c += 16) {
       uint32_t word[4];
-      load_matrix(own + place_ + uint32_t(c * 128), word);
+      load_matrices<true>(own + place_ + uint32_t(c * 128), word);
       AITER_UNROLL
       for (uint32_t w : word) {
         float v[2];
@@ -165,7 +165,7 @@ template <class T, int kTaps> class GroupGradEngine {
         word[i] = pack_pair<T>(sums_[c / 2 + 2 * i], sums_[c / 2 + 2 * i + 1]);
         found.check(word[i]);
       }
-      store_matrix(own + place_ + uint32_t(c * 128), word);
+      store_matrices<true>(own + place_ + uint32_t(c * 128), word);
     }
   }
 
@@ -268,7 +268,7 @@ template <class T, int kTaps> class GroupGradEngine {
   template <int kPlanes> AITER_DEVICE void add_rows(uint32_t (&left)[kDepth][4], int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
     AITER_UNROLL
     for (int k = 0; k < kDepth; k++) {
-      load_matrix(x + place_ + uint32_t((first + k) * 2048), left[k]);
+      load_matrices<true>(x + place_ + uint32_t((first + k) * 2048), left[k]);
       if constexpr (kPlanes == 1) {  // with SiLU an infinity or NaN in x makes g one
         AITER_UNROLL
         for (int i = 0; i < 4; i++) found.check(left[k][i]);
@@ -330,15 +330,6 @@ template <class T, int kTaps> class GroupGradEngine {
   AITER_DEVICE void hold() {
     AITER_UNROLL
     for (int i = 0; i < 32; i++) asm volatile("" : "+f"(sums_[i])::"memory");
-  }
-
-  // load_matrix reads, and store_matrix writes, rows 16 w to 16 w + 15 of 16 columns: a lane has rows g and g+8 of columns 2t, 2t+1, 2t+8
-  // and 2t+9.
-  static AITER_DEVICE void load_matrix(uint32_t from, uint32_t (&v)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from) : "memory");
-  }
-  static AITER_DEVICE void store_matrix(uint32_t to, const uint32_t (&v)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
   }
 
   // grad returns sum i of dweight.

@@ -182,7 +182,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
       if (vector * kSide >= channels) return;
       const uint32_t from = staged(part * 32 + row / 2 * 8 + j * 2 + row % 2, vector), to = place(vector * kSide + t, part * 4 + q);
       each_batch<wide::kItem / 32 / kParts>(
-          [&](int i, Words<4>& v) { load_transposed(from + uint32_t(i * kParts * 32 * kVectors * 16), v); },
+          [&](int i, Words<4>& v) { load_matrices<true>(from + uint32_t(i * kParts * 32 * kVectors * 16), v.word); },
           [&](int i, const Words<4>& v) { store_shared(columns_behind(to, i * kColumns), v); });
     } else {
       // A thread transposes four positions of four channels at a time.
@@ -249,7 +249,7 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
       const int c = q % kVectors * kSide, position = (warp_ * kRuns + q / kVectors) * 8 + t, limit = c < channels ? count - position : 0;
       T* to = out + position * step + c;
       each_batch<wide::kItem / 8 / kBlockRuns>(
-          [&](int i, Words<4>& v) { load_transposed(columns_behind(from, i * kBlockRuns / 8), v); },
+          [&](int i, Words<4>& v) { load_matrices<true>(columns_behind(from, i * kBlockRuns / 8), v.word); },
           [&](int i, const Words<4>& v) {
             if (i * kBlockRuns * 8 < limit) store_streaming<4>(to, v);
             to += kBlockRuns * 8 * step;
@@ -274,13 +274,6 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
   AITER_DEVICE void finish_row(const Item& at) const {
     AITER_ROLLED
     for (int c = warp_; c < channels_of(at); c += kStagedWarps) a_.p.template finish<T>(a_.launch.batch0 + at.b, first_channel(at.d) + c, lane_, 32);
-  }
-
-  // load_transposed reads four 8 x 8 matrices of 16-bit elements, of whose rows a lane has an address each. Of each matrix lane 4t+q receives
-  // elements t of rows 2q and 2q+1.
-  static AITER_DEVICE void load_transposed(uint32_t address, Words<4>& v) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "r"(address));
   }
 
   const Args& a_;

@@ -242,7 +242,7 @@ template <class T, class Rows> class TurnedBlock {
     for (int i = 0; i < kUnits; i++) {
       Words<4> v[kVectors];
       AITER_UNROLL
-      for (int k = 0; k < kVectors; k++) load_transposed(place(from, i, 0, k), v[k]);
+      for (int k = 0; k < kVectors; k++) load_matrices<true>(place(from, i, 0, k), v[k].word);
       AITER_UNROLL
       for (int k = 0; k < kVectors; k++) store_shared(place(to, i, 0, k), v[k]);
     }
@@ -278,7 +278,7 @@ template <class T, class Rows> class TurnedBlock {
     for (int i = 0; i < kUnits; i++, to += step * (kWarps * 32)) {
       Words<4> v[4];
       AITER_UNROLL
-      for (int r = 0; r < 4; r++) load_transposed(place(from, i, r), v[r]);
+      for (int r = 0; r < 4; r++) load_matrices<true>(place(from, i, r), v[r].word);
       T* run = to;
       AITER_UNROLL
       for (int r = 0; r < 4; r++, run += 8 * step) store_if(left > i * kWarps * 32 + r * 8, run, v[r]);
@@ -295,13 +295,6 @@ template <class T, class Rows> class TurnedBlock {
   AITER_DEVICE void finish_row(const Place& at) const {
     AITER_ROLLED
     for (int c = warp_; c < channels_; c += kWarps) a_.p.template finish<T>(at.b, first_ + c, lane_, 32);
-  }
-
-  // load_transposed reads four 8 x 8 matrices of 16-bit elements, of whose rows a lane has an address each. Of each matrix lane 4t+q receives
-  // elements t of rows 2q and 2q+1.
-  static AITER_DEVICE void load_transposed(uint32_t address, Words<4>& v) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "r"(address) : "memory");
   }
 
   const Args& a_;

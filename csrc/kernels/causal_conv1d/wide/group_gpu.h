@@ -90,8 +90,7 @@ template <class T, int kN> class GroupEngine {
           word[i] = pack_pair<T>(result(y[0]), result(y[1]));
           found.check(word[i]);
         }
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + uint32_t(column * 128)), "r"(word[0]),
-                     "r"(word[1]), "r"(word[2]), "r"(word[3]) : "memory");
+        store_matrices<true>(to + uint32_t(column * 128), word);
       }
     }
     return !found;

@@ -12,6 +12,7 @@
 // by a power of two so that the sum keeps its precision.
 #pragma once
 
+#include <aiter/gpu/ldmatrix.h>
 #include <aiter/gpu/matrix.h>
 
 #include "tile_gpu.h"
@@ -151,7 +152,7 @@ template <class T> class ToeplitzEngine {
       if (u == -1 || u == -1 - kSteps) row = matrix_row(tile, (lane_ & 15) + (u - 3) / kSteps);
       AITER_UNROLL
       for (int i = 0; i < kTiles; i++)
-        load_matrix((row ^ uint32_t(u & (kSteps - 1)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), x[i][u + kBlocks - 1]);
+        load_matrices<false>((row ^ uint32_t(u & (kSteps - 1)) << 5) + uint32_t(i * distance) * uint32_t(sizeof(T)), x[i][u + kBlocks - 1]);
     };
     AITER_UNROLL
     for (int u = 0; u < kSteps; u++) load(u);
@@ -233,7 +234,7 @@ template <class T> class ToeplitzEngine {
     uint32_t row = matrix_row(tile, column), t = pairs_ + part * int(sizeof(T));
     uint32_t ring[kSteps][4], near = load_shared<Words<1>>(t + 16).word[0];
     AITER_UNROLL
-    for (int u = 0; u < kSteps; u++) load_matrix(row ^ u << 5, ring[u]);
+    for (int u = 0; u < kSteps; u++) load_matrices<false>(row ^ u << 5, ring[u]);
     uint32_t middle = load_shared<Words<1>>(t).word[0], far = load_shared<Words<1>>(t - 16).word[0];
     if (first) {
       AITER_UNROLL
@@ -248,7 +249,7 @@ template <class T> class ToeplitzEngine {
       for (int i = 0; i < kSteps; i++) {  // block m + i: step u meets X of step u - 1 - i
         if (m + i > blocks) return;
         near = far;
-        load_matrix(row ^ (kSteps - 1 - i) << 5, ring[kSteps - 1 - i]);
+        load_matrices<false>(row ^ (kSteps - 1 - i) << 5, ring[kSteps - 1 - i]);
         middle = load_shared<Words<1>>(t - 2 * (i + 1) * 16).word[0], far = load_shared<Words<1>>(t - (2 * i + 3) * 16).word[0];
         AITER_UNROLL
         for (int u = 0; u < kSteps; u++) multiply(ring[(u - 1 - i + kSteps) % kSteps], middle, near, far, sums_[u]);
@@ -260,10 +261,6 @@ template <class T> class ToeplitzEngine {
   // matrix_row returns the address of this lane's row for ldmatrix, of step 0: eight positions of a column. Step u is at row ^ u << 5.
   AITER_DEVICE uint32_t matrix_row(const Tile<T, ToeplitzEngine>& tile, int column) const {
     return shared_address(tile.own) + uint32_t(column * kPitch * int(sizeof(T)) + ((lane_ >> 4) ^ (column & 7) ^ tile.key) * 16);
-  }
-  static AITER_DEVICE void load_matrix(uint32_t address, uint32_t (&x)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
   }
   // multiply adds the products of x and two halves of T_m to y. multiply_first sets y to start_ and the products.
   static AITER_DEVICE void multiply(const uint32_t (&x)[4], uint32_t middle, uint32_t near, uint32_t far, typename M::Sums& y) {
@@ -284,8 +281,7 @@ template <class T> class ToeplitzEngine {
     for (uint32_t w : word) found.check(w);
 #if __CUDA_ARCH__ >= 900
     const uint32_t address = matrix_row(tile, lane_ & 15) ^ u << 5;
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]),
-                 "r"(word[3]) : "memory");
+    store_matrices<false>(address, word);
 #else
     AITER_UNROLL
     for (int i = 0; i < 4; i++)

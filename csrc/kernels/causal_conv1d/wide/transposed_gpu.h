@@ -124,8 +124,7 @@ template <class T> class TurnedEngine {
           word[j] = pack_pair<T>(result(y[0]), result(y[1]));
           found.check(word[j]);
         }
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row(at, i, u)), "r"(word[0]), "r"(word[1]),
-                     "r"(word[2]), "r"(word[3]) : "memory");
+        store_matrices<true>(row(at, i, u), word);
       }
     }
     return !found;
@@ -145,8 +144,9 @@ template <class T> class TurnedEngine {
 
   using Step = uint32_t[2];
   static AITER_DEVICE void load(uint32_t address, Step& low, Step& high) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(low[0]), "=r"(low[1]), "=r"(high[0]), "=r"(high[1]) : "r"(address));
+    uint32_t v[4];
+    load_matrices<false>(address, v);
+    low[0] = v[0], low[1] = v[1], high[0] = v[2], high[1] = v[3];
   }
 
   // What a lane 4g+t has of T_m, a Factor, are the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8 further
