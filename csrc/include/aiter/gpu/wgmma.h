@@ -28,6 +28,8 @@ namespace aiter {
 AITER_DEVICE uint64_t wgmma_columns(uint32_t address) { return uint64_t(address >> 4) | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62; }
 
 AITER_DEVICE void wgmma_fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// wgmma_copy copies a word of A before products begin. In C++ ptxas would copy it between them, and wait for the first one.
+AITER_DEVICE void wgmma_copy(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
 AITER_DEVICE void wgmma_start() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 AITER_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // wgmma_wait waits until at most kPending groups of products are incomplete.

@@ -65,10 +65,7 @@ template <class T, int kTaps> class GroupGradEngine {
     const wide::TapReader taps(p, d, 0);
     if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, width(), f);
     else fetch_taps<Bits16>(taps, width(), f);
-    f.bias = 0;
-    if (!p.bias.data) return;
-    const int64_t at = d * p.bias.first;
-    f.bias = p.bias.dtype == DType::F32 ? uint32_t(((GlobalPtr<const Bits32>)(p.bias.data))[at]) : uint32_t(((GlobalPtr<const Bits16>)(p.bias.data))[at]);
+    f.bias = wide::read_bias_bits(p, d);
   }
   AITER_DEVICE void set_taps(const Fetched& f) {
     AITER_UNROLL
@@ -229,8 +226,6 @@ template <class T, int kTaps> class GroupGradEngine {
   }
 
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
-  // copy_word copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
-  static AITER_DEVICE void copy_word(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
 
   // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both alternate: while one runs,
   // what the other one needs is read. dweight's last stage may be running at the end.
@@ -293,7 +288,7 @@ template <class T, int kTaps> class GroupGradEngine {
     AITER_UNROLL
     for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
       const uint32_t middle = pair(t - uint32_t(32 * (first + k))), far = pair(t - uint32_t(32 * (first + k) + 16));
-      copy_word(f.left[k][0], middle), copy_word(f.left[k][1], far), copy_word(f.left[k][2], near), copy_word(f.left[k][3], middle);
+      wgmma_copy(f.left[k][0], middle), wgmma_copy(f.left[k][1], far), wgmma_copy(f.left[k][2], near), wgmma_copy(f.left[k][3], middle);
       near = far;
     }
   }

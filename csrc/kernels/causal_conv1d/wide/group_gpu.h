@@ -44,10 +44,7 @@ template <class T, int kN> class GroupEngine {
     const TapReader taps(p, d, p.width - count);
     if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, count, f);
     else fetch_taps<Bits16>(taps, count, f);
-    f.bias = 0;
-    if (!p.bias.data) return;
-    const int64_t at = d * p.bias.first;
-    f.bias = p.bias.dtype == DType::F32 ? uint32_t(((GlobalPtr<const Bits32>)(p.bias.data))[at]) : uint32_t(((GlobalPtr<const Bits16>)(p.bias.data))[at]);
+    f.bias = read_bias_bits(p, d);
   }
   AITER_DEVICE void set_taps(const Problem& p, int count, bool split, const Fetched& f) {
     const int thread = int(threadIdx.x);
@@ -131,11 +128,9 @@ template <class T, int kN> class GroupEngine {
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
   static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t& near) {
     const uint32_t middle = pair(t), far = pair(t - 16);
-    copy(f[0], middle), copy(f[1], far), copy(f[2], near), copy(f[3], middle);
+    wgmma_copy(f[0], middle), wgmma_copy(f[1], far), wgmma_copy(f[2], near), wgmma_copy(f[3], middle);
     near = far;
   }
-  // copy copies a word before the products begin. In C++ ptxas would copy it between them, and wait for the first one.
-  static AITER_DEVICE void copy(uint32_t& to, uint32_t from) { asm volatile("mov.b32 %0, %1;" : "=r"(to) : "r"(from)); }
 
   AITER_DEVICE void start(const Factor& f, uint32_t x) {
     wgmma_start();

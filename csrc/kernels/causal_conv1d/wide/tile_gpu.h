@@ -99,6 +99,14 @@ struct TapReader {
   }
 };
 
+// read_bias_bits reads the bias of channel d as it is in memory, 0 without one. A conversion would wait for the load.
+AITER_DEVICE uint32_t read_bias_bits(const Problem& p, int64_t d) {
+  if (!p.bias.data) return 0;
+  const int64_t at = d * p.bias.first;
+  if (p.bias.dtype == DType::F32) return ((GlobalPtr<const Bits32>)(p.bias.data))[at];
+  return ((GlobalPtr<const Bits16>)(p.bias.data))[at];
+}
+
 // pitch_of returns the bytes between columns of so many bytes, and swizzled whether such columns are lines of 128 bytes.
 AITER_SHARED constexpr bool swizzled(int bytes) { return AITER_CUDA && bytes == 128; }
 AITER_SHARED constexpr int pitch_of(int bytes) { return swizzled(bytes) ? bytes : bytes + 16; }
