@@ -132,15 +132,10 @@ func wrapLast(rows [][]string, width int) [][]string {
 	}
 	var wrapped [][]string
 	for _, row := range rows {
-		line := ""
-		for word := range strings.FieldsSeq(row[last]) {
-			if line != "" && len(line)+1+len(word) > width {
-				wrapped = append(wrapped, append(slices.Clone(row[:last]), line))
-				row, line = make([]string, last+1), ""
-			}
-			line = strings.TrimLeft(line+" "+word, " ")
+		for _, line := range fill(row[last], width) {
+			wrapped = append(wrapped, append(slices.Clone(row[:last]), line))
+			row = make([]string, last+1)
 		}
-		wrapped = append(wrapped, append(slices.Clone(row[:last]), line))
 	}
 	return wrapped
 }

@@ -38,7 +38,7 @@ func (a *app) opParamsLong(cmd string) string {
 	if len(params) == 0 {
 		return "\n\nEach operator has its own flags for sizes and options: aiterctl " + cmd + " OP --help"
 	}
-	return fmt.Sprintf("\n\nThe sizes and options of %s: %s.", a.operator, flagNames(params))
+	return "\n\n" + strings.Join(fill(fmt.Sprintf("The sizes and options of %s: %s.", a.operator, flagNames(params)), 85), "\n")
 }
 
 const testExample = `  aiterctl test causal_conv1d_fwd

@@ -149,3 +149,16 @@ func join[T fmt.Stringer](list []T) string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// fill breaks text into lines of at most width characters, unless a word is longer. There is at least one line.
+func fill(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimLeft(line+" "+word, " ")
+	}
+	return append(lines, line)
+}

@@ -1,6 +1,8 @@
 package aitercmd
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,6 +51,27 @@ func TestAge(t *testing.T) {
 	} {
 		if got := formatAge(d); got != want {
 			t.Errorf("age(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+// The flags of a command are wrapped to the width of the terminal, and not for files and pipes.
+func TestHelpWidth(t *testing.T) {
+	for _, width := range []int{0, 80} {
+		var help bytes.Buffer
+		root := newRoot(&app{program: Program{Name: aiterctl}, width: width, getenv: func(string) string { return "" }})
+		root.SetArgs([]string{"build", "--help"})
+		root.SetOut(&help)
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		_, flags, _ := strings.Cut(help.String(), "\nFlags:\n")
+		longest := 0
+		for line := range strings.Lines(flags) {
+			longest = max(longest, len(strings.TrimRight(line, "\n")))
+		}
+		if wrapped := longest <= 80; wrapped != (width > 0) || flags == "" {
+			t.Errorf("width %d: the longest line has %d characters", width, longest)
 		}
 	}
 }

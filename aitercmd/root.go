@@ -48,6 +48,10 @@ func newRoot(a *app) *cobra.Command {
 		newWatch(a), newDoctor(a), newEnv(a), newDevices(a), newNew(a), newGenerate(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(a),
 	)
 	root.SetHelpCommand(newHelp(root))
+	if a.width > 0 {
+		wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", a.width)
+		root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", wrapped))
+	}
 	a.rename(root)
 	return root
 }
