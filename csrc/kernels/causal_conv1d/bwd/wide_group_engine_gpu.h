@@ -231,11 +231,11 @@ template <class T, int kTaps> class GroupGradEngine {
   // what the other one needs is read. dweight's last stage may be running at the end.
   template <int kPlanes, bool kRows>
   AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t plane, wide::NonFinite<T>& found) {
-    constexpr int kTurned = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0, kTurns = kTurned > kParts ? kTurned : kParts;
+    constexpr int kTransposed = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0, kTurns = kTransposed > kParts ? kTransposed : kParts;
     uint32_t left[kDepth][4];
     AITER_UNROLL
     for (int n = 0; n < kTurns; n++) {
-      if (n < kTurned) {
+      if (n < kTransposed) {
         if (n > 0) get(f, t, n * kStage);
         add_steps<kPlanes>(f, n * kStage, right, plane);
         if (n > 0 && n <= kParts) wgmma_wait<1>();  // for dweight's stage before
@@ -245,7 +245,7 @@ template <class T, int kTaps> class GroupGradEngine {
       }
       if (n < kParts) {
         add_rows<kPlanes>(left, n * kDepth, x, g, plane, found);
-        if (n < kTurned) wgmma_wait<1>();  // for dx's stage
+        if (n < kTransposed) wgmma_wait<1>();  // for dx's stage
       }
     }
   }

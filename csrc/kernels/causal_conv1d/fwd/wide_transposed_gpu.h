@@ -15,11 +15,11 @@
 
 namespace aiter::conv1d::fwd {
 
-constexpr int kTurnedWarps = 8, kTurnedBlocks = 2;  // of a block; of a multiprocessor
+constexpr int kTransposedWarps = 8, kTransposedBlocks = 2;  // of a block; of a multiprocessor
 
-// TurnedMemory is a block's shared memory: an item, its halo, its taps.
-struct TurnedMemory {
-  static constexpr int kGroup = wide::kTurnedVectors * 8, kItemBytes = wide::kItem * wide::kTurnedVectors * 16;  // channels
+// TransposedMemory is a block's shared memory: an item, its halo, its taps.
+struct TransposedMemory {
+  static constexpr int kGroup = wide::kTransposedVectors * 8, kItemBytes = wide::kItem * wide::kTransposedVectors * 16;  // channels
 
   static AITER_SHARED constexpr int taps_bytes(int blocks, bool split) { return (split ? 8 : 4) * wide::transposed_pitch(blocks); }
   static AITER_SHARED constexpr int bytes(int blocks, bool split) {
@@ -28,17 +28,17 @@ struct TurnedMemory {
 };
 
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
-template <class T, class Rows> class TurnedBlock {
+template <class T, class Rows> class TransposedBlock {
  public:
   using Args = KernelParam<WideParams<Rows>>;
-  using Layout = wide::TurnedLayout;
-  using E = wide::TurnedEngine<T>;
-  static constexpr int kVectors = wide::kTurnedVectors, kWarps = kTurnedWarps, kThreads = kWarps * 32, kItem = wide::kItem;
-  static constexpr int kGroup = TurnedMemory::kGroup, kItemBytes = TurnedMemory::kItemBytes;
+  using Layout = wide::TransposedLayout;
+  using E = wide::TransposedEngine<T>;
+  static constexpr int kVectors = wide::kTransposedVectors, kWarps = kTransposedWarps, kThreads = kWarps * 32, kItem = wide::kItem;
+  static constexpr int kGroup = TransposedMemory::kGroup, kItemBytes = TransposedMemory::kItemBytes;
   static constexpr int kOwn = kGroup / kWarps, kUnits = kItem / 32 / kWarps;  // channels and units of a warp
   static_assert(kOwn * kWarps == kGroup && kUnits * kWarps * 32 == kItem, "warps have equal parts");
 
-  AITER_DEVICE TurnedBlock(const Args& a, char* memory, uint32_t group)
+  AITER_DEVICE TransposedBlock(const Args& a, char* memory, uint32_t group)
       : a_(a), memory_(memory), own_(shared_address(memory)), lane_(int(threadIdx.x) & 31), warp_(int(threadIdx.x) / 32),
         first_(int64_t(group) * kGroup), channels_(int(min64(kGroup, a.p.dim - first_))), engine_(lane_) {}
 
@@ -132,7 +132,7 @@ template <class T, class Rows> class TurnedBlock {
     AITER_ROLLED
     for (int i = lane_ - 32; i - lane_ < count + 16; i += 32) {
       const wide::TapReader taps(p, first_ + warp_, i - zeros);
-      const bool tap = i >= zeros && i < count, first = i >= -wide::kTurnedPad && i < count + 16, second = first && i > -wide::kTurnedPad;
+      const bool tap = i >= zeros && i < count, first = i >= -wide::kTransposedPad && i < count + 16, second = first && i > -wide::kTransposedPad;
       Bits bits[kOwn];
       AITER_UNROLL
       for (int k = 0; k < kOwn; k++) {
@@ -144,7 +144,7 @@ template <class T, class Rows> class TurnedBlock {
                                              : element_to_float(taps.dtype, ((GlobalPtr<const Bits16>)(taps.data))[at]);
         } else bits[k] = ((GlobalPtr<const Bits16>)(taps.data))[at];
       }
-      T* to = reinterpret_cast<T*>(memory_ + taps_offset(warp_)) + wide::kTurnedPad + i;
+      T* to = reinterpret_cast<T*>(memory_ + taps_offset(warp_)) + wide::kTransposedPad + i;
       const auto set = [&](T* at, T v) {
         if (first) wide::set_shared(at, v);
         if (second) wide::set_shared(at + pitch - 1, v);
@@ -233,8 +233,8 @@ template <class T, class Rows> class TurnedBlock {
     }
   }
 
-  // transpose exchanges positions and channels of the warp's units: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that lane 4t+q receives positions 8q
-  // to 8q+7 of channel t.
+  // transpose exchanges positions and channels of the warp's units. Matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that
+  // lane 4t+q receives positions 8q to 8q+7 of channel t.
   AITER_DEVICE void transpose() const {
     const int row = lane_ & 7, slot = row / 2 * 8 + (lane_ >> 3) * 2 + row % 2;
     const uint32_t from = in_unit(slot, 0), to = in_unit(lane_, 0);
@@ -309,13 +309,13 @@ template <class T, class Rows> class TurnedBlock {
 #endif
 
 template <class T, class Rows>
-__global__ void AITER_LAUNCH_BOUNDS(kTurnedWarps * 32, kTurnedBlocks)
+__global__ void AITER_LAUNCH_BOUNDS(kTransposedWarps * 32, kTransposedBlocks)
     causal_conv1d_wide_transposed_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char lines[];
   const uint32_t part = a.launch.batch.quotient(blockIdx.x), group = blockIdx.x - part * a.launch.batch.divisor;
   const auto item = [&](uint32_t n) { return uint32_t(uint64_t(a.launch.items) * n / a.launch.each); };
-  TurnedBlock<T, Rows>(a, lines, group).run(item(part), item(part + 1), part % 2);
+  TransposedBlock<T, Rows>(a, lines, group).run(item(part), item(part + 1), part % 2);
 #else
   (void)a;
 #endif
@@ -327,10 +327,10 @@ __global__ void AITER_LAUNCH_BOUNDS(kTurnedWarps * 32, kTurnedBlocks)
 template <class T, class Rows> Attempt try_launch_wide_transposed(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
   WideParams<Rows> a = problem;
   const int blocks = wide::transposed_blocks(a.launch.taps);
-  const int64_t bytes = TurnedMemory::bytes(blocks, a.launch.split), slots = kTurnedBlocks * gpu.multiprocessors;
-  if (a.launch.taps > wide::kTurnedMost || kTurnedBlocks * (bytes + 1024) > gpu.shared_bytes) return {};  // the GPU takes 1024 of each block
+  const int64_t bytes = TransposedMemory::bytes(blocks, a.launch.split), slots = kTransposedBlocks * gpu.multiprocessors;
+  if (a.launch.taps > wide::kTransposedMost || kTransposedBlocks * (bytes + 1024) > gpu.shared_bytes) return {};  // the GPU takes 1024 of each block
   const int64_t segments = (a.p.seqlen + wide::kItem - 1) / wide::kItem, items = a.p.rows() * segments;
-  const int64_t groups = (a.p.dim + TurnedMemory::kGroup - 1) / TurnedMemory::kGroup;
+  const int64_t groups = (a.p.dim + TransposedMemory::kGroup - 1) / TransposedMemory::kGroup;
   if (2 * groups * items < 3 * gpu.multiprocessors || items >= 1 << 30 || groups >= 1 << 20) return {};
   int64_t each = 1, least = INT64_MAX;
   for (int64_t n = 1; n <= items && n <= 256; n++) {  // a block takes as long as its items and half of one
@@ -340,8 +340,8 @@ template <class T, class Rows> Attempt try_launch_wide_transposed(const WidePara
   a.launch.segments = make_fastdiv(segments), a.launch.batch = make_fastdiv(groups);
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   a.launch.batch0 = 0, a.launch.dim0 = 0;
-  a.launch.taps_bytes = TurnedMemory::taps_bytes(blocks, a.launch.split);
-  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, Rows>, {unsigned(groups * each), kTurnedWarps * 32, unsigned(bytes)}, a));
+  a.launch.taps_bytes = TransposedMemory::taps_bytes(blocks, a.launch.split);
+  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, Rows>, {unsigned(groups * each), kTransposedWarps * 32, unsigned(bytes)}, a));
 }
 
 }  // namespace aiter::conv1d::fwd

@@ -8,49 +8,49 @@
 
 namespace aiter::conv1d::wide {
 
-constexpr int kTurnedVectors = 4, kTurnedTiles = 2;  // of a block; of 8 columns, of an item
+constexpr int kTransposedVectors = 4, kTransposedTiles = 2;  // of a block; of 8 columns, of an item
 
-// TurnedLayout is where the vectors of channels of an item are in shared memory, a position a slot of each vector. 32
+// TransposedLayout is where the vectors of channels of an item are in shared memory, a position a slot of each vector. 32
 // slots are a unit. When it is transposed, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp transposes it alone.
 //
 // Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6, which are exclusive ors of a
 // slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write transposed vectors), 0, 3 and 4
 // (matrix rows that are read to be transposed) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and bit
 // 0 or 2 (positions that arrive, and matrix rows that are transposed back).
-struct TurnedLayout {
-  static constexpr int kUnit = 32 * kTurnedVectors * 16, kColumn = 2 * kUnit;  // bytes
+struct TransposedLayout {
+  static constexpr int kUnit = 32 * kTransposedVectors * 16, kColumn = 2 * kUnit;  // bytes
 
   static AITER_SHARED constexpr int permutation(int slot) {
     return ((slot & 1) * 4) ^ (slot & 2) ^ ((slot >> 2 & 1) * 5) ^ (slot >> 3 & 3) ^ (slot >> 5 & 1) ^ (slot >> 6 & 7);
   }
   // line returns the place of a slot's line of 128 bytes, inside the offset in it.
-  static AITER_SHARED constexpr int line(int slot) { return slot * kTurnedVectors / 8 * 128; }
+  static AITER_SHARED constexpr int line(int slot) { return slot * kTransposedVectors / 8 * 128; }
   static AITER_SHARED constexpr int inside(int slot, int vector) { return (permutation(slot) ^ vector) * 16; }
   static AITER_SHARED constexpr int at(int slot, int vector) { return line(slot) + inside(slot, vector); }
   // transposed returns the slot of positions 8n to 8n+7 of a channel.
   static AITER_SHARED constexpr int transposed(int channel, int n) { return n / 4 * 32 + channel % 8 * 4 + n % 4; }
 };
 
-constexpr int kTurnedPad = 30;  // zeros in front of the taps; half as many, and one, behind them
+constexpr int kTransposedPad = 30;  // zeros in front of the taps; half as many, and one, behind them
 
 // transposed_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is without
 // loops: 1, 2, 4 or 8. transposed_taps returns the taps of so many: the first ones are zeros. transposed_halo returns the columns in front of an
 // item that they read, transposed_pitch the elements between two copies of a filter, whose banks differ by at least eight.
-constexpr int kTurnedMost = 129;  // taps
+constexpr int kTransposedMost = 129;  // taps
 AITER_SHARED constexpr int transposed_blocks(int taps) { return taps <= 17 ? 1 : taps <= 33 ? 2 : taps <= 65 ? 4 : 8; }
 AITER_SHARED constexpr int transposed_taps(int blocks) { return 16 * blocks + 1; }
 AITER_SHARED constexpr int transposed_halo(int blocks) { return (blocks + 3) / 4; }
 AITER_SHARED constexpr int transposed_pitch(int blocks) {
-  const int n = (transposed_taps(blocks) + 3 * kTurnedPad / 2 + 8) / 8 * 8, rest = n % 64;
+  const int n = (transposed_taps(blocks) + 3 * kTransposedPad / 2 + 8) / 8 * 8, rest = n % 64;
   return rest < 16 ? n + 16 - rest : rest > 48 ? n + 80 - rest : n;
 }
 
 #if AITER_CUDA
-// TurnedEngine computes kTiles times 8 columns of 64 positions of a channel.
-template <class T> class TurnedEngine {
+// TransposedEngine computes kTiles times 8 columns of 64 positions of a channel.
+template <class T> class TransposedEngine {
  public:
-  using Layout = TurnedLayout;
-  static constexpr int kLanes = 32, kTiles = kTurnedTiles, kColumns = 8 * kTiles;
+  using Layout = TransposedLayout;
+  static constexpr int kLanes = 32, kTiles = kTransposedTiles, kColumns = 8 * kTiles;
   static_assert(kColumns * 64 == kItem, "all columns of an item");
 
 #if __CUDA_ARCH__ >= 900
@@ -61,7 +61,7 @@ template <class T> class TurnedEngine {
     uint32_t row, before[2], between[2], last, kept, taps;
   };
 
-  AITER_DEVICE explicit TurnedEngine(int lane) : lane_(lane) {}
+  AITER_DEVICE explicit TransposedEngine(int lane) : lane_(lane) {}
 
   // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of channel
   // c's taps. The compiler does not know what they are made of: it would compute them for each channel.
@@ -69,7 +69,7 @@ template <class T> class TurnedEngine {
     const int columns = transposed_halo(blocks), line = lane_ & 7;
     const int slot = Layout::transposed(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
     const int kept = (kColumns - columns + (lane_ >> 3)) * 64 + Layout::transposed(c, line);
-    const int tap = transposed_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTurnedPad, odd = tap & 1;
+    const int tap = transposed_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTransposedPad, odd = tap & 1;
     Channel at;
     halo += uint32_t(c * columns * 128);
     at.row = own + uint32_t(Layout::at(slot + line * 64, c / 8));
@@ -202,12 +202,12 @@ template <class T> class TurnedEngine {
 };
 
 // Tile of this engine: own is the place of all channels, key the channel.
-template <class T> struct Tile<T, TurnedEngine<T>> {
+template <class T> struct Tile<T, TransposedEngine<T>> {
   T* own;
   int lane, key;
 
   AITER_DEVICE T* at(int p) const {
-    return own + TurnedLayout::at(TurnedLayout::transposed(key, p / 8), key / 8) / int(sizeof(T)) + p % 8;
+    return own + TransposedLayout::at(TransposedLayout::transposed(key, p / 8), key / 8) / int(sizeof(T)) + p % 8;
   }
 };
 #endif
