@@ -73,7 +73,7 @@ inline int64_t token_block(int64_t width, int64_t most) {
 // long_size returns the values of the transforms with which rows of n positions are convolved fastest (cpu/long_row.h), or 0 if
 // sums are faster. It depends on the shape alone. filters: rows that share a filter; tile: rows are columns of tiles.
 inline int64_t long_size(int64_t width, int64_t n, int64_t filters, bool tile) {
-  constexpr int64_t kSum = 30, kTileSum = 22, kTranspose = 600, kValue = 250, kStep = 110;  // ps a product, a position, a value, a value and step
+  constexpr int64_t kSum = 24, kTileSum = 22, kTranspose = 600, kValue = 250, kStep = 110;  // ps a product, a position, a value, a value and step
   if (width < kLongWidth || n <= 0 || n > INT64_MAX >> 24 || filters > (INT64_MAX >> 20) / n || width > INT64_MAX >> 24) return 0;
   const int64_t sums = tile ? kTileSum : kSum, transposes = tile ? kTranspose * n * filters : 0;
   int64_t best = width > (INT64_MAX - transposes) / sums / n / filters ? INT64_MAX : n * filters * width * sums - transposes, found = 0, steps = 8;
