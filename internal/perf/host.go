@@ -63,7 +63,7 @@ func writePages(s *tensor.Storage) error {
 }
 
 // copyPart is the least number of bytes for which another processor's start pays.
-const copyPart = 256 << 10
+const copyPart = 1 << 20
 
 // copyHost copies with all processors, as operators do, small storages with fewer.
 func copyHost(dst, src *tensor.Storage) error {
