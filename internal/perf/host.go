@@ -53,7 +53,7 @@ func (m *Meter) evictCaches() {
 }
 
 // writePages writes to every page. Pages that were never written share one page of zeros,
-// which a copy would read from the cache.
+// which a copy would read from the cache; the first write to one takes longer than the copy of it.
 func writePages(s *tensor.Storage) error {
 	bytes, err := s.Bytes()
 	for i := 0; i < len(bytes); i += os.Getpagesize() {

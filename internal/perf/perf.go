@@ -232,7 +232,7 @@ func (m *Meter) timeCopy(ctx context.Context, bytes int64, n int, s schedule) (t
 		}
 		pairs = append(pairs, p)
 		if m.opts.Device.IsHost() {
-			if err := writePages(p[0]); err != nil {
+			if err := errors.Join(writePages(p[0]), writePages(p[1])); err != nil {
 				return times, err
 			}
 		}
