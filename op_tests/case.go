@@ -107,8 +107,10 @@ func checkAtLeast(sizes ...atLeast) error {
 }
 
 func (c Case) check() error {
-	if err := checkAtLeast(atLeast{"offset", min(c.Inputs.Offset, c.Outputs.Offset), 0}); err != nil {
-		return err
+	for _, p := range []Placement{c.Inputs, c.Outputs} {
+		if p.Offset < 0 || p.Offset > maxElements {
+			return &CaseError{Field: "offset", Got: fmt.Sprint(p.Offset), Expected: fmt.Sprintf("0 to %d", int64(maxElements))}
+		}
 	}
 	for _, f := range []struct {
 		name  string

@@ -1,6 +1,8 @@
 package optests
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,6 +45,35 @@ func TestParams(t *testing.T) {
 				t.Errorf("%s: %+v needs a column of its own, a usage and a title", op, p)
 			}
 			columns[p.Column] = true
+		}
+	}
+}
+
+// The parameter offset moves what is read and what is written, and refuses addresses that no memory has.
+func TestOffset(t *testing.T) {
+	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd", "causal_conv1d_update"} {
+		decl := declared(t, op)
+		p := decl.Params()[slices.IndexFunc(decl.Params(), func(p Param) bool { return p.Name == "offset" })]
+		if got := p.Cell(decl.Default()); got != nil {
+			t.Errorf("%s: aligned tensors have the offset %v", op, got)
+		}
+		for offset, ok := range map[int64]bool{-1: false, 0: true, 3: true, maxElements + 1: false, math.MaxInt64: false} {
+			c, err := p.Set(decl.Default(), offset)
+			if err != nil {
+				t.Fatal(err)
+			}
+			problem, err := decl.Generate(c)
+			if (err == nil) != ok || (err != nil && !isType[*CaseError](err)) {
+				t.Errorf("%s: offset %d: %v", op, offset, err)
+			}
+			for _, a := range decl.op.args {
+				if err != nil || a.placement == nil {
+					continue
+				}
+				if x := problem.Tensor(a.name); x != nil && x.ByteOffset()/x.DType().Size()%16 != offset {
+					t.Errorf("%s: offset %d: %s begins at byte %d", op, offset, a.name, x.ByteOffset())
+				}
+			}
 		}
 	}
 }

@@ -118,6 +118,23 @@ func sameArguments(t *testing.T, got, want *Problem) {
 	}
 }
 
+// Measurements have another sequence number every 300 positions of each row.
+func TestEvenSequences(t *testing.T) {
+	p, err := declared(t, "causal_conv1d_fwd").GenerateForTiming(Case{Params: Conv1d{Batch: 2, Dim: 1, Seqlen: 700, Width: 4, WithSeqIdx: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := p.Tensor("seq_idx").Float64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range ids {
+		if want := float64(i % 700 / 300); id != want {
+			t.Fatalf("number %d is %g, want %g", i, id, want)
+		}
+	}
+}
+
 func TestEvenStarts(t *testing.T) {
 	p, err := declared(t, "causal_conv1d_varlen_fwd").GenerateForTiming(Case{Params: Conv1d{Batch: 4, Dim: 2, Seqlen: 8, Width: 3}})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -61,6 +62,25 @@ func TestFatbinsDamaged(t *testing.T) {
 		if _, err := fatbins(bad); !errors.As(err, &format) {
 			t.Errorf("%s: %v, want a FormatError", name, err)
 		}
+	}
+}
+
+// The size of the code is a claim of the file: memory for it is limited.
+func TestFatbinBomb(t *testing.T) {
+	const packed = 8 << 20
+	bomb := make([]byte, fatbinHeader+fatbinEntry+packed)
+	binary.LittleEndian.PutUint32(bomb, fatbinMagic)
+	binary.LittleEndian.PutUint16(bomb[6:], fatbinHeader)
+	binary.LittleEndian.PutUint64(bomb[8:], fatbinEntry+packed)
+	entry := bomb[fatbinHeader:]
+	binary.LittleEndian.PutUint16(entry, fatbinELF)
+	binary.LittleEndian.PutUint32(entry[4:], fatbinEntry)
+	binary.LittleEndian.PutUint64(entry[8:], packed)
+	binary.LittleEndian.PutUint32(entry[16:], packed)
+	binary.LittleEndian.PutUint64(entry[40:], packedLZ4)
+	binary.LittleEndian.PutUint64(entry[56:], maxCode+1)
+	if _, err := fatbins(bomb); err == nil || !strings.Contains(err.Error(), "impossible sizes") {
+		t.Errorf("%v, want an error before the memory is allocated", err)
 	}
 }
 

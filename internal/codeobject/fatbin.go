@@ -17,7 +17,7 @@ const (
 	fatbinEntry   = 64
 	packedLZ4     = 1 << 13 // flags of an entry
 	packedZstd    = 1 << 15
-	maxCode       = 1 << 30
+	maxCode       = 1 << 30 // bytes of one entry, decompressed
 )
 
 // fatbins returns the machine code in the bytes of the section.
@@ -79,7 +79,7 @@ func fatbinCode(data []byte) (object Object, used uint64, err error) {
 		return object, 0, errors.New("it is compressed with zstd; build with nvcc's flag --no-compress to inspect it")
 	case flags&packedLZ4 != 0:
 		packed, whole := uint64(binary.LittleEndian.Uint32(data[16:])), binary.LittleEndian.Uint64(data[56:])
-		if packed > size || whole > 255*packed { // a byte stands for at most 255
+		if packed > size || whole > min(255*packed, maxCode) { // a byte stands for at most 255
 			return object, 0, errors.New("a compressed entry has impossible sizes")
 		}
 		if code, err = unpackLZ4(code[:packed], int(whole)); err != nil {
