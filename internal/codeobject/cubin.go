@@ -44,7 +44,7 @@ func cubinTarget(code []byte) (string, error) {
 	}
 	defer file.Close()
 	sm, special, suffix := flags&0xff, flags&0x800, ""
-	if file.ABIVersion >= 8 { // of CUDA 13
+	if file.ABIVersion >= 8 { // a later layout, for which there is no sample file
 		sm, special = flags>>8&0xff, flags&8
 	}
 	if special != 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // A fatbin is a header and entries, one for each target and kind of code. A library has one for each unit, one after
-// another. The layout is that of CUDA 9 to 13; it is not documented.
+// another. The layout is not documented; it is that of nvcc 12.4.
 const (
 	fatbinSection = ".nv_fatbin"
 	fatbinMagic   = 0xba55ed50
