@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -144,7 +145,7 @@ func (c *cacheCopy) find(ctx context.Context, m *jit.Manager, caches []*cache.Di
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkFound(reqs, targets); err != nil {
+	if err := c.checkFound(m.Config(), reqs, targets); err != nil {
 		return nil, err
 	}
 	// Libraries cannot be called without the support library, whichever modules and targets are selected.
@@ -176,9 +177,12 @@ func (c *cacheCopy) find(ctx context.Context, m *jit.Manager, caches []*cache.Di
 }
 
 // checkFound refuses a module or a target without artifacts.
-func (c *cacheCopy) checkFound(reqs []jit.Request, targets []target.Target) error {
+func (c *cacheCopy) checkFound(cfg *opconfig.Config, reqs []jit.Request, targets []target.Target) error {
 	for _, name := range c.names {
 		if !slices.ContainsFunc(reqs, func(r jit.Request) bool { return r.Module == name }) {
+			if module, _, err := cfg.Op(name); err == nil {
+				return usagef("%s is an operator of %s; give the module", name, module.Name)
+			}
 			what := name
 			if len(targets) > 0 {
 				what += " for " + join(targets)
