@@ -120,7 +120,8 @@ func sameArguments(t *testing.T, got, want *Problem) {
 
 // Measurements have another sequence number every 300 positions of each row.
 func TestEvenSequences(t *testing.T) {
-	p, err := declared(t, "causal_conv1d_fwd").GenerateForTiming(Case{Params: Conv1d{Batch: 2, Dim: 1, Seqlen: 700, Width: 4, WithSeqIdx: true}})
+	c := Case{Params: Conv1d{Batch: 2, Dim: 1, Seqlen: 700, Width: 4, WithSeqIdx: true}}
+	p, err := declared(t, "causal_conv1d_fwd").GenerateForTiming(c)
 	if err != nil {
 		t.Fatal(err)
 	}
